@@ -17,7 +17,7 @@ func TestAddresses_IncludeThoseOfBridgesAndTunnels(t *testing.T) {
 	hostfs.RequireRoot(t)
 	dir := otherNetwork(t,
 		"ip link add br0 type bridge", "ip addr add 10.9.8.1/24 dev br0", "ip addr add fd00:9::1/64 dev br0", "ip link set br0 up",
-		"ip link add down0 type bridge", "ip addr add 10.96.0.10/32 dev down0", // as of kube-proxy in mode ipvs
+		"ip link add down0 type bridge", "ip addr add 10.96.0.10/32 dev down0", // as kube-proxy in IPVS mode has it
 		"ip link add local0 type bridge", "ip addr add 169.254.20.10/32 dev local0", "ip link set local0 up", "ip link set lo up",
 	)
 	got, err := HostAddresses(dir)
@@ -33,7 +33,7 @@ func TestAddresses_IncludeThoseOfBridgesAndTunnels(t *testing.T) {
 	}
 }
 
-// otherNetwork makes a network in which commands were run, and returns a directory that has it.
+// otherNetwork creates a network namespace, runs commands in it, and returns its directory in /proc.
 func otherNetwork(t *testing.T, commands ...string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -43,7 +43,7 @@ func otherNetwork(t *testing.T, commands ...string) string {
 	}
 	made := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // and never unlocked
+		runtime.LockOSThread() // never unlocked, so that the thread ends
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			made <- err
 			return

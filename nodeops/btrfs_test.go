@@ -22,7 +22,7 @@ func newQuotaBtrfs(t testing.TB) (dir string) {
 	return dir
 }
 
-// subvolume makes one with a limit, if that is not 0.
+// subvolume creates one, with a limit unless that is 0.
 func subvolume(t testing.TB, path string, limit int64) string {
 	t.Helper()
 	err := CreateSubvolume(path)
@@ -35,7 +35,7 @@ func subvolume(t testing.TB, path string, limit int64) string {
 	return path
 }
 
-// committed returns the usage after all is written out.
+// committed returns the usage after a sync.
 func committed(t testing.TB, path string) int64 {
 	t.Helper()
 	command(t, "sync", "-f", path)
@@ -46,7 +46,7 @@ func committed(t testing.TB, path string) int64 {
 	return used
 }
 
-// qgroups lists the quota groups of subvolumes, as another tool sees them.
+// qgroups lists the quota groups of subvolumes with the program btrfs.
 func qgroups(t testing.TB, dir string) (ids []string) {
 	t.Helper()
 	for line := range strings.Lines(command(t, "btrfs", "qgroup", "show", dir)) {
@@ -57,10 +57,10 @@ func qgroups(t testing.TB, dir string) (ids []string) {
 	return ids
 }
 
-// cleaned waits until the kernel has given back the space of all subvolumes that are gone.
+// cleaned waits until the kernel has freed the space of all deleted subvolumes.
 func cleaned(t testing.TB, dir string) {
 	t.Helper()
-	command(t, "btrfs", "filesystem", "sync", dir) // wakes the cleaner
+	command(t, "btrfs", "filesystem", "sync", dir) // wakes the cleaner thread
 	command(t, "btrfs", "subvolume", "sync", dir)
 }
 
@@ -75,8 +75,8 @@ func TestSubvolume_LimitHolds(t *testing.T) {
 			if used := committed(t, volume); used > 16*mib || used < 8*mib && way != "fallocate" {
 				t.Errorf("%d bytes are used of %d", used, 16*mib)
 			}
-			// Root is limited too. What the next run truncates counts until the kernel commits that, so how much it
-			// writes before it is full is the kernel's affair.
+			// Root is limited too. Blocks that the next run truncates count until the next commit, so how much it can write is
+			// not predictable.
 			if _, err := run(t.Context(), "sh", "-e", "-c", script, "sh", volume); !full(err) {
 				t.Errorf("root got %v, want that it is full", err)
 			}
@@ -205,7 +205,7 @@ func TestSubvolume_DeletionLeavesNoQgroups(t *testing.T) {
 		}
 		cleaned(t, dir)
 	}
-	// A kernel that removes them itself gives up on one that it finds busy, as does the next deletion here on its own.
+	// A kernel that removes quota groups itself gives up on a busy one, as the next deletion here does.
 	if left := qgroups(t, dir); len(left) > 1 {
 		t.Errorf("left without a sweep: %v", left)
 	}
@@ -220,7 +220,7 @@ func TestSubvolume_DeletionLeavesNoQgroups(t *testing.T) {
 func TestSubvolume_DeletionIncludesThoseInside(t *testing.T) {
 	dir := newQuotaBtrfs(t)
 	volume := subvolume(t, filepath.Join(dir, "volume"), 64*mib)
-	for i := range 20 { // more than one search finds
+	for i := range 20 { // more than one search returns
 		inner := subvolume(t, filepath.Join(volume, fmt.Sprint("inner ", i)), 0)
 		subvolume(t, filepath.Join(inner, "deeper"), 0)
 		write(t, filepath.Join(inner, "file"), "content")
@@ -271,7 +271,7 @@ func TestSweep_RemovesQgroupsOfDeletedSubvolumesAndNoOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	command(t, "btrfs", "qgroup", "create", "1/7", dir)
-	command(t, "btrfs", "subvolume", "delete", "-c", gone) // as if killed before the quota group was removed
+	command(t, "btrfs", "subvolume", "delete", "-c", gone) // as after a kill before the quota group was removed
 	cleaned(t, dir)
 	if err := SweepQgroups(dir); err != nil {
 		t.Fatal(err)
@@ -290,8 +290,7 @@ func TestSweep_RemovesQgroupsOfDeletedSubvolumesAndNoOthers(t *testing.T) {
 	}
 }
 
-// New kernels keep the quota groups of subvolumes that exist, whatever a sweep asks for; old ones remove them on
-// request.
+// New kernels refuse to remove the quota groups of existing subvolumes; old ones do not.
 func TestSweep_KnowsWhichSubvolumesExist(t *testing.T) {
 	dir := newQuotaBtrfs(t)
 	root, err := os.Open(dir)
@@ -351,7 +350,7 @@ func TestQuotas_EnablingOnBtrfsRestoresLostCounts(t *testing.T) {
 	}
 	groups := qgroups(t, dir)
 	command(t, "btrfs", "qgroup", "create", "1/7", dir)
-	_, _ = run(t.Context(), "btrfs", "qgroup", "assign", "--no-rescan", groups[0], "1/7", dir) // warns by its status
+	_, _ = run(t.Context(), "btrfs", "qgroup", "assign", "--no-rescan", groups[0], "1/7", dir) // its exit status is a warning
 	root, err := os.Open(dir)
 	if err != nil {
 		t.Fatal(err)

@@ -72,7 +72,7 @@ func TestCopy_HasTheContentAndHolesOfItsSource(t *testing.T) {
 	}
 }
 
-// sameContent compares without reading gigabytes of holes.
+// sameContent compares two files without reading gigabytes of holes.
 func sameContent(t testing.TB, a, b *os.File) {
 	t.Helper()
 	infoA, errA := a.Stat()
@@ -105,7 +105,7 @@ func TestCopy_ReflinkTakesNoSpaceAndIsIndependent(t *testing.T) {
 	if _, err := src.Write(bytes.Repeat([]byte("x"), 200<<20)); err != nil {
 		t.Fatal(err)
 	}
-	dst := newFile(t, filepath.Join(dir, "dst")) // a second 200 MiB would not fit
+	dst := newFile(t, filepath.Join(dir, "dst")) // another 200 MiB would not fit
 	if reflinked, err := CopyFile(t.Context(), dst, src); err != nil || !reflinked {
 		t.Fatalf("reflinked: %t, %v", reflinked, err)
 	}
@@ -198,7 +198,7 @@ func TestCopy_ImageInUseIsCopiedAsItsDeviceSeesIt(t *testing.T) {
 	}
 }
 
-// endsAfter is a context that ends when it was asked a number of times.
+// endsAfter is a context that ends after a number of checks.
 type endsAfter struct {
 	context.Context
 	asked int
@@ -256,7 +256,7 @@ func TestPreallocation_ThatDoesNotFitLeavesFileAndSpaceUnchanged(t *testing.T) {
 			}
 			tooMuch := []int64{2 * size, before.Available + 2*mib}
 			if fstype == "xfs" {
-				tooMuch = append(tooMuch, before.Available+mib) // what it says is available it has not for one file
+				tooMuch = append(tooMuch, before.Available+mib) // more than one file can allocate
 			}
 			for _, tooMuch := range tooMuch {
 				if err := Preallocate(f, tooMuch); !errors.Is(err, unix.ENOSPC) {

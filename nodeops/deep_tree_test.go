@@ -13,10 +13,10 @@ import (
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
-// deepen makes directories within directories, deeper than a path can say.
+// deepen makes nested directories, deeper than the longest path.
 func deepen(t testing.TB, top string, depth int) { deepest(t, top, "d", depth).Close() }
 
-// deepest returns the last of them.
+// deepest returns the innermost one.
 func deepest(t testing.TB, top, name string, depth int) *os.File {
 	t.Helper()
 	dir, err := os.Open(top)
@@ -37,7 +37,7 @@ func deepest(t testing.TB, top, name string, depth int) *os.File {
 	return dir
 }
 
-// linkedFiles makes files of two names each at the end of a path that is long.
+// linkedFiles makes files with two names each, at the end of a long path.
 func linkedFiles(t testing.TB, top string, count int) {
 	t.Helper()
 	dir := deepest(t, top, strings.Repeat("n", 250), 400)
@@ -61,7 +61,7 @@ func TestCopyTree_HardLinksTakeFewFilesAndLittleMemory(t *testing.T) {
 	if hostfs.All() {
 		count = 100_000
 	}
-	for fstype, size := range map[string]int64{"ext4": 8 * gib, "xfs": 2 * gib, "btrfs": 2 * gib} { // ext4 has an inode for each 16 KiB
+	for fstype, size := range map[string]int64{"ext4": 8 * gib, "xfs": 2 * gib, "btrfs": 2 * gib} { // ext4 has one inode per 16 KiB
 		t.Run(fstype, func(t *testing.T) {
 			dir := newFS(t, fstype, size)
 			peaks := map[string]int64{}
@@ -86,7 +86,7 @@ func TestCopyTree_HardLinksTakeFewFilesAndLittleMemory(t *testing.T) {
 	}
 }
 
-// linkedNames counts the names in a tree that lead to a file of exactly two.
+// linkedNames counts the names in a tree of files that have exactly two names.
 func linkedNames(t testing.TB, top string) (count int) {
 	t.Helper()
 	n, err := openTop(top)
@@ -153,7 +153,7 @@ func TestDeepTree_SettingGroupAndProjectTakesFewFiles(t *testing.T) {
 	}
 }
 
-// The way back from a directory that was moved out of the tree leads elsewhere.
+// ".." of a directory that was moved out of the tree leads elsewhere.
 func TestWalk_DoesNotFollowADirectoryThatIsMovedAway(t *testing.T) {
 	requireRoot(t)
 	dir := t.TempDir()

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
-// newSysfs makes what the kernel shows of devices: a path below it with content, or with " -> " a link.
+// newSysfs creates files as in sysfs: a path with content, or with " -> " a symlink.
 func newSysfs(t *testing.T, lines ...string) (block string) {
 	t.Helper()
 	root := t.TempDir()
@@ -35,7 +35,7 @@ func newSysfs(t *testing.T, lines ...string) (block string) {
 	return filepath.Join(root, "block")
 }
 
-// disk is a device with the attributes that each has, and more.
+// disk returns the attributes of a disk, and more.
 func disk(name, place string, more ...string) (lines []string) {
 	lines = []string{"block/" + name + " -> ../devices/" + place + "/" + name}
 	for _, a := range append([]string{"dev=8:0", "size=2097152", "ro=0", "removable=0", "queue/rotational=0"}, more...) {
@@ -144,7 +144,7 @@ func TestDeviceSelector_EmptyOrInvalidSelectsNothing(t *testing.T) {
 
 func TestDevice_IsFoundThroughLinksAndPatterns(t *testing.T) {
 	first, second := hostfs.Disk(t, 64*mib), hostfs.Disk(t, 64*mib)
-	// The one directory beneath /dev that is a test's own.
+	// The only directory below /dev that tests use.
 	links, err := os.MkdirTemp("/dev/shm", "disk-")
 	if err != nil {
 		hostfs.Skip(t, "shm", fmt.Sprintf("needs a directory of its own beneath /dev: %v", err))

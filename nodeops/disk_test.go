@@ -15,7 +15,7 @@ import (
 
 const someUUID = "0b3a2f3e-11aa-4b3a-8b3a-0123456789ab"
 
-// inProgress is the byte of the first block by which mkfs.xfs says that it is not done.
+// inProgress is the offset of the byte in the superblock that mkfs.xfs sets while it runs.
 const inProgress = 126
 
 func newXFSDisk(t *testing.T) (device string) {
@@ -78,7 +78,7 @@ func TestXFS_OnlyTheUnfinishedOneOfThatUUIDIsErased(t *testing.T) {
 		t.Error("what is left alone has changed")
 	}
 	hostfs.Overwrite(t, device, inProgress, 1)
-	hostfs.Overwrite(t, device, 320*mib-1, 1) // the end is written by mkfs too
+	hostfs.Overwrite(t, device, 320*mib-1, 1) // mkfs writes the end, too
 	if err := EraseUnfinishedXFS(device, someUUID); err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func TestDisk_KernelRefusesASecondOneOfTheSameUUID(t *testing.T) {
 	}
 }
 
-// newTarget is a directory that whatever is mounted on it leaves before it is removed.
+// newTarget is a directory from which everything is unmounted before its removal.
 func newTarget(t *testing.T) string {
 	t.Helper()
 	target := t.TempDir()

@@ -47,7 +47,7 @@ func TestCommand_EndsWithItsContext(t *testing.T) {
 		t.Fatal(err)
 	}
 	go func() {
-		_, _ = os.ReadFile(fifo) // the command runs
+		_, _ = os.ReadFile(fifo) // returns when the command runs
 		cancel(nil)
 	}()
 	if _, err := run(ctx, "sh", "-c", "echo > "+fifo+"; exec tail -f /dev/null"); !errors.Is(err, context.Canceled) {

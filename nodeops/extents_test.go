@@ -12,7 +12,7 @@ import (
 func scattered(t testing.TB, path string, blocks int64) *os.File {
 	t.Helper()
 	f := newFile(t, path)
-	if err := f.Truncate(blocks * 8 * kib); err != nil { // or xfs allocates beyond its end
+	if err := f.Truncate(blocks * 8 * kib); err != nil { // otherwise xfs allocates beyond the end
 		t.Fatal(err)
 	}
 	for i := range blocks {
@@ -57,7 +57,7 @@ func TestExtents_AreUnsharedUntilAnotherFileHasThem(t *testing.T) {
 			dst.Close()
 			late, tick := time.After(10*time.Second), time.NewTicker(time.Millisecond)
 			defer tick.Stop()
-			for gone := int64(0); gone != blocks*4*kib; { // the kernel removes it in the background
+			for gone := int64(0); gone != blocks*4*kib; { // the kernel frees the blocks in the background
 				command(t, "sync", "--file-system", dir)
 				select {
 				case <-late:

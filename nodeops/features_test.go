@@ -88,7 +88,7 @@ func TestProbe_ProjectQuotaIsRecognizedWhereEnforced(t *testing.T) {
 	}
 }
 
-// requireProjectQuota skips where the kernel lacks what enforces project quotas.
+// requireProjectQuota skips the test if the kernel does not support project quotas.
 func requireProjectQuota(t testing.TB, image string) {
 	t.Helper()
 	probe := t.TempDir()

@@ -22,30 +22,30 @@ const (
 	gib = int64(1) << 30
 )
 
-// fileSystems is what a volume can hold, with a size that each can have.
+// fileSystems are the supported types, with a size that is valid for each.
 var fileSystems = map[string]int64{"ext4": 64 * mib, "xfs": 320 * mib, "btrfs": 256 * mib}
 
-// requireRoot skips a test that mounts, attaches or changes owners where that is not allowed.
+// requireRoot skips a test that mounts, attaches or changes owners without root.
 func requireRoot(t testing.TB) {
 	t.Helper()
 	hostfs.RequireRoot(t)
 }
 
-// newFS makes a file system in a sparse file and returns where it is mounted. It is gone when the test ends.
+// newFS makes a file system in a sparse file and returns its mount point. It is removed when the test ends.
 func newFS(t testing.TB, fstype string, size int64, mkfsArgs ...string) (mountpoint string) {
 	t.Helper()
 	return mountImage(t, newImage(t, fstype, size, mkfsArgs...))
 }
 
-// newImage makes a file system in a sparse file. Other tools than this package's own make it, so that a fault in
-// the package cannot hide in its tests.
+// newImage makes a file system in a sparse file. It does not use functions of this package, whose faults its tests
+// would not detect then.
 func newImage(t testing.TB, fstype string, size int64, mkfsArgs ...string) string {
 	t.Helper()
 	requireRoot(t)
 	image := filepath.Join(t.TempDir(), fstype+".img")
 	newSparse(t, image, size)
 	args := []string{"-q"}
-	switch fstype { // what fits the sectors of the devices that AttachLoop makes
+	switch fstype { // options for the sector size of AttachLoop
 	case "ext4":
 		args = append(args, "-b", "4096")
 	case "xfs":
@@ -55,7 +55,7 @@ func newImage(t testing.TB, fstype string, size int64, mkfsArgs ...string) strin
 	return image
 }
 
-// mountImage mounts an image under t.TempDir through a loop device that vanishes with the mount.
+// mountImage mounts an image in t.TempDir on an autoclear loop device.
 func mountImage(t testing.TB, image string, options ...string) (mountpoint string) {
 	t.Helper()
 	requireRoot(t)
@@ -67,13 +67,13 @@ func mountImage(t testing.TB, image string, options ...string) (mountpoint strin
 	for _, o := range options {
 		args = append(args, "-o", o)
 	}
-	// Before the mount: a command that is killed with the test may have mounted already.
+	// Before the mount: a command that is killed with the test may already have mounted it.
 	t.Cleanup(func() { unmountAll(t, mountpoint) })
 	command(t, "mount", append(args, image, mountpoint)...)
 	return mountpoint
 }
 
-// unmountAll takes away every mount at target, also a frozen one, whose loop device would else outlive it.
+// unmountAll unmounts everything at target, even a frozen file system, whose loop device would remain otherwise.
 func unmountAll(t testing.TB, target string) {
 	t.Helper()
 	if dir, err := os.Open(target); err == nil {
@@ -84,7 +84,7 @@ func unmountAll(t testing.TB, target string) {
 	defer tick.Stop()
 	for {
 		err := unix.Unmount(target, unix.UMOUNT_NOFOLLOW)
-		if err == unix.EBUSY { // of what is just ending, perhaps
+		if err == unix.EBUSY { // perhaps a process that is exiting
 			select {
 			case <-tick.C:
 				continue
@@ -105,7 +105,7 @@ func unmountAll(t testing.TB, target string) {
 	}
 }
 
-// newSparse makes a file of nothing but a hole.
+// newSparse makes a file that is one hole.
 func newSparse(t testing.TB, path string, size int64) {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
@@ -118,7 +118,7 @@ func newSparse(t testing.TB, path string, size int64) {
 	}
 }
 
-// command runs a command to its end and returns what it printed.
+// command runs a command and returns its output.
 func command(t testing.TB, name string, args ...string) string {
 	t.Helper()
 	out, err := run(context.WithoutCancel(t.Context()), name, args...)
@@ -128,7 +128,7 @@ func command(t testing.TB, name string, args ...string) string {
 	return out
 }
 
-// write makes a file of the given content and returns its path.
+// write creates a file with this content and returns its path.
 func write(t testing.TB, path, content string) string {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
@@ -147,7 +147,7 @@ func read(t testing.TB, path string) string {
 	return string(b)
 }
 
-// allocated is how much space a file takes.
+// allocated returns how much space a file uses.
 func allocated(t testing.TB, path string) int64 {
 	t.Helper()
 	var st unix.Stat_t
@@ -157,7 +157,7 @@ func allocated(t testing.TB, path string) int64 {
 	return st.Blocks * 512
 }
 
-// checksum is of a file's content, holes included.
+// checksum is that of a file's content, including holes.
 func checksum(t testing.TB, path string) string {
 	t.Helper()
 	f, err := os.Open(path)
@@ -172,7 +172,7 @@ func checksum(t testing.TB, path string) string {
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-// fill writes a file until the file system is full.
+// fill writes to a file until the file system is full.
 func fill(t testing.TB, path string) {
 	t.Helper()
 	f, err := os.Create(path)

@@ -93,7 +93,7 @@ func TestFormatOnce_OneThatWasKilledIsBegunAnew(t *testing.T) {
 			if _, err := FormatOnce(t.Context(), device, specOf(fstype)); err != nil {
 				t.Fatal(err)
 			}
-			// All but what is written last.
+			// Everything except what is written last.
 			f, err := os.OpenFile(device, os.O_RDWR|unix.O_SYNC, 0)
 			if err != nil {
 				t.Fatal(err)

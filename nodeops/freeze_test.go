@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// isFrozen asks the kernel by freezing.
+// isFrozen tries to freeze the file system.
 func isFrozen(t testing.TB, dir string) bool {
 	t.Helper()
 	f, err := os.Open(dir)
@@ -38,7 +38,7 @@ func isFrozen(t testing.TB, dir string) bool {
 	}
 }
 
-// writeTo writes a file and reports when the file system accepted it.
+// writeTo writes a file in the background and reports the result.
 func writeTo(t testing.TB, dir string) <-chan error {
 	t.Helper()
 	done := make(chan error, 1)
@@ -46,7 +46,7 @@ func writeTo(t testing.TB, dir string) <-chan error {
 	return done
 }
 
-// thawed waits for a write to get through; the time is long enough for any machine.
+// thawed waits until a write succeeds; the timeout is long enough for any machine.
 func thawed(t testing.TB, written <-chan error) {
 	t.Helper()
 	select {
@@ -80,7 +80,7 @@ func TestFreeze_BlocksWritesUntilTheThaw(t *testing.T) {
 			if !isFrozen(t, dir) {
 				t.Error("it is not frozen")
 			}
-			// What was written before is in the image, and nothing changes there.
+			// Earlier writes are in the image, and it does not change.
 			first := checksum(t, image)
 			if again := checksum(t, image); first != again {
 				t.Error("the image changes while it is frozen")
@@ -231,7 +231,7 @@ func TestFreeze_HostsOwnFileSystemIsNever(t *testing.T) {
 	if isFrozen(t, sub) {
 		t.Error("it is frozen")
 	}
-	// Only asked: a fault must not stop the machine.
+	// Check only, do not freeze: a fault must not block the host.
 	if err := freezable(open(t, "/")); err == nil || !strings.Contains(err.Error(), "root file system") {
 		t.Errorf("the root: %v", err)
 	}
@@ -263,7 +263,7 @@ func TestFreeze_KilledFreezerIsThawed(t *testing.T) {
 	if !isFrozen(t, dir) {
 		t.Error("the child did not freeze it")
 	}
-	if err := unix.Kill(-child.Process.Pid, unix.SIGKILL); err != nil { // with all its group
+	if err := unix.Kill(-child.Process.Pid, unix.SIGKILL); err != nil { // with its process group
 		t.Fatal(err)
 	}
 	_ = child.Wait()

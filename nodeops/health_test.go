@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
-// mountAt is the mount at a directory.
+// mountAt returns the mount at a directory.
 func mountAt(t testing.TB, dir string) *Mount {
 	t.Helper()
 	m, err := MountAt(dir)
@@ -24,7 +24,7 @@ func mountAt(t testing.TB, dir string) *Mount {
 	return m
 }
 
-// says fails unless a file system reports errors with all of the words.
+// says fails unless the file system reports errors with all of the words.
 func says(t testing.TB, dir string, words ...string) {
 	t.Helper()
 	h := FSHealth(t.Context(), mountAt(t, dir))

@@ -31,7 +31,7 @@ func following(t *testing.T) {
 	})
 }
 
-// failReading meets I/O errors of a device until they are known: its log is followed from some moment on.
+// failReading causes I/O errors of a device until they are recorded: it is not known from when on the log is read.
 func failReading(t *testing.T, image, device string) {
 	t.Helper()
 	late := time.NewTimer(20 * time.Second)
@@ -92,7 +92,7 @@ func TestIOErrors_AreReadFromWhatTheKernelLogs(t *testing.T) {
 		"3,1555,2203258087,-;critical medium error, dev sda, sector 128 op 0x0:(READ) flags 0x0 phys_seg 1 prio class 2": "sda",
 		"3,12,2,c;Buffer I/O error on dev dm-0, logical block 7, lost async page write":                                  "dm-0",
 		"3,1555,2203258087,-;critical space allocation error, dev loop0, sector 1 op 0x1:(WRITE) flags 0x0":              "",
-		"12,1555,2203258087,-;I/O error, dev loop0, sector 1 op 0x0:(READ)":                                              "", // written by a program
+		"12,1555,2203258087,-;I/O error, dev loop0, sector 1 op 0x0:(READ)":                                              "", // written by a process
 		"6,1555,2203258087,-;a program said: I/O error, dev loop0, sector 1":                                             "",
 		"6,1554,2202946954,-;loop0: detected capacity change from 0 to 32768":                                            "",
 		"3,1,2,-;I/O error, dev cciss!c0d0, sector 5 op 0x0:(READ)\n SUBSYSTEM=block\n DEVICE=b104:0":                    "cciss!c0d0",

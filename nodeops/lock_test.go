@@ -17,7 +17,7 @@ func TestLock_FileIsOpenedForWritingOnlyWhereNoOtherLockIsHeld(t *testing.T) {
 	}
 	for reading, want := range map[int][]int{
 		os.O_RDONLY: {os.O_RDONLY},
-		unix.O_PATH: {os.O_RDONLY, os.O_RDWR}, // which cannot be locked either, with the error of NFS
+		unix.O_PATH: {os.O_RDONLY, os.O_RDWR}, // flock fails with EBADF for it, as on NFS
 	} {
 		var asked []int
 		open := func(flag int) (*os.File, error) {

@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unlikely is the first number of the devices that the tests lend: nothing else on a host goes up to there.
+// unlikely is the number of the first device that the tests allocate: nothing else on a host uses such high numbers.
 const unlikely = FirstLentLoop + MostLentLoops - 64
 
-// lend makes devices to be lent, which end with the test.
+// lend adds devices for the test, which are removed when it ends.
 func lend(t *testing.T, first, count int) []string {
 	t.Helper()
 	requireRoot(t)
@@ -116,7 +116,7 @@ func TestAttachLoop_WithoutALentDeviceTakesNoneOfThoseKeptForLending(t *testing.
 		}
 	}
 	dir := t.TempDir()
-	for i := range below + 1 { // one more than there can be free ones
+	for i := range below + 1 { // one more than could be free
 		image := filepath.Join(dir, fmt.Sprint(i))
 		newSparse(t, image, mib)
 		t.Cleanup(func() { detachAll(t, image) })
@@ -174,7 +174,7 @@ func TestReclaim_DetachesEveryDeviceThatIsNeitherMountedNorOpen(t *testing.T) {
 	}
 }
 
-// attachByHand attaches a device as a program would that knows nothing of lending.
+// attachByHand attaches a file without an allocation, as another program does.
 func attachByHand(t *testing.T, device, image string) {
 	t.Helper()
 	f, err := os.OpenFile(image, os.O_RDWR, 0)
@@ -182,7 +182,7 @@ func attachByHand(t *testing.T, device, image string) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	for err = unix.EBUSY; errors.Is(err, unix.EBUSY) || errors.Is(err, unix.ENXIO); { // as long as another has it
+	for err = unix.EBUSY; errors.Is(err, unix.EBUSY) || errors.Is(err, unix.ENXIO); { // while another process has it open
 		err = onDevice(device, func(fd int) error { return unix.IoctlSetInt(fd, unix.LOOP_SET_FD, int(f.Fd())) })
 	}
 	if err != nil {

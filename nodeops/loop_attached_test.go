@@ -10,9 +10,8 @@ import (
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
-// attachElsewhere attaches, in a mount namespace of its own that lasts as long as the test, a file of its own that has
-// the path of the victim's image there, as any pod can that has a loop device. The kernel then reports the victim's
-// path.
+// attachElsewhere attaches another file that has the path of the victim's image in another mount namespace, as any pod
+// with a loop device can do. The kernel then reports the victim's path.
 func attachElsewhere(t *testing.T, image string) (device string) {
 	t.Helper()
 	requireRoot(t)

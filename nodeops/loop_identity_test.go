@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mountedAt is the topmost mount at a target.
+// mountedAt returns the topmost mount at a target.
 func mountedAt(t testing.TB, target string) *Mount {
 	t.Helper()
 	m, err := MountAt(target)
@@ -20,7 +20,7 @@ func mountedAt(t testing.TB, target string) *Mount {
 	return m
 }
 
-// mountFor mounts something until the test ends.
+// mountFor mounts until the test ends.
 func mountFor(t testing.TB, source, target, fstype string, flags uintptr) *Mount {
 	t.Helper()
 	requireRoot(t)
@@ -68,7 +68,7 @@ func TestLoopNode_IsTheDeviceOfTheNodeAndNotOfItsName(t *testing.T) {
 	}
 	dir := t.TempDir()
 	mountFor(t, "liar", dir, "tmpfs", 0)
-	forged := filepath.Join(dir, filepath.Base(one.Path)) // bears the name of the one, and is the other
+	forged := filepath.Join(dir, filepath.Base(one.Path)) // has the name of one device, and is the node of another
 	if err := unix.Mknod(forged, unix.S_IFBLK|0o600, int(st.Rdev)); err != nil {
 		t.Fatal(err)
 	}
@@ -86,10 +86,10 @@ func TestAttachLoop_DeviceDetachedWhileItsNodeIsInUseIsNotAllocated(t *testing.T
 	one := sparse(t, t.TempDir(), mib)
 	l := attach(t, one, LoopOptions{})
 	m := mountFor(t, l.Path, write(t, filepath.Join(t.TempDir(), "node"), ""), "", unix.MS_BIND)
-	if err := l.Detach(t.Context()); err != nil { // as any process that sees the node can while no other has it open
+	if err := l.Detach(t.Context()); err != nil { // as any process with access to the node can do
 		t.Fatal(err)
 	}
-	for range 3 { // and no new node is made for each
+	for range 3 { // no new node is created for each
 		if other := attach(t, sparse(t, t.TempDir(), mib), LoopOptions{}); other.Path == l.Path {
 			t.Fatalf("another image is attached to %s, whose node is seen at %s", l.Path, m.Target)
 		}
@@ -107,7 +107,7 @@ func TestDetach_KeepsADeviceThatAnotherProcessHasOpenUntilItIsClosed(t *testing.
 	if err := l.Detach(t.Context()); err == nil {
 		t.Fatal("it was detached while another process has it open")
 	}
-	// What they do now takes no effect: the device does not become free while they have it.
+	// What they request now has no effect: the device does not become free while they have it open.
 	_ = unix.IoctlSetInt(int(theirs.Fd()), unix.LOOP_CLR_FD, 0)
 	if !IsAttached(l.Path, image) {
 		t.Error("the other process has detached it")
@@ -118,7 +118,7 @@ func TestDetach_KeepsADeviceThatAnotherProcessHasOpenUntilItIsClosed(t *testing.
 	}
 }
 
-// FuzzMounts: whatever the mount table says, nothing is taken for the device that it is not of.
+// FuzzMounts: for any mount table, no device is reported for a mount of another one.
 func FuzzMounts(f *testing.F) {
 	table, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -154,13 +154,12 @@ func FuzzMounts(f *testing.F) {
 	})
 }
 
-// hangs passes over what a fuzzer could make of the places where opening something does something.
+// hangs returns whether the path has side effects when opened.
 func hangs(m *Mount) bool {
 	return strings.HasPrefix(m.Target, "/dev/") || strings.HasPrefix(m.Target, "/proc/") || strings.HasPrefix(m.Target, "/sys/")
 }
 
-// FuzzDevices: whatever sysfs shows of a device, it is described or passed over, and what the kernel makes is never
-// taken for a disk of this host.
+// FuzzDevices: for any sysfs, a device is described or skipped, and a virtual one never counts as a disk of this host.
 func FuzzDevices(f *testing.F) {
 	f.Add("disk", "7:1", "2048", "model", "id", "0", "holder", true)
 	f.Add("loop!1", "", "-1", "", "", "1", "", false)
@@ -195,7 +194,7 @@ func FuzzDevices(f *testing.F) {
 	})
 }
 
-// clean makes one name of a path of what a fuzzer has made.
+// clean makes one valid file name of fuzz data.
 func clean(name, otherwise string) string {
 	name = strings.Map(func(r rune) rune {
 		if r == 0 || r == '/' {
@@ -210,7 +209,7 @@ func clean(name, otherwise string) string {
 }
 
 func TestAttachLoop_ADeviceThatWasMadeReadOnlyForOneIsWritableForTheNext(t *testing.T) {
-	lent := lend(t, unlikely, 1) // so that both get the same
+	lent := lend(t, unlikely, 1) // so that both get the same device
 	first := attach(t, sparse(t, t.TempDir(), mib), LoopOptions{Among: lent})
 	if err := unix.IoctlSetPointerInt(int(first.device.Fd()), unix.BLKROSET, 1); err != nil {
 		t.Fatal(err)

@@ -83,7 +83,7 @@ func TestAttachLoop_DeviceHasDirectIOAndLargeSectorsWhereThePoolAllows(t *testin
 			if l.SectorSize != c.sector {
 				t.Errorf("sectors of %d bytes, want %d", l.SectorSize, c.sector)
 			}
-			// Whether 512-byte sectors can go past the page cache depends on the disk beneath.
+			// Whether direct I/O works with 512-byte sectors depends on the disk below.
 			if l.DirectIO != c.direct && c.sector == 4096 {
 				t.Errorf("direct I/O: %t, want %t", l.DirectIO, c.direct)
 			}
@@ -255,7 +255,7 @@ func TestDetach_IsRepeatable(t *testing.T) {
 }
 
 func TestDetach_OfADeviceThatIsAnothersLetsItBe(t *testing.T) {
-	lent := lend(t, unlikely, 1) // so that both get the same
+	lent := lend(t, unlikely, 1) // so that both get the same device
 	one, other := sparse(t, t.TempDir(), mib), sparse(t, t.TempDir(), mib)
 	file := fileAt(t, one)
 	first := attach(t, one, LoopOptions{Among: lent})
@@ -266,7 +266,7 @@ func TestDetach_OfADeviceThatIsAnothersLetsItBe(t *testing.T) {
 	next.Close()
 	for _, detach := range []func() error{
 		func() error { return DetachLoop(t.Context(), lent[0], file) },
-		func() error { return first.Detach(t.Context()) }, // once more, as after a failure
+		func() error { return first.Detach(t.Context()) }, // again, as after a failure
 	} {
 		if err := detach(); err != nil || !IsAttached(lent[0], other) {
 			t.Errorf("%v; attached to the other image: %t", err, IsAttached(lent[0], other))
@@ -287,9 +287,9 @@ func TestDetach_OfADeviceInUseIsReportedAndTakesEffectOnRelease(t *testing.T) {
 }
 
 func TestLoop_DeviceReusedForAnotherImageCountsAsDetached(t *testing.T) {
-	lent := lend(t, unlikely, 1) // no other test takes it
+	lent := lend(t, unlikely, 1) // no other test uses it
 	one, other := sparse(t, t.TempDir(), mib), sparse(t, t.TempDir(), mib)
-	for range 5 { // mostly it changes hands between two looks of DetachLoop
+	for range 5 { // usually it is attached to another file between two reads of DetachLoop
 		l := attach(t, one, LoopOptions{Among: lent})
 		ended := make(chan error, 1)
 		file := fileAt(t, one)

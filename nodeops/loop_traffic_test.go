@@ -8,14 +8,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// aligned is memory that direct I/O can use.
+// aligned is memory for direct I/O.
 func aligned(size int) []byte {
 	buffer := make([]byte, size+sectorSize)
 	offset := -int(uintptr(unsafe.Pointer(&buffer[0]))) & (sectorSize - 1)
 	return buffer[offset : offset+size]
 }
 
-// moved is what a device has counted for what was done in between.
+// moved returns the I/O counters of what do does.
 func moved(t *testing.T, device string, do func()) Traffic {
 	t.Helper()
 	before, err := LoopTraffic(device)
@@ -39,7 +39,7 @@ func TestTraffic_OfALoopDeviceIsExactlyWhatWasWrittenAndRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close() // a prober that waits for the end of the writes comes after the test
+	defer f.Close() // udev, which waits for the last writer to close, then runs after the test
 	const requests, size = 7, 64 << 10
 	buffer := aligned(size)
 	written := moved(t, l.Path, func() {
@@ -53,7 +53,7 @@ func TestTraffic_OfALoopDeviceIsExactlyWhatWasWrittenAndRead(t *testing.T) {
 		t.Errorf("%d writes of %d bytes are counted as %+v", requests, size, written)
 	}
 	var read Traffic
-	for range 10 { // a prober may read too
+	for range 10 { // udev may read too
 		read = moved(t, l.Path, func() {
 			if _, err := f.ReadAt(buffer, 0); err != nil {
 				t.Fatal(err)

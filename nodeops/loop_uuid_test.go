@@ -27,7 +27,7 @@ func TestRenewUUID_CopyHoldsTheDataOfItsSource(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(source, "file"), []byte("kept"), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			// As it is for one that was made long ago: what was checked last is older than what was mounted last.
+			// As for one that was made long ago: the last check is older than the last mount.
 			frozen, err := Freeze(t.Context(), source, time.Minute)
 			if err != nil {
 				t.Fatal(err)
@@ -52,7 +52,7 @@ func TestRenewUUID_CopyHoldsTheDataOfItsSource(t *testing.T) {
 			if errA != nil || errB != nil || a == b || b == [16]byte{} {
 				t.Errorf("their UUIDs are %x and %x, %v, %v", a, b, errA, errB)
 			}
-			// Not by MountFS, which mounts two of one UUID.
+			// MountFS would mount two file systems with the same UUID.
 			if err := unix.Mount(l.Path, target, c.fstype, 0, ""); err != nil {
 				t.Fatal(err)
 			}
@@ -62,7 +62,7 @@ func TestRenewUUID_CopyHoldsTheDataOfItsSource(t *testing.T) {
 			}
 			unmountAll(t, target)
 			if out := dump(t, c.fstype, l.Path); c.name == "ext4" && !strings.Contains(out, "metadata_csum_seed") {
-				t.Errorf("all its checksums were rewritten: %s", out) // which takes long where it is large
+				t.Errorf("all its checksums were rewritten: %s", out) // which takes long on a large file system
 			}
 			check := map[string][]string{"ext4": {"e2fsck", "-f", "-n", l.Path}, "xfs": {"xfs_repair", "-n", l.Path}}[c.fstype]
 			command(t, check[0], check[1:]...)
@@ -78,7 +78,7 @@ func dump(t *testing.T, fstype, device string) string {
 	return command(t, "dumpe2fs", "-h", device)
 }
 
-// replayLog replays the log of a file system.
+// replayLog replays the log of a file system by a mount.
 func replayLog(t *testing.T, device, target, fstype string) {
 	t.Helper()
 	if err := MountFS(t.Context(), device, target, fstype, nil); err != nil {

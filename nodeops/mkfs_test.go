@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// remake makes a file system in a new sparse file by MakeFS.
+// remake makes a file system with MakeFS in a new sparse file.
 func remake(t testing.TB, size int64, spec MkfsSpec) string {
 	t.Helper()
 	image := sparse(t, t.TempDir(), size)
@@ -23,7 +23,7 @@ func remake(t testing.TB, size int64, spec MkfsSpec) string {
 	return image
 }
 
-// mountLoop attaches and mounts as a node does it.
+// mountLoop attaches and mounts as a node does.
 func mountLoop(t testing.TB, image, fstype string, options ...string) (mountpoint, device string) {
 	t.Helper()
 	l := attach(t, image, LoopOptions{Autoclear: true})
@@ -121,7 +121,7 @@ func TestMkfs_KeepsPreallocatedSpace(t *testing.T) {
 	for fstype, size := range fileSystems {
 		t.Run(fstype, func(t *testing.T) {
 			if fstype == "btrfs" {
-				requireRoot(t) // its mkfs looks whether the file is mounted, which takes root where loop devices are in use
+				requireRoot(t) // mkfs.xfs checks whether the file is mounted, which needs root if loop devices are attached
 			}
 			image := sparse(t, t.TempDir(), 0)
 			f, err := os.OpenFile(image, os.O_RDWR, 0)
@@ -190,7 +190,7 @@ func TestMkfs_ImpossibleInodesAreRefused(t *testing.T) {
 	}
 }
 
-// allowed has an example of everything that each mkfs is let to do. Kernels may lack the parts marked new.
+// allowed has an example of every allowed option. Kernels may not support those marked new.
 var allowed = map[string][][]string{
 	"ext4": {
 		{"-i", "8192", "-I", "512"},
@@ -440,7 +440,7 @@ func TestMount_CloneIsMountedBesideItsSource(t *testing.T) {
 				if err := RenewFSID(t.Context(), clone, fstype); err != nil {
 					t.Fatal(err)
 				}
-				// Some kernels get along with two of one identity, others mix them up.
+				// Some kernels tolerate two with the same identity, others confuse them.
 				if fstype == "btrfs" && identity(t, clone) == identity(t, images[i]) {
 					t.Error("the clone has the identity of its source")
 				}
@@ -485,7 +485,7 @@ func FuzzCheckMkfsOptions(f *testing.F) {
 			if mkfsFlags[fstype][o.flag] == nil {
 				t.Errorf("flag %q of %s was let through", o.flag, fstype)
 			}
-			// Neither a path, a device, a second option nor anything that a tool could take for one.
+			// Neither a path, a device nor a second option.
 			if o.value == "" || strings.HasPrefix(o.value, "-") || strings.ContainsAny(o.value, "/ \t\r\n\x00\\~*?$`'\"@") {
 				t.Errorf("value %q of %s was let through", o.value, o.flag)
 			}

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unmountAtEnd takes away what is still mounted at the end of a test.
+// unmountAtEnd unmounts what is still mounted when the test ends.
 func unmountAtEnd(t *testing.T, target string) {
 	t.Cleanup(func() {
 		if m, err := MountAt(target); m != nil || err != nil {
@@ -25,7 +25,7 @@ func unmountAtEnd(t *testing.T, target string) {
 	})
 }
 
-// tmpfs mounts one that ends with the test.
+// tmpfs mounts a tmpfs until the test ends.
 func tmpfs(t *testing.T) string {
 	t.Helper()
 	requireRoot(t)
@@ -104,7 +104,7 @@ func TestDetachedMount_AbandonedCallNeverMounts(t *testing.T) {
 	m := d.running[target]
 	close(answer)
 	<-m.done
-	d.mu.Lock() // what ends it has done so
+	d.mu.Lock() // the cleanup has run
 	left := len(d.running)
 	d.mu.Unlock()
 	if left > 0 || calls != 1 {

@@ -185,7 +185,7 @@ func TestMount_FailedBindLeavesNoMount(t *testing.T) {
 	requireRoot(t)
 	target := t.TempDir()
 	t.Cleanup(func() { unmountAll(t, target) })
-	// A mount command that fails at the second step, which makes the mount read-only.
+	// A mount command whose second step, the read-only remount, fails.
 	genuine, err := exec.LookPath("mount")
 	if err != nil {
 		t.Fatal(err)

@@ -129,7 +129,7 @@ func TestNFSVolume_IsMountedFromOtherNamespaces(t *testing.T) {
 	write(t, filepath.Join(target, "file"), "content")
 }
 
-// A server that is silent keeps its clients waiting and no other process, and nothing that was unmounted comes back.
+// Only the clients of a server that does not answer wait, and what was unmounted does not reappear.
 func TestNFSVolume_OfASilentServerIsUnmounted(t *testing.T) {
 	s, dirs := nfsserver.Start(t, testPort, "v", "w")
 	target, bound, late := mountServed(t, "/v"), t.TempDir(), t.TempDir()

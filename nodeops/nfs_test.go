@@ -91,7 +91,7 @@ func TestNFS_ObstacleInTheHostsNetworkIsNamed(t *testing.T) {
 	} {
 		failed := make(chan error, 1)
 		go func() {
-			runtime.LockOSThread() // and never unlocked: the thread ends with it
+			runtime.LockOSThread() // never unlocked, so that the thread ends
 			if c.as != nil {
 				if err := c.as(); err != nil {
 					failed <- err

@@ -10,13 +10,13 @@ import (
 	"testing"
 )
 
-// debugfs changes an ext4 that is not mounted.
+// debugfs modifies an ext4 that is not mounted.
 func debugfs(t testing.TB, image, request string) {
 	t.Helper()
 	command(t, "debugfs", "-w", "-R", request, image)
 }
 
-// headOf is the superblock of an ext4.
+// headOf reads the superblock of an ext4.
 func headOf(t testing.TB, image string) *ext4Head {
 	t.Helper()
 	f, err := os.Open(image)
@@ -42,7 +42,7 @@ func withFile(t testing.TB) (image string) {
 	return image
 }
 
-// mountsOf are the mounts of an image.
+// mountsOf returns the mounts of an image.
 func mountsOf(t testing.TB, image string) (found []Mount) {
 	t.Helper()
 	all, err := Mounts()
@@ -57,7 +57,7 @@ func mountsOf(t testing.TB, image string) (found []Mount) {
 	return found
 }
 
-// holdsFile fails where a file system that is fit to be mounted has lost its file.
+// holdsFile fails if the file system, ready to be mounted, does not have its file.
 func holdsFile(t testing.TB, device string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -70,14 +70,14 @@ func holdsFile(t testing.TB, device string) {
 	}
 }
 
-// noCommands leaves nothing to run.
+// noCommands makes PATH empty.
 func noCommands(t *testing.T) {
 	t.Helper()
 	t.Setenv("PATH", t.TempDir())
 }
 
 func TestPreen_Ext4MarkedWithErrorsIsRepairedOnce(t *testing.T) {
-	for _, state := range []int{0, 2, 3} { // not unmounted, had errors, both bits
+	for _, state := range []int{0, 2, 3} { // not unmounted, errors, both
 		t.Run(fmt.Sprint(state), func(t *testing.T) {
 			requireRoot(t)
 			image := withFile(t)
@@ -107,7 +107,7 @@ func TestPreen_Ext4ThatWasNotUnmountedHasItsJournalReplayed(t *testing.T) {
 	write(t, filepath.Join(dir, "file"), "content")
 	command(t, "sync", "-f", dir)
 	cut := filepath.Join(t.TempDir(), "cut")
-	command(t, "cp", "--sparse=always", image, cut) // as a power cut leaves it
+	command(t, "cp", "--sparse=always", image, cut) // as after a power cut
 	device := attach(t, cut, LoopOptions{}).Path
 	if now := headOf(t, device); !now.unclean {
 		t.Fatal("the copy is clean, it tests nothing")

@@ -19,7 +19,7 @@ import (
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
-// lacks skips a test that this kernel cannot run, or fails it where HOLDFAST_REQUIRE says that it must run.
+// lacks skips a test that this kernel does not support, or fails it if HOLDFAST_REQUIRE says that it must run.
 func lacks(t testing.TB, feature string, why error) {
 	t.Helper()
 	hostfs.Skip(t, feature, fmt.Sprintf("needs %s: %v", feature, why))
@@ -89,7 +89,7 @@ func full(err error) bool {
 	return err != nil && (strings.Contains(err.Error(), "No space left") || strings.Contains(err.Error(), "quota exceeded"))
 }
 
-// ways to put 64 MiB into the directory $1.
+// waysIn are scripts that write 64 MiB to the directory $1.
 var waysIn = map[string]string{
 	"plain writes": `dd if=/dev/zero of=$1/f bs=1M count=64 conv=fsync`,
 	"many files":   `for i in $(seq 64); do dd if=/dev/zero of=$1/$i bs=1M count=1 conv=fsync; done`,
@@ -212,7 +212,7 @@ func TestProjectID_ReleasedIsAllocatedAgainOnlyWhenItsFilesAreGone(t *testing.T)
 		if err := os.Remove(filepath.Join(dir, "first")); err != nil {
 			t.Fatal(err)
 		}
-		command(t, "sh", "-c", "fsfreeze -f $1 && fsfreeze -u $1", "sh", dir) // xfs counts what is gone until its background has passed
+		command(t, "sh", "-c", "fsfreeze -f $1 && fsfreeze -u $1", "sh", dir) // xfs counts removed files until its background work is done
 		var got []uint32
 		for i := range 3 {
 			got = append(got, limited(t, q, filepath.Join(dir, fmt.Sprint(i)), Limits{Bytes: mib}))
@@ -291,7 +291,7 @@ func reserveMany(t testing.TB, q *ProjectQuota) (ids []uint32) {
 	for range goroutines {
 		busy.Go(func() {
 			for range eachReserves {
-				id, err := q.Reserve(Limits{Bytes: mib}, func(uint32) error { // gives the others time to pick the same
+				id, err := q.Reserve(Limits{Bytes: mib}, func(uint32) error { // gives the others time to select the same id
 					return unix.Syncfs(int(q.table.dir.Fd()))
 				})
 				if err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
-// inChild runs a test once more in a process of its own that may have few files open, and returns the most memory that
-// one had. The process knows by the variable what it is to do.
+// inChild runs a test in a child process with few file descriptors, and returns the child's peak memory. The variable
+// says what the child does.
 func inChild(t *testing.T, variable, value string) (peak int64) {
 	t.Helper()
 	name, _, _ := strings.Cut(t.Name(), "/")
@@ -35,10 +35,10 @@ func inChild(t *testing.T, variable, value string) (peak int64) {
 	return peak
 }
 
-// fewFiles is what a process of a test may have open: a walk that holds one for each level of a tree has not enough.
+// fewFiles is the limit of open files: fewer than a walk would need with one per level.
 const fewFiles = 128
 
-// confined does something with few files at hand, and prints the most memory that it took.
+// confined runs do with few file descriptors, and prints its peak memory.
 func confined(t *testing.T, do func() error) {
 	t.Helper()
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: fewFiles, Max: fewFiles}); err != nil {
@@ -61,7 +61,7 @@ func removeAt(ctx context.Context, path string) error {
 	return RemoveTree(ctx, root, filepath.Base(path))
 }
 
-// depthOfTrees is far beyond the descriptors that a process may have.
+// depthOfTrees is far more than the number of file descriptors.
 func depthOfTrees() int {
 	if hostfs.All() {
 		return 1_000_000
@@ -75,7 +75,7 @@ func TestRemoveTree_AnyDepthIsRemoved(t *testing.T) {
 		confined(t, func() error { return removeAt(t.Context(), path) })
 		return
 	}
-	for fstype, size := range map[string]int64{"ext4": 24 << 30, "xfs": 8 << 30, "btrfs": 8 << 30} { // ext4 has an inode for each 16 KiB
+	for fstype, size := range map[string]int64{"ext4": 24 << 30, "xfs": 8 << 30, "btrfs": 8 << 30} { // ext4 has one inode per 16 KiB
 		t.Run(fstype, func(t *testing.T) {
 			dir := newFS(t, fstype, size)
 			peaks := map[string]int64{}
@@ -111,7 +111,7 @@ func TestRemoveTree_LeavesTheTargetsOfLinksAndMounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { unmountAll(t, inner) })
-	// Of the same file system: its device does not distinguish it.
+	// It is on the same file system, so its st_dev is the same.
 	if err := unix.Mount(elsewhere, inner, "", unix.MS_BIND, ""); err != nil {
 		t.Fatal(err)
 	}

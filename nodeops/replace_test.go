@@ -96,8 +96,8 @@ func TestReplace_FileIsRemovedOnce(t *testing.T) {
 	}
 }
 
-// On xfs, where a file has no content until it is written out, whatever became of its name. ext4 writes out what takes
-// another's place, asked or not.
+// On xfs, where the content of a file is lost unless it was synced before the rename. ext4 syncs a file that replaces
+// another one automatically.
 func TestReplace_ReplacedCreatedOrRemovedFileSurvivesAPowerCut(t *testing.T) {
 	dir := hostfs.New(t, hostfs.XFS, 320*mib)
 	root, err := os.OpenRoot(dir)

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
-// requireGrowth skips where the kernel would refuse to grow a mounted ext4.
+// requireGrowth skips the test if the kernel would refuse to grow a mounted ext4.
 func requireGrowth(t testing.TB, fstype string) {
 	t.Helper()
 	if fstype == "ext4" && !maySysResource(t) {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// socketPath is short enough for a socket.
+// socketPath has fewer than 108 bytes.
 func socketPath(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "socket-")
@@ -31,13 +31,13 @@ func listens(t *testing.T, path string) *Socket {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = s.Close() }) // some have
+	t.Cleanup(func() { _ = s.Close() }) // some are closed already
 	return s
 }
 
 func TestSocket_StaleIsReplaced(t *testing.T) {
 	path := socketPath(t)
-	if err := listens(t, path).Close(); err != nil { // which leaves the file, as a kill does
+	if err := listens(t, path).Close(); err != nil { // the file remains, as after a kill
 		t.Fatal(err)
 	}
 	s := listens(t, path)

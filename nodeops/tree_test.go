@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An access control list as the kernel keeps it: owner rw, user 1234 r, group r, mask r, others nothing.
+// An access control list in the kernel's format: owner rw, user 1234 r, group r, mask r, others nothing.
 const accessList = "\x02\x00\x00\x00" +
 	"\x01\x00\x06\x00\xff\xff\xff\xff" + "\x02\x00\x04\x00\xd2\x04\x00\x00" + "\x04\x00\x04\x00\xff\xff\xff\xff" +
 	"\x10\x00\x04\x00\xff\xff\xff\xff" + "\x20\x00\x00\x00\xff\xff\xff\xff"
@@ -23,7 +23,7 @@ const accessList = "\x02\x00\x00\x00" +
 // capability lets an executable bind ports below 1024.
 const capability = "\x01\x00\x00\x02\x00\x04\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"
 
-// plant makes a tree with at least one of everything.
+// plant makes a tree with every kind of entry.
 func plant(t testing.TB, top string) {
 	t.Helper()
 	at := func(name string) string { return filepath.Join(top, name) }
@@ -60,7 +60,7 @@ func plant(t testing.TB, top string) {
 	}))
 }
 
-// describeTree lists all that a copy must keep, one line per node.
+// describeTree describes all that a copy must keep, one line per entry.
 func describeTree(t testing.TB, top string) []string {
 	t.Helper()
 	var lines []string
@@ -100,7 +100,7 @@ func describeTree(t testing.TB, top string) []string {
 	return lines
 }
 
-// peek reads the start of a file and leaves its access time alone.
+// peek reads the start of a file without changing its access time.
 func peek(t testing.TB, path string) string {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOATIME, 0)
@@ -188,7 +188,7 @@ func TestCopyTree_UsesReflinksWherePossible(t *testing.T) {
 	if err := errors.Join(os.Mkdir(src, 0o755), os.Mkdir(dst, 0o755)); err != nil {
 		t.Fatal(err)
 	}
-	write(t, filepath.Join(src, "large"), strings.Repeat("x", 150<<20)) // a second one would not fit
+	write(t, filepath.Join(src, "large"), strings.Repeat("x", 150<<20)) // another one would not fit
 	if err := CopyTree(t.Context(), dst, src); err != nil {
 		t.Error(err)
 	}
