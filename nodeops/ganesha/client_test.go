@@ -19,7 +19,7 @@ import (
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
-// requireClient skips a test whose kernel cannot mount NFS.
+// requireClient skips a test if the kernel cannot mount NFS.
 func requireClient(t *testing.T) {
 	t.Helper()
 	requireGanesha(t)
@@ -28,7 +28,7 @@ func requireClient(t *testing.T) {
 	}
 }
 
-// mount mounts what a server shows at a pseudo path.
+// mount mounts an export by its pseudo path.
 func (r *running) mount(pseudo string) string {
 	r.t.Helper()
 	target, err := os.MkdirTemp("", "holdfast-client-")
@@ -36,7 +36,7 @@ func (r *running) mount(pseudo string) string {
 		r.t.Fatal(err)
 	}
 	r.t.Cleanup(func() { os.Remove(target) })
-	r.t.Cleanup(func() { _ = unix.Unmount(target, unix.MNT_FORCE|unix.MNT_DETACH) }) // it may be gone
+	r.t.Cleanup(func() { _ = unix.Unmount(target, unix.MNT_FORCE|unix.MNT_DETACH) }) // it may be unmounted already
 	if err := r.tryMount(pseudo, target); err != nil {
 		r.t.Fatalf("mounting %s: %v", pseudo, err)
 	}
@@ -48,20 +48,20 @@ func (r *running) tryMount(pseudo, target string) error {
 	return unix.Mount("127.0.0.1:"+pseudo, target, "nfs4", 0, options)
 }
 
-// holder is a client with a file that it has written and locked. It is a process of its own: one that has a file of a
-// dead server open cannot start another.
+// holder is a client that has written and locked a file. It is a process of its own: a process with an open file of a
+// dead server cannot start another.
 type holder struct {
 	r        *running
 	commands io.WriteCloser
 	answers  chan string
-	served   string // the file on the server
-	want     string // its content
+	served   string // path of the file on the server
+	want     string // its expected content
 	release  func()
 }
 
 const holderVariable = "HOLDFAST_TEST_HOLDS"
 
-// hold is what the client does: it appends each line that it reads, and writes the result.
+// hold runs in the client: it appends each line of its input to the file, and prints the result.
 func hold(name string) {
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
 	if err == nil {
@@ -115,7 +115,7 @@ func newHolder(r *running, target string, e Export) *holder {
 			case <-gone:
 			}
 		}
-		_ = cmd.Wait() // killed, perhaps
+		_ = cmd.Wait() // perhaps it was killed
 	}()
 	h.release = sync.OnceFunc(func() {
 		close(gone)
@@ -132,7 +132,7 @@ func newHolder(r *running, target string, e Export) *holder {
 	return h
 }
 
-// write has the client append a line, and returns what it says.
+// write makes the client append a line, and returns what it prints.
 func (h *holder) write(line string) string {
 	h.r.t.Helper()
 	if _, err := io.WriteString(h.commands, line+"\n"); err != nil {
@@ -147,7 +147,7 @@ func (h *holder) write(line string) string {
 	}
 }
 
-// goesOn has the client write what the server must then have on its disk, still with the lock of the client.
+// goesOn makes the client append a line, which must arrive on the server's disk, with the lock still held.
 func (h *holder) goesOn(after string) {
 	h.r.t.Helper()
 	h.want += after + "\n"
@@ -208,7 +208,7 @@ func TestClients_KeepFilesAndLocksOverFaultsOfTheServer(t *testing.T) {
 	unmount(t, target)
 }
 
-// unmount is for what the server still answers for; else it lasts.
+// unmount is for mounts of a server that answers; otherwise it takes long.
 func unmount(t *testing.T, target string) {
 	t.Helper()
 	if err := unix.Unmount(target, 0); err != nil {
@@ -242,7 +242,7 @@ func TestClients_OfARemovedExportGetESTALEAndNoForeignData(t *testing.T) {
 	if err := unix.Unmount(one.Path, 0); err != nil {
 		t.Errorf("with a client that had a file open: %v", err)
 	}
-	r.put(exportOf(1, other)) // the same ID
+	r.put(exportOf(1, other)) // the same id
 	stale("when its ID is another's")
 	if got, err := os.ReadFile(filepath.Join(other, "file")); err != nil || string(got) != "another's\n" {
 		t.Errorf("another's file is %q, %v", got, err)

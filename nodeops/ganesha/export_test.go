@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// good is an export that nothing is wrong with.
+// good returns a valid export, with a change.
 func good(change func(*Export)) Export {
 	e := Export{ID: 7, Path: "/srv/data", Pseudo: "/data", Filesystem: "7.1"}
 	change(&e)
@@ -40,7 +40,7 @@ func TestExport_ValidIsAllowed(t *testing.T) {
 
 func TestExport_InvalidIsRefusedWithTheReason(t *testing.T) {
 	for _, c := range []struct {
-		want   string // in the error, with what is allowed
+		want   string // part of the error, with what is allowed
 		change func(*Export)
 	}{
 		{"1 to 65535", func(e *Export) { e.ID = 0 }},
@@ -114,7 +114,8 @@ func FuzzExport_AllowedIsOneBlock(f *testing.F) {
 	})
 }
 
-// unquoted takes apart what is between double quotes, in which a backslash would mean something, and what is not.
+// unquoted splits a text into what is inside double quotes, in which a backslash would be an escape, and what is
+// outside.
 func unquoted(t *testing.T, text string) (outside string, quoted []string) {
 	t.Helper()
 	for i, part := range strings.Split(text, `"`) {

@@ -19,8 +19,8 @@ import (
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
-// survives fails the test where a server does not come through what is done to it, with all exports that it had and
-// those that come while it is down.
+// survives fails the test unless a server recovers from harm, with its exports and those that are added while it is
+// down.
 func survives(t *testing.T, c Config, harm func(*process)) {
 	t.Helper()
 	one, two, three := newExport(t, 1), newExport(t, 2), newExport(t, 3)
@@ -56,7 +56,7 @@ func TestServer_GaneshaThatDiesIsRestartedWithAllDesiredExports(t *testing.T) {
 func TestServer_GaneshaThatExitsIsRestarted(t *testing.T) {
 	survives(t, testConfig(t), func(l *process) {
 		signal(t, l.ganesha, unix.SIGTERM)
-		awaitEnd(t, l.ganesha) // it does what it is asked until then
+		awaitEnd(t, l.ganesha) // it executes requests until then
 	})
 }
 
@@ -160,7 +160,7 @@ func TestBus_ThatHangsIsKilledAndRestarted(t *testing.T) {
 	survives(t, c, func(l *process) { signal(t, l.bus, unix.SIGSTOP) })
 }
 
-// A change that Ganesha does not come to do may not be lost with it.
+// A change that Ganesha did not execute because of it must not be lost.
 func TestServer_ChangeThatKillsGaneshaIsAppliedByTheNext(t *testing.T) {
 	one, two := newExport(t, 1), newExport(t, 2)
 	r := prepare(t, testConfig(t), one)

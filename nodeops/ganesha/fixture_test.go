@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
-// patient bounds what should take a moment.
+// patient is the timeout of what normally takes a moment.
 const patient = 2 * time.Minute
 
 func requireGanesha(t *testing.T) {
@@ -34,14 +34,14 @@ func requireGanesha(t *testing.T) {
 	}
 }
 
-// running is a server with what it runs on, all of which ends with the test.
+// running is a server that stops when the test ends.
 type running struct {
 	*Server
 	t        *testing.T
-	stopWith func(func(error)) // waits for the end, and has what Run returned checked
+	stopWith func(func(error)) // waits for the end of Run and checks its error
 }
 
-// stop stops a server that stops as it should.
+// stop stops a server, which must return no error.
 func (r *running) stop() {
 	r.stopWith(func(err error) {
 		if err != nil {
@@ -50,7 +50,7 @@ func (r *running) stop() {
 	})
 }
 
-// run starts a server of exports that are there before it starts.
+// run starts a server with these exports.
 func run(t *testing.T, exports ...Export) *running {
 	t.Helper()
 	r := prepare(t, testConfig(t), exports...)
@@ -58,7 +58,7 @@ func run(t *testing.T, exports ...Export) *running {
 	return r
 }
 
-// prepare makes a server that has not been started.
+// prepare returns a server that is not started.
 func prepare(t *testing.T, c Config, exports ...Export) *running {
 	t.Helper()
 	s, err := New(c)
@@ -99,7 +99,7 @@ func (r *running) hasBegun() bool {
 func testConfig(t *testing.T) Config {
 	t.Helper()
 	requireGanesha(t)
-	dir, err := os.MkdirTemp("", "holdfast-nfs-") // the path of a socket must be short
+	dir, err := os.MkdirTemp("", "holdfast-nfs-") // socket paths are limited to 107 bytes
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +111,7 @@ func testConfig(t *testing.T) Config {
 	}
 }
 
-// newExport is of a new directory.
+// newExport returns an export of a new directory.
 func newExport(t *testing.T, id uint16) Export {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "holdfast-export-")
@@ -133,11 +133,11 @@ func (r *running) put(e Export) {
 	}
 }
 
-// up returns what serves as soon as something does.
+// up waits until Ganesha serves, and returns that process.
 func (r *running) up() *process {
 	r.t.Helper()
 	for ctx := r.within(); ; {
-		if err := r.Remove(ctx, 65000); err != nil { // which is not there
+		if err := r.Remove(ctx, 65000); err != nil { // it does not exist
 			r.t.Fatal(err)
 		}
 		l := r.serving()
@@ -159,7 +159,7 @@ func (r *running) within() context.Context {
 	return ctx
 }
 
-// is fails the test where Ganesha or its configuration does not have just these exports.
+// is fails the test unless Ganesha and its configuration have exactly these exports.
 func (r *running) is(exports ...Export) {
 	r.t.Helper()
 	l := r.up()
@@ -187,7 +187,7 @@ func (r *running) is(exports ...Export) {
 	}
 }
 
-// refused fails the test where an export is not refused by Ganesha.
+// refused fails the test unless Ganesha refuses an export.
 func (r *running) refused(e Export) {
 	r.t.Helper()
 	if err := r.Put(r.within(), e); !errors.Is(err, errRefused) {
@@ -202,7 +202,7 @@ func command(t *testing.T, name string, args ...string) {
 	}
 }
 
-// hearing is a log that a test waits for.
+// hearing is a log in which a test can wait for a line.
 type hearing struct {
 	mu    sync.Mutex
 	lines []string
@@ -220,7 +220,7 @@ func (h *hearing) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// await returns the first line with a text.
+// await returns the first line that contains a text.
 func (h *hearing) await(t *testing.T, text string) string {
 	t.Helper()
 	late := time.After(patient)
@@ -243,7 +243,7 @@ func (h *hearing) await(t *testing.T, text string) string {
 	}
 }
 
-// index is of the first line with a text, or -1.
+// index returns that of the first line that contains a text, or -1.
 func (h *hearing) index(text string) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
-// fillUp leaves no room on a file system.
+// fillUp fills a file system.
 func fillUp(t *testing.T, dir string) {
 	t.Helper()
 	f, err := os.Create(filepath.Join(dir, "fill"))
@@ -95,7 +95,7 @@ func TestClients_ThatReadContinueWithAServerThatLostTheirState(t *testing.T) {
 	}
 	reads("at first")
 	r.stop()
-	if err := os.RemoveAll(c.RecoveryDir); err != nil { // as with a pod that keeps nothing
+	if err := os.RemoveAll(c.RecoveryDir); err != nil { // as with a pod without persistent storage
 		t.Fatal(err)
 	}
 	next := prepare(t, c, e)
@@ -131,13 +131,13 @@ func TestClients_UseEachOfAThousandExports(t *testing.T) {
 	}
 }
 
-// openerVariable names a directory in which a process of its own opens many files.
+// openerVariable has the directory in which a child process opens many files.
 const (
 	openerVariable = "HOLDFAST_TEST_OPENS"
 	manyFiles      = 200
 )
 
-// openMany is what that process does: it keeps all files open and says of each how it went.
+// openMany runs in that process: it keeps all files open and prints a result for each.
 func openMany(dir string) {
 	for i := range manyFiles {
 		f, err := os.OpenFile(filepath.Join(dir, "many-"+strconv.Itoa(i)), os.O_RDWR|os.O_CREATE, 0o600)
@@ -152,8 +152,8 @@ func openMany(dir string) {
 	os.Exit(0)
 }
 
-// A client that opens one file too many gets an error at once; one with an open file goes on, and others do when files
-// are closed.
+// A client that opens one file too many gets an error at once; a client with an open file continues, and others do when
+// files are closed.
 func TestClients_OfAServerOutOfDescriptorsGetAnErrorAndNoneHangs(t *testing.T) {
 	requireClient(t)
 	c, e := testConfig(t), exportOf(1, hostfs.New(t, hostfs.Ext4, 64<<20))

@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// A client on the host of a server, or on that where it comes to be, has another address for it when it has moved.
+// A client on the node that a server has left, or on the one to which it has moved, has another address for it
+// afterwards.
 func TestClients_KeepFilesAndLocksWhenTheyComeBackFromAnotherAddressOfTheirHost(t *testing.T) {
 	requireClient(t)
 	c, one := testConfig(t), newExport(t, 1)
@@ -25,8 +26,8 @@ func TestClients_KeepFilesAndLocksWhenTheyComeBackFromAnotherAddressOfTheirHost(
 		source netip.Addr // of the client
 		host   []netip.Addr
 	}{
-		{second, []netip.Addr{netip.MustParseAddr("192.0.2.1")}}, // it is on the host that the server has left
-		{first, []netip.Addr{first, second}},                     // and on that where it comes to be
+		{second, []netip.Addr{netip.MustParseAddr("192.0.2.1")}}, // on the node that the server has left
+		{first, []netip.Addr{first, second}},                     // on the node to which it has moved
 	} {
 		r.stop()
 		command(t, "ip", "route", "change", "local", "127.0.0.1", "dev", "lo", "table", "local", "src", at.source.String())
@@ -82,7 +83,7 @@ func TestNeighbours_OnlyStateOfClientsOnHostsOfTheMoveIsKept(t *testing.T) {
 	}
 }
 
-// cut is how NFS-Ganesha keeps a client with a name that no directory can have.
+// cut is how Ganesha stores a client whose name is too long for a directory.
 func cut(entry string) string {
 	if len(entry) <= 255 {
 		return entry
@@ -108,7 +109,7 @@ func TestNeighbours_AreTheHostAndTheFirstAddressesOfAPodsNetworks(t *testing.T) 
 	}
 }
 
-// text is an address as an interface shows it.
+// text is the address of an interface.
 type text string
 
 func (text) Network() string  { return "ip+net" }

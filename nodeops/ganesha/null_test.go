@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// answerer takes one connection, reads the call, and gives the configured answer.
+// answerer accepts one connection, reads the call, and sends an answer.
 func answerer(t *testing.T, answer func(net.Conn, []byte)) (address string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -34,7 +34,7 @@ func answerer(t *testing.T, answer func(net.Conn, []byte)) (address string) {
 			return
 		}
 		answer(conn, call)
-		_, _ = io.Copy(io.Discard, conn) // until the other side hangs up
+		_, _ = io.Copy(io.Discard, conn) // until the client closes it
 	}()
 	return l.Addr().String()
 }
@@ -45,7 +45,7 @@ func TestProbe_ServerThatAnswersNULLIsHealthy(t *testing.T) {
 			t.Errorf("the call is % x", call)
 		}
 		id := binary.BigEndian.Uint32(call)
-		for _, b := range words(1<<31|24, id, 1, 0, 0, 0, 0) { // in as many pieces as there may be
+		for _, b := range words(1<<31|24, id, 1, 0, 0, 0, 0) { // in as many fragments as possible
 			if _, err := conn.Write([]byte{b}); err != nil {
 				t.Error(err)
 			}

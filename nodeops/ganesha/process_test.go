@@ -19,11 +19,11 @@ func TestProcess_NoChildOutlivesAKilledServer(t *testing.T) {
 		l := r.up()
 		fmt.Printf("%d %d\n", l.ganesha.pid, l.bus.pid)
 		for {
-			_ = unix.Pause() // until the kill
+			_ = unix.Pause() // until it is killed
 		}
 	}
 	requireGanesha(t)
-	dir := newExport(t, 1).Path // for all that it leaves
+	dir := newExport(t, 1).Path // for its files
 	victim := exec.Command("/proc/self/exe", "-test.run=^"+t.Name()+"$")
 	victim.Env = append(os.Environ(), "HOLDFAST_VICTIM=1", "TMPDIR="+dir)
 	stdout, err := victim.StdoutPipe()
@@ -50,7 +50,7 @@ func TestProcess_NoChildOutlivesAKilledServer(t *testing.T) {
 	if err := victim.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	_ = victim.Wait() // killed
+	_ = victim.Wait() // it was killed
 	for i := range fds {
 		if n, err := poll(fds[i : i+1]); n != 1 || err != nil {
 			t.Errorf("process %d still runs (%v)", pids[i], err)
@@ -81,7 +81,7 @@ func TestProcess_OnlyThePortOfNFSIsOpen(t *testing.T) {
 	}
 }
 
-// listening finds the sockets of IP of a process and their ports, if they are not connected.
+// listening returns the sockets on which a process listens, with their ports.
 func listening(t *testing.T, pid int) map[string]int {
 	t.Helper()
 	fds, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
@@ -90,7 +90,7 @@ func listening(t *testing.T, pid int) map[string]int {
 	}
 	own := map[string]bool{}
 	for _, fd := range fds {
-		target, _ := os.Readlink(fd) // fails for one that is closed by now
+		target, _ := os.Readlink(fd) // fails if it was closed in the meantime
 		own[strings.Trim(strings.TrimPrefix(target, "socket:"), "[]")] = true
 	}
 	found := map[string]int{}
@@ -145,7 +145,7 @@ func TestProcess_WritesOnlyToItsOwnDirectories(t *testing.T) {
 	for _, dir := range []string{"/run", "/var/log", e.Path} {
 		left, err := os.ReadDir(dir)
 		for _, entry := range left {
-			if entry.Name() != "lost+found" && entry.Name() != "mount" { // the latter is mount's
+			if entry.Name() != "lost+found" && entry.Name() != "mount" { // the latter belongs to mount
 				t.Errorf("in %s lies %s", dir, entry.Name())
 			}
 		}

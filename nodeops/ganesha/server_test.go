@@ -41,7 +41,7 @@ func TestServer_ExportsComeChangeAndGoWhileItServes(t *testing.T) {
 	r := run(t)
 	r.is()
 	r.put(one)
-	r.put(one) // repeatable
+	r.put(one) // idempotent
 	r.put(two)
 	r.is(one, two)
 
@@ -64,7 +64,7 @@ func TestServer_ExportsComeChangeAndGoWhileItServes(t *testing.T) {
 	moved.Pseudo, moved.Filesystem = "/elsewhere", "1.2"
 	r.put(moved)
 	r.is(moved, two)
-	for range 2 { // repeatable
+	for range 2 { // idempotent
 		if err := r.Remove(r.within(), 1); err != nil {
 			t.Error(err)
 		}
@@ -118,7 +118,7 @@ func TestServer_OnlyRealDirectoriesAreServed(t *testing.T) {
 	}
 }
 
-// clones makes two file systems with one UUID.
+// clones makes two file systems with the same UUID.
 func clones(t *testing.T) (original, clone string) {
 	t.Helper()
 	original = hostfs.New(t, hostfs.Ext4, 64<<20)
@@ -136,7 +136,7 @@ func TestServer_RefusedExportLeavesTheFormerOne(t *testing.T) {
 	original, clone := clones(t)
 	first, second := exportOf(1, original), newExport(t, 2)
 	r := run(t, first, second)
-	r.refused(exportOf(3, clone)) // of two file systems with one UUID, Ganesha serves one
+	r.refused(exportOf(3, clone)) // of two file systems with the same UUID, Ganesha exports one
 	r.is(first, second)
 	changed := second
 	changed.Path = clone
@@ -242,7 +242,7 @@ func TestServer_PutThatTimesOutIsReported(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.begun = true // and nothing serves
+	s.begun = true // and Ganesha does not run
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := s.Put(ctx, newExport(t, 1)); !errors.Is(err, context.Canceled) {

@@ -51,8 +51,8 @@ func TestStatistics_CounterNeverDecreases(t *testing.T) {
 		{one, map[exportWay]Traffic{{1, read}: {1, 100, 0}}, Traffic{1, 100, 0}, Traffic{}},
 		{one, map[exportWay]Traffic{{1, read}: {3, 300, 1}, {2, written}: {1, 10, 0}}, Traffic{3, 300, 1}, Traffic{1, 10, 0}},
 		{one, map[exportWay]Traffic{{2, written}: {1, 10, 0}}, Traffic{3, 300, 1}, Traffic{1, 10, 0}},                         // the first was removed
-		{one, map[exportWay]Traffic{{1, read}: {1, 50, 0}, {2, written}: {1, 10, 0}}, Traffic{4, 350, 1}, Traffic{1, 10, 0}},  // another has its ID
-		{two, map[exportWay]Traffic{{1, read}: {2, 70, 0}, {2, written}: {1, 10, 0}}, Traffic{6, 420, 1}, Traffic{2, 20, 0}},  // started again
+		{one, map[exportWay]Traffic{{1, read}: {1, 50, 0}, {2, written}: {1, 10, 0}}, Traffic{4, 350, 1}, Traffic{1, 10, 0}},  // another has its id
+		{two, map[exportWay]Traffic{{1, read}: {2, 70, 0}, {2, written}: {1, 10, 0}}, Traffic{6, 420, 1}, Traffic{2, 20, 0}},  // restarted
 		{two, map[exportWay]Traffic{{1, read}: {2, 70, 0}, {2, written}: {2, 20, 5}}, Traffic{6, 420, 1}, Traffic{3, 30, 5}},  //
 		{two, map[exportWay]Traffic{{1, read}: {1, 100, 0}, {2, written}: {2, 20, 5}}, Traffic{7, 520, 1}, Traffic{3, 30, 5}}, // another, whose calls were larger
 	} {
