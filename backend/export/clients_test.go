@@ -10,10 +10,10 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops/ganesha"
 )
 
-// The statuses with which a server says that a client may not.
+// The status codes of a refused request.
 var refusals = []uint32{1, 2, 13, 70, 10016} // PERM, NOENT, ACCESS, STALE, WRONGSEC
 
-// may says whether a client sees a volume: by its name, in the list of all, and by a handle that it was given.
+// may returns whether a client can access a volume: by name, in a listing, or by a file handle that it has.
 func (s *stranger) may(name string, handle []byte) bool {
 	s.t.Helper()
 	var id uint64
@@ -67,7 +67,7 @@ func TestAccess_PodThatIsNoNodeIsRefusedAndANewNodeAdmittedWithoutARestart(t *te
 		}
 	}
 	expect("with one node", true, false, true, false)
-	// One that ends its session would show a restart.
+	// Only one client ends its session: the other one's shows whether the server restarted.
 	if err := server.SetClients(t.Context(), []string{"127.0.0.2", "127.0.0.3", "fd00::/64"}); err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ func TestExportedExt4Images_Conform(t *testing.T) {
 	conforms(t, "image", "ext4", hostfs.Ext4, 64*mib)
 }
 
-// The suite takes snapshots of groups, which directories in use do not have.
+// The suite takes snapshots of groups, which directories in use do not support.
 func TestExportedDirectories_AreMadeCopiedGrownAndDeleted(t *testing.T) {
 	s := newServer(t, "directory", hostfs.Btrfs, 4<<30)
 	a, b := s.create("a"), s.create("b")
@@ -66,7 +66,7 @@ func conforms(t *testing.T, engine, fsType string, k hostfs.Kind, smallest int64
 	}}.Run(t)
 }
 
-// requireOnlineExt4 skips where the kernel does not let this process grow a mounted ext4.
+// requireOnlineExt4 skips the test if the kernel does not let this process grow a mounted ext4.
 func requireOnlineExt4(t *testing.T) {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var caps [2]unix.CapUserData

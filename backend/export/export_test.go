@@ -162,7 +162,7 @@ func TestRestart_RestoresAllExportsAsClientsKnowThem(t *testing.T) {
 	before := s.record.exports(t)
 	s.remove(s.create("c").ID)
 	s.end()
-	if err := os.RemoveAll(filepath.Join(s.work, "exporter")); err != nil { // a pod that moved has nothing of it
+	if err := os.RemoveAll(filepath.Join(s.work, "exporter")); err != nil { // a pod that moved has none of it
 		t.Fatal(err)
 	}
 	s.makeDirs()
@@ -320,7 +320,7 @@ func TestVolume_DeletedByAnotherProgramIsUnexported(t *testing.T) {
 	s.create("a")
 	s.create("b")
 	s.create("c")
-	// What a program does that knows nothing of exports.
+	// What a program without knowledge of exports does.
 	remove := func(name string) {
 		if err := os.Rename(filepath.Join(s.pool.Path, "volumes", name), filepath.Join(s.pool.Path, ".trash", name+".gone")); err != nil {
 			t.Fatal(err)
@@ -346,7 +346,7 @@ func TestExpand_ReachesTheFileSystemThatClientsUse(t *testing.T) {
 	if after := sizeOf(t, s.target(v.ID)); grown.Size != 2*size || after < before+size*9/10 {
 		t.Errorf("it is %+v; the file system had %d bytes, has %d", grown, before, after)
 	}
-	// What was grown on the disk while it was not exported.
+	// A volume that grew while it was not exported.
 	s.end()
 	if s.local, err = s.openLocal(); err != nil {
 		t.Fatal(err)
@@ -386,7 +386,7 @@ func TestMaxExports_IsNotExceeded(t *testing.T) {
 	if err != nil || c.Available != 0 || c.Largest != 0 || c.Promised != 2*size {
 		t.Errorf("the capacity is %+v, %v", c, err)
 	}
-	s.create("a") // is there
+	s.create("a") // it exists
 	s.served("a", "b")
 	s.remove("a")
 	s.create("c")
@@ -401,7 +401,7 @@ func TestVolume_WithoutAFreeLoopDeviceTakesNoCapacity(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { removeLoops(t, first, 3) })
-	attachByHand(t, devices[2]) // another program took it, and has it open
+	attachByHand(t, devices[2]) // another program has attached it
 	held, err := os.Open(devices[2])
 	if err != nil {
 		t.Fatal(err)
@@ -488,7 +488,7 @@ func TestStart_MountOfNoVolumeIsRemoved(t *testing.T) {
 	if err := os.MkdirAll(other, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	for _, target := range []string{left, other} { // the second in the place of a volume
+	for _, target := range []string{left, other} { // the second one in place of a volume
 		if err := nodeops.Bind(t.Context(), t.TempDir(), target, false, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -638,7 +638,7 @@ func TestExpand_FileSystemThatDoesNotGrowIsNotReportedGrown(t *testing.T) {
 	s := onXFS(t)
 	v := s.create("a")
 	path := os.Getenv("PATH")
-	t.Setenv("PATH", t.TempDir()) // where no program is that grows a file system
+	t.Setenv("PATH", t.TempDir()) // without the program that grows a file system
 	if _, err := s.Expand(t.Context(), v.ID, backend.Size{Required: 2 * size}); err == nil {
 		t.Fatal("it has grown without a program that does it")
 	}

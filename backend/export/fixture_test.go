@@ -25,10 +25,10 @@ import (
 
 const (
 	mib  = int64(1) << 20
-	size = 300 * mib // that an xfs can have
+	size = 300 * mib // valid for xfs
 )
 
-// uuidOf identifies a file system.
+// uuidOf returns the UUID of a file system.
 func uuidOf(t *testing.T, target string) string {
 	t.Helper()
 	m, err := nodeops.MountAt(target)
@@ -42,14 +42,14 @@ func uuidOf(t *testing.T, target string) string {
 	return string(out)
 }
 
-// recorder is an exporter that records its exports in files, so that it outlives the process as a server does that is
-// not restarted. It complains of what a server would stumble over.
+// recorder is an exporter that records its exports in files, so that they outlive the process, as those of a running
+// server do. It reports what a real server would not accept.
 type recorder struct {
 	dir string
 
 	mu     sync.Mutex
 	refuse func(id uint16) error
-	hangs  map[string]chan struct{} // until it is closed
+	hangs  map[string]chan struct{} // blocks calls until it is closed
 	calls  []string
 }
 
@@ -95,7 +95,7 @@ func (r *recorder) Remove(_ context.Context, id uint16) error {
 	return nil
 }
 
-// exports is what is served, by the path that clients mount.
+// exports returns the exports, by the path that clients mount.
 func (r *recorder) exports(t *testing.T) map[string]ganesha.Export {
 	t.Helper()
 	entries, err := os.ReadDir(r.dir)
@@ -132,7 +132,7 @@ func (r *recorder) called() []string {
 	return slices.Clone(r.calls)
 }
 
-// server is one host with a pool, on which export backends come and go.
+// server is a host with a pool, on which export backends are opened and closed.
 type server struct {
 	*testing.T
 	pool   local.PoolConfig
@@ -143,7 +143,7 @@ type server struct {
 	*Backend
 }
 
-// newServer begins a server on a new file system; its directories end with the test.
+// newServer starts on a new file system; everything is removed when the test ends.
 func newServer(t *testing.T, engine string, k hostfs.Kind, size int64) *server {
 	t.Helper()
 	pool := filepath.Join(hostfs.New(t, k, size), "pool")
@@ -222,7 +222,7 @@ func (s *server) restart() {
 	s.begin()
 }
 
-// mounts lists what is mounted for exports.
+// mounts returns what is mounted for exports.
 func (s *server) mounts() (targets []string) {
 	s.Helper()
 	all, err := nodeops.Mounts()
@@ -237,7 +237,7 @@ func (s *server) mounts() (targets []string) {
 	return targets
 }
 
-// loops counts the devices that are attached to images of the pool.
+// loops returns the devices that are attached to images of the pool.
 func (s *server) loops() (devices []string) {
 	s.Helper()
 	images, err := filepath.Glob(filepath.Join(s.pool.Path, "*", "*", "image"))
@@ -291,7 +291,7 @@ func (s *server) get(id backend.ID) *backend.Volume {
 	return v
 }
 
-// served fails unless exactly these volumes are mounted, exported and well.
+// served fails unless exactly these volumes are mounted, exported and healthy.
 func (s *server) served(ids ...backend.ID) {
 	s.Helper()
 	exports := s.record.exports(s.T)
@@ -308,7 +308,7 @@ func (s *server) served(ids ...backend.ID) {
 	}
 }
 
-// inside is a file of a volume, as the server that exports it has it.
+// inside returns the path of a file of a volume at its mount point.
 func (s *server) inside(v *backend.Volume, name string) string {
 	s.Helper()
 	if v.Access.NFS == nil {
@@ -341,7 +341,7 @@ func (s *server) read(v *backend.Volume) []byte {
 	return content
 }
 
-// await waits for what happens by itself.
+// await waits for what happens in the background.
 func (s *server) await(what string, done func() bool) {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(s.Context(), time.Minute)

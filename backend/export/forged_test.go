@@ -41,7 +41,7 @@ func TestForgedHandles_ReachNoOtherImage(t *testing.T) {
 	}
 }
 
-// A handle may kill NFS-Ganesha, as one of no file with a type of file does. That is all it may do.
+// A handle may crash NFS-Ganesha, such as one with the type of a file and no file. It must not do more.
 func TestForgedHandle_ServerKilledByOneReturnsWithAllVolumes(t *testing.T) {
 	requireGanesha(t)
 	n := newNeighbours(newServer(t, "image", hostfs.XFS, 8<<30), "xfs")
@@ -57,7 +57,7 @@ func TestForgedHandle_ServerKilledByOneReturnsWithAllVolumes(t *testing.T) {
 	n.unharmed()
 }
 
-// A server that was here before had volumes mounted on what clients can reach.
+// An earlier release mounted volumes on a directory that clients can reach.
 func TestVolume_MountedEarlierIsMountedWhereNoClientGetsFurther(t *testing.T) {
 	s := onXFS(t)
 	v := s.create("a")
@@ -81,7 +81,8 @@ func TestVolume_MountedEarlierIsMountedWhereNoClientGetsFurther(t *testing.T) {
 	}
 }
 
-// A client that forges handles reaches all directories: the documentation says so, and this test shows it.
+// A client that forges handles reaches all directories of a file system: the documentation says so, and this test shows
+// it.
 func TestForgedHandlesReachOtherDirectoriesOfTheFileSystem(t *testing.T) {
 	requireGanesha(t)
 	for _, k := range []hostfs.Kind{hostfs.Btrfs, hostfs.XFSQuota, hostfs.Ext4Quota} {
@@ -96,14 +97,14 @@ func TestForgedHandlesReachOtherDirectoriesOfTheFileSystem(t *testing.T) {
 	}
 }
 
-// The same without a forged handle: nothing that a client is given leads out of its volume.
+// Without forged handles: nothing that a client gets leads out of its volume.
 func TestVolume_CannotBeEscaped(t *testing.T) {
 	requireGanesha(t)
 	n := newNeighbours(newServer(t, "image", hostfs.XFS, 8<<30), "xfs")
 	if err := os.Symlink("../"+othersName, filepath.Join(n.own.Path, "link")); err != nil {
 		t.Fatal(err)
 	}
-	var disk unix.Stat_t // of the others, of which root on a client can make a device
+	var disk unix.Stat_t // of the other volumes; root on a client can create a device node with its number
 	if err := errors.Join(unix.Stat(n.others.Path, &disk), unix.Mknod(filepath.Join(n.own.Path, "device"), unix.S_IFBLK|0o666, int(disk.Dev))); err != nil {
 		t.Fatal(err)
 	}

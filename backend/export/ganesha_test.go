@@ -29,7 +29,7 @@ func serve(t *testing.T) *ganesha.Server {
 	return server
 }
 
-// serveAt returns also where it serves.
+// serveAt also returns its address.
 func serveAt(t *testing.T) (server *ganesha.Server, address string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "holdfast-nfs-") // the path of a socket must be short
@@ -118,7 +118,7 @@ func TestGanesha_ServesEachVolumeAsItsLabelsSay(t *testing.T) {
 	const readOnly = 30 // NFS4ERR_ROFS
 	for name, c := range map[string]struct {
 		labels map[string]string
-		answer uint32 // to a root from 127.0.0.1 who makes something
+		answer uint32 // to root from 127.0.0.1, who creates something
 		owner  [2]uint32
 	}{
 		"plain":         {nil, statusOK, [2]uint32{0, 0}},
@@ -177,7 +177,7 @@ func requireGanesha(t *testing.T) {
 	}
 }
 
-// serveBy restarts the server with an NFS server, which the test ends first, and returns what is logged.
+// serveBy restarts the server with an NFS server, which the test stops first, and returns the log.
 func (s *server) serveBy(nfs *ganesha.Server) *strings.Builder {
 	s.Helper()
 	s.end()
@@ -191,7 +191,7 @@ func (s *server) serveBy(nfs *ganesha.Server) *strings.Builder {
 	return log
 }
 
-// both asks one exporter after the other.
+// both calls two exporters in turn.
 type both [2]Exporter
 
 func (b both) Put(ctx context.Context, e ganesha.Export) error {

@@ -8,12 +8,12 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
-// smallExt4 is too small for the file system that grows while it is served.
+// smallExt4 is a volume that is too small for xfs, which can grow while it is exported.
 func smallExt4(spec *backend.VolumeSpec) {
 	spec.FSType, spec.Size.Required = "ext4", 64*mib
 }
 
-// canUse fails where clients do not get what a volume is said to have.
+// canUse fails unless clients can use the reported size of a volume.
 func (s *server) canUse(v *backend.Volume, bytes int64) {
 	s.Helper()
 	if has := sizeOf(s.T, s.target(v.ID)); v.Size != bytes || has < bytes*4/5 || v.Condition.Abnormal {

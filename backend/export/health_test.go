@@ -27,7 +27,7 @@ func TestHealth_ErrorsOfAServedVolumeAreReported(t *testing.T) {
 			return c.Abnormal && c.Reason == backend.FileSystemErrors && strings.Contains(c.Message, "pod of the NFS server")
 		})
 	}
-	s.restart() // mounted again, both are repaired
+	s.restart() // both are repaired when they are mounted again
 	for _, v := range []*backend.Volume{a, b} {
 		if got := s.get(v.ID); got.Condition.Abnormal || got.Access.NFS == nil {
 			t.Errorf("it is %+v", got)

@@ -17,7 +17,8 @@ import (
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
-// These make the test below play the process that is killed: the pool, the server's directories, what it does.
+// These variables make the test below act as the process that is killed: they name the pool, the server's directories,
+// and the operation.
 const (
 	killedPool      = "HOLDFAST_TEST_EXPORT_POOL"
 	killedWork      = "HOLDFAST_TEST_EXPORT_WORK"
@@ -30,7 +31,7 @@ type operation struct {
 	steps   []crashpoint.Step
 	prepare func(*server)
 	call    func(*server) error
-	check   func(*server) // leaves nothing, but for what is in the trash
+	check   func(*server) // and deletes all volumes
 	trash   bool          // deleted volumes are kept
 }
 
@@ -43,7 +44,7 @@ var copying = []crashpoint.Step{crashpoint.CopyFrozen, crashpoint.CopyDone}
 
 func stored(s *server) { s.write(s.create("a"), []byte("one")) }
 
-// holds checks that volumes are served, and what "a" and its copies hold; then it deletes them.
+// holds checks that volumes are served, with the content of "a" and its copies, and deletes them.
 func holds(ids ...backend.ID) func(*server) {
 	return func(s *server) {
 		s.Helper()
@@ -77,7 +78,7 @@ var operations = []operation{{
 		return err
 	},
 	check: func(s *server) {
-		s.write(s.get("a"), []byte("one")) // nothing holds its writes
+		s.write(s.get("a"), []byte("one")) // does not block
 		if _, err := s.Restore(s.Context(), "s", backend.VolumeSpec{Name: "b"}); err != nil {
 			s.Fatal(err)
 		}
@@ -120,12 +121,12 @@ var operations = []operation{{
 		if _, err := s.Undelete(s.Context(), "a"); !errors.Is(err, backend.ErrExists) {
 			return err
 		}
-		return nil // it is back already
+		return nil // it is restored already
 	},
 	check: holds("a"),
 }}
 
-// kept is how long an operation's pool keeps deleted volumes.
+// kept is the trash retention of the operation's pool.
 func (op operation) kept() time.Duration {
 	if op.trash {
 		return local.DefaultTrashRetention
@@ -170,7 +171,7 @@ func TestKill_AtAnyStepIsContinuedByTheNextServer(t *testing.T) {
 	}
 }
 
-// die plays the process that is killed.
+// die acts as the process that is killed.
 func die(t *testing.T) {
 	s := &server{T: t, pool: local.PoolConfig{Name: "pool", Engine: "image", Path: os.Getenv(killedPool)}, work: os.Getenv(killedWork)}
 	i := slices.IndexFunc(operations, func(op operation) bool { return op.name == os.Getenv(killedOperation) })
@@ -199,7 +200,7 @@ func kill(t *testing.T, binary string, op operation, step crashpoint.Step) {
 			t.Errorf("after the restart %+v", s.get(id))
 		}
 	}
-	for range 2 { // the answer may have been lost once more
+	for range 2 { // the response may have been lost again
 		if err := op.call(s); err != nil {
 			t.Fatal(err)
 		}

@@ -98,7 +98,7 @@ func TestLedger_UsedIDIsReusedLastAndTheLongestFreeFirst(t *testing.T) {
 	}
 	retire(t, l, "b")
 	retire(t, l, "a")
-	retire(t, l, "a") // repeated
+	retire(t, l, "a") // idempotent
 	l = open(t, dir, mostIDs)
 	var got []uint16
 	for _, id := range []string{"d", "e"} {
@@ -158,7 +158,7 @@ func TestLedger_UnusedEntryIsFreeAgain(t *testing.T) {
 	}
 }
 
-// damages are what can become of a file, and none may go unnoticed.
+// damages are changes of a file, each of which must be detected.
 var damages = map[string]func([]byte) []byte{
 	"empty":         func([]byte) []byte { return nil },
 	"cut":           func(b []byte) []byte { return b[:len(b)/2] },
@@ -192,7 +192,7 @@ func TestLedger_EitherOfTheTwoListsSuffices(t *testing.T) {
 			a, b := assign(t, l, "a"), assign(t, l, "b")
 			path := file(l.files)
 			damage(t, path, how)
-			for range 2 { // the second time both are well
+			for range 2 { // the second time both are intact
 				l = open(t, dir, mostIDs)
 				if assign(t, l, "a") != a || assign(t, l, "b") != b || l.book.Next != 3 {
 					t.Errorf("%s, %s: the list is %+v", name, filepath.Base(path), l.book)

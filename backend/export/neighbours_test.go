@@ -21,12 +21,12 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops/ganesha"
 )
 
-// handle is one of NFS-Ganesha's, taken apart: which export it is of, which file system, and the kernel's own handle of
-// the file with the type of it.
+// handle is a file handle of NFS-Ganesha in its parts: the export, the file system, and the kernel's handle of the file
+// with its type.
 type handle struct {
 	flags  byte
 	export uint16
-	kind   byte // of the file system's ID, and bits that say how long the type is and whether there is a file at all
+	kind   byte // of the file system's id, with flags for the length of the type and for a missing file
 	fsid   []byte
 	file   []byte
 }
@@ -34,8 +34,8 @@ type handle struct {
 const (
 	handleVersion = 0x43
 	shortType     = 0x40 // in kind: the type has one byte
-	noFile        = 0x20 // in kind: the root of the file system, whatever that is
-	wholeUUID     = 3    // in kind: of what the ID of the file system is made
+	noFile        = 0x20 // in kind: the root of the file system
+	wholeUUID     = 3    // in kind: what the id of the file system is made of
 	fromStatfs    = 4
 )
 
@@ -44,7 +44,7 @@ func (h handle) wire() []byte {
 	return append([]byte{handleVersion, h.flags, byte(h.export >> 8), byte(h.export), byte(len(inner))}, inner...)
 }
 
-// known makes a handle as one does who knows all that the host does.
+// known forges a handle with all that the host knows.
 func known(t *testing.T, export uint16, kind byte, fsid []byte, path string) handle {
 	t.Helper()
 	of, _, err := unix.NameToHandleAt(unix.AT_FDCWD, path, 0)
@@ -54,22 +54,22 @@ func known(t *testing.T, export uint16, kind byte, fsid []byte, path string) han
 	return handle{export: export, kind: kind, fsid: fsid, file: append([]byte{byte(of.Type())}, of.Bytes()...)}
 }
 
-// sight is what a stranger gets to see by a handle.
+// sight is what a stranger can read with a handle.
 type sight struct {
-	there bool     // the server showed a file
+	there bool     // the server knows the file
 	shown []string // names and contents
 }
 
 func (s *sight) of(what string) bool { return strings.Contains(strings.Join(s.shown, "\n"), what) }
 
-// How far a stranger goes from a handle: up and down so many steps, into so many names of a directory.
+// How far a stranger goes from a handle: steps up and down, and names of a directory.
 const (
 	farthest = 5
 	widest   = 8
 )
 
-// look goes from a handle to all that is near it, in one breath each time: what a server checks of a handle that it is
-// given, it may not check of what it finds by itself.
+// look tries everything near a handle, in one compound each time: what a server checks for a handle that it gets, it
+// may not check for a file that it looks up.
 func (s *stranger) look(h []byte) (seen sight) {
 	s.t.Helper()
 	visited := map[string]bool{}
@@ -96,7 +96,7 @@ func (s *stranger) look(h []byte) (seen sight) {
 	return seen
 }
 
-// harm tries what changes something.
+// harm tries to change something.
 func (s *stranger) harm(h []byte) {
 	s.t.Helper()
 	s.ask(putHandle(h), writeFile("by a stranger"))
@@ -109,23 +109,23 @@ const (
 	secretName, secret  = "the-secret-file", "what the others keep to themselves"
 )
 
-// neighbours are two volumes of one server, and a stranger who may use one of them. It could use the other, too, for a
-// while, and has kept what it learnt.
+// neighbours are two volumes of one server, and a stranger who may use one of them. It could use the other before, and
+// still has those handles.
 type neighbours struct {
 	*server
 	*stranger
 	address       string
 	own, others   ganesha.Export
-	learnt, mayBe map[string]handle // of the others' files, and of its own
+	learnt, mayBe map[string]handle // file handles of the other volume, and of its own
 }
 
 func newNeighbours(s *server, fsType string) *neighbours {
 	s.Helper()
-	s.end() // first, since what is being started holds what is locked for a moment
+	s.end() // first, since a process that starts inherits locks for a moment
 	nfs, address := serveAt(s.T)
 	s.serveBy(nfs)
 	n := &neighbours{server: s, address: address}
-	for _, name := range []string{ownName, othersName} { // what NFS-Ganesha finds beneath both is the first one's
+	for _, name := range []string{ownName, othersName} { // what NFS-Ganesha finds below both belongs to the first
 		s.create(name, func(spec *backend.VolumeSpec) { spec.FSType = fsType })
 	}
 	n.own, n.others = s.record.exports(s.T)["/"+ownName], s.record.exports(s.T)["/"+othersName]
@@ -146,7 +146,7 @@ func newNeighbours(s *server, fsType string) *neighbours {
 	return n
 }
 
-// walk takes the way of every client and checks that what it is given is what it could have made up.
+// walk does what every client does, and checks that the handles it gets are those that it could have forged.
 func (n *neighbours) walk(e ganesha.Export, paths ...string) map[string]handle {
 	n.Helper()
 	found := map[string]handle{}
@@ -174,7 +174,7 @@ func (n *neighbours) walk(e ganesha.Export, paths ...string) map[string]handle {
 	return found
 }
 
-// forgeries are handles that no server has given out, with what they are.
+// forgeries are handles that no server has issued, with their meanings.
 func (n *neighbours) forgeries() map[string]handle {
 	all := map[string]handle{}
 	mine := n.mayBe[""]
@@ -214,7 +214,7 @@ func (n *neighbours) forgeries() map[string]handle {
 		"root of the host": "/", "own directory on the host": n.own.Path, "others' directory on the host": n.others.Path,
 	} {
 		if of, _, err := unix.NameToHandleAt(unix.AT_FDCWD, path, 0); err != nil || len(of.Bytes()) > 40 || of.Type() > 255 {
-			continue // there are none on this file system
+			continue // this file system has none
 		}
 		for _, export := range []uint16{0, n.own.ID, n.others.ID} {
 			for whose, fsid := range map[string][]byte{"the own": mine.fsid, "the others'": root.fsid, "no": make([]byte, len(root.fsid))} {
@@ -227,7 +227,7 @@ func (n *neighbours) forgeries() map[string]handle {
 	return all
 }
 
-// identityOf is by what NFS-Ganesha knows the file system that a path is on: its UUID, or what statfs says.
+// identityOf returns how NFS-Ganesha identifies the file system of a path: by UUID, or by statfs.
 func identityOf(t *testing.T, path string) (kind byte, fsid []byte) {
 	t.Helper()
 	var st unix.Stat_t
@@ -236,7 +236,7 @@ func identityOf(t *testing.T, path string) (kind byte, fsid []byte) {
 		t.Fatal(err)
 	}
 	device := fmt.Sprintf("/dev/block/%d:%d", unix.Major(st.Dev), unix.Minor(st.Dev))
-	out, _ := exec.Command("blkid", "-p", "-s", "UUID", "-o", "value", device).Output() // it has none
+	out, _ := exec.Command("blkid", "-p", "-s", "UUID", "-o", "value", device).Output() // it may have none
 	if uuid, err := hex.DecodeString(strings.ReplaceAll(strings.TrimSpace(string(out)), "-", "")); err == nil && len(uuid) == 16 {
 		return shortType | wholeUUID, uuid
 	}
@@ -244,7 +244,7 @@ func identityOf(t *testing.T, path string) (kind byte, fsid []byte) {
 	return shortType | fromStatfs, binary.LittleEndian.AppendUint32(fsid, uint32(of.Fsid.Val[1]))
 }
 
-// guesses are handles near a true one, of which a stranger would have to send very many.
+// guesses are handles similar to a valid one, of which a stranger would have to try very many.
 func guesses(of handle, how int) (all []handle) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range how {
@@ -262,7 +262,7 @@ func guesses(of handle, how int) (all []handle) {
 	return all
 }
 
-// unharmed fails where the others' volume is not as they left it.
+// unharmed fails unless the other volume is unchanged.
 func (n *neighbours) unharmed() {
 	n.Helper()
 	for _, dir := range []string{n.others.Path, filepath.Join(n.others.Path, "inner")} {
@@ -272,7 +272,7 @@ func (n *neighbours) unharmed() {
 	}
 }
 
-// reached reports what a stranger sees of another's volume by handles. It should be nothing.
+// reached returns the handles by which a stranger can read another volume; there should be none.
 func (n *neighbours) reached(all map[string]handle) (by []string) {
 	n.Helper()
 	for what, h := range all {

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
-// spoil changes an ext4 while its server is down.
+// spoil modifies an ext4 while its server is down.
 func (s *server) spoil(v *backend.Volume, requests ...string) {
 	s.Helper()
 	s.end()

@@ -48,7 +48,7 @@ func TestLabels_OverrideTheDefaults(t *testing.T) {
 	}
 }
 
-// hostile are labels that must be refused, and a word of the answer.
+// hostile are labels that must be refused, with a part of the error.
 var hostile = []struct{ key, value, word string }{
 	{LabelSquash, "", "leave the label out"},
 	{LabelSquash, "none", "no_root_squash"},

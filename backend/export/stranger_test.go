@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// stranger is a client of NFS 4.1 that sends what it likes, handles that it made up above all. It comes from this host
-// and says that it is root.
+// stranger is an NFS 4.1 client that sends arbitrary requests, forged handles above all. It connects from this host as
+// root.
 type stranger struct {
 	t        *testing.T
 	from     net.Addr // nil: any address of this host
@@ -22,7 +22,7 @@ type stranger struct {
 	sequence uint32
 }
 
-// The operations of RFC 8881 that a stranger knows, and the answers after which it asks again.
+// The operations of RFC 8881 that a stranger uses, and the status codes after which it retries.
 const (
 	opCreate, opGetAttr, opGetHandle                        = 6, 9, 10
 	opLookUp, opLookUpParent                                = 15, 16
@@ -32,7 +32,7 @@ const (
 	statusOK, statusDelay, statusGrace               uint32 = 0, 10008, 10013
 )
 
-// packet is XDR that is being written.
+// packet is an XDR encoder.
 type packet []byte
 
 func (p packet) numbers(all ...uint32) packet {
@@ -44,13 +44,13 @@ func (p packet) numbers(all ...uint32) packet {
 
 func (p packet) long(n uint64) packet { return binary.BigEndian.AppendUint64(p, n) }
 
-// opaque has its length before it, and ends at a multiple of four.
+// opaque appends the length and the padded bytes.
 func (p packet) opaque(b []byte) packet {
 	p = append(p.numbers(uint32(len(b))), b...)
 	return append(p, make([]byte, -len(b)&3)...)
 }
 
-// reply is XDR that is being read. Beyond its end there are zeros.
+// reply is an XDR decoder. Beyond its end it reads zeros.
 type reply []byte
 
 func (r *reply) take(n int) []byte {
@@ -77,7 +77,7 @@ func (r *reply) opaque() []byte {
 	return b
 }
 
-// op is a part of a compound; read is given what it answers, unless that is an error.
+// op is an operation of a compound; read decodes its result unless it failed.
 type op struct {
 	code uint32
 	args packet
@@ -92,7 +92,7 @@ func remove(name string) op {
 	return op{code: opRemove, args: packet{}.opaque([]byte(name)), read: func(*reply) {}}
 }
 
-// makeDir makes a directory without saying more of it than its name.
+// makeDir creates a directory with no attributes.
 func makeDir(name string) op {
 	const directory = 2
 	return op{opCreate, packet{}.numbers(directory).opaque([]byte(name)).numbers(0).opaque(nil), func(*reply) {}}
@@ -102,7 +102,7 @@ func getHandle(to *[]byte) op {
 	return op{code: opGetHandle, read: func(r *reply) { *to = slices.Clone(r.opaque()) }}
 }
 
-// getAttr asks for type, size and number.
+// getAttr requests type, size and file id.
 func getAttr(to *uint64) op {
 	return op{opGetAttr, packet{}.numbers(1, 1<<1|1<<4|1<<20), func(r *reply) {
 		for range r.number() {
@@ -115,7 +115,7 @@ func getAttr(to *uint64) op {
 	}}
 }
 
-// readFile reads without having opened anything, as a client without state may.
+// readFile reads without an open, with the anonymous stateid.
 func readFile(to *[]byte) op {
 	args := packet{}.numbers(0, 0, 0, 0).long(0).numbers(4096)
 	return op{opRead, args, func(r *reply) { r.number(); *to = slices.Clone(r.opaque()) }}
@@ -139,13 +139,13 @@ func readDir(to *[]string) op {
 	}}
 }
 
-// newStranger has a session with the server at an address, as soon as that answers.
+// newStranger creates a session with the server at an address, once that answers.
 func newStranger(t *testing.T, address string) *stranger {
 	t.Helper()
 	return newStrangerFrom(t, address, nil)
 }
 
-// newStrangerFrom comes from an address.
+// newStrangerFrom connects from an address.
 func newStrangerFrom(t *testing.T, address string, from net.Addr) *stranger {
 	t.Helper()
 	s := &stranger{t: t, from: from}
@@ -177,7 +177,7 @@ func (s *stranger) must(status uint32) {
 	}
 }
 
-// connect has the server do nothing, which one that is dying does not do.
+// connect sends a NULL request, which fails if the server is shutting down.
 func (s *stranger) connect(address string) (err error) {
 	if s.conn, err = (&net.Dialer{LocalAddr: s.from}).DialContext(s.t.Context(), "tcp", address); err != nil {
 		return err
@@ -188,14 +188,14 @@ func (s *stranger) connect(address string) (err error) {
 	return nil
 }
 
-// within is a compound of the session.
+// within prepends the operation SEQUENCE.
 func (s *stranger) within(ops ...op) []op {
 	s.sequence++
 	args := append(packet{}, s.session...).numbers(s.sequence, 0, 0, 0)
 	return slices.Concat([]op{{opSequence, args, func(r *reply) { r.take(36) }}}, ops)
 }
 
-// ask returns how a compound within the session ended, which is the status of the first part that failed.
+// ask sends a compound in the session and returns its status, which is that of the operation that failed.
 func (s *stranger) ask(ops ...op) (status uint32) {
 	s.t.Helper()
 	pause := time.NewTicker(100 * time.Millisecond)
@@ -244,7 +244,7 @@ func (s *stranger) compound(ops ...op) (status uint32) {
 	return status
 }
 
-// exchange sends one record and returns the next, whose fragments it joins.
+// exchange sends one record and returns the next one, whose fragments it joins.
 func (s *stranger) exchange(call packet) (r reply, err error) {
 	const last = 1 << 31
 	limit := s.conn.SetDeadline(time.Now().Add(time.Minute))

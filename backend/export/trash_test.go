@@ -18,7 +18,7 @@ func TestTrash_RestoredVolumeIsServedAsANewExport(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.write(a, []byte("one"))
-	if err := os.Chmod(s.target("a"), 0o700); err != nil { // as its user may
+	if err := os.Chmod(s.target("a"), 0o700); err != nil { // as a user of the volume may do
 		t.Fatal(err)
 	}
 	before, _ := s.ledger.find("a")
