@@ -19,19 +19,19 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// The two ways in which classes bind.
+// The volumeBindingModes.
 const (
 	waits     = storage.VolumeBindingWaitForFirstConsumer
 	immediate = storage.VolumeBindingImmediate
 )
 
-// inBubble runs a test with a cluster in which time is pretended too.
+// inBubble runs a test with a simulated cluster in a synctest bubble, with simulated time.
 func inBubble(t *testing.T, mode storage.VolumeBindingMode, policy core.PersistentVolumeReclaimPolicy, test func(t *testing.T, p *pretend)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { test(t, pretendCluster(t, mode, policy)) })
 }
 
-// run measures and closes, and fails if anything of the run is left.
+// run measures and closes, and fails if anything of the run remains.
 func (p *pretend) run(ctx context.Context, change func(*Config)) (*Result, error) {
 	p.t.Helper()
 	b := p.bench(change)
@@ -69,7 +69,7 @@ func (p *pretend) empties() {
 
 func same(*Config) {}
 
-// figure is what a test expects of a measurement.
+// figure is the expected measurement.
 type figure struct {
 	measure Measure
 	atOnce  int
@@ -168,7 +168,7 @@ func TestRun_UnboundClaimIsNamedWithItsEvents(t *testing.T) {
 	for name, mode := range map[string]storage.VolumeBindingMode{"at once": immediate, "with a pod": waits} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, mode, core.PersistentVolumeReclaimDelete, func(t *testing.T, p *pretend) {
-				// The first life is the warm-up, then come two of one volume.
+				// The first life is the warm-up, then two lives of one volume follow.
 				p.stuck["claim-4-2"] = "no room in pool fast for claim-4-2"
 				result, err := p.run(t.Context(), func(c *Config) { c.AtOnce = []int{1, 3, 5} })
 				if err == nil || !strings.Contains(err.Error(), "3 at once") || !strings.Contains(err.Error(), "1 of 3 did not finish") || !strings.Contains(err.Error(), "1m0s") {
@@ -264,7 +264,7 @@ func TestRun_VolumesOfAFailedRunAreRemovedThoughTheirClassRetains(t *testing.T) 
 func TestRun_InterruptedReportsKeepsItsFiguresAndIsRemoved(t *testing.T) {
 	inBubble(t, waits, core.PersistentVolumeReclaimDelete, func(t *testing.T, p *pretend) {
 		ctx, interrupt := context.WithCancelCause(t.Context())
-		// The warm-up and the first lives take less, and the last one waits for ever.
+		// The warm-up and the first lives take less, and the last one never ends.
 		p.stuck["new-4-1"] = "never"
 		time.AfterFunc(30*time.Second, func() { interrupt(errors.New("interrupt signal received")) })
 		result, err := p.run(ctx, same)
@@ -290,7 +290,7 @@ func TestRun_InterruptedWhileCreatedRemovesItsNamespace(t *testing.T) {
 	})
 }
 
-// hurried is a client that hears of no namespace that was made while its caller gave up.
+// hurried is a client that does not observe a namespace whose creation was canceled.
 type hurried struct{ kubernetes.Interface }
 
 func (h hurried) CoreV1() corev1.CoreV1Interface { return hurriedCore{h.Interface.CoreV1()} }

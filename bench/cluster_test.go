@@ -27,13 +27,13 @@ import (
 	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
 )
 
-// live is a real cluster with Holdfast in it, for one test, and the program.
+// live is a real cluster with Holdfast, for one test, and the program.
 type live struct {
 	*site
 	t *testing.T
 }
 
-// site is what the tests share: no other package may test in the cluster while they run.
+// site is shared by the tests: no other package may run tests in the cluster at the same time.
 type site struct {
 	*kube.Cluster
 	program string
@@ -80,7 +80,7 @@ func newSite(ctx context.Context, cluster string) (*site, error) {
 	return s, nil
 }
 
-// realCluster skips a test where the environment names no cluster.
+// realCluster skips a test if the environment names no cluster.
 func realCluster(t *testing.T) *live {
 	t.Helper()
 	if os.Getenv(clusterVariable) == "" {
@@ -92,7 +92,7 @@ func realCluster(t *testing.T) *live {
 	return &live{found, t}
 }
 
-// node is one that is ready. Others are slow.
+// node returns a ready node: others are slow.
 func (l *live) node() string {
 	l.t.Helper()
 	nodes := l.Nodes(l.t)
@@ -102,16 +102,16 @@ func (l *live) node() string {
 	return nodes[0]
 }
 
-// bench returns the program, about to measure, and the two ends of what it says.
+// bench returns the command that measures.
 func (l *live) bench(args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(l.t.Context(), l.program, append([]string{"bench", "--node", l.node(), "--output", "json"}, args...)...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+l.Kubeconfig())
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it cleans up
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // so that it cleans up
 	cmd.WaitDelay = time.Minute
 	return cmd
 }
 
-// measure runs the program to its end and checks that nothing is left.
+// measure runs the command and checks that nothing is left.
 func (l *live) measure(args ...string) (result bench.Result, said string, err error) {
 	l.t.Helper()
 	var errs strings.Builder
@@ -182,7 +182,7 @@ func (l *live) class(change func(*storage.StorageClass)) string {
 	return class.Name
 }
 
-// expect checks which figures there are, and that each is possible.
+// expect checks which measurements exist, and that each is plausible.
 func expect(t *testing.T, result bench.Result, atOnce, samples int, measures ...bench.Measure) {
 	t.Helper()
 	var got []bench.Measure
@@ -191,7 +191,7 @@ func expect(t *testing.T, result bench.Result, atOnce, samples int, measures ...
 			continue
 		}
 		got = append(got, m.Measure)
-		// On a busy machine the events of two watches may arrive at once: then it took no time that can be measured.
+		// On a busy host the events of two watches may arrive at the same time: then the measured time is 0.
 		if m.Samples != samples || len(m.Values) != samples || m.Min < 0 || m.Max <= 0 || m.P50 < m.Min || m.Max < m.P50 || m.P99 != nil || m.Ratio == nil {
 			t.Errorf("of %d at once: %+v", atOnce, m)
 		}
@@ -292,7 +292,7 @@ func (l *live) awaitVolume(namespace string) {
 	ctx, cancel := context.WithTimeout(l.t.Context(), 2*time.Minute)
 	defer cancel()
 	for ctx.Err() == nil { // the API server may end a watch at any time
-		watching, err := l.Client.CoreV1().PersistentVolumes().Watch(ctx, metav1.ListOptions{ResourceVersion: "0"}) // with what is there
+		watching, err := l.Client.CoreV1().PersistentVolumes().Watch(ctx, metav1.ListOptions{ResourceVersion: "0"}) // with the existing ones
 		if err != nil {
 			l.t.Fatal(err)
 		}

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// config is one that is allowed.
+// config is a valid configuration.
 func config() Config {
 	return Config{
 		StorageClass: "fast", AtOnce: []int{1, 3}, Repeat: 2, Size: resource.MustParse("64Mi"), Image: "busybox:1",

@@ -57,7 +57,7 @@ func TestPods_ReasonIsTheMostExactOne(t *testing.T) {
 	waits := func(reason, message string) core.PodStatus {
 		return core.PodStatus{ContainerStatuses: []core.ContainerStatus{{State: core.ContainerState{Waiting: &core.ContainerStateWaiting{Reason: reason, Message: message}}}}}
 	}
-	report(waits("ContainerCreating", "")) // as any pod does
+	report(waits("ContainerCreating", "")) // as for any pod
 	expect("FailedMount: MountVolume failed")
 	report(waits("ErrImagePull", "no such image"))
 	expect("ErrImagePull: no such image")

@@ -17,33 +17,33 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// What each thing takes in a pretended cluster.
+// The simulated durations.
 const (
 	startTakes  = 150 * time.Millisecond
 	bindTakes   = 20 * time.Millisecond
 	mountTakes  = 40 * time.Millisecond
 	removeTakes = 30 * time.Millisecond
-	learnTakes  = 200 * time.Millisecond // until the scheduler knows a claim
-	putOff      = time.Second            // a pod whose claim it does not know
+	learnTakes  = 200 * time.Millisecond // until the scheduler sees a claim
+	putOff      = time.Second            // delay of a pod whose claim the scheduler has not seen
 )
 
-// pretend is a cluster that does what a real one does, each thing in a time that is known: in a bubble of synctest the
-// clock moves only when everybody waits.
+// pretend simulates a cluster in which each step takes a known time: in a synctest bubble the clock advances only when
+// all goroutines wait.
 type pretend struct {
 	*fake.Clientset
 	t    *testing.T
-	room int // for pods at once
-	// stuck are objects that get no further, with what the cluster says of them.
+	room int // maximum number of pods
+	// stuck are objects that never finish, with the message about them.
 	stuck map[string]string
-	// broken are pods that end instead of running.
+	// broken are pods that fail instead of running.
 	broken map[string]string
 
 	mu     sync.Mutex
 	placed map[string]bool
-	since  map[string]time.Time // claims
+	since  map[string]time.Time // of claims
 }
 
-// class is the one that is measured, in a cluster of two nodes that take pods and one that does not.
+// class is the measured one, in a cluster of two nodes that take pods and one that does not.
 func pretendCluster(t *testing.T, mode storage.VolumeBindingMode, policy core.PersistentVolumeReclaimPolicy) *pretend {
 	t.Helper()
 	node := func(name string) *core.Node { return &core.Node{ObjectMeta: metav1.ObjectMeta{Name: name}} }
@@ -68,14 +68,14 @@ func pretendCluster(t *testing.T, mode storage.VolumeBindingMode, policy core.Pe
 	return p
 }
 
-// foreign is a volume of another owner, whose claim has the name of one that a run makes.
+// foreign is a volume of another namespace, whose claim has the name of one of the run.
 func foreign() *core.PersistentVolume {
 	return &core.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "foreign"}, Spec: core.PersistentVolumeSpec{
 		ClaimRef: &core.ObjectReference{Namespace: "other", Name: "claim-1-1"}, PersistentVolumeReclaimPolicy: core.PersistentVolumeReclaimRetain,
 	}}
 }
 
-// empty deletes what is in a namespace. A reactor must not call the client.
+// empty deletes the content of a namespace. A reactor must not call the client.
 func (p *pretend) empty(namespace string) {
 	for _, kind := range []string{"Pod", "PersistentVolumeClaim"} {
 		resource := map[string]string{"Pod": "pods", "PersistentVolumeClaim": "persistentvolumeclaims"}[kind]
@@ -163,7 +163,7 @@ func (p *pretend) mode(ctx context.Context) storage.VolumeBindingMode {
 	return *class.VolumeBindingMode
 }
 
-// schedule places a pod if there is room, binds its claim, and runs it.
+// schedule places a pod if there is space, binds its claim, and runs it.
 func (p *pretend) schedule(ctx context.Context, pod *core.Pod) {
 	if p.say(ctx, "Pod", pod.Namespace, pod.Name) {
 		return
@@ -236,7 +236,7 @@ func (p *pretend) bind(ctx context.Context, namespace, name string) {
 	p.check(err)
 }
 
-// reclaim deletes a volume that has lost its claim and may go.
+// reclaim deletes a volume with reclaim policy Delete whose claim is deleted.
 func (p *pretend) reclaim(ctx context.Context, name string) {
 	volume, err := p.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{})
 	if err != nil || volume.Spec.PersistentVolumeReclaimPolicy != core.PersistentVolumeReclaimDelete || p.stuck[name] != "" {
@@ -249,7 +249,7 @@ func (p *pretend) reclaim(ctx context.Context, name string) {
 	p.gone(p.CoreV1().PersistentVolumes().Delete(ctx, name, metav1.DeleteOptions{}))
 }
 
-// say writes an event on why an object is stuck, if it is.
+// say writes an event about an object that is stuck.
 func (p *pretend) say(ctx context.Context, kind, namespace, name string) bool {
 	message := p.stuck[name]
 	if message == "" {
@@ -263,7 +263,7 @@ func (p *pretend) say(ctx context.Context, kind, namespace, name string) bool {
 	return true
 }
 
-// gone accepts that an object is already deleted.
+// gone ignores that an object is already deleted.
 func (p *pretend) gone(err error) {
 	if err != nil && !apierrors.IsNotFound(err) {
 		p.check(err)

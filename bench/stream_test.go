@@ -16,13 +16,13 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// scripted hands out one watch after the other, or an error, and blocks when the script ends.
+// scripted returns one watch after the other, or an error, and blocks at the end of the script.
 type scripted struct {
-	listed  []core.Pod // at first
-	again   []core.Pod // later, after a failure
+	listed  []core.Pod // by the first list
+	again   []core.Pod // by a later list, after a failure
 	lists   int
 	script  []any
-	options []metav1.ListOptions // of the watches that were requested
+	options []metav1.ListOptions // of the requested watches
 }
 
 func (s *scripted) List(_ context.Context, options metav1.ListOptions) (*core.PodList, error) {
@@ -54,7 +54,7 @@ func (s *scripted) Watch(ctx context.Context, options metav1.ListOptions) (watch
 	return next.(watch.Interface), nil
 }
 
-// versions are those that watches began at.
+// versions returns the resource versions from which watches started.
 func (s *scripted) versions() (all []string) {
 	for _, o := range s.options {
 		all = append(all, o.ResourceVersion)
@@ -76,8 +76,8 @@ func versioned(name, version string) *core.Pod {
 	return &core.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: version}}
 }
 
-// followed follows a script to its end and returns the reported names, how often the stream was interrupted, and how
-// long it took until the last report.
+// followed follows a script to its end and returns the reported names, the number of interruptions, and the time of the
+// last report.
 func followed(t *testing.T, s *scripted) (names []string, interruptions int, took time.Duration, err error) {
 	t.Helper()
 	begun := time.Now()
@@ -101,7 +101,7 @@ func followed(t *testing.T, s *scripted) (names []string, interruptions int, too
 		cancel()
 		return nil, 0, 0, err
 	}
-	time.AfterFunc(time.Hour, cancel) // the script is at its end by then
+	time.AfterFunc(time.Hour, cancel) // after the end of the script
 	of.run(ctx)
 	return names, interruptions, took, nil
 }

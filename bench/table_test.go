@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// sample is a result with everything in it.
+// sample is a result with all fields.
 func sample() *Result {
 	into := times{
 		{PlainPod, 1}:       {durations: []time.Duration{150 * time.Millisecond, 140 * time.Millisecond, 290 * time.Millisecond}},

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// warn is an event of a claim that says something for the n-th time.
+// warn is the n-th occurrence of an event about a claim.
 func warn(id, claim, message string, n int32) *core.Event {
 	return &core.Event{
 		ObjectMeta: metav1.ObjectMeta{UID: types.UID(id)}, Type: core.EventTypeWarning, Reason: "ProvisioningFailed", Message: message, Count: n,
