@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
-// withClasses has those of an installation.
+// withClasses creates the classes of an installation.
 func (r *rig) withClasses() *rig {
 	r.Helper()
 	for _, c := range seen().classes {
@@ -85,7 +85,7 @@ func TestAdopt_MakesNothingWhereTheClaimCannotBeMade(t *testing.T) {
 }
 
 func TestAdopt_OfAClaimThatIsNotBoundInTimeSaysWhereToLook(t *testing.T) {
-	r := newRig(t).withClasses() // and no controller binds claims
+	r := newRig(t).withClasses() // no controller binds claims
 	r.Timeout = 200 * time.Millisecond
 	r.volume("pvc-1")
 	r.refuses(r.Adopt(t.Context(), adoption), "has not finished in time", "kubectl describe pvc -n shop orders")

@@ -17,7 +17,7 @@ import (
 
 var sure = Deletion{Yes: true}
 
-// has says whether the volume is there, and not on its way out.
+// has returns whether the volume exists and is not being deleted.
 func (r *rig) has(name string) bool {
 	r.Helper()
 	v, err := r.kinds.Volumes().Get(r.Context(), name, metav1.GetOptions{})
@@ -78,12 +78,12 @@ func TestDelete_SaysThatThereIsNoTrash(t *testing.T) {
 	r.TrashWait = 100 * time.Millisecond
 	r.agent("")
 	r.node("a", inTrash("pvc-1", "", time.Now().Add(-time.Hour)))     // an older one
-	r.volume("pvc-1", func(v *v1beta1.Volume) { v.Finalizers = nil }) // so that nothing is put there
+	r.volume("pvc-1", func(v *v1beta1.Volume) { v.Finalizers = nil }) // so that deleting it puts nothing into the trash
 	r.must(r.DeleteVolume(t.Context(), "pvc-1", sure))
 	r.says("volume pvc-1 is deleted", "the trash of a does not show it", "removed for good")
 }
 
-// pv is a PersistentVolume of volume pvc-1.
+// pv returns a PersistentVolume of volume pvc-1.
 func (r *rig) pv(name string, change ...func(*core.PersistentVolume)) *core.PersistentVolume {
 	r.Helper()
 	pv := &core.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -172,7 +172,7 @@ func TestDelete_OfAReleasedVolumeNamesThePersistentVolumeThatIsLeft(t *testing.T
 	r.agent("")
 	r.node("a")
 	r.volume("pvc-1")
-	c := r.aClaim("orders") // another by now
+	c := r.aClaim("orders") // another claim of this name
 	r.pv("pv-1", boundTo(c), func(pv *core.PersistentVolume) {
 		pv.Spec.ClaimRef.UID, pv.Status.Phase = "of the one before", core.VolumeReleased
 		pv.Status.LastPhaseTransitionTime = new(metav1.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC))

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
-// until waits for something that the test cannot watch.
+// until polls for something that the test cannot watch.
 func (r *rig) until(done func() bool) {
 	r.Helper()
 	tick := time.NewTicker(time.Millisecond)

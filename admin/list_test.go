@@ -78,7 +78,7 @@ func TestTrash_IsThatOfAllNodesTheLastDeletedFirst(t *testing.T) {
 	}
 }
 
-// fieldsOf are the names in JSON of a struct and of those in it that are called so.
+// fieldsOf returns the JSON names of a struct's fields, and of the fields of those listed in inside.
 func fieldsOf(t reflect.Type, inside ...string) map[string]bool {
 	names := map[string]bool{}
 	for f := range t.Fields() {
@@ -94,7 +94,7 @@ func fieldsOf(t reflect.Type, inside ...string) map[string]bool {
 func TestLists_FieldsHaveTheNamesThatTheKindsHave(t *testing.T) {
 	for _, list := range []struct {
 		row, kind any
-		own       []string // what the kind has not, or by another name
+		own       []string // fields that the kind does not have, or under another name
 	}{
 		{Row{}, v1beta1.Volume{}, []string{"csiName", "condition"}},
 		{Row{}, v1beta1.Snapshot{}, []string{"csiName", "condition", "claimRef"}},

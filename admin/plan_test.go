@@ -17,7 +17,7 @@ func aClass(name, provisioner string, parameters map[string]string) storage.Stor
 	return storage.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: provisioner, Parameters: parameters}
 }
 
-// seen is a cluster with a volume and the classes of Holdfast, and no claim.
+// seen is a cluster with a volume, the classes of Holdfast, and no claim.
 func seen(change ...func(*observed)) *observed {
 	o := &observed{
 		volume: aVolume("pvc-1"), namespace: "shop", name: "orders", taken: map[string]bool{},
@@ -45,7 +45,7 @@ func pendingClaim(change ...func(*core.PersistentVolumeClaim)) func(*observed) {
 	return func(o *observed) { o.claim = c }
 }
 
-// named is a PersistentVolume of the volume.
+// named returns a PersistentVolume of the volume.
 func named(change ...func(*naming)) func(*observed) {
 	pv := &core.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-1", ResourceVersion: "7"}}
 	pv.Spec.AccessModes = []core.PersistentVolumeAccessMode{core.ReadWriteOnce}
@@ -154,7 +154,7 @@ func TestPlan_RefusesWithTheReason(t *testing.T) {
 	}
 }
 
-// plain makes it a volume that an NFS server has provisioned.
+// plain makes it a volume of an NFS server's provisioner.
 func plain(v *v1beta1.Volume) {
 	onServer(v)
 	v.Spec.Name = "pvc-plain"

@@ -58,7 +58,7 @@ func TestRestore_RefusedByTheNodeIsReportedAndReverted(t *testing.T) {
 	r := newRig(t)
 	r.agent("pool fast has 1Gi left, and 2Gi are needed")
 	r.node("a", inTrash("pvc-1", "", time.Now()))
-	for range 2 { // an error of before is none of the next try
+	for range 2 { // an earlier error does not affect the next attempt
 		r.refuses(r.Restore(t.Context(), "pvc-1", ""), "a could not restore volume pvc-1", "1Gi left, and 2Gi are needed", "withdrawn")
 		if all := r.restores("a"); len(all) > 0 {
 			t.Errorf("still requested are %+v", all)

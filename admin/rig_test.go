@@ -29,14 +29,14 @@ const (
 	user      = "alice@example.org"
 )
 
-// rig is an Admin at an API, with the hands of everybody else on that.
+// rig is an Admin with an API server, on which the test acts as all other clients.
 type rig struct {
 	*testing.T
 	*Admin
 	out   *transcript
 	door  *door
 	api   *miniapi.Server
-	kinds typed.HoldfastV1beta1Interface // of the test itself
+	kinds typed.HoldfastV1beta1Interface // client of the test
 	core  kubernetes.Interface
 }
 
@@ -92,7 +92,7 @@ func (r *rig) says(words ...string) {
 	}
 }
 
-// refuses expects an error with words.
+// refuses expects an error that contains the words.
 func (r *rig) refuses(err error, words ...string) {
 	r.Helper()
 	if err == nil {
@@ -112,11 +112,11 @@ func (r *rig) must(err error) {
 	}
 }
 
-// door is before the API: it knows the user and his rights, and notes who writes.
+// door is a proxy of the API server: it has the user and the rights, and records who writes.
 type door struct {
 	mu      sync.Mutex
-	refused map[string]string // verb and resource, or "impersonate": the message
-	missing string            // resource
+	refused map[string]string // message by verb and resource, or by "impersonate"
+	missing string            // a resource that the API server does not have
 	writes  []string          // such as "PATCH volumes/a as system:..."
 }
 

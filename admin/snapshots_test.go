@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
-// ofVolumeSnapshot makes the content of a VolumeSnapshot that has the snapshot s.
+// ofVolumeSnapshot creates a VolumeSnapshotContent of snapshot s and its VolumeSnapshot.
 func (r *rig) ofVolumeSnapshot(driver string, source, status map[string]any, uid string) {
 	r.Helper()
 	o := &unstructured.Unstructured{Object: map[string]any{

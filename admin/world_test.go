@@ -101,7 +101,8 @@ func (r *rig) change(node string, f func(*v1beta1.StorageNode)) {
 	}
 }
 
-// agent removes what is requested, puts it into the trash, and restores. A refusal is what it says to a restore.
+// agent acts as the agent: it deletes and restores what is requested, with the trash. With a refusal, restores fail
+// with it.
 func (r *rig) agent(refusal string) {
 	r.Helper()
 	seeing(r.T, r.kinds.Volumes().Watch, func(e watch.Event) {
@@ -151,7 +152,7 @@ func (r *rig) restored(node, name, refusal string) {
 	})
 }
 
-// binder is the part of Kubernetes that binds claims to PersistentVolumes that were made for them.
+// binder binds claims to PersistentVolumes whose claimRef names them, as Kubernetes does.
 func (r *rig) binder() {
 	r.Helper()
 	claims := r.core.CoreV1().PersistentVolumeClaims("")

@@ -30,7 +30,7 @@ func sample(t *testing.T, file string) map[string]any {
 	return manifest
 }
 
-// verdicts are those on each field; a field may have several.
+// verdicts returns the verdicts per field, of which there may be several.
 func verdicts(remarks []Remark) map[string][]Verdict {
 	all := map[string][]Verdict{}
 	for _, r := range remarks {
@@ -94,8 +94,8 @@ func text(t *testing.T, c *v1beta1.StorageCluster) string {
 	return string(data)
 }
 
-// The sample has every field of spec that is known, and the code knows every one of the sample: a field that is
-// forgotten on either side is seen.
+// The sample has every known field of spec, and the code knows every field of the sample: a field that is missing in
+// one of them is detected.
 func TestConvert_NothingIsSilentlyDropped(t *testing.T) {
 	manifest := sample(t, "every-field.yaml")
 	given := map[string]any{}
