@@ -67,7 +67,7 @@ func TestAccess_PodThatIsNoNodeIsRefusedAndANewNodeAdmittedWithoutARestart(t *te
 		}
 	}
 	expect("with one node", true, false, true, false)
-	// Only one client ends its session: the other one's shows whether the server restarted.
+	// A restart of the server would end the sessions of its clients, and fail the next request.
 	if err := server.SetClients(t.Context(), []string{"127.0.0.2", "127.0.0.3", "fd00::/64"}); err != nil {
 		t.Fatal(err)
 	}

@@ -48,7 +48,7 @@ func conforms(t *testing.T, engine, fstype string, k hostfs.Kind) {
 	}}.Run(t)
 }
 
-// fixture serves one pool at path; where the file system is not made for the test, most bounds what is promised of it.
+// fixture opens a pool at path. If the file system was not made for the test, most limits what the pool promises.
 func fixture(t *testing.T, engine, path string, most int64) *backendtest.Fixture {
 	config := PoolConfig{Name: "pool", Engine: engine, Path: path}
 	if most > 0 {
@@ -81,7 +81,7 @@ func open(t *testing.T, configs ...PoolConfig) *Backend {
 	return b
 }
 
-// reserveFor leaves about size bytes to promise on whatever file system the test runs on.
+// reserveFor returns the reserve that leaves about size bytes to promise, on any file system.
 func reserveFor(t *testing.T, path string, size int64) string {
 	usage, err := nodeops.Statfs(t.Context(), path)
 	if err != nil {
@@ -90,7 +90,7 @@ func reserveFor(t *testing.T, path string, size int64) string {
 	return fmt.Sprint(max(0, usage.Available-size))
 }
 
-// mounted shows a volume's content under a directory while f runs, as a node does.
+// mounted mounts a volume at a directory while f runs, as a node does.
 func mounted(t *testing.T, v *backend.Volume, f func(dir string)) {
 	t.Helper()
 	if v.Access.Directory != "" {

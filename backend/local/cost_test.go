@@ -29,7 +29,7 @@ func TestSnapshot_OfAnEmptyVolumeCountsAgainstThePool(t *testing.T) {
 	if !errors.Is(err, backend.ErrExhausted) {
 		t.Fatalf("%d snapshots, %v", count, err)
 	}
-	// An earlier release charged them with nothing.
+	// An earlier release did not charge them.
 	meta := filepath.Join(c.Path, "snapshots", "s0", metaFile)
 	before := capacityOf(t, b).Promised
 	rewrite(t, meta, `"charge": 1048576`, `"charge": 0`)
@@ -102,7 +102,7 @@ func filesAreLimitedBySize(t *testing.T, k hostfs.Kind) {
 	obeyQuotas(t)
 	spec := backend.VolumeSpec{Name: "a", Size: backend.Size{Required: 16 * mib}}
 	v := made(t, b, spec)
-	made(t, b, spec) // the same again: the limit is no part of the request
+	made(t, b, spec) // the same request: the limit is not part of it
 	if n := filesUntilRefused(t, v.Access.Directory, 2000); n > 1024 || n < 1000 {
 		t.Errorf("%d files fitted into 16 MiB", n)
 	}
@@ -110,7 +110,7 @@ func filesAreLimitedBySize(t *testing.T, k hostfs.Kind) {
 	if _, err := b.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "a"}); err != nil {
 		t.Fatal(err)
 	}
-	// 1,000 empty files take hardly a byte, but on ext4 as many as belong to 16 MiB.
+	// 1,000 empty files use hardly any bytes, but on ext4 the inodes of 16 MiB.
 	if cost := capacityOf(t, b).Promised - before.Promised; cost < mib || k.Name == hostfs.Ext4Quota.Name && cost < 15*mib {
 		t.Errorf("a snapshot of 1,000 empty files costs %d bytes", cost)
 	}
@@ -127,7 +127,7 @@ func filesAreLimitedBySize(t *testing.T, k hostfs.Kind) {
 	if n := filesUntilRefused(t, v.Access.Directory, 2000); n < 1000 {
 		t.Errorf("%d more files fitted when it had twice the size", n)
 	}
-	// What an earlier release made has no limit, and neither have its copies.
+	// Directories of an earlier release have no limit, nor do their copies.
 	made(t, b, backend.VolumeSpec{Name: "old", Size: spec.Size})
 	if err := b.Close(context.Background()); err != nil {
 		t.Fatal(err)

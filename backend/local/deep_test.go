@@ -26,8 +26,8 @@ func TestDirectoryOnBtrfs_OfADeepTreeTakesNoPoolDown(t *testing.T) {
 	deepTreeTakesNoPoolDown(t, hostfs.Btrfs)
 }
 
-// deepTreeTakesNoPoolDown has volumes that are deeper than a process may have files open: one is deleted, and of
-// another a killed process left the half.
+// deepTreeTakesNoPoolDown has volumes that are deeper than the number of file descriptors: one is deleted, another was
+// copied halfway by a killed process.
 func deepTreeTakesNoPoolDown(t *testing.T, k hostfs.Kind) {
 	const variable = "HOLDFAST_DEEP_POOL"
 	if path := os.Getenv(variable); path != "" {
@@ -42,7 +42,7 @@ func deepTreeTakesNoPoolDown(t *testing.T, k hostfs.Kind) {
 	case hostfs.All() && k.Name == hostfs.Btrfs.Name:
 		depth = 1_000_000
 	case hostfs.All():
-		depth = 100_000 // what the second kernel, which has the quotas, has the memory to hold while the tree is made
+		depth = 100_000 // the memory of the UML kernel, which has quotas, limits how deep a tree can be created
 	}
 	for _, name := range []string{"a", "b", "c"} {
 		v := made(t, b, backend.VolumeSpec{Name: name, Size: backend.Size{Required: 1 << 30}, Inodes: inodesFor(k, 2*depth)})
@@ -89,7 +89,7 @@ func serveDeepTrees(t *testing.T, path string) {
 	p := b.pools()[0]
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for { // each attempt goes on where the one before stopped; one that is under way is not counted
+	for { // each attempt continues the previous one; one that is running is not counted
 		half, err := os.ReadDir(filepath.Join(path, buildingDir))
 		if err != nil {
 			t.Fatal(err)
@@ -102,7 +102,7 @@ func serveDeepTrees(t *testing.T, path string) {
 	}
 }
 
-// deepen makes directories within directories.
+// deepen makes nested directories.
 func deepen(t *testing.T, top string, depth int) {
 	t.Helper()
 	dir, err := unix.Open(top, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)

@@ -34,7 +34,7 @@ func TestDelete_ASourceThatIsBeingCopiedIsRefusedByName(t *testing.T) {
 	b := served(t, PoolConfig{Name: "pool", Path: hostfs.New(t, hostfs.XFS, 4<<30)})
 	v := made(t, b, block("source"))
 	copying, finish, copied := make(chan struct{}), make(chan struct{}), make(chan error, 1)
-	go func() { // it holds the source as createFrom does
+	go func() { // it locks the source as createFrom does
 		_, err := backend.Do(context.WithoutCancel(t.Context()), &b.ops, v.ID, "copy for other", func(context.Context) (any, error) {
 			close(copying)
 			<-finish

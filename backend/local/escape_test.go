@@ -23,7 +23,7 @@ func TestDirectoryOnBtrfs_ShowsANestedSubvolume(t *testing.T) {
 
 func changeID(dir string) error { return nodeops.SetProject(dir, 0) }
 
-// escapeShows gets past the limit of a directory in a way that is open to its user, which must show.
+// escapeShows evades the limit of a directory as its user can, which must be reported.
 func escapeShows(t *testing.T, k hostfs.Kind, escape func(dir string) error) {
 	b := served(t, PoolConfig{Name: "pool", Engine: "directory", Path: hostfs.New(t, k, 2<<30)})
 	v := made(t, b, backend.VolumeSpec{Name: "a", Size: backend.Size{Required: 64 * mib}})

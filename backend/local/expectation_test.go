@@ -74,7 +74,7 @@ func TestMemory_WrongPoolIsClosed(t *testing.T) {
 			if now := headOf(t, c.Path).identity(); now != is {
 				t.Errorf("it was %+v, and is %+v", is, now)
 			}
-			other, err := Open(t.Context(), []PoolConfig{{Name: "pool", Path: c.Path}}, silent) // no process holds its lock
+			other, err := Open(t.Context(), []PoolConfig{{Name: "pool", Path: c.Path}}, silent) // no process has its lock
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -106,7 +106,7 @@ func TestGivenUpPool_IsRecreatedOnlyByItsID(t *testing.T) {
 	b.tryAll(t.Context())
 	made(t, b, block("a"))
 	is := headOf(t, c.Path).identity()
-	b.ExpectPool("pool", backend.PoolExpectation{Given: is.ID}) // it is there: nothing to recreate
+	b.ExpectPool("pool", backend.PoolExpectation{Given: is.ID}) // it is open, so this has no effect
 	away := c.Path + ".away"
 	if err := os.Rename(c.Path, away); err != nil {
 		t.Fatal(err)
@@ -152,8 +152,8 @@ func TestPool_UnmountedInUseOnBtrfsHealsWhenMountedAgain(t *testing.T) {
 	healsAfterUnmount(t, hostfs.Btrfs)
 }
 
-// healsAfterUnmount is also the accident of another project: unmount the pool, an empty directory in its place: Delete
-// fails, nothing is forgotten.
+// healsAfterUnmount unmounts a pool, so that an empty directory is in its place. Delete then fails and nothing is
+// forgotten; another project has lost volumes this way.
 func healsAfterUnmount(t *testing.T, k hostfs.Kind) {
 	path, device := onDevice(t, k)
 	var news atomic.Int32
@@ -286,7 +286,7 @@ func TestPool_ThatCannotBeWrittenIsCountedWhenItCan(t *testing.T) {
 	}
 }
 
-// onDevice is a file system on a device that stays when it is unmounted.
+// onDevice is a file system on a device that stays attached when it is unmounted.
 func onDevice(t *testing.T, k hostfs.Kind) (path, device string) {
 	t.Helper()
 	hostfs.RequireRoot(t)
@@ -304,7 +304,7 @@ func onDevice(t *testing.T, k hostfs.Kind) (path, device string) {
 func TestPoolLock_StaysOnAPoolThatIsCounted(t *testing.T) {
 	c := emptyPool(t)
 	begun(t, c, 1)
-	stale, err := os.Open(filepath.Join(c.Path, poolFile)) // another process, just before it locks
+	stale, err := os.Open(filepath.Join(c.Path, poolFile)) // as another process just before it locks the file
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -318,7 +318,7 @@ func TestPoolLock_StaysOnAPoolThatIsCounted(t *testing.T) {
 	}
 }
 
-// replacedBeneath puts another pool, that holds volume a, into the place of one that is served.
+// replacedBeneath replaces a pool that is served by another one, which has volume a.
 func replacedBeneath(t *testing.T, b *Backend, c PoolConfig) {
 	t.Helper()
 	if err := os.Rename(c.Path, c.Path+".away"); err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
-// meetError makes the kernel meet an error in the ext4 of a pool.
+// meetError causes an error in the ext4 of a pool.
 func meetError(t *testing.T, pool string) {
 	t.Helper()
 	m, err := nodeops.MountAt(pool)
@@ -21,7 +21,7 @@ func meetError(t *testing.T, pool string) {
 	hostfs.MeetError(t, m.Source)
 }
 
-// look examines the pools now, and reports whether the listener was notified.
+// look checks the pools now, and returns whether the listener was notified.
 func look(t *testing.T, b *Backend) (notified bool) {
 	t.Helper()
 	b.NotifyPools(func() { notified = true })
@@ -79,7 +79,7 @@ func TestHealth_FaultSeenByAUserLastsUntilItIsGone(t *testing.T) {
 	c := backend.Condition{Abnormal: true, Reason: backend.NotGrown, Message: "it is small"}
 	b.ObserveHealth(v.ID, c)
 	b.ObserveHealth("other", c)
-	look(t, b) // it is not in use, which mends nothing
+	look(t, b) // it is not in use, which does not repair it
 	all, err := b.List(t.Context())
 	if err != nil || len(all) != 1 || all[0].Condition != c {
 		t.Fatalf("listed: %+v, %v", all, err)
@@ -116,7 +116,7 @@ func TestHealth_FileSystemIsSmallOnceSeenSoTwice(t *testing.T) {
 			t.Errorf("it is %+v, %v, want reason %q", got, err, want)
 		}
 	}
-	look(t, b) // as when it has been mounted a moment ago, and grows now
+	look(t, b) // as if it was just mounted and is growing
 	is("")
 	look(t, b)
 	is(backend.NotGrown)

@@ -19,7 +19,7 @@ func expecting(id string, generation int64) backend.PoolExpectation {
 	return backend.PoolExpectation{PoolIdentity: backend.PoolIdentity{ID: id, Generation: generation}, Remedy: patch}
 }
 
-// begun makes a pool with one volume, opens it so often, and returns how it is known.
+// begun creates a pool with one volume, opens it a number of times, and returns its identity.
 func begun(t *testing.T, c PoolConfig, times int) backend.PoolIdentity {
 	t.Helper()
 	for i := range times {
@@ -46,7 +46,7 @@ func headOf(t *testing.T, path string) (head poolHead) {
 	return head
 }
 
-// refuses expects that a pool is out of reach for a reason, and its directory as it was.
+// refuses expects that a pool is out of reach for a reason, and its directory unchanged.
 func refuses(t *testing.T, c PoolConfig, reason backend.PoolReason, words ...string) {
 	t.Helper()
 	before := tree(t, c.Path)
@@ -66,7 +66,7 @@ func refuses(t *testing.T, c PoolConfig, reason backend.PoolReason, words ...str
 	}
 }
 
-// tree lists all that a directory holds, with the content of small files.
+// tree lists the content of a directory, with the content of small files.
 func tree(t *testing.T, dir string) string {
 	t.Helper()
 	var all strings.Builder
@@ -208,10 +208,10 @@ func TestNewPool_ThatRequiresAMountIsNotBegunOnTheRootFileSystem(t *testing.T) {
 	c.HostProc = ""
 	begun(t, c, 1)
 	c.HostProc = fakeHost(t, c.Path, "UUID=1 "+filepath.Dir(c.Path)+" xfs defaults 0 0\n")
-	served(t, c) // one that is there is served, whatever the host says
+	served(t, c) // an existing pool is opened, regardless of the host's mounts
 }
 
-// fakeHost is the proc of a host that has nothing mounted but its root, on which dir lies, and this fstab.
+// fakeHost is the /proc of a host that has only its root mounted, which contains dir, and this fstab.
 func fakeHost(t *testing.T, dir, fstab string) (proc string) {
 	t.Helper()
 	proc = t.TempDir()

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
-// withoutFiles makes files in a directory until the file system has no more, and returns them.
+// withoutFiles creates files in a directory until the file system has no inodes left, and returns them.
 func withoutFiles(t *testing.T, dir string) (made []string) {
 	t.Helper()
 	for i := 0; ; i++ {
@@ -29,7 +29,7 @@ func withoutFiles(t *testing.T, dir string) (made []string) {
 	}
 }
 
-// few is a pool on a file system of few files, beside a directory of others.
+// few is a pool on a file system with few inodes, beside a directory of other files.
 func few(t *testing.T) (b *Backend, others string) {
 	t.Helper()
 	top := hostfs.New(t, hostfs.Ext4, 32<<20)
@@ -48,7 +48,7 @@ func TestTrash_GivesTheFilesThatAreNeededAndNoMore(t *testing.T) {
 	}
 	deleted(t, b, "b", "a", "c")
 	withoutFiles(t, others)
-	made(t, b, block("new")) // takes 4 where each gives 3
+	made(t, b, block("new")) // uses 4 inodes; each in the trash frees 3
 	keeps(t, b, "c")
 	deleted(t, b, "new")
 	keeps(t, b, "new", "c")
@@ -62,7 +62,7 @@ func TestInodes_PoolWithoutFreeOnesRefusesAndReportsIt(t *testing.T) {
 	taken := withoutFiles(t, others)
 	_, err := b.Create(t.Context(), block("b"))
 	says(t, err, backend.ErrExhausted, "b needs 4 files", "0 of")
-	keeps(t, b, "a") // which would not have been enough
+	keeps(t, b, "a") // which would not have sufficed
 	deleted(t, b, "stays")
 	if err := errors.Join(os.Remove(taken[0]), os.Remove(taken[1])); err != nil {
 		t.Fatal(err)

@@ -26,8 +26,8 @@ func TestGroup_OfVolumesInUseHoldsOneInstantOnExt4(t *testing.T) {
 	groupHoldsOneInstant(t, hostfs.Ext4)
 }
 
-// groupHoldsOneInstant writes the same counter to three volumes in turn, each write durable before the next. At any
-// instant no volume is behind the one before it by more than the write that is under way.
+// groupHoldsOneInstant writes the same counter to three volumes in turn, with a sync after each write. At any instant,
+// no volume is behind the previous one by more than the write in progress.
 func groupHoldsOneInstant(t *testing.T, k hostfs.Kind) {
 	b := served(t, PoolConfig{Name: "pool", Path: hostfs.New(t, k, 8<<30)})
 	var (
@@ -48,7 +48,7 @@ func groupHoldsOneInstant(t *testing.T, k hostfs.Kind) {
 	stop, stopped := make(chan struct{}), make(chan error)
 	go func() { stopped <- writeCounters(files, &count, stop) }()
 	for round := range 5 {
-		for before := count.Load(); count.Load() < before+3; { // the writer is under way
+		for before := count.Load(); count.Load() < before+3; { // the writer is running
 			select {
 			case err := <-stopped:
 				t.Fatalf("the writer ended: %v", err)
@@ -115,7 +115,7 @@ func counterIn(t *testing.T, b *Backend, s *backend.Snapshot) (n int) {
 	return n
 }
 
-// watched is an engine that sees each copy of a pool.
+// watched is an engine that observes each copy in a pool.
 type watched struct {
 	engine.Engine
 	before, after func() error
@@ -128,13 +128,13 @@ func (w *watched) Copy(ctx context.Context, e, source *engine.Entry) error {
 	return errors.Join(w.Engine.Copy(ctx, e, source), w.after())
 }
 
-// Of linux/fs.h.
+// From linux/fs.h.
 const (
 	fiFreeze = 0xC0045877
 	fiThaw   = 0xC0045878
 )
 
-// isFrozen asks the kernel, which freezes nothing twice. Whatever the answer, it is not frozen by the question.
+// isFrozen tries to freeze the file system, and thaws it if that succeeds.
 func isFrozen(dir string) (bool, error) {
 	f, err := os.Open(dir)
 	if err != nil {
@@ -147,7 +147,7 @@ func isFrozen(dir string) (bool, error) {
 	return false, unix.IoctlSetInt(int(f.Fd()), fiThaw, 0)
 }
 
-// inUse is a pool with two volumes that are mounted, and what sees the copies of it.
+// inUse is a pool with two mounted volumes, whose copies are observed.
 type inUse struct {
 	*Backend
 	copies  *watched
@@ -167,14 +167,14 @@ func newInUse(t *testing.T, k hostfs.Kind) *inUse {
 	return u
 }
 
-// expect has each copy find these frozen before and after it.
+// expect checks that exactly these are frozen before and after each copy.
 func (u *inUse) expect(dirs ...string) {
 	u.seen = 0
 	u.copies.before = func() error { u.seen++; return u.frozen(dirs...) }
 	u.copies.after = func() error { return u.frozen(dirs...) }
 }
 
-// frozen is an error unless of the volumes exactly these are frozen.
+// frozen returns an error unless exactly these volumes are frozen.
 func (u *inUse) frozen(want ...string) error {
 	var errs []error
 	for i, dir := range u.mounted {
@@ -187,7 +187,7 @@ func (u *inUse) frozen(want ...string) error {
 	return errors.Join(errs...)
 }
 
-// thawed fails unless nothing is frozen, and thaws what is, since it could not be unmounted.
+// thawed fails if a volume is frozen, and thaws it, since it could not be unmounted otherwise.
 func (u *inUse) thawed(t *testing.T, when string) {
 	t.Helper()
 	if err := u.frozen(); err != nil {
@@ -244,7 +244,7 @@ func frozenWhileCopied(t *testing.T, k hostfs.Kind) {
 		}
 		u.thawed(t, op.name+" whose copy fails")
 
-		// What is written during the copy may be in the copy or not.
+		// Writes during the copy may be in it or not.
 		u.copies.before = func() error { return nil }
 		u.copies.after = func() error { return nodeops.ThawLeftover(both[0]) }
 		if err := op.do(t.Context(), name+"-torn"); !errors.Is(err, nodeops.ErrThawed) {
@@ -252,7 +252,7 @@ func frozenWhileCopied(t *testing.T, k hostfs.Kind) {
 		}
 		u.thawed(t, op.name+" that was thawed too early")
 	}
-	// One that cannot be held: the first is thawed.
+	// One cannot be frozen: the first is thawed.
 	raw := made(t, u.Backend, block("c"))
 	loop, err := nodeops.AttachLoop(t.Context(), raw.Access.Image, nodeops.LoopOptions{Autoclear: true})
 	if err != nil {
@@ -265,7 +265,7 @@ func frozenWhileCopied(t *testing.T, k hostfs.Kind) {
 	u.onlyWholeCopiesStay(t)
 }
 
-// onlyWholeCopiesStay fails if a copy is there whose operation failed.
+// onlyWholeCopiesStay fails if a failed operation left a copy.
 func (u *inUse) onlyWholeCopiesStay(t *testing.T) {
 	t.Helper()
 	vs, errV := u.List(t.Context())

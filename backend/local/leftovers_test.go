@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
-// timeOfAll is when every leftover is due.
+// timeOfAll is a time at which every leftover is due.
 func timeOfAll() time.Time { return time.Now().Add(2 * longestWait) }
 
 func immutable(t *testing.T, path, flag string) {
@@ -38,8 +38,8 @@ func TestDirectoryOnExt4_ThatCannotBeRemovedBlocksNothingElse(t *testing.T) {
 	leftoverKeepsNothing(t, "directory", hostfs.Ext4Quota)
 }
 
-// leftoverKeepsNothing deletes a volume with a file that cannot be removed: its room stays promised until it can, and
-// all else goes on, after a restart too.
+// leftoverKeepsNothing deletes a volume with a file that cannot be removed: its space stays promised until the file is
+// removed, and everything else continues, also after a restart.
 func leftoverKeepsNothing(t *testing.T, engine string, k hostfs.Kind) {
 	c := PoolConfig{Name: "pool", Engine: engine, Path: hostfs.New(t, k, 2<<30), TrashRetention: NoTrash}
 	b := open(t, c)
@@ -131,7 +131,7 @@ func TestLeftover_PartialEntryThatCannotBeRemovedBlocksNoNewAttempt(t *testing.T
 	}
 }
 
-// A volume whose file system has failed cannot be thawed: its pool opens all the same, and others are thawed.
+// A volume whose file system has failed cannot be thawed: its pool is opened nevertheless, and others are thawed.
 func TestLeftover_FileSystemThatShutDownBlocksNoOpen(t *testing.T) {
 	c := PoolConfig{Name: "pool", Engine: "image", Path: hostfs.New(t, hostfs.XFS, 2<<30)}
 	b := open(t, c)

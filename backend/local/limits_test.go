@@ -27,8 +27,8 @@ func TestLimitOfDirectoryOnBtrfs_Holds(t *testing.T) { limitHolds(t, "directory"
 func TestLimitOfDirectoryOnXFS_Holds(t *testing.T)   { limitHolds(t, "directory", hostfs.XFSQuota) }
 func TestLimitOfDirectoryOnExt4_Holds(t *testing.T)  { limitHolds(t, "directory", hostfs.Ext4Quota) }
 
-// ways try to get more into the volume at dir than its limit; beside is another volume's directory. They return the
-// error that stopped them.
+// ways try to write more into the volume at dir than its limit; beside is the directory of another volume. They return
+// the error that stopped them.
 var ways = map[string]func(dir, beside string, limit int64) error{
 	"plain writes": func(dir, _ string, limit int64) error { return fill(filepath.Join(dir, "f"), limit+mib, 0) },
 	"many files": func(dir, _ string, limit int64) error {
@@ -44,7 +44,7 @@ var ways = map[string]func(dir, beside string, limit int64) error{
 		if err := errors.Join(os.WriteFile(name, nil, 0o600), os.Truncate(name, 4*limit)); err != nil {
 			return err
 		}
-		return fill(name, limit+mib, 3*mib) // every megabyte of data is followed by a hole
+		return fill(name, limit+mib, 3*mib) // a hole follows every MiB of data
 	},
 	"fallocate": func(dir, _ string, limit int64) error {
 		f, err := os.Create(filepath.Join(dir, "allocated"))
@@ -118,7 +118,7 @@ func limitHolds(t *testing.T, engine string, k hostfs.Kind) {
 			if !errors.Is(err, unix.ENOSPC) && !errors.Is(err, unix.EDQUOT) {
 				t.Errorf("past %d bytes the writer got %v, want ENOSPC or EDQUOT", limit, err)
 			}
-			// xfs lets the index of a file's blocks, not their data, go beyond.
+			// xfs lets the extent map of a file exceed the limit, but not its data.
 			if after, err := b.Get(t.Context(), v.ID); err != nil || after.Used > limit+64<<10 || after.Condition.Abnormal {
 				t.Errorf("after it the volume of %d bytes is %+v, %v", limit, after, err)
 			}
@@ -130,7 +130,7 @@ func limitHolds(t *testing.T, engine string, k hostfs.Kind) {
 	t.Run("copies, and one that grew", func(t *testing.T) { limitOfCopiesHolds(t, b, limit/2) })
 }
 
-// limitOfCopiesHolds fills what was made from a volume that is half full, and at last the volume when it has grown.
+// limitOfCopiesHolds fills copies of a volume that is half full, and finally the volume after it has grown.
 func limitOfCopiesHolds(t *testing.T, b *Backend, limit int64) {
 	obeyQuotas(t)
 	spec := func(name string, size int64) backend.VolumeSpec {
@@ -166,7 +166,7 @@ func limitOfCopiesHolds(t *testing.T, b *Backend, limit int64) {
 			t.Fatalf("%s: %v", test.name, err)
 		}
 		mounted(t, v, func(dir string) {
-			// The file system in an image grows where it is used.
+			// The file system in an image grows when it is mounted.
 			if v.Access.Directory != "" {
 				if err := fill(filepath.Join(dir, "fits"), v.Size-limit*3/4, 0); err != nil {
 					t.Errorf("%s of %d bytes refuses what fits: %v", test.name, v.Size, err)
@@ -182,7 +182,7 @@ func limitOfCopiesHolds(t *testing.T, b *Backend, limit int64) {
 	}
 }
 
-// fill writes the number of bytes into a file, leaving holes of the given size between megabytes, and syncs it.
+// fill writes a number of bytes to a file, with holes of the given size between MiB, and syncs it.
 func fill(name string, bytes, hole int64) error {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o600)
 	if err != nil {
@@ -198,8 +198,8 @@ func fill(name string, bytes, hole int64) error {
 	return f.Sync()
 }
 
-// obeyQuotas takes CAP_SYS_RESOURCE from the test's thread and its children: ext4 lets a process that has it write past
-// any quota. The thread ends with the test, because what it has lost does not come back.
+// obeyQuotas drops CAP_SYS_RESOURCE from the test's thread and its children: ext4 does not enforce quotas for a process
+// that has it. The thread ends with the test, since it cannot regain the capability.
 func obeyQuotas(t *testing.T) {
 	t.Helper()
 	runtime.LockOSThread()
@@ -243,7 +243,7 @@ func inodeLimitHolds(t *testing.T, k hostfs.Kind) {
 	})
 }
 
-// filesUntilRefused makes files until a quota stops it and returns how many it made.
+// filesUntilRefused creates files until a quota stops it and returns their number.
 func filesUntilRefused(t *testing.T, dir string, most int) int {
 	t.Helper()
 	for i := range most {
@@ -303,7 +303,7 @@ func TestDirectoryOnXFS_ReleasesQuotaIDs(t *testing.T)  { idsComeBack(t, hostfs.
 func TestDirectoryOnExt4_ReleasesQuotaIDs(t *testing.T) { idsComeBack(t, hostfs.Ext4Quota) }
 
 func idsComeBack(t *testing.T, k hostfs.Kind) {
-	c := PoolConfig{Name: "pool", Engine: "directory", Path: hostfs.New(t, k, 2<<30), TrashRetention: NoTrash} // in the trash they stay
+	c := PoolConfig{Name: "pool", Engine: "directory", Path: hostfs.New(t, k, 2<<30), TrashRetention: NoTrash} // otherwise they stay in the trash
 	ids := func() (ids []uint32) {
 		b := open(t, c)
 		for _, name := range []string{"a", "b", "c"} {

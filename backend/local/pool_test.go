@@ -22,7 +22,7 @@ import (
 
 var silent = slog.New(slog.DiscardHandler)
 
-// emptyPool is a pool of the test's own in a plain directory; block volumes in it need no root.
+// emptyPool is a new pool in a plain directory; block volumes in it need no root.
 func emptyPool(t *testing.T) PoolConfig {
 	return PoolConfig{Name: "pool", Engine: "image", Path: t.TempDir(), Reserved: "0"}
 }
@@ -47,7 +47,7 @@ func made(t *testing.T, b *Backend, spec backend.VolumeSpec) *backend.Volume {
 	return v
 }
 
-// says fails unless err is of the kind, if one is given, and its message has the words.
+// says fails unless err is of the kind, if one is given, and its message contains the words.
 func says(t *testing.T, err, kind error, words ...string) {
 	t.Helper()
 	if kind != nil && !errors.Is(err, kind) {
@@ -148,7 +148,7 @@ func TestPools_GroupMaySpanSeveral(t *testing.T) {
 	if err := b.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// The group's record lies in the pool of "data". Without that pool the group is unknown, and nothing is removed.
+	// The group's record is in the pool of "data". Without that pool the group is unknown, and nothing is removed.
 	b = open(t, fast)
 	if all, err := b.ListSnapshots(t.Context()); err != nil || len(all) != 1 {
 		t.Errorf("the pool alone has snapshots %v, %v, want the group's member", all, err)
@@ -281,7 +281,7 @@ func TestThickOnXFS_HasSpaceOfItsOwn(t *testing.T)   { thickSharesNothing(t, hos
 func TestThickOnBtrfs_HasSpaceOfItsOwn(t *testing.T) { thickSharesNothing(t, hostfs.Btrfs) }
 func TestThickOnExt4_HasSpaceOfItsOwn(t *testing.T)  { thickSharesNothing(t, hostfs.Ext4) }
 
-// thickSharesNothing asks the file system which blocks of a thick volume no other file has.
+// thickSharesNothing checks that no other file shares blocks of a thick volume.
 func thickSharesNothing(t *testing.T, k hostfs.Kind) {
 	b := served(t, PoolConfig{Name: "pool", Engine: "image", Path: hostfs.New(t, k, 1<<30)})
 	const size = 16 * mib
@@ -409,7 +409,7 @@ func TestTrash_DeletedVolumeIsKeptForItsRetentionAndCanBeRestored(t *testing.T) 
 	if err := b.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	b = served(t, c) // the trash outlives the process
+	b = served(t, c) // the trash is kept over a restart
 	all, err := b.Trash(t.Context())
 	if err != nil || len(all) != 1 || all[0].ID != v.ID || all[0].Expires.Sub(all[0].Deleted) != time.Hour {
 		t.Fatalf("the trash holds %+v, %v", all, err)

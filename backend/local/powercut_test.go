@@ -20,7 +20,7 @@ func TestPowerCut_ReportedImagesOnXFSSurvive(t *testing.T) {
 	answersOutliveAPowerCut(t, "image", hostfs.XFS)
 }
 
-// On ext4, where a copy is written and not shared.
+// On ext4, which copies blocks and does not share them.
 func TestPowerCut_ReportedImagesOnExt4Survive(t *testing.T) {
 	answersOutliveAPowerCut(t, "image", hostfs.Ext4)
 }
@@ -33,7 +33,7 @@ func TestDirectoryOnXFS_OutlivesAPowerCut(t *testing.T) {
 	answersOutliveAPowerCut(t, "directory", hostfs.XFSQuota)
 }
 
-// answersOutliveAPowerCut compares, after each answer, the pool with what is on the disk at that moment.
+// answersOutliveAPowerCut compares the pool, after each response, with the blocks on disk at that moment.
 func answersOutliveAPowerCut(t *testing.T, engine string, k hostfs.Kind) {
 	path := hostfs.New(t, k, 512*mib)
 	b := served(t, PoolConfig{Name: "pool", Engine: engine, Path: path, TrashRetention: time.Hour})
@@ -78,7 +78,7 @@ func answersOutliveAPowerCut(t *testing.T, engine string, k hostfs.Kind) {
 			onDisk := hostfs.Cut(t, k, path)
 			for _, dir := range []string{string(volumes), string(snapshots), string(groups), trashDir} {
 				want, got := filesIn(t, path, dir), filesIn(t, onDisk, dir)
-				if dir == trashDir { // what is removed for good need not be gone yet
+				if dir == trashDir { // removals from the trash need not be on disk yet
 					maps.DeleteFunc(got, func(name, _ string) bool { return want[name] == "" })
 				}
 				if !maps.Equal(got, want) {
@@ -89,7 +89,7 @@ func answersOutliveAPowerCut(t *testing.T, engine string, k hostfs.Kind) {
 	}
 }
 
-// filesIn sums up the content of each file below a directory of a pool.
+// filesIn returns the checksum of each file below a directory of a pool.
 func filesIn(t *testing.T, pool, dir string) map[string]string {
 	t.Helper()
 	files := map[string]string{}

@@ -9,11 +9,11 @@ import (
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
-// TestPromise_CapacityFollowsItsFormula has the numbers of docs/capacity.md, worked out by hand.
+// TestPromise_CapacityFollowsItsFormula has the numbers of docs/capacity.md, computed by hand.
 func TestPromise_CapacityFollowsItsFormula(t *testing.T) {
 	const gib = 1024 * mib
 	for name, c := range map[string]struct {
-		used, free        int64 // of the file system; free also what the trash would give
+		used, free        int64 // of the file system; free includes what removing the trash would free
 		foreign, promised int64
 		reserve           reserve
 		overcommit        float64
@@ -81,7 +81,7 @@ func TestPromise_PoolIsPromisedToItsLastMiBAndNoFurther(t *testing.T) {
 	_, err = b.Create(t.Context(), sized("c", all+mib))
 	refused("1 MiB more than there is without the trash", err)
 	keeps(t, b, "a", "b")
-	made(t, b, sized("c", before.Available-50*mib+mib)) // 1 MiB more than b, which goes first
+	made(t, b, sized("c", before.Available-50*mib+mib)) // 1 MiB too much even without b, which is removed first
 	keeps(t, b)
 	if after := capacityOf(t, b); after.Available+after.Promised != all {
 		t.Errorf("of %d bytes there are promised and available %+v", all, after)
@@ -100,7 +100,7 @@ func TestPromise_ReserveIsKeptFromFreeSpace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// All that the file system has for itself is less than a tenth of what is reserved.
+	// The metadata of the file system is less than a tenth of the reserve.
 	most := 2*usage.Available - 256*mib
 	now := capacityOf(t, b)
 	if now.Available > most+25*mib || now.Available < most-25*mib {

@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
-// reachable serves pools of which the test decides when they are there.
+// reachable opens pools whose directories a test makes available.
 func reachable(t *testing.T, sites ...Site) *Backend {
 	t.Helper()
 	b := OpenReachable(t.Context(), sites, silent)
@@ -26,7 +26,7 @@ func reachable(t *testing.T, sites ...Site) *Backend {
 	return b
 }
 
-// gate is the way to a pool, closed at first.
+// gate is the availability of a pool's directory; closed at first.
 type gate struct{ open atomic.Bool }
 
 var errAway = errors.New("the disk is missing")
@@ -218,7 +218,7 @@ func TestPool_WhoseDiskIsGoneIsNotUsable(t *testing.T) {
 	if err := p.usable(); err != nil {
 		t.Fatal(err)
 	}
-	b.trying.Lock() // so that no probe of the pool runs
+	b.trying.Lock() // so that no attempt to open the pool runs
 	defer b.trying.Unlock()
 	p.device = "8:1048575"
 	says(t, p.usable(), backend.ErrUnavailable, "gone", p.Path)

@@ -17,7 +17,7 @@ import (
 
 var volumeMetrics = []string{"holdfast_volume_reads_total", "holdfast_volume_read_bytes_total", "holdfast_volume_writes_total", "holdfast_volume_written_bytes_total"}
 
-// volumeText is what a scrape has of volume a.
+// volumeText is a metric of volume a in the exposition format.
 func volumeText(name, help string, n int) string {
 	name = "holdfast_volume_" + name
 	return fmt.Sprintf("# HELP %s %s, of an image that is in use here, by the counters of its loop device. What the page cache answers is not counted.\n# TYPE %s counter\n%s{pool=\"pool\",volume=\"a\"} %d\n", name, help, name, name, n)
@@ -50,8 +50,8 @@ func TestTraffic_OfABlockVolumeIsCountedToTheByteWhileItIsInUse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer device.Close()                                                                                  // a prober that waits for the end of the writes comes after the test
-	page, err := unix.Mmap(-1, 0, 64<<10, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON) // aligned, as direct I/O needs it
+	defer device.Close()                                                                                  // udev, which waits for the last writer to close
+	page, err := unix.Mmap(-1, 0, 64<<10, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON) // aligned, as direct I/O requires
 	if err != nil {
 		t.Fatal(err)
 	}

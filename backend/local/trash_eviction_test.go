@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
-// roomy is a pool of its own file system, of which nothing is reserved.
+// roomy is a pool on a file system of its own, without a reserve.
 func roomy(t *testing.T, k hostfs.Kind, overcommit float64) PoolConfig {
 	return PoolConfig{Name: "pool", Engine: "image", Path: hostfs.New(t, k, 2<<30), Overcommit: overcommit, Reserved: "0"}
 }
@@ -42,7 +42,7 @@ func deleted(t *testing.T, b *Backend, ids ...backend.ID) {
 	}
 }
 
-// keeps fails unless the trash holds exactly these, the last deleted first.
+// keeps fails unless the trash has exactly these, the last deleted first.
 func keeps(t *testing.T, b *Backend, ids ...backend.ID) {
 	t.Helper()
 	all, err := b.Trash(t.Context())
@@ -58,7 +58,7 @@ func keeps(t *testing.T, b *Backend, ids ...backend.ID) {
 	}
 }
 
-// written makes a volume that is full of data.
+// written creates a volume and fills it with data.
 func written(t *testing.T, b *Backend, spec backend.VolumeSpec) *backend.Volume {
 	t.Helper()
 	v := made(t, b, spec)
@@ -92,7 +92,7 @@ func TestTrash_OldestIsGivenUpWhenRoomIsNeededAndNoMore(t *testing.T) {
 	if c := capacityOf(t, b); c.Available < room-8*mib || c.Largest != c.Available {
 		t.Errorf("%d bytes are available and the largest volume has %d; without the trash it was %d", c.Available, c.Largest, room)
 	}
-	room -= 32 * mib // what the directories take
+	room -= 32 * mib // used by directories
 	made(t, b, sized("fits", room/8))
 	keeps(t, b, "c", "a", "b")
 	made(t, b, sized("new", room/4))
@@ -205,7 +205,7 @@ func TestTrash_OnBtrfsGivesTheFreeSpaceThatIsNeeded(t *testing.T) { freeSpaceIsG
 
 func TestTrash_OnExt4GivesTheFreeSpaceThatIsNeeded(t *testing.T) { freeSpaceIsGiven(t, hostfs.Ext4) }
 
-// freeSpaceIsGiven overcommits a pool, so that what is free decides, and not what is promised.
+// freeSpaceIsGiven overcommits a pool, so that free space is the limit, not the promised sizes.
 func freeSpaceIsGiven(t *testing.T, k hostfs.Kind) {
 	b := served(t, roomy(t, k, 2))
 	for _, name := range []string{"a", "b", "c"} {
@@ -216,7 +216,7 @@ func freeSpaceIsGiven(t *testing.T, k hostfs.Kind) {
 	if free < 2*800*mib {
 		t.Errorf("%d bytes are available with 800 MiB in the trash and overcommit 2", free)
 	}
-	made(t, b, sized("d", free-1000*mib)) // 600 MiB more than without the trash, of which one gives 800
+	made(t, b, sized("d", free-1000*mib)) // 600 MiB more than without the trash, of which one frees 800
 	keeps(t, b, "b")
 }
 
@@ -296,7 +296,7 @@ func TestTrash_GivesWayWhenTheFileSystemRunsFull(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer theirs.Close()
-	if err := unix.Fallocate(int(theirs.Fd()), 0, 0, usage.Available-300*mib); err != nil { // others take what is reserved
+	if err := unix.Fallocate(int(theirs.Fd()), 0, 0, usage.Available-300*mib); err != nil { // other programs use the reserve
 		t.Fatal(err)
 	}
 	relieved()
@@ -308,7 +308,7 @@ func TestTrash_RemovalBlocksNoCaller(t *testing.T) {
 	made(t, b, block("a"))
 	deleted(t, b, "a")
 	p := b.pools()[0]
-	held := p.claim(p.trashed()[0]) // as while a large directory is removed
+	held := p.claim(p.trashed()[0]) // as during the removal of a large directory
 	if held == nil {
 		t.Fatal("it cannot be claimed")
 	}
@@ -372,7 +372,7 @@ func TestTrash_NoneIsKeptWhereThePoolSaysSo(t *testing.T) {
 	b := open(t, c)
 	made(t, b, block("a"))
 	deleted(t, b, "a")
-	keeps(t, b, "a") // a day is the default
+	keeps(t, b, "a") // the default is a day
 	if err := b.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
