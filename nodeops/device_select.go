@@ -112,7 +112,7 @@ func DeviceNumber(path string) string {
 func DeviceOf(f *os.File) (number string, err error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		return "", fmt.Errorf("asking for the device of %s: %w", f.Name(), err)
+		return "", fmt.Errorf("determining the device of %s: %w", f.Name(), err)
 	}
 	number = fmt.Sprintf("%d:%d", unix.Major(st.Dev), unix.Minor(st.Dev))
 	if DeviceGone(number) {

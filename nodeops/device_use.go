@@ -17,7 +17,7 @@ import (
 func BootID() (string, error) {
 	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
-		return "", fmt.Errorf("asking when the host was booted: %w", err)
+		return "", fmt.Errorf("determining when the host was booted: %w", err)
 	}
 	return strings.TrimSpace(string(id)), nil
 }
@@ -55,7 +55,7 @@ func (h Host) UserOf(ctx context.Context, d *Device) (string, error) {
 	case a := <-done:
 		return a.user, a.err
 	case <-ctx.Done():
-		return "", fmt.Errorf("asking who has %s open: %w", d.Path, ctx.Err())
+		return "", fmt.Errorf("determining which process has %s open: %w", d.Path, ctx.Err())
 	}
 }
 
@@ -93,7 +93,7 @@ func loopOver(d *Device) (string, error) {
 			continue // it was removed concurrently
 		}
 		if err != nil {
-			return "", fmt.Errorf("asking what %s is attached to: %w", loop, err)
+			return "", fmt.Errorf("determining the file of %s: %w", loop, err)
 		}
 		if fmt.Sprintf("%d:%d", unix.Major(status.Rdevice), unix.Minor(status.Rdevice)) == d.Number {
 			return "it is attached to " + loop, nil

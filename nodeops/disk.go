@@ -61,7 +61,7 @@ func EraseUnfinishedXFS(device, uuid string) error {
 		return err
 	}
 	if head == nil || head.UUID != uuid || !head.Unfinished {
-		return fmt.Errorf("%w: %s does not hold the unfinished xfs %s; it is left as it is", ErrNotEmpty, device, uuid)
+		return fmt.Errorf("%w: %s does not contain the unfinished xfs %s; it is not changed", ErrNotEmpty, device, uuid)
 	}
 	size, err := f.Seek(0, io.SeekEnd)
 	if err != nil {

@@ -78,7 +78,7 @@ func emptyDevice(ctx context.Context, path string) error {
 	defer f.Close()
 	size, err := f.Seek(0, io.SeekEnd)
 	if err != nil {
-		return fmt.Errorf("asking for the size of %s: %w", path, err)
+		return fmt.Errorf("determining the size of %s: %w", path, err)
 	}
 	found, err := signature(ctx, path)
 	if err != nil {

@@ -59,7 +59,7 @@ func xfsRoot(dir *os.File) (inode, generation uint32, err error) {
 		return 0, 0, err
 	}
 	if request.out != 1 || request.found>>32 != 0 {
-		return 0, 0, fmt.Errorf("%d inodes, the first %d: want one of 32 bits", request.out, request.found)
+		return 0, 0, fmt.Errorf("%d inodes, the first %d: expected is one with a number of 32 bits", request.out, request.found)
 	}
 	return uint32(request.found), request.generation, nil
 }

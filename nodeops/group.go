@@ -33,7 +33,7 @@ func SetGroup(ctx context.Context, dir string, gid int) error {
 		live:  true,
 	}
 	if err := w.walk(ctx, top); err != nil {
-		return fmt.Errorf("giving %s to group %d: %w", dir, gid, err)
+		return fmt.Errorf("changing the group of %s to %d: %w", dir, gid, err)
 	}
 	return nil
 }

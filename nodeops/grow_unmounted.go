@@ -99,7 +99,7 @@ func readExt4Head(f *os.File) (*ext4Head, error) {
 		marked: half(0x3a)&errorsFound != 0, unclean: half(0x3a)&valid == 0 || word(0x60)&needsRecovery != 0,
 	}
 	if half(0x38) != magic || shift > 6 || h.perGroup == 0 {
-		return nil, fmt.Errorf("%w: %s holds no ext4", ErrDamaged, f.Name())
+		return nil, fmt.Errorf("%w: %s does not contain an ext4", ErrDamaged, f.Name())
 	}
 	if word(0x60)&has64bit != 0 {
 		h.blocks += word(0x150) << 32

@@ -138,7 +138,7 @@ func mountDevice(dir string) (string, error) {
 	}
 	var st unix.Statx_t
 	if err := unix.Statx(unix.AT_FDCWD, dir, 0, unix.STATX_MNT_ID, &st); err != nil {
-		return "", fmt.Errorf("asking for the mount of %s: %w", dir, err)
+		return "", fmt.Errorf("determining the mount of %s: %w", dir, err)
 	}
 	if st.Mask&unix.STATX_MNT_ID != 0 {
 		for _, m := range mounts {

@@ -114,7 +114,7 @@ func attachFree(ctx context.Context, backing *os.File, o LoopOptions) (*Loop, er
 	for {
 		device, err := freeLoop(control, inUse)
 		if err != nil {
-			return nil, fmt.Errorf("asking for a free loop device: %w", err)
+			return nil, fmt.Errorf("finding a free loop device: %w", err)
 		}
 		l, err := configureLoop(device, config, o)
 		switch {
@@ -213,12 +213,12 @@ func describeLoop(device *os.File) (*Loop, error) {
 	status, err := unix.IoctlLoopGetStatus64(int(device.Fd()))
 	if err != nil {
 		device.Close()
-		return nil, fmt.Errorf("asking for the status of %s: %w", device.Name(), err)
+		return nil, fmt.Errorf("reading the status of %s: %w", device.Name(), err)
 	}
 	sector, err := unix.IoctlGetInt(int(device.Fd()), unix.BLKSSZGET)
 	if err != nil {
 		device.Close()
-		return nil, fmt.Errorf("asking for the sector size of %s: %w", device.Name(), err)
+		return nil, fmt.Errorf("reading the sector size of %s: %w", device.Name(), err)
 	}
 	direct := status.Flags&unix.LO_FLAGS_DIRECT_IO != 0
 	return &Loop{Path: device.Name(), DirectIO: direct, SectorSize: sector, device: device}, nil

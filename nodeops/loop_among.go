@@ -29,11 +29,11 @@ const (
 func (o *LoopOptions) checkAllowed(device string) error {
 	switch {
 	case len(o.Among) == 0 && isReserved(device):
-		return fmt.Errorf("it is attached to %s, which is reserved for NFS servers: a process that it was lent to has the image; stop that, or detach it there with losetup --detach %s", device, device)
+		return fmt.Errorf("it is attached to %s, which is reserved for NFS servers: a process to which it was allocated uses the image; stop that process, or detach the device there with losetup --detach %s", device, device)
 	case len(o.Among) == 0, slices.Contains(o.Among, device):
 		return nil
 	}
-	return fmt.Errorf("it is attached to %s, which is none of the %d devices that may be used here: another process of this host has it; stop that, or detach it there with losetup --detach %s", device, len(o.Among), device)
+	return fmt.Errorf("it is attached to %s, which is not among the %d devices that were allocated to this process: another process on this host uses it; stop that process, or detach the device there with losetup --detach %s", device, len(o.Among), device)
 }
 
 // attachAmong configures the first free device of o.Among. If two processes try the same one, the kernel lets one
@@ -130,7 +130,7 @@ func AddLoops(first, count int) ([]string, error) {
 		}
 		info, err := os.Lstat(device)
 		if err != nil {
-			return nil, fmt.Errorf("the kernel has made %s, but it does not appear; /dev must be the host's devtmpfs: %w", device, err)
+			return nil, fmt.Errorf("the kernel has created %s, but it does not appear; /dev must be the host's devtmpfs: %w", device, err)
 		}
 		if info.Mode()&fs.ModeDevice == 0 {
 			return nil, fmt.Errorf("%s is not a device but of type %s; remove it", device, info.Mode().Type())

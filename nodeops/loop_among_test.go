@@ -97,7 +97,7 @@ func TestAttachLoop_ADeviceThatIsKeptForLendingIsNeverReused(t *testing.T) {
 	image := sparse(t, t.TempDir(), mib)
 	attach(t, image, LoopOptions{Among: devices})
 	_, err := AttachLoop(t.Context(), image, LoopOptions{})
-	if err == nil || !strings.Contains(err.Error(), devices[0]) || !strings.Contains(err.Error(), "lent") {
+	if err == nil || !strings.Contains(err.Error(), devices[0]) || !strings.Contains(err.Error(), "allocated") {
 		t.Errorf("got %v, want an error that names %s", err, devices[0])
 	}
 }

@@ -51,7 +51,7 @@ func attachedTo(status *unix.LoopInfo64) File { return File{status.Device, statu
 func (l *Loop) status() (*unix.LoopInfo64, error) {
 	status, err := unix.IoctlLoopGetStatus64(int(l.device.Fd()))
 	if err != nil {
-		return nil, fmt.Errorf("asking what %s is attached to: %w", l.Path, err)
+		return nil, fmt.Errorf("determining the file of %s: %w", l.Path, err)
 	}
 	return status, nil
 }

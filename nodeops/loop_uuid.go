@@ -31,7 +31,7 @@ func RenewUUID(ctx context.Context, device, fstype string) error {
 		_, err = run(ctx, "xfs_admin", "-U", "generate", device)
 	}
 	if err != nil {
-		return fmt.Errorf("giving the %s on %s another UUID: %w", fstype, device, err)
+		return fmt.Errorf("changing the UUID of the %s on %s: %w", fstype, device, err)
 	}
 	if now, err := uuidOf(device, at); err != nil || now == before { // xfs_admin does not report all failures
 		return errors.Join(err, fmt.Errorf("the %s on %s has kept its UUID; mount and unmount it, then try again", fstype, device))

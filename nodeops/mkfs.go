@@ -51,7 +51,7 @@ func CheckMkfs(spec MkfsSpec) error {
 	case err != nil:
 		return err
 	case spec.UUID != "" && (spec.FSType != "xfs" || !uuidForm.MatchString(spec.UUID)):
-		return fmt.Errorf("UUID %q of %s: only an xfs is given one, of 32 hexadecimal digits in groups of 8-4-4-4-12", shorten(spec.UUID), spec.FSType)
+		return fmt.Errorf("UUID %q of %s: only xfs accepts one, of 32 hexadecimal digits in groups of 8-4-4-4-12", shorten(spec.UUID), spec.FSType)
 	case spec.Inodes == 0:
 		return nil
 	case spec.FSType != "ext4":
@@ -137,7 +137,7 @@ func RenewFSID(ctx context.Context, image, fstype string) error {
 		return nil
 	}
 	if _, err := run(ctx, "btrfstune", "-m", image); err != nil {
-		return fmt.Errorf("giving the btrfs in %s a new identity: %w", image, err)
+		return fmt.Errorf("changing the identity of the btrfs in %s: %w", image, err)
 	}
 	return nil
 }

@@ -56,7 +56,7 @@ func diagnose(ctx context.Context, device, fstype string, options []string, fail
 	case found == "":
 		return fmt.Errorf("%w: no file system is on it, its start was overwritten; restore the volume from a snapshot or backup: %w", ErrDamaged, failure)
 	case found != fstype:
-		return fmt.Errorf("%w: %s is on it, not %s; if that was not made on purpose, restore the volume from a snapshot or backup: %w", ErrDamaged, found, fstype, failure)
+		return fmt.Errorf("%w: %s is on it, not %s; if that was not intended, restore the volume from a snapshot or backup: %w", ErrDamaged, found, fstype, failure)
 	case slices.ContainsFunc(options, isSpecific):
 		return fmt.Errorf("%s may not know one of the mount options %q; if it does, the file system is damaged: unstage the volume and run %s on a copy of its image: %w", fstype, options, repairs[fstype], failure)
 	}

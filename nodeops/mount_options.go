@@ -23,7 +23,7 @@ func CheckMountOptions(options []string) error {
 		case key == "", strings.HasPrefix(key, "-"), strings.ContainsFunc(o, control), strings.ContainsAny(key, `," \`):
 			return fmt.Errorf("mount option %q is malformed; give one option as one element, like noatime or commit=30", shorten(o))
 		case strings.Contains(value, ",") && !quotedLabel(key, value):
-			return fmt.Errorf("mount option %q holds a comma; give one option as one element", shorten(o))
+			return fmt.Errorf("mount option %q contains a comma; give one option as one element", shorten(o))
 		}
 	}
 	return nil

@@ -66,9 +66,9 @@ func (n NFS) String() string {
 func (n NFS) check() error {
 	switch {
 	case net.ParseIP(n.Address) == nil:
-		return fmt.Errorf("address %q is none: it must be an IP address", shorten(n.Address))
+		return fmt.Errorf("address %q: it must be an IP address", shorten(n.Address))
 	case !filepath.IsAbs(n.Path) || filepath.Clean(n.Path) != n.Path:
-		return fmt.Errorf("path %q: it must be absolute, and hold no . or .. by itself", shorten(n.Path))
+		return fmt.Errorf("path %q: it must be absolute, without . or .. as a component", shorten(n.Path))
 	case n.Server == "" || strings.ContainsFunc(n.Server, func(r rune) bool { return r <= ' ' || r == '/' || r == '\\' || r == ',' }):
 		return fmt.Errorf("server %q: it must be a name or an address", shorten(n.Server))
 	}

@@ -74,7 +74,7 @@ func enterNFS(namespaces string) error { return enterNamespaces(namespaces, "net
 func hostForbidden(err error) error {
 	switch {
 	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("the network of the host is forbidden to this process (%w): it needs the capabilities SYS_PTRACE and SYS_ADMIN, and all that the process has whose network it is; a privileged container has them, unless a security module such as AppArmor, SELinux or Landlock is in between", err)
+		return fmt.Errorf("this process may not use the network of the host (%w): it needs the capabilities SYS_PTRACE and SYS_ADMIN, and all capabilities of the process in that network; a privileged container has them, unless a security module such as AppArmor, SELinux or Landlock is in between", err)
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("the network of the host is not there (%w): /proc of the host must be mounted where --namespaces says", err)
 	}

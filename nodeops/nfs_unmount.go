@@ -113,7 +113,7 @@ func isOnlyMount(m *Mount) bool {
 func SetTopGroup(ctx context.Context, m *Mount, gid int) error {
 	_, err := sharedGroups.do(ctx, m.Device+" "+strconv.Itoa(gid), func() (any, error) { return nil, setTopGroup(m.Target, gid) })
 	if err != nil {
-		return fmt.Errorf("giving %s to group %d: %w", m.Target, gid, err)
+		return fmt.Errorf("changing the group of %s to %d: %w", m.Target, gid, err)
 	}
 	return nil
 }

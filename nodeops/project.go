@@ -67,7 +67,7 @@ func setProject(f *os.File, id, flags uint32) error {
 	}
 	x.Project, x.Flags = id, x.Flags|flags
 	if err := ioctl(f, setXattr, unsafe.Pointer(&x)); err != nil {
-		return fmt.Errorf("giving %s the quota project %d: %w", f.Name(), id, err)
+		return fmt.Errorf("setting the quota project of %s to %d: %w", f.Name(), id, err)
 	}
 	return nil
 }

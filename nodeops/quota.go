@@ -105,7 +105,7 @@ func (q *ProjectQuota) pick() (uint32, error) {
 	if id, err := q.search(firstProject); id != 0 || err != nil {
 		return id, err
 	}
-	return 0, fmt.Errorf("all quota project ids from %d to %d are taken: %w", firstProject, lastProject, unix.ENOSPC)
+	return 0, fmt.Errorf("all quota project ids from %d to %d are in use: %w", firstProject, lastProject, unix.ENOSPC)
 }
 
 // search returns the first free id from the given one on, or 0.

@@ -74,7 +74,7 @@ func deviceUnder(dir *os.File) (string, error) {
 	event := fmt.Sprintf("/sys/dev/block/%d:%d/uevent", unix.Major(st.Dev), unix.Minor(st.Dev))
 	b, err := os.ReadFile(event)
 	if err != nil {
-		return "", fmt.Errorf("it lies on no block device: %w", err)
+		return "", fmt.Errorf("it is not on a block device: %w", err)
 	}
 	lines := bufio.NewScanner(bytes.NewReader(b))
 	for lines.Scan() {

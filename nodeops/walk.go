@@ -127,7 +127,7 @@ func (w *treeWalk) entry(path *openPath, name string, device uint64) error {
 	case n.kind() != unix.S_IFDIR:
 		return w.leaf(n, name)
 	case len(*path) > maxDepth:
-		return fmt.Errorf("%s lies deeper than %d directories", n.Name(), maxDepth)
+		return fmt.Errorf("%s is deeper than %d directories", n.Name(), maxDepth)
 	}
 	return w.push(path, n, name)
 }

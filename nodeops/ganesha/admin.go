@@ -54,7 +54,7 @@ func (a *admin) awaitGanesha(ctx context.Context) error {
 	for {
 		var owned bool
 		if err := a.conn.BusObject().CallWithContext(ctx, "org.freedesktop.DBus.NameHasOwner", 0, busName).Store(&owned); err != nil {
-			return fmt.Errorf("asking the bus for NFS-Ganesha: %w", err)
+			return fmt.Errorf("finding NFS-Ganesha on the bus: %w", err)
 		}
 		if owned {
 			return nil

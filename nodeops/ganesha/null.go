@@ -34,9 +34,9 @@ func probe(ctx context.Context, address string, limit time.Duration) error {
 	case ctx.Err() != nil:
 		return fmt.Errorf("the NFS server does not answer within %s: %w", limit, context.Cause(ctx))
 	case err != nil:
-		return fmt.Errorf("asking the NFS server: %w", err)
+		return fmt.Errorf("probing the NFS server: %w", err)
 	case !bytes.Equal(reply, nullReply(id)):
-		return fmt.Errorf("the NFS server refuses the NULL procedure: it answers % x", reply)
+		return fmt.Errorf("the NFS server refuses the NULL procedure with % x", reply)
 	}
 	return nil
 }
