@@ -133,7 +133,7 @@ func (a *Admin) observe(ctx context.Context, volume, namespace, name string) (*o
 	if namespace, name, is := strings.Cut(persistent.Server(v), "/"); is {
 		server, err := a.Holdfast.HoldfastV1beta1().NFSServers(namespace).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
-			return nil, fmt.Errorf("volume %s was made by NFSServer %s/%s, which could not be read: %w", v.Name, namespace, name, err)
+			return nil, fmt.Errorf("volume %s was created by NFSServer %s/%s, which could not be read: %w", v.Name, namespace, name, err)
 		}
 		o.serverOptions = server.Spec.MountOptions
 	}

@@ -83,7 +83,7 @@ func (a *Admin) awaitBound(ctx context.Context, b *binding) error {
 		case c == nil:
 			return false, "", fmt.Errorf("claim %s was deleted while it was being bound; PersistentVolume %s still exists", key, b.pv.Name)
 		case c.Spec.VolumeName != "" && c.Spec.VolumeName != b.pv.Name:
-			return false, "", fmt.Errorf("claim %s was bound to PersistentVolume %s instead, and %s waits for it in vain: delete the latter", key, c.Spec.VolumeName, b.pv.Name)
+			return false, "", fmt.Errorf("claim %s was bound to PersistentVolume %s instead, and %s is not bound: delete the latter", key, c.Spec.VolumeName, b.pv.Name)
 		}
 		return c.Status.Phase == core.ClaimBound, fmt.Sprintf("claim %s is %s; kubectl describe pvc -n %s %s shows why", key, c.Status.Phase, c.Namespace, c.Name), nil
 	})

@@ -91,7 +91,7 @@ func TestPlan_RefusesWithTheReason(t *testing.T) {
 		"a server without an address":  {both(change(onServer), change(func(v *v1beta1.Volume) { v.Status.Access = nil })), Adoption{}, []string{"NFS server team/main has not reported"}},
 		"many nodes for one on a node": {nil, Adoption{AccessModes: []core.PersistentVolumeAccessMode{core.ReadWriteMany}}, []string{"ReadWriteMany", "is on one node", "ReadWriteOnce"}},
 		"an unknown access mode":       {change(onServer), Adoption{AccessModes: []core.PersistentVolumeAccessMode{"RWX"}}, []string{"RWX", "is on NFS server team/main", "ReadWriteMany"}},
-		"one pod beside others":        {nil, Adoption{AccessModes: []core.PersistentVolumeAccessMode{core.ReadWriteOnce, core.ReadWriteOncePod}}, []string{"ReadWriteOncePod stands alone"}},
+		"one pod beside others":        {nil, Adoption{AccessModes: []core.PersistentVolumeAccessMode{core.ReadWriteOnce, core.ReadWriteOncePod}}, []string{"ReadWriteOncePod cannot be combined"}},
 		"a class of others":            {nil, Adoption{StorageClass: new("cloud")}, []string{"StorageClass cloud", "cloud.example.org", "csi.holdfast.dev"}},
 		"a shared class":               {nil, Adoption{StorageClass: new("holdfast-shared")}, []string{"NFS servers", "is on node a"}},
 		"a class of nodes":             {change(onServer), Adoption{StorageClass: new("holdfast")}, []string{"volumes on nodes", "NFS server team/main"}},

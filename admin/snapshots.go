@@ -34,7 +34,7 @@ func (a *Admin) DeleteSnapshot(ctx context.Context, name string, d Deletion) err
 	}
 	var lines []string
 	if len(members) > 1 {
-		lines = append(lines, fmt.Sprintf("they were taken at one instant, and go together: %d snapshots", len(members)))
+		lines = append(lines, fmt.Sprintf("they were taken at one instant and are deleted together: %d snapshots", len(members)))
 	}
 	lines = append(lines, "a snapshot is removed for good: there is no trash for it")
 	return a.delete(ctx, snapshots, members, lines, d)

@@ -85,7 +85,7 @@ func TestDeleteSnapshot_OfAGroupDeletesAllOfIt(t *testing.T) {
 	r.snapshot("s2", in("g"))
 	r.snapshot("other", in("h"))
 	r.must(r.DeleteSnapshot(t.Context(), "s2", sure))
-	r.says("go together: 2 snapshots", "snapshot s1 is deleted", "snapshot s2 is deleted")
+	r.says("deleted together: 2 snapshots", "snapshot s1 is deleted", "snapshot s2 is deleted")
 	left, err := r.kinds.Snapshots().List(t.Context(), metav1.ListOptions{})
 	r.must(err)
 	if len(left.Items) != 1 || left.Items[0].Name != "other" || left.Items[0].Spec.Deletion != nil {

@@ -92,5 +92,5 @@ func (a *Admin) absent(ctx context.Context, name string, err error) error {
 		return fmt.Errorf("volume %s is deleted, and in the trash of %s until %s: holdfast volumes restore %s",
 			name, n.Name, stamp(trashed(n, name).ExpirationTime.Time), name)
 	}
-	return fmt.Errorf("there is no volume %s, nor is it in any trash: holdfast volumes list and holdfast volumes trash show what there is", name)
+	return fmt.Errorf("there is no volume %s, and no trash has it: list the existing ones with holdfast volumes list and holdfast volumes trash", name)
 }

@@ -85,7 +85,7 @@ func checkAccess(v *v1beta1.Volume, modes []core.PersistentVolumeAccessMode) err
 		}
 	}
 	if slices.Contains(modes, core.ReadWriteOncePod) && len(modes) > 1 {
-		return fmt.Errorf("access modes %v: %s stands alone", modes, core.ReadWriteOncePod)
+		return fmt.Errorf("access modes %v: %s cannot be combined with others", modes, core.ReadWriteOncePod)
 	}
 	return nil
 }
