@@ -125,7 +125,7 @@ func (b *book) check() error {
 	filesystems := make(map[string]bool, len(b.Exports))
 	take := func(id uint16) error {
 		if id == 0 || int(id) >= b.Next || seen[id] {
-			return fmt.Errorf("damaged: export ID %d is there twice, or was never given out", id)
+			return fmt.Errorf("damaged: export ID %d occurs twice, or was never assigned", id)
 		}
 		seen[id] = true
 		return nil
@@ -138,7 +138,7 @@ func (b *book) check() error {
 			return err
 		}
 		if e.Filesystem == "" || filesystems[e.Filesystem] {
-			return fmt.Errorf("damaged: file system ID %s is there twice", backend.Quote(e.Filesystem))
+			return fmt.Errorf("damaged: file system ID %s occurs twice", backend.Quote(e.Filesystem))
 		}
 		filesystems[e.Filesystem] = true
 	}

@@ -229,7 +229,7 @@ func (b *Backend) targets() (ids []backend.ID, err error) {
 	for _, e := range entries {
 		id, err := backend.ParseID(e.Name())
 		if err != nil {
-			return nil, fmt.Errorf("%w: %s holds %s, which is no mount of a volume; nothing else may use that directory", backend.ErrInvalid, b.ExportsDir, backend.Quote(e.Name()))
+			return nil, fmt.Errorf("%w: %s holds %s, which is not the mount point of a volume; nothing else may use that directory", backend.ErrInvalid, b.ExportsDir, backend.Quote(e.Name()))
 		}
 		ids = append(ids, id)
 	}
@@ -261,12 +261,12 @@ func (b *Backend) forgetGone(ctx context.Context) error {
 			continue
 		}
 		known, _ := b.ledger.find(id)
-		b.Log.Warn("an exported volume is gone from the disk", "volume", id, "export", known.ID)
+		b.Log.Warn("an exported volume no longer exists on disk", "volume", id, "export", known.ID)
 		if err := b.endExport(ctx, known.ID); err != nil {
 			return err
 		}
 		if err := b.ledger.retire(id); err != nil {
-			b.Log.Warn("its export ID stays taken until the next start", "volume", id, "error", err)
+			b.Log.Warn("its export ID stays in use until the next start", "volume", id, "error", err)
 		}
 	}
 	return nil

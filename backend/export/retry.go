@@ -41,7 +41,7 @@ func (b *Backend) retry(ctx context.Context, id backend.ID, limit time.Duration)
 		return nil, b.serve(ctx, v)
 	})
 	if errors.Is(err, backend.ErrBusy) {
-		b.Log.Info("a volume delays others", "volume", id, "error", err)
+		b.Log.Info("exporting a volume takes long and delays others", "volume", id, "error", err)
 	}
 }
 

@@ -103,7 +103,7 @@ func (b *Backend) ensureMount(ctx context.Context, v *backend.Volume, now *expor
 	}
 	if known, ok := b.ledger.find(v.ID); ok && now.handedOver {
 		if err := b.endExport(ctx, known.ID); err != nil {
-			return nil, fmt.Errorf("ending export %d of a mount that is gone: %w", known.ID, err)
+			return nil, fmt.Errorf("ending export %d of a lost mount: %w", known.ID, err)
 		}
 	}
 	now.nfs, now.handedOver = nil, false

@@ -45,7 +45,7 @@ func (p *pool) identify(serve bool) error {
 	case head.Version > version:
 		return fmt.Errorf("%w: %s has version %d, this program knows %d; use the newer program", backend.ErrUnavailable, poolFile, head.Version, version)
 	case head.Engine != p.Engine:
-		return fmt.Errorf("%w: it was made with engine=%s, not %s; a pool keeps its engine", backend.ErrInvalid, head.Engine, p.Engine)
+		return fmt.Errorf("%w: it was created with engine=%s, not %s; a pool keeps its engine", backend.ErrInvalid, head.Engine, p.Engine)
 	}
 	p.head = head
 	return nil
@@ -58,7 +58,7 @@ func (p *pool) readHead() (head poolHead, err error) {
 	}
 	if err := json.Unmarshal(data, &head); err != nil {
 		whole, _ := json.Marshal(poolHead{version, cmp.Or(p.Expect.ID, rand.Text()), p.Engine, p.Expect.Generation}) // marshalling these types cannot fail
-		return head, fmt.Errorf("%w: %s is damaged (%w); write it again as %s, with the engine that it was made with: the volumes do not depend on it", backend.ErrUnavailable, poolFile, err, whole)
+		return head, fmt.Errorf("%w: %s is damaged (%w); write it again as %s, with the engine that it was created with: the volumes do not depend on it", backend.ErrUnavailable, poolFile, err, whole)
 	}
 	return head, nil
 }
@@ -127,7 +127,7 @@ func (p *pool) initialise(serve bool) error {
 	case !p.Expect.MayBegin():
 		return p.notMounted("the directory is empty")
 	case stranger >= 0:
-		return fmt.Errorf("%w: it holds %s and is not a pool; give an empty directory", backend.ErrInvalid, backend.Quote(names[stranger]))
+		return fmt.Errorf("%w: it holds %s and is not a pool; use an empty directory", backend.ErrInvalid, backend.Quote(names[stranger]))
 	case !serve:
 		return p.notMounted("the directory is empty: there is no pool, unless its disk is not mounted")
 	}

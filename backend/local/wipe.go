@@ -74,7 +74,7 @@ func lockToWipe(root *os.Root, path string) (*nodeops.FileLock, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		foreign, err := notOfPool(root)
 		if err == nil && len(foreign) > 0 {
-			err = fmt.Errorf("%s is no pool: it has no %s and holds %s; nothing was removed", path, poolFile, strings.Join(foreign, ", "))
+			err = fmt.Errorf("%s is not a pool: it has no %s and contains %s; nothing was removed", path, poolFile, strings.Join(foreign, ", "))
 		}
 		return nil, err
 	case errors.Is(err, unix.EWOULDBLOCK):
@@ -102,7 +102,7 @@ func holdsNoVolume(root *os.Root, path string) error {
 		}
 	}
 	if len(found) > 0 {
-		return fmt.Errorf("%s holds %s; delete them first; nothing was removed", path, strings.Join(found, ", "))
+		return fmt.Errorf("%s contains %s; delete them first; nothing was removed", path, strings.Join(found, ", "))
 	}
 	return nil
 }

@@ -43,7 +43,7 @@ func Open(ctx context.Context, path string) (engine.Engine, error) {
 		}
 		return &projects{common{path: path, fsType: features.FSType}, quota}, nil
 	}
-	return nil, fmt.Errorf("%w: %s lies on %s, where directories cannot be limited; use xfs or ext4 mounted with prjquota, or btrfs, or engine=image", backend.ErrInvalid, path, features.FSType)
+	return nil, fmt.Errorf("%w: %s is on %s, which cannot limit directories; use xfs or ext4 mounted with prjquota, or btrfs, or engine=image", backend.ErrInvalid, path, features.FSType)
 }
 
 // common has what both engines share.
@@ -63,9 +63,9 @@ func (c *common) plan(spec backend.VolumeSpec, source *engine.Content) (engine.C
 	case spec.FSType != "" && spec.FSType != c.fsType:
 		return refuse("keeps files on the pool's own %s and cannot make %s", c.fsType, backend.Quote(spec.FSType))
 	case spec.Provisioning == backend.Thick:
-		return refuse("cannot take space in advance (provisioning thick)")
+		return refuse("cannot preallocate space (provisioning thick)")
 	case len(spec.MkfsOptions) > 0:
-		return refuse("makes no file system and cannot take mkfsOptions %v", spec.MkfsOptions)
+		return refuse("makes no file system, so mkfsOptions %v cannot be applied", spec.MkfsOptions)
 	}
 	if source != nil {
 		return content, source.Size, nil

@@ -120,7 +120,7 @@ func (en *projects) Inspect(e *engine.Entry) (int64, backend.Condition) {
 	case err != nil:
 		return used, backend.Abnormal("its quota id cannot be read: %v", err)
 	case id != e.Content.Project || !inherit:
-		return used, backend.Abnormal("its directory has quota id %d (inherited: %t), not %d: something inside changed it and the limit does not hold; docs/directory-quota.md says who can", id, inherit, e.Content.Project)
+		return used, backend.Abnormal("its directory has quota id %d (inherited: %t), not %d: a process has changed it and the limit is not enforced; docs/directory-quota.md says who can", id, inherit, e.Content.Project)
 	}
 	return used, backend.Condition{}
 }

@@ -50,7 +50,7 @@ func (en *subvolumes) Quiet(_ context.Context, e *engine.Entry, together bool) (
 	if !together {
 		return func() error { return nil }, nil
 	}
-	idle := en.idle(e, "several subvolumes cannot be held at one instant")
+	idle := en.idle(e, "several subvolumes cannot be frozen together")
 	return idle, idle()
 }
 
@@ -83,7 +83,7 @@ func (*subvolumes) Inspect(e *engine.Entry) (int64, backend.Condition) {
 	case err != nil:
 		return used, backend.Abnormal("its subvolumes cannot be listed: %v", err)
 	case nested:
-		return used, backend.Abnormal("something inside made a subvolume in it, whose content the limit does not count; docs/directory-quota.md says who can")
+		return used, backend.Abnormal("a process has created a subvolume in it, to which the limit does not apply; docs/directory-quota.md says who can")
 	}
 	return used, backend.Condition{}
 }

@@ -50,7 +50,7 @@ func (h *Host) Directory(pool, path string, e backend.PoolExpectation) error {
 	}
 	if r != nil && path == h.Place(pool) {
 		if m, err := nodeops.MountAt(path); err != nil || m == nil {
-			return errors.Join(err, h.missing(r, e, "the pool lies on a disk (%s) that is not mounted; choose it by devices again", r))
+			return errors.Join(err, h.missing(r, e, "the pool is on a disk (%s) that is not mounted; select it by devices again", r))
 		}
 	}
 	if !strings.HasPrefix(path, h.Dir+"/") || !e.MayBegin() {
@@ -129,7 +129,7 @@ func (h *Host) mounted(ctx context.Context, r *record) (bool, error) {
 	}
 	if _, err := os.ReadDir(place); m.FSType == "xfs" && (err != nil || nodeops.DeviceGone(m.Device)) {
 		if failed := nodeops.Unmount(ctx, place); failed != nil {
-			return false, fmt.Errorf("%w: its disk was removed or failed while in use (%s), and volumes on it still hold it; drain node %s and it is mounted again: %w", backend.ErrUnavailable, r, h.Node, errors.Join(err, failed))
+			return false, fmt.Errorf("%w: its disk was removed or failed while in use (%s), and volumes on it are still in use; drain node %s and it is mounted again: %w", backend.ErrUnavailable, r, h.Node, errors.Join(err, failed))
 		}
 		return false, nil
 	}

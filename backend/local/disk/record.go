@@ -99,7 +99,7 @@ func checkEmpty(dir string) error {
 	}
 	for _, e := range entries {
 		if e.Name() != markFile+".new" {
-			return fmt.Errorf("%w: %s holds %s; move it away", backend.ErrPrecondition, dir, backend.Quote(e.Name()))
+			return fmt.Errorf("%w: %s contains %s; move it away", backend.ErrPrecondition, dir, backend.Quote(e.Name()))
 		}
 	}
 	return nil

@@ -195,7 +195,7 @@ func exhausted(err error) error {
 	case errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT):
 		return fmt.Errorf("%w: the pool's file system is full: %w", backend.ErrExhausted, err)
 	case errors.Is(err, unix.EFBIG):
-		return fmt.Errorf("%w: the pool's file system cannot hold a file of that size: %w", backend.ErrOutOfRange, err)
+		return fmt.Errorf("%w: the pool's file system does not support a file of that size: %w", backend.ErrOutOfRange, err)
 	}
 	return err
 }

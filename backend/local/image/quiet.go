@@ -44,7 +44,7 @@ func (en *Engine) Quiet(ctx context.Context, e *engine.Entry, together bool) (fu
 	attached := strings.Join(devices, ", ")
 	switch {
 	case together:
-		return nil, fmt.Errorf("%w: volume %s is attached as a raw block device (%s), whose writes cannot be held together with those of other volumes; stop its user first", backend.ErrPrecondition, e.ID, attached)
+		return nil, fmt.Errorf("%w: volume %s is attached as a raw block device (%s), which cannot be frozen together with other volumes; stop its user first", backend.ErrPrecondition, e.ID, attached)
 	case !en.reflink:
 		return nil, fmt.Errorf("%w: volume %s is attached as a raw block device (%s) and its pool cannot clone (xfs with reflink or btrfs can), so a copy would not belong to one instant; stop its user first", backend.ErrPrecondition, e.ID, attached)
 	}
