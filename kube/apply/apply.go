@@ -22,7 +22,7 @@ var (
 	// ErrForeign is the error about an object that has the name of a desired one and was created by another client. It is
 	// not changed.
 	ErrForeign = errors.New("it exists and was not created by Holdfast, so it is not changed: delete it or give the new one another name, " +
-		"or hand it over to Holdfast with the label " + ManagedByLabel + "=" + FieldManager)
+		"or give it to Holdfast with the label " + ManagedByLabel + "=" + FieldManager)
 	// ErrLeaving is the error about an object that is being deleted. It is recreated afterwards.
 	ErrLeaving = errors.New("it is being deleted and will be recreated when it is gone")
 	// ErrUnknownKind is the error about an object whose kind the API server does not serve.
@@ -33,7 +33,7 @@ var (
 type ContestedError struct{ By []string }
 
 func (e *ContestedError) Error() string {
-	return fmt.Sprintf("it is changed again and again by %s: configure that not to change it", strings.Join(e.By, ", "))
+	return fmt.Sprintf("it is changed repeatedly by %s: configure that client not to change it", strings.Join(e.By, ", "))
 }
 
 // The rate limit of repairs of an object that other clients change: the burst, and the number per second.

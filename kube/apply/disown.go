@@ -37,7 +37,7 @@ func (s *Set) Disown(ctx context.Context, o *unstructured.Unstructured) error {
 	patch := fmt.Appendf(nil, `{"metadata":{"uid":%q,"ownerReferences":null}}`, o.GetUID())
 	_, err := w.client(s.Client, r.Namespace).Patch(ctx, r.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: FieldManager})
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-		return fmt.Errorf("%s: its owner cannot be taken away: %w", r, err)
+		return fmt.Errorf("%s: its owner reference could not be removed: %w", r, err)
 	}
 	return nil
 }

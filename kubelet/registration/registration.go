@@ -62,7 +62,7 @@ func (r *Registration) Run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		return fmt.Errorf("asking the driver at %s for its name: %w", r.endpoint, err)
+		return fmt.Errorf("reading the name of the driver at %s: %w", r.endpoint, err)
 	}
 	r.driver = name
 	s, err := nodeops.ListenUnix(ctx, filepath.Join(r.Directory, name+"-reg.sock"))
