@@ -4,20 +4,18 @@ package devices
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"google.golang.org/grpc"
 	kubelet "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
+	"github.com/holdfast-storage/holdfast/kubelet/plugin"
 	"github.com/holdfast-storage/holdfast/listener"
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
@@ -47,34 +45,34 @@ type Config struct {
 // Plugin allocates sets of loop devices.
 type Plugin struct {
 	kubelet.UnimplementedDevicePluginServer
-	registration.UnimplementedRegistrationServer
-	Config
+	plugin.Plugin
+	config Config
 	health *health
-	socket atomic.Pointer[nodeops.Socket]
-	status atomic.Pointer[registration.RegistrationStatus] // last reported by the kubelet; nil before
 
 	allocating sync.Mutex
 }
 
 // New validates the configuration.
 func New(c Config) (*Plugin, error) {
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
 	if c.Guard == nil {
 		c.Guard = noGuard{}
 	}
 	c.Sets, c.PerSet, c.First = or(c.Sets, 8), or(c.PerSet, 256), or(c.First, nodeops.FirstLentLoop)
 	const end = nodeops.FirstLentLoop + nodeops.MostLentLoops
 	switch {
-	case !filepath.IsAbs(c.Directory):
-		return nil, fmt.Errorf("registration directory %q: it must be absolute, such as /var/lib/kubelet/plugins_registry", c.Directory)
 	case c.Sets < 0 || c.PerSet < 0 || c.Sets > nodeops.MostLentLoops || c.PerSet > nodeops.MostLentLoops:
 		return nil, fmt.Errorf("%d sets of %d loop devices: both must be 1 to %d", c.Sets, c.PerSet, nodeops.MostLentLoops)
 	case c.First < nodeops.FirstLentLoop || c.First+c.Sets*c.PerSet > end:
 		return nil, fmt.Errorf("%d sets of %d loop devices from loop%d on: they must be between loop%d and loop%d, which are used for nothing else", c.Sets, c.PerSet, c.First, nodeops.FirstLentLoop, end-1)
 	}
-	return &Plugin{Config: c, health: newHealth("/dev/loop-control")}, nil
+	p := &Plugin{
+		Plugin: plugin.Plugin{What: "the loop devices", Directory: c.Directory, Log: c.Log},
+		config: c, health: newHealth("/dev/loop-control"),
+	}
+	if err := p.Check(); err != nil {
+		return nil, err
+	}
+	return p, nil
 }
 
 func or(given, otherwise int) int {
@@ -87,16 +85,13 @@ func or(given, otherwise int) int {
 // Run registers with the kubelet and allocates sets until ctx ends. A kubelet that restarts finds the socket again, and
 // one that sees it removed allocates nothing more.
 func (p *Plugin) Run(ctx context.Context) error {
-	s, err := nodeops.ListenUnix(ctx, filepath.Join(p.Directory, strings.ReplaceAll(Resource, "/", "-")+"-reg.sock"))
+	s, err := p.Listen(ctx, strings.ReplaceAll(Resource, "/", "-"))
 	if err != nil {
-		return fmt.Errorf("registering %s with the kubelet: %w", Resource, err)
+		return err
 	}
-	p.socket.Store(s)
 	server := listener.GRPC()
 	registration.RegisterRegistrationServer(server, p)
 	kubelet.RegisterDevicePluginServer(server, p)
-	stopped := context.AfterFunc(ctx, server.Stop)
-	defer stopped()
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	var watch sync.WaitGroup
@@ -105,50 +100,18 @@ func (p *Plugin) Run(ctx context.Context) error {
 			p.Log.Error("the health of loop devices is no longer watched", "error", err)
 		}
 	})
-	p.Log.Info("allocating loop devices", "resource", Resource, "sets", p.Sets, "devices", p.PerSet, "socket", s.Path)
-	if err = server.Serve(listener.Limit(s.Listener, listener.SocketConnections)); errors.Is(err, grpc.ErrServerStopped) {
-		err = nil // ctx ended first
-	}
+	p.Log.Info("allocating loop devices", "resource", Resource, "sets", p.config.Sets, "devices", p.config.PerSet, "socket", s.Path)
+	err = p.Serve(ctx, server)
 	stop()
 	watch.Wait()
-	return errors.Join(err, s.Remove())
-}
-
-// Announced fails if the socket was removed, so that the kubelet has dropped the plugin. A restart helps.
-func (p *Plugin) Announced(context.Context) error {
-	if s := p.socket.Load(); s != nil && !s.Ours() {
-		return fmt.Errorf("the socket %s was removed, so the kubelet has forgotten the loop devices; restart this pod", s.Path)
-	}
-	return nil
-}
-
-// Registered fails until the kubelet has registered the plugin. The kubelet retries by itself.
-func (p *Plugin) Registered(ctx context.Context) error {
-	switch status := p.status.Load(); {
-	case status == nil:
-		return fmt.Errorf("the kubelet has not registered the loop devices yet; it must watch %s", p.Directory)
-	case !status.GetPluginRegistered():
-		return fmt.Errorf("the kubelet refused the device plugin for loop devices: %s", status.GetError())
-	}
-	return p.Announced(ctx)
+	return err
 }
 
 // GetInfo is a call of the kubelet's plugin registration.
 func (p *Plugin) GetInfo(context.Context, *registration.InfoRequest) (*registration.PluginInfo, error) {
 	return &registration.PluginInfo{
-		Type: registration.DevicePlugin, Name: Resource, Endpoint: p.socket.Load().Path, SupportedVersions: []string{kubelet.Version},
+		Type: registration.DevicePlugin, Name: Resource, Endpoint: p.Path(), SupportedVersions: []string{kubelet.Version},
 	}, nil
-}
-
-// NotifyRegistrationStatus is a call of the kubelet's plugin registration.
-func (p *Plugin) NotifyRegistrationStatus(_ context.Context, status *registration.RegistrationStatus) (*registration.RegistrationStatusResponse, error) {
-	p.status.Store(status)
-	if status.GetPluginRegistered() {
-		p.Log.Info("registered with the kubelet", "resource", Resource)
-	} else {
-		p.Log.Error("the kubelet refused the resource", "resource", Resource, "reason", status.GetError())
-	}
-	return &registration.RegistrationStatusResponse{}, nil
 }
 
 // GetDevicePluginOptions is a call of the device plugin API.
@@ -160,13 +123,13 @@ func (p *Plugin) GetDevicePluginOptions(context.Context, *kubelet.Empty) (*kubel
 func (p *Plugin) ListAndWatch(_ *kubelet.Empty, stream grpc.ServerStreamingServer[kubelet.ListAndWatchResponse]) error {
 	for {
 		healthy, changed := p.health.now()
-		decided, refusal := p.Guard.Refusal()
+		decided, refusal := p.config.Guard.Refusal()
 		word := kubelet.Unhealthy
 		if healthy && refusal == nil {
 			word = kubelet.Healthy
 		}
 		answer := &kubelet.ListAndWatchResponse{}
-		for set := range p.Sets {
+		for set := range p.config.Sets {
 			answer.Devices = append(answer.Devices, &kubelet.Device{ID: nameOf(set), Health: word})
 		}
 		if err := stream.Send(answer); err != nil {
@@ -188,8 +151,8 @@ func nameOf(set int) string { return setPrefix + strconv.Itoa(set) }
 // setNumber is the inverse of nameOf.
 func (p *Plugin) setNumber(name string) (int, error) {
 	set, err := strconv.Atoi(strings.TrimPrefix(name, setPrefix))
-	if err != nil || set < 0 || set >= p.Sets || nameOf(set) != name {
-		return 0, fmt.Errorf("device %q of resource %s: there are %s to %s", name, Resource, nameOf(0), nameOf(p.Sets-1))
+	if err != nil || set < 0 || set >= p.config.Sets || nameOf(set) != name {
+		return 0, fmt.Errorf("device %q of resource %s: there are %s to %s", name, Resource, nameOf(0), nameOf(p.config.Sets-1))
 	}
 	return set, nil
 }
@@ -199,7 +162,7 @@ func (p *Plugin) setNumber(name string) (int, error) {
 func (p *Plugin) Allocate(ctx context.Context, request *kubelet.AllocateRequest) (*kubelet.AllocateResponse, error) {
 	p.allocating.Lock()
 	defer p.allocating.Unlock()
-	if _, why := p.Guard.Refusal(); why != nil {
+	if _, why := p.config.Guard.Refusal(); why != nil {
 		p.Log.Warn("loop devices are not allocated", "reason", why)
 		return nil, why
 	}
@@ -222,7 +185,7 @@ func (p *Plugin) allocate(ctx context.Context, names []string) (*kubelet.Contain
 		if err != nil {
 			return nil, err
 		}
-		devices, err := nodeops.AddLoops(p.First+set*p.PerSet, p.PerSet)
+		devices, err := nodeops.AddLoops(p.config.First+set*p.config.PerSet, p.config.PerSet)
 		if err != nil {
 			return nil, err
 		}

@@ -378,7 +378,7 @@ func TestConfig_InvalidIsRefused(t *testing.T) {
 			t.Errorf("%s: it was accepted", name)
 		}
 	}
-	if p, err := New(Config{Directory: "/a"}); err != nil || p.Sets != 8 || p.PerSet != 256 || p.First != nodeops.FirstLentLoop {
+	if p, err := New(Config{Directory: "/a"}); err != nil || p.config.Sets != 8 || p.config.PerSet != 256 || p.config.First != nodeops.FirstLentLoop {
 		t.Errorf("the defaults are %+v, %v", p, err)
 	}
 }
