@@ -50,10 +50,10 @@ func New(c Config) (*Registration, error) {
 // Run waits until the driver answers, registers it, and unregisters it when ctx ends.
 func (r *Registration) Run(ctx context.Context) error {
 	name, err := driverName(ctx, r.endpoint)
-	if err != nil {
-		if ctx.Err() != nil {
-			return nil
-		}
+	switch {
+	case ctx.Err() != nil:
+		return nil //nolint:nilerr // the process ends
+	case err != nil:
 		return fmt.Errorf("reading the name of the driver at %s: %w", r.endpoint, err)
 	}
 	r.driver = name
