@@ -17,7 +17,7 @@ func (p *pool) promise(ctx context.Context, r *record) error {
 		return err
 	}
 	p.mu.Lock()
-	fits := r.charge <= p.room(usage, usage.Available, p.promised()) && !lacksInodes(usage, r.inodes())
+	fits := r.charge <= p.promisable(usage, usage.Available, p.promised()) && !lacksInodes(usage, r.inodes())
 	if fits {
 		p.building[r.place] = r
 	}
@@ -50,15 +50,15 @@ func (p *pool) measure(ctx context.Context) (nodeops.FSUsage, error) {
 func (p *pool) capacity(usage nodeops.FSUsage) backend.Capacity {
 	promised := p.promised()
 	charge, gives := p.trashTotal()
-	available := p.room(usage, usage.Available+gives, promised-charge)
+	available := p.promisable(usage, usage.Available+gives, promised-charge)
 	return backend.Capacity{
 		Total: usage.Used + usage.Available, Promised: promised, Used: usage.Used,
 		Available: available, Smallest: sizeUnit, Largest: available,
 	}
 }
 
-// room returns what can still be promised, by the formula of docs/capacity.md. p.mu must be held.
-func (p *pool) room(usage nodeops.FSUsage, free, promised int64) int64 {
+// promisable returns what can still be promised, by the formula of docs/capacity.md. p.mu must be held.
+func (p *pool) promisable(usage nodeops.FSUsage, free, promised int64) int64 {
 	total := usage.Used + usage.Available // excludes blocks that the file system reserves
 	kept := p.reserve.of(total)
 	byPromise := int64(float64(total-p.foreign)*p.Overcommit) - kept - promised

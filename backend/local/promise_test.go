@@ -35,7 +35,7 @@ func TestPromise_CapacityFollowsItsFormula(t *testing.T) {
 		"a byte too few":                     {free: 10 * gib, promised: gib + 1, overcommit: 1, want: 9*gib - mib},
 	} {
 		p := &pool{PoolConfig: PoolConfig{Overcommit: c.overcommit}, reserve: c.reserve, foreign: c.foreign}
-		if got := p.room(nodeops.FSUsage{Used: c.used, Available: c.free}, c.free, c.promised); got != c.want {
+		if got := p.promisable(nodeops.FSUsage{Used: c.used, Available: c.free}, c.free, c.promised); got != c.want {
 			t.Errorf("%s: room for %d bytes, want %d", name, got, c.want)
 		}
 	}

@@ -56,7 +56,7 @@ func (p *pool) next(ctx context.Context, r *record, expected int64) (victim *rec
 	fits := func(free int64) bool {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		return r.charge <= p.room(usage, free, p.promised()-r.charge)
+		return r.charge <= p.promisable(usage, free, p.promised()-r.charge)
 	}
 	if expected > usage.Available && !fits(usage.Available) && fits(expected) {
 		if usage, err = p.awaitFree(ctx, expected); err != nil {
