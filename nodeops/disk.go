@@ -94,8 +94,8 @@ func MountDisk(ctx context.Context, device, target string) (quotas bool, err err
 	return false, fmt.Errorf("mounting %s at %s (see the kernel's log; xfs_repair repairs a damaged xfs): %w", device, target, oneLine(err))
 }
 
-// PeekDisk mounts the xfs of a device without writing to it: not even its journal is replayed.
-func PeekDisk(ctx context.Context, device, target string) error {
+// MountDiskReadOnly mounts the xfs of a device without writing to it: not even its journal is replayed.
+func MountDiskReadOnly(ctx context.Context, device, target string) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("mounting %s: %w", device, err)
 	}

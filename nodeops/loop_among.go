@@ -19,8 +19,8 @@ var ErrNoLoop = errors.New("no loop device is free")
 // The numbers of the loop devices that are reserved for allocation to pods. AttachLoop uses one only if its caller
 // lists it.
 const (
-	FirstLentLoop = 4096
-	MostLentLoops = 4096
+	FirstReservedLoop = 4096
+	ReservedLoops = 4096
 )
 
 // checkAllowed fails for a device that this process may not use: another process has the image attached, and a second
@@ -69,7 +69,7 @@ func attached(device string) bool {
 // isReserved returns whether a device is reserved for allocation to pods.
 func isReserved(device string) bool {
 	number, err := strconv.Atoi(strings.TrimPrefix(device, "/dev/loop"))
-	return err == nil && number >= FirstLentLoop && number < FirstLentLoop+MostLentLoops
+	return err == nil && number >= FirstReservedLoop && number < FirstReservedLoop+ReservedLoops
 }
 
 // freeLoop returns an unused device, or adds one if only reserved ones are unused. It skips detached devices whose node

@@ -14,7 +14,7 @@ import (
 )
 
 // unlikely is the number of the first device that the tests allocate: nothing else on a host uses such high numbers.
-const unlikely = FirstLentLoop + MostLentLoops - 64
+const unlikely = FirstReservedLoop + ReservedLoops - 64
 
 // lend adds devices for the test, which are removed when it ends.
 func lend(t *testing.T, first, count int) []string {
@@ -111,7 +111,7 @@ func TestAttachLoop_WithoutALentDeviceTakesNoneOfThoseKeptForLending(t *testing.
 		t.Fatal(err)
 	}
 	for _, e := range entries {
-		if number := 0; scan(e.Name(), &number) && number < FirstLentLoop {
+		if number := 0; scan(e.Name(), &number) && number < FirstReservedLoop {
 			below++
 		}
 	}
@@ -125,7 +125,7 @@ func TestAttachLoop_WithoutALentDeviceTakesNoneOfThoseKeptForLending(t *testing.
 			t.Fatal(err)
 		}
 		l.Close()
-		if number := 0; !scan(filepath.Base(l.Path), &number) || number >= FirstLentLoop && number < FirstLentLoop+MostLentLoops {
+		if number := 0; !scan(filepath.Base(l.Path), &number) || number >= FirstReservedLoop && number < FirstReservedLoop+ReservedLoops {
 			t.Fatalf("image %d was attached to %s", i, l.Path)
 		}
 	}

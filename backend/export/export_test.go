@@ -395,7 +395,7 @@ func TestMaxExports_IsNotExceeded(t *testing.T) {
 
 func TestVolume_WithoutAFreeLoopDeviceTakesNoCapacity(t *testing.T) {
 	hostfs.RequireRoot(t)
-	const first = nodeops.FirstLentLoop + nodeops.MostLentLoops - 128
+	const first = nodeops.FirstReservedLoop + nodeops.ReservedLoops - 128
 	devices, err := nodeops.AddLoops(first, 3)
 	if err != nil {
 		t.Fatal(err)

@@ -53,7 +53,7 @@ func (p *pool) takeSnapshot(ctx context.Context, id backend.ID, spec backend.Sna
 		return nil, err
 	}
 	made, err := b.fillAndCommit(ctx, true, func(ctx context.Context, e *engine.Entry) error {
-		return p.copyQuiet(ctx, e, from)
+		return p.copyFrozen(ctx, e, from)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("snapshot %s of volume %s in pool %s: %w", id, r.id, p.Name, err)
@@ -158,7 +158,7 @@ func copyTogether(ctx context.Context, parts []*part) (err error) {
 		}
 	}()
 	for _, part := range parts {
-		release, err := part.pool.engine.Quiet(ctx, part.from, len(parts) > 1)
+		release, err := part.pool.engine.Freeze(ctx, part.from, len(parts) > 1)
 		if err != nil {
 			return err
 		}

@@ -83,13 +83,13 @@ func (p *pool) copyVolume(ctx context.Context, id backend.ID, spec backend.Volum
 		if source.Kind == backend.SourceSnapshot {
 			return p.engine.Copy(ctx, e, from)
 		}
-		return p.copyQuiet(ctx, e, from)
+		return p.copyFrozen(ctx, e, from)
 	})
 }
 
-// copyQuiet copies one entry at one instant.
-func (p *pool) copyQuiet(ctx context.Context, e, from *engine.Entry) error {
-	release, err := p.engine.Quiet(ctx, from, false)
+// copyFrozen copies one entry at one instant.
+func (p *pool) copyFrozen(ctx context.Context, e, from *engine.Entry) error {
+	release, err := p.engine.Freeze(ctx, from, false)
 	if err != nil {
 		return err
 	}

@@ -37,7 +37,7 @@ type Config struct {
 	Directory string // watched by the kubelet, such as /var/lib/kubelet/plugins_registry
 	Sets      int    // how many there are; 0: 8
 	PerSet    int    // devices of a set; 0: 256
-	First     int    // number of the first device; 0: nodeops.FirstLentLoop
+	First     int    // number of the first device; 0: nodeops.FirstReservedLoop
 	Guard     Guard  // nil: nothing is allocated
 	Log       *slog.Logger
 }
@@ -57,13 +57,13 @@ func New(c Config) (*Plugin, error) {
 	if c.Guard == nil {
 		c.Guard = noGuard{}
 	}
-	c.Sets, c.PerSet, c.First = or(c.Sets, 8), or(c.PerSet, 256), or(c.First, nodeops.FirstLentLoop)
-	const end = nodeops.FirstLentLoop + nodeops.MostLentLoops
+	c.Sets, c.PerSet, c.First = or(c.Sets, 8), or(c.PerSet, 256), or(c.First, nodeops.FirstReservedLoop)
+	const end = nodeops.FirstReservedLoop + nodeops.ReservedLoops
 	switch {
-	case c.Sets < 0 || c.PerSet < 0 || c.Sets > nodeops.MostLentLoops || c.PerSet > nodeops.MostLentLoops:
-		return nil, fmt.Errorf("%d sets of %d loop devices: both must be 1 to %d", c.Sets, c.PerSet, nodeops.MostLentLoops)
-	case c.First < nodeops.FirstLentLoop || c.First+c.Sets*c.PerSet > end:
-		return nil, fmt.Errorf("%d sets of %d loop devices from loop%d on: they must be between loop%d and loop%d, which are used for nothing else", c.Sets, c.PerSet, c.First, nodeops.FirstLentLoop, end-1)
+	case c.Sets < 0 || c.PerSet < 0 || c.Sets > nodeops.ReservedLoops || c.PerSet > nodeops.ReservedLoops:
+		return nil, fmt.Errorf("%d sets of %d loop devices: both must be 1 to %d", c.Sets, c.PerSet, nodeops.ReservedLoops)
+	case c.First < nodeops.FirstReservedLoop || c.First+c.Sets*c.PerSet > end:
+		return nil, fmt.Errorf("%d sets of %d loop devices from loop%d on: they must be between loop%d and loop%d, which are used for nothing else", c.Sets, c.PerSet, c.First, nodeops.FirstReservedLoop, end-1)
 	}
 	p := &Plugin{
 		Plugin: plugin.Plugin{What: "the loop devices", Directory: c.Directory, Log: c.Log},

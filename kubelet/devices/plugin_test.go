@@ -25,7 +25,7 @@ import (
 )
 
 // first is the number of the first device that the tests allocate: nothing else on a host uses such high numbers.
-const first = nodeops.FirstLentLoop + nodeops.MostLentLoops - 256
+const first = nodeops.FirstReservedLoop + nodeops.ReservedLoops - 256
 
 // rig is a plugin with the connections of a kubelet.
 type rig struct {
@@ -372,13 +372,13 @@ func TestConfig_InvalidIsRefused(t *testing.T) {
 		"too many":           {Directory: "/a", Sets: 17, PerSet: 256},
 		"huge":               {Directory: "/a", Sets: 1 << 40, PerSet: 1 << 40},
 		"others' devices":    {Directory: "/a", First: 8},
-		"beyond the end":     {Directory: "/a", First: nodeops.FirstLentLoop + nodeops.MostLentLoops - 1},
+		"beyond the end":     {Directory: "/a", First: nodeops.FirstReservedLoop + nodeops.ReservedLoops - 1},
 	} {
 		if _, err := New(c); err == nil {
 			t.Errorf("%s: it was accepted", name)
 		}
 	}
-	if p, err := New(Config{Directory: "/a"}); err != nil || p.config.Sets != 8 || p.config.PerSet != 256 || p.config.First != nodeops.FirstLentLoop {
+	if p, err := New(Config{Directory: "/a"}); err != nil || p.config.Sets != 8 || p.config.PerSet != 256 || p.config.First != nodeops.FirstReservedLoop {
 		t.Errorf("the defaults are %+v, %v", p, err)
 	}
 }

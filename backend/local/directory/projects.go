@@ -70,7 +70,7 @@ func (en *projects) Copy(ctx context.Context, e, source *engine.Entry) error {
 
 func (en *projects) Finish(_ context.Context, e *engine.Entry, _ bool) error { return syncAll(e) }
 
-func (en *projects) Quiet(_ context.Context, e *engine.Entry, _ bool) (func() error, error) {
+func (en *projects) Freeze(_ context.Context, e *engine.Entry, _ bool) (func() error, error) {
 	idle := en.idle(e, "a directory of "+en.fsType+" cannot be copied at one instant while it is written")
 	return idle, idle()
 }

@@ -45,8 +45,8 @@ func (*subvolumes) Copy(_ context.Context, e, source *engine.Entry) error {
 
 func (*subvolumes) Finish(_ context.Context, e *engine.Entry, _ bool) error { return syncAll(e) }
 
-// Quiet need not freeze one subvolume, since its snapshot is atomic; several have no common instant.
-func (en *subvolumes) Quiet(_ context.Context, e *engine.Entry, together bool) (func() error, error) {
+// Freeze need not freeze one subvolume, since its snapshot is atomic; several have no common instant.
+func (en *subvolumes) Freeze(_ context.Context, e *engine.Entry, together bool) (func() error, error) {
 	if !together {
 		return func() error { return nil }, nil
 	}

@@ -132,7 +132,7 @@ func (h *Host) readMarkOf(ctx context.Context, device string) (m mark, err error
 	if err := nodeops.Unmount(ctx, hole); err != nil { // left by a killed process
 		return m, err
 	}
-	if err := nodeops.PeekDisk(ctx, device, hole); err != nil {
+	if err := nodeops.MountDiskReadOnly(ctx, device, hole); err != nil {
 		return m, err
 	}
 	defer func() { err = errors.Join(err, nodeops.Unmount(context.WithoutCancel(ctx), hole)) }()

@@ -18,10 +18,10 @@ const (
 	copyLimit  = time.Hour
 )
 
-// Quiet freezes the file system that is mounted from the image. An image that is attached but not mounted is a raw
+// Freeze freezes the file system that is mounted from the image. An image that is attached but not mounted is a raw
 // block volume in use: a clone of it alone is atomic in the kernel; a copy, or a clone together with other volumes, is
 // not.
-func (en *Engine) Quiet(ctx context.Context, e *engine.Entry, together bool) (func() error, error) {
+func (en *Engine) Freeze(ctx context.Context, e *engine.Entry, together bool) (func() error, error) {
 	devices, err := nodeops.LoopsOf(imagePath(e))
 	if err != nil || len(devices) == 0 {
 		return free, err
