@@ -20,7 +20,7 @@ var ErrNoLoop = errors.New("no loop device is free")
 // lists it.
 const (
 	FirstReservedLoop = 4096
-	ReservedLoops = 4096
+	ReservedLoops     = 4096
 )
 
 // checkAllowed fails for a device that this process may not use: another process has the image attached, and a second
