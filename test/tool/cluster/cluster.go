@@ -19,7 +19,7 @@ type Cluster struct {
 	Name      string
 	Dir       string
 	State     State
-	OldestAPI bool // up builds and starts the API server of the oldest Kubernetes that is supported
+	OldestAPI bool // up builds and starts the API server and the scheduler of the oldest Kubernetes that is supported
 }
 
 // State is what cannot be derived from the name.

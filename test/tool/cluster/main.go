@@ -51,7 +51,7 @@ func run(ctx context.Context, argv []string) error {
 	flags := flag.NewFlagSet("cluster", flag.ContinueOnError)
 	name := flags.String("name", "holdfast", "name of the cluster; clusters of different names do not meet")
 	base := flags.String("base", defaultBase, "directory in which the cluster's own directory lies")
-	oldest := flags.Bool("oldest-api", false, "up starts the API server of the oldest Kubernetes that Holdfast supports, "+artifact.OldestVersion+", and the rest as usual")
+	oldest := flags.Bool("oldest-api", false, "up starts the API server and the scheduler of the oldest Kubernetes that Holdfast supports, "+artifact.OldestVersion+", and the rest as usual")
 	flags.Usage = func() { fmt.Fprint(flags.Output(), usage); flags.PrintDefaults() }
 	if err := flags.Parse(argv); err != nil {
 		return err

@@ -105,7 +105,7 @@ func (c *Cluster) networkStep(ctx context.Context, _ progress) (string, error) {
 func (c *Cluster) build(ctx context.Context, report progress) (string, error) {
 	built, err := c.buildPrograms(ctx, artifact.Programs, report)
 	if err == nil && c.OldestAPI {
-		return c.buildPrograms(ctx, artifact.APIServerOfOldest, report)
+		return c.buildPrograms(ctx, artifact.OfOldest, report)
 	}
 	return built, err
 }

@@ -131,6 +131,7 @@ func awaitReady(ctx context.Context) error {
 	defer cancel()
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
+	var last error
 	for {
 		err := cluster.RolledOut(ctx)
 		if err == nil {
@@ -139,9 +140,12 @@ func awaitReady(ctx context.Context) error {
 		if err == nil {
 			return nil
 		}
+		if ctx.Err() == nil {
+			last = err
+		}
 		select {
 		case <-ctx.Done():
-			return err
+			return fmt.Errorf("the pools are not ready: %w", last)
 		case <-tick.C:
 		}
 	}

@@ -79,7 +79,7 @@ func TestPrograms_ReportTheVersionsOfTheirModules(t *testing.T) {
 		}
 	}
 	minor := func(version string) string { return "Minor=" + strings.Split(version, ".")[1] }
-	for _, p := range append(Programs(".."), APIServerOfOldest("..")...) {
+	for _, p := range append(Programs(".."), OfOldest("..")...) {
 		for name, version := range map[string]string{"kubernetes": kubernetesVersion, "kubernetes-oldest": OldestVersion} {
 			if p.Name == name && !strings.HasSuffix(p.LDFlags, minor(version)) {
 				t.Errorf("%s of %s is linked with %s", name, version, p.LDFlags)

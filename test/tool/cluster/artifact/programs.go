@@ -8,13 +8,14 @@ const (
 	OldestVersion = "v1.32.13"
 )
 
-// APIServerOfOldest is what is built of the oldest Kubernetes: its API server, in place of the other.
-func APIServerOfOldest(module string) []Program {
+// OfOldest is what is built of the oldest Kubernetes, in place of the other: its API server, and the scheduler, which lists
+// what an older API server does not have.
+func OfOldest(module string) []Program {
 	version := "k8s.io/component-base/version.git"
 	return []Program{{
 		Name: "kubernetes-oldest", Module: filepath.Join(module, "oldest"), Package: ".",
 		LDFlags: "-X " + version + "Version=" + OldestVersion + " -X " + version + "Major=1 -X " + version + "Minor=32",
-		Links:   []string{"kube-apiserver"},
+		Links:   []string{"kube-apiserver", "kube-scheduler"},
 	}}
 }
 
