@@ -49,19 +49,19 @@ var (
 var CSI = Class{
 	Name: "a StorageClass of csi.holdfast.dev", AllowsReserved: true,
 	Parameters: []Parameter{
-		{Key: Pool, Allowed: "the name of a pool", Pattern: poolName, Default: "the first of the node", Meaning: "[pool](pools.md) of the volume"},
-		oneOf(Parameter{Key: FSType, Default: "`ext4`", Meaning: "file system; engine `image`, volume mode Filesystem"}, "ext4", "xfs", "btrfs"),
+		{Key: Pool, Allowed: "the name of a pool", Pattern: poolName, Default: "the first of the node", Meaning: "[pool](pools.md) of the volume. All nodes reach one [in a Ceph cluster](ceph.md#classes-and-claims): its volumes are there wherever the pod runs"},
+		oneOf(Parameter{Key: FSType, Default: "`ext4`", Meaning: "file system; engines `image` and `RBD`, volume mode Filesystem. Not of `CephFS`"}, "ext4", "xfs", "btrfs"),
 		oneOf(Parameter{Key: Provisioning, Default: "`thin`", Meaning: "`thick` takes all blocks at once; engine `image`"}, "thin", "thick"),
 		{
 			Key: MkfsOptions, Allowed: "options of mkfs", Default: "none",
-			Meaning: "such as `-m 1 -i 8192`; those that change the layout inside only; engine `image`",
+			Meaning: "such as `-m 1 -i 8192`; those that change the layout inside only; engines `image` and `RBD`",
 		},
 		number(Parameter{
 			Key: Inodes, Default: "image: the file system's; directory: one for each 16 KiB, at least 512", Meaning: "maximum number of files; not on btrfs",
 		}, math.MaxInt64),
 		oneOf(Parameter{
 			Key: OnNodeLoss, Default: "`retain`", Never: []string{isShared},
-			Meaning: "`delete` gives the volume up when its node is gone for good: the claim gets a [new, empty one](volume-objects.md#nodes-that-go). Not of shared volumes",
+			Meaning: "`delete` gives the volume up when its node is gone for good: the claim gets a [new, empty one](volume-objects.md#nodes-that-go). Not of shared volumes; without effect in a Ceph pool, which is no node",
 		}, "retain", "delete"),
 		oneOf(Parameter{Key: Shared, Default: "`false`", Meaning: "`true`: on an NFS server, for [many nodes at once](shared-volumes.md)"}, "true", "false"),
 		{

@@ -18,7 +18,7 @@ import (
 var _ backend.Attacher = (*Backend)(nil)
 
 // Attach records in the object which node has the volume attached. The write fails if another one was recorded in between,
-// so two nodes never have it, whoever calls.
+// so two nodes never have it, whichever replica writes.
 func (b *Backend) Attach(ctx context.Context, id backend.ID, node string) error {
 	return b.editAttached(ctx, id, func(now string) (string, error) {
 		if now == "" || now == node {

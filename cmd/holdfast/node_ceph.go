@@ -59,7 +59,7 @@ func (n *node) cephVolumes() func() (reason string, err error) {
 }
 
 // nodeStorage is what a node can use: what is in its own pools, and what is in Ceph pools, where its object says how to reach
-// it. The agent of the Ceph pool may be away meanwhile.
+// it. The agent of that pool is not needed for that.
 type nodeStorage struct {
 	*local.Backend
 	volumes typed.VolumeInterface
