@@ -39,16 +39,21 @@ func Background(ctx context.Context) context.Context {
 // Do is backend.Do, but that its caller, and one who repeats the call, gets ErrUnavailable when the operation waits for a
 // cluster that does not answer, with what it waits for and since when. The operation itself goes on, and nothing else
 // begins on its ID before it has ended.
+//
+// An operation that runs another one waits for it however long that takes, and lets its own callers know: what it has done
+// under its ID is not over.
 func Do[T any](ctx context.Context, c *Cluster, ops *backend.Operations, id backend.ID, verb string, f func(context.Context) (T, error)) (T, error) {
+	outer := operationOf(ctx)
 	op := c.join(operationKey{ops, id})
 	defer c.part(operationKey{ops, id}, op)
 	waiting, leave := context.WithCancel(ctx)
-	defer leave()
+	watched := make(chan struct{})
 	go func() {
-		select {
-		case <-op.stalling():
+		defer close(watched)
+		if reason := op.awaitStall(waiting); reason != nil && outer != nil {
+			outer.stallFor(reason)
+		} else if reason != nil {
 			leave()
-		case <-waiting.Done():
 		}
 	}()
 	value, err := backend.Do(waiting, ops, id, verb, func(ctx context.Context) (T, error) {
@@ -56,7 +61,14 @@ func Do[T any](ctx context.Context, c *Cluster, ops *backend.Operations, id back
 		defer c.part(operationKey{ops, id}, again)
 		return f(context.WithValue(ctx, inOperation{}, again))
 	})
-	if reason := op.why(); err != nil && reason != nil && waiting.Err() != nil {
+	left := waiting.Err() != nil
+	leave()
+	<-watched
+	if outer != nil {
+		outer.resume()
+		return value, err
+	}
+	if reason := op.why(); err != nil && reason != nil && left {
 		return value, fmt.Errorf("%w (%v)", reason, err)
 	}
 	return value, err
@@ -83,8 +95,9 @@ func (c *Cluster) part(key operationKey, op *operation) {
 }
 
 // stall lets all callers know that a call does not return.
-func (o *operation) stall(c *Cluster, r *running) {
-	reason := c.stalled(r)
+func (o *operation) stall(c *Cluster, r *running) { o.stallFor(c.stalled(r)) }
+
+func (o *operation) stallFor(reason error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.reason == nil {
@@ -99,6 +112,20 @@ func (o *operation) resume() {
 	defer o.mu.Unlock()
 	if o.reason != nil {
 		o.reason, o.stalls = nil, make(chan struct{})
+	}
+}
+
+// awaitStall returns why an operation does not get on once it does not, nil when ctx ends.
+func (o *operation) awaitStall(ctx context.Context) error {
+	for {
+		select {
+		case <-o.stalling():
+			if reason := o.why(); reason != nil {
+				return reason
+			}
+		case <-ctx.Done():
+			return nil
+		}
 	}
 }
 

@@ -14,8 +14,10 @@ import (
 
 // do runs one operation on an ID, as backend.Do does, and notes that it works on it.
 func do[T any](ctx context.Context, b *Backend, id backend.ID, verb string, f func(context.Context) (T, error)) (T, error) {
-	count(b, b.working, id, 1)
+	count(b, b.working, id, 1) // who waits for the ID works on it too
+	defer count(b, b.working, id, -1)
 	return ceph.Do(ctx, b.cluster, &b.ops, id, verb, func(ctx context.Context) (T, error) {
+		count(b, b.working, id, 1)
 		defer count(b, b.working, id, -1)
 		return f(ctx)
 	})
