@@ -173,7 +173,9 @@ func (c *Cluster) dial() (*rados.Conn, error) {
 		{"admin_socket", ""},
 		{"client_mount_timeout", seconds(c.config.Patience)},
 		{"rados_mon_op_timeout", monitors},
-		{"rados_osd_op_timeout", seconds(givesUpAfter * c.config.Patience)},
+		// What waits for a disk goes on when that is back, and its caller is not kept (Call). With a limit the library gives
+		// up what is being changed, and does not survive it: connections stay deaf, and opening images crashes.
+		{"rados_osd_op_timeout", "0"},
 		{"rbd_cache", "false"}, // what manages images writes nothing to them
 	} {
 		if err := conn.SetConfigOption(o[0], o[1]); err != nil {
@@ -198,6 +200,3 @@ func (c *Cluster) dial() (*rados.Conn, error) {
 	c.log.Info("connected to Ceph", "fsid", is)
 	return conn, nil
 }
-
-// givesUpAfter is after how many times its caller's patience the library gives a call up.
-const givesUpAfter = 3

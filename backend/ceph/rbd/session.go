@@ -49,19 +49,26 @@ func (b *Backend) session(ctx context.Context) (*session, error) {
 		if b.closed.Load() {
 			return nil, fmt.Errorf("%w: pool %s was closed", backend.ErrUnavailable, b.Name)
 		}
-		return ceph.Call(ctx, b.cluster, "opening pool "+b.Name, func(conn *rados.Conn) (*session, error) {
-			s, err := b.take(conn)
-			if err != nil {
-				return nil, err
-			}
-			if err := b.recover(s); err != nil {
-				return nil, errors.Join(err, s.release())
-			}
-			b.current.Store(s)
-			go b.answer(s)
-			return s, nil
-		})
+		return ceph.Call(ctx, b.cluster, "opening pool "+b.Name, b.openPool)
 	})
+}
+
+func (b *Backend) openPool(conn *rados.Conn) (*session, error) {
+	s, err := b.take(conn)
+	if err == nil {
+		if err = b.recover(s); err != nil {
+			err = errors.Join(err, s.release())
+		}
+	}
+	if isErrno(err, unix.ETIMEDOUT) || isErrno(err, unix.ESHUTDOWN) {
+		b.cluster.Forget(conn) // one that was made just before an outage may never learn where the disks are by now
+	}
+	if err != nil {
+		return nil, err
+	}
+	b.current.Store(s)
+	go b.answer(s)
+	return s, nil
 }
 
 // take opens the pool and its lock.

@@ -95,7 +95,8 @@ func inUse(r *record, by string) error {
 	return fmt.Errorf("%w: %s %s is in use (%s); unpublish and unstage it first", backend.ErrPrecondition, r.kind, r.id, by)
 }
 
-// unused fails while a node has an image mapped.
+// unused fails while a node has an image mapped. What this process has open, or had when the cluster did not answer, is no
+// use: no other operation of it runs on the image.
 func (s *session) unused(r *record) error {
 	image, err := rbd.OpenImageReadOnly(s.ioctx, r.name, rbd.NoSnapshot)
 	if err != nil {
@@ -106,8 +107,10 @@ func (s *session) unused(r *record) error {
 	if err != nil {
 		return err
 	}
-	if len(watchers) > 0 {
-		return inUse(r, "at "+watchers[0].Addr)
+	for _, w := range watchers {
+		if uint64(w.Id) != s.conn.GetInstanceID() {
+			return inUse(r, "at "+w.Addr)
+		}
 	}
 	return nil
 }
