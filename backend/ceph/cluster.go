@@ -170,6 +170,8 @@ func (c *Cluster) dial() (*rados.Conn, error) {
 		{"ms_client_mode", mode},
 		{"ms_mon_client_mode", mode},
 		{"log_file", ""},
+		{"log_to_stderr", "false"},
+		{"err_to_stderr", "false"},
 		{"admin_socket", ""},
 		{"client_mount_timeout", seconds(c.config.Patience)},
 		{"rados_mon_op_timeout", monitors},
@@ -181,10 +183,6 @@ func (c *Cluster) dial() (*rados.Conn, error) {
 		if err := conn.SetConfigOption(o[0], o[1]); err != nil {
 			return nil, fmt.Errorf("option %s of Ceph's library: %w", o[0], err) // without the value, which may be the key
 		}
-	}
-	// These have an effect at once only as arguments.
-	if err := conn.ParseCmdLineArgs([]string{"--log_to_stderr=false", "--err_to_stderr=false"}); err != nil {
-		return nil, err
 	}
 	if err := conn.Connect(); err != nil {
 		return nil, err

@@ -27,7 +27,7 @@ const (
 	// NoTrash is the TrashRetention of a pool that removes volumes at once.
 	NoTrash time.Duration = -1
 
-	DefaultGroup = "holdfast"
+	DefaultGroup   = "holdfast"
 	mostOvercommit = 100
 )
 

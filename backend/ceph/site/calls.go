@@ -10,11 +10,11 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
-// enter returns the pool as it is served now. While its connection is replaced, the caller waits.
+// enter returns the pool as it is served now. While it is being connected to, the caller waits.
 func (p *pool) enter(ctx context.Context) (*serving, error) {
 	for {
 		p.mu.Lock()
-		s, replaced, trouble := p.now, p.replaced, p.trouble
+		s, settled, trouble := p.now, p.settled, p.trouble
 		if s != nil {
 			s.calls.Add(1)
 		}
@@ -22,13 +22,13 @@ func (p *pool) enter(ctx context.Context) (*serving, error) {
 		switch {
 		case s != nil:
 			return s, nil
-		case replaced == nil:
+		case settled == nil:
 			return nil, trouble
 		}
 		select {
-		case <-replaced:
+		case <-settled:
 		case <-ctx.Done():
-			return nil, fmt.Errorf("%w: pool %s: the connection to Ceph is being replaced: %w", backend.ErrUnavailable, p.Pool, ctx.Err())
+			return nil, fmt.Errorf("%w: pool %s: the Ceph cluster is being connected to: %w", backend.ErrUnavailable, p.Pool, ctx.Err())
 		}
 	}
 }

@@ -3,6 +3,7 @@ package site
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -36,7 +37,7 @@ func greet(ctx context.Context, monitor string) error {
 	defer cancel()
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", found[2])
 	if err != nil {
-		return err
+		return reason(err)
 	}
 	defer conn.Close()
 	if until, limited := ctx.Deadline(); limited {
@@ -46,7 +47,7 @@ func greet(ctx context.Context, monitor string) error {
 	}
 	said := make([]byte, len(greetingV2))
 	if n, err := io.ReadFull(conn, said); err != nil {
-		return fmt.Errorf("it accepts connections and does not answer as a monitor: %q, then %w", said[:n], err)
+		return fmt.Errorf("it accepts connections and does not answer as a monitor: %q, then %w", said[:n], reason(err))
 	}
 	speaks := map[bool]string{bytes.HasPrefix(said, []byte(greetingV2)): "v2", bytes.HasPrefix(said, []byte(greetingV1)): "v1"}[true]
 	switch speaks {
@@ -56,6 +57,14 @@ func greet(ctx context.Context, monitor string) error {
 		return nil
 	}
 	return fmt.Errorf("the messenger there is %s and not %s", speaks, found[1])
+}
+
+// reason leaves out addresses: that of this end is another one each time, and would be news.
+func reason(err error) error {
+	if op, is := errors.AsType[*net.OpError](err); is {
+		return op.Err
+	}
+	return err
 }
 
 // reach says which monitors cannot be spoken to. It is an error if none can.

@@ -41,16 +41,33 @@ func (p *pool) check(ctx context.Context, cluster *ceph.Cluster) error {
 
 // identify connects.
 func (p *pool) identify(ctx context.Context, cluster *ceph.Cluster) error {
-	_, err := ceph.Call(ctx, cluster, "connecting", func(*rados.Conn) (any, error) { return nil, nil })
-	c := p.Config.Ceph
-	switch {
-	case isRefused(err):
-		return fmt.Errorf("%w: the Ceph cluster refuses client.%s with the key in %s: it has another key, does not exist, or has no caps for mon; `ceph auth get client.%s` prints what it has: write its key into the secret of the pool, or make the user: `%s`",
-			backend.ErrUnavailable, c.User, p.KeyFile, c.User, p.grant("get-or-create"))
-	case errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOTSUP):
-		return fmt.Errorf("%w: the monitors %s refuse how they are spoken to: %w", backend.ErrUnavailable, strings.Join(c.Spoken(), ", "), err)
+	err := connect(ctx, cluster)
+	if !isRefused(err) {
+		return err
 	}
+	c := cluster.Config()
+	if c.Secure && p.connectsPlain(ctx, c) {
+		return fmt.Errorf("%w: encryption was asked for, and the monitors %s do not offer it: allow it with `ceph config set global ms_mon_service_mode 'secure crc'`, or do not ask for encryption",
+			backend.ErrUnavailable, strings.Join(c.Spoken(), ", "))
+	}
+	return fmt.Errorf("%w: the Ceph cluster refuses client.%s with the key in %s: it has another key, does not exist, or has no caps for mon; `ceph auth get client.%s` prints what it has: write its key into the secret of the pool, or make the user: `%s`",
+		backend.ErrUnavailable, c.User, p.KeyFile, c.User, p.grant("get-or-create"))
+}
+
+func connect(ctx context.Context, cluster *ceph.Cluster) error {
+	_, err := ceph.Call(ctx, cluster, "connecting", func(*rados.Conn) (any, error) { return nil, nil })
 	return err
+}
+
+// connectsPlain says whether the monitors take the key of one who does not ask for encryption. The key is not sent for that.
+func (p *pool) connectsPlain(ctx context.Context, c ceph.Config) bool {
+	c.Secure = false
+	cluster, err := ceph.New(c, p.log)
+	if err != nil {
+		return false
+	}
+	defer p.abandon("a connection", cluster.Close)
+	return connect(ctx, cluster) == nil
 }
 
 // isRefused says whether Ceph did not let the user do something.

@@ -20,7 +20,7 @@ import (
 	directories "github.com/holdfast-storage/holdfast/backend/ceph/cephfs"
 )
 
-// checkFileSystem looks at the file system of the engine cephfs, and makes the subvolume group where there is none.
+// checkFileSystem looks at the file system of the engine cephfs, which makes the subvolume group itself.
 func (p *pool) checkFileSystem(ctx context.Context, cluster *ceph.Cluster) error {
 	c := p.Config.Ceph
 	var all []struct {
@@ -42,34 +42,52 @@ func (p *pool) checkFileSystem(ctx context.Context, cluster *ceph.Cluster) error
 	if c.DataPool != "" && !slices.Contains(all[at].Pools, c.DataPool) {
 		return fmt.Errorf("%w: the file system %s has no data pool %s, but: %s; `ceph fs add_data_pool %s %s` adds it", backend.ErrUnavailable, c.FileSystem, backend.Quote(c.DataPool), strings.Join(all[at].Pools, ", "), c.FileSystem, c.DataPool)
 	}
-	group := cmp.Or(c.Namespace, directories.DefaultGroup)
-	_, err := ceph.Call(ctx, cluster.Manager(), "making the subvolume group "+group, func(conn *rados.Conn) (any, error) {
-		return nil, admin.NewFromConn(conn).CreateSubVolumeGroup(c.FileSystem, group, &admin.SubVolumeGroupOptions{PoolLayout: c.DataPool, Mode: 0o755})
-	})
-	if err != nil {
-		return p.refused(err, "mgr", "make the subvolume group "+group+": ceph fs subvolumegroup create")
+	if err := p.checkManager(ctx, cluster); err != nil {
+		return err
 	}
-	return p.checkDirectory(ctx, cluster, "/volumes/"+group)
+	_, err := mounted(ctx, p, cluster, func(*cephfs.MountInfo) (any, error) { return nil, nil })
+	return p.refused(err, "mds", "mount the file system "+c.FileSystem)
+}
+
+// checkManager asks whether the user may make subvolumes: of a file system that is not there, only those learn that who
+// may. One that is there may wait for a client that was killed, until the engine takes its place.
+func (p *pool) checkManager(ctx context.Context, cluster *ceph.Cluster) error {
+	_, err := ceph.Call(ctx, cluster.Manager(), "asking the manager", func(conn *rados.Conn) (any, error) {
+		return nil, admin.NewFromConn(conn).CreateSubVolumeGroup(nowhere, nowhere, nil)
+	})
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	return p.refused(err, "mgr", "make subvolumes: ceph fs subvolumegroup create")
+}
+
+// mounted runs f with the file system.
+func mounted[T any](ctx context.Context, p *pool, cluster *ceph.Cluster, f func(*cephfs.MountInfo) (T, error)) (T, error) {
+	return ceph.Call(ctx, cluster, "mounting file system "+p.Config.Ceph.FileSystem, func(conn *rados.Conn) (value T, err error) {
+		m, err := cephfs.CreateFromRados(conn)
+		if err != nil {
+			return value, err
+		}
+		defer func() { err = errors.Join(err, m.Release()) }()
+		if err := m.SelectFilesystem(p.Config.Ceph.FileSystem); err != nil {
+			return value, err
+		}
+		if err := m.Mount(); err != nil {
+			return value, err
+		}
+		defer func() { err = errors.Join(err, m.Unmount()) }()
+		return f(m)
+	})
 }
 
 // limit is an attribute of a directory that only a user with the cap p may write.
 const limit = "ceph.quota.max_files"
 
-// checkDirectory mounts the file system, and asks whether a limit of files may be set in it, by setting the one that is.
-func (p *pool) checkDirectory(ctx context.Context, cluster *ceph.Cluster, dir string) error {
-	_, err := ceph.Call(ctx, cluster, "mounting file system "+p.Config.Ceph.FileSystem, func(conn *rados.Conn) (_ any, err error) {
-		m, err := cephfs.CreateFromRados(conn)
-		if err != nil {
-			return nil, err
-		}
-		defer func() { err = errors.Join(err, m.Release()) }()
-		if err := m.SelectFilesystem(p.Config.Ceph.FileSystem); err != nil {
-			return nil, err
-		}
-		if err := m.Mount(); err != nil {
-			return nil, err
-		}
-		defer func() { err = errors.Join(err, m.Unmount()) }()
+// checkLimits asks whether the number of files may be limited, by setting the limit of the pool's directory that it has.
+// No client that was killed has the directory any more: the engine has taken its place.
+func (p *pool) checkLimits(ctx context.Context, cluster *ceph.Cluster) error {
+	dir := "/volumes/" + cmp.Or(p.Config.Ceph.Namespace, directories.DefaultGroup)
+	_, err := mounted(ctx, p, cluster, func(m *cephfs.MountInfo) (any, error) {
 		is, err := m.GetXattr(dir, limit)
 		if ceph.ErrnoOf(err) == unix.ENODATA {
 			is, err = []byte("0"), nil
@@ -79,5 +97,5 @@ func (p *pool) checkDirectory(ctx context.Context, cluster *ceph.Cluster, dir st
 		}
 		return nil, m.SetXattr(dir, limit, is, cephfs.XattrDefault)
 	})
-	return p.refused(err, "mds", "mount the file system "+p.Config.Ceph.FileSystem+" and limit the files of "+dir)
+	return p.refused(err, "mds", "limit the files of "+dir)
 }

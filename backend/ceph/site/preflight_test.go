@@ -3,6 +3,7 @@
 package site
 
 import (
+	"context"
 	"errors"
 	"maps"
 	"strings"
@@ -12,19 +13,22 @@ import (
 	rig "github.com/holdfast-storage/holdfast/test/rig/ceph"
 )
 
-// preflight returns what is said of a pool.
+// preflight returns what is said of a pool after the first look at it.
 func preflight(t *testing.T, c Config) error {
 	t.Helper()
-	key, err := c.readKey()
+	opened, err := Open(c, silent)
 	if err != nil {
-		return err
+		t.Fatal(err)
 	}
-	p := &pool{Config: c, log: silent}
-	cluster, err := p.connect(t.Context(), key)
-	if err == nil {
-		err = cluster.Close(t.Context())
+	p, is := opened.(*pool)
+	if !is {
+		p = opened.(*groupedPool).pool
 	}
-	p.ending.Wait()
+	p.look(t.Context())
+	err = p.Ready(t.Context())
+	if err := p.Close(context.Background()); err != nil {
+		t.Error(err)
+	}
 	return err
 }
 
@@ -64,7 +68,7 @@ var mishaps = map[string]struct {
 	"only the messenger v1":     {RBD, func(_ *testing.T, c *Config) { c.Ceph.Monitors = []string{"v1:" + small.MonitorV1} }, nil},
 	"encryption":                {CephFS, func(_ *testing.T, c *Config) { c.Ceph.Secure = true }, nil},
 	"all monitors": {RBD, func(_ *testing.T, c *Config) { c.Ceph.Monitors = []string{deadA, deadB} },
-		[]string{deadA + " (dial tcp 127.0.0.1:1: connect: connection refused)", deadB, "`ceph mon dump`"}},
+		[]string{deadA + " (connect: connection refused)", deadB, "`ceph mon dump`"}},
 	"encryption with the messenger v1": {RBD, func(_ *testing.T, c *Config) {
 		c.Ceph.Secure, c.Ceph.Monitors = true, []string{"v2:" + small.MonitorV1}
 	},
@@ -97,8 +101,8 @@ var mishaps = map[string]struct {
 	"no cap for images":              {RBD, func(t *testing.T, c *Config) { limitTo(t, c, "osd", "") }, []string{"may not list images in pool images", "osd 'profile rbd pool=images"}},
 	"a small cap for images":         {RBD, func(t *testing.T, c *Config) { limitTo(t, c, "osd", "allow rw pool="+c.Ceph.Pool) }, []string{"in pool images", "osd 'profile rbd pool=images"}},
 	"a cap that leaves out the data": {RBD, func(t *testing.T, c *Config) { c.Ceph.DataPool = newPool(t) }, []string{"osd 'profile rbd pool=images", ", profile rbd pool=images"}},
-	"no cap for the manager":         {CephFS, func(t *testing.T, c *Config) { limitTo(t, c, "mgr", "") }, []string{"may not make the subvolume group", "mgr 'allow rw'"}},
-	"a small cap for the manager":    {CephFS, func(t *testing.T, c *Config) { limitTo(t, c, "mgr", "allow r") }, []string{"may not make the subvolume group", "mgr 'allow rw'"}},
+	"no cap for the manager":         {CephFS, func(t *testing.T, c *Config) { limitTo(t, c, "mgr", "") }, []string{"may not make subvolumes", "mgr 'allow rw'"}},
+	"a small cap for the manager":    {CephFS, func(t *testing.T, c *Config) { limitTo(t, c, "mgr", "allow r") }, []string{"may not make subvolumes", "mgr 'allow rw'"}},
 	"no cap for the file system":     {CephFS, func(t *testing.T, c *Config) { limitTo(t, c, "mds", "") }, []string{"may not mount the file system", "mds 'allow rwp fsname="}},
 	"a cap that leaves out limits":   {CephFS, func(t *testing.T, c *Config) { limitTo(t, c, "mds", "allow rw fsname="+rig.FileSystem) }, []string{"limit the files of /volumes/", "mds 'allow rwp fsname="}},
 }
@@ -145,5 +149,46 @@ func TestPreflight_ReleaseThatIsTooOldIsNamed(t *testing.T) {
 		if says == "" && err != nil || says != "" && (!errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), says)) {
 			t.Errorf("%s: %v", version, err)
 		}
+	}
+}
+
+func TestPreflight_MonitorThatDoesNotAnswerIsNamed(t *testing.T) {
+	c := configOf(t, RBD)
+	if err := small.Pause(rig.Monitor); err != nil {
+		t.Fatal(err)
+	}
+	err := preflight(t, c)
+	if resumed := errors.Join(small.Resume(rig.Monitor), small.AwaitHealthy(t.Context())); resumed != nil {
+		t.Fatal(resumed)
+	}
+	if err == nil || !strings.Contains(err.Error(), c.Ceph.Monitors[0]+" (it accepts connections and does not answer as a monitor") {
+		t.Errorf("got %v", err)
+	}
+	if err := preflight(t, c); err != nil {
+		t.Errorf("once it answers again: %v", err)
+	}
+}
+
+func TestPreflight_MonitorsThatDoNotEncryptAreNamed(t *testing.T) {
+	c := configOf(t, RBD)
+	set := func(mode string) {
+		if _, err := small.Ceph(t.Context(), "config", "set", "global", "ms_mon_service_mode", mode); err != nil {
+			t.Fatal(err)
+		}
+		small.Kill(rig.Monitor)
+		if err := errors.Join(small.Start(rig.Monitor), small.AwaitHealthy(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set("crc")
+	plain := preflight(t, c)
+	c.Ceph.Secure = true
+	err := preflight(t, c)
+	set("secure crc")
+	if plain != nil {
+		t.Errorf("without encryption: %v", plain)
+	}
+	if err == nil || !strings.Contains(err.Error(), "the monitors "+c.Ceph.Monitors[0]+" do not offer it") {
+		t.Errorf("got %v", err)
 	}
 }

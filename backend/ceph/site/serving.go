@@ -31,6 +31,7 @@ type serving struct {
 	cluster *ceph.Cluster
 	key     ceph.Key
 	calls   sync.WaitGroup
+	proven  bool // what is tried once has succeeded
 }
 
 // serve opens the engine.
@@ -63,11 +64,17 @@ func ask(ctx context.Context, cluster *ceph.Cluster) error {
 const nobody = "holdfast-looks-whether-the-pool-answers"
 
 // works says whether volumes can be found and made: the engine has the pool, and reads it; the monitors answer.
-func (s *serving) works(ctx context.Context) error {
+func (p *pool) works(ctx context.Context, s *serving) error {
 	if _, err := s.Get(ctx, nobody); !errors.Is(err, backend.ErrNotFound) {
+		of := map[string]string{RBD: "osd", CephFS: "mds"}[p.Engine]
+		return p.refused(err, of, "use the pool")
+	}
+	if err := s.answers(ctx); err != nil || s.proven || p.Engine == RBD {
 		return err
 	}
-	return s.answers(ctx)
+	err := p.checkLimits(ctx, s.cluster)
+	s.proven = err == nil
+	return err
 }
 
 // close waits until nothing runs, and leaves the cluster. No call begins any more.

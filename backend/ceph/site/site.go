@@ -26,13 +26,13 @@ type pool struct {
 	log       *slog.Logger
 	suspected chan struct{} // holds a token when a call has failed
 
-	mu       sync.Mutex
-	now      *serving      // nil: none yet, or it is being replaced
-	replaced chan struct{} // closed when it was replaced; nil: it is not being replaced
-	trouble  error         // why the pool cannot be used; nil: it can
-	warning  error         // what will make it unusable
-	changed  func()        // nil: nobody asked
-	ending   sync.WaitGroup
+	mu      sync.Mutex
+	now     *serving      // nil: none yet, or it is being replaced
+	settled chan struct{} // closed when there is a connection, or it is known why there is none; nil: nobody has to wait
+	trouble error         // why the pool cannot be used; nil: it can
+	warning error         // what will make it unusable
+	changed func()        // nil: nobody asked
+	ending  sync.WaitGroup
 }
 
 // Open returns the pool of a configuration. It is served while Run does.
@@ -40,7 +40,7 @@ func Open(c Config, log *slog.Logger) (Site, error) {
 	if err := c.Complete(); err != nil {
 		return nil, err
 	}
-	p := &pool{Config: c, log: log.With("pool", c.Pool), suspected: make(chan struct{}, 1)}
+	p := &pool{Config: c, log: log.With("pool", c.Pool), suspected: make(chan struct{}, 1), settled: make(chan struct{})}
 	p.trouble = fmt.Errorf("%w: pool %s: the Ceph cluster is being connected to", backend.ErrUnavailable, c.Pool)
 	if c.Engine == RBD {
 		return &groupedPool{p}, nil
@@ -70,16 +70,17 @@ func (p *pool) Run(ctx context.Context) error {
 
 // look finds out whether the pool can be used, and connects anew where that helps.
 func (p *pool) look(ctx context.Context) {
+	defer p.settle()
 	s := p.serving()
 	broken := errors.New("it is not connected yet")
 	if s != nil {
-		broken = s.works(ctx)
+		broken = p.works(ctx, s)
 	}
 	key, err := p.readKey()
 	if err == nil && (broken != nil || key != s.key) {
-		var replaced bool
-		if replaced, err = p.renew(ctx, s, key); replaced {
-			broken = nil
+		var replaced *serving
+		if replaced, err = p.renew(ctx, s, key); replaced != nil {
+			broken = p.works(ctx, replaced)
 		}
 	}
 	if ctx.Err() != nil {
@@ -97,15 +98,15 @@ func (p *pool) look(ctx context.Context) {
 
 // renew serves the pool over a new connection, if the cluster takes the key, and if the old connection is another's or
 // does not answer.
-func (p *pool) renew(ctx context.Context, old *serving, key ceph.Key) (replaced bool, err error) {
+func (p *pool) renew(ctx context.Context, old *serving, key ceph.Key) (replaced *serving, err error) {
 	fresh, err := p.connect(ctx, key)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	if old != nil && old.key == key && old.answers(ctx) == nil {
-		return false, fresh.Close(ctx)
+		return nil, fresh.Close(ctx)
 	}
-	return true, p.replace(ctx, old, fresh, key)
+	return p.replace(ctx, old, fresh, key)
 }
 
 // connect makes a connection by which the pool can be used.
@@ -124,24 +125,33 @@ func (p *pool) connect(ctx context.Context, key ceph.Key) (*ceph.Cluster, error)
 }
 
 // replace lets what runs with the old connection end, and serves the pool by the new one. Calls wait for that.
-func (p *pool) replace(ctx context.Context, old *serving, fresh *ceph.Cluster, key ceph.Key) error {
-	done := make(chan struct{})
-	p.mu.Lock()
-	p.now, p.replaced = nil, done
-	p.mu.Unlock()
+func (p *pool) replace(ctx context.Context, old *serving, fresh *ceph.Cluster, key ceph.Key) (*serving, error) {
 	if old != nil {
+		p.mu.Lock()
+		p.now, p.settled = nil, make(chan struct{})
+		p.mu.Unlock()
 		p.log.Info("the connection to Ceph is replaced", "keyChanged", old.key != key)
 		p.end(ctx, old)
 	}
 	s, err := p.serve(ctx, fresh, key)
-	p.mu.Lock()
-	p.now, p.replaced = s, nil
-	p.mu.Unlock()
-	close(done)
 	if err != nil {
 		p.abandon("the connection", fresh.Close)
+		return nil, err
 	}
-	return err
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.now = s
+	return s, nil
+}
+
+// settle lets calls go on that wait for a connection.
+func (p *pool) settle() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.settled != nil {
+		close(p.settled)
+		p.settled = nil
+	}
 }
 
 // end closes an old connection when nothing runs on it any more, and waits for that as long as is reasonable.

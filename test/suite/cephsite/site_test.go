@@ -107,7 +107,7 @@ func userCaps(engine v1beta1.Engine, name string) []string {
 	if engine == v1beta1.EngineRBD {
 		return []string{"mon", "profile rbd", "osd", "profile rbd pool=" + name}
 	}
-	return []string{"mon", "allow r", "mgr", "allow rw", "mds", "allow rwps fsname=" + rig.FileSystem, "osd", "allow rw tag cephfs *=" + rig.FileSystem}
+	return []string{"mon", "allow r", "mgr", "allow rw", "mds", "allow rwp fsname=" + rig.FileSystem}
 }
 
 func nodeCaps(engine v1beta1.Engine, name string) []string {
@@ -179,7 +179,7 @@ func (s *site) start() {
 		}
 		args = append(args, arg)
 	}
-	s.cmd = exec.Command(binary, append(args, "--kubeconfig="+s.at("kubeconfig"), "--log-level=debug")...)
+	s.cmd = exec.Command(binary, append(args, "--kubeconfig="+s.at("kubeconfig"))...)
 	s.cmd.Stdout, s.cmd.Stderr = s, s
 	if s.ended, err = child.Start(s.cmd); err != nil {
 		s.Fatal(err)

@@ -53,8 +53,8 @@ func (s *site) awaitVolume(name string, phase v1beta1.Phase) (v *v1beta1.Volume)
 	return v
 }
 
-// remove requests the deletion of a volume, and waits until it is gone.
-func (s *site) remove(v *v1beta1.Volume) {
+// requestRemoval requests the deletion of a volume, as the controller does.
+func (s *site) requestRemoval(v *v1beta1.Volume) {
 	s.Helper()
 	volumes := s.holdfast.HoldfastV1beta1().Volumes()
 	patch, err := v1beta1.NewDeletionRequest(v.UID, "a test", "").MergePatch()
@@ -67,8 +67,12 @@ func (s *site) remove(v *v1beta1.Volume) {
 	if err := volumes.Delete(s.Context(), v.Name, metav1.DeleteOptions{}); err != nil {
 		s.Fatal(err)
 	}
+}
+
+func (s *site) awaitGone(v *v1beta1.Volume) {
+	s.Helper()
 	s.until(v.Name+" is gone", func() (bool, string) {
-		now, err := volumes.Get(s.Context(), v.Name, metav1.GetOptions{})
+		now, err := s.holdfast.HoldfastV1beta1().Volumes().Get(s.Context(), v.Name, metav1.GetOptions{})
 		return apierrors.IsNotFound(err), fmt.Sprintf("%+v, %v", now, err)
 	})
 }
@@ -86,7 +90,7 @@ func (s *site) inCeph() []string {
 	if err != nil {
 		s.Fatal(err)
 	}
-	var images []string
+	var images, names []string
 	if json.Unmarshal([]byte(text), &images) == nil {
 		return images
 	}
@@ -95,9 +99,9 @@ func (s *site) inCeph() []string {
 		s.Fatal(text, err)
 	}
 	for _, d := range directories {
-		images = append(images, d.Name)
+		names = append(names, d.Name)
 	}
-	return images
+	return names
 }
 
 // place is the pool of images as rbd names it.
@@ -160,7 +164,8 @@ func TestVolume_IsMadeInCephAndRemoved(t *testing.T) {
 		if status, body := s.probe("/metrics"); status != 200 || !strings.Contains(body, `holdfast_pool_up{pool="`+s.pool.Name+`"} 1`) || !strings.Contains(body, `holdfast_pool_volumes{pool="`+s.pool.Name+`"} 1`) {
 			t.Errorf("the metrics are %d %s", status, body)
 		}
-		s.remove(v)
+		s.requestRemoval(v)
+		s.awaitGone(v)
 		if all := s.inCeph(); len(all) != 0 {
 			t.Errorf("in Ceph there is still %q", all)
 		}

@@ -1,0 +1,127 @@
+//go:build ceph
+
+package cephsite
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+)
+
+// nobodysKey has the form of a key.
+const nobodysKey = "AQAAAAAAAAAAABAAAAAAAAAAAAAAAAAAAAAAAA=="
+
+func TestKey_ThatIsWrongIsReportedAndMendedWithoutARestart(t *testing.T) {
+	onBoth(t, func(t *testing.T, engine v1beta1.Engine) {
+		s := newSite(t, engine)
+		s.writeKey(nobodysKey)
+		s.start()
+		v := s.request("a")
+		s.awaitPool("refuses client."+s.pool.Ceph.User, "write its key into the secret")
+		if status, body := s.probe("/readyz"); status != http.StatusInternalServerError || !strings.Contains(body, "refuses client."+s.pool.Ceph.User) {
+			t.Errorf("/readyz: %d %s", status, body)
+		}
+		if status, body := s.probe("/livez"); status != http.StatusOK {
+			t.Errorf("/livez: %d %s", status, body)
+		}
+		s.writeKey(s.key(s.pool.Ceph.User))
+		s.awaitPool()
+		s.awaitVolume(v.Name, v1beta1.PhaseReady)
+		if printed := s.printed(); strings.Contains(printed, nobodysKey) || strings.Contains(printed, s.key(s.pool.Ceph.User)) {
+			t.Error("a key was printed")
+		}
+	})
+}
+
+// rotate gives the user of the pool another key in Ceph.
+func (s *site) rotate() {
+	s.Helper()
+	user := s.pool.Ceph.User
+	key, err := small.Command(s.Context(), "ceph-authtool", "--gen-print-key")
+	if err != nil {
+		s.Fatal(err)
+	}
+	keyring := fmt.Sprintf("[client.%s]\n\tkey = %s\n", user, key)
+	caps := userCaps(s.pool.Engine, user)
+	for i := 0; i < len(caps); i += 2 {
+		keyring += fmt.Sprintf("\tcaps %s = %q\n", caps[i], caps[i+1])
+	}
+	if err := os.WriteFile(s.at("keyring"), []byte(keyring), 0o600); err != nil {
+		s.Fatal(err)
+	}
+	if _, err := small.Ceph(s.Context(), "auth", "import", "-i", s.at("keyring")); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// connections counts those of the user of the pool to the monitor.
+func (s *site) connections() (n int) {
+	s.Helper()
+	text, err := small.Ceph(s.Context(), "tell", "mon.a", "sessions", "--format", "json")
+	if err != nil {
+		s.Fatal(err)
+	}
+	var sessions []struct {
+		Entity string `json:"entity_name"`
+	}
+	if err := json.Unmarshal([]byte(text), &sessions); err != nil {
+		s.Fatal(text, err)
+	}
+	for _, one := range sessions {
+		if one.Entity == "client."+s.pool.Ceph.User {
+			n++
+		}
+	}
+	return n
+}
+
+func TestKey_IsRotatedWithoutARestart(t *testing.T) {
+	onBoth(t, func(t *testing.T, engine v1beta1.Engine) {
+		s := newSite(t, engine)
+		s.start()
+		s.awaitReady()
+		s.awaitVolume(s.request("a").Name, v1beta1.PhaseReady)
+		before := s.connections()
+		if before == 0 {
+			t.Fatal("the process has no connection")
+		}
+		s.rotate()
+		var during []*v1beta1.Volume
+		for i := range 5 {
+			during = append(during, s.request(fmt.Sprint("during", i)))
+			if i == 2 {
+				s.writeKey(s.key(s.pool.Ceph.User))
+			}
+		}
+		s.until("the connection is replaced", func() (bool, string) {
+			return strings.Contains(s.printed(), "the connection to Ceph is replaced"), "nothing is said of it"
+		})
+		for _, v := range during {
+			s.awaitVolume(v.Name, v1beta1.PhaseReady)
+		}
+		s.awaitReady()
+		s.awaitVolume(s.request("after").Name, v1beta1.PhaseReady)
+		s.awaitPool()
+		if all := s.inCeph(); len(all) != 7 {
+			t.Errorf("in Ceph there is %q", all)
+		}
+		s.until("the old connection is closed", func() (bool, string) {
+			now := s.connections()
+			return now <= before, fmt.Sprintf("there are %d, and were %d", now, before)
+		})
+		if printed := s.printed(); strings.Contains(printed, "cannot be used") {
+			t.Error("the pool was out of reach meanwhile")
+		}
+		s.writeKey(nobodysKey)
+		s.until("a wrong key is told of", func() (bool, string) {
+			_, body := s.probe("/readyz")
+			return strings.Contains(body, "refuses client."), body
+		})
+		s.awaitVolume(s.request("still").Name, v1beta1.PhaseReady)
+	})
+}
