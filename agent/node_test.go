@@ -173,7 +173,9 @@ func TestStorageNode_NeedsNoPoolWhereThereAreCephPools(t *testing.T) {
 	r := newRig(t)
 	r.change = func(c *Config) { c.Pools, c.CephVolumes = nil, func() (string, error) { return "", nil } }
 	r.begin()
-	r.await("its report", func() bool { return meta.IsStatusConditionTrue(r.node().Status.Conditions, v1beta1.CephVolumesCondition) })
+	r.await("its report", func() bool {
+		return meta.IsStatusConditionTrue(r.node().Status.Conditions, v1beta1.CephVolumesCondition)
+	})
 	expectCondition(t, r.node().Status.Conditions, v1beta1.ReadyCondition, metav1.ConditionTrue, v1beta1.ReasonReady)
 }
 

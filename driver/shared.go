@@ -84,7 +84,8 @@ func contextOf(v *backend.Volume) map[string]string {
 
 // siteCapacity is the same at every node. That there is no site now is no mistake of the caller.
 func (c *controller) siteCapacity(ctx context.Context, spec backend.VolumeSpec) (*csi.GetCapacityResponse, error) {
-	room, err := backend.Capacity{}, error(backend.ErrNotFound)
+	var room backend.Capacity
+	err := backend.ErrNotFound
 	if sharer, ok := c.Backend.(backend.Sharer); ok && spec.Shared {
 		room, err = sharer.SharedCapacity(ctx, spec.Server, spec.Pool)
 	} else if !spec.Shared {

@@ -13,8 +13,8 @@ const (
 //
 // +kubebuilder:object:generate=false
 type Site struct {
-	Kind SiteKind
-	Name string // NAMESPACE/NAME of an NFS server
+	Kind SiteKind `json:"-"`
+	Name string   `json:"-"` // NAMESPACE/NAME of an NFS server
 }
 
 // SiteOf returns who a StorageNode is, and so where the Volumes with its name in spec.node are.

@@ -151,7 +151,7 @@ func (b *Backend) noServer(w *placement) error {
 func (c *creation) sameHome(node string) error {
 	is, want := v1beta1.SiteOf(node), c.home
 	named := c.spec.Server != "" || want.Kind == v1beta1.SiteCephPool && c.spec.Pool != ""
-	why := ""
+	var why string
 	switch {
 	case is.Kind == want.Kind && (!named || is.Name == want.Name):
 		return nil

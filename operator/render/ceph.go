@@ -124,8 +124,12 @@ func cephArguments(pool v1beta1.PoolSpec) []string {
 		"--node-user=" + c.NodeUserName(),
 	}
 	for _, optional := range [][2]string{
-		{"ceph-pool", c.Pool}, {"ceph-filesystem", c.Filesystem}, {"ceph-namespace", c.Namespace}, {"ceph-data-pool", c.DataPool},
-		{"overcommit", pool.Overcommit}, {"reserved", reserved},
+		{"ceph-pool", c.Pool},
+		{"ceph-filesystem", c.Filesystem},
+		{"ceph-namespace", c.Namespace},
+		{"ceph-data-pool", c.DataPool},
+		{"overcommit", pool.Overcommit},
+		{"reserved", reserved},
 	} {
 		if optional[1] != "" {
 			args = append(args, "--"+optional[0]+"="+optional[1])

@@ -273,10 +273,14 @@ func TestCheck_InvalidCephPoolIsRefused(t *testing.T) {
 		"one user for both":           {ceph(func(c *v1beta1.CephSpec) { c.NodeUser = "holdfast" }), []string{"ceph.nodeUser", "name another user"}},
 		"one secret for both":         {ceph(func(c *v1beta1.CephSpec) { c.NodeSecretRef = c.SecretRef }), []string{"ceph.nodeSecretRef", "name another secret"}},
 		"no name of a secret":         {ceph(func(c *v1beta1.CephSpec) { c.SecretRef.Name = "" }), []string{"ceph.secretRef.name"}},
-		"one place for two": {twoPools(blockPool(), func() v1beta1.PoolSpec { p := blockPool(); p.Name = "b"; return p }()),
-			[]string{"spec.pools[1].ceph", "pools b and block", testFSID}},
-		"two keys of one user": {twoPools(blockPool(), func() v1beta1.PoolSpec { p := filesPool(); p.Ceph.NodeSecretRef.Name = "other"; return p }()),
-			[]string{"nodeSecretRef", "client.holdfast-node", "other"}},
+		"one place for two": {
+			twoPools(blockPool(), func() v1beta1.PoolSpec { p := blockPool(); p.Name = "b"; return p }()),
+			[]string{"spec.pools[1].ceph", "pools b and block", testFSID},
+		},
+		"two keys of one user": {
+			twoPools(blockPool(), func() v1beta1.PoolSpec { p := filesPool(); p.Ceph.NodeSecretRef.Name = "other"; return p }()),
+			[]string{"nodeSecretRef", "client.holdfast-node", "other"},
+		},
 		"the key of another pool": {twoPools(blockPool(), func() v1beta1.PoolSpec {
 			p := filesPool()
 			p.Ceph.NodeUser, p.Ceph.SecretRef.Name, p.Ceph.NodeSecretRef.Name = "n", "x", "ceph"

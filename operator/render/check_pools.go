@@ -27,24 +27,29 @@ func checkPools(p *plan) error {
 		if err := p.checkPlace(at, pool); err != nil {
 			return err
 		}
-		dir := Place(&pool)
-		for _, other := range sortedKeys(dirs) {
-			if pool.Ceph != nil && dir == other {
-				return fmt.Errorf("%s.ceph: pools %s and %s have the same part of the Ceph cluster %s: give each another ceph.pool, ceph.filesystem or ceph.namespace", at, pool.Name, dirs[other], pool.Ceph.FSID)
-			}
-			if pool.Ceph != nil {
-				continue
-			}
-			if within(dir, other) || within(other, dir) {
-				return fmt.Errorf("%s.path: pool %s at %s and pool %s at %s overlap: each needs a directory of its own", at, pool.Name, dir, dirs[other], other)
-			}
+		if err := checkApart(at, pool, dirs); err != nil {
+			return err
 		}
-		dirs[dir] = pool.Name
+		dirs[Place(&pool)] = pool.Name
 		if err := checkPolicy(at, pool); err != nil {
 			return err
 		}
 		if err := checkTerms(at, pool.NodeSelectorTerms); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// checkApart refuses a place that another pool has.
+func checkApart(at string, pool v1beta1.PoolSpec, dirs map[string]string) error {
+	dir := Place(&pool)
+	for _, other := range sortedKeys(dirs) {
+		switch {
+		case pool.Ceph != nil && dir == other:
+			return fmt.Errorf("%s.ceph: pools %s and %s have the same part of the Ceph cluster %s: give each another ceph.pool, ceph.filesystem or ceph.namespace", at, pool.Name, dirs[other], pool.Ceph.FSID)
+		case pool.Ceph == nil && (within(dir, other) || within(other, dir)):
+			return fmt.Errorf("%s.path: pool %s at %s and pool %s at %s overlap: each needs a directory of its own", at, pool.Name, dir, dirs[other], other)
 		}
 	}
 	return nil

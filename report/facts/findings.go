@@ -90,14 +90,19 @@ func ofNodes(f *Facts) (found []Finding) {
 			}
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(says)) {
-		kind, name, message := "StorageNode", name, says[name]
-		if pool := v1beta1.CephPoolOf(name); pool != "" {
+	for _, node := range slices.Sorted(maps.Keys(says)) {
+		kind, name := "StorageNode", node
+		if pool := v1beta1.CephPoolOf(node); pool != "" {
 			kind, name = "CephPool", pool
 		}
-		found = append(found, finding(Problem, kind, name, message))
+		found = append(found, finding(Problem, kind, name, says[node]))
 	}
-	for _, n := range f.StorageNodes {
+	return append(found, ofAbilities(f.StorageNodes)...)
+}
+
+// ofAbilities is what nodes could not do that are otherwise as they should be.
+func ofAbilities(nodes []*v1beta1.StorageNode) (found []Finding) {
+	for _, n := range nodes {
 		if c := meta.FindStatusCondition(n.Status.Conditions, v1beta1.CephVolumesCondition); c != nil && c.Status == metav1.ConditionFalse {
 			found = append(found, finding(Warning, "StorageNode", n.Name, c.Message))
 		}
