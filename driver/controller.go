@@ -9,6 +9,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/parameters"
 )
 
 // controller creates and deletes volumes. An interface that the backend lacks is nil here and answered with
@@ -136,10 +137,19 @@ func (c *controller) volumeSpec(req *csi.CreateVolumeRequest) (backend.VolumeSpe
 	if err := checkShared(spec, access); err != nil {
 		return none, err
 	}
-	if err := access.suits(c.reach(spec)); err != nil {
+	if err := access.apply(&spec); err != nil {
 		return none, err
 	}
-	return spec, access.apply(&spec)
+	return spec, checkReach(spec, access, c.reach(spec))
+}
+
+// checkReach refuses what no volume can have that these hosts use.
+func checkReach(spec backend.VolumeSpec, a access, reach backend.Reach) error {
+	if reach == backend.ManyHosts && !spec.Shared && (spec.FSType != "" || len(spec.MkfsOptions) > 0) {
+		return fmt.Errorf("%w parameters: a volume of a pool with engine CephFS is a directory of its file system, and none is made; leave out %s and %s",
+			backend.ErrInvalid, parameters.FSType, parameters.MkfsOptions)
+	}
+	return a.suits(reach)
 }
 
 // checkName refuses characters that CSI forbids in names; the backend checks the rest.

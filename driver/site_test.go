@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/backend/backendtest"
 )
 
 // newSiteRig has one pool, memory, that all nodes reach.
@@ -156,4 +158,51 @@ func TestSite_ImageIsAttachedToOneNodeAtATime(t *testing.T) {
 	expectError(t, attach("node-y"), codes.OK)
 	detach("")
 	expectError(t, attach("node-x"), codes.OK)
+}
+
+func TestSite_DirectoryOfACephFSHasNoFileSystemOfItsOwn(t *testing.T) {
+	for _, change := range []func(*csi.CreateVolumeRequest){
+		func(q *csi.CreateVolumeRequest) { q.Parameters["csi.storage.k8s.io/fstype"] = "ext4" },
+		func(q *csi.CreateVolumeRequest) { q.Parameters["mkfsOptions"] = "-m 1" },
+		func(q *csi.CreateVolumeRequest) { q.VolumeCapabilities[0].GetMount().FsType = "xfs" },
+	} {
+		for reach, code := range map[backend.Reach]codes.Code{backend.ManyHosts: codes.InvalidArgument, backend.OneHost: codes.OK} {
+			r, _ := newSiteRig(t, reach)
+			req := inPool("v", csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER)
+			change(req)
+			_, err := r.CreateVolume(r.ctx(), req)
+			expectError(t, err, code)
+			if err != nil && !strings.Contains(err.Error(), "engine CephFS") {
+				t.Errorf("it says %v", err)
+			}
+		}
+	}
+}
+
+// recaller counts its calls.
+type recaller struct {
+	*backendtest.Memory
+	got, recalled int
+}
+
+func (b *recaller) Get(ctx context.Context, id backend.ID) (*backend.Volume, error) {
+	b.got++
+	return b.Memory.Get(ctx, id)
+}
+
+func (b *recaller) Recall(ctx context.Context, id backend.ID) (*backend.Volume, error) {
+	b.recalled++
+	return b.Memory.Get(ctx, id)
+}
+
+func TestStats_AreOfWhatTheBackendRecalls(t *testing.T) {
+	b := &recaller{Memory: backendtest.NewMemory()}
+	r := newRig(t, b)
+	_, err := r.NodeGetVolumeStats(r.ctx(), &csi.NodeGetVolumeStatsRequest{VolumeId: "v", VolumePath: t.TempDir()})
+	expectError(t, err, codes.NotFound)
+	_, err = r.NodeGetVolumeHealth(r.ctx(), &csi.NodeGetVolumeHealthRequest{VolumeId: "v"})
+	expectError(t, err, codes.NotFound)
+	if b.got != 0 || b.recalled != 2 {
+		t.Errorf("it was asked %d times, and to recall %d times", b.got, b.recalled)
+	}
 }
