@@ -201,3 +201,17 @@ func TestTheAgeOfWhatIsKnownIsTold(t *testing.T) {
 	}
 	r.eventually("it is renewed", func() bool { return r.get("/api/v1/nodes").header.Get("Age") == "0" })
 }
+
+func TestCephPool_IsNamedInEveryAnswer(t *testing.T) {
+	node := v1beta1.NodeOfCephPool("block")
+	n := &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: node}, Status: v1beta1.StorageNodeStatus{Pools: []v1beta1.Pool{{Name: "block"}}}}
+	v := &v1beta1.Volume{Spec: v1beta1.VolumeSpec{Node: node}}
+	shown := showNode(n)
+	if shown.CephPool != "block" || shown.NFSServer != "" || shown.Pools[0].CephPool != "block" || showVolume(v, time.Now()).CephPool != "block" {
+		t.Errorf("a node: %+v, a volume: %+v", shown, showVolume(v, time.Now()))
+	}
+	n.Name, v.Spec.Node = "a", "a"
+	if shown := showNode(n); shown.CephPool != "" || shown.Pools[0].CephPool != "" || showVolume(v, time.Now()).CephPool != "" {
+		t.Errorf("what is on a node: %+v", shown)
+	}
+}
