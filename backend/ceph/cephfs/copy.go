@@ -3,6 +3,7 @@
 package cephfs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -245,16 +246,18 @@ func (b *Backend) createFrom(ctx context.Context, p *pool, id backend.ID, spec b
 	if source.Kind == backend.SourceSnapshot {
 		key = snapshotKey(source.ID)
 	}
+	missing := fmt.Errorf("%w: %s, the source of %s", backend.ErrNotFound, source, id)
 	if key == id { // a volume cannot be copied into itself, and this one does not exist
-		return nil, fmt.Errorf("%w: %s, the source of %s", backend.ErrNotFound, source, id)
+		return nil, missing
+	}
+	// What is not there may be waiting for this one, so that its ID is not waited for.
+	if from, _, _, err := p.source(ctx, source); err != nil || from == nil {
+		return nil, cmp.Or(err, missing)
 	}
 	c, err := do(ctx, b, key, "copy for "+string(id), func(ctx context.Context) (c begun, err error) {
 		from, size, copied, err := p.source(ctx, source)
-		if err != nil {
-			return c, err
-		}
-		if from == nil {
-			return c, fmt.Errorf("%w: %s, the source of %s", backend.ErrNotFound, source, id)
+		if err != nil || from == nil {
+			return c, cmp.Or(err, missing)
 		}
 		if c.meta, err = p.plan(id, spec, source, size); err != nil {
 			return c, err

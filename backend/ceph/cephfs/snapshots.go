@@ -67,12 +67,15 @@ func (b *Backend) Snapshot(ctx context.Context, spec backend.SnapshotSpec) (*bac
 			}
 			return there, there.Satisfies(spec)
 		}
+		if _, err := p.snapshotSource(ctx, id, spec); err != nil {
+			return nil, err // as in createFrom
+		}
 		return do(ctx, b, spec.Source, "snapshot "+string(id), func(ctx context.Context) (*backend.Snapshot, error) { return p.snapshotOf(ctx, id, spec) })
 	})
 }
 
-// snapshotOf records what it is going to take, takes it, and records last that it is there.
-func (p *pool) snapshotOf(ctx context.Context, id backend.ID, spec backend.SnapshotSpec) (*backend.Snapshot, error) {
+// snapshotSource finds the volume of which a snapshot is to be taken.
+func (p *pool) snapshotSource(ctx context.Context, id backend.ID, spec backend.SnapshotSpec) (*entry, error) {
 	e, err := p.find(ctx, spec.Source)
 	switch {
 	case err != nil:
@@ -81,6 +84,15 @@ func (p *pool) snapshotOf(ctx context.Context, id backend.ID, spec backend.Snaps
 		return nil, fmt.Errorf("%w: volume %s, the source of snapshot %s", backend.ErrNotFound, spec.Source, id)
 	case e.volume == nil:
 		return nil, fmt.Errorf("%w: %w", backend.ErrPrecondition, e.damage)
+	}
+	return e, nil
+}
+
+// snapshotOf records what it is going to take, takes it, and records last that it is there.
+func (p *pool) snapshotOf(ctx context.Context, id backend.ID, spec backend.SnapshotSpec) (*backend.Snapshot, error) {
+	e, err := p.snapshotSource(ctx, id, spec)
+	if err != nil {
+		return nil, err
 	}
 	if err := p.clearSnapshots(ctx, id); err != nil {
 		return nil, fmt.Errorf("removing the remains of an earlier attempt: %w", err)

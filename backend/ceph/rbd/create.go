@@ -53,8 +53,12 @@ func (b *Backend) create(ctx context.Context, spec backend.VolumeSpec, source *b
 		if key == id {
 			return nil, fmt.Errorf("%w: %s, the source of %s", backend.ErrNotFound, source, id)
 		}
+		of := ", the source of " + string(id)
+		if _, err := b.need(ctx, k, source.ID, of); err != nil {
+			return nil, err // before its ID is waited for: what is not there may be waiting for this one
+		}
 		return do(ctx, b, key, "copy for "+string(id), func(ctx context.Context) (*backend.Volume, error) {
-			from, err := b.need(ctx, k, source.ID, ", the source of "+string(id))
+			from, err := b.need(ctx, k, source.ID, of)
 			if err != nil {
 				return nil, err
 			}

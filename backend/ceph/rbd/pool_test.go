@@ -215,6 +215,32 @@ func TestCopiesOfCopies_DoNotNeedMoreImagesThanTheKernelMaps(t *testing.T) {
 	}
 }
 
+func TestCopies_OfEachOtherDoNotWaitForEachOther(t *testing.T) {
+	at := newPool(t, 0)
+	b, _ := open(t, at, Config{})
+	ctx := t.Context()
+	if err := created(ctx, b, "other"); err != nil {
+		t.Fatal(err)
+	}
+	const times = 20
+	var wait sync.WaitGroup
+	for name, f := range map[string]func() error{
+		"a of c": func() error { _, err := b.Clone(ctx, "c", backend.VolumeSpec{Name: "a"}); return err },
+		"c of a": func() error { _, err := b.Clone(ctx, "a", backend.VolumeSpec{Name: "c"}); return err },
+		"a of s": func() error { _, err := b.Restore(ctx, "s", backend.VolumeSpec{Name: "a"}); return err },
+		"s of a": func() error { return snapshotOf(ctx, b, "s", "a") },
+	} {
+		wait.Go(func() {
+			for range times {
+				if err := f(); !errors.Is(err, backend.ErrNotFound) {
+					t.Errorf("%s: %v", name, err)
+				}
+			}
+		})
+	}
+	wait.Wait()
+}
+
 func TestUsed_IsWhatTheImageTakesOfThePool(t *testing.T) {
 	at := newPool(t, 0)
 	b, _ := open(t, at, Config{})

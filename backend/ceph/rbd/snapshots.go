@@ -26,8 +26,12 @@ func (b *Backend) Snapshot(ctx context.Context, spec backend.SnapshotSpec) (*bac
 			s := b.snapshot(r)
 			return s, s.Satisfies(spec)
 		}
+		of := ", the source of snapshot " + string(id)
+		if _, err := b.need(ctx, volumes, spec.Source, of); err != nil {
+			return nil, err // as in create
+		}
 		return do(ctx, b, spec.Source, "snapshot "+string(id), func(ctx context.Context) (*backend.Snapshot, error) {
-			from, err := b.need(ctx, volumes, spec.Source, ", the source of snapshot "+string(id))
+			from, err := b.need(ctx, volumes, spec.Source, of)
 			if err != nil {
 				return nil, err
 			}
