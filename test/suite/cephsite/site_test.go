@@ -74,6 +74,7 @@ func newSite(t testing.TB, engine v1beta1.Engine, change ...func(*v1beta1.PoolSp
 	s.writeKubeconfig(realapi.WithToken(t, config, realapi.Namespace, "holdfast-ceph-"+name, ""))
 	t.Cleanup(func() {
 		s.kill()
+		s.forget()
 		if t.Failed() {
 			t.Logf("%s printed:\n%s", name, s.printed())
 		}
@@ -115,6 +116,13 @@ func nodeCaps(engine v1beta1.Engine, name string) []string {
 		return []string{"mon", "profile rbd", "osd", "profile rbd pool=" + name}
 	}
 	return []string{"mon", "allow r fsname=" + rig.FileSystem, "mds", "allow rw fsname=" + rig.FileSystem + " path=/volumes/" + name, "osd", "allow rw tag cephfs data=" + rig.FileSystem}
+}
+
+func (s *site) setCaps(user string, caps ...string) {
+	s.Helper()
+	if _, err := small.Ceph(s.Context(), append([]string{"auth", "caps", "client." + user}, caps...)...); err != nil {
+		s.Fatal(err)
+	}
 }
 
 func (s *site) key(user string) string {

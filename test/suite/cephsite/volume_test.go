@@ -3,6 +3,7 @@
 package cephsite
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -66,6 +67,28 @@ func (s *site) requestRemoval(v *v1beta1.Volume) {
 	}
 	if err := volumes.Delete(s.Context(), v.Name, metav1.DeleteOptions{}); err != nil {
 		s.Fatal(err)
+	}
+}
+
+// forget removes all objects of the pool.
+func (s *site) forget() {
+	s.Helper()
+	ctx, kinds := context.Background(), s.holdfast.HoldfastV1beta1()
+	all, err := kinds.Volumes().List(ctx, metav1.ListOptions{FieldSelector: "spec.node=" + s.node})
+	if err != nil {
+		s.Error(err)
+		return
+	}
+	for _, v := range all.Items {
+		if _, err := kinds.Volumes().Patch(ctx, v.Name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
+			s.Error(err)
+		}
+		if err := kinds.Volumes().Delete(ctx, v.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			s.Error(err)
+		}
+	}
+	if err := kinds.StorageNodes().Delete(ctx, s.node, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		s.Error(err)
 	}
 }
 

@@ -367,7 +367,7 @@ func TestBundle_NamesEveryImage(t *testing.T) {
 			}
 		}
 	}
-	want = append(want, "holdfast/nfs:dev")
+	want = append(want, "holdfast/nfs:dev", "holdfast/ceph:dev")
 	for _, image := range bundled(t).Spec.RelatedImages {
 		got = append(got, image["image"])
 	}

@@ -52,10 +52,12 @@ func TestTheSameReleaseHasTheSameBillOfMaterials(t *testing.T) {
 	}
 	write := func() []byte {
 		dir := t.TempDir()
-		if err := os.Symlink(self, filepath.Join(dir, "holdfast-v1.2.3-linux-arm64")); err != nil {
-			t.Fatal(err)
+		for _, program := range []string{"holdfast", "ceph"} {
+			if err := os.Symlink(self, filepath.Join(dir, program+"-v1.2.3-linux-arm64")); err != nil {
+				t.Fatal(err)
+			}
 		}
-		for _, image := range []string{"holdfast", "nfs"} {
+		for _, image := range []string{"holdfast", "nfs", "ceph"} {
 			packages := filepath.Join(dir, "packages-"+image+"-arm64")
 			if err := os.Mkdir(packages, 0o700); err != nil {
 				t.Fatal(err)
@@ -83,7 +85,7 @@ func TestTheSameReleaseHasTheSameBillOfMaterials(t *testing.T) {
 	for _, c := range d.Components {
 		refs = append(refs, c.Ref)
 	}
-	for _, want := range []string{"holdfast-linux-arm64", "image-nfs-arm64", "pkg:deb/debian/xfsprogs@1%3A6.1.0-1%2Bb1?arch=arm64&distro=debian-12"} {
+	for _, want := range []string{"holdfast-linux-arm64", "ceph-linux-arm64", "image-nfs-arm64", "image-ceph-arm64", "pkg:deb/debian/xfsprogs@1%3A6.1.0-1%2Bb1?arch=arm64&distro=debian-12"} {
 		if !slices.Contains(refs, want) {
 			t.Errorf("%q has no %s", refs, want)
 		}

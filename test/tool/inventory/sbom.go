@@ -69,26 +69,37 @@ func writeSBOM(version, seconds, dir string, out io.Writer) error {
 	}
 	s := sbom{version, dir, map[string]component{}, map[string][]string{}}
 	root := component{Type: "application", Ref: "holdfast", Name: "holdfast", Version: version, Licences: licences("Apache-2.0")}
-	programs, err := filepath.Glob(filepath.Join(dir, "holdfast-"+version+"-linux-*"))
-	if err != nil {
-		return err
-	}
-	for _, file := range programs {
-		arch := file[strings.LastIndex(file, "-")+1:]
-		program, err := s.program(file, arch)
+	// The images of each program: one is built with Ceph's libraries.
+	for name, images := range map[string][]string{"holdfast": {"holdfast", "nfs"}, "ceph": {"ceph"}} {
+		programs, err := filepath.Glob(filepath.Join(dir, name+"-"+version+"-linux-*"))
 		if err != nil {
 			return err
 		}
-		s.on[root.Ref] = append(s.on[root.Ref], program)
-		for _, name := range []string{"holdfast", "nfs"} {
-			image, err := s.image(name, arch)
-			if err != nil {
+		for _, file := range programs {
+			if err := s.withImages(root.Ref, name, file, images); err != nil {
 				return err
 			}
-			s.on[root.Ref], s.on[image] = append(s.on[root.Ref], image), append(s.on[image], program)
 		}
 	}
 	return s.write(metadata{time.Unix(at, 0).UTC().Format(time.RFC3339), root}, out)
+}
+
+// withImages adds a program of an architecture, and the images that have it.
+func (s *sbom) withImages(root, name, file string, images []string) error {
+	arch := file[strings.LastIndex(file, "-")+1:]
+	program, err := s.program(file, name+"-linux-"+arch)
+	if err != nil {
+		return err
+	}
+	s.on[root] = append(s.on[root], program)
+	for _, name := range images {
+		image, err := s.image(name, arch)
+		if err != nil {
+			return err
+		}
+		s.on[root], s.on[image] = append(s.on[root], image), append(s.on[image], program)
+	}
+	return nil
 }
 
 // add returns the reference of a component.
@@ -100,7 +111,7 @@ func (s *sbom) add(c component) string {
 	return c.Ref
 }
 
-func (s *sbom) program(file, arch string) (string, error) {
+func (s *sbom) program(file, name string) (string, error) {
 	content, err := os.ReadFile(file)
 	if err != nil {
 		return "", err
@@ -109,7 +120,6 @@ func (s *sbom) program(file, arch string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	name := "holdfast-linux-" + arch
 	ref := s.add(component{
 		Type: "application", Ref: name, Name: name, Version: s.version, Licences: licences("Apache-2.0"),
 		Hashes: []hash{{"SHA-256", fmt.Sprintf("%x", sha256.Sum256(content))}},

@@ -163,6 +163,10 @@ func (b bundle) install(_, spec object) error {
 	if err != nil {
 		return err
 	}
+	ceph, err := b.read("operated/ceph.yaml")
+	if err != nil {
+		return err
+	}
 	var named []any
 	for _, workload := range append(append([]object{at(deployment, "spec")}, beside...), at(find(snapshots, "Deployment"), "spec")) {
 		for _, c := range containers(workload) {
@@ -171,7 +175,12 @@ func (b bundle) install(_, spec object) error {
 			}
 		}
 	}
-	named = append(named, object{"name": "nfs", "image": containers(at(find(servers, "StatefulSet"), "spec"))[0].(object)["image"]})
+	for _, site := range []struct {
+		name     string
+		workload object
+	}{{"nfs", find(servers, "StatefulSet")}, {"ceph", find(ceph, "Deployment")}} {
+		named = append(named, object{"name": site.name, "image": containers(at(site.workload, "spec"))[0].(object)["image"]})
+	}
 	spec["relatedImages"] = named
 	setImages(containers(at(deployment, "spec"))[0].(object), named)
 	return nil
