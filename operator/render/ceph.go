@@ -173,6 +173,19 @@ func (p *plan) mountCephKeys(pod *core.PodSpec) {
 	slices.Sort(engines)
 	main.Args = append(main.Args, "--ceph-keys="+cephKeys, "--ceph-engines="+strings.Join(slices.Compact(engines), ","))
 	main.VolumeMounts = append(main.VolumeMounts, core.VolumeMount{Name: volume, MountPath: cephKeys, ReadOnly: true})
+	if slices.Contains(engines, "rbd") {
+		mountSysfs(pod, main)
+	}
+}
+
+// mountSysfs gives a container the sysfs of the host: with a read-only root the one that it has is read-only too, and the
+// kernel maps images through files there.
+func mountSysfs(pod *core.PodSpec, c *core.Container) {
+	const volume = "sys"
+	pod.Volumes = append(pod.Volumes, core.Volume{Name: volume, VolumeSource: core.VolumeSource{
+		HostPath: &core.HostPathVolumeSource{Path: "/sys", Type: new(core.HostPathDirectory)},
+	}})
+	c.VolumeMounts = append(c.VolumeMounts, core.VolumeMount{Name: volume, MountPath: "/sys"})
 }
 
 // nodeKeyFile is where below cephKeys a node finds the key by which it reaches a volume: what it knows of that is the cluster

@@ -129,6 +129,9 @@ func TestCeph_NodesGetTheKeysOfTheirUserAndNoOthers(t *testing.T) {
 	if args := container(&pod, "holdfast").Args; !slices.Contains(args, "--ceph-keys=/etc/holdfast/ceph") || !slices.Contains(args, "--ceph-engines=cephfs,rbd") {
 		t.Errorf("the arguments are %q", args)
 	}
+	if m := mountOf(container(&pod, "holdfast"), "sys"); m.MountPath != "/sys" || m.ReadOnly {
+		t.Errorf("the sysfs of the host is mounted as %+v: no image can be mapped", m)
+	}
 	if m := mountOf(container(&pod, "holdfast"), "ceph-keys"); m.MountPath != "/etc/holdfast/ceph" || m.SubPath != "" || !m.ReadOnly {
 		t.Errorf("it is mounted as %+v", m)
 	}
