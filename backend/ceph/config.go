@@ -86,7 +86,7 @@ func (c *Config) CompleteButKey() error {
 		c.Monitors[i] = withProtocol(m)
 	}
 	if len(c.Spoken()) == 0 {
-		return fmt.Errorf("%w monitors %s: only the messenger v2 encrypts, and none has it; give the addresses v2:HOST:PORT that `ceph mon dump` prints, or do not ask for encryption", backend.ErrInvalid, strings.Join(c.Monitors, ", "))
+		return fmt.Errorf("%w monitors %s: only the messenger v2 encrypts, and none has it; give the addresses v2:HOST:PORT that `ceph mon dump` prints, or leave out secure", backend.ErrInvalid, strings.Join(c.Monitors, ", "))
 	}
 	for _, check := range []struct {
 		what, is string

@@ -30,7 +30,7 @@ func TestConfig_WhatCannotBeIsRefusedByName(t *testing.T) {
 		"user \"a/":    func(c *Config) { c.User = "a/b" },
 		"key":          func(c *Config) { c.Key = "" },
 		"key of":       func(c *Config) { c.Key = secret + "\n" },
-		"key of user":  func(c *Config) { c.Key = Key(secret[:20]) },
+		"key of user":  func(c *Config) { c.Key = secret[:20] },
 		"fsid":         func(c *Config) { c.FSID = "no" },
 		"pool":         func(c *Config) { c.Pool = "a/b" },
 		"namespace":    func(c *Config) { c.Namespace = "a b" },

@@ -86,7 +86,7 @@ func (c *Config) reach(ctx context.Context) (some []string, err error) {
 	}
 	remedy := "check that they are those that `ceph mon dump` prints, and that this pod may connect to them"
 	if c.Ceph.Secure {
-		remedy += "; encryption was asked for, which only the messenger v2 has"
+		remedy += "; encryption is requested, which only the messenger v2 has"
 	}
 	return some, fmt.Errorf("%w: no monitor of the Ceph cluster can be reached: %s; %s", backend.ErrUnavailable, strings.Join(some, ", "), remedy)
 }

@@ -47,7 +47,7 @@ func (p *pool) identify(ctx context.Context, cluster *ceph.Cluster) error {
 	}
 	c := cluster.Config()
 	if c.Secure && p.connectsPlain(ctx, c) {
-		return fmt.Errorf("%w: encryption was asked for, and the monitors %s do not offer it: allow it with `ceph config set global ms_mon_service_mode 'secure crc'`, or do not ask for encryption",
+		return fmt.Errorf("%w: encryption is requested, and the monitors %s do not offer it: allow it with `ceph config set global ms_mon_service_mode 'secure crc'`, or leave out secure",
 			backend.ErrUnavailable, strings.Join(c.Spoken(), ", "))
 	}
 	return fmt.Errorf("%w: the Ceph cluster refuses client.%s with the key in %s: it has another key, does not exist, or has no caps for mon; `ceph auth get client.%s` prints what it has: write its key into the secret of the pool, or make the user: `%s`",
@@ -125,12 +125,12 @@ func (p *pool) refused(err error, of, what string) error {
 		return err
 	}
 	return fmt.Errorf("%w: client.%s has too small caps: it may not %s, for which it needs %s '%s'; `%s` gives it all that it needs",
-		backend.ErrUnavailable, p.Config.Ceph.User, what, of, p.caps()[of], p.grant("caps"))
+		backend.ErrUnavailable, p.Ceph.User, what, of, p.caps()[of], p.grant("caps"))
 }
 
 // caps are all that the user needs: docs/ceph.md says the same.
 func (p *pool) caps() map[string]string {
-	c := p.Config.Ceph
+	c := p.Ceph
 	if p.Engine == CephFS {
 		return map[string]string{"mon": "allow r", "mgr": "allow rw", "mds": "allow rwp fsname=" + c.FileSystem}
 	}
@@ -143,11 +143,11 @@ func (p *pool) caps() map[string]string {
 
 // grant is the command of an administrator that gives the user its caps.
 func (p *pool) grant(verb string) string {
-	command := "ceph auth " + verb + " client." + p.Config.Ceph.User
+	words := []string{"ceph auth", verb, "client." + p.Ceph.User}
 	for _, of := range []string{"mon", "mgr", "mds", "osd"} {
 		if what := p.caps()[of]; what != "" {
-			command += " " + of + " '" + what + "'"
+			words = append(words, of, "'"+what+"'")
 		}
 	}
-	return command
+	return strings.Join(words, " ")
 }

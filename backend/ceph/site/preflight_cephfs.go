@@ -22,7 +22,7 @@ import (
 
 // checkFileSystem looks at the file system of the engine cephfs, which makes the subvolume group itself.
 func (p *pool) checkFileSystem(ctx context.Context, cluster *ceph.Cluster) error {
-	c := p.Config.Ceph
+	c := p.Ceph
 	var all []struct {
 		Name  string
 		Pools []string `json:"data_pools"`
@@ -63,13 +63,13 @@ func (p *pool) checkManager(ctx context.Context, cluster *ceph.Cluster) error {
 
 // mounted runs f with the file system.
 func mounted[T any](ctx context.Context, p *pool, cluster *ceph.Cluster, f func(*cephfs.MountInfo) (T, error)) (T, error) {
-	return ceph.Call(ctx, cluster, "mounting file system "+p.Config.Ceph.FileSystem, func(conn *rados.Conn) (value T, err error) {
+	return ceph.Call(ctx, cluster, "mounting file system "+p.Ceph.FileSystem, func(conn *rados.Conn) (value T, err error) {
 		m, err := cephfs.CreateFromRados(conn)
 		if err != nil {
 			return value, err
 		}
 		defer func() { err = errors.Join(err, m.Release()) }()
-		if err := m.SelectFilesystem(p.Config.Ceph.FileSystem); err != nil {
+		if err := m.SelectFilesystem(p.Ceph.FileSystem); err != nil {
 			return value, err
 		}
 		if err := m.Mount(); err != nil {
@@ -86,7 +86,7 @@ const limit = "ceph.quota.max_files"
 // checkLimits asks whether the number of files may be limited, by setting the limit of the pool's directory that it has.
 // No client that was killed has the directory any more: the engine has taken its place.
 func (p *pool) checkLimits(ctx context.Context, cluster *ceph.Cluster) error {
-	dir := "/volumes/" + cmp.Or(p.Config.Ceph.Namespace, directories.DefaultGroup)
+	dir := "/volumes/" + cmp.Or(p.Ceph.Namespace, directories.DefaultGroup)
 	_, err := mounted(ctx, p, cluster, func(m *cephfs.MountInfo) (any, error) {
 		is, err := m.GetXattr(dir, limit)
 		if ceph.ErrnoOf(err) == unix.ENODATA {

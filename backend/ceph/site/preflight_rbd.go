@@ -17,7 +17,7 @@ import (
 
 // checkImages looks at the pools of the engine rbd, and makes the namespace where there is none.
 func (p *pool) checkImages(ctx context.Context, cluster *ceph.Cluster) error {
-	c := p.Config.Ceph
+	c := p.Ceph
 	if err := p.monitor(ctx, cluster, map[string]string{"prefix": "df"}, &struct{}{}); err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func (p *pool) checkPool(ctx context.Context, cluster *ceph.Cluster, name string
 				return nil, err
 			}
 			defer ioctx.Destroy()
-			ioctx.SetNamespace(p.Config.Ceph.Namespace)
+			ioctx.SetNamespace(p.Ceph.Namespace)
 			return nil, call.try(ioctx)
 		})
 		if err := p.refused(err, "osd", call.what); err != nil {

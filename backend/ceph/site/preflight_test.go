@@ -67,27 +67,39 @@ var mishaps = map[string]struct {
 	"one monitor of two":        {RBD, func(_ *testing.T, c *Config) { c.Ceph.Monitors = append([]string{deadA}, c.Ceph.Monitors...) }, nil},
 	"only the messenger v1":     {RBD, func(_ *testing.T, c *Config) { c.Ceph.Monitors = []string{"v1:" + small.MonitorV1} }, nil},
 	"encryption":                {CephFS, func(_ *testing.T, c *Config) { c.Ceph.Secure = true }, nil},
-	"all monitors": {RBD, func(_ *testing.T, c *Config) { c.Ceph.Monitors = []string{deadA, deadB} },
-		[]string{deadA + " (connect: connection refused)", deadB, "`ceph mon dump`"}},
-	"encryption with the messenger v1": {RBD, func(_ *testing.T, c *Config) {
-		c.Ceph.Secure, c.Ceph.Monitors = true, []string{"v2:" + small.MonitorV1}
+	"all monitors": {
+		RBD, func(_ *testing.T, c *Config) { c.Ceph.Monitors = []string{deadA, deadB} },
+		[]string{deadA + " (connect: connection refused)", deadB, "`ceph mon dump`"},
 	},
-		[]string{"the messenger there is v1 and not v2", "which only the messenger v2 has"}},
-	"an address of the messenger v2 as one of v1": {RBD, func(_ *testing.T, c *Config) { c.Ceph.Monitors = []string{"v1:" + small.Monitor} },
-		[]string{"the messenger there is v2 and not v1"}},
-	"the key": {RBD, func(t *testing.T, c *Config) { writeKey(t, *c, nobodysKey) },
-		[]string{"refuses client.", "it has another key", "`ceph auth get client."}},
+	"encryption with the messenger v1": {
+		RBD, func(_ *testing.T, c *Config) {
+			c.Ceph.Secure, c.Ceph.Monitors = true, []string{"v2:" + small.MonitorV1}
+		},
+		[]string{"the messenger there is v1 and not v2", "which only the messenger v2 has"},
+	},
+	"an address of the messenger v2 as one of v1": {
+		RBD, func(_ *testing.T, c *Config) { c.Ceph.Monitors = []string{"v1:" + small.Monitor} },
+		[]string{"the messenger there is v2 and not v1"},
+	},
+	"the key": {
+		RBD, func(t *testing.T, c *Config) { writeKey(t, *c, nobodysKey) },
+		[]string{"refuses client.", "it has another key", "`ceph auth get client."},
+	},
 	"what the file of the key holds": {RBD, func(t *testing.T, c *Config) { writeKey(t, *c, nobodysKey[:30]) }, []string{"does not hold a key", "`ceph auth get-key client."}},
 	"an empty file of the key":       {RBD, func(t *testing.T, c *Config) { writeKey(t, *c, "") }, []string{"it is empty"}},
 	"a missing file of the key":      {RBD, func(_ *testing.T, c *Config) { c.KeyFile += ".none" }, []string{"no such file"}},
-	"the user": {CephFS, func(_ *testing.T, c *Config) { c.Ceph.User = "nosuchuser" },
-		[]string{"refuses client.nosuchuser", "does not exist", "`ceph auth get-or-create client.nosuchuser mon 'allow r' mgr 'allow rw' mds 'allow rwp fsname=" + rig.FileSystem + "'`"}},
+	"the user": {
+		CephFS, func(_ *testing.T, c *Config) { c.Ceph.User = "nosuchuser" },
+		[]string{"refuses client.nosuchuser", "does not exist", "`ceph auth get-or-create client.nosuchuser mon 'allow r' mgr 'allow rw' mds 'allow rwp fsname=" + rig.FileSystem + "'`"},
+	},
 	"the fsid":        {RBD, func(_ *testing.T, c *Config) { c.Ceph.FSID = otherFSID }, []string{otherFSID, "correct the monitors or the fsid"}},
 	"the pool":        {RBD, func(_ *testing.T, c *Config) { c.Ceph.Pool = "absent" }, []string{`no pool "absent"`, "`ceph osd pool create absent && rbd pool init absent`"}},
 	"the data pool":   {RBD, func(_ *testing.T, c *Config) { c.Ceph.DataPool = "absent" }, []string{`no pool "absent"`}},
 	"the file system": {CephFS, func(_ *testing.T, c *Config) { c.Ceph.FileSystem = "absent" }, []string{`no file system "absent"`, "it sees: " + rig.FileSystem}},
-	"the data pool of a file system": {CephFS, func(_ *testing.T, c *Config) { c.Ceph.DataPool = "absent" },
-		[]string{`has no data pool "absent", but: `, "`ceph fs add_data_pool " + rig.FileSystem + " absent`"}},
+	"the data pool of a file system": {
+		CephFS, func(_ *testing.T, c *Config) { c.Ceph.DataPool = "absent" },
+		[]string{`has no data pool "absent", but: `, "`ceph fs add_data_pool " + rig.FileSystem + " absent`"},
+	},
 	"a namespace that is made": {RBD, func(_ *testing.T, c *Config) { c.Ceph.Namespace = "team" }, nil},
 	"a namespace to which the user is limited": {RBD, func(t *testing.T, c *Config) {
 		c.Ceph.Namespace = "team"

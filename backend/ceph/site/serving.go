@@ -41,7 +41,7 @@ func (p *pool) serve(ctx context.Context, cluster *ceph.Cluster, key ceph.Key) (
 	if p.Engine == RBD {
 		s.engine, err = rbd.Open(ctx, cluster, rbd.Config{Name: p.Pool, Overcommit: p.Overcommit, Reserved: p.Reserved, TrashRetention: p.TrashRetention}, p.log)
 	} else {
-		s.engine, err = cephfs.Open(ctx, cluster, cephfs.Config{Name: p.Pool, Group: p.Config.Ceph.Namespace, Overcommit: p.Overcommit, Reserved: p.Reserved, TrashRetention: p.TrashRetention}, p.log)
+		s.engine, err = cephfs.Open(ctx, cluster, cephfs.Config{Name: p.Pool, Group: p.Ceph.Namespace, Overcommit: p.Overcommit, Reserved: p.Reserved, TrashRetention: p.TrashRetention}, p.log)
 	}
 	if err != nil {
 		return nil, err
@@ -60,12 +60,12 @@ func ask(ctx context.Context, cluster *ceph.Cluster) error {
 	return err
 }
 
-// nobody is an ID that no volume has.
-const nobody = "holdfast-looks-whether-the-pool-answers"
+// noVolume is an ID that no volume has.
+const noVolume = "holdfast-looks-whether-the-pool-answers"
 
 // works says whether volumes can be found and made: the engine has the pool, and reads it; the monitors answer.
 func (p *pool) works(ctx context.Context, s *serving) error {
-	if _, err := s.Get(ctx, nobody); !errors.Is(err, backend.ErrNotFound) {
+	if _, err := s.Get(ctx, noVolume); !errors.Is(err, backend.ErrNotFound) {
 		of := map[string]string{RBD: "osd", CephFS: "mds"}[p.Engine]
 		return p.refused(err, of, "use the pool")
 	}

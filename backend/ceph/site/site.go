@@ -28,10 +28,10 @@ type pool struct {
 
 	mu      sync.Mutex
 	now     *serving      // nil: none yet, or it is being replaced
-	settled chan struct{} // closed when there is a connection, or it is known why there is none; nil: nobody has to wait
+	settled chan struct{} // closed when there is a connection, or it is known why there is none; nil: no caller has to wait
 	trouble error         // why the pool cannot be used; nil: it can
 	warning error         // what will make it unusable
-	changed func()        // nil: nobody asked
+	changed func()        // nil: none is called
 	ending  sync.WaitGroup
 }
 
@@ -68,9 +68,9 @@ func (p *pool) Run(ctx context.Context) error {
 	}
 }
 
-// look finds out whether the pool can be used, and connects anew where that helps.
+// look finds out whether the pool can be used, and connects again where that helps.
 func (p *pool) look(ctx context.Context) {
-	defer p.settle()
+	defer p.release()
 	s := p.serving()
 	broken := errors.New("it is not connected yet")
 	if s != nil {
@@ -111,7 +111,7 @@ func (p *pool) renew(ctx context.Context, old *serving, key ceph.Key) (replaced 
 
 // connect makes a connection by which the pool can be used.
 func (p *pool) connect(ctx context.Context, key ceph.Key) (*ceph.Cluster, error) {
-	c := p.Config.Ceph
+	c := p.Ceph
 	c.Key = key
 	cluster, err := ceph.New(c, p.log)
 	if err != nil {
@@ -144,8 +144,8 @@ func (p *pool) replace(ctx context.Context, old *serving, fresh *ceph.Cluster, k
 	return s, nil
 }
 
-// settle lets calls go on that wait for a connection.
-func (p *pool) settle() {
+// release lets calls go on that wait for a connection.
+func (p *pool) release() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.settled != nil {

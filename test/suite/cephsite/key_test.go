@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -62,7 +63,7 @@ func (s *site) rotate() {
 // connections counts those of the user of the pool to the monitor.
 func (s *site) connections() (n int) {
 	s.Helper()
-	text, err := small.Ceph(s.Context(), "tell", "mon.a", "sessions", "--format", "json")
+	text, err := small.Ceph(s.Context(), "--admin-daemon", filepath.Join(small.Dir, "mon.a.asok"), "sessions")
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -115,10 +116,10 @@ func TestKey_IsRotatedWithoutARestart(t *testing.T) {
 			return now <= before, fmt.Sprintf("there are %d, and were %d", now, before)
 		})
 		if printed := s.printed(); strings.Contains(printed, "cannot be used") {
-			t.Error("the pool was out of reach meanwhile")
+			t.Error("the pool was out of reach during that")
 		}
 		s.writeKey(nobodysKey)
-		s.until("a wrong key is told of", func() (bool, string) {
+		s.until("a wrong key is reported", func() (bool, string) {
 			_, body := s.probe("/readyz")
 			return strings.Contains(body, "refuses client."), body
 		})

@@ -15,7 +15,7 @@ import (
 	rig "github.com/holdfast-storage/holdfast/test/rig/ceph"
 )
 
-// asNode connects as the user of nodes, with no more than nodes are told and have.
+// asNode connects as the user of nodes, with no more than what nodes are given.
 func (s *site) asNode(cluster v1beta1.VolumeCeph) *rados.Conn {
 	s.Helper()
 	conn, err := rados.NewConnWithUser(cluster.User)

@@ -213,7 +213,7 @@ func (s *site) kill() {
 		return
 	}
 	_ = s.cmd.Process.Kill() // it may have ended
-	<-s.ended
+	_ = <-s.ended
 	s.cmd = nil
 }
 

@@ -172,10 +172,10 @@ func TestVolume_IsMadeInCephAndRemoved(t *testing.T) {
 		}
 		used := v.Status.Access.RBD
 		if engine == v1beta1.EngineRBD && (used == nil || used.Cluster.User != s.pool.Ceph.NodeUser || used.Pool != s.pool.Ceph.Pool) {
-			t.Errorf("nodes are told %+v", used)
+			t.Errorf("nodes are to use %+v", used)
 		}
 		if fs := v.Status.Access.CephFS; engine == v1beta1.EngineCephFS && (fs == nil || fs.Cluster.User != s.pool.Ceph.NodeUser || fs.FileSystem != rig.FileSystem) {
-			t.Errorf("nodes are told %+v", fs)
+			t.Errorf("nodes are to use %+v", fs)
 		}
 		s.until("it counts as promised", func() (bool, string) {
 			p := s.storageNode().Status.Pools[0]
