@@ -44,9 +44,16 @@
 {{- range $main.ports }}{{ if eq .name "api" }}{{ $_ := set . "containerPort" $port }}{{ end }}{{ end }}
 {{- $args := list }}
 {{- range $main.args }}{{ $args = append $args (regexReplaceAll "^--api-address=.*" . (printf "--api-address=:%d" $port)) }}{{ end }}
-{{- if and (dig "csi" "enabled" true $cluster) (dig "csi" "attachRequired" false $cluster) }}{{ $args = append $args "--attach" }}{{ end }}
+{{- if and (dig "csi" "enabled" true $cluster) (include "holdfast.attaches" $cluster) }}{{ $args = append $args "--attach" }}{{ end }}
 {{- $_ := set $main "args" $args }}
 {{- with $cluster.resources }}{{ $_ := set $main "resources" . }}{{ end }}
+{{- end }}
+
+{{/* Whether volumes are attached, empty if not: those of pools in Ceph clusters always are. The argument is the spec. */}}
+{{- define "holdfast.attaches" }}
+{{- $attaches := dig "csi" "attachRequired" false . }}
+{{- range .pools }}{{ if .ceph }}{{ $attaches = true }}{{ end }}{{ end }}
+{{- if $attaches }}true{{ end }}
 {{- end }}
 
 {{/* The image of Holdfast. The arguments are the chart and the spec. */}}
@@ -62,7 +69,7 @@
 {{- $fields := dict "csi-provisioner" "csiProvisioner" "csi-resizer" "csiResizer" "csi-snapshotter" "csiSnapshotter" "csi-attacher" "csiAttacher" }}
 {{- $all := $pod.containers }}
 {{- range (splitList "\n---\n" ($chart.Files.Get "files/sidecars.yaml") | first | fromYaml).template.spec.containers }}
-{{- if and (eq .name "csi-attacher") (dig "csi" "attachRequired" false $cluster) }}{{ $all = append $all . }}{{ end }}
+{{- if and (eq .name "csi-attacher") (include "holdfast.attaches" $cluster) }}{{ $all = append $all . }}{{ end }}
 {{- end }}
 {{- if not (dig "csi" "enabled" true $cluster) }}{{ $all = list (first $all) }}{{ end }}
 {{- range $container := rest $all }}
