@@ -23,6 +23,7 @@ type Ceph struct {
 
 // CephClient is a client of the kernel as its cluster knows it, and by which it can be fenced.
 type CephClient struct {
+	FSID    string // of the cluster
 	ID      string // client.NUMBER
 	Address string // ADDRESS:0/NONCE; empty if it is not known
 }

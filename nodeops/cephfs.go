@@ -189,6 +189,12 @@ func CephFSClient(ctx context.Context, m *Mount) (CephClient, error) {
 		return CephClient{}, fmt.Errorf("asking %s as which client it is mounted: %w", m.Target, err)
 	}
 	client, _ := answer.(CephClient)
+	for o := range strings.SplitSeq(m.Options, ",") {
+		if fsid, is := strings.CutPrefix(o, "fsid="); is {
+			client.FSID = fsid
+		}
+	}
+	client.Address = cephFSAddress(client)
 	return client, nil
 }
 

@@ -166,6 +166,7 @@ func readRBD(dir string) (*RBDDevice, error) {
 		}
 		*to = strings.TrimSuffix(string(b), "\n")
 	}
+	d.Client.FSID = d.FSID
 	if d.Snapshot == noSnapshot {
 		d.Snapshot = ""
 	}

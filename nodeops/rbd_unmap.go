@@ -13,7 +13,7 @@ import (
 var rbdUnmaps offThread
 
 // UnmapRBD takes a device away, if it still shows what it did; one that is gone is fine. It fails with EBUSY while any
-// process or file system has it open, and returns when ctx ends. It never forces: what has the device open would lose what
+// process or file system has it open, and returns when ctx ends. It does not force: what has the device open would lose what
 // it has not written, and the kernel waits for what it is writing even so.
 func UnmapRBD(ctx context.Context, d *RBDDevice) error {
 	_, err := rbdUnmaps.do(ctx, d.id+" "+d.Client.ID, func() (any, error) { return nil, d.unmap() })
@@ -22,6 +22,22 @@ func UnmapRBD(ctx context.Context, d *RBDDevice) error {
 	}
 	if err != nil {
 		return fmt.Errorf("unmapping %s, which is %s: %w", d.Path, d, err)
+	}
+	return nil
+}
+
+// forceUnmapRBD takes a device away whose cluster has shut its client out, also from what has it open: nothing that it has
+// not written can be written any more.
+func forceUnmapRBD(ctx context.Context, d *RBDDevice) error {
+	_, err := rbdUnmaps.do(ctx, d.id+" "+d.Client.ID+" force", func() (any, error) {
+		now, err := RBDAt(d.Path)
+		if err != nil || now == nil || !now.is(d) {
+			return nil, err
+		}
+		return nil, removeRBD(d, " force")
+	})
+	if err != nil {
+		return fmt.Errorf("unmapping %s, which is %s, by force: %w", d.Path, d, err)
 	}
 	return nil
 }
@@ -46,7 +62,7 @@ func (d *RBDDevice) remove() error {
 		if err != nil || now == nil || !now.is(d) {
 			return err == nil, err
 		}
-		err = removeRBD(now)
+		err = removeRBD(now, "")
 		if errors.Is(err, unix.EBUSY) {
 			return false, nil
 		}
@@ -65,13 +81,13 @@ func (d *RBDDevice) is(other *RBDDevice) bool {
 	return one == two
 }
 
-func removeRBD(d *RBDDevice) error {
+func removeRBD(d *RBDDevice, option string) error {
 	f, err := os.OpenFile(filepath.Join(rbdBus, "remove_single_major"), os.O_WRONLY, 0)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	err = uninterrupted(func() error { _, err := unix.Write(int(f.Fd()), []byte(d.id)); return err })
+	err = uninterrupted(func() error { _, err := unix.Write(int(f.Fd()), []byte(d.id+option)); return err })
 	if gone(err) {
 		return nil
 	}
