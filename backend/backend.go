@@ -95,3 +95,20 @@ type Sharer interface {
 	// created there now.
 	SharedCapacity(ctx context.Context, server, pool string) (Capacity, error)
 }
+
+// Detacher is implemented by backends with volumes that a host may still write to when nothing is heard of it.
+type Detacher interface {
+	// CheckDetached fails with ErrUnavailable as long as a node may still write to a volume.
+	CheckDetached(ctx context.Context, id ID, node string) error
+}
+
+// Fencer is implemented by backends in a cluster that can shut out its clients, each by its address. What is shut out stays
+// so until Unfence, also across restarts of all that is here.
+type Fencer interface {
+	// Fence shuts clients out, and returns when nothing can be written through any of them any more.
+	Fence(ctx context.Context, addresses []string) error
+	// Unfence lets clients in again. One that is not shut out is fine.
+	Unfence(ctx context.Context, addresses []string) error
+	// Fenced returns the clients that the cluster is to keep out, whether or not all of it knows yet, and for long enough.
+	Fenced(ctx context.Context) ([]string, error)
+}

@@ -25,6 +25,7 @@ import (
 
 // Backend serves one subvolume group as a pool.
 type Backend struct {
+	ceph.Blocklist
 	config  Config
 	log     *slog.Logger
 	ops     backend.Operations
@@ -49,6 +50,7 @@ var (
 	_ backend.Snapshotter = (*Backend)(nil)
 	_ backend.Cloner      = (*Backend)(nil)
 	_ backend.Trasher     = (*Backend)(nil)
+	_ backend.Fencer      = (*Backend)(nil)
 )
 
 // Open serves a pool until Close. It does not wait for the cluster: while that is out of reach, calls say so.
@@ -58,7 +60,7 @@ func Open(ctx context.Context, cluster *ceph.Cluster, config Config, log *slog.L
 	}
 	log = log.With("pool", config.Name)
 	b := &Backend{
-		config: config, cluster: cluster, log: log, token: rand.Text(), opening: make(chan struct{}, 1),
+		Blocklist: ceph.BlocklistOf(cluster), config: config, cluster: cluster, log: log, token: rand.Text(), opening: make(chan struct{}, 1),
 		working: map[backend.ID]int{}, gone: map[backend.ID]int{},
 	}
 	b.opening <- struct{}{}

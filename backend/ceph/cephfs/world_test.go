@@ -83,7 +83,7 @@ var groups atomic.Int32
 // caps are what the user of a pool needs, and no more.
 func caps() []string {
 	return []string{
-		"mon", "allow r", "mgr", "allow rw", "mds", "allow rwp fsname=" + rig.FileSystem,
+		"mon", `allow r, allow command "osd blocklist"`, "mgr", "allow rw", "mds", "allow rwp fsname=" + rig.FileSystem,
 	}
 }
 

@@ -25,6 +25,7 @@ const sizeUnit = 1 << 20
 // Backend serves one pool of images.
 type Backend struct {
 	Config
+	ceph.Blocklist
 	cluster *ceph.Cluster
 	ops     backend.Operations
 	log     *slog.Logger
@@ -45,6 +46,7 @@ var (
 	_ backend.GroupSnapshotter = (*Backend)(nil)
 	_ backend.Cloner           = (*Backend)(nil)
 	_ backend.Trasher          = (*Backend)(nil)
+	_ backend.Fencer           = (*Backend)(nil)
 )
 
 // Open serves a pool until Close. It does not wait for the cluster: as long as that cannot be reached, calls fail with
@@ -53,7 +55,7 @@ func Open(ctx context.Context, cluster *ceph.Cluster, c Config, log *slog.Logger
 	if err := c.complete(cluster.Config()); err != nil {
 		return nil, err
 	}
-	b := &Backend{Config: c, cluster: cluster, log: log.With("pool", c.Name), cookie: newCookie(), flatten: make(chan string, mostFlattened)}
+	b := &Backend{Config: c, Blocklist: ceph.BlocklistOf(cluster), cluster: cluster, log: log.With("pool", c.Name), cookie: newCookie(), flatten: make(chan string, mostFlattened)}
 	keeping, stop := context.WithCancel(ceph.Background(context.WithoutCancel(ctx)))
 	b.stop = stop
 	b.keeper.Go(func() { b.keep(keeping) })

@@ -43,7 +43,7 @@ type world struct {
 const pool = "disks"
 
 // images of volumes of 1 GiB; the same name stands for other content in a namespace.
-var images = []string{"plain", "grown", "cut", "staged", "block", "left", "dead", "secret", "twice", "cutfs", "other"}
+var images = []string{"plain", "grown", "cut", "staged", "block", "left", "dead", "secret", "twice", "cutfs", "other", "fenced"}
 
 func TestNode(t *testing.T) {
 	hostfs.RequireRoot(t)
@@ -110,6 +110,7 @@ func prepare(t *testing.T, c *ceph.Cluster, work string) {
 		"stranger": {"mon", "allow r"},
 		"manager":  {"mon", "profile rbd", "osd", "profile rbd pool=" + pool},
 		"holdfast": {"mon", "allow r", "mgr", "allow rw", "mds", "allow rwps fsname=" + ceph.FileSystem, "osd", "allow rw tag cephfs *=" + ceph.FileSystem},
+		"pool":     {"mon", `profile rbd, allow command "osd blocklist"`, "osd", "profile rbd pool=" + pool},
 	} {
 		key, err := c.CreateUser(t.Context(), user, caps...)
 		if err != nil {

@@ -1,0 +1,65 @@
+//go:build ceph
+
+package cephfs
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	rig "github.com/holdfast-storage/holdfast/test/rig/ceph"
+)
+
+// sessions are the addresses of the clients of the file system, by their users.
+func (w *world) sessions() (all map[string]string) {
+	w.Helper()
+	var clients []struct {
+		Inst     string
+		Metadata struct {
+			User string `json:"entity_id"`
+		} `json:"client_metadata"`
+	}
+	sockets, err := filepath.Glob(filepath.Join(w.cluster.Dir, "mds.*.asok"))
+	if err != nil || len(sockets) != 1 {
+		w.Fatalf("the metadata servers have the sockets %v, %v", sockets, err)
+	}
+	if err := json.Unmarshal([]byte(w.ceph("daemon", sockets[0], "session", "ls")), &clients); err != nil {
+		w.Fatal(err)
+	}
+	all = map[string]string{}
+	for _, c := range clients {
+		_, address, _ := strings.Cut(c.Inst, " ")
+		for _, protocol := range []string{"v1:", "v2:"} {
+			address = strings.TrimPrefix(address, protocol)
+		}
+		all[c.Metadata.User] = address
+	}
+	return all
+}
+
+func TestBlocklist_ClientOfAFileSystemWritesNothingAnyMore(t *testing.T) {
+	w := newWorldIn(t, rig.Start(t, rig.Options{MDS: true}), 0) // no other test is shut out
+	v := w.create("a", 16*mib)
+	w.write(v, "file", []byte("before"))
+	address := w.sessions()["admin"]
+	if err := w.backend.Fence(t.Context(), []string{address}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.tryWrite(v, "file", []byte("too late")); !hasErrno(err, syscall.ESHUTDOWN) {
+		t.Errorf("the client that is shut out wrote: %v", err)
+	}
+	w.eventually(func() error {
+		if got := w.sessions()["admin"]; got == address {
+			return syscall.EAGAIN
+		}
+		return nil
+	})
+	if _, err := w.backend.Get(t.Context(), v.ID); err != nil {
+		t.Errorf("the pool itself: %v", err)
+	}
+	if err := w.backend.Unfence(t.Context(), []string{address}); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,97 @@
+//go:build ceph
+
+package ceph
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/backend/ceph"
+	"github.com/holdfast-storage/holdfast/nodeops"
+)
+
+// fence shuts a client out as the agent of the pool does.
+func (w world) fence(t *testing.T, address string) {
+	t.Helper()
+	c, err := ceph.New(ceph.Config{Monitors: []string{"v2:" + w.Monitor}, FSID: w.FSID, Pool: pool, User: "pool", Key: ceph.Key(w.Keys["pool"])}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(t.Context()); err != nil && t.Context().Err() == nil {
+			t.Error(err)
+		}
+	})
+	if err := ceph.BlocklistOf(c).Fence(t.Context(), []string{address}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestGuestFence_KernelThatIsShutOutWritesNothingMore(t *testing.T) {
+	ctx, w := onGuest(t)
+	for range 8 { // an OSD that does not know it yet is found only by chance
+		w.shutOutAndRelease(ctx, t)
+	}
+}
+
+func (w world) shutOutAndRelease(ctx context.Context, t *testing.T) {
+	t.Helper()
+	r := w.image(t, "fenced")
+	d, err := nodeops.MapRBD(ctx, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, d.Path, 0, []byte("before"))
+	f, err := os.OpenFile(d.Path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteAt([]byte("not yet written"), mib); err != nil {
+		t.Fatal(err)
+	}
+	w.fence(t, d.Client.Address)
+	if err := f.Sync(); err == nil {
+		t.Error("what was in its cache was written after it was shut out")
+	}
+	if _, err := f.WriteAt([]byte("too late"), 0); err == nil && f.Sync() == nil {
+		t.Error("it wrote after it was shut out")
+	}
+	if gone, err := nodeops.IsCephClientGone(d.Client); err != nil || gone {
+		t.Errorf("its client is gone while it is mapped: %v", err)
+	}
+	if err := nodeops.UnmapRBD(ctx, d); !errors.Is(err, unix.EBUSY) { // it is open
+		t.Errorf("unmapping without force: %v", err)
+	}
+	for range 2 {
+		if err := nodeops.ReleaseCephClient(ctx, d.Client); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.Close()
+	nothingMapped(t)
+	if gone, err := nodeops.IsCephClientGone(d.Client); err != nil || !gone {
+		t.Errorf("its client is there when it is unmapped: %v", err)
+	}
+	again, err := nodeops.MapRBD(ctx, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again.Client.Address == d.Client.Address || again.Client.ID == d.Client.ID {
+		t.Errorf("the next client is the one that is shut out: %+v", again.Client)
+	}
+	if got := get(t, again.Path, 0, 6); string(got) != "before" {
+		t.Errorf("there is %q", got)
+	}
+	if got := get(t, again.Path, mib, 15); string(got) != string(make([]byte, 15)) {
+		t.Errorf("after what was never written, there is %q", got)
+	}
+	if err := nodeops.UnmapRBD(ctx, again); err != nil {
+		t.Error(err)
+	}
+}
