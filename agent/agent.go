@@ -67,6 +67,8 @@ type Config struct {
 	SharedVolumes func() (reason string, err error)
 	// CephVolumes says in the same way why volumes of Ceph pools cannot be used on the host.
 	CephVolumes func() (reason string, err error)
+	// CephHost knows the clients of Ceph clusters that the kernel of the host has; nil where volumes of them are not used.
+	CephHost CephHost
 	// Foreign says which volumes on disk get no object: inline volumes, which are deleted with their pod. Nil means none.
 	Foreign func(*backend.Volume) bool
 	// ForeignAllowed says whether inline volumes can be created here.
@@ -90,6 +92,7 @@ type Agent struct {
 	cloner      backend.Cloner
 	trasher     backend.Trasher
 	pools       backend.PoolMemory // nil where pools have no identity
+	fencer      backend.Fencer     // nil where clients cannot be shut out
 
 	poolsChanged chan struct{} // holds a token when a pool has come or gone
 
@@ -99,6 +102,7 @@ type Agent struct {
 	volumes   kube.Writer[*v1beta1.Volume, v1beta1.VolumeStatus]
 	snapshots kube.Writer[*v1beta1.Snapshot, v1beta1.SnapshotStatus]
 	node      publisher
+	ceph      cephClients
 	inline    atomic.Int32 // volumes that are Foreign; negative until they were counted
 
 	abilities []*ability
@@ -135,6 +139,8 @@ func New(c Config) (*Agent, error) {
 			a.abilities = append(a.abilities, b)
 		}
 	}
+	a.fencer, _ = c.Backend.(backend.Fencer)
+	a.ceph.dirty = make(chan struct{}, 1)
 	a.poolsChanged = make(chan struct{}, 1)
 	a.node.dirty = make(chan struct{}, 1)
 	objects := c.Client.HoldfastV1beta1()
@@ -174,6 +180,12 @@ func (a *Agent) Run(ctx context.Context) error {
 	for _, b := range a.abilities {
 		go a.watchAbility(ctx, b) // not waited for: loading the kernel module may block
 	}
+	if a.fencer != nil {
+		parts.Go(func() { a.keepBlocklist(ctx) })
+	}
+	if a.CephHost != nil {
+		parts.Go(func() { a.keepCephClients(ctx) })
+	}
 	return a.loop.Run(ctx)
 }
 
@@ -190,4 +202,5 @@ func (a *Agent) Made(kind backend.SourceKind, id backend.ID) {
 // is retried at once.
 func (a *Agent) Released(id backend.ID) {
 	a.loop.Retry(key{v1beta1.SourceVolume, string(id)})
+	a.lookAtCephClients()
 }

@@ -78,6 +78,9 @@ func (a *Agent) sawNode(n *v1beta1.StorageNode) {
 	if len(n.Spec.ReplacePools) > 0 {
 		a.node.change()
 	}
+	if n.Spec.Fence != nil || len(n.Spec.Blocklist)+len(n.Status.Blocklist) > 0 {
+		a.lookAtCephClients()
+	}
 }
 
 func (a *Agent) publishRegularly(ctx context.Context) {
@@ -166,7 +169,8 @@ func (a *Agent) nodeStatus(ctx context.Context) *v1beta1.StorageNodeStatus {
 		reported = &n.Status
 	}
 	if reported != nil {
-		s.Conditions = append(s.Conditions, reported.Conditions...) // with the times of their last transitions
+		s.Conditions = append(s.Conditions, reported.Conditions...)        // with the times of their last transitions
+		meta.RemoveStatusCondition(&s.Conditions, v1beta1.FencedCondition) // the controller's
 	}
 	s.Addresses = a.addresses(reported)
 	usable := 0

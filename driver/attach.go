@@ -60,7 +60,8 @@ func (c *controller) checkNode(node string) error {
 	return t.FindHost(node)
 }
 
-// ControllerUnpublishVolume lets another node have a volume that one at a time may use.
+// ControllerUnpublishVolume lets another node have a volume that one node at a time may use. It fails as long as the node may
+// still write to the volume, so that Kubernetes attaches it to no other node.
 func (c *controller) ControllerUnpublishVolume(ctx context.Context, req *csi.ControllerUnpublishVolumeRequest) (*csi.ControllerUnpublishVolumeResponse, error) {
 	if !c.Attach {
 		return c.UnimplementedControllerServer.ControllerUnpublishVolume(ctx, req)
@@ -68,6 +69,11 @@ func (c *controller) ControllerUnpublishVolume(ctx context.Context, req *csi.Con
 	id, err := parseID("volume_id", req.GetVolumeId())
 	if err != nil {
 		return nil, err
+	}
+	if d, is := c.Backend.(backend.Detacher); is && req.GetNodeId() != "" {
+		if err := d.CheckDetached(ctx, id, req.GetNodeId()); err != nil {
+			return nil, err
+		}
 	}
 	if a, is := c.Backend.(backend.Attacher); is {
 		err = a.Detach(ctx, id, req.GetNodeId())

@@ -259,6 +259,28 @@ func TestCluster_VolumeIsAttachedToItsNodeOnly(t *testing.T) {
 	}
 }
 
+// heldMemory has volumes that a lost node may still write to.
+type heldMemory struct{ *backendtest.Memory }
+
+func (heldMemory) CheckDetached(_ context.Context, id backend.ID, node string) error {
+	if node == "lost" {
+		return fmt.Errorf("%w: volume %s is not detached from node %s", backend.ErrUnavailable, id, node)
+	}
+	return nil
+}
+
+func TestCluster_VolumeStaysAttachedToANodeThatMayStillWrite(t *testing.T) {
+	r := rigWithoutProbe(t, heldMemory{backendtest.NewMemory()}, func(c *Config) { c.Services, c.NodeID, c.Attach = ControllerServices, "", true })
+	unpublish := func(node string) error {
+		_, err := r.ControllerUnpublishVolume(r.ctx(), &csi.ControllerUnpublishVolumeRequest{VolumeId: "v", NodeId: node}, grpc.WaitForReady(true))
+		return err
+	}
+	expectError(t, unpublish("lost"), codes.Unavailable, "volume v", "node lost")
+	if err := unpublish("a"); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestCluster_WithoutAttachPublishIsUnimplemented(t *testing.T) {
 	r, _ := newClusterRig(t)
 	_, err := r.ControllerPublishVolume(r.ctx(), &csi.ControllerPublishVolumeRequest{VolumeId: "v", NodeId: "node-x"})

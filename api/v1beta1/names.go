@@ -83,6 +83,9 @@ const (
 	// CephVolumesCondition: of the StorageNode of a node, the kernel has what volumes of the Ceph pools need. It is absent
 	// where there are no Ceph pools. Its message names the module that is missing and what to do.
 	CephVolumesCondition = "CephVolumes"
+	// FencedCondition: of the StorageNode of a node, the clients of its kernel are shut out of all Ceph clusters. It is
+	// absent until the node was to be shut out for the first time.
+	FencedCondition = "Fenced"
 	// AvailableCondition: of a StorageCluster, volumes can be made and used.
 	AvailableCondition = "Available"
 	// ProgressingCondition: of a StorageCluster, the running objects do not match the spec yet.
@@ -150,6 +153,17 @@ const (
 	ReasonNoNFSClient  = "NoNFSClient"  // the kernel of a node has no client of NFS
 	ReasonNoCephClient = "NoCephClient" // the kernel of a node lacks a client of Ceph
 	ReasonForbidden    = "Forbidden"    // a process has no permission to use a feature of the node
+)
+
+// The reasons of the condition Fenced, and of the events about its changes.
+const (
+	ReasonFencing       = "Fencing"       // requested, and not yet confirmed by the Ceph clusters
+	ReasonFenced        = "Fenced"        // no client of the node can write any more
+	ReasonNotFenced     = "NotFenced"     // the node cannot be shut out, and the message says why
+	ReasonTooManySilent = "TooManySilent" // so many nodes are silent that their silence says nothing about one
+	ReasonReleasing     = "Releasing"     // the node is back and still has clients from before
+	ReasonReleased      = "Released"      // the node is back and has no client from before any more
+	ReasonWithdrawn     = "Withdrawn"     // the node came back before it was shut out
 )
 
 // OwnFaults are the reasons why a volume or snapshot is not Healthy that lie in itself, and not in its pool.

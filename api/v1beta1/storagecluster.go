@@ -83,6 +83,9 @@ type StorageClusterSpec struct {
 	// nfs limits what NFS servers may do.
 	// +optional
 	NFS NFSSpec `json:"nfs,omitzero"`
+	// fencing of nodes that are lost, which use volumes in Ceph clusters.
+	// +optional
+	Fencing FencingSpec `json:"fencing,omitzero"`
 	// service of the HTTPS API.
 	// +optional
 	Service ServiceSpec `json:"service,omitzero"`

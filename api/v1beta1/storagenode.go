@@ -60,6 +60,16 @@ type StorageNodeSpec struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=32
 	ReplacePools []PoolReplacement `json:"replacePools,omitempty"`
+	// fence shuts a node out of all Ceph clusters.
+	// +optional
+	Fence *Fence `json:"fence,omitempty"`
+	// blocklist of a pool in a Ceph cluster lists the clients of nodes that are to be shut out of the cluster. They are
+	// let in again when their entry is removed.
+	// +optional
+	// +listType=map
+	// +listMapKey=node
+	// +kubebuilder:validation:MaxItems=1024
+	Blocklist []BlocklistRequest `json:"blocklist,omitempty"`
 }
 
 // RestoreRequest requests that a deleted volume is taken out of the trash.
@@ -127,8 +137,20 @@ type StorageNodeStatus struct {
 	// inlineVolumesAllowed says whether the running agent creates more of them.
 	// +optional
 	InlineVolumesAllowed *bool `json:"inlineVolumesAllowed,omitempty"`
-	// conditions are Ready; Healthy, of the pools' file systems; and SharedVolumes: whether shared volumes can be mounted
-	// on the node.
+	// cephClients of a node are the clients of its kernel through which it uses volumes in Ceph clusters. Each is written
+	// before it is used, and removed when the kernel has it no more: when the node is lost, these are the clients to shut out.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=256
+	CephClients []CephClient `json:"cephClients,omitempty"`
+	// blocklist of a pool in a Ceph cluster is what the cluster has confirmed of spec.blocklist.
+	// +optional
+	// +listType=map
+	// +listMapKey=node
+	// +kubebuilder:validation:MaxItems=1024
+	Blocklist []BlocklistEntry `json:"blocklist,omitempty"`
+	// conditions are Ready; Healthy, of the pools' file systems; SharedVolumes: whether shared volumes can be mounted
+	// on the node; and Fenced: whether the node is shut out of all Ceph clusters, which is absent until it was to be.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -129,6 +129,22 @@ func (p *liveness) last(node string) time.Time {
 	return cmp.Or(p.beats[node], &beat{}).heard
 }
 
+// silent returns for how long this process has heard nothing of an agent that it could have heard; 0 while the agent is
+// alive, and for one that never had a Lease.
+func (p *liveness) silent(node string) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	b, now := p.beats[node], time.Now()
+	if b == nil || now.Before(b.until) {
+		return 0
+	}
+	last := b.heard
+	if last.Before(p.since) {
+		last = p.since
+	}
+	return max(0, now.Sub(last))
+}
+
 // WhyDown says why nothing can be done on a node or server now; it is empty while its agent is alive.
 func (b *Backend) WhyDown(node string) string { return b.liveness.down(node) }
 
@@ -137,6 +153,9 @@ func (b *Backend) InDoubt(node string) time.Duration { return b.liveness.doubt(n
 
 // LastHeardOf returns when the agent of a node last renewed its Lease, zero if never.
 func (b *Backend) LastHeardOf(node string) time.Time { return b.liveness.last(node) }
+
+// SilentFor returns for how long the agent of a node has been silent while this process could have heard it.
+func (b *Backend) SilentFor(node string) time.Duration { return b.liveness.silent(node) }
 
 func (p *liveness) stop() {
 	p.mu.Lock()

@@ -118,3 +118,28 @@ func TestLease_SilenceOfANodeCountsOnlyWhileTheAPIServerAnswers(t *testing.T) {
 		}
 	})
 }
+
+func TestLease_SilenceIsAsLongAsThisProcessCouldHaveHeard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, _ := newTestPulse(t)
+		p.saw(lease("old", time.Now().Add(-time.Hour), 40))
+		p.saw(lease("a", time.Now(), 40))
+		expect := func(when, node string, want time.Duration) {
+			t.Helper()
+			if got := p.silent(node); got != want {
+				t.Errorf("%s: %s is silent for %s, want %s", when, node, got, want)
+			}
+		}
+		<-time.After(30 * time.Second)
+		expect("within its Lease", "a", 0)
+		expect("expired before the start", "old", 30*time.Second)
+		expect("without a Lease", "none", 0)
+		<-time.After(30 * time.Second)
+		expect("after its Lease", "a", time.Minute)
+		p.disconnected()
+		<-time.After(10 * time.Second)
+		expect("once the API server is heard again", "a", 10*time.Second)
+		p.saw(lease("a", time.Now(), 40))
+		expect("renewed", "a", 0)
+	})
+}

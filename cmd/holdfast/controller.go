@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,6 +15,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend/cluster"
 	"github.com/holdfast-storage/holdfast/driver"
 	"github.com/holdfast-storage/holdfast/kube"
+	"github.com/holdfast-storage/holdfast/operator/fencing"
 	"github.com/holdfast-storage/holdfast/operator/volume"
 )
 
@@ -77,7 +79,7 @@ func (c *controller) run(ctx context.Context) error {
 	if c.operator.alone {
 		return c.runAlone(ctx, clients, watches, log, debug)
 	}
-	storage, volumes, err := c.storage(clients, watches, log)
+	storage, work, err := c.storage(clients, watches, log)
 	if err != nil {
 		return err
 	}
@@ -95,7 +97,7 @@ func (c *controller) run(ctx context.Context) error {
 		if err := storage.Start(ctx); err != nil {
 			return err
 		}
-		return c.serve(ctx, clients, watches, log, d, volumes, leading)
+		return c.serve(ctx, clients, watches, log, d, work, leading)
 	}), logged(log, debug)}
 	if c.operator.enabled {
 		parts = append(parts, logged(log, c.operator.missingKinds(clients, log)))
@@ -118,8 +120,8 @@ func (c *controller) run(ctx context.Context) error {
 	return runAll(ctx, parts)
 }
 
-// storage serves the volumes of all nodes, and, in the replica that leads, runs the volume controller.
-func (c *controller) storage(clients *clients, watches *kube.Watches, log *slog.Logger) (*cluster.Backend, *volume.Controller, error) {
+// storage serves the volumes of all nodes. In the replica that leads, the work on volumes and on lost nodes runs too.
+func (c *controller) storage(clients *clients, watches *kube.Watches, log *slog.Logger) (*cluster.Backend, []part, error) {
 	storage, err := cluster.New(cluster.Config{
 		Client: clients.holdfast, Kubernetes: clients.kubernetes, Watches: watches, Namespace: c.namespace, Driver: c.driver.Name, Log: log,
 	})
@@ -127,7 +129,16 @@ func (c *controller) storage(clients *clients, watches *kube.Watches, log *slog.
 		return nil, nil, err
 	}
 	volumes, err := volume.New(volume.Config{Storage: storage, Events: clients.events})
-	return storage, volumes, err
+	if err != nil {
+		return nil, nil, err
+	}
+	fences, err := fencing.New(fencing.Config{
+		Client: clients.holdfast, Kubernetes: clients.kubernetes, Watches: watches, Liveness: storage, Driver: c.driver.Name, Events: clients.events, Log: log,
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return storage, []part{volumes.Run, fences.Run}, nil
 }
 
 // aloneLease is held by an operator that runs alone, outside of the cluster.
@@ -141,7 +152,7 @@ func (c *controller) runAlone(ctx context.Context, clients *clients, watches *ku
 }
 
 // serve answers the sidecars, which may start when this replica leads. The Lease is held until the last call has ended.
-func (c *controller) serve(ctx context.Context, clients *clients, watches *kube.Watches, log *slog.Logger, d *driver.Driver, volumes *volume.Controller, leading chan<- struct{}) error {
+func (c *controller) serve(ctx context.Context, clients *clients, watches *kube.Watches, log *slog.Logger, d *driver.Driver, work []part, leading chan<- struct{}) error {
 	serving, stop := context.WithCancel(ctx)
 	defer stop()
 	stopped := make(chan struct{})
@@ -152,13 +163,13 @@ func (c *controller) serve(ctx context.Context, clients *clients, watches *kube.
 		},
 		func(ctx context.Context) error {
 			defer stop()
-			parts := []part{volumes.Run, func(lease context.Context) error {
+			parts := append(slices.Clone(work), func(lease context.Context) error {
 				close(leading)
 				<-lease.Done()
 				stop()
 				<-stopped
 				return nil
-			}}
+			})
 			if c.operator.enabled {
 				standby := kube.Standby{Watches: watches, Namespace: c.namespace, Name: aloneLease, Log: log}
 				parts = append(parts, func(ctx context.Context) error {

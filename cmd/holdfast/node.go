@@ -145,12 +145,17 @@ func (n *node) join(storage *local.Backend, log *slog.Logger) ([]part, error) {
 		served = append(served, agent.Pool{Name: p.Name, Path: p.Path, Engine: p.Engine})
 	}
 	requests := policy.Requests(n.clients.kubernetes, log)
+	host, err := newCephHost()
+	if err != nil {
+		return nil, err
+	}
 	a, err := agent.New(agent.Config{
 		Requests: requests,
 		Node:     n.driver.NodeID, Version: version, Backend: storage, Pools: served,
 		Client: n.clients.holdfast, Kubernetes: n.clients.kubernetes, Namespace: n.namespace, Events: n.clients.events,
 		Log: log, Foreign: driver.Ephemeral, ForeignAllowed: len(n.driver.Inline.Pools) > 0, Addresses: n.addresses, SharedVolumes: n.sharedVolumes,
 		CephVolumes: n.cephVolumes(),
+		CephHost:    host,
 	})
 	if err != nil {
 		return nil, err
@@ -160,6 +165,7 @@ func (n *node) join(storage *local.Backend, log *slog.Logger) ([]part, error) {
 	if n.cephKeys != "" {
 		n.useCeph(storage, a.Released)
 	}
+	n.driver.CephClient = host.recordedBy(a)
 	debug, err := n.followDebug(informers.NewSharedInformerFactory(n.clients.holdfast, 0), log)
 	if err != nil {
 		return nil, err

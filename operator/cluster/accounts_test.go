@@ -82,6 +82,7 @@ func ofNode(node string) []realapi.Attempt {
 		{Verb: "apply", What: theStorageNodes, Name: node, Body: aNode},
 		{Verb: "patch", What: theStorageNodes, Name: node, Body: `{"spec":{"restore":null}}`},
 		{Verb: "patch", What: theStorageNodes + "/status", Name: node, Body: asVersion},
+		{Verb: "patch", What: theStorageNodes + "/status", Name: node, Body: `{"status":{"cephClients":[{"fsid":"f","id":"client.1","address":"10.0.0.5:0/1"}]}}`},
 		{Verb: "update", What: theLeases, In: namespace, Name: lease},
 		{Verb: "patch", What: theLeases, In: namespace, Name: lease, Body: `{"spec":{"holderIdentity":"x"}}`},
 	}
@@ -130,6 +131,10 @@ func TestToken_OfANodePodWritesOnlyObjectsOfItsNode(t *testing.T) {
 		}
 	}
 	others := append(ofNode("agents-two"), neverOfAgents("agents-one")...)
+	others = append(others, realapi.Attempt{
+		Verb: "patch", What: theStorageNodes + "/status", Name: "agents-one",
+		Body: `{"status":{"conditions":[{"type":"Fenced","status":"True","reason":"A","message":"","lastTransitionTime":"2026-11-25T00:00:00Z"}]}}`,
+	})
 	for _, verb := range []string{"delete", "deletecollection"} {
 		for _, what := range []string{theVolumes, theSnapshots, theStorageNodes} {
 			others = append(others, realapi.Attempt{Verb: verb, What: what, Name: "agents-two"})

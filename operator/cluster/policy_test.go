@@ -21,7 +21,7 @@ import (
 
 // policyNames are those of the policies and of their bindings.
 var policyNames = []string{
-	"holdfast-applications", "holdfast-cascade", "holdfast-class-parameters", "holdfast-deletion", "holdfast-held-nodes", "holdfast-held-pools", "holdfast-loop-sets", "holdfast-mirror",
+	"holdfast-applications", "holdfast-cascade", "holdfast-class-parameters", "holdfast-deletion", "holdfast-fencing", "holdfast-held-nodes", "holdfast-held-pools", "holdfast-loop-sets", "holdfast-mirror",
 	"holdfast-nfs-namespaces", "holdfast-node-account", "holdfast-node-requests",
 	"holdfast-one-storagecluster", "holdfast-storageclass", "holdfast-storagecluster", "holdfast-uninstall",
 }

@@ -35,7 +35,24 @@ func checkCluster(p *plan) error {
 	if err := oneOf("spec.deletionPolicy", p.spec.DeletionPolicy, "", v1beta1.RefuseDeletion, v1beta1.OrphanVolumes); err != nil {
 		return err
 	}
+	if err := checkFencing(p.spec.Fencing); err != nil {
+		return err
+	}
 	return checkTerms("spec", p.spec.NodeSelectorTerms)
+}
+
+func checkFencing(f v1beta1.FencingSpec) error {
+	if err := oneOf("spec.fencing.pods", f.Pods, "", v1beta1.FenceLabelled, v1beta1.FenceWithCephVolumes, v1beta1.FenceNone); err != nil {
+		return err
+	}
+	after, err := f.After.Or(v1beta1.ShortestFencing)
+	if err != nil {
+		return fmt.Errorf("spec.fencing.after: %w", err)
+	}
+	if after < v1beta1.ShortestFencing {
+		return fmt.Errorf("spec.fencing.after: %s is not allowed: it must be at least 1m, since a node is silent for up to 40 seconds when its pod is replaced; or leave it out, so that silence is not enough", *f.After)
+	}
+	return nil
 }
 
 func checkCSI(p *plan) error {

@@ -96,9 +96,12 @@ func TestCheck_InvalidPoolIsRefused(t *testing.T) {
 		"one that is in its place": {func(s *v1beta1.StorageClusterSpec) {
 			s.Controller.Kind, s.Controller.Replicas = v1beta1.AsStatefulSet, new(int32(1))
 		}, []string{"spec.controller.replicas", "1", "StatefulSet", "at least 2"}},
-		"no replicas":       {func(s *v1beta1.StorageClusterSpec) { s.Controller.Replicas = new(int32(0)) }, []string{"spec.controller.replicas", "0", "1 to 9"}},
-		"too many replicas": {func(s *v1beta1.StorageClusterSpec) { s.Controller.Replicas = new(int32(10)) }, []string{"spec.controller.replicas", "10"}},
-		"an odd deletion":   {func(s *v1beta1.StorageClusterSpec) { s.DeletionPolicy = "Burn" }, []string{"spec.deletionPolicy", "Burn", "Refuse or Orphan"}},
+		"no replicas":        {func(s *v1beta1.StorageClusterSpec) { s.Controller.Replicas = new(int32(0)) }, []string{"spec.controller.replicas", "0", "1 to 9"}},
+		"too many replicas":  {func(s *v1beta1.StorageClusterSpec) { s.Controller.Replicas = new(int32(10)) }, []string{"spec.controller.replicas", "10"}},
+		"an odd fencing":     {func(s *v1beta1.StorageClusterSpec) { s.Fencing.Pods = "All" }, []string{"spec.fencing.pods", "All", "Labelled or WithCephVolumes or None"}},
+		"a fencing too soon": {func(s *v1beta1.StorageClusterSpec) { s.Fencing.After = new(v1beta1.Duration("59s")) }, []string{"spec.fencing.after", "59s", "at least 1m"}},
+		"no time of fencing": {func(s *v1beta1.StorageClusterSpec) { s.Fencing.After = new(v1beta1.Duration("soon")) }, []string{"spec.fencing.after", "soon"}},
+		"an odd deletion":    {func(s *v1beta1.StorageClusterSpec) { s.DeletionPolicy = "Burn" }, []string{"spec.deletionPolicy", "Burn", "Refuse or Orphan"}},
 	})
 }
 

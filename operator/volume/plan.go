@@ -116,10 +116,11 @@ func (p *nodePlan) planRenewals(o nodeObserved) {
 	}
 }
 
-// isForgotten says whether the Node object was deleted and nothing is left that could come back.
+// isForgotten says whether the Node object was deleted and nothing is left that could come back, or write.
 func (o nodeObserved) isForgotten() bool {
 	n := o.storageNode
-	return !o.isThere() && n != nil && n.Unreadable() == nil && len(o.volumes) == 0 && len(o.snapshots) == 0 && len(n.Spec.Discard) == 0
+	return !o.isThere() && n != nil && n.Unreadable() == nil && len(o.volumes) == 0 && len(o.snapshots) == 0 && len(n.Spec.Discard) == 0 &&
+		(len(n.Status.CephClients) == 0 || meta.IsStatusConditionTrue(n.Status.Conditions, v1beta1.FencedCondition))
 }
 
 // isSilent says whether the agent does not answer, and not only this process does not hear it.

@@ -155,6 +155,10 @@ func TestPlan_OfANode(t *testing.T) {
 	const down = "silent"
 	busy := agent.DeepCopy()
 	busy.Spec.Discard = []v1beta1.Discard{{}}
+	writes := agent.DeepCopy() // or may, to a volume in a Ceph cluster
+	writes.Status.CephClients = []v1beta1.CephClient{{FSID: "f", ID: "client.1"}}
+	fenced := writes.DeepCopy()
+	fenced.Status.Conditions = []metav1.Condition{{Type: v1beta1.FencedCondition, Status: metav1.ConditionTrue}}
 	claim := func(c *core.PersistentVolumeClaim) map[types.UID]*core.PersistentVolumeClaim {
 		return map[types.UID]*core.PersistentVolumeClaim{"v": c}
 	}
@@ -170,6 +174,8 @@ func TestPlan_OfANode(t *testing.T) {
 		"a server":     {nodeObserved{name: "shop.files.nfs.holdfast.dev", storageNode: agent, down: down}, []string{"mark node NodeDown"}},
 		"gone, empty":  {nodeObserved{storageNode: agent, down: down}, []string{"mark node NodeGone", "forget"}},
 		"gone, busy":   {nodeObserved{storageNode: busy, down: down}, []string{"mark node NodeGone"}},
+		"gone, writes": {nodeObserved{storageNode: writes, down: down}, []string{"mark node NodeGone"}},
+		"gone, fenced": {nodeObserved{storageNode: fenced, down: down}, []string{"mark node NodeGone", "forget"}},
 		"no record":    {nodeObserved{down: down}, nil},
 		"shut down":    {nodeObserved{node: shutDown, volumes: one(made), down: down}, []string{"event Volume NodeGone", "volume: mark Unreachable, keep claim false"}},
 		"unmade, gone": {nodeObserved{volumes: one(), down: down}, []string{"volume: mark , keep claim false"}},

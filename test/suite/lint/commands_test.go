@@ -315,7 +315,7 @@ func (r *reader) kubectl(args []string, stdin string) error {
 	}
 	verb := words[0]
 	switch verb {
-	case "holdfast", "logs", "port-forward", "rollout", "drain", "explain":
+	case "holdfast", "logs", "port-forward", "rollout", "drain", "explain", "taint":
 		return nil
 	case "apply", "create", "delete", "replace":
 		if file, ok := flags["-f"]; ok && file != "" {

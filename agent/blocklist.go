@@ -1,0 +1,154 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	core "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/kube"
+)
+
+// The agent of a pool in a Ceph cluster shuts out the clients that spec.blocklist of its StorageNode lists, and reports in
+// status.blocklist what the cluster has confirmed. What that has and the spec no longer lists is let in again, so that no
+// agent needs to remember what an earlier one has done.
+
+// keepBlocklist works until ctx ends. Also without a change it looks regularly: entries of a blocklist expire, and an
+// administrator may remove one.
+func (a *Agent) keepBlocklist(ctx context.Context) {
+	tick := time.NewTicker(a.SurveyEvery)
+	defer tick.Stop()
+	var retry <-chan time.Time
+	for {
+		retry = nil
+		if err := a.reconcileBlocklist(ctx); err != nil && ctx.Err() == nil {
+			a.log.Warn("the clients that are to be shut out of the Ceph cluster could not be brought up to date; trying again", "error", err)
+			retry = time.After(min(a.SurveyEvery, fencedLook))
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-a.ceph.dirty:
+		case <-tick.C:
+		case <-retry:
+		}
+	}
+}
+
+func (a *Agent) reconcileBlocklist(ctx context.Context) error {
+	n := a.nodeObject()
+	if n == nil || len(n.Spec.Blocklist)+len(n.Status.Blocklist) == 0 {
+		return nil
+	}
+	if err := readable(n); err != nil {
+		return err
+	}
+	wanted := map[string]bool{}
+	for _, r := range n.Spec.Blocklist {
+		for _, address := range r.Addresses {
+			wanted[string(address)] = true
+		}
+	}
+	has, err := a.confirmed(ctx, n)
+	errs := []error{err}
+	if err == nil {
+		if missing := slices.Sorted(without(wanted, has)); len(missing) > 0 {
+			if err = a.fencer.Fence(ctx, missing); err == nil {
+				has = append(has, missing...)
+			}
+		}
+		errs = append(errs, err)
+	}
+	left, unfenceErr := a.unfence(ctx, n, wanted)
+	errs = append(errs, unfenceErr, a.writeBlocklist(ctx, n, has, left, err))
+	return errors.Join(errs...)
+}
+
+// confirmed are the clients that Fence has returned for, and that have been shut out since.
+func (a *Agent) confirmed(ctx context.Context, n *v1beta1.StorageNode) ([]string, error) {
+	listed, err := a.fencer.Fenced(ctx)
+	return slices.DeleteFunc(listed, func(address string) bool {
+		return !slices.ContainsFunc(n.Status.Blocklist, func(e v1beta1.BlocklistEntry) bool { return slices.Contains(e.Addresses, v1beta1.CephAddress(address)) })
+	}), err
+}
+
+// without yields those that are not in the list.
+func without(wanted map[string]bool, list []string) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		for address := range wanted {
+			if !slices.Contains(list, address) && !yield(address) {
+				return
+			}
+		}
+	}
+}
+
+// unfence lets in what was shut out and is not listed any more, and returns what could not be.
+func (a *Agent) unfence(ctx context.Context, n *v1beta1.StorageNode, wanted map[string]bool) (left []v1beta1.BlocklistEntry, err error) {
+	var all []string
+	for _, e := range n.Status.Blocklist {
+		e.Addresses = slices.DeleteFunc(slices.Clone(e.Addresses), func(address v1beta1.CephAddress) bool { return wanted[string(address)] })
+		for _, address := range e.Addresses {
+			all = append(all, string(address))
+		}
+		if n.Spec.BlocklistOf(e.Node) == nil && len(e.Addresses) > 0 {
+			left = append(left, e)
+		}
+	}
+	if len(all) == 0 {
+		return nil, nil
+	}
+	if err := a.fencer.Unfence(ctx, all); err != nil {
+		for i := range left {
+			left[i].Message = kube.Shorten("not let in again: "+err.Error(), kube.LongestMessage)
+		}
+		return left, err
+	}
+	a.log.Info("clients are let into the Ceph cluster again", "addresses", all)
+	return nil, nil
+}
+
+// writeBlocklist reports what the cluster has confirmed. why says why it has not confirmed all.
+func (a *Agent) writeBlocklist(ctx context.Context, n *v1beta1.StorageNode, has []string, left []v1beta1.BlocklistEntry, why error) error {
+	next := append([]v1beta1.BlocklistEntry{}, left...)
+	for _, r := range n.Spec.Blocklist {
+		e := v1beta1.BlocklistEntry{Node: r.Node}
+		for _, address := range r.Addresses {
+			if slices.Contains(has, string(address)) {
+				e.Addresses = append(e.Addresses, address)
+			}
+		}
+		if why != nil {
+			e.Message = kube.Shorten(why.Error(), kube.LongestMessage)
+		}
+		next = append(next, e)
+	}
+	if equality.Semantic.DeepEqual(next, n.Status.Blocklist) || len(next)+len(n.Status.Blocklist) == 0 {
+		return nil
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": n.UID}, "status": map[string]any{"blocklist": next}})
+	if err != nil {
+		return err
+	}
+	if _, err := a.Client.HoldfastV1beta1().StorageNodes().Patch(ctx, a.Node, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager}, "status"); err != nil {
+		return fmt.Errorf("%w: reporting the clients that are shut out: %w", backend.ErrUnavailable, err)
+	}
+	for _, e := range next {
+		was := n.Status.BlocklistOf(e.Node)
+		if len(e.Addresses) > 0 && (was == nil || len(was.Addresses) < len(e.Addresses)) {
+			a.log.Warn("clients are shut out of the Ceph cluster", "node", e.Node, "addresses", e.Addresses)
+			a.eventf(n, core.EventTypeWarning, "ClientsShutOut", "%d clients of node %s are shut out of the Ceph cluster", len(e.Addresses), e.Node)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,101 @@
+package cluster_test
+
+import (
+	"testing"
+
+	core "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/backend/cluster"
+	"github.com/holdfast-storage/holdfast/test/rig/inmemory"
+)
+
+// hosts is a node that has a client in a Ceph cluster, whose kubelet reports a volume there as in use, and a volume of its own.
+func (w *world) hosts(volume string) {
+	w.Helper()
+	w.Change = func(c *cluster.Config) { c.Driver = v1beta1.DriverName }
+	w.started()
+	w.Puppet(node, gib)
+	w.KubernetesNode(node)
+	for name, at := range map[string]string{volume: v1beta1.NodeOfCephPool("block"), "local": node} {
+		v := &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.VolumeSpec{Name: name, Node: at}}
+		if _, err := w.Volumes().Create(w.Context(), v, metav1.CreateOptions{}); err != nil {
+			w.Fatal(err)
+		}
+	}
+	w.status(func(n *v1beta1.StorageNode) {
+		n.Status.CephClients = []v1beta1.CephClient{{FSID: "f", ID: "client.1", Address: "10.0.0.5:0/1"}}
+	})
+	w.inUse(volume, "local")
+}
+
+func (w *world) status(change func(*v1beta1.StorageNode)) {
+	w.Helper()
+	n, err := w.Nodes().Get(w.Context(), node, metav1.GetOptions{})
+	if err == nil {
+		change(n)
+		_, err = w.Nodes().UpdateStatus(w.Context(), n, metav1.UpdateOptions{})
+	}
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+func (w *world) inUse(volumes ...string) {
+	w.Helper()
+	n, err := w.Theirs.CoreV1().Nodes().Get(w.Context(), node, metav1.GetOptions{})
+	if err == nil {
+		n.Status.VolumesInUse = nil
+		for _, v := range volumes {
+			n.Status.VolumesInUse = append(n.Status.VolumesInUse, core.UniqueVolumeName("kubernetes.io/csi/csi.holdfast.dev^"+v))
+		}
+		_, err = w.Theirs.CoreV1().Nodes().UpdateStatus(w.Context(), n, metav1.UpdateOptions{})
+	}
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+func TestDetach_WaitsUntilTheNodeCannotWriteAnyMore(t *testing.T) {
+	w := newWorld(t)
+	w.hosts("v")
+	check := func(volume string) error { return w.Backend.CheckDetached(t.Context(), backend.ID(volume), node) }
+	w.Until("the volume in the cache", func() bool { return check("v") != nil })
+	inmemory.Expect(t, check("v"), backend.ErrUnavailable, "volume v", "node "+node, "is not shut out of its Ceph cluster", "node.kubernetes.io/out-of-service")
+	for _, other := range []string{"local", "gone"} {
+		if err := check(other); err != nil {
+			t.Errorf("%s: %v", other, err)
+		}
+	}
+	fenced := func(status metav1.ConditionStatus) {
+		w.status(func(n *v1beta1.StorageNode) {
+			meta.SetStatusCondition(&n.Status.Conditions, metav1.Condition{Type: v1beta1.FencedCondition, Status: status, Reason: "Fencing", Message: "waiting for pool block"})
+		})
+	}
+	fenced(metav1.ConditionFalse)
+	inmemory.Expect(t, check("v"), backend.ErrUnavailable, "waiting for pool block")
+	fenced(metav1.ConditionTrue)
+	if err := check("v"); err != nil {
+		t.Errorf("of a node that is shut out: %v", err)
+	}
+	fenced(metav1.ConditionFalse)
+	w.inUse("other")
+	if err := check("v"); err != nil {
+		t.Errorf("of a node that has unmounted it: %v", err)
+	}
+	w.inUse("v")
+	if err := w.Theirs.CoreV1().Nodes().Delete(t.Context(), node, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	inmemory.Expect(t, check("v"), backend.ErrUnavailable, "may still write")
+	_, err := w.Ours.HoldfastV1beta1().StorageClusters().Create(t.Context(), &v1beta1.StorageCluster{
+		ObjectMeta: metav1.ObjectMeta{Name: "holdfast"}, Spec: v1beta1.StorageClusterSpec{Fencing: v1beta1.FencingSpec{Pods: v1beta1.FenceNone}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Until("the end of the check where fencing is disabled", func() bool { return check("v") == nil })
+}

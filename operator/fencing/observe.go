@@ -1,0 +1,177 @@
+package fencing
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	core "k8s.io/api/core/v1"
+	storage "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/kube"
+)
+
+// observed is all that a plan for a node depends on. It is from caches, except where it is said to be live.
+type observed struct {
+	name        string
+	now         time.Time
+	disabled    bool // spec.fencing.pods is None
+	fencing     v1beta1.FencingSpec
+	after       time.Duration        // 0: silence is not enough
+	node        *core.Node           // nil if there is none
+	storageNode *v1beta1.StorageNode // nil if there is none
+	down        string               // why the agent is silent; empty while it is alive
+	silent      time.Duration
+	nodes       int                        // that have agents
+	silentNodes int                        // of these
+	sites       []site                     // the pools in Ceph clusters
+	elsewhere   map[clientAddress]string   // the node that has recorded a client, of all other nodes
+	pods        []*core.Pod                // live: those on the node that use volumes in Ceph clusters, where needsPods says so
+	attachments []storage.VolumeAttachment // live: those of volumes in Ceph clusters that no pod needs that stays
+}
+
+// site is a pool in a Ceph cluster.
+type site struct {
+	*v1beta1.StorageNode
+	fsid string
+}
+
+type clientAddress struct {
+	fsid    string
+	address v1beta1.CephAddress
+}
+
+func (r *Controller) observe(ctx context.Context, name string) (observed, error) {
+	o := observed{name: name, now: time.Now(), down: r.Liveness.WhyDown(name), silent: r.Liveness.SilentFor(name), elsewhere: map[clientAddress]string{}}
+	o.node, _ = r.nodes.Get(name) // the only error of a cache is that there is none
+	if n, err := r.storageNodes.Get(name); err == nil {
+		o.storageNode = n.DeepCopy() // it is replaced by what is written
+	}
+	clusters := map[string]string{}
+	if c := v1beta1.Served(all(r.clusters.List)); c != nil {
+		o.fencing = c.Spec.Fencing
+		o.after, _ = o.fencing.After.Or(0) // the operator refuses one that cannot be read
+		for _, p := range v1beta1.CephPools(c.Spec.Pools) {
+			clusters[v1beta1.NodeOfCephPool(p.Name)] = p.Ceph.FSID
+		}
+	}
+	o.disabled = o.fencing.Pods == v1beta1.FenceNone
+	for _, n := range all(r.storageNodes.List) {
+		r.observeOther(&o, n, clusters)
+	}
+	slices.SortFunc(o.sites, func(a, b site) int { return compare(a.Name, b.Name) })
+	if !o.needsPods() {
+		return o, nil
+	}
+	return o, r.observeUse(ctx, &o)
+}
+
+func (r *Controller) observeOther(o *observed, n *v1beta1.StorageNode, clusters map[string]string) {
+	if v1beta1.IsSite(n.Name) {
+		if fsid := clusters[n.Name]; fsid != "" {
+			o.sites = append(o.sites, site{n, fsid})
+		}
+		return
+	}
+	o.nodes++
+	if r.Liveness.WhyDown(n.Name) != "" {
+		o.silentNodes++
+	}
+	if n.Name == o.name {
+		return
+	}
+	for _, c := range n.Status.CephClients {
+		if c.Address != "" {
+			o.elsewhere[clientAddress{c.FSID, c.Address}] = n.Name
+		}
+	}
+}
+
+// observeUse asks the API server which pods and VolumeAttachments of the node use volumes in Ceph clusters.
+func (r *Controller) observeUse(ctx context.Context, o *observed) error {
+	on := fields.OneTermEqualSelector("spec.nodeName", o.name).String()
+	pods, err := r.Kubernetes.CoreV1().Pods("").List(ctx, metav1.ListOptions{FieldSelector: on})
+	if err != nil {
+		return err
+	}
+	needed := map[string]bool{} // PersistentVolumes of pods that stay
+	for i := range pods.Items {
+		p := &pods.Items[i]
+		used, err := r.cephVolumes(ctx, p)
+		if err != nil {
+			return err
+		}
+		if len(used) == 0 {
+			continue
+		}
+		o.pods = append(o.pods, p)
+		if !o.isDoomed(p) {
+			for _, pv := range used {
+				needed[pv] = true
+			}
+		}
+	}
+	attachments, err := r.Kubernetes.StorageV1().VolumeAttachments().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	for _, a := range attachments.Items {
+		pv := a.Spec.Source.PersistentVolumeName
+		if a.Spec.Attacher != r.Driver || a.Spec.NodeName != o.name || pv == nil || needed[*pv] || a.Annotations[fencedAnnotation] != "" {
+			continue
+		}
+		is, err := r.isInCeph(ctx, *pv)
+		if err != nil {
+			return err
+		}
+		if is {
+			o.attachments = append(o.attachments, a)
+		}
+	}
+	return nil
+}
+
+// cephVolumes are the PersistentVolumes in Ceph clusters of a pod that has not ended.
+func (r *Controller) cephVolumes(ctx context.Context, p *core.Pod) (names []string, err error) {
+	if p.Status.Phase == core.PodSucceeded || p.Status.Phase == core.PodFailed {
+		return nil, nil
+	}
+	for _, v := range p.Spec.Volumes {
+		var claim string
+		switch {
+		case v.PersistentVolumeClaim != nil:
+			claim = v.PersistentVolumeClaim.ClaimName
+		case v.Ephemeral != nil:
+			claim = p.Name + "-" + v.Name
+		default:
+			continue
+		}
+		c, err := r.Kubernetes.CoreV1().PersistentVolumeClaims(p.Namespace).Get(ctx, claim, metav1.GetOptions{})
+		if kube.IgnoreNotFound(err) != nil {
+			return nil, err
+		}
+		if err != nil || c.Spec.VolumeName == "" {
+			continue
+		}
+		is, err := r.isInCeph(ctx, c.Spec.VolumeName)
+		if err != nil {
+			return nil, err
+		}
+		if is {
+			names = append(names, c.Spec.VolumeName)
+		}
+	}
+	return names, nil
+}
+
+func (r *Controller) isInCeph(ctx context.Context, persistentVolume string) (bool, error) {
+	pv, err := r.Kubernetes.CoreV1().PersistentVolumes().Get(ctx, persistentVolume, metav1.GetOptions{})
+	if err != nil || pv.Spec.CSI == nil || pv.Spec.CSI.Driver != r.Driver {
+		return false, kube.IgnoreNotFound(err)
+	}
+	v, err := r.volumes.Get(pv.Spec.CSI.VolumeHandle)
+	return err == nil && v1beta1.CephPoolOf(v.Spec.Node) != "", nil // the only error of a cache is that there is none
+}

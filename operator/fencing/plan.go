@@ -1,0 +1,345 @@
+package fencing
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	core "k8s.io/api/core/v1"
+	storage "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/kube"
+)
+
+// outOfServiceTaint is how an administrator declares that a node is shut down.
+const outOfServiceTaint = "node.kubernetes.io/out-of-service"
+
+// orphansLast is how long a pool keeps clients out whose StorageNode was deleted, if nothing shows that they have ended.
+const orphansLast = 30 * 24 * time.Hour
+
+// plan is what to do about a node, in this order.
+type plan struct {
+	fence       *v1beta1.Fence // to write into its spec
+	condition   *metav1.Condition
+	requests    []request
+	unfence     bool                       // to remove from its spec
+	attachments []storage.VolumeAttachment // to delete
+	pods        []*core.Pod                // to delete
+	gracefully  bool                       // the kubelet of the node is there to end the pods
+	again       time.Duration
+}
+
+// request is what to write into spec.blocklist of a pool.
+type request struct {
+	site  *v1beta1.StorageNode
+	entry *v1beta1.BlocklistRequest // nil: none
+}
+
+// planNode takes the next step with one node.
+func planNode(o observed) plan {
+	switch {
+	case v1beta1.IsSite(o.name):
+		return plan{}
+	case o.storageNode == nil || o.storageNode.Unreadable() != nil:
+		return plan{requests: o.withoutNode()}
+	case o.storageNode.Spec.Fence == nil:
+		return o.planStart()
+	case o.disabled || o.isBack():
+		return o.planReturn()
+	}
+	return o.planFence()
+}
+
+// planStart requests the fence of a node that is lost.
+func (o observed) planStart() plan {
+	p := plan{requests: o.withoutNode()}
+	if o.disabled || len(o.storageNode.Status.CephClients) == 0 {
+		return p
+	}
+	reason, gone := v1beta1.ReasonNodeDown, o.isGone()
+	switch {
+	case gone:
+		reason = v1beta1.ReasonNodeGone
+	case o.node == nil:
+		p.again = lookAgain
+		return p
+	case o.after == 0 || o.down == "":
+		if c := o.conditionNow(); c != nil && c.Reason == v1beta1.ReasonTooManySilent {
+			p.condition = o.condition(false, v1beta1.ReasonWithdrawn, "the node is not lost: its agent is alive, or spec.fencing.after was removed")
+		}
+		return p
+	case o.silent < o.after:
+		p.again = o.after - o.silent
+		return p
+	case !slices.ContainsFunc(o.pods, o.isDoomed):
+		p.again = lookAgain
+		return p
+	case 2*o.silentNodes > o.nodes:
+		p.again = lookAgain
+		p.condition = o.condition(false, v1beta1.ReasonTooManySilent, fmt.Sprintf(
+			"node %s has been silent for longer than spec.fencing.after, but so have been %d of %d nodes: that is rather a fault of the network or the control plane. If the node is shut down, give it the taint %s",
+			o.name, o.silentNodes, o.nodes, outOfServiceTaint))
+		return p
+	}
+	p.fence = &v1beta1.Fence{Reason: reason, RequestedAt: metav1.NewMicroTime(o.now.Truncate(time.Second))}
+	p.condition = o.condition(false, v1beta1.ReasonFencing, "its clients are to be shut out of the Ceph clusters: "+o.why())
+	return p
+}
+
+// planFence shuts the node out, and then takes its volumes and pods from it.
+func (o observed) planFence() plan {
+	p := plan{again: lookAgain}
+	requests, waiting, impossible := o.shutOut()
+	p.requests = requests
+	switch {
+	case impossible != "":
+		p.condition = o.condition(false, v1beta1.ReasonNotFenced, impossible)
+	case waiting != "":
+		p.condition = o.condition(false, v1beta1.ReasonFencing, waiting)
+	case !o.isFenced():
+		p.condition = o.condition(true, v1beta1.ReasonFenced, fmt.Sprintf(
+			"its %d clients are shut out of the Ceph clusters, which have confirmed that: %s", len(o.storageNode.Status.CephClients), o.why()))
+	default:
+		p.attachments, p.pods = o.attachments, o.doomed()
+	}
+	return p
+}
+
+// planReturn lets a node in again that is back, once it has none of the clients that were shut out.
+func (o observed) planReturn() plan {
+	p := plan{unfence: true}
+	for _, s := range o.sites {
+		if s.Spec.BlocklistOf(o.name) != nil {
+			p.requests = append(p.requests, request{site: s.StorageNode})
+		}
+	}
+	if !o.isFenced() { // nothing was taken from it: all that it has may go on
+		p.condition = o.condition(false, v1beta1.ReasonWithdrawn, "the node is back before it was shut out")
+		return p
+	}
+	if left := o.left(); len(left) > 0 {
+		p = plan{again: lookAgain, pods: o.doomed(), gracefully: true}
+		message := fmt.Sprintf("the node is back, and is let in again when its kernel has no client from before any more; it still has %s", strings.Join(left, ", "))
+		if users := o.users(); users != "" {
+			message += ". These pods use volumes that they cannot reach any more, and must be deleted: " + users
+		}
+		p.condition = o.condition(true, v1beta1.ReasonReleasing, message)
+		return p
+	}
+	p.condition = o.condition(false, v1beta1.ReasonReleased, "the node is back and has no client from before any more")
+	return p
+}
+
+// shutOut says what is to be requested of the pools, what they have not confirmed yet, and what cannot be requested.
+func (o observed) shutOut() (requests []request, waiting, impossible string) {
+	var late, not []string
+	for _, fsid := range o.clusters() {
+		addresses, fault := o.addresses(fsid)
+		if fault != "" {
+			not = append(not, fault)
+		}
+		sites := slices.DeleteFunc(slices.Clone(o.sites), func(s site) bool { return s.fsid != fsid })
+		if len(sites) == 0 {
+			not = append(not, fmt.Sprintf("no pool in spec.pools of the StorageCluster is in the Ceph cluster %s, in which it has clients", fsid))
+			continue
+		}
+		if len(addresses) == 0 {
+			continue
+		}
+		for _, s := range sites { // the blocklist is that of the cluster, but each pool waits for the OSDs that have its volumes
+			if r := o.request(s, addresses); r != nil {
+				requests = append(requests, *r)
+			}
+			if e := s.Status.BlocklistOf(o.name); e == nil || !includes(e.Addresses, addresses) {
+				late = append(late, lateness(o.name, s))
+			}
+		}
+	}
+	if len(late) > 0 {
+		waiting = "waiting until all pools have confirmed that its clients are shut out: " + strings.Join(late, "; ")
+	}
+	return requests, waiting, strings.Join(not, "; ")
+}
+
+// clusters are those in which the node has clients.
+func (o observed) clusters() []string {
+	var all []string
+	for _, c := range o.storageNode.Status.CephClients {
+		all = append(all, c.FSID)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// addresses of the node's clients in a cluster. A node that has written down the client of another would shut that out.
+func (o observed) addresses(fsid string) (all []v1beta1.CephAddress, fault string) {
+	for _, c := range o.storageNode.Status.CephClients {
+		switch other := o.elsewhere[clientAddress{c.FSID, c.Address}]; {
+		case c.FSID != fsid:
+		case c.Address == "":
+			fault = fmt.Sprintf("the address of %s in the Ceph cluster %s is not known, since the kernel of the node does not show it (CONFIG_DEBUG_FS). "+
+				"Make sure that the node is off, and shut the client out as docs/ceph.md says", c.ID, c.FSID)
+		case other != "":
+			fault = fmt.Sprintf("its client %s, %s, is also recorded of node %s: one of the two records is wrong", c.ID, c.Address, other)
+		default:
+			all = append(all, c.Address)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all), fault
+}
+
+// request is what to write into the spec of a pool, nil if it has it. An address that is there stays until the node is back.
+func (o observed) request(s site, addresses []v1beta1.CephAddress) *request {
+	entry := &v1beta1.BlocklistRequest{Node: o.name, BootID: o.bootID(), RequestedAt: o.storageNode.Spec.Fence.RequestedAt}
+	if has := s.Spec.BlocklistOf(o.name); has != nil {
+		if includes(has.Addresses, addresses) {
+			return nil
+		}
+		entry = has.DeepCopy()
+	}
+	entry.Addresses = append(slices.Clone(entry.Addresses), addresses...)
+	slices.Sort(entry.Addresses)
+	entry.Addresses = slices.Compact(entry.Addresses)
+	return &request{s.StorageNode, entry}
+}
+
+func (o observed) bootID() string {
+	for _, c := range o.storageNode.Status.CephClients {
+		return c.BootID
+	}
+	return ""
+}
+
+// withoutNode removes what pools keep out of a node that is not to be shut out: once the node was started again, since no
+// client outlives that, or after a long time.
+func (o observed) withoutNode() (requests []request) {
+	for _, s := range o.sites {
+		e := s.Spec.BlocklistOf(o.name)
+		if e == nil {
+			continue
+		}
+		again := o.node != nil && e.BootID != "" && o.node.Status.NodeInfo.BootID != "" && o.node.Status.NodeInfo.BootID != e.BootID
+		if again || o.now.Sub(e.RequestedAt.Time) > orphansLast {
+			requests = append(requests, request{site: s.StorageNode})
+		}
+	}
+	return requests
+}
+
+// left are the clients that were shut out and that the node still has.
+func (o observed) left() (ids []string) {
+	for _, c := range o.storageNode.Status.CephClients {
+		if slices.ContainsFunc(o.sites, func(s site) bool {
+			e := s.Spec.BlocklistOf(o.name)
+			return s.fsid == c.FSID && e != nil && slices.Contains(e.Addresses, c.Address)
+		}) {
+			ids = append(ids, c.ID)
+		}
+	}
+	return ids
+}
+
+// isGone says whether an administrator has said that the node is lost.
+func (o observed) isGone() bool {
+	if o.node == nil { // one that was deleted while it runs registers itself again
+		return o.silent >= v1beta1.ShortestFencing
+	}
+	return outOfService(o.node)
+}
+
+func (o observed) isBack() bool {
+	return o.node != nil && !outOfService(o.node) && isReady(o.node) && o.down == ""
+}
+
+func (o observed) conditionNow() *metav1.Condition {
+	return meta.FindStatusCondition(o.storageNode.Status.Conditions, v1beta1.FencedCondition)
+}
+
+func (o observed) isFenced() bool {
+	c := o.conditionNow()
+	return c != nil && c.Status == metav1.ConditionTrue
+}
+
+// needsPods says whether the plan depends on what only the API server knows.
+func (o observed) needsPods() bool {
+	n := o.storageNode
+	return n != nil && n.Unreadable() == nil && !o.disabled &&
+		(n.Spec.Fence != nil && o.isFenced() || n.Spec.Fence == nil && len(n.Status.CephClients) > 0 && o.after > 0 && o.silent >= o.after)
+}
+
+// isDoomed says whether a pod is deleted with its node. One that was created since is on a node that is back.
+func (o observed) isDoomed(p *core.Pod) bool {
+	f := o.storageNode.Spec.Fence
+	return o.fencing.Chooses(p.Labels) && (f == nil || !p.CreationTimestamp.After(f.RequestedAt.Time))
+}
+
+func (o observed) doomed() (pods []*core.Pod) {
+	for _, p := range o.pods {
+		if o.isDoomed(p) && (!o.isBack() || p.DeletionTimestamp == nil) {
+			pods = append(pods, p)
+		}
+	}
+	return pods
+}
+
+// users are the pods from before that stay.
+func (o observed) users() string {
+	var names []string
+	for _, p := range o.pods {
+		if !o.isDoomed(p) && !p.CreationTimestamp.After(o.storageNode.Spec.Fence.RequestedAt.Time) {
+			names = append(names, p.Namespace+"/"+p.Name)
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+func (o observed) why() string {
+	switch {
+	case o.node == nil:
+		return "its Node was deleted, and " + o.down
+	case outOfService(o.node):
+		return "its Node has the taint " + outOfServiceTaint
+	case o.down != "":
+		return o.down
+	}
+	return "its Node is not ready"
+}
+
+func (o observed) condition(fenced bool, reason, message string) *metav1.Condition {
+	c := kube.NewCondition(v1beta1.FencedCondition, fenced, reason, kube.Shorten(message, kube.LongestMessage))
+	c.ObservedGeneration = o.storageNode.Generation
+	return &c
+}
+
+// lateness says why a pool has not confirmed yet.
+func lateness(node string, s site) string {
+	said := "has not answered yet"
+	if e := s.Status.BlocklistOf(node); e != nil && e.Message != "" {
+		said = e.Message
+	} else if ready := meta.FindStatusCondition(s.Status.Conditions, v1beta1.ReadyCondition); ready != nil && ready.Status != metav1.ConditionTrue {
+		said = ready.Message
+	}
+	return fmt.Sprintf("pool %s: %s", v1beta1.CephPoolOf(s.Name), said)
+}
+
+func includes(all, some []v1beta1.CephAddress) bool {
+	return !slices.ContainsFunc(some, func(a v1beta1.CephAddress) bool { return !slices.Contains(all, a) })
+}
+
+func outOfService(n *core.Node) bool {
+	return slices.ContainsFunc(n.Spec.Taints, func(t core.Taint) bool { return t.Key == outOfServiceTaint })
+}
+
+func isReady(n *core.Node) bool {
+	return slices.ContainsFunc(n.Status.Conditions, func(c core.NodeCondition) bool {
+		return c.Type == core.NodeReady && c.Status == core.ConditionTrue
+	})
+}
+
+func compare(a, b string) int { return cmp.Compare(a, b) }
