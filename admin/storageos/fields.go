@@ -217,7 +217,12 @@ var stateFields = []field{
 		c.spec().Debug = on
 		c.remarkf(Taken, "spec.debug")
 	}),
-	noCounterpart("spec.disableFencing", "no pod is removed from a node that may still run it; onNodeLoss of a class says what happens to volumes whose node is gone for good"),
+	flag("spec.disableFencing", func(c *conversion, on bool) {
+		if on {
+			c.spec().Fencing.Pods = v1beta1.FenceNone
+		}
+		c.remarkf(Taken, "spec.fencing, which is about volumes in Ceph clusters; pods need the label holdfast.dev/fenced in place of storageos.com/fenced, and spec.fencing.after to be moved without a taint")
+	}),
 	noCounterpart("spec.disableTelemetry", "nothing is sent to anyone"),
 	noCounterpart("spec.disableTCMU", "volumes are loop devices or directories"),
 	noCounterpart("spec.forceTCMU", "volumes are loop devices or directories"),

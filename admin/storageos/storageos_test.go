@@ -73,6 +73,7 @@ func TestFields_EachHasATargetOrAReason(t *testing.T) {
 				Limits:   core.ResourceList{core.ResourceMemory: resource.MustParse("1Gi")},
 			},
 			Distribution: "openshift-4.6",
+			Fencing:      v1beta1.FencingSpec{Pods: v1beta1.FenceNone},
 		},
 	}
 	if gotText, wantText := text(t, got), text(t, want); gotText != wantText {

@@ -111,6 +111,12 @@ func TestPod_SelectorMatchesPodsOfThisServerAlone(t *testing.T) {
 	}
 }
 
+func TestPod_MovesWithItsStorageWhenItsNodeIsLost(t *testing.T) {
+	if set := asked(nil).set(t); !(v1beta1.FencingSpec{}).Chooses(set.Spec.Template.Labels) {
+		t.Errorf("fencing does not choose a pod with %v", set.Spec.Template.Labels)
+	}
+}
+
 func isSubset(small, large map[string]string) bool {
 	for key, value := range small {
 		if large[key] != value {
