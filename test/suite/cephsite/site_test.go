@@ -69,6 +69,7 @@ func newSite(t testing.TB, engine v1beta1.Engine, change ...func(*v1beta1.PoolSp
 	controller := rest.CopyConfig(config)
 	controller.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + realapi.Namespace + ":" + v1beta1.ControllerName, Groups: []string{"system:masters"}}
 	s.holdfast = holdfast.NewForConfigOrDie(controller)
+	s.forget() // what a run that was killed has left
 	s.args = s.install(config)
 	s.writeKey(s.key(s.pool.Ceph.UserName()))
 	s.writeKubeconfig(realapi.WithToken(t, config, realapi.Namespace, "holdfast-ceph-"+name, ""))
