@@ -217,7 +217,7 @@ var stateFields = []field{
 		c.spec().Debug = on
 		c.remarkf(Taken, "spec.debug")
 	}),
-	flag("spec.disableFencing", func(c *conversion, on bool) {
+	boolField("spec.disableFencing", func(c *conversion, on bool) {
 		if on {
 			c.spec().Fencing.Pods = v1beta1.FenceNone
 		}
