@@ -34,7 +34,7 @@ func escapeShows(t *testing.T, k hostfs.Kind, escape func(dir string) error) {
 		t.Fatal(err)
 	}
 	after, err := b.Get(t.Context(), v.ID)
-	if err != nil || !after.Condition.Abnormal || !strings.Contains(after.Condition.Message, "limit does not") {
+	if err != nil || !after.Condition.Abnormal || !strings.Contains(after.Condition.Message, "docs/directory-quota.md") {
 		t.Errorf("the volume is %+v, %v", after, err)
 	}
 	if err := b.Delete(t.Context(), v.ID); err != nil {
