@@ -4,11 +4,13 @@ package cephfs
 
 import (
 	"encoding/json"
+	"log/slog"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/holdfast-storage/holdfast/backend/ceph"
 	rig "github.com/holdfast-storage/holdfast/test/rig/ceph"
 )
 
@@ -44,7 +46,18 @@ func TestBlocklist_ClientOfAFileSystemWritesNothingAnyMore(t *testing.T) {
 	v := w.create("a", 16*mib)
 	w.write(v, "file", []byte("before"))
 	address := w.sessions()["admin"]
-	if err := w.backend.Fence(t.Context(), []string{address}); err != nil {
+	key, err := w.cluster.CreateUser(t.Context(), "fencing", "mon", `allow r, allow command "osd blocklist"`, "osd", "allow r tag cephfs data="+rig.FileSystem)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.in.User, w.in.Key = "fencing", ceph.Key(key) // no other right is needed for it
+	c, err := ceph.New(w.in, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.connections = append(w.connections, c)
+	b := ceph.BlocklistOf(c)
+	if err := b.Fence(t.Context(), []string{address}); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.tryWrite(v, "file", []byte("too late")); !hasErrno(err, syscall.ESHUTDOWN) {
@@ -59,7 +72,7 @@ func TestBlocklist_ClientOfAFileSystemWritesNothingAnyMore(t *testing.T) {
 	if _, err := w.backend.Get(t.Context(), v.ID); err != nil {
 		t.Errorf("the pool itself: %v", err)
 	}
-	if err := w.backend.Unfence(t.Context(), []string{address}); err != nil {
+	if err := b.Unfence(t.Context(), []string{address}); err != nil {
 		t.Error(err)
 	}
 }
