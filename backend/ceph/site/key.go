@@ -1,3 +1,5 @@
+//go:build ceph
+
 package site
 
 import (
