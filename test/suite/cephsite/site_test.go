@@ -214,7 +214,7 @@ func (s *site) kill() {
 		return
 	}
 	_ = s.cmd.Process.Kill() // it may have ended
-	_ = <-s.ended
+	s.Logf("the process was killed: %v", <-s.ended)
 	s.cmd = nil
 }
 
