@@ -32,7 +32,7 @@ func (b *Backend) Attach(ctx context.Context, id backend.ID, node string) error 
 			return "", fmt.Errorf("%w: volume %s is attached to node %s, and one node at a time may use it; it is attached to node %s once it is detached there",
 				backend.ErrPrecondition, id, now, node)
 		}
-		return node, nil // its VolumeAttachment was removed by force
+		return node, b.CheckDetached(ctx, id, now) // its VolumeAttachment was removed by force
 	})
 }
 

@@ -65,6 +65,15 @@ func TestDetach_WaitsUntilTheNodeCannotWriteAnyMore(t *testing.T) {
 	check := func(volume string) error { return w.Backend.CheckDetached(t.Context(), backend.ID(volume), node) }
 	w.Until("the volume in the cache", func() bool { return check("v") != nil })
 	inmemory.Expect(t, check("v"), backend.ErrUnavailable, "volume v", "node "+node, "is not shut out of its Ceph cluster", "node.kubernetes.io/out-of-service")
+	for _, to := range []string{node, "other"} { // there is no VolumeAttachment: it was removed by force
+		err := w.Backend.Attach(t.Context(), "v", to)
+		if to == node && err != nil {
+			t.Fatal(err)
+		}
+		if to != node {
+			inmemory.Expect(t, err, backend.ErrUnavailable, "not detached from node "+node)
+		}
+	}
 	for _, other := range []string{"local", "gone"} {
 		if err := check(other); err != nil {
 			t.Errorf("%s: %v", other, err)

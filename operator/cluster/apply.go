@@ -59,9 +59,11 @@ func (r *Controller) maintain(ctx context.Context, c *v1beta1.StorageCluster) (*
 	if err := r.releaseAttached(ctx, p); err != nil {
 		return nil, 0, err
 	}
-	if err := r.forgetSites(ctx, s); err != nil {
-		r.Log.Warn("the StorageNode of a pool that is gone could not be deleted; retrying", "error", err)
-		again = kube.Sooner(again, kube.RetryRefused)
+	if s.invalid == nil { // else it is not known which pools there should be
+		if err := r.forgetSites(ctx, s); err != nil {
+			r.Log.Warn("the StorageNode of a pool that is gone could not be deleted; retrying", "error", err)
+			again = kube.Sooner(again, kube.RetryRefused)
+		}
 	}
 	if err := r.labelNodes(ctx, p.shared); err != nil {
 		r.Log.Warn("the labels of nodes for shared volumes could not be written; retrying", "error", err)

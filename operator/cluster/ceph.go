@@ -116,9 +116,6 @@ func (r *Controller) podsOfSites() []*core.Pod {
 // forgetSites deletes the StorageNodes and Leases of pools that are gone, as soon as nothing is in them and no pod is there that
 // would write them again.
 func (r *Controller) forgetSites(ctx context.Context, s *situation) error {
-	if s.invalid != nil { // it is not known which pools there are to be
-		return nil
-	}
 	for name := range s.storageNodes {
 		pool := v1beta1.CephPoolOf(name)
 		if pool == "" || slices.ContainsFunc(v1beta1.CephPools(s.cluster.Spec.Pools), func(p v1beta1.PoolSpec) bool { return p.Name == pool }) {

@@ -61,7 +61,7 @@ func (s *situation) nodeHealth(n *core.Node, pod *core.Pod, storage *v1beta1.Sto
 		h.Disk = note(p.Message != "" || hasRoom(p), "pool %s has no room left: %s of %s are promised", p.Name, p.Promised.String(), p.Capacity.String()) && h.Disk
 	}
 	note(h.Registered, "the driver is not registered with the kubelet")
-	if ready != nil && ready.Status == metav1.ConditionFalse && h.Pools && !(ready.Reason == v1beta1.ReasonNoPool && s.onlySites()) {
+	if ready != nil && ready.Status == metav1.ConditionFalse && h.Pools && (ready.Reason != v1beta1.ReasonNoPool || !s.onlySites()) {
 		h.Pools = note(false, "%s", ready.Message)
 	}
 	h.Ready = h.Agent && h.Pools && h.Disk && h.Registered

@@ -128,18 +128,37 @@ func (p *pool) refused(err error, of, what string) error {
 		backend.ErrUnavailable, p.Ceph.User, what, of, p.caps()[of], p.grant("caps"))
 }
 
+// checkShutOut asks whether the user may shut out a client, such as a process that had the pool before, and let it in
+// again: the monitors look at the caps before they read the address, which is none.
+func (p *pool) checkShutOut(ctx context.Context, cluster *ceph.Cluster) error {
+	for _, operation := range []string{"add", "rm"} {
+		what := "ceph osd blocklist " + operation
+		_, err := ceph.Call(ctx, cluster, what, func(conn *rados.Conn) (any, error) {
+			_, _, err := conn.MonCommand([]byte(`{"prefix":"osd blocklist","blocklistop":"` + operation + `","addr":"none/1"}`))
+			return nil, err
+		})
+		if !errors.Is(err, unix.EINVAL) {
+			return p.refused(err, "mon", "shut out clients: "+what)
+		}
+	}
+	return nil
+}
+
 // caps are all that the user needs: docs/ceph.md says the same.
 func (p *pool) caps() map[string]string {
 	c := p.Ceph
 	if p.Engine == CephFS {
-		return map[string]string{"mon": "allow r", "mgr": "allow rw", "mds": "allow rwp fsname=" + c.FileSystem}
+		return map[string]string{"mon": "allow r, " + shutOut, "mgr": "allow rw", "mds": "allow rwp fsname=" + c.FileSystem, "osd": "allow r tag cephfs data=" + c.FileSystem}
 	}
 	osd := "profile rbd pool=" + c.Pool
 	if c.DataPool != "" && c.DataPool != c.Pool {
 		osd += ", profile rbd pool=" + c.DataPool
 	}
-	return map[string]string{"mon": "profile rbd", "osd": osd}
+	return map[string]string{"mon": "profile rbd, " + shutOut, "osd": osd}
 }
+
+// shutOut lets the user shut the clients of a lost node out of the cluster, and let them in again.
+const shutOut = `allow command "osd blocklist"`
 
 // grant is the command of an administrator that gives the user its caps.
 func (p *pool) grant(verb string) string {

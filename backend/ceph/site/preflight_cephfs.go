@@ -45,6 +45,9 @@ func (p *pool) checkFileSystem(ctx context.Context, cluster *ceph.Cluster) error
 	if err := p.checkManager(ctx, cluster); err != nil {
 		return err
 	}
+	if err := p.checkShutOut(ctx, cluster); err != nil {
+		return err
+	}
 	_, err := mounted(ctx, p, cluster, func(*cephfs.MountInfo) (any, error) { return nil, nil })
 	return p.refused(err, "mds", "mount the file system "+c.FileSystem)
 }

@@ -21,7 +21,7 @@ func (p *pool) checkImages(ctx context.Context, cluster *ceph.Cluster) error {
 	if err := p.monitor(ctx, cluster, map[string]string{"prefix": "df"}, &struct{}{}); err != nil {
 		return err
 	}
-	if err := p.checkCutOff(ctx, cluster); err != nil {
+	if err := p.checkShutOut(ctx, cluster); err != nil {
 		return err
 	}
 	for _, name := range []string{c.Pool, c.DataPool} {
@@ -50,19 +50,6 @@ func (p *pool) checkImages(ctx context.Context, cluster *ceph.Cluster) error {
 		return nil // it may do all in the namespace, and nothing beside it: then it is an administrator who has made it
 	}
 	return err
-}
-
-// checkCutOff asks whether the user may cut off a process that had the pool and does not answer: before the address is
-// read, which is none, the monitors look at the caps.
-func (p *pool) checkCutOff(ctx context.Context, cluster *ceph.Cluster) error {
-	_, err := ceph.Call(ctx, cluster, "ceph osd blocklist add", func(conn *rados.Conn) (any, error) {
-		_, _, err := conn.MonCommand([]byte(`{"prefix":"osd blocklist","blocklistop":"add","addr":"none/1"}`))
-		return nil, err
-	})
-	if errors.Is(err, unix.EINVAL) {
-		return nil
-	}
-	return p.refused(err, "mon", "cut off a process that had the pool before: ceph osd blocklist add")
 }
 
 // nowhere is an object that no pool has.

@@ -90,7 +90,7 @@ var mishaps = map[string]struct {
 	"a missing file of the key":      {RBD, func(_ *testing.T, c *Config) { c.KeyFile += ".none" }, []string{"no such file"}},
 	"the user": {
 		CephFS, func(_ *testing.T, c *Config) { c.Ceph.User = "nosuchuser" },
-		[]string{"refuses client.nosuchuser", "does not exist", "`ceph auth get-or-create client.nosuchuser mon 'allow r' mgr 'allow rw' mds 'allow rwp fsname=" + rig.FileSystem + "'`"},
+		[]string{"refuses client.nosuchuser", "does not exist", "`ceph auth get-or-create client.nosuchuser mon 'allow r, allow command \"osd blocklist\"' mgr 'allow rw' mds 'allow rwp fsname=" + rig.FileSystem + "' osd 'allow r tag cephfs data=" + rig.FileSystem + "'`"},
 	},
 	"the fsid":        {RBD, func(_ *testing.T, c *Config) { c.Ceph.FSID = otherFSID }, []string{otherFSID, "correct the monitors or the fsid"}},
 	"the pool":        {RBD, func(_ *testing.T, c *Config) { c.Ceph.Pool = "absent" }, []string{`no pool "absent"`, "`ceph osd pool create absent && rbd pool init absent`"}},
@@ -109,7 +109,7 @@ var mishaps = map[string]struct {
 		limitTo(t, c, "osd", "profile rbd pool="+c.Ceph.Pool+" namespace=team")
 	}, nil},
 	"no cap for the monitors":        {RBD, func(t *testing.T, c *Config) { limitTo(t, c, "mon", "") }, []string{"has no caps for mon"}},
-	"a small cap for the monitors":   {RBD, func(t *testing.T, c *Config) { limitTo(t, c, "mon", "allow r") }, []string{"may not cut off", "ceph osd blocklist add", "mon 'profile rbd'", "`ceph auth caps client."}},
+	"a small cap for the monitors":   {RBD, func(t *testing.T, c *Config) { limitTo(t, c, "mon", "allow r") }, []string{"may not shut out clients", "ceph osd blocklist add", "mon 'profile rbd, allow command", "`ceph auth caps client."}},
 	"no cap for images":              {RBD, func(t *testing.T, c *Config) { limitTo(t, c, "osd", "") }, []string{"may not list images in pool images", "osd 'profile rbd pool=images"}},
 	"a small cap for images":         {RBD, func(t *testing.T, c *Config) { limitTo(t, c, "osd", "allow rw pool="+c.Ceph.Pool) }, []string{"in pool images", "osd 'profile rbd pool=images"}},
 	"a cap that leaves out the data": {RBD, func(t *testing.T, c *Config) { c.Ceph.DataPool = newPool(t) }, []string{"osd 'profile rbd pool=images", ", profile rbd pool=images"}},

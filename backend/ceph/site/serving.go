@@ -22,6 +22,7 @@ type engine interface {
 	backend.Snapshotter
 	backend.Cloner
 	backend.Trasher
+	backend.Fencer
 	Close(ctx context.Context) error
 }
 

@@ -107,9 +107,9 @@ func (s *site) prepare() {
 // userCaps and nodeCaps are those of docs/ceph.md, of a pool of images or a subvolume group of that name.
 func userCaps(engine v1beta1.Engine, name string) []string {
 	if engine == v1beta1.EngineRBD {
-		return []string{"mon", "profile rbd", "osd", "profile rbd pool=" + name}
+		return []string{"mon", `profile rbd, allow command "osd blocklist"`, "osd", "profile rbd pool=" + name}
 	}
-	return []string{"mon", "allow r", "mgr", "allow rw", "mds", "allow rwp fsname=" + rig.FileSystem}
+	return []string{"mon", `allow r, allow command "osd blocklist"`, "mgr", "allow rw", "mds", "allow rwp fsname=" + rig.FileSystem, "osd", "allow r tag cephfs data=" + rig.FileSystem}
 }
 
 func nodeCaps(engine v1beta1.Engine, name string) []string {

@@ -29,7 +29,7 @@ func TestClaim_IsBoundAtOnceAndFollowsItsPod(t *testing.T) {
 			s := s.In(t)
 			claim := "data-" + class
 			mount := kube.Mount(claim, "/data")
-			written := s.Run("writes-"+class, mount, kube.OnNode(one), kube.Script("head -c 20000000 /dev/urandom >/data/file; sync /data/file; sha256sum /data/file; df -m /data | tail -n 1 | awk '{ print ($2 > 900 && $2 <= 1024) }'"))
+			written := s.Run("writes-"+class, mount, kube.OnNode(one), kube.Script("head -c 20000000 /dev/urandom >/data/file; sync /data/file; sha256sum /data/file; df -Pm /data | tail -n 1 | awk '{ print ($2 > 900 && $2 <= 1024) }'"))
 			if !strings.HasSuffix(written, "\n1\n") {
 				t.Errorf("a volume of 1 GiB shows another size: %s", written)
 			}
@@ -82,7 +82,7 @@ func TestImage_IsForOneNodeAtATime(t *testing.T) {
 	s.Pod("has", kube.Mount("data", "/data"), kube.OnNode(one), kube.Script("while :; do date >/data/now; sync /data/now; sleep 0.2; done"))
 	s.Ready("has")
 	s.Pod("wants", kube.Mount("data", "/data"), kube.OnNode(other))
-	s.AwaitEvent("wants", "FailedMount", one)
+	s.AwaitEvent("wants", "FailedAttachVolume", one)
 	s.Exec("has", "sh", "-ec", "touch /data/file; sync /data/file")
 	s.DeletePod("has")
 	s.Ready("wants")
@@ -112,7 +112,7 @@ func TestSnapshot_IsRestoredAndTheVolumeGrows(t *testing.T) {
 				t.Errorf("the cloned volume has %q", found)
 			}
 			s.Grow(of("data"), "2Gi")
-			if found := s.Exec(of("user"), "sh", "-ec", "df -m /data | tail -n 1 | awk '{ print ($2 > 1800) }'"); found != "1\n" {
+			if found := s.Exec(of("user"), "sh", "-ec", "df -Pm /data | tail -n 1 | awk '{ print ($2 > 1800) }'"); found != "1\n" {
 				t.Errorf("the volume of 2 GiB shows %s", s.Exec(of("user"), "df", "-m", "/data"))
 			}
 		})
