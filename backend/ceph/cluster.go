@@ -178,7 +178,7 @@ func (c *Cluster) dial() (*rados.Conn, error) {
 		// What waits for a disk goes on when that is back, and its caller is not kept (Call). With a limit the library gives
 		// up what is being changed, and does not survive it: connections stay deaf, and opening images crashes.
 		{"rados_osd_op_timeout", "0"},
-		{"client_mount_uid", "0"}, // whoever runs this process: what it may do in a file system, its caps say
+		{"client_mount_uid", "0"}, // as any user of this host; the caps limit what it can do in a file system
 		{"client_mount_gid", "0"},
 		{"rbd_cache", "false"}, // what manages images writes nothing to them
 	} {

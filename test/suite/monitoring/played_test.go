@@ -16,7 +16,7 @@ import (
 var ofTheProgram = []string{"HoldfastTargetDown", "HoldfastAbsent"}
 
 // player serves the series of one history as a process does: one value after the other of the part in which the alert
-// fires, and of the part in which it is clear once it is told to go on.
+// fires, and of the part in which it is clear once good is set.
 type player struct {
 	history
 	good  *atomic.Bool
