@@ -35,9 +35,10 @@ build: ## compile bin/holdfast
 test-fast: ## run what needs no root and no installed packages
 
 test-all: ## make test with what takes long (root)
-	@$(MAKE) --no-print-directory test test-ceph HOLDFAST_TESTS=all TIMEOUT=120m
+	@$(MAKE) --no-print-directory test test-ceph test-ceph-cluster HOLDFAST_TESTS=all TIMEOUT=120m
 
 test-ceph: root ## test the engines of Ceph on a small, real Ceph, with cgo (root)
+test-ceph-cluster: root cluster-program ## test pools in a small, real Ceph in a cluster of three nodes (root)
 test-noisy: ## make test, beside a process that takes 3/7 of every processor (root)
 	@test/run/run $@ $(MAKE) --no-print-directory test
 
@@ -65,7 +66,6 @@ deps: ## install the Debian packages that the tests need, where missing
 
 root: ## stop where the caller is not root
 clean: ## remove what was built
-
 # The parts of make test. The program of clusters is not made beside the images: both compile much of Kubernetes, and
 # install packages.
 test-hosts test-of-clusters: root deps
@@ -73,7 +73,7 @@ test-of-clusters test-api-install test-api-rest test-api-oldest test-cluster: ro
 cluster-program: images
 
 SCRIPTED := run up down kubeconfig install-manifest e2e bench build test-fast local-run generate generated lint fmt bench-claims \
-	fuzz images release release-check licences vulncheck deps root clean test-hosts test-of-clusters test-api-install test-api-rest test-api-oldest test-ceph test-cluster cluster-program
+	fuzz images release release-check licences vulncheck deps root clean test-hosts test-of-clusters test-api-install test-api-rest test-api-oldest test-ceph test-ceph-cluster test-cluster cluster-program
 $(SCRIPTED):
 	@test/run/run $@
 

@@ -93,6 +93,9 @@ func MountCephFS(ctx context.Context, c CephFS, target string) error {
 	}
 	what := fmt.Sprintf("%s of the Ceph cluster %s with %q", &c, c.Cluster.FSID, c.Options)
 	err := detached.mountAt(ctx, target, what, func() (int, error) {
+		if err := CheckCephFSClient(); err != nil { // before anything else that this host may lack
+			return -1, err
+		}
 		if err := enterNamespaces(c.Cluster.Namespaces, "net"); err != nil {
 			return -1, err
 		}

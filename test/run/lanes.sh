@@ -91,6 +91,18 @@ test-ceph() {
 	return $failed
 }
 
+# On three nodes, two of which have a kernel with the clients of Ceph.
+test-ceph-cluster() {
+	PACKAGES="$PACKAGES $CEPH_PACKAGES" deps
+	step 'test with Ceph in a cluster'
+	images/build ceph >bin/images-ceph
+	fresh cephpools
+	HOLDFAST_IMAGES=$PWD/bin/images test/tool/cluster/install cephpools 3
+	# shellcheck disable=SC2046
+	bin/cluster -name cephpools load-image $(awk '$1 == "ceph" || $1 == "csi-attacher" { print $3 }' bin/images bin/images-ceph)
+	HOLDFAST_CLUSTER=cephpools HOLDFAST_REQUIRE=$REQUIRE,ceph "${test[@]}" "${bounded[@]}" ./test/suite/e2e/ceph
+}
+
 cluster-program() { go build -C test/tool/cluster -o ../../../bin/cluster .; }
 
 # e2e: in the cluster of HOLDFAST_KUBECONFIG, or in one that stays.
