@@ -21,7 +21,10 @@ import (
 
 // What docs/ceph.md has the administrator give each user.
 var (
-	userCaps = []string{"mon", "allow r, profile rbd", "mgr", "allow rw", "mds", "allow rwp fsname=" + ceph.FileSystem, "osd", "profile rbd pool=" + images}
+	userCaps = []string{
+		"mon", `allow r, profile rbd, allow command "osd blocklist"`, "mgr", "allow rw", "mds", "allow rwp fsname=" + ceph.FileSystem,
+		"osd", "profile rbd pool=" + images + ", allow r tag cephfs data=" + ceph.FileSystem,
+	}
 	nodeCaps = []string{
 		"mon", "allow r, profile rbd", "mds", "allow rw fsname=" + ceph.FileSystem + " path=/volumes/holdfast",
 		"osd", "profile rbd pool=" + images + ", allow rw tag cephfs data=" + ceph.FileSystem,
