@@ -7,7 +7,7 @@ test-hosts() {
 	step 'test of units and of hosts'
 	clients=$(go list -test -f '{{range .Deps}}{{.}} {{end}}{{.ImportPath}}' ./... | sed -n 's|.*k8s\.io/client-go/.* \(.*\)\.test$|\1|p')
 	# shellcheck disable=SC2086
-	others=$(go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./... | grep -vxFf <(go list $INSTALL_TESTS $API_TESTS $CLUSTER_TESTS))
+	others=$(go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./... | grep -vxFf <(go list $INSTALL_TESTS $API_TESTS $CLUSTER_TESTS $CEPH_CLUSTER_TESTS))
 	go build -tags crashpoints -o bin/holdfast-crashpoints ./cmd/holdfast
 	export HOLDFAST_CRASHING_BINARY=$PWD/bin/holdfast-crashpoints HOLDFAST_REQUIRE=$REQUIRE
 	# shellcheck disable=SC2046
@@ -100,7 +100,7 @@ test-ceph-cluster() {
 	HOLDFAST_IMAGES=$PWD/bin/images test/tool/cluster/install cephpools 3
 	# shellcheck disable=SC2046
 	bin/cluster -name cephpools load-image $(awk '$1 == "ceph" || $1 == "csi-attacher" { print $3 }' bin/images bin/images-ceph)
-	HOLDFAST_CLUSTER=cephpools HOLDFAST_REQUIRE=$REQUIRE,ceph "${test[@]}" "${bounded[@]}" ./test/suite/e2e/ceph
+	HOLDFAST_CLUSTER=cephpools HOLDFAST_REQUIRE=$REQUIRE,ceph "${test[@]}" "${bounded[@]}" $CEPH_CLUSTER_TESTS
 }
 
 cluster-program() { go build -C test/tool/cluster -o ../../../bin/cluster .; }
