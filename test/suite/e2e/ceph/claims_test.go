@@ -82,7 +82,7 @@ func TestImage_IsForOneNodeAtATime(t *testing.T) {
 	s.Pod("has", kube.Mount("data", "/data"), kube.OnNode(one), kube.Script("while :; do date >/data/now; sync /data/now; sleep 0.2; done"))
 	s.Ready("has")
 	s.Pod("wants", kube.Mount("data", "/data"), kube.OnNode(other))
-	s.AwaitEvent("wants", "FailedAttachVolume", one)
+	s.AwaitEvent("wants", "FailedAttachVolume", "already used")
 	s.Exec("has", "sh", "-ec", "touch /data/file; sync /data/file")
 	s.DeletePod("has")
 	s.Ready("wants")
