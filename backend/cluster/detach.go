@@ -9,7 +9,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
@@ -45,12 +44,11 @@ func (b *Backend) CheckDetached(ctx context.Context, id backend.ID, node string)
 	if c := meta.FindStatusCondition(n.Status.Conditions, v1beta1.FencedCondition); c != nil {
 		why += ": " + c.Message
 	}
-	return fmt.Errorf("%w: volume %s is not detached from node %s, which may still write to it and %s. If the node is off, give it the taint node.kubernetes.io/out-of-service",
-		backend.ErrUnavailable, id, node, why)
+	return fmt.Errorf("%w: volume %s is not detached from node %s, which may still write to it and %s. If the node is off, give it the taint %s",
+		backend.ErrUnavailable, id, node, why, core.TaintNodeOutOfService)
 }
 
 func (b *Backend) fencingIsDisabled() bool {
-	clusters, _ := b.Watches.Holdfast.Holdfast().V1beta1().StorageClusters().Lister().List(labels.Everything()) // a cache has no errors
-	c := v1beta1.Served(clusters)
+	c := v1beta1.Served(kube.Cached(b.Watches.Holdfast.Holdfast().V1beta1().StorageClusters().Lister().List))
 	return c != nil && c.Spec.Fencing.Pods == v1beta1.FenceNone
 }

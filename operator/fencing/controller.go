@@ -20,7 +20,6 @@ import (
 	"log/slog"
 	"time"
 
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/record"
@@ -99,10 +98,4 @@ func (r *Controller) reconcile(ctx context.Context, node string) (time.Duration,
 	}
 	p := planNode(o)
 	return p.again, r.apply(ctx, o, p)
-}
-
-// all is what a cache holds.
-func all[T any](list func(labels.Selector) ([]T, error)) []T {
-	found, _ := list(labels.Everything()) // a cache has no errors
-	return found
 }

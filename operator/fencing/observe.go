@@ -1,6 +1,7 @@
 package fencing
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -51,7 +52,7 @@ func (r *Controller) observe(ctx context.Context, name string) (observed, error)
 		o.storageNode = n.DeepCopy() // it is replaced by what is written
 	}
 	clusters := map[string]string{}
-	if c := v1beta1.Served(all(r.clusters.List)); c != nil {
+	if c := v1beta1.Served(kube.Cached(r.clusters.List)); c != nil {
 		o.fencing = c.Spec.Fencing
 		o.after, _ = o.fencing.After.Or(0) // the operator refuses one that cannot be read
 		for _, p := range v1beta1.CephPools(c.Spec.Pools) {
@@ -59,10 +60,10 @@ func (r *Controller) observe(ctx context.Context, name string) (observed, error)
 		}
 	}
 	o.disabled = o.fencing.Pods == v1beta1.FenceNone
-	for _, n := range all(r.storageNodes.List) {
+	for _, n := range kube.Cached(r.storageNodes.List) {
 		r.observeOther(&o, n, clusters)
 	}
-	slices.SortFunc(o.sites, func(a, b site) int { return compare(a.Name, b.Name) })
+	slices.SortFunc(o.sites, func(a, b site) int { return cmp.Compare(a.Name, b.Name) })
 	if !o.needsPods() {
 		return o, nil
 	}

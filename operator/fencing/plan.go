@@ -1,7 +1,6 @@
 package fencing
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,9 +14,6 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube"
 )
-
-// outOfServiceTaint is how an administrator declares that a node is shut down.
-const outOfServiceTaint = "node.kubernetes.io/out-of-service"
 
 // orphansLast is how long a pool keeps clients out whose StorageNode was deleted, if nothing shows that they have ended.
 const orphansLast = 30 * 24 * time.Hour
@@ -83,7 +79,7 @@ func (o observed) planStart() plan {
 		p.again = lookAgain
 		p.condition = o.condition(false, v1beta1.ReasonTooManySilent, fmt.Sprintf(
 			"node %s has been silent for longer than spec.fencing.after, but so have been %d of %d nodes: that is rather a fault of the network or the control plane. If the node is shut down, give it the taint %s",
-			o.name, o.silentNodes, o.nodes, outOfServiceTaint))
+			o.name, o.silentNodes, o.nodes, core.TaintNodeOutOfService))
 		return p
 	}
 	p.fence = &v1beta1.Fence{Reason: reason, RequestedAt: metav1.NewMicroTime(o.now.Truncate(time.Second))}
@@ -250,11 +246,11 @@ func (o observed) isGone() bool {
 	if o.node == nil { // one that was deleted while it runs registers itself again
 		return o.silent >= v1beta1.ShortestFencing
 	}
-	return outOfService(o.node)
+	return kube.IsOutOfService(o.node)
 }
 
 func (o observed) isBack() bool {
-	return o.node != nil && !outOfService(o.node) && isReady(o.node) && o.down == ""
+	return o.node != nil && !kube.IsOutOfService(o.node) && isReady(o.node) && o.down == ""
 }
 
 func (o observed) conditionNow() *metav1.Condition {
@@ -303,8 +299,8 @@ func (o observed) why() string {
 	switch {
 	case o.node == nil:
 		return "its Node was deleted, and " + o.down
-	case outOfService(o.node):
-		return "its Node has the taint " + outOfServiceTaint
+	case kube.IsOutOfService(o.node):
+		return "its Node has the taint " + core.TaintNodeOutOfService
 	case o.down != "":
 		return o.down
 	}
@@ -332,14 +328,8 @@ func includes(all, some []v1beta1.CephAddress) bool {
 	return !slices.ContainsFunc(some, func(a v1beta1.CephAddress) bool { return !slices.Contains(all, a) })
 }
 
-func outOfService(n *core.Node) bool {
-	return slices.ContainsFunc(n.Spec.Taints, func(t core.Taint) bool { return t.Key == outOfServiceTaint })
-}
-
 func isReady(n *core.Node) bool {
 	return slices.ContainsFunc(n.Status.Conditions, func(c core.NodeCondition) bool {
 		return c.Type == core.NodeReady && c.Status == core.ConditionTrue
 	})
 }
-
-func compare(a, b string) int { return cmp.Compare(a, b) }

@@ -30,7 +30,7 @@ func lost(change ...func(*observed)) observed {
 	o := observed{
 		name: "a", now: start, nodes: 5, silentNodes: 1, silent: 10 * time.Minute, down: "its agent last renewed its Lease 10m0s ago",
 		node: &core.Node{
-			ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: core.NodeSpec{Taints: []core.Taint{{Key: outOfServiceTaint}}},
+			ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: core.NodeSpec{Taints: []core.Taint{{Key: core.TaintNodeOutOfService}}},
 			Status: core.NodeStatus{NodeInfo: core.NodeSystemInfo{BootID: boot}},
 		},
 		storageNode: &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Status: v1beta1.StorageNodeStatus{CephClients: []v1beta1.CephClient{clientIn(cluster1, mine)}}},

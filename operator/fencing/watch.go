@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/kube"
 )
 
 // watch queues a node when it is tainted, comes, goes or is ready again, when its StorageNode changes, which also shows
@@ -18,7 +19,7 @@ func (r *Controller) watch() error {
 			func(o any) []string { return []string{o.(*core.Node).Name} },
 			func(old, now any) bool {
 				was, is := old.(*core.Node), now.(*core.Node)
-				return outOfService(was) != outOfService(is) || isReady(was) != isReady(is)
+				return kube.IsOutOfService(was) != kube.IsOutOfService(is) || isReady(was) != isReady(is)
 			}),
 		r.loop.WatchChanges(kinds.StorageNodes().Informer(), func(o any) []string { return concerned(o.(*v1beta1.StorageNode)) }, isNews),
 		r.loop.WatchChanges(kinds.StorageClusters().Informer(), func(any) []string { return r.everyNode() }, func(old, now any) bool {
@@ -53,7 +54,7 @@ func isNews(old, now any) bool {
 
 func (r *Controller) everyNode() []string {
 	var names []string
-	for _, n := range all(r.storageNodes.List) {
+	for _, n := range kube.Cached(r.storageNodes.List) {
 		names = append(names, concerned(n)...)
 	}
 	return names

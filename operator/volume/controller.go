@@ -14,7 +14,6 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	storagelisters "k8s.io/client-go/listers/storage/v1"
@@ -134,7 +133,7 @@ func (l *leader) forgetReported() {
 		return
 	}
 	there := map[types.UID]bool{}
-	for _, v := range all(l.volumes.List) {
+	for _, v := range kube.Cached(l.volumes.List) {
 		there[v.UID] = true
 	}
 	maps.DeleteFunc(l.reported, func(uid types.UID, _ bool) bool { return !there[uid] })
@@ -143,13 +142,13 @@ func (l *leader) forgetReported() {
 // everyNode names each node that has an agent or an object.
 func (l *leader) everyNode() map[string]bool {
 	names := map[string]bool{}
-	for _, n := range all(l.storageNodes.List) {
+	for _, n := range kube.Cached(l.storageNodes.List) {
 		names[n.Name] = true
 	}
-	for _, v := range all(l.volumes.List) {
+	for _, v := range kube.Cached(l.volumes.List) {
 		names[v.Spec.Node] = true
 	}
-	for _, s := range all(l.snapshots.List) {
+	for _, s := range kube.Cached(l.snapshots.List) {
 		names[s.Spec.Node] = true
 	}
 	return names
@@ -159,10 +158,4 @@ func (l *leader) everyNode() map[string]bool {
 func (l *leader) storageNode(name string) *v1beta1.StorageNode {
 	n, _ := l.storageNodes.Get(name) // it has no other error
 	return n
-}
-
-// all is what a cache holds.
-func all[T any](list func(labels.Selector) ([]T, error)) []T {
-	found, _ := list(labels.Everything()) // a cache has no errors
-	return found
 }

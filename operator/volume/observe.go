@@ -48,7 +48,7 @@ func (l *leader) observeMoved(ctx context.Context, o nodeObserved) (map[string]*
 	if !o.isSilent() || o.isThere() {
 		return nil, nil
 	}
-	moved := movedPools(o.name, all(l.storageNodes.List), func(other string) bool { return l.WhyDown(other) == "" })
+	moved := movedPools(o.name, kube.Cached(l.storageNodes.List), func(other string) bool { return l.WhyDown(other) == "" })
 	if !slices.ContainsFunc(o.volumes, func(v *v1beta1.Volume) bool { return moved[v.Status.PoolID] != nil }) &&
 		!slices.ContainsFunc(o.snapshots, func(s *v1beta1.Snapshot) bool { return moved[s.Status.PoolID] != nil }) {
 		return nil, nil
@@ -74,7 +74,7 @@ func (l *leader) liveClaim(ctx context.Context, v *v1beta1.Volume) (*core.Persis
 // observeWaiting reads the pending claims, and what is free where their classes allow.
 func (l *leader) observeWaiting(ctx context.Context) waitingObserved {
 	o := waitingObserved{now: time.Now(), classes: map[string]*class{}, reminded: l.reminded, remindAfter: l.RemindAfter}
-	for _, c := range all(l.claims.List) {
+	for _, c := range kube.Cached(l.claims.List) {
 		if c.Status.Phase != core.ClaimPending {
 			continue
 		}
@@ -114,7 +114,7 @@ func (l *leader) observeClass(ctx context.Context, name string) *class {
 // observeGarbage asks the API server for nothing while there are no candidates. It reads the claim of one before it looks
 // for its PersistentVolume once more: while there is the claim, one may still be made.
 func (l *leader) observeGarbage(ctx context.Context, now time.Time) (candidates []candidate, err error) {
-	for _, v := range all(l.volumes.List) {
+	for _, v := range kube.Cached(l.volumes.List) {
 		if isCandidate(v, now, l.GarbageEvery) {
 			candidates = append(candidates, candidate{Volume: v})
 		}

@@ -130,18 +130,6 @@ func (o nodeObserved) isSilent() bool { return o.down != "" && o.doubt == 0 }
 // only when it is empty, and its StorageNode with it.
 func (o nodeObserved) isThere() bool { return o.node != nil || v1beta1.IsSite(o.name) }
 
-// outOfServiceTaint is how an administrator declares that a node is shut down.
-const outOfServiceTaint = "node.kubernetes.io/out-of-service"
-
-func outOfService(n *core.Node) bool {
-	for _, t := range n.Spec.Taints {
-		if t.Key == outOfServiceTaint {
-			return true
-		}
-	}
-	return false
-}
-
 // outage is why the agent of a node is silent.
 type outage struct {
 	reason string // NodeDown or NodeGone
@@ -160,8 +148,8 @@ func (o nodeObserved) outage() outage {
 		return outage{v1beta1.ReasonNodeDown, fmt.Sprintf("the agent of Ceph pool %s %s", pool, heard)}
 	case o.node == nil:
 		return outage{v1beta1.ReasonNodeGone, fmt.Sprintf("node %s was deleted; its agent %s", o.name, heard)}
-	case outOfService(o.node):
-		return outage{v1beta1.ReasonNodeGone, fmt.Sprintf("node %s has the taint %s; its agent %s", o.name, outOfServiceTaint, heard)}
+	case kube.IsOutOfService(o.node):
+		return outage{v1beta1.ReasonNodeGone, fmt.Sprintf("node %s has the taint %s; its agent %s", o.name, core.TaintNodeOutOfService, heard)}
 	}
 	return outage{v1beta1.ReasonNodeDown, fmt.Sprintf("the agent of node %s %s", o.name, heard)}
 }

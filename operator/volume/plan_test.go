@@ -149,7 +149,7 @@ func TestPlan_OfANode(t *testing.T) {
 	ofPod.OwnerReferences = []metav1.OwnerReference{{Kind: "Pod", Controller: new(true)}}
 	agent := &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
 	node := &core.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
-	shutDown := &core.Node{Spec: core.NodeSpec{Taints: []core.Taint{{Key: outOfServiceTaint}}}}
+	shutDown := &core.Node{Spec: core.NodeSpec{Taints: []core.Taint{{Key: core.TaintNodeOutOfService}}}}
 	given := volumeOf(made, deleted, requested, released, keeps(old))
 	inPool := func(v *v1beta1.Volume) { v.Status.PoolID = "disk" }
 	const down = "silent"

@@ -8,6 +8,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/kube"
 )
 
 // watch queues a node when its Node object comes, goes or is tainted, when something changes on it while its agent is
@@ -17,7 +18,9 @@ func (l *leader) watch() error {
 	return errors.Join(
 		l.nodeLoop.WatchChanges(l.Watches.Cluster.Core().V1().Nodes().Informer(),
 			func(o any) []string { return []string{o.(*core.Node).Name} },
-			func(old, now any) bool { return outOfService(old.(*core.Node)) != outOfService(now.(*core.Node)) }),
+			func(old, now any) bool {
+				return kube.IsOutOfService(old.(*core.Node)) != kube.IsOutOfService(now.(*core.Node))
+			}),
 		l.nodeLoop.Watch(kinds.Volumes().Informer(), func(o any) []string { return l.ifSilent(o.(*v1beta1.Volume).Spec.Node) }),
 		l.nodeLoop.Watch(kinds.Snapshots().Informer(), func(o any) []string { return l.ifSilent(o.(*v1beta1.Snapshot).Spec.Node) }),
 		l.nodeLoop.WatchChanges(kinds.StorageNodes().Informer(),
@@ -84,12 +87,12 @@ func (l *leader) othersOf(n *v1beta1.StorageNode) (nodes []string) {
 	if len(has) == 0 {
 		return nil
 	}
-	for _, v := range all(l.volumes.List) {
+	for _, v := range kube.Cached(l.volumes.List) {
 		if v.Spec.Node != n.Name && has[v.Status.PoolID] {
 			nodes = append(nodes, v.Spec.Node)
 		}
 	}
-	for _, s := range all(l.snapshots.List) {
+	for _, s := range kube.Cached(l.snapshots.List) {
 		if s.Spec.Node != n.Name && has[s.Status.PoolID] {
 			nodes = append(nodes, s.Spec.Node)
 		}
