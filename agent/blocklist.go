@@ -5,14 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-
 	core "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
@@ -62,7 +62,8 @@ func (a *Agent) reconcileBlocklist(ctx context.Context) error {
 	has, err := a.confirmed(ctx, n)
 	errs := []error{err}
 	if err == nil {
-		if missing := slices.Sorted(without(wanted, has)); len(missing) > 0 {
+		missing := slices.DeleteFunc(slices.Sorted(maps.Keys(wanted)), func(address string) bool { return slices.Contains(has, address) })
+		if len(missing) > 0 {
 			if err = a.fencer.Fence(ctx, missing); err == nil {
 				has = append(has, missing...)
 			}
@@ -80,17 +81,6 @@ func (a *Agent) confirmed(ctx context.Context, n *v1beta1.StorageNode) ([]string
 	return slices.DeleteFunc(listed, func(address string) bool {
 		return !slices.ContainsFunc(n.Status.Blocklist, func(e v1beta1.BlocklistEntry) bool { return slices.Contains(e.Addresses, v1beta1.CephAddress(address)) })
 	}), err
-}
-
-// without yields those that are not in the list.
-func without(wanted map[string]bool, list []string) func(func(string) bool) {
-	return func(yield func(string) bool) {
-		for address := range wanted {
-			if !slices.Contains(list, address) && !yield(address) {
-				return
-			}
-		}
-	}
 }
 
 // unfence lets in what was shut out and is not listed any more, and returns what could not be.
