@@ -4,7 +4,6 @@ package ceph
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"github.com/ceph/go-ceph/rados"
@@ -85,7 +84,7 @@ func (b Blocklist) pools(ctx context.Context) (names []string, err error) {
 			Pools []int64 `json:"data_pools"`
 		} `json:"mdsmap"`
 	}
-	if err := b.request(ctx, map[string]string{"prefix": "fs get", "fs_name": c.FileSystem}, &fs); err != nil {
+	if err := Ask(ctx, b.cluster, map[string]string{"prefix": "fs get", "fs_name": c.FileSystem}, &fs); err != nil {
 		return nil, err
 	}
 	return Call(ctx, b.cluster, "names of pools", func(conn *rados.Conn) (names []string, err error) {
@@ -105,29 +104,9 @@ func (b Blocklist) groups(ctx context.Context, pool string) (int, error) {
 	var is struct {
 		Groups int `json:"pg_num"`
 	}
-	err := b.request(ctx, map[string]string{"prefix": "osd pool get", "pool": pool, "var": "pg_num"}, &is)
+	err := Ask(ctx, b.cluster, map[string]string{"prefix": "osd pool get", "pool": pool, "var": "pg_num"}, &is)
 	if err == nil && is.Groups <= 0 {
 		err = fmt.Errorf("%w: pool %s has %d placement groups", backend.ErrUnavailable, pool, is.Groups)
 	}
 	return is.Groups, err
-}
-
-// request asks the monitors, and decodes what they answer.
-func (b Blocklist) request(ctx context.Context, command map[string]string, answer any) error {
-	command["format"] = "json"
-	text, err := json.Marshal(command)
-	if err != nil {
-		return err
-	}
-	said, err := Call(ctx, b.cluster, command["prefix"], func(conn *rados.Conn) ([]byte, error) {
-		said, _, err := conn.MonCommand(text)
-		return said, err
-	})
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(said, answer); err != nil {
-		return fmt.Errorf("%w: the answer of the monitors to %s cannot be read: %w: %.200q", backend.ErrUnavailable, command["prefix"], err, said)
-	}
-	return nil
 }

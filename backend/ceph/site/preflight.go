@@ -4,7 +4,6 @@ package site
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"regexp"
@@ -99,24 +98,8 @@ func judgeRelease(version string, oldest int) error {
 }
 
 // monitor asks the monitors, which every user may that has a cap for them.
-func (p *pool) monitor(ctx context.Context, cluster *ceph.Cluster, command map[string]string, into any) error {
-	command["format"] = "json"
-	what := "ceph " + command["prefix"]
-	query, err := json.Marshal(command)
-	if err != nil {
-		return err
-	}
-	text, err := ceph.Call(ctx, cluster, what, func(conn *rados.Conn) ([]byte, error) {
-		text, _, err := conn.MonCommand(query)
-		return text, err
-	})
-	if err != nil {
-		return p.refused(err, "mon", "ask the monitors: "+what)
-	}
-	if err := json.Unmarshal(text, into); err != nil {
-		return fmt.Errorf("%w: %s answers what cannot be read: %w", backend.ErrUnavailable, what, err)
-	}
-	return nil
+func (p *pool) monitor(ctx context.Context, cluster *ceph.Cluster, command map[string]string, answer any) error {
+	return p.refused(ceph.Ask(ctx, cluster, command, answer), "mon", "ask the monitors: ceph "+command["prefix"])
 }
 
 // refused says of an error that Ceph lets the user not do something, which caps it needs. Any other stays what it is.
