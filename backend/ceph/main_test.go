@@ -4,7 +4,6 @@ package ceph
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"os"
 	"testing"
@@ -15,19 +14,7 @@ import (
 // small is the Ceph of all tests here; nil where none is installed.
 var small *rig.Cluster
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
-
-func run(m *testing.M) int {
-	if rig.Missing() == "" {
-		var err error
-		if small, err = rig.Run(context.Background(), rig.Options{}); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		defer func() { _ = small.Stop() }() // what is left is removed by its keeper
-	}
-	return m.Run()
-}
+func TestMain(m *testing.M) { os.Exit(rig.Main(m.Run, rig.Options{}, &small)) }
 
 var silent = slog.New(slog.DiscardHandler)
 

@@ -22,19 +22,11 @@ import (
 // small is the Ceph of all tests here; nil where none is installed.
 var small *rig.Cluster
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
-
-func run(m *testing.M) int {
-	if os.Getenv(crashing) != "" || rig.Missing() != "" {
-		return m.Run()
+func TestMain(m *testing.M) {
+	if os.Getenv(crashing) != "" { // it uses the Ceph of the process that has started it
+		os.Exit(m.Run())
 	}
-	var err error
-	if small, err = rig.Run(context.Background(), rig.Options{}); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer func() { _ = small.Stop() }() // what is left is removed by its keeper
-	return m.Run()
+	os.Exit(rig.Main(m.Run, rig.Options{}, &small))
 }
 
 const mib = 1 << 20
@@ -75,6 +67,17 @@ func namespace(t testing.TB, at ceph.Config, name string) string {
 		t.Fatal(err)
 	}
 	return name
+}
+
+// openWith serves a new pool with some volumes.
+func openWith(t testing.TB, c Config, volumes ...string) (at ceph.Config, b *Backend, end func()) {
+	t.Helper()
+	at = newPool(t, 0)
+	b, end = open(t, at, c)
+	if err := created(context.Background(), b, volumes...); err != nil {
+		t.Fatal(err)
+	}
+	return at, b, end
 }
 
 // open serves a pool until the test ends, or what it returns is called.

@@ -156,12 +156,8 @@ func TestImageOfOthers_IsLeftAlone(t *testing.T) {
 }
 
 func TestSource_IsGoneForGoodOnceItsCopiesHaveContentOfTheirOwn(t *testing.T) {
-	at := newPool(t, 0)
-	b, end := open(t, at, Config{TrashRetention: NoTrash})
+	at, b, end := openWith(t, Config{TrashRetention: NoTrash}, "a")
 	ctx := t.Context()
-	if err := created(ctx, b, "a"); err != nil {
-		t.Fatal(err)
-	}
 	a, err := b.Get(ctx, "a")
 	if err != nil {
 		t.Fatal(err)
@@ -189,12 +185,8 @@ func TestSource_IsGoneForGoodOnceItsCopiesHaveContentOfTheirOwn(t *testing.T) {
 }
 
 func TestCopiesOfCopies_DoNotNeedMoreImagesThanTheKernelMaps(t *testing.T) {
-	at := newPool(t, 0)
-	b, _ := open(t, at, Config{})
+	_, b, _ := openWith(t, Config{}, "c0")
 	ctx := t.Context()
-	if err := created(ctx, b, "c0"); err != nil {
-		t.Fatal(err)
-	}
 	last := 0
 	for i := range deepest + 3 {
 		source := backend.ID(fmt.Sprintf("c%d", i))
@@ -216,12 +208,8 @@ func TestCopiesOfCopies_DoNotNeedMoreImagesThanTheKernelMaps(t *testing.T) {
 }
 
 func TestCopies_OfEachOtherDoNotWaitForEachOther(t *testing.T) {
-	at := newPool(t, 0)
-	b, _ := open(t, at, Config{})
+	_, b, _ := openWith(t, Config{}, "other")
 	ctx := t.Context()
-	if err := created(ctx, b, "other"); err != nil {
-		t.Fatal(err)
-	}
 	const times = 20
 	var wait sync.WaitGroup
 	for name, f := range map[string]func() error{
@@ -242,13 +230,9 @@ func TestCopies_OfEachOtherDoNotWaitForEachOther(t *testing.T) {
 }
 
 func TestUsed_IsWhatTheImageTakesOfThePool(t *testing.T) {
-	at := newPool(t, 0)
-	b, _ := open(t, at, Config{})
+	at, b, _ := openWith(t, Config{}, "a")
 	ctx := t.Context()
 	const object = 4 * mib // of Ceph: the unit
-	if err := created(ctx, b, "a"); err != nil {
-		t.Fatal(err)
-	}
 	a := used(t, b, "a", 0)
 	write(t, at, a, []byte("content"))
 	used(t, b, "a", object)
@@ -286,12 +270,8 @@ func used(t *testing.T, b *Backend, id backend.ID, want int64) *backend.Volume {
 
 // TestLocks_AreGivenBackInTime never ends what makes writers wait.
 func TestLocks_AreGivenBackInTime(t *testing.T) {
-	at := newPool(t, 0)
-	b, _ := open(t, at, Config{})
+	at, b, _ := openWith(t, Config{}, "a")
 	ctx := t.Context()
-	if err := created(ctx, b, "a"); err != nil {
-		t.Fatal(err)
-	}
 	a, err := b.Get(ctx, "a")
 	if err != nil {
 		t.Fatal(err)
@@ -322,12 +302,8 @@ func TestLocks_AreGivenBackInTime(t *testing.T) {
 // TestGroup_IsOfOneInstant writes a number to one volume and then to the other, again and again: at any instant the first is
 // the same or one ahead.
 func TestGroup_IsOfOneInstant(t *testing.T) {
-	at := newPool(t, 0)
-	b, _ := open(t, at, Config{})
+	at, b, _ := openWith(t, Config{}, "a", "b")
 	ctx := t.Context()
-	if err := created(ctx, b, "a", "b"); err != nil {
-		t.Fatal(err)
-	}
 	hands(t, at, func(ioctx *rados.IOContext) {
 		var images []*rbd.Image
 		for _, name := range []string{"volume.a", "volume.b"} {

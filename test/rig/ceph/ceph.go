@@ -86,6 +86,21 @@ func Start(t testing.TB, o Options) *Cluster {
 	return c
 }
 
+// Main runs the tests of a package with one cluster for all of them, which stays nil where Ceph is not installed. What it
+// returns is the status of the process.
+func Main(tests func() int, o Options, cluster **Cluster) int {
+	if Missing() == "" {
+		c, err := Run(context.Background(), o)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer func() { _ = c.Stop() }() // what is left is removed by its keeper
+		*cluster = c
+	}
+	return tests()
+}
+
 // Run starts a cluster and returns when it is healthy. Its caller stops it.
 func Run(ctx context.Context, o Options) (_ *Cluster, err error) {
 	const bytes = 32 << 30

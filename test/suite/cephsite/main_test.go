@@ -6,7 +6,6 @@
 package cephsite
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -36,15 +35,11 @@ func run(m *testing.M) int {
 		defer os.RemoveAll(dir)
 		binary, err = build(dir)
 	}
-	if err == nil {
-		small, err = rig.Run(context.Background(), rig.Options{MDS: true})
-	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	defer func() { _ = small.Stop() }() // what is left is removed by its keeper
-	return realapi.Main(m)
+	return rig.Main(func() int { return realapi.Main(m) }, rig.Options{MDS: true}, &small)
 }
 
 func build(dir string) (string, error) {
