@@ -142,14 +142,7 @@ func TestToken_OfANodePodWritesOnlyObjectsOfItsNode(t *testing.T) {
 		others = append(others, realapi.Attempt{Verb: verb, What: theLeases, In: namespace, Name: v1beta1.LeasePrefix + "agents-two"})
 	}
 	others = append(others, realapi.Attempt{Verb: "deletecollection", What: theVolumes}, realapi.Attempt{Verb: "deletecollection", What: theSnapshots})
-	for _, a := range others {
-		if err := a.Try(t.Context(), agent); !refusedBy(nodeAccount, err) || !strings.Contains(err.Error(), "agents-one") {
-			t.Errorf("with all rights: %s: %v", a, err)
-		}
-		if err := a.Try(t.Context(), r.config); refusedBy(nodeAccount, err) {
-			t.Errorf("an administrator is refused %s: %v", a, err)
-		}
-	}
+	r.refusedAlone(nodeAccount, agent, "agents-one", others)
 }
 
 // TestToken_OfANodePodMayNotWriteObjectsOfKubernetes: what no policy keeps it from, as the policy is about what is
@@ -253,6 +246,20 @@ func TestToken_WithoutANodeWritesNothing(t *testing.T) {
 func (r *rig) refusedSoon(policy string, as *rest.Config, a realapi.Attempt) {
 	r.Helper()
 	r.until("the policy "+policy, func() bool { return refusedBy(policy, a.Try(r.Context(), as)) })
+}
+
+// refusedAlone tries what a policy keeps an account from, whatever its rights are, with a word of the reason, but not an
+// administrator.
+func (r *rig) refusedAlone(policy string, as *rest.Config, word string, attempts []realapi.Attempt) {
+	r.Helper()
+	for _, a := range attempts {
+		if err := a.Try(r.Context(), as); !refusedBy(policy, err) || !strings.Contains(err.Error(), word) {
+			r.Errorf("with all rights: %s: %v", a, err)
+		}
+		if err := a.Try(r.Context(), r.config); refusedBy(policy, err) {
+			r.Errorf("an administrator is refused %s: %v", a, err)
+		}
+	}
 }
 
 // borrower asks for loop devices in the way that change says.
