@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/util/retry"
 
@@ -75,6 +75,9 @@ func addPools(ctx context.Context) error {
 		spec.Pools = append(spec.Pools,
 			v1beta1.PoolSpec{Name: imageClass, Engine: v1beta1.EngineRBD, Ceph: &rbd},
 			v1beta1.PoolSpec{Name: fileClass, Engine: v1beta1.EngineCephFS, Ceph: &files})
+		if len(spec.StorageClasses) == 0 {
+			spec.StorageClasses = []v1beta1.StorageClassSpec{usualClass}
+		}
 		spec.StorageClasses = append(spec.StorageClasses, v1beta1.StorageClassSpec{Name: imageClass, Pool: imageClass}, v1beta1.StorageClassSpec{Name: fileClass, Pool: fileClass})
 	})
 	if err != nil {
@@ -107,23 +110,28 @@ func putSecret(ctx context.Context, name, key string) error {
 	return err
 }
 
+// storageCluster reads the StorageCluster, also as it was found.
+func storageCluster(ctx context.Context) (*v1beta1.StorageCluster, *unstructured.Unstructured, error) {
+	found, err := cluster.Holdfast("storageclusters").Get(ctx, clusterName, metav1.GetOptions{})
+	if err != nil {
+		return nil, nil, err
+	}
+	c := &v1beta1.StorageCluster{}
+	return c, found, runtime.DefaultUnstructuredConverter.FromUnstructured(found.Object, c)
+}
+
 // change edits the spec of the StorageCluster.
 func change(ctx context.Context, edit func(*v1beta1.StorageClusterSpec)) error {
-	clusters := cluster.Holdfast("storageclusters")
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		found, err := clusters.Get(ctx, clusterName, metav1.GetOptions{})
+		c, found, err := storageCluster(ctx)
 		if err != nil {
-			return err
-		}
-		c := &v1beta1.StorageCluster{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(found.Object, c); err != nil {
 			return err
 		}
 		edit(&c.Spec)
 		if found.Object["spec"], err = runtime.DefaultUnstructuredConverter.ToUnstructured(&c.Spec); err != nil {
 			return err
 		}
-		_, err = clusters.Update(ctx, found, metav1.UpdateOptions{})
+		_, err = cluster.Holdfast("storageclusters").Update(ctx, found, metav1.UpdateOptions{})
 		return err
 	})
 }
@@ -132,35 +140,23 @@ func change(ctx context.Context, edit func(*v1beta1.StorageClusterSpec)) error {
 func awaitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, kube.Patience)
 	defer cancel()
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	var last error
-	for {
-		err := cluster.RolledOut(ctx)
-		if err == nil {
-			err = isReady(ctx)
-		}
-		if err == nil {
-			return nil
-		}
+	var why error // of the last look that was not cut short
+	err := kube.Until(ctx, func(ctx context.Context) error {
+		err := errors.Join(cluster.RolledOut(ctx), isReady(ctx))
 		if ctx.Err() == nil {
-			last = err
+			why = err
 		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("the pools are not ready: %w", last)
-		case <-tick.C:
-		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("the pools are not ready: %w", why)
 	}
+	return nil
 }
 
 func isReady(ctx context.Context) error {
-	found, err := cluster.Holdfast("storageclusters").Get(ctx, clusterName, metav1.GetOptions{})
+	c, _, err := storageCluster(ctx)
 	if err != nil {
-		return err
-	}
-	c := &v1beta1.StorageCluster{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(found.Object, c); err != nil {
 		return err
 	}
 	ready := meta.FindStatusCondition(c.Status.Conditions, v1beta1.ReadyCondition)
@@ -175,7 +171,10 @@ func asInstalled(spec *v1beta1.StorageClusterSpec) {
 	ours := []string{imageClass, fileClass}
 	spec.Pools = slices.DeleteFunc(spec.Pools, func(p v1beta1.PoolSpec) bool { return slices.Contains(ours, p.Name) })
 	spec.StorageClasses = slices.DeleteFunc(spec.StorageClasses, func(c v1beta1.StorageClassSpec) bool { return slices.Contains(ours, c.Name) })
-	if len(spec.StorageClasses) == 0 { // without any there is this one
-		spec.StorageClasses = []v1beta1.StorageClassSpec{{Name: "holdfast", Default: true}}
+	if len(spec.StorageClasses) == 1 && spec.StorageClasses[0].Name == usualClass.Name {
+		spec.StorageClasses = nil // as it was installed
 	}
 }
+
+// usualClass is there where the spec has no class, and must be in it beside others.
+var usualClass = v1beta1.StorageClassSpec{Name: "holdfast", Default: true}

@@ -15,17 +15,25 @@ import (
 // ctx ends. Then the test fails with the last one.
 func (s *Space) Eventually(ctx context.Context, what string, ask func(context.Context) error) bool {
 	s.t.Helper()
+	err := Until(ctx, ask)
+	if err != nil {
+		s.t.Errorf("waiting for %s: %v", what, err)
+	}
+	return err == nil
+}
+
+// Until asks again and again until there is no error, or ctx ends. Then it returns the last one.
+func Until(ctx context.Context, ask func(context.Context) error) error {
 	every := time.NewTicker(again)
 	defer every.Stop()
 	for {
 		err := ask(ctx)
 		if err == nil {
-			return true
+			return nil
 		}
 		select {
 		case <-ctx.Done():
-			s.t.Errorf("waiting for %s: %v", what, err)
-			return false
+			return err
 		case <-every.C:
 		}
 	}
