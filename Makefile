@@ -9,7 +9,7 @@ GIVEN := $(if $(filter command line,$(origin KUBECONFIG)),$(abspath $(KUBECONFIG
 
 ##@ For users
 help: ## list the targets
-	@awk '/^##@/ { printf "\n%s\n", substr($$0, 5) } /^[a-z0-9-]+:.*## / { split($$0, t, /:.*## /); printf "  make %-16s %s\n", t[1], t[2] }' Makefile
+	@awk '/^##@/ { printf "\n%s\n", substr($$0, 5) } /^[a-z0-9-]+:.*## / { split($$0, t, /:.*## /); printf "  make %-17s %s\n", t[1], t[2] }' Makefile
 
 run: root deps build ## show one volume's life on a pool made for it (root)
 
