@@ -17,7 +17,7 @@ func TestAttach_VolumeAttachmentShowsTheNodeAndASecondNodeIsRefused(t *testing.T
 	s := begin(t)
 	other := secondNode(t)
 	s.Claim("data", "64Mi")
-	s.Pod("user", kube.Mount("data", "/data"), kube.Script(appender))
+	s.Pod("user", kube.Mount("data", "/data"), kube.Script(kube.Appender))
 	s.Ready("user")
 	volume := s.Volume("data").Name
 	attachments := s.Client.StorageV1().VolumeAttachments()

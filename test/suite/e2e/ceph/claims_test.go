@@ -1,15 +1,12 @@
 package ceph
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/holdfast-storage/holdfast/test/rig/ceph"
 	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
 )
 
@@ -131,32 +128,49 @@ func TestNode_WithoutAClientOfCephIsNamed(t *testing.T) {
 	}
 }
 
-func TestOutage_ClaimsWaitAndGoOn(t *testing.T) {
+// counter writes the same number into each volume, one after the other, when it is on the disk of the one before.
+const counter = `
+	n=0
+	while :; do
+		n=$((n + 1))
+		for volume in a b; do
+			echo $n >>/$volume/numbers
+			sync /$volume/numbers
+		done
+		echo $n
+	done`
+
+func TestGroupSnapshot_HoldsOneInstant(t *testing.T) {
 	s := begin(t)
-	one, _ := withClients(t)
-	s.Claim("data", "1Gi", kube.OfClass(imageClass))
-	s.Pod("writer", kube.Mount("data", "/data"), kube.OnNode(one), kube.Script("while :; do date >>/data/now; sync /data/now; sleep 0.2; done"))
-	s.Ready("writer")
-	storage.Kill(ceph.Monitor)
-	back := func() error { return storage.Start(ceph.Monitor) }
-	t.Cleanup(func() {
-		if back != nil {
-			if err := back(); err != nil {
-				t.Error(err)
+	one, other := withClients(t)
+	for engine, class := range classes {
+		t.Run(engine, func(t *testing.T) {
+			s := s.In(t)
+			of := func(name string) string { return name + "-" + class }
+			var written, restored []kube.PodOption
+			for _, v := range []string{"a", "b"} {
+				s.Claim(of(v), "1Gi", kube.OfClass(class), kube.Labelled("of", class))
+				written = append(written, kube.Mount(of(v), "/"+v))
 			}
-		}
-	})
-	s.Claim("waits", "1Gi", kube.OfClass(imageClass))
-	s.AwaitEvent("waits", "ProvisioningFailed", "Ceph")
-	if err := back(); err != nil {
-		t.Fatal(err)
-	}
-	back = nil
-	if err := storage.AwaitHealthy(context.WithoutCancel(t.Context())); err != nil {
-		t.Fatal(err)
-	}
-	s.Volume("waits")
-	if p, err := s.Client.CoreV1().Pods(s.Namespace).Get(t.Context(), "writer", metav1.GetOptions{}); err != nil || p.Status.ContainerStatuses[0].RestartCount > 0 {
-		t.Errorf("the writer was started again: %v", err)
+			s.Pod(of("writer"), append(written, kube.OnNode(one), kube.Script(counter))...)
+			s.Ready(of("writer"))
+			s.FirstLines(of("writer"), 20)
+			members := s.SnapshotGroup(of("group"), "of", class)
+			if len(members) != 2 {
+				t.Fatalf("the group has the snapshots %v", members)
+			}
+			for _, v := range []string{"a", "b"} {
+				s.Claim(of("restored-"+v), "1Gi", kube.OfClass(class), kube.From("VolumeSnapshot", members[of(v)]))
+				restored = append(restored, kube.Mount(of("restored-"+v), "/"+v))
+			}
+			last := s.Run(of("reader"), append(restored, kube.OnNode(other), kube.Script("tail -q -n 1 /a/numbers /b/numbers"))...)
+			var a, b int
+			if _, err := fmt.Sscan(strings.ReplaceAll(last, "\n", " "), &a, &b); err != nil {
+				t.Fatalf("%q: %v", last, err)
+			}
+			if a < 20 || a < b || a-b > 1 {
+				t.Errorf("the volumes end with %d and %d: no instant of the writer's", a, b)
+			}
+		})
 	}
 }

@@ -73,8 +73,8 @@ func addPools(ctx context.Context) error {
 	err := change(ctx, func(spec *v1beta1.StorageClusterSpec) {
 		asInstalled(spec)
 		spec.Pools = append(spec.Pools,
-			v1beta1.PoolSpec{Name: imageClass, Engine: v1beta1.EngineRBD, Ceph: &rbd},
-			v1beta1.PoolSpec{Name: fileClass, Engine: v1beta1.EngineCephFS, Ceph: &files})
+			v1beta1.PoolSpec{Name: imageClass, Engine: v1beta1.EngineRBD, Ceph: &rbd, TrashRetention: new(v1beta1.Duration("0s"))},
+			v1beta1.PoolSpec{Name: fileClass, Engine: v1beta1.EngineCephFS, Ceph: &files, TrashRetention: new(v1beta1.Duration("0s"))})
 		if len(spec.StorageClasses) == 0 {
 			spec.StorageClasses = []v1beta1.StorageClassSpec{usualClass}
 		}

@@ -17,7 +17,7 @@ import (
 // not wait for their end. The end of the test lets pods onto the node again.
 func (s *Space) Drain(node string) {
 	s.t.Helper()
-	s.cordon(node)
+	s.Cordon(node)
 	pods, err := s.Client.CoreV1().Pods("").List(s.t.Context(), metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
 	if err != nil {
 		s.t.Fatal(err)
@@ -29,7 +29,8 @@ func (s *Space) Drain(node string) {
 	}
 }
 
-func (s *Space) cordon(node string) {
+// Cordon keeps new pods off a node, and returns what lets them onto it again. The end of the test does if the test has not.
+func (s *Space) Cordon(node string) (uncordon func()) {
 	s.t.Helper()
 	set := func(ctx context.Context, unschedulable bool) error {
 		patch := fmt.Sprintf(`{"spec":{"unschedulable":%t}}`, unschedulable)
@@ -43,6 +44,12 @@ func (s *Space) cordon(node string) {
 	})
 	if err := set(s.t.Context(), true); err != nil {
 		s.t.Fatal(err)
+	}
+	return func() {
+		s.t.Helper()
+		if err := set(s.t.Context(), false); err != nil {
+			s.t.Fatal(err)
+		}
 	}
 }
 

@@ -15,8 +15,14 @@ import (
 // Serve makes an NFSServer with a spec on a node, and waits until it serves.
 func (s *Space) Serve(name, node string, spec map[string]any) (pod string) {
 	s.t.Helper()
+	return s.ServeOnAny(name, []string{node}, spec)
+}
+
+// ServeOnAny makes an NFSServer that may be on any of some nodes.
+func (s *Space) ServeOnAny(name string, nodes []string, spec map[string]any) (pod string) {
+	s.t.Helper()
 	s.AllowServers()
-	spec["nodeSelectorTerms"] = NodeTerms(node)
+	spec["nodeSelectorTerms"] = NodeTerms(nodes...)
 	servers := s.Holdfast("nfsservers").Namespace(s.Namespace)
 	server := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "holdfast.dev/v1beta1", "kind": "NFSServer", "metadata": map[string]any{"name": name}, "spec": spec,
@@ -28,10 +34,14 @@ func (s *Space) Serve(name, node string, spec map[string]any) (pod string) {
 	return "nfs-" + name + "-0"
 }
 
-// NodeTerms choose one node.
-func NodeTerms(node string) []any {
+// NodeTerms choose some nodes.
+func NodeTerms(nodes ...string) []any {
+	var names []any
+	for _, node := range nodes {
+		names = append(names, node)
+	}
 	return []any{map[string]any{"matchExpressions": []any{
-		map[string]any{"key": corev1.LabelHostname, "operator": "In", "values": []any{node}},
+		map[string]any{"key": corev1.LabelHostname, "operator": "In", "values": names},
 	}}}
 }
 

@@ -101,7 +101,7 @@ func (s *Space) remove(ctx context.Context) error {
 	for _, do := range slices.Backward(s.ends) {
 		errs = append(errs, do(ctx))
 	}
-	return errors.Join(errors.Join(errs...), s.empty(ctx), s.Client.CoreV1().Namespaces().Delete(ctx, s.Namespace, metav1.DeleteOptions{}))
+	return errors.Join(errors.Join(errs...), s.Empty(ctx), s.Client.CoreV1().Namespaces().Delete(ctx, s.Namespace, metav1.DeleteOptions{}))
 }
 
 // Discard asks for the end of the selected pods, snapshots and claims.
@@ -114,7 +114,8 @@ func (s *Space) Discard(ctx context.Context, selector metav1.ListOptions) error 
 	)
 }
 
-func (s *Space) empty(ctx context.Context) error {
+// Empty ends all pods, snapshots and claims of the test, and waits until their volumes are gone.
+func (s *Space) Empty(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()
 	core, contents := s.Client.CoreV1(), s.SnapshotContents()

@@ -1,0 +1,289 @@
+package ceph
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
+)
+
+// fenced lets a pod be deleted by force when its node is lost.
+var fenced = kube.Label(v1beta1.FencedLabel, "true")
+
+// awaitFenced waits until the condition Fenced of a node has one of the reasons, and returns it.
+func awaitFenced(s *kube.Space, node string, reasons ...string) (c *metav1.Condition) {
+	kube.AwaitOne(s, s.Holdfast("storagenodes"), node, "to be "+strings.Join(reasons, " or "), func(u *unstructured.Unstructured) (bool, error) {
+		n := &v1beta1.StorageNode{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, n); err != nil {
+			return false, err
+		}
+		c = meta.FindStatusCondition(n.Status.Conditions, v1beta1.FencedCondition)
+		return c != nil && slices.Contains(reasons, c.Reason), nil
+	})
+	return c
+}
+
+// expectNoBlocklist sees that Ceph keeps nobody out any more.
+func expectNoBlocklist(t *testing.T) {
+	t.Helper()
+	listed, err := storage.Ceph(t.Context(), "osd", "blocklist", "ls")
+	if err != nil || strings.Contains(listed, "/") {
+		t.Errorf("the blocklist of Ceph is: %s, %v", listed, err)
+	}
+}
+
+// fencingAfter has nodes shut out by silence, until the end of the test.
+func fencingAfter(t *testing.T, after string) {
+	t.Helper()
+	set := func(ctx context.Context, f v1beta1.FencingSpec) error {
+		if err := change(ctx, func(spec *v1beta1.StorageClusterSpec) { spec.Fencing = f }); err != nil {
+			return err
+		}
+		return awaitReady(ctx)
+	}
+	t.Cleanup(func() {
+		if err := set(context.WithoutCancel(t.Context()), v1beta1.FencingSpec{}); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := set(t.Context(), v1beta1.FencingSpec{After: new(v1beta1.Duration(after))}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestFence_NodeWithoutPowerIsShutOutAndNoSyncedByteIsLost(t *testing.T) {
+	s := begin(t)
+	one, other := withClients(t)
+	s.Claim("data", "1Gi", kube.OfClass(imageClass))
+	s.Pod("writer", kube.Mount("data", "/data"), kube.OnNode(one), fenced, kube.Script(kube.Appender))
+	s.Ready("writer")
+	s.Pod("successor", kube.Mount("data", "/data"), kube.OnNode(other))
+	s.AwaitEvent("successor", "FailedAttachVolume", "already used")
+	written := s.FollowAppender("writer")
+	boot := s.CutPower(one)
+	written.End()
+	in := s.DeclareOut(one)
+	awaitFenced(s, one, v1beta1.ReasonFenced)
+	s.Ready("successor")
+	s.ExpectBlocks("successor", written)
+	t.Logf("all of %d blocks are there", len(written.Blocks))
+
+	in()
+	boot()
+	awaitFenced(s, one, v1beta1.ReasonReleased)
+	expectNoBlocklist(t)
+	s.DeletePod("successor")
+	s.Pod("again", kube.Mount("data", "/data"), kube.OnNode(one), kube.Script(kube.Appender))
+	s.Ready("again")
+	s.ExpectBlocks("again", written)
+}
+
+// remote is a pod that does what it is told over its own network, whether or not its node has an API server.
+type remote struct {
+	t   *testing.T
+	url string
+}
+
+// remoteScript serves a program that runs what is sent to it.
+const remoteScript = `
+	mkdir -p /tmp/www/cgi-bin
+	printf '%s\n' '#!/bin/sh' 'printf "Content-Type: text/plain\r\n\r\n"' 'sh -ec "$(cat)" 2>&1' 'echo "exit $?"' >/tmp/www/cgi-bin/do
+	chmod +x /tmp/www/cgi-bin/do
+	exec httpd -f -p 9000 -h /tmp/www`
+
+func newRemote(t *testing.T, s *kube.Space, pod string) remote {
+	t.Helper()
+	r := remote{t, "http://" + net.JoinHostPort(s.Ready(pod).Status.PodIP, "9000") + "/cgi-bin/do"}
+	ctx, cancel := context.WithTimeout(t.Context(), kube.Patience)
+	defer cancel()
+	if !s.Eventually(ctx, "pod "+pod+" to answer", func(ctx context.Context) error { _, err := r.try(ctx, "true"); return err }) {
+		t.FailNow()
+	}
+	return r
+}
+
+// do returns what a script printed, and whether it succeeded.
+func (r remote) do(script string) (said string, succeeded bool) {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), kube.Patience)
+	defer cancel()
+	out, err := r.try(ctx, script)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	said, code, found := strings.Cut(out, "exit ")
+	if !found {
+		r.t.Fatalf("the pod says %q", out)
+	}
+	return said, strings.TrimSpace(code) == "0"
+}
+
+func (r remote) try(ctx context.Context, script string) (string, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url, strings.NewReader(script))
+	if err != nil {
+		return "", err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return "", err
+	}
+	defer response.Body.Close()
+	out, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", response.Status, out)
+	}
+	return string(out), err
+}
+
+// write has a block of random bytes written to the device of the pod, past its cache.
+func write(block int) string {
+	return fmt.Sprintf("head -c 4096 /dev/urandom >/tmp/block; dd if=/tmp/block of=/dev/disk bs=4096 seek=%d oflag=direct conv=notrunc,fsync", block)
+}
+
+func TestFence_NodeThatIsOnlyCutOffCannotWriteAnyMore(t *testing.T) {
+	s := begin(t)
+	one, other := withClients(t)
+	fencingAfter(t, "1m")
+	s.Claim("disk", "64Mi", kube.OfClass(imageClass), kube.Block)
+	device := kube.Device("disk", "/dev/disk")
+	s.Pod("old", device, kube.OnNode(one), fenced, kube.Script(remoteScript))
+	old := newRemote(t, s, "old")
+	if said, ok := old.do(write(0)); !ok {
+		t.Fatal(said)
+	}
+	s.Pod("new", device, kube.OnNode(other))
+	s.AwaitEvent("new", "FailedAttachVolume", "already used")
+
+	mend := s.CutAPI(one)
+	if said, ok := old.do(write(1) + "; sha256sum </tmp/block"); !ok {
+		t.Fatalf("a node without the API server cannot write: %s", said)
+	}
+	before, _ := old.do("sha256sum </dev/disk")
+	awaitFenced(s, one, v1beta1.ReasonFenced)
+	// The other node gets it once the first is shut out.
+	s.Ready("new")
+	content := func() string { return s.Exec("new", "sh", "-c", "sha256sum </dev/disk") }
+	if found := content(); found != before {
+		t.Errorf("the device has %s, and had %s", found, before)
+	}
+	for _, script := range []string{write(2), write(0), "head -c 4096 /dev/urandom | dd of=/dev/disk bs=4096 seek=3 conv=notrunc,fsync"} {
+		if said, ok := old.do(script); ok {
+			t.Errorf("the node that is shut out says that it has written: %s", said)
+		}
+	}
+	if found := content(); found != before {
+		t.Errorf("the device has %s, and had %s: the node that is shut out has written", found, before)
+	}
+	s.Exec("new", "sh", "-ec", write(4))
+
+	mend()
+	awaitFenced(s, one, v1beta1.ReasonReleased)
+	expectNoBlocklist(t)
+	kube.AwaitNone(s, s.Client.CoreV1().Pods(s.Namespace), kube.Named("old"), "the pod of the node that was shut out")
+	s.DeletePod("new")
+	s.Run("again", device, kube.OnNode(one), kube.Script(write(5)))
+}
+
+// A kernel without debugfs does not say who it is to a metadata server, so its node cannot be shut out.
+func TestFence_NodeWithClientsThatAreNotKnownIsNamedAndKeepsItsVolumes(t *testing.T) {
+	s := begin(t)
+	one, other := withClients(t)
+	s.Claim("data", "1Gi", kube.OfClass(fileClass))
+	s.Pod("writer", kube.Mount("data", "/data"), kube.OnNode(one), fenced)
+	s.Ready("writer")
+	if strings.Contains(s.OnHost(one, "cat /proc/filesystems"), "debugfs") {
+		t.Skip("the kernel of the node has debugfs, so its clients of CephFS are known: nothing is to be named")
+	}
+	s.Exec("writer", "sh", "-ec", "echo content >/data/file; sync /data/file")
+	boot := s.CutPower(one)
+	in := s.DeclareOut(one)
+	if c := awaitFenced(s, one, v1beta1.ReasonNotFenced); !strings.Contains(c.Message, "CONFIG_DEBUG_FS") || !strings.Contains(c.Message, storage.FSID) {
+		t.Errorf("the condition says %q", c.Message)
+	}
+	attachments, err := s.Client.StorageV1().VolumeAttachments().List(t.Context(), metav1.ListOptions{})
+	volume := s.Volume("data").Name
+	if err != nil || !slices.ContainsFunc(attachments.Items, func(a storagev1.VolumeAttachment) bool {
+		return a.Spec.NodeName == one && *a.Spec.Source.PersistentVolumeName == volume
+	}) {
+		t.Errorf("the volume is not attached to the lost node any more: %v", err)
+	}
+	in()
+	boot()
+	awaitFenced(s, one, v1beta1.ReasonWithdrawn, v1beta1.ReasonReleased)
+	if found := s.Run("reader", kube.Mount("data", "/data"), kube.OnNode(other), kube.Script("cat /data/file")); found != "content\n" {
+		t.Errorf("another node reads %q", found)
+	}
+}
+
+// holder appends a line at a time under a lock that it takes once, and says each when it is on the server's disk.
+const holder = `flock /data/lock sh -ec 'n=0; while sleep 0.2; do n=$((n+1)); echo $n >>/data/log; sync /data/log; echo $n; done'`
+
+func TestFence_NFSServerMovesAndItsClientsKeepTheirLocks(t *testing.T) {
+	s := begin(t)
+	one, other := withClients(t)
+	uncordon := s.Cordon(other)
+	server := s.ServeOnAny("shared", []string{one, other}, map[string]any{
+		"storage": map[string]any{"storageClassName": imageClass, "size": "3Gi"}, "reclaimPolicy": "Delete", "gracePeriod": "60s",
+	})
+	uncordon()
+	class := s.Class("shared", "csi.holdfast.dev", "shared", "true", "nfsServer", s.Namespace+"/shared")
+	s.Claim("data", "64Mi", kube.OfClass(class), kube.AccessMode(corev1.ReadWriteMany))
+	s.Pod("holder", kube.Mount("data", "/data"), kube.OnNode(other), kube.Script(holder))
+	s.Ready("holder")
+	lines := func() int { return strings.Count(s.Log("holder"), "\n") }
+	goesOn := func(what string) {
+		t.Helper()
+		want := lines() + 20
+		ctx, cancel := context.WithTimeout(t.Context(), kube.Patience)
+		defer cancel()
+		if !s.Eventually(ctx, what, func(context.Context) error {
+			if n := lines(); n < want {
+				return fmt.Errorf("it has written %d lines, not %d", n, want)
+			}
+			return nil
+		}) {
+			t.FailNow()
+		}
+	}
+	goesOn("the client to write")
+
+	boot := s.CutPower(one)
+	cut := time.Now()
+	in := s.DeclareOut(one)
+	awaitFenced(s, one, v1beta1.ReasonFenced)
+	kube.AwaitOne(s, s.Client.CoreV1().Pods(s.Namespace), server, "to run on the other node", func(p *corev1.Pod) (bool, error) {
+		return p.Spec.NodeName == other && p.Status.Phase == corev1.PodRunning, nil
+	})
+	goesOn("the client to write to the server on another node")
+	t.Logf("the client wrote %.0f s after the power cut of its server", time.Since(cut).Seconds())
+	if wrong := s.Exec("holder", "sh", "-c", "awk '$1 != NR { print NR, $1 }' /data/log"); wrong != "" {
+		t.Errorf("lines are missing or written twice: %s", wrong)
+	}
+	if restarts := s.Ready("holder").Status.ContainerStatuses[0].RestartCount; restarts > 0 {
+		t.Errorf("the client failed %d times", restarts)
+	}
+
+	in()
+	boot()
+	awaitFenced(s, one, v1beta1.ReasonReleased)
+	expectNoBlocklist(t)
+	// Only another kernel can show that the lock is held.
+	if found := s.Run("rival", kube.Mount("data", "/data"), kube.OnNode(one), kube.Script("flock -n /data/lock echo free || { test $? = 1 && echo held; }")); found != "held\n" {
+		t.Errorf("to another node the lock is %q", found)
+	}
+}

@@ -1,0 +1,168 @@
+package ceph
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-storage/holdfast/test/rig/ceph"
+	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
+)
+
+func TestOutage_ClaimsWaitAndGoOn(t *testing.T) {
+	s := begin(t)
+	one, _ := withClients(t)
+	s.Claim("data", "1Gi", kube.OfClass(imageClass))
+	s.Pod("writer", kube.Mount("data", "/data"), kube.OnNode(one), kube.Script("while :; do date >>/data/now; sync /data/now; sleep 0.2; done"))
+	s.Ready("writer")
+	storage.Kill(ceph.Monitor)
+	back := func() error { return storage.Start(ceph.Monitor) }
+	t.Cleanup(func() {
+		if back != nil {
+			if err := back(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	s.Claim("waits", "1Gi", kube.OfClass(imageClass))
+	s.AwaitEvent("waits", "ProvisioningFailed", "Ceph")
+	if err := back(); err != nil {
+		t.Fatal(err)
+	}
+	back = nil
+	if err := storage.AwaitHealthy(context.WithoutCancel(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	s.Volume("waits")
+	if p, err := s.Client.CoreV1().Pods(s.Namespace).Get(t.Context(), "writer", metav1.GetOptions{}); err != nil || p.Status.ContainerStatuses[0].RestartCount > 0 {
+		t.Errorf("the writer was started again: %v", err)
+	}
+}
+
+// restart kills a daemon of Ceph while it is used.
+func restart(t *testing.T, d ceph.Daemon) {
+	t.Helper()
+	storage.Kill(d)
+	if err := errors.Join(storage.Start(d), storage.AwaitHealthy(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestOutage_NothingIsLeftOfFiftyClaims(t *testing.T) {
+	s := begin(t)
+	withClients(t)
+	var before map[string]string
+	for round := range 6 { // the first leaves what is never removed, such as the list of images
+		var names []string
+		for i := range 5 {
+			for _, class := range classes {
+				name := fmt.Sprintf("claim-%d-%s", i, class)
+				s.Claim(name, "64Mi", kube.OfClass(class))
+				names = append(names, name)
+			}
+		}
+		if round > 0 {
+			restart(t, []ceph.Daemon{ceph.OSD, ceph.Monitor}[round%2])
+		}
+		for _, name := range names {
+			s.Volume(name)
+		}
+		for _, class := range classes {
+			s.Snapshot("snapshot-"+class, "claim-0-"+class)
+			s.Claim("restored-"+class, "64Mi", kube.OfClass(class), kube.From("VolumeSnapshot", "snapshot-"+class))
+			s.Volume("restored-" + class)
+		}
+		if err := s.Discard(t.Context(), metav1.ListOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if round > 0 {
+			restart(t, []ceph.Daemon{ceph.Monitor, ceph.OSD}[round%2])
+		}
+		if err := s.Empty(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if round == 0 {
+			before = settled(t, s)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), kube.Patience)
+	defer cancel()
+	s.Eventually(ctx, "the pools to have what they had before", func(ctx context.Context) error {
+		after, err := content(ctx)
+		for name, has := range after {
+			if had, was := before[name]; !was || had != has {
+				err = errors.Join(err, fmt.Errorf("%s has %q, and had %q", name, has, had))
+			}
+		}
+		return err
+	})
+}
+
+// settled is the content once nothing of what was deleted is left.
+func settled(t *testing.T, s *kube.Space) (found map[string]string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), kube.Patience)
+	defer cancel()
+	if !s.Eventually(ctx, "the pools to be empty", func(ctx context.Context) (err error) {
+		if found, err = content(ctx); err != nil {
+			return err
+		}
+		for name := range found {
+			if strings.Contains(name, "rbd_data.") || strings.Contains(name, "subvolume") {
+				return fmt.Errorf("%s is there", name)
+			}
+		}
+		return nil
+	}) {
+		t.FailNow()
+	}
+	return found
+}
+
+// content is what the pools have: the objects of that of the images with the keys of their omaps, the subvolumes with their
+// snapshots, and the objects of the files in them.
+func content(ctx context.Context) (map[string]string, error) {
+	all := map[string]string{}
+	objects, err := lines(storage.Command(ctx, "rados", "--pool", images, "ls"))
+	if err != nil {
+		return nil, err
+	}
+	for _, object := range objects {
+		keys, err := lines(storage.Command(ctx, "rados", "--pool", images, "listomapkeys", object))
+		if err != nil {
+			return nil, err
+		}
+		all["object "+object] = strings.Join(keys, " ")
+	}
+	trash, err := storage.Command(ctx, "rbd", "--pool", images, "trash", "ls", "--all")
+	if err != nil {
+		return nil, err
+	}
+	all["trash of images"] = trash
+	subvolumes, err := storage.Ceph(ctx, "fs", "subvolume", "ls", ceph.FileSystem, "holdfast", "--format", "json")
+	if err != nil {
+		return nil, err
+	}
+	var named []struct{ Name string }
+	if err := json.Unmarshal([]byte(subvolumes), &named); err != nil {
+		return nil, fmt.Errorf("%q: %w", subvolumes, err)
+	}
+	for _, v := range named {
+		all["subvolume "+v.Name] = ""
+	}
+	files, err := lines(storage.Command(ctx, "rados", "--pool", ceph.FileSystem+".data", "ls"))
+	for _, object := range files {
+		all["file data "+object] = ""
+	}
+	return all, err
+}
+
+func lines(out string, err error) ([]string, error) {
+	return slices.Sorted(strings.FieldsFuncSeq(out, func(r rune) bool { return r == '\n' })), err
+}

@@ -1,0 +1,70 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os/exec"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// apiTable belongs to the process that gives it to the packet filter, and goes with it.
+const apiTable = `table ip e2e-api { flags owner; chain in { type filter hook input priority 0; ip saddr { %s } tcp dport %s drop; }; }`
+
+// CutAPI has all packets lost that a node of its own kernel, and its pods, send to the API server, and returns what lets
+// them through again. All else of its network works. The end of the test, however it ends, lets them through if the test
+// has not.
+func (s *Space) CutAPI(node string) (mend func()) {
+	s.t.Helper()
+	s.NeedMachines("to cut a node from the API server")
+	server, err := url.Parse(s.config.Host)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	n, err := s.Client.CoreV1().Nodes().Get(s.t.Context(), node, metav1.GetOptions{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	from := n.Spec.PodCIDRs
+	for _, a := range n.Status.Addresses {
+		if a.Type == corev1.NodeInternalIP {
+			from = append(from, a.Address)
+		}
+	}
+	cmd := exec.CommandContext(context.WithoutCancel(s.t.Context()), "nft", "--interactive")
+	rules, err := cmd.StdinPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	ended := sync.OnceValue(func() error { return errors.Join(rules.Close(), cmd.Wait()) })
+	s.t.Cleanup(func() {
+		if err := ended(); err != nil {
+			s.t.Error(err)
+		}
+	})
+	if _, err := io.WriteString(rules, fmt.Sprintf(apiTable, strings.Join(from, ", "), server.Port())+"\n"); err != nil {
+		s.t.Fatal(err)
+	}
+	s.Eventually(s.t.Context(), "the packet filter to have the rules", func(ctx context.Context) error {
+		out, err := exec.CommandContext(ctx, "nft", "list", "table", "ip", "e2e-api").CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	})
+	return func() {
+		s.t.Helper()
+		if err := ended(); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+}
