@@ -22,6 +22,7 @@ func (c *Cluster) Up(ctx context.Context, steps Steps) error {
 		run  func(context.Context, progress) (string, error)
 	}{
 		{"packages", installPackages},
+		{"limits", raiseLimits},
 		{"claim a network", c.claimStep},
 		{"build", c.build},
 		{"certificates", quiet(func(context.Context) error { return c.configure() })},
