@@ -37,7 +37,8 @@ func (s *Space) CutAPI(node string) (mend func()) {
 			from = append(from, a.Address)
 		}
 	}
-	cmd := exec.CommandContext(context.WithoutCancel(s.t.Context()), "nft", "--interactive")
+	inNetwork := []string{fmt.Sprintf("--net=/proc/%d/ns/net", s.pidOf("kube-apiserver")), "nft"}
+	cmd := exec.CommandContext(context.WithoutCancel(s.t.Context()), "nsenter", append(inNetwork, "--interactive")...)
 	rules, err := cmd.StdinPipe()
 	if err == nil {
 		err = cmd.Start()
@@ -55,7 +56,7 @@ func (s *Space) CutAPI(node string) (mend func()) {
 		s.t.Fatal(err)
 	}
 	s.Eventually(s.t.Context(), "the packet filter to have the rules", func(ctx context.Context) error {
-		out, err := exec.CommandContext(ctx, "nft", "list", "table", "ip", "e2e-api").CombinedOutput()
+		out, err := exec.CommandContext(ctx, "nsenter", append(inNetwork, "list", "table", "ip", "e2e-api")...).CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("%w: %s", err, out)
 		}

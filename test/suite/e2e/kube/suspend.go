@@ -18,18 +18,7 @@ import (
 func (s *Space) Suspend(component string) (resume func()) {
 	s.t.Helper()
 	s.NeedMachines("to suspend " + component)
-	said, err := s.Do(s.t.Context(), "status")
-	if err != nil {
-		said = err.Error() // which says the same of all: another component may not be ready just now
-	}
-	found := regexp.MustCompile(`(?m)^\s*` + regexp.QuoteMeta(component) + `\s.*\bpid (\d+)`).FindStringSubmatch(said)
-	if found == nil {
-		s.t.Fatalf("no process of %s is in:\n%s", component, said)
-	}
-	pid, err := strconv.Atoi(found[1])
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	pid := s.pidOf(component)
 	var once sync.Once
 	resume = func() {
 		once.Do(func() {
@@ -43,6 +32,24 @@ func (s *Space) Suspend(component string) (resume func()) {
 		s.t.Fatal(fmt.Errorf("suspending %s: %w", component, err))
 	}
 	return resume
+}
+
+// pidOf finds the process of a component of the control plane.
+func (s *Space) pidOf(component string) int {
+	s.t.Helper()
+	said, err := s.Do(s.t.Context(), "status")
+	if err != nil {
+		said = err.Error() // which says the same of all: another component may not be ready just now
+	}
+	found := regexp.MustCompile(`(?m)^\s*` + regexp.QuoteMeta(component) + `\s.*\bpid (\d+)`).FindStringSubmatch(said)
+	if found == nil {
+		s.t.Fatalf("no process of %s is in:\n%s", component, said)
+	}
+	pid, err := strconv.Atoi(found[1])
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return pid
 }
 
 // Processes returns a function that finds the processes of a program in a pod on this machine, without asking the API
