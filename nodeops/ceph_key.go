@@ -86,9 +86,9 @@ func ReadCephKey(path string) (CephKey, error) {
 // keyDescription is the name under which the kernel finds the key; it is no secret, and each thread has its own.
 const keyDescription = "holdfast"
 
-// lend puts the key where only the calling goroutine's thread finds it, and what it calls. The thread ends with the
+// addToThread puts the key where only the calling goroutine's thread finds it, and what it calls. The thread ends with the
 // goroutine, and with it its keyring; the clients of the kernel have a copy by then.
-func (k CephKey) lend() error {
+func (k CephKey) addToThread() error {
 	runtime.LockOSThread() // and never unlocked
 	_, err := unix.AddKey("ceph", keyDescription, k.secret, unix.KEY_SPEC_THREAD_KEYRING)
 	switch {

@@ -114,7 +114,7 @@ func (c *CephFS) open() (int, error) {
 		return -1, err
 	}
 	defer unix.Close(fs)
-	if err := c.Cluster.Key.lend(); err != nil {
+	if err := c.Cluster.Key.addToThread(); err != nil {
 		return -1, err
 	}
 	addresses, mode, err := c.Cluster.messengers()

@@ -129,7 +129,7 @@ func (r *RBD) mapOnThread() (device *RBDDevice, fresh bool, err error) {
 	if err := enterNamespaces(r.Cluster.Namespaces, "net"); err != nil {
 		return nil, false, err
 	}
-	if err := r.Cluster.Key.lend(); err != nil {
+	if err := r.Cluster.Key.addToThread(); err != nil {
 		return nil, false, err
 	}
 	line, err := r.add()

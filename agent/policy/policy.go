@@ -32,7 +32,7 @@ type rule struct {
 var (
 	loopSets = rule{
 		name: "holdfast-loop-sets", resources: []string{"pods"}, operation: admission.Create,
-		otherwise: "no loop devices are lent", unknown: true,
+		otherwise: "no loop devices are allocated", unknown: true,
 	}
 	deletions = rule{
 		name: "holdfast-deletion", resources: []string{"volumes", "snapshots"}, operation: admission.Update,

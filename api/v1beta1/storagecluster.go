@@ -213,7 +213,7 @@ type SecretReference struct {
 // CSISpec is how Kubernetes reaches the driver.
 type CSISpec struct {
 	// enabled is true if left out. When false there is no node plugin and no class; NFS servers still work, with loop
-	// devices that the DaemonSet holdfast-loop-sets lends to them.
+	// devices that the DaemonSet holdfast-loop-sets allocates to them.
 	// +optional
 	Enabled *bool `json:"enabled,omitempty"`
 	// kubeletDir is the kubelet's --root-dir; if empty, that of the distribution, or /var/lib/kubelet.

@@ -101,7 +101,7 @@ func (l *ledger) reserve(id backend.ID) (release func(), err error) {
 	defer l.mu.Unlock()
 	if _, known := l.book.Exports[id]; !known && !l.reserved[id] {
 		if l.full() {
-			return nil, fmt.Errorf("%w: volume %s: this server exports %d volumes, with those being created, and may export %d; delete some, raise maxExports of the NFSServer, which also lends it loop devices for more images, or use another server",
+			return nil, fmt.Errorf("%w: volume %s: this server exports %d volumes, with those being created, and may export %d; delete some, raise maxExports of the NFSServer, which also allocates it loop devices for more images, or use another server",
 				backend.ErrExhausted, id, len(l.book.Exports)+len(l.reserved), l.most)
 		}
 		l.reserved[id] = true

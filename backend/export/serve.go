@@ -125,7 +125,7 @@ func exportable(v *backend.Volume) error {
 func explain(err error) error {
 	switch {
 	case errors.Is(err, nodeops.ErrNoLoop):
-		return fmt.Errorf("%w: %w; delete volumes, raise maxExports of the NFSServer, which lends it another set of loop devices for each 256, or use another server", backend.ErrExhausted, err)
+		return fmt.Errorf("%w: %w; delete volumes, raise maxExports of the NFSServer, which allocates it another set of loop devices for each 256, or use another server", backend.ErrExhausted, err)
 	case errors.Is(err, nodeops.ErrDamaged):
 		return fmt.Errorf("%w: %w", backend.ErrPrecondition, err)
 	case backend.CodeOf(err) != backend.CodeUnavailable:

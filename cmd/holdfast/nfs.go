@@ -89,7 +89,7 @@ func nfsFlags(flags *pflag.FlagSet) *nfs {
 
 	flags.StringVar(&n.engine, "engine", "image", "what a volume is: image, or directory where the file system below --data has project quotas or is btrfs")
 	flags.StringVar(&n.mountOptions, "mount-options", "", "`options` of volumes whose class has none, separated by commas")
-	flags.IntVar(&n.maxExports, "max-exports", 0, "the maximum number of volumes, a `number`; 0: 65535. There are never more images than lent loop devices")
+	flags.IntVar(&n.maxExports, "max-exports", 0, "the maximum number of volumes, a `number`; 0: 65535. There are never more images than allocated loop devices")
 	flags.StringVar(&n.publish, "publish", "", "a `directory` to serve read only, and nothing else")
 	flags.StringVar(&n.publishName, "publish-name", "", "`name` under which clients find it")
 	flags.StringVar(&n.uid, "uid", "", "`UID` of the NFSServer, by which clients of --publish recognize it after it has moved")

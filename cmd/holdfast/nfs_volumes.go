@@ -91,7 +91,7 @@ func (n *nfs) export(ctx context.Context, storage *local.Backend, server *ganesh
 	}
 	c := export.Config{
 		Backend: storage, ExportsDir: exports, StateDir: ids, Exporter: server, Defaults: s, MaxExports: n.maxExports, Images: n.engine == "image",
-		Loops: devices.Lent(os.Getenv(devices.Variable)), Log: log,
+		Loops: devices.Allocated(os.Getenv(devices.Variable)), Log: log,
 	}
 	if n.access == string(v1beta1.NFSNone) {
 		c.Exporter = shut{server}

@@ -36,7 +36,7 @@ labels of the Node object choose other pools, it exits to be restarted with thos
 
 Without a file the pools are given as flags, and all must exist.
 
-It lends loop devices to NFS servers, where the API server refuses them to other pods by the
+It allocates loop devices to NFS servers, where the API server refuses them to other pods by the
 ValidatingAdmissionPolicy holdfast-loop-sets. With --only-loop-sets it does nothing else.`,
 		Example: `  holdfast node --node-name "$NODE_NAME" --config /etc/holdfast/node.json
   holdfast node --node-name "$NODE_NAME" --pool name=default,path=/var/lib/holdfast/pools/default
@@ -67,8 +67,8 @@ func nodeFlags(flags *pflag.FlagSet) *node {
 	}
 	flags.StringVar(&n.driver.NodeID, "node-name", "", "`name` of the Node object of this host")
 	flags.Int64Var(&n.driver.MaxVolumes, "max-volumes-per-node", 0, "how many volumes may be used here at once, a `number`; 0: no limit")
-	flags.IntVar(&n.loopSets, "loop-sets", 8, "how many sets of 256 loop devices may be lent to NFS servers here, a `number` up to 16: a server takes one for each 256 volumes that are images (resource holdfast.dev/loop-set), through --kubelet-registration-dir; 0: none")
-	flags.BoolVar(&n.onlyLoopSets, "only-loop-sets", false, "lend loop devices to NFS servers and do nothing else, for nodes without CSI")
+	flags.IntVar(&n.loopSets, "loop-sets", 8, "how many sets of 256 loop devices may be allocated to NFS servers here, a `number` up to 16: a server takes one for each 256 volumes that are images (resource holdfast.dev/loop-set), through --kubelet-registration-dir; 0: none")
+	flags.BoolVar(&n.onlyLoopSets, "only-loop-sets", false, "allocate loop devices to NFS servers and do nothing else, for nodes without CSI")
 	flags.StringVar(&n.driver.Namespaces, "namespaces", "", "`directory` such as /proc/1/ns with the network, net, and the host name, uts, of this host, where they are not those of this process: shared volumes are mounted through that network and must outlive this process's")
 	flags.StringVar(&n.cephKeys, "ceph-keys", "", "`directory` with a file FSID.USER for each user of a Ceph cluster as whom this node uses volumes, with the key; none: volumes in Ceph pools are not used here")
 	flags.StringSliceVar(&n.cephEngines, "ceph-engines", nil, "`engines` of the Ceph pools, rbd and cephfs, separated by commas: the node reports whether its kernel has what they need")
@@ -80,7 +80,7 @@ func nodeFlags(flags *pflag.FlagSet) *node {
 
 func (n *node) main(ctx context.Context) error {
 	if n.onlyLoopSets {
-		return n.lend(ctx)
+		return n.onlyAllocate(ctx)
 	}
 	return n.run(ctx, n.open, n.join)
 }
@@ -193,8 +193,8 @@ func (n *node) lender(log *slog.Logger) (*devices.Plugin, *policy.Guard, error) 
 	return lender, guard, nil
 }
 
-// lend serves nothing but loop devices.
-func (n *node) lend(ctx context.Context) error {
+// onlyAllocate serves nothing but loop devices.
+func (n *node) onlyAllocate(ctx context.Context) error {
 	if n.loopSets == 0 || n.registrationDir == "" {
 		return fmt.Errorf("--only-loop-sets with --loop-sets=%d and --kubelet-registration-dir=%q: there is nothing to do; give 1 or more, and a directory: %w", n.loopSets, n.registrationDir, errUsage)
 	}
@@ -215,7 +215,7 @@ func (n *node) lend(ctx context.Context) error {
 }
 
 // retried is a part whose failure does not end the others, and which may only have started too early: the pods that
-// lent loop devices without CSI end when those of the nodes start.
+// allocated loop devices without CSI end when those of the nodes start.
 func retried(log *slog.Logger, p part) part {
 	return func(ctx context.Context) error {
 		wait.UntilWithContext(ctx, func(ctx context.Context) {

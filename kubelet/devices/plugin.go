@@ -23,12 +23,12 @@ import (
 const (
 	// Resource is the resource in the limits of a container: the number of sets that it needs.
 	Resource = "holdfast.dev/loop-set"
-	// Variable is the environment variable with the devices that were allocated to a container; Lent parses it.
+	// Variable is the environment variable with the devices that were allocated to a container; Allocated parses it.
 	Variable = "HOLDFAST_LOOPS"
 )
 
-// Lent parses the value of Variable. The result is empty if nothing was allocated.
-func Lent(value string) []string {
+// Allocated parses the value of Variable. The result is empty if nothing was allocated.
+func Allocated(value string) []string {
 	return slices.DeleteFunc(strings.Split(value, ","), func(device string) bool { return device == "" })
 }
 

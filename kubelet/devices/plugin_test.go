@@ -162,7 +162,7 @@ func TestPlugin_LendsASetWithItsNodesAndTheirNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := paths(3, 3)
-	if got := Lent(lent.GetEnvs()[Variable]); !slices.Equal(got, want) {
+	if got := Allocated(lent.GetEnvs()[Variable]); !slices.Equal(got, want) {
 		t.Errorf("lent are %v, want %v", got, want)
 	}
 	for i, d := range lent.GetDevices() {
@@ -174,13 +174,13 @@ func TestPlugin_LendsASetWithItsNodesAndTheirNames(t *testing.T) {
 		}
 	}
 	both, err := r.allocate("set-0", "set-1")
-	if err != nil || len(both.GetDevices()) != 6 || len(Lent(both.GetEnvs()[Variable])) != 6 {
+	if err != nil || len(both.GetDevices()) != 6 || len(Allocated(both.GetEnvs()[Variable])) != 6 {
 		t.Errorf("two sets are %+v, %v", both, err)
 	}
 }
 
 func TestEnvironment_WithoutTheVariableNothingWasLent(t *testing.T) {
-	if got := Lent(""); len(got) != 0 {
+	if got := Allocated(""); len(got) != 0 {
 		t.Errorf("lent was %q", got)
 	}
 }
@@ -204,7 +204,7 @@ func TestAllocate_WhatAPodLeftIsReclaimedAndWhatIsOpenIsNotLent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := Lent(lent.GetEnvs()[Variable]), []string{devices[0], devices[2]}; !slices.Equal(got, want) || len(lent.GetDevices()) != 2 {
+	if got, want := Allocated(lent.GetEnvs()[Variable]), []string{devices[0], devices[2]}; !slices.Equal(got, want) || len(lent.GetDevices()) != 2 {
 		t.Errorf("lent are %v with %d nodes, want %v", got, len(lent.GetDevices()), want)
 	}
 	if file, err := nodeops.BackingFile(devices[1]); err != nil || file != theirs {

@@ -23,7 +23,7 @@ const (
 	reasonNoPolicies = "PoliciesUnknown" // to the API server
 )
 
-const unprotected = "an account may write objects that are not its own, no data is deleted on request, or no loop devices are lent, until the operator has repaired it. " +
+const unprotected = "an account may write objects that are not its own, no data is deleted on request, or no loop devices are allocated, until the operator has repaired it. " +
 	"It does so at once, unless spec.paused is set or the condition Degraded says what prevents it"
 
 // protected says whether the API server enforces the limits that RBAC cannot express.

@@ -38,7 +38,7 @@ type observed struct {
 	incomplete bool // a kind is missing, or being deleted: it is unknown what the server holds
 
 	kinds       map[schema.GroupKind]bool // that the API server knows, of Kinds
-	unguarded   bool                      // the API server knows no policies, so no loop devices are lent
+	unguarded   bool                      // the API server knows no policies, so no loop devices are allocated
 	service     string                    // the address of the Service; "" if it has none yet, or is not there
 	shut        bool                      // there is the NetworkPolicy
 	statefulSet *unstructured.Unstructured

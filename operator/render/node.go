@@ -95,7 +95,7 @@ func (p *plan) choose(pod *core.PodSpec) {
 
 const loopSetsName = "holdfast-loop-sets"
 
-// loopSets returns the DaemonSet that lends loop devices to NFS servers if there are no node pods.
+// loopSets returns the DaemonSet that allocates loop devices to NFS servers if there are no node pods.
 func (p *plan) loopSets() ([]object, error) {
 	if p.withCSI() {
 		return nil, nil

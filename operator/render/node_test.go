@@ -253,7 +253,7 @@ func TestNode_RegistrarAndProbeSidecarsReplaceTheDriversOwn(t *testing.T) {
 		}
 		registers := !slices.Contains(arguments(t, pod, "holdfast"), "--register-driver=false")
 		if lends := arguments(t, pod, "holdfast"); !slices.Contains(lends, "--kubelet-registration-dir=/var/lib/kubelet/plugins_registry") {
-			t.Errorf("%s: loop devices are lent by way of %v", name, lends)
+			t.Errorf("%s: loop devices are allocated by way of %v", name, lends)
 		}
 		if registers != (test.images.CSINodeDriverRegistrar == "") {
 			t.Errorf("%s: the driver registers itself: %v", name, registers)

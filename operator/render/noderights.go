@@ -34,7 +34,7 @@ func (p *plan) nodeRights() ([]object, error) {
 	return append(objects, p.privilegedOnOpenShift(v1beta1.NodeName, v1beta1.NodeComponent)...), nil
 }
 
-// loopSetRights returns the account of pods that only lend loop devices, and its rights.
+// loopSetRights returns the account of pods that only allocate loop devices, and its rights.
 func (p *plan) loopSetRights() ([]object, error) {
 	objects, err := p.accountAndRights(deploy.LoopSets)
 	return append(objects, p.privilegedOnOpenShift(loopSetsName, v1beta1.LoopSetsComponent)...), err

@@ -16,7 +16,7 @@ var (
 	admissionBindingKind = schema.GroupKind{Group: "admissionregistration.k8s.io", Kind: "ValidatingAdmissionPolicyBinding"}
 )
 
-// LoopSetsPolicy is the policy without which no loop devices are lent, and its binding.
+// LoopSetsPolicy is the policy without which no loop devices are allocated, and its binding.
 const LoopSetsPolicy = "holdfast-loop-sets"
 
 // Limits are the policies, each with a binding of its name, that limit accounts to their own objects, and loop devices to
@@ -46,7 +46,7 @@ func LimitsOf(in Input) ([]*unstructured.Unstructured, error) {
 
 // WithoutPolicies says what is possible for anyone if the API server has no policies.
 const WithoutPolicies = "the API server knows no ValidatingAdmissionPolicy, as Kubernetes has since 1.30: with the token of one node pod the Volumes of " +
-	"every node can be written, with that of an NFS server every PersistentVolume and claim, and no loop devices are lent, which NFS servers with the engine image need. " +
+	"every node can be written, with that of an NFS server every PersistentVolume and claim, and no loop devices are allocated, which NFS servers with the engine image need. " +
 	"Update Kubernetes; until then give NFS servers the engine directory, and allow no access to the node pods"
 
 // policies make the API server enforce what neither schemas nor RBAC can. An older one has no such kind.
@@ -67,7 +67,7 @@ func (p *plan) policies() ([]object, error) {
 	if err := setParameters(objects); err != nil {
 		return nil, err
 	}
-	return objects, p.lendTo(objects)
+	return objects, p.allowLoopSets(objects)
 }
 
 // HasPolicies says whether the API server knows policies, as Kubernetes has since 1.30.
@@ -87,8 +87,8 @@ func Policies(file, namespace string) ([]*unstructured.Unstructured, error) {
 	return all, nil
 }
 
-// lendTo writes the namespaces whose pods may be lent loop devices into the policy about that.
-func (p *plan) lendTo(objects []object) error {
+// allowLoopSets writes the namespaces whose pods may have loop devices into the policy about that.
+func (p *plan) allowLoopSets(objects []object) error {
 	for _, o := range objects {
 		if policy, is := o.(*unstructured.Unstructured); is && policy.GetName() == LoopSetsPolicy && policy.GetKind() == admissionPolicyKind.Kind {
 			return SetVariable(policy, "allowed", p.serverNamespaces(p.Served...))

@@ -22,7 +22,7 @@ func checkProtection(f *Facts) (found []Finding) {
 		for _, kind := range []string{facts.PolicyKind, facts.BindingKind} {
 			if object := kind + " " + name; !slices.Contains(f.Policies, object) {
 				found = append(found, problem(object, "See the condition Protected of the StorageCluster, and whether a controller runs.",
-					"it is missing, so an account may write what is not its own, no data is deleted on request, or no loop devices are lent"))
+					"it is missing, so an account may write what is not its own, no data is deleted on request, or no loop devices are allocated"))
 			}
 		}
 	}

@@ -64,7 +64,7 @@ type Facts struct {
 	Claims          []*core.PersistentVolumeClaim // of all namespaces
 	Pods            []*core.Pod                   // of the namespace of Holdfast, and of those with claims that wait
 	InlineUsers     []string                      // NAMESPACE/NAME of pods with inline ephemeral volumes
-	Borrowers       []string                      // NAMESPACE/NAME of pods that have loop devices lent, or will
+	Borrowers       []string                      // NAMESPACE/NAME of pods that have loop devices allocated, or will
 	Home            *core.Namespace               // the namespace of Holdfast; nil if it does not exist
 	Secret          *core.Secret                  // that the StorageCluster names; nil if it does not exist
 	Policies        []string                      // of Holdfast, and their bindings, as KIND NAME

@@ -121,7 +121,7 @@ func lentAgain(t *testing.T, s *kube.Space, devices string) {
 			for device in $(echo $HOLDFAST_LOOPS | tr , ' '); do cat /sys/block/$(basename $device)/loop/backing_file 2>/dev/null; done; true`)
 		lent, attached, _ := strings.Cut(said, "\n")
 		if attached != "" {
-			t.Errorf("pod %s was lent devices that are attached to %s", name, attached)
+			t.Errorf("pod %s was allocated devices that are attached to %s", name, attached)
 		}
 		if lent == devices {
 			return

@@ -30,7 +30,7 @@ func (c *Cluster) Down(ctx context.Context, steps Steps) error {
 		{"end processes", c.endProcesses},
 		{"network", c.removeNetwork},
 		{"unmount", func(context.Context) error { return c.unmount() }},
-		{"lent devices", func(context.Context) error { return c.removeLent() }},
+		{"loop devices", func(context.Context) error { return c.removeAllocated() }},
 		{"traces elsewhere", func(context.Context) error { return c.removeTraces() }},
 		{"directories", c.removeDirectories},
 	} {
@@ -52,12 +52,12 @@ func (c *Cluster) endProcesses(ctx context.Context) error {
 	return errors.Join(append(errs, host.RemoveCgroup(ctx, c.cgroup()))...)
 }
 
-// The loop devices that the node plugin makes to lend them.
+// The loop devices that the node plugin makes to allocate them.
 const firstLent, mostLent = 4096, 4096
 
-// removeLent takes away the loop devices that were made for NFS servers. Those in use stay, and all of them where there
+// removeAllocated takes away the loop devices that were made for NFS servers. Those in use stay, and all of them where there
 // is another cluster, whose they may be.
-func (c *Cluster) removeLent() error {
+func (c *Cluster) removeAllocated() error {
 	claimed, err := claims()
 	if err != nil || slices.ContainsFunc(claimed, func(other claim) bool { return other.Dir != c.Dir }) {
 		return err

@@ -60,7 +60,7 @@ func within(ctx context.Context, name string, tests func()) (err error) {
 }
 
 // begin gives a test its namespace, where there are a cluster and a Ceph.
-func begin(t *testing.T) *kube.Space {
+func begin(t testing.TB) *kube.Space {
 	t.Helper()
 	ceph.Require(t)
 	if cluster == nil {
@@ -70,7 +70,7 @@ func begin(t *testing.T) *kube.Space {
 }
 
 // withClients are two nodes with a kernel of their own, which has the clients of Ceph.
-func withClients(t *testing.T) (one, other string) {
+func withClients(t testing.TB) (one, other string) {
 	t.Helper()
 	nodes := cluster.Nodes(t)
 	if len(nodes) < 3 {

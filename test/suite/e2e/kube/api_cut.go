@@ -27,15 +27,9 @@ func (s *Space) CutAPI(node string) (mend func()) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	n, err := s.Client.CoreV1().Nodes().Get(s.t.Context(), node, metav1.GetOptions{})
+	from, err := s.addressesOf(node)
 	if err != nil {
 		s.t.Fatal(err)
-	}
-	from := n.Spec.PodCIDRs
-	for _, a := range n.Status.Addresses {
-		if a.Type == corev1.NodeInternalIP {
-			from = append(from, a.Address)
-		}
 	}
 	inNetwork := []string{fmt.Sprintf("--net=/proc/%d/ns/net", s.pidOf("kube-apiserver")), "nft"}
 	cmd := exec.CommandContext(context.WithoutCancel(s.t.Context()), "nsenter", append(inNetwork, "--interactive")...)
@@ -68,4 +62,27 @@ func (s *Space) CutAPI(node string) (mend func()) {
 			s.t.Fatal(err)
 		}
 	}
+}
+
+// addressesOf returns those of a node and of all its pods.
+func (s *Space) addressesOf(node string) (all []string, err error) {
+	n, err := s.Client.CoreV1().Nodes().Get(s.t.Context(), node, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range n.Status.Addresses {
+		if a.Type == corev1.NodeInternalIP {
+			all = append(all, a.Address)
+		}
+	}
+	pods, err := s.Client.CoreV1().Pods("").List(s.t.Context(), metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range pods.Items {
+		if p.Status.PodIP != "" && !p.Spec.HostNetwork {
+			all = append(all, p.Status.PodIP)
+		}
+	}
+	return all, nil
 }

@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // image is on every node; nothing is ever pulled.
@@ -100,6 +101,15 @@ func AsRoot(p *corev1.Pod) {
 	p.Spec.SecurityContext.RunAsNonRoot, p.Spec.SecurityContext.RunAsUser = nil, nil
 }
 
+// AllowPrivileged lets the pods of the namespace do all that they ask for.
+func (s *Space) AllowPrivileged() {
+	s.t.Helper()
+	label := []byte(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"privileged"}}}`)
+	if _, err := s.Client.CoreV1().Namespaces().Patch(s.t.Context(), s.Namespace, types.MergePatchType, label, metav1.PatchOptions{}); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
 // Capable gives a pod a capability, where the namespace lets it.
 func Capable(of corev1.Capability) PodOption {
 	return func(p *corev1.Pod) {
@@ -108,7 +118,7 @@ func Capable(of corev1.Capability) PodOption {
 	}
 }
 
-// LoopSet lends a pod a set of loop devices, where the namespace is allowed them.
+// LoopSet gives a pod a set of loop devices, where the namespace is allowed them.
 func LoopSet(p *corev1.Pod) {
 	p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{"holdfast.dev/loop-set": resource.MustParse("1")}
 }

@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 )
 
 // Serve makes an NFSServer with a spec on a node, and waits until it serves.
@@ -48,10 +47,7 @@ func NodeTerms(nodes ...string) []any {
 // AllowServers in the namespace, where they mount volumes, and end them before it.
 func (s *Space) AllowServers() {
 	s.t.Helper()
-	label := []byte(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"privileged"}}}`)
-	if _, err := s.Client.CoreV1().Namespaces().Patch(s.t.Context(), s.Namespace, types.MergePatchType, label, metav1.PatchOptions{}); err != nil {
-		s.t.Fatal(err)
-	}
+	s.AllowPrivileged()
 	s.allowServers(s.t.Context(), true)
 	s.BeforeEnd(s.unserve)
 	s.BeforeEnd(func(ctx context.Context) error { s.allowServers(ctx, false); return nil })

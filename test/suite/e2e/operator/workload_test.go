@@ -179,5 +179,5 @@ func TestCSI_DisabledServersCreatePlainVolumesAndServeThemOnceEnabled(t *testing
 	s.FirstLines("writer", had+5)
 	s.Claim("more", "32Mi", kube.OfClass(class.Name), kube.AccessMode(corev1.ReadWriteMany))
 	s.Run("more", kube.Mount("more", "/data"), kube.OnNode(client), kube.Script("touch /data/file"))
-	kube.AwaitNone(a.Space, a.Client.CoreV1().Pods(kube.System), metav1.ListOptions{LabelSelector: "app.kubernetes.io/component=loop-sets"}, "the pods that only lend loop devices")
+	kube.AwaitNone(a.Space, a.Client.CoreV1().Pods(kube.System), metav1.ListOptions{LabelSelector: "app.kubernetes.io/component=loop-sets"}, "the pods that only allocate loop devices")
 }

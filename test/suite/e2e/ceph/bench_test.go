@@ -1,0 +1,207 @@
+package ceph
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/holdfast-storage/holdfast/test/rig/ceph"
+	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
+)
+
+// load is one kind of I/O. The rounds are few: a second kernel on a machine with a whole Ceph is no disk to be measured
+// absolutely, and what counts is the ratio of neighbours.
+type load struct{ name, io, size, pattern string }
+
+var loads = []load{
+	{"1 MiB sequential read", "read", "1M", "seq"}, {"1 MiB sequential write", "write", "1M", "seq"},
+	{"4 KiB random read", "read", "4K", "rand"}, {"4 KiB random write", "write", "4K", "rand"},
+}
+
+const (
+	benchRounds = 5
+	benchSize   = 256 << 20
+)
+
+// BenchmarkVolume measures volumes against the same Ceph used directly, in turns: an image against one that was mapped by
+// hand through sysfs and against rbd bench, and a subvolume against one that was mounted by hand. It reports the medians of
+// the ratios.
+//
+//	go test -run '^$' -bench Volume -benchtime 1x -timeout 1h ./test/suite/e2e/ceph
+func BenchmarkVolume(b *testing.B) {
+	s := begin(b)
+	one, _ := withClients(b)
+	s.AllowPrivileged()
+	s.Claim("disk", "1Gi", kube.OfClass(imageClass), kube.Block)
+	s.Claim("files", "1Gi", kube.OfClass(fileClass))
+	s.Pod("bench", kube.Device("disk", "/dev/disk"), kube.Mount("files", "/files"), kube.OnNode(one), ofTheHost)
+	n := &node{s, s.Ready("bench")}
+	byHand := n.mapImage(b)
+	for _, at := range []struct {
+		name        string
+		volume, own func(load) float64
+		tool        func(load) float64 // nil: there is none
+	}{
+		{"rbd", n.fio(b, n.deviceOf("/dev/disk")), n.fio(b, byHand), rbdBench(b)},
+		{"cephfs", n.fio(b, n.mountOf("files")+"/bench"), n.fio(b, n.mountSubvolume(b)+"/bench"), nil},
+	} {
+		for _, l := range loads {
+			b.Run(at.name+"/"+l.name, func(b *testing.B) {
+				for range b.N {
+					var toHand, toTool []float64
+					for range benchRounds {
+						volume, own := at.volume(l), at.own(l)
+						toHand = append(toHand, volume/own)
+						if at.tool != nil {
+							toTool = append(toTool, volume/at.tool(l))
+						}
+					}
+					b.ReportMetric(0, "ns/op")
+					b.ReportMetric(median(toHand), "volume/by-hand")
+					if at.tool != nil {
+						b.ReportMetric(median(toTool), "volume/rbd-bench")
+					}
+				}
+			})
+		}
+	}
+}
+
+func median(all []float64) float64 {
+	slices.Sort(all)
+	return all[len(all)/2]
+}
+
+// ofTheHost lets a pod run the programs of its node.
+func ofTheHost(p *corev1.Pod) {
+	kube.AsRoot(p)
+	c := &p.Spec.Containers[0]
+	c.SecurityContext = &corev1.SecurityContext{Privileged: new(true)}
+	p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "host", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}})
+	c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: "host", MountPath: "/host"})
+}
+
+// node is what the pod of the benchmark is on.
+type node struct {
+	*kube.Space
+	pod *corev1.Pod
+}
+
+func (n *node) run(script string) string {
+	return strings.TrimSpace(n.Exec(n.pod.Name, "sh", "-ec", script))
+}
+
+// deviceOf is the node's own name of a device of the pod.
+func (n *node) deviceOf(path string) string {
+	return "/dev/" + filepath.Base(n.run("readlink /sys/dev/block/$((0x$(stat -c %t "+path+"))):$((0x$(stat -c %T "+path+")))"))
+}
+
+// mountOf is where the kubelet has put a volume of the pod.
+func (n *node) mountOf(claim string) string {
+	return fmt.Sprintf("/var/lib/kubelet/pods/%s/volumes/kubernetes.io~csi/%s/mount", n.pod.UID, n.Volume(claim).Name)
+}
+
+func (n *node) mapImage(b *testing.B) (device string) {
+	b.Helper()
+	const image = "by-hand"
+	onCeph(b, "rbd", "create", "--size", "1G", images+"/"+image)
+	b.Cleanup(func() { onCeph(b, "rbd", "rm", images+"/"+image) })
+	onCeph(b, "rbd", "feature", "disable", images+"/"+image, "object-map", "fast-diff", "deep-flatten")
+	n.run(fmt.Sprintf("echo '%s name=admin,secret=%s %s %s -' >/sys/bus/rbd/add_single_major", storage.MonitorV1, adminKey(b), images, image))
+	id := n.run("for d in /sys/bus/rbd/devices/*; do test $(cat $d/name) = " + image + " && basename $d; done || true")
+	b.Cleanup(func() {
+		if out, err := n.ExecIn(context.WithoutCancel(b.Context()), n.Namespace, n.pod.Name, "", "sh", "-c", "echo "+id+" >/sys/bus/rbd/remove_single_major"); err != nil {
+			b.Error(err, out)
+		}
+	})
+	return "/dev/rbd" + id
+}
+
+func (n *node) mountSubvolume(b *testing.B) (dir string) {
+	b.Helper()
+	dir = "/tmp/by-hand"
+	onCeph(b, "ceph", "fs", "subvolume", "create", ceph.FileSystem, "by-hand", "--group_name", "holdfast")
+	b.Cleanup(func() {
+		onCeph(b, "ceph", "fs", "subvolume", "rm", ceph.FileSystem, "by-hand", "--group_name", "holdfast")
+	})
+	path := strings.TrimSpace(onCeph(b, "ceph", "fs", "subvolume", "getpath", ceph.FileSystem, "by-hand", "--group_name", "holdfast"))
+	n.run(fmt.Sprintf("mkdir -p /host%s; mount -t ceph -o name=admin,secret=%s,mds_namespace=%s %s:%s /host%s", dir, adminKey(b), ceph.FileSystem, storage.MonitorV1, path, dir))
+	b.Cleanup(func() {
+		if out, err := n.ExecIn(context.WithoutCancel(b.Context()), n.Namespace, n.pod.Name, "", "umount", "/host"+dir); err != nil {
+			b.Error(err, out)
+		}
+	})
+	return dir
+}
+
+// fio measures a device or a file from the node, in bytes a second. It is written once before anything is read.
+func (n *node) fio(b *testing.B, path string) func(load) float64 {
+	options := func(l load) string {
+		return fmt.Sprintf("chroot /host fio --name=bench --filename=%s --size=%d --direct=1 --ioengine=libaio --iodepth=32 --bs=%s --rw=%s --output-format=json",
+			path, benchSize, l.size, map[string]string{"seq": "", "rand": "rand"}[l.pattern]+l.io)
+	}
+	n.run(options(loads[1]) + " >/dev/null")
+	return func(l load) float64 {
+		b.Helper()
+		var out struct {
+			Jobs []struct {
+				Read, Write struct {
+					Rate float64 `json:"bw_bytes"`
+				}
+			}
+		}
+		said := n.run(options(l) + " --time_based --runtime=3")
+		if err := json.Unmarshal([]byte(said[strings.Index(said, "{"):]), &out); err != nil || len(out.Jobs) != 1 {
+			b.Fatalf("fio says %q: %v", said, err)
+		}
+		of := out.Jobs[0].Read
+		if l.io == "write" {
+			of = out.Jobs[0].Write
+		}
+		return of.Rate
+	}
+}
+
+// rbdBench measures what the library does on the machine itself, beside the daemons.
+func rbdBench(b *testing.B) func(load) float64 {
+	return func(l load) float64 {
+		b.Helper()
+		total := map[string]string{"1M": "256M", "4K": "16M"}[l.size]
+		said := onCeph(b, "rbd", "bench", "--io-type", l.io, "--io-size", l.size, "--io-threads", "32", "--io-total", total, "--io-pattern", l.pattern, images+"/by-hand")
+		_, rate, found := strings.Cut(said, "bytes/sec:")
+		fields := strings.Fields(rate)
+		if !found || len(fields) == 0 {
+			b.Fatalf("rbd bench says %q", said)
+		}
+		bytes, err := strconv.ParseFloat(fields[0], 64)
+		if err != nil {
+			b.Fatalf("rbd bench says %q: %v", said, err)
+		}
+		return bytes
+	}
+}
+
+func onCeph(b *testing.B, name string, args ...string) string {
+	b.Helper()
+	out, err := storage.Command(context.WithoutCancel(b.Context()), name, args...)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return out
+}
+
+func adminKey(b *testing.B) string {
+	b.Helper()
+	key, err := storage.Key(b.Context(), "admin")
+	if err != nil {
+		b.Fatal(err)
+	}
+	return key
+}
