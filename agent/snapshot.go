@@ -60,7 +60,7 @@ func (a *Agent) recordNoSnapshots(ctx context.Context, o *v1beta1.Snapshot) erro
 	case o.DeletionTimestamp != nil:
 		return a.releaseSnapshot(ctx, o)
 	}
-	return a.recordSnapshot(ctx, o, nil, fmt.Errorf("%w snapshot %s: the storage of node %s takes no snapshots", backend.ErrInvalid, o.Name, a.Node))
+	return a.recordSnapshot(ctx, o, nil, fmt.Errorf("%w snapshot %s: %s takes no snapshots", backend.ErrInvalid, o.Name, v1beta1.SiteOf(a.Node)))
 }
 
 // take takes the snapshot unless it is on disk. fresh says that this call has taken it.
@@ -101,7 +101,7 @@ func (a *Agent) createSnapshot(ctx context.Context, o *v1beta1.Snapshot) (*backe
 // createGroup takes all snapshots of the group, whichever member is reconciled first, and returns this member.
 func (a *Agent) createGroup(ctx context.Context, o *v1beta1.Snapshot, spec backend.SnapshotSpec) (*backend.Snapshot, error) {
 	if a.grouper == nil {
-		return nil, fmt.Errorf("%w snapshot %s: the storage of node %s takes no snapshots of groups", backend.ErrInvalid, o.Name, a.Node)
+		return nil, fmt.Errorf("%w snapshot %s: %s takes no snapshots of groups; make a snapshot of each of its volumes", backend.ErrInvalid, o.Name, v1beta1.SiteOf(a.Node))
 	}
 	wanted := convert.ToGroup(o.Spec.Group)
 	if wanted.Member(spec.Source).Name != spec.Name {

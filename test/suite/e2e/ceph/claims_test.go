@@ -143,34 +143,28 @@ const counter = `
 func TestGroupSnapshot_HoldsOneInstant(t *testing.T) {
 	s := begin(t)
 	one, other := withClients(t)
-	for engine, class := range classes {
-		t.Run(engine, func(t *testing.T) {
-			s := s.In(t)
-			of := func(name string) string { return name + "-" + class }
-			var written, restored []kube.PodOption
-			for _, v := range []string{"a", "b"} {
-				s.Claim(of(v), "1Gi", kube.OfClass(class), kube.Labelled("of", class))
-				written = append(written, kube.Mount(of(v), "/"+v))
-			}
-			s.Pod(of("writer"), append(written, kube.OnNode(one), kube.Script(counter))...)
-			s.Ready(of("writer"))
-			s.FirstLines(of("writer"), 20)
-			members := s.SnapshotGroup(of("group"), "of", class)
-			if len(members) != 2 {
-				t.Fatalf("the group has the snapshots %v", members)
-			}
-			for _, v := range []string{"a", "b"} {
-				s.Claim(of("restored-"+v), "1Gi", kube.OfClass(class), kube.From("VolumeSnapshot", members[of(v)]))
-				restored = append(restored, kube.Mount(of("restored-"+v), "/"+v))
-			}
-			last := s.Run(of("reader"), append(restored, kube.OnNode(other), kube.Script("tail -q -n 1 /a/numbers /b/numbers"))...)
-			var a, b int
-			if _, err := fmt.Sscan(strings.ReplaceAll(last, "\n", " "), &a, &b); err != nil {
-				t.Fatalf("%q: %v", last, err)
-			}
-			if a < 20 || a < b || a-b > 1 {
-				t.Errorf("the volumes end with %d and %d: no instant of the writer's", a, b)
-			}
-		})
+	var written, restored []kube.PodOption
+	for _, v := range []string{"a", "b"} {
+		s.Claim(v, "1Gi", kube.OfClass(imageClass), kube.Labelled("of", "ledger"))
+		written = append(written, kube.Mount(v, "/"+v))
+	}
+	s.Pod("writer", append(written, kube.OnNode(one), kube.Script(counter))...)
+	s.Ready("writer")
+	s.FirstLines("writer", 20)
+	members := s.SnapshotGroup("ledger", "of", "ledger")
+	if len(members) != 2 {
+		t.Fatalf("the group has the snapshots %v", members)
+	}
+	for _, v := range []string{"a", "b"} {
+		s.Claim("restored-"+v, "1Gi", kube.OfClass(imageClass), kube.From("VolumeSnapshot", members[v]))
+		restored = append(restored, kube.Mount("restored-"+v, "/"+v))
+	}
+	last := s.Run("reader", append(restored, kube.OnNode(other), kube.Script("tail -q -n 1 /a/numbers /b/numbers"))...)
+	var a, b int
+	if _, err := fmt.Sscan(strings.ReplaceAll(last, "\n", " "), &a, &b); err != nil {
+		t.Fatalf("%q: %v", last, err)
+	}
+	if a < 20 || a < b || a-b > 1 {
+		t.Errorf("the volumes end with %d and %d: no instant of the writer's", a, b)
 	}
 }
