@@ -56,7 +56,7 @@ func (a *Agent) addAbilities(s *v1beta1.StorageNodeStatus) {
 			meta.SetStatusCondition(&s.Conditions, now)
 		}
 	}
-	for _, condition := range []string{v1beta1.SharedVolumesCondition, v1beta1.CephVolumesCondition} {
+	for condition := range v1beta1.ClientLabels {
 		if !checked[condition] {
 			meta.RemoveStatusCondition(&s.Conditions, condition)
 		}

@@ -65,8 +65,8 @@ type Config struct {
 	// SharedVolumes says why shared volumes cannot be mounted on the host, with the reason for the condition; nil
 	// reports nothing about them.
 	SharedVolumes func() (reason string, err error)
-	// CephVolumes says in the same way why volumes of Ceph pools cannot be used on the host.
-	CephVolumes func() (reason string, err error)
+	// CephVolumes say in the same way, by condition, why volumes of Ceph pools with an engine cannot be used on the host.
+	CephVolumes map[string]func() (reason string, err error)
 	// CephHost knows the clients of Ceph clusters that the kernel of the host has; nil where volumes of them are not used.
 	CephHost CephHost
 	// Foreign says which volumes on disk get no object: inline volumes, which are deleted with their pod. Nil means none.
@@ -134,10 +134,11 @@ func New(c Config) (*Agent, error) {
 	a.cloner, _ = c.Backend.(backend.Cloner)
 	a.trasher, _ = c.Backend.(backend.Trasher)
 	a.pools, _ = c.Backend.(backend.PoolMemory)
-	for _, b := range []*ability{{condition: v1beta1.SharedVolumesCondition, check: c.SharedVolumes}, {condition: v1beta1.CephVolumesCondition, check: c.CephVolumes}} {
-		if b.check != nil {
-			a.abilities = append(a.abilities, b)
-		}
+	if c.SharedVolumes != nil {
+		a.abilities = append(a.abilities, &ability{condition: v1beta1.SharedVolumesCondition, check: c.SharedVolumes})
+	}
+	for condition, check := range c.CephVolumes {
+		a.abilities = append(a.abilities, &ability{condition: condition, check: check})
 	}
 	a.fencer, _ = c.Backend.(backend.Fencer)
 	a.ceph.dirty = make(chan struct{}, 1)

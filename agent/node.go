@@ -191,7 +191,7 @@ func (a *Agent) nodeStatus(ctx context.Context) *v1beta1.StorageNodeStatus {
 	}
 	ready := metav1.Condition{Type: v1beta1.ReadyCondition, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonReady, ObservedGeneration: s.ObservedGeneration}
 	switch {
-	case len(a.Pools) == 0 && a.CephVolumes != nil: // its pods use those of Ceph pools
+	case len(a.Pools) == 0 && len(a.CephVolumes) > 0: // its pods use those of Ceph pools
 	case len(a.Pools) == 0:
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, v1beta1.ReasonNoPool, "no pool selects this node: in spec.pools of the StorageCluster none has nodeSelectorTerms that match it"
 	case usable == 0:

@@ -53,15 +53,15 @@ func TestStorageNode_ReportsPoolsAndCapacity(t *testing.T) {
 }
 
 func TestStorageNode_ReportsWhetherVolumesElsewhereCanBeUsed(t *testing.T) {
-	for condition, reason := range map[string]string{v1beta1.SharedVolumesCondition: v1beta1.ReasonNoNFSClient, v1beta1.CephVolumesCondition: v1beta1.ReasonNoCephClient} {
+	for condition, reason := range map[string]string{v1beta1.SharedVolumesCondition: v1beta1.ReasonNoNFSClient, v1beta1.RBDVolumesCondition: v1beta1.ReasonNoCephClient, v1beta1.CephFSVolumesCondition: v1beta1.ReasonNoCephClient} {
 		t.Run(condition, func(t *testing.T) {
 			r := newRig(t)
 			var mu sync.Mutex
 			lacks := errors.New("the kernel has no client")
 			check := func() (string, error) { mu.Lock(); defer mu.Unlock(); return reason, lacks }
 			r.change = func(c *Config) {
-				if c.SharedVolumes = check; condition == v1beta1.CephVolumesCondition {
-					c.SharedVolumes, c.CephVolumes = nil, check
+				if c.SharedVolumes = check; condition != v1beta1.SharedVolumesCondition {
+					c.SharedVolumes, c.CephVolumes = nil, map[string]func() (string, error){condition: check}
 				}
 			}
 			r.begin()
@@ -86,10 +86,10 @@ func TestStorageNode_ReportsWhetherVolumesElsewhereCanBeUsed(t *testing.T) {
 func TestStorageNode_ForgetsWhatIsNoLongerChecked(t *testing.T) {
 	a := &Agent{abilities: []*ability{{condition: v1beta1.SharedVolumesCondition}}}
 	s := &v1beta1.StorageNodeStatus{Conditions: []metav1.Condition{
-		{Type: v1beta1.ReadyCondition}, {Type: v1beta1.SharedVolumesCondition}, {Type: v1beta1.CephVolumesCondition, Status: metav1.ConditionFalse},
+		{Type: v1beta1.ReadyCondition}, {Type: v1beta1.SharedVolumesCondition}, {Type: v1beta1.RBDVolumesCondition, Status: metav1.ConditionFalse},
 	}}
 	a.addAbilities(s)
-	if len(s.Conditions) != 2 || meta.FindStatusCondition(s.Conditions, v1beta1.CephVolumesCondition) != nil {
+	if len(s.Conditions) != 2 || meta.FindStatusCondition(s.Conditions, v1beta1.RBDVolumesCondition) != nil {
 		t.Errorf("it reports %v", s.Conditions)
 	}
 }
@@ -171,10 +171,12 @@ func TestStorageNode_FailingPoolKeepsItsLastCapacityAndReportsTheReason(t *testi
 
 func TestStorageNode_NeedsNoPoolWhereThereAreCephPools(t *testing.T) {
 	r := newRig(t)
-	r.change = func(c *Config) { c.Pools, c.CephVolumes = nil, func() (string, error) { return "", nil } }
+	r.change = func(c *Config) {
+		c.Pools, c.CephVolumes = nil, map[string]func() (string, error){v1beta1.RBDVolumesCondition: func() (string, error) { return "", nil }}
+	}
 	r.begin()
 	r.await("its report", func() bool {
-		return meta.IsStatusConditionTrue(r.node().Status.Conditions, v1beta1.CephVolumesCondition)
+		return meta.IsStatusConditionTrue(r.node().Status.Conditions, v1beta1.RBDVolumesCondition)
 	})
 	expectCondition(t, r.node().Status.Conditions, v1beta1.ReadyCondition, metav1.ConditionTrue, v1beta1.ReasonReady)
 }

@@ -73,6 +73,8 @@ type Topology interface {
 	FindHost(node string) error
 	// Reach says which hosts can use the volumes of a pool; ItsHost for an unknown pool.
 	Reach(pool string) Reach
+	// CanUse fails with ErrPrecondition if a host is known to lack what volumes need whose topology requires key.
+	CanUse(node, key string) error
 	// CapacityAt returns what a pool of one host can still promise. It fails with ErrNotFound if there is no such host or
 	// pool, and with ErrUnavailable if no volume can be created there now.
 	CapacityAt(ctx context.Context, node, pool string) (Capacity, error)

@@ -36,6 +36,9 @@ func (c *controller) ControllerPublishVolume(ctx context.Context, req *csi.Contr
 		if err := c.checkNode(req.GetNodeId()); err != nil {
 			return nil, err
 		}
+		if err := c.checkClient(v, req.GetNodeId()); err != nil {
+			return nil, err
+		}
 		if a, is := c.Backend.(backend.Attacher); is && v.Reach == backend.OneHost {
 			err = a.Attach(ctx, id, req.GetNodeId())
 		}
@@ -58,6 +61,19 @@ func (c *controller) checkNode(node string) error {
 		return fmt.Errorf("%w: node %s; this driver serves node %s", backend.ErrNotFound, backend.Quote(node), c.NodeID)
 	}
 	return t.FindHost(node)
+}
+
+// checkClient refuses a node whose kernel cannot use a volume in a Ceph cluster. Only a pod that names its node gets there, and
+// it learns from this what the node lacks: its kubelet says no more than that the topology of the volume leaves it out.
+func (c *controller) checkClient(v *backend.Volume, node string) error {
+	t, ok := c.Backend.(backend.Topology)
+	if !ok || v.Shared {
+		return nil
+	}
+	if err := t.CanUse(node, clientKey(v.Reach)); err != nil {
+		return fmt.Errorf("volume %s cannot be attached to node %s: %w", v.ID, node, err)
+	}
+	return nil
 }
 
 // ControllerUnpublishVolume lets another node have a volume that one node at a time may use. It fails as long as the node may

@@ -20,7 +20,8 @@ import (
 type spread struct {
 	*backendtest.Memory
 	nodes []string
-	reach backend.Reach // of volumes of the pool; those of others are on their hosts
+	reach backend.Reach     // of volumes of the pool; those of others are on their hosts
+	lacks map[string]string // by node, the label of what it cannot use
 
 	mu       sync.Mutex
 	asked    []string
@@ -108,6 +109,13 @@ func (s *spread) Detach(_ context.Context, id backend.ID, node string) error {
 func (s *spread) FindHost(node string) error {
 	if !slices.Contains(s.nodes, node) {
 		return fmt.Errorf("%w: node %s", backend.ErrNotFound, node)
+	}
+	return nil
+}
+
+func (s *spread) CanUse(node, key string) error {
+	if s.lacks[node] == key {
+		return fmt.Errorf("%w: the kernel has no module", backend.ErrPrecondition)
 	}
 	return nil
 }

@@ -326,6 +326,8 @@ func (c *controller) volume(v *backend.Volume) *csi.Volume {
 		resp.VolumeContext = contextOf(v)
 	case v.Reach == backend.ItsHost:
 		resp.AccessibleTopology = []*csi.Topology{c.topology(v.Node)}
+	default:
+		resp.AccessibleTopology = []*csi.Topology{clientTopology(v.Reach)}
 	}
 	return resp
 }

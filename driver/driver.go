@@ -25,6 +25,10 @@ const (
 	TopologyKey = "topology.holdfast.dev/node"
 	// SharedVolumesKey is the node label that says whether shared volumes can be mounted there.
 	SharedVolumesKey = "topology.holdfast.dev/nfs"
+	// RBDVolumesKey and CephFSVolumesKey are the node labels that say whether volumes of Ceph pools with that engine can be
+	// used there.
+	RBDVolumesKey    = "topology.holdfast.dev/rbd"
+	CephFSVolumesKey = "topology.holdfast.dev/cephfs"
 	// DefaultStopTimeout bounds how long a stop waits for running calls.
 	DefaultStopTimeout = 30 * time.Second
 	// DefaultPatience is how long a call waits for a server of shared volumes that does not answer. An unmount may wait

@@ -56,7 +56,7 @@ func (c *controller) GetCapacity(ctx context.Context, req *csi.GetCapacityReques
 		return nil, err
 	}
 	if c.reach(spec) != backend.ItsHost {
-		return c.siteCapacity(ctx, spec)
+		return c.siteCapacity(ctx, spec, nodeOf(place))
 	}
 	if place != nil && c.NodeID != "" && nodeOf(place) != c.NodeID || slices.ContainsFunc(req.GetVolumeCapabilities(), ofManyNodes) {
 		return &csi.GetCapacityResponse{}, nil

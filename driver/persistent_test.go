@@ -31,7 +31,10 @@ func affinity(all []*csi.Topology) *core.VolumeNodeAffinity {
 }
 
 func TestNames_OfTheDriverAreThoseOfTheAPI(t *testing.T) {
-	for ours, theirs := range map[string]string{DefaultName: v1beta1.DriverName, TopologyKey: v1beta1.TopologyKey, SharedVolumesKey: v1beta1.SharedVolumesKey} {
+	for ours, theirs := range map[string]string{
+		DefaultName: v1beta1.DriverName, TopologyKey: v1beta1.TopologyKey, SharedVolumesKey: v1beta1.SharedVolumesKey,
+		RBDVolumesKey: v1beta1.RBDVolumesKey, CephFSVolumesKey: v1beta1.CephFSVolumesKey,
+	} {
 		if ours != theirs {
 			t.Errorf("the driver says %s, the API %s", ours, theirs)
 		}
@@ -53,6 +56,14 @@ func TestPersistentVolume_OfAnAdoptedVolumeEqualsACreatedOne(t *testing.T) {
 		"a device": {
 			&backend.Volume{ID: "pvc-1", Size: gib, Node: "a", Mode: backend.Block},
 			&v1beta1.Volume{Spec: v1beta1.VolumeSpec{Node: "a"}, Status: v1beta1.VolumeStatus{Size: size, Mode: v1beta1.ModeBlock}}, "",
+		},
+		"an image in a Ceph cluster": {
+			&backend.Volume{ID: "pvc-1", Size: gib, Node: "p.ceph.holdfast.dev", Mode: backend.Filesystem, Reach: backend.OneHost},
+			&v1beta1.Volume{Spec: v1beta1.VolumeSpec{Node: "p.ceph.holdfast.dev"}, Status: v1beta1.VolumeStatus{Size: size, Mode: v1beta1.ModeFilesystem, FSType: "xfs"}}, "xfs",
+		},
+		"a directory of a CephFS": {
+			&backend.Volume{ID: "pvc-1", Size: gib, Node: "p.ceph.holdfast.dev", Mode: backend.Filesystem, Reach: backend.ManyHosts},
+			&v1beta1.Volume{Spec: v1beta1.VolumeSpec{Node: "p.ceph.holdfast.dev"}, Status: v1beta1.VolumeStatus{Size: size, Mode: v1beta1.ModeFilesystem, FSType: v1beta1.CephFSType}}, "xfs",
 		},
 		"shared": {
 			&backend.Volume{ID: "pvc-1", Size: gib, Shared: true, Access: backend.Access{NFS: &backend.NFS{Server: "10.0.0.7", Path: "/pvc-1"}}},

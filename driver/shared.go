@@ -82,8 +82,11 @@ func contextOf(v *backend.Volume) map[string]string {
 	return map[string]string{serverContext: v.Access.NFS.Server, pathContext: v.Access.NFS.Path}
 }
 
-// siteCapacity is the same at every node. That there is no site now is no mistake of the caller.
-func (c *controller) siteCapacity(ctx context.Context, spec backend.VolumeSpec) (*csi.GetCapacityResponse, error) {
+// siteCapacity is the same at every node that can use such volumes. That there is no site now is no mistake of the caller.
+func (c *controller) siteCapacity(ctx context.Context, spec backend.VolumeSpec, node string) (*csi.GetCapacityResponse, error) {
+	if t, ok := c.Backend.(backend.Topology); ok && !spec.Shared && node != "" && t.CanUse(node, clientKey(c.reach(spec))) != nil {
+		return &csi.GetCapacityResponse{}, nil
+	}
 	var room backend.Capacity
 	err := backend.ErrNotFound
 	if sharer, ok := c.Backend.(backend.Sharer); ok && spec.Shared {

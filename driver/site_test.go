@@ -2,6 +2,7 @@ package driver
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -27,8 +28,15 @@ func inPool(name string, mode csi.VolumeCapability_AccessMode_Mode) *csi.CreateV
 	return req
 }
 
-func TestSite_VolumesAreOnNoNode(t *testing.T) {
-	for _, reach := range []backend.Reach{backend.OneHost, backend.ManyHosts} {
+// clientKeys are the labels of the nodes that can use volumes.
+var clientKeys = map[backend.Reach]string{backend.OneHost: "topology.holdfast.dev/rbd", backend.ManyHosts: "topology.holdfast.dev/cephfs"}
+
+func TestSite_VolumesAreUsedWhereTheKernelHasTheClient(t *testing.T) {
+	for reach, key := range clientKeys {
+		everywhere := func(v *csi.Volume) bool {
+			all := v.GetAccessibleTopology()
+			return len(all) == 1 && maps.Equal(all[0].GetSegments(), map[string]string{key: "true"})
+		}
 		r, s := newSiteRig(t, reach)
 		for _, place := range []*csi.TopologyRequirement{
 			nil,
@@ -38,12 +46,12 @@ func TestSite_VolumesAreOnNoNode(t *testing.T) {
 			req := inPool("v", csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER)
 			req.AccessibilityRequirements = place
 			resp, err := r.CreateVolume(r.ctx(), req)
-			if err != nil || len(resp.GetVolume().GetAccessibleTopology()) > 0 || len(resp.GetVolume().GetVolumeContext()) > 0 || s.asked != nil {
+			if err != nil || !everywhere(resp.GetVolume()) || len(resp.GetVolume().GetVolumeContext()) > 0 || s.asked != nil {
 				t.Errorf("requested at %v: %v, %v, among %v", place, resp, err, s.asked)
 			}
 		}
 		list, err := r.ListVolumes(r.ctx(), &csi.ListVolumesRequest{})
-		if err != nil || len(list.GetEntries()) != 1 || len(list.GetEntries()[0].GetVolume().GetAccessibleTopology()) > 0 {
+		if err != nil || len(list.GetEntries()) != 1 || !everywhere(list.GetEntries()[0].GetVolume()) {
 			t.Errorf("listed %v, %v", list, err)
 		}
 		grown, err := r.ControllerExpandVolume(r.ctx(), &csi.ControllerExpandVolumeRequest{VolumeId: "v", CapacityRange: &csi.CapacityRange{RequiredBytes: 2 * gib}})
@@ -62,14 +70,19 @@ func TestSite_AnotherPoolIsStillOnANode(t *testing.T) {
 	}
 }
 
-func TestSite_CapacityIsThatOfThePoolAtEveryNode(t *testing.T) {
-	for _, reach := range []backend.Reach{backend.OneHost, backend.ManyHosts} {
-		r, _ := newSiteRig(t, reach)
+func TestSite_CapacityIsThatOfThePoolAtEveryNodeThatCanUseIt(t *testing.T) {
+	for reach, key := range clientKeys {
+		r, s := newSiteRig(t, reach)
+		s.lacks = map[string]string{"node-x": "topology.holdfast.dev/another", "node-y": key}
 		for _, where := range []*csi.Topology{nil, on("node-x"), on("node-new"), {Segments: map[string]string{"zone": "north"}}} {
 			got, err := r.GetCapacity(r.ctx(), &csi.GetCapacityRequest{AccessibleTopology: where, Parameters: map[string]string{"pool": "memory"}})
 			if err != nil || got.GetAvailableCapacity() < gib {
 				t.Errorf("at %v: %v, %v", where, got, err)
 			}
+		}
+		got, err := r.GetCapacity(r.ctx(), &csi.GetCapacityRequest{AccessibleTopology: on("node-y"), Parameters: map[string]string{"pool": "memory"}})
+		if err != nil || got.GetAvailableCapacity() != 0 {
+			t.Errorf("where the kernel lacks the client: %v, %v", got, err)
 		}
 	}
 }
@@ -130,6 +143,26 @@ func TestSite_VolumeIsAttachedToAnyNodeThatThereIs(t *testing.T) {
 	for node, code := range map[string]codes.Code{"node-x": codes.OK, "node-y": codes.OK, "node-down": codes.OK, "node-new": codes.NotFound} {
 		_, err := r.ControllerPublishVolume(r.ctx(), &csi.ControllerPublishVolumeRequest{VolumeId: "v", NodeId: node, VolumeCapability: req.GetVolumeCapabilities()[0]})
 		expectError(t, err, code)
+	}
+}
+
+func TestSite_VolumeIsNotAttachedWhereTheKernelLacksTheClient(t *testing.T) {
+	for reach, key := range clientKeys {
+		r, s := newSiteRig(t, reach, func(c *Config) { c.Attach = true })
+		s.lacks = map[string]string{"node-x": "topology.holdfast.dev/another", "node-y": key}
+		req := inPool("v", csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER)
+		if _, err := r.CreateVolume(r.ctx(), req); err != nil {
+			t.Fatal(err)
+		}
+		attach := func(node string) error {
+			_, err := r.ControllerPublishVolume(r.ctx(), &csi.ControllerPublishVolumeRequest{VolumeId: "v", NodeId: node, VolumeCapability: req.GetVolumeCapabilities()[0]})
+			return err
+		}
+		expectError(t, attach("node-y"), codes.FailedPrecondition, "node-y", "no module")
+		if s.attached["v"] != "" {
+			t.Errorf("it is attached to %s", s.attached["v"])
+		}
+		expectError(t, attach("node-x"), codes.OK)
 	}
 }
 

@@ -15,6 +15,20 @@ func (d *Driver) topology(node string) *csi.Topology {
 	return &csi.Topology{Segments: map[string]string{TopologyKey: cmp.Or(node, d.NodeID)}}
 }
 
+// clientKey is the label of the nodes that can use a volume in a Ceph cluster. It is known of each node while there are such
+// pools, so that every volume can require it.
+func clientKey(reach backend.Reach) string {
+	if reach == backend.OneHost {
+		return RBDVolumesKey
+	}
+	return CephFSVolumesKey
+}
+
+// clientTopology is where a volume in a Ceph cluster can be used: on the nodes whose kernel has the client.
+func clientTopology(reach backend.Reach) *csi.Topology {
+	return &csi.Topology{Segments: map[string]string{clientKey(reach): "true"}}
+}
+
 // sharedTopology is where a shared volume can be used: everywhere, or only on nodes that can mount such volumes, if the
 // class asks for that. It is not said by itself: what is said cannot be taken back from a PersistentVolume, and nodes
 // whose agent is of an older release, or that are only about to be made, do not have the label.

@@ -71,8 +71,12 @@ func Of(v *v1beta1.Volume, o Options) (*core.PersistentVolume, error) {
 	switch {
 	case v.Spec.Shared:
 		pv.Spec.CSI.VolumeAttributes = map[string]string{serverAttribute: v.Status.Access.NFS.Server, pathAttribute: v.Status.Access.NFS.Path}
-	case !v1beta1.IsSite(v.Spec.Node):
-		pv.Spec.NodeAffinity = onlyOn(v.Spec.Node)
+	case v.IsOfCephFS():
+		pv.Spec.NodeAffinity = onlyWhere(v1beta1.CephFSVolumesKey, "true")
+	case v1beta1.CephPoolOf(v.Spec.Node) != "":
+		pv.Spec.NodeAffinity = onlyWhere(v1beta1.RBDVolumesKey, "true")
+	default:
+		pv.Spec.NodeAffinity = onlyWhere(v1beta1.TopologyKey, v.Spec.Node)
 	}
 	return pv, nil
 }
@@ -89,9 +93,10 @@ func CheckReal(v *v1beta1.Volume) error {
 	return nil
 }
 
-func onlyOn(node string) *core.VolumeNodeAffinity {
+// onlyWhere are the nodes with a label.
+func onlyWhere(key, value string) *core.VolumeNodeAffinity {
 	return &core.VolumeNodeAffinity{Required: &core.NodeSelector{NodeSelectorTerms: []core.NodeSelectorTerm{{
-		MatchExpressions: []core.NodeSelectorRequirement{{Key: v1beta1.TopologyKey, Operator: core.NodeSelectorOpIn, Values: []string{node}}},
+		MatchExpressions: []core.NodeSelectorRequirement{{Key: key, Operator: core.NodeSelectorOpIn, Values: []string{value}}},
 	}}}}
 }
 

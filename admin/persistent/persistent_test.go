@@ -6,17 +6,19 @@ import (
 	"testing"
 
 	core "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
-func TestOf_VolumeOfACephPoolIsOnNoNode(t *testing.T) {
+func TestOf_VolumeOfACephPoolIsUsedWhereTheKernelHasTheClient(t *testing.T) {
 	for fsType, test := range map[string]struct {
 		access  core.PersistentVolumeAccessMode
 		refused core.PersistentVolumeAccessMode // none if empty
+		label   string                          // of the nodes
 	}{
-		"ext4":             {core.ReadWriteOnce, core.ReadWriteMany},
-		v1beta1.CephFSType: {core.ReadWriteMany, ""},
+		"ext4":             {core.ReadWriteOnce, core.ReadWriteMany, v1beta1.RBDVolumesKey},
+		v1beta1.CephFSType: {core.ReadWriteMany, "", v1beta1.CephFSVolumesKey},
 	} {
 		v := &v1beta1.Volume{
 			Spec:   v1beta1.VolumeSpec{Node: v1beta1.NodeOfCephPool("p")},
@@ -24,7 +26,7 @@ func TestOf_VolumeOfACephPoolIsOnNoNode(t *testing.T) {
 		}
 		v.Name = "v"
 		pv, err := Of(v, Options{Name: "pv"})
-		if err != nil || pv.Spec.NodeAffinity != nil || !slices.Equal(pv.Spec.AccessModes, []core.PersistentVolumeAccessMode{test.access}) || pv.Spec.CSI.VolumeAttributes != nil {
+		if err != nil || !equality.Semantic.DeepEqual(pv.Spec.NodeAffinity, onlyWhere(test.label, "true")) || !slices.Equal(pv.Spec.AccessModes, []core.PersistentVolumeAccessMode{test.access}) || pv.Spec.CSI.VolumeAttributes != nil {
 			t.Errorf("%s: %+v, %v", fsType, pv, err)
 		}
 		if test.refused == "" {

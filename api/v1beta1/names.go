@@ -44,6 +44,13 @@ const TopologyKey = "topology.holdfast.dev/node"
 // be mounted there: "true" or "false". A class whose allowedTopologies require "true" restricts its pods to such nodes.
 const SharedVolumesKey = "topology.holdfast.dev/nfs"
 
+// RBDVolumesKey and CephFSVolumesKey are the labels of a Node, and the segments of a volume's topology, that say whether
+// volumes of Ceph pools with that engine can be used there: "true" or "false". Each such volume requires "true".
+const (
+	RBDVolumesKey    = "topology.holdfast.dev/rbd"
+	CephFSVolumesKey = "topology.holdfast.dev/cephfs"
+)
+
 // AgentFinalizer is on every Volume and Snapshot from its creation. The agent of the node removes it when nothing of
 // the volume is left on disk.
 const AgentFinalizer = "holdfast.dev/agent"
@@ -80,9 +87,11 @@ const (
 	// SharedVolumesCondition: of a StorageNode, shared volumes can be mounted there. Its message says what is missing and
 	// what to do.
 	SharedVolumesCondition = "SharedVolumes"
-	// CephVolumesCondition: of the StorageNode of a node, the kernel has what volumes of the Ceph pools need. It is absent
-	// where there are no Ceph pools. Its message names the module that is missing and what to do.
-	CephVolumesCondition = "CephVolumes"
+	// RBDVolumesCondition and CephFSVolumesCondition: of the StorageNode of a node, the kernel has what volumes of Ceph
+	// pools with that engine need. Each is absent where there are no such pools. Its message names the module that is
+	// missing and what to do.
+	RBDVolumesCondition    = "RBDVolumes"
+	CephFSVolumesCondition = "CephFSVolumes"
 	// FencedCondition: of the StorageNode of a node, the clients of its kernel are shut out of all Ceph clusters. It is
 	// absent until the node was to be shut out for the first time.
 	FencedCondition = "Fenced"
@@ -108,6 +117,14 @@ const (
 	// StalledCondition: of a StorageUpgrade or NodeJob, it has failed, in the word of kstatus.
 	StalledCondition = "Stalled"
 )
+
+// ClientLabels are the labels by which Nodes say what the conditions of their StorageNodes say: which volumes that are
+// elsewhere can be used there.
+var ClientLabels = map[string]string{
+	SharedVolumesCondition: SharedVolumesKey,
+	RBDVolumesCondition:    RBDVolumesKey,
+	CephFSVolumesCondition: CephFSVolumesKey,
+}
 
 // OperatorFinalizer is on objects whose deletion needs work by the operator: a StorageCluster, a StorageUpgrade.
 const OperatorFinalizer = "holdfast.dev/operator"

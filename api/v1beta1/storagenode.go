@@ -149,8 +149,8 @@ type StorageNodeStatus struct {
 	// +listMapKey=node
 	// +kubebuilder:validation:MaxItems=1024
 	Blocklist []BlocklistEntry `json:"blocklist,omitempty"`
-	// conditions are Ready; Healthy, of the pools' file systems; SharedVolumes: whether shared volumes can be mounted
-	// on the node; and Fenced: whether the node is shut out of all Ceph clusters, which is absent until it was to be.
+	// conditions are Ready; Healthy, of the pools' file systems; SharedVolumes, RBDVolumes
+	// and CephFSVolumes: whether such volumes can be used on the node; and Fenced: whether the node is shut out of all Ceph clusters, which is absent until it was to be.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -7,6 +7,9 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/holdfast-storage/holdfast/api/convert"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
@@ -68,6 +71,21 @@ func (b *Backend) Reach(pool string) backend.Reach {
 		}
 	}
 	return backend.OneHost
+}
+
+// CanUse fails with ErrPrecondition if the agent of a node reports that it lacks what volumes need that require a label of
+// its Node. It is asked before the label: the label follows the report, and says not why.
+func (b *Backend) CanUse(node, key string) error {
+	n := b.node(node)
+	if n == nil {
+		return nil
+	}
+	for condition, label := range v1beta1.ClientLabels {
+		if c := meta.FindStatusCondition(n.Status.Conditions, condition); label == key && c != nil && c.Status == metav1.ConditionFalse {
+			return fmt.Errorf("%w: %s", backend.ErrPrecondition, c.Message)
+		}
+	}
+	return nil
 }
 
 // Hosts returns the StorageNodes of a home, without servers that are not allowed.

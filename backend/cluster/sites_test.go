@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	storage "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
@@ -252,4 +253,30 @@ func attachesOne(t *testing.T, w *world) {
 	}
 	detach("gone", "other")
 	inmemory.Expect(t, w.Backend.Attach(t.Context(), "gone", "other"), backend.ErrNotFound)
+}
+
+func TestCanUse_FollowsWhatTheAgentOfANodeReports(t *testing.T) {
+	w := newWorld(t)
+	w.Hosts(map[string]int64{node: gib})
+	nodes := w.Ours.HoldfastV1beta1().StorageNodes()
+	for _, status := range []metav1.ConditionStatus{metav1.ConditionFalse, metav1.ConditionTrue} {
+		n, err := nodes.Get(w.Context(), node, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		meta.SetStatusCondition(&n.Status.Conditions, metav1.Condition{Type: v1beta1.RBDVolumesCondition, Status: status, Reason: v1beta1.ReasonNoCephClient, Message: "the kernel has no module rbd"})
+		if _, err = nodes.UpdateStatus(w.Context(), n, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		can := status == metav1.ConditionTrue
+		w.Until("the report", func() bool { return (w.Backend.CanUse(node, v1beta1.RBDVolumesKey) == nil) == can })
+		if err := w.Backend.CanUse(node, v1beta1.RBDVolumesKey); !can {
+			inmemory.Expect(t, err, backend.ErrPrecondition, "no module rbd")
+		}
+		for host, key := range map[string]string{node: v1beta1.CephFSVolumesKey, "new": v1beta1.RBDVolumesKey} {
+			if err := w.Backend.CanUse(host, key); err != nil {
+				t.Errorf("%s on %s: %v", key, host, err)
+			}
+		}
+	}
 }

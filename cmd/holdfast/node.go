@@ -96,7 +96,7 @@ func (n *node) open(ctx context.Context, log *slog.Logger) (*local.Backend, erro
 		return nil, fmt.Errorf(`node "": --node-name is missing: %w`, errUsage)
 	}
 	for _, engine := range n.cephEngines {
-		if cephClients[engine] == nil {
+		if _, known := cephClients[engine]; !known {
 			return nil, fmt.Errorf("--ceph-engines %q: it must be rbd, cephfs, or both: %w", engine, errUsage)
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -30,32 +29,36 @@ func (n *node) useCeph(storage *local.Backend, released func(backend.ID)) {
 	}
 }
 
-// cephClients are the checks of what the kernel needs for volumes of an engine. As the use of a volume does, they have it
-// load a module that it lacks, which is more than to look whether it is loaded already.
-var cephClients = map[string]func() error{"rbd": nodeops.CheckRBDClient, "cephfs": nodeops.CheckCephFSClient}
+// cephClient is the kernel's client for volumes of an engine. As the use of a volume does, check has the kernel load a module
+// that it lacks, which is more than to look whether it is loaded already.
+type cephClient struct {
+	condition string // of the StorageNode
+	check     func() error
+}
 
-// cephVolumes says what keeps volumes of Ceph pools from being used on this node; nil where there are none.
-func (n *node) cephVolumes() func() (reason string, err error) {
-	if len(n.cephEngines) == 0 {
-		return nil
-	}
-	return func() (string, error) {
-		reason, all := v1beta1.ReasonForbidden, []string{}
-		for _, engine := range n.cephEngines {
-			err := cephClients[engine]()
+var cephClients = map[string]cephClient{
+	"rbd":    {v1beta1.RBDVolumesCondition, nodeops.CheckRBDClient},
+	"cephfs": {v1beta1.CephFSVolumesCondition, nodeops.CheckCephFSClient},
+}
+
+// cephVolumes say what keeps volumes of Ceph pools from being used on this node, by condition.
+func (n *node) cephVolumes() map[string]func() (reason string, err error) {
+	all := map[string]func() (string, error){}
+	for _, engine := range n.cephEngines {
+		client := cephClients[engine]
+		all[client.condition] = func() (string, error) {
+			err := client.check()
 			if err == nil {
-				continue
+				return "", nil
 			}
+			reason := v1beta1.ReasonForbidden
 			if _, is := errors.AsType[*nodeops.CephClientError](err); is {
 				reason = v1beta1.ReasonNoCephClient
 			}
-			all = append(all, fmt.Sprintf("volumes of pools with engine %s cannot be used on this node: %v", convert.FromEngine(engine), err))
+			return reason, fmt.Errorf("volumes of pools with engine %s cannot be used on this node: %w", convert.FromEngine(engine), err)
 		}
-		if len(all) == 0 {
-			return "", nil
-		}
-		return reason, errors.New(strings.Join(all, "; "))
 	}
+	return all
 }
 
 // nodeStorage is what a node can use: what is in its own pools, and what is in Ceph pools, where its object says how to reach

@@ -73,25 +73,23 @@ func TestNodeStorage_FindsVolumesOfCephPools(t *testing.T) {
 	}
 }
 
-func TestCephVolumes_ConditionNamesTheModules(t *testing.T) {
-	if (&node{}).cephVolumes() != nil {
+func TestCephVolumes_ConditionNamesTheModule(t *testing.T) {
+	if len((&node{}).cephVolumes()) > 0 {
 		t.Error("there is a condition without Ceph pools")
 	}
-	wants := map[string]string{}
-	for engine, check := range cephClients {
-		if err := check(); err != nil {
-			wants[engine] = err.Error()
-		}
+	found := (&node{cephEngines: []string{"rbd", "cephfs"}}).cephVolumes()
+	if len(found) != len(cephClients) {
+		t.Errorf("there are %d conditions", len(found))
 	}
-	reason, err := (&node{cephEngines: []string{"rbd", "cephfs"}}).cephVolumes()()
-	if (err == nil) != (len(wants) == 0) {
-		t.Fatalf("lacking %v: %s, %v", wants, reason, err)
-	}
-	for engine, want := range wants {
-		if !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), string(convert.FromEngine(engine))) {
-			t.Errorf("%q does not say that engine %s needs: %s", err, engine, want)
-		}
-		if strings.Contains(want, "no module") && reason != v1beta1.ReasonNoCephClient {
+	for engine, client := range cephClients {
+		want := client.check()
+		reason, err := found[client.condition]()
+		switch {
+		case want == nil && err != nil:
+			t.Errorf("with the client of %s: %s, %v", engine, reason, err)
+		case want != nil && (err == nil || !strings.Contains(err.Error(), want.Error()) || !strings.Contains(err.Error(), string(convert.FromEngine(engine)))):
+			t.Errorf("%v does not say that engine %s needs: %v", err, engine, want)
+		case want != nil && strings.Contains(want.Error(), "no module") && reason != v1beta1.ReasonNoCephClient:
 			t.Errorf("the reason is %s", reason)
 		}
 	}

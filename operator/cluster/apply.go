@@ -65,8 +65,8 @@ func (r *Controller) maintain(ctx context.Context, c *v1beta1.StorageCluster) (*
 			again = kube.Sooner(again, kube.RetryRefused)
 		}
 	}
-	if err := r.labelNodes(ctx, p.shared); err != nil {
-		r.Log.Warn("the labels of nodes for shared volumes could not be written; retrying", "error", err)
+	if err := r.labelNodes(ctx, p.labels); err != nil {
+		r.Log.Warn("the labels of nodes could not be written; retrying", "error", err)
 		again = kube.Sooner(again, kube.RetryRefused)
 	}
 	return s, kube.Sooner(kube.Sooner(again, p.again), s.rolloutAgain()), ctx.Err()

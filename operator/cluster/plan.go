@@ -2,10 +2,8 @@ package cluster
 
 import (
 	"slices"
-	"strconv"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
@@ -46,10 +44,10 @@ func taskFor(c, served *v1beta1.StorageCluster) task {
 
 // plan is what to do after the objects were applied, decided from what is observed then.
 type plan struct {
-	replacePods      bool              // of the nodes, by package rollout
-	attacherRuns     bool              // external-attacher runs or should run
-	releaseFinalizer bool              // of external-attacher, whose pods are gone
-	shared           map[string]string // the label of each Node that says whether shared volumes can be mounted there
+	replacePods      bool                      // of the nodes, by package rollout
+	attacherRuns     bool                      // external-attacher runs or should run
+	releaseFinalizer bool                      // of external-attacher, whose pods are gone
+	labels           map[string]map[string]any // to change on Nodes
 	again            time.Duration
 }
 
@@ -58,7 +56,7 @@ func (s *situation) plan(failed bool) plan {
 	p := plan{
 		replacePods:  s.nodeSet != nil && s.nodeSet.DeletionTimestamp == nil,
 		attacherRuns: s.cluster.Spec.Attaches() && s.withCSI(),
-		shared:       s.sharedLabels(),
+		labels:       s.clientLabels(),
 	}
 	// Pods of the other workload may still run external-attacher.
 	p.releaseFinalizer = !p.attacherRuns && s.invalid == nil && !failed && s.controller().ready && len(s.controllers) == 1
@@ -76,20 +74,6 @@ func (s *situation) keeps(objects []*unstructured.Unstructured, failures []apply
 		return desired(o) || slices.ContainsFunc(failures, func(f apply.Failure) bool { return f.Kind == o.GetKind() }) ||
 			isControllerWorkload(o) && !s.controller().ready
 	}
-}
-
-// sharedLabels returns the labels to change on Nodes. Without a report of the agent, a label stays. It is not a topology
-// key of the driver, since the kubelet refuses a driver whose topology values change.
-func (s *situation) sharedLabels() map[string]string {
-	change := map[string]string{}
-	for name, n := range s.storageNodes {
-		node := s.allNodes[name]
-		can := canMountShared(n)
-		if value := strconv.FormatBool(can == metav1.ConditionTrue); node != nil && can != metav1.ConditionUnknown && node.Labels[v1beta1.SharedVolumesKey] != value {
-			change[name] = value
-		}
-	}
-	return change
 }
 
 // rolloutAgain is when a node that has been away for its new pod counts as lost.

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -180,16 +181,21 @@ func (r *Controller) delete(ctx context.Context, match func(*unstructured.Unstru
 	return left, nil
 }
 
-// cleanNodes removes the topology label that the kubelets have set on nodes for the driver, and that of labelNodes.
+// cleanNodes removes the topology label that the kubelets have set on nodes for the driver, and those of labelNodes.
 func (r *Controller) cleanNodes(ctx context.Context) (string, error) {
+	keys := append(slices.Collect(maps.Values(v1beta1.ClientLabels)), v1beta1.TopologyKey)
 	nodes, _ := r.nodes.List(labels.Everything())
 	for _, n := range nodes {
-		_, known := n.Labels[v1beta1.TopologyKey]
-		_, labelled := n.Labels[v1beta1.SharedVolumesKey]
-		if !known && !labelled {
+		change := map[string]any{}
+		for _, key := range keys {
+			if _, has := n.Labels[key]; has {
+				change[key] = nil
+			}
+		}
+		if len(change) == 0 {
 			continue
 		}
-		if err := r.label(ctx, n.Name, map[string]any{v1beta1.TopologyKey: nil, v1beta1.SharedVolumesKey: nil}); err != nil {
+		if err := r.label(ctx, n.Name, change); err != nil {
 			return "", err
 		}
 	}

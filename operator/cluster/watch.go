@@ -72,8 +72,13 @@ func storageNodeMatters(old, now any) bool {
 	if a.Status.Version != b.Status.Version || len(a.Status.Pools) != len(b.Status.Pools) || hasInline(a) != hasInline(b) || mayHaveInline(a) != mayHaveInline(b) {
 		return true
 	}
+	for condition := range v1beta1.ClientLabels {
+		if hasClient(a, condition) != hasClient(b, condition) {
+			return true
+		}
+	}
 	was, is := meta.FindStatusCondition(a.Status.Conditions, v1beta1.ReadyCondition), meta.FindStatusCondition(b.Status.Conditions, v1beta1.ReadyCondition)
-	if canMountShared(a) != canMountShared(b) || (was == nil) != (is == nil) || was != nil && (was.Status != is.Status || was.Reason != is.Reason || was.Message != is.Message) {
+	if (was == nil) != (is == nil) || was != nil && (was.Status != is.Status || was.Reason != is.Reason || was.Message != is.Message) {
 		return true
 	}
 	for i := range a.Status.Pools {

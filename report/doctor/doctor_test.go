@@ -237,8 +237,8 @@ func troubles() map[string]trouble {
 			meta.SetStatusCondition(&f.StorageNodes[1].Status.Conditions, metav1.Condition{Type: v1beta1.SharedVolumesCondition, Status: metav1.ConditionFalse, Message: "the kernel has no client of NFS 4"})
 		}, "no client of NFS", "topology.holdfast.dev/nfs=true"},
 		"a node without Ceph": {"Ceph volumes", Warning, func(f *Facts) {
-			meta.SetStatusCondition(&f.StorageNodes[1].Status.Conditions, metav1.Condition{Type: v1beta1.CephVolumesCondition, Status: metav1.ConditionFalse, Message: "the kernel has no module rbd"})
-		}, "no module rbd", "nodeSelector"},
+			meta.SetStatusCondition(&f.StorageNodes[1].Status.Conditions, metav1.Condition{Type: v1beta1.CephFSVolumesCondition, Status: metav1.ConditionFalse, Message: "the kernel has no module ceph"})
+		}, "no module ceph", "scheduled to other nodes"},
 		"no default class":     {"default class", Warning, func(f *Facts) { f.Classes[0].Annotations = nil }, "no default class", "kubectl annotate storageclass NAME"},
 		"two default classes":  {"default class", Problem, func(f *Facts) { f.Classes = append(f.Classes, class("second", "example.com/other", true)) }, "holdfast, second", "Take the mark"},
 		"no snapshot kinds":    {"snapshots", Warning, func(f *Facts) { delete(f.Definitions, facts.SnapshotDefinition) }, facts.SnapshotDefinition, "its log says why"},

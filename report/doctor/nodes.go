@@ -184,8 +184,8 @@ func checkSharedVolumes(f *Facts) (found []Finding) {
 // checkCephVolumes names the nodes whose kernel cannot use them, and the module that is missing.
 func checkCephVolumes(f *Facts) (found []Finding) {
 	for _, n := range f.StorageNodes {
-		if c := meta.FindStatusCondition(n.Status.Conditions, v1beta1.CephVolumesCondition); c != nil && c.Status == metav1.ConditionFalse {
-			found = append(found, warn("Node "+n.Name, "Or keep pods with volumes of Ceph pools from it, by a nodeSelector or an affinity.", "pods with such volumes do not start there: %s", c.Message))
+		for _, why := range facts.NoCephClients(n) {
+			found = append(found, warn("Node "+n.Name, "Or leave it as it is: pods with such volumes are scheduled to other nodes.", "%s", why))
 		}
 	}
 	return found

@@ -103,8 +103,8 @@ func ofNodes(f *Facts) (found []Finding) {
 // ofAbilities is what nodes could not do that are otherwise as they should be.
 func ofAbilities(nodes []*v1beta1.StorageNode) (found []Finding) {
 	for _, n := range nodes {
-		if c := meta.FindStatusCondition(n.Status.Conditions, v1beta1.CephVolumesCondition); c != nil && c.Status == metav1.ConditionFalse {
-			found = append(found, finding(Warning, "StorageNode", n.Name, c.Message))
+		for _, why := range NoCephClients(n) {
+			found = append(found, finding(Warning, "StorageNode", n.Name, why))
 		}
 		for _, r := range n.Spec.Restore {
 			if r.Error != "" {

@@ -57,7 +57,8 @@ func TestFindings_NameWhatIsWrongAndNothingElse(t *testing.T) {
 		"not protected":  {func(f *Facts) { f.Clusters[0].Status.Conditions[0].Status = metav1.ConditionFalse }, []string{"warning StorageCluster holdfast 1: "}},
 		"unhealthy node": {func(f *Facts) { f.Clusters[0].Status.Nodes[0] = v1beta1.NodeHealth{Name: "a", Message: "no disk"} }, []string{"problem StorageNode a 1: no disk"}},
 		"a node without Ceph": {func(f *Facts) {
-			f.StorageNodes[0].Status.Conditions = append(f.StorageNodes[0].Status.Conditions, is(v1beta1.CephVolumesCondition, metav1.ConditionFalse, "the kernel has no module rbd"))
+			f.StorageNodes[0].Status.Conditions = append(f.StorageNodes[0].Status.Conditions, 
+				is(v1beta1.RBDVolumesCondition, metav1.ConditionFalse, "the kernel has no module rbd"), is(v1beta1.CephFSVolumesCondition, metav1.ConditionTrue, ""))
 		}, []string{"warning StorageNode a 1: the kernel has no module rbd"}},
 		"a Ceph pool that is out of reach": {func(f *Facts) {
 			pool := roomy("block")

@@ -184,6 +184,16 @@ func Ailing(n *v1beta1.StorageNode) (why string) {
 	return ""
 }
 
+// NoCephClients says why a node cannot use volumes of Ceph pools, for each engine of which it cannot.
+func NoCephClients(n *v1beta1.StorageNode) (why []string) {
+	for _, condition := range []string{v1beta1.RBDVolumesCondition, v1beta1.CephFSVolumesCondition} {
+		if c := meta.FindStatusCondition(n.Status.Conditions, condition); c != nil && c.Status == metav1.ConditionFalse {
+			why = append(why, c.Message)
+		}
+	}
+	return why
+}
+
 // Unreadable is an object that has a field which this program cannot decode.
 type Unreadable struct {
 	Kind, Name string

@@ -123,8 +123,11 @@ func TestNode_WithoutAClientOfCephIsNamed(t *testing.T) {
 	}
 	for module, class := range map[string]string{"rbd": imageClass, "ceph": fileClass} {
 		s.Claim("data-"+class, "1Gi", kube.OfClass(class))
-		s.Pod("user-"+class, kube.Mount("data-"+class, "/data"), kube.OnNode(s.Home))
-		s.AwaitEvent("user-"+class, "FailedMount", "kernel has no module "+module, s.Home)
+		mount := kube.Mount("data-"+class, "/data")
+		s.Pod("selects-"+class, mount, kube.OnNode(s.Home))
+		s.AwaitEvent("selects-"+class, "FailedScheduling", "PersistentVolume's node affinity")
+		s.Pod("names-"+class, mount, func(p *corev1.Pod) { p.Spec.NodeName = s.Home })
+		s.AwaitEvent("names-"+class, "FailedAttachVolume", "kernel has no module "+module, s.Home)
 	}
 }
 
