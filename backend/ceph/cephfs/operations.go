@@ -116,14 +116,20 @@ func (b *Backend) Get(ctx context.Context, id backend.ID) (*backend.Volume, erro
 	if err != nil {
 		return nil, err
 	}
-	e, err := p.find(ctx, id)
-	switch {
-	case err != nil:
+	e, err := p.existing(ctx, id)
+	if err != nil {
 		return nil, err
-	case e == nil || e.copies():
-		return nil, fmt.Errorf("%w: volume %s in pool %s", backend.ErrNotFound, id, p.Name)
 	}
 	return p.volume(ctx, e)
+}
+
+// existing finds a volume that was made.
+func (p *pool) existing(ctx context.Context, id backend.ID) (*entry, error) {
+	e, err := p.find(ctx, id)
+	if err == nil && (e == nil || e.copies()) {
+		err = fmt.Errorf("%w: volume %s in pool %s", backend.ErrNotFound, id, p.Name)
+	}
+	return e, err
 }
 
 func (b *Backend) List(ctx context.Context) (list []*backend.Volume, err error) {
@@ -182,12 +188,9 @@ func (b *Backend) Expand(ctx context.Context, id backend.ID, size backend.Size) 
 		return nil, err
 	}
 	return do(ctx, b, id, "expand", func(ctx context.Context) (*backend.Volume, error) {
-		e, err := p.find(ctx, id)
-		switch {
-		case err != nil:
+		e, err := p.existing(ctx, id)
+		if err != nil {
 			return nil, err
-		case e == nil || e.copies():
-			return nil, fmt.Errorf("%w: volume %s in pool %s", backend.ErrNotFound, id, p.Name)
 		}
 		return p.expand(ctx, e, size)
 	})

@@ -194,13 +194,13 @@ func (p *pool) destroySnapshot(ctx context.Context, name string, id backend.ID) 
 func (p *pool) snapshot(ctx context.Context, e *entry, s *snapshotEntry) (*backend.Snapshot, error) {
 	shown := &backend.Snapshot{ID: s.id, Pool: p.Name, PoolID: p.id, Mode: backend.Filesystem, FSType: fsType}
 	if s.meta == nil {
-		shown.Condition = abnormal("%v", s.damage)
+		shown.Condition = backend.Abnormal("%v", s.damage)
 		return shown, nil
 	}
 	shown.Name, shown.Source, shown.Created, shown.Size, shown.Used = s.meta.Name, s.meta.Source, s.meta.Created, s.meta.Size, s.meta.Charge
 	there, err := look(ctx, p, "looking at snapshot "+string(s.id), func(g *group) (bool, error) { return g.exists(g.snapshotPath(e.name, string(s.id))) })
 	if err == nil && !there {
-		shown.Condition = abnormal("snapshot %s of subvolume %s is gone; delete it here too", s.id, e.name)
+		shown.Condition = backend.Abnormal("snapshot %s of subvolume %s is gone; delete it here too", s.id, e.name)
 	}
 	return shown, err
 }

@@ -47,7 +47,7 @@ func (p *pool) describe(e *entry) *backend.Volume {
 	v := &backend.Volume{ID: e.id, Pool: p.Name, PoolID: p.id}
 	m := e.volume
 	if m == nil {
-		v.Condition = abnormal("%v", e.damage)
+		v.Condition = backend.Abnormal("%v", e.damage)
 		return v
 	}
 	v.Name, v.Size, v.Inodes, v.Labels, v.Source, v.Created, v.OnNodeLoss = m.Name, m.Size, m.Inodes, m.Labels, m.Source, m.Created, m.OnNodeLoss
@@ -64,7 +64,7 @@ func (p *pool) volume(ctx context.Context, e *entry) (*backend.Volume, error) {
 	facts, err := look(ctx, p, "looking at volume "+string(e.id), func(g *group) (facts, error) { return g.facts(m.Path) })
 	switch {
 	case gone(err):
-		v.Condition = abnormal("its directory %s is gone from file system %s; restore it from a snapshot or backup", m.Path, p.in.FileSystem)
+		v.Condition = backend.Abnormal("its directory %s is gone from file system %s; restore it from a snapshot or backup", m.Path, p.in.FileSystem)
 		return v, nil
 	case err != nil:
 		return nil, err
@@ -74,13 +74,9 @@ func (p *pool) volume(ctx context.Context, e *entry) (*backend.Volume, error) {
 	}
 	v.Used = facts.bytes
 	if facts.quota != m.Size && m.Charge == m.Size {
-		v.Condition = abnormal("its quota is %d bytes (0: none) and its size %d: set it with ceph fs subvolume resize %s %s %d --group_name %s", facts.quota, m.Size, p.in.FileSystem, e.name, m.Size, p.Group)
+		v.Condition = backend.Abnormal("its quota is %d bytes (0: none) and its size %d: set it with ceph fs subvolume resize %s %s %d --group_name %s", facts.quota, m.Size, p.in.FileSystem, e.name, m.Size, p.Group)
 	}
 	return v, nil
-}
-
-func abnormal(format string, args ...any) backend.Condition {
-	return backend.Condition{Abnormal: true, Message: fmt.Sprintf(format, args...)}
 }
 
 // facts is what the file system says of a volume.

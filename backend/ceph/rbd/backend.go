@@ -208,14 +208,14 @@ func (b *Backend) volume(r *record) *backend.Volume {
 		Pool:    c.Pool, Namespace: c.Namespace, Image: r.name, ImageID: r.image,
 	}
 	if r.meta == nil {
-		v.Condition = backend.Condition{Abnormal: true, Message: r.damaged().Error()}
+		v.Condition = backend.Abnormal("%v", r.damaged())
 		return v
 	}
 	m := r.meta
 	v.Name, v.Size, v.Mode, v.FSType, v.FSSize, v.Provisioning = m.Name, m.Size, m.Mode, m.FSType, m.FSSize, m.Provisioning
 	v.MkfsOptions, v.Inodes, v.Labels, v.OnNodeLoss, v.Source, v.Created = m.MkfsOptions, m.Inodes, m.Labels, m.OnNodeLoss, m.Source, m.Created
 	if r.size < m.Size {
-		v.Condition = backend.Condition{Abnormal: true, Message: fmt.Sprintf("image %s has %d bytes, recorded are %d", r.name, r.size, m.Size)}
+		v.Condition = backend.Abnormal("image %s has %d bytes, recorded are %d", r.name, r.size, m.Size)
 	}
 	return v
 }

@@ -48,17 +48,12 @@ func (b *Backend) keep(ctx context.Context) {
 func (b *Backend) emptyTrash(ctx context.Context, now time.Time) error {
 	type image struct{ id, name string }
 	due, err := call(ctx, b, "looking for what has expired", func(s *session) (due []image, err error) {
-		entries, err := s.ledger.all()
-		if err != nil {
-			return nil, err
-		}
-		list, err := rbd.GetTrashList(s.ioctx)
+		list, err := s.trash()
 		if err != nil {
 			return nil, err
 		}
 		for _, t := range list {
-			p, ours := entries[trashKey(t.Id)]
-			if ours && (p.State == removing || now.Sub(p.Deleted) >= max(0, b.TrashRetention)) {
+			if t.State == removing || now.Sub(t.Deleted) >= max(0, b.TrashRetention) {
 				due = append(due, image{t.Id, t.Name})
 			}
 		}

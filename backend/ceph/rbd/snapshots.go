@@ -70,7 +70,7 @@ func (s *session) fix(name string) error {
 func (b *Backend) snapshot(r *record) *backend.Snapshot {
 	s := &backend.Snapshot{ID: r.id, Pool: b.Name}
 	if r.meta == nil {
-		s.Condition = backend.Condition{Abnormal: true, Message: r.damaged().Error()}
+		s.Condition = backend.Abnormal("%v", r.damaged())
 		return s
 	}
 	m := r.meta

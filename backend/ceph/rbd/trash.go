@@ -163,24 +163,41 @@ func (s *session) erase(image string) (gone bool, err error) {
 	return false, s.withID(image, func(open *rbd.Image) error { return open.Resize(0) })
 }
 
+// trashedImage is an image of Holdfast in the trash of Ceph.
+type trashedImage struct {
+	rbd.TrashInfo
+	promise
+}
+
+func (s *session) trash() (ours []trashedImage, err error) {
+	entries, err := s.ledger.all()
+	if err != nil {
+		return nil, err
+	}
+	list, err := rbd.GetTrashList(s.ioctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range list {
+		if p, is := entries[trashKey(t.Id)]; is {
+			ours = append(ours, trashedImage{t, p})
+		}
+	}
+	return ours, nil
+}
+
 // trash returns the volumes that can be restored, the last deleted first.
 func (b *Backend) trash(ctx context.Context) ([]*discarded, error) {
 	return call(ctx, b, "listing the trash", func(s *session) (all []*discarded, err error) {
-		entries, err := s.ledger.all()
-		if err != nil {
-			return nil, err
-		}
-		list, err := rbd.GetTrashList(s.ioctx)
+		list, err := s.trash()
 		if err != nil {
 			return nil, err
 		}
 		for _, t := range list {
-			p, ours := entries[trashKey(t.Id)]
-			k, _, named := parseName(t.Name)
-			if !ours || p.State != trashed || !named || k != volumes {
+			if k, _, named := parseName(t.Name); t.State != trashed || !named || k != volumes {
 				continue
 			}
-			d, err := s.readTrash(t, p)
+			d, err := s.readTrash(t.TrashInfo, t.promise)
 			if err != nil {
 				return nil, err
 			}
