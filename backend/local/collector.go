@@ -8,15 +8,15 @@ import (
 )
 
 var (
-	capacityDesc   = prometheus.NewDesc("holdfast_pool_capacity_bytes", "Size of the pool's file system.", []string{"pool"}, nil)
+	capacityDesc   = prometheus.NewDesc("holdfast_pool_capacity_bytes", "Size of the pool: of its file system, or of its part of a Ceph cluster.", []string{"pool"}, nil)
 	promisedDesc   = prometheus.NewDesc("holdfast_pool_promised_bytes", "Bytes promised to volumes, snapshots and trash.", []string{"pool"}, nil)
-	usedDesc       = prometheus.NewDesc("holdfast_pool_used_bytes", "Bytes of the pool's file system that are in use, by Holdfast or others.", []string{"pool"}, nil)
+	usedDesc       = prometheus.NewDesc("holdfast_pool_used_bytes", "Bytes of the pool that are in use, by Holdfast or others.", []string{"pool"}, nil)
 	availableDesc  = prometheus.NewDesc("holdfast_pool_available_bytes", "Bytes that can still be promised, including what the trash would free.", []string{"pool"}, nil)
 	volumesDesc    = prometheus.NewDesc("holdfast_pool_volumes", "Volumes of the pool.", []string{"pool"}, nil)
 	snapshotsDesc  = prometheus.NewDesc("holdfast_pool_snapshots", "Snapshots of the pool.", []string{"pool"}, nil)
 	trashDesc      = prometheus.NewDesc("holdfast_pool_trash_volumes", "Deleted volumes of the pool that can be restored.", []string{"pool"}, nil)
 	leftoversDesc  = prometheus.NewDesc("holdfast_pool_leftovers", "Entries of the pool that could not be removed yet and whose space stays promised; the log says why.", []string{"pool"}, nil)
-	upDesc         = prometheus.NewDesc("holdfast_pool_up", "1 while the pool can be written, else 0.", []string{"pool"}, nil)
+	upDesc         = prometheus.NewDesc("holdfast_pool_up", "1 while the pool can be used, else 0.", []string{"pool"}, nil)
 	healthyDesc    = prometheus.NewDesc("holdfast_pool_healthy", "1 while the kernel has found no errors in the pool's file system, else 0.", []string{"pool"}, nil)
 	unhealthyDesc  = prometheus.NewDesc("holdfast_pool_unhealthy_volumes", "Volumes of the pool whose file systems have errors (FileSystemErrors), whose devices have had I/O errors (DeviceErrors) or which could not be grown (NotGrown).", []string{"pool", "reason"}, nil)
 	readsDesc      = volumeDesc("reads_total", "Reads of the volume that the kernel has completed")

@@ -100,7 +100,7 @@ func (c *cephPool) run(ctx context.Context) error {
 		return err
 	}
 	c.health.Ready("pool", pool.Ready)
-	if err := registerAll(c.registry, pool.Collector()); err != nil {
+	if err := c.measure(pool); err != nil {
 		return err
 	}
 	parts, err := c.join(pool, log)
@@ -111,6 +111,11 @@ func (c *cephPool) run(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.stopTimeout)
 	defer cancel()
 	return errors.Join(err, pool.Close(ctx))
+}
+
+// measure adds the metrics of the pool.
+func (c *cephPool) measure(pool cephsite.Measured) error {
+	return registerAll(c.registry, cephsite.Collector(c.site.Pool, pool))
 }
 
 // join makes the pool a node of the cluster.

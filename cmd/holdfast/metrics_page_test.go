@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"regexp"
 	"slices"
@@ -13,8 +14,10 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
+	"github.com/holdfast-storage/holdfast/backend/backendtest"
 	"github.com/holdfast-storage/holdfast/provisioner"
 )
 
@@ -93,18 +96,7 @@ func survey(t *testing.T) (all map[string]*metric, served map[string]string) {
 	for name, run := range lonely {
 		p := startProcess(t, run.process, noServer, run.args...)
 		p.awaitReady(run.ready)
-		for _, m := range p.described() {
-			if all[m.name] == nil {
-				all[m.name] = &m
-			}
-			known := all[m.name]
-			if known.help != m.help || !slices.Equal(known.labels, m.labels) {
-				t.Errorf("%s of the %s has other labels or another help than elsewhere", m.name, name)
-			}
-			if !slices.Contains(known.processes, run.process) {
-				known.processes = append(known.processes, run.process)
-			}
-		}
+		add(t, all, p, run.process)
 		status, body := fetch(t, p.address, "/metrics")
 		if status != http.StatusOK {
 			t.Errorf("%s: /metrics: %d", name, status)
@@ -112,7 +104,32 @@ func survey(t *testing.T) (all map[string]*metric, served map[string]string) {
 		served[name] = body
 		p.stop()
 	}
+	ceph := newCeph(t, "--pool=memory") // what runs it is built only with Ceph's libraries
+	if err := ceph.measure(backendtest.NewMemory()); err != nil {
+		t.Fatal(err)
+	}
+	add(t, all, &process{T: t, monitoring: ceph.monitoring}, "ceph")
+	answer := httptest.NewRecorder()
+	promhttp.HandlerFor(ceph.registry, promhttp.HandlerOpts{}).ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", http.NoBody))
+	served["ceph"] = answer.Body.String()
 	return all, served
+}
+
+// add adds the metrics of a process to all.
+func add(t *testing.T, all map[string]*metric, p *process, name string) {
+	t.Helper()
+	for _, m := range p.described() {
+		if all[m.name] == nil {
+			all[m.name] = &m
+		}
+		known := all[m.name]
+		if known.help != m.help || !slices.Equal(known.labels, m.labels) {
+			t.Errorf("%s of the %s has other labels or another help than elsewhere", m.name, name)
+		}
+		if !slices.Contains(known.processes, name) {
+			known.processes = append(known.processes, name)
+		}
+	}
 }
 
 func TestMetrics_OfAllProcessesFollowTheConventionsAndAreInTheTable(t *testing.T) {

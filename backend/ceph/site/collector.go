@@ -1,5 +1,3 @@
-//go:build ceph
-
 package site
 
 import (
@@ -7,6 +5,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/holdfast-storage/holdfast/backend"
 )
 
 func poolDesc(name, help string) *prometheus.Desc {
@@ -15,9 +15,9 @@ func poolDesc(name, help string) *prometheus.Desc {
 
 // Of the same names as the metrics of pools of hosts.
 var (
-	capacityDesc  = poolDesc("capacity_bytes", "What the pool can hold: what is stored and what is free, or its quota.")
+	capacityDesc  = poolDesc("capacity_bytes", "Size of the pool: of its file system, or of its part of a Ceph cluster.")
 	promisedDesc  = poolDesc("promised_bytes", "Bytes promised to volumes, snapshots and trash.")
-	usedDesc      = poolDesc("used_bytes", "Bytes stored in the pool, by Holdfast or others.")
+	usedDesc      = poolDesc("used_bytes", "Bytes of the pool that are in use, by Holdfast or others.")
 	availableDesc = poolDesc("available_bytes", "Bytes that can still be promised, including what the trash would free.")
 	volumesDesc   = poolDesc("volumes", "Volumes of the pool.")
 	snapshotsDesc = poolDesc("snapshots", "Snapshots of the pool.")
@@ -28,10 +28,21 @@ var (
 // scrapeLimit is how long a scrape waits for a cluster that does not answer.
 const scrapeLimit = 5 * time.Second
 
-// Collector measures the pool at each scrape.
-func (p *pool) Collector() prometheus.Collector { return collector{p} }
+// Measured is what is measured of a pool.
+type Measured interface {
+	Capacity(ctx context.Context, pool string) (backend.Capacity, error)
+	List(ctx context.Context) ([]*backend.Volume, error)
+	ListSnapshots(ctx context.Context) ([]*backend.Snapshot, error)
+	Trash(ctx context.Context) ([]backend.Trashed, error)
+}
 
-type collector struct{ *pool }
+// Collector measures the pool of that name at each scrape.
+func Collector(name string, pool Measured) prometheus.Collector { return collector{pool, name} }
+
+type collector struct {
+	Measured
+	name string
+}
 
 func (c collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{capacityDesc, promisedDesc, usedDesc, availableDesc, volumesDesc, snapshotsDesc, trashDesc, upDesc} {
@@ -43,9 +54,9 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeLimit)
 	defer cancel()
 	gauge := func(d *prometheus.Desc, v float64) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, c.Pool)
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, c.name)
 	}
-	capacity, err := c.Capacity(ctx, c.Pool)
+	capacity, err := c.Capacity(ctx, c.name)
 	if err != nil {
 		gauge(upDesc, 0)
 		return

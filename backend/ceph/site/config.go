@@ -12,8 +12,6 @@ import (
 	"regexp"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/ceph"
 )
@@ -26,7 +24,7 @@ type Site interface {
 	Run(ctx context.Context) error
 	// Ready says why the pool cannot be used; nil if it can.
 	Ready(ctx context.Context) error
-	Collector() prometheus.Collector
+	Measured
 	// Close waits until no operation runs, or ctx ends, and leaves the cluster.
 	Close(ctx context.Context) error
 }
