@@ -54,6 +54,9 @@ func planNode(o observed) plan {
 // planStart requests the fence of a node that is lost.
 func (o observed) planStart() plan {
 	p := plan{requests: o.withoutNode()}
+	if c := o.conditionNow(); c != nil && c.Reason == v1beta1.ReasonTooManySilent { // unless it still is so
+		p.condition = o.condition(false, v1beta1.ReasonWithdrawn, "the node need not be shut out any more: its agent is alive, it has no clients or no pod that is chosen, or spec.fencing has changed")
+	}
 	if o.disabled || len(o.storageNode.Status.CephClients) == 0 {
 		return p
 	}
@@ -65,9 +68,6 @@ func (o observed) planStart() plan {
 		p.again = lookAgain
 		return p
 	case o.after == 0 || o.down == "":
-		if c := o.conditionNow(); c != nil && c.Reason == v1beta1.ReasonTooManySilent {
-			p.condition = o.condition(false, v1beta1.ReasonWithdrawn, "the node is not lost: its agent is alive, or spec.fencing.after was removed")
-		}
 		return p
 	case o.silent < o.after:
 		p.again = o.after - o.silent

@@ -126,10 +126,14 @@ func TestPlan_TakesOneStepAfterTheOther(t *testing.T) {
 		"nor when it has just fallen silent":         {lost(func(o *observed) { o.node, o.silent = nil, time.Second }), "", ""},
 		"a node without clients has nothing to lose": {lost(func(o *observed) { o.storageNode.Status.CephClients = nil }), "", ""},
 		"None disables all":                          {lost(func(o *observed) { o.fencing.Pods, o.disabled = v1beta1.FenceNone, true }), "", ""},
-		"silence alone is not enough":                {lost(silentOnly(0)), "", ""},
-		"silence that is long enough is":             {lost(silentOnly(5 * time.Minute)), "fence NodeDown, False Fencing", "10m0s ago"},
-		"but not before its time":                    {lost(silentOnly(11 * time.Minute)), "", ""},
-		"nor without a pod that is chosen":           {lost(silentOnly(5*time.Minute), func(o *observed) { o.pods = o.pods[1:] }), "", ""},
+		"None ends what was said of too many": {lost(func(o *observed) {
+			o.fencing.Pods, o.disabled = v1beta1.FenceNone, true
+			meta.SetStatusCondition(&o.storageNode.Status.Conditions, metav1.Condition{Type: v1beta1.FencedCondition, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonTooManySilent})
+		}), "False Withdrawn", "spec.fencing has changed"},
+		"silence alone is not enough":      {lost(silentOnly(0)), "", ""},
+		"silence that is long enough is":   {lost(silentOnly(5 * time.Minute)), "fence NodeDown, False Fencing", "10m0s ago"},
+		"but not before its time":          {lost(silentOnly(11 * time.Minute)), "", ""},
+		"nor without a pod that is chosen": {lost(silentOnly(5*time.Minute), func(o *observed) { o.pods = o.pods[1:] }), "", ""},
 		"all pods can be chosen": {lost(silentOnly(5*time.Minute), func(o *observed) {
 			o.pods, o.fencing.Pods = o.pods[1:], v1beta1.FenceWithCephVolumes
 		}), "fence NodeDown, False Fencing", ""},

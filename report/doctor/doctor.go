@@ -57,6 +57,7 @@ func Checks() []Check {
 		{"protection", "Are accounts and loop devices kept to what is theirs?", []string{facts.Clusters, facts.Servers, facts.Policies, facts.Pods}, checkProtection, true},
 		{"driver", "Is the driver announced?", []string{facts.Clusters, facts.Drivers}, checkDriver, true},
 		{"pools", "Can all pools be used, and have they room?", []string{facts.StorageNodes}, checkPools, false},
+		{"fences", "Is no node shut out of Ceph clusters?", []string{facts.StorageNodes}, checkFences, false},
 		{"servers", "Do all NFS servers serve?", []string{facts.Servers}, checkServers, false},
 		{"shared volumes", "Can every node mount shared volumes?", []string{facts.Servers, facts.StorageNodes}, checkSharedVolumes, false},
 		{"Ceph volumes", "Can every node use volumes of Ceph pools?", []string{facts.StorageNodes}, checkCephVolumes, false},

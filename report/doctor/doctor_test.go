@@ -236,6 +236,12 @@ func troubles() map[string]trouble {
 		"a node without NFS": {"shared volumes", Warning, func(f *Facts) {
 			meta.SetStatusCondition(&f.StorageNodes[1].Status.Conditions, metav1.Condition{Type: v1beta1.SharedVolumesCondition, Status: metav1.ConditionFalse, Message: "the kernel has no client of NFS 4"})
 		}, "no client of NFS", "topology.holdfast.dev/nfs=true"},
+		"a node that is shut out": {"fences", Warning, func(f *Facts) {
+			meta.SetStatusCondition(&f.StorageNodes[1].Status.Conditions, metav1.Condition{Type: v1beta1.FencedCondition, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonFenced, Message: "its 2 clients are shut out"})
+		}, "its 2 clients are shut out", "delete its Node"},
+		"a node that cannot be shut out": {"fences", Problem, func(f *Facts) {
+			meta.SetStatusCondition(&f.StorageNodes[1].Status.Conditions, metav1.Condition{Type: v1beta1.FencedCondition, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonNotFenced, Message: "a client has no address"})
+		}, "a client has no address", "When a node is lost"},
 		"a node without Ceph": {"Ceph volumes", Warning, func(f *Facts) {
 			meta.SetStatusCondition(&f.StorageNodes[1].Status.Conditions, metav1.Condition{Type: v1beta1.CephFSVolumesCondition, Status: metav1.ConditionFalse, Message: "the kernel has no module ceph"})
 		}, "no module ceph", "scheduled to other nodes"},

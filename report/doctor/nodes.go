@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -154,6 +155,16 @@ func checkPools(f *Facts) (found []Finding) {
 			if level, what, do := facts.OfPool(p); level != Fine {
 				found = append(found, Finding{Level: level, Object: poolName(n.Name, p.Name), What: what, Do: do})
 			}
+		}
+	}
+	return found
+}
+
+// checkFences names the nodes that are shut out of Ceph clusters, are to be, or cannot be.
+func checkFences(f *Facts) (found []Finding) {
+	for _, n := range f.StorageNodes {
+		if fence := facts.OfFence(n); fence != nil {
+			found = append(found, Finding{Level: fence.Level, Object: "Node " + n.Name, What: fence.What, Do: cmp.Or(fence.Do, "See docs/ceph.md, When a node is lost.")})
 		}
 	}
 	return found

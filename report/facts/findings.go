@@ -100,9 +100,21 @@ func ofNodes(f *Facts) (found []Finding) {
 	return append(found, ofAbilities(f.StorageNodes)...)
 }
 
-// ofAbilities is what nodes could not do that are otherwise as they should be.
+// sentences joins what is wrong and what to do, if that is said.
+func sentences(what, do string) string {
+	if do == "" {
+		return what
+	}
+	return what + ". " + do
+}
+
+// ofAbilities is what nodes and Ceph pools cannot do, or soon cannot, that are otherwise as they should be, and which are shut
+// out of Ceph clusters.
 func ofAbilities(nodes []*v1beta1.StorageNode) (found []Finding) {
 	for _, n := range nodes {
+		if fence := OfFence(n); fence != nil {
+			found = append(found, finding(fence.Level, "StorageNode", n.Name, sentences(fence.What, fence.Do)))
+		}
 		for _, why := range NoCephClients(n) {
 			found = append(found, finding(Warning, "StorageNode", n.Name, why))
 		}
@@ -120,14 +132,11 @@ func ofPools(nodes []*v1beta1.StorageNode) (found []Finding) {
 		for i := range n.Status.Pools {
 			p := &n.Status.Pools[i]
 			if level, what, do := OfPool(p); level != Fine {
-				if do != "" {
-					what += ". " + do
-				}
 				kind, name := "Pool", n.Name+"/"+p.Name
 				if ceph := v1beta1.CephPoolOf(n.Name); ceph != "" {
 					kind, name = "CephPool", ceph
 				}
-				found = append(found, finding(level, kind, name, what))
+				found = append(found, finding(level, kind, name, sentences(what, do)))
 			}
 		}
 	}

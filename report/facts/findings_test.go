@@ -57,9 +57,14 @@ func TestFindings_NameWhatIsWrongAndNothingElse(t *testing.T) {
 		"not protected":  {func(f *Facts) { f.Clusters[0].Status.Conditions[0].Status = metav1.ConditionFalse }, []string{"warning StorageCluster holdfast 1: "}},
 		"unhealthy node": {func(f *Facts) { f.Clusters[0].Status.Nodes[0] = v1beta1.NodeHealth{Name: "a", Message: "no disk"} }, []string{"problem StorageNode a 1: no disk"}},
 		"a node without Ceph": {func(f *Facts) {
-			f.StorageNodes[0].Status.Conditions = append(f.StorageNodes[0].Status.Conditions, 
+			f.StorageNodes[0].Status.Conditions = append(f.StorageNodes[0].Status.Conditions,
 				is(v1beta1.RBDVolumesCondition, metav1.ConditionFalse, "the kernel has no module rbd"), is(v1beta1.CephFSVolumesCondition, metav1.ConditionTrue, ""))
 		}, []string{"warning StorageNode a 1: the kernel has no module rbd"}},
+		"a node that cannot be shut out": {func(f *Facts) {
+			fenced := is(v1beta1.FencedCondition, metav1.ConditionFalse, "a client has no address")
+			fenced.Reason = v1beta1.ReasonNotFenced
+			f.StorageNodes[0].Status.Conditions = append(f.StorageNodes[0].Status.Conditions, fenced)
+		}, []string{"problem StorageNode a 1: it is lost and cannot be shut out"}},
 		"a Ceph pool that is out of reach": {func(f *Facts) {
 			pool := roomy("block")
 			pool.Message = "no monitor answers"

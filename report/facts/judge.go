@@ -184,6 +184,58 @@ func Ailing(n *v1beta1.StorageNode) (why string) {
 	return ""
 }
 
+// Fence is a node that is shut out of all Ceph clusters, is to be, or cannot be.
+type Fence struct {
+	Level  Level
+	Reason string // of the condition Fenced
+	What   string // with the time since when, and the clients
+	Do     string // where the condition does not say it
+}
+
+// OfFence says how far the fencing of a node is; nil where none is under way.
+func OfFence(n *v1beta1.StorageNode) *Fence {
+	c := meta.FindStatusCondition(n.Status.Conditions, v1beta1.FencedCondition)
+	if c == nil {
+		return nil
+	}
+	since := c.LastTransitionTime.Time
+	if n.Spec.Fence != nil {
+		since = n.Spec.Fence.RequestedAt.Time
+	}
+	f := &Fence{Level: Problem, Reason: c.Reason}
+	switch c.Reason {
+	case v1beta1.ReasonNotFenced, v1beta1.ReasonTooManySilent:
+		f.What = "it is lost and cannot be shut out of the Ceph clusters"
+	case v1beta1.ReasonFencing:
+		f.What = "it is lost and being shut out of the Ceph clusters"
+	case v1beta1.ReasonFenced:
+		f.Level, f.What, f.Do = Warning, "it is shut out of the Ceph clusters", "Repair it and take the taint from it, or delete its Node if it will not return."
+	case v1beta1.ReasonReleasing:
+		f.Level, f.What = Warning, "it is back and still shut out of the Ceph clusters"
+	default:
+		return nil
+	}
+	f.What += fmt.Sprintf(", since %s: %s", since.UTC().Format(time.RFC3339), cmp.Or(c.Message, "its condition says no more"))
+	if clients := clientsOf(n); clients != "" {
+		f.What += "; its clients are " + clients
+	}
+	return f
+}
+
+// mostClients of a node are named.
+const mostClients = 8
+
+func clientsOf(n *v1beta1.StorageNode) string {
+	var all []string
+	for _, c := range n.Status.CephClients {
+		all = append(all, c.ID+" of cluster "+c.FSID)
+	}
+	if len(all) > mostClients {
+		all = append(all[:mostClients], fmt.Sprintf("%d more", len(all)-mostClients))
+	}
+	return strings.Join(all, ", ")
+}
+
 // NoCephClients says why a node cannot use volumes of Ceph pools, for each engine of which it cannot.
 func NoCephClients(n *v1beta1.StorageNode) (why []string) {
 	for _, condition := range []string{v1beta1.RBDVolumesCondition, v1beta1.CephFSVolumesCondition} {

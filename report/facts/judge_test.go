@@ -82,3 +82,53 @@ func TestTheTimeOfAnEventIsItsLast(t *testing.T) {
 		}
 	}
 }
+
+func TestFence_IsJudgedByItsReason(t *testing.T) {
+	const client = "client.4711"
+	requested := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
+	for reason, test := range map[string]struct {
+		status metav1.ConditionStatus
+		level  Level
+		says   string
+	}{
+		v1beta1.ReasonFencing:       {metav1.ConditionFalse, Problem, "being shut out"},
+		v1beta1.ReasonNotFenced:     {metav1.ConditionFalse, Problem, "cannot be shut out"},
+		v1beta1.ReasonTooManySilent: {metav1.ConditionFalse, Problem, "cannot be shut out"},
+		v1beta1.ReasonFenced:        {metav1.ConditionTrue, Warning, "is shut out"},
+		v1beta1.ReasonReleasing:     {metav1.ConditionTrue, Warning, "is back"},
+		v1beta1.ReasonReleased:      {metav1.ConditionFalse, Fine, ""},
+		v1beta1.ReasonWithdrawn:     {metav1.ConditionFalse, Fine, ""},
+	} {
+		n := &v1beta1.StorageNode{Status: v1beta1.StorageNodeStatus{
+			Conditions:  []metav1.Condition{{Type: v1beta1.FencedCondition, Status: test.status, Reason: reason, Message: "as it says", LastTransitionTime: metav1.NewTime(requested.Add(-time.Hour))}},
+			CephClients: []v1beta1.CephClient{{FSID: "f", ID: client}},
+		}}
+		if reason != v1beta1.ReasonTooManySilent {
+			n.Spec.Fence = &v1beta1.Fence{RequestedAt: metav1.NewMicroTime(requested)}
+		}
+		got := OfFence(n)
+		if test.level == Fine {
+			if got != nil {
+				t.Errorf("%s: %+v", reason, got)
+			}
+			continue
+		}
+		since := map[bool]string{true: "2026-05-04T03:02:01Z", false: "2026-05-04T02:02:01Z"}[n.Spec.Fence != nil]
+		if got == nil || got.Level != test.level || got.Reason != reason {
+			t.Errorf("%s: %+v", reason, got)
+			continue
+		}
+		for _, part := range []string{test.says, "as it says", since, client + " of cluster f"} {
+			if !strings.Contains(got.What, part) {
+				t.Errorf("%s: %q does not say %q", reason, got.What, part)
+			}
+		}
+	}
+	if got := OfFence(&v1beta1.StorageNode{}); got != nil {
+		t.Errorf("a node that was never lost: %+v", got)
+	}
+	many := &v1beta1.StorageNode{Status: v1beta1.StorageNodeStatus{CephClients: make([]v1beta1.CephClient, mostClients+3)}}
+	if got := clientsOf(many); !strings.HasSuffix(got, ", 3 more") {
+		t.Errorf("many clients are %q", got)
+	}
+}

@@ -134,10 +134,13 @@ func (r *Report) cluster(c *v1beta1.StorageCluster) {
 // nodes that are to store are known from the cluster; those that only have a record are added.
 func (r *Report) nodes(f *facts.Facts) {
 	records := map[string]*v1beta1.StorageNode{}
-	ailing := 0
+	ailing, fenced := 0, 0
 	for _, n := range f.StorageNodes {
 		if facts.Ailing(n) != "" {
 			ailing++
+		}
+		if facts.OfFence(n) != nil {
+			fenced++
 		}
 		switch site := v1beta1.SiteOf(n.Name); site.Kind {
 		case "":
@@ -168,6 +171,9 @@ func (r *Report) nodes(f *facts.Facts) {
 	slices.SortFunc(r.CephPools, byName)
 	r.unready("nodes", r.Nodes)
 	r.unready("Ceph pools", r.CephPools)
+	if fenced > 0 {
+		r.whyf("%d nodes are shut out of Ceph clusters, are to be, or cannot be", fenced)
+	}
 	if ailing > 0 {
 		r.whyf("the file systems of %d of %d nodes and NFS servers have met errors", ailing, len(f.StorageNodes))
 	}
@@ -184,6 +190,9 @@ func (n *Node) add(record *v1beta1.StorageNode) {
 	ready, why := facts.Ready(record)
 	n.Volumes = int(record.Status.Columns.Volumes)
 	n.Ready = n.Ready && ready == metav1.ConditionTrue
+	if fence := facts.OfFence(record); fence != nil { // it follows from what else is wrong with it, and is the most urgent
+		n.Message = fence.What
+	}
 	n.Message = cmp.Or(n.Message, why, facts.Ailing(record))
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -278,6 +279,17 @@ func TestAgesAndSizesAreShort(t *testing.T) {
 		if got := size(n); got != want {
 			t.Errorf("%d: %s", n, got)
 		}
+	}
+}
+
+func TestFencedNodeIsShownWithItsClients(t *testing.T) {
+	n := node("a")
+	n.Status.CephClients = []v1beta1.CephClient{{FSID: "f", ID: "client.4711"}}
+	n.Status.Conditions = append(n.Status.Conditions, metav1.Condition{Type: v1beta1.FencedCondition, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonFenced, Message: "its 1 clients are shut out"})
+	r := look(t, []runtime.Object{cluster(v1beta1.ClusterRunning), n})
+	i := slices.IndexFunc(r.Nodes, func(shown Node) bool { return shown.Name == "a" })
+	if i < 0 || r.Well || !strings.Contains(r.Nodes[i].Message, "its 1 clients are shut out") || !strings.Contains(r.Nodes[i].Message, "client.4711") {
+		t.Errorf("it shows %+v; %v", r.Nodes, r.Why)
 	}
 }
 

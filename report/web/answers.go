@@ -196,6 +196,9 @@ func showPool(node string, p *v1beta1.Pool) Pool {
 
 func showNode(n *v1beta1.StorageNode) Node {
 	_, why := facts.Ready(n)
+	if fence := facts.OfFence(n); fence != nil {
+		why = fence.What
+	}
 	s := Node{Name: n.Name, NFSServer: v1beta1.ServerOf(n.Name), CephPool: v1beta1.CephPoolOf(n.Name), Phase: phaseOf(n), Message: why, Version: n.Status.Version, Pools: []Pool{}}
 	for i := range n.Status.Pools {
 		p := showPool(n.Name, &n.Status.Pools[i])

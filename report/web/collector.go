@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/report/facts"
 )
 
 // The names differ from those that a node exports: added up with them, everything would count twice. Every
@@ -17,6 +18,7 @@ var (
 	nodesDesc     = prometheus.NewDesc("holdfast_cluster_nodes", "Nodes with storage, by whether they are ready: true, false, or unknown while the agent does not report.", []string{"ready"}, nil)
 	serversDesc   = prometheus.NewDesc("holdfast_cluster_nfs_servers", "NFS servers, by whether they are ready: true, false, or unknown while they do not report.", []string{"ready"}, nil)
 	cephDesc      = prometheus.NewDesc("holdfast_cluster_ceph_pools", "Pools in Ceph clusters, by whether they are ready: true, false, or unknown while their agent does not report.", []string{"ready"}, nil)
+	fenceDesc     = prometheus.NewDesc("holdfast_cluster_node_fence", "1 for each node that is shut out of the Ceph clusters, is to be, or cannot be, with the reason of its condition Fenced.", []string{"node", "reason"}, nil)
 	volumesDesc   = prometheus.NewDesc("holdfast_cluster_volumes", "Volumes of the cluster, by their place and phase.", []string{"node", "nfs_server", "ceph_pool", "pool", "phase"}, nil)
 	capacityDesc  = prometheus.NewDesc("holdfast_cluster_pool_capacity_bytes", "Size of the pool's file system.", []string{"node", "nfs_server", "ceph_pool", "pool"}, nil)
 	promisedDesc  = prometheus.NewDesc("holdfast_cluster_pool_promised_bytes", "Bytes promised to volumes, snapshots and trash.", []string{"node", "nfs_server", "ceph_pool", "pool"}, nil)
@@ -30,7 +32,7 @@ func (s *Server) Collector() prometheus.Collector { return (*collector)(s) }
 type collector Server
 
 func (*collector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{phaseDesc, conditionDesc, nodesDesc, serversDesc, cephDesc, volumesDesc, capacityDesc, promisedDesc, usedDesc, availableDesc} {
+	for _, d := range []*prometheus.Desc{phaseDesc, conditionDesc, nodesDesc, serversDesc, cephDesc, fenceDesc, volumesDesc, capacityDesc, promisedDesc, usedDesc, availableDesc} {
 		out <- d
 	}
 }
@@ -73,6 +75,9 @@ func collectNodes(nodes []*v1beta1.StorageNode, gauge gauge) {
 	for _, n := range nodes {
 		server, ceph := v1beta1.ServerOf(n.Name), v1beta1.CephPoolOf(n.Name)
 		count[kinds[v1beta1.SiteOf(n.Name).Kind]][phaseOf(n)]++
+		if fence := facts.OfFence(n); fence != nil {
+			gauge(fenceDesc, 1, n.Name, fence.Reason)
+		}
 		for i := range n.Status.Pools {
 			p := &n.Status.Pools[i]
 			room := roomOf(p)

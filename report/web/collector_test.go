@@ -24,6 +24,7 @@ func TestEveryReplicaTellsTheNumbersOfTheWholeCluster(t *testing.T) {
 	}
 	r.node("a", metav1.ConditionTrue, "fast")
 	r.node("b", metav1.ConditionUnknown)
+	r.fence("b", metav1.ConditionFalse, v1beta1.ReasonNotFenced)
 	r.node(v1beta1.NodeOfServer("shop/files"), metav1.ConditionTrue, "volumes")
 	r.node(v1beta1.NodeOfCephPool("block"), metav1.ConditionFalse, "block")
 	r.volume("v5", v1beta1.NodeOfCephPool("block"), "block", v1beta1.VolumeStatus{Phase: v1beta1.PhaseReady})
@@ -46,6 +47,9 @@ holdfast_cluster_condition{condition="Protected",reason="PoliciesMissing",status
 holdfast_cluster_nfs_servers{ready="false"} 0
 holdfast_cluster_nfs_servers{ready="true"} 1
 holdfast_cluster_nfs_servers{ready="unknown"} 0
+# HELP holdfast_cluster_node_fence 1 for each node that is shut out of the Ceph clusters, is to be, or cannot be, with the reason of its condition Fenced.
+# TYPE holdfast_cluster_node_fence gauge
+holdfast_cluster_node_fence{node="b",reason="NotFenced"} 1
 # HELP holdfast_cluster_nodes Nodes with storage, by whether they are ready: true, false, or unknown while the agent does not report.
 # TYPE holdfast_cluster_nodes gauge
 holdfast_cluster_nodes{ready="false"} 0

@@ -215,6 +215,20 @@ func (r *rig) node(name string, ready metav1.ConditionStatus, pools ...string) {
 	}
 }
 
+// fence gives a node the condition Fenced.
+func (r *rig) fence(name string, status metav1.ConditionStatus, reason string) {
+	r.Helper()
+	nodes := r.ours.HoldfastV1beta1().StorageNodes()
+	n, err := nodes.Get(r.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		r.Fatal(err)
+	}
+	n.Status.Conditions = append(n.Status.Conditions, metav1.Condition{Type: v1beta1.FencedCondition, Status: status, Reason: reason, Message: "why it is so", LastTransitionTime: metav1.Now()})
+	if _, err = nodes.UpdateStatus(r.Context(), n, metav1.UpdateOptions{}); err != nil {
+		r.Fatal(err)
+	}
+}
+
 func (r *rig) volume(name, node, pool string, status v1beta1.VolumeStatus) {
 	r.Helper()
 	v := &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.VolumeSpec{Name: "pvc-" + name, ClaimRef: v1beta1.ReferenceTo("shop/" + name), Node: node, Pool: pool}}

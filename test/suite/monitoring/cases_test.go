@@ -34,10 +34,19 @@ var histories = map[string]history{
 		`holdfast_cluster_volumes{node="a",pool="fast",phase="Unreachable",pod="c-1"}`: goneAway, // of one alert, although two replicas report it
 		`holdfast_cluster_volumes{node="a",pool="fast",phase="Unreachable",pod="c-2"}`: goneAway,
 	}, "14m", "16m", "127m"},
-	"HoldfastVolumesLost":        {map[string]string{`holdfast_cluster_volumes{node="a",pool="fast",phase="Lost",pod="c-1"}`: goneAway}, "0m", "2m", "127m"},
-	"HoldfastNodeSilent":         {map[string]string{`holdfast_cluster_nodes{ready="unknown",pod="c-1"}`: badThenGood}, "4m", "6m", "122m"},
-	"HoldfastNFSServerDown":      {map[string]string{`holdfast_nfs_up{namespace="shop",pod="nfs-files-0"}`: "0+0x120 1+0x60"}, "1m", "3m", "122m"},
-	"HoldfastCephPoolsNotReady":  {map[string]string{`holdfast_cluster_ceph_pools{ready="false",pod="c-1"}`: badThenGood, `holdfast_cluster_ceph_pools{ready="unknown",pod="c-1"}`: "0+0x180"}, "14m", "16m", "122m"},
+	"HoldfastVolumesLost":       {map[string]string{`holdfast_cluster_volumes{node="a",pool="fast",phase="Lost",pod="c-1"}`: goneAway}, "0m", "2m", "127m"},
+	"HoldfastNodeSilent":        {map[string]string{`holdfast_cluster_nodes{ready="unknown",pod="c-1"}`: badThenGood}, "4m", "6m", "122m"},
+	"HoldfastNFSServerDown":     {map[string]string{`holdfast_nfs_up{namespace="shop",pod="nfs-files-0"}`: "0+0x120 1+0x60"}, "1m", "3m", "122m"},
+	"HoldfastCephPoolsNotReady": {map[string]string{`holdfast_cluster_ceph_pools{ready="false",pod="c-1"}`: badThenGood, `holdfast_cluster_ceph_pools{ready="unknown",pod="c-1"}`: "0+0x180"}, "14m", "16m", "122m"},
+	"HoldfastNodeNotFenced": {map[string]string{
+		`holdfast_cluster_node_fence{node="a",reason="Fencing",pod="c-1"}`:   "1+0x5 _x60", // then it turns out to be impossible
+		`holdfast_cluster_node_fence{node="a",reason="NotFenced",pod="c-1"}`: "_x6 1+0x114 _x60",
+		`holdfast_cluster_node_fence{node="b",reason="Fenced",pod="c-1"}`:    "1+0x30 _x60",
+	}, "9m", "11m", "127m"},
+	"HoldfastNodeStaysFenced": {map[string]string{
+		`holdfast_cluster_node_fence{node="a",reason="Fenced",pod="c-1"}`:    "1+0x30 _x90",
+		`holdfast_cluster_node_fence{node="a",reason="Releasing",pod="c-1"}`: "_x31 1+0x89 _x60",
+	}, "59m", "61m", "127m"},
 	"HoldfastNFSServersNotReady": {map[string]string{`holdfast_cluster_nfs_servers{ready="false",pod="c-1"}`: badThenGood, `holdfast_cluster_nfs_servers{ready="unknown",pod="c-1"}`: "0+0x180"}, "14m", "16m", "122m"},
 	"HoldfastNFSServerRestarts":  {map[string]string{`holdfast_nfs_restarts_total{namespace="shop",pod="nfs-files-0"}`: "0+0x60 1+1x10 11+0x120"}, "60m", "70m", "140m"},
 	"HoldfastDegraded":           {map[string]string{`holdfast_cluster_condition{condition="Degraded",status="true",reason="NodesNotReady",pod="c-1"}`: goneAway}, "14m", "16m", "127m"},
