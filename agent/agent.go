@@ -92,6 +92,7 @@ type Agent struct {
 	cloner      backend.Cloner
 	trasher     backend.Trasher
 	pools       backend.PoolMemory // nil where pools have no identity
+	warner      backend.Warner     // nil where no pool is usable for now only
 	fencer      backend.Fencer     // nil where clients cannot be shut out
 
 	poolsChanged chan struct{} // holds a token when a pool has come or gone
@@ -134,6 +135,7 @@ func New(c Config) (*Agent, error) {
 	a.cloner, _ = c.Backend.(backend.Cloner)
 	a.trasher, _ = c.Backend.(backend.Trasher)
 	a.pools, _ = c.Backend.(backend.PoolMemory)
+	a.warner, _ = c.Backend.(backend.Warner)
 	if c.SharedVolumes != nil {
 		a.abilities = append(a.abilities, &ability{condition: v1beta1.SharedVolumesCondition, check: c.SharedVolumes})
 	}

@@ -134,6 +134,7 @@ func (a *Agent) publish(ctx context.Context) error {
 			before = &there.Status
 		}
 		a.recordPools(before, now)
+		a.recordWarning(before, now)
 		if before == nil {
 			before = &v1beta1.StorageNodeStatus{}
 		}
@@ -201,6 +202,7 @@ func (a *Agent) nodeStatus(ctx context.Context) *v1beta1.StorageNodeStatus {
 	}
 	meta.SetStatusCondition(&s.Conditions, ready)
 	a.addAbilities(s)
+	a.addWarning(s)
 	healthy := metav1.Condition{Type: v1beta1.HealthyCondition, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonHealthy, ObservedGeneration: s.ObservedGeneration}
 	if len(ailing) > 0 {
 		healthy.Status, healthy.Reason, healthy.Message = metav1.ConditionFalse, v1beta1.ReasonFileSystem, strings.Join(ailing, "; ")

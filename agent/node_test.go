@@ -181,6 +181,31 @@ func TestStorageNode_NeedsNoPoolWhereThereAreCephPools(t *testing.T) {
 	expectCondition(t, r.node().Status.Conditions, v1beta1.ReadyCondition, metav1.ConditionTrue, v1beta1.ReasonReady)
 }
 
+func TestStorageNode_WarnsOfAKeyThatIsRefusedWhileThePoolIsUsed(t *testing.T) {
+	r := newRig(t).begin()
+	warning := func() *metav1.Condition {
+		return meta.FindStatusCondition(r.node().Status.Conditions, v1beta1.KeyRefusedCondition)
+	}
+	r.await("its report", func() bool { return meta.IsStatusConditionTrue(r.node().Status.Conditions, v1beta1.ReadyCondition) })
+	if warning() != nil {
+		t.Errorf("without a reason it warns: %v", warning())
+	}
+	r.host.set(func() { r.host.warns = errors.New("Ceph refuses client.a") })
+	r.await("the warning", func() bool {
+		c := warning()
+		return c != nil && c.Status == metav1.ConditionTrue && c.Message == "Ceph refuses client.a"
+	})
+	r.expectEvent("KeyRefused")
+	if n := r.node(); !meta.IsStatusConditionTrue(n.Status.Conditions, v1beta1.ReadyCondition) || n.Status.Pools[0].Message != "" {
+		t.Errorf("the pool cannot be used any more: %+v", n.Status)
+	}
+	r.ask("a")
+	r.phase("a", v1beta1.PhaseReady)
+	r.host.set(func() { r.host.warns = nil })
+	r.await("the end of the warning", func() bool { c := warning(); return c.Status == metav1.ConditionFalse && c.Message == "" })
+	r.expectEvent("KeyAccepted")
+}
+
 func TestStorageNode_ReportsThatItHasNoPool(t *testing.T) {
 	r := newRig(t)
 	r.change = func(c *Config) { c.Pools = nil }

@@ -6,11 +6,13 @@ import (
 	"slices"
 
 	core "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/kube"
 )
 
 // followPools publishes pools that become available or unavailable at once, until ctx ends.
@@ -43,6 +45,35 @@ func (a *Agent) recordPools(before, now *v1beta1.StorageNodeStatus) {
 		default:
 			a.eventf(a.aboutNode(), core.EventTypeNormal, "PoolRecovered", "pool %s at %s can be used again", p.Name, p.Path)
 		}
+	}
+}
+
+// addWarning adds what will make a pool unusable that can be used now. It stays while the pool cannot be used.
+func (a *Agent) addWarning(s *v1beta1.StorageNodeStatus) {
+	var why error
+	if a.warner != nil {
+		why = a.warner.Warning()
+	}
+	c := metav1.Condition{Type: v1beta1.KeyRefusedCondition, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonKeyAccepted, ObservedGeneration: s.ObservedGeneration}
+	switch {
+	case why != nil:
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1beta1.ReasonKeyRefused, kube.Shorten(why.Error(), kube.LongestMessage)
+	case meta.FindStatusCondition(s.Conditions, c.Type) == nil || !meta.IsStatusConditionTrue(s.Conditions, v1beta1.ReadyCondition):
+		return
+	}
+	meta.SetStatusCondition(&s.Conditions, c)
+}
+
+// recordWarning writes an event on the StorageNode when a new key is refused, and when one is accepted after that.
+func (a *Agent) recordWarning(before, now *v1beta1.StorageNodeStatus) {
+	is := meta.FindStatusCondition(now.Conditions, v1beta1.KeyRefusedCondition)
+	was := before != nil && meta.IsStatusConditionTrue(before.Conditions, v1beta1.KeyRefusedCondition)
+	switch {
+	case is == nil || was == (is.Status == metav1.ConditionTrue):
+	case was:
+		a.eventf(a.aboutNode(), core.EventTypeNormal, is.Reason, "the pool is served with the key that its secret has")
+	default:
+		a.eventf(a.aboutNode(), core.EventTypeWarning, is.Reason, "%s", is.Message)
 	}
 }
 

@@ -319,6 +319,13 @@ type host struct {
 	enter  func(call string) // called outside of the lock
 	broken error             // of the pool
 	pool   backend.Condition // of the pool, which can be used
+	warns  error             // of what will make the pool unusable
+}
+
+func (h *host) Warning() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.warns
 }
 
 func newHost() *host {

@@ -67,6 +67,13 @@ type Recaller interface {
 	Recall(ctx context.Context, id ID) (*Volume, error)
 }
 
+// Warner is implemented by backends that may be usable only for now.
+type Warner interface {
+	// Warning says what will make the pool unusable; nil if nothing will. What it returns last was announced by
+	// NotifyPools.
+	Warning() error
+}
+
 // Topology is implemented by backends of several hosts. Capacity is then the sum of all hosts whose pool can be used.
 type Topology interface {
 	// FindHost fails with ErrNotFound if there is no such host.

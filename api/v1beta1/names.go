@@ -95,6 +95,9 @@ const (
 	// FencedCondition: of the StorageNode of a node, the clients of its kernel are shut out of all Ceph clusters. It is
 	// absent until the node was to be shut out for the first time.
 	FencedCondition = "Fenced"
+	// KeyRefusedCondition: of the StorageNode of a pool in a Ceph cluster, the key that the secret of the pool has cannot be
+	// used, and the pool is served over a connection from before. It is absent until that was so for the first time.
+	KeyRefusedCondition = "KeyRefused"
 	// AvailableCondition: of a StorageCluster, volumes can be made and used.
 	AvailableCondition = "Available"
 	// ProgressingCondition: of a StorageCluster, the running objects do not match the spec yet.
@@ -169,6 +172,8 @@ const (
 	ReasonForgotten    = "Forgotten"    // an object was deleted without a request to delete its data
 	ReasonNoNFSClient  = "NoNFSClient"  // the kernel of a node has no client of NFS
 	ReasonNoCephClient = "NoCephClient" // the kernel of a node lacks a client of Ceph
+	ReasonKeyRefused   = "KeyRefused"   // the new key of a Ceph pool cannot be used
+	ReasonKeyAccepted  = "KeyAccepted"  // the pool is served with the key that its secret has
 	ReasonForbidden    = "Forbidden"    // a process has no permission to use a feature of the node
 )
 

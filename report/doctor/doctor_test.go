@@ -242,6 +242,9 @@ func troubles() map[string]trouble {
 		"a node that cannot be shut out": {"fences", Problem, func(f *Facts) {
 			meta.SetStatusCondition(&f.StorageNodes[1].Status.Conditions, metav1.Condition{Type: v1beta1.FencedCondition, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonNotFenced, Message: "a client has no address"})
 		}, "a client has no address", "When a node is lost"},
+		"a refused key": {"pools", Warning, func(f *Facts) {
+			meta.SetStatusCondition(&f.StorageNodes[1].Status.Conditions, metav1.Condition{Type: v1beta1.KeyRefusedCondition, Status: metav1.ConditionTrue, Message: "Ceph refuses client.a"})
+		}, "Ceph refuses client.a", ""},
 		"a node without Ceph": {"Ceph volumes", Warning, func(f *Facts) {
 			meta.SetStatusCondition(&f.StorageNodes[1].Status.Conditions, metav1.Condition{Type: v1beta1.CephFSVolumesCondition, Status: metav1.ConditionFalse, Message: "the kernel has no module ceph"})
 		}, "no module ceph", "scheduled to other nodes"},

@@ -156,6 +156,9 @@ func checkPools(f *Facts) (found []Finding) {
 				found = append(found, Finding{Level: level, Object: poolName(n.Name, p.Name), What: what, Do: do})
 			}
 		}
+		if why := facts.KeyRefused(n); why != "" {
+			found = append(found, warn(v1beta1.SiteOf(n.Name).String(), "", "%s", why))
+		}
 	}
 	return found
 }

@@ -115,6 +115,9 @@ func ofAbilities(nodes []*v1beta1.StorageNode) (found []Finding) {
 		if fence := OfFence(n); fence != nil {
 			found = append(found, finding(fence.Level, "StorageNode", n.Name, sentences(fence.What, fence.Do)))
 		}
+		if why := KeyRefused(n); why != "" {
+			found = append(found, finding(Warning, "CephPool", v1beta1.CephPoolOf(n.Name), why))
+		}
 		for _, why := range NoCephClients(n) {
 			found = append(found, finding(Warning, "StorageNode", n.Name, why))
 		}

@@ -65,6 +65,11 @@ func TestFindings_NameWhatIsWrongAndNothingElse(t *testing.T) {
 			fenced.Reason = v1beta1.ReasonNotFenced
 			f.StorageNodes[0].Status.Conditions = append(f.StorageNodes[0].Status.Conditions, fenced)
 		}, []string{"problem StorageNode a 1: it is lost and cannot be shut out"}},
+		"a refused key": {func(f *Facts) {
+			f.StorageNodes = append(f.StorageNodes, &v1beta1.StorageNode{ObjectMeta: meta1("block.ceph.holdfast.dev"), Status: v1beta1.StorageNodeStatus{
+				Pools: []v1beta1.Pool{roomy("block")}, Conditions: []metav1.Condition{is(v1beta1.ReadyCondition, metav1.ConditionTrue, ""), is(v1beta1.KeyRefusedCondition, metav1.ConditionTrue, "Ceph refuses client.a")},
+			}})
+		}, []string{"warning CephPool block 1: it is served over a connection from before"}},
 		"a Ceph pool that is out of reach": {func(f *Facts) {
 			pool := roomy("block")
 			pool.Message = "no monitor answers"

@@ -236,6 +236,14 @@ func clientsOf(n *v1beta1.StorageNode) string {
 	return strings.Join(all, ", ")
 }
 
+// KeyRefused says why a pool in a Ceph cluster is served with a key from before, and will not be for long; nothing if it is not.
+func KeyRefused(n *v1beta1.StorageNode) (why string) {
+	if c := meta.FindStatusCondition(n.Status.Conditions, v1beta1.KeyRefusedCondition); c != nil && c.Status == metav1.ConditionTrue {
+		return "it is served over a connection from before, and will not be for long, since the key of its secret cannot be used: " + c.Message
+	}
+	return ""
+}
+
 // NoCephClients says why a node cannot use volumes of Ceph pools, for each engine of which it cannot.
 func NoCephClients(n *v1beta1.StorageNode) (why []string) {
 	for _, condition := range []string{v1beta1.RBDVolumesCondition, v1beta1.CephFSVolumesCondition} {

@@ -193,7 +193,7 @@ func (n *Node) add(record *v1beta1.StorageNode) {
 	if fence := facts.OfFence(record); fence != nil { // it follows from what else is wrong with it, and is the most urgent
 		n.Message = fence.What
 	}
-	n.Message = cmp.Or(n.Message, why, facts.Ailing(record))
+	n.Message = cmp.Or(n.Message, why, facts.Ailing(record), facts.KeyRefused(record))
 }
 
 func (r *Report) pools(all []*v1beta1.StorageNode) {

@@ -199,6 +199,7 @@ func showNode(n *v1beta1.StorageNode) Node {
 	if fence := facts.OfFence(n); fence != nil {
 		why = fence.What
 	}
+	why = cmp.Or(why, facts.KeyRefused(n))
 	s := Node{Name: n.Name, NFSServer: v1beta1.ServerOf(n.Name), CephPool: v1beta1.CephPoolOf(n.Name), Phase: phaseOf(n), Message: why, Version: n.Status.Version, Pools: []Pool{}}
 	for i := range n.Status.Pools {
 		p := showPool(n.Name, &n.Status.Pools[i])

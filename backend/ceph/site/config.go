@@ -20,6 +20,7 @@ import (
 type Site interface {
 	backend.Backend
 	backend.PoolMemory
+	backend.Warner
 	// Run connects to the cluster, and follows its state and that of the key, until ctx ends.
 	Run(ctx context.Context) error
 	// Ready says why the pool cannot be used; nil if it can.

@@ -225,6 +225,13 @@ func (p *pool) Ready(context.Context) error {
 	return errors.Join(p.trouble, p.warning)
 }
 
+// Warning says why the key that the file has now cannot be used, while the pool is served with one from before.
+func (p *pool) Warning() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.warning
+}
+
 // ExpectPool has nothing to do: a pool is recognized by the FSID of its cluster, and by what its engine has written in it.
 func (p *pool) ExpectPool(string, backend.PoolExpectation) {}
 

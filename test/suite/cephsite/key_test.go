@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
@@ -124,5 +126,16 @@ func TestKey_IsRotatedWithoutARestart(t *testing.T) {
 			return strings.Contains(body, "refuses client."), body
 		})
 		s.awaitVolume(s.request("still").Name, v1beta1.PhaseReady)
+		s.until("its StorageNode warns of the key, and is ready", func() (bool, string) {
+			conditions := s.storageNode().Status.Conditions
+			c := meta.FindStatusCondition(conditions, v1beta1.KeyRefusedCondition)
+			return c != nil && strings.Contains(c.Message, "refuses client.") && meta.IsStatusConditionTrue(conditions, v1beta1.ReadyCondition), fmt.Sprint(conditions)
+		})
+		s.awaitPool()
+		s.writeKey(s.key(s.pool.Ceph.User))
+		s.until("the warning is gone", func() (bool, string) {
+			conditions := s.storageNode().Status.Conditions
+			return meta.IsStatusConditionFalse(conditions, v1beta1.KeyRefusedCondition), fmt.Sprint(conditions)
+		})
 	})
 }
