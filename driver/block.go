@@ -25,6 +25,11 @@ func (n *node) stageBlock(ctx context.Context, p *mountState, a access, staging 
 		return err
 	}
 	file := filepath.Join(staging, deviceFile)
+	if m, err := nodeops.MountAt(file); err == nil && m != nil && nodeops.IsOrphan(m) { // of a device that another program has unmapped
+		if err := nodeops.Unmount(ctx, file); err != nil {
+			return err
+		}
+	}
 	m, err := p.at(file)
 	switch {
 	case err != nil:

@@ -163,6 +163,9 @@ func (n *node) unmount(ctx context.Context, p *mountState, path string) (bound u
 	if err != nil || m == nil {
 		return nil, err
 	}
+	if nodeops.IsOrphan(m) { // which volume's it was cannot be said any more, and it is no other's by its path
+		return nil, nodeops.Unmount(ctx, path)
+	}
 	if device := nodeops.LoopNode(m); device != "" && (p.v == nil || p.v.Mode == backend.Block) {
 		file, err := nodeops.LoopFile(device)
 		if err != nil && !errors.Is(err, unix.ENXIO) {

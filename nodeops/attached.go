@@ -3,6 +3,7 @@ package nodeops
 import (
 	"path/filepath"
 	"regexp"
+	"strings"
 )
 
 // An attached device is the block device of a volume's image: a loop device, or one of RBD.
@@ -24,6 +25,11 @@ func AttachedUnder(m *Mount) string { return attachedByNumber(numberUnder(m)) }
 
 // AttachedNode is LoopNode for any attached device.
 func AttachedNode(m *Mount) string { return attachedByNumber(numberOfNode(m, attachedName)) }
+
+// IsOrphan returns whether m binds the node of a device that is gone. It shows nothing, until another device gets the number.
+func IsOrphan(m *Mount) bool {
+	return m.FSType == "devtmpfs" && strings.HasSuffix(m.Root, "//deleted")
+}
 
 // IsRBD returns whether an attached device is of RBD.
 func IsRBD(device string) bool { return rbdName.MatchString(filepath.Base(device)) }

@@ -90,8 +90,9 @@ func openDebugFS(path string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// ReleaseCephClient unmaps the devices of a client that its cluster has shut out, so that the kernel forgets the client. A
-// device with a mounted file system is left to who unmounts that. Whatever else has one open gets errors already.
+// ReleaseCephClient unmaps the devices of a client that its cluster has shut out, so that the kernel forgets the client.
+// Whatever has one open gets errors already. A device with a mounted file system is left to who unmounts that, and one whose
+// node is bound for a pod to who takes it from the pod: the next device gets its number, and would be reached by that node.
 func ReleaseCephClient(ctx context.Context, c CephClient) error {
 	devices, err := RBDDevices()
 	if err != nil {
@@ -105,7 +106,7 @@ func ReleaseCephClient(ctx context.Context, c CephClient) error {
 	for i := range devices {
 		d := &devices[i]
 		isIts := d.Client.FSID == c.FSID && d.Client.ID == c.ID
-		if isIts && !slices.ContainsFunc(mounts, func(m Mount) bool { return m.Source == d.Path }) {
+		if isIts && !slices.ContainsFunc(mounts, func(m Mount) bool { return MayUse(&m, d.Path) }) {
 			errs = append(errs, forceUnmapRBD(ctx, d))
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -39,6 +40,24 @@ func TestGuestFence_KernelThatIsShutOutWritesNothingMore(t *testing.T) {
 	}
 }
 
+// keepsWhatIsBound sees that a device whose node a pod has is not released: the pod would reach the next one of its number.
+func (w world) keepsWhatIsBound(ctx context.Context, t *testing.T, d *nodeops.RBDDevice) {
+	t.Helper()
+	target := filepath.Join(t.TempDir(), "disk")
+	if err := errors.Join(os.WriteFile(target, nil, 0o600), nodeops.Bind(ctx, d.Path, target, false, nil)); err != nil {
+		t.Fatal(err)
+	}
+	if err := nodeops.ReleaseCephClient(ctx, d.Client); err != nil {
+		t.Error(err)
+	}
+	if now, err := nodeops.RBDAt(d.Path); err != nil || now == nil {
+		t.Errorf("the device was released while its node is bound: %v", err)
+	}
+	if err := nodeops.Unmount(ctx, target); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func (w world) shutOutAndRelease(ctx context.Context, t *testing.T) {
 	t.Helper()
 	r := w.image(t, "fenced")
@@ -68,6 +87,7 @@ func (w world) shutOutAndRelease(ctx context.Context, t *testing.T) {
 	if err := nodeops.UnmapRBD(ctx, d); !errors.Is(err, unix.EBUSY) { // it is open
 		t.Errorf("unmapping without force: %v", err)
 	}
+	w.keepsWhatIsBound(ctx, t, d)
 	for range 2 {
 		if err := nodeops.ReleaseCephClient(ctx, d.Client); err != nil {
 			t.Fatal(err)
