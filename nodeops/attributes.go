@@ -9,13 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// copyAttributes copies all metadata of a node to another. The order matters: a change of owner clears capabilities and
-// set-user-id, and every change updates the times.
-func copyAttributes(to, from *node) error {
+// copyAttributes copies all metadata of a node to another, its extended attributes with xattrs. The order matters: a
+// change of owner clears capabilities and set-user-id, and every change updates the times.
+func copyAttributes(to, from *node, xattrs func(to, from *node) error) error {
 	if err := unix.Fchownat(int(to.Fd()), "", int(from.Uid), int(from.Gid), unix.AT_EMPTY_PATH); err != nil {
 		return &os.PathError{Op: "chown", Path: to.Name(), Err: err}
 	}
-	if err := copyXattrs(to, from); err != nil {
+	if err := xattrs(to, from); err != nil {
 		return err
 	}
 	if from.kind() != unix.S_IFLNK {
@@ -30,24 +30,49 @@ func copyAttributes(to, from *node) error {
 }
 
 func copyXattrs(to, from *node) error {
-	names, err := sized(func(b []byte) (int, error) { return unix.Listxattr(from.magic(), b) })
+	names, err := xattrNames(from)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		value, err := readXattr(from, name)
+		if err != nil {
+			return err
+		}
+		if err := writeXattr(to, name, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func xattrNames(n *node) (names []string, err error) {
+	list, err := sized(func(b []byte) (int, error) { return unix.Listxattr(n.magic(), b) })
 	if errors.Is(err, unix.EOPNOTSUPP) {
-		return nil
+		return nil, nil
 	}
 	if err != nil {
-		return &os.PathError{Op: "listing attributes", Path: from.Name(), Err: err}
+		return nil, &os.PathError{Op: "listing attributes", Path: n.Name(), Err: err}
 	}
-	for name := range bytes.SplitSeq(bytes.TrimSuffix(names, []byte{0}), []byte{0}) {
-		if len(name) == 0 {
-			continue
+	for name := range bytes.SplitSeq(bytes.TrimSuffix(list, []byte{0}), []byte{0}) {
+		if len(name) > 0 {
+			names = append(names, string(name))
 		}
-		value, err := sized(func(b []byte) (int, error) { return unix.Getxattr(from.magic(), string(name), b) })
-		if err != nil {
-			return fmt.Errorf("reading attribute %s of %s: %w", name, from.Name(), err)
-		}
-		if err := unix.Setxattr(to.magic(), string(name), value, 0); err != nil {
-			return fmt.Errorf("setting attribute %s of %s: %w", name, to.Name(), err)
-		}
+	}
+	return names, nil
+}
+
+func readXattr(n *node, name string) ([]byte, error) {
+	value, err := sized(func(b []byte) (int, error) { return unix.Getxattr(n.magic(), name, b) })
+	if err != nil {
+		return nil, fmt.Errorf("reading attribute %s of %s: %w", name, n.Name(), err)
+	}
+	return value, nil
+}
+
+func writeXattr(n *node, name string, value []byte) error {
+	if err := unix.Setxattr(n.magic(), name, value, 0); err != nil {
+		return fmt.Errorf("setting attribute %s of %s: %w", name, n.Name(), err)
 	}
 	return nil
 }

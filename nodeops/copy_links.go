@@ -11,12 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hardLinks remembers copied files that have several names, until all names are copied: as links named by inode, in a
-// directory beside the copy. There they need no memory, regardless of their number and depth, and do not count against
-// a limit of the copy.
+// hardLinks remembers copied files that have several names, until all names are copied: as links named by inode of the
+// source, in a directory beside the copy. There they need no memory, regardless of their number and depth, and do not
+// count against a limit of the copy.
 type hardLinks struct {
-	beside string // path of the copy
-	dir    *os.File
+	path string // of that directory
+	dir  *os.File
 }
 
 // note remembers a file that was copied under its first name.
@@ -25,6 +25,9 @@ func (f *hardLinks) note(to, from *node, name string) error {
 		return nil
 	}
 	if f.dir == nil {
+		if err := os.Mkdir(f.path, 0o700); err != nil {
+			return err
+		}
 		if err := f.open(); err != nil {
 			return err
 		}
@@ -59,15 +62,13 @@ func (f *hardLinks) link(to, from *node, name string) (bool, error) {
 
 func inodeName(n *node) string { return strconv.FormatUint(n.Ino, 10) }
 
-func (f *hardLinks) path() string { return f.beside + ".links" }
-
 func (f *hardLinks) open() error {
-	if err := os.Mkdir(f.path(), 0o700); err != nil {
+	dir, err := os.OpenFile(f.path, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err != nil {
 		return err
 	}
-	dir, err := os.OpenFile(f.path(), os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	f.dir = dir
-	return err
+	return nil
 }
 
 // close also forgets files some of whose names were not found.
@@ -76,10 +77,11 @@ func (f *hardLinks) close(ctx context.Context) error {
 		return nil
 	}
 	f.dir.Close()
-	parent, err := os.OpenRoot(filepath.Dir(f.path()))
+	f.dir = nil
+	parent, err := os.OpenRoot(filepath.Dir(f.path))
 	if err != nil {
 		return err
 	}
 	defer parent.Close()
-	return RemoveTree(context.WithoutCancel(ctx), parent, filepath.Base(f.path()))
+	return RemoveTree(context.WithoutCancel(ctx), parent, filepath.Base(f.path))
 }

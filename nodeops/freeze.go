@@ -111,7 +111,7 @@ func freezable(root *os.File) error {
 		return err
 	}
 	if st.Attributes&unix.STATX_ATTR_MOUNT_ROOT == 0 {
-		return errors.New("nothing is mounted there")
+		return ErrNotMounted
 	}
 	if st.Dev_major == host.Dev_major && st.Dev_minor == host.Dev_minor {
 		return errors.New("it belongs to the host's root file system")

@@ -9,11 +9,15 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"k8s.io/mount-utils"
 )
 
 // ErrDamaged means that the device does not have the expected file system, or one that cannot be mounted.
 var ErrDamaged = errors.New("damaged file system")
+
+// ErrNotMounted means that a directory is not where a file system is mounted.
+var ErrNotMounted = errors.New("nothing is mounted there")
 
 // mounter uses the zero value: it starts no systemd scope, and does not run umount to detect features.
 func mounter() mount.Interface { return &mount.Mounter{} }
@@ -135,4 +139,17 @@ func unmountTop(ctx context.Context, target string) error {
 			return err
 		}
 	}
+}
+
+// MustBeMounted returns ErrNotMounted unless something is mounted at path: if a volume is not, its mount point is an empty
+// directory of another file system.
+func MustBeMounted(path string) error {
+	var st unix.Statx_t
+	if err := unix.Statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_INO, &st); err != nil {
+		return &os.PathError{Op: "stat", Path: path, Err: err}
+	}
+	if st.Attributes&unix.STATX_ATTR_MOUNT_ROOT == 0 {
+		return fmt.Errorf("%s: %w", path, ErrNotMounted)
+	}
+	return nil
 }

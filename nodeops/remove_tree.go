@@ -267,7 +267,7 @@ const longestPath = 512
 
 // shortPath returns the path of an entry for messages, without the middle if it is long.
 func shortPath(parent *os.File, name string) string {
-	path := parent.Name() + "/" + name
+	path := filepath.Join(parent.Name(), name) // a directory may have been opened as . or ..
 	if len(path) <= longestPath {
 		return path
 	}

@@ -40,7 +40,7 @@ func (c *treeCopy) run(dst, src string) (err error) {
 	}
 	defer to.Close()
 	defer func() { c.into.close() }()
-	c.first.beside = dst
+	c.first.path = dst + ".links"
 	defer func() { err = errors.Join(err, c.first.close(c.ctx)) }()
 	w := treeWalk{
 		enter: func(dir *node, name string) error {
@@ -95,7 +95,7 @@ func (c *treeCopy) enter(top, from *node, name string) error {
 
 // leave copies the metadata of a directory, after its content.
 func (c *treeCopy) leave(from *node) error {
-	if err := copyAttributes(&c.into.last().node, from); err != nil || len(c.into) == 1 {
+	if err := copyAttributes(&c.into.last().node, from, copyXattrs); err != nil || len(c.into) == 1 {
 		return err
 	}
 	return c.into.leave()
@@ -114,7 +114,7 @@ func (c *treeCopy) leaf(from *node, name string) error {
 		return err
 	}
 	defer made.Close()
-	if err := copyAttributes(made, from); err != nil {
+	if err := copyAttributes(made, from, copyXattrs); err != nil {
 		return err
 	}
 	return c.first.note(to, from, name)
@@ -129,12 +129,11 @@ func create(ctx context.Context, to, from *node, name string) error {
 	case unix.S_IFREG:
 		return copyContent(ctx, to, from, name)
 	case unix.S_IFLNK:
-		target := make([]byte, unix.PathMax)
-		n, err := unix.Readlinkat(int(from.Fd()), "", target)
+		target, err := readLink(from)
 		if err != nil {
 			return err
 		}
-		return unix.Symlinkat(string(target[:n]), dir, name)
+		return unix.Symlinkat(target, dir, name)
 	}
 	return unix.Mknodat(dir, name, from.kind()|0o600, int(from.Rdev))
 }

@@ -16,6 +16,9 @@ import (
 // of an open directory in memory.
 const maxDepth = 1000
 
+// ErrTooDeep means that a tree has more nested directories than a walk follows.
+var ErrTooDeep = fmt.Errorf("it is deeper than %d directories", maxDepth)
+
 // openLevels is the number of directories that a walk keeps open, the deepest ones. It reopens the others by "..".
 const openLevels = 16
 
@@ -60,11 +63,7 @@ func (n *node) magic() string { return fmt.Sprintf("/proc/self/fd/%d", n.Fd()) }
 // open opens a directory or regular file for reading with O_NOATIME.
 func (n *node) open() (*os.File, error) {
 	if n.kind() == unix.S_IFDIR {
-		f, err := openAt(n.File, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOATIME, 0)
-		if err != nil {
-			return nil, err
-		}
-		return f, nil
+		return openAt(n.File, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOATIME, 0)
 	}
 	fd, err := unix.Open(n.magic(), unix.O_RDONLY|unix.O_NOATIME|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -127,7 +126,7 @@ func (w *treeWalk) entry(path *openPath, name string, device uint64) error {
 	case n.kind() != unix.S_IFDIR:
 		return w.leaf(n, name)
 	case len(*path) > maxDepth:
-		return fmt.Errorf("%s is deeper than %d directories", n.Name(), maxDepth)
+		return fmt.Errorf("%s: %w", n.Name(), ErrTooDeep)
 	}
 	return w.push(path, n, name)
 }

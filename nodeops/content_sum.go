@@ -1,0 +1,88 @@
+package nodeops
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"math/bits"
+	"os"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// digestBlock is the unit of a digest of a file: blocks of zeros are left out, whether they are holes or not.
+	digestBlock = 64 << 10
+	// compareBuffer is how much is read at once, of each side.
+	compareBuffer = 1 << 20
+)
+
+var zeroBlock [digestBlock]byte
+
+type digest [sha256.Size]byte
+
+// sum is a sum of digests modulo 2^256, the lowest word first.
+type sum [4]uint64
+
+func (s *sum) add(d digest) {
+	var carry uint64
+	for i := range s {
+		s[i], carry = bits.Add64(s[i], binary.LittleEndian.Uint64(d[8*i:]), carry)
+	}
+}
+
+func (s *sum) bytes() (d digest) {
+	for i, word := range s {
+		binary.LittleEndian.PutUint64(d[8*i:], word)
+	}
+	return d
+}
+
+// both computes something for the source and the target at once.
+func both(compute func(side int) (digest, error)) (digests [2]digest, err error) {
+	var g errgroup.Group
+	for i := range digests {
+		g.Go(func() (err error) {
+			digests[i], err = compute(i)
+			return err
+		})
+	}
+	return digests, g.Wait()
+}
+
+// digestContent is the SHA-256 of all blocks of a file that are not only zeros, each after its position: the holes of a
+// file differ from file system to file system, and a file may be exabytes of them. The page cache is dropped before a
+// block is read.
+func digestContent(ctx context.Context, f *os.File, size int64, buffer []byte, done func(bytes int64)) (d digest, err error) {
+	_ = unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)
+	h, next := sha256.New(), int64(0) // next is where the digest continues
+	err = eachData(f, size, func(from, to int64) error {
+		from = max(next, from/digestBlock*digestBlock)
+		next = min(size, (to+digestBlock-1)/digestBlock*digestBlock)
+		for from < next {
+			if err := ctx.Err(); err != nil {
+				return fmt.Errorf("reading %s at byte %d: %w", f.Name(), from, err)
+			}
+			part := buffer[:min(next-from, int64(len(buffer)))]
+			if err := readFull(f, part, from); err != nil {
+				return err
+			}
+			for at := 0; at < len(part); at += digestBlock {
+				block := part[at:min(at+digestBlock, len(part))]
+				if !bytes.Equal(block, zeroBlock[:len(block)]) {
+					_ = binary.Write(h, binary.LittleEndian, from+int64(at)) // a hash accepts everything
+					h.Write(block)
+				}
+			}
+			_ = unix.Fadvise(int(f.Fd()), from, int64(len(part)), unix.FADV_DONTNEED)
+			done(int64(len(part)))
+			from += int64(len(part))
+		}
+		return nil
+	})
+	h.Sum(d[:0])
+	return d, err
+}

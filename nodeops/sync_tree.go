@@ -1,0 +1,251 @@
+package nodeops
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrForeign means that a tree has another file system in it, which a copy of the tree would lack.
+var ErrForeign = errors.New("another file system is there, or a subvolume of btrfs")
+
+// lostAndFound is a directory that ext4 makes in its root directory. It stays there, whatever the source has.
+const lostAndFound = "lost+found"
+
+// SyncTree makes the tree dst, which may be in another file system, equal to src. It keeps what CopyTree keeps, or fails
+// with ErrCannotKeep; notOfTheContent lists what belongs to the file system and is left out. What dst has and src has
+// not is removed, but for lost+found in the root directory.
+//
+// A call that was interrupted at any point is continued by the next: what is complete at dst stays. A file is complete if
+// all its metadata is equal. Its modification time is set last, so a file that was not finished has the time at which it
+// was written. It has its final name from the start: temporary files (O_TMPFILE) do not exist in every file system, and a
+// large file would have to be begun again. After a power failure, a file may have metadata of a complete one without its
+// content; CompareTrees finds that.
+//
+// done is called with the number of bytes of data that are complete, copied or not. SyncTree returns the number of bytes
+// that it wrote. Besides two buffers it needs memory for neither the number of files nor that of hard links.
+func SyncTree(ctx context.Context, dst, src string, done func(bytes int64)) (written int64, err error) {
+	s := &treeSync{dst: dst, src: src}
+	s.contentSync = newContentSync(ctx, func(bytes int64) {
+		s.bytes += bytes
+		done(bytes)
+	})
+	if err := s.run(); err != nil {
+		return s.written, fmt.Errorf("copying %s to %s: %w", src, dst, s.explainFull(err))
+	}
+	return s.written, nil
+}
+
+type treeSync struct {
+	*contentSync
+	dst, src string
+	into     openPath // the copies of the directories on the current path
+	first    hardLinks
+	bytes    int64 // of data that is complete
+	entries  int64 // that are complete
+}
+
+func (s *treeSync) run() (err error) {
+	if err := seesAllXattrs(); err != nil {
+		return err
+	}
+	from, to, err := openPair(s.src, s.dst)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	defer to.Close()
+	defer func() { s.into.close() }()
+	if err := s.openLinks(from); err != nil {
+		return err
+	}
+	defer func() {
+		if s.first.dir != nil {
+			s.first.dir.Close()
+		}
+	}()
+	w := treeWalk{
+		enter: func(dir *node, name string) error {
+			if dir.Dev == to.Dev && dir.Ino == to.Ino {
+				return fmt.Errorf("%s is the copy itself", dir.Name())
+			}
+			return s.enter(to, dir, name)
+		},
+		leave:   s.leave,
+		leaf:    s.leaf,
+		foreign: foreign,
+	}
+	return w.walk(s.ctx, from)
+}
+
+func openPair(src, dst string) (from, to *node, err error) {
+	if from, err = openTop(src); err != nil {
+		return nil, nil, err
+	}
+	if to, err = openTop(dst); err != nil {
+		from.Close()
+		return nil, nil, err
+	}
+	return from, to, nil
+}
+
+func foreign(n *node, _ string) error { return fmt.Errorf("%s: %w", n.Name(), ErrForeign) }
+
+// openLinks chooses the directory for hard links, which must be within dst: the name is one that the source does not
+// have. What an earlier call noted there is used again.
+func (s *treeSync) openLinks(from *node) error {
+	name := ".holdfast-links"
+	for i := 1; ; i++ {
+		there, err := exists(from, name)
+		if err != nil {
+			return err
+		}
+		if !there {
+			break
+		}
+		name = fmt.Sprintf(".holdfast-links-%d", i)
+	}
+	s.first.path = filepath.Join(s.dst, name)
+	err := s.first.open()
+	for _, e := range []unix.Errno{unix.ENOENT, unix.ENOTDIR, unix.ELOOP} { // what is no directory is removed, as all others
+		if errors.Is(err, e) {
+			return nil
+		}
+	}
+	return err
+}
+
+func exists(dir *node, name string) (bool, error) {
+	var st unix.Stat_t
+	err := unix.Fstatat(int(dir.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW)
+	if errors.Is(err, unix.ENOENT) {
+		return false, nil
+	}
+	if err != nil {
+		return false, &os.PathError{Op: "stat", Path: shortPath(dir.File, name), Err: err}
+	}
+	return true, nil
+}
+
+// there opens an entry; nil if it does not exist.
+func there(dir *node, name string) (*node, error) {
+	n, err := openNode(dir.File, name)
+	if errors.Is(err, unix.ENOENT) {
+		return nil, nil
+	}
+	return n, err
+}
+
+func (s *treeSync) enter(top, from *node, name string) error {
+	made, fresh := top, false
+	if len(s.into) > 0 {
+		to := &s.into.last().node
+		n, isNew, err := s.directory(to, name)
+		if err != nil {
+			return err
+		}
+		defer n.Close()
+		made, fresh = n, isNew
+	}
+	dir, err := made.open()
+	if err != nil {
+		return err
+	}
+	s.into.enter(dir, made.Stat_t)
+	if fresh {
+		return nil
+	}
+	return s.removeOthers(from)
+}
+
+// directory returns the copy of a directory, which it makes if it is not there.
+func (s *treeSync) directory(to *node, name string) (n *node, fresh bool, err error) {
+	n, err = there(to, name)
+	switch {
+	case err != nil:
+		return nil, false, err
+	case n != nil && n.Dev != to.Dev:
+		defer n.Close()
+		return nil, false, foreign(n, name)
+	case n != nil && n.kind() == unix.S_IFDIR:
+		return n, false, nil
+	case n != nil:
+		defer n.Close()
+		if err := unlink(to.File, name); err != nil {
+			return nil, false, err
+		}
+	}
+	if err := unix.Mkdirat(int(to.Fd()), name, 0o700); err != nil {
+		return nil, false, &os.PathError{Op: "mkdir", Path: shortPath(to.File, name), Err: err}
+	}
+	n, err = openNode(to.File, name)
+	return n, true, err
+}
+
+// removeOthers removes what the current directory has and its source has not.
+func (s *treeSync) removeOthers(from *node) error {
+	to := s.into.last()
+	var entries dirNames
+	for {
+		if err := s.ctx.Err(); err != nil {
+			return err
+		}
+		name, _, err := entries.read(to.File)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if len(s.into) == 1 && (name == lostAndFound || s.first.dir != nil && name == filepath.Base(s.first.path)) {
+			continue
+		}
+		kept, err := exists(from, name)
+		if err != nil {
+			return err
+		}
+		if kept {
+			continue
+		}
+		if err := removeTree(s.ctx, to.File, name); err != nil {
+			return fmt.Errorf("removing %s, which the source does not have: %w", shortPath(to.File, name), err)
+		}
+	}
+}
+
+// leave copies the metadata of a directory, after its content.
+func (s *treeSync) leave(from *node) error {
+	if len(s.into) == 1 {
+		if err := s.first.close(s.ctx); err != nil { // it changes the time of the root directory
+			return err
+		}
+	}
+	if err := s.metadata(&s.into.last().node, from); err != nil {
+		return err
+	}
+	s.entries++
+	if len(s.into) == 1 {
+		return nil
+	}
+	return s.into.leave()
+}
+
+func (s *treeSync) metadata(to, from *node) error {
+	facts, err := describeNode(from)
+	if err != nil {
+		return err
+	}
+	if err := unix.Fstat(int(to.Fd()), &to.Stat_t); err != nil {
+		return fmt.Errorf("%s: %w", to.Name(), err)
+	}
+	has, err := describeNode(to)
+	if err != nil || difference(facts, has) == "" {
+		return err
+	}
+	return keep(to, from, facts)
+}
