@@ -173,6 +173,10 @@ var cases = []struct{ file, imports, rule string }{
 	{"kubelet/devices/a.go", "k8s.io/client-go/kubernetes", "kubelet"},
 	{"kubelet/registration/a.go", module + "/driver", allow},
 
+	{"transfer/a.go", module + "/backend", "transfer"},
+	{"transfer/a.go", "k8s.io/client-go/kubernetes", "transfer"},
+	{"transfer/a.go", module + "/nodeops", allow},
+
 	{"crashpoint/a.go", module + "/nodeops", "crashpoint"},
 	{"deploy/a.go", "k8s.io/api/core/v1", "deploy"},
 	{"deploy/a.go", "embed", allow},
