@@ -6,12 +6,14 @@ import (
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/holdfast-storage/holdfast/transfer"
 )
 
 const exitCodes = `Exit codes:
   0  done; with status and doctor: healthy
   1  failed or refused; with status and doctor: not healthy
-  2  wrong usage
+  2  wrong usage; with copy also: another run will not help
   3  could not ask: no configuration or no such context, no answer from the API server, or not allowed by it
 `
 
@@ -35,7 +37,7 @@ func exitCode(err error) int {
 	switch {
 	case err == nil:
 		return 0
-	case errors.Is(err, errUsage):
+	case errors.Is(err, errUsage), errors.Is(err, transfer.ErrFinal):
 		return 2
 	case errors.As(err, &unknown), unanswered(err):
 		return 3

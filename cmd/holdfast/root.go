@@ -47,7 +47,7 @@ func newRoot() *cobra.Command {
 	for group, commands := range map[string][]*cobra.Command{
 		forClusters: {newStatusCommand(), newTopCommand(), newDoctorCommand(), newVolumesCommand(), newSnapshotsCommand(), newRenderCommand(), newBenchCommand()},
 		forHosts:    {newStandaloneCommand(), newCleanupCommand()},
-		forPods:     {newControllerCommand(), newNodeCommand(), newNFSCommand(), newCephCommand()},
+		forPods:     {newControllerCommand(), newNodeCommand(), newNFSCommand(), newCephCommand(), newCopyCommand()},
 		"":          {newVersionCommand()},
 	} {
 		for _, c := range commands {

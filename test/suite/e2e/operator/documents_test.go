@@ -30,7 +30,7 @@ var notRun = map[string]string{
 
 	"holdfast volumes delete": "test/suite/e2e/accidents deletes", "holdfast snapshots delete": "the same", "holdfast volumes adopt": "the same", "holdfast volumes restore": "the same",
 	"holdfast volumes --pool": "is for the pool of a host", "holdfast volumes list --pool": "the same", "holdfast volumes trash --pool": "the same",
-	"holdfast standalone": "is a driver", "holdfast controller": "is a process of a cluster", "holdfast node": "the same", "holdfast nfs": "the same", "holdfast ceph": "the same",
+	"holdfast standalone": "is a driver", "holdfast controller": "is a process of a cluster", "holdfast node": "the same", "holdfast nfs": "the same", "holdfast ceph": "the same", "holdfast copy": "the same",
 	"holdfast render": "asks no cluster", "holdfast completion": "the same", "holdfast help": "the same", "holdfast COMMAND": "the same", "holdfast version": "the same",
 	"holdfast bench": "test/suite/e2e/upgrade and bench run it", "holdfast cleanup": "removes the pool of a host",
 }
