@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -93,8 +94,8 @@ func TestOutage_NothingIsLeftOfFiftyClaims(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), kube.Patience)
 	defer cancel()
-	s.Eventually(ctx, "the pools to have what they had before", func(ctx context.Context) error {
-		after, err := content(ctx)
+	s.Eventually(ctx, "the pools to have what they had before", func(context.Context) error {
+		after, err := content(t.Context())
 		for name, has := range after {
 			if had, was := before[name]; !was || had != has {
 				err = errors.Join(err, fmt.Errorf("%s has %q, and had %q", name, has, had))
@@ -109,12 +110,12 @@ func settled(t *testing.T, s *kube.Space) (found map[string]string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), kube.Patience)
 	defer cancel()
-	if !s.Eventually(ctx, "the pools to be empty", func(ctx context.Context) (err error) {
-		if found, err = content(ctx); err != nil {
+	if !s.Eventually(ctx, "the pools to be empty", func(context.Context) (err error) {
+		if found, err = content(t.Context()); err != nil {
 			return err
 		}
 		for name := range found {
-			if strings.Contains(name, "rbd_data.") || strings.Contains(name, "subvolume") {
+			if ofImage.MatchString(strings.TrimPrefix(name, "object ")) || strings.HasPrefix(name, "subvolume ") {
 				return fmt.Errorf("%s is there", name)
 			}
 		}
@@ -125,7 +126,10 @@ func settled(t *testing.T, s *kube.Space) (found map[string]string) {
 	return found
 }
 
-// content is what the pools have: the objects of that of the images with the keys of their omaps, the subvolumes with their
+// ofImage is an object of one image.
+var ofImage = regexp.MustCompile(`^(rbd_data|rbd_header|rbd_object_map|rbd_id|journal)[._]`)
+
+// content is what the pools have: the objects of that of the images with the keys of the omaps of those that are of many, the subvolumes with their
 // snapshots, and the objects of the files in them.
 func content(ctx context.Context) (map[string]string, error) {
 	all := map[string]string{}
@@ -134,6 +138,10 @@ func content(ctx context.Context) (map[string]string, error) {
 		return nil, err
 	}
 	for _, object := range objects {
+		all["object "+object] = ""
+		if ofImage.MatchString(object) { // which goes with it
+			continue
+		}
 		keys, err := lines(storage.Command(ctx, "rados", "--pool", images, "listomapkeys", object))
 		if err != nil {
 			return nil, err
