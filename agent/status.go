@@ -30,7 +30,7 @@ func (a *Agent) recordVolume(ctx context.Context, o *v1beta1.Volume, v *backend.
 func volumeStatus(o *v1beta1.Volume, v *backend.Volume, failure error, address string) *v1beta1.VolumeStatus {
 	s := o.Status.DeepCopy()
 	s.ObservedGeneration = o.Generation
-	r := report{exists: v != nil, deleting: o.DeletionTimestamp != nil, failure: failure, node: o.Spec.Node}
+	r := report{exists: v != nil, populating: o.IsBeingPopulated(), deleting: o.DeletionTimestamp != nil, failure: failure, node: o.Spec.Node}
 	if v != nil {
 		convert.ShowVolume(s, v, address)
 		r.condition, r.usable = v.Condition, v.Access != (backend.Access{}) || !v.Condition.Abnormal
@@ -59,18 +59,21 @@ func noticeable(old, now, size int64) bool {
 
 // report is the state of a volume or a snapshot to write.
 type report struct {
-	exists    bool
-	usable    bool
-	deleting  bool
-	condition backend.Condition
-	failure   error
-	node      string
+	exists     bool
+	populating bool // a pod still has to bring its content
+	usable     bool
+	deleting   bool
+	condition  backend.Condition
+	failure    error
+	node       string
 }
 
 func (r report) phase() v1beta1.Phase {
 	switch {
 	case r.deleting:
 		return v1beta1.PhaseDeleting
+	case r.exists && r.populating:
+		return v1beta1.PhasePending
 	case r.exists:
 		return v1beta1.PhaseReady
 	case errors.Is(r.failure, errPoolOut):
@@ -121,6 +124,8 @@ func (r report) conditions(all *[]metav1.Condition, generation int64) {
 		return
 	case !r.usable:
 		set(v1beta1.ReadyCondition, metav1.ConditionFalse, healthy.Reason, healthy.Message)
+	case r.populating:
+		set(v1beta1.ReadyCondition, metav1.ConditionFalse, v1beta1.ReasonPopulating, "a pod copies its content, see status.copy")
 	default:
 		set(v1beta1.ReadyCondition, metav1.ConditionTrue, v1beta1.ReasonReady, "")
 	}

@@ -90,13 +90,22 @@ func (a *Agent) realise(ctx context.Context, o *v1beta1.Volume) (v *backend.Volu
 func isOf(o *v1beta1.Volume, v *backend.Volume) error {
 	spec := volumeSpec(o)
 	spec.Size.Required = min(spec.Size.Required, v.Size)
-	return v.Satisfies(spec, convert.ToSource(o.Spec.SourceRef))
+	return v.Satisfies(spec, convert.ToSource(sourceOf(o)))
+}
+
+// sourceOf is what this agent makes the volume from. One that a pod populates is made empty.
+func sourceOf(o *v1beta1.Volume) *v1beta1.SourceReference {
+	if o.Spec.PopulatedBy == v1beta1.PopulatedByPod {
+		return nil
+	}
+	return o.Spec.SourceRef
 }
 
 // volumeSpec leaves out the fields that chose the node: that a volume is shared, and by which server.
 func volumeSpec(o *v1beta1.Volume) backend.VolumeSpec {
 	spec := convert.ToVolumeSpec(&o.Spec)
 	spec.Shared, spec.Server = false, ""
+	spec.Ephemeral = spec.Labels[v1beta1.CopyLabel] != ""
 	return spec
 }
 
@@ -105,7 +114,7 @@ func (a *Agent) createVolume(ctx context.Context, o *v1beta1.Volume) (*backend.V
 	if err := checkName(o.Name, spec.Name); err != nil {
 		return nil, err
 	}
-	source := o.Spec.SourceRef
+	source := sourceOf(o)
 	switch {
 	case source == nil:
 		return a.Backend.Create(ctx, spec)

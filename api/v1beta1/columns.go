@@ -9,7 +9,7 @@ import (
 
 // SetColumns is called before a status is written.
 func (s *VolumeStatus) SetColumns() {
-	s.Columns = VolumeColumns{Size: Readable(s.Size), Used: Readable(s.Used)}
+	s.Columns = VolumeColumns{Size: Readable(s.Size), Used: Readable(s.Used), Copy: s.Copy.String()}
 }
 
 // SetColumns is called before a status is written.

@@ -69,6 +69,13 @@ const (
 	PersistentVolumeLabel = "csi.storage.k8s.io/pv/name"
 )
 
+// CopyLabel, in spec.labels of a Volume, says that it exists for the copy of a source into another pool, and names the Volume
+// that gets the content. Such a volume is not kept in the trash. The claims and pods of the copy have it as a label.
+const CopyLabel = "holdfast.dev/copy-for"
+
+// CopyUIDLabel, beside CopyLabel, is the UID of that Volume, which another of its name does not have.
+const CopyUIDLabel = "holdfast.dev/copy-for-uid"
+
 // ClaimOf is NAMESPACE/NAME of the claim that a volume was made for, empty if for none.
 func ClaimOf(labels map[string]string) string {
 	if labels[ClaimNameLabel] == "" {
@@ -84,6 +91,9 @@ const (
 	ReadyCondition = "Ready"
 	// HealthyCondition: no errors are known of what is on disk. Its message says what is wrong and what to do.
 	HealthyCondition = "Healthy"
+	// PopulatedCondition: of a Volume with spec.populatedBy, a pod has copied and verified its content, and nothing of the copy
+	// is left. Until then the volume is not Ready, and no PersistentVolume of a user refers to it.
+	PopulatedCondition = "Populated"
 	// SharedVolumesCondition: of a StorageNode, shared volumes can be mounted there. Its message says what is missing and
 	// what to do.
 	SharedVolumesCondition = "SharedVolumes"
@@ -186,6 +196,21 @@ const (
 	ReasonReleasing     = "Releasing"     // the node is back and still has clients from before
 	ReasonReleased      = "Released"      // the node is back and has no client from before any more
 	ReasonWithdrawn     = "Withdrawn"     // the node came back before it was shut out
+)
+
+// The reasons of the condition Populated, and of Ready until it is True.
+const (
+	ReasonPopulated  = "Populated"  // the content was copied and verified
+	ReasonPopulating = "Populating" // a pod copies the content, or waits to
+	ReasonCopyFailed = "CopyFailed" // the content could not be copied, and the message says why
+)
+
+// The reasons of events about a copy, on the Volume and its claim.
+const (
+	ReasonCopyStarted  = "CopyStarted"
+	ReasonCopyProgress = "CopyProgress"
+	ReasonCopyRetried  = "CopyRetried"
+	ReasonCopyVerified = "CopyVerified"
 )
 
 // OwnFaults are the reasons why a volume or snapshot is not Healthy that lie in itself, and not in its pool.

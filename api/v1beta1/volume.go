@@ -2,7 +2,9 @@ package v1beta1
 
 import (
 	"cmp"
+	"fmt"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -29,6 +31,7 @@ import (
 // +kubebuilder:printcolumn:name=FS,type=string,priority=1,JSONPath=.status.fsType
 // +kubebuilder:printcolumn:name=Healthy,type=string,priority=1,JSONPath=.status.conditions[?(@.type=="Healthy")].status
 // +kubebuilder:printcolumn:name=Source,type=string,priority=1,JSONPath=.spec.sourceRef.name
+// +kubebuilder:printcolumn:name=Copy,type=string,priority=1,JSONPath=.status.columns.copy
 // +kubebuilder:printcolumn:name=Error,type=string,priority=1,JSONPath=.status.error.message
 // +kubebuilder:validation:XValidation:rule=`self.metadata.name.matches('^[a-z0-9][a-z0-9-]{0,62}$')`,message="metadata.name is the ID: 1 to 63 of a-z, 0-9 and -, not beginning with -"
 // +kubebuilder:validation:XValidation:rule=`!has(self.spec.size) || !has(oldSelf.spec.size) || !has(self.spec.size.required) || !has(oldSelf.spec.size.required) || quantity(string(self.spec.size.required)).compareTo(quantity(string(oldSelf.spec.size.required))) >= 0 || has(oldSelf.status) && has(oldSelf.status.size) && quantity(string(self.spec.size.required)).compareTo(quantity(string(oldSelf.status.size))) >= 0`,fieldPath=.spec.size.required,message="it may only grow, or go back to what the volume has"
@@ -63,6 +66,9 @@ type Volume struct {
 // +kubebuilder:validation:XValidation:rule=`(has(self.inodes) ? self.inodes : 0) == (has(oldSelf.inodes) ? oldSelf.inodes : 0)`,fieldPath=.inodes,message="cannot be changed; make another volume"
 // +kubebuilder:validation:XValidation:rule=`(has(self.labels) ? self.labels : {}) == (has(oldSelf.labels) ? oldSelf.labels : {})`,fieldPath=.labels,message="cannot be changed; make another volume"
 // +kubebuilder:validation:XValidation:rule=`has(self.sourceRef) == has(oldSelf.sourceRef) && (!has(self.sourceRef) || self.sourceRef == oldSelf.sourceRef)`,fieldPath=.sourceRef,message="cannot be changed; make another volume"
+// +kubebuilder:validation:XValidation:rule=`(has(self.populatedBy) ? self.populatedBy : "") == (has(oldSelf.populatedBy) ? oldSelf.populatedBy : "")`,fieldPath=.populatedBy,message="cannot be changed; make another volume"
+// +kubebuilder:validation:XValidation:rule=`!has(self.populatedBy) || self.populatedBy == "" || has(self.sourceRef)`,fieldPath=.populatedBy,message="only a volume with a source is populated"
+// +kubebuilder:validation:XValidation:rule=`!has(self.populatedBy) || self.populatedBy == "" || !has(self.shared) || !self.shared`,fieldPath=.populatedBy,message="a shared volume is made from its source by its server"
 // +kubebuilder:validation:XValidation:rule=`(has(self.onNodeLoss) ? self.onNodeLoss : "") == (has(oldSelf.onNodeLoss) ? oldSelf.onNodeLoss : "")`,fieldPath=.onNodeLoss,message="cannot be changed; make another volume"
 // +kubebuilder:validation:XValidation:rule=`(has(self.shared) ? self.shared : false) == (has(oldSelf.shared) ? oldSelf.shared : false)`,fieldPath=.shared,message="cannot be changed; make another volume"
 // +kubebuilder:validation:XValidation:rule=`has(self.serverRef) == has(oldSelf.serverRef) && (!has(self.serverRef) || self.serverRef == oldSelf.serverRef)`,fieldPath=.serverRef,message="cannot be changed; make another volume"
@@ -123,6 +129,10 @@ type VolumeSpec struct {
 	// sourceRef names the source of the first content. Without one the volume is empty at first.
 	// +optional
 	SourceRef *SourceReference `json:"sourceRef,omitempty"`
+	// populatedBy says who brings the content of the source. Empty means the agent, which has the source in the same pool.
+	// Pod means that the volume is made empty, and that a pod copies the content. Only the controller may set it.
+	// +optional
+	PopulatedBy Populator `json:"populatedBy,omitempty"`
 	// onNodeLoss says what happens to the volume when its node is gone for good. Empty means Retain.
 	// +optional
 	OnNodeLoss OnNodeLoss `json:"onNodeLoss,omitempty"`
@@ -137,6 +147,21 @@ type VolumeSpec struct {
 	// the object is written again. Only the controller may set it.
 	// +optional
 	Deletion *DeletionRequest `json:"deletion,omitempty"`
+}
+
+// Populator says who brings the content of a source. Empty means the agent of the volume.
+// +kubebuilder:validation:Enum="";Pod
+type Populator string
+
+// PopulatedByPod is a volume whose source is in another pool: a pod copies the content.
+const PopulatedByPod Populator = "Pod"
+
+// IsComplete says whether the volume has the content that it was requested with. One that is not on a disk has not.
+func (o *Volume) IsComplete() bool { return o.Status.CreationTime != nil && !o.IsBeingPopulated() }
+
+// IsBeingPopulated says whether a pod still has to bring the content of the volume.
+func (o *Volume) IsBeingPopulated() bool {
+	return o.Spec.PopulatedBy == PopulatedByPod && !meta.IsStatusConditionTrue(o.Status.Conditions, PopulatedCondition)
 }
 
 // PoolName is the pool that has the volume, or will have it.
@@ -174,7 +199,7 @@ const (
 )
 
 // VolumeStatus is the observed state. Only the agent of the volume's node writes it, and the controller when the node
-// is gone.
+// is gone, and what is said of it below.
 type VolumeStatus struct {
 	// phase sums the conditions up for people.
 	// +optional
@@ -215,7 +240,10 @@ type VolumeStatus struct {
 	// error is why the last operation failed.
 	// +optional
 	Error *Error `json:"error,omitempty"`
-	// conditions are Ready and Healthy.
+	// copy is how far the content of a volume with spec.populatedBy is copied. Only the controller writes it.
+	// +optional
+	Copy *VolumeCopy `json:"copy,omitempty"`
+	// conditions are Ready and Healthy, and Populated of a volume with spec.populatedBy, which only the controller writes.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -332,6 +360,74 @@ type VolumeCephFS struct {
 	Path string `json:"path"`
 }
 
+// VolumeCopy is how far a pod has copied the content of a volume. Phase and bytesDone never go back: a pod that is started
+// again skips what is there.
+type VolumeCopy struct {
+	// phase of the copy.
+	// +required
+	Phase CopyPhase `json:"phase"`
+	// bytesDone is how much of bytesTotal is copied, or verified in the phase Verifying.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	BytesDone int64 `json:"bytesDone,omitempty"`
+	// bytesTotal is the size of the content.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	BytesTotal int64 `json:"bytesTotal,omitempty"`
+	// attempt is the number of the pod that copies, 0 before the first.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Attempt int32 `json:"attempt,omitempty"`
+	// failures is how many pods in a row have failed without any progress.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Failures int32 `json:"failures,omitempty"`
+	// message is what it waits for, or why it failed.
+	// +optional
+	// +kubebuilder:validation:MaxLength=4096
+	Message string `json:"message,omitempty"`
+	// checksum of the content, which is that of the source: sha256 and 64 hexadecimal digits.
+	// +optional
+	// +kubebuilder:validation:Pattern=`^(sha256:[0-9a-f]{64})?$`
+	Checksum string `json:"checksum,omitempty"`
+}
+
+// CopyPhase is where a copy stands.
+// +kubebuilder:validation:Enum=Pending;Copying;Verifying;Failed;Complete
+type CopyPhase string
+
+const (
+	// CopyPending: no pod copies yet, and the message says why.
+	CopyPending CopyPhase = "Pending"
+	// CopyCopying: a pod copies.
+	CopyCopying CopyPhase = "Copying"
+	// CopyVerifying: a pod compares source and volume.
+	CopyVerifying CopyPhase = "Verifying"
+	// CopyFailed: it will not be tried again, and the message says why.
+	CopyFailed CopyPhase = "Failed"
+	// CopyComplete: all is copied and verified.
+	CopyComplete CopyPhase = "Complete"
+)
+
+// String is phase and percentage, such as Copying 40%.
+func (c *VolumeCopy) String() string {
+	switch {
+	case c == nil:
+		return ""
+	case c.Phase != CopyCopying && c.Phase != CopyVerifying, c.BytesTotal <= 0:
+		return string(c.Phase)
+	}
+	return fmt.Sprintf("%s %d%%", c.Phase, c.Percent())
+}
+
+// Percent is how much of the phase is done.
+func (c *VolumeCopy) Percent() int64 {
+	if c.BytesTotal <= 0 {
+		return 0
+	}
+	return int64(float64(min(c.BytesDone, c.BytesTotal)) / float64(c.BytesTotal) * 100)
+}
+
 // VolumeColumns is what kubectl prints; SetColumns computes it from the numbers beside it.
 type VolumeColumns struct {
 	// size of the volume.
@@ -340,6 +436,9 @@ type VolumeColumns struct {
 	// used by the volume.
 	// +optional
 	Used string `json:"used,omitempty"`
+	// copy is how far its content is copied.
+	// +optional
+	Copy string `json:"copy,omitempty"`
 }
 
 // VolumeList is a list of volumes.

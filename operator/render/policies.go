@@ -22,7 +22,7 @@ const LoopSetsPolicy = "holdfast-loop-sets"
 // Limits are the policies, each with a binding of its name, that limit accounts to their own objects, and loop devices to
 // the pods that may have them.
 func Limits() []string {
-	return []string{"holdfast-deletion", "holdfast-node-account", "holdfast-node-requests", LoopSetsPolicy}
+	return []string{"holdfast-deletion", "holdfast-node-account", "holdfast-node-requests", "holdfast-population", LoopSetsPolicy}
 }
 
 // ServerLimits are those for the accounts of NFS servers, which exist as long as there are servers.
