@@ -72,6 +72,7 @@ type VolumeSpec struct {
 	// Nodes are the nodes on which the volume may be created; none means any. An existing volume satisfies the spec on any
 	// node. A backend of one node ignores it.
 	Nodes      []string
+	NodesYield bool       // a source on the disk of another node is stronger
 	OnNodeLoss OnNodeLoss // a backend of one node only stores it
 
 	// Shared requests a volume that many nodes use at once. It must be false for a backend that is not a Sharer.

@@ -74,11 +74,9 @@ func (c *controller) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequ
 	if spec.Nodes, err = c.candidates(req.GetAccessibilityRequirements()); err != nil {
 		return nil, err
 	}
-	if req.GetVolumeContentSource() != nil && c.NodeID == "" && len(spec.Nodes) == 1 {
-		// The scheduler does not know where the source is and may choose another node again and again. The volume is
-		// created beside its source, and its topology directs the pod there.
-		spec.Nodes = nil
-	}
+	// The scheduler does not know where the source is and may choose another node again and again. The volume is created
+	// beside its source, and its topology directs the pod there.
+	spec.NodesYield = req.GetVolumeContentSource() != nil && c.NodeID == "" && len(spec.Nodes) == 1
 	v, err := c.create(ctx, spec, req.GetVolumeContentSource())
 	if errors.Is(err, backend.ErrNotFound) && c.NodeID != "" && req.GetAccessibilityRequirements() != nil {
 		// The scheduler chose this node; NotFound would be final, this lets it choose another.

@@ -47,6 +47,8 @@ func (b *Backend) unbound(ctx context.Context, v *v1beta1.Volume) error {
 			continue
 		case err != nil:
 			return fmt.Errorf("%w: whether claim %s/%s still has volume %s: %w", backend.ErrUnavailable, ref.Namespace, ref.Name, v.Name, err)
+		case claim.Namespace == b.Namespace && claim.Labels[v1beta1.CopyLabel] != "":
+			continue // it ends with the volume (operator/volumecopy)
 		case claim.UID == ref.UID && claim.Spec.VolumeName == pv.Name:
 			return fmt.Errorf("%w: volume %s is the volume of claim %s/%s, by PersistentVolume %s: delete the claim, and the volume is deleted as its class says",
 				backend.ErrPrecondition, v.Name, ref.Namespace, ref.Name, pv.Name)

@@ -18,12 +18,13 @@ func (b *Backend) Create(ctx context.Context, spec backend.VolumeSpec) (*backend
 	return b.create(ctx, spec, nil)
 }
 
-// Clone creates the volume on the node of its source.
+// Clone creates the volume on the node of its source. One in another pool is made empty there, and returned when a pod has
+// copied the content (operator/volumecopy).
 func (b *Backend) Clone(ctx context.Context, source backend.ID, spec backend.VolumeSpec) (*backend.Volume, error) {
 	return b.create(ctx, spec, &backend.Source{Kind: backend.SourceVolume, ID: source})
 }
 
-// Restore creates the volume on the node of its snapshot.
+// Restore is Clone from a snapshot.
 func (b *Backend) Restore(ctx context.Context, snapshot backend.ID, spec backend.VolumeSpec) (*backend.Volume, error) {
 	return b.create(ctx, spec, &backend.Source{Kind: backend.SourceSnapshot, ID: snapshot})
 }
@@ -34,8 +35,9 @@ type creation struct {
 	*Backend
 	*call[*v1beta1.Volume]
 	placement
-	spec   backend.VolumeSpec
-	source *backend.Source
+	spec        backend.VolumeSpec
+	source      *backend.Source
+	populatedBy v1beta1.Populator // decided by begin
 }
 
 func (b *Backend) create(ctx context.Context, spec backend.VolumeSpec, source *backend.Source) (*backend.Volume, error) {
@@ -54,8 +56,8 @@ func (b *Backend) create(ctx context.Context, spec backend.VolumeSpec, source *b
 		Backend: b, call: b.volumes.join(string(id)), spec: spec, source: source,
 		placement: placement{id: id, pool: spec.Pool, bytes: bytes, nodes: spec.Nodes, tried: map[string]error{}, home: b.Home(spec.Shared, spec.Server, spec.Pool)},
 	}
-	if c.home.Kind != "" {
-		c.nodes = nil // all nodes reach all sites
+	if c.home.Kind != "" || spec.NodesYield && source != nil && b.isOnANode(ctx, source) {
+		c.nodes = nil // all nodes reach all sites, and a source on a node decides itself
 	}
 	defer c.leave()
 	for {
@@ -101,6 +103,8 @@ func (c *creation) step(ctx context.Context) (*backend.Volume, error) {
 	case len(c.nodes) > 0 && !slices.Contains(c.nodes, s.node):
 		_, err := c.volumes.remove(ctx, c.call, o, "the volume is now requested on another node and was not created yet")
 		return nil, err
+	case down != "" && s.copying != "" && !s.isGone():
+		return nil, fmt.Errorf("%w: volume %s: %s is down: %s; %s", backend.ErrUnavailable, c.id, v1beta1.SiteOf(s.node), down, s.copying)
 	case down != "":
 		c.tried[s.node] = fmt.Errorf("%w: %s is down: %s", backend.ErrUnavailable, v1beta1.SiteOf(s.node), down)
 		return nil, c.abandonVolume(ctx, c.call, o, "the volume was not created in time: "+down)
@@ -111,6 +115,9 @@ func (c *creation) step(ctx context.Context) (*backend.Volume, error) {
 // asks says whether an object is what this call requests, on any node.
 func (c *creation) asks(o *v1beta1.Volume) bool {
 	want := convert.FromVolumeSpec(o.Spec.Node, c.spec, c.source)
+	if want.PopulatedBy = o.Spec.PopulatedBy; want.PopulatedBy != "" && c.spec.Size.Required == 0 {
+		want.Size.Required = o.Spec.Size.Required // that of the source
+	}
 	return equality.Semantic.DeepEqual(want, o.Spec)
 }
 
@@ -120,7 +127,7 @@ func (c *creation) begin(ctx context.Context) error {
 		return nil
 	}
 	if c.source != nil {
-		if err := c.pin(ctx); err != nil {
+		if err := c.follow(ctx); err != nil {
 			return err
 		}
 	}
@@ -128,55 +135,13 @@ func (c *creation) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := c.volumes.write(ctx, c.call, volumeObject(c.id, node, c.spec, c.source)); err != nil {
+	spec := convert.FromVolumeSpec(node, c.spec, c.source)
+	spec.PopulatedBy = c.populatedBy
+	if err := c.volumes.write(ctx, c.call, volumeObject(c.id, spec)); err != nil {
 		c.reservations.release(node, c.id)
 		return err
 	}
 	return nil
-}
-
-// pin leaves only the node of the source.
-func (c *creation) pin(ctx context.Context) error {
-	node, pool, bytes, err := c.origin(ctx, c.source)
-	if err != nil {
-		return fmt.Errorf("%w, the source of volume %s", err, c.id)
-	}
-	if err := c.sameHome(node); err != nil {
-		return err
-	}
-	if len(c.nodes) > 0 && !slices.Contains(c.nodes, node) {
-		return fmt.Errorf("%w: volume %s must be on node %s, where %s is; it was requested on %s",
-			backend.ErrExhausted, c.id, node, c.source, Few(c.nodes, ", "))
-	}
-	if c.home.Kind == "" {
-		if err := c.admit(ctx, c.id, c.spec.Labels, c.source, node); err != nil {
-			return err
-		}
-	}
-	c.nodes, c.pinned = []string{node}, true
-	if c.pool == "" {
-		c.pool = pool
-	}
-	if c.spec.Size.Required == 0 {
-		c.bytes = bytes
-	}
-	return nil
-}
-
-// origin returns the location and size of a source.
-func (b *Backend) origin(ctx context.Context, source *backend.Source) (node, pool string, bytes int64, err error) {
-	if source.Kind == backend.SourceSnapshot {
-		s, err := b.snapshots.find(ctx, source.ID)
-		if err != nil {
-			return "", "", 0, err
-		}
-		return s.Spec.Node, s.Status.Pool, v1beta1.Bytes(s.Status.Size), nil
-	}
-	v, err := b.volumes.find(ctx, source.ID)
-	if err != nil {
-		return "", "", 0, err
-	}
-	return v.Spec.Node, v.Status.Pool, v1beta1.Bytes(v.Status.Size), nil
 }
 
 // refuse deletes an object that its agent refused, to try another node. If none is left, the caller gets the agent's

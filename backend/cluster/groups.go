@@ -160,7 +160,7 @@ func (b *Backend) DeleteGroup(ctx context.Context, id backend.ID) error {
 func (b *Backend) together(ctx context.Context, id backend.ID, sources []backend.ID) error {
 	nodes := map[string][]string{}
 	for _, source := range sources {
-		v, err := b.volumes.find(ctx, source)
+		v, err := b.findComplete(ctx, source)
 		if err != nil {
 			return fmt.Errorf("%w, a source of group %s", err, id)
 		}

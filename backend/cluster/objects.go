@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"fmt"
+
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -9,8 +11,8 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
-// made says whether a volume was ever created on disk.
-func made(v *v1beta1.Volume) bool { return v.Status.CreationTime != nil }
+// isOnDisk says whether a volume was ever created on disk. Its content may not be complete.
+func isOnDisk(v *v1beta1.Volume) bool { return v.Status.CreationTime != nil }
 
 // wanted returns the minimum size of a volume.
 func wanted(v *v1beta1.Volume) int64 {
@@ -19,11 +21,30 @@ func wanted(v *v1beta1.Volume) int64 {
 }
 
 func volumeState(v *v1beta1.Volume) state {
-	return state{
-		name: v.Name, node: v.Spec.Node, phase: v.Status.Phase, made: made(v), deleting: v.DeletionTimestamp != nil, request: requestOf(v, v.Spec.Deletion),
+	s := state{
+		name: v.Name, node: v.Spec.Node, phase: v.Status.Phase, made: v.IsComplete(), deleting: v.DeletionTimestamp != nil, request: requestOf(v, v.Spec.Deletion),
 		observed: v.Status.ObservedGeneration == v.Generation, err: v.Status.Error, born: v.CreationTimestamp.Time,
 		ready: meta.FindStatusCondition(v.Status.Conditions, v1beta1.ReadyCondition), unreadable: v.Unreadable(),
 	}
+	if isOnDisk(v) && !s.made {
+		s.copying = copyInWords(v.Status.Copy)
+		if c := v.Status.Copy; c != nil && c.Phase == v1beta1.CopyFailed {
+			s.err = &v1beta1.Error{Code: v1beta1.ErrorPrecondition, Message: "its content could not be copied: " + c.Message}
+		}
+	}
+	return s
+}
+
+// copyInWords is how far a pod has brought the content of a volume.
+func copyInWords(c *v1beta1.VolumeCopy) string {
+	if c == nil {
+		return "its content is to be copied by a pod"
+	}
+	words := fmt.Sprintf("its content is copied by a pod: %s, %d of %d bytes", c.Phase, c.BytesDone, c.BytesTotal)
+	if c.Message != "" {
+		words += ": " + c.Message
+	}
+	return words
 }
 
 func snapshotState(s *v1beta1.Snapshot) state {
@@ -42,11 +63,8 @@ func requestOf(o interface{ DeletionRequested() bool }, r *v1beta1.DeletionReque
 	return r
 }
 
-func volumeObject(id backend.ID, node string, spec backend.VolumeSpec, source *backend.Source) *v1beta1.Volume {
-	return &v1beta1.Volume{
-		ObjectMeta: metav1.ObjectMeta{Name: string(id), Finalizers: []string{v1beta1.AgentFinalizer}},
-		Spec:       convert.FromVolumeSpec(node, spec, source),
-	}
+func volumeObject(id backend.ID, spec v1beta1.VolumeSpec) *v1beta1.Volume {
+	return &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: string(id), Finalizers: []string{v1beta1.AgentFinalizer}}, Spec: spec}
 }
 
 // volume converts an object. While its node is down it has no access; a site may work without its agent.

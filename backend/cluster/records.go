@@ -35,13 +35,14 @@ type state struct {
 	name     string
 	node     string
 	phase    v1beta1.Phase
-	made     bool // it was created on disk once
+	made     bool // it was created on disk once, with all of its content
 	deleting bool
 	request  *v1beta1.DeletionRequest // nil unless the deletion of its data is requested
 	observed bool                     // the agent has handled this generation
 	err      *v1beta1.Error
 	born     time.Time
 	ready    *metav1.Condition
+	copying  string // how far a pod has brought the content of a volume that is on disk; empty for all others
 
 	unreadable error // the object could not be decoded
 }
@@ -50,6 +51,9 @@ type state struct {
 func (s state) away() bool {
 	return s.phase == v1beta1.PhaseUnreachable || s.phase == v1beta1.PhaseLost
 }
+
+// isGone says whether the node will not come back, as the volume controller has found out.
+func (s state) isGone() bool { return s.ready != nil && s.ready.Reason == v1beta1.ReasonNodeGone }
 
 // String formats the state for messages.
 func (s state) String() string {
@@ -267,6 +271,9 @@ func (r *records[T]) busy(c *call[T], cause error) error {
 	}
 	s := r.look(o)
 	last := ""
+	if s.copying != "" {
+		last = "; " + s.copying
+	}
 	if s.err != nil {
 		last = "; its last error: " + s.err.Message
 	}

@@ -101,7 +101,7 @@ func (r *reservations) saw(old, now *v1beta1.Volume) {
 	defer r.mu.Unlock()
 	if now == nil {
 		r.forget(old.Spec.Node, backend.ID(old.Name))
-		if made(old) {
+		if isOnDisk(old) {
 			r.gave(old.Spec.Node)
 			r.note(old.Spec.Node, move{backend.ID(old.Name), old.Status.Pool, old.ResourceVersion}, -v1beta1.Bytes(old.Status.Size))
 		}
@@ -109,9 +109,9 @@ func (r *reservations) saw(old, now *v1beta1.Volume) {
 	}
 	id := backend.ID(now.Name)
 	switch {
-	case !made(now):
+	case !isOnDisk(now):
 		r.note(now.Spec.Node, move{id: id, pool: now.Spec.Pool}, wanted(now))
-	case old != nil && !made(old):
+	case old != nil && !isOnDisk(old):
 		r.forget(now.Spec.Node, id)
 		r.note(now.Spec.Node, move{id, now.Status.Pool, now.ResourceVersion}, v1beta1.Bytes(now.Status.Size))
 	case old != nil && v1beta1.Bytes(now.Status.Size) != v1beta1.Bytes(old.Status.Size):

@@ -165,18 +165,11 @@ func (b *Backend) noServer(w *placement) error {
 	return nil
 }
 
-// sameHome refuses a volume that cannot be where its source is.
-func (c *creation) sameHome(node string) error {
+// otherHome says why a volume cannot be made from a source when only one of them is on an NFS server, or both are on two.
+func (c *creation) otherHome(node string) error {
 	is, want := v1beta1.SiteOf(node), c.home
-	named := c.spec.Server != "" || want.Kind == v1beta1.SiteCephPool && c.spec.Pool != ""
 	var why string
 	switch {
-	case is.Kind == want.Kind && (!named || is.Name == want.Name):
-		return nil
-	case is.Kind == v1beta1.SiteCephPool:
-		why = fmt.Sprintf("and its copies are made there; use a class with pool: %s", is.Name)
-	case want.Kind == v1beta1.SiteCephPool:
-		why = fmt.Sprintf("and is not copied to %s; use a class whose pool is there", want)
 	case want.Kind == v1beta1.SiteNFSServer && is.Kind == want.Kind:
 		why = fmt.Sprintf("and nfsServer asks for %s; leave nfsServer out, or name that server", want.Name)
 	case want.Kind == v1beta1.SiteNFSServer:

@@ -99,7 +99,7 @@ func (b *Backend) beginSnapshot(ctx context.Context, c *call[*v1beta1.Snapshot],
 	if c.newest() != nil {
 		return nil
 	}
-	source, err := b.volumes.find(ctx, spec.Source)
+	source, err := b.findComplete(ctx, spec.Source)
 	if err != nil {
 		return fmt.Errorf("%w, the source of snapshot %s", err, c.name)
 	}

@@ -14,13 +14,13 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
-// Get returns a volume that was created, even if its node or disk is lost now.
+// Get returns a volume that was created, even if its node or disk is lost now, or its content is still being copied.
 func (b *Backend) Get(ctx context.Context, id backend.ID) (*backend.Volume, error) {
 	o, err := b.volumes.find(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	if !made(o) {
+	if !isOnDisk(o) {
 		return nil, fmt.Errorf("%w: volume %s, which is not made yet", backend.ErrNotFound, volumeState(o))
 	}
 	return b.volume(o), nil
@@ -29,7 +29,7 @@ func (b *Backend) Get(ctx context.Context, id backend.ID) (*backend.Volume, erro
 func (b *Backend) List(context.Context) ([]*backend.Volume, error) {
 	var all []*backend.Volume
 	for _, o := range b.allVolumes() {
-		if made(o) {
+		if isOnDisk(o) {
 			all = append(all, b.volume(o))
 		}
 	}

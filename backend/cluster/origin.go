@@ -1,0 +1,123 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/backend"
+)
+
+// origin is where the source of a volume is.
+type origin struct {
+	node, pool string
+	bytes      int64
+	mode       backend.Mode
+}
+
+func (b *Backend) origin(ctx context.Context, source *backend.Source) (origin, error) {
+	if source.Kind == backend.SourceSnapshot {
+		s, err := b.snapshots.find(ctx, source.ID)
+		if err != nil {
+			return origin{}, err
+		}
+		return origin{s.Spec.Node, s.Status.Pool, v1beta1.Bytes(s.Status.Size), backend.Mode(s.Status.Mode)}, nil
+	}
+	v, err := b.findComplete(ctx, source.ID)
+	if err != nil {
+		return origin{}, err
+	}
+	return origin{v.Spec.Node, v.Status.Pool, v1beta1.Bytes(v.Status.Size), backend.Mode(v.Status.Mode)}, nil
+}
+
+// findComplete returns a volume that can be copied.
+func (b *Backend) findComplete(ctx context.Context, id backend.ID) (*v1beta1.Volume, error) {
+	v, err := b.volumes.find(ctx, id)
+	if err == nil && v.IsBeingPopulated() {
+		return nil, fmt.Errorf("%w: volume %s does not have all of its content yet: %s", backend.ErrUnavailable, id, copyInWords(v.Status.Copy))
+	}
+	return v, err
+}
+
+// isOnANode says whether a source is on the disk of a node, or not known.
+func (b *Backend) isOnANode(ctx context.Context, source *backend.Source) bool {
+	from, err := b.origin(ctx, source)
+	return err != nil || v1beta1.SiteOf(from.node).Kind == ""
+}
+
+// follow decides how the volume gets the content of its source, and so where it may be.
+func (c *creation) follow(ctx context.Context) error {
+	from, err := c.origin(ctx, c.source)
+	if err != nil {
+		return fmt.Errorf("%w, the source of volume %s", err, c.id)
+	}
+	switch {
+	case c.isHome(from):
+		return c.pin(ctx, from)
+	case c.home.Kind == v1beta1.SiteNFSServer || v1beta1.SiteOf(from.node).Kind == v1beta1.SiteNFSServer:
+		return c.otherHome(from.node)
+	}
+	return c.populate(ctx, from)
+}
+
+// isHome says whether the volume may be in the pool of its source, whose agent then copies it.
+func (c *creation) isHome(from origin) bool {
+	is, want := v1beta1.SiteOf(from.node), c.home
+	switch {
+	case is.Kind != want.Kind:
+		return false
+	case is.Kind == "": // the pool of a source that is not made yet is not known
+		return c.spec.Pool == "" || from.pool == "" || c.spec.Pool == from.pool
+	}
+	named := c.spec.Server != "" || want.Kind == v1beta1.SiteCephPool && c.spec.Pool != ""
+	return !named || is.Name == want.Name
+}
+
+// pin leaves only the node of the source.
+func (c *creation) pin(ctx context.Context, from origin) error {
+	if len(c.nodes) > 0 && !slices.Contains(c.nodes, from.node) {
+		return fmt.Errorf("%w: volume %s must be on node %s, where %s is; it was requested on %s",
+			backend.ErrExhausted, c.id, from.node, c.source, Few(c.nodes, ", "))
+	}
+	if c.home.Kind == "" {
+		if err := c.admit(ctx, c.id, c.spec.Labels, c.source, from.node); err != nil {
+			return err
+		}
+	}
+	c.nodes, c.pinned = []string{from.node}, true
+	if c.pool == "" {
+		c.pool = from.pool
+	}
+	if c.spec.Size.Required == 0 {
+		c.bytes = from.bytes
+	}
+	return nil
+}
+
+// populate has the volume made empty in its own pool, for a pod that copies the content. Pods reach all sites and what is on
+// their node: of two pools on nodes, both must be on the same.
+func (c *creation) populate(ctx context.Context, from origin) error {
+	if from.bytes == 0 {
+		return fmt.Errorf("%w: %s, the source of volume %s, is not made yet", backend.ErrUnavailable, c.source, c.id)
+	}
+	if mode := cmp.Or(c.spec.Mode, backend.Filesystem); from.mode != mode {
+		return fmt.Errorf("%w volume %s: it is of mode %s, and %s, from which it is copied into another pool, is of mode %s: a claim with volumeMode %s can be made from it",
+			backend.ErrInvalid, c.id, mode, c.source, from.mode, from.mode)
+	}
+	if required := c.spec.Size.Required; required != 0 && required < from.bytes {
+		return fmt.Errorf("%w: volume %s is requested with %d bytes, and %s has %d: request at least as many", backend.ErrOutOfRange, c.id, required, c.source, from.bytes)
+	}
+	size := backend.Size{Required: max(c.spec.Size.Required, from.bytes), Limit: c.spec.Size.Limit}
+	if _, err := size.Choose(1, 1); err != nil {
+		return fmt.Errorf("volume %s, which must be as large as %s: %w", c.id, c.source, err)
+	}
+	if c.home.Kind == "" && v1beta1.SiteOf(from.node).Kind == "" {
+		if err := c.pin(ctx, from); err != nil {
+			return err
+		}
+	}
+	c.spec.Size, c.bytes, c.populatedBy = size, size.Required, v1beta1.PopulatedByPod
+	return nil
+}
