@@ -48,6 +48,8 @@ func (o *observed) checkVolume(b *binding) error {
 		return fmt.Errorf("volume %s is being deleted; if it is in the trash afterwards, holdfast volumes restore %s brings it back", v.Name, v.Name)
 	case r.phase == v1beta1.PhaseLost, r.phase == v1beta1.PhaseFailed:
 		return fmt.Errorf("volume %s is %s (%s): a claim would get no data", v.Name, r.phase, r.condition())
+	case v.IsBeingPopulated():
+		return fmt.Errorf("volume %s does not have all of its content yet (%s): wait until its condition Populated is True", v.Name, cmp.Or(v.Status.Copy.String(), "Pending"))
 	case r.phase == v1beta1.PhaseUnreachable:
 		b.notes = append(b.notes, fmt.Sprintf("volume %s is out of reach now (%s); pods wait until it is back", v.Name, r.condition()))
 	}

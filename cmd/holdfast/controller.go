@@ -10,13 +10,16 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	core "k8s.io/api/core/v1"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend/cluster"
 	"github.com/holdfast-storage/holdfast/driver"
 	"github.com/holdfast-storage/holdfast/kube"
+	"github.com/holdfast-storage/holdfast/operator/bootstrap"
 	"github.com/holdfast-storage/holdfast/operator/fencing"
 	"github.com/holdfast-storage/holdfast/operator/volume"
+	"github.com/holdfast-storage/holdfast/operator/volumecopy"
 )
 
 func newControllerCommand() *cobra.Command {
@@ -120,7 +123,8 @@ func (c *controller) run(ctx context.Context) error {
 	return runAll(ctx, parts)
 }
 
-// storage serves the volumes of all nodes. In the replica that leads, the work on volumes and on lost nodes runs too.
+// storage serves the volumes of all nodes. In the replica that leads, the work on volumes, on lost nodes and on copies between
+// pools runs too.
 func (c *controller) storage(clients *clients, watches *kube.Watches, log *slog.Logger) (*cluster.Backend, []part, error) {
 	storage, err := cluster.New(cluster.Config{
 		Client: clients.holdfast, Kubernetes: clients.kubernetes, Watches: watches, Namespace: c.namespace, Driver: c.driver.Name, Log: log,
@@ -138,7 +142,22 @@ func (c *controller) storage(clients *clients, watches *kube.Watches, log *slog.
 	if err != nil {
 		return nil, nil, err
 	}
-	return storage, []part{volumes.Run, fences.Run}, nil
+	copies, err := volumecopy.New(volumecopy.Config{Storage: storage, Image: c.ownImage(clients), Events: clients.events})
+	if err != nil {
+		return nil, nil, err
+	}
+	return storage, []part{volumes.Run, fences.Run, copies.Run}, nil
+}
+
+// ownImage finds out what the pods run that copy volumes: what this process runs.
+func (c *controller) ownImage(clients *clients) func(context.Context) (v1beta1.Image, []core.LocalObjectReference, error) {
+	return func(ctx context.Context) (v1beta1.Image, []core.LocalObjectReference, error) {
+		image, secrets, err := bootstrap.ImageAndSecrets(ctx, clients.kubernetes, c.namespace, c.identity)
+		if err == nil && image == "" {
+			err = fmt.Errorf("the image of this program is not known: in namespace %s there is no pod %q with a container holdfast, as --identity says", c.namespace, c.identity)
+		}
+		return image, secrets, err
+	}
 }
 
 // aloneLease is held by an operator that runs alone, outside of the cluster.

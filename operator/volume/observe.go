@@ -159,6 +159,9 @@ func (l *leader) persistent(ctx context.Context) (map[string]bool, error) {
 			return nil, err
 		}
 		for _, p := range list.Items {
+			if p.Labels[v1beta1.CopyLabel] != "" { // it is for the pod that copies, and goes with it
+				continue
+			}
 			all[p.Name] = true
 			if p.Spec.CSI != nil {
 				all[p.Spec.CSI.VolumeHandle] = true

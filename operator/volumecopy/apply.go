@@ -1,0 +1,209 @@
+package volumecopy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	core "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/kube"
+)
+
+func (r *Controller) apply(ctx context.Context, o observed, p plan) (time.Duration, error) {
+	var errs []error
+	for _, step := range p.remove {
+		errs = append(errs, r.remove(ctx, step))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return 0, err
+	}
+	if p.begin {
+		return r.begin(ctx, o, p)
+	}
+	for _, role := range p.bind {
+		if err := r.bind(ctx, o, role); err != nil {
+			return 0, err
+		}
+	}
+	if p.start > 0 { // before the status: an attempt that is in the status and has no pod is made again
+		if err := r.start(ctx, o, p.start); err != nil {
+			return 0, err
+		}
+	}
+	return p.again, r.write(ctx, o, p)
+}
+
+// write writes the status. It fails with a conflict if the Volume has changed since it was read.
+func (r *Controller) write(ctx context.Context, o observed, p plan) error {
+	if p.copy == nil {
+		return nil
+	}
+	v := o.target.DeepCopy()
+	v.Status.Copy = p.copy
+	meta.SetStatusCondition(&v.Status.Conditions, *p.condition)
+	v.Status.SetColumns()
+	if _, err := r.Storage.Client.HoldfastV1beta1().Volumes().UpdateStatus(ctx, v, metav1.UpdateOptions{FieldManager: fieldManager}); err != nil {
+		return kube.IgnoreNotFound(err)
+	}
+	if e := p.event; e != nil {
+		r.log().Info("copying a volume", "volume", v.Name, "claim", v.Spec.ClaimRef.String(), "reason", e.reason, "message", e.message)
+		r.event(v, e)
+	}
+	return nil
+}
+
+// event is one on the Volume and on its claim.
+func (r *Controller) event(v *v1beta1.Volume, e *event) {
+	message := kube.Shorten(e.message, kube.LongestEvent)
+	r.Events.Event(v, e.kind, e.reason, message)
+	if claim := v.Spec.Labels[v1beta1.ClaimNameLabel]; claim != "" {
+		r.Events.Event(&core.ObjectReference{
+			Kind: "PersistentVolumeClaim", APIVersion: "v1", Name: claim, Namespace: v.Spec.Labels[v1beta1.ClaimNamespaceLabel],
+		}, e.kind, e.reason, message)
+	}
+}
+
+// beginTime is how long a pass waits for the temporary source: an agent makes it on, and the watch brings the next pass.
+const beginTime = 2 * time.Second
+
+// begin makes the temporary source beside the source, by the backend, so that its size is promised there like every other.
+func (r *Controller) begin(ctx context.Context, o observed, p plan) (time.Duration, error) {
+	ctx2, cancel := context.WithTimeout(ctx, beginTime)
+	defer cancel()
+	_, err := r.makeSource(ctx2, o)
+	now := v1beta1.VolumeCopy{Phase: v1beta1.CopyPending}
+	if o.target.Status.Copy != nil {
+		now = *o.target.Status.Copy
+	}
+	switch {
+	case ctx.Err() != nil:
+		return 0, ctx.Err()
+	case err == nil:
+		return soon, nil
+	case errors.Is(err, backend.ErrBusy), errors.Is(err, backend.ErrUnavailable), errors.Is(err, backend.ErrExhausted):
+		p.wait(o, now, "its source is being copied in its pool: "+err.Error())
+	case backend.FindCode(err) != "":
+		p.giveUp(o, now, "its source could not be copied in its pool: "+err.Error())
+	default:
+		return 0, err
+	}
+	return p.again, r.write(ctx, o, p)
+}
+
+func (r *Controller) makeSource(ctx context.Context, o observed) (*backend.Volume, error) {
+	ref := o.target.Spec.SourceRef
+	spec := backend.VolumeSpec{
+		Name: sourceName(o.target.UID), Mode: backend.Mode(o.target.Status.Mode),
+		Labels: map[string]string{v1beta1.CopyLabel: o.target.Name, v1beta1.CopyUIDLabel: string(o.target.UID)},
+	}
+	if ref.Kind == v1beta1.SourceSnapshot {
+		s, err := r.Storage.GetSnapshot(ctx, backend.ID(ref.Name))
+		if err != nil {
+			return nil, err
+		}
+		spec.Pool = poolOf(s.Node, s.Pool)
+		return r.Storage.Restore(ctx, s.ID, spec)
+	}
+	v, err := r.Storage.Get(ctx, backend.ID(ref.Name))
+	if err != nil {
+		return nil, err
+	}
+	spec.Pool = poolOf(v.Node, v.Pool)
+	return r.Storage.Clone(ctx, v.ID, spec)
+}
+
+// poolOf names the pool of the source, so that the temporary one is made there and nowhere else.
+func poolOf(node, pool string) string {
+	if ceph := v1beta1.CephPoolOf(node); ceph != "" {
+		return ceph
+	}
+	return pool
+}
+
+// bind makes PersistentVolume and claim of a role.
+func (r *Controller) bind(ctx context.Context, o observed, role role) error {
+	v := o.target
+	if role == source {
+		v = o.own.source
+	}
+	pv, err := persistentOf(r.Storage.Namespace, o.target, v, role)
+	if err != nil {
+		return err
+	}
+	claim := claimOf(o.target, pv)
+	if o.own.persistent[role] == nil {
+		if _, err := r.Storage.Kubernetes.CoreV1().PersistentVolumes().Create(ctx, pv, metav1.CreateOptions{FieldManager: fieldManager}); err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("creating PersistentVolume %s for the copy of volume %s: %w", pv.Name, o.target.Name, err)
+		}
+	}
+	if o.own.claims[role] == nil {
+		if _, err := r.Storage.Kubernetes.CoreV1().PersistentVolumeClaims(claim.Namespace).Create(ctx, claim, metav1.CreateOptions{FieldManager: fieldManager}); err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("creating claim %s for the copy of volume %s: %w", claim.Name, o.target.Name, err)
+		}
+	}
+	return nil
+}
+
+func (r *Controller) start(ctx context.Context, o observed, attempt int32) error {
+	name, secrets, err := r.Image(ctx)
+	if err != nil {
+		return err
+	}
+	pod := podOf(r.Storage.Namespace, o.target, o.own.source, attempt, image{name, secrets})
+	if _, err := r.Storage.Kubernetes.CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{FieldManager: fieldManager}); err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("creating pod %s for the copy of volume %s: %w", pod.Name, o.target.Name, err)
+	}
+	return nil
+}
+
+// remove deletes what is of one step, and only what was seen.
+func (r *Controller) remove(ctx context.Context, step removal) error {
+	objects := r.Storage.Kubernetes.CoreV1()
+	var errs []error
+	for _, p := range step.pods {
+		errs = append(errs, deleted(p, func(options metav1.DeleteOptions) error {
+			return objects.Pods(p.Namespace).Delete(ctx, p.Name, options)
+		}))
+	}
+	for _, c := range step.claims {
+		errs = append(errs, deleted(c, func(options metav1.DeleteOptions) error {
+			return objects.PersistentVolumeClaims(c.Namespace).Delete(ctx, c.Name, options)
+		}))
+	}
+	for _, pv := range step.persistent {
+		errs = append(errs, deleted(pv, func(options metav1.DeleteOptions) error {
+			return objects.PersistentVolumes().Delete(ctx, pv.Name, options)
+		}))
+	}
+	if v := step.source; v != nil {
+		ctx, cancel := context.WithTimeout(ctx, beginTime)
+		defer cancel()
+		err := r.Storage.Delete(ctx, backend.ID(v.Name))
+		if !errors.Is(err, backend.ErrBusy) && !errors.Is(err, backend.ErrUnavailable) { // the request is there, and the watch shows the end
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// deleted deletes an object that is not being deleted yet.
+func deleted(o metav1.Object, request func(metav1.DeleteOptions) error) error {
+	if o.GetDeletionTimestamp() != nil {
+		return nil
+	}
+	err := request(metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(o.GetUID()))})
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("deleting %s of a copy: %w", o.GetName(), err)
+	}
+	return nil
+}

@@ -1,0 +1,239 @@
+package volumecopy
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	core "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/kube"
+)
+
+// observed is all that a plan depends on. What belongs to the copy is live: a cache may be behind the writes of the step
+// before.
+type observed struct {
+	now    time.Time
+	target *v1beta1.Volume // nil if there is none
+	own    traces          // of the copy into target
+	others []traces        // of copies into Volumes of that name that are gone
+	waits  string          // why no slot is free
+	down   string          // why source or target is out of reach
+	log    *progress       // what the pod that runs has said last; nil if nothing
+}
+
+// traces are what there is of one copy.
+type traces struct {
+	uid        types.UID // of the target
+	source     *v1beta1.Volume
+	persistent map[role]*core.PersistentVolume
+	claims     map[role]*core.PersistentVolumeClaim
+	pods       []*core.Pod
+	attached   []string // nodes to which one of the PersistentVolumes is attached; only once these are gone
+}
+
+func (t traces) isEmpty() bool {
+	return t.source == nil && len(t.persistent)+len(t.claims)+len(t.pods)+len(t.attached) == 0
+}
+
+// progress is a line of the log of the pod.
+type progress struct {
+	Phase v1beta1.CopyPhase `json:"phase"`
+	Done  int64             `json:"done"`
+	Total int64             `json:"total"`
+}
+
+func (r *Controller) observe(ctx context.Context, name string) (observed, error) {
+	o := observed{now: time.Now()}
+	v, err := r.Storage.Client.HoldfastV1beta1().Volumes().Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case err == nil:
+		o.target = v
+	case !apierrors.IsNotFound(err):
+		return o, err
+	}
+	for _, uid := range r.left(name) {
+		if o.target != nil && uid == o.target.UID {
+			continue
+		}
+		t, err := r.tracesOf(ctx, uid, name)
+		if err != nil {
+			return o, err
+		}
+		o.others = append(o.others, t)
+	}
+	if o.target == nil || o.target.Spec.PopulatedBy != v1beta1.PopulatedByPod {
+		return o, nil
+	}
+	if o.own, err = r.tracesOf(ctx, o.target.UID, name); err != nil {
+		return o, err
+	}
+	o.waits = r.takeSlot(o)
+	o.down = r.whyDown(o.target, o.own.source)
+	if p := o.pod(); p != nil && p.Spec.NodeName != "" && r.Storage.WhyDown(p.Spec.NodeName) != "" {
+		o.down = "node " + p.Spec.NodeName + ", where its pod is, is down: " + r.Storage.WhyDown(p.Spec.NodeName)
+	} else if p != nil && isRunning(p) {
+		o.log = r.lastLine(ctx, p)
+	}
+	return o, nil
+}
+
+// left are the UIDs of Volumes of a name for which there is a temporary source.
+func (r *Controller) left(name string) (uids []types.UID) {
+	for _, v := range kube.Cached(r.volumes.List) {
+		if v.Spec.Labels[v1beta1.CopyLabel] == name && isTemporary(v) {
+			uids = append(uids, types.UID(v.Spec.Labels[v1beta1.CopyUIDLabel]))
+		}
+	}
+	return uids
+}
+
+func (r *Controller) whyDown(volumes ...*v1beta1.Volume) string {
+	for _, v := range volumes {
+		if v == nil {
+			continue
+		}
+		if why := r.Storage.WhyDown(v.Spec.Node); why != "" {
+			return v1beta1.SiteOf(v.Spec.Node).String() + " is down: " + why
+		}
+	}
+	return ""
+}
+
+// takeSlot gives one of the slots to a copy that has none yet, the oldest first, and otherwise says why not. It is kept until
+// the copy ends.
+func (r *Controller) takeSlot(o observed) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	uids := map[types.UID]bool{}
+	var running, before []string
+	for _, v := range kube.Cached(r.volumes.List) {
+		uids[v.UID] = true
+		switch {
+		case v.UID == o.target.UID, !isUnfinished(v), r.Storage.WhyDown(v.Spec.Node) != "":
+		case r.begun[v.UID], hasBegun(v):
+			running = append(running, v.Name)
+		case isOlder(v, o.target):
+			before = append(before, v.Name)
+		}
+	}
+	for uid := range r.begun {
+		if !uids[uid] && uid != o.target.UID {
+			delete(r.begun, uid)
+		}
+	}
+	if !isUnfinished(o.target) {
+		delete(r.begun, o.target.UID)
+		return ""
+	}
+	if r.begun[o.target.UID] || hasBegun(o.target) || o.own.source != nil {
+		r.begun[o.target.UID] = true
+		return ""
+	}
+	if len(running)+len(before) >= atOnce {
+		return fmt.Sprintf("%d volumes are copied at a time: %d are being copied, and %d wait that are older", atOnce, len(running), len(before))
+	}
+	r.begun[o.target.UID] = true
+	return ""
+}
+
+// isUnfinished says whether a pod has or may have to copy into the volume.
+func isUnfinished(v *v1beta1.Volume) bool {
+	if !isPopulated(v) || v.DeletionTimestamp != nil || !v.IsBeingPopulated() || v.Status.CreationTime == nil {
+		return false
+	}
+	c := v.Status.Copy
+	return c == nil || c.Phase != v1beta1.CopyFailed && c.Phase != v1beta1.CopyComplete
+}
+
+// isPopulated says whether the volume is one that the controller has made to be populated. An agent makes none.
+func isPopulated(v *v1beta1.Volume) bool {
+	return v.Unreadable() == nil && v.Spec.PopulatedBy == v1beta1.PopulatedByPod && v.Spec.SourceRef != nil && v.Labels[v1beta1.AdoptedLabel] == ""
+}
+
+func hasBegun(v *v1beta1.Volume) bool { return v.Status.Copy != nil && v.Status.Copy.Attempt > 0 }
+
+func isOlder(a, b *v1beta1.Volume) bool {
+	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name)) < 0
+}
+
+// tracesOf asks the API server for all that there is of a copy.
+func (r *Controller) tracesOf(ctx context.Context, uid types.UID, name string) (t traces, err error) {
+	t = traces{uid: uid, persistent: map[role]*core.PersistentVolume{}, claims: map[role]*core.PersistentVolumeClaim{}}
+	v, err := r.Storage.Client.HoldfastV1beta1().Volumes().Get(ctx, sourceName(uid), metav1.GetOptions{})
+	if err == nil && isTemporary(v) {
+		t.source = v
+	}
+	if kube.IgnoreNotFound(err) != nil {
+		return t, err
+	}
+	objects := r.Storage.Kubernetes.CoreV1()
+	for _, role := range roles {
+		pv, err := objects.PersistentVolumes().Get(ctx, nameOf(uid, role), metav1.GetOptions{})
+		if err == nil {
+			t.persistent[role] = pv
+		}
+		if kube.IgnoreNotFound(err) != nil {
+			return t, err
+		}
+		claim, err := objects.PersistentVolumeClaims(r.Storage.Namespace).Get(ctx, nameOf(uid, role), metav1.GetOptions{})
+		if err == nil {
+			t.claims[role] = claim
+		}
+		if kube.IgnoreNotFound(err) != nil {
+			return t, err
+		}
+	}
+	pods, err := objects.Pods(r.Storage.Namespace).List(ctx, metav1.ListOptions{LabelSelector: labels.Set{v1beta1.CopyLabel: name}.String()})
+	if err != nil {
+		return t, err
+	}
+	for i := range pods.Items {
+		if attemptOf(uid, &pods.Items[i]) > 0 {
+			t.pods = append(t.pods, &pods.Items[i])
+		}
+	}
+	slices.SortFunc(t.pods, func(a, b *core.Pod) int { return cmp.Compare(attemptOf(uid, a), attemptOf(uid, b)) })
+	if len(t.persistent) == 0 && t.source != nil {
+		t.attached, err = r.attached(ctx, uid)
+	}
+	return t, err
+}
+
+// attached are the nodes that have one of the two volumes.
+func (r *Controller) attached(ctx context.Context, uid types.UID) (nodes []string, err error) {
+	all, err := r.Storage.Kubernetes.StorageV1().VolumeAttachments().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range all.Items {
+		if pv := a.Spec.Source.PersistentVolumeName; pv != nil && (*pv == nameOf(uid, source) || *pv == nameOf(uid, target)) {
+			nodes = append(nodes, a.Spec.NodeName)
+		}
+	}
+	return nodes, nil
+}
+
+// logTime bounds the wait for the kubelet of a node that may be lost.
+const logTime = 5 * time.Second
+
+// lastLine reads the last line of the log of the pod. What cannot be read is no progress.
+func (r *Controller) lastLine(ctx context.Context, p *core.Pod) *progress {
+	ctx, cancel := context.WithTimeout(ctx, logTime)
+	defer cancel()
+	line, most := int64(1), int64(4096)
+	data, err := r.Storage.Kubernetes.CoreV1().Pods(p.Namespace).GetLogs(p.Name, &core.PodLogOptions{Container: containerName, TailLines: &line, LimitBytes: &most}).DoRaw(ctx)
+	var said progress
+	if err != nil || json.Unmarshal(data, &said) != nil {
+		return nil
+	}
+	return &said
+}
