@@ -39,10 +39,11 @@ func (a *Admin) persistentVolumes(ctx context.Context) ([]core.PersistentVolume,
 	return list.Items, nil
 }
 
-// namingOf returns those PersistentVolumes that refer to a Volume.
+// namingOf returns those PersistentVolumes that refer to a Volume, but for the one by which a pod brings its content: that goes
+// with the Volume.
 func (a *Admin) namingOf(ctx context.Context, v *v1beta1.Volume, all []core.PersistentVolume) (found []naming, err error) {
 	for i := range all {
-		if !persistent.Names(v, &all[i]) {
+		if !persistent.Names(v, &all[i]) || v.IsBeingPopulated() && all[i].Labels[v1beta1.CopyLabel] != "" {
 			continue
 		}
 		n := naming{PersistentVolume: &all[i]}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
@@ -274,5 +275,48 @@ func TestVolume_CreationIsNotRepeatedWhileTheWatchLags(t *testing.T) {
 	r.withVolumes("z")
 	if n := r.host.count("expand a"); n != 1 {
 		t.Errorf("it was tried %d times", n)
+	}
+}
+
+func TestVolume_ThatAPodPopulatesIsMadeEmptyAndReadyWhenItIsComplete(t *testing.T) {
+	r := newRig(t).begin()
+	source := v1beta1.SourceReference{Kind: v1beta1.SourceSnapshot, Name: "of-another-pool"}
+	r.ask("a", func(v *v1beta1.Volume) { v.Spec.SourceRef, v.Spec.PopulatedBy = &source, v1beta1.PopulatedByPod })
+	r.await("the volume", func() bool { return r.volume("a").Status.CreationTime != nil })
+	v := r.volume("a")
+	if v.Status.Phase != v1beta1.PhasePending || v.Status.SourceRef != nil || v.IsComplete() {
+		t.Errorf("it is %+v", v.Status)
+	}
+	expectCondition(t, v.Status.Conditions, v1beta1.ReadyCondition, metav1.ConditionFalse, v1beta1.ReasonPopulating)
+	write := func(change func(*v1beta1.VolumeStatus)) {
+		r.await("what the controller writes", func() bool {
+			v := r.volume("a")
+			change(&v.Status)
+			_, err := r.volumes.UpdateStatus(t.Context(), v, metav1.UpdateOptions{})
+			return err == nil
+		})
+	}
+	copied := v1beta1.VolumeCopy{Phase: v1beta1.CopyCopying, BytesDone: 1, BytesTotal: 2}
+	write(func(s *v1beta1.VolumeStatus) { s.Copy = &copied })
+	r.restart()
+	r.grow("a", 32*mib)
+	r.await("the larger volume", func() bool { return v1beta1.Bytes(r.volume("a").Status.Size) == 32*mib })
+	if v = r.volume("a"); v.Status.Copy == nil || *v.Status.Copy != copied || v.Status.Phase != v1beta1.PhasePending {
+		t.Errorf("after a write of the agent it is %+v", v.Status)
+	}
+	write(func(s *v1beta1.VolumeStatus) {
+		meta.SetStatusCondition(&s.Conditions, metav1.Condition{Type: v1beta1.PopulatedCondition, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonPopulated})
+	})
+	v = r.phase("a", v1beta1.PhaseReady)
+	expectCondition(t, v.Status.Conditions, v1beta1.ReadyCondition, metav1.ConditionTrue, v1beta1.ReasonReady)
+	expectCondition(t, v.Status.Conditions, v1beta1.PopulatedCondition, metav1.ConditionTrue, v1beta1.ReasonPopulated)
+}
+
+func TestVolume_TemporarySourceOfACopyIsNotKeptInTheTrash(t *testing.T) {
+	if spec := volumeSpec(&v1beta1.Volume{Spec: v1beta1.VolumeSpec{Labels: map[string]string{v1beta1.CopyLabel: "a"}}}); !spec.Ephemeral {
+		t.Error("it is kept")
+	}
+	if spec := volumeSpec(&v1beta1.Volume{}); spec.Ephemeral {
+		t.Error("a volume of a user is not kept")
 	}
 }

@@ -299,6 +299,7 @@ func pause(pod *core.Pod, ended *core.ContainerStateTerminated, failures int32, 
 	if ended != nil && ended.FinishedAt.After(end) {
 		end = ended.FinishedAt.Time
 	}
-	delay := min(firstRetry<<max(failures-1, 0), slowestRetry)
+	const doublings = 6 // to the slowest
+	delay := min(firstRetry<<min(max(failures-1, 0), doublings), slowestRetry)
 	return min(end.Add(delay).Sub(now), delay) // the node's clock may be ahead
 }

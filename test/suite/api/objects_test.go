@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -57,8 +58,8 @@ func fullVolume() *v1beta1.Volume {
 			Size: v1beta1.VolumeSize{Required: amount("10Gi"), Limit: amount("20Gi")},
 			Mode: v1beta1.ModeFilesystem, FSType: v1beta1.Ext4, Provisioning: v1beta1.Thick,
 			MkfsOptions: []string{"-m", "0"}, Inodes: 1 << 62,
-			Labels:     map[string]string{"csi.storage.k8s.io/pvc/name": "data", "any key": "any value"},
-			SourceRef:  &v1beta1.SourceReference{Kind: v1beta1.SourceSnapshot, Name: "s"},
+			Labels:    map[string]string{"csi.storage.k8s.io/pvc/name": "data", "any key": "any value"},
+			SourceRef: &v1beta1.SourceReference{Kind: v1beta1.SourceSnapshot, Name: "s"}, PopulatedBy: v1beta1.PopulatedByPod,
 			OnNodeLoss: v1beta1.DeleteOnNodeLoss, Deletion: deletion(),
 		},
 	}
@@ -70,9 +71,13 @@ func fullVolumeStatus() v1beta1.VolumeStatus {
 		Mode: v1beta1.ModeFilesystem, Pool: "fast", PoolID: "P1", Provisioning: v1beta1.Thick,
 		Access:    &v1beta1.VolumeAccess{Image: "/srv/fast/volumes/a/disk.img"},
 		SourceRef: &v1beta1.SourceReference{Kind: v1beta1.SourceSnapshot, Name: "s"}, CreationTime: &longAgoMicro,
-		Error:      &v1beta1.Error{Code: v1beta1.ErrorExhausted, Message: "growing to 20Gi: pool fast has 3Gi left"},
+		Error: &v1beta1.Error{Code: v1beta1.ErrorExhausted, Message: "growing to 20Gi: pool fast has 3Gi left"},
+		Copy: &v1beta1.VolumeCopy{
+			Phase: v1beta1.CopyVerifying, BytesDone: 5 << 30, BytesTotal: 10 << 30, Attempt: 3, Failures: 1, Message: "its pod cannot be scheduled",
+			Checksum: "sha256:" + strings.Repeat("0a", 32),
+		},
 		Conditions: conditions(), ObservedGeneration: 7,
-		Columns: v1beta1.VolumeColumns{Size: "10Gi", Used: "1177Mi"},
+		Columns: v1beta1.VolumeColumns{Size: "10Gi", Used: "1177Mi", Copy: "Verifying 50%"},
 	}
 }
 

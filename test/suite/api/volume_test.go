@@ -48,6 +48,11 @@ func TestVolume_ThatBreaksARuleIsRefused(t *testing.T) {
 		}},
 		{"spec.sourceRef.kind", func(v *v1beta1.Volume) { v.Spec.SourceRef.Kind = "volume" }},
 		{"spec.sourceRef.name", func(v *v1beta1.Volume) { v.Spec.SourceRef.Name = "no_id" }},
+		{"spec.populatedBy", func(v *v1beta1.Volume) { v.Spec.PopulatedBy = "Agent" }},
+		{"spec.populatedBy", func(v *v1beta1.Volume) { v.Spec.SourceRef = nil }},
+		{"spec.populatedBy", func(v *v1beta1.Volume) {
+			v.Spec.Node, v.Spec.Shared, v.Spec.OnNodeLoss = "a.b.nfs.holdfast.dev", true, ""
+		}},
 		{"spec.onNodeLoss", func(v *v1beta1.Volume) { v.Spec.OnNodeLoss = "Forget" }},
 	} {
 		t.Run(test.field, func(t *testing.T) { mustRefuse(t, createVolume(t, test.change), test.field) })
@@ -121,6 +126,7 @@ var fixed = map[string]string{
 	"inodes":       `17`,
 	"labels":       `{"any key":"another value"}`,
 	"sourceRef":    `{"kind":"Volume"}`,
+	"populatedBy":  `""`,
 	"onNodeLoss":   `"Retain"`,
 	"deletion":     `{"reason":"another"}`,
 }
@@ -147,6 +153,9 @@ func TestVolume_ImmutableFieldsNeverChange(t *testing.T) {
 			}
 			if field == "sourceRef" {
 				value = `{"kind":"Volume","name":"a"}`
+			}
+			if field == "populatedBy" {
+				value = `"Pod"`
 			}
 			mustRefuse(t, patchVolume(t, least, `{"spec":{"`+field+`":`+value+`}}`), "spec."+field)
 		})

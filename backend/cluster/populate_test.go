@@ -1,0 +1,167 @@
+package cluster_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/rig/inmemory"
+)
+
+// snapshotOnNode makes a volume on the node, and a snapshot s of it.
+func (w *world) snapshotOnNode() {
+	w.Helper()
+	if _, err := w.Backend.Create(w.Context(), inmemory.Spec("local", 2*mib)); err != nil {
+		w.Fatal(err)
+	}
+	if _, err := w.Backend.Snapshot(w.Context(), backend.SnapshotSpec{Name: "s", Source: "local"}); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// intoCeph restores the snapshot into the Ceph pool, as volume v, until the call ends while a pod would copy.
+func (w *world) intoCeph() error {
+	w.Helper()
+	return w.Unfinished("by a pod", func(ctx context.Context) error {
+		_, err := w.Backend.Restore(ctx, "s", cephSpec("v", 0, "elsewhere"))
+		return err
+	})
+}
+
+func TestPopulated_VolumeIsMadeEmptyAndReturnedWhenItIsComplete(t *testing.T) {
+	w, pool, _ := withCeph(t, v1beta1.EngineRBD, 100*gib, 100*gib)
+	w.snapshotOnNode()
+	inmemory.Expect(t, w.intoCeph(), backend.ErrBusy, "by a pod")
+	o := w.Volume("v")
+	if o.Spec.PopulatedBy != v1beta1.PopulatedByPod || o.Spec.Node != inmemory.CephPool || v1beta1.Bytes(o.Spec.Size.Required) != 2*mib {
+		t.Fatalf("the object asks for %+v", o.Spec)
+	}
+	if v, err := pool.Get(t.Context(), "v"); err != nil || v.Source != nil || v.Size != 2*mib {
+		t.Fatalf("the pool has %+v, %v", v, err)
+	}
+	if v, err := w.Backend.Get(t.Context(), "v"); err != nil || v.Access.RBD == nil {
+		t.Errorf("the pod that copies would use %+v, %v", v, err)
+	}
+	_, err := w.Backend.Snapshot(t.Context(), backend.SnapshotSpec{Name: "of-v", Source: "v"})
+	inmemory.Expect(t, err, backend.ErrUnavailable, "all of its content")
+	_, err = w.Backend.Clone(t.Context(), "v", cephSpec("clone", 2*mib))
+	inmemory.Expect(t, err, backend.ErrUnavailable, "all of its content")
+
+	w.Answer("v", func(v *v1beta1.Volume) {
+		v.Status.Copy = &v1beta1.VolumeCopy{Phase: v1beta1.CopyCopying, BytesDone: 700, BytesTotal: 2000}
+	})
+	w.Until("the word how far it is", func() bool { return strings.Contains(w.intoCeph().Error(), "700 of 2000 bytes") })
+	w.Answer("v", func(v *v1beta1.Volume) {
+		meta.SetStatusCondition(&v.Status.Conditions, metav1.Condition{Type: v1beta1.PopulatedCondition, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonPopulated})
+	})
+	for range 2 {
+		v, err := w.Backend.Restore(t.Context(), "s", cephSpec("v", 0))
+		if err != nil || v.Source == nil || v.Source.ID != "s" || v.Size != 2*mib {
+			t.Fatalf("complete it is %+v, %v", v, err)
+		}
+	}
+	w.Until("the agent saying that it is ready", func() bool {
+		status, _ := w.Readiness(w.Volume("v").Status.Conditions)
+		return status == metav1.ConditionTrue && w.Volume("v").Status.Copy != nil
+	})
+}
+
+func TestPopulated_FailedCopyIsTheErrorAndIsRemoved(t *testing.T) {
+	w, pool, _ := withCeph(t, v1beta1.EngineRBD, 100*gib, 100*gib)
+	w.snapshotOnNode()
+	inmemory.Expect(t, w.intoCeph(), backend.ErrBusy)
+	w.Answer("v", func(v *v1beta1.Volume) {
+		v.Status.Copy = &v1beta1.VolumeCopy{Phase: v1beta1.CopyFailed, Message: "no space left in /to"}
+	})
+	var err error
+	w.Until("the error", func() bool {
+		err = w.intoCeph()
+		return strings.Contains(err.Error(), "no space left in /to")
+	})
+	inmemory.Expect(t, err, backend.ErrPrecondition, "could not be copied")
+	w.Gone("v")
+	if pool.Has("v") {
+		t.Error("the pool still has it")
+	}
+}
+
+func TestPopulated_WhatDoesNotFitTheSourceIsRefused(t *testing.T) {
+	w, _, host := withCeph(t, v1beta1.EngineRBD, 100*gib, 100*gib)
+	w.snapshotOnNode()
+	block := cephSpec("a", 0)
+	block.Mode = backend.Block
+	_, err := w.Backend.Restore(t.Context(), "s", block)
+	inmemory.Expect(t, err, backend.ErrInvalid, "mode Block", "mode Filesystem")
+	_, err = w.Backend.Restore(t.Context(), "s", cephSpec("b", mib))
+	inmemory.Expect(t, err, backend.ErrOutOfRange, "1048576 bytes", "2097152")
+	limited := cephSpec("c", 0)
+	limited.Size.Limit = mib
+	_, err = w.Backend.Restore(t.Context(), "s", limited)
+	inmemory.Expect(t, err, backend.ErrInvalid, "as large as snapshot s")
+	for _, name := range []string{"a", "b", "c"} {
+		if w.Volume(name) != nil || host.Has(backend.ID(name)) {
+			t.Errorf("%s is there", name)
+		}
+	}
+}
+
+func TestPopulated_PoolsOfOneNodeAreCopiedThere(t *testing.T) {
+	w := newWorld(t)
+	w.Puppet("a", 100*gib, "memory", "fast")
+	w.Puppet("b", 100*gib, "memory", "fast")
+	w.started()
+	for _, n := range []string{"a", "b"} {
+		w.Ready(n)
+	}
+	source, err := w.Volumes().Create(t.Context(), &v1beta1.Volume{
+		ObjectMeta: metav1.ObjectMeta{Name: "source"},
+		Spec:       v1beta1.VolumeSpec{Name: "source", Node: "a", Pool: "memory", Size: v1beta1.VolumeSize{Required: v1beta1.Quantity(mib)}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Answer(source.Name, func(v *v1beta1.Volume) {
+		inmemory.Made(v)
+		v.Status.Mode = v1beta1.ModeFilesystem
+	})
+	for name, test := range map[string]struct {
+		pool string
+		by   v1beta1.Populator
+	}{"same": {"memory", ""}, "none": {"", ""}, "other": {"fast", v1beta1.PopulatedByPod}} {
+		spec := inmemory.Spec(name, 2*mib, "b")
+		spec.Pool, spec.NodesYield = test.pool, true
+		inmemory.Expect(t, w.Unfinished("retry", func(ctx context.Context) error {
+			_, err := w.Backend.Clone(ctx, "source", spec)
+			return err
+		}), backend.ErrBusy)
+		if o := w.Volume(name); o.Spec.Node != "a" || o.Spec.PopulatedBy != test.by {
+			t.Errorf("%s: requested %+v", name, o.Spec)
+		}
+	}
+	spec := inmemory.Spec("elsewhere", 2*mib, "b")
+	spec.Pool = "fast"
+	_, err = w.Backend.Clone(t.Context(), "source", spec)
+	inmemory.Expect(t, err, backend.ErrExhausted, "must be on node a")
+}
+
+func TestPopulated_SourceInACephPoolLeavesTheNodeToTheScheduler(t *testing.T) {
+	w, pool, _ := withCeph(t, v1beta1.EngineRBD, 100*gib, gib)
+	if _, err := w.Backend.Create(t.Context(), cephSpec("there", mib)); err != nil {
+		t.Fatal(err)
+	}
+	spec := inmemory.Spec("v", mib, node)
+	spec.NodesYield = true
+	err := w.Unfinished("by a pod", func(ctx context.Context) error {
+		_, err := w.Backend.Clone(ctx, "there", spec)
+		return err
+	})
+	inmemory.Expect(t, err, backend.ErrBusy)
+	if o := w.Volume("v"); o.Spec.Node != node || o.Spec.PopulatedBy != v1beta1.PopulatedByPod || pool.Has("v") {
+		t.Errorf("requested %+v", o.Spec)
+	}
+}

@@ -1,0 +1,340 @@
+package volumecopy_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	core "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	client "github.com/holdfast-storage/holdfast/api/client/clientset"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/backend/cluster"
+	"github.com/holdfast-storage/holdfast/kube"
+	"github.com/holdfast-storage/holdfast/operator/volumecopy"
+	"github.com/holdfast-storage/holdfast/test/rig/alongside"
+	"github.com/holdfast-storage/holdfast/test/rig/inmemory"
+	"github.com/holdfast-storage/holdfast/test/rig/realapi"
+)
+
+func TestMain(m *testing.M) { os.Exit(realapi.Main(m)) }
+
+const (
+	mib  = 1 << 20
+	gib  = 1 << 30
+	hash = "5feceb66ffc86f38d952786c6d696c79c2dbc239dd4e91b46729d73a27fb57e9"
+)
+
+// life is a snapshot in a Ceph pool, of which a volume on a node is requested. Its pods are started by nobody: no node has the
+// name of theirs. The test says what a kubelet would.
+type life struct {
+	*inmemory.Cluster
+	node, snapshot, target string
+	ceph, host             *inmemory.Host
+
+	mu  sync.Mutex
+	log string // of the pod
+}
+
+func newLife(t *testing.T) *life {
+	id := rand.String(5)
+	w := inmemory.Real(t)
+	w.Change = func(c *cluster.Config) { c.Driver = v1beta1.DriverName }
+	l := &life{Cluster: w, node: "copy-" + id, snapshot: "snapshot-" + id, target: "target-" + id}
+	l.ceph = w.CephPool(gib, v1beta1.EngineRBD)
+	l.host = w.Hosts(map[string]int64{l.node: gib})[l.node]
+	w.Ready(inmemory.CephPool)
+	source := inmemory.Spec("source-"+id, mib)
+	source.Pool = "memory"
+	v, err := w.Backend.Create(t.Context(), source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Backend.Snapshot(t.Context(), backend.SnapshotSpec{Name: l.snapshot, Source: v.ID}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(l.sweep)
+	return l
+}
+
+// request is what CreateVolume does.
+func (l *life) request() (v *backend.Volume, err error) {
+	l.Helper()
+	spec := inmemory.Spec(l.target, mib, l.node)
+	spec.Labels = map[string]string{v1beta1.ClaimNamespaceLabel: "default", v1beta1.ClaimNameLabel: "files"}
+	return v, l.Unfinished("by a pod", func(ctx context.Context) error {
+		v, err = l.Backend.Restore(ctx, backend.ID(l.snapshot), spec)
+		return err
+	})
+}
+
+var copies = metav1.ListOptions{LabelSelector: v1beta1.ComponentLabel + "=volume-copy"}
+
+func (l *life) sweep() {
+	ctx, now := context.Background(), metav1.DeleteOptions{GracePeriodSeconds: new(int64)}
+	objects := l.Theirs.CoreV1()
+	free := []byte(`{"metadata":{"finalizers":null}}`)
+	_ = objects.Pods(v1beta1.DefaultNamespace).DeleteCollection(ctx, now, copies)
+	_ = objects.PersistentVolumeClaims(v1beta1.DefaultNamespace).DeleteCollection(ctx, now, copies)
+	claims, _ := objects.PersistentVolumeClaims(v1beta1.DefaultNamespace).List(ctx, copies)
+	for _, c := range claims.Items {
+		_, _ = objects.PersistentVolumeClaims(c.Namespace).Patch(ctx, c.Name, types.MergePatchType, free, metav1.PatchOptions{})
+	}
+	_ = objects.PersistentVolumes().DeleteCollection(ctx, now, copies)
+	volumes, _ := objects.PersistentVolumes().List(ctx, copies)
+	for _, v := range volumes.Items {
+		_, _ = objects.PersistentVolumes().Patch(ctx, v.Name, types.MergePatchType, free, metav1.PatchOptions{})
+	}
+}
+
+// has counts what there is of the copy.
+func (l *life) has() string {
+	objects := l.Theirs.CoreV1()
+	pods, err1 := objects.Pods(v1beta1.DefaultNamespace).List(context.Background(), copies)
+	claims, err2 := objects.PersistentVolumeClaims(v1beta1.DefaultNamespace).List(context.Background(), copies)
+	volumes, err3 := objects.PersistentVolumes().List(context.Background(), copies)
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return err.Error()
+	}
+	temporary := 0
+	for _, name := range l.ceph.Volumes() {
+		if strings.HasPrefix(name, "copy-") {
+			temporary++
+		}
+	}
+	return fmt.Sprintf("%d pods, %d claims, %d PersistentVolumes, %d sources", len(pods.Items), len(claims.Items), len(volumes.Items), temporary)
+}
+
+const nothing = "0 pods, 0 claims, 0 PersistentVolumes, 0 sources"
+
+func (l *life) status() v1beta1.VolumeCopy {
+	if v := l.Volume(l.target); v != nil && v.Status.Copy != nil {
+		return *v.Status.Copy
+	}
+	return v1beta1.VolumeCopy{}
+}
+
+// pod is that of an attempt, or nil.
+func (l *life) pod(attempt int) *core.Pod {
+	pods, err := l.Theirs.CoreV1().Pods(v1beta1.DefaultNamespace).List(context.Background(), copies)
+	if err != nil {
+		return nil
+	}
+	for i := range pods.Items {
+		if strings.HasSuffix(pods.Items[i].Name, fmt.Sprintf("-%d", attempt)) {
+			return &pods.Items[i]
+		}
+	}
+	return nil
+}
+
+// says writes what a kubelet would of the container, and its log.
+func (l *life) says(attempt int, log string, state core.ContainerState) {
+	l.Helper()
+	l.mu.Lock()
+	l.log = log
+	l.mu.Unlock()
+	l.Until("the status of the pod", func() bool {
+		p := l.pod(attempt)
+		if p == nil {
+			return false
+		}
+		p.Status.ContainerStatuses = []core.ContainerStatus{{Name: "copy", State: state}}
+		_, err := l.Theirs.CoreV1().Pods(p.Namespace).UpdateStatus(l.Context(), p, metav1.UpdateOptions{})
+		return err == nil
+	})
+}
+
+func (l *life) ends(attempt int, code int32, message string) {
+	l.Helper()
+	now := metav1.Now()
+	l.says(attempt, "", core.ContainerState{Terminated: &core.ContainerStateTerminated{ExitCode: code, Message: message, StartedAt: now, FinishedAt: now}})
+}
+
+// mortal is the way of a controller to the API server. It dies after some writes. The log of a pod comes from the test.
+type mortal struct {
+	life  *life
+	next  http.RoundTripper
+	mu    sync.Mutex
+	left  int
+	dead  chan struct{}
+	lived bool
+}
+
+func (m *mortal) RoundTrip(q *http.Request) (*http.Response, error) {
+	if strings.HasSuffix(q.URL.Path, "/log") {
+		m.life.mu.Lock()
+		defer m.life.mu.Unlock()
+		return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(m.life.log)), Header: http.Header{}, Request: q}, nil
+	}
+	if q.Method != http.MethodGet && !strings.Contains(q.URL.Path, "/events") {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if m.left == 0 {
+			if m.lived {
+				close(m.dead)
+				m.lived = false
+			}
+			return nil, errors.New("the controller was killed")
+		}
+		m.left--
+	}
+	return m.next.RoundTrip(q)
+}
+
+// lead runs a controller until it was killed after so many writes, or the test ends.
+func (l *life) lead(writes int) (dead <-chan struct{}, stop func()) {
+	l.Helper()
+	m := &mortal{life: l, left: writes, dead: make(chan struct{}), lived: true}
+	config := rest.CopyConfig(l.Config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { m.next = next; return m })
+	ours, theirs := client.NewForConfigOrDie(config), kubernetes.NewForConfigOrDie(config)
+	ctx, cancel := context.WithCancel(context.Background())
+	storage, err := cluster.New(cluster.Config{
+		Client: ours, Kubernetes: theirs, Watches: kube.NewWatches(ctx, ours, theirs, v1beta1.DefaultNamespace), Driver: v1beta1.DriverName, Log: l.Logger,
+	})
+	if err != nil {
+		l.Fatal(err)
+	}
+	c, err := volumecopy.New(volumecopy.Config{
+		Storage: storage, Events: l.Events,
+		Image: func(context.Context) (v1beta1.Image, []core.LocalObjectReference, error) {
+			return "holdfast:1", nil, nil
+		},
+	})
+	if err != nil {
+		l.Fatal(err)
+	}
+	return m.dead, alongside.Run(ctx, l, cancel, func(ctx context.Context) error {
+		if err := storage.Start(ctx); err != nil {
+			return nil //nolint:nilerr // it was to end
+		}
+		return c.Run(ctx)
+	})
+}
+
+// killedAtEveryWrite leads again and again, for one write each, until something is so.
+func (l *life) killedAtEveryWrite(what string, done func() bool) {
+	l.Helper()
+	terms := 0
+	ctx, cancel := context.WithTimeout(l.Context(), 3*time.Minute)
+	defer cancel()
+	look := time.NewTicker(20 * time.Millisecond)
+	defer look.Stop()
+	for !done() {
+		if ctx.Err() != nil {
+			l.Fatalf("%s did not come after %d controllers: there are %s, and the status is %+v", what, terms, l.has(), l.status())
+		}
+		terms++
+		dead, stop := l.lead(1)
+		for alive := true; alive && !done() && ctx.Err() == nil; {
+			select {
+			case <-dead:
+				alive = false
+			case <-look.C:
+			}
+		}
+		stop()
+	}
+	l.Logf("%s: after %d controllers", what, terms)
+}
+
+func TestLife_VolumeIsCopiedByControllersThatAreKilled(t *testing.T) {
+	l := newLife(t)
+	if _, err := l.request(); !errors.Is(err, backend.ErrBusy) {
+		t.Fatalf("before the copy: %v", err)
+	}
+	l.killedAtEveryWrite("the pod", func() bool { return l.pod(1) != nil && l.status().Attempt == 1 })
+	if has := l.has(); has != "1 pods, 2 claims, 2 PersistentVolumes, 1 sources" {
+		t.Errorf("for the copy there are %s", has)
+	}
+	l.Until("the claims being bound", func() bool {
+		claims, err := l.Theirs.CoreV1().PersistentVolumeClaims(v1beta1.DefaultNamespace).List(t.Context(), copies)
+		return err == nil && len(claims.Items) == 2 && claims.Items[0].Status.Phase == core.ClaimBound && claims.Items[1].Status.Phase == core.ClaimBound
+	})
+	l.says(1, `{"phase":"Copying","done":400,"total":1000}`, core.ContainerState{Running: &core.ContainerStateRunning{}})
+	l.killedAtEveryWrite("the progress", func() bool { return l.status().BytesDone == 400 })
+	if _, err := l.request(); err == nil || !strings.Contains(err.Error(), "400 of 1000 bytes") {
+		t.Errorf("CreateVolume says %v", err)
+	}
+	l.ends(1, 1, "the kernel has said no")
+	l.killedAtEveryWrite("the next attempt", func() bool { return l.pod(2) != nil && l.pod(1) == nil })
+	l.Until("the end of the second pod", func() bool {
+		return l.Theirs.CoreV1().Pods(v1beta1.DefaultNamespace).DeleteCollection(t.Context(), metav1.DeleteOptions{GracePeriodSeconds: new(int64)}, copies) == nil && l.pod(2) == nil
+	})
+	l.killedAtEveryWrite("another in its place", func() bool { return l.pod(2) != nil })
+	l.ends(2, 0, `{"bytes":1000,"files":3,"sha256":"`+hash+`"}`)
+	l.killedAtEveryWrite("the end", func() bool { return !l.Volume(l.target).IsBeingPopulated() })
+	if has := l.has(); has != nothing {
+		t.Errorf("in the end there are %s", has)
+	}
+	if s := l.status(); s.Phase != v1beta1.CopyComplete || s.Checksum != "sha256:"+hash || s.BytesDone != 1000 {
+		t.Errorf("the status is %+v", s)
+	}
+	v, err := l.request()
+	if err != nil || v.Source == nil || string(v.Source.ID) != l.snapshot || v.Node != l.node {
+		t.Errorf("CreateVolume returns %+v, %v", v, err)
+	}
+	for _, reason := range []string{v1beta1.ReasonCopyStarted, v1beta1.ReasonCopyProgress, v1beta1.ReasonCopyRetried, v1beta1.ReasonCopyVerified, v1beta1.ReasonPopulated} {
+		l.ExpectEvent(reason)
+	}
+}
+
+func TestLife_CopyThatCannotSucceedIsTheErrorAndLeavesNothing(t *testing.T) {
+	l := newLife(t)
+	if _, err := l.request(); !errors.Is(err, backend.ErrBusy) {
+		t.Fatalf("before the copy: %v", err)
+	}
+	l.killedAtEveryWrite("the pod", func() bool { return l.pod(1) != nil })
+	l.ends(1, 2, "no space left on /to")
+	l.killedAtEveryWrite("the failure", func() bool { return l.status().Phase == v1beta1.CopyFailed })
+	var err error
+	l.Until("the error", func() bool {
+		_, err = l.request()
+		return !errors.Is(err, backend.ErrBusy)
+	})
+	if !errors.Is(err, backend.ErrPrecondition) || !strings.Contains(err.Error(), "no space left on /to") {
+		t.Errorf("CreateVolume says %v", err)
+	}
+	l.Gone(l.target)
+	l.killedAtEveryWrite("the end", func() bool { return l.has() == nothing })
+}
+
+func TestLife_VolumeThatIsDeletedLeavesNothing(t *testing.T) {
+	l := newLife(t)
+	if _, err := l.request(); !errors.Is(err, backend.ErrBusy) {
+		t.Fatalf("before the copy: %v", err)
+	}
+	l.killedAtEveryWrite("the pod", func() bool { return l.pod(1) != nil })
+	if err := l.Backend.Delete(t.Context(), backend.ID(l.target)); err != nil {
+		t.Fatal(err)
+	}
+	l.killedAtEveryWrite("the end", func() bool { return l.has() == nothing })
+}
+
+func TestLife_SourceThatIsGoneIsTheError(t *testing.T) {
+	l := newLife(t)
+	if _, err := l.request(); !errors.Is(err, backend.ErrBusy) {
+		t.Fatalf("before the copy: %v", err)
+	}
+	if err := l.Backend.DeleteSnapshot(t.Context(), backend.ID(l.snapshot)); err != nil {
+		t.Fatal(err)
+	}
+	l.killedAtEveryWrite("the failure", func() bool { return l.status().Phase == v1beta1.CopyFailed })
+	if s := l.status(); !strings.Contains(s.Message, l.snapshot) {
+		t.Errorf("the status is %+v", s)
+	}
+}

@@ -1,0 +1,152 @@
+package operator
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
+	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
+)
+
+// transferPools adds a second pool of images and one of directories to each node, with a class of each. Nodes whose file
+// system has no quota of directories have no use of the latter.
+func (a *admin) transferPools(node string) (directories bool) {
+	a.t.Helper()
+	a.change(func(spec *v1beta1.StorageClusterSpec) {
+		if len(spec.Pools) == 0 {
+			spec.Pools = []v1beta1.PoolSpec{{Name: "default"}}
+		}
+		second := filepath.Join(a.directory(), "pools", "transfer")
+		spec.Pools = append(spec.Pools,
+			v1beta1.PoolSpec{Name: "second", Path: second + "-second", Reserved: "0", Overcommit: "2"},
+			v1beta1.PoolSpec{Name: "tree", Path: second + "-tree", Engine: v1beta1.EngineDirectory, Reserved: "0", Overcommit: "2"})
+		spec.StorageClasses = []v1beta1.StorageClassSpec{
+			{Name: "holdfast", Default: true, Pool: "default"}, {Name: "e2e-second", Pool: "second"}, {Name: "e2e-tree", Pool: "tree"},
+		}
+	})
+	n := a.awaitPools(node, "default", "second", "tree")
+	for _, p := range n.Status.Pools {
+		if p.Name == "tree" {
+			if p.Message != "" {
+				a.t.Logf("there are no directories on node %s: %s", node, p.Message)
+			}
+			return p.Message == ""
+		}
+	}
+	return false
+}
+
+// content makes files of which a copy must keep more than the bytes, and says what they are.
+const (
+	content = `mkdir -p /data/a/b; head -c 20000000 /dev/urandom >/data/a/file; ln /data/a/file /data/a/b/hard; ln -s ../file /data/a/b/soft
+		chmod 640 /data/a/file; mkfifo /data/fifo; truncate -s 30000000 /data/sparse; echo end >>/data/sparse; sync; `
+	listing = `cd /data; find . -path ./lost+found -prune -o -print | sort | while read -r f; do stat -c '%n %F %a %u %g %h %Y' "$f"; done
+		find . -type f | sort | xargs sha256sum; readlink a/b/soft`
+)
+
+func TestTransfer_FilesGoFromPoolToPoolOfANode(t *testing.T) {
+	hostfs.Long(t)
+	a := administer(t)
+	home, _ := twoNodes(t)
+	classes := []string{"e2e-second"}
+	if a.transferPools(home) {
+		classes = append(classes, "e2e-tree")
+	}
+	s := begin(t)
+	s.Claim("data", "256Mi")
+	s.Pod("writer", kube.Mount("data", "/data"), kube.OnNode(home))
+	s.Ready("writer")
+	written := s.Exec("writer", "sh", "-ec", content+listing)
+	s.Snapshot("then", "data")
+	from := []kube.ClaimOption{kube.From("VolumeSnapshot", "then"), kube.From("PersistentVolumeClaim", "data")}
+	claims := []string{}
+	for i, class := range classes {
+		claim := "copy-" + class
+		s.Claim(claim, "512Mi", kube.OfClass(class), from[i])
+		if read := s.Run("reads-"+class, kube.Mount(claim, "/data"), kube.AnyNode, kube.Script(listing)); read != written {
+			t.Errorf("%s: read is\n%s\nwritten was\n%s", class, read, written)
+		}
+		s.AwaitEvent(claim, v1beta1.ReasonCopyVerified, "sha256:")
+		claims = append(claims, claim)
+	}
+	if len(claims) == 2 { // and back, from a directory into an image
+		s.Snapshot("of-tree", "copy-e2e-tree")
+		s.Claim("back", "512Mi", kube.From("VolumeSnapshot", "of-tree"))
+		if read := s.Run("reads-back", kube.Mount("back", "/data"), kube.AnyNode, kube.Script(listing)); read != written {
+			t.Errorf("from a directory: read is\n%s\nwritten was\n%s", read, written)
+		}
+	}
+	s.NothingCopied()
+}
+
+func TestTransfer_DeviceGoesFromPoolToPoolOfANode(t *testing.T) {
+	hostfs.Long(t)
+	a := administer(t)
+	home, _ := twoNodes(t)
+	a.transferPools(home)
+	s := begin(t)
+	s.Claim("disk", "64Mi", kube.Block)
+	device := func(claim string) kube.PodOption { return kube.Device(claim, "/dev/disk") }
+	written := s.Run("writes", device("disk"), kube.OnNode(home), kube.Script("head -c 67108864 /dev/urandom >/dev/disk; sync; sha256sum </dev/disk"))
+	s.DeletePod("writes")
+	s.Snapshot("then", "disk")
+	s.Claim("copy", "64Mi", kube.Block, kube.OfClass("e2e-second"), kube.From("VolumeSnapshot", "then"))
+	if read := s.Run("reads", device("copy"), kube.AnyNode, kube.Script("sha256sum </dev/disk")); read != written {
+		t.Errorf("read is %s, written was %s", read, written)
+	}
+	s.NothingCopied()
+}
+
+func TestTransfer_GoesOnWhenItsPodIsDeleted(t *testing.T) {
+	hostfs.Long(t)
+	a := administer(t)
+	home, _ := twoNodes(t)
+	a.transferPools(home)
+	s := begin(t)
+	s.Claim("data", "1Gi")
+	written := s.Run("writes", kube.Mount("data", "/data"), kube.OnNode(home),
+		kube.Script("for n in 1 2 3 4 5 6 7 8; do head -c 80000000 /dev/urandom >/data/$n; done; sync; cat /data/* | sha256sum"))
+	s.DeletePod("writes")
+	s.Snapshot("then", "data")
+	s.Claim("copy", "1Gi", kube.OfClass("e2e-second"), kube.From("VolumeSnapshot", "then"))
+	s.Pod("reads", kube.Mount("copy", "/data"), kube.AnyNode, kube.Once, kube.Script("cat /data/* | sha256sum"))
+	first := s.CopyPod("")
+	s.EndCopyPod(first)
+	s.CopyPod(first.UID)
+	if read := s.Result("reads"); read != written {
+		t.Errorf("read is %s, written was %s", read, written)
+	}
+	s.NothingCopied()
+}
+
+func TestTransfer_VolumeGetsNoOtherClaimBeforeItIsComplete(t *testing.T) {
+	hostfs.Long(t)
+	a := administer(t)
+	home, _ := twoNodes(t)
+	a.transferPools(home)
+	s := begin(t)
+	s.Claim("data", "1Gi")
+	s.Run("writes", kube.Mount("data", "/data"), kube.OnNode(home), kube.Script("head -c 600000000 /dev/urandom >/data/file; sync"))
+	s.DeletePod("writes")
+	s.Claim("copy", "1Gi", kube.OfClass("e2e-second"), kube.From("PersistentVolumeClaim", "data"))
+	s.Pod("reads", kube.Mount("copy", "/data"), kube.AnyNode)
+	var target string
+	kube.Await(a.Space, a.Holdfast("volumes"), metav1.ListOptions{}, "the volume", func(all []*unstructured.Unstructured) (bool, error) {
+		for _, v := range all {
+			if by, _, _ := unstructured.NestedString(v.Object, "spec", "populatedBy"); by != "" {
+				target = v.GetName()
+			}
+		}
+		return target != "", nil
+	})
+	if out, err := cluster.RunHoldfast(t, "volumes", "adopt", target, "--claim", s.Namespace+"/stolen"); err == nil || !strings.Contains(out+err.Error(), "all of its content") {
+		t.Errorf("a volume without all of its content is given a claim: %s, %v", out, err)
+	}
+	s.Ready("reads")
+	s.NothingCopied()
+}
