@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -175,6 +176,9 @@ func (f *Facts) volumesChanging() (all []Operation) {
 			}
 		}
 		o.Message = cmp.Or(Said(v.Status.Conditions, v.Status.Error), o.Message)
+		if c := v.Status.Copy; c != nil && o.Verb == Create {
+			o.Message = strings.TrimSuffix(c.String()+": "+c.Message, ": ")
+		}
 		all = append(all, o)
 	}
 	return all
