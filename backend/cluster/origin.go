@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"slices"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 )
@@ -109,6 +112,9 @@ func (c *creation) populate(ctx context.Context, from origin) error {
 	if required := c.spec.Size.Required; required != 0 && required < from.bytes {
 		return fmt.Errorf("%w: volume %s is requested with %d bytes, and %s has %d: request at least as many", backend.ErrOutOfRange, c.id, required, c.source, from.bytes)
 	}
+	if err := c.checkClaim(ctx); err != nil {
+		return err
+	}
 	size := backend.Size{Required: max(c.spec.Size.Required, from.bytes), Limit: c.spec.Size.Limit}
 	if _, err := size.Choose(1, 1); err != nil {
 		return fmt.Errorf("volume %s, which must be as large as %s: %w", c.id, c.source, err)
@@ -119,5 +125,22 @@ func (c *creation) populate(ctx context.Context, from origin) error {
 		}
 	}
 	c.spec.Size, c.bytes, c.populatedBy = size, size.Required, v1beta1.PopulatedByPod
+	return nil
+}
+
+// checkClaim refuses to begin a long copy for a claim that is gone: csi-provisioner requests its volume until it is made, and
+// what is not used is removed in between.
+func (c *creation) checkClaim(ctx context.Context) error {
+	name, namespace := c.spec.Labels[v1beta1.ClaimNameLabel], c.spec.Labels[v1beta1.ClaimNamespaceLabel]
+	if name == "" {
+		return nil
+	}
+	_, err := c.Kubernetes.CoreV1().PersistentVolumeClaims(namespace).Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return fmt.Errorf("%w: volume %s: its claim %s/%s is gone, so nothing is copied for it", backend.ErrPrecondition, c.id, namespace, name)
+	case err != nil:
+		return unavailable(c.id, err)
+	}
 	return nil
 }

@@ -78,6 +78,9 @@ func TestPopulated_FailedCopyIsTheErrorAndIsRemoved(t *testing.T) {
 	w.Answer("v", func(v *v1beta1.Volume) {
 		v.Status.Copy = &v1beta1.VolumeCopy{Phase: v1beta1.CopyFailed, Message: "no space left in /to"}
 	})
+	if o := w.Volume("v"); o.IsComplete() {
+		t.Error("it counts as complete")
+	}
 	var err error
 	w.Until("the error", func() bool {
 		err = w.intoCeph()
@@ -99,11 +102,15 @@ func TestPopulated_WhatDoesNotFitTheSourceIsRefused(t *testing.T) {
 	inmemory.Expect(t, err, backend.ErrInvalid, "mode Block", "mode Filesystem")
 	_, err = w.Backend.Restore(t.Context(), "s", cephSpec("b", mib))
 	inmemory.Expect(t, err, backend.ErrOutOfRange, "1048576 bytes", "2097152")
+	gone := cephSpec("d", 0)
+	gone.Labels = map[string]string{v1beta1.ClaimNamespaceLabel: "shop", v1beta1.ClaimNameLabel: "gone"}
+	_, err = w.Backend.Restore(t.Context(), "s", gone)
+	inmemory.Expect(t, err, backend.ErrPrecondition, "shop/gone is gone")
 	limited := cephSpec("c", 0)
 	limited.Size.Limit = mib
 	_, err = w.Backend.Restore(t.Context(), "s", limited)
 	inmemory.Expect(t, err, backend.ErrInvalid, "as large as snapshot s")
-	for _, name := range []string{"a", "b", "c"} {
+	for _, name := range []string{"a", "b", "c", "d"} {
 		if w.Volume(name) != nil || host.Has(backend.ID(name)) {
 			t.Errorf("%s is there", name)
 		}

@@ -23,7 +23,7 @@ import (
 var policyNames = []string{
 	"holdfast-applications", "holdfast-cascade", "holdfast-class-parameters", "holdfast-deletion", "holdfast-fencing", "holdfast-held-nodes", "holdfast-held-pools", "holdfast-loop-sets", "holdfast-mirror",
 	"holdfast-nfs-namespaces", "holdfast-node-account", "holdfast-node-requests",
-	"holdfast-one-storagecluster", "holdfast-storageclass", "holdfast-storagecluster", "holdfast-uninstall",
+	"holdfast-one-storagecluster", "holdfast-population", "holdfast-storageclass", "holdfast-storagecluster", "holdfast-uninstall",
 }
 
 // asker asks the API server as a user does, and hears its warnings.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	core "k8s.io/api/core/v1"
@@ -87,8 +88,14 @@ func (r *Controller) begin(ctx context.Context, o observed, p plan) (time.Durati
 		return 0, ctx.Err()
 	case err == nil:
 		return soon, nil
-	case errors.Is(err, backend.ErrBusy), errors.Is(err, backend.ErrUnavailable), errors.Is(err, backend.ErrExhausted):
-		p.wait(o, now, "its source is being copied in its pool: "+err.Error())
+	case errors.Is(err, backend.ErrBusy):
+		p.wait(o, now, "its source is being copied in its pool")
+	case errors.Is(err, backend.ErrUnavailable), errors.Is(err, backend.ErrExhausted):
+		const cannot = "its source cannot be copied in its pool now: "
+		if strings.HasPrefix(now.Message, cannot) { // the errors have times and numbers, which change all the time
+			return p.again, nil
+		}
+		p.wait(o, now, cannot+err.Error())
 	case backend.FindCode(err) != "":
 		p.giveUp(o, now, "its source could not be copied in its pool: "+err.Error())
 	default:

@@ -66,6 +66,14 @@ func newLife(t *testing.T) *life {
 	if _, err := w.Backend.Snapshot(t.Context(), backend.SnapshotSpec{Name: l.snapshot, Source: v.ID}); err != nil {
 		t.Fatal(err)
 	}
+	claims := w.Theirs.CoreV1().PersistentVolumeClaims("default")
+	if _, err := claims.Create(t.Context(), &core.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: l.target}, Spec: core.PersistentVolumeClaimSpec{
+		AccessModes: []core.PersistentVolumeAccessMode{core.ReadWriteOnce}, StorageClassName: new("none"),
+		Resources: core.VolumeResourceRequirements{Requests: core.ResourceList{core.ResourceStorage: *v1beta1.Quantity(mib)}},
+	}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = claims.Delete(context.Background(), l.target, metav1.DeleteOptions{}) })
 	t.Cleanup(l.sweep)
 	return l
 }
@@ -74,7 +82,7 @@ func newLife(t *testing.T) *life {
 func (l *life) request() (v *backend.Volume, err error) {
 	l.Helper()
 	spec := inmemory.Spec(l.target, mib, l.node)
-	spec.Labels = map[string]string{v1beta1.ClaimNamespaceLabel: "default", v1beta1.ClaimNameLabel: "files"}
+	spec.Labels = map[string]string{v1beta1.ClaimNamespaceLabel: "default", v1beta1.ClaimNameLabel: l.target}
 	return v, l.Unfinished("by a pod", func(ctx context.Context) error {
 		v, err = l.Backend.Restore(ctx, backend.ID(l.snapshot), spec)
 		return err

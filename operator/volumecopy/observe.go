@@ -79,7 +79,7 @@ func (r *Controller) observe(ctx context.Context, name string) (observed, error)
 	o.waits = r.takeSlot(o)
 	o.down = r.whyDown(o.target, o.own.source)
 	if p := o.pod(); p != nil && p.Spec.NodeName != "" && r.Storage.WhyDown(p.Spec.NodeName) != "" {
-		o.down = "node " + p.Spec.NodeName + ", where its pod is, is down: " + r.Storage.WhyDown(p.Spec.NodeName)
+		o.down = "node " + p.Spec.NodeName + ", where its pod is, is down"
 	} else if p != nil && isRunning(p) {
 		o.log = r.lastLine(ctx, p)
 	}
@@ -101,8 +101,8 @@ func (r *Controller) whyDown(volumes ...*v1beta1.Volume) string {
 		if v == nil {
 			continue
 		}
-		if why := r.Storage.WhyDown(v.Spec.Node); why != "" {
-			return v1beta1.SiteOf(v.Spec.Node).String() + " is down: " + why
+		if r.Storage.WhyDown(v.Spec.Node) != "" { // for how long changes all the time
+			return v1beta1.SiteOf(v.Spec.Node).String() + " is down"
 		}
 	}
 	return ""

@@ -152,6 +152,8 @@ var cases = []struct{ file, imports, rule string }{
 	{"operator/volume/a.go", module + "/nodeops", "operator-volume"},
 	{"operator/volume/a.go", module + "/agent", "operator-volume"},
 	{"operator/volume/a.go", module + "/operator/render", "operator-volume"},
+	{"operator/volumecopy/a.go", module + "/backend/local", "operator-volumecopy"},
+	{"operator/volumecopy/a.go", module + "/operator/render", "operator-volumecopy"},
 	{"operator/volume/a.go", module + "/backend/cluster", allow},
 	{"operator/volume/a.go", module + "/kube", allow},
 
