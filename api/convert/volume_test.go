@@ -32,7 +32,7 @@ func volumeSpecThere(t *testing.T, f *filler) {
 		want.Labels[v1beta1.ClaimNameLabel], want.Labels[v1beta1.ClaimNamespaceLabel] = f.string(), f.string()
 	}
 	want.ClaimRef = v1beta1.ReferenceTo(v1beta1.ClaimOf(want.Labels))
-	want.Deletion = nil
+	want.Deletion, want.PopulatedBy = nil, ""
 	if want.ServerRef != nil {
 		want.ServerRef = v1beta1.ReferenceTo("team/files")
 	}
@@ -45,7 +45,7 @@ func volumeSpecBack(t *testing.T, f *filler) {
 	t.Helper()
 	var want backend.VolumeSpec
 	f.fill(&want)
-	want.Nodes, want.Ephemeral = nil, false
+	want.Nodes, want.NodesYield, want.Ephemeral = nil, false, false
 	if want.Server != "" {
 		want.Server = "team/files"
 	}
@@ -61,7 +61,7 @@ func volumeThere(t *testing.T, f *filler) {
 	var o v1beta1.Volume
 	f.fill(&o.Status)
 	want := &o.Status
-	want.Phase, want.Error, want.Conditions, want.ObservedGeneration, want.Columns = "", nil, nil, 0, v1beta1.VolumeColumns{}
+	want.Phase, want.Error, want.Copy, want.Conditions, want.ObservedGeneration, want.Columns = "", nil, nil, nil, 0, v1beta1.VolumeColumns{}
 	for _, q := range []**resource.Quantity{&want.Size, &want.FSSize, &want.Used} {
 		*q = cmp.Or(*q, v1beta1.Quantity(7))
 	}
@@ -205,5 +205,16 @@ func TestAccess_ToWhatAServerExportsIsAtItsAddress(t *testing.T) {
 	var s v1beta1.VolumeStatus
 	if ShowVolume(&s, &backend.Volume{Access: backend.Access{Image: "/i"}}, ""); s.Access.Image != "/i" || s.Access.NFS != nil {
 		t.Errorf("of a node it is %+v", s.Access)
+	}
+}
+
+func TestToVolume_OfOneThatAPodHasPopulatedHasTheSourceThatWasRequested(t *testing.T) {
+	o := &v1beta1.Volume{Spec: v1beta1.VolumeSpec{SourceRef: &v1beta1.SourceReference{Kind: v1beta1.SourceSnapshot, Name: "s"}}}
+	if v := ToVolume(o); v.Source != nil {
+		t.Errorf("made of nothing by its agent, it is from %v", v.Source)
+	}
+	o.Spec.PopulatedBy = v1beta1.PopulatedByPod
+	if v := ToVolume(o); v.Source == nil || v.Source.ID != "s" || v.Source.Kind != backend.SourceSnapshot {
+		t.Errorf("populated, it is from %v", v.Source)
 	}
 }

@@ -64,7 +64,7 @@ func TestPolicies_NameTheNamespaceOfHoldfast(t *testing.T) {
 			names++
 		}
 	}
-	if names != 7 {
+	if names != 8 {
 		t.Errorf("%d policies name the controller", names)
 	}
 }

@@ -38,7 +38,7 @@ const (
 	hash = "5feceb66ffc86f38d952786c6d696c79c2dbc239dd4e91b46729d73a27fb57e9"
 )
 
-// life is a snapshot in a Ceph pool, of which a volume on a node is requested. Its pods are started by nobody: no node has the
+// life is a snapshot in a Ceph pool, of which a volume on a node is requested. Its pods are never started: no node has the
 // name of theirs. The test says what a kubelet would.
 type life struct {
 	*inmemory.Cluster

@@ -143,7 +143,7 @@ func TestPlan_TakesOneStepAfterTheOther(t *testing.T) {
 		"killed before the status was written":           {at(runs(v1beta1.CopyCopying, 1, 100)), "Pending attempt 1 failures 0 Populating, CopyStarted", ""},
 		"a pod that was deleted is made again":           {at(bound, status(copying(50, 3))), "start 3", ""},
 		"it is followed":                                 {at(status(copying(1, 1)), runs(v1beta1.CopyCopying, 8, 100)), "Copying 8% attempt 1 failures 0 Populating", ""},
-		"each tenth is told":                             {at(status(copying(8, 1)), runs(v1beta1.CopyCopying, 10, 100)), "Copying 10% attempt 1 failures 0 Populating, CopyProgress", ""},
+		"each tenth is shown":                            {at(status(copying(8, 1)), runs(v1beta1.CopyCopying, 10, 100)), "Copying 10% attempt 1 failures 0 Populating, CopyProgress", ""},
 		"it does not go back":                            {at(status(copying(50, 1)), runs(v1beta1.CopyCopying, 20, 100)), "", ""},
 		"verifying is further than copying":              {at(status(copying(90, 1)), runs(v1beta1.CopyVerifying, 5, 100)), "Verifying 5% attempt 1 failures 0 Populating", ""},
 		"a log that says nothing known is none":          {at(status(copying(90, 1)), runs("Dreaming", 95, 100)), "", ""},

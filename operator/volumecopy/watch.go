@@ -26,7 +26,7 @@ func concerned(v *v1beta1.Volume) []string {
 	switch name := v.Spec.Labels[v1beta1.CopyLabel]; {
 	case name != "" && isTemporary(v):
 		return []string{name}
-	case v.Spec.PopulatedBy == v1beta1.PopulatedByPod:
+	case v.IsBeingPopulated(): // what is populated has nothing left
 		return []string{v.Name}
 	}
 	return nil
