@@ -15,7 +15,7 @@ func TestTransfer_VolumesGoFromPoolToPool(t *testing.T) {
 	one, other := withClients(t)
 	const (
 		write = "mkdir /data/a; head -c 30000000 /dev/urandom >/data/a/file; ln -s a/file /data/link; sync; "
-		read  = "cd /data; sha256sum a/file; readlink link; stat -c '%a %u %g' a a/file"
+		read  = "cd /data; sha256sum a/file; readlink link; stat -c '%u %g %Y' a a/file"
 	)
 	for name, classes := range map[string][2]string{
 		"local-rbd": {localClass, imageClass}, "local-cephfs": {localClass, fileClass}, "rbd-cephfs": {imageClass, fileClass},

@@ -41,12 +41,13 @@ func (a *admin) transferPools(node string) (directories bool) {
 	return false
 }
 
-// content makes files of which a copy must keep more than the bytes, and says what they are.
+// content makes files of which a copy must keep more than the bytes, and listing says what they are. The group and its rights
+// are set for each pod that mounts a volume, so the file has them from the beginning.
 const (
 	content = `mkdir -p /data/a/b; head -c 20000000 /dev/urandom >/data/a/file; ln /data/a/file /data/a/b/hard; ln -s ../file /data/a/b/soft
-		chmod 640 /data/a/file; mkfifo /data/fifo; truncate -s 30000000 /data/sparse; echo end >>/data/sparse; sync; `
-	listing = `cd /data; find . -path ./lost+found -prune -o -print | sort | while read -r f; do stat -c '%n %F %a %u %g %h %Y' "$f"; done
-		find . -type f | sort | xargs sha256sum; readlink a/b/soft`
+		chmod 660 /data/a/file; mkfifo /data/fifo; truncate -s 30000000 /data/sparse; echo end >>/data/sparse; sync; `
+	listing = `cd /data; find . -mindepth 1 -path ./lost+found -prune -o -mindepth 1 -print | sort | while read -r f; do stat -c '%n %F %u %g %Y' "$f"; done
+		find . -path ./lost+found -prune -o -type f -print | sort | xargs sha256sum; readlink a/b/soft; stat -c %a a/file; test a/file -ef a/b/hard; du -k sparse | awk '{ print ($1 < 10000) }'`
 )
 
 func TestTransfer_FilesGoFromPoolToPoolOfANode(t *testing.T) {
