@@ -1,6 +1,7 @@
 package volumecopy
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -225,15 +226,25 @@ func (r *Controller) attached(ctx context.Context, uid types.UID) (nodes []strin
 // logTime bounds the wait for the kubelet of a node that may be lost.
 const logTime = 5 * time.Second
 
-// lastLine reads the last line of the log of the pod. What cannot be read is no progress.
+// lastLine reads what the pod has said last of its progress, among the lines of its log. What cannot be read is no progress.
 func (r *Controller) lastLine(ctx context.Context, p *core.Pod) *progress {
 	ctx, cancel := context.WithTimeout(ctx, logTime)
 	defer cancel()
-	line, most := int64(1), int64(4096)
-	data, err := r.Storage.Kubernetes.CoreV1().Pods(p.Namespace).GetLogs(p.Name, &core.PodLogOptions{Container: containerName, TailLines: &line, LimitBytes: &most}).DoRaw(ctx)
-	var said progress
-	if err != nil || json.Unmarshal(data, &said) != nil {
+	lines, most := int64(20), int64(16<<10)
+	data, err := r.Storage.Kubernetes.CoreV1().Pods(p.Namespace).GetLogs(p.Name, &core.PodLogOptions{Container: containerName, TailLines: &lines, LimitBytes: &most}).DoRaw(ctx)
+	if err != nil {
 		return nil
 	}
-	return &said
+	return lastProgress(data)
+}
+
+// lastProgress is nil for a log that has none.
+func lastProgress(log []byte) (last *progress) {
+	for line := range bytes.Lines(log) {
+		var said progress
+		if json.Unmarshal(line, &said) == nil && stage(said.Phase) > 0 {
+			last = &said
+		}
+	}
+	return last
 }

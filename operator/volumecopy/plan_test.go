@@ -199,6 +199,18 @@ func TestPlan_LooksAgainUntilThereIsNothingLeft(t *testing.T) {
 	}
 }
 
+func TestProgress_IsTheLastLineThatHasSome(t *testing.T) {
+	for log, want := range map[string]int64{
+		"": 0, "time=12:00 level=INFO msg=x\n": 0, `{"phase":"Copying","done":1,"total":9}` + "\n" + `{"phase":"Copying","done":2,"total":9}` + "\ntime=12:00 msg=x\n": 2,
+		`{"phase":"Copying","done":3,"total":9}` + "\n" + `{"phase":"Copying","do`: 3, `{"done":7}`: 0,
+	} {
+		p := lastProgress([]byte(log))
+		if (p == nil) != (want == 0) || p != nil && p.Done != want {
+			t.Errorf("%q says %+v, want %d", log, p, want)
+		}
+	}
+}
+
 func TestPause_GrowsToItsLimit(t *testing.T) {
 	p := &core.Pod{}
 	for failures, want := range map[int32]time.Duration{1: firstRetry, 2: 2 * firstRetry, 5: 16 * firstRetry, 1000: slowestRetry} {
