@@ -67,8 +67,8 @@ func TestColumns_OfVolumes(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantTable(t, "volumes", v.Name, 0, "NAME NAMESPACE CLAIM NODE POOL SIZE USED PHASE AGE", "team|data|"+nowhere+"|fast|10Gi|1177Mi|Ready")
-	wantTable(t, "volumes", v.Name, 1, "NAME NAMESPACE CLAIM NODE POOL SIZE USED PHASE AGE MODE FS HEALTHY SOURCE ERROR",
-		"team|data|"+nowhere+"|fast|10Gi|1177Mi|Ready|Filesystem|ext4|False|s|growing to 20Gi: pool fast has 3Gi left")
+	wantTable(t, "volumes", v.Name, 1, "NAME NAMESPACE CLAIM NODE POOL SIZE USED PHASE AGE MODE FS HEALTHY SOURCE COPY ERROR",
+		"team|data|"+nowhere+"|fast|10Gi|1177Mi|Ready|Filesystem|ext4|False|s|Verifying 50%|growing to 20Gi: pool fast has 3Gi left")
 }
 
 func TestColumns_OfSnapshots(t *testing.T) {
