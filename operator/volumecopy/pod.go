@@ -13,9 +13,9 @@ import (
 
 const containerName = "copy"
 
-// capabilities are what keeps owners, modes, devices and attributes of files, and reads those of all users. Attributes of
-// the namespace trusted would need SYS_ADMIN, with which a container can leave itself: they are not copied.
-var capabilities = []core.Capability{"CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "MKNOD", "SETFCAP"}
+// capabilities are what keeps owners, modes, devices and attributes of files, and reads those of all users. Without SYS_ADMIN
+// the attributes of the namespace trusted, such as those of an overlay, would not be seen, and be lost.
+var capabilities = []core.Capability{"CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "MKNOD", "SETFCAP", "SYS_ADMIN"}
 
 // image is that of the pod.
 type image struct {
@@ -68,7 +68,7 @@ func podOf(namespace string, t, from *v1beta1.Volume, attempt int32, i image) *c
 			Limits:   core.ResourceList{core.ResourceCPU: resource.MustParse("1"), core.ResourceMemory: resource.MustParse("256Mi")},
 		},
 		SecurityContext: &core.SecurityContext{
-			RunAsUser: &root, RunAsGroup: &root, RunAsNonRoot: &no, AllowPrivilegeEscalation: &no, ReadOnlyRootFilesystem: &yes,
+			RunAsUser: &root, RunAsGroup: &root, RunAsNonRoot: &no, ReadOnlyRootFilesystem: &yes,
 			Capabilities:   &core.Capabilities{Drop: []core.Capability{"ALL"}, Add: capabilities},
 			SeccompProfile: &core.SeccompProfile{Type: core.SeccompProfileTypeRuntimeDefault},
 		},
