@@ -2,6 +2,7 @@ package volumecopy
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -228,14 +229,12 @@ func TestPod_HasNoMoreRightsThanACopyNeeds(t *testing.T) {
 		p := podOf("holdfast-system", o.target, o.own.source, 7, image{name: "holdfast:1"})
 		c := p.Spec.Containers[0]
 		s := c.SecurityContext
-		if s.Privileged != nil || *s.AllowPrivilegeEscalation || !*s.ReadOnlyRootFilesystem || len(s.Capabilities.Drop) != 1 || s.Capabilities.Drop[0] != "ALL" ||
+		if s.Privileged != nil || !*s.ReadOnlyRootFilesystem || len(s.Capabilities.Drop) != 1 || s.Capabilities.Drop[0] != "ALL" ||
 			*p.Spec.AutomountServiceAccountToken || s.SeccompProfile.Type != core.SeccompProfileTypeRuntimeDefault {
 			t.Errorf("%s: it has %+v", mode, s)
 		}
-		for _, add := range s.Capabilities.Add {
-			if add == "SYS_ADMIN" || add == "SYS_RAWIO" {
-				t.Errorf("%s: it has %s", mode, add)
-			}
+		if want := map[v1beta1.Mode][]core.Capability{v1beta1.ModeFilesystem: capabilities}[mode]; !slices.Equal(s.Capabilities.Add, want) {
+			t.Errorf("%s: it has the capabilities %v", mode, s.Capabilities.Add)
 		}
 		if len(c.VolumeDevices) != devices || len(c.VolumeMounts) != 2-devices || !p.Spec.Volumes[0].PersistentVolumeClaim.ReadOnly || p.Spec.Volumes[1].PersistentVolumeClaim.ReadOnly {
 			t.Errorf("%s: it has %+v, %+v of %+v", mode, c.VolumeMounts, c.VolumeDevices, p.Spec.Volumes)

@@ -13,7 +13,7 @@ import (
 
 const containerName = "copy"
 
-// capabilities are what keeps owners, modes, devices and attributes of files, and reads those of all users. Without SYS_ADMIN
+// capabilities are what keeps owners, modes, devices and attributes of files, and reads those of all users. A device needs none. Without SYS_ADMIN
 // the attributes of the namespace trusted, such as those of an overlay, would not be seen, and be lost.
 var capabilities = []core.Capability{"CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "MKNOD", "SETFCAP", "SYS_ADMIN"}
 
@@ -69,15 +69,17 @@ func podOf(namespace string, t, from *v1beta1.Volume, attempt int32, i image) *c
 		},
 		SecurityContext: &core.SecurityContext{
 			RunAsUser: &root, RunAsGroup: &root, RunAsNonRoot: &no, ReadOnlyRootFilesystem: &yes,
-			Capabilities:   &core.Capabilities{Drop: []core.Capability{"ALL"}, Add: capabilities},
+			Capabilities:   &core.Capabilities{Drop: []core.Capability{"ALL"}},
 			SeccompProfile: &core.SeccompProfile{Type: core.SeccompProfileTypeRuntimeDefault},
 		},
 	}
 	if cmp.Or(t.Status.Mode, t.Spec.Mode) == v1beta1.ModeBlock {
 		c.Args = []string{"copy", "--from", "/dev/from", "--to", "/dev/to"}
+		c.SecurityContext.AllowPrivilegeEscalation = &no
 		c.VolumeDevices = []core.VolumeDevice{{Name: string(source), DevicePath: "/dev/from"}, {Name: string(target), DevicePath: "/dev/to"}}
 	} else {
 		c.Args = []string{"copy", "--from", "/from", "--to", "/to"}
+		c.SecurityContext.Capabilities.Add = capabilities
 		c.VolumeMounts = []core.VolumeMount{{Name: string(source), MountPath: "/from", ReadOnly: true}, {Name: string(target), MountPath: "/to"}}
 	}
 	pod := &core.Pod{
