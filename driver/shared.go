@@ -84,9 +84,6 @@ func contextOf(v *backend.Volume) map[string]string {
 
 // siteCapacity is the same at every node that can use such volumes. That there is no site now is no mistake of the caller.
 func (c *controller) siteCapacity(ctx context.Context, spec backend.VolumeSpec, node string) (*csi.GetCapacityResponse, error) {
-	if t, ok := c.Backend.(backend.Topology); ok && !spec.Shared && node != "" && t.CanUse(node, clientKey(c.reach(spec))) != nil {
-		return &csi.GetCapacityResponse{}, nil
-	}
 	var room backend.Capacity
 	err := backend.ErrNotFound
 	if sharer, ok := c.Backend.(backend.Sharer); ok && spec.Shared {
@@ -94,8 +91,11 @@ func (c *controller) siteCapacity(ctx context.Context, spec backend.VolumeSpec, 
 	} else if !spec.Shared {
 		room, err = c.Backend.Capacity(ctx, spec.Pool)
 	}
+	if t, ok := c.Backend.(backend.Topology); ok && !spec.Shared && node != "" && err == nil {
+		err = t.CanUse(node, clientKey(c.reach(spec)))
+	}
 	switch {
-	case errors.Is(err, backend.ErrNotFound), errors.Is(err, backend.ErrUnavailable):
+	case errors.Is(err, backend.ErrNotFound), errors.Is(err, backend.ErrUnavailable), errors.Is(err, backend.ErrPrecondition):
 		return &csi.GetCapacityResponse{}, nil
 	case err != nil:
 		return nil, err
