@@ -208,7 +208,7 @@ var full = map[string][]string{
 		`{"fence":{"reason":"NodeGone","requestedAt":"2026-11-24T03:00:00.000000Z"},"blocklist":[{"node":"a","addresses":["10.0.0.5:0/1"],"bootID":"b","requestedAt":"2026-11-24T03:00:00.000000Z"}]}`,
 	},
 	"Volume": {
-		`{"name":"a","claimRef":{"namespace":"a","name":"b"},"node":"n","pool":"p","size":{"required":"1Gi","limit":"2Gi"},"mode":"Block","fsType":"xfs","provisioning":"Thick","mkfsOptions":["-K"],"inodes":5,"labels":{"a":"b"},"sourceRef":{"kind":"Volume","name":"v"},"onNodeLoss":"Delete","deletion":{"uid":"u","requestedBy":"c","requestedAt":"2026-11-24T03:00:00.000000Z","reason":"r"}}`,
+		`{"name":"a","claimRef":{"namespace":"a","name":"b"},"node":"n","pool":"p","size":{"required":"1Gi","limit":"2Gi"},"mode":"Block","fsType":"xfs","provisioning":"Thick","mkfsOptions":["-K"],"inodes":5,"labels":{"a":"b"},"sourceRef":{"kind":"Volume","name":"v"},"populatedBy":"Pod","onNodeLoss":"Delete","deletion":{"uid":"u","requestedBy":"c","requestedAt":"2026-11-24T03:00:00.000000Z","reason":"r"}}`,
 		`{"name":"a","claimRef":{"namespace":"a","name":"b"},"node":"a.b.nfs.holdfast.dev","shared":true,"serverRef":{"namespace":"a","name":"b"}}`,
 	},
 	"Snapshot": {
