@@ -1,6 +1,8 @@
 package kube
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -16,19 +18,9 @@ func (s *Space) CopyPod(before types.UID) *corev1.Pod {
 		return p.UID != before && len(p.Status.ContainerStatuses) > 0 && p.Status.ContainerStatuses[0].State.Running != nil
 	}
 	all := Await(s, s.Client.CoreV1().Pods(System), copies, "a pod that copies", func(all []*corev1.Pod) (bool, error) {
-		for _, p := range all {
-			if running(p) {
-				return true, nil
-			}
-		}
-		return false, nil
+		return slices.ContainsFunc(all, running), nil
 	})
-	for _, p := range all {
-		if running(p) {
-			return p
-		}
-	}
-	return nil
+	return all[slices.IndexFunc(all, running)]
 }
 
 // EndCopyPod deletes a pod that copies a volume, as a drain does.
