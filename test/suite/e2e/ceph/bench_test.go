@@ -21,8 +21,10 @@ import (
 type load struct{ name, io, size, pattern string }
 
 var loads = []load{
-	{"1 MiB sequential read", "read", "1M", "seq"}, {"1 MiB sequential write", "write", "1M", "seq"},
-	{"4 KiB random read", "read", "4K", "rand"}, {"4 KiB random write", "write", "4K", "rand"},
+	{"1 MiB sequential read", "read", "1M", "seq"},
+	{"1 MiB sequential write", "write", "1M", "seq"},
+	{"4 KiB random read", "read", "4K", "rand"},
+	{"4 KiB random write", "write", "4K", "rand"},
 }
 
 const (
