@@ -138,8 +138,10 @@ func content(ctx context.Context) (map[string]string, error) {
 		return nil, err
 	}
 	for _, object := range objects {
-		all["object "+object] = ""
-		if ofImage.MatchString(object) { // which goes with it
+		if ofImage.MatchString(object) { // which goes with it, but for the mark that it had a snapshot
+			if _, gone := storage.Command(ctx, "rados", "--pool", images, "stat", object); gone == nil {
+				all["object "+object] = ""
+			}
 			continue
 		}
 		keys, err := lines(storage.Command(ctx, "rados", "--pool", images, "listomapkeys", object))
