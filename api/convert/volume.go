@@ -78,7 +78,7 @@ func ToVolume(o *v1beta1.Volume) *backend.Volume {
 		ID: backend.ID(o.Name), Name: o.Spec.Name, Node: o.Spec.Node, Pool: o.Status.Pool, PoolID: o.Status.PoolID,
 		Size: v1beta1.Bytes(o.Status.Size), Mode: backend.Mode(o.Status.Mode), FSType: o.Status.FSType, FSSize: v1beta1.Bytes(o.Status.FSSize),
 		Provisioning: toLower[backend.Provisioning](o.Status.Provisioning), MkfsOptions: o.Spec.MkfsOptions, Inodes: uint64(o.Spec.Inodes),
-		Labels: o.Spec.Labels, Shared: o.Spec.Shared, OnNodeLoss: backend.OnNodeLoss(o.Spec.OnNodeLoss), Source: sourceOf(o),
+		Labels: o.Spec.Labels, Shared: o.Spec.Shared, OnNodeLoss: backend.OnNodeLoss(o.Spec.OnNodeLoss), Source: ToSource(o.Status.SourceRef),
 		Created: toTime(o.Status.CreationTime), Used: v1beta1.Bytes(o.Status.Used), Access: toAccess(o.Status.Access),
 		Condition: ToCondition(o.Status.Conditions), Reach: reachOf(o),
 	}
@@ -86,14 +86,6 @@ func ToVolume(o *v1beta1.Volume) *backend.Volume {
 		v.Server = v1beta1.ServerOf(o.Spec.Node)
 	}
 	return v
-}
-
-// sourceOf is what the content was created from. One that a pod has populated was created empty.
-func sourceOf(o *v1beta1.Volume) *backend.Source {
-	if o.Spec.PopulatedBy == v1beta1.PopulatedByPod {
-		return ToSource(o.Spec.SourceRef)
-	}
-	return ToSource(o.Status.SourceRef)
 }
 
 // reachOf derives the reach of a volume in a Ceph cluster from its file system, which is known even while the volume is out

@@ -70,6 +70,9 @@ func volumeObject(id backend.ID, spec v1beta1.VolumeSpec) *v1beta1.Volume {
 // volume converts an object. While its node is down it has no access; a site may work without its agent.
 func (b *Backend) volume(o *v1beta1.Volume) *backend.Volume {
 	v, s := convert.ToVolume(o), volumeState(o)
+	if o.Spec.PopulatedBy == v1beta1.PopulatedByPod { // it was made empty, and the node that formats it goes by that
+		v.Source = convert.ToSource(o.Spec.SourceRef)
+	}
 	v.Condition = b.condition(s, o.Status.Conditions)
 	if s.away() || v.Reach == backend.ItsHost && b.liveness.down(s.node) != "" {
 		v.Access = backend.Access{}
