@@ -34,7 +34,7 @@ CEPH_PACKAGES=${CEPH_PACKAGES-ceph-common ceph-mds ceph-mgr ceph-mgr-modules-cor
 # What needs an API server without Holdfast, and what needs a cluster with it. One package after the other: they share it.
 # Most of the first list take away kinds that others need, so they have an API server of their own; both take as long.
 INSTALL_TESTS=${INSTALL_TESTS-./operator/nodejob ./operator/bootstrap ./kube/apply ./operator/snapshots ./operator/cluster ./operator/upgrade}
-API_TESTS=${API_TESTS-./test/suite/api ./backend/cluster ./operator/fencing ./operator/nfsserver ./operator/volume ./provisioner}
+API_TESTS=${API_TESTS-./test/suite/api ./backend/cluster ./operator/fencing ./operator/nfsserver ./operator/volume ./operator/volumecopy ./provisioner}
 CLUSTER_TESTS=${CLUSTER_TESTS-./bench ./test/suite/e2e ./test/suite/e2e/accidents ./test/suite/e2e/kube ./test/suite/e2e/operator ./test/suite/e2e/upgrade}
 # In a cluster with a Ceph beside it.
 CEPH_CLUSTER_TESTS=${CEPH_CLUSTER_TESTS-./test/suite/e2e/ceph}
