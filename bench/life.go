@@ -133,7 +133,12 @@ func (b *Bench) deleteClaims(ctx context.Context, claims []string, n int, into t
 		return err
 	}
 	err := b.step(ctx, "volumes of deleted claims", "PersistentVolumeClaim", claims, func(ctx context.Context, name string) error {
-		return b.Client.CoreV1().PersistentVolumeClaims(b.namespace).Delete(ctx, name, metav1.DeleteOptions{})
+		requested := time.Now()
+		err := b.Client.CoreV1().PersistentVolumeClaims(b.namespace).Delete(ctx, name, metav1.DeleteOptions{})
+		if err == nil { // the event about it may come after that about the volume
+			b.seen.update(func() { setOnce(&b.seen.claim(name).deleted, requested) })
+		}
+		return err
 	}, func(name string) state { return doneIf(!b.seen.claim(name).volumeGone.IsZero()) })
 	var gone []claimSeen
 	b.seen.read(func() {
