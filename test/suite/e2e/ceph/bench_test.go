@@ -116,10 +116,10 @@ func (n *node) mapImage(b *testing.B) (device string) {
 	onCeph(b, "rbd", "create", "--size", "1G", images+"/"+image)
 	b.Cleanup(func() { onCeph(b, "rbd", "rm", images+"/"+image) })
 	onCeph(b, "rbd", "feature", "disable", images+"/"+image, "object-map", "fast-diff", "deep-flatten")
-	n.run(fmt.Sprintf("echo '%s name=admin,secret=%s %s %s -' >/sys/bus/rbd/add_single_major", storage.MonitorV1, adminKey(b), images, image))
+	n.run(fmt.Sprintf("echo '%s name=admin,secret=%s %s %s -' >/host/sys/bus/rbd/add_single_major", storage.MonitorV1, adminKey(b), images, image))
 	id := n.run("for d in /sys/bus/rbd/devices/*; do test $(cat $d/name) = " + image + " && basename $d; done || true")
 	b.Cleanup(func() {
-		if out, err := n.ExecIn(context.WithoutCancel(b.Context()), n.Namespace, n.pod.Name, "", "sh", "-c", "echo "+id+" >/sys/bus/rbd/remove_single_major"); err != nil {
+		if out, err := n.ExecIn(context.WithoutCancel(b.Context()), n.Namespace, n.pod.Name, "", "sh", "-c", "echo "+id+" >/host/sys/bus/rbd/remove_single_major"); err != nil {
 			b.Error(err, out)
 		}
 	})
@@ -177,16 +177,14 @@ func rbdBench(b *testing.B) func(load) float64 {
 		b.Helper()
 		total := map[string]string{"1M": "256M", "4K": "16M"}[l.size]
 		said := onCeph(b, "rbd", "bench", "--io-type", l.io, "--io-size", l.size, "--io-threads", "32", "--io-total", total, "--io-pattern", l.pattern, images+"/by-hand")
-		_, rate, found := strings.Cut(said, "bytes/sec:")
-		fields := strings.Fields(rate)
-		if !found || len(fields) == 0 {
-			b.Fatalf("rbd bench says %q", said)
-		}
-		bytes, err := strconv.ParseFloat(fields[0], 64)
-		if err != nil {
+		_, rate, _ := strings.Cut(said, "bytes/sec:")
+		number, unit, _ := strings.Cut(strings.TrimSpace(strings.SplitN(rate, "\n", 2)[0]), " ")
+		bytes, err := strconv.ParseFloat(number, 64)
+		scale := map[string]float64{"B/s": 1, "KiB/s": 1 << 10, "MiB/s": 1 << 20, "GiB/s": 1 << 30}[unit]
+		if err != nil || scale == 0 {
 			b.Fatalf("rbd bench says %q: %v", said, err)
 		}
-		return bytes
+		return bytes * scale
 	}
 }
 
