@@ -129,11 +129,11 @@ func (n *node) mapImage(b *testing.B) (device string) {
 func (n *node) mountSubvolume(b *testing.B) (dir string) {
 	b.Helper()
 	dir = "/tmp/by-hand"
-	onCeph(b, "ceph", "fs", "subvolume", "create", ceph.FileSystem, "by-hand", "--group_name", "holdfast")
+	onCeph(b, "ceph", "fs", "subvolume", "create", ceph.FileSystem, "by-hand")
 	b.Cleanup(func() {
-		onCeph(b, "ceph", "fs", "subvolume", "rm", ceph.FileSystem, "by-hand", "--group_name", "holdfast")
+		onCeph(b, "ceph", "fs", "subvolume", "rm", ceph.FileSystem, "by-hand")
 	})
-	path := strings.TrimSpace(onCeph(b, "ceph", "fs", "subvolume", "getpath", ceph.FileSystem, "by-hand", "--group_name", "holdfast"))
+	path := strings.TrimSpace(onCeph(b, "ceph", "fs", "subvolume", "getpath", ceph.FileSystem, "by-hand"))
 	n.run(fmt.Sprintf("mkdir -p /host%s; mount -t ceph -o name=admin,secret=%s,mds_namespace=%s %s:%s /host%s", dir, adminKey(b), ceph.FileSystem, storage.MonitorV1, path, dir))
 	b.Cleanup(func() {
 		if out, err := n.ExecIn(context.WithoutCancel(b.Context()), n.Namespace, n.pod.Name, "", "umount", "/host"+dir); err != nil {

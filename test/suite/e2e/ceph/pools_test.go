@@ -87,7 +87,10 @@ func addPools(ctx context.Context) error {
 }
 
 func removePools(ctx context.Context) error {
-	err := change(ctx, asInstalled)
+	last, cancel := context.WithTimeout(ctx, kube.Patience)
+	defer cancel()
+	// It is refused until the pools have reported that they are empty.
+	err := kube.Until(last, func(context.Context) error { return change(ctx, asInstalled) })
 	if err == nil {
 		err = awaitReady(ctx)
 	}
