@@ -89,7 +89,7 @@ func TestOutage_NothingIsLeftOfFiftyClaims(t *testing.T) {
 			t.Fatal(err)
 		}
 		if round == 0 {
-			before = settled(t, s)
+			before = afterFirstRound(t, s)
 		}
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), kube.Patience)
@@ -105,8 +105,8 @@ func TestOutage_NothingIsLeftOfFiftyClaims(t *testing.T) {
 	})
 }
 
-// settled is the content once nothing of what was deleted is left.
-func settled(t *testing.T, s *kube.Space) (found map[string]string) {
+// afterFirstRound is what the pools have when nothing of what was deleted is left.
+func afterFirstRound(t *testing.T, s *kube.Space) (found map[string]string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), kube.Patience)
 	defer cancel()
