@@ -120,7 +120,7 @@ func TestFence_NodeWithoutPowerIsShutOutAndNoSyncedByteIsLost(t *testing.T) {
 	s.ExpectBlocks("again", written)
 }
 
-// remote is a pod that does what it is told over its own network, whether or not its node has an API server.
+// remote is a pod that runs scripts which it gets over its own network, whether or not its node reaches the API server.
 type remote struct {
 	t   *testing.T
 	url string
