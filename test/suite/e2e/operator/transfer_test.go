@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -13,32 +14,26 @@ import (
 	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
 )
 
-// transferPools adds a second pool of images and one of directories to each node, with a class of each. Nodes whose file
-// system has no quota of directories have no use of the latter.
-func (a *admin) transferPools(node string) (directories bool) {
+// transferPools adds a second pool of images and one of directories to a node whose kernel has quotas of directories, and a
+// class of each, and returns the node.
+func (a *admin) transferPools() (node string) {
 	a.t.Helper()
+	_, node = twoNodes(a.t)
+	there := []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{node}}}}}
 	a.change(func(spec *v1beta1.StorageClusterSpec) {
 		if len(spec.Pools) == 0 {
 			spec.Pools = []v1beta1.PoolSpec{{Name: "default"}}
 		}
-		second := filepath.Join(a.directory(), "pools", "transfer")
+		path := filepath.Join(a.directory(), "pools", "transfer")
 		spec.Pools = append(spec.Pools,
-			v1beta1.PoolSpec{Name: "second", Path: second + "-second", Reserved: "0", Overcommit: "2"},
-			v1beta1.PoolSpec{Name: "tree", Path: second + "-tree", Engine: v1beta1.EngineDirectory, Reserved: "0", Overcommit: "2"})
+			v1beta1.PoolSpec{Name: "second", Path: path + "-second", Reserved: "0", Overcommit: "2", NodeSelectorTerms: there},
+			v1beta1.PoolSpec{Name: "tree", Path: path + "-tree", Engine: v1beta1.EngineDirectory, Reserved: "0", Overcommit: "2", NodeSelectorTerms: there})
 		spec.StorageClasses = []v1beta1.StorageClassSpec{
 			{Name: "holdfast", Default: true, Pool: "default"}, {Name: "e2e-second", Pool: "second"}, {Name: "e2e-tree", Pool: "tree"},
 		}
 	})
-	n := a.awaitPools(node, "default", "second", "tree")
-	for _, p := range n.Status.Pools {
-		if p.Name == "tree" {
-			if p.Message != "" {
-				a.t.Logf("there are no directories on node %s: %s", node, p.Message)
-			}
-			return p.Message == ""
-		}
-	}
-	return false
+	a.awaitPools(node, "default", "second", "tree")
+	return node
 }
 
 // content makes files of which a copy must keep more than the bytes, and listing says what they are. The group and its rights
@@ -53,34 +48,27 @@ const (
 func TestTransfer_FilesGoFromPoolToPoolOfANode(t *testing.T) {
 	hostfs.Long(t)
 	a := administer(t)
-	home, _ := twoNodes(t)
-	classes := []string{"e2e-second"}
-	if a.transferPools(home) {
-		classes = append(classes, "e2e-tree")
-	}
+	node := a.transferPools()
 	s := begin(t)
 	s.Claim("data", "256Mi")
-	s.Pod("writer", kube.Mount("data", "/data"), kube.OnNode(home))
+	s.Pod("writer", kube.Mount("data", "/data"), kube.OnNode(node))
 	s.Ready("writer")
 	written := s.Exec("writer", "sh", "-ec", content+listing)
 	s.Snapshot("then", "data")
 	from := []kube.ClaimOption{kube.From("VolumeSnapshot", "then"), kube.From("PersistentVolumeClaim", "data")}
-	claims := []string{}
-	for i, class := range classes {
+	for i, class := range []string{"e2e-second", "e2e-tree"} {
 		claim := "copy-" + class
 		s.Claim(claim, "512Mi", kube.OfClass(class), from[i])
 		if read := s.Run("reads-"+class, kube.Mount(claim, "/data"), kube.AnyNode, kube.Script(listing)); read != written {
 			t.Errorf("%s: read is\n%s\nwritten was\n%s", class, read, written)
 		}
 		s.AwaitEvent(claim, v1beta1.ReasonCopyVerified, "sha256:")
-		claims = append(claims, claim)
 	}
-	if len(claims) == 2 { // and back, from a directory into an image
-		s.Snapshot("of-tree", "copy-e2e-tree")
-		s.Claim("back", "512Mi", kube.From("VolumeSnapshot", "of-tree"))
-		if read := s.Run("reads-back", kube.Mount("back", "/data"), kube.AnyNode, kube.Script(listing)); read != written {
-			t.Errorf("from a directory: read is\n%s\nwritten was\n%s", read, written)
-		}
+	// And back, from a directory into an image.
+	s.Snapshot("of-tree", "copy-e2e-tree")
+	s.Claim("back", "512Mi", kube.From("VolumeSnapshot", "of-tree"))
+	if read := s.Run("reads-back", kube.Mount("back", "/data"), kube.AnyNode, kube.Script(listing)); read != written {
+		t.Errorf("from a directory: read is\n%s\nwritten was\n%s", read, written)
 	}
 	s.NothingCopied()
 }
@@ -88,12 +76,11 @@ func TestTransfer_FilesGoFromPoolToPoolOfANode(t *testing.T) {
 func TestTransfer_DeviceGoesFromPoolToPoolOfANode(t *testing.T) {
 	hostfs.Long(t)
 	a := administer(t)
-	home, _ := twoNodes(t)
-	a.transferPools(home)
+	node := a.transferPools()
 	s := begin(t)
 	s.Claim("disk", "64Mi", kube.Block)
 	device := func(claim string) kube.PodOption { return kube.Device(claim, "/dev/disk") }
-	written := s.Run("writes", device("disk"), kube.OnNode(home), kube.Script("head -c 67108864 /dev/urandom >/dev/disk; sync; sha256sum </dev/disk"))
+	written := s.Run("writes", device("disk"), kube.OnNode(node), kube.Script("head -c 67108864 /dev/urandom >/dev/disk; sync; sha256sum </dev/disk"))
 	s.DeletePod("writes")
 	s.Snapshot("then", "disk")
 	s.Claim("copy", "64Mi", kube.Block, kube.OfClass("e2e-second"), kube.From("VolumeSnapshot", "then"))
@@ -106,11 +93,10 @@ func TestTransfer_DeviceGoesFromPoolToPoolOfANode(t *testing.T) {
 func TestTransfer_GoesOnWhenItsPodIsDeleted(t *testing.T) {
 	hostfs.Long(t)
 	a := administer(t)
-	home, _ := twoNodes(t)
-	a.transferPools(home)
+	node := a.transferPools()
 	s := begin(t)
 	s.Claim("data", "1Gi")
-	written := s.Run("writes", kube.Mount("data", "/data"), kube.OnNode(home),
+	written := s.Run("writes", kube.Mount("data", "/data"), kube.OnNode(node),
 		kube.Script("for n in 1 2 3 4 5 6 7 8; do head -c 80000000 /dev/urandom >/data/$n; done; sync; cat /data/* | sha256sum"))
 	s.DeletePod("writes")
 	s.Snapshot("then", "data")
@@ -128,11 +114,10 @@ func TestTransfer_GoesOnWhenItsPodIsDeleted(t *testing.T) {
 func TestTransfer_VolumeGetsNoOtherClaimBeforeItIsComplete(t *testing.T) {
 	hostfs.Long(t)
 	a := administer(t)
-	home, _ := twoNodes(t)
-	a.transferPools(home)
+	node := a.transferPools()
 	s := begin(t)
 	s.Claim("data", "1Gi")
-	s.Run("writes", kube.Mount("data", "/data"), kube.OnNode(home), kube.Script("head -c 600000000 /dev/urandom >/data/file; sync"))
+	s.Run("writes", kube.Mount("data", "/data"), kube.OnNode(node), kube.Script("head -c 600000000 /dev/urandom >/data/file; sync"))
 	s.DeletePod("writes")
 	s.Claim("copy", "1Gi", kube.OfClass("e2e-second"), kube.From("PersistentVolumeClaim", "data"))
 	s.Pod("reads", kube.Mount("copy", "/data"), kube.AnyNode)
