@@ -32,8 +32,8 @@ func checkClasses(p *plan) error {
 		if pools := p.poolNames(); class.Pool != "" && !slices.Contains(pools, class.Pool) {
 			return fmt.Errorf("%s.pool: class %s names the pool %.80q: spec.pools has only %s", at, class.Name, class.Pool, strings.Join(pools, ", "))
 		}
-		if site := p.siteOf(class); site != nil && site.Engine == v1beta1.EngineCephFS && class.FSType != "" {
-			return fmt.Errorf("%s.fsType: class %s has %s, and the volumes of pool %s, with engine CephFS, are directories of its file system: leave it out", at, class.Name, class.FSType, site.Name)
+		if pool := p.poolOf(class); hasDirectories(pool) && class.FSType != "" {
+			return fmt.Errorf("%s.fsType: class %s has %s, and the volumes of pool %s, with engine %s, are directories of its file system: leave it out", at, class.Name, class.FSType, pool.Name, pool.Engine)
 		}
 		if err := checkChoices(at, class); err != nil {
 			return err

@@ -82,8 +82,8 @@ func (p *plan) shape(class *storage.StorageClass, spec v1beta1.StorageClassSpec)
 	if site != nil && spec.VolumeBindingMode == "" {
 		class.VolumeBindingMode = new(storage.VolumeBindingImmediate) // all nodes reach it
 	}
-	if isShared(spec) || site != nil && site.Engine == v1beta1.EngineCephFS {
-		delete(class.Parameters, parameters.FSType) // it has that of its server or of its cluster
+	if isShared(spec) || hasDirectories(p.poolOf(spec)) {
+		delete(class.Parameters, parameters.FSType) // it has that of its server or of its pool
 	}
 	maps.Copy(class.Parameters, parametersOf(spec))
 	for _, c := range p.credentials() {
@@ -96,17 +96,34 @@ func isShared(class v1beta1.StorageClassSpec) bool {
 	return class.Parameters[parameters.Shared] == "true"
 }
 
-// siteOf is the pool of a class if that is in a Ceph cluster. Without a pool it is the first where none is on nodes.
-func (p *plan) siteOf(class v1beta1.StorageClassSpec) *v1beta1.PoolSpec {
+// poolOf is the pool of a class. Without one it is the first on nodes, or the first of all where none is on nodes; nil where
+// the class is of NFS servers.
+func (p *plan) poolOf(class v1beta1.StorageClassSpec) *v1beta1.PoolSpec {
 	if isShared(class) {
 		return nil
 	}
-	alone := len(v1beta1.NodePools(p.pools)) == 0
-	i := slices.IndexFunc(p.pools, func(pool v1beta1.PoolSpec) bool { return pool.Name == class.Pool || class.Pool == "" && alone })
-	if i < 0 || p.pools[i].Ceph == nil {
+	among := p.pools
+	if on := v1beta1.NodePools(p.pools); class.Pool == "" && len(on) > 0 {
+		among = on
+	}
+	i := slices.IndexFunc(among, func(pool v1beta1.PoolSpec) bool { return class.Pool == "" || pool.Name == class.Pool })
+	if i < 0 {
 		return nil
 	}
-	return &p.pools[i]
+	return &among[i]
+}
+
+// siteOf is poolOf if that is in a Ceph cluster.
+func (p *plan) siteOf(class v1beta1.StorageClassSpec) *v1beta1.PoolSpec {
+	if pool := p.poolOf(class); pool != nil && pool.Ceph != nil {
+		return pool
+	}
+	return nil
+}
+
+// hasDirectories says whether the volumes of a pool are directories of its own file system, so that a class names none.
+func hasDirectories(pool *v1beta1.PoolSpec) bool {
+	return pool != nil && (pool.Engine == v1beta1.EngineCephFS || pool.Engine == v1beta1.EngineDirectory)
 }
 
 // parametersOf are the parameters of a class, with those that have a field.

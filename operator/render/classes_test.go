@@ -246,3 +246,19 @@ func TestSecret_MissingKeyIsNamed(t *testing.T) {
 		t.Errorf("without a secret: %v", err)
 	}
 }
+
+func TestClasses_OfADirectoryPoolNamesNoFileSystem(t *testing.T) {
+	in := ask(func(s *v1beta1.StorageClusterSpec) {
+		s.Pools = []v1beta1.PoolSpec{{Name: "tree", Engine: v1beta1.EngineDirectory, Path: "/var/lib/holdfast/tree"}}
+		s.StorageClasses = []v1beta1.StorageClassSpec{{Name: "named", Pool: "tree"}, {Name: "first"}}
+	})
+	for _, name := range []string{"named", "first"} {
+		if c := classOf(t, in, name); c.Parameters["csi.storage.k8s.io/fstype"] != "" {
+			t.Errorf("class %s asks a pool of directories for the file system in %v", name, c.Parameters)
+		}
+	}
+	in.Cluster.Spec.StorageClasses[0].FSType = v1beta1.Ext4
+	if _, err := Objects(in); err == nil || !strings.Contains(err.Error(), "spec.storageClasses[0].fsType") || !strings.Contains(err.Error(), "engine Directory") {
+		t.Errorf("got %v", err)
+	}
+}
