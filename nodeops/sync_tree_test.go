@@ -458,7 +458,7 @@ func TestSyncTree_TakesFewFilesAndLittleMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	linkedFiles(t, src, count)
-	if peak := inChild(t, variable, src); peak > 128<<10 { // half of what the pod may have
+	if peak := inChild(t, variable, src); peak > shadow*128<<10 { // half of what the pod may have
 		t.Errorf("memory: %d KiB", peak)
 	} else {
 		t.Logf("memory: %d KiB", peak)

@@ -1,0 +1,5 @@
+//go:build !race
+
+package nodeops
+
+const shadow = 1
