@@ -70,28 +70,12 @@ func (s *treeSync) run() (err error) {
 		}
 	}()
 	w := treeWalk{
-		enter: func(dir *node, name string) error {
-			if dir.Dev == to.Dev && dir.Ino == to.Ino {
-				return fmt.Errorf("%s is the copy itself", dir.Name())
-			}
-			return s.enter(to, dir, name)
-		},
+		enter:   besides(to, s.enter),
 		leave:   s.leave,
 		leaf:    s.leaf,
 		foreign: foreign,
 	}
 	return w.walk(s.ctx, from)
-}
-
-func openPair(src, dst string) (from, to *node, err error) {
-	if from, err = openTop(src); err != nil {
-		return nil, nil, err
-	}
-	if to, err = openTop(dst); err != nil {
-		from.Close()
-		return nil, nil, err
-	}
-	return from, to, nil
 }
 
 func foreign(n *node, _ string) error { return fmt.Errorf("%s: %w", n.Name(), ErrForeign) }

@@ -29,26 +29,17 @@ type treeCopy struct {
 }
 
 func (c *treeCopy) run(dst, src string) (err error) {
-	from, err := openTop(src)
+	from, to, err := openPair(src, dst)
 	if err != nil {
 		return err
 	}
 	defer from.Close()
-	to, err := openTop(dst)
-	if err != nil {
-		return err
-	}
 	defer to.Close()
 	defer func() { c.into.close() }()
 	c.first.path = dst + ".links"
 	defer func() { err = errors.Join(err, c.first.close(c.ctx)) }()
 	w := treeWalk{
-		enter: func(dir *node, name string) error {
-			if dir.Dev == to.Dev && dir.Ino == to.Ino {
-				return fmt.Errorf("%s is the copy itself", dir.Name())
-			}
-			return c.enter(to, dir, name)
-		},
+		enter: besides(to, c.enter),
 		leave: c.leave,
 		leaf:  c.leaf,
 		foreign: func(n *node, name string) error {
@@ -59,6 +50,27 @@ func (c *treeCopy) run(dst, src string) (err error) {
 		},
 	}
 	return w.walk(c.ctx, from)
+}
+
+func openPair(src, dst string) (from, to *node, err error) {
+	if from, err = openTop(src); err != nil {
+		return nil, nil, err
+	}
+	if to, err = openTop(dst); err != nil {
+		from.Close()
+		return nil, nil, err
+	}
+	return from, to, nil
+}
+
+// besides enters the directories of a source, but not the copy, which may lie in it.
+func besides(to *node, enter func(top, from *node, name string) error) func(dir *node, name string) error {
+	return func(dir *node, name string) error {
+		if dir.Dev == to.Dev && dir.Ino == to.Ino {
+			return fmt.Errorf("%s is the copy itself", dir.Name())
+		}
+		return enter(to, dir, name)
+	}
 }
 
 func openTop(path string) (*node, error) {
