@@ -2,6 +2,7 @@ package volumecopy
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	core "k8s.io/api/core/v1"
@@ -27,16 +28,17 @@ func sourceName(uid types.UID) string { return "copy-" + strings.ToLower(string(
 // nameOf is that of the PersistentVolume and the claim of a role.
 func nameOf(uid types.UID, r role) string { return fmt.Sprintf("holdfast-%s-%s", sourceName(uid), r) }
 
-func podName(uid types.UID, attempt int32) string {
-	return fmt.Sprintf("holdfast-%s-%d", sourceName(uid), attempt)
-}
+func podName(uid types.UID, attempt int32) string { return fmt.Sprint(podPrefix(uid), attempt) }
+
+func podPrefix(uid types.UID) string { return "holdfast-" + sourceName(uid) + "-" }
 
 // attemptOf is 0 for a pod that is not of the copy.
-func attemptOf(uid types.UID, p *core.Pod) (n int32) {
-	if _, err := fmt.Sscanf(strings.TrimPrefix(p.Name, podName(uid, 0)[:len(podName(uid, 0))-1]), "%d", &n); err != nil || podName(uid, n) != p.Name {
+func attemptOf(uid types.UID, p *core.Pod) int32 {
+	n, err := strconv.ParseInt(strings.TrimPrefix(p.Name, podPrefix(uid)), 10, 32)
+	if err != nil || podName(uid, int32(n)) != p.Name {
 		return 0
 	}
-	return n
+	return int32(n)
 }
 
 // isTemporary says whether a Volume is the temporary source that its labels say. An object that another account has written

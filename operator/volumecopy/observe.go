@@ -61,7 +61,8 @@ func (r *Controller) observe(ctx context.Context, name string) (observed, error)
 	case !apierrors.IsNotFound(err):
 		return o, err
 	}
-	for _, uid := range r.left(name) {
+	left := r.left(name)
+	for _, uid := range left {
 		if o.target != nil && uid == o.target.UID {
 			continue
 		}
@@ -74,10 +75,13 @@ func (r *Controller) observe(ctx context.Context, name string) (observed, error)
 	if o.target == nil || o.target.Spec.PopulatedBy != v1beta1.PopulatedByPod {
 		return o, nil
 	}
+	// One that waits has nothing, and there may be any number of them: nothing is asked about it.
+	if o.waits = r.takeSlot(o.target, slices.Contains(left, o.target.UID)); o.waits != "" {
+		return o, nil
+	}
 	if o.own, err = r.tracesOf(ctx, o.target.UID, name); err != nil {
 		return o, err
 	}
-	o.waits = r.takeSlot(o)
 	o.down = r.whyDown(o.target, o.own.source)
 	if p := o.pod(); p != nil && p.Spec.NodeName != "" && r.Storage.WhyDown(p.Spec.NodeName) != "" {
 		o.down = "node " + p.Spec.NodeName + ", where its pod is, is down"
@@ -111,7 +115,7 @@ func (r *Controller) whyDown(volumes ...*v1beta1.Volume) string {
 
 // takeSlot gives one of the slots to a copy that has none yet, the oldest first, and otherwise says why not. It is kept until
 // the copy ends.
-func (r *Controller) takeSlot(o observed) string {
+func (r *Controller) takeSlot(of *v1beta1.Volume, begun bool) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	uids := map[types.UID]bool{}
@@ -119,30 +123,30 @@ func (r *Controller) takeSlot(o observed) string {
 	for _, v := range kube.Cached(r.volumes.List) {
 		uids[v.UID] = true
 		switch {
-		case v.UID == o.target.UID, !isUnfinished(v), r.Storage.WhyDown(v.Spec.Node) != "":
+		case v.UID == of.UID, !isUnfinished(v), r.Storage.WhyDown(v.Spec.Node) != "":
 		case r.begun[v.UID], hasBegun(v):
 			running = append(running, v.Name)
-		case isOlder(v, o.target):
+		case isOlder(v, of):
 			before = append(before, v.Name)
 		}
 	}
 	for uid := range r.begun {
-		if !uids[uid] && uid != o.target.UID {
+		if !uids[uid] && uid != of.UID {
 			delete(r.begun, uid)
 		}
 	}
-	if !isUnfinished(o.target) {
-		delete(r.begun, o.target.UID)
+	if !isUnfinished(of) {
+		delete(r.begun, of.UID)
 		return ""
 	}
-	if r.begun[o.target.UID] || hasBegun(o.target) || o.own.source != nil {
-		r.begun[o.target.UID] = true
+	if r.begun[of.UID] || hasBegun(of) || begun {
+		r.begun[of.UID] = true
 		return ""
 	}
 	if len(running)+len(before) >= atOnce {
 		return fmt.Sprintf("%d volumes are copied at a time: %d are being copied, and %d wait that are older", atOnce, len(running), len(before))
 	}
-	r.begun[o.target.UID] = true
+	r.begun[of.UID] = true
 	return ""
 }
 

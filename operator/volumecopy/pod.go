@@ -13,8 +13,8 @@ import (
 
 const containerName = "copy"
 
-// capabilities are what keeps owners, modes, devices and attributes of files, and reads those of all users. A device needs none. Without SYS_ADMIN
-// the attributes of the namespace trusted, such as those of an overlay, would not be seen, and be lost.
+// capabilities are what keeps owners, modes, devices and attributes of files, and reads those of all users. Without SYS_ADMIN
+// the attributes of the namespace trusted, such as those of an overlay, would not be seen, and be lost. A device needs none.
 var capabilities = []core.Capability{"CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "MKNOD", "SETFCAP", "SYS_ADMIN"}
 
 // image is that of the pod.
