@@ -3,7 +3,6 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -13,16 +12,12 @@ import (
 	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
 )
 
-// holder appends a line at a time under a lock that it takes once, and says each when it is on the server's disk.
-const holder = `flock /data/lock sh -ec '
-	n=0; while sleep 0.2; do n=$((n+1)); echo $n >>/data/log; sync /data/log; echo $n; done'`
-
 // hold starts a holder on a node for the volume of each class, and returns the pods, which are named as their claims.
 func hold(t *testing.T, s *kube.Space, node string, classes map[string]string) (pods []string) {
 	t.Helper()
 	for name, class := range classes {
 		s.Claim(name, "64Mi", byMany, kube.OfClass(class))
-		s.Pod(name, kube.Mount(name, "/data"), kube.OnNode(node), kube.Script(holder))
+		s.Pod(name, kube.Mount(name, "/data"), kube.OnNode(node), kube.Script(kube.Holder))
 		pods = append(pods, name)
 	}
 	for _, pod := range pods {
@@ -41,37 +36,20 @@ func byBothDoors(t *testing.T, s *kube.Space) map[string]string {
 	return classes
 }
 
-// wrote is how many lines a pod has said.
-func wrote(s *kube.Space, pod string) int { return strings.Count(s.Log(pod), "\n") }
-
-func awaitLines(t *testing.T, s *kube.Space, pod string, more int) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), kube.Patience)
-	defer cancel()
-	if !s.Eventually(ctx, "pod "+pod+" to write", func(context.Context) error {
-		if n := wrote(s, pod); n < more {
-			return fmt.Errorf("it has written %d lines, not %d", n, more)
-		}
-		return nil
-	}) {
-		t.Fatal("the pod does not go on")
-	}
-}
-
 // goesOn fails unless each pod has written beyond what it had written when the trouble was over, and all that it has
 // said is in its file, once.
 func goesOn(t *testing.T, s *kube.Space, pods []string, trouble func()) {
 	t.Helper()
 	before := map[string]int{}
 	for _, pod := range pods {
-		awaitLines(t, s, pod, 5)
+		s.AwaitLines(pod, 5)
 	}
 	trouble()
 	for _, pod := range pods {
-		before[pod] = wrote(s, pod)
+		before[pod] = s.Wrote(pod)
 	}
 	for _, pod := range pods {
-		awaitLines(t, s, pod, before[pod]+20)
+		s.AwaitLines(pod, before[pod]+20)
 		if log := s.Exec(pod, "sh", "-c", "test $(wc -l </data/log) -ge "+fmt.Sprint(before[pod])+" && awk '$1 != NR { print NR, $1 }' /data/log"); log != "" {
 			t.Errorf("of pod %s lines are missing or written twice: %s", pod, log)
 		}
@@ -122,11 +100,11 @@ func cutForHalfAMinute(t *testing.T, s *kube.Space, server string, pods []string
 	<-quiet // what was on its way has been said
 	stuck := map[string]int{}
 	for _, pod := range pods {
-		stuck[pod] = wrote(s, pod)
+		stuck[pod] = s.Wrote(pod)
 	}
 	<-over
 	for _, pod := range pods {
-		if now := wrote(s, pod); now != stuck[pod] {
+		if now := s.Wrote(pod); now != stuck[pod] {
 			t.Errorf("pod %s has written %d lines, and then %d: the network is not cut", pod, stuck[pod], now)
 		}
 	}

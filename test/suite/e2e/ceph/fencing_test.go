@@ -258,9 +258,6 @@ func TestFence_NodeWithClientsThatAreNotKnownIsNamedAndKeepsItsVolumes(t *testin
 	}
 }
 
-// holder appends a line at a time under a lock that it takes once, and says each when it is on the server's disk.
-const holder = `flock /data/lock sh -ec 'n=0; while sleep 0.2; do n=$((n+1)); echo $n >>/data/log; sync /data/log; echo $n; done'`
-
 func TestFence_NFSServerMovesAndItsClientsKeepTheirLocks(t *testing.T) {
 	s := begin(t)
 	one, other := withClients(t)
@@ -271,24 +268,13 @@ func TestFence_NFSServerMovesAndItsClientsKeepTheirLocks(t *testing.T) {
 	uncordon()
 	class := s.Class("shared", "csi.holdfast.dev", "shared", "true", "nfsServer", s.Namespace+"/shared")
 	s.Claim("data", "64Mi", kube.OfClass(class), kube.AccessMode(corev1.ReadWriteMany))
-	s.Pod("holder", kube.Mount("data", "/data"), kube.OnNode(other), kube.Script(holder))
+	s.Pod("holder", kube.Mount("data", "/data"), kube.OnNode(other), kube.Script(kube.Holder))
 	s.Ready("holder")
-	lines := func() int { return strings.Count(s.Log("holder"), "\n") }
-	goesOn := func(what string) {
+	goesOn := func() {
 		t.Helper()
-		want := lines() + 20
-		ctx, cancel := context.WithTimeout(t.Context(), kube.Patience)
-		defer cancel()
-		if !s.Eventually(ctx, what, func(context.Context) error {
-			if n := lines(); n < want {
-				return fmt.Errorf("it has written %d lines, not %d", n, want)
-			}
-			return nil
-		}) {
-			t.FailNow()
-		}
+		s.AwaitLines("holder", s.Wrote("holder")+20)
 	}
-	goesOn("the client to write")
+	goesOn()
 
 	clients := clientsOf(t, s, one)
 	boot := s.CutPower(one)
@@ -298,7 +284,7 @@ func TestFence_NFSServerMovesAndItsClientsKeepTheirLocks(t *testing.T) {
 	kube.AwaitOne(s, s.Client.CoreV1().Pods(s.Namespace), server, "to run on the other node", func(p *corev1.Pod) (bool, error) {
 		return p.Spec.NodeName == other && p.Status.Phase == corev1.PodRunning, nil
 	})
-	goesOn("the client to write to the server on another node")
+	goesOn()
 	t.Logf("the client wrote %.0f s after the power cut of its server", time.Since(cut).Seconds())
 	if wrong := s.Exec("holder", "sh", "-c", "awk '$1 != NR { print NR, $1 }' /data/log"); wrong != "" {
 		t.Errorf("lines are missing or written twice: %s", wrong)

@@ -3,6 +3,8 @@ package kube
 import (
 	"bufio"
 	"context"
+	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -57,4 +59,30 @@ func (s *Space) FirstLines(pod string, count int) []string {
 	}
 	s.t.Fatalf("pod %s has printed %q, and not %d lines", pod, first, count)
 	return nil
+}
+
+// Holder is a script that appends a line at a time to /data/log, under a lock of /data/lock that it takes once, and prints
+// each when it is on the server's disk.
+const Holder = `flock /data/lock sh -ec '
+	n=0; while sleep 0.2; do n=$((n+1)); echo $n >>/data/log; sync /data/log; echo $n; done'`
+
+// Wrote is how many lines a pod has printed.
+func (s *Space) Wrote(pod string) int {
+	s.t.Helper()
+	return strings.Count(s.Log(pod), "\n")
+}
+
+// AwaitLines waits until a pod has printed that many lines.
+func (s *Space) AwaitLines(pod string, count int) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), Patience)
+	defer cancel()
+	if !s.Eventually(ctx, "pod "+pod+" to write", func(context.Context) error {
+		if n := s.Wrote(pod); n < count {
+			return fmt.Errorf("it has written %d lines, not %d", n, count)
+		}
+		return nil
+	}) {
+		s.t.Fatal("the pod does not go on")
+	}
 }
