@@ -18,11 +18,12 @@ up: root ## start a real Kubernetes here, install Holdfast, make a claim and a p
 down: root ## remove all that make up and make e2e made (root)
 
 kubeconfig: ## print the path of the kubeconfig of make up
-
 install-manifest: ## print what installs the image of VERSION=v1, for kubectl apply -f -
 
+test: export WITH_CEPH := yes
 test: root deps build ## install what is missing, then check and test all but what takes long (root)
-	@HOLDFAST_BINARY=$(CURDIR)/bin/holdfast $(MAKE) --no-print-directory --jobs=6 test-cluster lint generated test-hosts test-api-install test-api-rest test-api-oldest test-of-clusters
+	@HOLDFAST_BINARY=$(CURDIR)/bin/holdfast $(MAKE) --no-print-directory --jobs=$(if $(filter all,$(HOLDFAST_TESTS)),3,4) test-cluster test-api-install test-hosts test-api-rest test-api-oldest test-of-clusters generated lint
+	@$(MAKE) --no-print-directory test-ceph-engines
 
 e2e: export HOLDFAST_KUBECONFIG := $(GIVEN)
 e2e: $(if $(GIVEN),,root deps) ## test in a real cluster that stays until make down (root), or in any: KUBECONFIG=FILE
@@ -37,6 +38,7 @@ test-fast: ## run what needs no root and no installed packages
 test-all: ## make test with what takes long (root)
 	@$(MAKE) --no-print-directory test test-ceph test-ceph-cluster HOLDFAST_TESTS=all TIMEOUT=120m
 
+test-ceph-engines: root ## run the conformance suite on both engines of Ceph, alone: Ceph waits for no one (root)
 test-ceph: root ## test the engines of Ceph on a small, real Ceph, with cgo (root)
 test-ceph-cluster: root cluster-program ## test pools in a small, real Ceph in a cluster of three nodes (root)
 test-noisy: ## make test, beside a process that takes 3/7 of every processor (root)
@@ -54,16 +56,14 @@ fmt: ## format the source
 bench-claims: root deps ## measure claims and pods beside local-path-provisioner, in turns: CLAIMS='3 --at-once 1,20' (root)
 
 fuzz: ## run every fuzz target for FUZZTIME (20s)
-
 images: root ## build the container images without a registry, one line each: NAME REFERENCE ARCHIVE (root)
 
 release: root ## make the release VERSION=v1.2.3 of this commit in bin/release: images, manifest, chart, bundle, SBOM, notes (root)
 release-check: root ## make the release twice, compare all bytes, start what is for arm64 (root)
-licences: build ## check that all that is linked into bin/holdfast has a licence that is allowed
-vulncheck: ## look for known vulnerabilities with govulncheck, which asks vuln.go.dev, or VULNDB=URL
+licences: build ## check that all that is linked into bin/holdfast and the program of the image ceph has a licence that is allowed
+vulncheck: ## look for known vulnerabilities in both with govulncheck, which asks vuln.go.dev, or VULNDB=URL
 
 deps: ## install the Debian packages that the tests need, where missing
-
 root: ## stop where the caller is not root
 clean: ## remove what was built
 # The parts of make test. The program of clusters is not made beside the images: both compile much of Kubernetes, and
@@ -73,7 +73,7 @@ test-of-clusters test-api-install test-api-rest test-api-oldest test-cluster: ro
 cluster-program: images
 
 SCRIPTED := run up down kubeconfig install-manifest e2e bench build test-fast local-run generate generated lint fmt bench-claims \
-	fuzz images release release-check licences vulncheck deps root clean test-hosts test-of-clusters test-api-install test-api-rest test-api-oldest test-ceph test-ceph-cluster test-cluster cluster-program
+	fuzz images release release-check licences vulncheck deps root clean test-hosts test-of-clusters test-api-install test-api-rest test-api-oldest test-ceph-engines test-ceph test-ceph-cluster test-cluster cluster-program
 $(SCRIPTED):
 	@test/run/run $@
 

@@ -18,6 +18,7 @@ import (
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/printable"
 )
 
 const (
@@ -25,6 +26,8 @@ const (
 	DefaultTimeout = 2 * time.Minute
 	// DefaultTrashWait is how long a command waits until the agent reports a deleted volume in its trash.
 	DefaultTrashWait = 10 * time.Second
+	// DefaultGoneWait is how long a command watches whether a deleted object is written again, unless the trash has it.
+	DefaultGoneWait = 5 * time.Second
 
 	fieldManager = "holdfast-admin"
 )
@@ -73,8 +76,8 @@ type Config struct {
 	Progress func(state string) error
 	// Confirm asks a question and returns the line that the user types. Nil: there is no terminal.
 	Confirm func(ctx context.Context, question string) (string, error)
-	// Timeout and TrashWait are the defaults if 0.
-	Timeout, TrashWait time.Duration
+	// Timeout, TrashWait and GoneWait are the defaults if 0.
+	Timeout, TrashWait, GoneWait time.Duration
 }
 
 // Admin executes commands.
@@ -95,11 +98,13 @@ func New(c Config) (*Admin, error) {
 		}
 	}
 	c.Timeout, c.TrashWait = cmp.Or(c.Timeout, DefaultTimeout), cmp.Or(c.TrashWait, DefaultTrashWait)
+	c.GoneWait = cmp.Or(c.GoneWait, DefaultGoneWait)
 	return &Admin{c}, nil
 }
 
+// sayf prints to a terminal, and some of args are text of others.
 func (a *Admin) sayf(format string, args ...any) error {
-	_, err := fmt.Fprintf(a.Out, format+"\n", args...)
+	_, err := io.WriteString(a.Out, printable.Lines(fmt.Sprintf(format+"\n", args...)))
 	return err
 }
 

@@ -76,7 +76,7 @@ func (a *Admin) Adopt(ctx context.Context, want Adoption) error {
 	}
 	ctx, cancel := a.limited(ctx)
 	defer cancel()
-	if err := a.bind(ctx, b); err != nil {
+	if err := a.bind(ctx, o.volume.Name, b); err != nil {
 		return err
 	}
 	return a.sayf("claim %s/%s is bound to volume %s (%s on %s) by PersistentVolume %s; pods can use it",

@@ -84,6 +84,20 @@ func TestAdopt_MakesNothingWhereTheClaimCannotBeMade(t *testing.T) {
 	r.untouched()
 }
 
+func TestAdopt_OfAVolumeWhoseDeletionWasRequestedMeanwhileIsRefused(t *testing.T) {
+	r := newRig(t).withClasses()
+	v := r.volume("pvc-1")
+	r.door.after = map[string]func(){"POST v1/persistentvolumes": func() {
+		v.Spec.Deletion = &v1beta1.DeletionRequest{UID: v.UID, RequestedBy: "bob", RequestedAt: metav1.NowMicro()}
+		_, err := r.kinds.Volumes().Update(t.Context(), v, metav1.UpdateOptions{})
+		r.must(err)
+	}}
+	r.refuses(r.Adopt(t.Context(), adoption), "volume pvc-1 is being deleted", "kubectl delete persistentvolume pvc-1")
+	if w := r.door.written(); !slices.Equal(w, []string{"POST v1/persistentvolumes"}) {
+		t.Errorf("it wrote %q", w)
+	}
+}
+
 func TestAdopt_OfAClaimThatIsNotBoundInTimeSaysWhereToLook(t *testing.T) {
 	r := newRig(t).withClasses() // no controller binds claims
 	r.Timeout = 200 * time.Millisecond

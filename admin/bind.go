@@ -16,7 +16,7 @@ import (
 
 // bind writes what is missing, the PersistentVolume first: a claim whose volumeName does not exist waits, while one
 // without a volumeName may be bound to another volume.
-func (a *Admin) bind(ctx context.Context, b *binding) error {
+func (a *Admin) bind(ctx context.Context, volume string, b *binding) error {
 	claims := a.Kubernetes.CoreV1().PersistentVolumeClaims(b.claim.Namespace)
 	key := b.claim.Namespace + "/" + b.claim.Name
 	if b.newClaim { // a missing namespace or an exceeded quota is reported before anything is created
@@ -26,6 +26,9 @@ func (a *Admin) bind(ctx context.Context, b *binding) error {
 	}
 	if err := a.writePersistentVolume(ctx, b); err != nil {
 		return err
+	}
+	if err := a.checkKept(ctx, volume); err != nil {
+		return fmt.Errorf("%w. PersistentVolume %s names it; if it is not to be used: kubectl delete persistentvolume %s", err, b.pv.Name, b.pv.Name)
 	}
 	switch {
 	case b.newClaim:
@@ -43,6 +46,16 @@ func (a *Admin) bind(ctx context.Context, b *binding) error {
 		}
 	}
 	return a.awaitBound(ctx, b)
+}
+
+// checkKept fails if the deletion of the volume was requested before its PersistentVolume, which prevents that, was
+// written.
+func (a *Admin) checkKept(ctx context.Context, name string) error {
+	v, err := a.Holdfast.HoldfastV1beta1().Volumes().Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return a.absent(ctx, name, err)
+	}
+	return refuseDeleted(v)
 }
 
 func claimPatch(b *binding) ([]byte, error) {

@@ -8,6 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -21,6 +22,8 @@ type Deletion struct {
 	Reason string
 	// Yes skips the confirmation.
 	Yes bool
+	// Namespace refuses what was made for a claim in another one. Empty: any.
+	Namespace string
 }
 
 const longestReason = 1024
@@ -42,11 +45,18 @@ func (a *Admin) DeleteVolume(ctx context.Context, name string, d Deletion) error
 	if err != nil {
 		return err
 	}
-	before := a.trashBefore(ctx, r)
-	if err := a.delete(ctx, volumes, []*record{r}, facts.lines, d); err != nil {
+	all := []*record{r}
+	if err := a.confirm(ctx, all, facts.lines, d); err != nil {
 		return err
 	}
-	if err := a.printTrash(ctx, r, before); err != nil {
+	if facts, err = a.volumeFacts(ctx, name); err != nil { // it may have been adopted while the user was asked
+		return err
+	}
+	before := a.trashBefore(ctx, r)
+	if err := a.delete(ctx, volumes, all, d); err != nil {
+		return err
+	}
+	if err := a.printDeleted(ctx, r, before); err != nil {
 		return err
 	}
 	for _, pv := range facts.left {
@@ -77,14 +87,36 @@ func (a *Admin) toDelete(ctx context.Context, k kind, name string, d Deletion) (
 			"Forget the object, which leaves the data: kubectl delete %s.%s %s; it is written again without that request, and then can be deleted",
 			r, r.request.UID, k.resource, v1beta1.GroupName, name)
 	}
+	if err := a.checkNamespace(ctx, r, d.Namespace); err != nil {
+		return nil, err
+	}
 	return r, a.mayDelete(ctx, k.resource, name)
 }
 
-// delete asks for a confirmation, writes the requests, deletes the objects, and waits until they are gone.
-func (a *Admin) delete(ctx context.Context, k kind, all []*record, lines []string, d Deletion) error {
-	if err := a.confirm(ctx, all, lines, d); err != nil {
-		return err
+// checkNamespace fails unless a Volume, or the one that a Snapshot is a copy of, was made for a claim in that namespace.
+func (a *Admin) checkNamespace(ctx context.Context, r *record, namespace string) error {
+	if namespace == "" {
+		return nil
 	}
+	claim := r.claim
+	if r.source != nil {
+		v, err := a.Holdfast.HoldfastV1beta1().Volumes().Get(ctx, r.source.Name, metav1.GetOptions{})
+		if err != nil {
+			return fmt.Errorf("volume %s, of which %s is a copy, could not be read, so the namespace of its claim is not known: %w", r.source.Name, r, err)
+		}
+		claim = v.Spec.ClaimRef
+	}
+	switch {
+	case claim == nil:
+		return fmt.Errorf("%s was made for no claim, so for none in namespace %s", r, namespace)
+	case claim.Namespace != namespace:
+		return fmt.Errorf("%s was made for claim %s, which is not in namespace %s", r, claim, namespace)
+	}
+	return nil
+}
+
+// delete writes the requests, deletes the objects, and waits until they are gone.
+func (a *Admin) delete(ctx context.Context, k kind, all []*record, d Deletion) error {
 	who, err := a.whoami(ctx)
 	if err != nil {
 		return err
@@ -175,14 +207,46 @@ func (a *Admin) awaitGone(ctx context.Context, k kind, r *record) error {
 			return true, "", nil
 		}
 		now := recordOf(o)
-		return now.UID != r.UID, fmt.Sprintf("%s removes %s (%s)", now.node, now, now.condition()), nil
+		return false, fmt.Sprintf("%s removes %s (%s)", now.node, now, now.condition()), r.notReplaced(o)
 	})
 	if errors.Is(err, errTimeout) {
 		return fmt.Errorf("%w. The request stays, and is carried out when that is resolved", err)
 	}
-	if err != nil {
-		return err
+	return err
+}
+
+// notReplaced fails if the object of that name has another UID: an agent that does not carry out a request writes the
+// object again.
+func (r *record) notReplaced(o runtime.Object) error {
+	if o == nil || recordOf(o).UID == r.UID {
+		return nil
 	}
+	return fmt.Errorf("the request to delete %s was not carried out, and the object was written again: see the condition Protected of the StorageCluster "+
+		"(kubectl describe storageclusters); when it is True, run this again", r)
+}
+
+// staysGone fails if one of the objects is written again, which takes an agent a moment.
+func (a *Admin) staysGone(ctx context.Context, k kind, all ...*record) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, a.GoneWait, errTimeout)
+	defer cancel()
+	g, ctx := errgroup.WithContext(ctx)
+	for _, r := range all {
+		g.Go(func() error {
+			absent := false
+			err := a.follow(ctx, k.follow(a.Holdfast, r.Name), func(o runtime.Object) (bool, string, error) {
+				absent = o == nil
+				return false, "", r.notReplaced(o)
+			})
+			if absent && errors.Is(err, errTimeout) {
+				return nil
+			}
+			return err
+		})
+	}
+	return g.Wait()
+}
+
+func (a *Admin) sayDeleted(r *record) error {
 	return a.sayf("%s is deleted", strings.ToLower(r.kind)+" "+r.Name)
 }
 
@@ -198,22 +262,40 @@ func (a *Admin) trashBefore(ctx context.Context, r *record) time.Time {
 	return time.Time{}
 }
 
-// printTrash prints until when the volume can be restored.
-func (a *Admin) printTrash(ctx context.Context, r *record, before time.Time) error {
+// awaitTrash returns the entry of a deleted volume, or nil if the trash does not show it in time.
+func (a *Admin) awaitTrash(ctx context.Context, r *record, before time.Time) (entry *v1beta1.TrashedVolume, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, a.TrashWait, errTimeout)
 	defer cancel()
-	var entry *v1beta1.TrashedVolume
-	err := a.followNode(ctx, r.node, func(n *v1beta1.StorageNode) (bool, string, error) {
-		if n != nil {
-			entry = trashed(n, r.Name)
+	err = a.followNode(ctx, r.node, func(n *v1beta1.StorageNode) (bool, string, error) {
+		if n == nil {
+			return true, "", nil
 		}
-		found := entry != nil && !entry.DeletionTime.Time.Equal(before)
-		return found || n == nil, "the trash of " + r.node, nil
+		if t := trashed(n, r.Name); t != nil && !t.DeletionTime.Time.Equal(before) {
+			entry = t
+		}
+		return entry != nil, "the trash of " + r.node, nil
 	})
-	switch {
-	case err != nil && !errors.Is(err, errTimeout):
+	if errors.Is(err, errTimeout) {
+		err = nil
+	}
+	return entry, err
+}
+
+// printDeleted prints that the volume is deleted, which its entry in the trash proves, and until when it can be restored.
+func (a *Admin) printDeleted(ctx context.Context, r *record, before time.Time) error {
+	entry, err := a.awaitTrash(ctx, r, before)
+	if err != nil {
 		return err
-	case err != nil || entry == nil:
+	}
+	if entry == nil {
+		if err := a.staysGone(ctx, volumes, r); err != nil {
+			return err
+		}
+	}
+	if err := a.sayDeleted(r); err != nil {
+		return err
+	}
+	if entry == nil {
 		return a.sayf("the trash of %s does not show it: where a pool keeps no trash, or needs the space, it is removed for good; "+
 			"holdfast volumes trash shows what can be restored", r.node)
 	}

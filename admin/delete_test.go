@@ -83,11 +83,28 @@ func TestDelete_SaysThatThereIsNoTrash(t *testing.T) {
 	r.says("volume pvc-1 is deleted", "the trash of a does not show it", "removed for good")
 }
 
+func TestDelete_ThatTheAgentDoesNotCarryOutFails(t *testing.T) {
+	r := newRig(t)
+	r.TrashWait, r.GoneWait = 50*time.Millisecond, 20*time.Second
+	r.unprotectedAgent()
+	r.node("a", inTrash("pvc-1", "", time.Now().Add(-time.Hour))) // an older one
+	v := r.volume("pvc-1")
+	r.snapshot("s")
+	unheard := []string{"was not carried out", "written again", "Protected"}
+	r.refuses(r.DeleteVolume(t.Context(), "pvc-1", sure), append(unheard, "Volume pvc-1")...)
+	r.refuses(r.DeleteSnapshot(t.Context(), "s", sure), append(unheard, "Snapshot s")...)
+	if strings.Contains(r.out.String(), "is deleted") {
+		t.Errorf("it says\n%s", r.out)
+	}
+	r.refuses(r.awaitGone(t.Context(), volumes, recordOf(v)), unheard...) // where the watch misses the time between the objects
+}
+
 // pv returns a PersistentVolume of volume pvc-1.
 func (r *rig) pv(name string, change ...func(*core.PersistentVolume)) *core.PersistentVolume {
 	r.Helper()
 	pv := &core.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	pv.Spec.CSI = &core.CSIPersistentVolumeSource{Driver: "csi.holdfast.dev", VolumeHandle: "pvc-1"}
+	pv.Spec.NodeAffinity = onNode("a")
 	pv.Spec.PersistentVolumeReclaimPolicy = core.PersistentVolumeReclaimRetain
 	pv.Spec.AccessModes = []core.PersistentVolumeAccessMode{core.ReadWriteOnce}
 	pv.Spec.Capacity = core.ResourceList{core.ResourceStorage: *bytesOfSize(gib)}
@@ -133,6 +150,13 @@ func handmadePV(pv *core.PersistentVolume) {
 	pv.Spec.PersistentVolumeSource = core.PersistentVolumeSource{NFS: &core.NFSVolumeSource{Server: "10.0.0.7", Path: "/pvc-1"}}
 }
 
+func byHand(server, path string) func(*core.PersistentVolume, *core.PersistentVolumeClaim) {
+	return func(pv *core.PersistentVolume, _ *core.PersistentVolumeClaim) {
+		handmadePV(pv)
+		pv.Spec.NFS.Server, pv.Spec.NFS.Path = server, path
+	}
+}
+
 func onServer(v *v1beta1.Volume) {
 	v.Spec.Node, v.Spec.Shared = "team.main.nfs.holdfast.dev", true
 	v.Status.Access = &v1beta1.VolumeAccess{NFS: &v1beta1.VolumeNFS{Server: "10.0.0.7", Path: "/pvc-1"}}
@@ -144,6 +168,10 @@ func TestDelete_OfAVolumeThatAClaimHasIsRefused(t *testing.T) {
 		"kept for it":                func(pv *core.PersistentVolume, _ *core.PersistentVolumeClaim) { pv.Spec.ClaimRef.UID = "" },
 		"by the NFS provisioner":     func(pv *core.PersistentVolume, _ *core.PersistentVolumeClaim) { plainPV(pv) },
 		"by hand":                    func(pv *core.PersistentVolume, _ *core.PersistentVolumeClaim) { handmadePV(pv) },
+		"by hand, below the export":  byHand("10.0.0.7", "/pvc-1/app"),
+		"by hand, with a slash":      byHand("10.0.0.7", "/pvc-1/"),
+		"by hand, by a DNS name":     byHand("nfs-main.team.svc", "/pvc-1"),
+		"by hand, by a balancer":     byHand("192.0.2.7", "//pvc-1/./"),
 		"released says another hand": func(pv *core.PersistentVolume, _ *core.PersistentVolumeClaim) { pv.Status.Phase = core.VolumeReleased },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -156,6 +184,52 @@ func TestDelete_OfAVolumeThatAClaimHasIsRefused(t *testing.T) {
 			r.untouched()
 		})
 	}
+}
+
+func TestDelete_OfAVolumeWhoseClaimHasLostItsPersistentVolumeIsRefused(t *testing.T) {
+	for name, test := range map[string]struct {
+		volume func(*v1beta1.Volume)
+		claim  string // not always the one that it was made for
+		names  string // the PersistentVolume of the claim
+		pv     func(*rig)
+	}{
+		"of its name":        {func(v *v1beta1.Volume) { v.Spec.Labels = nil }, "orders", "pvc-1", nil},
+		"by its label":       {func(v *v1beta1.Volume) { v.Spec.Labels[v1beta1.PersistentVolumeLabel] = "pv-7" }, "orders", "pv-7", nil},
+		"adopted by another": {func(v *v1beta1.Volume) { v.Spec.Labels[v1beta1.PersistentVolumeLabel] = "pv-7" }, "invoices", "pvc-1", nil},
+		"made for none":      {func(v *v1beta1.Volume) { v.Spec.ClaimRef = nil }, "orders", "pvc-1", nil},
+		"a plain NFS volume": {plain, "orders", "pvc-plain", nil},
+		"a released one": {func(*v1beta1.Volume) {}, "orders", "pv-1", func(r *rig) {
+			r.pv("pv-1", func(pv *core.PersistentVolume) {
+				pv.Spec.ClaimRef = &core.ObjectReference{Namespace: "shop", Name: "orders", UID: "of the one before"}
+				pv.Status.Phase = core.VolumeReleased
+			})
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.node("a")
+			r.volume("pvc-1", test.volume)
+			r.aClaim(test.claim, func(c *core.PersistentVolumeClaim) { c.Spec.VolumeName, c.Status.Phase = test.names, core.ClaimLost })
+			if test.pv != nil {
+				test.pv(r)
+			}
+			key := "shop/" + test.claim
+			r.refuses(r.DeleteVolume(t.Context(), "pvc-1", sure), "claim "+key+" (Lost)", "PersistentVolume "+test.names, "holdfast volumes adopt pvc-1 --claim "+key,
+				"kubectl delete pvc -n shop "+test.claim)
+			r.untouched()
+		})
+	}
+}
+
+func TestDelete_OfAVolumeWhoseNameAnotherVolumesPersistentVolumeHasIsNotRefused(t *testing.T) {
+	r := newRig(t)
+	r.agent("")
+	r.node("a")
+	r.volume("pvc-1")
+	c := r.aClaim("orders", func(c *core.PersistentVolumeClaim) { c.Spec.VolumeName, c.Status.Phase = "pvc-1", core.ClaimBound })
+	r.pv("pvc-1", boundTo(c), func(pv *core.PersistentVolume) { pv.Spec.CSI.VolumeHandle = "pvc-2" })
+	r.must(r.DeleteVolume(t.Context(), "pvc-1", sure))
+	r.says("made for shop/orders, which exists and has PersistentVolume pvc-1 (Bound)")
 }
 
 func TestDelete_OfAVolumeThatAClaimMayGetIsRefused(t *testing.T) {
@@ -179,7 +253,7 @@ func TestDelete_OfAReleasedVolumeNamesThePersistentVolumeThatIsLeft(t *testing.T
 	})
 	r.pv("pv-other", func(pv *core.PersistentVolume) { pv.Spec.CSI.VolumeHandle = "pvc-2" })
 	r.must(r.DeleteVolume(t.Context(), "pvc-1", sure))
-	r.says("last use: until 2026-11-20 08:00Z", "exists and has another volume or none (Pending)", "kubectl delete persistentvolume pv-1")
+	r.says("last use: until 2026-11-20 08:00Z", "made for shop/orders, which exists and has no volume (Pending)", "kubectl delete persistentvolume pv-1")
 }
 
 func TestDelete_AsksForConfirmationOfTheName(t *testing.T) {
@@ -205,6 +279,24 @@ func TestDelete_AsksForConfirmationOfTheName(t *testing.T) {
 	r.must(r.DeleteVolume(t.Context(), "pvc-1", Deletion{}))
 }
 
+func TestDelete_OfWhatWasTakenIntoUseWhileTheUserWasAskedIsRefused(t *testing.T) {
+	r := newRig(t)
+	r.node("a")
+	r.volume("pvc-1")
+	r.snapshot("s")
+	r.Confirm = func(context.Context, string) (string, error) {
+		r.pv("pv-1", boundTo(r.aClaim("orders")))
+		return "pvc-1", nil
+	}
+	r.refuses(r.DeleteVolume(t.Context(), "pvc-1", Deletion{}), "claim shop/orders", "kubectl delete pvc -n shop orders")
+	r.Confirm = func(context.Context, string) (string, error) {
+		r.ofVolumeSnapshot("csi.holdfast.dev", map[string]any{"snapshotHandle": "s"}, nil, r.volumeSnapshot())
+		return "s", nil
+	}
+	r.refuses(r.DeleteSnapshot(t.Context(), "s", Deletion{}), "VolumeSnapshot shop/nightly")
+	r.untouched()
+}
+
 func TestDelete_WithoutARightSaysWhichIsMissing(t *testing.T) {
 	r := newRig(t)
 	r.node("a")
@@ -222,6 +314,8 @@ func TestDelete_WithoutARightSaysWhichIsMissing(t *testing.T) {
 	r.untouched()
 	r.door.refused = map[string]string{"GET persistentvolumes": "no"}
 	r.refuses(r.DeleteVolume(t.Context(), "pvc-1", sure), "PersistentVolumes could not be listed", "in use")
+	r.door.refused = map[string]string{"GET persistentvolumeclaims": "no"}
+	r.refuses(r.DeleteVolume(t.Context(), "pvc-1", sure), "claims could not be listed", "in use")
 	if !r.has("pvc-1") {
 		t.Error("it was touched all the same")
 	}
@@ -271,4 +365,21 @@ func TestDelete_OfWhatIsNotThereSaysWhereItIs(t *testing.T) {
 	r.refuses(r.DeleteVolume(t.Context(), "../x", sure), `"../x"`, "1 to 63")
 	r.refuses(r.DeleteVolume(t.Context(), "pvc-1", Deletion{Yes: true, Reason: strings.Repeat("é", 1025)}), "1025 characters", "1024")
 	r.refuses(r.DeleteSnapshot(t.Context(), "s", sure), "no snapshot s", "holdfast snapshots list")
+}
+
+func TestDelete_OfAnotherNamespaceIsRefused(t *testing.T) {
+	r := newRig(t)
+	r.node("a")
+	r.volume("v") // of claim shop/orders
+	r.volume("pvc-none", func(v *v1beta1.Volume) { v.Spec.ClaimRef = nil })
+	r.snapshot("s")
+	r.snapshot("t", func(s *v1beta1.Snapshot) { s.Spec.SourceRef = v1beta1.FromVolume("gone") })
+	in := func(namespace string) Deletion { return Deletion{Yes: true, Namespace: namespace} }
+	r.refuses(r.DeleteVolume(t.Context(), "v", in("bank")), "shop/orders", "namespace bank")
+	r.refuses(r.DeleteVolume(t.Context(), "pvc-none", in("shop")), "for no claim", "namespace shop")
+	r.refuses(r.DeleteSnapshot(t.Context(), "s", in("bank")), "shop/orders", "namespace bank")
+	r.refuses(r.DeleteSnapshot(t.Context(), "t", in("shop")), "volume gone", "is not known")
+	r.untouched()
+	r.agent("")
+	r.must(r.DeleteSnapshot(t.Context(), "s", in("shop")))
 }

@@ -16,6 +16,7 @@ import (
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
 	typed "github.com/holdfast-storage/holdfast/api/client/clientset/typed/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/printable"
 )
 
 // record has the common fields of Volumes and Snapshots.
@@ -36,6 +37,7 @@ type record struct {
 	request    *v1beta1.DeletionRequest
 	requested  bool // the deletion request has the UID of this object
 	group      *v1beta1.SnapshotGroup
+	copying    string // how far a pod has brought the content of a Volume; empty if none does
 }
 
 func (r *record) String() string { return r.kind + " " + r.Name }
@@ -43,12 +45,16 @@ func (r *record) String() string { return r.kind + " " + r.Name }
 func recordOf(o runtime.Object) *record {
 	switch o := o.(type) {
 	case *v1beta1.Volume:
-		return &record{
+		r := &record{
 			ObjectMeta: &o.ObjectMeta, kind: "Volume", node: o.Spec.Node, pool: o.PoolName(), claim: o.Spec.ClaimRef,
 			csiName: o.Spec.Name, mode: string(o.Status.Mode), fsType: o.Status.FSType, created: o.Status.CreationTime,
 			size: o.Status.Size, used: o.Status.Used, phase: cmp.Or(o.Status.Phase, v1beta1.PhasePending), conditions: o.Status.Conditions,
 			failure: o.Status.Error, request: o.Spec.Deletion, requested: o.DeletionRequested(),
 		}
+		if c := o.Status.Copy; o.IsBeingPopulated() && c != nil {
+			r.copying = strings.TrimSuffix(fmt.Sprintf("%s: %s", c, c.Message), ": ")
+		}
+		return r
 	case *v1beta1.Snapshot:
 		return &record{
 			ObjectMeta: &o.ObjectMeta, kind: "Snapshot", node: o.Spec.Node, pool: o.Status.Pool, source: &o.Spec.SourceRef,
@@ -66,11 +72,15 @@ const noProblem = "ok"
 // condition returns the first problem in one line, or fine.
 func (r *record) condition() string {
 	if r.failure != nil {
-		return fmt.Sprintf("%s: %s", r.failure.Code, strings.Join(strings.Fields(r.failure.Message), " "))
+		return fmt.Sprintf("%s: %s", r.failure.Code, printable.Line(r.failure.Message))
 	}
 	for _, kind := range []string{v1beta1.HealthyCondition, v1beta1.ReadyCondition} {
 		if c := meta.FindStatusCondition(r.conditions, kind); c != nil && c.Status != metav1.ConditionTrue {
-			return strings.TrimSuffix(fmt.Sprintf("%s: %s", c.Reason, strings.Join(strings.Fields(c.Message), " ")), ": ")
+			message := c.Message
+			if c.Reason == v1beta1.ReasonPopulating {
+				message = cmp.Or(r.copying, message)
+			}
+			return strings.TrimSuffix(fmt.Sprintf("%s: %s", c.Reason, printable.Line(message)), ": ")
 		}
 	}
 	return noProblem

@@ -17,7 +17,7 @@ import (
 type Row struct {
 	Name         string                       `json:"name"`
 	CSIName      string                       `json:"csiName"`             // the name in the CSI request
-	ClaimRef     *v1beta1.NamespacedReference `json:"claimRef,omitempty"`  // of a Volume
+	ClaimRef     *v1beta1.NamespacedReference `json:"claimRef,omitempty"`  // of the Volume, or of the one that was copied, while there is one
 	SourceRef    *v1beta1.SourceReference     `json:"sourceRef,omitempty"` // of a Snapshot
 	Node         string                       `json:"node,omitempty"`      // empty in a list of one host
 	Pool         string                       `json:"pool,omitempty"`
@@ -61,9 +61,19 @@ func (a *Admin) Snapshots(ctx context.Context) ([]Row, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the Snapshots could not be listed (is Holdfast installed here?): %w", err)
 	}
+	volumes, err := a.Volumes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	claims := map[string]*v1beta1.NamespacedReference{}
+	for _, v := range volumes {
+		claims[v.Name] = v.ClaimRef
+	}
 	rows := make([]Row, 0, len(list.Items))
 	for i := range list.Items {
-		rows = append(rows, rowOf(recordOf(&list.Items[i])))
+		row := rowOf(recordOf(&list.Items[i]))
+		row.ClaimRef = claims[row.source()]
+		rows = append(rows, row)
 	}
 	return sorted(rows), nil
 }
@@ -129,9 +139,9 @@ func WriteVolumes(out io.Writer, rows []Row, wide bool) error {
 
 // WriteSnapshots writes a table; wide adds columns.
 func WriteSnapshots(out io.Writer, rows []Row, wide bool) error {
-	t := newTable(out, wide, []string{"NAME", "VOLUME", "NODE", "POOL", "SIZE", "USED", "PHASE", "CONDITION"}, "MODE", "FS", "CREATED", "CSI NAME")
+	t := newTable(out, wide, []string{"NAME", "VOLUME", "NODE", "POOL", "SIZE", "USED", "PHASE", "CONDITION"}, "CLAIM", "MODE", "FS", "CREATED", "CSI NAME")
 	for _, r := range rows {
-		t.row(r.Name, r.source(), r.Node, r.Pool, size(r.Size), size(r.Used), string(r.Phase), r.Condition, r.Mode, r.FSType, stamp(r.CreationTime), quote(r.CSIName))
+		t.row(r.Name, r.source(), r.Node, r.Pool, size(r.Size), size(r.Used), string(r.Phase), r.Condition, r.ClaimRef.String(), r.Mode, r.FSType, stamp(r.CreationTime), quote(r.CSIName))
 	}
 	return t.end()
 }

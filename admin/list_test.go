@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"errors"
 	"maps"
 	"reflect"
 	"slices"
@@ -50,13 +51,18 @@ func TestVolumes_AreListedByNameWithWhatIsNotWell(t *testing.T) {
 
 func TestSnapshots_AreListedWithTheirVolume(t *testing.T) {
 	r := newRig(t)
+	r.volume("v")
 	r.snapshot("s")
+	r.snapshot("t", func(s *v1beta1.Snapshot) { s.Spec.SourceRef = v1beta1.FromVolume("gone") })
 	rows, err := r.Snapshots(t.Context())
 	r.must(err)
 	var out strings.Builder
 	r.must(WriteSnapshots(&out, rows, false))
-	if want := "s     v       a     fast  1Gi   0     Ready  ok\n"; !strings.HasSuffix(out.String(), want) {
+	if want := "s     v       a     fast  1Gi   0     Ready  ok\nt     gone    a     fast  1Gi   0     Ready  ok\n"; !strings.HasSuffix(out.String(), want) {
 		t.Errorf("got\n%swant\n%s", &out, want)
+	}
+	if rows[0].ClaimRef.String() != "shop/orders" || rows[1].ClaimRef != nil {
+		t.Errorf("their claims are %v and %v", rows[0].ClaimRef, rows[1].ClaimRef)
 	}
 }
 
@@ -106,5 +112,32 @@ func TestLists_FieldsHaveTheNamesThatTheKindsHave(t *testing.T) {
 				t.Errorf("%T has the field %s, which %T has not", list.row, name, list.kind)
 			}
 		}
+	}
+}
+
+func TestLists_WhatOthersWroteDoesNotMoveTheCursor(t *testing.T) {
+	const erases = "\x1b[2J\u009b2J"
+	odd := aVolume("pvc-a", func(v *v1beta1.Volume) {
+		v.Spec.Pool, v.Status.Pool = "fast"+erases, "fast"+erases
+		v.Status.Conditions = []metav1.Condition{{Type: v1beta1.ReadyCondition, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonNotMounted, Message: "pool" + erases + "\tis not mounted"}}
+	})
+	failed := odd.DeepCopy()
+	failed.Status.Error = &v1beta1.Error{Code: v1beta1.ErrorExhausted, Message: "no room" + erases}
+	var out strings.Builder
+	rows := []Row{rowOf(recordOf(odd)), rowOf(recordOf(failed))}
+	if err := errors.Join(WriteVolumes(&out, rows, true), WriteTrash(&out, []Trashed{{Name: "old" + erases, Pool: erases}}, true)); err != nil {
+		t.Fatal(err)
+	}
+	a := &Admin{Config{Out: &out}}
+	if err := a.sayf("%s", describe(recordOf(odd))); err != nil { // as before a deletion
+		t.Fatal(err)
+	}
+	for _, want := range []string{"NotMounted: pool [2J 2J is not mounted", "Exhausted: no room [2J 2J", "old [2J 2J", "in pool fast [2J 2J"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q is not in:\n%q", want, &out)
+		}
+	}
+	if strings.ContainsAny(out.String()+rows[0].Condition+rows[1].Condition, "\x1b\u009b") {
+		t.Errorf("%q, %+v", &out, rows)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	core "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/holdfast-storage/holdfast/admin/persistent"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
@@ -43,9 +44,12 @@ func (o *observed) claimKey() string { return o.namespace + "/" + o.name }
 
 func (o *observed) checkVolume(b *binding) error {
 	v := o.volume
+	if err := refuseDeleted(v); err != nil {
+		return err
+	}
 	switch r := recordOf(v); {
-	case v.DeletionTimestamp != nil || r.requested:
-		return fmt.Errorf("volume %s is being deleted; if it is in the trash afterwards, holdfast volumes restore %s brings it back", v.Name, v.Name)
+	case v.IsIncomplete():
+		return fmt.Errorf("volume %s cannot be bound to a claim: %s", v.Name, meta.FindStatusCondition(v.Status.Conditions, v1beta1.CompleteCondition).Message)
 	case r.phase == v1beta1.PhaseLost, r.phase == v1beta1.PhaseFailed:
 		return fmt.Errorf("volume %s is %s (%s): a claim would get no data", v.Name, r.phase, r.condition())
 	case v.IsBeingPopulated():
@@ -54,6 +58,14 @@ func (o *observed) checkVolume(b *binding) error {
 		b.notes = append(b.notes, fmt.Sprintf("volume %s is out of reach now (%s); pods wait until it is back", v.Name, r.condition()))
 	}
 	return persistent.CheckReal(v)
+}
+
+// refuseDeleted fails for a volume that is being deleted, or is to be.
+func refuseDeleted(v *v1beta1.Volume) error {
+	if v.DeletionTimestamp == nil && !v.DeletionRequested() {
+		return nil
+	}
+	return fmt.Errorf("volume %s is being deleted; if it is in the trash afterwards, holdfast volumes restore %s brings it back", v.Name, v.Name)
 }
 
 // planPersistentVolume selects the existing PersistentVolume of the volume, or describes a new one.
@@ -129,6 +141,8 @@ func (o *observed) reuse(b *binding, n naming, want Adoption) error {
 		return fmt.Errorf("PersistentVolume %s, which names volume %s, is being deleted; wait until it is gone and try again", n.Name, o.volume.Name)
 	case n.bound() && !own:
 		return fmt.Errorf("volume %s is that of claim %s/%s, by PersistentVolume %s", o.volume.Name, n.claim.Namespace, n.claim.Name, n.Name)
+	case persistent.Leads(n.PersistentVolume) != persistent.LeadsTo(o.volume):
+		return o.astray(n)
 	case want.StorageClass != nil && *want.StorageClass != n.Spec.StorageClassName:
 		return fmt.Errorf("PersistentVolume %s, which names volume %s, has the storage class %q, and %q is requested: %s",
 			n.Name, o.volume.Name, n.Spec.StorageClassName, *want.StorageClass, leaveOut)
@@ -142,6 +156,18 @@ func (o *observed) reuse(b *binding, n naming, want Adoption) error {
 	}
 	b.notes = append(b.notes, fmt.Sprintf("PersistentVolume %s exists already (%s) and is used again", n.Name, cmp.Or(n.Status.Phase, core.VolumePending)))
 	return o.rebind(b, want)
+}
+
+// astray is the error for a PersistentVolume by which no pod reaches the volume where it is now, such as one of a pool that
+// was moved to another node.
+func (o *observed) astray(n naming) error {
+	remove := "it"
+	if n.bound() {
+		remove = fmt.Sprintf("claim %s and it", o.claimKey())
+	}
+	return fmt.Errorf("PersistentVolume %s, which names volume %s, leads to %s, and the volume is reached at %s; this cannot be changed in a PersistentVolume. "+
+		"Set it to Retain (kubectl patch persistentvolume %s -p '{\"spec\":{\"persistentVolumeReclaimPolicy\":\"Retain\"}}'), delete %s, and run this again",
+		n.Name, o.volume.Name, persistent.Leads(n.PersistentVolume), persistent.LeadsTo(o.volume), n.Name, remove)
 }
 
 // rebind sets claimRef and reclaim policy of the PersistentVolume, so that a released one is bound to the claim.

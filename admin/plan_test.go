@@ -51,12 +51,19 @@ func named(change ...func(*naming)) func(*observed) {
 	pv.Spec.AccessModes = []core.PersistentVolumeAccessMode{core.ReadWriteOnce}
 	pv.Spec.Capacity = core.ResourceList{core.ResourceStorage: resource.MustParse("1Gi")}
 	pv.Spec.StorageClassName = "holdfast"
+	pv.Spec.NodeAffinity = onNode("a")
 	pv.Spec.PersistentVolumeReclaimPolicy = core.PersistentVolumeReclaimDelete
 	n := naming{PersistentVolume: pv}
 	for _, f := range change {
 		f(&n)
 	}
 	return func(o *observed) { o.naming, o.taken["pvc-1"] = append(o.naming, n), true }
+}
+
+func onNode(name string) *core.VolumeNodeAffinity {
+	return &core.VolumeNodeAffinity{Required: &core.NodeSelector{NodeSelectorTerms: []core.NodeSelectorTerm{{
+		MatchExpressions: []core.NodeSelectorRequirement{{Key: v1beta1.TopologyKey, Operator: core.NodeSelectorOpIn, Values: []string{name}}},
+	}}}}
 }
 
 func ofClaim(name string) func(*naming) {
@@ -86,7 +93,11 @@ func TestPlan_RefusesWithTheReason(t *testing.T) {
 			v.UID = "u"
 			v.Spec.Deletion = &v1beta1.DeletionRequest{UID: "u", RequestedBy: "b", RequestedAt: metav1.NowMicro()}
 		}), Adoption{}, []string{"being deleted"}},
-		"a volume that is lost":        {change(func(v *v1beta1.Volume) { v.Status.Phase = v1beta1.PhaseLost }), Adoption{}, []string{"is Lost", "no data"}},
+		"a volume that is lost": {change(func(v *v1beta1.Volume) { v.Status.Phase = v1beta1.PhaseLost }), Adoption{}, []string{"is Lost", "no data"}},
+		"a volume with a part of it": {change(func(v *v1beta1.Volume) {
+			v.Status.Phase = v1beta1.PhaseUnreachable // the condition Ready says why
+			v.Status.Conditions = []metav1.Condition{{Type: v1beta1.CompleteCondition, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonIncomplete, Message: "delete it"}}
+		}), Adoption{}, []string{"cannot be bound to a claim", "delete it"}},
 		"a volume that never was":      {change(func(v *v1beta1.Volume) { v.Status.Size = nil; v.Status.Phase = "" }), Adoption{}, []string{"has no size", "Pending"}},
 		"a server without an address":  {both(change(onServer), change(func(v *v1beta1.Volume) { v.Status.Access = nil })), Adoption{}, []string{"NFS server team/main has not reported"}},
 		"many nodes for one on a node": {nil, Adoption{AccessModes: []core.PersistentVolumeAccessMode{core.ReadWriteMany}}, []string{"ReadWriteMany", "is on one node", "ReadWriteOnce"}},
@@ -219,6 +230,52 @@ func TestPlan_UsesAPersistentVolumeThatWasReleasedAgainAndKeepsItFromBeingReclai
 	}
 	if patch := string(b.pvPatch); !strings.Contains(patch, `"uid":"u1"`) || !strings.Contains(patch, `"persistentVolumeReclaimPolicy":"Delete"`) || !b.setName {
 		t.Errorf("with a claim it is %+v with the patch %s", b, patch)
+	}
+}
+
+func TestPlan_UsesOnlyAPersistentVolumeThatLeadsToTheVolume(t *testing.T) {
+	export := func(server, path string) func(*naming) {
+		return func(n *naming) {
+			n.Spec.NodeAffinity, n.Spec.NFS = nil, &core.NFSVolumeSource{Server: server, Path: path}
+		}
+	}
+	attributes := func(server, path string) func(*naming) {
+		return func(n *naming) {
+			n.Spec.NodeAffinity, n.Spec.CSI = nil, &core.CSIPersistentVolumeSource{VolumeAttributes: map[string]string{"holdfast.dev/nfs-server": server, "holdfast.dev/nfs-path": path}}
+		}
+	}
+	onItsNode := func(*v1beta1.Volume) {}
+	for name, test := range map[string]struct {
+		volume func(*v1beta1.Volume)
+		pv     func(*naming)
+		leads  string // elsewhere; empty if it leads to the volume
+		is     string
+	}{
+		"to its node":              {onItsNode, func(*naming) {}, "", ""},
+		"to another node":          {onItsNode, func(n *naming) { n.Spec.NodeAffinity = onNode("b") }, "node b", "node a"},
+		"to any node":              {onItsNode, func(n *naming) { n.Spec.NodeAffinity = nil }, "any node", "node a"},
+		"to its server":            {onServer, attributes("10.0.0.7", "/pvc-1"), "", ""},
+		"to its server, plain":     {plain, export("10.0.0.7", "/pvc-1"), "", ""},
+		"to its server, by hand":   {onServer, export("10.0.0.7", "/pvc-1"), "", ""},
+		"to the address of before": {onServer, attributes("10.0.0.9", "/pvc-1"), "NFS export 10.0.0.9:/pvc-1", "NFS export 10.0.0.7:/pvc-1"},
+		"likewise, plain":          {plain, export("10.0.0.9", "/pvc-1"), "NFS export 10.0.0.9:/pvc-1", "NFS export 10.0.0.7:/pvc-1"},
+		"to a part of it":          {plain, export("10.0.0.7", "/pvc-1/app"), "NFS export 10.0.0.7:/pvc-1/app", "NFS export 10.0.0.7:/pvc-1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for remove, change := range map[string]func(*naming){"delete it,": func(*naming) {}, "delete claim shop/orders and it,": ofClaim("orders")} {
+				o := seen(named(test.pv, change))
+				test.volume(o.volume)
+				_, err := o.plan(Adoption{})
+				if test.leads == "" && err != nil || test.leads != "" && err == nil {
+					t.Fatalf("it ended with %v", err)
+				}
+				for _, word := range []string{"PersistentVolume pvc-1", "leads to " + test.leads + ",", "reached at " + test.is + ";", "Retain", remove} {
+					if err != nil && !strings.Contains(err.Error(), word) {
+						t.Errorf("%q is not in: %v", word, err)
+					}
+				}
+			}
+		})
 	}
 }
 

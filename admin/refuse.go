@@ -3,10 +3,12 @@ package admin
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	core "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/holdfast-storage/holdfast/admin/persistent"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
@@ -40,6 +42,9 @@ func (a *Admin) volumeFacts(ctx context.Context, name string) (facts, error) {
 			f.left = append(f.left, n.Name)
 		}
 	}
+	if err := a.refuseClaimed(ctx, v, all, found); err != nil {
+		return f, err
+	}
 	if len(found) == 0 {
 		f.lines = append(f.lines, "last use: not known, no PersistentVolume names it")
 	}
@@ -49,11 +54,39 @@ func (a *Admin) volumeFacts(ctx context.Context, name string) (facts, error) {
 	case v.Spec.ClaimRef == nil:
 		f.lines = append(f.lines, "claim: not known")
 	case claim != nil:
-		f.lines = append(f.lines, fmt.Sprintf("claim: made for %s, which exists and has another volume or none (%s)", v.Spec.ClaimRef, claim.Status.Phase))
+		has := "no volume"
+		if claim.Spec.VolumeName != "" {
+			has = "PersistentVolume " + claim.Spec.VolumeName
+		}
+		f.lines = append(f.lines, fmt.Sprintf("claim: made for %s, which exists and has %s (%s)", v.Spec.ClaimRef, has, claim.Status.Phase))
 	default:
 		f.lines = append(f.lines, fmt.Sprintf("claim: made for %s, which is gone", v.Spec.ClaimRef))
 	}
 	return f, nil
+}
+
+// refuseClaimed fails if a claim names a PersistentVolume of the volume that is gone or is not bound to it: adopting the
+// volume gives the claim its data again. After another adoption, it may be another claim than the one in spec.claimRef.
+func (a *Admin) refuseClaimed(ctx context.Context, v *v1beta1.Volume, all []core.PersistentVolume, found []naming) error {
+	names := slices.DeleteFunc(persistent.NamesFor(v), func(name string) bool { // it is of another volume, or among those found
+		return slices.ContainsFunc(all, func(pv core.PersistentVolume) bool { return pv.Name == name })
+	})
+	for _, n := range found {
+		names = append(names, n.Name)
+	}
+	claims, err := a.Kubernetes.CoreV1().PersistentVolumeClaims(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("the claims could not be listed, which say whether the volume is in use: %w", err)
+	}
+	for i := range claims.Items {
+		c := &claims.Items[i]
+		if c.Spec.VolumeName != "" && slices.Contains(names, c.Spec.VolumeName) {
+			return fmt.Errorf("volume %s is that of claim %s/%s (%s), by its PersistentVolume %s, which is gone or not bound to it: holdfast volumes adopt %s --claim %s/%s repairs that. "+
+				"If the data is not needed, delete the claim first (kubectl delete pvc -n %s %s)",
+				v.Name, c.Namespace, c.Name, c.Status.Phase, c.Spec.VolumeName, v.Name, c.Namespace, c.Name, c.Namespace, c.Name)
+		}
+	}
+	return nil
 }
 
 // inUse fails if the PersistentVolume is bound, or may be bound at any time.

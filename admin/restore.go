@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -22,23 +23,22 @@ func (a *Admin) Restore(ctx context.Context, name, node string) error {
 	if err := checkName("volume", name); err != nil {
 		return err
 	}
-	n, err := a.whereTrashed(ctx, name, node)
-	if err != nil {
-		return err
+	there, absence := a.Holdfast.HoldfastV1beta1().Volumes().Get(ctx, name, metav1.GetOptions{})
+	if absence != nil && !apierrors.IsNotFound(absence) {
+		return a.absent(ctx, name, absence)
 	}
-	there, err := a.Holdfast.HoldfastV1beta1().Volumes().Get(ctx, name, metav1.GetOptions{})
+	exists := absence == nil
+	n, err := a.whereTrashed(ctx, name, node)
+	if exists && there.Status.Phase != v1beta1.PhaseLost && errors.Is(err, errUnlisted) {
+		err = nil // it need not be in a trash
+	}
 	switch {
-	case err != nil && (n == nil || !apierrors.IsNotFound(err)):
-		return a.absent(ctx, name, err)
-	case err == nil && n == nil:
-		if err := a.sayf("volume %s is in no trash: it exists on %s and is %s", name, there.Spec.Node, recordOf(there).phase); err != nil {
-			return err
-		}
-		return a.printNextStep(ctx, there)
-	case err == nil && restoring(n, name) == nil && !missing(there, n.Name):
-		return fmt.Errorf("volume %s exists, on %s (%s): what %s has in its trash is an older one of that name, "+
-			"and can come back only when this one is gone",
-			name, there.Spec.Node, recordOf(there).phase, n.Name)
+	case err != nil:
+		return err
+	case !exists && n == nil:
+		return a.absent(ctx, name, absence)
+	case exists && (n == nil || restoring(n, name) == nil && !missing(there, n.Name)):
+		return a.notRestored(ctx, there, n)
 	}
 	ctx, cancel := a.limited(ctx)
 	defer cancel()
@@ -53,6 +53,28 @@ func (a *Admin) Restore(ctx context.Context, name, node string) error {
 		return err
 	}
 	if err := a.sayf("volume %s (%s) is back on %s in pool %s", name, v.Status.Columns.Size, v.Spec.Node, v.Status.Pool); err != nil {
+		return err
+	}
+	return a.printNextStep(ctx, v)
+}
+
+// notRestored fails unless the volume exists with its data, such as after a restore, and no trash lists another one of
+// that name. What is being deleted may be listed before its object is gone.
+func (a *Admin) notRestored(ctx context.Context, v *v1beta1.Volume, n *v1beta1.StorageNode) error {
+	if err := refuseDeleted(v); err != nil {
+		return err
+	}
+	r := recordOf(v)
+	switch {
+	case n != nil && trashed(n, v.Name) != nil:
+		return fmt.Errorf("volume %s exists, on %s (%s): what %s has in its trash is an older one of that name, "+
+			"and can come back only when this one is gone",
+			v.Name, v.Spec.Node, r.phase, n.Name)
+	case r.phase == v1beta1.PhaseLost, r.phase == v1beta1.PhaseFailed:
+		return fmt.Errorf("volume %s cannot be restored: no trash lists it, and on %s it is %s (%s); docs/disaster-recovery.md says what to do",
+			v.Name, v.Spec.Node, r.phase, r.condition())
+	}
+	if err := a.sayf("no trash lists volume %s: it exists on %s and is %s", v.Name, v.Spec.Node, r.phase); err != nil {
 		return err
 	}
 	return a.printNextStep(ctx, v)
@@ -154,7 +176,9 @@ func (a *Admin) awaitReady(ctx context.Context, name string) (v *v1beta1.Volume,
 		if o == nil {
 			return false, fmt.Sprintf("the object of volume %s is written", name), nil
 		}
-		v = o.(*v1beta1.Volume)
+		if v = o.(*v1beta1.Volume); v.DeletionTimestamp != nil {
+			return false, "", refuseDeleted(v)
+		}
 		r := recordOf(v)
 		return r.phase == v1beta1.PhaseReady, fmt.Sprintf("volume %s is %s (%s)", name, r.phase, r.condition()), nil
 	})

@@ -88,18 +88,42 @@ func TestRestore_OfAVolumeOnSeveralNodesRequiresTheNode(t *testing.T) {
 	r.says("is back on b")
 }
 
+// fullTrash is as much as a StorageNode lists.
+func fullTrash() []v1beta1.TrashedVolume {
+	return slices.Repeat([]v1beta1.TrashedVolume{inTrash("other", "", time.Now())}, trashShown)
+}
+
 func TestRestore_OfWhatIsNoLongerListedNeedsTheNode(t *testing.T) {
 	r := newRig(t)
 	r.agent("")
-	full := make([]v1beta1.TrashedVolume, trashShown)
-	for i := range full {
-		full[i] = inTrash("other", "", time.Now())
-	}
-	r.node("a", full...)
+	r.node("a", fullTrash()...)
 	r.node("b")
 	r.refuses(r.Restore(t.Context(), "pvc-1", ""), "a lists only the last 100 deleted", "--node")
 	r.refuses(r.Restore(t.Context(), "pvc-1", "b"), "no volume pvc-1")
 	r.must(r.Restore(t.Context(), "pvc-1", "a"))
+	before := len(r.door.written())
+	for _, node := range []string{"a", ""} { // again: the volume is not taken for another one
+		r.must(r.Restore(t.Context(), "pvc-1", node))
+	}
+	r.says("no trash lists volume pvc-1: it exists on a and is Ready")
+	if w := r.door.written()[before:]; len(w) > 0 {
+		t.Errorf("it wrote %q", w)
+	}
+	r.volume("pvc-2", func(v *v1beta1.Volume) { v.Status.Phase = v1beta1.PhaseLost })
+	r.refuses(r.Restore(t.Context(), "pvc-2", ""), "a lists only the last 100 deleted", "holdfast volumes restore pvc-2 --node")
+}
+
+func TestAbsent_SaysWhyItIsNotKnownWhetherATrashHasTheVolume(t *testing.T) {
+	r := newRig(t)
+	r.node("a", append(fullTrash(), inTrash("pvc-1", "", time.Now()))...)
+	r.node("b", inTrash("pvc-1", "", time.Now()))
+	r.refuses(r.DeleteVolume(t.Context(), "pvc-1", sure), "no volume pvc-1", "2 nodes, a and b", "holdfast volumes restore pvc-1 --node")
+	r.refuses(r.Adopt(t.Context(), Adoption{Volume: "pvc-2", Claim: "shop/orders"}), "no volume pvc-2", "a lists only the last 100 deleted")
+	r.door.refused["GET storagenodes"] = "you may not list storagenodes"
+	r.refuses(r.DeleteVolume(t.Context(), "pvc-2", sure), "no volume pvc-2", "you may not list")
+	r.door.refused = map[string]string{}
+	r.door.missing = "storagenodes"
+	r.refuses(r.DeleteVolume(t.Context(), "pvc-2", sure), "is Holdfast installed here?")
 }
 
 func TestRestore_OfWhatIsNowhereOrThereSaysSo(t *testing.T) {
@@ -109,13 +133,53 @@ func TestRestore_OfWhatIsNowhereOrThereSaysSo(t *testing.T) {
 	r.refuses(r.Restore(t.Context(), "Pvc", ""), `"Pvc"`, "1 to 63")
 	r.volume("pvc-1")
 	r.must(r.Restore(t.Context(), "pvc-1", ""))
-	r.says("volume pvc-1 is in no trash: it exists on a and is Ready", "holdfast volumes adopt pvc-1 --claim shop/orders")
+	r.says("no trash lists volume pvc-1: it exists on a and is Ready", "holdfast volumes adopt pvc-1 --claim shop/orders")
 	r.pv("pv-1", boundTo(r.aClaim("orders")))
 	r.must(r.Restore(t.Context(), "pvc-1", ""))
 	r.says("it is bound to claim shop/orders by PersistentVolume pv-1")
 	r.volume("pvc-2")
 	r.refuses(r.Restore(t.Context(), "pvc-2", ""), "volume pvc-2 exists, on a (Ready)", "an older one of that name")
 	r.untouched()
+}
+
+func TestRestore_OfAVolumeThatIsLostOrFailedAndInNoTrashFails(t *testing.T) {
+	for _, phase := range []v1beta1.Phase{v1beta1.PhaseLost, v1beta1.PhaseFailed} {
+		r := newRig(t)
+		r.node("a")
+		r.volume("pvc-1", func(v *v1beta1.Volume) {
+			v.Status.Phase = phase
+			v.Status.Conditions = []metav1.Condition{{Type: v1beta1.ReadyCondition, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonMissing, Message: "pool fast has no such volume"}}
+		})
+		r.refuses(r.Restore(t.Context(), "pvc-1", ""), "cannot be restored", "no trash lists it", "on a it is "+string(phase), "pool fast has no such volume")
+		r.untouched()
+	}
+}
+
+func TestRestore_OfAVolumeThatIsBeingDeletedFails(t *testing.T) {
+	r := newRig(t)
+	r.node("a")
+	r.volume("pvc-1")
+	r.must(r.kinds.Volumes().Delete(t.Context(), "pvc-1", metav1.DeleteOptions{})) // its finalizer is left
+	goes := []string{"volume pvc-1 is being deleted", "in the trash afterwards", "holdfast volumes restore pvc-1"}
+	r.refuses(r.Restore(t.Context(), "pvc-1", ""), goes...)
+	r.change("a", func(n *v1beta1.StorageNode) {
+		n.Status.Trash = []v1beta1.TrashedVolume{inTrash("pvc-1", "", time.Now())}
+	})
+	r.refuses(r.Restore(t.Context(), "pvc-1", ""), goes...)
+	r.untouched()
+}
+
+func TestRestore_WhoseRequestEndsBecauseTheVolumeIsNotDeletedYetFails(t *testing.T) {
+	r := newRig(t)
+	r.node("a")
+	r.change("a", func(n *v1beta1.StorageNode) { n.Spec.Restore = []v1beta1.RestoreRequest{{Name: "pvc-1"}} })
+	r.volume("pvc-1")
+	r.must(r.kinds.Volumes().Delete(t.Context(), "pvc-1", metav1.DeleteOptions{}))
+	done := make(chan error, 1)
+	go func() { done <- r.Restore(t.Context(), "pvc-1", "") }()
+	r.until(func() bool { return strings.Contains(r.out.String(), "waiting: a takes volume pvc-1 out of its trash") })
+	r.change("a", func(n *v1beta1.StorageNode) { n.Spec.Restore = nil })
+	r.refuses(<-done, "volume pvc-1 is being deleted")
 }
 
 func TestRestore_WithoutTheRightToImpersonateNamesIt(t *testing.T) {

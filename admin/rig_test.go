@@ -47,7 +47,7 @@ func newRig(t *testing.T) *rig {
 	r.kinds, r.core = holdfast.NewForConfigOrDie(api.Config()).HoldfastV1beta1(), kubernetes.NewForConfigOrDie(api.Config())
 	config := api.Config()
 	config.WrapTransport = func(next http.RoundTripper) http.RoundTripper { return r.door.before(next) }
-	c := Config{Clients: connect(t, config), Out: r.out, Timeout: 20 * time.Second, TrashWait: 20 * time.Second}
+	c := Config{Clients: connect(t, config), Out: r.out, Timeout: 20 * time.Second, TrashWait: 20 * time.Second, GoneWait: time.Second}
 	var err error
 	if r.Admin, err = New(c); err != nil {
 		t.Fatal(err)
@@ -118,6 +118,7 @@ type door struct {
 	refused map[string]string // message by verb and resource, or by "impersonate"
 	missing string            // a resource that the API server does not have
 	writes  []string          // such as "PATCH volumes/a as system:..."
+	after   map[string]func() // what another client does after such a write
 }
 
 type through func(*http.Request) (*http.Response, error)
@@ -142,7 +143,11 @@ func (d *door) before(next http.RoundTripper) http.RoundTripper {
 			return answer(q, 404, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Code: 404, Reason: metav1.StatusReasonNotFound})
 		}
 		if q.Method != http.MethodGet && q.URL.Query().Get("dryRun") == "" {
-			d.note(strings.TrimSuffix(q.Method+" "+strings.Join(path[len(path)-2:], "/")+" as "+as, " as "))
+			write := strings.TrimSuffix(q.Method+" "+strings.Join(path[len(path)-2:], "/")+" as "+as, " as ")
+			d.note(write)
+			if f := d.after[write]; f != nil {
+				defer f()
+			}
 		}
 		return next.RoundTrip(q)
 	})

@@ -3,6 +3,7 @@ package admin
 import (
 	"slices"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -52,9 +53,11 @@ func TestDeleteSnapshot_RemovesOneWithoutAVolumeSnapshot(t *testing.T) {
 func TestDeleteSnapshot_InAClusterWithoutVolumeSnapshotsWorks(t *testing.T) {
 	r := newRig(t)
 	r.agent("")
-	r.snapshot("s")
-	r.door.missing = "volumesnapshotcontents"
-	r.must(r.DeleteSnapshot(t.Context(), "s", sure))
+	for _, kind := range []string{"volumesnapshotcontents", "volumesnapshots"} {
+		r.snapshot("s")
+		r.door.missing = kind
+		r.must(r.DeleteSnapshot(t.Context(), "s", sure))
+	}
 }
 
 func TestDeleteSnapshot_ThatAVolumeSnapshotHasIsRefused(t *testing.T) {
@@ -71,6 +74,33 @@ func TestDeleteSnapshot_ThatAVolumeSnapshotHasIsRefused(t *testing.T) {
 			r.untouched()
 		})
 	}
+}
+
+func TestDeleteSnapshot_OfAVolumeSnapshotThatHasLostItsContentIsRefused(t *testing.T) {
+	r := newRig(t)
+	uid := r.volumeSnapshot()
+	in := func(name string) func(*v1beta1.Snapshot) {
+		return func(s *v1beta1.Snapshot) {
+			s.Spec.Name, s.Spec.Group = name, &v1beta1.SnapshotGroup{Name: "g", Volumes: []string{"v", "w"}}
+		}
+	}
+	r.snapshot("s1", in("snapshot-"+uid))
+	r.snapshot("s2", in("another"))
+	for _, name := range []string{"s1", "s2"} { // which is of the same group
+		r.refuses(r.DeleteSnapshot(t.Context(), name, sure), "snapshot s1 was taken for VolumeSnapshot shop/nightly", "kubectl delete volumesnapshot -n shop nightly")
+	}
+	r.door.refused = map[string]string{"GET volumesnapshots": "no"}
+	r.refuses(r.DeleteSnapshot(t.Context(), "s1", sure), "VolumeSnapshots could not be listed", "in use")
+	r.untouched()
+}
+
+func TestDeleteSnapshot_WhoseContentWaitsForItsVolumeSnapshotIsRefused(t *testing.T) {
+	r := newRig(t)
+	r.Timeout = time.Second
+	r.snapshot("s")
+	r.ofVolumeSnapshot("csi.holdfast.dev", map[string]any{"snapshotHandle": "s"}, nil, "")
+	r.refuses(r.DeleteSnapshot(t.Context(), "s", sure), "snapshot s", "waits for its VolumeSnapshot", "kubectl delete volumesnapshotcontent content-csi.holdfast.dev")
+	r.untouched()
 }
 
 func TestDeleteSnapshot_OfAGroupDeletesAllOfIt(t *testing.T) {

@@ -6,6 +6,8 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/holdfast-storage/holdfast/printable"
 )
 
 // table is a table with aligned columns.
@@ -25,11 +27,11 @@ func newTable(out io.Writer, wide bool, columns []string, more ...string) *table
 	return t
 }
 
-// row ignores cells without a column.
+// row ignores cells without a column. The text of a cell may be of others.
 func (t *table) row(cells ...string) {
 	cells = cells[:t.columns]
 	for i, cell := range cells {
-		cells[i] = cmp.Or(cell, "-")
+		cells[i] = cmp.Or(printable.Line(cell), "-")
 	}
 	if _, err := fmt.Fprintln(t.out, strings.Join(cells, "\t")); err != nil {
 		t.err = err

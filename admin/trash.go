@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -33,6 +34,9 @@ func restoring(n *v1beta1.StorageNode, name string) *v1beta1.RestoreRequest {
 	return &n.Spec.Restore[i]
 }
 
+// errUnlisted means that a trash has more than its StorageNode lists, and may have the volume.
+var errUnlisted = errors.New("is listed by no trash")
+
 // whereTrashed returns the node that has a volume in its trash or has a request to restore it; nil if there is none.
 func (a *Admin) whereTrashed(ctx context.Context, name, node string) (*v1beta1.StorageNode, error) {
 	nodes, err := a.nodes(ctx)
@@ -57,12 +61,13 @@ func (a *Admin) whereTrashed(ctx context.Context, name, node string) (*v1beta1.S
 	case len(found) == 1:
 		return found[0], nil
 	case len(found) > 1:
-		return nil, fmt.Errorf("volume %s is in the trash of %d nodes, %s: say which with --node", name, len(found), strings.Join(names, " and "))
+		return nil, fmt.Errorf("volume %s is in the trash of %d nodes, %s: say which with holdfast volumes restore %s --node NODE",
+			name, len(found), strings.Join(names, " and "), name)
 	case node != "" && !known:
 		return nil, fmt.Errorf("--node %s: there is no such StorageNode; kubectl get storagenodes lists them", node)
 	case len(full) > 0 && node == "":
-		return nil, fmt.Errorf("no trash shows volume %s, but that of %s lists only the last %d deleted: if it was there, say so with --node",
-			name, strings.Join(full, " and "), trashShown)
+		return nil, fmt.Errorf("volume %s %w, but that of %s lists only the last %d deleted: if it was there, holdfast volumes restore %s --node NODE brings it back",
+			name, errUnlisted, strings.Join(full, " and "), trashShown, name)
 	}
 	return nil, nil
 }
@@ -88,7 +93,11 @@ func (a *Admin) absent(ctx context.Context, name string, err error) error {
 	if !apierrors.IsNotFound(err) {
 		return fmt.Errorf("volume %s could not be read: %w", name, err)
 	}
-	if n, _ := a.whereTrashed(ctx, name, ""); n != nil && trashed(n, name) != nil {
+	n, err := a.whereTrashed(ctx, name, "")
+	switch {
+	case err != nil:
+		return fmt.Errorf("there is no volume %s: %w", name, err)
+	case n != nil && trashed(n, name) != nil:
 		return fmt.Errorf("volume %s is deleted, and in the trash of %s until %s: holdfast volumes restore %s",
 			name, n.Name, stamp(trashed(n, name).ExpirationTime.Time), name)
 	}

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -133,6 +134,35 @@ func (r *rig) agent(refusal string) {
 			return
 		}
 		r.restored(n.Name, n.Spec.Restore[0].Name, refusal)
+	})
+}
+
+// unprotectedAgent acts as an agent where the policies are missing: it keeps the data and writes the object again.
+func (r *rig) unprotectedAgent() {
+	r.Helper()
+	seeing(r.T, r.kinds.Volumes().Watch, func(e watch.Event) {
+		v, is := e.Object.(*v1beta1.Volume)
+		if !is || e.Type != watch.Modified || v.DeletionTimestamp == nil || len(v.Finalizers) == 0 {
+			return
+		}
+		v.Finalizers = nil
+		_, err := r.kinds.Volumes().Update(context.Background(), v, metav1.UpdateOptions{})
+		_, again := r.kinds.Volumes().Create(context.Background(), aVolume(v.Name), metav1.CreateOptions{})
+		if err := errors.Join(err, again); err != nil {
+			r.Error(err)
+		}
+	})
+	seeing(r.T, r.kinds.Snapshots().Watch, func(e watch.Event) {
+		s, is := e.Object.(*v1beta1.Snapshot)
+		if !is || e.Type != watch.Modified || s.DeletionTimestamp == nil || len(s.Finalizers) == 0 {
+			return
+		}
+		s.Finalizers = nil
+		_, err := r.kinds.Snapshots().Update(context.Background(), s, metav1.UpdateOptions{})
+		_, again := r.kinds.Snapshots().Create(context.Background(), &v1beta1.Snapshot{ObjectMeta: metav1.ObjectMeta{Name: s.Name}, Spec: s.Spec}, metav1.CreateOptions{})
+		if err := errors.Join(err, again); err != nil {
+			r.Error(err)
+		}
 	})
 }
 

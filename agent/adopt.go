@@ -89,7 +89,7 @@ func (a *Agent) recordAdopted(o runtime.Object, k key, claim string) {
 		a.log.Debug("wrote the object of a volume that was created without one", "kind", k.kind, "id", k.name)
 	default:
 		a.log.Info("found on disk without an object", "kind", k.kind, "id", k.name)
-		a.eventf(o, core.EventTypeNormal, "Adopted", "found on the disk of node %s without an object", a.Node)
+		a.eventf(o, core.EventTypeNormal, "Adopted", "found in the storage of %s without an object", v1beta1.SiteOf(a.Node))
 	}
 }
 

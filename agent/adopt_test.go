@@ -22,6 +22,15 @@ func (r *rig) stored(spec backend.VolumeSpec) *backend.Volume {
 	return v
 }
 
+func (r *rig) onDisk(name string) *backend.Volume {
+	r.Helper()
+	v, err := r.host.Memory.Get(r.Context(), backend.ID(name))
+	if err != nil {
+		r.Fatal(err)
+	}
+	return v
+}
+
 func (r *rig) adopted(name string) *v1beta1.Volume {
 	r.Helper()
 	v := r.phase(name, v1beta1.PhaseReady)
@@ -95,6 +104,31 @@ func TestAdopt_DataCreatedByAnotherFrontEndGetsItsObjectAtOnceWithoutAnEvent(t *
 	r.stored(backend.VolumeSpec{Name: "b"})
 	r.restart() // which finds it
 	r.expectEvent("Adopted")
+}
+
+func TestAdopt_VolumeWithoutAllOfItsContentStaysSo(t *testing.T) {
+	r := newRig(t)
+	r.stored(backend.VolumeSpec{Name: "a", Incomplete: true})
+	r.begin()
+	v := r.phase("a", v1beta1.PhaseFailed)
+	if !v.IsIncomplete() || v.Spec.PopulatedBy != "" {
+		t.Errorf("it is %+v", v)
+	}
+	r.restart()
+	r.grow("a", 32*mib)
+	r.await("the larger volume", func() bool { return v1beta1.Bytes(r.volume("a").Status.Size) == 32*mib })
+	if v = r.volume("a"); !v.IsIncomplete() || !r.onDisk("a").Incomplete {
+		t.Errorf("after a growth it is %+v", v.Status)
+	}
+	expectCondition(t, v.Status.Conditions, v1beta1.ReadyCondition, metav1.ConditionFalse, v1beta1.ReasonIncomplete)
+	back := r.pull()
+	if v = r.phase("a", v1beta1.PhaseUnreachable); !v.IsIncomplete() {
+		t.Errorf("out of reach it is %+v", v.Status)
+	}
+	back()
+	r.phase("a", v1beta1.PhaseFailed)
+	r.remove("a")
+	r.gone("a")
 }
 
 func TestAdopt_GroupIsAdoptedWholeAndDeletedWhole(t *testing.T) {

@@ -29,6 +29,7 @@ import (
 // Defaults of a Config.
 const (
 	DefaultWorkers      = 8
+	DefaultSlowAfter    = 15 * time.Second
 	DefaultLease        = 40 * time.Second
 	DefaultSurveyEvery  = time.Minute
 	DefaultPublishEvery = time.Second
@@ -74,7 +75,8 @@ type Config struct {
 	// ForeignAllowed says whether inline volumes can be created here.
 	ForeignAllowed bool
 
-	Workers      int           // volumes and snapshots reconciled concurrently
+	Workers      int           // volumes and snapshots reconciled concurrently, beside those that take long
+	SlowAfter    time.Duration // when a reconcile takes long: a copy, a disk that hangs
 	Lease        time.Duration // how long after its last renewal the node counts as down, in whole seconds
 	SurveyEvery  time.Duration // how often usage, health, SharedVolumes and CephVolumes are checked
 	PublishEvery time.Duration // the StorageNode is written at most this often
@@ -87,6 +89,7 @@ type Agent struct {
 	Config
 	log         *slog.Logger
 	expander    backend.Expander
+	completer   backend.Completer
 	snapshotter backend.Snapshotter
 	grouper     backend.GroupSnapshotter
 	cloner      backend.Cloner
@@ -120,7 +123,7 @@ func New(c Config) (*Agent, error) {
 		return nil, fmt.Errorf("node %s: it must be the name of a Node object, at most %d bytes", backend.Quote(c.Node), validation.DNS1123SubdomainMaxLength-len(v1beta1.LeasePrefix))
 	}
 	c.Namespace = cmp.Or(c.Namespace, v1beta1.DefaultNamespace)
-	c.Workers = cmp.Or(c.Workers, DefaultWorkers)
+	c.Workers, c.SlowAfter = cmp.Or(c.Workers, DefaultWorkers), cmp.Or(c.SlowAfter, DefaultSlowAfter)
 	c.Lease = max(time.Second, cmp.Or(c.Lease, DefaultLease).Truncate(time.Second))
 	c.SurveyEvery, c.PublishEvery = cmp.Or(c.SurveyEvery, DefaultSurveyEvery), cmp.Or(c.PublishEvery, DefaultPublishEvery)
 	c.RetryFirst, c.RetryLast = cmp.Or(c.RetryFirst, DefaultRetryFirst), cmp.Or(c.RetryLast, DefaultRetryLast)
@@ -130,6 +133,7 @@ func New(c Config) (*Agent, error) {
 		a.log = slog.New(slog.DiscardHandler)
 	}
 	a.expander, _ = c.Backend.(backend.Expander)
+	a.completer, _ = c.Backend.(backend.Completer)
 	a.snapshotter, _ = c.Backend.(backend.Snapshotter)
 	a.grouper, _ = c.Backend.(backend.GroupSnapshotter)
 	a.cloner, _ = c.Backend.(backend.Cloner)
@@ -157,7 +161,8 @@ func New(c Config) (*Agent, error) {
 	}
 	var err error
 	a.loop, err = kube.NewLoop(kube.LoopConfig[key]{
-		Name: "agent", Reconcile: a.reconcile, Workers: c.Workers, Log: a.log, RetryFirst: c.RetryFirst, RetryLast: c.RetryLast,
+		Name: "agent", Reconcile: a.reconcile, Workers: c.Workers, SlowAfter: c.SlowAfter, Log: a.log,
+		RetryFirst: c.RetryFirst, RetryLast: c.RetryLast,
 	})
 	if err != nil {
 		return nil, err

@@ -21,7 +21,7 @@ import (
 
 // The agent of a pool in a Ceph cluster shuts out the clients that spec.blocklist of its StorageNode lists, and reports in
 // status.blocklist what the cluster has confirmed. What that has and the spec no longer lists is let in again, so that no
-// agent needs to remember what an earlier one has done.
+// agent needs to remember what an earlier one has done. What is to expire goes from the report only.
 
 // keepBlocklist works until ctx ends. Also without a change it looks regularly: entries of a blocklist expire, and an
 // administrator may remove one.
@@ -46,17 +46,20 @@ func (a *Agent) keepBlocklist(ctx context.Context) {
 }
 
 func (a *Agent) reconcileBlocklist(ctx context.Context) error {
-	n := a.nodeObject()
+	n := a.nodeObject().DeepCopy()
 	if n == nil || len(n.Spec.Blocklist)+len(n.Status.Blocklist) == 0 {
 		return nil
 	}
 	if err := readable(n); err != nil {
 		return err
 	}
-	wanted := map[string]bool{}
+	wanted, stay := map[string]bool{}, map[string]bool{}
 	for _, r := range n.Spec.Blocklist {
 		for _, address := range r.Addresses {
-			wanted[string(address)] = true
+			stay[string(address)] = true
+			if !r.Expire {
+				wanted[string(address)] = true
+			}
 		}
 	}
 	has, err := a.confirmed(ctx, n)
@@ -64,13 +67,16 @@ func (a *Agent) reconcileBlocklist(ctx context.Context) error {
 	if err == nil {
 		missing := slices.DeleteFunc(slices.Sorted(maps.Keys(wanted)), func(address string) bool { return slices.Contains(has, address) })
 		if len(missing) > 0 {
-			if err = a.fencer.Fence(ctx, missing); err == nil {
+			if err = a.announce(ctx, n); err == nil {
+				err = a.fencer.Fence(ctx, missing)
+			}
+			if err == nil {
 				has = append(has, missing...)
 			}
 		}
 		errs = append(errs, err)
 	}
-	left, unfenceErr := a.unfence(ctx, n, wanted)
+	left, unfenceErr := a.unfence(ctx, n, stay)
 	errs = append(errs, unfenceErr, a.writeBlocklist(ctx, n, has, left, err))
 	return errors.Join(errs...)
 }
@@ -83,15 +89,41 @@ func (a *Agent) confirmed(ctx context.Context, n *v1beta1.StorageNode) ([]string
 	}), err
 }
 
+// announce reports all that may be in the blocklist from now on, before it is: this process may be killed, and the next one
+// must know what to let in again.
+func (a *Agent) announce(ctx context.Context, n *v1beta1.StorageNode) error {
+	next := n.DeepCopy().Status.Blocklist
+	for _, r := range n.Spec.Blocklist {
+		if r.Expire {
+			continue
+		}
+		i := slices.IndexFunc(next, func(e v1beta1.BlocklistEntry) bool { return e.Node == r.Node })
+		if i < 0 {
+			i, next = len(next), append(next, v1beta1.BlocklistEntry{Node: r.Node})
+		}
+		for _, address := range r.Addresses {
+			if e := &next[i]; !slices.Contains(e.Addresses, address) && !slices.Contains(e.Unconfirmed, address) {
+				e.Unconfirmed = append(e.Unconfirmed, address)
+			}
+		}
+	}
+	return a.reportBlocklist(ctx, n, next)
+}
+
 // unfence lets in what was shut out and is not listed any more, and returns what could not be.
-func (a *Agent) unfence(ctx context.Context, n *v1beta1.StorageNode, wanted map[string]bool) (left []v1beta1.BlocklistEntry, err error) {
+func (a *Agent) unfence(ctx context.Context, n *v1beta1.StorageNode, stay map[string]bool) (left []v1beta1.BlocklistEntry, err error) {
 	var all []string
+	out := map[string]int{} // the number of clients, by their node
 	for _, e := range n.Status.Blocklist {
-		e.Addresses = slices.DeleteFunc(slices.Clone(e.Addresses), func(address v1beta1.CephAddress) bool { return wanted[string(address)] })
-		for _, address := range e.Addresses {
+		stays := func(address v1beta1.CephAddress) bool { return stay[string(address)] }
+		e.Addresses = slices.DeleteFunc(slices.Clone(e.Addresses), stays)
+		e.Unconfirmed = slices.DeleteFunc(slices.Clone(e.Unconfirmed), stays)
+		addresses := slices.Concat(e.Addresses, e.Unconfirmed)
+		for _, address := range addresses {
 			all = append(all, string(address))
 		}
-		if n.Spec.BlocklistOf(e.Node) == nil && len(e.Addresses) > 0 {
+		out[e.Node] += len(addresses)
+		if n.Spec.BlocklistOf(e.Node) == nil && len(addresses) > 0 {
 			left = append(left, e)
 		}
 	}
@@ -105,6 +137,11 @@ func (a *Agent) unfence(ctx context.Context, n *v1beta1.StorageNode, wanted map[
 		return left, err
 	}
 	a.log.Info("clients are let into the Ceph cluster again", "addresses", all)
+	for _, node := range slices.Sorted(maps.Keys(out)) {
+		if out[node] > 0 {
+			a.eventf(n, core.EventTypeNormal, "ClientsLetIn", "%d clients of node %s are let into the Ceph cluster again", out[node], node)
+		}
+	}
 	return nil, nil
 }
 
@@ -112,10 +149,15 @@ func (a *Agent) unfence(ctx context.Context, n *v1beta1.StorageNode, wanted map[
 func (a *Agent) writeBlocklist(ctx context.Context, n *v1beta1.StorageNode, has []string, left []v1beta1.BlocklistEntry, why error) error {
 	next := append([]v1beta1.BlocklistEntry{}, left...)
 	for _, r := range n.Spec.Blocklist {
-		e := v1beta1.BlocklistEntry{Node: r.Node}
+		if r.Expire {
+			continue
+		}
+		e := v1beta1.BlocklistEntry{Node: r.Node, RequestedAt: r.RequestedAt.DeepCopy()}
 		for _, address := range r.Addresses {
 			if slices.Contains(has, string(address)) {
 				e.Addresses = append(e.Addresses, address)
+			} else {
+				e.Unconfirmed = append(e.Unconfirmed, address)
 			}
 		}
 		if why != nil {
@@ -123,6 +165,21 @@ func (a *Agent) writeBlocklist(ctx context.Context, n *v1beta1.StorageNode, has 
 		}
 		next = append(next, e)
 	}
+	before := n.Status
+	if err := a.reportBlocklist(ctx, n, next); err != nil {
+		return err
+	}
+	for _, e := range next {
+		was := before.BlocklistOf(e.Node)
+		if len(e.Addresses) > 0 && (was == nil || len(was.Addresses) < len(e.Addresses)) {
+			a.log.Warn("clients are shut out of the Ceph cluster", "node", e.Node, "addresses", e.Addresses)
+			a.eventf(n, core.EventTypeWarning, "ClientsShutOut", "%d clients of node %s are shut out of the Ceph cluster", len(e.Addresses), e.Node)
+		}
+	}
+	return nil
+}
+
+func (a *Agent) reportBlocklist(ctx context.Context, n *v1beta1.StorageNode, next []v1beta1.BlocklistEntry) error {
 	if equality.Semantic.DeepEqual(next, n.Status.Blocklist) || len(next)+len(n.Status.Blocklist) == 0 {
 		return nil
 	}
@@ -133,12 +190,6 @@ func (a *Agent) writeBlocklist(ctx context.Context, n *v1beta1.StorageNode, has 
 	if _, err := a.Client.HoldfastV1beta1().StorageNodes().Patch(ctx, a.Node, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager}, "status"); err != nil {
 		return fmt.Errorf("%w: reporting the clients that are shut out: %w", backend.ErrUnavailable, err)
 	}
-	for _, e := range next {
-		was := n.Status.BlocklistOf(e.Node)
-		if len(e.Addresses) > 0 && (was == nil || len(was.Addresses) < len(e.Addresses)) {
-			a.log.Warn("clients are shut out of the Ceph cluster", "node", e.Node, "addresses", e.Addresses)
-			a.eventf(n, core.EventTypeWarning, "ClientsShutOut", "%d clients of node %s are shut out of the Ceph cluster", len(e.Addresses), e.Node)
-		}
-	}
+	n.Status.Blocklist = next
 	return nil
 }

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -24,48 +23,77 @@ type CephHost interface {
 	Gone(context.Context, v1beta1.CephClient) (bool, error)
 	// Release removes what is left of a client that was shut out.
 	Release(context.Context, v1beta1.CephClient) error
+	// InUse returns which volumes the kernel has, and the clients of those that are not recorded.
+	InUse(ctx context.Context, recorded []string) (has []string, clients []v1beta1.CephClient, err error)
 }
 
-// cephClients is the record of the clients of this node's kernel. It is written before a client is used: when the node is
-// lost, its clients are shut out by it.
+// cephClients is the record of the clients of this node's kernel, and of the volumes that it has through them. It is written
+// before they are used: when the node is lost, its clients are shut out by it, and until then no other node gets the volumes.
 //
 // It is in the status of the StorageNode, but not in what the publisher applies: its writes fail if the object has changed,
 // so that a client is recorded before the node is to be shut out, or not at all.
 type cephClients struct {
-	mu       sync.Mutex           // held while the record is written
-	recorded []v1beta1.CephClient // what the object has, as far as this process has written it
-	dirty    chan struct{}        // holds a token when there may be something to do
+	mu       sync.Mutex    // held while the record is written
+	recorded cephRecord    // what the object has, as far as this process has written it
+	complete types.UID     // the object that has all that the kernel had before this process
+	dirty    chan struct{} // holds a token when there may be something to do
 }
 
-// mostCephClients is the maximum of the schema.
-const mostCephClients = 256
+type cephRecord struct {
+	clients []v1beta1.CephClient
+	volumes []string
+}
 
-// RecordCephClient records a client before it is used. It fails while the node is shut out.
-func (a *Agent) RecordCephClient(ctx context.Context, c v1beta1.CephClient) error {
+func recordIn(n *v1beta1.StorageNode) cephRecord {
+	return cephRecord{n.Status.CephClients, n.Status.CephVolumes}
+}
+
+func (r cephRecord) has(c v1beta1.CephClient, volume string) bool {
+	return slices.Contains(r.clients, c) && slices.Contains(r.volumes, volume)
+}
+
+// These are the maxima of the schema.
+const mostCephClients, mostCephVolumes = 256, 4096
+
+// RecordCephClient records a client, and the volume that it is for, before they are used. It fails while the node is shut
+// out.
+func (a *Agent) RecordCephClient(ctx context.Context, id backend.ID, c v1beta1.CephClient) error {
 	a.ceph.mu.Lock()
 	defer a.ceph.mu.Unlock()
+	volume := string(id)
 	n := a.nodeObject()
-	if n != nil && n.Spec.Fence == nil && slices.Contains(a.ceph.recorded, c) && slices.Contains(n.Status.CephClients, c) {
+	if n != nil && n.Spec.Fence == nil && n.UID == a.ceph.complete && a.ceph.recorded.has(c, volume) && recordIn(n).has(c, volume) {
 		return nil
 	}
-	return a.editCephClients(ctx, func(n *v1beta1.StorageNode) ([]v1beta1.CephClient, error) {
-		all := n.Status.CephClients
-		switch {
-		case n.Spec.Fence != nil:
-			return nil, fmt.Errorf("%w: node %s is shut out of all Ceph clusters since %s (%s), and is let in again when its kernel has none of the clients from before; kubectl describe storagenode %[2]s says which it has",
-				backend.ErrUnavailable, a.Node, n.Spec.Fence.RequestedAt.UTC().Format(time.RFC3339), n.Spec.Fence.Reason)
-		case slices.Contains(all, c):
-			return all, nil
-		case len(all) >= mostCephClients:
-			return nil, fmt.Errorf("%w: node %s has %d clients of Ceph clusters, and no more can be recorded: unmount volumes", backend.ErrPrecondition, a.Node, len(all))
+	return a.editCephRecord(ctx, func(n *v1beta1.StorageNode) (cephRecord, error) {
+		next := recordIn(n)
+		// With this client alone the node would count as shut out while it writes through others.
+		if n.UID != a.ceph.complete {
+			var err error
+			if next, err = a.recordFor(ctx, n); err != nil {
+				return next, fmt.Errorf("%w: which volumes in Ceph clusters node %s has in use is not known, so none is added: %w", backend.ErrUnavailable, a.Node, err)
+			}
 		}
-		all = slices.DeleteFunc(slices.Clone(all), c.Is) // one whose address was not known
-		return append(all, c), nil
+		if n.Spec.Fence != nil {
+			return next, fmt.Errorf("%w: node %s is shut out of all Ceph clusters since %s (%s), and is let in again when its kernel has none of the clients from before; kubectl describe storagenode %[2]s says which it has",
+				backend.ErrUnavailable, a.Node, n.Spec.Fence.RequestedAt.UTC().Format(time.RFC3339), n.Spec.Fence.Reason)
+		}
+		if !slices.Contains(next.clients, c) {
+			next.clients = append(slices.DeleteFunc(slices.Clone(next.clients), c.Is), c) // not one whose address was not known
+		}
+		if !slices.Contains(next.volumes, volume) {
+			next.volumes = slices.Sorted(slices.Values(append(slices.Clone(next.volumes), volume))) // as pruneCephClients keeps them
+		}
+		if len(next.clients) > mostCephClients || len(next.volumes) > mostCephVolumes {
+			return next, fmt.Errorf("%w: node %s has %d clients of Ceph clusters and %d volumes in them, and no more can be recorded: unmount volumes",
+				backend.ErrPrecondition, a.Node, len(n.Status.CephClients), len(n.Status.CephVolumes))
+		}
+		return next, nil
 	})
 }
 
-// editCephClients writes what change makes of the record. The caller has the lock.
-func (a *Agent) editCephClients(ctx context.Context, change func(*v1beta1.StorageNode) ([]v1beta1.CephClient, error)) error {
+// editCephRecord writes what change makes of the record. The caller has the lock.
+func (a *Agent) editCephRecord(ctx context.Context, change func(*v1beta1.StorageNode) (cephRecord, error)) error {
 	nodes := a.Client.HoldfastV1beta1().StorageNodes()
 	for {
 		n, err := nodes.Get(ctx, a.Node, metav1.GetOptions{})
@@ -76,11 +104,11 @@ func (a *Agent) editCephClients(ctx context.Context, change func(*v1beta1.Storag
 		if err != nil {
 			return err
 		}
-		if !slices.Equal(next, n.Status.CephClients) {
-			if next == nil {
-				next = []v1beta1.CephClient{}
-			}
-			patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": n.ResourceVersion}, "status": map[string]any{"cephClients": next}})
+		if was := recordIn(n); !slices.Equal(next.clients, was.clients) || !slices.Equal(next.volumes, was.volumes) {
+			patch, err := json.Marshal(map[string]any{
+				"metadata": map[string]any{"resourceVersion": n.ResourceVersion},
+				"status":   map[string]any{"cephClients": slices.Concat([]v1beta1.CephClient{}, next.clients), "cephVolumes": slices.Concat([]string{}, next.volumes)},
+			})
 			if err != nil {
 				return err
 			}
@@ -92,12 +120,12 @@ func (a *Agent) editCephClients(ctx context.Context, change func(*v1beta1.Storag
 				return fmt.Errorf("%w: recording the clients of Ceph clusters of node %s: %w", backend.ErrUnavailable, a.Node, err)
 			}
 		}
-		a.ceph.recorded = next
+		a.ceph.recorded, a.ceph.complete = next, n.UID
 		return nil
 	}
 }
 
-// keepCephClients removes clients from the record that the kernel has no more, and releases those that are shut out.
+// keepCephClients removes from the record what the kernel has no more, and releases those that are shut out.
 func (a *Agent) keepCephClients(ctx context.Context) {
 	tick := time.NewTicker(a.SurveyEvery)
 	defer tick.Stop()
@@ -128,17 +156,14 @@ func (a *Agent) pruneCephClients(ctx context.Context) error {
 	if n == nil || n.Unreadable() != nil {
 		return nil
 	}
-	known := n.Status.CephClients
-	for _, c := range a.ceph.recorded { // the object may have been deleted since
-		if !slices.ContainsFunc(known, c.Is) {
-			known = append(slices.Clone(known), c)
-		}
+	known, err := a.recordFor(ctx, n)
+	if err != nil {
+		return err
 	}
 	var gone []v1beta1.CephClient
 	var errs []error
-	isFenced := n.Spec.Fence != nil && meta.IsStatusConditionTrue(n.Status.Conditions, v1beta1.FencedCondition)
-	for _, c := range known {
-		if isFenced {
+	for _, c := range known.clients {
+		if n.WasShutOut() && slices.Contains(n.Status.CephClients, c) { // and not one that was recorded since it is let in
 			errs = append(errs, a.CephHost.Release(ctx, c))
 		}
 		is, err := a.CephHost.Gone(ctx, c)
@@ -147,18 +172,50 @@ func (a *Agent) pruneCephClients(ctx context.Context) error {
 			gone = append(gone, c)
 		}
 	}
-	if len(known) > 0 {
-		errs = append(errs, a.editCephClients(ctx, func(n *v1beta1.StorageNode) ([]v1beta1.CephClient, error) {
-			var all []v1beta1.CephClient
-			for _, c := range slices.Concat(n.Status.CephClients, known) {
-				if !slices.Contains(gone, c) && !slices.ContainsFunc(all, c.Is) {
-					all = append(all, c)
-				}
+	if len(known.clients)+len(known.volumes)+len(n.Status.CephVolumes) > 0 {
+		errs = append(errs, a.editCephRecord(ctx, func(n *v1beta1.StorageNode) (cephRecord, error) {
+			clients := slices.Concat(n.Status.CephClients, known.clients)
+			if n.Spec.Fence != nil && n.UID == a.ceph.complete { // any other was refused, and its mount goes
+				clients = n.Status.CephClients
 			}
-			return all, nil
+			return cephRecord{without(clients, gone), known.volumes}, nil
 		}))
+	} else {
+		a.ceph.complete = n.UID
 	}
 	return errors.Join(errs...)
+}
+
+// inUseLimit is how long mounts may take to say which client they have.
+const inUseLimit = 5 * time.Second
+
+// recordFor returns the volumes that the kernel has, and all clients that it may have. The object may have been deleted since
+// they were recorded, perhaps while no agent ran. The caller has the lock.
+func (a *Agent) recordFor(ctx context.Context, n *v1beta1.StorageNode) (r cephRecord, err error) {
+	ctx, cancel := context.WithTimeout(ctx, inUseLimit)
+	defer cancel()
+	known := recordIn(n)
+	volumes, inUse, err := a.CephHost.InUse(ctx, slices.Concat(known.volumes, a.ceph.recorded.volumes))
+	if err != nil {
+		return known, err
+	}
+	for _, c := range slices.Concat(a.ceph.recorded.clients, inUse) {
+		if !slices.ContainsFunc(known.clients, c.Is) {
+			known.clients = append(slices.Clone(known.clients), c)
+		}
+	}
+	known.volumes = slices.Compact(slices.Sorted(slices.Values(volumes)))
+	return known, nil
+}
+
+// without returns each client once, but for those that are gone.
+func without(all, gone []v1beta1.CephClient) (left []v1beta1.CephClient) {
+	for _, c := range all {
+		if !slices.Contains(gone, c) && !slices.ContainsFunc(left, c.Is) {
+			left = append(left, c)
+		}
+	}
+	return left
 }
 
 // lookAtCephClients is called when volumes or requests have changed.

@@ -1,8 +1,10 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -37,12 +39,13 @@ func (a *Agent) discard(ctx context.Context, k key, o metav1.Object, made bool) 
 			return a.discarded(ctx, all[i])
 		}
 		// The cache may have an entry that a previous agent has handled, and the volume may have been restored since.
-		if n, err := a.Client.HoldfastV1beta1().StorageNodes().Get(ctx, a.Node, metav1.GetOptions{}); err != nil || !slices.ContainsFunc(n.Spec.Discard, all[i].Same) {
+		live, err := a.Client.HoldfastV1beta1().StorageNodes().Get(ctx, a.Node, metav1.GetOptions{})
+		if err != nil || !slices.ContainsFunc(live.Spec.Discard, all[i].Same) {
 			return err
 		}
 		a.log.Info("removing what was given up while this node was unreachable", "kind", k.kind, "id", k.name,
 			"requestedBy", all[i].RequestedBy, "reason", all[i].Reason)
-		if err := a.deleteAny(ctx, k); err != nil {
+		if err := a.deleteAny(ctx, live, k); err != nil {
 			return err
 		}
 	}
@@ -79,7 +82,7 @@ func hasUID(o metav1.Object, uid types.UID) bool {
 }
 
 // deleteAny waits for pools that are out of reach, since any of them may have the entry.
-func (a *Agent) deleteAny(ctx context.Context, k key) error {
+func (a *Agent) deleteAny(ctx context.Context, n *v1beta1.StorageNode, k key) error {
 	if k.kind == v1beta1.SourceVolume {
 		if _, err := a.Backend.Get(ctx, k.id()); errors.Is(err, backend.ErrNotFound) {
 			return a.anyPoolOut(ctx)
@@ -91,9 +94,50 @@ func (a *Agent) deleteAny(ctx context.Context, k key) error {
 		return a.anyPoolOut(ctx)
 	}
 	if err == nil && s.Group != "" && a.grouper != nil {
-		return a.grouper.DeleteGroup(ctx, s.Group) // a group is only deleted as a whole
+		return a.discardGroup(ctx, n, s)
 	}
 	return a.snapshotter.DeleteSnapshot(ctx, k.id())
+}
+
+// discardGroup deletes the group of a snapshot that was given up, which is only deleted as a whole, when its other
+// members may go too.
+func (a *Agent) discardGroup(ctx context.Context, n *v1beta1.StorageNode, s *backend.Snapshot) error {
+	g, err := a.grouper.GetGroup(ctx, s.Group)
+	switch {
+	case backend.IsAbsent(err): // its record may have been lost with another pool
+		return a.snapshotter.DeleteSnapshot(ctx, s.ID)
+	case errors.Is(err, backend.ErrNotFound):
+		return waitsForPool(fmt.Errorf("%w: %w", errPoolOut, err))
+	case err != nil:
+		g = &backend.Group{ID: s.Group} // damaged: its members are known by their objects only
+	}
+	var names []string
+	for _, m := range g.Snapshots {
+		names = append(names, string(m.ID))
+	}
+	for _, o := range listed[v1beta1.Snapshot](a.watches.snapshots) {
+		if o.Spec.Group == nil {
+			continue
+		}
+		if id, err := backend.IDFor(o.Spec.Group.Name); err == nil && id == s.Group {
+			names = append(names, o.Name)
+		}
+	}
+	for _, name := range names {
+		if name != string(s.ID) && !a.mayGo(n, name) {
+			return waitsForMember(name, cmp.Or(g.Name, string(s.Group)))
+		}
+	}
+	return a.grouper.DeleteGroup(ctx, s.Group)
+}
+
+// mayGo says whether a snapshot may be deleted with its group: the deletion of its object is requested, or it has none
+// and was given up.
+func (a *Agent) mayGo(n *v1beta1.StorageNode, name string) bool {
+	if o := a.snapshotObject(name); o != nil {
+		return o.DeletionTimestamp != nil && o.DeletionRequested()
+	}
+	return givenUp(n, key{v1beta1.SourceSnapshot, name})
 }
 
 // discarded removes one entry from the list.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -130,6 +131,70 @@ func TestDiscard_ReadyVolumeOfTheSameNameIsKept(t *testing.T) {
 	if got := string(r.host.Read("a", 100)); got != "of the user" {
 		t.Errorf("it holds %q", got)
 	}
+}
+
+// half is a node with a group of two snapshots, of which the first was given up while it was down.
+func half(t *testing.T) (r *rig, members []string) {
+	r = newRig(t).begin().withVolumes("a", "b")
+	members = r.askGroup("g", "a", "b")
+	for _, name := range members {
+		r.readySnapshot(name)
+	}
+	r.stop()
+	r.giveUp(discard(v1beta1.SourceSnapshot, members[0], r.snapshot(members[0]).UID))
+	if _, err := r.snapshots.Patch(t.Context(), members[0], types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.dropSnapshot(members[0])
+	r.begin().withVolumes("y") // so the list was seen
+	return r, members
+}
+
+func (r *rig) noGroup(members []string) {
+	r.Helper()
+	for _, name := range members {
+		r.await("the end of "+name, func() bool { return r.snapshot(name) == nil })
+	}
+	r.discarded()
+	if _, err := r.host.Memory.GetGroup(r.Context(), "g"); !errors.Is(err, backend.ErrNotFound) {
+		r.Errorf("the group is still there: %v", err)
+	}
+}
+
+func TestDiscard_OfOneMemberOfAGroupKeepsTheOthers(t *testing.T) {
+	r, members := half(t)
+	r.agent.loop.Retry(key{v1beta1.SourceSnapshot, members[0]})
+	r.withVolumes("z")
+	if err := r.agent.reconcileSnapshot(t.Context(), key{v1beta1.SourceSnapshot, members[0]}); !errors.Is(err, errWaits) {
+		t.Errorf("the discard of one member returned %v", err)
+	}
+	if _, err := r.host.GetSnapshot(t.Context(), backend.ID(members[1])); err != nil || r.snapshot(members[1]).Status.Phase != v1beta1.PhaseReady {
+		t.Fatalf("the other member: %v", err)
+	}
+	r.removeSnapshot(members[1])
+	r.noGroup(members)
+}
+
+func TestDiscard_AGroupOfWhichAMemberWasGivenUpCanBeDeleted(t *testing.T) {
+	r, members := half(t)
+	r.change = func(c *Config) { c.RetryFirst, c.RetryLast, c.SurveyEvery = time.Hour, time.Hour, time.Hour } // the discard does not come first
+	r.restart()
+	r.removeSnapshot(members[1])
+	r.await("the end of "+members[1], func() bool { return r.snapshot(members[1]) == nil })
+	r.agent.loop.Retry(key{v1beta1.SourceSnapshot, members[0]})
+	r.noGroup(members)
+}
+
+func TestDiscard_OfAllMembersRemovesTheGroup(t *testing.T) {
+	r, members := half(t)
+	r.stop()
+	r.giveUp(discard(v1beta1.SourceSnapshot, members[0], "u1"), discard(v1beta1.SourceSnapshot, members[1], r.snapshot(members[1]).UID))
+	if _, err := r.snapshots.Patch(t.Context(), members[1], types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.dropSnapshot(members[1])
+	r.begin()
+	r.noGroup(members)
 }
 
 func TestDiscard_HappensOnceWithAStaleCache(t *testing.T) {

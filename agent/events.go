@@ -27,7 +27,7 @@ func (a *Agent) recordTransition(about runtime.Object, old, now v1beta1.Phase, e
 	case now == v1beta1.PhaseUnreachable && ready != nil:
 		a.eventf(about, core.EventTypeWarning, string(now), "%s", ready.Message)
 	case (old == v1beta1.PhaseLost || old == v1beta1.PhaseUnreachable) && now == v1beta1.PhaseReady:
-		a.eventf(about, core.EventTypeNormal, "Recovered", "it is on the disk of node %s again", a.Node)
+		a.eventf(about, core.EventTypeNormal, "Recovered", "it is in the storage of %s again", v1beta1.SiteOf(a.Node))
 	case old != now && e != nil:
 		a.eventf(about, core.EventTypeWarning, string(e.Code), "%s", e.Message)
 	}
@@ -44,6 +44,6 @@ func (a *Agent) recordHealth(about runtime.Object, old, now []metav1.Condition) 
 	case ill(is) && (!ill(was) || was.Reason != is.Reason):
 		a.eventf(about, core.EventTypeWarning, is.Reason, "%s", is.Message)
 	case ill(was) && is.Status == metav1.ConditionTrue:
-		a.eventf(about, core.EventTypeNormal, "Repaired", "it is healthy again on the disk of node %s", a.Node)
+		a.eventf(about, core.EventTypeNormal, "Repaired", "it is healthy again in the storage of %s", v1beta1.SiteOf(a.Node))
 	}
 }

@@ -18,9 +18,12 @@ import (
 
 // kernel is that of a node, with its clients of Ceph clusters.
 type kernel struct {
-	mu    sync.Mutex
-	has   []v1beta1.CephClient
-	freed []string // the clients that it was to release
+	mu     sync.Mutex
+	has    []v1beta1.CephClient
+	images []string // the volumes that it has a device of
+	mounts []string // those that it has a mount of
+	freed  []string // the clients that it was to release
+	fails  error    // of InUse
 }
 
 func (k *kernel) Gone(_ context.Context, c v1beta1.CephClient) (bool, error) {
@@ -34,6 +37,31 @@ func (k *kernel) Release(_ context.Context, c v1beta1.CephClient) error {
 	defer k.mu.Unlock()
 	k.freed = append(k.freed, c.ID)
 	return nil
+}
+
+func (k *kernel) InUse(_ context.Context, recorded []string) (has []string, clients []v1beta1.CephClient, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.fails != nil {
+		return nil, nil, k.fails
+	}
+	has = slices.Concat(k.images, k.mounts)
+	if slices.ContainsFunc(has, func(v string) bool { return !slices.Contains(recorded, v) }) {
+		clients = k.has
+	}
+	return has, clients, nil
+}
+
+func (k *kernel) answer(fails error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.fails = fails
+}
+
+func (k *kernel) use(images, mounts []string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.images, k.mounts = images, mounts
 }
 
 func (k *kernel) set(has ...v1beta1.CephClient) {
@@ -80,7 +108,7 @@ func TestCephClients_AreRecordedUntilTheKernelHasThemNoMore(t *testing.T) {
 	r.begin()
 	k.set(cephClient("client.1"), cephClient("client.2"))
 	for _, id := range []string{"client.1", "client.2", "client.1"} {
-		if err := r.agent.RecordCephClient(t.Context(), cephClient(id)); err != nil {
+		if err := r.agent.RecordCephClient(t.Context(), "v", cephClient(id)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -96,7 +124,7 @@ func TestCephClients_AreRecordedUntilTheKernelHasThemNoMore(t *testing.T) {
 	k.set(cephClient("client.2"))
 	r.await("the end of one client in the record", func() bool { return slices.Equal(r.recorded(), []string{"client.2"}) })
 	r.restart()
-	if err := r.agent.RecordCephClient(t.Context(), cephClient("client.2")); err != nil {
+	if err := r.agent.RecordCephClient(t.Context(), "v", cephClient("client.2")); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.nodes.Delete(t.Context(), node, metav1.DeleteOptions{}); err != nil {
@@ -108,22 +136,84 @@ func TestCephClients_AreRecordedUntilTheKernelHasThemNoMore(t *testing.T) {
 	}
 }
 
+func TestCephVolumes_AreRecordedUntilTheKernelHasThemNoMore(t *testing.T) {
+	r, k := newRig(t), &kernel{}
+	r.change = func(c *Config) { c.CephHost = k }
+	r.begin()
+	k.set(cephClient("client.1"))
+	k.use([]string{"image"}, []string{"files"})
+	for _, id := range []backend.ID{"image", "files", "image"} {
+		if err := r.agent.RecordCephClient(t.Context(), id, cephClient("client.1")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	recorded := func(volumes ...string) func() bool {
+		return func() bool {
+			got := r.status().CephVolumes
+			slices.Sort(got)
+			return slices.Equal(got, volumes)
+		}
+	}
+	if !recorded("files", "image")() {
+		t.Fatalf("recorded are %v", r.status().CephVolumes)
+	}
+	k.use([]string{"image"}, nil)
+	r.agent.Released("files")
+	r.await("the end of one that was unmounted", recorded("image"))
+	k.use(nil, []string{"files"})
+	if err := r.agent.RecordCephClient(t.Context(), "files", cephClient("client.1")); err != nil {
+		t.Fatal(err)
+	}
+	r.agent.Released("image")
+	r.await("the end of one that was unmapped", recorded("files"))
+
+	// The object goes while no agent runs that would know.
+	r.stop()
+	if err := r.nodes.Delete(t.Context(), node, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	k.answer(errors.New("the cluster of a mount does not answer"))
+	r.begin()
+	err := r.agent.RecordCephClient(t.Context(), "image", cephClient("client.2"))
+	if !errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), "does not answer") || len(r.recorded()) > 0 {
+		t.Errorf("a client beside those that are not known: %v, recorded are %v", err, r.recorded())
+	}
+	k.answer(nil)
+	r.await("the record of what the kernel has, in an object that was made again", func() bool {
+		return recorded("files")() && slices.Equal(r.recorded(), []string{"client.1"})
+	})
+	k.use(nil, nil)
+	k.set()
+	r.agent.Released("files")
+	r.await("the end of the record", func() bool { return recorded()() && len(r.recorded()) == 0 })
+}
+
 func TestCephClients_OfANodeThatIsShutOutAreNotUsed(t *testing.T) {
 	r, k := newRig(t), &kernel{}
 	r.change = func(c *Config) { c.CephHost = k }
 	r.begin()
 	k.set(cephClient("client.1"))
-	if err := r.agent.RecordCephClient(t.Context(), cephClient("client.1")); err != nil {
+	if err := r.agent.RecordCephClient(t.Context(), "v", cephClient("client.1")); err != nil {
 		t.Fatal(err)
 	}
 	r.patchNode(`{"spec":{"fence":{"reason":"NodeGone","requestedAt":"2026-11-25T12:00:00.000000Z"}}}`)
-	err := r.agent.RecordCephClient(t.Context(), cephClient("client.2"))
+	err := r.agent.RecordCephClient(t.Context(), "v", cephClient("client.2"))
 	if !errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), "shut out of all Ceph clusters since 2026-11-25T12:00:00Z (NodeGone)") {
 		t.Errorf("a new client: %v", err)
 	}
 	if got := r.recorded(); !slices.Equal(got, []string{"client.1"}) {
 		t.Errorf("recorded are %v", got)
 	}
+	k.set(cephClient("client.1"), cephClient("client.2"))
+	k.use(nil, []string{"v", "refused"}) // and not unmounted yet
+	if err := r.agent.pruneCephClients(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.recorded(); !slices.Equal(got, []string{"client.1"}) {
+		t.Errorf("with a refused client that is still there, recorded are %v", got)
+	}
+	k.set(cephClient("client.1"))
+	k.use(nil, nil)
 	if k.wasFreed("client.1") {
 		t.Error("it was freed before it was shut out")
 	}
@@ -132,7 +222,7 @@ func TestCephClients_OfANodeThatIsShutOutAreNotUsed(t *testing.T) {
 	k.set()
 	r.await("an empty record", func() bool { return len(r.recorded()) == 0 })
 	r.patchNode(`{"spec":{"fence":null}}`)
-	if err := r.agent.RecordCephClient(t.Context(), cephClient("client.2")); err != nil {
+	if err := r.agent.RecordCephClient(t.Context(), "v", cephClient("client.2")); err != nil {
 		t.Errorf("once it is let in again: %v", err)
 	}
 }
@@ -143,6 +233,8 @@ type fencing struct {
 	mu      sync.Mutex
 	blocked map[string]bool
 	fails   error
+	late    error  // of Fence, when it has shut them out and not all OSDs know that
+	before  func() // Fence does anything
 }
 
 func (f *fencing) edit(addresses []string, blocked bool) error {
@@ -162,7 +254,15 @@ func (f *fencing) edit(addresses []string, blocked bool) error {
 }
 
 func (f *fencing) Fence(_ context.Context, addresses []string) error {
-	return f.edit(addresses, true)
+	if f.before != nil {
+		f.before()
+	}
+	if err := f.edit(addresses, true); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.late
 }
 
 func (f *fencing) Unfence(_ context.Context, addresses []string) error {
@@ -191,6 +291,17 @@ func (f *fencing) has() (n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.blocked)
+}
+
+// newFencing is an agent whose pool is in a Ceph cluster that answers, and shuts none out.
+func newFencing(t *testing.T) (*rig, *fencing) {
+	t.Helper()
+	r := newRig(t)
+	f := &fencing{host: r.host}
+	f.set(nil)
+	r.change = func(c *Config) { c.Backend = f }
+	r.begin()
+	return r, f
 }
 
 func blocklist(entries ...string) string {
@@ -222,12 +333,14 @@ func TestBlocklist_IsWhatTheSpecSaysAndOnlyWhatIsConfirmedIsReported(t *testing.
 		return e != nil && len(e.Addresses) == 2 && e.Message == ""
 	}
 	r.await("the confirmation", confirmed)
+	r.expectEvent("ClientsShutOut", "2 clients of node a ")
 	f.set(nil, "10.9.9.9:0/9") // an administrator has removed them
 	r.await("the clients being shut out again", func() bool { return f.has() == 4 })
 	r.stop()
 	r.patchNode(blocklist(entry("b", "10.0.0.6:0/1")))
 	r.begin()
 	r.await("the clients of a being let in by the next agent", func() bool { s := r.status(); return f.has() == 2 && s.BlocklistOf("a") == nil })
+	r.expectEvent("ClientsLetIn", "2 clients of node a ")
 	f.set(errors.New("no quorum"), "10.9.9.9:0/9", "10.0.0.6:0/1")
 	r.patchNode(blocklist())
 	r.await("the reason why b is not let in", func() bool {
@@ -237,4 +350,54 @@ func TestBlocklist_IsWhatTheSpecSaysAndOnlyWhatIsConfirmedIsReported(t *testing.
 	})
 	f.set(nil, "10.9.9.9:0/9", "10.0.0.6:0/1")
 	r.await("the end of the report", func() bool { return len(r.status().Blocklist) == 0 && f.has() == 1 })
+	r.expectEvent("ClientsLetIn", "1 clients of node b ")
+}
+
+func TestBlocklist_WhatWasNeverConfirmedIsLetInAgain(t *testing.T) {
+	r := newRig(t)
+	f := &fencing{host: r.host, late: errors.New("placement group 1.7 does not answer")}
+	f.set(nil)
+	f.before = func() { // a process that is killed from here on has reported it
+		s := r.status()
+		if e := s.BlocklistOf("a"); e == nil || len(e.Unconfirmed) != 1 {
+			t.Errorf("when a client is shut out, reported is %+v", e)
+		}
+	}
+	r.change = func(c *Config) { c.Backend = f }
+	r.begin()
+	r.patchNode(blocklist(entry("a", "10.0.0.5:0/1")))
+	r.await("the reason", func() bool {
+		s := r.status()
+		e := s.BlocklistOf("a")
+		return f.has() == 1 && e != nil && len(e.Addresses) == 0 && strings.Contains(e.Message, "1.7 does not answer")
+	})
+	r.stop()
+	r.patchNode(blocklist())
+	r.begin()
+	r.await("the client being let in by the next agent", func() bool { return f.has() == 0 && len(r.status().Blocklist) == 0 })
+}
+
+func TestBlocklist_SaysWhichRequestItAnswers(t *testing.T) {
+	r, _ := newFencing(t)
+	for _, at := range []string{"12:00", "13:00"} {
+		r.patchNode(blocklist(strings.Replace(entry("a", "10.0.0.5:0/1"), "12:00", at, 1)))
+		r.await("an answer to the request of "+at, func() bool {
+			s := r.status()
+			e := s.BlocklistOf("a")
+			return e != nil && len(e.Addresses) == 1 && e.RequestedAt != nil && e.RequestedAt.UTC().Format("15:04") == at
+		})
+	}
+}
+
+func TestBlocklist_WhatIsToExpireStaysInTheClusterAndIsReportedNoMore(t *testing.T) {
+	r, f := newFencing(t)
+	r.patchNode(blocklist(entry("gone", "10.0.0.5:0/1"), entry("b", "10.0.0.6:0/1")))
+	r.await("the confirmation", func() bool { return f.has() == 2 && len(r.status().Blocklist) == 2 })
+	r.patchNode(blocklist(strings.Replace(entry("gone", "10.0.0.5:0/1"), "{", `{"expire":true,`, 1), entry("b", "10.0.0.6:0/1")))
+	r.await("the end of the report", func() bool { s := r.status(); return s.BlocklistOf("gone") == nil })
+	r.patchNode(blocklist(entry("c", "10.0.0.7:0/1")))
+	r.await("the other being let in", func() bool { s := r.status(); return s.BlocklistOf("b") == nil && s.BlocklistOf("c") != nil })
+	if listed, err := f.Fenced(t.Context()); err != nil || !slices.Contains(listed, "10.0.0.5:0/1") || slices.Contains(listed, "10.0.0.6:0/1") {
+		t.Errorf("shut out are %v, %v", listed, err)
+	}
 }

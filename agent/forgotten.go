@@ -29,6 +29,6 @@ func forgotten(k key, claim, node string) string {
 			how = fmt.Sprintf("delete the claim %s, or run holdfast volumes delete %s", claim, k.name)
 		}
 	}
-	return fmt.Sprintf("the object was deleted without a request to delete its data: %s %s stays on the disk of node %s, and its object is written again. To delete it for good, %s",
-		k.kind, k.name, node, how)
+	return fmt.Sprintf("the object was deleted without a request to delete its data: %s %s stays in the storage of %s, and its object is written again. To delete it for good, %s",
+		k.kind, k.name, v1beta1.SiteOf(node), how)
 }

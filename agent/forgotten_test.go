@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/agent/policy"
@@ -41,6 +42,28 @@ func TestObject_DeletedWithoutARequestIsWrittenAgainAndItsDataStays(t *testing.T
 	}
 	if now.Spec.ClaimRef.String() != "shop/db" || now.Spec.OnNodeLoss != v1beta1.DeleteOnNodeLoss || now.Spec.Deletion != nil {
 		t.Errorf("it came back as %+v", now.Spec)
+	}
+}
+
+func TestObject_DeletedWithoutARequestIsCompleteOnTheDiskBefore(t *testing.T) {
+	r := newRig(t)
+	r.host.refuse["complete a"] = fmt.Errorf("%w: the pool does not answer", backend.ErrUnavailable)
+	r.begin()
+	r.ask("a", func(v *v1beta1.Volume) {
+		v.Spec.SourceRef, v.Spec.PopulatedBy = &v1beta1.SourceReference{Kind: v1beta1.SourceSnapshot, Name: "s"}, v1beta1.PopulatedByPod
+	})
+	r.await("the volume", func() bool { return r.volume("a").Status.CreationTime != nil })
+	r.writeStatus("a", func(s *v1beta1.VolumeStatus) {
+		meta.SetStatusCondition(&s.Conditions, metav1.Condition{Type: v1beta1.PopulatedCondition, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonPopulated})
+	})
+	before := r.volume("a")
+	r.drop("a")
+	if v := r.phase("a", v1beta1.PhaseDeleting); v.UID != before.UID || v.Status.Error == nil {
+		t.Errorf("it is %+v", v)
+	}
+	r.host.set(func() { clear(r.host.refuse) })
+	if now := r.writtenAgain(before); now.IsIncomplete() || r.onDisk("a").Incomplete {
+		t.Errorf("it came back as %+v", now.Status)
 	}
 }
 
@@ -199,5 +222,34 @@ func TestSnapshot_AGroupGoesOnlyWhenTheDeletionOfAllMembersIsRequested(t *testin
 	r.removeSnapshot(members[1])
 	for _, name := range members {
 		r.await("the end of "+name, func() bool { return r.snapshot(name) == nil })
+	}
+}
+
+// The record of a group is in one of the pools of its members.
+func TestSnapshot_OfAGroupWhoseRecordIsOutOfReachIsNotDeletedYet(t *testing.T) {
+	r := newRig(t).begin().withVolumes("a", "b")
+	members := r.askGroup("g", "a", "b")
+	for _, name := range members {
+		r.readySnapshot(name)
+	}
+	r.host.set(func() {
+		r.host.refuse["look for group g"] = fmt.Errorf("%w: group g; pool slow is out of reach: %w", backend.ErrNotFound, backend.ErrUnavailable)
+	})
+	looks := r.host.count("look for group g")
+	for _, name := range members {
+		r.removeSnapshot(name)
+	}
+	r.await("two more looks", func() bool { return r.host.count("look for group g") >= looks+2 })
+	for _, name := range members {
+		if r.snapshot(name) == nil {
+			t.Errorf("%s is said to be deleted", name)
+		}
+	}
+	r.host.set(func() { delete(r.host.refuse, "look for group g") })
+	for _, name := range members {
+		r.await("the end of "+name, func() bool { return r.snapshot(name) == nil })
+	}
+	if _, err := r.host.Memory.GetGroup(t.Context(), "g"); !errors.Is(err, backend.ErrNotFound) {
+		t.Errorf("the group is still there: %v", err)
 	}
 }

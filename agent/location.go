@@ -69,8 +69,8 @@ func (a *Agent) noSuchPool(at place) error {
 	if len(names) > 0 {
 		has = "has only " + strings.Join(names, ", ")
 	}
-	return fmt.Errorf("%w: it is in %s, and node %s %s: put the pool back into spec.pools of the StorageCluster, with its path or devices; any name will do",
-		backend.ErrUnavailable, which, a.Node, has)
+	return backend.BecauseOf(backend.NoPool, fmt.Errorf("it is in %s, and node %s %s: put the pool back into spec.pools of the StorageCluster, with its path or devices; any name will do",
+		which, a.Node, has))
 }
 
 // anyPoolOut says which of all pools cannot be read.

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/holdfast-storage/holdfast/api/convert"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 )
@@ -119,5 +120,13 @@ func TestReach_DiscardWaitsUntilAllPoolsCanBeRead(t *testing.T) {
 	r.discarded()
 	if r.host.has("old") {
 		t.Error("what was given up is still there")
+	}
+}
+
+func TestReach_PoolThatTheNodeNoLongerHasIsNamedAsSuch(t *testing.T) {
+	a := &Agent{Config: Config{Node: "n1", Pools: []Pool{{Name: "slow", Path: "/srv/slow"}}}}
+	err := fmt.Errorf("%w: %w", errPoolOut, a.noSuchPool(place{pool: "fast", path: "/srv/fast"}))
+	if reason := convert.FromPoolError(err); reason != v1beta1.ReasonNoPool || !errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), "/srv/fast") {
+		t.Errorf("the reason of %v is %s", err, reason)
 	}
 }

@@ -64,7 +64,7 @@ func (a *Agent) nodeListener() watch.StorageNodeHandlerFuncs {
 
 // sawNode handles what the controller has written: that the node is down, what to discard and what to restore.
 func (a *Agent) sawNode(n *v1beta1.StorageNode) {
-	if writtenOff(n.Status.Conditions) || n.Unreadable() != nil {
+	if writtenOff(n.Status.Conditions) || n.Unreadable() != nil || n.Status.ObservedGeneration != n.Generation {
 		a.node.change()
 	}
 	for _, d := range n.Spec.Discard {
@@ -78,7 +78,8 @@ func (a *Agent) sawNode(n *v1beta1.StorageNode) {
 	if len(n.Spec.ReplacePools) > 0 {
 		a.node.change()
 	}
-	if n.Spec.Fence != nil || len(n.Spec.Blocklist)+len(n.Status.Blocklist) > 0 {
+	empty := a.CephHost != nil && len(n.Status.CephClients) == 0 // perhaps made again, and without what the kernel has
+	if empty || n.Spec.Fence != nil || len(n.Spec.Blocklist)+len(n.Status.Blocklist) > 0 {
 		a.lookAtCephClients()
 	}
 }
@@ -107,14 +108,16 @@ func (a *Agent) publishRegularly(ctx context.Context) {
 // publish writes the StorageNode if its status has changed.
 func (a *Agent) publish(ctx context.Context) error {
 	there := a.nodeObject()
+	object := there
 	if there == nil {
 		a.node.reported = nil
-		if err := a.apply(ctx, nil); err != nil {
+		var err error
+		if object, err = a.apply(ctx, nil); err != nil {
 			return err
 		}
 	}
 	a.recall() // pools may have been given up
-	now := a.nodeStatus(ctx)
+	now := a.nodeStatus(ctx, object)
 	if err := a.dropReplacements(ctx, now); err != nil {
 		a.log.Warn("spec.replacePools could not be brought up to date; trying again", "error", err)
 	}
@@ -122,10 +125,11 @@ func (a *Agent) publish(ctx context.Context) error {
 	if there != nil && !writtenOff(there.Status.Conditions) && a.node.reported != nil && !newsOfNode(a.node.reported, now) && slices.Equal(there.Status.Addresses, now.Addresses) {
 		return nil
 	}
-	err := a.apply(ctx, now)
+	_, err := a.apply(ctx, now)
 	if apierrors.IsNotFound(err) {
-		if err = a.apply(ctx, nil); err == nil {
-			err = a.apply(ctx, now)
+		if object, err = a.apply(ctx, nil); err == nil {
+			now = a.nodeStatus(ctx, object)
+			_, err = a.apply(ctx, now)
 		}
 	}
 	if err == nil {
@@ -134,7 +138,7 @@ func (a *Agent) publish(ctx context.Context) error {
 			before = &there.Status
 		}
 		a.recordPools(before, now)
-		a.recordWarning(before, now)
+		a.recordWarnings(before, now)
 		if before == nil {
 			before = &v1beta1.StorageNodeStatus{}
 		}
@@ -143,8 +147,8 @@ func (a *Agent) publish(ctx context.Context) error {
 	return err
 }
 
-// apply writes the object itself, or its status if one is given.
-func (a *Agent) apply(ctx context.Context, status *v1beta1.StorageNodeStatus) error {
+// apply writes the object itself, or its status if one is given, and returns it as stored.
+func (a *Agent) apply(ctx context.Context, status *v1beta1.StorageNodeStatus) (*v1beta1.StorageNode, error) {
 	o := map[string]any{"apiVersion": v1beta1.SchemeGroupVersion.String(), "kind": "StorageNode", "metadata": map[string]any{"name": a.Node}}
 	var part []string
 	if status != nil {
@@ -152,27 +156,22 @@ func (a *Agent) apply(ctx context.Context, status *v1beta1.StorageNodeStatus) er
 	}
 	data, err := json.Marshal(o)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	force := true
 	options := metav1.PatchOptions{FieldManager: fieldManager, Force: &force}
-	_, err = a.Client.HoldfastV1beta1().StorageNodes().Patch(ctx, a.Node, types.ApplyPatchType, data, options, part...)
-	return err
+	return a.Client.HoldfastV1beta1().StorageNodes().Patch(ctx, a.Node, types.ApplyPatchType, data, options, part...)
 }
 
-func (a *Agent) nodeStatus(ctx context.Context) *v1beta1.StorageNodeStatus {
-	s := &v1beta1.StorageNodeStatus{Version: a.Version}
-	if n := a.nodeObject(); n != nil {
-		s.ObservedGeneration = n.Generation
-	}
+// nodeStatus returns the status for the object n, which the cache may not have yet.
+func (a *Agent) nodeStatus(ctx context.Context, n *v1beta1.StorageNode) *v1beta1.StorageNodeStatus {
+	s := &v1beta1.StorageNodeStatus{Version: a.Version, ObservedGeneration: n.Generation}
 	reported := a.node.lastReported()
-	if n := a.nodeObject(); reported == nil && n != nil {
+	if reported == nil {
 		reported = &n.Status
 	}
-	if reported != nil {
-		s.Conditions = append(s.Conditions, reported.Conditions...)        // with the times of their last transitions
-		meta.RemoveStatusCondition(&s.Conditions, v1beta1.FencedCondition) // the controller's
-	}
+	s.Conditions = append(s.Conditions, reported.Conditions...)        // with the times of their last transitions
+	meta.RemoveStatusCondition(&s.Conditions, v1beta1.FencedCondition) // the controller's
 	s.Addresses = a.addresses(reported)
 	usable := 0
 	var ailing []string
@@ -192,17 +191,16 @@ func (a *Agent) nodeStatus(ctx context.Context) *v1beta1.StorageNodeStatus {
 	}
 	ready := metav1.Condition{Type: v1beta1.ReadyCondition, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonReady, ObservedGeneration: s.ObservedGeneration}
 	switch {
-	case len(a.Pools) == 0 && len(a.CephVolumes) > 0: // its pods use those of Ceph pools
-	case len(a.Pools) == 0:
+	case len(a.Pools) == 0 && len(a.CephVolumes) == 0: // otherwise its pods use those of Ceph pools
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, v1beta1.ReasonNoPool, "no pool selects this node: in spec.pools of the StorageCluster none has nodeSelectorTerms that match it"
-	case usable == 0:
+	case len(a.Pools) > 0 && usable == 0:
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, s.Pools[0].Reason, "no pool can be used: "+s.Pools[0].Message
-	case a.nodeObject() != nil && a.nodeObject().Unreadable() != nil:
-		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, v1beta1.ReasonUnreadable, kube.UnreadableMessage(a.nodeObject())
+	case n.Unreadable() != nil:
+		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, v1beta1.ReasonUnreadable, kube.UnreadableMessage(n)
 	}
 	meta.SetStatusCondition(&s.Conditions, ready)
 	a.addAbilities(s)
-	a.addWarning(s)
+	a.addWarnings(s)
 	healthy := metav1.Condition{Type: v1beta1.HealthyCondition, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonHealthy, ObservedGeneration: s.ObservedGeneration}
 	if len(ailing) > 0 {
 		healthy.Status, healthy.Reason, healthy.Message = metav1.ConditionFalse, v1beta1.ReasonFileSystem, strings.Join(ailing, "; ")

@@ -14,6 +14,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
@@ -50,6 +51,45 @@ func TestStorageNode_ReportsPoolsAndCapacity(t *testing.T) {
 	r.remove("a")
 	r.gone("a")
 	r.await("the room given back", func() bool { p := r.node().Status.Pools[0]; return p.Volumes == 0 && p.Promised.Value() == 0 })
+}
+
+func TestStorageNode_IsOfItsGenerationFromTheFirstStatus(t *testing.T) {
+	r := newRig(t)
+	r.change = func(c *Config) { c.SurveyEvery = time.Hour }
+	changes, err := r.nodes.Watch(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer changes.Stop()
+	r.begin()
+	for change := range changes.ResultChan() {
+		n := change.Object.(*v1beta1.StorageNode)
+		if len(n.Status.Conditions) == 0 {
+			continue
+		}
+		expectGeneration(t, n)
+		break
+	}
+	patch := `{"spec":{"discard":[{"kind":"Volume","name":"none","uid":"u1","requestedBy":"a test","requestedAt":"2026-11-24T03:00:00.000000Z"}]}}`
+	if _, err := r.nodes.Patch(t.Context(), node, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	var n *v1beta1.StorageNode
+	r.await("the status of the changed spec", func() bool { n = r.node(); return n.Generation > 1 && n.Status.ObservedGeneration == n.Generation })
+	expectGeneration(t, n)
+}
+
+// expectGeneration fails unless a status and all its conditions are about the object's generation.
+func expectGeneration(t *testing.T, n *v1beta1.StorageNode) {
+	t.Helper()
+	if n.Status.ObservedGeneration != n.Generation {
+		t.Errorf("its generation is %d, that of its status %d", n.Generation, n.Status.ObservedGeneration)
+	}
+	for _, c := range n.Status.Conditions {
+		if c.ObservedGeneration != n.Generation {
+			t.Errorf("its generation is %d, that of its condition %s %d", n.Generation, c.Type, c.ObservedGeneration)
+		}
+	}
 }
 
 func TestStorageNode_ReportsWhetherVolumesElsewhereCanBeUsed(t *testing.T) {
@@ -204,6 +244,31 @@ func TestStorageNode_WarnsOfAKeyThatIsRefusedWhileThePoolIsUsed(t *testing.T) {
 	r.host.set(func() { r.host.warns = nil })
 	r.await("the end of the warning", func() bool { c := warning(); return c.Status == metav1.ConditionFalse && c.Message == "" })
 	r.expectEvent("KeyAccepted")
+}
+
+func TestStorageNode_SaysThatNodesCannotUseAPoolInWhichVolumesAreMade(t *testing.T) {
+	r := newRig(t).begin()
+	warning := func() *metav1.Condition {
+		return meta.FindStatusCondition(r.node().Status.Conditions, v1beta1.NodeUserRefusedCondition)
+	}
+	r.await("its report", func() bool { return meta.IsStatusConditionTrue(r.node().Status.Conditions, v1beta1.ReadyCondition) })
+	if warning() != nil {
+		t.Errorf("without a reason it warns: %v", warning())
+	}
+	r.host.set(func() { r.host.nodes = errors.New("Ceph refuses client.a-node") })
+	r.await("the warning", func() bool {
+		c := warning()
+		return c != nil && c.Status == metav1.ConditionTrue && c.Message == "Ceph refuses client.a-node"
+	})
+	r.expectEvent("NodeUserRefused")
+	if meta.FindStatusCondition(r.node().Status.Conditions, v1beta1.KeyRefusedCondition) != nil {
+		t.Error("the key of the pool is said to be refused, too")
+	}
+	r.ask("a")
+	r.phase("a", v1beta1.PhaseReady)
+	r.host.set(func() { r.host.nodes = nil })
+	r.await("the end of the warning", func() bool { c := warning(); return c.Status == metav1.ConditionFalse && c.Message == "" })
+	r.expectEvent("NodeUserAccepted")
 }
 
 func TestStorageNode_ReportsThatItHasNoPool(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/kube"
 )
 
@@ -48,32 +49,54 @@ func (a *Agent) recordPools(before, now *v1beta1.StorageNodeStatus) {
 	}
 }
 
-// addWarning adds what will make a pool unusable that can be used now. It stays while the pool cannot be used.
-func (a *Agent) addWarning(s *v1beta1.StorageNodeStatus) {
-	var why error
-	if a.warner != nil {
-		why = a.warner.Warning()
-	}
-	c := metav1.Condition{Type: v1beta1.KeyRefusedCondition, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonKeyAccepted, ObservedGeneration: s.ObservedGeneration}
-	switch {
-	case why != nil:
-		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1beta1.ReasonKeyRefused, kube.Shorten(why.Error(), kube.LongestMessage)
-	case meta.FindStatusCondition(s.Conditions, c.Type) == nil || !meta.IsStatusConditionTrue(s.Conditions, v1beta1.ReadyCondition):
-		return
-	}
-	meta.SetStatusCondition(&s.Conditions, c)
+// warning is a condition of a pool that can be used now.
+type warning struct {
+	condition, refused, accepted string // its type and reasons
+	ended                        string // what the event about its end says
+	why                          func(backend.Warner) error
 }
 
-// recordWarning writes an event on the StorageNode when a new key is refused, and when one is accepted after that.
-func (a *Agent) recordWarning(before, now *v1beta1.StorageNodeStatus) {
-	is := meta.FindStatusCondition(now.Conditions, v1beta1.KeyRefusedCondition)
-	was := before != nil && meta.IsStatusConditionTrue(before.Conditions, v1beta1.KeyRefusedCondition)
-	switch {
-	case is == nil || was == (is.Status == metav1.ConditionTrue):
-	case was:
-		a.eventf(a.aboutNode(), core.EventTypeNormal, is.Reason, "the pool is served with the key that its secret has")
-	default:
-		a.eventf(a.aboutNode(), core.EventTypeWarning, is.Reason, "%s", is.Message)
+var warnings = []warning{
+	{
+		v1beta1.KeyRefusedCondition, v1beta1.ReasonKeyRefused, v1beta1.ReasonKeyAccepted,
+		"the pool is served with the key that its secret has", backend.Warner.Warning,
+	},
+	{
+		v1beta1.NodeUserRefusedCondition, v1beta1.ReasonNodeUserRefused, v1beta1.ReasonNodeUserAccepted,
+		"nodes can use the volumes of the pool", backend.Warner.NodeWarning,
+	},
+}
+
+// addWarnings adds what is wrong with a pool that can be used now. It stays while the pool cannot be used.
+func (a *Agent) addWarnings(s *v1beta1.StorageNodeStatus) {
+	if a.warner == nil {
+		return
+	}
+	for _, w := range warnings {
+		c := metav1.Condition{Type: w.condition, Status: metav1.ConditionFalse, Reason: w.accepted, ObservedGeneration: s.ObservedGeneration}
+		why := w.why(a.warner)
+		switch {
+		case why != nil:
+			c.Status, c.Reason, c.Message = metav1.ConditionTrue, w.refused, kube.Shorten(why.Error(), kube.LongestMessage)
+		case meta.FindStatusCondition(s.Conditions, c.Type) == nil || !meta.IsStatusConditionTrue(s.Conditions, v1beta1.ReadyCondition):
+			continue
+		}
+		meta.SetStatusCondition(&s.Conditions, c)
+	}
+}
+
+// recordWarnings writes an event on the StorageNode when a key is refused, and when one is accepted after that.
+func (a *Agent) recordWarnings(before, now *v1beta1.StorageNodeStatus) {
+	for _, w := range warnings {
+		is := meta.FindStatusCondition(now.Conditions, w.condition)
+		was := before != nil && meta.IsStatusConditionTrue(before.Conditions, w.condition)
+		switch {
+		case is == nil || was == (is.Status == metav1.ConditionTrue):
+		case was:
+			a.eventf(a.aboutNode(), core.EventTypeNormal, is.Reason, "%s", w.ended)
+		default:
+			a.eventf(a.aboutNode(), core.EventTypeWarning, is.Reason, "%s", is.Message)
+		}
 	}
 }
 

@@ -29,10 +29,11 @@ type work struct {
 	discarded map[types.UID]bool // the cache may still have them
 	forgotten map[key]bool       // objects that were deleted without a request and are to be written again
 	made      map[key]bool       // created by this process without an object, which is to be written
+	conflicts map[key]int        // in a row
 }
 
 func newWork() *work {
-	return &work{discarded: map[types.UID]bool{}, forgotten: map[key]bool{}, made: map[key]bool{}}
+	return &work{discarded: map[types.UID]bool{}, forgotten: map[key]bool{}, made: map[key]bool{}, conflicts: map[key]int{}}
 }
 
 // forgot records that the finalizer of an object was removed while its data stays.
@@ -67,6 +68,18 @@ func (w *work) wasMade(k key) bool {
 	return w.made[k]
 }
 
+// conflicted counts the conflicts in a row, and says whether the next try may come at once.
+func (w *work) conflicted(k key, conflict bool) (atOnce bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !conflict {
+		delete(w.conflicts, k)
+		return false
+	}
+	w.conflicts[k]++
+	return w.conflicts[k] <= quickRetries
+}
+
 // finish records a completed discard: later, an entry with that name is a new one.
 func (w *work) finish(uid types.UID) {
 	w.mu.Lock()
@@ -92,7 +105,7 @@ func (a *Agent) reconcile(ctx context.Context, k key) (again time.Duration, err 
 	} else {
 		err = a.reconcileVolume(ctx, k)
 	}
-	if apierrors.IsConflict(err) {
+	if a.work.conflicted(k, apierrors.IsConflict(err)) {
 		return watchDelay, nil // no failure: the watch is about to deliver a newer object
 	}
 	if err == nil && made { // otherwise it may have been made just now, and is in the queue again
@@ -103,3 +116,7 @@ func (a *Agent) reconcile(ctx context.Context, k key) (again time.Duration, err 
 
 // watchDelay is longer than a watch usually takes.
 const watchDelay = 20 * time.Millisecond
+
+// quickRetries is how often a conflict is retried without back-off: a watch that is behind delivers nothing soon, or
+// another client writes all the time.
+const quickRetries = 5

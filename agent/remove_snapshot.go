@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/holdfast-storage/holdfast/api/convert"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
@@ -27,6 +29,10 @@ func (a *Agent) removeSnapshot(ctx context.Context, o *v1beta1.Snapshot) error {
 		return a.releaseSnapshot(ctx, o)
 	}
 	if err == nil {
+		live, failure := a.Client.HoldfastV1beta1().Snapshots().Get(ctx, o.Name, metav1.GetOptions{})
+		if still, err := confirmed(o, live, failure); !still {
+			return err
+		}
 		err = a.deleteSnapshot(ctx, o)
 	}
 	if ctx.Err() != nil {
@@ -58,9 +64,13 @@ func (a *Agent) deleteSnapshot(ctx context.Context, o *v1beta1.Snapshot) error {
 		}
 	}
 	if o.Spec.Group == nil || a.grouper == nil {
-		return ended(a.snapshotter.DeleteSnapshot(ctx, id), func() error { _, err := a.snapshotter.GetSnapshot(ctx, id); return err })
+		return a.deleteAlone(ctx, id)
 	}
 	return a.deleteGroup(ctx, o)
+}
+
+func (a *Agent) deleteAlone(ctx context.Context, id backend.ID) error {
+	return ended(a.snapshotter.DeleteSnapshot(ctx, id), func() error { _, err := a.snapshotter.GetSnapshot(ctx, id); return err })
 }
 
 // deleteGroup removes a group when the deletion of all its members is requested.
@@ -71,41 +81,53 @@ func (a *Agent) deleteGroup(ctx context.Context, o *v1beta1.Snapshot) error {
 		return nil //nolint:nilerr // such a group was never made
 	}
 	g, err := a.grouper.GetGroup(ctx, id)
-	if errors.Is(err, backend.ErrNotFound) {
-		return nil
-	}
-	if err != nil {
+	switch {
+	case backend.IsAbsent(err): // its record may have been lost with another pool
+		return a.deleteAlone(ctx, backend.ID(o.Name))
+	case errors.Is(err, backend.ErrNotFound):
+		return waitsForPool(fmt.Errorf("%w: %w", errPoolOut, err))
+	case err != nil:
 		g = &backend.Group{} // damaged: its members are not known, but it can be deleted
-	} else if another := g.Satisfies(wanted) != nil; another && o.Status.CreationTime == nil {
+	case g.Satisfies(wanted) != nil && o.Status.CreationTime == nil: // it is another
 		return nil
 	}
-	if err := a.allDeleted(o, g.Snapshots); err != nil {
+	if err := a.allDeleted(ctx, o, g.Snapshots); err != nil {
 		return err
 	}
 	return ended(a.grouper.DeleteGroup(ctx, id), func() error { _, err := a.grouper.GetGroup(ctx, id); return err })
 }
 
-// allDeleted waits until the deletion of all members of a group is requested. A member without an object gets one, so
-// that its deletion can be requested.
-func (a *Agent) allDeleted(o *v1beta1.Snapshot, onDisk []*backend.Snapshot) error {
-	waits := func(name string) error {
-		return fmt.Errorf("%w for Snapshot %s to be deleted too: group %s goes only as a whole", errWaits, name, backend.Quote(o.Spec.Group.Name))
-	}
+// allDeleted waits until the deletion of all members of a group is requested. A member without an object that was not
+// given up gets one, so that its deletion can be requested.
+func (a *Agent) allDeleted(ctx context.Context, o *v1beta1.Snapshot, onDisk []*backend.Snapshot) error {
+	group := o.Spec.Group.Name
 	for _, m := range a.siblings(o) {
 		if m.DeletionTimestamp == nil || !m.DeletionRequested() {
-			return waits(m.Name)
+			return waitsForMember(m.Name, group)
 		}
 	}
 	for _, s := range onDisk {
-		switch o := a.snapshotObject(string(s.ID)); {
-		case o != nil && o.Unreadable() != nil: // its group may be unreadable too
-			return waits(o.Name)
-		case o == nil:
-			a.loop.Enqueue(key{v1beta1.SourceSnapshot, string(s.ID)})
-			return waits(string(s.ID))
+		k := key{v1beta1.SourceSnapshot, string(s.ID)}
+		if o := a.snapshotObject(k.name); o != nil {
+			if o.Unreadable() != nil { // its group may be unreadable too
+				return waitsForMember(k.name, group)
+			}
+			continue
+		}
+		may, err := a.mayAdopt(ctx, k)
+		switch {
+		case err != nil:
+			return err
+		case may:
+			a.loop.Enqueue(k)
+			return waitsForMember(k.name, group)
 		}
 	}
 	return nil
+}
+
+func waitsForMember(name, group string) error {
+	return fmt.Errorf("%w for Snapshot %s to be deleted too: group %s goes only as a whole", errWaits, name, backend.Quote(group))
 }
 
 // siblings are the objects of the other members of a group.

@@ -129,3 +129,73 @@ func TestDeletion_VolumeCreatedForAnObjectThatIsGoneIsRemoved(t *testing.T) {
 		t.Errorf("it was adopted: %+v", v)
 	}
 }
+
+// unseenEnd stops the agent, whose cache keeps an object whose deletion it has tried in vain, and ends that object.
+func (r *rig) unseenEnd(name string) {
+	r.Helper()
+	r.await("the deletion in the cache of the agent", func() bool {
+		o := r.agent.volumeObject(name)
+		return o != nil && o.DeletionTimestamp != nil && o.Status.Phase == v1beta1.PhaseDeleting
+	})
+	r.stop()
+	if _, err := r.volumes.Patch(r.Context(), name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
+		r.Fatal(err)
+	}
+	r.host.set(func() { clear(r.host.refuse) })
+}
+
+// refusing is an agent of a host that refuses to delete a volume.
+func refusing(t *testing.T, name string) *rig {
+	r := newRig(t)
+	r.host.refuse["delete "+name] = backend.ErrPrecondition
+	return r.begin().withVolumes(name)
+}
+
+func TestDeletion_OfAnObjectThatIsGoneLeavesTheNextVolumeOfThatNameAlone(t *testing.T) {
+	r := refusing(t, "a")
+	r.remove("a")
+	r.unseenEnd("a")
+	if _, err := r.agent.reconcile(t.Context(), key{v1beta1.SourceVolume, "a"}); err != nil {
+		t.Fatal(err)
+	}
+	if !r.host.has("a") {
+		t.Error("it was deleted for an object that is gone")
+	}
+}
+
+func TestDeletion_OfASnapshotWhoseObjectIsGoneLeavesItAlone(t *testing.T) {
+	r := newRig(t).begin().withVolumes("a")
+	r.askSnapshot("s", "a", nil)
+	r.readySnapshot("s")
+	old := r.snapshot("s")
+	now := metav1.Now()
+	old.DeletionTimestamp = &now
+	old.Spec.Deletion = &v1beta1.DeletionRequest{UID: old.UID, RequestedBy: "a test", RequestedAt: metav1.NowMicro()}
+	if err := r.agent.removeSnapshot(t.Context(), old); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.host.GetSnapshot(t.Context(), "s"); err != nil || r.snapshot("s") == nil {
+		t.Errorf("it was deleted for an object that is gone: %v", err)
+	}
+}
+
+func TestDeletion_VolumeThatWasCreatedAfterTheObjectsOwnStays(t *testing.T) {
+	r := refusing(t, "a")
+	r.remove("a")
+	r.phase("a", v1beta1.PhaseDeleting)
+	if err := r.host.Memory.Delete(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	r.stored(backend.VolumeSpec{Name: "a"})
+	r.host.Write("a", []byte("of the next one"))
+	r.host.set(func() { clear(r.host.refuse) })
+	r.adopted("a")
+	if got := string(r.host.Read("a", 100)); got != "of the next one" {
+		t.Errorf("it holds %q", got)
+	}
+	r.remove("a") // and this object is its own
+	r.gone("a")
+	if r.host.has("a") {
+		t.Error("it is still on the disk")
+	}
+}

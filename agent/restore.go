@@ -52,33 +52,33 @@ func (a *Agent) endRestore(ctx context.Context, k key, o *v1beta1.Volume) error 
 
 // restore takes a volume that is not on the disk out of the trash, if that is requested. The cache may be behind, so
 // the request is read from the API server.
-func (a *Agent) restore(ctx context.Context, k key) error {
+func (a *Agent) restore(ctx context.Context, k key) (restored bool, err error) {
 	if restoreOf(a.nodeObject(), k.name) == nil {
-		return nil
+		return false, nil
 	}
 	refusal, err := a.mayRestore(ctx, k)
 	switch {
 	case errors.Is(err, errWaits), apierrors.IsNotFound(err): // an object must be deleted first, or the request is gone
-		return nil
+		return false, nil
 	case err != nil:
-		return err
+		return false, err
 	case refusal != "":
-		return a.refuseRestore(ctx, k.name, refusal)
+		return false, a.refuseRestore(ctx, k.name, refusal)
 	}
 	n, err := a.Client.HoldfastV1beta1().StorageNodes().Get(ctx, a.Node, metav1.GetOptions{})
 	if err != nil {
-		return err
+		return false, err
 	}
 	request := restoreOf(n, k.name)
 	switch {
 	case request == nil:
-		return nil
+		return false, nil
 	case givenUp(n, k): // an earlier object of it; that is discarded first, or the volume would be removed again
-		return fmt.Errorf("volume %s is to be discarded before it can be restored", k.name)
+		return false, fmt.Errorf("volume %s is to be discarded before it can be restored", k.name)
 	}
 	err = a.undelete(ctx, k)
 	if code := backend.CodeOf(err); err != nil && (code.Permanent() || code == backend.CodePrecondition) {
-		return a.refuseRestore(ctx, k.name, err.Error())
+		return false, a.refuseRestore(ctx, k.name, err.Error())
 	}
 	if err == nil {
 		err = a.adoptVolume(ctx, k.id())
@@ -87,12 +87,12 @@ func (a *Agent) restore(ctx context.Context, k key) error {
 		err = a.answerRestore(ctx, k.name, "")
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	a.log.Info("restored from the trash", "kind", k.kind, "id", k.name, "requestedBy", request.RequestedBy)
-	a.eventf(n, core.EventTypeNormal, v1beta1.ReasonRestored, "volume %s was restored from the trash of node %s, as %s requested", k.name, a.Node, requester(request))
+	a.eventf(n, core.EventTypeNormal, v1beta1.ReasonRestored, "volume %s was restored from the trash of %s, as %s requested", k.name, v1beta1.SiteOf(a.Node), requester(request))
 	a.node.change()
-	return nil
+	return true, nil
 }
 
 func requester(r *v1beta1.RestoreRequest) string {
@@ -127,7 +127,7 @@ func (a *Agent) mayRestore(ctx context.Context, k key) (refusal string, err erro
 // undelete does nothing for a volume that is back already.
 func (a *Agent) undelete(ctx context.Context, k key) error {
 	if a.trasher == nil {
-		return fmt.Errorf("%w: the storage of node %s keeps no deleted volumes", backend.ErrInvalid, a.Node)
+		return fmt.Errorf("%w: the storage of %s keeps no deleted volumes", backend.ErrInvalid, v1beta1.SiteOf(a.Node))
 	}
 	_, err := a.trasher.Undelete(ctx, k.id())
 	switch {

@@ -132,12 +132,12 @@ func TestRestore_DeletedVolumeIsPublishedAndRestoredOnRequest(t *testing.T) {
 
 func TestTrash_IsWrittenOnlyOnChange(t *testing.T) {
 	r := newRig(t)
-	for i := range mostTrash + 1 {
+	for i := range v1beta1.MostTrash + 1 {
 		r.thrown(fmt.Sprintf("v%d", i), nil)
 	}
 	r.begin()
-	r.await("the trash", func() bool { return len(r.node().Status.Trash) == mostTrash })
-	if first := r.node().Status.Trash[0].Name; first != fmt.Sprintf("v%d", mostTrash) {
+	r.await("the trash", func() bool { return len(r.node().Status.Trash) == v1beta1.MostTrash })
+	if first := r.node().Status.Trash[0].Name; first != fmt.Sprintf("v%d", v1beta1.MostTrash) {
 		t.Errorf("the first is %s, which was not deleted last", first)
 	}
 	r.restart()
@@ -299,6 +299,27 @@ func TestRestore_LeftoverRequestDoesNotKeepAVolumeThatWasGivenUp(t *testing.T) {
 	}
 }
 
+func TestRestore_RestoredVolumeIsNotRemovedForAnObjectThatTheCacheStillShows(t *testing.T) {
+	r := refusing(t, "a")
+	r.host.Write("a", []byte("a"))
+	r.remove("a")
+	r.phase("a", v1beta1.PhaseDeleting)
+	if err := r.host.Memory.Delete(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	r.askBack("a")
+	r.await("the request in the cache of the agent", func() bool { return restoreOf(r.agent.nodeObject(), "a") != nil })
+	r.unseenEnd("a")
+	if _, err := r.agent.reconcile(t.Context(), key{v1beta1.SourceVolume, "a"}); err != nil {
+		t.Error(err)
+	}
+	if n := r.host.count("undelete a"); n != 1 || !r.host.has("a") {
+		t.Errorf("it was restored %d times, and is on the disk: %t", n, r.host.has("a"))
+	}
+	r.begin()
+	r.back("a")
+}
+
 func TestRestore_RestoredVolumeIsNotDiscardedForItsEarlierLife(t *testing.T) {
 	r := newRig(t).begin()
 	r.stop() // after it had discarded the volume, before it had taken that off the list
@@ -322,9 +343,11 @@ func TestRestore_RestoredVolumeIsNotDiscardedByAStaleCache(t *testing.T) {
 	k := key{v1beta1.SourceVolume, "a"}
 	r.host.set(func() { r.host.broken = errPulled }) // so that the entry waits
 	r.giveUp(discard(v1beta1.SourceVolume, "a", "u1"))
-	r.await("the entry", func() bool { return givenUp(r.agent.nodeObject(), k) })
-	release := r.api.HoldWatches()
-	defer release()
+	r.await("the entry", func() bool {
+		n := r.agent.nodeObject()
+		return n != nil && givenUp(n, k)
+	})
+	r.stop()   // its cache stays as it is
 	r.giveUp() // another agent of the node has answered the request and restored the volume
 	if _, err := r.host.Memory.Undelete(t.Context(), "a"); err != nil {
 		t.Fatal(err)

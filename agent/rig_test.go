@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -284,19 +285,19 @@ func expectCondition(t *testing.T, all []metav1.Condition, kind string, status m
 	return c
 }
 
-// expectEvent fails unless an event of that reason was written.
-func (r *rig) expectEvent(reason string) {
+// expectEvent fails unless an event of that reason, with all the words, was written.
+func (r *rig) expectEvent(reason string, words ...string) {
 	r.Helper()
 	var all []string
 	for late := time.After(30 * time.Second); ; {
 		select {
 		case e := <-r.events.Events:
 			all = append(all, e)
-			if slices.Contains(splitEvent(e), reason) {
+			if slices.Contains(splitEvent(e), reason) && !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(e, word) }) {
 				return
 			}
 		case <-late:
-			r.Fatalf("no event %s was written, but: %q", reason, all)
+			r.Fatalf("no event %s with %q was written, but: %q", reason, words, all)
 		}
 	}
 }
@@ -320,6 +321,13 @@ type host struct {
 	broken error             // of the pool
 	pool   backend.Condition // of the pool, which can be used
 	warns  error             // of what will make the pool unusable
+	nodes  error             // why nodes cannot use its volumes
+}
+
+func (h *host) NodeWarning() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.nodes
 }
 
 func (h *host) Warning() error {
@@ -381,6 +389,13 @@ func (h *host) Expand(ctx context.Context, id backend.ID, size backend.Size) (*b
 	return h.Memory.Expand(ctx, id, size)
 }
 
+func (h *host) Complete(ctx context.Context, id backend.ID) error {
+	if err := h.call("complete", id); err != nil {
+		return err
+	}
+	return h.Memory.Complete(ctx, id)
+}
+
 func (h *host) Snapshot(ctx context.Context, spec backend.SnapshotSpec) (*backend.Snapshot, error) {
 	if err := h.call("snapshot", backend.ID(spec.Name)); err != nil {
 		return nil, err
@@ -393,6 +408,13 @@ func (h *host) SnapshotGroup(ctx context.Context, spec backend.GroupSpec) (*back
 		return nil, err
 	}
 	return h.Memory.SnapshotGroup(ctx, spec)
+}
+
+func (h *host) GetGroup(ctx context.Context, id backend.ID) (*backend.Group, error) {
+	if err := h.call("look for group", id); err != nil {
+		return nil, err
+	}
+	return h.Memory.GetGroup(ctx, id)
 }
 
 func (h *host) DeleteGroup(ctx context.Context, id backend.ID) error {

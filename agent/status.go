@@ -3,7 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
-	"strings"
+	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -34,9 +34,18 @@ func volumeStatus(o *v1beta1.Volume, v *backend.Volume, failure error, address s
 	if v != nil {
 		convert.ShowVolume(s, v, address)
 		r.condition, r.usable = v.Condition, v.Access != (backend.Access{}) || !v.Condition.Abnormal
+		r.incomplete = v.Incomplete && o.Spec.PopulatedBy == ""
 	}
 	s.Phase, s.Error = r.phase(), r.errorOf()
 	r.conditions(&s.Conditions, o.Generation)
+	switch {
+	case r.incomplete: // Ready says so as well, but not while the volume is out of reach
+		meta.SetStatusCondition(&s.Conditions, metav1.Condition{
+			Type: v1beta1.CompleteCondition, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonIncomplete, Message: incomplete, ObservedGeneration: o.Generation,
+		})
+	case v != nil && v.Size > 0: // of a damaged volume it is not known
+		meta.RemoveStatusCondition(&s.Conditions, v1beta1.CompleteCondition)
+	}
 	s.SetColumns()
 	return s
 }
@@ -57,10 +66,13 @@ func noticeable(old, now, size int64) bool {
 	return change >= max(1<<20, size/50)
 }
 
+const incomplete = "it has only a part of its content: its Volume was deleted while a pod copied the rest; delete it, and the claim is copied again"
+
 // report is the state of a volume or a snapshot to write.
 type report struct {
 	exists     bool
 	populating bool // a pod still has to bring its content
+	incomplete bool // it lacks content that nothing brings any more
 	usable     bool
 	deleting   bool
 	condition  backend.Condition
@@ -74,6 +86,8 @@ func (r report) phase() v1beta1.Phase {
 		return v1beta1.PhaseDeleting
 	case r.exists && r.populating:
 		return v1beta1.PhasePending
+	case r.exists && r.incomplete:
+		return v1beta1.PhaseFailed
 	case r.exists:
 		return v1beta1.PhaseReady
 	case errors.Is(r.failure, errPoolOut):
@@ -101,8 +115,7 @@ func (r report) conditions(all *[]metav1.Condition, generation int64) {
 		})
 	}
 	healthy := convert.FromCondition(r.condition)
-	const missing = "its pool on node %s is complete and does not have it; restore it there from trash or backup, or delete it"
-	missingHere := strings.Replace(missing, "%s", r.node, 1)
+	missingHere := fmt.Sprintf("its pool, of %s, is complete and does not have it; restore it there from trash or backup, or delete it", v1beta1.SiteOf(r.node))
 	switch e := r.errorOf(); {
 	case errors.Is(r.failure, errWaits):
 		set(v1beta1.ReadyCondition, metav1.ConditionFalse, v1beta1.ReasonDeleting, r.failure.Error())
@@ -126,6 +139,8 @@ func (r report) conditions(all *[]metav1.Condition, generation int64) {
 		set(v1beta1.ReadyCondition, metav1.ConditionFalse, healthy.Reason, healthy.Message)
 	case r.populating:
 		set(v1beta1.ReadyCondition, metav1.ConditionFalse, v1beta1.ReasonPopulating, "a pod copies its content, see status.copy")
+	case r.incomplete:
+		set(v1beta1.ReadyCondition, metav1.ConditionFalse, v1beta1.ReasonIncomplete, incomplete)
 	default:
 		set(v1beta1.ReadyCondition, metav1.ConditionTrue, v1beta1.ReasonReady, "")
 	}

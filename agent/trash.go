@@ -9,9 +9,6 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
-// mostTrash is the maximum number of deleted volumes in the status.
-const mostTrash = 100
-
 // trashStatus lists the deleted volumes that can be restored. For a pool that is out of reach the last reported ones
 // are kept.
 func (a *Agent) trashStatus(ctx context.Context, pools []v1beta1.Pool, reported *v1beta1.StorageNodeStatus) []v1beta1.TrashedVolume {
@@ -44,5 +41,5 @@ func (a *Agent) trashStatus(ctx context.Context, pools []v1beta1.Pool, reported 
 		}
 	}
 	slices.SortStableFunc(all, func(x, y v1beta1.TrashedVolume) int { return y.DeletionTime.Compare(x.DeletionTime.Time) })
-	return all[:min(len(all), mostTrash)]
+	return all[:min(len(all), v1beta1.MostTrash)]
 }

@@ -138,3 +138,27 @@ func TestUnreadable_DiscardWaitsForTheList(t *testing.T) {
 		t.Errorf("of the list %d are left, on disk: %t", len(n.Spec.Discard), r.host.has("old"))
 	}
 }
+
+func TestUnreadable_NodeWithoutPoolsThatUsesThoseOfCephIsNotReady(t *testing.T) {
+	r := newRig(t)
+	r.change = func(c *Config) {
+		c.Pools, c.CephVolumes = nil, map[string]func() (string, error){v1beta1.RBDVolumesCondition: func() (string, error) { return "", nil }}
+	}
+	r.begin()
+	spoil := func(discard string) {
+		if _, err := r.nodes.Patch(t.Context(), node, types.MergePatchType, []byte(`{"spec":{"discard":`+discard+`}}`), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	is := func(status metav1.ConditionStatus, reason string) func() bool {
+		return func() bool {
+			c := meta.FindStatusCondition(r.node().Status.Conditions, v1beta1.ReadyCondition)
+			return c != nil && c.Status == status && c.Reason == reason
+		}
+	}
+	r.await("a node that is ready", is(metav1.ConditionTrue, v1beta1.ReasonReady))
+	spoil(`"all"`)
+	r.await("the word that it cannot be read", is(metav1.ConditionFalse, v1beta1.ReasonUnreadable))
+	spoil("null")
+	r.await("a node that is ready again", is(metav1.ConditionTrue, v1beta1.ReasonReady))
+}

@@ -31,10 +31,12 @@ func (a *Agent) reconcileVolume(ctx context.Context, k key) error {
 	if err := a.discard(ctx, k, o, o != nil && o.Status.CreationTime != nil); err != nil {
 		return err
 	}
-	if err := a.restore(ctx, k); err != nil {
-		return err
-	}
+	restored, err := a.restore(ctx, k)
 	switch {
+	case err != nil:
+		return err
+	case restored && o != nil && o.DeletionTimestamp != nil:
+		return nil // that object is gone, and its request with it; the event of its end calls again
 	case o == nil:
 		return a.adoptVolume(ctx, k.id())
 	case o.DeletionTimestamp != nil:
@@ -42,8 +44,7 @@ func (a *Agent) reconcileVolume(ctx context.Context, k key) error {
 	case o.DeletionRequested():
 		return nil // the requester deletes the object next
 	}
-	o, err := a.volumes.AddFinalizer(ctx, o, v1beta1.AgentFinalizer) // before anything is created on disk
-	if err != nil {
+	if o, err = a.volumes.AddFinalizer(ctx, o, v1beta1.AgentFinalizer); err != nil { // before anything is created on disk
 		return err
 	}
 	v, fresh, err := a.realise(ctx, o)
@@ -81,8 +82,22 @@ func (a *Agent) realise(ctx context.Context, o *v1beta1.Volume) (v *backend.Volu
 			return nil, false, err
 		}
 	}
-	v, err = a.grow(ctx, o, v)
+	if v, err = a.grow(ctx, o, v); err == nil {
+		err = a.complete(ctx, o, v)
+	}
 	return v, absent, err
+}
+
+// complete records on the disk that a pod has brought the content, so that the volume is known to be whole without its object.
+func (a *Agent) complete(ctx context.Context, o *v1beta1.Volume, v *backend.Volume) error {
+	if !v.Incomplete || o.Spec.PopulatedBy == "" || o.IsBeingPopulated() {
+		return nil
+	}
+	err := a.completer.Complete(ctx, v.ID)
+	if err == nil {
+		v.Incomplete = false
+	}
+	return err
 }
 
 // isOf says whether a volume that was found on disk is what the object specifies; it may have been created before the
@@ -106,6 +121,7 @@ func volumeSpec(o *v1beta1.Volume) backend.VolumeSpec {
 	spec := convert.ToVolumeSpec(&o.Spec)
 	spec.Shared, spec.Server = false, ""
 	spec.Ephemeral = spec.Labels[v1beta1.CopyLabel] != ""
+	spec.Incomplete = o.Spec.PopulatedBy == v1beta1.PopulatedByPod
 	return spec
 }
 
@@ -123,7 +139,7 @@ func (a *Agent) createVolume(ctx context.Context, o *v1beta1.Volume) (*backend.V
 	case source.Kind == v1beta1.SourceVolume && a.cloner != nil:
 		return a.cloner.Clone(ctx, backend.ID(source.Name), spec)
 	}
-	return nil, fmt.Errorf("%w volume %s: the storage of node %s makes no volume from a %s", backend.ErrInvalid, o.Name, a.Node, source.Kind)
+	return nil, fmt.Errorf("%w volume %s: the storage of %s makes no volume from a %s", backend.ErrInvalid, o.Name, v1beta1.SiteOf(a.Node), source.Kind)
 }
 
 // checkName refuses an object whose name is not the ID derived from its spec.name.
@@ -144,7 +160,7 @@ func (a *Agent) grow(ctx context.Context, o *v1beta1.Volume, v *backend.Volume) 
 	case refusedForGood(o.Generation, o.Status.ObservedGeneration, o.Status.Error):
 		return v, convert.ToError(o.Status.Error)
 	case a.expander == nil:
-		return v, fmt.Errorf("%w volume %s: the storage of node %s cannot grow volumes", backend.ErrInvalid, o.Name, a.Node)
+		return v, fmt.Errorf("%w volume %s: the storage of %s cannot grow volumes", backend.ErrInvalid, o.Name, v1beta1.SiteOf(a.Node))
 	}
 	grown, err := a.expander.Expand(ctx, v.ID, want)
 	if err != nil {

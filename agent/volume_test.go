@@ -3,15 +3,20 @@ package agent
 import (
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 
+	client "github.com/holdfast-storage/holdfast/api/client/clientset"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 )
@@ -296,6 +301,9 @@ func TestVolume_ThatAPodPopulatesIsMadeEmptyAndReadyWhenItIsComplete(t *testing.
 			return err == nil
 		})
 	}
+	if !r.onDisk("a").Incomplete {
+		t.Error("the disk has it as complete")
+	}
 	copied := v1beta1.VolumeCopy{Phase: v1beta1.CopyCopying, BytesDone: 1, BytesTotal: 2}
 	write(func(s *v1beta1.VolumeStatus) { s.Copy = &copied })
 	r.restart()
@@ -310,6 +318,9 @@ func TestVolume_ThatAPodPopulatesIsMadeEmptyAndReadyWhenItIsComplete(t *testing.
 	v = r.phase("a", v1beta1.PhaseReady)
 	expectCondition(t, v.Status.Conditions, v1beta1.ReadyCondition, metav1.ConditionTrue, v1beta1.ReasonReady)
 	expectCondition(t, v.Status.Conditions, v1beta1.PopulatedCondition, metav1.ConditionTrue, v1beta1.ReasonPopulated)
+	if r.onDisk("a").Incomplete {
+		t.Error("the disk has it as incomplete")
+	}
 }
 
 func TestVolume_TemporarySourceOfACopyIsNotKeptInTheTrash(t *testing.T) {
@@ -319,4 +330,64 @@ func TestVolume_TemporarySourceOfACopyIsNotKeptInTheTrash(t *testing.T) {
 	if spec := volumeSpec(&v1beta1.Volume{}); spec.Ephemeral {
 		t.Error("a volume of a user is not kept")
 	}
+}
+
+func TestVolume_OperationsThatTakeLongDoNotHoldUpOthers(t *testing.T) {
+	r := newRig(t)
+	r.change = func(c *Config) { c.Workers, c.SlowAfter = 2, 10*time.Millisecond }
+	finish := make(chan struct{})
+	end := sync.OnceFunc(func() { close(finish) })
+	r.host.refuse["create slow-c"] = fmt.Errorf("%w: no such engine", backend.ErrInvalid)
+	r.host.enter = func(call string) {
+		if strings.HasPrefix(call, "create slow-") {
+			<-finish
+		}
+	}
+	r.begin()
+	t.Cleanup(end)
+	slow := []string{"slow-a", "slow-b", "slow-c"} // more than there are workers
+	for _, name := range slow {
+		r.ask(name)
+	}
+	for _, name := range slow {
+		r.await("the start of "+name, func() bool { return r.host.count("create "+name) > 0 })
+	}
+	r.ask("quick")
+	r.phase("quick", v1beta1.PhaseReady)
+	for _, name := range slow {
+		if s := r.volume(name).Status; s.Phase != "" || s.Error != nil {
+			t.Errorf("while it is created, the status of %s is %+v", name, s)
+		}
+	}
+	end()
+	r.phase("slow-a", v1beta1.PhaseReady)
+	r.phase("slow-b", v1beta1.PhaseReady)
+	r.phase("slow-c", v1beta1.PhaseFailed) // how it ended is still recorded
+	if n := r.host.count("create slow-a"); n != 1 {
+		t.Errorf("it was created %d times", n)
+	}
+}
+
+func TestVolume_ConflictsThatDoNotEndAreRetriedWithBackoff(t *testing.T) {
+	r := newRig(t)
+	var writes atomic.Int32
+	config := rest.CopyConfig(r.api.Config())
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTrip(func(q *http.Request) (*http.Response, error) {
+			if q.Method != http.MethodPut || !strings.HasSuffix(q.URL.Path, "/volumes/a/status") {
+				return next.RoundTrip(q)
+			}
+			writes.Add(1)
+			body := `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Conflict","code":409}`
+			return &http.Response{StatusCode: http.StatusConflict, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)), Request: q}, nil
+		})
+	})
+	r.change = func(c *Config) {
+		c.Client = client.NewForConfigOrDie(config)
+		c.RetryFirst, c.RetryLast, c.SurveyEvery = time.Hour, time.Hour, time.Hour
+	}
+	r.begin().ask("a")
+	const quick = 1 + quickRetries
+	r.await("the quick retries", func() bool { return writes.Load() == quick })
+	r.never("another retry without back-off", 5*watchDelay, func() bool { return writes.Load() > quick })
 }

@@ -35,6 +35,12 @@ type Expander interface {
 	Expand(ctx context.Context, id ID, size Size) (*Volume, error)
 }
 
+// Completer is implemented by backends that record which volumes another has yet to bring the content of.
+type Completer interface {
+	// Complete records that a volume that was made with spec.Incomplete has its content. For another it does nothing.
+	Complete(ctx context.Context, id ID) error
+}
+
 // Snapshotter is implemented by backends that have snapshots.
 type Snapshotter interface {
 	// Snapshot takes a snapshot of spec.Source, which is ready to use when the call returns.
@@ -72,6 +78,9 @@ type Warner interface {
 	// Warning says what will make the pool unusable; nil if nothing will. What it returns last was announced by
 	// NotifyPools.
 	Warning() error
+	// NodeWarning says why nodes cannot use the volumes of the pool, which may be usable otherwise; nil if nothing is known.
+	// What it returns last was announced by NotifyPools.
+	NodeWarning() error
 }
 
 // Topology is implemented by backends of several hosts. Capacity is then the sum of all hosts whose pool can be used.

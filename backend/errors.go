@@ -22,3 +22,8 @@ var (
 	// ErrUnavailable: the pool is unmounted, read-only or failing.
 	ErrUnavailable = errors.New("pool unavailable")
 )
+
+// IsAbsent returns whether an entry certainly does not exist. One that is not found may be in a pool that is out of reach.
+func IsAbsent(err error) bool {
+	return errors.Is(err, ErrNotFound) && !errors.Is(err, ErrUnavailable)
+}

@@ -60,6 +60,8 @@ const (
 	NotMounted PoolReason = "NotMounted"
 	// WrongPool: there is another pool at the path, or an outdated copy.
 	WrongPool PoolReason = "WrongPool"
+	// NoPool: the node has no such pool.
+	NoPool PoolReason = "NoPool"
 )
 
 // poolError is an ErrUnavailable with a PoolReason.

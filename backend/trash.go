@@ -2,6 +2,7 @@ package backend
 
 import (
 	"context"
+	"fmt"
 	"time"
 )
 
@@ -13,6 +14,26 @@ type Trasher interface {
 	// Undelete restores the last deleted volume of an ID with its content. It fails with ErrExists if a volume has that
 	// ID, and with ErrNotFound if the trash has none.
 	Undelete(ctx context.Context, id ID) (*Volume, error)
+}
+
+// NoTrash is the retention time of a pool that removes deleted volumes at once. Users write it as 0s.
+const NoTrash time.Duration = -1
+
+// TrashRetention converts a trashRetention of a user, in which 0 means no trash.
+func TrashRetention(said time.Duration) time.Duration {
+	if said == 0 {
+		return NoTrash
+	}
+	return said
+}
+
+// ParseTrashRetention parses that of a pool's description. duration parses a duration.
+func ParseTrashRetention(value string, duration func(string) (time.Duration, error)) (time.Duration, error) {
+	retention, err := duration(value)
+	if err != nil || retention < 0 {
+		return 0, fmt.Errorf("trashRetention %s is not a time such as 24h or 7d, or 0s to keep nothing", Quote(value))
+	}
+	return TrashRetention(retention), nil
 }
 
 // Trashed is a deleted volume that can be restored.

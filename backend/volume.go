@@ -81,6 +81,9 @@ type VolumeSpec struct {
 
 	// Ephemeral: the volume is not kept in the trash after its deletion.
 	Ephemeral bool
+	// Incomplete: another brings the content. A backend that is a Completer records it until Complete; others refuse it with
+	// ErrInvalid.
+	Incomplete bool
 }
 
 // OnNodeLoss is what happens to a volume whose node does not come back. Empty means Retain.
@@ -136,6 +139,7 @@ type Volume struct {
 	Server       string // NAMESPACE/NAME of that NFS server
 	OnNodeLoss   OnNodeLoss
 	Source       *Source
+	Incomplete   bool // another has not brought all of its content
 	Created      time.Time
 	Used         int64 // bytes allocated in the pool
 	Access       Access

@@ -6,6 +6,8 @@ import (
 
 	core "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/holdfast-storage/holdfast/kube/podstatus"
 )
 
 // podEvent records the state of a pod.
@@ -21,7 +23,7 @@ func (s *seen) podEvent(e event) {
 			setOnce(&p.gone, e.at)
 			return
 		}
-		p.unplaced, p.waiting = unplaced(pod), waiting(pod)
+		p.unplaced, p.waiting = podstatus.Unscheduled(pod), waiting(pod)
 		switch pod.Status.Phase {
 		case core.PodRunning:
 			setOnce(&p.running, e.at)
@@ -31,19 +33,10 @@ func (s *seen) podEvent(e event) {
 	})
 }
 
-func unplaced(pod *core.Pod) string {
-	for _, c := range pod.Status.Conditions {
-		if c.Type == core.PodScheduled && c.Status == core.ConditionFalse {
-			return c.Message
-		}
-	}
-	return ""
-}
-
 func waiting(pod *core.Pod) string {
 	for _, c := range pod.Status.ContainerStatuses {
-		if w := c.State.Waiting; w != nil && w.Reason != "ContainerCreating" && w.Reason != "" {
-			return joinReason(w.Reason, w.Message)
+		if w := podstatus.Waiting(c); w != nil {
+			return podstatus.Because(w)
 		}
 	}
 	return ""

@@ -5,6 +5,8 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/holdfast-storage/holdfast/printable"
 )
 
 // sentences are the descriptions of the measures in the table.
@@ -33,12 +35,12 @@ func (r *Result) Table(out io.Writer) error {
 	list(&b, "Notes", r.Notes)
 	var said []string
 	for _, w := range r.Warnings {
-		said = append(said, fmt.Sprintf("%d times of %d objects: %s %s: %s", w.Count, w.Objects, w.Kind, w.Reason, oneLine(w.Message)))
+		said = append(said, fmt.Sprintf("%d times of %d objects: %s %s: %s", w.Count, w.Objects, w.Kind, w.Reason, w.Message))
 	}
 	list(&b, "Warnings of the cluster", said)
 	var failed []string
 	for _, f := range r.Failures {
-		failed = append(failed, fmt.Sprintf("%s %s, %s: %s", f.Kind, f.Name, f.Step, oneLine(f.Reason)))
+		failed = append(failed, fmt.Sprintf("%s %s, %s: %s", f.Kind, f.Name, f.Step, f.Reason))
 	}
 	list(&b, "Not finished", failed)
 	if !r.Complete {
@@ -89,11 +91,9 @@ func list(b *strings.Builder, title string, lines []string) {
 	}
 	fmt.Fprintf(b, "\n%s:\n", title)
 	for _, line := range lines[:min(len(lines), listed)] {
-		fmt.Fprintf(b, "  %s\n", line)
+		fmt.Fprintf(b, "  %s\n", printable.Line(line))
 	}
 	if len(lines) > listed {
 		fmt.Fprintf(b, "  and %d more, which the JSON has\n", len(lines)-listed)
 	}
 }
-
-func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

@@ -29,7 +29,7 @@ func sample() *Result {
 		Volume:       Volume{"64Mi", 64 << 20, "busybox:1"},
 		Measurements: into.measurements([]int{1, 100}),
 		Notes:        []string{"2 of 100 pods found no room"},
-		Warnings:     []Warning{{"PersistentVolumeClaim", "ProvisioningFailed", "no room\n  for NAME", 3, 12}},
+		Warnings:     []Warning{{"PersistentVolumeClaim", "ProvisioningFailed", "no room\x1b\n  for NAME", 3, 12}},
 	}
 	for i := range 12 {
 		r.Failures = append(r.Failures, Failure{"claims", "PersistentVolumeClaim", fmt.Sprintf("claim-9-%d", i), "no room"})

@@ -103,3 +103,9 @@ var ImageSteps = []Step{
 	ImagePromised, ImageSnapped, ImageCloned, ImageFilled, ImageReady, ImageGrown, ImageRecorded, ImageTrashed, ImageGiven, ImageRemoved,
 	ImageRevived, ImagesSnapped, ImagesGrouped, GroupDropped,
 }
+
+// CephFSSteps lists all steps of volumes in a CephFS, which are named as those of other volumes.
+var CephFSSteps = []Step{
+	PoolBegun, BuildBegun, BuildFilled, BuildCommitted, CopyFrozen, CopyBegun, CopyDone, ExpandGrown, ExpandRecorded,
+	DeleteTrashed, TrashTaken, DeletePartly, UndeleteRenamed,
+}

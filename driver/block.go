@@ -40,7 +40,7 @@ func (n *node) stageBlock(ctx context.Context, p *mountState, a access, staging 
 		if err := n.keep(p.v, nodeops.AttachedNode(m)); err != nil {
 			return err
 		}
-		if err := nodeops.GrowAttached(nodeops.AttachedNode(m)); err != nil {
+		if err := nodeops.GrowAttached(ctx, nodeops.AttachedNode(m), n.Patience); err != nil {
 			n.stayedSmall(p.v, err)
 		}
 		return nil

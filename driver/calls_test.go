@@ -216,6 +216,10 @@ func TestErrors_AreTranslatedOnceEach(t *testing.T) {
 			t.Errorf("toStatus(%v) = %v, want %s", wrapped, got, want)
 		}
 	}
+	// What no open pool has may be in one that is out of reach: to a caller, not found would be final.
+	if got := toStatus(errors.Join(backend.ErrNotFound, backend.ErrUnavailable)); status.Code(got) != codes.Unavailable {
+		t.Errorf("what may be in a pool that is out of reach is %v", got)
+	}
 	for _, code := range backend.Codes() {
 		if grpcCodes[code] == codes.OK {
 			t.Errorf("backends say %s, which is nothing to a caller", code)

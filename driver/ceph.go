@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
-	"slices"
-	"strings"
 
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/crashpoint"
@@ -53,12 +51,6 @@ func ceph(c backend.Ceph, key nodeops.CephKey, namespaces string) nodeops.Ceph {
 
 func cephFS(c *backend.CephFS, key nodeops.CephKey, namespaces string) *nodeops.CephFS {
 	return &nodeops.CephFS{Cluster: ceph(c.Cluster, key, namespaces), FileSystem: c.FileSystem, Path: c.Path}
-}
-
-// isCephPath says whether a directory of a CephFS is that of a volume, or lies in it: Ceph makes volumes as
-// /volumes/GROUP/ID/UUID.
-func isCephPath(path string, id backend.ID) bool {
-	return slices.Contains(strings.Split(path, "/"), string(id))
 }
 
 func (n *node) mountCephFS(ctx context.Context, id backend.ID, c *backend.CephFS, options []string, staging string) error {

@@ -130,7 +130,7 @@ func (d *Driver) holdAgain(ctx context.Context, device string) error {
 		return nil // another driver's, or what it claims to be it is not
 	case err == nil:
 		return d.holds.hold(id, device, v.Access.Image)
-	case errors.Is(err, backend.ErrNotFound) && !errors.Is(err, backend.ErrUnavailable):
+	case backend.IsAbsent(err):
 		return nil
 	}
 	return d.holds.hold(id, device, image)

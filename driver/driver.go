@@ -67,13 +67,16 @@ type Config struct {
 	CephKeys CephKeys
 	// CephClient is called before a volume in a Ceph cluster is used, with the client of the kernel that is to use it: by
 	// that the node can be fenced. The volume is not used if it fails. May be nil.
-	CephClient  func(context.Context, backend.ID, nodeops.CephClient) error
-	Patience    time.Duration // with a server of shared volumes that does not answer; DefaultPatience if 0
-	StopTimeout time.Duration
-	Leading     <-chan struct{}  // until it is closed, another replica makes the volumes; nil: there is none
-	Released    func(backend.ID) // called with each volume that is no longer in use here; may be nil
-	Log         *slog.Logger
-	Registerer  prometheus.Registerer // nil registers no metrics
+	CephClient func(context.Context, backend.ID, nodeops.CephClient) error
+	// CheckComplete is called before a volume is staged that its backend has as incomplete, which only the pod that brings
+	// its content may use. The volume is not staged if it fails. May be nil.
+	CheckComplete func(context.Context, backend.ID) error
+	Patience      time.Duration // with a server of shared volumes that does not answer; DefaultPatience if 0
+	StopTimeout   time.Duration
+	Leading       <-chan struct{}  // until it is closed, another replica makes the volumes; nil: there is none
+	Released      func(backend.ID) // called with each volume that is no longer in use here; may be nil
+	Log           *slog.Logger
+	Registerer    prometheus.Registerer // nil registers no metrics
 }
 
 // Driver serves one backend.
@@ -84,6 +87,9 @@ type Driver struct {
 	stopping chan struct{}      // closed when Run begins to stop
 	ops      backend.Operations // of the node service, by volume
 	holds    holds
+	found    lookUps                         // for taking volumes off this host
+	deleted  lookUps                         // that were of one pod
+	recalled lookUps                         // for usage and health
 	mounts   func() ([]nodeops.Mount, error) // at the start, among which are the devices to hold again
 }
 

@@ -23,7 +23,7 @@ const ephemeralKey = reserved + "ephemeral"
 // other volume's.
 var ephemeralHandle = regexp.MustCompile(`^csi-[0-9a-f]{64}$`)
 
-var podKeys = []string{reserved + "pod.name", reserved + "pod.namespace", reserved + "pod.uid"}
+var podKeys = []string{reserved + "pod.name", reserved + "pod.namespace", podUIDKey}
 
 // parseHandle accepts the id of a volume, inline ephemeral ones included.
 func parseHandle(s string) (id backend.ID, ephemeral bool, err error) {
@@ -69,7 +69,9 @@ func (n *node) publishEphemeral(ctx context.Context, id backend.ID, a access, re
 	}
 	return n.do(ctx, id, "publish", func(ctx context.Context) error {
 		// An existing one stays usable when it is no longer allowed.
-		switch _, err := n.Backend.Get(ctx, id); {
+		_, err := n.Backend.Get(ctx, id)
+		fresh := backend.IsAbsent(err)
+		switch {
 		case errors.Is(err, backend.ErrNotFound) || errors.Is(err, backend.ErrUnavailable): // the answer while any pool is out of reach
 			if err := n.permit(ctx, &spec); err != nil {
 				return err
@@ -81,15 +83,56 @@ func (n *node) publishEphemeral(ctx context.Context, id backend.ID, a access, re
 		if err != nil {
 			return err
 		}
-		if !Ephemeral(v) {
+		if !madeForPod(v) {
 			return fmt.Errorf("%w: volume %s was not made as an inline ephemeral volume", backend.ErrExists, v.ID)
 		}
-		return explain(v, n.mountEphemeral(ctx, v, a, req))
+		return n.remembered(ctx, v, fresh, explain(v, n.mountEphemeral(ctx, v, a, req)))
 	})
 }
 
-// mountEphemeral mounts the volume at its one target. When it cannot, the volume stays: the kubelet tries again or
-// unpublishes.
+// remembered is the answer to a volume that was made and could not be published. After one that the kubelet takes as final
+// it forgets the volume and never unpublishes it, so such a one is only given once the volume is gone again. One that was
+// there before may have content of the pod, from before a restart of the node, and stays.
+func (n *node) remembered(ctx context.Context, v *backend.Volume, fresh bool, cause error) error {
+	if _, is := errors.AsType[elsewhereError](cause); is || cause == nil || !isFinal(cause) {
+		return cause
+	}
+	err := errors.New("it was there before and is kept for its pod")
+	if fresh {
+		err = n.deleteUnused(ctx, v)
+	}
+	if err == nil {
+		return cause
+	}
+	return fmt.Errorf("%w: inline ephemeral volume %s was not published, which is retried until its pod is deleted: %v; it stays: %v", backend.ErrUnavailable, v.ID, cause, err)
+}
+
+// elsewhereError is about a volume that is published at another target, by which it is known.
+type elsewhereError struct{ error }
+
+func (e elsewhereError) Unwrap() error { return e.error }
+
+// deleteUnused deletes a volume unless something on this host has it.
+func (n *node) deleteUnused(ctx context.Context, v *backend.Volume) error {
+	p, err := look(v)
+	if err != nil {
+		p = &mountState{id: v.ID}
+	}
+	p.byName = true
+	mounts, err := p.mounts()
+	if err != nil {
+		return err
+	}
+	if len(mounts) > 0 {
+		return fmt.Errorf("it is mounted at %s", mounts[0].Target)
+	}
+	if len(p.loops) > 0 { // in a mount namespace that is not seen from here, or for a moment after an attempt to mount it
+		return fmt.Errorf("it is attached to %s", p.loops[0])
+	}
+	return n.Backend.Delete(ctx, v.ID)
+}
+
+// mountEphemeral mounts the volume at its one target.
 func (n *node) mountEphemeral(ctx context.Context, v *backend.Volume, a access, req *csi.NodePublishVolumeRequest) error {
 	if req.GetReadonly() {
 		a.flags = append(slices.DeleteFunc(slices.Clone(a.flags), func(f string) bool { return f == "rw" }), "ro")
@@ -118,7 +161,7 @@ func (n *node) mountEphemeral(ctx context.Context, v *backend.Volume, a access, 
 		return giveToGroup(ctx, a, target, a.readOnly())
 	}
 	if err := checkAlone(p, a, target, target); err != nil {
-		return err
+		return elsewhereError{err}
 	}
 	undo, err := makeTarget(target, backend.Filesystem)
 	if err != nil {
@@ -134,16 +177,21 @@ func (n *node) mountEphemeral(ctx context.Context, v *backend.Volume, a access, 
 
 // deleteEphemeral removes the volume if it was made for its pod.
 func (n *node) deleteEphemeral(ctx context.Context, id backend.ID) error {
-	v, err := n.Backend.Get(ctx, id)
-	if errors.Is(err, backend.ErrNotFound) {
+	v, err := within(ctx, n, &n.deleted, id, true, func(ctx context.Context) (*backend.Volume, error) { return n.Backend.Get(ctx, id) })
+	if backend.IsAbsent(err) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	damaged := v.Condition.Abnormal && v.Size == 0 && len(v.Labels) == 0
-	if !Ephemeral(v) && !damaged {
+	if !madeForPod(v) {
 		return nil
 	}
 	return n.Backend.Delete(ctx, id)
+}
+
+// madeForPod says so of a volume with the id of an inline one also where it is damaged beyond reading.
+func madeForPod(v *backend.Volume) bool {
+	damaged := v.Condition.Abnormal && v.Size == 0 && len(v.Labels) == 0
+	return Ephemeral(v) || damaged
 }

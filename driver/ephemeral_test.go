@@ -77,11 +77,11 @@ func TestInlineVolume_OnlyVolumesOfAPodAreDeletedWithIt(t *testing.T) {
 				case test.volume == nil:
 					return nil, backend.ErrNotFound
 				case test.volume.ID == "away":
-					return nil, backend.ErrUnavailable
+					return nil, errors.Join(backend.ErrNotFound, backend.ErrUnavailable)
 				}
 				return test.volume, nil
 			}
-			n := &node{Driver: &Driver{Config: Config{Backend: b}}}
+			n := &node{Driver: &Driver{Config: Config{Backend: b, Patience: DefaultPatience}}}
 			err := n.deleteEphemeral(t.Context(), "v")
 			if wantErr := test.volume != nil && test.volume.ID == "away"; wantErr != errors.Is(err, backend.ErrUnavailable) {
 				t.Errorf("got %v", err)

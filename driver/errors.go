@@ -32,6 +32,8 @@ func toStatus(err error) error {
 	}
 	code, known := grpcCodes[backend.FindCode(err)]
 	switch {
+	case code == codes.NotFound && !backend.IsAbsent(err): // to a caller, not found would be final
+		code = codes.Unavailable
 	case known:
 	case errors.Is(err, context.Canceled):
 		code = codes.Canceled
@@ -41,4 +43,14 @@ func toStatus(err error) error {
 		code = codes.Internal
 	}
 	return status.Error(code, backend.MessageOf(err))
+}
+
+// isFinal says whether the kubelet takes an answer to mean that a volume was not published, and forgets the volume. After
+// any other it tries again, or unpublishes the volume.
+func isFinal(err error) bool {
+	switch status.Code(toStatus(err)) {
+	case codes.Canceled, codes.DeadlineExceeded, codes.Unavailable, codes.ResourceExhausted, codes.Aborted:
+		return false
+	}
+	return true
 }

@@ -59,22 +59,30 @@ func (n *node) expand(ctx context.Context, v *backend.Volume, size backend.Size,
 	case err != nil:
 		return err
 	case v.Mode == backend.Block:
-		err = nodeops.GrowAttached(nodeops.AttachedNode(m))
+		err = nodeops.GrowAttached(ctx, nodeops.AttachedNode(m), n.Patience)
 	default:
-		err = grow(ctx, v, m)
+		err = n.grow(ctx, v, m)
 	}
-	if err != nil && ctx.Err() == nil && !errors.Is(err, backend.ErrPrecondition) {
-		n.stayedSmall(v, err)
-		// FailedPrecondition is the only error with which the kubelet still starts the pod.
-		return fmt.Errorf("%w: volume %s has %d bytes, but not all of them can be used yet; that is retried when it is staged the next time, once the last pod with it on this node has ended: %w",
-			backend.ErrPrecondition, v.ID, v.Size, err)
+	return n.grown(ctx, v, err)
+}
+
+// grown is the answer to growing a volume.
+func (n *node) grown(ctx context.Context, v *backend.Volume, err error) error {
+	if err == nil || ctx.Err() != nil || errors.Is(err, backend.ErrPrecondition) {
+		return err
 	}
-	return err
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("%w: volume %s has %d bytes, but not all of them can be used before its cluster answers; that is retried: %w", backend.ErrUnavailable, v.ID, v.Size, err)
+	}
+	n.stayedSmall(v, err)
+	// FailedPrecondition is the only error with which the kubelet still starts the pod.
+	return fmt.Errorf("%w: volume %s has %d bytes, but not all of them can be used yet; that is retried when it is staged the next time, once the last pod with it on this node has ended: %w",
+		backend.ErrPrecondition, v.ID, v.Size, err)
 }
 
 // grow makes the file system of an image as large as the image, where it was made for less. The limit of a directory is
 // already what it should be.
-func grow(ctx context.Context, v *backend.Volume, m *nodeops.Mount) error {
+func (n *node) grow(ctx context.Context, v *backend.Volume, m *nodeops.Mount) error {
 	if v.Access.RBD == nil && (v.Access.Image == "" || v.FSSize == v.Size) {
 		return nil
 	}
@@ -90,7 +98,7 @@ func grow(ctx context.Context, v *backend.Volume, m *nodeops.Mount) error {
 	}
 	for _, m := range mounts {
 		if !m.ReadOnly {
-			return nodeops.GrowMounted(ctx, device, m.Target)
+			return nodeops.GrowMounted(ctx, device, m.Target, n.Patience)
 		}
 	}
 	return fmt.Errorf("%w: volume %s is mounted read-only and its file system cannot grow; it will when it is staged writable", backend.ErrPrecondition, v.ID)

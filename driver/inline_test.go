@@ -1,20 +1,25 @@
 package driver
 
 import (
+	"context"
 	"errors"
 	"log/slog"
+	"os"
 	"strings"
 	"testing"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
 
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/nodeops"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
 // inlineNode is a node whose backend makes volumes, and knows the pools that are named.
 func inlineNode(allowed Inline) (*node, *scripted) {
 	b := newScripted()
-	d := &Driver{Config: Config{Backend: b, Inline: allowed}}
+	d := &Driver{Config: Config{Backend: b, Inline: allowed, Patience: DefaultPatience}}
 	d.calls = newCalls(slog.New(slog.DiscardHandler), &d.ops)
 	return &node{Driver: d}, b
 }
@@ -108,6 +113,85 @@ func TestInlineVolume_ExistingOneIsNotCheckedAgain(t *testing.T) {
 		t.Errorf("one that is there: %v", err)
 	}
 	if err := n.deleteEphemeral(t.Context(), id); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestInlineVolume_FinalAnswerLeavesNoVolume(t *testing.T) {
+	req := &csi.NodePublishVolumeRequest{VolumeId: inlineHandle, VolumeContext: map[string]string{ephemeralKey: "true", "size": "1Gi"}}
+	id, _ := backend.IDFor(inlineHandle)
+	a := access{mode: backend.Filesystem, group: noGroup}
+	for name, test := range map[string]struct {
+		before bool  // it is there already
+		kept   error // of its removal
+		code   codes.Code
+		words  []string
+	}{
+		"made here":                       {code: codes.Internal, words: []string{"nothing that could be mounted"}},
+		"made here, and not removed":      {kept: errors.New("the disk is slow"), code: codes.Unavailable, words: []string{"nothing that could be mounted", "the disk is slow", "retried"}},
+		"there before, perhaps with data": {before: true, code: codes.Unavailable, words: []string{"nothing that could be mounted", "kept"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n, b := inlineNode(Inline{Pools: []string{"memory"}, MaxSize: gib})
+			b.delete = func(backend.ID) error { return test.kept }
+			req.TargetPath = t.TempDir() + "/target"
+			if test.before {
+				spec, err := ephemeralSpec(req, a)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := b.Memory.Create(t.Context(), spec); err != nil {
+					t.Fatal(err)
+				}
+			}
+			// The memory backend gives no access.
+			expectError(t, toStatus(n.publishEphemeral(t.Context(), id, a, req)), test.code, test.words...)
+			_, err := b.Memory.Get(t.Context(), id)
+			if gone := errors.Is(err, backend.ErrNotFound); gone != (test.code == codes.Internal) {
+				t.Errorf("gone: %t (%v)", gone, err)
+			}
+		})
+	}
+}
+
+func TestInlineVolume_IsRetriedWithoutBeingMadeAgain(t *testing.T) {
+	n, b := inlineNode(Inline{})
+	v, err := b.Memory.Create(t.Context(), backend.VolumeSpec{Name: inlineHandle})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, cause := range []error{backend.ErrUnavailable, backend.ErrBusy, backend.ErrExhausted, context.DeadlineExceeded} {
+		if got := n.remembered(t.Context(), v, true, cause); !errors.Is(got, cause) {
+			t.Errorf("%v became %v", cause, got)
+		}
+		if _, err := b.Memory.Get(t.Context(), v.ID); err != nil {
+			t.Errorf("after %v: %v", cause, err)
+		}
+	}
+}
+
+func TestInlineVolume_MountedOneIsNotRemoved(t *testing.T) {
+	hostfs.RequireRoot(t)
+	n, b := inlineNode(Inline{})
+	v, err := b.Memory.Create(t.Context(), backend.VolumeSpec{Name: inlineHandle})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v.Access.Directory = t.TempDir() + "/" + string(v.ID) + "/data"
+	target := t.TempDir()
+	if err := os.MkdirAll(v.Access.Directory, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := nodeops.Bind(t.Context(), v.Access.Directory, target, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := nodeops.Unmount(context.Background(), target); err != nil {
+			t.Error(err)
+		}
+	})
+	expectError(t, toStatus(n.remembered(t.Context(), v, true, errors.New("its group"))), codes.Unavailable, "its group", target)
+	if _, err := b.Memory.Get(t.Context(), v.ID); err != nil {
 		t.Error(err)
 	}
 }

@@ -15,14 +15,14 @@ import (
 
 func TestParameters_BecomeASpec(t *testing.T) {
 	spec, err := parseParameters(map[string]string{
-		"pool": "fast", "provisioning": "thick", "mkfsOptions": " -m 1  -O ^has_journal ", "inodes": "1000",
+		"pool": "fast", "provisioning": "thick", "mkfsOptions": " -m 1  -O ^huge_file ", "inodes": "1000",
 		reserved + "fstype": "ext4", reserved + "pv/name": "pvc-1",
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if spec.Pool != "fast" || spec.Provisioning != backend.Thick || spec.Inodes != 1000 || spec.FSType != "ext4" ||
-		!slices.Equal(spec.MkfsOptions, []string{"-m", "1", "-O", "^has_journal"}) || spec.Labels[reserved+"pv/name"] != "pvc-1" {
+		!slices.Equal(spec.MkfsOptions, []string{"-m", "1", "-O", "^huge_file"}) || spec.Labels[reserved+"pv/name"] != "pvc-1" {
 		t.Errorf("got %+v", spec)
 	}
 }

@@ -49,7 +49,7 @@ func (n *node) mapImage(ctx context.Context, v *backend.Volume, readOnly bool) (
 		err = n.CephClient(ctx, v.ID, d.Client)
 	}
 	if err == nil && !readOnly && d.Size < v.Size { // it was mapped before it was grown
-		err = nodeops.GrowRBD(d.Path)
+		err = nodeops.GrowRBD(ctx, d.Path)
 	}
 	if err != nil {
 		return nil, errors.Join(err, n.unmapImage(context.WithoutCancel(ctx), d))
@@ -148,14 +148,14 @@ func (p *mountState) images(staged ...string) ([]nodeops.RBDDevice, error) {
 	if len(all) == 0 {
 		return nil, nil
 	}
+	mounts, err := mountsAt(staged...)
+	if err != nil {
+		return nil, err
+	}
 	var own []nodeops.RBDDevice
-	for _, path := range staged {
-		m, err := nodeops.MountAt(path)
-		if err != nil {
-			return nil, err
-		}
+	for _, m := range mounts {
 		for _, d := range all {
-			if m != nil && (nodeops.AttachedNode(m) == d.Path || m.Root == "/" && nodeops.AttachedUnder(m) == d.Path) {
+			if nodeops.AttachedNode(&m) == d.Path || m.Root == "/" && nodeops.AttachedUnder(&m) == d.Path {
 				own = append(own, d)
 			}
 		}
@@ -164,4 +164,19 @@ func (p *mountState) images(staged ...string) ([]nodeops.RBDDevice, error) {
 		return nil, fmt.Errorf("%w: volume %s is staged nowhere, but %s, which is %s, may be its device; that is not known as long as the volume cannot be looked up, and is retried", backend.ErrUnavailable, p.id, all[0].Path, &all[0])
 	}
 	return own, nil
+}
+
+// mountsAt are the mounts at those of the paths that have one. Nothing of ours is mounted below a file system that has failed.
+func mountsAt(paths ...string) (all []nodeops.Mount, err error) {
+	for _, path := range paths {
+		m, err := nodeops.MountAt(path)
+		switch {
+		case errors.Is(err, unix.EIO):
+		case err != nil:
+			return nil, err
+		case m != nil:
+			all = append(all, *m)
+		}
+	}
+	return all, nil
 }

@@ -216,6 +216,7 @@ type scripted struct {
 	*backendtest.Memory
 	create   func(context.Context) error
 	get      func(backend.ID) (*backend.Volume, error)
+	delete   func(backend.ID) error
 	list     func() ([]*backend.Volume, error)
 	capacity func() (backend.Capacity, error)
 }
@@ -236,6 +237,15 @@ func (s *scripted) Get(ctx context.Context, id backend.ID) (*backend.Volume, err
 		return s.get(id)
 	}
 	return s.Memory.Get(ctx, id)
+}
+
+func (s *scripted) Delete(ctx context.Context, id backend.ID) error {
+	if s.delete != nil {
+		if err := s.delete(id); err != nil {
+			return err
+		}
+	}
+	return s.Memory.Delete(ctx, id)
 }
 
 func (s *scripted) List(ctx context.Context) ([]*backend.Volume, error) {

@@ -24,6 +24,9 @@ func (d *Driver) Run(ctx context.Context) error {
 			return errors.Join(err, socket.Close(), socket.Remove())
 		}
 		defer d.holds.close()
+		collecting, stop := context.WithCancel(ctx)
+		defer stop()
+		go (&node{Driver: d}).collectLeftOver(collecting)
 	}
 	server := d.server()
 	failed := make(chan error, 1)

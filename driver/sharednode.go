@@ -36,6 +36,8 @@ func (n *node) stageShared(ctx context.Context, id backend.ID, s share, a access
 		return fmt.Errorf("%w: volume %s is staged at %s from %s, requested is %s; unstage it first", backend.ErrPrecondition, id, staging, m.Source, s)
 	case m.ReadOnly != a.readOnly():
 		return otherwise("staged", id, m, a.readOnly())
+	case s.cephfs != nil: // the process that mounted it may have been killed before it reported the client
+		return n.reportCephFSClient(ctx, id, staging)
 	}
 	return nil
 }

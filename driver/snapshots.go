@@ -2,7 +2,6 @@ package driver
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -107,7 +106,7 @@ func (c *controller) one(ctx context.Context, snapshot string) ([]*backend.Snaps
 		return nil, err
 	}
 	s, err := c.snapshotter.GetSnapshot(ctx, id)
-	if errors.Is(err, backend.ErrNotFound) {
+	if backend.IsAbsent(err) {
 		return nil, nil
 	}
 	if err != nil {

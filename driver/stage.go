@@ -39,6 +39,11 @@ func (n *node) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeRequ
 		if err != nil {
 			return err
 		}
+		if v.Incomplete && n.CheckComplete != nil {
+			if err := n.CheckComplete(ctx, id); err != nil {
+				return err
+			}
+		}
 		if share, is := sharedAccess(v); is {
 			return n.stageShared(ctx, id, share, access, req.GetStagingTargetPath())
 		}
@@ -192,7 +197,7 @@ func (n *node) growToSize(ctx context.Context, v *backend.Volume, a access, targ
 	if err != nil {
 		return err
 	}
-	if err := grow(ctx, v, m); err != nil && ctx.Err() == nil {
+	if err := n.grow(ctx, v, m); err != nil && ctx.Err() == nil {
 		n.stayedSmall(v, cmp.Or(small, err))
 	}
 	return ctx.Err()

@@ -46,10 +46,12 @@ func (n *node) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeSta
 }
 
 func (n *node) recall(ctx context.Context, id backend.ID) (*backend.Volume, error) {
-	if b, ok := n.Backend.(backend.Recaller); ok {
-		return b.Recall(ctx, id)
-	}
-	return n.Backend.Get(ctx, id)
+	return within(ctx, n, &n.recalled, id, false, func(ctx context.Context) (*backend.Volume, error) {
+		if b, ok := n.Backend.(backend.Recaller); ok {
+			return b.Recall(ctx, id)
+		}
+		return n.Backend.Get(ctx, id)
+	})
 }
 
 // conditionAt is what the backend knows of a volume, and what its file system says where it is mounted.

@@ -31,7 +31,7 @@ func (n *node) NodeUnpublishVolume(ctx context.Context, req *csi.NodeUnpublishVo
 			return err
 		}
 		if ephemeral {
-			return n.deleteEphemeral(ctx, id)
+			return n.removeEphemeral(ctx, id)
 		}
 		return nil
 	})
@@ -143,18 +143,22 @@ func (n *node) unstage(ctx context.Context, p *mountState, path string) error {
 	return nil
 }
 
-// find is look for taking a volume off this host, which must be possible whatever became of the volume.
+// find is look for taking a volume off this host, which must be possible whatever became of the volume, and while the disk of
+// any pool hangs.
 func (n *node) find(ctx context.Context, id backend.ID) *mountState {
-	v, err := n.Backend.Get(ctx, id)
-	if err == nil {
-		var p *mountState
-		if p, err = look(v); err == nil {
-			p.byName = true
-			return p
+	p, err := within(ctx, n, &n.found, id, true, func(ctx context.Context) (*mountState, error) {
+		v, err := n.Backend.Get(ctx, id)
+		if err != nil {
+			return nil, err
 		}
+		return look(v)
+	})
+	if err == nil {
+		p.byName = true
+		return p
 	}
 	n.Log.Warn("taking down a volume that cannot be looked up", "volume", id, "error", err)
-	return &mountState{id: id, byName: true, gone: errors.Is(err, backend.ErrNotFound) && !errors.Is(err, backend.ErrUnavailable)}
+	return &mountState{id: id, byName: true, gone: backend.IsAbsent(err)}
 }
 
 // unmount undoes the volume's mount at path and returns the loop device whose node was bound there, if one was.

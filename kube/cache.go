@@ -1,10 +1,8 @@
 package kube
 
 import (
-	"slices"
-
-	core "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/tools/cache"
 )
 
 // Cached returns all objects of a lister.
@@ -13,7 +11,10 @@ func Cached[T any](list func(labels.Selector) ([]T, error)) []T {
 	return found
 }
 
-// IsOutOfService says whether an administrator has declared that a node is shut down.
-func IsOutOfService(n *core.Node) bool {
-	return slices.ContainsFunc(n.Spec.Taints, func(t core.Taint) bool { return t.Key == core.TaintNodeOutOfService })
+// Deleted is the object that a handler of deletions gets: where the watch has missed the end, the last that it saw.
+func Deleted(object any) any {
+	if missed, ok := object.(cache.DeletedFinalStateUnknown); ok {
+		return missed.Obj
+	}
+	return object
 }

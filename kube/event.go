@@ -54,6 +54,20 @@ func eventName(e Event) string {
 	return fmt.Sprintf("%s.%s.%s", e.About.GetName(), e.About.GetUID(), strings.ToLower(e.Reason))
 }
 
+// LastOccurrence returns when an event occurred last.
+func LastOccurrence(e *core.Event) time.Time {
+	last := e.LastTimestamp.Time
+	for _, t := range []time.Time{e.EventTime.Time, e.FirstTimestamp.Time, e.CreationTimestamp.Time} {
+		if last.IsZero() {
+			last = t
+		}
+	}
+	if e.Series != nil && e.Series.LastObservedTime.After(last) {
+		last = e.Series.LastObservedTime.Time
+	}
+	return last
+}
+
 // NoEvents is an event recorder that discards all events.
 type NoEvents struct{}
 

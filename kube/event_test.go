@@ -3,7 +3,9 @@ package kube
 import (
 	"strings"
 	"testing"
+	"time"
 
+	core "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -55,5 +57,24 @@ func TestEvent_ErrorNamesTheAPIThatRefuses(t *testing.T) {
 	err := RecordOnce(t.Context(), client, "test", event(&v1beta1.NodeJob{ObjectMeta: metav1.ObjectMeta{Name: "job"}}, "Done", ""))
 	if err == nil || !strings.Contains(err.Error(), "event Done of NodeJob job") {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestEvent_TimeIsThatOfItsLastOccurrence(t *testing.T) {
+	at := metav1.NewTime(time.Unix(1000, 0))
+	later := metav1.NewMicroTime(time.Unix(2000, 0))
+	for name, test := range map[string]struct {
+		event core.Event
+		want  int64
+	}{
+		"counted":     {core.Event{LastTimestamp: at}, 1000},
+		"once":        {core.Event{EventTime: later}, 2000},
+		"in a series": {core.Event{EventTime: metav1.NewMicroTime(at.Time), Series: &core.EventSeries{LastObservedTime: later}}, 2000},
+		"first only":  {core.Event{FirstTimestamp: at}, 1000},
+		"made only":   {core.Event{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: at}}, 1000},
+	} {
+		if got := LastOccurrence(&test.event).Unix(); got != test.want {
+			t.Errorf("%s: %d", name, got)
+		}
 	}
 }

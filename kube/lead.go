@@ -39,9 +39,10 @@ func (l Lease) Lead(ctx context.Context, work func(context.Context) error) error
 		yielded atomic.Bool // ctx ended before the Lease was acquired: there is no work to wait for
 	)
 	stopWaiting := context.AfterFunc(ctx, func() { yielded.Store(true); release() })
-	elector, err := leaderelection.NewLeaderElector(l.election(func(lease context.Context) {
+	lock := &heldLock{l.lock(), ended}
+	elector, err := leaderelection.NewLeaderElector(l.election(lock, func(lease context.Context) {
+		defer release() // which the lock allows when the work has ended
 		defer close(ended)
-		defer release()
 		if !stopWaiting() {
 			return
 		}
@@ -64,13 +65,37 @@ func (l Lease) Lead(ctx context.Context, work func(context.Context) error) error
 	return result
 }
 
-func (l Lease) election(leading func(context.Context)) leaderelection.LeaderElectionConfig {
+// heldLock is a Lease that is not given back before the work has ended: when it could not be renewed in time, the elector gives
+// it back first, and only then ends the work. It then expires.
+type heldLock struct {
+	*resourcelock.LeaseLock
+	ended <-chan struct{} // closed when the work has
+}
+
+var errWorking = errors.New("the work has not ended")
+
+func (h *heldLock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	if record.HolderIdentity == "" {
+		select {
+		case <-h.ended:
+		default:
+			return errWorking
+		}
+	}
+	return h.LeaseLock.Update(ctx, record)
+}
+
+func (l Lease) lock() *resourcelock.LeaseLock {
+	return &resourcelock.LeaseLock{
+		LeaseMeta:  metav1.ObjectMeta{Name: l.Name, Namespace: l.Namespace},
+		Client:     l.Client,
+		LockConfig: resourcelock.ResourceLockConfig{Identity: l.Holder},
+	}
+}
+
+func (l Lease) election(lock resourcelock.Interface, leading func(context.Context)) leaderelection.LeaderElectionConfig {
 	return leaderelection.LeaderElectionConfig{
-		Lock: &resourcelock.LeaseLock{
-			LeaseMeta:  metav1.ObjectMeta{Name: l.Name, Namespace: l.Namespace},
-			Client:     l.Client,
-			LockConfig: resourcelock.ResourceLockConfig{Identity: l.Holder},
-		},
+		Lock:          lock,
 		LeaseDuration: l.Lasts, RenewDeadline: l.Lasts * 2 / 3, RetryPeriod: l.Lasts / 6, ReleaseOnCancel: true, Name: l.Name,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: leading, OnStoppedLeading: func() {},

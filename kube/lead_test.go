@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
 )
@@ -115,5 +116,23 @@ func TestLead_ReturnsTheErrorOfTheWork(t *testing.T) {
 	}
 	if holder := holderOf(t, client); holder != "" {
 		t.Errorf("%q holds the Lease", holder)
+	}
+}
+
+// An elector that could not renew the Lease in time gives it back before it ends the work.
+func TestLead_LeaseIsNotGivenBackBeforeTheWorkHasEnded(t *testing.T) {
+	client := kubernetes.NewForConfigOrDie(miniapi.New(t).Config())
+	ended := make(chan struct{})
+	lock := &heldLock{lease(client, "one").lock(), ended}
+	if err := lock.Create(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "one", LeaseDurationSeconds: 1}); err != nil {
+		t.Fatal(err)
+	}
+	given := resourcelock.LeaderElectionRecord{LeaseDurationSeconds: 1}
+	if err := lock.Update(t.Context(), given); !errors.Is(err, errWorking) || holderOf(t, client) != "one" {
+		t.Errorf("during the work: %v, and %q holds it", err, holderOf(t, client))
+	}
+	close(ended)
+	if err := lock.Update(t.Context(), given); err != nil || holderOf(t, client) != "" {
+		t.Errorf("after the work: %v, and %q holds it", err, holderOf(t, client))
 	}
 }

@@ -36,6 +36,9 @@ type LoopConfig[K comparable] struct {
 	Reconcile func(ctx context.Context, key K) (again time.Duration, err error)
 	// Workers is how many keys are reconciled concurrently; 0 means 1.
 	Workers int
+	// SlowAfter, if above 0, is how long a reconcile may occupy a worker. One that takes longer continues, and another
+	// worker takes its place: as many slow keys as there are workers would otherwise hold up all others.
+	SlowAfter time.Duration
 	// Log, if not nil, logs failed runs.
 	Log *slog.Logger
 
@@ -106,11 +109,8 @@ func (l *Loop[K]) WatchChanges(informer cache.SharedIndexInformer, keys func(obj
 			}
 		},
 		DeleteFunc: func(object any) {
-			if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
-				object = unknown.Obj
-			}
-			if object != nil {
-				add(object)
+			if last := Deleted(object); last != nil {
+				add(last)
 			}
 		},
 	})
@@ -136,16 +136,41 @@ func (l *Loop[K]) Run(ctx context.Context) error {
 	defer context.AfterFunc(ctx, l.queue.ShutDown)()
 	var workers sync.WaitGroup
 	for range l.Workers {
-		workers.Go(func() {
-			for l.next(ctx) {
-			}
-		})
+		workers.Go(func() { l.work(ctx, &workers) })
 	}
 	workers.Wait()
 	return nil
 }
 
-func (l *Loop[K]) next(ctx context.Context) bool {
+// work is one worker. It ends when the loop does, or when another has taken its place.
+func (l *Loop[K]) work(ctx context.Context, workers *sync.WaitGroup) {
+	for l.next(ctx, func() { workers.Go(func() { l.work(ctx, workers) }) }) {
+	}
+}
+
+// lateness calls replace if the reconcile of key takes longer than SlowAfter. The function that it returns ends that,
+// and says whether replace was called; until then the caller counts as a worker, so that Run cannot end in between.
+func (l *Loop[K]) lateness(key K, replace func()) (replaced func() bool) {
+	if l.SlowAfter <= 0 {
+		return func() bool { return false }
+	}
+	done := make(chan struct{})
+	late := time.AfterFunc(l.SlowAfter, func() {
+		defer close(done)
+		l.Log.Warn("a reconcile takes long and continues; others do not wait for it", "key", key)
+		replace()
+	})
+	return func() bool {
+		if late.Stop() {
+			return false
+		}
+		<-done
+		return true
+	}
+}
+
+// next reconciles the next key, and says whether the caller is still a worker.
+func (l *Loop[K]) next(ctx context.Context, replace func()) bool {
 	key, over := l.queue.Get()
 	if over {
 		return false
@@ -154,6 +179,7 @@ func (l *Loop[K]) next(ctx context.Context) bool {
 	if ctx.Err() != nil { // after a shutdown the queue still returns its remaining keys
 		return false
 	}
+	replaced := l.lateness(key, replace)
 	again, err := l.reconcileSafely(ctx, key)
 	switch {
 	case ctx.Err() != nil:
@@ -166,7 +192,7 @@ func (l *Loop[K]) next(ctx context.Context) bool {
 			l.queue.AddAfter(key, again)
 		}
 	}
-	return true
+	return !replaced()
 }
 
 // Sooner returns the shorter of two delays, where 0 means never.

@@ -88,6 +88,52 @@ func TestLoop_DifferentKeysAreReconciledAtOnce(t *testing.T) {
 	})
 }
 
+func TestLoop_AReconcileThatTakesLongDoesNotHoldUpOthersAndIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var slow, most, quick atomic.Int32
+		release := make(chan struct{})
+		l, err := NewLoop(LoopConfig[int]{Workers: 2, SlowAfter: time.Second, Reconcile: func(_ context.Context, key int) (time.Duration, error) {
+			if key < 5 {
+				most.Store(max(most.Load(), slow.Add(1)))
+				defer slow.Add(-1)
+				<-release
+				return 0, nil
+			}
+			quick.Add(1)
+			return 0, nil
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan struct{})
+		go func() { defer close(ended); _ = l.Run(ctx) }()
+		for key := range 6 {
+			l.Enqueue(key)
+		}
+		synctest.Wait()
+		if most.Load() != 2 {
+			t.Errorf("%d at once, want as many as there are workers", most.Load())
+		}
+		<-time.After(4 * time.Second)
+		if slow.Load() != 5 || quick.Load() != 1 {
+			t.Errorf("%d slow ones run, and %d quick ones were done; want 5 and 1", slow.Load(), quick.Load())
+		}
+		cancel()
+		synctest.Wait()
+		select {
+		case <-ended:
+			t.Error("it ended before its reconciles")
+		default:
+		}
+		close(release)
+		<-ended
+		if slow.Load() != 0 {
+			t.Errorf("%d still run", slow.Load())
+		}
+	})
+}
+
 func TestLoop_FailureIsRetriedWithBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var runs atomic.Int32

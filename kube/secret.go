@@ -6,7 +6,6 @@ import (
 	"sync"
 
 	core "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
@@ -34,12 +33,12 @@ type SecretWatch struct {
 	mu       sync.Mutex
 	name     types.NamespacedName
 	informer cache.SharedIndexInformer
-	refusal  error
+	refusal  *Refusal
 	cancel   context.CancelFunc
 }
 
 // NewSecretWatch returns a watch that calls changed after the first read of a secret, whether it exists or not, after
-// each change, and when reading it is forbidden.
+// each change, and when reading it is forbidden. That it is allowed again shows only in Get.
 func NewSecretWatch(client kubernetes.Interface, changed func()) *SecretWatch {
 	return &SecretWatch{client: client, changed: changed, cancel: func() {}}
 }
@@ -51,20 +50,22 @@ func (w *SecretWatch) Get(name types.NamespacedName) (secret *core.Secret, known
 	defer w.mu.Unlock()
 	if name != w.name {
 		w.cancel()
-		w.name, w.informer, w.refusal, w.cancel = name, nil, nil, func() {}
-		if name.Name != "" {
-			w.refusal = w.follow()
-		}
+		w.name, w.cancel = types.NamespacedName{}, func() {}
 	}
 	if name.Name == "" {
 		return nil, true, nil
 	}
+	if name != w.name {
+		if err := w.follow(name); err != nil {
+			return nil, false, err
+		}
+	}
 	if !w.informer.HasSynced() {
-		return nil, false, w.refusal
+		return nil, false, w.refusal.Err()
 	}
 	found, _, _ := w.informer.GetIndexer().GetByKey(name.String()) // this index returns no errors
 	secret, _ = found.(*core.Secret)
-	return secret, true, w.refusal
+	return secret, true, w.refusal.Err()
 }
 
 // Stop ends the watch.
@@ -74,46 +75,32 @@ func (w *SecretWatch) Stop() {
 	w.cancel()
 }
 
-func (w *SecretWatch) follow() error {
-	name := w.name
+// follow is called with mu held.
+func (w *SecretWatch) follow(name types.NamespacedName) error {
 	factory := informers.NewSharedInformerFactoryWithOptions(w.client, 0, informers.WithNamespace(name.Namespace),
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
 			o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, name.Name).String()
 		}))
-	w.informer = factory.Core().V1().Secrets().Informer()
-	registered, err := w.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { w.update(name, nil) },
-		UpdateFunc: func(_, _ any) { w.update(name, nil) },
-		DeleteFunc: func(any) { w.update(name, nil) },
+	informer := factory.Core().V1().Secrets().Informer()
+	registered, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(any) { w.changed() },
+		UpdateFunc: func(_, _ any) { w.changed() },
+		DeleteFunc: func(any) { w.changed() },
 	})
 	if err != nil {
 		return err
 	}
-	err = w.informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *cache.Reflector, err error) {
-		cache.DefaultWatchErrorHandler(ctx, r, err)
-		if apierrors.IsForbidden(err) { // other errors end a watch for a moment only
-			w.update(name, err)
-		}
-	})
+	refusal, err := FollowRefusal(informer, func(error) { w.changed() })
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	w.cancel = cancel
+	w.name, w.informer, w.refusal, w.cancel = name, informer, refusal, cancel
 	factory.StartWithContext(ctx)
 	go func() {
 		if cache.WaitFor(ctx, "", registered.HasSyncedChecker()) {
-			w.update(name, nil)
+			w.changed()
 		}
 	}()
 	return nil
-}
-
-func (w *SecretWatch) update(name types.NamespacedName, refusal error) {
-	w.mu.Lock()
-	if w.name == name {
-		w.refusal = refusal
-	}
-	w.mu.Unlock()
-	w.changed()
 }

@@ -1,15 +1,19 @@
 package kube
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	core "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
@@ -104,21 +108,46 @@ func TestSecret_IsFollowedThroughItsChangesAndThenAnother(t *testing.T) {
 	r.eventually(b, holds("other"))
 }
 
-// forbidding refuses to read secrets.
-type forbidding struct{ http.RoundTripper }
+// forbidding refuses to read secrets, and ends watches of them, while it is on.
+type forbidding struct {
+	http.RoundTripper
+	on *atomic.Bool
+}
 
-func (forbidding) RoundTrip(r *http.Request) (*http.Response, error) {
+func (f forbidding) RoundTrip(q *http.Request) (*http.Response, error) {
+	if !f.on.Load() || q.Method != http.MethodGet {
+		return f.RoundTripper.RoundTrip(q)
+	}
 	return &http.Response{
-		StatusCode: http.StatusForbidden, Header: http.Header{"Content-Type": {"application/json"}}, Request: r,
+		StatusCode: http.StatusForbidden, Header: http.Header{"Content-Type": {"application/json"}}, Request: q,
 		Body: io.NopCloser(strings.NewReader(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","message":"no","code":403}`)),
 	}, nil
 }
 
-func TestSecret_ForbiddenReadIsReported(t *testing.T) {
-	config := miniapi.New(t).Config()
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return forbidding{next} })
+func TestSecret_ForbiddenReadIsReportedUntilItIsAllowed(t *testing.T) {
+	api := miniapi.New(t)
+	config, forbidden := api.Config(), new(atomic.Bool)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return forbidding{next, forbidden} })
 	r := newSecretRig(t, kubernetes.NewForConfigOrDie(config))
-	r.eventually(types.NamespacedName{Namespace: "one", Name: "a"}, func(_ *core.Secret, known bool, refusal error) bool {
-		return !known && apierrors.IsForbidden(refusal)
-	})
+	name := types.NamespacedName{Namespace: "one", Name: "a"}
+	r.create(name, "first")
+	isForbidden := func(was bool) func(*core.Secret, bool, error) bool {
+		return func(_ *core.Secret, known bool, refusal error) bool {
+			return known == was && apierrors.IsForbidden(refusal)
+		}
+	}
+	forbidden.Store(true)
+	r.eventually(name, isForbidden(false))
+	forbidden.Store(false)
+	r.eventually(name, holds("first"))
+	forbidden.Store(true)
+	api.BreakWatches()
+	r.eventually(name, isForbidden(true))
+	r.create(types.NamespacedName{Namespace: "one", Name: "b"}, "other") // the cluster goes on, and this secret stays as it is
+	forbidden.Store(false)
+	if err := wait.PollUntilContextCancel(t.Context(), 10*time.Millisecond, true, func(context.Context) (bool, error) {
+		return holds("first")(r.watch.Get(name)), nil
+	}); err != nil {
+		t.Fatal(err)
+	}
 }

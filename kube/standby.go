@@ -42,10 +42,7 @@ func (s Standby) watch(ctx context.Context) (changed <-chan struct{}, held func(
 	leases := s.Watches.Cluster.Coordination().V1().Leases()
 	news := make(chan struct{}, 1)
 	touch := func(l any) {
-		if deleted, ok := l.(cache.DeletedFinalStateUnknown); ok {
-			l = deleted.Obj
-		}
-		if lease, ok := l.(*coordination.Lease); ok && lease.Name != s.Name { // the namespace has one for each node too
+		if lease, ok := Deleted(l).(*coordination.Lease); ok && lease.Name != s.Name { // the namespace has one for each node too
 			return
 		}
 		select {

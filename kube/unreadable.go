@@ -27,22 +27,28 @@ type UnreadableReporter struct {
 	reported map[types.UID]string // last reports of objects that the API server lets no client write
 }
 
-// Report writes into the status of an object why it cannot be decoded, with a patch of the conditions only. It returns
-// nil if that was reported before, and otherwise the newest object, about which the caller records an event. An object
-// with a value of a type that contradicts the schema can only have the event: the API server refuses every write of it.
+// Report writes into the status of an object why it cannot be decoded, with a patch of its conditions, phase and
+// generation only: Ready is False, and so is Complete, or Degraded is True. It returns nil if that was reported before,
+// and otherwise the newest object, about which the caller records an event. An object with a value of a type that
+// contradicts the schema can only have the event: the API server refuses every write of it.
 func (r *UnreadableReporter) Report(ctx context.Context, client holdfast.Interface, o v1beta1.Object, manager string) (v1beta1.Object, error) {
 	conditions, next := target(o)
 	next.Message, next.Reason, next.ObservedGeneration = UnreadableMessage(o), v1beta1.ReasonUnreadable, o.GetGeneration()
+	ready := next
+	ready.Type, ready.Status = v1beta1.ReadyCondition, metav1.ConditionFalse
 	all := slices.Clone(conditions)
-	if !meta.SetStatusCondition(&all, next) {
+	changed := meta.SetStatusCondition(&all, next)
+	if !meta.SetStatusCondition(&all, ready) && !changed {
 		return nil, nil
 	}
-	status := map[string]any{"conditions": all}
+	status := map[string]any{"conditions": all, "observedGeneration": o.GetGeneration()}
 	switch o.(type) {
 	case *v1beta1.StorageCluster:
-		status["phase"], status["observedGeneration"] = v1beta1.ClusterDegraded, o.GetGeneration()
+		status["phase"] = v1beta1.ClusterDegraded
 	case *v1beta1.NFSServer:
-		status["phase"], status["observedGeneration"] = v1beta1.NFSDegraded, o.GetGeneration()
+		status["phase"] = v1beta1.NFSDegraded
+	case *v1beta1.Volume, *v1beta1.Snapshot:
+		delete(status, "observedGeneration") // it would say that a change of the spec was carried out
 	}
 	data, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": o.GetUID(), "resourceVersion": o.GetResourceVersion()}, "status": status,
@@ -74,7 +80,8 @@ func (r *UnreadableReporter) isNew(o v1beta1.Object) bool {
 	return was != message
 }
 
-// target returns the conditions of an object, and the one that reports that it cannot be decoded.
+// target returns the conditions of an object, and the one that reports that it cannot be decoded: Ready, or the one that
+// Ready follows from.
 func target(o v1beta1.Object) (all []metav1.Condition, one metav1.Condition) {
 	ready := metav1.Condition{Type: v1beta1.ReadyCondition, Status: metav1.ConditionFalse}
 	degraded := metav1.Condition{Type: v1beta1.DegradedCondition, Status: metav1.ConditionTrue}

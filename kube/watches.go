@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
 
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
 	holdfastinformers "github.com/holdfast-storage/holdfast/api/client/informers"
@@ -20,12 +21,11 @@ type Watches struct {
 	Holdfast holdfastinformers.SharedInformerFactory
 	// Cluster is for cluster-scoped kinds, and for objects in the namespace of Holdfast.
 	Cluster informers.SharedInformerFactory
-	// Everywhere is for objects of all namespaces.
+	// Everywhere is for objects of all namespaces, except events.
 	Everywhere informers.SharedInformerFactory
-	// Warnings is for events of type Warning of all namespaces. Those of other programs are cached without their content.
-	Warnings informers.SharedInformerFactory
 
-	start func()
+	namespace string // of Holdfast
+	start     func()
 }
 
 // NewWatches returns watches that stop when ctx ends.
@@ -34,15 +34,20 @@ func NewWatches(ctx context.Context, ours holdfast.Interface, theirs kubernetes.
 		Holdfast:   holdfastinformers.NewSharedInformerFactoryWithOptions(ours, 0, holdfastinformers.WithTransform(Slim)),
 		Cluster:    informers.NewSharedInformerFactoryWithOptions(theirs, 0, informers.WithNamespace(namespace), informers.WithTransform(Slim)),
 		Everywhere: informers.NewSharedInformerFactoryWithOptions(theirs, 0, informers.WithTransform(Slim)),
-		Warnings:   informers.NewSharedInformerFactoryWithOptions(theirs, 0, informers.WithTweakListOptions(onlyWarnings), informers.WithTransform(slimWarning(namespace))),
+		namespace:  namespace,
 	}
 	w.start = func() {
 		w.Holdfast.StartWithContext(ctx)
 		w.Cluster.StartWithContext(ctx)
 		w.Everywhere.StartWithContext(ctx)
-		w.Warnings.StartWithContext(ctx)
 	}
 	return w
+}
+
+// Warnings returns the informer of the warnings of Holdfast of all namespaces: of each namespace the newest, without what
+// is not shown.
+func (w *Watches) Warnings() cache.SharedIndexInformer {
+	return w.Everywhere.InformerFor(&core.Event{}, newWarnings(w.namespace))
 }
 
 // Start starts the informers that were requested since the last call. It does not wait for their initial list.
@@ -84,6 +89,9 @@ func slimPersistentVolume(pv *core.PersistentVolume) *core.PersistentVolume {
 	}
 	if csi := pv.Spec.CSI; csi != nil {
 		slim.Spec.CSI = &core.CSIPersistentVolumeSource{Driver: csi.Driver, VolumeHandle: csi.VolumeHandle}
+	}
+	if nfs := pv.Spec.NFS; nfs != nil {
+		slim.Spec.NFS = &core.NFSVolumeSource{Path: nfs.Path}
 	}
 	return slim
 }

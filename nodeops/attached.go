@@ -1,9 +1,11 @@
 package nodeops
 
 import (
+	"context"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"time"
 )
 
 // An attached device is the block device of a volume's image: a loop device, or one of RBD.
@@ -34,10 +36,13 @@ func IsOrphan(m *Mount) bool {
 // IsRBD returns whether an attached device is of RBD.
 func IsRBD(device string) bool { return rbdName.MatchString(filepath.Base(device)) }
 
-// GrowAttached updates the size of an attached device to that of its image.
-func GrowAttached(device string) error {
+// GrowAttached updates the size of an attached device to that of its image. It waits for an answer of the cluster of an RBD
+// device no longer than limit.
+func GrowAttached(ctx context.Context, device string, limit time.Duration) error {
 	if IsRBD(device) {
-		return GrowRBD(device)
+		ctx, cancel := context.WithTimeout(ctx, limit)
+		defer cancel()
+		return GrowRBD(ctx, device)
 	}
 	return GrowLoop(device)
 }

@@ -148,6 +148,14 @@ func TestCephMonitors_AreOfOneMessenger(t *testing.T) {
 	}
 }
 
+func TestCephFS_OptionsOfAMountCannotUndoAFence(t *testing.T) {
+	for option, good := range map[string]bool{"rasize=4096": true, "noatime": true, "recover_session=clean": false, "recover_session=no": false, "name=admin": false} {
+		if err := CheckCephFSOptions([]string{option}); (err == nil) != good {
+			t.Errorf("%s: %v", option, err)
+		}
+	}
+}
+
 func TestRBD_NamesThatWouldBeMoreAreRefused(t *testing.T) {
 	key, err := ParseCephKey(someKey)
 	if err != nil {

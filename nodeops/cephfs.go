@@ -22,7 +22,7 @@ type CephFS struct {
 
 // cephfsDefaults: a client that its cluster has shut out stays out until it is mounted again. One that came back by itself
 // (recover_session=clean) would throw away what it had not written, and its locks, while programs go on: a database would
-// not learn of either in time. And a host that was fenced must not find its way back.
+// not learn of either in time. And a host that was fenced must not find its way back: so no caller may choose otherwise.
 var cephfsDefaults = []string{"recover_session=no"}
 
 // cephfsOptions are the options that may be given; the others say which file system, or as whom.
@@ -30,7 +30,6 @@ var cephfsOptions = []string{
 	"wsize", "rsize", "rasize", "readdir_max_entries", "readdir_max_bytes", "caps_max", "caps_wanted_delay_min",
 	"caps_wanted_delay_max", "acl", "noacl", "dcache", "nodcache", "rbytes", "norbytes", "dirstat", "nodirstat", "asyncreaddir",
 	"noasyncreaddir", "ino32", "noino32", "wsync", "nowsync", "copyfrom", "nocopyfrom", "read_from_replica", "crush_location",
-	"recover_session",
 }
 
 // CheckCephFSOptions says whether MountCephFS accepts the options.

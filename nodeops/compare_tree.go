@@ -51,6 +51,7 @@ type treeComparison struct {
 	levels  []level
 	pairs   map[uint64]pair // of files with several names, by inode of the source
 	buffers [2][]byte
+	limit   *readLimit
 	found   Content
 	differs []error // the first ones
 	more    int     // and how many more
@@ -74,8 +75,11 @@ type pair struct {
 // mostDifferences limits how many are named.
 const mostDifferences = 5
 
-func (c *treeComparison) run(dst, src string) error {
+func (c *treeComparison) run(dst, src string) (err error) {
 	if err := syncFS(dst); err != nil {
+		return err
+	}
+	if c.limit, err = limitReads(dst, src); err != nil {
 		return err
 	}
 	from, to, err := openPair(src, dst)
@@ -331,8 +335,9 @@ func (c *treeComparison) contents(sides [2]*node) ([2]digest, error) {
 		func(bytes int64) { c.found.Bytes += bytes; c.done(bytes) },
 		func(int64) {},
 	}
+	limits := [2]*readLimit{c.limit, nil} // the target has what was written to it
 	return both(func(i int) (digest, error) {
-		return digestContent(c.ctx, files[i], sides[i].Size, c.buffers[i], done[i])
+		return digestContent(c.ctx, files[i], sides[i].Size, c.buffers[i], limits[i], done[i])
 	})
 }
 

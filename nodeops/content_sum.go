@@ -53,20 +53,31 @@ func both(compute func(side int) (digest, error)) (digests [2]digest, err error)
 	return digests, g.Wait()
 }
 
+// blockEnd is the end of the block of a file that a range before to ends in. The sum of to and a block may exceed an int64.
+func blockEnd(to, size int64) int64 {
+	if rest := to % digestBlock; rest > 0 {
+		return to + min(size-to, digestBlock-rest)
+	}
+	return to
+}
+
 // digestContent is the SHA-256 of all blocks of a file that are not only zeros, each after its position: the holes of a
 // file differ from file system to file system, and a file may be exabytes of them. The page cache is dropped before a
 // block is read.
-func digestContent(ctx context.Context, f *os.File, size int64, buffer []byte, done func(bytes int64)) (d digest, err error) {
+func digestContent(ctx context.Context, f *os.File, size int64, buffer []byte, limit *readLimit, done func(bytes int64)) (d digest, err error) {
 	_ = unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)
 	h, next := sha256.New(), int64(0) // next is where the digest continues
 	err = eachData(f, size, func(from, to int64) error {
 		from = max(next, from/digestBlock*digestBlock)
-		next = min(size, (to+digestBlock-1)/digestBlock*digestBlock)
+		next = blockEnd(to, size)
 		for from < next {
 			if err := ctx.Err(); err != nil {
 				return fmt.Errorf("reading %s at byte %d: %w", f.Name(), from, err)
 			}
 			part := buffer[:min(next-from, int64(len(buffer)))]
+			if err := limit.add(f, int64(len(part))); err != nil {
+				return err
+			}
 			if err := readFull(f, part, from); err != nil {
 				return err
 			}

@@ -98,13 +98,14 @@ func byPath(all []Device, patterns []string) (meant []Device, err error) {
 	return meant, nil
 }
 
-// DeviceNumber returns the major:minor of the block device at a path, or "".
+// DeviceNumber returns the major:minor of the block device at a path, or "". A server that the file is on is not asked: it
+// may be dead.
 func DeviceNumber(path string) string {
-	var st unix.Stat_t
-	if unix.Stat(path, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFBLK {
+	var st unix.Statx_t
+	if unix.Statx(unix.AT_FDCWD, path, unix.AT_STATX_DONT_SYNC, unix.STATX_TYPE, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFBLK {
 		return ""
 	}
-	return fmt.Sprintf("%d:%d", unix.Major(st.Rdev), unix.Minor(st.Rdev))
+	return fmt.Sprintf("%d:%d", st.Rdev_major, st.Rdev_minor)
 }
 
 // DeviceOf returns the major:minor of the device below an open file. It is empty if the kernel does not show one, as

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -32,6 +33,9 @@ func appearance(dir, path, number string) string {
 	return fmt.Sprintf("%s %s %d", number, attribute(dir, "diskseq"), st.Ino)
 }
 
+// longestSearch bounds the search for a process among those of the host.
+const longestSearch = 30 * time.Second
+
 // UserOf returns what uses a device, or "".
 func (h Host) UserOf(ctx context.Context, d *Device) (string, error) {
 	if len(d.Holders) > 0 {
@@ -46,6 +50,8 @@ func (h Host) UserOf(ctx context.Context, d *Device) (string, error) {
 		user string
 		err  error
 	}
+	ctx, cancel := context.WithTimeout(ctx, longestSearch)
+	defer cancel()
 	done := make(chan answer, 1) // a file on a dead server may block the kernel
 	go func() {
 		user, err := h.processWith(d)

@@ -3,12 +3,9 @@ package nodeops
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"os"
-
-	"golang.org/x/sys/unix"
 )
 
 // GrowUnmounted grows an ext4 that is not mounted to the size of its device. That needs no capability, while growing a
@@ -18,12 +15,16 @@ func GrowUnmounted(ctx context.Context, device, fstype string) error {
 	if fstype != "ext4" {
 		return nil
 	}
-	f, err := openExclusive(device)
-	switch {
-	case errors.Is(err, unix.EBUSY):
-		return nil
-	case err != nil:
+	used, err := inUse(ctx, device)
+	if err != nil {
 		return fmt.Errorf("growing the ext4 on %s: %w", device, err)
+	}
+	if used {
+		return nil
+	}
+	f, err := os.Open(device)
+	if err != nil {
+		return err
 	}
 	defer f.Close()
 	has, err := readExt4Head(f)
@@ -34,7 +35,6 @@ func GrowUnmounted(ctx context.Context, device, fstype string) error {
 	if err != nil || !has.growsOn(size) {
 		return err
 	}
-	f.Close() // the commands open it with O_EXCL too
 	// A check that may write would mark errors that it cannot repair, and such a file system would not be mounted.
 	if said, err := run(ctx, "e2fsck", "-f", "-n", device); err != nil {
 		return fmt.Errorf("the ext4 on %s does not grow to its %d bytes, since a check of it fails; run e2fsck -f on a copy of %s while it is not in use: %w", device, size, imageOn(device), oneLine(fmt.Errorf("%w: %s", err, withoutUsage(said))))
@@ -44,11 +44,6 @@ func GrowUnmounted(ctx context.Context, device, fstype string) error {
 		return fmt.Errorf("growing the ext4 on %s to its %d bytes: %w", device, size, err)
 	}
 	return nil
-}
-
-// openExclusive opens a device with O_EXCL; it fails with EBUSY if the device is mounted, in any mount namespace.
-func openExclusive(device string) (*os.File, error) {
-	return os.OpenFile(device, os.O_RDONLY|unix.O_EXCL, 0)
 }
 
 // imageOn returns the file behind a loop device, or the name of any other device.
@@ -61,12 +56,7 @@ func imageOn(device string) string {
 
 // Ext4Size returns the size of the ext4 on a device.
 func Ext4Size(device string) (int64, error) {
-	f, err := os.Open(device)
-	if err != nil {
-		return 0, err
-	}
-	defer f.Close()
-	has, err := readExt4Head(f)
+	has, err := ext4On(device)
 	if err != nil {
 		return 0, err
 	}
@@ -79,6 +69,15 @@ type ext4Head struct {
 	tables                             int64 // blocks of a group's inode table
 	marked                             bool  // marked as having errors
 	unclean                            bool  // was not unmounted cleanly
+}
+
+func ext4On(device string) (*ext4Head, error) {
+	f, err := os.Open(device)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return readExt4Head(f)
 }
 
 func readExt4Head(f *os.File) (*ext4Head, error) {

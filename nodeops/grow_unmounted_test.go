@@ -5,6 +5,9 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestGrowUnmounted_Ext4GrowsToItsDeviceWithoutACapability(t *testing.T) {
@@ -38,6 +41,25 @@ func TestGrowUnmounted_Ext4GrowsToItsDeviceWithoutACapability(t *testing.T) {
 	}
 	if got := read(t, filepath.Join(dir, "file")); got != "content" {
 		t.Errorf("the file holds %q", got)
+	}
+}
+
+// A process that is being started beside it holds the device like this.
+func TestGrowUnmounted_DeviceThatIsOpenForAMomentGrows(t *testing.T) {
+	requireRoot(t)
+	image := remake(t, 64*mib, MkfsSpec{FSType: "ext4"})
+	device := attach(t, image, LoopOptions{}).Path
+	growImage(t, image, device, 128*mib)
+	f, err := os.OpenFile(device, os.O_RDONLY|unix.O_EXCL, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(useGrace/4, func() { f.Close() })
+	if err := GrowUnmounted(t.Context(), device, "ext4"); err != nil {
+		t.Fatal(err)
+	}
+	if has, err := Ext4Size(device); err != nil || has != 128*mib {
+		t.Errorf("it has %d MiB (%v)", has/mib, err)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -182,7 +183,9 @@ func attachByHand(t *testing.T, device, image string) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	for err = unix.EBUSY; errors.Is(err, unix.EBUSY) || errors.Is(err, unix.ENXIO); { // while another process has it open
+	tick := time.NewTicker(time.Millisecond) // without a pause it would have it open nearly always, and it could not be detached
+	defer tick.Stop()
+	for err = unix.EBUSY; errors.Is(err, unix.EBUSY) || errors.Is(err, unix.ENXIO); <-tick.C { // while another process has it open
 		err = onDevice(device, func(fd int) error { return unix.IoctlSetInt(fd, unix.LOOP_SET_FD, int(f.Fd())) })
 	}
 	if err != nil {

@@ -112,8 +112,14 @@ func (l *Loop) Detach(ctx context.Context) error {
 		return fmt.Errorf("detaching %s: %w", l.Path, err)
 	}
 	l.detaching = before
+	if err := l.sync(); err != nil {
+		return err
+	}
 	if err := awaitDetached(ctx, l.Path, func() (bool, error) { return l.clear(before) }); err != nil {
 		return err
+	}
+	if err := clearReadOnly(l.device); err != nil {
+		return fmt.Errorf("making %s writable for its next user: %w", l.Path, err)
 	}
 	if err := l.Close(); err != nil {
 		return err
@@ -121,26 +127,26 @@ func (l *Loop) Detach(ctx context.Context) error {
 	return awaitDetached(ctx, l.Path, func() (bool, error) { return !stillAttached(l.Path, before), nil })
 }
 
+// sync writes what is only in the page cache of the device: the kernel drops that when the last user of a device has
+// requested its detach. A disk that fails must not keep the volume from leaving, and has reported that already.
+func (l *Loop) sync() error {
+	err := unix.Fsync(int(l.device.Fd()))
+	if err == nil || errors.Is(err, unix.EIO) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EROFS) {
+		return nil
+	}
+	return fmt.Errorf("syncing %s before it is detached: %w", l.Path, err)
+}
+
 // awaitDetached waits for a limited time until a device is detached.
 func awaitDetached(ctx context.Context, device string, detached func() (bool, error)) error {
-	ctx, cancel := context.WithTimeout(ctx, detachGrace)
-	defer cancel()
-	pause := time.NewTicker(detachPause)
-	defer pause.Stop()
-	for {
-		done, err := detached()
-		if done {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("detaching %s: %w", device, err)
-		}
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			return fmt.Errorf("detaching %s: %w: another process has it open; it is detached when that closes it", device, unix.EBUSY)
-		}
+	done, err := tryAgain(ctx, detachGrace, detachPause, detached)
+	switch {
+	case done:
+		return nil
+	case err != nil:
+		return fmt.Errorf("detaching %s: %w", device, err)
 	}
+	return fmt.Errorf("detaching %s: %w: another process has it open; it is detached when that closes it", device, unix.EBUSY)
 }
 
 // clear requests the detach of the device, which happens when it is closed, unless another process has it open. Before

@@ -1,6 +1,7 @@
 package nodeops
 
 import (
+	"bytes"
 	"context"
 	"os"
 	"path/filepath"
@@ -58,5 +59,33 @@ func TestAttachLoop_ADeviceThatHasBecomeAnothersIsNotReused(t *testing.T) {
 	if l, err := reuseLoop(theirs.Path, image, LoopOptions{}); err == nil {
 		l.Close()
 		t.Error("a device that is attached to another file was taken for the image's")
+	}
+}
+
+// A process that writes to a block device need not sync it: what it wrote belongs to the volume.
+func TestDetach_KeepsWhatIsOnlyInTheCacheOfTheDevice(t *testing.T) {
+	requireRoot(t)
+	image := sparse(t, t.TempDir(), 16*mib)
+	l, err := AttachLoop(t.Context(), image, LoopOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	user, err := os.OpenFile(l.Path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := bytes.Repeat([]byte("data"), int(mib))
+	if _, err := user.WriteAt(want, 4096); err != nil {
+		t.Fatal(err)
+	}
+	if err := user.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Detach(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(image)
+	if err != nil || !bytes.Equal(got[4096:4096+len(want)], want) {
+		t.Errorf("of what was written %d bytes are lost (%v)", len(want)-bytes.Count(got, []byte("data"))*4, err)
 	}
 }

@@ -50,7 +50,8 @@ func (l *Loop) Keep(image string) error {
 	return nil
 }
 
-// clearReadOnly makes a device writable that an earlier user set read-only.
+// clearReadOnly makes a device writable that one of its users set read-only. The kernel keeps that for whatever is
+// attached to the device next.
 func clearReadOnly(device *os.File) error {
 	readOnly, err := unix.IoctlGetInt(int(device.Fd()), unix.BLKROGET)
 	if err != nil || readOnly == 0 {

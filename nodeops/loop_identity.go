@@ -106,14 +106,20 @@ func isOfMount(dir int, path string, m *Mount) bool {
 	return err == nil && st.Mask&unix.STATX_MNT_ID != 0 && strconv.FormatUint(st.Mnt_id, 10) == m.ID
 }
 
-// LoopNode returns the loop device whose node is bind-mounted; "" if it is none, or covered by another mount. Only
-// mounts with a name of a loop device are accessed: another may hang.
+// LoopNode returns the loop device whose node is bind-mounted; "" if it is none, or covered by another mount.
 func LoopNode(m *Mount) string { return loopByNumber(numberOfNode(m, loopName)) }
+
+// isOfDev returns whether a mount shows something of /dev. What pods mount from their volumes may have any name, be a node
+// that they have made, or not answer.
+func isOfDev(m *Mount) bool {
+	var st unix.Stat_t
+	return unix.Stat("/dev", &st) == nil && m.Device == fmt.Sprintf("%d:%d", unix.Major(st.Dev), unix.Minor(st.Dev))
+}
 
 // numberOfNode returns the major:minor of a bind-mounted device node.
 func numberOfNode(m *Mount, name *regexp.Regexp) string {
 	var st unix.Stat_t
-	if !name.MatchString(filepath.Base(m.Root)) || unix.Lstat(m.Target, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFBLK {
+	if !name.MatchString(filepath.Base(m.Root)) || !isOfDev(m) || unix.Lstat(m.Target, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFBLK {
 		return ""
 	}
 	if !isOfMount(unix.AT_FDCWD, m.Target, m) {
@@ -125,7 +131,7 @@ func numberOfNode(m *Mount, name *regexp.Regexp) string {
 // MayUse returns whether a mount may use an attached device. It also compares names: a wrong match only means that a
 // device is not detached.
 func MayUse(m *Mount, device string) bool {
-	named := filepath.Base(m.Root) == filepath.Base(device) && m.Target != device
+	named := filepath.Base(m.Root) == filepath.Base(device) && m.Target != device && isOfDev(m)
 	return named || m.Source == device || AttachedUnder(m) == device || AttachedNode(m) == device
 }
 
@@ -148,7 +154,7 @@ func inUseByNode() (func(device string) bool, error) {
 	}
 	var names []string
 	for _, m := range mounts {
-		if name := filepath.Base(m.Root); loopName.MatchString(name) && m.Target != "/dev/"+name {
+		if name := filepath.Base(m.Root); loopName.MatchString(name) && m.Target != "/dev/"+name && isOfDev(&m) {
 			names = append(names, name)
 		}
 	}

@@ -75,6 +75,23 @@ func TestLoopNode_IsTheDeviceOfTheNodeAndNotOfItsName(t *testing.T) {
 	if got := LoopNode(mountFor(t, forged, write(t, filepath.Join(t.TempDir(), "node"), ""), "", unix.MS_BIND)); got == one.Path {
 		t.Errorf("a node of %s is taken for %s because it bears its name", other.Path, one.Path)
 	}
+	named := filepath.Join(dir, "below", filepath.Base(one.Path))
+	if err := os.MkdirAll(named, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for what, m := range map[string]*Mount{
+		"a node that a pod has made":  mountFor(t, forged, write(t, filepath.Join(t.TempDir(), "node"), ""), "", unix.MS_BIND),
+		"a directory with its name":   mountFor(t, named, t.TempDir(), "", unix.MS_BIND),
+		"a directory with that root":  {Device: m.Device, Root: "/pods/" + filepath.Base(one.Path), Target: "/nowhere"},
+		"a file of another of a name": {Device: "0:1", Root: m.Root, Target: m.Target},
+	} {
+		if used := MayUse(m, one.Path); used != (m.Target == "/nowhere") {
+			t.Errorf("%s may use the device: %t", what, used)
+		}
+		if got := LoopNode(m); got != "" {
+			t.Errorf("%s is said to be the node of %s", what, got)
+		}
+	}
 	below := *m
 	mountFor(t, other.Path, file, "", unix.MS_BIND)
 	if got := LoopNode(&below); got != "" {
@@ -208,17 +225,42 @@ func clean(name, otherwise string) string {
 	return name
 }
 
-func TestAttachLoop_ADeviceThatWasMadeReadOnlyForOneIsWritableForTheNext(t *testing.T) {
-	lent := lend(t, unlikely, 1) // so that both get the same device
-	first := attach(t, sparse(t, t.TempDir(), mib), LoopOptions{Among: lent})
-	if err := unix.IoctlSetPointerInt(int(first.device.Fd()), unix.BLKROSET, 1); err != nil {
+func TestDetach_LeavesADeviceWritableThatWasMadeReadOnlyForOne(t *testing.T) {
+	l := attach(t, sparse(t, t.TempDir(), mib), LoopOptions{Among: lend(t, unlikely, 1)})
+	setReadOnly(t, l.Path)
+	if err := l.Detach(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := first.Detach(t.Context()); err != nil {
+	if isReadOnly(t, l.Path) {
+		t.Errorf("%s is read-only for what is attached to it next", l.Path)
+	}
+}
+
+func TestAttachLoop_ADeviceThatAnotherLeftReadOnlyIsWritable(t *testing.T) {
+	lent := lend(t, unlikely, 1)
+	setReadOnly(t, lent[0])
+	l := attach(t, sparse(t, t.TempDir(), mib), LoopOptions{Among: lent})
+	if isReadOnly(t, l.Path) {
+		t.Error("it is read-only")
+	}
+}
+
+func setReadOnly(t *testing.T, device string) {
+	t.Helper()
+	if err := onDevice(device, func(fd int) error { return unix.IoctlSetPointerInt(fd, unix.BLKROSET, 1) }); err != nil {
 		t.Fatal(err)
 	}
-	next := attach(t, sparse(t, t.TempDir(), mib), LoopOptions{Among: lent})
-	if readOnly, err := unix.IoctlGetInt(int(next.device.Fd()), unix.BLKROGET); err != nil || readOnly != 0 {
-		t.Errorf("it is read-only: %d, %v", readOnly, err)
+}
+
+func isReadOnly(t *testing.T, device string) (readOnly bool) {
+	t.Helper()
+	err := onDevice(device, func(fd int) error {
+		set, err := unix.IoctlGetInt(fd, unix.BLKROGET)
+		readOnly = set != 0
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
+	return readOnly
 }

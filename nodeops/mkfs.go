@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"math"
 	"os/exec"
+	"regexp"
 	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/nodeops/mkfs"
 )
 
 // ErrMkfsRefused means that mkfs did not accept the options of a MkfsSpec, perhaps because of the size.
@@ -33,10 +36,11 @@ func SmallestFS(fstype string) (bytes int64, err error) {
 	case "btrfs":
 		return 128 << 20, nil
 	}
-	return 0, fmt.Errorf("file system %q is not supported; use ext4, xfs or btrfs", shorten(fstype))
+	_, err = mkfs.Parse(fstype, nil)
+	return 0, err
 }
 
-var uuidForm = fullMatch(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
+var uuidForm = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
 // reservedInodes is the number of inodes that ext4 reserves, including lost+found.
 const reservedInodes = 11
@@ -46,7 +50,7 @@ func CheckMkfs(spec MkfsSpec) error {
 	if _, err := SmallestFS(spec.FSType); err != nil {
 		return err
 	}
-	given, err := parseMkfs(spec.FSType, spec.Options)
+	given, err := mkfs.Parse(spec.FSType, spec.Options)
 	switch {
 	case err != nil:
 		return err
@@ -60,7 +64,7 @@ func CheckMkfs(spec MkfsSpec) error {
 		return fmt.Errorf("ext4 cannot have %d inodes; at most %d", spec.Inodes, math.MaxUint32-reservedInodes)
 	}
 	for _, flag := range []string{"-N", "-i", "-T"} {
-		if given.has(flag) {
+		if given.Has(flag) {
 			return fmt.Errorf("mkfs option %s contradicts the number of inodes, %d; give one of them", flag, spec.Inodes)
 		}
 	}
@@ -77,7 +81,7 @@ func MakeFS(ctx context.Context, path string, spec MkfsSpec) error {
 	if err != nil {
 		return fmt.Errorf("making %s: %w", spec.FSType, err)
 	}
-	given, err := parseMkfs(spec.FSType, spec.Options)
+	given, err := mkfs.Parse(spec.FSType, spec.Options)
 	if err != nil {
 		return err
 	}
@@ -85,13 +89,13 @@ func MakeFS(ctx context.Context, path string, spec MkfsSpec) error {
 	case "ext4":
 		err = makeExt4(ctx, path, given, spec.Inodes, zeroed)
 	case "xfs":
-		args := append([]string{"-q", "-K", "-b", "size=4096", "-s", "size=4096"}, given.args()...)
+		args := append([]string{"-q", "-K", "-b", "size=4096", "-s", "size=4096"}, given.Args()...)
 		if spec.UUID != "" {
 			args = append(args, "-m", "uuid="+spec.UUID)
 		}
 		_, err = run(ctx, "mkfs.xfs", append(args, path)...)
 	case "btrfs":
-		_, err = run(ctx, "mkfs.btrfs", append([]string{"-q", "-K", "-s", "4096"}, append(given.args(), path)...)...)
+		_, err = run(ctx, "mkfs.btrfs", append([]string{"-q", "-K", "-s", "4096"}, append(given.Args(), path)...)...)
 	}
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && !errors.Is(err, unix.ENOSPC) && ctx.Err() == nil && len(given) > 0 {
@@ -101,17 +105,17 @@ func MakeFS(ctx context.Context, path string, spec MkfsSpec) error {
 }
 
 // makeExt4 merges its extended options with the given ones, because mke2fs uses only the last -E.
-func makeExt4(ctx context.Context, path string, given mkfsOptions, inodes uint64, zeroed bool) error {
+func makeExt4(ctx context.Context, path string, given mkfs.Options, inodes uint64, zeroed bool) error {
 	args := []string{"-t", "ext4", "-q", "-b", "4096", "-m", "0"}
 	if inodes > 0 {
 		args = append(args, "-N", strconv.FormatUint(inodes+reservedInodes, 10))
 	}
 	extended := []string{"nodiscard", "lazy_itable_init=1", "lazy_journal_init=1"}
 	for _, o := range given {
-		if o.flag == "-E" {
-			extended = append(extended, o.value)
+		if o.Flag == "-E" {
+			extended = append(extended, o.Value)
 		} else {
-			args = append(args, o.flag, o.value)
+			args = append(args, o.Flag, o.Value)
 		}
 	}
 	if zeroed {

@@ -79,10 +79,15 @@ func oneLine(err error) error { return errors.New(strings.Join(strings.Fields(er
 // mount; check with MountAt first. A read-only bind mount of a device does not prevent writes to the device.
 func Bind(ctx context.Context, source, target string, readOnly bool, options []string) error {
 	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("binding %s to %s: %w", source, target, err)
+		return wrapBind(source, target, err)
 	}
 	if err := CheckMountOptions(options); err != nil {
-		return fmt.Errorf("binding %s to %s: %w", source, target, err)
+		return wrapBind(source, target, err)
+	}
+	if attributes, others := bindAttributes(readOnly, options); len(others) == 0 {
+		if err := bindAtOnce(source, target, attributes); err == nil || !errors.Is(err, unix.ENOSYS) {
+			return wrapBind(source, target, err)
+		}
 	}
 	all := append([]string{"bind"}, options...)
 	if readOnly {
@@ -94,9 +99,27 @@ func Bind(ctx context.Context, source, target string, readOnly bool, options []s
 	}
 	if err := mounter().Mount(source, target, "", all); err != nil {
 		// The options, such as "ro", are set by a remount: if that fails, the mount must not stay.
-		return errors.Join(fmt.Errorf("binding %s to %s: %w", source, target, oneLine(err)), unmountDown(context.WithoutCancel(ctx), target, len(before)))
+		return errors.Join(wrapBind(source, target, oneLine(err)), unmountDown(context.WithoutCancel(ctx), target, len(before)))
 	}
 	return nil
+}
+
+func wrapBind(source, target string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("binding %s to %s: %w", source, target, err)
+}
+
+// bindAtOnce makes a bind mount that never is without its attributes: one that a kill left writable would be taken for
+// that of another request. Before Linux 5.12 it fails with ENOSYS.
+func bindAtOnce(source, target string, attributes unix.MountAttr) error {
+	fd, err := cloneMount(source, attributes)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return os.NewSyscallError("move_mount", unix.MoveMount(fd, "", unix.AT_FDCWD, target, unix.MOVE_MOUNT_F_EMPTY_PATH))
 }
 
 // Unmount removes all mounts at target, if there are any.
@@ -124,21 +147,12 @@ const (
 )
 
 func unmountTop(ctx context.Context, target string) error {
-	ctx, cancel := context.WithTimeout(ctx, busyGrace)
-	defer cancel()
-	pause := time.NewTicker(busyPause)
-	defer pause.Stop()
-	for {
-		err := mounter().Unmount(target)
-		if err == nil || !strings.Contains(err.Error(), "busy") {
-			return err
-		}
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			return err
-		}
-	}
+	var last error
+	_, _ = tryAgain(ctx, busyGrace, busyPause, func() (bool, error) {
+		last = mounter().Unmount(target)
+		return last == nil || !strings.Contains(last.Error(), "busy"), nil // last has its error
+	})
+	return last
 }
 
 // MustBeMounted returns ErrNotMounted unless something is mounted at path: if a volume is not, its mount point is an empty

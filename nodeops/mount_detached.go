@@ -128,23 +128,26 @@ func attributesOf(options []string) (attributes unix.MountAttr, others []string)
 	return attributes, others
 }
 
-// BindShared is Bind for a file system on a server. It returns when ctx ends, even if the server does not answer.
-func BindShared(ctx context.Context, source, target string, readOnly bool, options []string) error {
-	attributes, others := attributesOf(options)
-	if len(others) > 0 {
-		return fmt.Errorf("binding %s to %s: option %q does not belong to a mount; these do: %v",
-			source, target, shorten(others[0]), slices.Sorted(maps.Keys(mountAttributes)))
-	}
+// bindAttributes are those of a bind mount.
+func bindAttributes(readOnly bool, options []string) (attributes unix.MountAttr, others []string) {
+	attributes, others = attributesOf(options)
 	if readOnly {
 		attributes.Attr_set |= unix.MOUNT_ATTR_RDONLY
 		attributes.Attr_clr &^= unix.MOUNT_ATTR_RDONLY
 	}
+	return attributes, others
+}
+
+// BindShared is Bind for a file system on a server. It returns when ctx ends, even if the server does not answer.
+func BindShared(ctx context.Context, source, target string, readOnly bool, options []string) error {
+	attributes, others := bindAttributes(readOnly, options)
+	if len(others) > 0 {
+		return fmt.Errorf("binding %s to %s: option %q does not belong to a mount; these do: %v",
+			source, target, shorten(others[0]), slices.Sorted(maps.Keys(mountAttributes)))
+	}
 	what := fmt.Sprintf("%s with attributes %x", source, attributes.Attr_set)
 	err := detached.mountAt(ctx, target, what, func() (int, error) { return cloneMount(source, attributes) })
-	if err != nil {
-		return fmt.Errorf("binding %s to %s: %w", source, target, err)
-	}
-	return nil
+	return wrapBind(source, target, err)
 }
 
 func cloneMount(source string, attributes unix.MountAttr) (int, error) {

@@ -37,3 +37,12 @@ func quotedLabel(key, value string) bool {
 	inner, closed := strings.CutSuffix(inner, `"`)
 	return strings.HasSuffix(key, "context") && open && closed && !strings.Contains(inner, `"`)
 }
+
+// shorten truncates a value from outside for a message.
+func shorten(s string) string {
+	const most = 80
+	if len(s) <= most {
+		return s
+	}
+	return s[:most] + "..."
+}

@@ -181,6 +181,20 @@ func TestMount_DirectoriesAndDevicesAreBound(t *testing.T) {
 	}
 }
 
+// Between the steps of a program a kill would leave a mount that can be written.
+func TestMount_BindIsReadOnlyInOneStep(t *testing.T) {
+	requireRoot(t)
+	source, target := t.TempDir(), t.TempDir()
+	t.Cleanup(func() { unmountAll(t, target) })
+	t.Setenv("PATH", t.TempDir()) // there is no mount
+	if err := Bind(t.Context(), source, target, true, []string{"nosuid"}); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := MountAt(target); err != nil || m == nil || !m.ReadOnly {
+		t.Errorf("the mount is %+v, %v", m, err)
+	}
+}
+
 func TestMount_FailedBindLeavesNoMount(t *testing.T) {
 	requireRoot(t)
 	target := t.TempDir()
@@ -196,7 +210,8 @@ func TestMount_FailedBindLeavesNoMount(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
-	if err := Bind(t.Context(), t.TempDir(), target, true, nil); err == nil || !strings.Contains(err.Error(), "second step") {
+	// The option is none of a mount, so it takes two steps.
+	if err := Bind(t.Context(), t.TempDir(), target, true, []string{"sync"}); err == nil || !strings.Contains(err.Error(), "second step") {
 		t.Errorf("got %v, want the failure of the second step", err)
 	}
 	if m, err := MountAt(target); m != nil || err != nil {

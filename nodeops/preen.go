@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
-
-	"golang.org/x/sys/unix"
 )
 
 // Preen prepares an ext4 for a mount, as a booting host does for its own: it replays the journal of one that was not
@@ -17,9 +15,16 @@ func Preen(ctx context.Context, device, fstype string) error {
 	if fstype != "ext4" {
 		return nil
 	}
-	has, err := readHeadExclusive(device)
+	used, err := inUse(ctx, device)
+	if err != nil {
+		return fmt.Errorf("looking at the ext4 on %s: %w", device, err)
+	}
+	if used {
+		return nil
+	}
+	has, err := ext4On(device)
 	switch {
-	case errors.Is(err, unix.EBUSY), errors.Is(err, ErrDamaged):
+	case errors.Is(err, ErrDamaged):
 		return nil // if it is no ext4, the mount reports what it is
 	case err != nil:
 		return fmt.Errorf("looking at the ext4 on %s: %w", device, err)
@@ -51,13 +56,3 @@ func Preen(ctx context.Context, device, fstype string) error {
 // successBits are the bits of e2fsck's exit code that mean success: errors were corrected, and the host should reboot
 // if the file system was mounted.
 const successBits = 1 | 2
-
-// readHeadExclusive reads the superblock of an ext4 that is not mounted.
-func readHeadExclusive(device string) (*ext4Head, error) {
-	f, err := openExclusive(device)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return readExt4Head(f)
-}

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-var rbdUnmaps offThread
+var rbdUnmaps, rbdRefreshes offThread
 
 // UnmapRBD takes a device away, if it still shows what it did; one that is gone is fine. It fails with EBUSY while any
 // process or file system has it open, and returns when ctx ends. It does not force: what has the device open would lose what
@@ -94,17 +94,27 @@ func removeRBD(d *RBDDevice, option string) error {
 	return err
 }
 
-// GrowRBD makes a device as large as its image is by now, of which the cluster may not have notified it yet.
-func GrowRBD(device string) error {
+// GrowRBD makes a device as large as its image is by now, of which the cluster may not have notified it yet. It returns when
+// ctx ends.
+func GrowRBD(ctx context.Context, device string) error {
 	d, err := RBDAt(device)
 	if err == nil && d == nil {
 		err = errors.New("it shows no image")
 	}
 	if err == nil {
-		err = os.WriteFile(filepath.Join(rbdBus, "devices", d.id, "refresh"), []byte("1"), 0)
+		err = refreshRBD(ctx, d.id+" "+d.Client.ID, filepath.Join(rbdBus, "devices", d.id, "refresh"))
 	}
 	if err != nil {
 		return fmt.Errorf("growing %s to the size of its image: %w", device, err)
 	}
 	return nil
+}
+
+// refreshRBD has the kernel read the header of an image from its cluster, for which it waits as long as that takes.
+func refreshRBD(ctx context.Context, key, file string) error {
+	_, err := rbdRefreshes.do(ctx, key, func() (any, error) { return nil, os.WriteFile(file, []byte("1"), 0) })
+	if cause := ctx.Err(); cause != nil && errors.Is(err, cause) {
+		return fmt.Errorf("the cluster does not answer, and the kernel still waits for it: %w", err)
+	}
+	return err
 }

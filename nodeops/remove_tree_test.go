@@ -64,7 +64,7 @@ func removeAt(ctx context.Context, path string) error {
 // depthOfTrees is far more than the number of file descriptors.
 func depthOfTrees() int {
 	if hostfs.All() {
-		return 1_000_000
+		return 200_000
 	}
 	return 20_000
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 	"k8s.io/mount-utils"
@@ -15,11 +16,11 @@ import (
 var growing sync.Map
 
 // GrowMounted grows an attached device to the size of its image, and the file system mounted from it to the size of the
-// device.
-func GrowMounted(ctx context.Context, device, mountpoint string) error {
+// device. limit is that of GrowAttached.
+func GrowMounted(ctx context.Context, device, mountpoint string, limit time.Duration) error {
 	growing.Store(device, nil)
 	defer growing.Delete(device)
-	if err := GrowAttached(device); err != nil {
+	if err := GrowAttached(ctx, device, limit); err != nil {
 		return err
 	}
 	return GrowFS(ctx, device, mountpoint)

@@ -18,9 +18,10 @@ type contentSync struct {
 	ctx            context.Context
 	done           func(bytes int64)
 	written        int64
-	source, target []byte // of copyChunk bytes
-	zeros          []byte // as many
-	dirty          span   // what is being written back
+	source, target []byte     // of copyChunk bytes
+	zeros          []byte     // as many
+	dirty          span       // what is being written back
+	limit          *readLimit // of a tree
 }
 
 type span struct{ from, length int64 }
@@ -77,6 +78,9 @@ func (c *contentSync) data(dst, src *os.File, from, to, had int64) error {
 			return fmt.Errorf("copying %s at byte %d: %w", src.Name(), from, err)
 		}
 		length := min(to-from, int64(len(c.source)))
+		if err := c.limit.add(src, length); err != nil {
+			return err
+		}
 		part := c.source[:length]
 		if err := readFull(src, part, from); err != nil {
 			return err

@@ -54,6 +54,9 @@ func (s *treeSync) run() (err error) {
 	if err := seesAllXattrs(); err != nil {
 		return err
 	}
+	if s.limit, err = limitReads(s.dst, s.src); err != nil {
+		return err
+	}
 	from, to, err := openPair(s.src, s.dst)
 	if err != nil {
 		return err

@@ -450,7 +450,7 @@ func TestSyncTree_TakesFewFilesAndLittleMemory(t *testing.T) {
 	}
 	count := 5000
 	if hostfs.All() {
-		count = 200_000
+		count = 50_000
 	}
 	dir := newFS(t, "xfs", 8*gib)
 	src := filepath.Join(dir, "src")

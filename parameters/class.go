@@ -39,6 +39,8 @@ type Parameter struct {
 	Max     uint64         // of a value that is a number, which is at least 1; 0: there are no numbers
 	Needs   string         // KEY=VALUE that must be given as well
 	Never   []string       // KEY=VALUE that may not be given as well
+	// check refuses what no pattern can. It gets all that was given.
+	check func(value string, read map[string]string) error
 }
 
 // Read checks the parameters of an object of the class, and returns those that are not empty and in the table.
@@ -159,6 +161,12 @@ func (p *Parameter) fits(value string, read map[string]string) error {
 		if key, excluded, _ := strings.Cut(never, "="); read[key] == excluded {
 			return fmt.Errorf("parameter %s=%s: it cannot be used with %s: %q; leave out one of them", p.Key, quote(value), key, excluded)
 		}
+	}
+	if p.check == nil {
+		return nil
+	}
+	if err := p.check(value, read); err != nil {
+		return fmt.Errorf("parameter %s=%s: %w", p.Key, quote(value), err)
 	}
 	return nil
 }

@@ -48,9 +48,9 @@ func TestTable_NoKeyIsOneOfKubernetesBesideTheFileSystem(t *testing.T) {
 }
 
 func TestRead_ReturnsWhatIsGivenAndKnown(t *testing.T) {
-	given := map[string]string{Pool: "fast", Inodes: "", FSType: "xfs", Reserved + "pv/name": "pvc-1", MkfsOptions: " -m 1"}
+	given := map[string]string{Pool: "fast", Inodes: "", FSType: "xfs", Reserved + "pv/name": "pvc-1", MkfsOptions: " -m crc=1"}
 	read, err := CSI.Read(given)
-	if want := map[string]string{Pool: "fast", FSType: "xfs", MkfsOptions: " -m 1"}; err != nil || !maps.Equal(read, want) {
+	if want := map[string]string{Pool: "fast", FSType: "xfs", MkfsOptions: " -m crc=1"}; err != nil || !maps.Equal(read, want) {
 		t.Errorf("got %v, %v", read, err)
 	}
 	if read, err := Plain.Read(map[string]string{"NFSSERVER": "a/b", "GID": "007"}); err != nil || !maps.Equal(read, map[string]string{NFSServer: "a/b", GID: "007"}) {
@@ -115,6 +115,24 @@ func TestNearest_IsTheKeyMeantOrNone(t *testing.T) {
 	} {
 		if got := nearest(key, CSI.Keys()); got != want {
 			t.Errorf("%q is near %q, want %q", key, got, want)
+		}
+	}
+}
+
+func TestRead_OptionsOfMkfsAreThoseOfTheFileSystem(t *testing.T) {
+	for _, c := range []struct {
+		given map[string]string
+		want  string // in the error; empty: there is none
+	}{
+		{map[string]string{MkfsOptions: "-m 1 -i 8192"}, ""}, // ext4, if nothing is said
+		{map[string]string{MkfsOptions: "-m crc=1", FSType: "xfs"}, ""},
+		{map[string]string{MkfsOptions: "-i 8192", FSType: "xfs"}, "mkfs option -i of xfs"},
+		{map[string]string{MkfsOptions: "-m 1 -b 1024"}, "mkfs option -b of ext4 is not allowed: blocks have 4096 bytes"},
+		{map[string]string{MkfsOptions: "-J device=/dev/vda"}, "mkfs option -J of ext4"},
+	} {
+		_, err := CSI.Read(c.given)
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "parameter mkfsOptions=")) {
+			t.Errorf("%v: %v, want %q", c.given, err, c.want)
 		}
 	}
 }

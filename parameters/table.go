@@ -1,10 +1,13 @@
 package parameters
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"regexp"
 	"strings"
+
+	"github.com/holdfast-storage/holdfast/nodeops/mkfs"
 )
 
 // The keys.
@@ -53,7 +56,7 @@ var CSI = Class{
 		oneOf(Parameter{Key: FSType, Default: "`ext4`", Meaning: "file system; engines `image` and `RBD`, volume mode Filesystem. Not of `CephFS`"}, "ext4", "xfs", "btrfs"),
 		oneOf(Parameter{Key: Provisioning, Default: "`thin`", Meaning: "`thick` takes all blocks at once; engine `image`"}, "thin", "thick"),
 		{
-			Key: MkfsOptions, Allowed: "options of mkfs", Default: "none",
+			Key: MkfsOptions, Allowed: "options of mkfs", Default: "none", check: checkMkfs,
 			Meaning: "such as `-m 1 -i 8192`; those that change the layout inside only; engines `image` and `RBD`",
 		},
 		number(Parameter{
@@ -105,6 +108,11 @@ var Plain = Class{
 		"fstype": serverChooses, "type": serverChooses, "filesystem": serverChooses, FSType: serverChooses,
 		Pool: ofCSI, Provisioning: ofCSI, strings.ToLower(MkfsOptions): ofCSI, strings.ToLower(OnNodeLoss): ofCSI, Shared: ofCSI,
 	},
+}
+
+func checkMkfs(value string, read map[string]string) error {
+	_, err := mkfs.Parse(cmp.Or(read[FSType], "ext4"), strings.Fields(value))
+	return err
 }
 
 const serverChooses = "the server chooses the file system of its volumes"

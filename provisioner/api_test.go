@@ -173,7 +173,7 @@ func (a *api) until(what string, is func() bool) {
 }
 
 // inMemory has a binder that does what Kubernetes does: a volume made for a claim is bound to it, and released when
-// the claim goes.
+// the claim goes or has another.
 func inMemory(t *testing.T) *api {
 	client := fake.NewClientset()
 	a := &api{t: t, client: client, namespace: "default"}
@@ -207,7 +207,7 @@ func inMemory(t *testing.T) *api {
 func (a *api) bind(v *core.PersistentVolume) {
 	ctx, claims := context.Background(), a.client.CoreV1().PersistentVolumeClaims(v.Spec.ClaimRef.Namespace)
 	c, err := claims.Get(ctx, v.Spec.ClaimRef.Name, metav1.GetOptions{})
-	if err != nil || c.UID != v.Spec.ClaimRef.UID {
+	if err != nil || c.UID != v.Spec.ClaimRef.UID || c.Spec.VolumeName != "" && c.Spec.VolumeName != v.Name {
 		a.phase(v.Name, core.VolumeReleased)
 		return
 	}

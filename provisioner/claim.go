@@ -127,7 +127,7 @@ func (p *Provisioner) specFor(name string, c *core.PersistentVolumeClaim, class 
 	}
 	labels := map[string]string{
 		v1beta1.NFSServerLabel: p.Identity, v1beta1.OnDeleteLabel: string(want.onDelete), ClaimUIDLabel: string(c.UID),
-		v1beta1.ClaimNamespaceLabel: c.Namespace, v1beta1.ClaimNameLabel: c.Name, v1beta1.PersistentVolumeLabel: name,
+		v1beta1.ClaimNamespaceLabel: c.Namespace, v1beta1.ClaimNameLabel: c.Name, v1beta1.PersistentVolumeLabel: p.persistentName(name),
 	}
 	if want.gid == "" {
 		labels[ModeLabel] = anybodyMode

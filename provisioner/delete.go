@@ -11,12 +11,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/holdfast-storage/holdfast/admin/persistent"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 )
-
-// archivePrefix and the name of a PersistentVolume make the name of the snapshot that archives it.
-const archivePrefix = "archived-"
 
 // Delete deletes, retains or archives the data of a PersistentVolume, as its class specified at creation. The library
 // removes the object afterwards. It is idempotent.
@@ -38,7 +36,8 @@ func (p *Provisioner) delete(ctx context.Context, pv *core.PersistentVolume) err
 	if pv.Annotations[v1beta1.NFSServerAnnotation] != p.Identity {
 		return p.leaveAlone(pv, pv.Annotations[v1beta1.NFSServerAnnotation])
 	}
-	id, err := backend.IDFor(pv.Name)
+	name := p.volumeName(pv.Name)
+	id, err := backend.IDFor(name)
 	if err != nil || string(id) != pv.Annotations[v1beta1.NFSVolumeAnnotation] {
 		return fmt.Errorf("%w PersistentVolume %s: its annotation %s is %s, and not the volume that was made for it; nothing is deleted",
 			backend.ErrInvalid, pv.Name, v1beta1.NFSVolumeAnnotation, backend.Quote(pv.Annotations[v1beta1.NFSVolumeAnnotation]))
@@ -56,7 +55,7 @@ func (p *Provisioner) delete(ctx context.Context, pv *core.PersistentVolume) err
 		return err
 	case v.Condition.Abnormal && len(v.Labels) == 0 && p.owns(pv):
 		// Its labels are lost with the rest; the PersistentVolume has enough.
-	case v.Labels[v1beta1.NFSServerLabel] != p.Identity || v.Name != pv.Name:
+	case v.Labels[v1beta1.NFSServerLabel] != p.Identity || v.Name != name:
 		return fmt.Errorf("%w: volume %s was not made for PersistentVolume %s; nothing is deleted. If it is no longer needed: holdfast volumes delete %s",
 			backend.ErrPrecondition, id, pv.Name, id)
 	}
@@ -65,25 +64,79 @@ func (p *Provisioner) delete(ctx context.Context, pv *core.PersistentVolume) err
 
 // unclaimed refuses to delete the data of a claim that exists, regardless of the phase of the PersistentVolume.
 func (p *Provisioner) unclaimed(ctx context.Context, pv *core.PersistentVolume) error {
+	claim, err := p.claimOf(ctx, pv)
+	if claim == nil || err != nil || claim.UID != pv.Spec.ClaimRef.UID || claim.Spec.VolumeName != pv.Name {
+		return err
+	}
+	return fmt.Errorf("%w: PersistentVolume %s is that of claim %s/%s, which exists; nothing is deleted: delete the claim", backend.ErrPrecondition, pv.Name, claim.Namespace, claim.Name)
+}
+
+// claimOf asks the API server for the claim of the name in a claimRef; nil if there is none.
+func (p *Provisioner) claimOf(ctx context.Context, pv *core.PersistentVolume) (*core.PersistentVolumeClaim, error) {
 	ref := pv.Spec.ClaimRef
 	if ref == nil {
-		return nil
+		return nil, nil
 	}
 	claim, err := p.Client.CoreV1().PersistentVolumeClaims(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil
+		return nil, nil
 	case err != nil:
-		return fmt.Errorf("whether claim %s/%s still has PersistentVolume %s: %w", ref.Namespace, ref.Name, pv.Name, err)
-	case claim.UID == ref.UID && claim.Spec.VolumeName == pv.Name:
-		return fmt.Errorf("%w: PersistentVolume %s is that of claim %s/%s, which exists; nothing is deleted: delete the claim", backend.ErrPrecondition, pv.Name, ref.Namespace, ref.Name)
+		return nil, fmt.Errorf("whether claim %s/%s still has PersistentVolume %s: %w", ref.Namespace, ref.Name, pv.Name, err)
 	}
-	return nil
+	return claim, nil
+}
+
+// unshared refuses to delete data that a claim has by another PersistentVolume, such as one that an administrator wrote for
+// the same export or a directory in it. The informer has none of those, so all are listed.
+func (p *Provisioner) unshared(ctx context.Context, pv *core.PersistentVolume, id backend.ID) error {
+	const page = 500
+	v := &v1beta1.Volume{
+		ObjectMeta: metav1.ObjectMeta{Name: string(id)},
+		Spec:       v1beta1.VolumeSpec{Node: v1beta1.NodeOfServer(p.Identity)},
+		Status:     v1beta1.VolumeStatus{Access: &v1beta1.VolumeAccess{NFS: &v1beta1.VolumeNFS{Path: p.Path(id)}}},
+	}
+	for next := ""; ; {
+		list, err := p.Client.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{Limit: page, Continue: next})
+		if err != nil {
+			return fmt.Errorf("whether another PersistentVolume leads to volume %s: %w", id, err)
+		}
+		for i := range list.Items {
+			if other := &list.Items[i]; other.Name != pv.Name && persistent.Names(v, other) {
+				if err := p.unclaimedBy(ctx, other, id); err != nil {
+					return err
+				}
+			}
+		}
+		if next = list.Continue; next == "" {
+			return nil
+		}
+	}
+}
+
+// unclaimedBy takes a claim that is about to be bound for one that is: its claimRef may have no UID yet, or the claim no
+// volume.
+func (p *Provisioner) unclaimedBy(ctx context.Context, other *core.PersistentVolume, id backend.ID) error {
+	claim, err := p.claimOf(ctx, other)
+	if claim == nil || err != nil {
+		return err
+	}
+	if uid := other.Spec.ClaimRef.UID; uid != "" && uid != claim.UID || claim.Spec.VolumeName != "" && claim.Spec.VolumeName != other.Name {
+		return nil
+	}
+	return fmt.Errorf("%w: volume %s is that of claim %s/%s too, by PersistentVolume %s; nothing is deleted: delete that claim first",
+		backend.ErrPrecondition, id, claim.Namespace, claim.Name, other.Name)
 }
 
 // dispose applies the deletion policy that was recorded when the volume was created.
 func (p *Provisioner) dispose(ctx context.Context, pv *core.PersistentVolume, v *backend.Volume) error {
-	switch what := OnDelete(cmp.Or(v.Labels[v1beta1.OnDeleteLabel], pv.Annotations[v1beta1.OnDeleteAnnotation])); what {
+	what := OnDelete(cmp.Or(v.Labels[v1beta1.OnDeleteLabel], pv.Annotations[v1beta1.OnDeleteAnnotation]))
+	if what != RetainData {
+		if err := p.unshared(ctx, pv, v.ID); err != nil {
+			return err
+		}
+	}
+	switch what {
 	case DeleteData:
 	case RetainData:
 		p.eventOncef(pv, core.EventTypeNormal, "Retained", "the data stays on NFS server %s as volume %s, exported as %s and taking %d bytes of what the server can promise; when it is no longer needed: holdfast volumes delete %s",
@@ -99,26 +152,8 @@ func (p *Provisioner) dispose(ctx context.Context, pv *core.PersistentVolume, v 
 	if err := p.remove(ctx, v.ID); err != nil {
 		return err
 	}
-	for _, c := range p.waiting.take() {
-		p.claims.tell(c) // there is space now
-	}
+	p.wakeWaiting() // there is space now
 	return p.journal.end(v.ID)
-}
-
-// archive keeps the data as a snapshot, which no client can reach and which takes only the space of written blocks.
-func (p *Provisioner) archive(ctx context.Context, pv *core.PersistentVolume, v *backend.Volume) error {
-	snapshots, able := p.Backend.(backend.Snapshotter)
-	if !able {
-		return fmt.Errorf("%w: volume %s is to be archived, and this server cannot make snapshots; its data is kept", backend.ErrPrecondition, v.ID)
-	}
-	s, err := snapshots.Snapshot(ctx, backend.SnapshotSpec{Name: archivePrefix + pv.Name, Source: v.ID})
-	if err != nil {
-		return fmt.Errorf("archiving volume %s: %w", v.ID, err)
-	}
-	p.Made(backend.SourceSnapshot, s.ID)
-	p.eventOncef(pv, core.EventTypeNormal, "Archived", "the data is kept on NFS server %s as snapshot %s; when it is no longer needed: holdfast snapshots delete %s",
-		p.Identity, s.ID, s.ID)
-	return nil
 }
 
 // leaveAlone ignores the PersistentVolume of another server, and writes an event if its server does not delete it.

@@ -47,7 +47,7 @@ func TestDelete_DeletedVolumeIsGoneAndCanBeDeletedAgain(t *testing.T) {
 	if left := s.disk.volumes(); len(left) != 0 || len(p.journal.all()) != 0 {
 		t.Errorf("left are %v, %v", left, p.journal.all())
 	}
-	if len(forgotten) != 4 || forgotten[0] != backend.ID(pv.Name) {
+	if len(forgotten) != 4 || forgotten[0] != volumeOf(pv) {
 		t.Errorf("forgotten: %v", forgotten)
 	}
 }
@@ -78,20 +78,74 @@ func TestDelete_AVolumeOfALivingClaimIsRefusedByName(t *testing.T) {
 	}
 }
 
+// An administrator wrote a second PersistentVolume for the export, or for a directory in it.
+func TestDelete_AVolumeOfALivingClaimByAnotherPersistentVolumeIsRefusedByName(t *testing.T) {
+	for name, test := range map[string]struct {
+		change  func(*core.PersistentVolume, *core.PersistentVolumeClaim)
+		refused bool
+	}{
+		"of the export":        {func(*core.PersistentVolume, *core.PersistentVolumeClaim) {}, true},
+		"of a directory in it": {func(v *core.PersistentVolume, _ *core.PersistentVolumeClaim) { v.Spec.NFS.Path += "/logs" }, true},
+		"by another address":   {func(v *core.PersistentVolume, _ *core.PersistentVolumeClaim) { v.Spec.NFS.Server = "nfs.example" }, true},
+		"about to be bound": {func(v *core.PersistentVolume, c *core.PersistentVolumeClaim) {
+			v.Spec.ClaimRef.UID, c.Spec.VolumeName = "", ""
+		}, true},
+		"of another export":       {func(v *core.PersistentVolume, _ *core.PersistentVolumeClaim) { v.Spec.NFS.Path += "0" }, false},
+		"of a claim that is gone": {func(v *core.PersistentVolume, _ *core.PersistentVolumeClaim) { v.Spec.ClaimRef.UID = "before" }, false},
+		"that its claim left":     {func(_ *core.PersistentVolume, c *core.PersistentVolumeClaim) { c.Spec.VolumeName = "another" }, false},
+		"without a claim":         {func(v *core.PersistentVolume, _ *core.PersistentVolumeClaim) { v.Spec.ClaimRef = nil }, false},
+	} {
+		client := quietClient()
+		s := newServer(t, client)
+		p := s.made()
+		pv := released(t, p, nil)
+		claim := options(nil).PVC.DeepCopy()
+		claim.Name, claim.UID, claim.Spec.VolumeName = "second", "second-uid", "by-hand"
+		other := &core.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "by-hand"}, Spec: core.PersistentVolumeSpec{
+			PersistentVolumeSource: *pv.Spec.PersistentVolumeSource.DeepCopy(),
+			ClaimRef:               &core.ObjectReference{Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID},
+		}}
+		test.change(other, claim)
+		if _, err := client.CoreV1().PersistentVolumes().Create(t.Context(), other, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := client.CoreV1().PersistentVolumeClaims(claim.Namespace).Create(t.Context(), claim, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		err := p.Delete(t.Context(), pv)
+		if kept := len(s.disk.volumes()) == 1; kept != test.refused {
+			t.Errorf("%s: kept is %v, %v", name, kept, err)
+		}
+		if test.refused && (!errors.Is(err, backend.ErrPrecondition) || !strings.Contains(err.Error(), "default/second") || !strings.Contains(err.Error(), "by-hand")) || !test.refused && err != nil {
+			t.Errorf("%s: it answers %v", name, err)
+		}
+	}
+}
+
+func TestDelete_PersistentVolumeWithTheNameOfItsVolumeIsDeletedToo(t *testing.T) {
+	s := newServer(t, quietClient())
+	p := s.made()
+	pv := released(t, p, nil)
+	pv.Name = string(volumeOf(pv)) // as earlier releases and adoptions name it
+	if err := p.Delete(t.Context(), pv); err != nil || len(s.disk.volumes()) != 0 {
+		t.Errorf("left are %v: %v", s.disk.volumes(), err)
+	}
+}
+
 func TestDelete_RetainedDataStaysAndIsReported(t *testing.T) {
 	s := newServer(t, quietClient())
 	p := s.made()
 	pv := released(t, p, map[string]string{"onDelete": "retain"})
-	s.disk.Write(backend.ID(pv.Name), []byte("precious"))
+	s.disk.Write(volumeOf(pv), []byte("precious"))
 	for range 2 {
 		if err := p.Delete(t.Context(), pv); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got := s.disk.Read(backend.ID(pv.Name), 8); string(got) != "precious" {
+	if got := s.disk.Read(volumeOf(pv), 8); string(got) != "precious" {
 		t.Errorf("the data is %q", got)
 	}
-	if written := s.events.with("Retained"); len(written) != 1 || !strings.Contains(written[0], "/"+pv.Name) || !strings.Contains(written[0], "storage/main") {
+	if written := s.events.with("Retained"); len(written) != 1 || !strings.Contains(written[0], "/"+string(volumeOf(pv))) || !strings.Contains(written[0], "storage/main") {
 		t.Errorf("the events are %v", written)
 	}
 	if len(p.journal.all()) != 0 {
@@ -103,7 +157,7 @@ func TestDelete_ArchivedDataIsASnapshotAndNoExport(t *testing.T) {
 	s := newServer(t, quietClient())
 	p := s.made()
 	pv := released(t, p, map[string]string{"onDelete": "archive"})
-	s.disk.Write(backend.ID(pv.Name), []byte("precious"))
+	s.disk.Write(volumeOf(pv), []byte("precious"))
 	fails := errors.New("the server stumbles")
 	for _, at := range []string{"snapshot", "delete", "deleted"} {
 		s.disk.hook(func(_ context.Context, call string) error {
@@ -133,6 +187,86 @@ func TestDelete_ArchivedDataIsASnapshotAndNoExport(t *testing.T) {
 	if written := s.events.with("Archived"); len(written) != 1 || !strings.Contains(written[0], string(snapshots[0].ID)) {
 		t.Errorf("the events are %v", written)
 	}
+}
+
+// The volume came back from the trash after it was archived, and was written to since.
+func TestDelete_ArchiveOfAnEarlierLifeIsNotTakenForThatOfThisRelease(t *testing.T) {
+	after := metav1.NewTime(time.Now().Add(time.Hour))
+	for name, release := range map[string]*metav1.Time{"a release with a time": &after, "one without": nil} {
+		s := newServer(t, quietClient())
+		pv := released(t, s.made(), map[string]string{"onDelete": "archive"})
+		pv.Status.LastPhaseTransitionTime = release
+		s.disk.Write(volumeOf(pv), []byte("old"))
+		if _, err := s.disk.Snapshot(t.Context(), backend.SnapshotSpec{Name: archivePrefix + string(volumeOf(pv)), Source: volumeOf(pv)}); err != nil {
+			t.Fatal(err)
+		}
+		s.disk.Write(volumeOf(pv), []byte("new"))
+		s.config.StateDir = t.TempDir()
+		p := s.made()
+		s.disk.hook(func(_ context.Context, call string) error {
+			if call == "delete" {
+				return backend.ErrBusy
+			}
+			return nil
+		})
+		for range 2 {
+			if err := p.Delete(t.Context(), pv); !errors.Is(err, backend.ErrBusy) {
+				t.Fatalf("%s: %v", name, err)
+			}
+		}
+		s.disk.hook(nil)
+		if release != nil { // the next process finds what the one before has taken
+			s.config.StateDir = t.TempDir()
+			p = s.made()
+		}
+		if err := p.Delete(t.Context(), pv); err != nil || len(s.disk.volumes()) != 0 {
+			t.Fatalf("%s: volumes %v, %v", name, s.disk.volumes(), err)
+		}
+		snapshots, err := s.disk.ListSnapshots(t.Context())
+		if err != nil || len(snapshots) != 2 {
+			t.Fatalf("%s: snapshots %v, %v", name, snapshots, err)
+		}
+		if _, err := s.disk.Restore(t.Context(), snapshots[1].ID, backend.VolumeSpec{Name: "back"}); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.disk.Read("back", 3); string(got) != "new" {
+			t.Errorf("%s: archived is %q", name, got)
+		}
+	}
+}
+
+func TestDelete_DamagedArchiveIsNotTakenForOne(t *testing.T) {
+	s := newServer(t, quietClient())
+	p := s.made()
+	pv := released(t, p, map[string]string{"onDelete": "archive"})
+	if _, err := s.disk.Snapshot(t.Context(), backend.SnapshotSpec{Name: archivePrefix + string(volumeOf(pv)), Source: volumeOf(pv)}); err != nil {
+		t.Fatal(err)
+	}
+	p.Backend = damagedArchive{s.disk}
+	if err := p.Delete(t.Context(), pv); !errors.Is(err, backend.ErrPrecondition) || !strings.Contains(err.Error(), "snapshots delete "+archivePrefix+string(volumeOf(pv))) {
+		t.Errorf("it answers %v", err)
+	}
+	if len(s.disk.volumes()) != 1 {
+		t.Error("the data is gone")
+	}
+}
+
+// damagedArchive has lost the content of its snapshots.
+type damagedArchive struct{ *disk }
+
+func (d damagedArchive) GetSnapshot(ctx context.Context, id backend.ID) (*backend.Snapshot, error) {
+	return broken(d.disk.GetSnapshot(ctx, id))
+}
+
+func (d damagedArchive) Snapshot(ctx context.Context, spec backend.SnapshotSpec) (*backend.Snapshot, error) {
+	return broken(d.disk.Snapshot(ctx, spec))
+}
+
+func broken(s *backend.Snapshot, err error) (*backend.Snapshot, error) {
+	if s != nil {
+		s.Condition = backend.Condition{Abnormal: true, Message: "its content is missing"}
+	}
+	return s, err
 }
 
 // The label decides, since who may edit a PersistentVolume need not be who made the class.

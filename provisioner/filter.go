@@ -13,7 +13,14 @@ import (
 
 // ShouldProvision accepts the claims for this server while the Lease is held.
 func (p *Provisioner) ShouldProvision(_ context.Context, c *core.PersistentVolumeClaim) bool {
-	return p.gate.isOpen() && p.wanted(c) && c.DeletionTimestamp == nil && p.isFor(c)
+	return p.gate.isOpen() && p.wanted(c) && c.DeletionTimestamp == nil && p.isFor(c) && !p.isProvisioned(c)
+}
+
+// isProvisioned says whether a claim has a PersistentVolume of this server and is not bound to it yet. The library looks
+// for one under the name that it gives.
+func (p *Provisioner) isProvisioned(c *core.PersistentVolumeClaim) bool {
+	_, found, _ := p.volumes.GetStore().GetByKey(p.persistentName(nameFor(c))) // the only error of a cache is that there is none
+	return found
 }
 
 // ShouldDelete says whether the Lease is held, without which no volume is deleted.

@@ -115,6 +115,7 @@ func TestClaim_DeletedDuringProvisioningLeaksNothing(t *testing.T) {
 				})
 				close(goOn)
 				a.nothingLeft(s)
+				a.until("no claim waits", func() bool { return s.running.waiting.count() == 0 })
 			})
 		})
 	}
@@ -140,6 +141,34 @@ func TestClaim_FailureIsRetriedUntilItSucceeds(t *testing.T) {
 		if made, gone := s.disk.called("create"), s.disk.called("delete"); made <= often || gone <= often {
 			t.Errorf("it was made at try %d and deleted at try %d", made, gone)
 		}
+	})
+}
+
+func (w *waiting) count() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.claims)
+}
+
+func TestClaim_DeletedWhileItWaitsForCapacityIsForgotten(t *testing.T) {
+	eachAPI(t, func(t *testing.T, a *api) {
+		s := newServer(t, a.client)
+		s.disk.hook(func(_ context.Context, call string) error {
+			if call == "create" {
+				return backend.ErrExhausted
+			}
+			return nil
+		})
+		s.config.RetryFirst, s.config.RetryLast = patience, patience
+		s.start()
+		class := a.class(s.config.Name, nil)
+		a.claim("data", class, s.config.Name)
+		a.claim("kept", class, s.config.Name)
+		a.until("both wait", func() bool { return s.running.waiting.count() == 2 })
+		a.deleteClaim("data")
+		a.until("one waits", func() bool { return s.running.waiting.count() == 1 })
+		a.deleteClaim("kept")
+		a.until("none waits", func() bool { return s.running.waiting.count() == 0 })
 	})
 }
 

@@ -19,7 +19,7 @@ import (
 
 // entry is a volume whose creation for a claim has begun, and which has no known PersistentVolume.
 type entry struct {
-	Name      string `json:"name"` // of the PersistentVolume
+	Name      string `json:"name"` // of the volume
 	Namespace string `json:"namespace"`
 	Claim     string `json:"claim"`
 	UID       string `json:"uid"`

@@ -55,7 +55,7 @@ func (p *place) exports() string  { return filepath.Join(p.Work, "exports") }
 // open brings up the volumes. The caller closes.
 func (p *place) open() (volumes *export.Backend, closes func() error, err error) {
 	log, ctx := slog.New(slog.DiscardHandler), context.Background()
-	pool, err := local.Open(ctx, []local.PoolConfig{{Name: "default", Engine: "image", Path: p.Pool, TrashRetention: local.NoTrash}}, log)
+	pool, err := local.Open(ctx, []local.PoolConfig{{Name: "default", Engine: "image", Path: p.Pool, TrashRetention: backend.NoTrash}}, log)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -30,7 +30,7 @@ func TestPersistentVolume_OfAnAdoptedVolumeEqualsAProvisionedOne(t *testing.T) {
 	pv.Annotations[v1beta1.ProvisionedByAnnotation], pv.Spec.StorageClassName = p.Name, "shared"
 	pv.Spec.ClaimRef = &core.ObjectReference{Namespace: "default", Name: "data"}
 
-	disk := s.disk.volume(pv.Name)
+	disk := s.disk.volume(string(volumeOf(pv)))
 	v := &v1beta1.Volume{Spec: v1beta1.VolumeSpec{Name: disk.Name, Node: "storage.main.nfs.holdfast.dev", Shared: true, Labels: disk.Labels}}
 	v.Name, v.Status.Size, v.Status.Mode = string(disk.ID), resource.NewQuantity(disk.Size, resource.BinarySI), v1beta1.ModeFilesystem
 	v.Status.Access = &v1beta1.VolumeAccess{NFS: &v1beta1.VolumeNFS{Server: address, Path: p.Path(disk.ID)}}

@@ -6,12 +6,9 @@ import (
 	"fmt"
 	"maps"
 	"runtime/debug"
-	"sync"
 
 	core "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v10/controller"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
@@ -62,7 +59,7 @@ func (p *Provisioner) provision(ctx context.Context, o controller.ProvisionOptio
 	}
 	if err := p.journal.begin(id, entry{Name: spec.Name, Namespace: o.PVC.Namespace, Claim: o.PVC.Name, UID: string(o.PVC.UID)}); err != nil {
 		if errors.Is(err, backend.ErrExhausted) {
-			p.waiting.add(o.PVC)
+			p.wait(o.PVC)
 		}
 		return nil, err
 	}
@@ -74,7 +71,7 @@ func (p *Provisioner) provision(ctx context.Context, o controller.ProvisionOptio
 	case errors.Is(err, backend.ErrExists):
 		err = p.beginAgain(ctx, id, o, err)
 	case errors.Is(err, backend.ErrExhausted):
-		p.waiting.add(o.PVC)
+		p.wait(o.PVC)
 	}
 	if err != nil {
 		p.begun.Enqueue(id) // its claim may be gone by now
@@ -100,7 +97,7 @@ func stateOf(err error) controller.ProvisioningState {
 // ours returns the labels that this package puts on volumes.
 func ours(labels map[string]string) map[string]string {
 	found := map[string]string{}
-	for _, key := range []string{v1beta1.NFSServerLabel, v1beta1.OnDeleteLabel, ClaimUIDLabel, SquashLabel, v1beta1.GIDLabel, ModeLabel} {
+	for _, key := range []string{v1beta1.NFSServerLabel, v1beta1.OnDeleteLabel, ClaimUIDLabel, SquashLabel, v1beta1.GIDLabel, ModeLabel, v1beta1.PersistentVolumeLabel} {
 		if value := labels[key]; value != "" {
 			found[key] = value
 		}
@@ -118,7 +115,7 @@ func (p *Provisioner) beginAgain(ctx context.Context, id backend.ID, o controlle
 	if v.Labels[v1beta1.NFSServerLabel] != p.Identity || v.Labels[ClaimUIDLabel] != string(o.PVC.UID) {
 		return cause
 	}
-	_, err = p.Client.CoreV1().PersistentVolumes().Get(ctx, o.PVName, metav1.GetOptions{})
+	_, err = p.findPersistent(ctx, o.PVName)
 	switch {
 	case err == nil:
 		return cause
@@ -143,26 +140,3 @@ func (p *Provisioner) guard(what string, f func() error) (err error) {
 }
 
 func ignored(reason error) error { return &controller.IgnoredError{Reason: reason.Error()} }
-
-// waiting are claims that did not fit.
-type waiting struct {
-	mu     sync.Mutex
-	claims map[types.UID]*core.PersistentVolumeClaim
-}
-
-func (w *waiting) add(c *core.PersistentVolumeClaim) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.claims == nil {
-		w.claims = map[types.UID]*core.PersistentVolumeClaim{}
-	}
-	w.claims[c.UID] = c
-}
-
-func (w *waiting) take() map[types.UID]*core.PersistentVolumeClaim {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	all := w.claims
-	w.claims = nil
-	return all
-}

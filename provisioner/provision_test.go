@@ -75,7 +75,7 @@ func TestProvision_VolumeFollowsTheClass(t *testing.T) {
 	}
 	want := map[string]string{
 		v1beta1.NFSServerLabel: "storage/main", v1beta1.OnDeleteLabel: "retain", SquashLabel: "all_squash", v1beta1.GIDLabel: "1000", ClaimUIDLabel: string(o.PVC.UID),
-		v1beta1.ClaimNamespaceLabel: "default", v1beta1.ClaimNameLabel: "data", v1beta1.PersistentVolumeLabel: o.PVName,
+		v1beta1.ClaimNamespaceLabel: "default", v1beta1.ClaimNameLabel: "data", v1beta1.PersistentVolumeLabel: o.PVName + ofMain,
 	}
 	for key, value := range want {
 		if v.Labels[key] != value {
@@ -114,7 +114,8 @@ func TestProvision_CreatedVolumesAreReported(t *testing.T) {
 	if err := p.Delete(t.Context(), pv); err != nil {
 		t.Fatal(err)
 	}
-	if want := []string{"volume " + pv.Name, "snapshot " + archivePrefix + pv.Name}; !slices.Equal(made, want) {
+	id := string(volumeOf(pv))
+	if want := []string{"volume " + id, "snapshot " + archivePrefix + id}; !slices.Equal(made, want) {
 		t.Errorf("reported are %v, want %v", made, want)
 	}
 }
@@ -125,7 +126,7 @@ func TestProvision_ClassWithoutOptionsGetsThoseOfTheServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if v := s.disk.volume(pv.Name); v.Labels[ModeLabel] != "2777" || v.Labels[v1beta1.GIDLabel] != "" || v.Labels[SquashLabel] != "" {
+	if v := s.disk.volume(string(volumeOf(pv))); v.Labels[ModeLabel] != "2777" || v.Labels[v1beta1.GIDLabel] != "" || v.Labels[SquashLabel] != "" {
 		t.Errorf("the labels are %v", v.Labels)
 	}
 	if !slices.Equal(pv.Spec.MountOptions, v1beta1.NFSMountOptions(nil)) || pv.Spec.PersistentVolumeReclaimPolicy != core.PersistentVolumeReclaimDelete {
@@ -351,14 +352,14 @@ func TestProvision_VolumeWithAPersistentVolumeIsNotCreatedAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.disk.Write(backend.ID(pv.Name), []byte("precious"))
+	s.disk.Write(volumeOf(pv), []byte("precious"))
 	if _, err := s.config.Client.CoreV1().PersistentVolumes().Create(t.Context(), pv, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := p.Provision(t.Context(), options(map[string]string{"gid": "6"})); !errors.Is(err, backend.ErrExists) {
 		t.Errorf("got %v", err)
 	}
-	if got := s.disk.Read(backend.ID(pv.Name), 8); string(got) != "precious" {
+	if got := s.disk.Read(volumeOf(pv), 8); string(got) != "precious" {
 		t.Errorf("the data is %q", got)
 	}
 }

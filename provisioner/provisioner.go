@@ -103,6 +103,7 @@ type Config struct {
 type Provisioner struct {
 	Config
 	log      *slog.Logger
+	started  time.Time
 	gate     gate
 	journal  *journal
 	begun    *kube.Loop[backend.ID] // volumes without a PersistentVolume
@@ -127,7 +128,7 @@ func New(c Config) (*Provisioner, error) {
 	if err := c.complete(); err != nil {
 		return nil, err
 	}
-	p := &Provisioner{Config: c, log: c.Log}
+	p := &Provisioner{Config: c, log: c.Log, started: time.Now()}
 	var err error
 	if p.journal, err = openJournal(c.StateDir, c.Log); err != nil {
 		return nil, err
@@ -137,7 +138,7 @@ func New(c Config) (*Provisioner, error) {
 		Name: "begun", Reconcile: p.reconcile, Workers: endedAtOnce, Log: c.Log, RetryFirst: c.RetryFirst, RetryLast: c.RetryLast,
 	})
 	if err == nil {
-		err = p.begun.Watch(p.claims, p.begunFor)
+		err = errors.Join(p.begun.Watch(p.claims, p.begunFor), p.watchWaiting())
 	}
 	if err != nil {
 		return nil, errors.Join(err, p.journal.close())

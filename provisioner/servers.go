@@ -68,7 +68,8 @@ func (s *Servers) cluster() *v1beta1.StorageCluster {
 	return v1beta1.Served(all)
 }
 
-// Refusal says why this server creates no new volumes: its namespace is not allowed.
+// Refusal says why this server creates no new volumes: its namespace is not allowed, or it is being deleted and waits for
+// the volumes that it has to go.
 func (s *Servers) Refusal() error {
 	served := s.cluster()
 	switch {
@@ -77,6 +78,9 @@ func (s *Servers) Refusal() error {
 	case !served.AllowsNFSServers(s.own.Namespace, s.namespace):
 		return fmt.Errorf("%w: NFS server %s gets no new volumes, since namespace %s is not among those that may have NFS servers. To allow it: %s",
 			backend.ErrUnavailable, s.own, s.own.Namespace, served.AllowNFSServers(s.own.Namespace))
+	}
+	if own := s.Own(); own != nil && own.DeletionTimestamp != nil {
+		return fmt.Errorf("%w: NFS server %s gets no new volumes, since it is being deleted", backend.ErrUnavailable, s.own)
 	}
 	return nil
 }

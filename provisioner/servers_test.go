@@ -80,6 +80,16 @@ func TestServers_OneThatIsNotAllowedCreatesNoVolumes(t *testing.T) {
 	}
 }
 
+func TestServers_OneThatIsBeingDeletedCreatesNoVolumes(t *testing.T) {
+	own := nfsServer("shop", "files", 5)
+	goes(own)
+	s := serversOf(t, "shop", fake.NewSimpleClientset(allowing("shop"), own))
+	s.follow(t)
+	if err := s.Refusal(); !errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), "being deleted") {
+		t.Errorf("it says %v", err)
+	}
+}
+
 func TestServers_OneTakesTheClaimsThatAnyCouldTake(t *testing.T) {
 	own := nfsServer("shop", "files", 5)
 	for name, test := range map[string]struct {

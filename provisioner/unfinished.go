@@ -35,7 +35,7 @@ func (p *Provisioner) begunFor(claim any) []backend.ID {
 	return []backend.ID{id}
 }
 
-// nameFor returns the name that the library gives to the PersistentVolume of a claim.
+// nameFor returns the name of the volume of a claim, which is the name that the library gives to its PersistentVolume.
 func nameFor(c *core.PersistentVolumeClaim) string { return "pvc-" + string(c.UID) }
 
 // reconcile handles one volume of the journal: if it has its PersistentVolume the entry is removed, if its claim still
@@ -59,7 +59,7 @@ func (p *Provisioner) endBegun(ctx context.Context, id backend.ID) error {
 	if kube.IgnoreNotFound(noClaim) != nil {
 		return noClaim
 	}
-	pv, err := p.Client.CoreV1().PersistentVolumes().Get(ctx, e.Name, metav1.GetOptions{})
+	pv, err := p.findPersistent(ctx, e.Name)
 	switch {
 	case err == nil && p.owns(pv):
 		return p.journal.end(id)
@@ -69,7 +69,7 @@ func (p *Provisioner) endBegun(ctx context.Context, id backend.ID) error {
 		return err
 	case noClaim != nil || string(c.UID) != e.UID:
 		return p.discard(ctx, id, e, "the claim was deleted before it had a PersistentVolume")
-	case c.Spec.VolumeName == e.Name:
+	case p.volumeName(c.Spec.VolumeName) == e.Name:
 		// Its PersistentVolume was written, and was deleted by force: the data may still be needed.
 		p.log.Warn("a claim lost its PersistentVolume; its data is kept on the server", "volume", id, "claim", e.Namespace+"/"+e.Claim)
 		return p.journal.end(id)

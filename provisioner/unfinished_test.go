@@ -3,6 +3,7 @@ package provisioner
 import (
 	"context"
 	"errors"
+	"maps"
 	"testing"
 
 	core "k8s.io/api/core/v1"
@@ -27,7 +28,7 @@ func begun(t *testing.T, s *server) (*Provisioner, *core.PersistentVolume, backe
 		t.Fatal(err)
 	}
 	pv.Annotations[v1beta1.ProvisionedByAnnotation] = p.Name
-	return p, pv, backend.ID(pv.Name)
+	return p, pv, volumeOf(pv)
 }
 
 // working looks at what was begun until the test ends.
@@ -57,8 +58,10 @@ func TestBegun_EndsByWhatTheAPIServerSays(t *testing.T) {
 		"the claim is gone":                      {at{}, false, false},
 		"another claim has its name":             {at{claim: func(c *core.PersistentVolumeClaim) { c.UID = "another" }}, false, false},
 		"the claim got another volume":           {at{claim: func(c *core.PersistentVolumeClaim) { c.Spec.VolumeName = "another" }}, false, false},
-		"the claim lost its PersistentVolume":    {at{claim: func(c *core.PersistentVolumeClaim) { c.Spec.VolumeName = "pvc-" + string(c.UID) }}, true, false},
+		"the claim lost its PersistentVolume":    {at{claim: func(c *core.PersistentVolumeClaim) { c.Spec.VolumeName = "pvc-" + string(c.UID) + ofMain }}, true, false},
+		"it lost one of an earlier release":      {at{claim: func(c *core.PersistentVolumeClaim) { c.Spec.VolumeName = "pvc-" + string(c.UID) }}, true, false},
 		"it has its PersistentVolume":            {at{claim: asIs, volume: func(*core.PersistentVolume) {}}, true, false},
+		"it has one of an earlier release":       {at{claim: asIs, volume: func(v *core.PersistentVolume) { v.Name = string(volumeOf(v)) }}, true, false},
 		"it has one and the claim is gone":       {at{volume: func(*core.PersistentVolume) {}}, true, false},
 		"another server made one":                {at{claim: asIs, volume: func(v *core.PersistentVolume) { v.Annotations[v1beta1.NFSServerAnnotation] = "storage/other" }}, false, false},
 		"another disk of this server made one":   {at{claim: asIs, volume: func(v *core.PersistentVolume) { v.Annotations[v1beta1.NFSStoreAnnotation] = "other" }}, false, false},
@@ -201,5 +204,53 @@ func TestBegun_NothingEndsWithoutTheLease(t *testing.T) {
 	}
 	if len(s.disk.volumes()) != 1 || len(p.journal.all()) != 1 {
 		t.Error("it is removed")
+	}
+}
+
+// The volume was begun by an earlier release, and its PersistentVolume gets another name.
+func TestBegun_VolumeOfAnEarlierReleaseIsMadeAgainUnlessItHasItsPersistentVolume(t *testing.T) {
+	for _, has := range []bool{false, true} {
+		s := newServer(t, fake.NewClientset())
+		p, pv, id := begun(t, s)
+		old := s.disk.volume(string(id))
+		spec := backend.VolumeSpec{Name: old.Name, Size: backend.Size{Required: old.Size}, Mode: old.Mode, Labels: maps.Clone(old.Labels)}
+		spec.Labels[v1beta1.PersistentVolumeLabel] = old.Name
+		if err := s.disk.Delete(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.disk.Create(t.Context(), spec); err != nil {
+			t.Fatal(err)
+		}
+		if has {
+			pv.Name = old.Name
+			if _, err := p.Client.CoreV1().PersistentVolumes().Create(t.Context(), pv, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, _, first := p.Provision(t.Context(), options(nil))
+		again, _, second := p.Provision(t.Context(), options(nil))
+		switch {
+		case first == nil:
+			t.Errorf("it has one: %t: the volume of before is taken", has)
+		case has && (second == nil || len(s.disk.volumes()) != 1):
+			t.Errorf("it is made again while it is in use: %v", second)
+		case !has && (second != nil || again.Name != string(id)+ofMain || s.disk.volume(string(id)).Labels[v1beta1.PersistentVolumeLabel] != again.Name):
+			t.Errorf("it is not made again: %v", second)
+		}
+	}
+}
+
+func TestShouldProvision_ClaimThatWaitsToBeBoundIsNotProvisionedAgain(t *testing.T) {
+	s := newServer(t, fake.NewClientset())
+	p, pv, _ := begun(t, s)
+	claim := options(nil).PVC
+	if p.isProvisioned(claim) {
+		t.Error("it has no PersistentVolume yet")
+	}
+	if err := p.volumes.SharedIndexInformer.GetStore().Add(pv); err != nil {
+		t.Fatal(err)
+	}
+	if !p.isProvisioned(claim) {
+		t.Errorf("its PersistentVolume is %s", pv.Name)
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v10/controller"
 
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/backendtest"
 	"github.com/holdfast-storage/holdfast/test/rig/alongside"
@@ -225,6 +226,14 @@ func options(parameters map[string]string, change ...func(*controller.ProvisionO
 		f(&o)
 	}
 	return o
+}
+
+// ofMain ends the names of the PersistentVolumes of the server of newServer.
+const ofMain = ".storage.main.nfs.holdfast.dev"
+
+// volumeOf is the volume of a PersistentVolume of this server.
+func volumeOf(pv *core.PersistentVolume) backend.ID {
+	return backend.ID(pv.Annotations[v1beta1.NFSVolumeAnnotation])
 }
 
 // until waits for what is done beside the test.

@@ -6,23 +6,9 @@ import (
 	"io"
 	"sync"
 	"time"
+
+	"github.com/holdfast-storage/holdfast/transfer/protocol"
 )
-
-// Phase is what a transfer does.
-type Phase string
-
-// The phases, in this order. If the copy differs, they come once more.
-const (
-	Copying   Phase = "Copying"
-	Verifying Phase = "Verifying"
-)
-
-// Progress is a line of JSON on standard output.
-type Progress struct {
-	Phase Phase `json:"phase"`
-	Done  int64 `json:"done"`  // bytes of this phase
-	Total int64 `json:"total"` // an estimate, never less than Done
-}
 
 // report writes the progress at every change of the phase, and in intervals.
 type report struct {
@@ -31,12 +17,12 @@ type report struct {
 	over sync.WaitGroup
 
 	mu  sync.Mutex
-	now Progress
+	now protocol.Progress
 	err error // of the first line that could not be written
 }
 
 func startReport(out io.Writer, every time.Duration, size int64) *report {
-	r := &report{out: out, stop: make(chan struct{}), now: Progress{Total: size}}
+	r := &report{out: out, stop: make(chan struct{}), now: protocol.Progress{Total: size}}
 	r.over.Go(func() {
 		tick := time.NewTicker(every)
 		defer tick.Stop()
@@ -55,7 +41,7 @@ func startReport(out io.Writer, every time.Duration, size int64) *report {
 }
 
 // phase begins a phase. What was done in the one before is the best estimate of what there is to do.
-func (r *report) phase(p Phase) {
+func (r *report) phase(p protocol.Phase) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.now.Done > 0 {

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/holdfast-storage/holdfast/nodeops"
+	"github.com/holdfast-storage/holdfast/transfer/protocol"
 )
 
 // terminationLog is a file that the kubelet mounts into a container, and whose content it puts into the pod's status.
@@ -18,13 +19,6 @@ const terminationLog = "/dev/termination-log"
 
 // mostMessage is how much of terminationLog the kubelet reads.
 const mostMessage = 4096
-
-// Result is the content of the result file after success.
-type Result struct {
-	Bytes  int64  `json:"bytes"`  // of data, without the holes of files
-	Files  int64  `json:"files"`  // names of everything but directories; 0 for a block device
-	SHA256 string `json:"sha256"` // nodeops.CompareTrees and nodeops.CompareDevices say of what
-}
 
 // writeResult writes into an existing file, which may be a mount, and cannot be replaced.
 func writeResult(path string, content nodeops.Content, failure error) error {
@@ -39,7 +33,7 @@ func writeResult(path string, content nodeops.Content, failure error) error {
 		text = []byte(failure.Error())
 		text = bytes.ToValidUTF8(text[:min(len(text), mostMessage)], nil)
 	} else {
-		line, err := json.Marshal(Result(content))
+		line, err := json.Marshal(protocol.Result(content))
 		if err != nil {
 			return err
 		}

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-storage/holdfast/nodeops"
+	"github.com/holdfast-storage/holdfast/transfer/protocol"
 )
 
 // ErrFinal is an error that the same call will meet again: something must be changed before.
@@ -53,7 +54,7 @@ func run(ctx context.Context, config *Config) (content nodeops.Content, err erro
 	report := startReport(config.Progress, config.Every, t.size)
 	defer func() { err = errors.Join(err, report.end()) }()
 	for last := false; ; last = true {
-		report.phase(Copying)
+		report.phase(protocol.Copying)
 		written, err := t.copy(ctx, report.add)
 		if err != nil {
 			return content, err
@@ -62,7 +63,7 @@ func run(ctx context.Context, config *Config) (content nodeops.Content, err erro
 		if config.copied != nil {
 			config.copied()
 		}
-		report.phase(Verifying)
+		report.phase(protocol.Verifying)
 		content, err = t.verify(ctx, !last, report.add)
 		if err == nil || last || !errors.Is(err, nodeops.ErrDiffers) {
 			return content, err
@@ -112,7 +113,11 @@ type volume struct {
 func modeOf(path string) (v volume, err error) {
 	var st unix.Stat_t
 	if err := unix.Lstat(path, &st); err != nil {
-		return v, fmt.Errorf("%w: %w", &os.PathError{Op: "stat", Path: path, Err: err}, ErrFinal)
+		failed := &os.PathError{Op: "stat", Path: path, Err: err}
+		if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
+			return v, fmt.Errorf("%w: %w", failed, ErrFinal)
+		}
+		return v, failed // such as of a mount that does not answer now
 	}
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFBLK:
@@ -181,7 +186,7 @@ func classify(ctx context.Context, err error) error {
 		return err
 	}
 	for _, final := range []error{
-		nodeops.ErrCannotKeep, nodeops.ErrForeign, nodeops.ErrTooSmall, nodeops.ErrTooDeep, nodeops.ErrNotMounted,
+		nodeops.ErrCannotKeep, nodeops.ErrForeign, nodeops.ErrTooSmall, nodeops.ErrTooMuch, nodeops.ErrTooDeep, nodeops.ErrNotMounted,
 		unix.ENOSPC, unix.EDQUOT, unix.EFBIG, unix.EMLINK, unix.ENAMETOOLONG, unix.EROFS, unix.EPERM, unix.EACCES,
 	} {
 		if errors.Is(err, final) {

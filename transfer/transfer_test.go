@@ -20,6 +20,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/nodeops"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
+	"github.com/holdfast-storage/holdfast/transfer/protocol"
 )
 
 const mib = 1 << 20
@@ -34,10 +35,10 @@ func TestTransfer_ReportsProgressAndResult(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v: %s", err, output)
 	}
-	var phases []Phase
-	var last Progress
+	var phases []protocol.Phase
+	var last protocol.Progress
 	for line := range strings.Lines(string(lines)) {
-		var p Progress
+		var p protocol.Progress
 		decoder := json.NewDecoder(strings.NewReader(line))
 		decoder.DisallowUnknownFields()
 		if err := decoder.Decode(&p); err != nil {
@@ -58,7 +59,7 @@ func TestTransfer_ReportsProgressAndResult(t *testing.T) {
 	}
 	text, err := os.ReadFile(file)
 	must(t, err)
-	var result Result
+	var result protocol.Result
 	must(t, json.Unmarshal(text, &result))
 	if result.Files != 20*(2*100+2) || result.Bytes < 80*mib || !digestForm.MatchString(result.SHA256) {
 		t.Errorf("the result is %s", text)
@@ -221,6 +222,7 @@ func TestTransfer_RefusesWhatIsNoPairOfVolumes(t *testing.T) {
 		"a file":                   {file, to, "neither a directory"},
 		"a symlink":                {from, link, "neither a directory"},
 		"nothing":                  {from, filepath.Join(to, "nothing"), "no such file"},
+		"nothing in a file":        {filepath.Join(file, "nothing"), to, "not a directory"},
 		"a directory, not mounted": {from, t.TempDir(), "nothing is mounted there"},
 		"the same":                 {to, to, "are the same"},
 		"a device twice":           {device, device, "are the same"},
@@ -251,6 +253,21 @@ func TestTransfer_WithoutTheRightToSeeAllAttributesIsRefused(t *testing.T) {
 	}
 }
 
+// Such as one of a mount that does not answer; this is one that a test can make.
+func TestTransfer_VolumeThatCannotBeLookedAtIsTriedAgain(t *testing.T) {
+	loop := filepath.Join(t.TempDir(), "loop")
+	must(t, os.Symlink(loop, loop))
+	if _, _, err := transferred(t, filepath.Join(loop, "volume"), t.TempDir(), nil); !errors.Is(err, unix.ELOOP) || errors.Is(err, ErrFinal) {
+		t.Error(err)
+	}
+}
+
+func TestTransfer_SourceWithTooMuchToReadIsFinal(t *testing.T) {
+	if err := classify(t.Context(), fmt.Errorf("copying: %w", nodeops.ErrTooMuch)); !errors.Is(err, ErrFinal) {
+		t.Error(err)
+	}
+}
+
 func TestTransfer_FullTargetIsFinal(t *testing.T) {
 	from, to := hostfs.New(t, hostfs.XFS, 400*mib), hostfs.New(t, hostfs.Ext4, 16*mib)
 	plant(t, from)
@@ -270,7 +287,7 @@ func TestTransfer_DeviceIsContinuedAfterAKill(t *testing.T) {
 	}
 	_, text, err := transferred(t, from, to, nil)
 	must(t, err)
-	var result Result
+	var result protocol.Result
 	must(t, json.Unmarshal([]byte(text), &result))
 	if result.Bytes != 256*mib || result.Files != 0 || !digestForm.MatchString(result.SHA256) {
 		t.Errorf("the result is %s", text)

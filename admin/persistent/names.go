@@ -3,7 +3,9 @@ package persistent
 import (
 	"cmp"
 	"fmt"
+	"path"
 	"slices"
+	"strings"
 
 	core "k8s.io/api/core/v1"
 
@@ -26,12 +28,13 @@ func Provisioner(v *v1beta1.Volume) string {
 }
 
 // NamesFor returns the names that the PersistentVolume may have, the preferred one first: that for which the volume was
-// created. The server of a plain volume deletes its data only for a PersistentVolume of that name.
+// created. The server of a plain volume deletes its data only for a PersistentVolume of such a name.
 func NamesFor(v *v1beta1.Volume) []string {
+	name := v.Name
 	if Plain(v) {
-		return []string{v.Spec.Name}
+		name = v.Spec.Name
 	}
-	return slices.Compact([]string{cmp.Or(v.Spec.Labels[v1beta1.PersistentVolumeLabel], v.Name), v.Name})
+	return slices.Compact([]string{cmp.Or(v.Spec.Labels[v1beta1.PersistentVolumeLabel], name), name})
 }
 
 // Names returns whether a PersistentVolume refers to the volume.
@@ -44,10 +47,24 @@ func Names(v *v1beta1.Volume, pv *core.PersistentVolume) bool {
 	case pv.Annotations[v1beta1.ProvisionedByAnnotation] == v1beta1.ProvisionerName && pv.Annotations[v1beta1.NFSVolumeAnnotation] == v.Name &&
 		pv.Annotations[v1beta1.NFSServerAnnotation] == v1beta1.ServerOf(v.Spec.Node):
 		return true
-	default: // it may have been written by hand
+	case isOfAnother(pv, v1beta1.ServerOf(v.Spec.Node)):
+		return false
+	default: // it may have been written by hand, with any address of the server; the path has the volume's ID
 		access := v.Status.Access
-		return access != nil && access.NFS != nil && *access.NFS == v1beta1.VolumeNFS{Server: source.NFS.Server, Path: source.NFS.Path}
+		return access != nil && access.NFS != nil && isBeneath(source.NFS.Path, access.NFS.Path)
 	}
+}
+
+// isOfAnother returns whether the name of a PersistentVolume is one that only an NFS server other than this gives. Two
+// servers that took the same claim have a volume of the same ID each.
+func isOfAnother(pv *core.PersistentVolume, server string) bool {
+	maker := pv.Annotations[v1beta1.NFSServerAnnotation]
+	return maker != "" && maker != server && strings.HasSuffix(pv.Name, "."+v1beta1.NodeOfServer(maker))
+}
+
+// isBeneath returns whether a path is an export or in it.
+func isBeneath(at, export string) bool {
+	return strings.HasPrefix(path.Clean("/"+at)+"/", path.Clean("/"+export)+"/")
 }
 
 // StoreOf returns the identity of the data of an NFS server, as recorded in a PersistentVolume; empty if that belongs

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	core "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,9 +20,8 @@ const (
 	secretName      = "volume.kubernetes.io/provisioner-deletion-secret-name"
 	secretNamespace = "volume.kubernetes.io/provisioner-deletion-secret-namespace"
 
-	// The volume attribute with the NFS server of a shared volume.
-	serverAttribute = "holdfast.dev/nfs-server"
-	pathAttribute   = "holdfast.dev/nfs-path"
+	// The volume attribute with the export of a shared volume.
+	pathAttribute = "holdfast.dev/nfs-path"
 )
 
 // Options are the properties of the PersistentVolume that do not follow from the Volume.
@@ -60,17 +60,23 @@ func Of(v *v1beta1.Volume, o Options) (*core.PersistentVolume, error) {
 			VolumeMode:                    &mode,
 		},
 	}
-	if Plain(v) {
-		pv.Spec.NFS = &core.NFSVolumeSource{Server: v.Status.Access.NFS.Server, Path: v.Status.Access.NFS.Path}
-		return pv, nil
-	}
-	pv.Spec.CSI = &core.CSIPersistentVolumeSource{Driver: v1beta1.DriverName, VolumeHandle: v.Name}
-	if mode == core.PersistentVolumeFilesystem {
+	lead(pv, v)
+	if pv.Spec.CSI != nil && mode == core.PersistentVolumeFilesystem {
 		pv.Spec.CSI.FSType = o.FSType
 	}
+	return pv, nil
+}
+
+// lead sets how nodes reach the volume, and which.
+func lead(pv *core.PersistentVolume, v *v1beta1.Volume) {
+	if Plain(v) {
+		pv.Spec.NFS = &core.NFSVolumeSource{Server: v.Status.Access.NFS.Server, Path: v.Status.Access.NFS.Path}
+		return
+	}
+	pv.Spec.CSI = &core.CSIPersistentVolumeSource{Driver: v1beta1.DriverName, VolumeHandle: v.Name}
 	switch {
 	case v.Spec.Shared:
-		pv.Spec.CSI.VolumeAttributes = map[string]string{serverAttribute: v.Status.Access.NFS.Server, pathAttribute: v.Status.Access.NFS.Path}
+		pv.Spec.CSI.VolumeAttributes = map[string]string{v1beta1.NFSServerAttribute: v.Status.Access.NFS.Server, pathAttribute: v.Status.Access.NFS.Path}
 	case v.IsOfCephFS():
 		pv.Spec.NodeAffinity = onlyWhere(v1beta1.CephFSVolumesKey, "true")
 	case v1beta1.CephPoolOf(v.Spec.Node) != "":
@@ -78,7 +84,43 @@ func Of(v *v1beta1.Volume, o Options) (*core.PersistentVolume, error) {
 	default:
 		pv.Spec.NodeAffinity = onlyWhere(v1beta1.TopologyKey, v.Spec.Node)
 	}
-	return pv, nil
+}
+
+// Leads describes where pods look for a volume by a PersistentVolume: at an NFS server, whichever provisioner named it, or
+// on the nodes that its affinity names. Neither can be changed in a PersistentVolume.
+func Leads(pv *core.PersistentVolume) string {
+	switch source := pv.Spec.PersistentVolumeSource; {
+	case source.NFS != nil:
+		return "NFS export " + source.NFS.Server + ":" + source.NFS.Path
+	case source.CSI != nil && source.CSI.VolumeAttributes[v1beta1.NFSServerAttribute] != "":
+		return "NFS export " + source.CSI.VolumeAttributes[v1beta1.NFSServerAttribute] + ":" + source.CSI.VolumeAttributes[pathAttribute]
+	}
+	if nodes := nodesOf(pv.Spec.NodeAffinity); len(nodes) > 0 {
+		return "node " + strings.Join(nodes, " or ")
+	}
+	return "any node"
+}
+
+// LeadsTo is what Leads returns of a PersistentVolume that leads to the volume.
+func LeadsTo(v *v1beta1.Volume) string {
+	pv := &core.PersistentVolume{}
+	lead(pv, v)
+	return Leads(pv)
+}
+
+func nodesOf(a *core.VolumeNodeAffinity) (names []string) {
+	if a == nil || a.Required == nil {
+		return nil
+	}
+	for _, term := range a.Required.NodeSelectorTerms {
+		for _, r := range term.MatchExpressions {
+			if r.Key == v1beta1.TopologyKey && r.Operator == core.NodeSelectorOpIn {
+				names = append(names, r.Values...)
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // CheckReal fails for a volume whose status is incomplete.

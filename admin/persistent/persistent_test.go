@@ -7,6 +7,7 @@ import (
 
 	core "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
@@ -39,5 +40,30 @@ func TestOf_VolumeOfACephPoolIsUsedWhereTheKernelHasTheClient(t *testing.T) {
 	v := &v1beta1.Volume{Spec: v1beta1.VolumeSpec{Node: "a"}, Status: v1beta1.VolumeStatus{Size: v1beta1.Quantity(1 << 30)}}
 	if pv, err := Of(v, Options{Name: "pv"}); err != nil || pv.Spec.NodeAffinity == nil {
 		t.Errorf("on a node: %+v, %v", pv, err)
+	}
+}
+
+func TestNames_OneThatAnotherServerMadeForTheSameClaimIsNotOfTheVolume(t *testing.T) {
+	v := &v1beta1.Volume{
+		ObjectMeta: metav1.ObjectMeta{Name: "pvc-1"}, Spec: v1beta1.VolumeSpec{Node: "a.main.nfs.holdfast.dev"},
+		Status: v1beta1.VolumeStatus{Access: &v1beta1.VolumeAccess{NFS: &v1beta1.VolumeNFS{Server: "10.0.0.7", Path: "/pvc-1"}}},
+	}
+	for name, want := range map[string]bool{"pvc-1.b.main.nfs.holdfast.dev": false, "pvc-1": true, "pvc-1.a.main.nfs.holdfast.dev": true} {
+		pv := &core.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{v1beta1.NFSServerAnnotation: "b/main"}}}
+		pv.Spec.NFS = &core.NFSVolumeSource{Server: "10.0.0.8", Path: "/pvc-1"}
+		if got := Names(v, pv); got != want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
+func TestNames_OneWrittenByHandIsOfTheVolumeWhoseExportItIsIn(t *testing.T) {
+	v := &v1beta1.Volume{Status: v1beta1.VolumeStatus{Access: &v1beta1.VolumeAccess{NFS: &v1beta1.VolumeNFS{Server: "10.0.0.7", Path: "/pvc-1"}}}}
+	for path, want := range map[string]bool{"/pvc-1": true, "/pvc-1/a/..": true, "/pvc-1/a": true, "/pvc-10": false, "/pvc-1/../pvc-2": false, "/": false, "": false} {
+		pv := &core.PersistentVolume{}
+		pv.Spec.NFS = &core.NFSVolumeSource{Server: "192.0.2.7", Path: path}
+		if got := Names(v, pv); got != want {
+			t.Errorf("%q: %t", path, got)
+		}
 	}
 }

@@ -45,7 +45,7 @@ func volumeSpecBack(t *testing.T, f *filler) {
 	t.Helper()
 	var want backend.VolumeSpec
 	f.fill(&want)
-	want.Nodes, want.NodesYield, want.Ephemeral = nil, false, false
+	want.Nodes, want.NodesYield, want.Ephemeral, want.Incomplete = nil, false, false, false
 	if want.Server != "" {
 		want.Server = "team/files"
 	}
@@ -82,7 +82,7 @@ func volumeBack(t *testing.T, f *filler) {
 	var want backend.Volume
 	f.fill(&want)
 	want.Name, want.Size = cmp.Or(want.Name, "name"), want.Size+1
-	want.Reach = backend.ItsHost
+	want.Reach, want.Incomplete = backend.ItsHost, false // a condition says so, which the agent writes
 	if want.Server = ""; want.Shared {
 		want.Server, want.Reach = "team/files", backend.ManyHosts
 		want.Node = v1beta1.NodeOfServer(want.Server)

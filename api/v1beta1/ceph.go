@@ -112,6 +112,9 @@ const cephNodeSuffix = ".ceph.holdfast.dev"
 // NodeOfCephPool is the node that a Ceph pool is: the spec.node of its Volumes, and the name of its StorageNode.
 func NodeOfCephPool(pool string) string { return pool + cephNodeSuffix }
 
+// LeaseOfCephPool is the name of the Lease that the process holds which serves a Ceph pool.
+func LeaseOfCephPool(pool string) string { return "holdfast-ceph-" + pool }
+
 // CephPoolOf returns the Ceph pool that a node is, empty if it is none.
 func CephPoolOf(node string) string {
 	pool, is := strings.CutSuffix(node, cephNodeSuffix)

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -11,7 +12,7 @@ import (
 // the clusters, and then its pods are deleted, so that they start on another node.
 //
 // A node is lost when its Node has the taint node.kubernetes.io/out-of-service or was deleted, which is the word of an
-// administrator, and where after is set, also when its agent has been silent for that long. The word is trusted by default:
+// administrator, and where after is set, also when it is not ready and its agent has been silent for that long. The word is trusted by default:
 // Kubernetes itself deletes the pods then, so nothing is added but that the node cannot write any more. Silence may also be
 // that of a network, in which the node's pods go on and serve others, and only the users of an application know whether two
 // of its pods may run at once for a while, so they must request it.
@@ -21,7 +22,7 @@ type FencingSpec struct {
 	// volume is then detached from a lost node when Kubernetes says so, also while that node may still write.
 	// +optional
 	Pods FencedPods `json:"pods,omitempty"`
-	// after is how long the agent of a node must have been silent until the node is lost, if it has such a pod; at least
+	// after is how long the agent of a node must have been silent until the node is lost, if it is not ready and has such a pod; at least
 	// 1m, such as 5m. If left out, silence is not enough. Where more than half of the nodes are silent, none is lost by that.
 	// +optional
 	After *Duration `json:"after,omitempty"`
@@ -60,6 +61,7 @@ func (f FencingSpec) Chooses(labels map[string]string) bool {
 // Fence shuts a node out of all Ceph clusters. Its agent stages no volume of them while it is there.
 //
 // +kubebuilder:validation:XValidation:rule=`self.requestedAt > timestamp('1970-01-01T00:00:00Z')`,fieldPath=.requestedAt,message="it must be a time such as 2026-11-24T03:00:00.000000Z"
+// +kubebuilder:validation:XValidation:rule=`!has(self.shutOutAt) || self.shutOutAt > timestamp('1970-01-01T00:00:00Z')`,fieldPath=.shutOutAt,message="it must be a time such as 2026-11-24T03:00:00.000000Z"
 type Fence struct {
 	// reason is NodeGone or NodeDown.
 	// +required
@@ -71,6 +73,12 @@ type Fence struct {
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9][.][0-9]{6}(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
 	RequestedAt metav1.MicroTime `json:"requestedAt"`
+	// shutOutAt is when all pools had confirmed for the first time that the clients of the node are shut out, and its volumes
+	// could go to other nodes. From then on it is let in again only without these clients.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9][.][0-9]{6}(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
+	ShutOutAt *metav1.MicroTime `json:"shutOutAt,omitempty"`
 }
 
 // BlocklistRequest requests that the clients of one node are shut out of the Ceph cluster of a pool.
@@ -97,9 +105,13 @@ type BlocklistRequest struct {
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9][.][0-9]{6}(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
 	RequestedAt metav1.MicroTime `json:"requestedAt"`
+	// expire ends the request, and lets none of the clients in: the entries in the blocklist of the cluster are not renewed,
+	// and last for two more weeks at least. The agent removes its report on them, and the controller then the request.
+	// +optional
+	Expire bool `json:"expire,omitempty"`
 }
 
-// BlocklistEntry is what a Ceph cluster has confirmed of a BlocklistRequest.
+// BlocklistEntry is what a Ceph cluster has confirmed of an entry in spec.blocklist.
 type BlocklistEntry struct {
 	// node whose clients they are.
 	// +required
@@ -111,6 +123,17 @@ type BlocklistEntry struct {
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=256
 	Addresses []CephAddress `json:"addresses,omitempty"`
+	// unconfirmed addresses may be in the blocklist too. They are written here before that is tried, so that they are let in
+	// again as well.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=256
+	Unconfirmed []CephAddress `json:"unconfirmed,omitempty"`
+	// requestedAt is that of the request that this answers.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9][.][0-9]{6}(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
+	RequestedAt *metav1.MicroTime `json:"requestedAt,omitempty"`
 	// message says why others are not there.
 	// +optional
 	// +kubebuilder:validation:MaxLength=4096
@@ -148,6 +171,17 @@ type CephClient struct {
 func (c CephClient) Is(other CephClient) bool {
 	return c.FSID == other.FSID && c.ID == other.ID && c.BootID == other.BootID
 }
+
+// WasShutOut says whether other nodes may use the volumes of this one, since all pools had confirmed that it is shut out.
+func (o *StorageNode) WasShutOut() bool {
+	return o.Spec.Fence != nil && (o.Spec.Fence.ShutOutAt != nil || meta.IsStatusConditionTrue(o.Status.Conditions, FencedCondition))
+}
+
+// MostTrash is the most deleted volumes that the status of a StorageNode lists.
+const MostTrash = 100
+
+// MostBlocklisted is the most nodes of which a pool may list clients.
+const MostBlocklisted = 1024
 
 // BlocklistOf is what is requested for a node, or nil.
 func (s *StorageNodeSpec) BlocklistOf(node string) *BlocklistRequest {

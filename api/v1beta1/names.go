@@ -108,6 +108,9 @@ const (
 	// KeyRefusedCondition: of the StorageNode of a pool in a Ceph cluster, the key that the secret of the pool has cannot be
 	// used, and the pool is served over a connection from before. It is absent until that was so for the first time.
 	KeyRefusedCondition = "KeyRefused"
+	// NodeUserRefusedCondition: of the StorageNode of a pool in a Ceph cluster, nodes cannot use its volumes: the key or the caps
+	// of the user as whom they do are wrong. Its message says which. It is absent until that was so for the first time.
+	NodeUserRefusedCondition = "NodeUserRefused"
 	// AvailableCondition: of a StorageCluster, volumes can be made and used.
 	AvailableCondition = "Available"
 	// ProgressingCondition: of a StorageCluster, the running objects do not match the spec yet.
@@ -123,7 +126,8 @@ const (
 	// ProtectedCondition: of a StorageCluster, the API server restricts the accounts of nodes and NFS servers to their
 	// own objects, and refuses loop devices to other pods.
 	ProtectedCondition = "Protected"
-	// CompleteCondition: of a StorageUpgrade or NodeJob, it has succeeded.
+	// CompleteCondition: of a StorageUpgrade or NodeJob, it has succeeded; False of a Volume, it was found on a disk with a
+	// part of its content only. Of other Volumes it is absent.
 	CompleteCondition = "Complete"
 	// FailedCondition: of a StorageUpgrade or NodeJob, it has failed.
 	FailedCondition = "Failed"
@@ -160,31 +164,33 @@ const (
 
 // The reasons of conditions. A condition that is false because an operation failed has the ErrorCode as its reason.
 const (
-	ReasonReady        = "Ready"
-	ReasonHealthy      = "Healthy"
-	ReasonCreating     = "Creating"
-	ReasonExpanding    = "Expanding"
-	ReasonDeleting     = "Deleting"
-	ReasonDamaged      = "Damaged"
-	ReasonFileSystem   = "FileSystemErrors" // the kernel found errors in the file system of a volume, or of a pool
-	ReasonDevice       = "DeviceErrors"     // the kernel logged I/O errors of the device of a volume
-	ReasonNotGrown     = "NotGrown"         // the file system of a volume could not be grown to the volume's size
-	ReasonPoolErrors   = "PoolErrors"       // the kernel found errors in the file system of the pool that a volume is in
-	ReasonMissing      = "Missing"          // the volume was created, but the disk does not have it
-	ReasonNodeDown     = "NodeDown"         // the agent has not renewed its Lease
-	ReasonNodeGone     = "NodeGone"         // the Node object was deleted or has the out-of-service taint
-	ReasonPoolFailing  = "PoolFailing"      // a pool is unmounted, read-only or failing
-	ReasonNoPool       = "NoPool"
-	ReasonNotMounted   = "NotMounted"   // there is no pool where a known pool should be
-	ReasonPoolMoved    = "PoolMoved"    // a known pool is on another node than its objects say
-	ReasonWrongPool    = "WrongPool"    // another pool, or an older copy, is where a known pool should be
-	ReasonUnreadable   = "Unreadable"   // a field of the object cannot be decoded
-	ReasonForgotten    = "Forgotten"    // an object was deleted without a request to delete its data
-	ReasonNoNFSClient  = "NoNFSClient"  // the kernel of a node has no client of NFS
-	ReasonNoCephClient = "NoCephClient" // the kernel of a node lacks a client of Ceph
-	ReasonKeyRefused   = "KeyRefused"   // the new key of a Ceph pool cannot be used
-	ReasonKeyAccepted  = "KeyAccepted"  // the pool is served with the key that its secret has
-	ReasonForbidden    = "Forbidden"    // a process has no permission to use a feature of the node
+	ReasonReady            = "Ready"
+	ReasonHealthy          = "Healthy"
+	ReasonCreating         = "Creating"
+	ReasonExpanding        = "Expanding"
+	ReasonDeleting         = "Deleting"
+	ReasonDamaged          = "Damaged"
+	ReasonFileSystem       = "FileSystemErrors" // the kernel found errors in the file system of a volume, or of a pool
+	ReasonDevice           = "DeviceErrors"     // the kernel logged I/O errors of the device of a volume
+	ReasonNotGrown         = "NotGrown"         // the file system of a volume could not be grown to the volume's size
+	ReasonPoolErrors       = "PoolErrors"       // the kernel found errors in the file system of the pool that a volume is in
+	ReasonMissing          = "Missing"          // the volume was created, but the disk does not have it
+	ReasonNodeDown         = "NodeDown"         // the agent has not renewed its Lease
+	ReasonNodeGone         = "NodeGone"         // the Node object was deleted or has the out-of-service taint
+	ReasonPoolFailing      = "PoolFailing"      // a pool is unmounted, read-only or failing
+	ReasonNoPool           = "NoPool"
+	ReasonNotMounted       = "NotMounted"       // there is no pool where a known pool should be
+	ReasonPoolMoved        = "PoolMoved"        // a known pool is on another node than its objects say
+	ReasonWrongPool        = "WrongPool"        // another pool, or an older copy, is where a known pool should be
+	ReasonUnreadable       = "Unreadable"       // a field of the object cannot be decoded
+	ReasonForgotten        = "Forgotten"        // an object was deleted without a request to delete its data
+	ReasonNoNFSClient      = "NoNFSClient"      // the kernel of a node has no client of NFS
+	ReasonNoCephClient     = "NoCephClient"     // the kernel of a node lacks a client of Ceph
+	ReasonKeyRefused       = "KeyRefused"       // the new key of a Ceph pool cannot be used
+	ReasonKeyAccepted      = "KeyAccepted"      // the pool is served with the key that its secret has
+	ReasonNodeUserRefused  = "NodeUserRefused"  // nodes cannot use the volumes of a Ceph pool with the key that they have
+	ReasonNodeUserAccepted = "NodeUserAccepted" // they can
+	ReasonForbidden        = "Forbidden"        // a process has no permission to use a feature of the node
 )
 
 // The reasons of the condition Fenced, and of the events about its changes.
@@ -203,6 +209,7 @@ const (
 	ReasonPopulated  = "Populated"  // the content was copied and verified
 	ReasonPopulating = "Populating" // a pod copies the content, or waits to
 	ReasonCopyFailed = "CopyFailed" // the content could not be copied, and the message says why
+	ReasonIncomplete = "Incomplete" // of Ready and Complete: the Volume was deleted while its content was copied, and found again
 )
 
 // The reasons of events about a copy, on the Volume and its claim.

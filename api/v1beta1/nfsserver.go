@@ -295,6 +295,9 @@ type NFSServerStatus struct {
 	// exports counts the exports: one for each volume, or the one of the published claim.
 	// +optional
 	Exports int32 `json:"exports"`
+	// snapshots counts those of its volumes.
+	// +optional
+	Snapshots int32 `json:"snapshots"`
 	// clients that have a session. The server writes it.
 	// +optional
 	Clients int32 `json:"clients"`
@@ -334,6 +337,10 @@ type NFSServerList struct {
 
 // NFSPort is the only one that a server has for clients.
 const NFSPort = 2049
+
+// NFSServerAttribute is the volume attribute with the address of the server that has a shared volume, as package driver
+// writes it.
+const NFSServerAttribute = "holdfast.dev/nfs-server"
 
 // NFSServerAnnotation is on the PersistentVolumes of the external provisioner: NAMESPACE/NAME of the server that has it.
 const NFSServerAnnotation = "nfs.holdfast.dev/server"

@@ -40,7 +40,7 @@ func (r *DeletionRequest) MergePatch() ([]byte, error) {
 	return json.Marshal(map[string]any{"metadata": map[string]any{"uid": r.UID}, "spec": map[string]any{"deletion": r}})
 }
 
-// Discard requests that an agent removes a volume or snapshot that was given up while the agent could not be reached.
+// Discard is a request that an agent removes a volume or snapshot that was given up while the agent could not be reached.
 type Discard struct {
 	// kind of the object that was given up.
 	// +required

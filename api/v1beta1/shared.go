@@ -9,7 +9,8 @@ const (
 	PhasePending Phase = "Pending"
 	// PhaseReady: it exists.
 	PhaseReady Phase = "Ready"
-	// PhaseFailed: the agent could not create it, and status.error says why.
+	// PhaseFailed: the agent could not create it, and status.error says why; or it was found on the disk without all of its
+	// content, as the condition Ready says.
 	PhaseFailed Phase = "Failed"
 	// PhaseUnreachable: its node or its pool is out of reach; it comes back with it.
 	PhaseUnreachable Phase = "Unreachable"

@@ -39,8 +39,9 @@ type Snapshot struct {
 	// spec is the desired snapshot.
 	// +required
 	Spec SnapshotSpec `json:"spec"`
-	// status is what the agent of the node reports.
+	// status is what the agent of the node reports; until then Ready is Unknown.
 	// +optional
+	// +default={"conditions": [{"type": "Ready", "status": "Unknown", "reason": "Pending", "message": "waiting for the agent", "lastTransitionTime": "1970-01-01T00:00:00Z"}]}
 	Status SnapshotStatus `json:"status,omitzero"`
 
 	// DecodeError is for Unreadable. It is no field of the object.

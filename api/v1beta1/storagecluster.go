@@ -499,9 +499,12 @@ type StorageClusterStatus struct {
 	// readyNodes is how many of them are ready.
 	// +optional
 	ReadyNodes int32 `json:"readyNodes"`
-	// version of Holdfast on all nodes; the oldest and the newest while they differ.
+	// version of Holdfast on the nodes, the newest while they differ.
 	// +optional
 	Version string `json:"version,omitempty"`
+	// oldestVersion of Holdfast on the nodes, while they differ.
+	// +optional
+	OldestVersion string `json:"oldestVersion,omitempty"`
 	// volumes in the cluster.
 	// +optional
 	Volumes int32 `json:"volumes"`

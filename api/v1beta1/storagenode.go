@@ -32,8 +32,9 @@ type StorageNode struct {
 	// spec has requests to the agent.
 	// +optional
 	Spec StorageNodeSpec `json:"spec,omitzero"`
-	// status is what the agent reports.
+	// status is what the agent reports; until then Ready is Unknown.
 	// +optional
+	// +default={"conditions": [{"type": "Ready", "status": "Unknown", "reason": "Pending", "message": "waiting for the agent", "lastTransitionTime": "1970-01-01T00:00:00Z"}]}
 	Status StorageNodeStatus `json:"status,omitzero"`
 
 	// DecodeError is for Unreadable. It is no field of the object.
@@ -143,6 +144,14 @@ type StorageNodeStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
 	CephClients []CephClient `json:"cephClients,omitempty"`
+	// cephVolumes of a node are the volumes in Ceph clusters that its kernel has a device or a mount of. Each is written
+	// with the client before it is used, and removed when the kernel has it no more: until then, or until the node is shut
+	// out, no other node gets a volume that one node at a time may use.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=4096
+	// +kubebuilder:validation:items:MaxLength=63
+	CephVolumes []string `json:"cephVolumes,omitempty"`
 	// blocklist of a pool in a Ceph cluster is what the cluster has confirmed of spec.blocklist.
 	// +optional
 	// +listType=map
@@ -150,7 +159,8 @@ type StorageNodeStatus struct {
 	// +kubebuilder:validation:MaxItems=1024
 	Blocklist []BlocklistEntry `json:"blocklist,omitempty"`
 	// conditions are Ready; Healthy, of the pools' file systems; SharedVolumes, RBDVolumes
-	// and CephFSVolumes: whether such volumes can be used on the node; and Fenced: whether the node is shut out of all Ceph clusters, which is absent until it was to be.
+	// and CephFSVolumes: whether such volumes can be used on the node; KeyRefused: that a Ceph cluster refuses a new key of
+	// the pool; NodeUserRefused: that it refuses that of the nodes, or what they need; and Fenced: whether the node is shut out of all Ceph clusters, which is absent until it was to be.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -44,8 +44,9 @@ type Volume struct {
 	// spec is the desired volume.
 	// +required
 	Spec VolumeSpec `json:"spec"`
-	// status is what the agent of the node reports.
+	// status is what the agent of the node reports; until then Ready is Unknown.
 	// +optional
+	// +default={"conditions": [{"type": "Ready", "status": "Unknown", "reason": "Pending", "message": "waiting for the agent", "lastTransitionTime": "1970-01-01T00:00:00Z"}]}
 	Status VolumeStatus `json:"status,omitzero"`
 
 	// DecodeError is for Unreadable. It is no field of the object.
@@ -164,6 +165,12 @@ func (o *Volume) IsBeingPopulated() bool {
 	return o.Spec.PopulatedBy == PopulatedByPod && !meta.IsStatusConditionTrue(o.Status.Conditions, PopulatedCondition)
 }
 
+// IsIncomplete says whether the volume was found on a disk without all of its content, which nothing brings any more. It
+// does even while the volume is out of reach.
+func (o *Volume) IsIncomplete() bool {
+	return meta.IsStatusConditionFalse(o.Status.Conditions, CompleteCondition)
+}
+
 // PoolName is the pool that has the volume, or will have it.
 func (o *Volume) PoolName() string { return cmp.Or(o.Status.Pool, o.Spec.Pool) }
 
@@ -243,7 +250,8 @@ type VolumeStatus struct {
 	// copy is how far the content of a volume with spec.populatedBy is copied. Only the controller writes it.
 	// +optional
 	Copy *VolumeCopy `json:"copy,omitempty"`
-	// conditions are Ready and Healthy, and Populated of a volume with spec.populatedBy, which only the controller writes.
+	// conditions are Ready and Healthy; Populated of a volume with spec.populatedBy, which only the controller writes; and
+	// Complete, which is False, of a volume that has only a part of its content.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -347,11 +355,11 @@ type VolumeCephFS struct {
 	// cluster that has the file system.
 	// +required
 	Cluster VolumeCeph `json:"cluster"`
-	// fileSystem is its name.
+	// filesystem is its name.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
-	FileSystem string `json:"fileSystem"`
+	FileSystem string `json:"filesystem"`
 	// path of the volume in it.
 	// +required
 	// +kubebuilder:validation:MinLength=1

@@ -179,3 +179,40 @@ func expanded(c checker) {
 	}
 	c.sees(got, content(1))
 }
+
+func completed(c checker) {
+	spec := c.spec("a")
+	spec.Incomplete = true
+	if _, ok := c.Backend.(backend.Completer); !ok {
+		_, err := c.Backend.Create(ctx, spec)
+		c.want(backend.ErrInvalid, err)
+		return
+	}
+	complete := func(id backend.ID) error { return c.Backend.(backend.Completer).Complete(ctx, id) }
+	v := c.create(spec)
+	if !v.Incomplete {
+		c.Errorf("made incomplete, it is %+v", v)
+	}
+	c.Write(c.T, v, content(1))
+	if _, err := c.Backend.Expand(ctx, v.ID, backend.Size{Required: 2 * v.Size}); err != nil {
+		c.Fatal(err)
+	}
+	c.Backend = c.Reopen(c.T)
+	if v = c.get(v.ID); !v.Incomplete {
+		c.Error("a growth or a restart has completed it")
+	}
+	for range 2 {
+		if err := complete(v.ID); err != nil {
+			c.Fatal(err)
+		}
+	}
+	if c.get(v.ID).Incomplete {
+		c.Error("it is still incomplete")
+	}
+	c.Backend = c.Reopen(c.T)
+	if now := c.get(v.ID); now.Incomplete || now.Size != v.Size || !now.Created.Equal(v.Created) {
+		c.Errorf("complete, it is %+v, was %+v", now, v)
+	}
+	c.sees(c.get(v.ID), content(1))
+	c.want(backend.ErrNotFound, complete("absent"))
+}

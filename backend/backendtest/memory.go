@@ -47,6 +47,7 @@ const (
 var (
 	_ backend.Backend          = (*Memory)(nil)
 	_ backend.Expander         = (*Memory)(nil)
+	_ backend.Completer        = (*Memory)(nil)
 	_ backend.Snapshotter      = (*Memory)(nil)
 	_ backend.GroupSnapshotter = (*Memory)(nil)
 	_ backend.Cloner           = (*Memory)(nil)
@@ -97,7 +98,7 @@ func (m *Memory) create(ctx context.Context, spec backend.VolumeSpec, source *ba
 			ID: id, Name: spec.Name, Pool: memoryPool, Mode: cmp.Or(spec.Mode, backend.Filesystem),
 			FSType: spec.FSType, Provisioning: cmp.Or(spec.Provisioning, backend.Thin), MkfsOptions: spec.MkfsOptions,
 			Inodes: spec.Inodes, Labels: maps.Clone(spec.Labels), Source: source, Created: time.Now(), Shared: spec.Shared,
-			OnNodeLoss: spec.OnNodeLoss,
+			OnNodeLoss: spec.OnNodeLoss, Incomplete: spec.Incomplete,
 		}}
 		if spec.Shared {
 			v.Server, v.Reach = cmp.Or(spec.Server, memoryServer), backend.ManyHosts
@@ -230,6 +231,20 @@ func (m *Memory) Expand(ctx context.Context, id backend.ID, size backend.Size) (
 		v.Size = want
 		return clone(&v.Volume), nil
 	})
+}
+
+func (m *Memory) Complete(ctx context.Context, id backend.ID) error {
+	_, err := backend.Do(ctx, &m.ops, id, "complete", func(context.Context) (any, error) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		v := m.volumes[id]
+		if v == nil {
+			return nil, fmt.Errorf("%w: volume %s", backend.ErrNotFound, id)
+		}
+		v.Incomplete = false
+		return nil, nil
+	})
+	return err
 }
 
 // Write replaces the content of an existing volume.

@@ -63,6 +63,7 @@ func (s Suite) Run(t *testing.T) {
 		{"trash is removed for requested volumes", trashGivesWay},
 		{"content outlives a restart of the process", contentSurvivesReopen},
 		{"a grown volume keeps its content and never shrinks", expanded},
+		{"a volume is incomplete until it is said to be complete", completed},
 		{"a snapshot keeps the content of its moment", snapshotKeepsContent},
 		{"a restored volume holds the snapshot and is independent of it", restored},
 		{"a clone holds the source and is independent of it", cloned},
@@ -95,6 +96,15 @@ func (c checker) create(spec backend.VolumeSpec) *backend.Volume {
 	v, err := c.Backend.Create(context.Background(), spec)
 	if err != nil {
 		c.Fatalf("create %s: %v", spec.Name, err)
+	}
+	return v
+}
+
+func (c checker) get(id backend.ID) *backend.Volume {
+	c.Helper()
+	v, err := c.Backend.Get(context.Background(), id)
+	if err != nil {
+		c.Fatal(err)
 	}
 	return v
 }

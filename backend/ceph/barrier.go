@@ -4,7 +4,11 @@ package ceph
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/ceph/go-ceph/rados"
 
@@ -14,7 +18,7 @@ import (
 // A change of the blocklist is one of the map of the cluster, which its OSDs learn of one after the other. Until then one may
 // still do what a client requests that is shut out. But it does nothing for a client that knows of a later map before it has
 // that itself, and so do all of its placement groups. So this process reads the latest map, and then asks each placement group
-// of the pools with volumes for the name of an object.
+// of the pools with volumes for an object. It does not exist, and costs the same in a pool of any size.
 
 // groupsAtOnce is how many placement groups are asked in one call, which has a limit of time.
 const groupsAtOnce = 32
@@ -28,15 +32,22 @@ func (b Blocklist) awaitOSDs(ctx context.Context) error {
 	if _, err := Call(ctx, b.cluster, "the latest map of OSDs", func(conn *rados.Conn) (any, error) { return nil, conn.WaitForLatestOSDMap() }); err != nil {
 		return err
 	}
+	namespace := b.cluster.config.Namespace
+	if b.cluster.config.FileSystem != "" {
+		namespace = ""
+	}
 	for _, pool := range pools {
 		groups, err := b.groups(ctx, pool)
 		if err != nil {
 			return err
 		}
-		for first := 0; first < groups; first += groupsAtOnce {
+		names := nameInEach(namespace, groups)
+		if err := b.checkPlacement(ctx, pool, namespace, names[0]); err != nil {
+			return err
+		}
+		for some := range slices.Chunk(names, groupsAtOnce) {
 			what := fmt.Sprintf("asking placement groups of pool %s whether they know the blocklist", pool)
-			last := min(first+groupsAtOnce, groups)
-			if _, err := Call(ctx, b.cluster, what, func(conn *rados.Conn) (any, error) { return nil, b.ask(conn, pool, first, last) }); err != nil {
+			if _, err := Call(ctx, b.cluster, what, func(conn *rados.Conn) (any, error) { return nil, ask(conn, pool, namespace, some) }); err != nil {
 				return err
 			}
 		}
@@ -44,28 +55,36 @@ func (b Blocklist) awaitOSDs(ctx context.Context) error {
 	return nil
 }
 
-// ask has each of some placement groups look for an object. One without any goes on with the next.
-func (b Blocklist) ask(conn *rados.Conn, pool string, first, last int) error {
+// ask has each of some objects looked for.
+func ask(conn *rados.Conn, pool, namespace string, names []string) error {
 	io, err := conn.OpenIOContext(pool)
 	if err != nil {
 		return err
 	}
 	defer io.Destroy()
-	if b.cluster.config.FileSystem == "" {
-		io.SetNamespace(b.cluster.config.Namespace)
-	}
-	objects, err := io.Iter()
-	if err != nil {
-		return err
-	}
-	defer objects.Close()
-	for group := first; group < last; group++ {
-		objects.Seek(rados.IterToken(group)) //nolint:gosec // it is less than the number of groups
-		if !objects.Next() && objects.Err() != nil {
-			return objects.Err()
+	io.SetNamespace(namespace)
+	for _, name := range names {
+		if _, err := io.Stat(name); err != nil && !errors.Is(err, rados.ErrNotFound) {
+			return err
 		}
 	}
 	return nil
+}
+
+// checkPlacement fails where the cluster places an object by another number than this process does.
+func (b Blocklist) checkPlacement(ctx context.Context, pool, namespace, name string) error {
+	command := map[string]string{"prefix": "osd map", "pool": pool, "object": name}
+	if namespace != "" {
+		command["nspace"] = namespace
+	}
+	var is struct {
+		Number string `json:"raw_pgid"` // POOL.HASH
+	}
+	err := Ask(ctx, b.cluster, command, &is)
+	if _, hash, _ := strings.Cut(is.Number, "."); err == nil && hash != strconv.FormatUint(uint64(objectHash(namespace, name)), 16) {
+		err = fmt.Errorf("%w: pool %s places object %s by %s, which is not its hash of rjenkins; only pools with that object_hash can be fenced", backend.ErrUnavailable, pool, name, backend.Quote(is.Number))
+	}
+	return err
 }
 
 // pools are those that have what is in volumes.

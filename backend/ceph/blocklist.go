@@ -26,7 +26,8 @@ var _ backend.Fencer = Blocklist{}
 func BlocklistOf(c *Cluster) Blocklist { return Blocklist{c} }
 
 // shutOutFor is how long an entry lasts. It is renewed when half of it is over, so that it ends only where no agent of the
-// pool has run for two weeks.
+// pool has run for two weeks; or for an hour after a client took the lock of one that was shut out, for which that client
+// writes an entry of its own, which replaces ours until the next look.
 const shutOutFor = 30 * 24 * time.Hour
 
 type blocklistCommand struct {
@@ -81,14 +82,18 @@ func (b Blocklist) edit(ctx context.Context, operation string, addresses []strin
 
 // Fenced lists the clients that are shut out for longer than half of shutOutFor. What stands for many clients is not listed.
 func (b Blocklist) Fenced(ctx context.Context) ([]string, error) {
-	text, err := Call(ctx, b.cluster, "osd blocklist ls", func(conn *rados.Conn) ([]byte, error) {
-		text, _, err := conn.MonCommand([]byte(`{"prefix":"osd blocklist ls","format":"json"}`))
-		return text, err
+	return Call(ctx, b.cluster, "osd blocklist ls", func(conn *rados.Conn) ([]string, error) {
+		return ShutOut(conn, time.Now().Add(shutOutFor/2))
 	})
+}
+
+// ShutOut lists the clients that are shut out until a time at least.
+func ShutOut(conn *rados.Conn, until time.Time) ([]string, error) {
+	text, _, err := conn.MonCommand([]byte(`{"prefix":"osd blocklist ls","format":"json"}`))
 	if err != nil {
 		return nil, err
 	}
-	return blocklisted(text, time.Now().Add(shutOutFor/2))
+	return blocklisted(text, until)
 }
 
 func blocklisted(text []byte, until time.Time) (all []string, err error) {

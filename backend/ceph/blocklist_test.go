@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -147,6 +148,35 @@ func TestBlocklist_ClientThatIsShutOutWritesNothingMore(t *testing.T) {
 	}
 	if has, err := b.Fenced(t.Context()); err != nil || slices.Contains(has, address) {
 		t.Errorf("%s is still listed: %v, %v", address, has, err)
+	}
+}
+
+func TestPlacement_IsThatOfTheCluster(t *testing.T) {
+	temporaryPool(t, "placed")
+	b := BlocklistOf(connected(t, configOf(t, "admin")))
+	groups, err := b.groups(t.Context(), "placed")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, namespace := range []string{"", "tenant"} {
+		for group, name := range nameInEach(namespace, groups) {
+			if err := b.checkPlacement(t.Context(), "placed", namespace, name); err != nil {
+				t.Error(err)
+			}
+			command := map[string]string{"prefix": "osd map", "pool": "placed", "object": name, "nspace": namespace}
+			if namespace == "" {
+				delete(command, "nspace")
+			}
+			var is struct {
+				Group string `json:"pgid"`
+			}
+			if err := Ask(t.Context(), b.cluster, command, &is); err != nil {
+				t.Fatal(err)
+			}
+			if _, at, _ := strings.Cut(is.Group, "."); at != strconv.FormatInt(int64(group), 16) {
+				t.Errorf("%s of namespace %q is in %s, not in group %x", name, namespace, is.Group, group)
+			}
+		}
 	}
 }
 

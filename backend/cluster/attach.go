@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/kube"
 )
 
 var _ backend.Attacher = (*Backend)(nil)
@@ -21,6 +23,9 @@ var _ backend.Attacher = (*Backend)(nil)
 // so two nodes never have it, whichever replica writes.
 func (b *Backend) Attach(ctx context.Context, id backend.ID, node string) error {
 	return b.editAttached(ctx, id, func(now string) (string, error) {
+		if now == "" { // also in an object that was deleted, and written again by the pool's agent
+			now = b.usedOn(id, node)
+		}
 		if now == "" || now == node {
 			return node, nil
 		}
@@ -77,17 +82,33 @@ func (b *Backend) editAttached(ctx context.Context, id backend.ID, next func(now
 	return err
 }
 
+// usedOn returns another node whose kernel has a volume in a Ceph cluster, by the record of its agent; "" if there is none.
+func (b *Backend) usedOn(id backend.ID, node string) string {
+	for _, n := range kube.Cached(b.Watches.Holdfast.Holdfast().V1beta1().StorageNodes().Lister().List) {
+		if n.Name != node && slices.Contains(n.Status.CephVolumes, string(id)) {
+			return n.Name
+		}
+	}
+	return ""
+}
+
 // isAttached says whether there is the VolumeAttachment that Kubernetes makes for a volume and a node.
 func (b *Backend) isAttached(ctx context.Context, id backend.ID, node string) (bool, error) {
+	since, err := b.attachedSince(ctx, id, node)
+	return since != nil, err
+}
+
+// attachedSince returns when the VolumeAttachment of a volume and a node was made; nil if there is none.
+func (b *Backend) attachedSince(ctx context.Context, id backend.ID, node string) (*metav1.Time, error) {
 	name := fmt.Sprintf("csi-%x", sha256.Sum256([]byte(string(id)+b.Driver+node)))
 	found, err := b.Kubernetes.StorageV1().VolumeAttachments().List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()})
 	if err != nil {
-		return false, err
+		return nil, err
 	}
-	for _, a := range found.Items {
-		if a.Name == name {
-			return true, nil
+	for i := range found.Items {
+		if found.Items[i].Name == name {
+			return &found.Items[i].CreationTimestamp, nil
 		}
 	}
-	return false, nil
+	return nil, nil
 }

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"path"
 
 	core "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,10 +14,13 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
-// byHandle finds the PersistentVolumes of a volume, regardless of their names.
-const byHandle = "handle"
+// The indexes find the PersistentVolumes of a volume, regardless of their names.
+const (
+	byHandle = "handle"
+	byExport = "export" // those for any NFS server with this path or one in it, which an administrator may have written
+)
 
-// listenToPersistentVolumes caches the handle and the claim of each PersistentVolume.
+// listenToPersistentVolumes caches the handle or the path, and the claim, of each PersistentVolume.
 func (w *watches) listenToPersistentVolumes(b *Backend) error {
 	informer := b.Watches.Cluster.Core().V1().PersistentVolumes().Informer()
 	if err := informer.AddIndexers(cache.Indexers{byHandle: func(o any) ([]string, error) {
@@ -24,6 +28,13 @@ func (w *watches) listenToPersistentVolumes(b *Backend) error {
 			return []string{pv.Spec.CSI.VolumeHandle}, nil
 		}
 		return nil, nil
+	}, byExport: func(o any) (paths []string, _ error) {
+		if pv, ok := o.(*core.PersistentVolume); ok && pv.Spec.NFS != nil {
+			for at := path.Clean("/" + pv.Spec.NFS.Path); at != "/"; at = path.Dir(at) {
+				paths = append(paths, at)
+			}
+		}
+		return paths, nil
 	}}); err != nil {
 		return err
 	}
@@ -31,14 +42,30 @@ func (w *watches) listenToPersistentVolumes(b *Backend) error {
 	return hear(w, cache.NewTypedSharedIndexInformer[*core.PersistentVolume](informer), cache.TypedResourceEventHandlerFuncs[*core.PersistentVolume]{})
 }
 
+// persistentOf returns the PersistentVolumes that lead to a volume.
+func (b *Backend) persistentOf(v *v1beta1.Volume) (all []*core.PersistentVolume) {
+	found, _ := b.watches.persistent.ByIndex(byHandle, v.Name) // the indexes exist
+	for _, o := range found {
+		if pv := o.(*core.PersistentVolume); b.Driver == "" || pv.Spec.CSI.Driver == b.Driver {
+			all = append(all, pv)
+		}
+	}
+	if v.Status.Access == nil || v.Status.Access.NFS == nil {
+		return all
+	}
+	found, _ = b.watches.persistent.ByIndex(byExport, path.Clean("/"+v.Status.Access.NFS.Path))
+	for _, o := range found {
+		all = append(all, o.(*core.PersistentVolume))
+	}
+	return all
+}
+
 // unbound refuses to delete a volume while an existing claim is bound to it, through any PersistentVolume: the claim must
 // be deleted first.
 func (b *Backend) unbound(ctx context.Context, v *v1beta1.Volume) error {
-	found, _ := b.watches.persistent.ByIndex(byHandle, v.Name) // the index exists
-	for _, o := range found {
-		pv := o.(*core.PersistentVolume)
+	for _, pv := range b.persistentOf(v) {
 		ref := pv.Spec.ClaimRef
-		if ref == nil || b.Driver != "" && pv.Spec.CSI.Driver != b.Driver {
+		if ref == nil {
 			continue
 		}
 		claim, err := b.Kubernetes.CoreV1().PersistentVolumeClaims(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})

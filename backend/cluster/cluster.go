@@ -89,6 +89,7 @@ func (b *Backend) Start(ctx context.Context) error {
 	if err := b.watches.wait(ctx); err != nil {
 		return fmt.Errorf("the cluster's volumes could not be listed: %w", err)
 	}
+	b.liveness.listed()
 	return nil
 }
 

@@ -28,6 +28,7 @@ func TestMemory_ClusterOfOneHostConforms(t *testing.T) {
 
 // fixture puts a cluster in front of a host. Reopening it restarts controller, agent and host.
 func (w *world) fixture(first backend.Backend, reopen func() backend.Backend, f *backendtest.Fixture) *backendtest.Fixture {
+	w.Lease = 10 * time.Minute // the suite asks for more at once than a busy machine does in the default
 	w.Agent(node, first)
 	w.Start()
 	w.Ready(node)

@@ -45,6 +45,9 @@ func (b *Backend) create(ctx context.Context, spec backend.VolumeSpec, source *b
 	if err != nil {
 		return nil, err
 	}
+	if spec.Incomplete {
+		return nil, fmt.Errorf("%w: volume %s: only the agent of a pool makes a volume that is incomplete", backend.ErrInvalid, id)
+	}
 	bytes, err := spec.Size.Choose(1, 1)
 	if err != nil {
 		return nil, fmt.Errorf("volume %s: %w", id, err)
@@ -93,6 +96,8 @@ func (c *creation) step(ctx context.Context) (*backend.Volume, error) {
 		return nil, err
 	case c.leaving(o):
 		return nil, c.awaitLeave(ctx, o, s, down)
+	case s.made && o.IsIncomplete():
+		return nil, fmt.Errorf("%w: %w, and it is made again", backend.ErrExists, errIncomplete(o))
 	case s.made:
 		return c.volume(o), nil
 	case s.failure() != nil && c.asks(o):

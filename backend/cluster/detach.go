@@ -17,35 +17,64 @@ import (
 
 var _ backend.Detacher = (*Backend)(nil)
 
-// CheckDetached reads what decides from the API server, not from a cache. A kubelet reports a volume as in use before it
-// mounts it, and removes that only when it is unmounted; so what it does not report it does not have. Of a node that is lost
-// the report says what it had, and then only its fence says that it cannot write any more.
+// CheckDetached reads what decides from the API server, not from a cache. The agent of a node records a volume before the node
+// uses it, and removes that when the kernel has it no more. A kubelet reports it before that, but a Node that was deleted and
+// registered again has none of what it had. Of a node that is lost both say what it had, and then only its fence says that it
+// cannot write any more. A StorageNode that was made again, after the volume was attached, has an empty record until the agent
+// has looked what the kernel has: then only the kubelet says it.
 func (b *Backend) CheckDetached(ctx context.Context, id backend.ID, node string) error {
-	v, _, _ := b.watches.volumes.GetIndexer().GetByKey(string(id)) // this index has no errors
-	if v, is := v.(*v1beta1.Volume); !is || v1beta1.CephPoolOf(v.Spec.Node) == "" || b.fencingIsDisabled() {
+	cached, _, _ := b.watches.volumes.GetIndexer().GetByKey(string(id)) // this index has no errors
+	v, known := cached.(*v1beta1.Volume)
+	if known && v1beta1.CephPoolOf(v.Spec.Node) == "" || b.fencingIsDisabled() {
 		return nil
 	}
 	n, err := b.Client.HoldfastV1beta1().StorageNodes().Get(ctx, node, metav1.GetOptions{})
-	if err != nil {
-		return kube.IgnoreNotFound(err)
+	lacks := "" // why the StorageNode cannot say what the node has
+	switch {
+	case apierrors.IsNotFound(err):
+		n, lacks = nil, "was deleted, and with it the record of the clients to shut out"
+	case err != nil:
+		return err
+	case meta.IsStatusConditionTrue(n.Status.Conditions, v1beta1.FencedCondition):
+		return nil
+	case slices.Contains(n.Status.CephVolumes, string(id)):
+		return notDetached(id, n)
+	case n.Unreadable() == nil && len(n.Status.CephClients) == 0:
+		lacks = "has no record of a client to shut out"
 	}
-	if n.Unreadable() == nil && len(n.Status.CephClients) == 0 || meta.IsStatusConditionTrue(n.Status.Conditions, v1beta1.FencedCondition) {
+	if !known { // where it was is not known, and it is not recorded here
 		return nil
 	}
 	host, err := b.Kubernetes.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
 	switch {
+	case apierrors.IsNotFound(err) && lacks != "": // its StorageNode went when it was shut out, or it has no client
+		return nil
 	case apierrors.IsNotFound(err):
 	case err != nil:
 		return err
 	case !slices.Contains(host.Status.VolumesInUse, core.UniqueVolumeName("kubernetes.io/csi/"+b.Driver+"^"+string(id))):
 		return nil
 	}
+	if lacks == "" {
+		return notDetached(id, n)
+	}
+	if n != nil {
+		since, err := b.attachedSince(ctx, id, node)
+		if err != nil || since != nil && n.CreationTimestamp.Before(since) { // its agent would have recorded the volume before its use
+			return err
+		}
+	}
+	return fmt.Errorf("%w: volume %s is not detached from node %s, which may still write to it: its kubelet reports the volume as in use, and its StorageNode %s. "+
+		"If the node runs, its agent records what it has; if it is off, delete the Node %[3]s", backend.ErrUnavailable, id, node, lacks)
+}
+
+func notDetached(id backend.ID, n *v1beta1.StorageNode) error {
 	why := "is not shut out of its Ceph cluster"
 	if c := meta.FindStatusCondition(n.Status.Conditions, v1beta1.FencedCondition); c != nil {
 		why += ": " + c.Message
 	}
 	return fmt.Errorf("%w: volume %s is not detached from node %s, which may still write to it and %s. If the node is off, give it the taint %s",
-		backend.ErrUnavailable, id, node, why, core.TaintNodeOutOfService)
+		backend.ErrUnavailable, id, n.Name, why, core.TaintNodeOutOfService)
 }
 
 func (b *Backend) fencingIsDisabled() bool {

@@ -18,8 +18,8 @@ type liveness struct {
 	changed func(node string) // called when a node appears or becomes silent
 
 	mu    sync.Mutex
-	since time.Time // since when this process receives all writes
-	beats map[string]*beat
+	since time.Time        // since when this process receives all writes
+	beats map[string]*beat // also of Leases that were deleted: for how long a node is silent is known even so
 }
 
 type beat struct {
@@ -93,20 +93,23 @@ func (p *liveness) beat(node string, renewed time.Time, lasts time.Duration) (ba
 	return back
 }
 
-// forget is called when a Lease is deleted.
-func (p *liveness) forget(lease string) {
+// deleted is called when a Lease is deleted. The agent of a node that works makes it again at once.
+func (p *liveness) deleted(lease string) {
 	node, ok := strings.CutPrefix(lease, v1beta1.LeasePrefix)
 	if !ok {
 		return
 	}
 	p.mu.Lock()
-	if b := p.beats[node]; b != nil {
+	if b, now := p.beats[node], time.Now(); b != nil && now.Before(b.until) {
 		b.timer.Stop()
-		delete(p.beats, node)
+		b.until = now
 	}
 	p.mu.Unlock()
 	p.changed(node)
 }
+
+// listed is called when all Leases were seen: a node without one has been silent since then.
+func (p *liveness) listed() { p.disconnected() }
 
 // down says why nothing can be done on a node now; empty means that its agent is alive.
 func (p *liveness) down(node string) string {
@@ -130,17 +133,17 @@ func (p *liveness) last(node string) time.Time {
 }
 
 // silent returns for how long this process has heard nothing of an agent that it could have heard; 0 while the agent is
-// alive, and for one that never had a Lease.
+// alive. Of one without a Lease, which may have been deleted before this process began, it has heard nothing at all.
 func (p *liveness) silent(node string) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	b, now := p.beats[node], time.Now()
-	if b == nil || now.Before(b.until) {
+	b, now, last := p.beats[node], time.Now(), p.since
+	switch {
+	case b == nil:
+	case now.Before(b.until):
 		return 0
-	}
-	last := b.heard
-	if last.Before(p.since) {
-		last = p.since
+	case b.heard.After(last):
+		last = b.heard
 	}
 	return max(0, now.Sub(last))
 }

@@ -77,11 +77,11 @@ func TestLease_NodeWithAWrongClockLivesFromItsFirstRenewal(t *testing.T) {
 func TestLease_DeletedMeansADeadNode(t *testing.T) {
 	p, changed := newTestPulse(t)
 	p.saw(lease("a", time.Now(), 40))
-	p.forget(v1beta1.LeasePrefix + "a")
+	p.deleted(v1beta1.LeasePrefix + "a")
 	if <-changed; p.down("a") == "" {
 		t.Error("it is taken for alive")
 	}
-	p.forget("holdfast-controller")
+	p.deleted("holdfast-controller")
 	p.saw(&coordination.Lease{ObjectMeta: metav1.ObjectMeta{Name: "holdfast-controller"}})
 	select {
 	case node := <-changed:
@@ -133,7 +133,7 @@ func TestLease_SilenceIsAsLongAsThisProcessCouldHaveHeard(t *testing.T) {
 		<-time.After(30 * time.Second)
 		expect("within its Lease", "a", 0)
 		expect("expired before the start", "old", 30*time.Second)
-		expect("without a Lease", "none", 0)
+		expect("without a Lease", "none", 30*time.Second)
 		<-time.After(30 * time.Second)
 		expect("after its Lease", "a", time.Minute)
 		p.disconnected()
@@ -141,5 +141,30 @@ func TestLease_SilenceIsAsLongAsThisProcessCouldHaveHeard(t *testing.T) {
 		expect("once the API server is heard again", "a", 10*time.Second)
 		p.saw(lease("a", time.Now(), 40))
 		expect("renewed", "a", 0)
+	})
+}
+
+func TestLease_DeletedDoesNotEndTheSilenceOfANode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, _ := newTestPulse(t)
+		p.since = time.Now().Add(-time.Hour)
+		p.saw(lease("a", time.Now().Add(-10*time.Second), 40))
+		p.saw(lease("dead", time.Now().Add(-10*time.Minute), 40))
+		for _, node := range []string{"a", "dead", "none"} {
+			p.deleted(v1beta1.LeasePrefix + node)
+		}
+		for node, want := range map[string]time.Duration{"a": 10 * time.Second, "dead": 10 * time.Minute, "none": time.Hour} {
+			if got := p.silent(node); got != want || p.down(node) == "" {
+				t.Errorf("%s is silent for %s, want %s", node, got, want)
+			}
+		}
+		p.saw(lease("a", time.Now(), 40))
+		if got := p.silent("a"); got != 0 || p.down("a") != "" {
+			t.Errorf("with a Lease again it is silent for %s", got)
+		}
+		p.listed()
+		if got := p.silent("none"); got != 0 {
+			t.Errorf("when all Leases have just been listed, a node without one is silent for %s", got)
+		}
 	})
 }

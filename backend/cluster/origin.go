@@ -35,13 +35,22 @@ func (b *Backend) origin(ctx context.Context, source *backend.Source) (origin, e
 	return origin{v.Spec.Node, v.Status.Pool, v1beta1.Bytes(v.Status.Size), backend.Mode(v.Status.Mode)}, nil
 }
 
+func errIncomplete(v *v1beta1.Volume) error {
+	return fmt.Errorf("volume %s has only a part of its content, since its object was deleted while it was copied; delete it (holdfast volumes delete %s)", v.Name, v.Name)
+}
+
 // findComplete returns a volume that can be copied.
 func (b *Backend) findComplete(ctx context.Context, id backend.ID) (*v1beta1.Volume, error) {
 	v, err := b.volumes.find(ctx, id)
-	if err == nil && v.IsBeingPopulated() {
+	switch {
+	case err != nil:
+		return nil, err
+	case v.IsIncomplete():
+		return nil, fmt.Errorf("%w: %w", backend.ErrPrecondition, errIncomplete(v))
+	case v.IsBeingPopulated():
 		return nil, fmt.Errorf("%w: volume %s does not have all of its content yet: %s", backend.ErrUnavailable, id, copyInWords(v.Status.Copy))
 	}
-	return v, err
+	return v, nil
 }
 
 // isOnANode says whether a source is on the disk of a node, or not known.
@@ -112,6 +121,9 @@ func (c *creation) populate(ctx context.Context, from origin) error {
 	if required := c.spec.Size.Required; required != 0 && required < from.bytes {
 		return fmt.Errorf("%w: volume %s is requested with %d bytes, and %s has %d: request at least as many", backend.ErrOutOfRange, c.id, required, c.source, from.bytes)
 	}
+	if err := c.checkClient(from); err != nil {
+		return err
+	}
 	if err := c.checkClaim(ctx); err != nil {
 		return err
 	}
@@ -125,6 +137,22 @@ func (c *creation) populate(ctx context.Context, from origin) error {
 		}
 	}
 	c.spec.Size, c.bytes, c.populatedBy = size, size.Required, v1beta1.PopulatedByPod
+	return nil
+}
+
+// checkClient refuses a copy from a node into a Ceph pool whose volumes that node cannot use: the pod could be on no other.
+func (c *creation) checkClient(from origin) error {
+	if c.home.Kind != v1beta1.SiteCephPool || v1beta1.SiteOf(from.node).Kind != "" {
+		return nil
+	}
+	key := v1beta1.CephFSVolumesKey
+	if c.Reach(c.spec.Pool) == backend.OneHost {
+		key = v1beta1.RBDVolumesKey
+	}
+	if err := c.CanUse(from.node, key); err != nil {
+		return fmt.Errorf("volume %s would be copied by a pod on node %s, where %s is, and that node cannot use volumes of Ceph pool %s; mend that on the node first: %w",
+			c.id, from.node, c.source, c.home.Name, err)
+	}
 	return nil
 }
 

@@ -71,6 +71,30 @@ func TestPopulated_VolumeIsMadeEmptyAndReturnedWhenItIsComplete(t *testing.T) {
 	})
 }
 
+func TestPopulated_VolumeDeletedWhileItIsCopiedIsNotTaken(t *testing.T) {
+	w, pool, _ := withCeph(t, v1beta1.EngineRBD, 100*gib, 100*gib)
+	w.snapshotOnNode()
+	inmemory.Expect(t, w.intoCeph(), backend.ErrBusy)
+	if err := w.Volumes().Delete(t.Context(), "v", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.Until("the agent finding it", func() bool {
+		v, err := w.Volumes().Get(t.Context(), "v", metav1.GetOptions{})
+		return err == nil && v.IsIncomplete()
+	})
+	_, err := w.Backend.Restore(t.Context(), "s", cephSpec("v", 0))
+	inmemory.Expect(t, err, backend.ErrExists, "holdfast volumes delete v")
+	_, err = w.Backend.Clone(t.Context(), "v", cephSpec("clone", 2*mib))
+	inmemory.Expect(t, err, backend.ErrPrecondition, "only a part of its content")
+	if err := w.Backend.Delete(t.Context(), "v"); err != nil {
+		t.Fatal(err)
+	}
+	if w.Gone("v"); pool.Has("v") {
+		t.Error("the pool still has it")
+	}
+	inmemory.Expect(t, w.intoCeph(), backend.ErrBusy)
+}
+
 func TestPopulated_FailedCopyIsTheErrorAndIsRemoved(t *testing.T) {
 	w, pool, _ := withCeph(t, v1beta1.EngineRBD, 100*gib, 100*gib)
 	w.snapshotOnNode()
@@ -117,6 +141,23 @@ func TestPopulated_WhatDoesNotFitTheSourceIsRefused(t *testing.T) {
 	}
 }
 
+func TestPopulated_NodeOfTheSourceMustReachTheCephPool(t *testing.T) {
+	for engine, condition := range map[v1beta1.Engine]string{v1beta1.EngineRBD: v1beta1.RBDVolumesCondition, v1beta1.EngineCephFS: v1beta1.CephFSVolumesCondition} {
+		t.Run(string(engine), func(t *testing.T) {
+			w, _, _ := withCeph(t, engine, 100*gib, 100*gib)
+			w.snapshotOnNode()
+			_ = w.reports(condition, metav1.ConditionFalse)
+			_, err := w.Backend.Restore(t.Context(), "s", cephSpec("v", 0))
+			inmemory.Expect(t, err, backend.ErrPrecondition, "the kernel has no module", "on node "+node, "mend that")
+			if w.Volume("v") != nil {
+				t.Error("it is requested")
+			}
+			_ = w.reports(condition, metav1.ConditionTrue)
+			inmemory.Expect(t, w.intoCeph(), backend.ErrBusy)
+		})
+	}
+}
+
 func TestPopulated_PoolsOfOneNodeAreCopiedThere(t *testing.T) {
 	w := newWorld(t)
 	w.Puppet("a", 100*gib, "memory", "fast")
@@ -135,6 +176,10 @@ func TestPopulated_PoolsOfOneNodeAreCopiedThere(t *testing.T) {
 	w.Answer(source.Name, func(v *v1beta1.Volume) {
 		inmemory.Made(v)
 		v.Status.Mode = v1beta1.ModeFilesystem
+	})
+	w.Until("the source in the cache", func() bool {
+		v, err := w.Backend.Get(t.Context(), "source")
+		return err == nil && v.Pool == "memory"
 	})
 	for name, test := range map[string]struct {
 		pool string

@@ -78,18 +78,19 @@ func (b *Backend) abandonSnapshot(ctx context.Context, c *call[*v1beta1.Snapshot
 	return rollBack(ctx, b, b.snapshots, c, o, reason)
 }
 
-// rollBack removes an object whose agent cannot be reached. The discard in the StorageNode, written first, makes the agent
-// remove the data when it is back.
+// rollBack removes an object whose agent cannot be reached. The discard in the StorageNode makes the agent remove the data
+// when it is back. It is written when the deletion of the object has been requested and its finalizer still holds it: an
+// object that is in use again by then has none.
 func rollBack[T object](ctx context.Context, b *Backend, r *records[T], c *call[T], o T, reason string) error {
 	s := r.look(o)
 	d := v1beta1.Discard{Kind: r.kind, Name: s.name, DeletionRequest: *cmp.Or(s.request, newRequest(o, reason))}
-	if err := b.discard(ctx, s.node, d); err != nil {
-		return r.refused(backend.ID(s.name), err)
-	}
 	if o.GetDeletionTimestamp() == nil {
 		if removed, err := r.remove(ctx, c, o, reason); !removed || err != nil {
 			return err
 		}
+	}
+	if err := b.discard(ctx, s.node, d); err != nil {
+		return r.refused(backend.ID(s.name), err)
 	}
 	now, err := r.client.Get(ctx, s.name, metav1.GetOptions{})
 	if err == nil && now.GetUID() == o.GetUID() && now.GetDeletionTimestamp() != nil {

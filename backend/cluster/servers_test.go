@@ -3,6 +3,8 @@ package cluster_test
 import (
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/test/rig/inmemory"
@@ -62,6 +64,38 @@ func TestSharedVolume_OtherVolumesAreNeverOnAServer(t *testing.T) {
 	inmemory.Expect(t, err, backend.ErrExhausted)
 	if has := hosts[inmemory.ServerA].Volumes(); len(has) > 0 {
 		t.Errorf("the server has %v", has)
+	}
+}
+
+func TestSharedVolume_ServerThatIsBeingDeletedGetsNoMore(t *testing.T) {
+	w := newWorld(t)
+	hosts := w.Servers(map[string]int64{inmemory.ServerA: 4 * gib, inmemory.ServerB: 2 * gib}, nil)
+	v, err := w.Backend.Create(t.Context(), inmemory.SharedSpec("v", mib, ""))
+	if err != nil || v.Server != "shop/a" {
+		t.Fatalf("made %+v, %v", v, err)
+	}
+	servers := w.Ours.HoldfastV1beta1().NFSServers("shop")
+	s := &v1beta1.NFSServer{ObjectMeta: metav1.ObjectMeta{Name: "a", Finalizers: []string{"example.com/in-use"}}}
+	if _, err := servers.Create(t.Context(), s, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := servers.Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.Until("the deletion being known", func() bool { return w.Backend.Disallowed(inmemory.ServerA) != nil })
+
+	_, err = w.Backend.Create(t.Context(), inmemory.SharedSpec("named", mib, "shop/a"))
+	inmemory.Expect(t, err, backend.ErrUnavailable, "NFS server shop/a", "being deleted")
+	_, err = w.Backend.Clone(t.Context(), "v", inmemory.SharedSpec("copy", mib, ""))
+	inmemory.Expect(t, err, backend.ErrUnavailable, "NFS server shop/a", "being deleted")
+	if free, err := w.Backend.Create(t.Context(), inmemory.SharedSpec("free", mib, "")); err != nil || free.Server != "team/b" {
+		t.Errorf("made %+v, %v", free, err)
+	}
+	if v, err := w.Backend.Expand(t.Context(), "v", backend.Size{Required: 2 * mib}); err != nil || v.Size != 2*mib {
+		t.Errorf("one that it has does not grow: %+v, %v", v, err)
+	}
+	if has := hosts[inmemory.ServerA].Volumes(); len(has) != 1 {
+		t.Errorf("it has %v", has)
 	}
 }
 

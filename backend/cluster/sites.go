@@ -88,7 +88,7 @@ func (b *Backend) CanUse(node, key string) error {
 	return nil
 }
 
-// Hosts returns the StorageNodes of a home, without servers that are not allowed.
+// Hosts returns the StorageNodes of a home, without servers that get no new volumes.
 func (b *Backend) Hosts(home v1beta1.Site) []*v1beta1.StorageNode {
 	return slices.DeleteFunc(b.allNodes(), func(n *v1beta1.StorageNode) bool {
 		is := v1beta1.SiteOf(n.Name)
@@ -97,11 +97,16 @@ func (b *Backend) Hosts(home v1beta1.Site) []*v1beta1.StorageNode {
 }
 
 // Disallowed says why a server gets no new volumes: the administrator does not allow its namespace, and its author must
-// not get the data of other tenants. It is nil for nodes.
+// not get the data of other tenants; or it is being deleted, and waits for the end of those that it has. It is nil for
+// nodes.
 func (b *Backend) Disallowed(node string) error {
-	namespace, _, is := v1beta1.ParseNFSNode(node)
+	namespace, name, is := v1beta1.ParseNFSNode(node)
 	if !is {
 		return nil
+	}
+	server := cachedIn[*v1beta1.NFSServer](b.watches.servers.GetIndexer())(namespace + "/" + name)
+	if server != nil && server.DeletionTimestamp != nil {
+		return fmt.Errorf("%w: %s gets no new volumes, since it is being deleted", backend.ErrUnavailable, v1beta1.SiteOf(node))
 	}
 	served := v1beta1.Served(listed[*v1beta1.StorageCluster](b.watches.clusters.GetIndexer()))
 	if served.AllowsNFSServers(namespace, b.Namespace) {
@@ -152,7 +157,7 @@ func (b *Backend) noServer(w *placement) error {
 	case named != "" && slices.Contains(disallowed, named):
 		return fmt.Errorf("shared volume %s: %w", w.id, b.Disallowed(v1beta1.NodeOfServer(named)))
 	case len(servers) == 0 && why != nil:
-		return fmt.Errorf("shared volume %s: there is no NFS server in a namespace that may have one: %w", w.id, why)
+		return fmt.Errorf("shared volume %s: no NFS server may get new volumes: %w", w.id, why)
 	case len(servers) == 0:
 		return fmt.Errorf("%w: shared volume %s: there is no NFS server; make an NFSServer, and look at its status if there is one", backend.ErrUnavailable, w.id)
 	case named != "" && len(b.Hosts(w.home)) == 0:

@@ -3,6 +3,7 @@ package cluster
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -80,21 +81,18 @@ func (b *Backend) PatchVolume(ctx context.Context, v *v1beta1.Volume, patch map[
 // FinishDeletions deletes objects with a deletion request older than after, which a process left that was killed in
 // between.
 func (b *Backend) FinishDeletions(ctx context.Context, after time.Duration) error {
+	var errs []error
 	for _, v := range b.allVolumes() {
 		if abandoned(volumeState(v), after) {
-			if err := finish(ctx, b.volumes, v); err != nil {
-				return err
-			}
+			errs = append(errs, finish(ctx, b.volumes, v))
 		}
 	}
 	for _, s := range b.allSnapshots() {
 		if abandoned(snapshotState(s), after) {
-			if err := finish(ctx, b.snapshots, s); err != nil {
-				return err
-			}
+			errs = append(errs, finish(ctx, b.snapshots, s))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 func abandoned(s state, after time.Duration) bool {

@@ -26,6 +26,7 @@ type watches struct {
 	snapshots  watch.SnapshotIndexInformer
 	nodes      watch.StorageNodeIndexInformer
 	clusters   watch.StorageClusterIndexInformer
+	servers    watch.NFSServerIndexInformer
 	persistent cache.Indexer       // PersistentVolumes, stripped
 	heard      []cache.DoneChecker // every listener has got the existing objects
 }
@@ -36,6 +37,7 @@ func (w *watches) prepare(b *Backend) error {
 	w.snapshots = watch.ToTypedSnapshotInformer(kinds.Snapshots()).TypedInformer()
 	w.nodes = watch.ToTypedStorageNodeInformer(kinds.StorageNodes()).TypedInformer()
 	w.clusters = watch.ToTypedStorageClusterInformer(kinds.StorageClusters()).TypedInformer()
+	w.servers = watch.ToTypedNFSServerInformer(kinds.NFSServers()).TypedInformer()
 	return errors.Join(w.index(), w.listen(b), w.listenToLeases(b, b.Watches.Cluster.Coordination().V1().Leases().Informer()),
 		w.listenToPersistentVolumes(b))
 }
@@ -106,7 +108,8 @@ func (w *watches) listen(b *Backend) error {
 		UpdateFunc: func(_, n *v1beta1.StorageNode) { b.reservations.reported(n) },
 		DeleteFunc: func(d watch.DeletedStorageNode) { b.nodeChanged(d.GetName()) },
 	})
-	return errors.Join(volumes, snapshots, nodes, hear(w, w.clusters, watch.StorageClusterHandlerFuncs{})) // looked up
+	// The others are looked up.
+	return errors.Join(volumes, snapshots, nodes, hear(w, w.clusters, watch.StorageClusterHandlerFuncs{}), hear(w, w.servers, watch.NFSServerHandlerFuncs{}))
 }
 
 // sawVolume handles the change of a volume, after the caches were updated.
@@ -126,11 +129,11 @@ func (w *watches) listenToLeases(b *Backend, leases cache.SharedIndexInformer) e
 	return hear(w, cache.NewTypedSharedIndexInformer[*coordination.Lease](leases), cache.TypedResourceEventHandlerFuncs[*coordination.Lease]{
 		AddFunc:    b.liveness.saw,
 		UpdateFunc: func(_, l *coordination.Lease) { b.liveness.saw(l) },
-		DeleteFunc: func(d cache.DeletedObject[*coordination.Lease]) { b.liveness.forget(d.GetName()) },
+		DeleteFunc: func(d cache.DeletedObject[*coordination.Lease]) { b.liveness.deleted(d.GetName()) },
 	})
 }
 
-// cachedIn looks up objects without a namespace.
+// cachedIn looks up objects by their name, or NAMESPACE/NAME.
 func cachedIn[T object](index cache.Indexer) func(string) T {
 	return func(name string) T {
 		found, _, _ := index.GetByKey(name) // this index has no errors

@@ -47,7 +47,7 @@ type Config struct {
 	MaxExports int           // 0: the number of ids; at most the number of Loops, if those are given
 	Loops      []string      // loop devices that this process was allocated; empty: any free one
 	RetryEvery time.Duration // first delay before a failed export is retried, which then grows; 0: 10 s
-	Patience   time.Duration // how long Open waits for a volume whose mount hangs; 0: 30 s
+	Patience   time.Duration // how long Open waits for a volume whose mount hangs, and ten times that if it was exported; 0: 30 s
 	Log        *slog.Logger
 }
 

@@ -262,6 +262,22 @@ func TestVolume_ThatHangsHidesNoOther(t *testing.T) {
 	s.served("a", "b", "c", "d")
 }
 
+func TestVolume_ThatWasExportedIsAwaitedForLonger(t *testing.T) {
+	s := onXFS(t)
+	s.create("a")
+	s.end()
+	const patience = time.Second
+	hangs := make(chan struct{})
+	s.record.hangs = map[string]chan struct{}{"/a": hangs}
+	s.change = func(c *Config) { c.Patience = patience }
+	time.AfterFunc(2*patience, func() { close(hangs) })
+	s.begin()
+	if v := s.get("a"); v.Condition.Abnormal {
+		t.Errorf("the exporter may start, and it is %+v", v)
+	}
+	s.served("a")
+}
+
 func TestVolume_RefusedByTheExporterIsExportedLater(t *testing.T) {
 	s := onXFS(t)
 	s.record.refuses(func(uint16) error { return errors.New("out of descriptors") })
@@ -281,13 +297,9 @@ func TestVolume_UnmountedByHandIsMountedAgain(t *testing.T) {
 	s := onXFS(t)
 	v := s.create("a")
 	s.write(v, []byte("one"))
-	if err := nodeops.Unmount(t.Context(), s.target(v.ID)); err != nil {
-		t.Fatal(err)
-	}
+	s.unmountByHand(v.ID)
 	s.await("mount", func() bool { return len(s.mounts()) == 1 })
-	s.await("second export", func() bool {
-		return slices.Equal(s.record.called(), []string{"put /a", "remove 1", "put /a"})
-	})
+	s.calls("put /a", "remove 1", "put /a")
 	s.served(v.ID)
 	if got := s.read(v); string(got) != "one" {
 		t.Errorf("it holds %q", got)
@@ -299,9 +311,7 @@ func TestVolume_WithALostMountIsUnexported(t *testing.T) {
 	v := s.create("a")
 	image := filepath.Join(s.pool.Path, "volumes/a/image")
 	s.record.refuses(func(uint16) error { return errors.New("the server does not answer") })
-	if err := nodeops.Unmount(t.Context(), s.target(v.ID)); err != nil {
-		t.Fatal(err)
-	}
+	s.unmountByHand(v.ID)
 	whole := head(t, image)
 	overwrite(t, image, make([]byte, len(whole)))
 	s.await("failure", func() bool { return strings.Contains(s.get(v.ID).Condition.Message, "does not answer") })

@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/local"
 	"github.com/holdfast-storage/holdfast/nodeops"
@@ -105,6 +107,9 @@ func (r *recorder) exports(t *testing.T) map[string]ganesha.Export {
 	all := map[string]ganesha.Export{}
 	for _, entry := range entries {
 		data, err := os.ReadFile(filepath.Join(r.dir, entry.Name()))
+		if errors.Is(err, fs.ErrNotExist) { // it has ended since
+			continue
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -355,6 +360,29 @@ func (s *server) await(what string, done func() bool) {
 			s.Fatalf("no %s", what)
 		}
 	}
+}
+
+// unmountByHand unmounts a volume once: what the backend mounts again in the same moment stays.
+func (s *server) unmountByHand(id backend.ID) {
+	s.Helper()
+	s.await("unmount", func() bool {
+		err := unix.Unmount(s.target(id), 0)
+		if err != nil && !errors.Is(err, unix.EBUSY) { // a check of the backend has it open
+			s.Fatal(err)
+		}
+		return err == nil
+	})
+}
+
+// calls waits until the exporter has had exactly these calls.
+func (s *server) calls(want ...string) {
+	s.Helper()
+	defer func() {
+		if s.Failed() {
+			s.Logf("the exporter was called with %q, expected was %q; mounted are %v", s.record.called(), want, s.mounts())
+		}
+	}()
+	s.await("calls of the exporter", func() bool { return slices.Equal(s.record.called(), want) })
 }
 
 func (s *server) want(err, kind error, words ...string) {

@@ -131,7 +131,7 @@ func (op operation) kept() time.Duration {
 	if op.trash {
 		return local.DefaultTrashRetention
 	}
-	return local.NoTrash
+	return backend.NoTrash
 }
 
 func TestKill_CoversEveryStepOfAnExport(t *testing.T) {

@@ -238,16 +238,10 @@ func (b *Backend) targets() (ids []backend.ID, err error) {
 
 func (b *Backend) gone(ctx context.Context, id backend.ID) (bool, error) {
 	_, err := b.Backend.Get(ctx, id)
-	if isGone(err) {
+	if backend.IsAbsent(err) {
 		return true, nil
 	}
 	return false, err
-}
-
-// isGone returns whether a volume certainly does not exist. One that is not found may be in a pool that is out of
-// reach.
-func isGone(err error) bool {
-	return errors.Is(err, backend.ErrNotFound) && !errors.Is(err, backend.ErrUnavailable)
 }
 
 // forgetGone frees the identities of volumes that another program, or a process that was killed, has deleted.

@@ -12,8 +12,12 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
+// knownPatience is how many times as long serveAll waits for a volume that was exported before.
+const knownPatience = 10
+
 // serveAll serves all existing volumes. It waits for one that hangs only for a limited time; that one continues in the
-// background.
+// background. The exporter starts when it returns. Clients wait for a server that has not started, but get ESTALE, and lose
+// what they have written, for a volume that it does not export: a check or the replay of a journal may take minutes.
 func (b *Backend) serveAll(ctx context.Context, all []*backend.Volume) {
 	var group errgroup.Group
 	group.SetLimit(abreast)
@@ -21,7 +25,11 @@ func (b *Backend) serveAll(ctx context.Context, all []*backend.Volume) {
 		b.setState(v.ID, &exportState{fault: fmt.Errorf("%w: it is being mounted", backend.ErrUnavailable)})
 	}
 	for _, v := range all {
-		group.Go(func() error { b.retry(ctx, v.ID, b.Patience); return nil })
+		limit := b.Patience
+		if _, known := b.ledger.find(v.ID); known {
+			limit *= knownPatience
+		}
+		group.Go(func() error { b.retry(ctx, v.ID, limit); return nil })
 	}
 	_ = group.Wait() // errors are recorded per volume
 }
@@ -32,7 +40,7 @@ func (b *Backend) retry(ctx context.Context, id backend.ID, limit time.Duration)
 	defer cancel()
 	_, err := backend.Do(ctx, &b.ops, id, "export", func(ctx context.Context) (any, error) {
 		v, err := b.Backend.Get(ctx, id)
-		if isGone(err) {
+		if backend.IsAbsent(err) {
 			return nil, b.remove(ctx, id) // another program has deleted it
 		}
 		if err != nil || b.state(id).leaving {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -53,10 +54,8 @@ func (b *Backend) export(ctx context.Context, v *backend.Volume, now *exportStat
 	crashpoint.Here(crashpoint.ExportMounted)
 	known, ok := b.ledger.find(v.ID)
 	if !ok {
-		if !now.revived {
-			if err := top.prepare(m.Target); err != nil {
-				return nil, explain(err)
-			}
+		if err := b.prepareTop(v, now, &top, m.Target); err != nil {
+			return nil, explain(err)
 		}
 		if known, err = b.ledger.assign(v); err != nil {
 			return nil, err
@@ -76,6 +75,21 @@ func (b *Backend) export(ctx context.Context, v *backend.Volume, now *exportStat
 	crashpoint.Here(crashpoint.ExportPut)
 	now.nfs = &backend.NFS{Path: PathOf(v.ID)}
 	return fault, nil
+}
+
+// prepareTop prepares the top directory of a volume that has no export yet. A volume that has content and is no copy was
+// exported before, as one from the trash, and its users may have changed the directory.
+func (b *Backend) prepareTop(v *backend.Volume, now *exportState, top *top, dir string) error {
+	if now.revived {
+		return nil
+	}
+	if v.Source == nil {
+		names, err := os.ReadDir(dir)
+		if err != nil || slices.ContainsFunc(names, func(e os.DirEntry) bool { return e.Name() != "lost+found" }) {
+			return err
+		}
+	}
+	return top.prepare(dir)
 }
 
 // answerLimit is how long the exporter may take for one export, including its restarts.
@@ -157,7 +171,7 @@ func (b *Backend) grow(ctx context.Context, v *backend.Volume, m *nodeops.Mount)
 		return nil
 	}
 	device := nodeops.LoopUnder(m)
-	err := nodeops.GrowMounted(ctx, device, m.Target)
+	err := nodeops.GrowMounted(ctx, device, m.Target, 0) // no cluster has it
 	switch {
 	case v.FSType == "ext4" && errors.Is(err, unix.EPERM):
 		return fmt.Errorf("%w: volume %s has %d bytes, but its ext4 cannot grow to them while it is mounted; it grows at the next start of the server: delete its pod when its clients can wait that long: %w", backend.ErrPrecondition, v.ID, v.Size, err)

@@ -9,18 +9,24 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
+// createClosed makes a volume that is open to all, and closes it as one of its users may do.
+func (s *server) createClosed(name string) {
+	s.Helper()
+	spec := s.spec(name)
+	spec.Labels = map[string]string{LabelMode: "0777"}
+	v, err := s.Create(s.Context(), spec)
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.write(v, []byte("one"))
+	if err := os.Chmod(s.target(v.ID), 0o700); err != nil {
+		s.Fatal(err)
+	}
+}
+
 func TestTrash_RestoredVolumeIsServedAsANewExport(t *testing.T) {
 	s := onXFS(t)
-	spec := s.spec("a")
-	spec.Labels = map[string]string{LabelMode: "0777"}
-	a, err := s.Create(t.Context(), spec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.write(a, []byte("one"))
-	if err := os.Chmod(s.target("a"), 0o700); err != nil { // as a user of the volume may do
-		t.Fatal(err)
-	}
+	s.createClosed("a")
 	before, _ := s.ledger.find("a")
 	s.remove("a")
 	s.served()
@@ -42,6 +48,26 @@ func TestTrash_RestoredVolumeIsServedAsANewExport(t *testing.T) {
 		t.Errorf("it is export %d again, of which clients may hold handles", after.ID)
 	}
 	s.restart()
+	s.served("a")
+}
+
+func TestTrash_VolumeThatWasRestoredByAKilledProcessKeepsItsTopDirectory(t *testing.T) {
+	s := onXFS(t)
+	s.createClosed("a")
+	s.remove("a")
+	s.end()
+	storage, err := s.openLocal() // as far as the process came
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = storage.Undelete(t.Context(), "a")
+	if err := errors.Join(err, storage.Close(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	s.begin()
+	if info, err := os.Stat(s.target("a")); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("its top directory is %v, %v", info, err)
+	}
 	s.served("a")
 }
 

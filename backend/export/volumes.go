@@ -54,6 +54,9 @@ func (b *Backend) make(ctx context.Context, spec backend.VolumeSpec, build func(
 	if spec.Mode == backend.Block {
 		return nil, fmt.Errorf("volume %s: %w", id, exportable(&backend.Volume{Mode: spec.Mode}))
 	}
+	if spec.Incomplete {
+		return nil, fmt.Errorf("%w: volume %s: an NFS server makes no volume from the content of another pool", backend.ErrInvalid, id)
+	}
 	if _, _, err := b.settings(spec.Labels); err != nil {
 		return nil, fmt.Errorf("volume %s: %w", id, err)
 	}
@@ -127,7 +130,7 @@ func (b *Backend) remove(ctx context.Context, id backend.ID) error {
 }
 
 func (b *Backend) destroy(ctx context.Context, id backend.ID) error {
-	if _, err := b.Backend.Get(ctx, id); errors.Is(err, backend.ErrNotFound) && !isGone(err) {
+	if _, err := b.Backend.Get(ctx, id); errors.Is(err, backend.ErrNotFound) && !backend.IsAbsent(err) {
 		return fmt.Errorf("%w: %w", backend.ErrUnavailable, err) // its clients keep it until its pool is back
 	}
 	if err := b.unexport(ctx, id); err != nil {

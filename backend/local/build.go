@@ -1,12 +1,15 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-storage/holdfast/backend/local/engine"
 	"github.com/holdfast-storage/holdfast/crashpoint"
@@ -36,6 +39,10 @@ func (p *pool) begin(ctx context.Context, k kind, m *meta) (*building, error) {
 	}
 	b := &building{pool: p, record: r}
 	if err := b.prepare(); err != nil {
+		if errors.Is(err, unix.EROFS) { // since the last examination
+			p.failed.Store(true)
+			err = cmp.Or(p.usable(), err)
+		}
 		return nil, errors.Join(err, b.abandon(ctx))
 	}
 	crashpoint.Here(crashpoint.BuildBegun)
@@ -63,6 +70,11 @@ func (b *building) prepare() error {
 func (b *building) commit(ctx context.Context, copied bool) (*record, error) {
 	p, r := b.pool, b.record
 	crashpoint.Here(crashpoint.BuildFilled)
+	if r.kind == snapshots {
+		if err := b.recharge(ctx); err != nil {
+			return nil, err
+		}
+	}
 	if r.kind != groups {
 		if err := p.engine.Finish(ctx, b.entry, copied); err != nil {
 			return nil, err
@@ -85,6 +97,27 @@ func (b *building) commit(ctx context.Context, copied bool) (*record, error) {
 	delete(p.building, r.place)
 	p.entries[r.kind][r.id] = final
 	return final, nil
+}
+
+// recharge charges a snapshot with what it holds: its source has written more when it was frozen than had reached the disk
+// before.
+func (b *building) recharge(ctx context.Context) error {
+	p, r := b.pool, b.record
+	used, _ := p.engine.Inspect(b.entry)
+	more := min(used, r.meta.Content.Size) - r.charge
+	if more <= 0 {
+		return nil
+	}
+	extra := &record{kind: r.kind, id: r.id, place: r.place + ".more", charge: more}
+	if err := p.promise(ctx, extra); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	delete(p.building, extra.place)
+	r.charge += more
+	p.mu.Unlock()
+	r.meta.Charge = r.charge
+	return b.entry.Save()
 }
 
 // abandon removes an entry that could not be completed. Its space stays promised until its data is removed.

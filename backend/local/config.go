@@ -27,20 +27,8 @@ type PoolConfig struct {
 	HostProc string
 }
 
-const (
-	// DefaultTrashRetention is how long a deleted volume can be restored, unless its space is needed earlier.
-	DefaultTrashRetention = 24 * time.Hour
-	// NoTrash means that deleted volumes are removed at once. Users write it as 0s.
-	NoTrash time.Duration = -1
-)
-
-// TrashRetention converts a trashRetention of a user, in which 0 means no trash.
-func TrashRetention(said time.Duration) time.Duration {
-	if said == 0 {
-		return NoTrash
-	}
-	return said
-}
+// DefaultTrashRetention is how long a deleted volume can be restored, unless its space is needed earlier.
+const DefaultTrashRetention = 24 * time.Hour
 
 const poolKeys = "name, engine, path, overcommit, reserved, trashRetention, requireMount"
 
@@ -49,19 +37,8 @@ const poolKeys = "name, engine, path, overcommit, reserved, trashRetention, requ
 // duration parses a duration.
 func ParsePool(s string, duration func(string) (time.Duration, error)) (PoolConfig, error) {
 	var c PoolConfig
-	seen := map[string]bool{}
-	for field := range strings.SplitSeq(s, ",") {
-		key, value, ok := strings.Cut(field, "=")
-		if !ok || value == "" {
-			return c, fmt.Errorf("%w pool %s: %s is not key=value; the keys are: %s", backend.ErrInvalid, backend.Quote(s), backend.Quote(field), poolKeys)
-		}
-		if seen[key] {
-			return c, fmt.Errorf("%w pool %s: %s is given twice", backend.ErrInvalid, backend.Quote(s), key)
-		}
-		seen[key] = true
-		if err := c.set(key, value, duration); err != nil {
-			return c, fmt.Errorf("%w pool %s: %w", backend.ErrInvalid, backend.Quote(s), err)
-		}
+	if err := backend.ParsePool(s, poolKeys, func(key, value string) error { return c.set(key, value, duration) }); err != nil {
+		return c, err
 	}
 	return c, c.complete()
 }
@@ -84,11 +61,8 @@ func (c *PoolConfig) set(key, value string, duration func(string) (time.Duration
 			return fmt.Errorf("overcommit 0 would promise nothing; it must be above 0, at most %d", mostOvercommit)
 		}
 	case "trashRetention":
-		retention, err := duration(value)
-		if err != nil || retention < 0 {
-			return fmt.Errorf("trashRetention %s is not a time such as 24h or 7d, or 0s to keep nothing", backend.Quote(value))
-		}
-		c.TrashRetention = TrashRetention(retention)
+		c.TrashRetention, err = backend.ParseTrashRetention(value, duration)
+		return err
 	case "requireMount":
 		if c.RequireMount, err = strconv.ParseBool(value); err != nil {
 			return fmt.Errorf("requireMount %s is not true or false", backend.Quote(value))
@@ -129,7 +103,7 @@ func (c *PoolConfig) complete() error {
 		return invalid("path %s must be absolute", backend.Quote(c.Path))
 	case !(c.Overcommit > 0 && c.Overcommit <= mostOvercommit): // also refuses NaN
 		return invalid("overcommit %v; it must be above 0, at most %d", c.Overcommit, mostOvercommit)
-	case c.TrashRetention < 0 && c.TrashRetention != NoTrash:
+	case c.TrashRetention < 0 && c.TrashRetention != backend.NoTrash:
 		return invalid("trashRetention %s; it must be a time such as 24h, or 0s to keep nothing", c.TrashRetention)
 	}
 	c.Path = filepath.Clean(c.Path)

@@ -21,9 +21,20 @@ func TestParsePool_ReadsEveryKey(t *testing.T) {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}
 	got, err = ParsePool("name=a,path=/a,trashRetention=0s", time.ParseDuration)
-	want.TrashRetention = NoTrash
+	want.TrashRetention = backend.NoTrash
 	if err != nil || got != want || got.complete() != nil || got != want {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
+	}
+}
+
+// docs/api.md promises that these do not change within a version of the API.
+func TestPoolConfig_DefaultsAreThoseOfTheVersionOfTheAPI(t *testing.T) {
+	c := PoolConfig{Name: "fast", Path: "/srv/fast"}
+	if err := c.complete(); err != nil {
+		t.Fatal(err)
+	}
+	if c.Engine != "image" || c.Overcommit != 1 || c.Reserved != "5%" || c.TrashRetention != 24*time.Hour || c.RequireMount {
+		t.Errorf("a pool of which nothing is said is %+v", c)
 	}
 }
 

@@ -14,10 +14,7 @@ import (
 )
 
 func TestSnapshot_OfAnEmptyVolumeCountsAgainstThePool(t *testing.T) {
-	c := PoolConfig{Name: "pool", Engine: "image", Path: filepath.Join(t.TempDir(), "pool")}
-	if err := os.Mkdir(c.Path, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	c := PoolConfig{Name: "pool", Engine: "image", Path: hostfs.New(t, hostfs.Ext4, 256*mib)}
 	c.Reserved = reserveFor(t, c.Path, 64*mib)
 	b := open(t, c)
 	t.Cleanup(func() { b.Close(context.Background()) })
@@ -39,6 +36,23 @@ func TestSnapshot_OfAnEmptyVolumeCountsAgainstThePool(t *testing.T) {
 	b = open(t, c)
 	if after := capacityOf(t, b).Promised; after != before {
 		t.Errorf("%d bytes are promised after a restart, before it were %d", after, before)
+	}
+}
+
+func TestSnapshot_IsChargedWithWhatItsSourceHadInMemory(t *testing.T) {
+	b := served(t, roomy(t, hostfs.XFS, 1))
+	v := made(t, b, backend.VolumeSpec{Name: "a", Size: backend.Size{Required: 256 * mib}})
+	dir := use(t, v)
+	if err := os.WriteFile(filepath.Join(dir, "new"), bytes.Repeat([]byte("x"), 64*mib), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	before := capacityOf(t, b).Promised
+	s, err := b.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if promised := capacityOf(t, b).Promised - before; s.Used < 64*mib || promised != s.Used {
+		t.Errorf("it is charged with %d bytes, and %d are promised", s.Used, promised)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -34,7 +35,8 @@ func deepTreeTakesNoPoolDown(t *testing.T, k hostfs.Kind) {
 		serveDeepTrees(t, path)
 		return
 	}
-	c := PoolConfig{Name: "pool", Engine: "directory", Path: hostfs.New(t, k, 8<<30), TrashRetention: NoTrash}
+	showProgress(t)
+	c := PoolConfig{Name: "pool", Engine: "directory", Path: hostfs.New(t, k, 8<<30), TrashRetention: backend.NoTrash}
 	b := open(t, c)
 	t.Cleanup(func() { b.Close(context.Background()) })
 	depth := 5000
@@ -69,6 +71,27 @@ func deepTreeTakesNoPoolDown(t *testing.T, k hostfs.Kind) {
 	}
 }
 
+// showProgress prints from time to time: a kernel that is silent counts as hung, and this takes it minutes.
+func showProgress(t *testing.T) {
+	tick, ended := time.NewTicker(30*time.Second), make(chan struct{})
+	var printing sync.WaitGroup
+	printing.Go(func() {
+		for {
+			select {
+			case <-tick.C:
+				t.Log("still running")
+			case <-ended:
+				return
+			}
+		}
+	})
+	t.Cleanup(func() {
+		tick.Stop()
+		close(ended)
+		printing.Wait()
+	})
+}
+
 func inodesFor(k hostfs.Kind, n int) uint64 {
 	if k.Name == hostfs.Btrfs.Name {
 		return 0
@@ -81,7 +104,7 @@ func serveDeepTrees(t *testing.T, path string) {
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: few, Max: few}); err != nil {
 		t.Fatal(err)
 	}
-	b := served(t, PoolConfig{Name: "pool", Engine: "directory", Path: path, TrashRetention: NoTrash})
+	b := served(t, PoolConfig{Name: "pool", Engine: "directory", Path: path, TrashRetention: backend.NoTrash})
 	if _, err := b.Get(t.Context(), "c"); err != nil {
 		t.Error(err)
 	}

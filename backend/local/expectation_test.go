@@ -318,17 +318,19 @@ func TestPoolLock_StaysOnAPoolThatIsCounted(t *testing.T) {
 	}
 }
 
-// replacedBeneath replaces a pool that is served by another one, which has volume a.
+// replacedBeneath replaces a pool that is served by another one, which has volume a. The other is made beside it: the
+// backend tries its directory by itself, and would take what is begun there.
 func replacedBeneath(t *testing.T, b *Backend, c PoolConfig) {
 	t.Helper()
+	other := c
+	other.Path, other.Expect = t.TempDir(), backend.PoolExpectation{}
+	begun(t, other, 1)
 	if err := os.Rename(c.Path, c.Path+".away"); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Mkdir(c.Path, 0o700); err != nil {
+	if err := os.Rename(other.Path, c.Path); err != nil {
 		t.Fatal(err)
 	}
-	c.Expect = backend.PoolExpectation{}
-	begun(t, c, 1)
 	b.tryAll(t.Context())
 }
 

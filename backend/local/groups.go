@@ -42,6 +42,11 @@ func (b *Backend) SnapshotGroup(ctx context.Context, spec backend.GroupSpec) (*b
 			}
 			return g, nil
 		}
+		for _, source := range sources {
+			if _, r := b.find(volumes, source); r == nil { // a clone that is to become it may wait for another source
+				return nil, b.lacks("volume %s, a source of group %s", source, id)
+			}
+		}
 		return holding(ctx, &b.ops, sources, "group snapshot "+string(id), func(ctx context.Context) (*backend.Group, error) {
 			return b.takeGroup(ctx, id, spec, sources)
 		})
@@ -69,9 +74,9 @@ func (b *Backend) takeGroup(ctx context.Context, id backend.ID, spec backend.Gro
 	if r == nil {
 		return nil, b.lacks("volume %s, a source of group %s", sources[0], id)
 	}
-	m := &meta{ID: id, Name: spec.Name}
+	m, ref := &meta{ID: id, Name: spec.Name}, &groupRef{ID: id, Pool: home.Name, PoolID: home.identity().ID}
 	for _, source := range sources {
-		part, err := b.beginPart(ctx, spec.Member(source), &groupRef{ID: id, Pool: home.Name})
+		part, err := b.beginPart(ctx, spec.Member(source), ref)
 		if err != nil {
 			return nil, err
 		}
@@ -153,17 +158,30 @@ func wholeIn(pools []*pool, r *record) bool {
 	if r.kind != snapshots || r.meta == nil || r.meta.Group == nil {
 		return true
 	}
-	i := slices.IndexFunc(pools, func(p *pool) bool { return p.Name == r.meta.Group.Pool })
-	return i < 0 || pools[i].find(groups, r.meta.Group.ID) != nil
+	home, _ := homeIn(pools, r.meta.Group)
+	return home == nil || home.find(groups, r.meta.Group.ID) != nil
 }
 
-// sweepGroups removes members of groups that are incomplete or deleted, before a pool is used.
+// homeIn returns the pool that has the record of a group, or nil. replaced means that another pool has its name.
+func homeIn(pools []*pool, ref *groupRef) (home *pool, replaced bool) {
+	i := slices.IndexFunc(pools, func(p *pool) bool { return p.Name == ref.Pool })
+	switch {
+	case i < 0:
+		return nil, false
+	case ref.PoolID == "" || ref.PoolID == pools[i].identity().ID:
+		return pools[i], false
+	}
+	return nil, true
+}
+
+// sweepGroups removes members of groups that are incomplete or deleted, before a pool is used. Without its ID, another
+// pool is not known to be that of the group.
 func (b *Backend) sweepGroups(ctx context.Context, p *pool) {
 	ctx, cancel := context.WithTimeout(ctx, recoverWithin)
 	defer cancel()
 	known := append(b.pools(), p)
 	for _, r := range p.each(snapshots) {
-		if wholeIn(known, r) {
+		if wholeIn(known, r) || r.meta.Group.PoolID == "" && r.meta.Group.Pool != p.Name {
 			continue
 		}
 		if err := p.remove(ctx, r); err != nil {

@@ -68,8 +68,11 @@ holdfast_pool_healthy{pool="pool"} 0
 	}
 	remount(t, path, "remount,errors=remount-ro")
 	meetError(t, path)
+	_, err := b.Create(t.Context(), block("c")) // before the next examination
+	says(t, err, backend.ErrUnavailable, "read-only", path)
+	b.pools()[0].failed.Store(false)
 	look(t, b)
-	_, err := b.Create(t.Context(), block("c"))
+	_, err = b.Create(t.Context(), block("c"))
 	says(t, err, backend.ErrUnavailable, "read-only", path)
 }
 
@@ -124,7 +127,7 @@ func TestHealth_FileSystemIsSmallOnceSeenSoTwice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := nodeops.GrowMounted(t.Context(), nodeops.LoopUnder(m), dir); err != nil {
+	if err := nodeops.GrowMounted(t.Context(), nodeops.LoopUnder(m), dir, 0); err != nil {
 		t.Fatal(err)
 	}
 	look(t, b)

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -32,7 +34,7 @@ func groupHoldsOneInstant(t *testing.T, k hostfs.Kind) {
 	b := served(t, PoolConfig{Name: "pool", Path: hostfs.New(t, k, 8<<30)})
 	var (
 		sources []backend.ID
-		files   []*os.File
+		files   []io.WriterAt
 	)
 	for i := range 3 {
 		v := made(t, b, backend.VolumeSpec{Name: fmt.Sprint("v", i), FSType: "ext4", Size: backend.Size{Required: 64 * mib}})
@@ -48,13 +50,7 @@ func groupHoldsOneInstant(t *testing.T, k hostfs.Kind) {
 	stop, stopped := make(chan struct{}), make(chan error)
 	go func() { stopped <- writeCounters(files, &count, stop) }()
 	for round := range 5 {
-		for before := count.Load(); count.Load() < before+3; { // the writer is running
-			select {
-			case err := <-stopped:
-				t.Fatalf("the writer ended: %v", err)
-			default:
-			}
-		}
+		goesOn(t, &count, stopped)
 		g, err := b.SnapshotGroup(t.Context(), backend.GroupSpec{Name: fmt.Sprint("g", round), Sources: sources})
 		if err != nil {
 			t.Fatal(err)
@@ -73,7 +69,7 @@ func groupHoldsOneInstant(t *testing.T, k hostfs.Kind) {
 	}
 }
 
-func writeCounters(files []*os.File, count *atomic.Int64, stop <-chan struct{}) error {
+func writeCounters(files []io.WriterAt, count *atomic.Int64, stop <-chan struct{}) error {
 	for n := int64(1); ; n++ {
 		for _, f := range files {
 			if _, err := f.WriteAt(fmt.Appendf(nil, "%020d", n), 0); err != nil {
@@ -84,6 +80,18 @@ func writeCounters(files []*os.File, count *atomic.Int64, stop <-chan struct{}) 
 		select {
 		case <-stop:
 			return nil
+		default:
+		}
+	}
+}
+
+// goesOn waits until a writer has written some more.
+func goesOn(t *testing.T, count *atomic.Int64, stopped <-chan error) {
+	t.Helper()
+	for before := count.Load(); count.Load() < before+3; {
+		select {
+		case err := <-stopped:
+			t.Fatalf("the writer ended: %v", err)
 		default:
 		}
 	}
@@ -272,5 +280,101 @@ func (u *inUse) onlyWholeCopiesStay(t *testing.T) {
 	ss, errS := u.ListSnapshots(t.Context())
 	if len(vs) != 4 || len(ss) != 3 || errV != nil || errS != nil {
 		t.Errorf("there are %d volumes and %d snapshots, %v, want 4 and 3", len(vs), len(ss), errors.Join(errV, errS))
+	}
+}
+
+// putToUse attaches an image and writes to it, as a pod does that starts and ends.
+func putToUse(t *testing.T, image string) error {
+	loop, err := nodeops.AttachLoop(t.Context(), image, nodeops.LoopOptions{Autoclear: true})
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(loop.Path, os.O_WRONLY|os.O_SYNC, 0)
+	if err == nil {
+		_, err = f.WriteAt([]byte("used"), 0)
+		err = errors.Join(err, f.Close())
+	}
+	return errors.Join(err, loop.Close())
+}
+
+func TestFreeze_IdleVolumeThatIsPutToUseMeanwhileIsCopiedAgain(t *testing.T) {
+	for _, k := range []hostfs.Kind{hostfs.Ext4, hostfs.XFS} {
+		t.Run(k.Name, func(t *testing.T) {
+			u := newInUse(t, k)
+			raw := made(t, u.Backend, block("raw"))
+			made(t, u.Backend, block("other"))
+			clones, used := k.Name == hostfs.XFS.Name, false
+			u.copies.after = func() error { return nil }
+			u.copies.before = func() error {
+				if used {
+					return nil
+				}
+				used = true
+				return putToUse(t, raw.Access.Image)
+			}
+			_, err := u.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "raw"})
+			if clones && err != nil { // in an instant of its own
+				t.Error(err)
+			}
+			if !clones {
+				says(t, err, backend.ErrUnavailable, "volume raw was put to use while it was copied")
+				if _, err := u.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "raw"}); err != nil {
+					t.Error(err)
+				}
+			}
+			used = false
+			_, err = u.SnapshotGroup(t.Context(), backend.GroupSpec{Name: "g", Sources: []backend.ID{"other", "raw"}})
+			says(t, err, backend.ErrUnavailable, "volume raw was put to use while it was copied")
+			if _, err := u.SnapshotGroup(t.Context(), backend.GroupSpec{Name: "g", Sources: []backend.ID{"other", "raw"}}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// The first block of a raw volume is written before the last one, so no instant has a newer last one.
+func TestClone_ThickOneOfARawVolumeInUseHoldsOneInstant(t *testing.T) {
+	b := served(t, PoolConfig{Name: "pool", Path: hostfs.New(t, hostfs.XFS, 2<<30)})
+	const size = 256 * mib
+	v := made(t, b, sized("raw", size))
+	writeSyncedFile(t, v.Access.Image, make([]byte, size))
+	loop, err := nodeops.AttachLoop(t.Context(), v.Access.Image, nodeops.LoopOptions{Autoclear: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer loop.Close()
+	device, err := os.OpenFile(loop.Path, os.O_WRONLY|os.O_SYNC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer device.Close()
+	var count atomic.Int64
+	stop, stopped := make(chan struct{}), make(chan error)
+	go func() {
+		stopped <- writeCounters([]io.WriterAt{device, io.NewOffsetWriter(device, size-4096)}, &count, stop)
+	}()
+	goesOn(t, &count, stopped)
+	spec := sized("copy", size)
+	spec.Provisioning = backend.Thick
+	c, err := b.Clone(t.Context(), "raw", spec)
+	close(stop)
+	if err := errors.Join(err, <-stopped); err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(c.Access.Image)
+	if err != nil || len(content) != size {
+		t.Fatalf("the clone has %d bytes, %v", len(content), err)
+	}
+	first, errFirst := strconv.Atoi(string(content[:20]))
+	last, errLast := strconv.Atoi(string(content[size-4096 : size-4096+20]))
+	if errFirst != nil || errLast != nil || last > first || last < first-1 {
+		t.Errorf("the clone has %d and %d, %v, which were never there at one instant", first, last, errors.Join(errFirst, errLast))
+	}
+	info, err := os.Stat(c.Access.Image)
+	if err != nil || info.Sys().(*syscall.Stat_t).Blocks*512 < size {
+		t.Errorf("a thick clone has %+v, %v", info, err)
+	}
+	if left, err := os.ReadDir(filepath.Dir(c.Access.Image)); err != nil || len(left) != 2 {
+		t.Errorf("its entry has %v, %v, want the image and its metadata", left, err)
 	}
 }

@@ -97,7 +97,10 @@ func (p *pool) retryLeftover(ctx context.Context, l *leftover) {
 		return
 	}
 	r := l.record
-	err := p.discardSoon(ctx, r)
+	err := p.leaveTrash(r)
+	if err == nil {
+		err = p.discardSoon(ctx, r)
+	}
 	if err == nil {
 		p.log.Info("removed a leftover", "place", r.place)
 		p.forget(r)
@@ -110,6 +113,15 @@ func (p *pool) retryLeftover(ctx context.Context, l *leftover) {
 		p.log.Warn("a leftover cannot be removed; retrying, less and less often", "place", r.place, "error", err)
 	}
 	p.keepLeftover(r, err, wait)
+}
+
+// leaveTrash moves an entry out of the trash on disk, if its eviction could not: then nothing is where it should be.
+func (p *pool) leaveTrash(r *record) error {
+	err := p.root.Rename(path.Join(trashDir, path.Base(r.place)), r.place)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // takeLeftover reserves a leftover for the caller. One that has the temporary name of an entry is renamed first, or

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -41,7 +42,7 @@ func TestDirectoryOnExt4_ThatCannotBeRemovedBlocksNothingElse(t *testing.T) {
 // leftoverKeepsNothing deletes a volume with a file that cannot be removed: its space stays promised until the file is
 // removed, and everything else continues, also after a restart.
 func leftoverKeepsNothing(t *testing.T, engine string, k hostfs.Kind) {
-	c := PoolConfig{Name: "pool", Engine: engine, Path: hostfs.New(t, k, 2<<30), TrashRetention: NoTrash}
+	c := PoolConfig{Name: "pool", Engine: engine, Path: hostfs.New(t, k, 2<<30), TrashRetention: backend.NoTrash}
 	b := open(t, c)
 	t.Cleanup(func() { b.Close(context.Background()) })
 	size := backend.Size{Required: 64 * mib}
@@ -87,7 +88,7 @@ func leftoverKeepsNothing(t *testing.T, engine string, k hostfs.Kind) {
 }
 
 func TestLeftover_IsRetriedWithBackoff(t *testing.T) {
-	c := PoolConfig{Name: "pool", Engine: "image", Path: hostfs.New(t, hostfs.XFS, 1<<30), TrashRetention: NoTrash}
+	c := PoolConfig{Name: "pool", Engine: "image", Path: hostfs.New(t, hostfs.XFS, 1<<30), TrashRetention: backend.NoTrash}
 	b := served(t, c)
 	v := made(t, b, block("a"))
 	immutable(t, v.Access.Image, "+i")
@@ -162,4 +163,54 @@ func TestLeftover_FileSystemThatShutDownBlocksNoOpen(t *testing.T) {
 		t.Errorf("what a killed process had frozen is frozen still: %v", err)
 	}
 	made(t, b, block("d"))
+}
+
+func TestLeftover_EvictedEntryThatCannotLeaveTheTrashKeepsItsRoom(t *testing.T) {
+	c := roomy(t, hostfs.XFS, 1)
+	c.TrashRetention = time.Hour
+	b := served(t, c)
+	made(t, b, sized("a", 64*mib))
+	deleted(t, b, "a")
+	p, trash := b.pools()[0], filepath.Join(c.Path, trashDir)
+	immutable(t, trash, "+i")
+	defer immutable(t, trash, "-i")
+	p.emptyTrash(t.Context(), time.Now().Add(2*time.Hour))
+	for range 2 {
+		if n, promised := p.leftoverCount(), capacityOf(t, b).Promised; n != 1 || promised != 64*mib {
+			t.Fatalf("%d leftovers, %d bytes are promised; want 1 with its room", n, promised)
+		}
+		p.removeLeftovers(t.Context(), timeOfAll())
+	}
+	immutable(t, trash, "-i")
+	p.removeLeftovers(t.Context(), timeOfAll())
+	left, err := readNames(p.root, trashDir)
+	if n, promised := p.leftoverCount(), capacityOf(t, b).Promised; n != 0 || promised != 0 || len(left) > 0 || err != nil {
+		t.Errorf("%d leftovers, %d bytes are promised, the trash has %v, %v; want nothing", n, promised, left, err)
+	}
+}
+
+func TestTrash_WhatIsNotHoldfastsIsLeftAlone(t *testing.T) {
+	c := roomy(t, hostfs.XFS, 1)
+	b := open(t, c)
+	foreign := []string{"backup.db.2024", "volumes.a.1700000000.keep", "volumes.a.17x", "notes"}
+	for _, name := range foreign {
+		if err := os.Mkdir(filepath.Join(c.Path, trashDir, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := b.pools()[0]
+	if err := p.scan(); err != nil {
+		t.Fatal(err)
+	}
+	p.emptyTrash(t.Context(), timeOfAll())
+	if err := b.Close(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	p = served(t, c).pools()[0]
+	left, err := readNames(p.root, trashDir)
+	slices.Sort(left)
+	slices.Sort(foreign)
+	if err != nil || !slices.Equal(left, foreign) {
+		t.Errorf("of %v are left %v, %v", foreign, left, err)
+	}
 }

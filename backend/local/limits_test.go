@@ -303,7 +303,7 @@ func TestDirectoryOnXFS_ReleasesQuotaIDs(t *testing.T)  { idsComeBack(t, hostfs.
 func TestDirectoryOnExt4_ReleasesQuotaIDs(t *testing.T) { idsComeBack(t, hostfs.Ext4Quota) }
 
 func idsComeBack(t *testing.T, k hostfs.Kind) {
-	c := PoolConfig{Name: "pool", Engine: "directory", Path: hostfs.New(t, k, 2<<30), TrashRetention: NoTrash} // otherwise they stay in the trash
+	c := PoolConfig{Name: "pool", Engine: "directory", Path: hostfs.New(t, k, 2<<30), TrashRetention: backend.NoTrash} // otherwise they stay in the trash
 	ids := func() (ids []uint32) {
 		b := open(t, c)
 		for _, name := range []string{"a", "b", "c"} {

@@ -27,7 +27,6 @@ type Backend struct {
 	log     *slog.Logger
 	stop    context.CancelFunc // nil if opened by Peek
 	keepers sync.WaitGroup
-	trying  sync.Mutex    // held while pools are opened and closed
 	wake    chan struct{} // has a token to retry pools at once
 	tried   atomic.Bool   // every pool was tried at least once
 
@@ -38,6 +37,7 @@ type Backend struct {
 var (
 	_ backend.Backend          = (*Backend)(nil)
 	_ backend.Expander         = (*Backend)(nil)
+	_ backend.Completer        = (*Backend)(nil)
 	_ backend.Snapshotter      = (*Backend)(nil)
 	_ backend.GroupSnapshotter = (*Backend)(nil)
 	_ backend.Cloner           = (*Backend)(nil)
@@ -95,7 +95,7 @@ func openAll(ctx context.Context, configs []PoolConfig, serve bool, log *slog.Lo
 		if err != nil {
 			return nil, errors.Join(err, b.closePools())
 		}
-		b.slots = append(b.slots, &slot{Site: Site{PoolConfig: p.PoolConfig}, pool: p})
+		b.slots = append(b.slots, newSlot(Site{PoolConfig: p.PoolConfig}, p, nil))
 	}
 	return b, nil
 }
@@ -279,6 +279,17 @@ func (b *Backend) Expand(ctx context.Context, id backend.ID, size backend.Size) 
 	})
 }
 
+func (b *Backend) Complete(ctx context.Context, id backend.ID) error {
+	_, err := backend.Do(ctx, &b.ops, id, "complete", func(context.Context) (any, error) {
+		p, r := b.find(volumes, id)
+		if r == nil {
+			return nil, b.lacks("volume %s", id)
+		}
+		return nil, p.complete(r)
+	})
+	return err
+}
+
 // find searches all pools for an entry.
 func (b *Backend) find(k kind, id backend.ID) (*pool, *record) {
 	for _, p := range b.pools() {
@@ -292,8 +303,11 @@ func (b *Backend) find(k kind, id backend.ID) (*pool, *record) {
 // keepEvery is the interval at which pools are measured and expired trash is removed.
 const keepEvery = 10 * time.Second
 
+// newTicker makes the ticks of the loops. Tests replace it, and do what a loop does at a time of their own.
+var newTicker = time.NewTicker
+
 func (b *Backend) maintain(ctx context.Context) {
-	tick := time.NewTicker(keepEvery)
+	tick := newTicker(keepEvery)
 	defer tick.Stop()
 	for {
 		select {

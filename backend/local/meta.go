@@ -34,15 +34,17 @@ type meta struct {
 	Group      *groupRef          `json:"group,omitempty"`
 	Members    []member           `json:"members,omitempty"` // of a group
 
-	Ephemeral bool `json:"ephemeral,omitempty"` // not kept in the trash
+	Ephemeral  bool `json:"ephemeral,omitempty"`  // not kept in the trash
+	Incomplete bool `json:"incomplete,omitempty"` // another has not brought all of its content
 
 	copies int64 // number of files at creation
 }
 
-// groupRef refers from a snapshot to its group, whose record is in the named pool.
+// groupRef refers from a snapshot to its group, whose record is in a pool. Another pool may get its name.
 type groupRef struct {
-	ID   backend.ID `json:"id"`
-	Pool string     `json:"pool"`
+	ID     backend.ID `json:"id"`
+	Pool   string     `json:"pool"`
+	PoolID string     `json:"poolID,omitempty"` // an earlier release did not write it
 }
 
 type member struct {

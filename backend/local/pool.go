@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"os"
 	"path"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -79,6 +81,7 @@ type record struct {
 	damage   error
 	charge   int64
 	deleted  time.Time // when it was moved to the trash
+	seen     time.Time // when this process first saw it in the trash
 	freeable int64     // bytes that its removal from the trash frees, at least
 }
 
@@ -217,8 +220,13 @@ func (p *pool) scan() error {
 				p.log.Warn("not an entry, left alone", "path", path.Join(string(k), name))
 				continue
 			}
-			if seen[id] = p.entries[k][id]; seen[id] == nil {
+			switch known := p.entries[k][id]; {
+			case known == nil:
 				seen[id] = p.read(k, id, path.Join(string(k), name))
+			case known.damage != nil:
+				seen[id] = p.readAgain(known)
+			default:
+				seen[id] = known
 			}
 		}
 		p.entries[k] = seen
@@ -241,8 +249,28 @@ func (p *pool) scan() error {
 	return nil
 }
 
-// read loads an entry. An error is kept in its record, so that it does not hide other entries.
+// readAgain loads an entry that could not be read: its disk may have failed for a moment, or an administrator has
+// repaired it.
+func (p *pool) readAgain(r *record) *record {
+	again := p.load(r.kind, r.id, r.place)
+	if again.damage != nil {
+		return r
+	}
+	p.log.Info("an entry can be read again", "place", r.place)
+	return again
+}
+
+// read is load, which logs.
 func (p *pool) read(k kind, id backend.ID, place string) *record {
+	r := p.load(k, id, place)
+	if r.damage != nil {
+		p.log.Error("damaged entry", "place", place, "error", r.damage)
+	}
+	return r
+}
+
+// load reads an entry. An error is kept in its record, so that it does not hide other entries.
+func (p *pool) load(k kind, id backend.ID, place string) *record {
 	r := &record{kind: k, id: id, place: place}
 	dir, err := p.root.OpenRoot(place)
 	if err == nil {
@@ -251,7 +279,6 @@ func (p *pool) read(k kind, id backend.ID, place string) *record {
 	}
 	if err != nil {
 		r.damage = fmt.Errorf("%s: %w; its data is in %s", place, err, path.Join(p.Path, place))
-		p.log.Error("damaged entry", "place", place, "error", err)
 		if dir != nil {
 			r.charge, _ = p.engine.Inspect(&engine.Entry{ID: id, Dir: dir, Content: &engine.Content{}})
 		}
@@ -281,14 +308,13 @@ func trashName(k kind, id backend.ID, at time.Time) string {
 func (p *pool) readTrash(name string) *record {
 	k, rest, _ := strings.Cut(name, ".")
 	s, at, _ := strings.Cut(rest, ".")
-	var nanos int64
-	_, errTime := fmt.Sscanf(at, "%d", &nanos)
+	nanos, errTime := strconv.ParseInt(at, 10, 64)
 	id, err := backend.ParseID(s)
-	if err := errors.Join(err, errTime); err != nil {
+	if err != nil || errTime != nil || !slices.Contains([]kind{volumes, snapshots, groups}, kind(k)) {
 		p.log.Warn("not an entry, left alone", "path", path.Join(trashDir, name))
 		return nil
 	}
 	r := p.read(kind(k), id, path.Join(trashDir, name))
-	r.deleted = time.Unix(0, nanos)
+	r.deleted, r.seen = time.Unix(0, nanos), time.Now()
 	return r
 }

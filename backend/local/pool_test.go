@@ -162,6 +162,49 @@ func TestPools_GroupMaySpanSeveral(t *testing.T) {
 	}
 }
 
+func TestPools_MemberOfAGroupOutlivesThePoolOfItsRecord(t *testing.T) {
+	slow, fast, other := emptyPool(t), emptyPool(t), emptyPool(t)
+	slow.Name, fast.Name, other.Name = "slow", "fast", "slow" // its disk is replaced
+	b := open(t, slow, fast)
+	data, wal := block("data"), block("wal")
+	data.Pool, wal.Pool = "slow", "fast"
+	sources := []backend.ID{made(t, b, data).ID, made(t, b, wal).ID}
+	if _, err := b.SnapshotGroup(t.Context(), backend.GroupSpec{Name: "g", Sources: sources}); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := b.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		b = open(t, other, fast)
+	}
+	all, err := b.ListSnapshots(t.Context())
+	if err != nil || len(all) != 1 || all[0].Source != "wal" {
+		t.Fatalf("there are the snapshots %v, %v, want that of wal", all, err)
+	}
+	if _, err := b.Restore(t.Context(), all[0].ID, backend.VolumeSpec{Name: "again"}); err != nil {
+		t.Error(err)
+	}
+	// Its group cannot be deleted any more.
+	if err := b.DeleteSnapshot(t.Context(), all[0].ID); err != nil {
+		t.Error(err)
+	}
+	if err := b.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestGroup_OfASourceThatIsNotThereWaitsForNoOther(t *testing.T) {
+	b := served(t, emptyPool(t))
+	made(t, b, block("a"))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	_, err := backend.Do(ctx, &b.ops, "a", "clone that holds b", func(ctx context.Context) (any, error) {
+		return b.SnapshotGroup(ctx, backend.GroupSpec{Name: "g", Sources: []backend.ID{"a", "b"}})
+	})
+	says(t, err, backend.ErrNotFound, "volume b")
+}
+
 func TestPool_BrokenVolumeIsListedAndHidesNoOther(t *testing.T) {
 	for name, spoil := range map[string]struct {
 		do    func(dir string) error
@@ -437,6 +480,53 @@ func TestTrash_DeletedVolumeIsKeptForItsRetentionAndCanBeRestored(t *testing.T) 
 	}
 }
 
+func TestTrash_AWrongClockDoesNotEmptyIt(t *testing.T) {
+	c := emptyPool(t)
+	c.TrashRetention = 24 * time.Hour
+	b := open(t, c)
+	made(t, b, block("a"))
+	if err := b.Delete(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	trash := filepath.Join(c.Path, ".trash")
+	before := filepath.Join(trash, trashName(volumes, "a", time.Unix(1000, 0))) // the host had booted without the time
+	if err := os.Rename(onlyIn(t, trash), before); err != nil {
+		t.Fatal(err)
+	}
+	b = served(t, c)
+	p := b.pools()[0]
+	kept := func() bool {
+		t.Helper()
+		all, err := b.Trash(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(all) == 1
+	}
+	if !kept() {
+		t.Fatal("it was removed at the start")
+	}
+	if p.emptyTrash(t.Context(), time.Now().Add(seenAtLeast-time.Minute)); !kept() {
+		t.Error("it was removed before it was seen for an hour")
+	}
+	if p.emptyTrash(t.Context(), time.Now().Add(seenAtLeast)); kept() {
+		t.Error("it is kept for good")
+	}
+}
+
+// onlyIn returns the path of the only entry of a directory.
+func onlyIn(t *testing.T, dir string) string {
+	t.Helper()
+	all, err := os.ReadDir(dir)
+	if err != nil || len(all) != 1 {
+		t.Fatalf("%s has %v, %v", dir, all, err)
+	}
+	return filepath.Join(dir, all[0].Name())
+}
+
 func TestTrash_ServingProcessNoticesTheRestoreOfAnother(t *testing.T) {
 	c := emptyPool(t)
 	c.TrashRetention = time.Hour
@@ -491,5 +581,34 @@ holdfast_pool_volumes{pool="pool"} 1
 	}
 	if n, err := testutil.GatherAndCount(registry); err != nil || n != 15 {
 		t.Errorf("%d metrics, %v", n, err)
+	}
+}
+
+func TestDamagedEntry_IsWholeAgainWhenItCanBeRead(t *testing.T) {
+	c := emptyPool(t)
+	b := open(t, c)
+	v := made(t, b, block("a"))
+	if err := b.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	meta := filepath.Join(c.Path, "volumes", string(v.ID), metaFile)
+	content, err := os.ReadFile(meta)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(meta, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b = served(t, c)
+	for _, healed := range []bool{false, true} {
+		if healed {
+			if err := os.WriteFile(meta, content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		all, err := b.List(t.Context())
+		if err != nil || len(all) != 1 || all[0].Condition.Abnormal == healed || healed && all[0].Size != v.Size {
+			t.Errorf("healed: %t, and listed is %+v (%v)", healed, all, err)
+		}
 	}
 }

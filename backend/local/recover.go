@@ -39,7 +39,7 @@ func (p *pool) finishGrowth(r *record) {
 		return
 	}
 	if changed {
-		if err := p.replace(r, e); err != nil {
+		if err := p.replace(r, e, sizeOf(e)); err != nil {
 			p.log.Error("size cannot be recorded", "volume", r.id, "error", err)
 		}
 	}

@@ -26,15 +26,20 @@ type Site struct {
 // in Site.
 type slot struct {
 	Site
-	pool    *pool // nil while it is out of reach
-	leaving *pool // went out of reach; to be closed when no operation runs in it
-	problem error // why it is out of reach
+	pool    *pool         // nil while it is out of reach
+	leaving *pool         // went out of reach; to be closed when no operation runs in it
+	problem error         // why it is out of reach
+	trying  chan struct{} // holds a token while an attempt to open it runs
+}
+
+func newSlot(s Site, p *pool, problem error) *slot {
+	return &slot{Site: s, pool: p, problem: problem, trying: make(chan struct{}, 1)}
 }
 
 const (
 	// seekEvery is the interval at which a pool that is out of reach is retried.
 	seekEvery = 10 * time.Second
-	// seekFirst is how long a start waits for pools that do not answer.
+	// seekFirst is how long a start waits for pools that do not answer, and an attempt to open one holds up the others.
 	seekFirst = 10 * time.Second
 )
 
@@ -43,7 +48,7 @@ const (
 func OpenReachable(ctx context.Context, sites []Site, log *slog.Logger) *Backend {
 	b := newBackend(log)
 	for _, s := range sites {
-		b.slots = append(b.slots, &slot{Site: s, problem: errors.New("it is being opened")})
+		b.slots = append(b.slots, newSlot(s, nil, errors.New("it is being opened")))
 	}
 	first := make(chan struct{})
 	b.begin(ctx, first)
@@ -60,7 +65,7 @@ func OpenReachable(ctx context.Context, sites []Site, log *slog.Logger) *Backend
 // openLoop tries to open the pools that are out of reach, in order, and checks the open ones. It closes first after the
 // first round.
 func (b *Backend) openLoop(ctx context.Context, first chan<- struct{}) {
-	tick := time.NewTicker(seekEvery)
+	tick := newTicker(seekEvery)
 	defer tick.Stop()
 	for b.tryAll(ctx); ; b.tryAll(ctx) {
 		b.tried.Store(ctx.Err() == nil)
@@ -78,17 +83,36 @@ func (b *Backend) openLoop(ctx context.Context, first chan<- struct{}) {
 }
 
 func (b *Backend) tryAll(ctx context.Context) {
-	b.trying.Lock()
-	defer b.trying.Unlock()
 	for _, s := range b.slots {
-		if ctx.Err() != nil {
-			return
-		}
+		b.attempt(ctx, s)
+	}
+}
+
+// attempt opens or checks a pool after an earlier attempt has ended, and waits for it, both for a limited time: a disk
+// that does not answer must not keep other pools closed. What takes longer goes on.
+func (b *Backend) attempt(ctx context.Context, s *slot) {
+	late := time.NewTimer(seekFirst)
+	defer late.Stop()
+	select {
+	case s.trying <- struct{}{}:
+	case <-late.C:
+		return
+	case <-ctx.Done():
+		return
+	}
+	done := make(chan struct{})
+	b.keepers.Go(func() {
+		defer close(done)
+		defer func() { <-s.trying }()
 		if p := b.opened(s); p != nil && b.checkPlace(p) {
 			b.countLate(s, p)
-			continue
+		} else if ctx.Err() == nil {
+			b.tryOne(ctx, s)
 		}
-		b.tryOne(ctx, s)
+	})
+	select {
+	case <-done:
+	case <-late.C:
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -65,6 +66,27 @@ func TestUnreachablePool_BlocksNoOther(t *testing.T) {
 	if pools := b.Pools(); len(pools) != 2 || pools[1].Name != "far" || pools[1].Engine != "image" {
 		t.Errorf("the pools are %+v", pools)
 	}
+}
+
+func TestUnreachablePool_ThatDoesNotAnswerKeepsNoOtherClosed(t *testing.T) {
+	release := make(chan struct{})
+	hanging := Site{named(t, "hanging"), func(context.Context, backend.PoolExpectation) error {
+		<-release
+		return errAway
+	}}
+	b := reachable(t, hanging, Site{named(t, "near"), nil})
+	t.Cleanup(func() { close(release) }) // before the backend is closed
+	for start := time.Now(); ; b.tryAll(t.Context()) {
+		_, err := b.Capacity(t.Context(), "near")
+		if err == nil {
+			break
+		}
+		if time.Since(start) > time.Minute {
+			t.Fatal(err)
+		}
+	}
+	_, err := b.Capacity(t.Context(), "hanging")
+	says(t, err, backend.ErrUnavailable, "hanging", "it is being opened")
 }
 
 func TestUnreachablePool_DefaultIsTheFirstPoolAllTheSame(t *testing.T) {
@@ -218,8 +240,8 @@ func TestPool_WhoseDiskIsGoneIsNotUsable(t *testing.T) {
 	if err := p.usable(); err != nil {
 		t.Fatal(err)
 	}
-	b.trying.Lock() // so that no attempt to open the pool runs
-	defer b.trying.Unlock()
+	b.slots[0].trying <- struct{}{} // so that no attempt to open the pool runs
+	defer func() { <-b.slots[0].trying }()
 	p.device = "8:1048575"
 	says(t, p.usable(), backend.ErrUnavailable, "gone", p.Path)
 }
@@ -229,7 +251,7 @@ func TestClose_DoesNotWaitForADiskThatHangs(t *testing.T) {
 	started := make(chan struct{})
 	b := newBackend(silent)
 	hangs := func(context.Context, backend.PoolExpectation) error { close(started); <-never; return errAway }
-	b.slots = []*slot{{Site: Site{named(t, "far"), hangs}}}
+	b.slots = []*slot{newSlot(Site{named(t, "far"), hangs}, nil, nil)}
 	b.begin(t.Context(), nil)
 	<-started
 	ctx, cancel := context.WithCancel(t.Context())

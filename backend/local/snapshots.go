@@ -129,12 +129,21 @@ func (b *Backend) DeleteSnapshot(ctx context.Context, id backend.ID) error {
 		if r == nil {
 			return nil, b.absent("snapshot %s", id)
 		}
-		if r.meta != nil && r.meta.Group != nil {
+		if b.isMember(r) {
 			return nil, fmt.Errorf("%w: snapshot %s belongs to group %s; delete the group", backend.ErrPrecondition, id, r.meta.Group.ID)
 		}
 		return nil, p.remove(ctx, r)
 	})
 	return err
+}
+
+// isMember says whether a snapshot belongs to a group that can be deleted. The record of the group is lost with its pool.
+func (b *Backend) isMember(r *record) bool {
+	if r.meta == nil || r.meta.Group == nil {
+		return false
+	}
+	_, lost := homeIn(b.pools(), r.meta.Group)
+	return !lost
 }
 
 func (b *Backend) GetSnapshot(_ context.Context, id backend.ID) (*backend.Snapshot, error) {

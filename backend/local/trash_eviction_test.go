@@ -376,7 +376,7 @@ func TestTrash_NoneIsKeptWhereThePoolSaysSo(t *testing.T) {
 	if err := b.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	c.TrashRetention = NoTrash
+	c.TrashRetention = backend.NoTrash
 	b = served(t, c)
 	keeps(t, b)
 	made(t, b, block("a"))

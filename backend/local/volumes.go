@@ -63,7 +63,7 @@ func (p *pool) showVolume(r *record, problem error) *backend.Volume {
 	if m := r.meta; m != nil {
 		v.Name, v.Size, v.Mode, v.FSType, v.Provisioning = m.Name, m.Content.Size, m.Content.Mode, m.Content.FSType, m.Content.Provisioning
 		v.FSSize, v.MkfsOptions, v.Inodes, v.Labels, v.Source, v.Created = m.Content.FSSize, m.Content.MkfsOptions, m.Content.Inodes, m.Labels, m.Source, m.Created
-		v.OnNodeLoss = m.OnNodeLoss
+		v.OnNodeLoss, v.Incomplete = m.OnNodeLoss, m.Incomplete
 	}
 	return v
 }
@@ -116,7 +116,7 @@ func (p *pool) build(ctx context.Context, id backend.ID, spec backend.VolumeSpec
 	}
 	m := &meta{
 		ID: id, Name: spec.Name, Content: content, Charge: content.Size, Labels: spec.Labels, OnNodeLoss: spec.OnNodeLoss, Source: source,
-		Ephemeral: spec.Ephemeral,
+		Ephemeral: spec.Ephemeral, Incomplete: spec.Incomplete,
 	}
 	if from != nil {
 		m.copies = p.engine.Inodes(&engine.Entry{ID: id, Content: from})
@@ -174,17 +174,38 @@ func (p *pool) expand(ctx context.Context, r *record, wish backend.Size) (*backe
 		return nil, fmt.Errorf("volume %s in pool %s: %w", r.id, p.Name, err)
 	}
 	crashpoint.Here(crashpoint.ExpandGrown)
-	if err := p.replace(r, e); err != nil {
+	if err := p.replace(r, e, sizeOf(e)); err != nil {
 		return nil, err
 	}
 	crashpoint.Here(crashpoint.ExpandRecorded)
 	return p.volume(p.find(r.kind, r.id)), nil
 }
 
+// complete records that a volume has all of its content.
+func (p *pool) complete(r *record) error {
+	e, err := p.entry(r)
+	if err != nil {
+		return err
+	}
+	defer e.Dir.Close()
+	if !r.meta.Incomplete {
+		return nil
+	}
+	if err := p.usable(); err != nil {
+		return err
+	}
+	return p.replace(r, e, func(m *meta) { m.Incomplete = false })
+}
+
+// sizeOf changes metadata to what the content of an entry is now.
+func sizeOf(e *engine.Entry) func(*meta) {
+	return func(m *meta) { m.Content, m.Charge = *e.Content, e.Content.Size }
+}
+
 // replace writes the changed metadata of an entry.
-func (p *pool) replace(r *record, e *engine.Entry) error {
+func (p *pool) replace(r *record, e *engine.Entry, change func(*meta)) error {
 	m := *r.meta
-	m.Content, m.Charge = *e.Content, e.Content.Size
+	change(&m)
 	if err := writeFile(e.Dir, metaFile, &m); err != nil {
 		return err
 	}

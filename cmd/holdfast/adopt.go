@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-storage/holdfast/admin"
-	"github.com/holdfast-storage/holdfast/cmd/holdfast/terminal"
 )
 
 const (
@@ -23,6 +22,11 @@ const (
 		"ReadWriteMany for a shared volume and ReadWriteOnce for others"
 	reclaimPolicyUsage = "`policy` of the PersistentVolume: Retain, which a new one has without this,\n" +
 		"or Delete, with which the data goes with the claim"
+)
+
+var (
+	accessModes     = []string{"ReadWriteOnce", "ReadWriteOncePod", "ReadWriteMany", "ReadOnlyMany"}
+	reclaimPolicies = []string{"Delete", "Retain"}
 )
 
 func newAdoptCommand() *cobra.Command {
@@ -36,40 +40,38 @@ data-orders-0. Existing objects that are correct are kept, so it can be repeated
   holdfast volumes adopt pvc-0c4e --claim shop/orders --print | kubectl apply -f -`,
 	}
 	flags := cmd.Flags()
-	c, w := changeFlags(flags), admin.Adoption{}
-	flags.StringVar(&w.Claim, "claim", "", "`NAMESPACE/NAME` of the claim")
+	c, w, claim := changeFlags(cmd), admin.Adoption{}, claimFlag{}
+	claim.define(flags, "to give the volume to")
 	flags.BoolVar(&w.Print, "print", false, "print the objects, and create nothing")
 	flags.Func("storage-class", storageClassUsage, func(s string) error {
 		w.StorageClass = &s
 		return nil
 	})
+	mode, policy := &choice{allowed: accessModes}, &choice{allowed: reclaimPolicies, kind: "policy"}
 	flags.Func("access-mode", accessModeUsage, func(s string) error {
-		w.AccessModes = append(w.AccessModes, core.PersistentVolumeAccessMode(s))
-		return nil
+		err := mode.Set(s)
+		w.AccessModes = append(w.AccessModes, core.PersistentVolumeAccessMode(mode.value))
+		return err
 	})
-	flags.StringVar((*string)(&w.ReclaimPolicy), "reclaim-policy", "", reclaimPolicyUsage)
+	flags.Var(policy, "reclaim-policy", reclaimPolicyUsage)
 	cmd.ValidArgsFunction = completeName(volumeNames)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		w.Volume = args[0]
-		return c.adopt(cmd.Context(), cmd.OutOrStdout(), w)
+		w.Volume, w.ReclaimPolicy = args[0], core.PersistentVolumeReclaimPolicy(policy.value)
+		var err error
+		if w.Claim, err = claim.claim(); err != nil {
+			return err
+		}
+		if w.Claim == "" {
+			return fmt.Errorf("--claim is missing, such as --claim shop/orders: %w", errUsage)
+		}
+		if w.Print {
+			if err := refuseGiven(flags, "has no effect with --print, which prints YAML", "output"); err != nil {
+				return err
+			}
+		}
+		return c.run(cmd, volumeObject, w.Volume, false, func(ctx context.Context, a *admin.Admin) error { return a.Adopt(ctx, w) })
 	}
 	return cmd
-}
-
-func (c *change) adopt(ctx context.Context, out io.Writer, w admin.Adoption) error {
-	if w.Claim == "" {
-		return fmt.Errorf("--claim is missing, such as --claim shop/orders: %w", errUsage)
-	}
-	if _, _, err := admin.ParseClaim(w.Claim); err != nil {
-		return fmt.Errorf("--claim: %w: %w", err, errUsage)
-	}
-	p := terminal.NewProgress(out)
-	defer p.Done()
-	a, err := c.admin(admin.Config{Out: p, Progress: p.Set})
-	if err != nil {
-		return err
-	}
-	return a.Adopt(ctx, w)
 }
 
 // questions asks the user at the standard input; nil if that is no terminal.

@@ -43,7 +43,15 @@ claim, and two classes that are measured in the same cluster.`,
 	flags.StringVar(&b.config.Image, "image", "busybox:1", "`image` of the pods; it must have sh and sleep, and is pulled where it is not present")
 	flags.StringVar(&b.config.Node, "node", "", "`name` of the node that all pods run on; the scheduler decides if empty")
 	flags.DurationVar(&b.config.Timeout, "timeout", 5*time.Minute, "how long each step of a round may take, a `duration`")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return b.run(cmd.Context(), cmd.OutOrStdout()) }
+	// It is refused with the reason: the end of the run deletes the namespace with all that is in it.
+	flags.StringP("namespace", "n", "", "")
+	flags.Lookup("namespace").Hidden = true
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := refuseGiven(flags, "has no effect: bench makes a namespace of its own, and deletes it at the end; leave it out", "namespace"); err != nil {
+			return fmt.Errorf("%s%w", prefix(cmd), err)
+		}
+		return b.run(cmd.Context(), cmd.OutOrStdout())
+	}
 	return cmd
 }
 

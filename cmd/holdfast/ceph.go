@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"github.com/holdfast-storage/holdfast/agent/policy"
 	"github.com/holdfast-storage/holdfast/api/client/informers"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/backend"
 	cephsite "github.com/holdfast-storage/holdfast/backend/ceph/site"
 )
 
@@ -25,7 +25,11 @@ func newCephCommand() *cobra.Command {
 Ceph cluster, with cephfs a directory of one of its file systems. Nodes use the volumes by themselves, as --node-user.
 
 While the Ceph cluster cannot be reached, or refuses the key, the process runs on and says why in the StorageNode of the pool
-and at /readyz. A key that is changed in --key-file is used without a restart. One process serves a pool at a time.
+and at /readyz. A key that is changed in --key-file is used without a restart. What is wrong with the key and
+the caps of --node-user is in the condition NodeUserRefused of the StorageNode, if --node-key-file is given.
+
+One process serves a pool at a time: the one that holds its Lease. Another one stands by. It tries what it needs, and is ready if it could serve the pool; if
+it could not, it ends with the reason, so that a Deployment goes on with the pod that it has.
 
 It needs a program that was built with Ceph's libraries: that of the image holdfast/ceph.`,
 		Example: `  holdfast ceph --pool block --engine rbd --fsid 11111111-2222-3333-4444-555555555555 --monitors v2:10.0.0.1:3300 --user holdfast --node-user holdfast-node --ceph-pool holdfast --key-file /etc/holdfast/ceph/key
@@ -47,6 +51,7 @@ type cephPool struct {
 	site           cephsite.Config
 	monitors       string
 	trashRetention string
+	identity       string
 	stopTimeout    time.Duration
 }
 
@@ -67,6 +72,8 @@ func cephFlags(flags *pflag.FlagSet) *cephPool {
 	flags.StringVar(&c.trashRetention, "trash-retention", "24h", "how long a deleted volume can be restored, unless its space is needed before: a `duration` such as 7d; 0s keeps nothing")
 	flags.BoolVar(&c.site.Ceph.Secure, "secure", false, "encrypt all that is sent, which takes monitors with the messenger v2")
 	flags.StringVar(&c.site.KeyFile, "key-file", "", "`file` with the key of --user, as ceph auth get-key prints it; it is read again when it changes")
+	flags.StringVar(&c.site.NodeKeyFile, "node-key-file", "", "`file` with the key of --node-user, with which the process looks whether nodes can use the volumes; it is read again when it changes, and may be missing")
+	flags.StringVar(&c.identity, "identity", "", "`name` of this process in the Lease; the host's name if empty")
 	flags.DurationVar(&c.stopTimeout, "stop-timeout", 45*time.Second, "how long a stop waits for running operations, a `duration`")
 	return c
 }
@@ -78,9 +85,7 @@ func (c *cephPool) check() error {
 	if err != nil {
 		return fmt.Errorf("--trash-retention %q: it must be a duration such as 24h or 7d: %w", c.trashRetention, errUsage)
 	}
-	if c.site.TrashRetention = retention; retention == 0 {
-		c.site.TrashRetention = cephsite.NoTrash
-	}
+	c.site.TrashRetention = backend.TrashRetention(retention)
 	if err := c.site.Complete(); err != nil {
 		return fmt.Errorf("%w: %w", err, errUsage)
 	}
@@ -99,18 +104,25 @@ func (c *cephPool) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.health.Ready("pool", pool.Ready)
-	if err := c.measure(pool); err != nil {
-		return err
-	}
-	parts, err := c.join(pool, log)
+	clients, err := c.connect(cephManager, log)
 	if err != nil {
 		return err
 	}
-	err = runAll(ctx, append(parts, c.serve(log), pool.Run))
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.stopTimeout)
-	defer cancel()
-	return errors.Join(err, pool.Close(ctx))
+	parts, err := c.join(pool, clients, log)
+	if err != nil {
+		return err
+	}
+	parts = append(parts, func(context.Context) error { return c.measure(pool) }) // another process measures it before
+	t, err := c.turn(pool, clients, log)
+	if err != nil {
+		return err
+	}
+	c.health.Ready("pool", t.ready)
+	debug, err := c.followDebug(informers.NewSharedInformerFactory(clients.holdfast, 0), log)
+	if err != nil {
+		return err
+	}
+	return runAll(ctx, []part{clients.broadcast, c.serve(log), logged(log, debug), logged(log, func(ctx context.Context) error { return t.run(ctx, parts) })})
 }
 
 // measure adds the metrics of the pool.
@@ -118,12 +130,8 @@ func (c *cephPool) measure(pool cephsite.Measured) error {
 	return registerAll(c.registry, cephsite.Collector(c.site.Pool, pool))
 }
 
-// join makes the pool a node of the cluster.
-func (c *cephPool) join(pool cephsite.Site, log *slog.Logger) ([]part, error) {
-	clients, err := c.connect(cephManager, log)
-	if err != nil {
-		return nil, err
-	}
+// join makes the pool a node of the cluster, while it is served.
+func (c *cephPool) join(pool cephsite.Site, clients *clients, log *slog.Logger) ([]part, error) {
 	in := v1beta1.CephSpec{FSID: c.site.Ceph.FSID, Pool: c.site.Ceph.Pool, Filesystem: c.site.Ceph.FileSystem, Namespace: c.site.Ceph.Namespace}
 	requests := policy.Requests(clients.kubernetes, log)
 	a, err := agent.New(agent.Config{
@@ -135,9 +143,5 @@ func (c *cephPool) join(pool cephsite.Site, log *slog.Logger) ([]part, error) {
 	if err != nil {
 		return nil, err
 	}
-	debug, err := c.followDebug(informers.NewSharedInformerFactory(clients.holdfast, 0), log)
-	if err != nil {
-		return nil, err
-	}
-	return []part{clients.broadcast, logged(log, a.Run), logged(log, requests.Run), logged(log, debug)}, nil
+	return []part{pool.Run, logged(log, a.Run), logged(log, requests.Run)}, nil
 }

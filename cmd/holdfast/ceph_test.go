@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	cephsite "github.com/holdfast-storage/holdfast/backend/ceph/site"
+	"github.com/holdfast-storage/holdfast/backend"
 )
 
 // newCeph is what a command line makes.
@@ -49,6 +49,7 @@ func TestCephFlags_ThatCannotServeAreRefused(t *testing.T) {
 		"--node-user=a/b":                      `user of nodes "a/b"`,
 		"--key-file=":                          "file of the key",
 		"--key-file=key":                       "absolute",
+		"--node-key-file=key":                  "file of the key of nodes",
 		"--overcommit=0.01":                    "overcommit 0.01",
 		"--overcommit=NaN":                     "overcommit NaN",
 		"--reserved=100%":                      `reserved "100%"`,
@@ -67,7 +68,7 @@ func TestCephFlags_AreThoseOfThePool(t *testing.T) {
 		t.Errorf("%+v, %v", c.site, err)
 	}
 	c = newCeph(t, "--trash-retention=0s", "--engine=cephfs", "--ceph-pool=", "--ceph-filesystem=files")
-	if err := c.check(); err != nil || c.site.TrashRetention != cephsite.NoTrash {
+	if err := c.check(); err != nil || c.site.TrashRetention != backend.NoTrash {
 		t.Errorf("%+v, %v", c.site, err)
 	}
 }

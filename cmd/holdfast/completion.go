@@ -117,10 +117,7 @@ var flagCompletions = map[string]cobra.CompletionFunc{
 	"storage-class": completeNames(classNames),
 	"log-format":    cobra.FixedCompletions([]cobra.Completion{"text", "json"}, cobra.ShellCompDirectiveNoFileComp),
 	"log-level":     cobra.FixedCompletions([]cobra.Completion{"debug", "info", "warn", "error"}, cobra.ShellCompDirectiveNoFileComp),
-	"access-mode": cobra.FixedCompletions([]cobra.Completion{
-		"ReadWriteOnce", "ReadWriteOncePod", "ReadWriteMany", "ReadOnlyMany",
-	}, cobra.ShellCompDirectiveNoFileComp),
-	"reclaim-policy": cobra.FixedCompletions([]cobra.Completion{"Delete", "Retain"}, cobra.ShellCompDirectiveNoFileComp),
+	"access-mode":   cobra.FixedCompletions(accessModes, cobra.ShellCompDirectiveNoFileComp),
 }
 
 // completeCommand completes the arguments and flags of a command, with files only where it takes one.

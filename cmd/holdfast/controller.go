@@ -200,14 +200,19 @@ func (c *controller) serve(ctx context.Context, clients *clients, watches *kube.
 	})
 }
 
+// holderOf is the holder of a Lease that an --identity names; that of a pod is its name.
+func holderOf(identity string) (string, error) {
+	if identity != "" {
+		return identity, nil
+	}
+	return os.Hostname()
+}
+
 // lead waits until this replica leads and runs all parts while it does.
 func (c *controller) lead(ctx context.Context, clients *clients, log *slog.Logger, leaseName string, parts []part) error {
-	identity := c.identity
-	if identity == "" {
-		var err error
-		if identity, err = os.Hostname(); err != nil {
-			return err
-		}
+	identity, err := holderOf(c.identity)
+	if err != nil {
+		return err
 	}
 	lease := kube.Lease{Client: clients.kubernetes.CoordinationV1(), Namespace: c.namespace, Name: leaseName, Holder: identity, Lasts: leaseLasts}
 	return lease.Lead(ctx, func(ctx context.Context) error {

@@ -18,8 +18,9 @@ has not is removed; a run that was stopped is continued by the next. At the end 
 controller starts this in a pod that has both volumes; the source is mounted read-only, and no process may write to either.
 
 A line of JSON for each report of progress is on standard output. The result file gets {"bytes":N,"files":N,"sha256":"HEX"},
-or the error. The exit code is 0, 1 if another run may succeed, or 2 if something must be changed before. A container needs
-the capabilities CHOWN, DAC_OVERRIDE, FOWNER, FSETID, MKNOD, SETFCAP and SYS_ADMIN to copy a tree.`,
+or the error. The exit code is 0, 1 if another run may succeed, 2 if it is called wrongly, or 65 if something must be
+changed before. A container needs the capabilities CHOWN, DAC_OVERRIDE, FOWNER, FSETID, MKNOD, SETFCAP and
+SYS_ADMIN to copy a tree.`,
 		Example: `  holdfast copy --from /source --to /target
   holdfast copy --from /dev/source --to /dev/target --every 10s --result /tmp/result`,
 	}

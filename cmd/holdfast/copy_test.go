@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-storage/holdfast/transfer/protocol"
 )
 
 func TestCopy_ExitCodeSaysWhetherAnotherRunMayHelp(t *testing.T) {
@@ -27,7 +29,11 @@ func TestCopy_ExitCodeSaysWhetherAnotherRunMayHelp(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			out, err := call(t, append([]string{"copy"}, test.args...)...)
-			if exitCode(err) != 2 || errors.Is(err, errUsage) != test.usage || !strings.Contains(err.Error(), test.want) || out != "" {
+			want := protocol.FinalExit
+			if test.usage {
+				want = 2
+			}
+			if exitCode(err) != want || errors.Is(err, errUsage) != test.usage || !strings.Contains(err.Error(), test.want) || out != "" {
 				t.Errorf("%v, on standard output %q", err, out)
 			}
 		})

@@ -8,13 +8,15 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/holdfast-storage/holdfast/transfer"
+	"github.com/holdfast-storage/holdfast/transfer/protocol"
 )
 
 const exitCodes = `Exit codes:
   0  done; with status and doctor: healthy
   1  failed or refused; with status and doctor: not healthy
-  2  wrong usage; with copy also: another run will not help
+  2  wrong usage
   3  could not ask: no configuration or no such context, no answer from the API server, or not allowed by it
+  65 with copy: another run will not help
 `
 
 // errUsage is an error in how the program was called.
@@ -37,8 +39,10 @@ func exitCode(err error) int {
 	switch {
 	case err == nil:
 		return 0
-	case errors.Is(err, errUsage), errors.Is(err, transfer.ErrFinal):
+	case errors.Is(err, errUsage):
 		return 2
+	case errors.Is(err, transfer.ErrFinal):
+		return protocol.FinalExit
 	case errors.As(err, &unknown), unanswered(err):
 		return 3
 	}

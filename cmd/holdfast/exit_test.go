@@ -1,9 +1,18 @@
 package main
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
 	"fmt"
+	"math/big"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os/exec"
 	"strings"
 	"testing"
@@ -15,13 +24,32 @@ import (
 // refusing is an API server that answers all requests with a code and a reason.
 func refusing(t *testing.T, code int, reason string) string {
 	t.Helper()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	server := httptest.NewServer(refuse(code, reason))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+func refuse(code int, reason string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(code)
 		fmt.Fprintf(w, `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "refused", "reason": %q, "code": %d}`, reason, code)
-	}))
-	t.Cleanup(server.Close)
-	return server.URL
+	}
+}
+
+// lacking is an API server that does not know the kinds below a path.
+func lacking(t *testing.T, path string) string {
+	t.Helper()
+	target, err := url.Parse(running(t, v1beta1.ClusterRunning).Config().Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := http.NewServeMux()
+	server.Handle("/", httputil.NewSingleHostReverseProxy(target))
+	server.Handle(path, refuse(http.StatusNotFound, "NotFound"))
+	s := httptest.NewServer(server)
+	t.Cleanup(s.Close)
+	return s.URL
 }
 
 func TestExitCode_SeparatesNotHealthyFromNotAsked(t *testing.T) {
@@ -29,6 +57,8 @@ func TestExitCode_SeparatesNotHealthyFromNotAsked(t *testing.T) {
 	degraded := reachable(t, running(t, v1beta1.ClusterDegraded).Config().Host)
 	forbidden := reachable(t, refusing(t, http.StatusForbidden, "Forbidden"))
 	withoutHoldfast := reachable(t, refusing(t, http.StatusNotFound, "NotFound"))
+	empty := reachable(t, lacking(t, "/apis/holdfast.dev/"))
+	partly := reachable(t, lacking(t, "/apis/holdfast.dev/v1beta1/snapshots"))
 	for _, test := range []struct {
 		kubeconfig, context, line string
 		want                      int
@@ -51,10 +81,73 @@ func TestExitCode_SeparatesNotHealthyFromNotAsked(t *testing.T) {
 		{forbidden, "here", "bench --storage-class fast", 3},
 		{withoutHoldfast, "here", "status", 3},
 		{withoutHoldfast, "here", "snapshots list", 3},
+		{withoutHoldfast, "here", "doctor", 3},
+		{empty, "here", "doctor", 3},
+		{partly, "here", "doctor", 1}, // a definition is missing, which is a problem
+		// Refused before the cluster is asked.
+		{healthy, "nowhere", "volumes adopt PVC_1 --claim shop/orders", 2},
+		{healthy, "nowhere", "volumes adopt pvc-1 --claim shop/orders --reclaim-policy Keep", 2},
+		{healthy, "nowhere", "volumes adopt pvc-1 --claim shop/orders --access-mode RWX", 2},
+		{healthy, "nowhere", "volumes restore PVC_1", 2},
+		{healthy, "nowhere", "volumes delete PVC_1 --yes", 2},
+		{healthy, "nowhere", "snapshots delete S_1 --yes", 2},
 	} {
 		out, err := call(t, append(strings.Fields(test.line), "--kubeconfig", test.kubeconfig, "--context", test.context)...)
 		if got := exitCode(err); got != test.want {
 			t.Errorf("%s in %s: %d instead of %d: %v\n%s", test.line, test.context, got, test.want, err, out)
+		}
+	}
+}
+
+// withContent is a kubeconfig with fields of a cluster and a user.
+func withContent(t *testing.T, cluster, user string) string {
+	t.Helper()
+	return file(t, fmt.Sprintf(`apiVersion: v1
+kind: Config
+clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1', %s}}]
+contexts: [{name: here, context: {cluster: c, user: u}}]
+users: [{name: u, user: {%s}}]
+current-context: here
+`, cluster, user))
+}
+
+// pair is a certificate and a private key, as the data of a kubeconfig.
+func pair(t *testing.T) (certificate, private string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1)}
+	signed, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	encoded, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := func(kind string, content []byte) string {
+		return base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: content}))
+	}
+	return data("CERTIFICATE", signed), data("PRIVATE KEY", encoded)
+}
+
+func TestExitCode_OfAKubeconfigWithUnusableContentIsThatOfNotAsked(t *testing.T) {
+	certificate, _ := pair(t)
+	_, ofAnother := pair(t)
+	for what, kubeconfig := range map[string]string{
+		"an authority that is no PEM":               withContent(t, "certificate-authority-data: "+base64.StdEncoding.EncodeToString([]byte("none")), ""),
+		"a certificate with the key of another one": withContent(t, "insecure-skip-tls-verify: true", "client-certificate-data: "+certificate+", client-key-data: "+ofAnother),
+	} {
+		for _, line := range []string{
+			"status", "status --watch", "doctor", "top", "volumes list", "volumes trash", "snapshots list", "volumes restore pvc-1", "snapshots delete s-1 --yes", "bench --storage-class fast",
+			"controller",
+		} {
+			out, err := call(t, append(strings.Fields(line), "--kubeconfig", kubeconfig)...)
+			if exitCode(err) != 3 || !strings.Contains(err.Error(), "the configuration for the API server cannot be used") {
+				t.Errorf("%s with %s: %d, %v\n%s", line, what, exitCode(err), err, out)
+			}
 		}
 	}
 }

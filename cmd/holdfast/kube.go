@@ -79,7 +79,20 @@ func (k *kubectl) connection() (*rest.Config, error) {
 		return nil, notAsked(fmt.Errorf("%w: %w", errNoCluster, err))
 	}
 	c.QPS, c.UserAgent = -1, "holdfast/"+version
-	return c, nil
+	return c, checkUsable(c)
+}
+
+// checkUsable looks into what a configuration has: certificates, keys and the address, which are not looked at before a client
+// is made of it.
+func checkUsable(c *rest.Config) error {
+	_, err := rest.HTTPClientFor(c)
+	if err == nil {
+		_, _, err = rest.DefaultServerUrlFor(c)
+	}
+	if err != nil {
+		return notAsked(fmt.Errorf("the configuration for the API server cannot be used (look at the kubeconfig): %w", err))
+	}
+	return nil
 }
 
 // checkContext names the contexts that there are, if the requested one is not among them.
@@ -133,6 +146,9 @@ func (k *kubeAccess) connect(component string, log *slog.Logger) (*clients, erro
 	}
 	if err != nil {
 		return nil, notAsked(fmt.Errorf("no configuration for the API server (outside of a pod, give --kubeconfig): %w", err))
+	}
+	if err := checkUsable(config); err != nil {
+		return nil, err
 	}
 	config.QPS, config.Burst, config.UserAgent = requestsPerSecond, requestBurst, component+"/"+version
 	c := &clients{}

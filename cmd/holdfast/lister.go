@@ -13,8 +13,9 @@ import (
 
 	"github.com/holdfast-storage/holdfast/admin"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
-	"github.com/holdfast-storage/holdfast/backend/local"
+	cephsite "github.com/holdfast-storage/holdfast/backend/ceph/site"
 	"github.com/holdfast-storage/holdfast/deploy"
+	"github.com/holdfast-storage/holdfast/printable"
 )
 
 // installation is how an administrator reaches a cluster with Holdfast in it.
@@ -38,6 +39,13 @@ func namespaceFlag(flags *pflag.FlagSet, namespace *string) {
 	flags.StringVarP(namespace, "namespace", "n", deploy.Namespace, "`namespace` in which Holdfast runs")
 }
 
+// homeFlags is installationFlags for commands that are about objects in other namespaces, which -n names.
+func homeFlags(flags *pflag.FlagSet) *installation {
+	i := &installation{kubectl: kubectlFlags(flags)}
+	flags.StringVar(&i.namespace, "holdfast-namespace", deploy.Namespace, "`namespace` in which Holdfast runs")
+	return i
+}
+
 func (i *installation) admin(c admin.Config) (*admin.Admin, error) {
 	config, err := i.connection()
 	if err != nil {
@@ -52,7 +60,7 @@ func (i *installation) admin(c admin.Config) (*admin.Admin, error) {
 // list is what a command lists, of a cluster or of the pools of this host.
 type list[T any] struct {
 	ofCluster func(*admin.Admin, context.Context) ([]T, error)
-	ofPools   func(context.Context, *local.Backend) ([]T, error)
+	ofPools   func(context.Context, cephsite.View) ([]T, error)
 	table     func(io.Writer, []T, bool) error
 	name      func(io.Writer, T) error // for -o name
 	filters   filterable
@@ -68,12 +76,12 @@ var (
 	}
 	snapshotList = list[admin.Row]{
 		(*admin.Admin).Snapshots, snapshotsOfPools, admin.WriteSnapshots, nameOf("Snapshot"),
-		filterable{volume: true, health: true},
+		filterable{claim: true, volume: true, health: true},
 		(*admin.Filter).Row, admin.SnapshotOrders,
 	}
 	// A volume in the trash has no object: its name alone is an argument for restore.
 	trashList = list[admin.Trashed]{(*admin.Admin).Trash, trashOfPools, admin.WriteTrash, func(out io.Writer, t admin.Trashed) error {
-		_, err := fmt.Fprintln(out, t.Name)
+		_, err := fmt.Fprintln(out, printable.Line(t.Name))
 		return err
 	}, filterable{claim: true}, (*admin.Filter).Trashed, admin.TrashOrders}
 )
@@ -95,14 +103,16 @@ type source struct {
 const listPoolUsage = "only what is in the pool of that name. Or a `pool` of this host, to be read instead of a cluster:\n" +
 	"name=NAME,path=DIRECTORY, with the other keys that holdfast standalone --help shows. May be given several times"
 
+const listCephPoolUsage = listPoolUsage + ",\n" + cephPoolUsage
+
 func (l list[T]) flags(cmd *cobra.Command) *source {
 	flags := cmd.Flags()
 	s := &source{
 		installation: &installation{kubectl: kubectlFlags(flags), namespace: deploy.Namespace},
-		hostPools:    &hostPools{pools: &pools{}, logging: logFlags(flags)},
+		hostPools:    hostPoolFlags(flags),
 		output:       outputFlag(cmd, append(tableFormats, "name")...),
 	}
-	flags.Func("pool", listPoolUsage, s.addPool(s.pools))
+	flags.Func("pool", listCephPoolUsage, s.addPool(s.add))
 	_ = cmd.RegisterFlagCompletionFunc("pool", completeNames(poolNames)) // it has none yet
 	var orders []string
 	for _, o := range l.orders {
@@ -146,8 +156,9 @@ func (l list[T]) read(ctx context.Context, s *source) (all []T, err error) {
 		if err := s.checkHost(); err != nil {
 			return nil, err
 		}
-		err = s.peek(ctx, func(storage *local.Backend) error {
-			all, err = l.ofPools(ctx, storage)
+		err = s.each(ctx, func(of cephsite.View) error {
+			some, err := l.ofPools(ctx, of)
+			all = append(all, some...)
 			return err
 		})
 		return all, err

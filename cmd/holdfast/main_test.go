@@ -56,7 +56,7 @@ func TestUsage_ErrorNamesTheAllowedValues(t *testing.T) {
 		"unknown command":     {[]string{"statsu"}, []string{`"statsu"`, "did you mean status?", "doctor, "}},
 		"unknown flag":        {[]string{"standalone", "--poool", pool}, []string{"--poool", "did you mean --pool?"}},
 		"a flag of one dash":  {[]string{"volumes", "adopt", "v", "-calim=shop/x"}, []string{"-calim", "did you mean --claim?"}},
-		"a cluster for none":  {[]string{"--context", "x", "standalone"}, []string{"standalone", "no flag --context"}},
+		"a cluster for none":  {[]string{"--context", "x", "standalone"}, []string{"standalone", "is about this host"}},
 		"unknown shell":       {[]string{"completion", "tcsh"}, []string{`"tcsh"`, "bash, fish, powershell, zsh"}},
 		"unknown help":        {[]string{"help", "volumes", "restroe"}, []string{`"restroe"`, "did you mean restore?"}},
 		"an argument":         {[]string{"standalone", "fast"}, []string{`"fast"`, "not a flag"}},

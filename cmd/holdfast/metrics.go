@@ -25,6 +25,9 @@ import (
 	"github.com/holdfast-storage/holdfast/listener"
 )
 
+// maxScrapes are served at once. Each holds all metrics until they are written, several megabytes in a large cluster.
+const maxScrapes = 4
+
 // monitoring is what a process reports of itself over HTTP: /metrics, /livez and /readyz.
 type monitoring struct {
 	address  string
@@ -59,7 +62,8 @@ func (m *monitoring) serve(log *slog.Logger) part {
 			return fmt.Errorf("--metrics-address: %w", err)
 		}
 		mux := http.NewServeMux()
-		mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))
+		metrics := promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{CoalesceGather: true})
+		mux.Handle("GET /metrics", listener.LimitRequests(metrics, maxScrapes))
 		mux.Handle("/", m.health.Handler())
 		server := listener.HTTP(mux)
 		stopped := context.AfterFunc(ctx, func() { server.Close() })

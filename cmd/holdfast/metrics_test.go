@@ -13,15 +13,21 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/pflag"
+
 	"github.com/holdfast-storage/holdfast/test/rig/alongside"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
-	"github.com/spf13/pflag"
 )
 
 // scraped serves the metrics and checks of a process that does nothing else, and returns where.
 func scraped(t *testing.T) string {
 	t.Helper()
-	m := monitoringFlags(pflag.NewFlagSet("", pflag.ContinueOnError))
+	return served(t, monitoringFlags(pflag.NewFlagSet("", pflag.ContinueOnError)))
+}
+
+func served(t *testing.T, m *monitoring) string {
+	t.Helper()
 	m.address = hostfs.FreeAddress(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	alongside.Run(ctx, t, cancel, m.serve(quiet))
@@ -63,6 +69,43 @@ func TestLimits_PeersWithoutAPasswordDoNotBlockTheKubeletAndPrometheus(t *testin
 	}
 	if _, err := io.Copy(io.Discard, first); os.IsTimeout(err) {
 		t.Error("the first of 500 still has its connection")
+	}
+}
+
+func TestLimits_PeersThatReadMetricsSlowlyTakeFewPlacesAndLeaveOneFree(t *testing.T) {
+	m := monitoringFlags(pflag.NewFlagSet("", pflag.ContinueOnError))
+	// More than the socket of a peer that does not read takes.
+	large := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "large", Help: "Large."}, []string{"label"})
+	large.WithLabelValues(strings.Repeat("x", 16<<20)).Set(1)
+	m.registry.MustRegister(large)
+	address := served(t, m)
+	answered := make(chan net.Conn, 20)
+	for range cap(answered) {
+		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP("127.0.0.2")}}
+		c, err := d.DialContext(t.Context(), "tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		if _, err := io.WriteString(c, "GET /metrics HTTP/1.1\r\nHost: h\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			if n, _ := c.Read(make([]byte, 1)); n == 1 {
+				answered <- c
+			}
+		}()
+	}
+	for range maxScrapes - 1 {
+		<-answered
+	}
+	for range 2 {
+		if status := statusOf(t, address, "/metrics"); status != http.StatusOK {
+			t.Errorf("another peer gets %d", status)
+		}
+	}
+	if n := len(answered); n > 0 {
+		t.Errorf("%d more are answered at once", n)
 	}
 }
 

@@ -145,7 +145,7 @@ func (n *node) join(storage *local.Backend, log *slog.Logger) ([]part, error) {
 		served = append(served, agent.Pool{Name: p.Name, Path: p.Path, Engine: p.Engine})
 	}
 	requests := policy.Requests(n.clients.kubernetes, log)
-	host, err := newCephHost()
+	host, err := newCephHost(n.driver.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -166,6 +166,7 @@ func (n *node) join(storage *local.Backend, log *slog.Logger) ([]part, error) {
 		n.useCeph(storage, a.Released)
 	}
 	n.driver.CephClient = host.recordedBy(a)
+	n.driver.CheckComplete = checkComplete(n.clients.holdfast.HoldfastV1beta1().Volumes())
 	debug, err := n.followDebug(informers.NewSharedInformerFactory(n.clients.holdfast, 0), log)
 	if err != nil {
 		return nil, err

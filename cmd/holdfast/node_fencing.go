@@ -6,15 +6,16 @@ import (
 	"github.com/holdfast-storage/holdfast/agent"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/driver"
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
 // cephHost asks the kernel of this node about its clients of Ceph clusters.
-type cephHost struct{ boot string }
+type cephHost struct{ boot, driver string }
 
-func newCephHost() (cephHost, error) {
+func newCephHost(driver string) (cephHost, error) {
 	boot, err := nodeops.BootID()
-	return cephHost{boot}, err
+	return cephHost{boot, driver}, err
 }
 
 // Gone says whether the kernel has a client no more.
@@ -33,13 +34,26 @@ func (h cephHost) Release(ctx context.Context, c v1beta1.CephClient) error {
 	return nodeops.ReleaseCephClient(ctx, kernelClient(c))
 }
 
+// InUse asks for the volumes that the kernel has.
+func (h cephHost) InUse(ctx context.Context, recorded []string) (has []string, clients []v1beta1.CephClient, err error) {
+	ids, found, err := driver.CephVolumesInUse(ctx, h.driver, recorded)
+	for _, c := range found {
+		clients = append(clients, h.recordOf(c))
+	}
+	return ids, clients, err
+}
+
+func (h cephHost) recordOf(c nodeops.CephClient) v1beta1.CephClient {
+	return v1beta1.CephClient{FSID: c.FSID, ID: c.ID, Address: v1beta1.CephAddress(c.Address), BootID: h.boot}
+}
+
 func kernelClient(c v1beta1.CephClient) nodeops.CephClient {
 	return nodeops.CephClient{FSID: c.FSID, ID: c.ID, Address: string(c.Address)}
 }
 
 // recordedBy records the clients that the driver is about to use.
 func (h cephHost) recordedBy(a *agent.Agent) func(context.Context, backend.ID, nodeops.CephClient) error {
-	return func(ctx context.Context, _ backend.ID, c nodeops.CephClient) error {
-		return a.RecordCephClient(ctx, v1beta1.CephClient{FSID: c.FSID, ID: c.ID, Address: v1beta1.CephAddress(c.Address), BootID: h.boot})
+	return func(ctx context.Context, id backend.ID, c nodeops.CephClient) error {
+		return a.RecordCephClient(ctx, id, h.recordOf(c))
 	}
 }

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"io"
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
+
+	"github.com/holdfast-storage/holdfast/printable"
 )
 
 // output is the format that -o chooses.
@@ -23,18 +26,37 @@ func outputFlag(c *cobra.Command, formats ...string) *output {
 func (o *output) print(out io.Writer, value any, text func(wide bool) error) error {
 	switch o.value {
 	case "json":
-		e := json.NewEncoder(out)
+		var document bytes.Buffer
+		e := json.NewEncoder(&document)
 		e.SetEscapeHTML(false)
 		e.SetIndent("", "  ")
-		return e.Encode(value)
+		if err := e.Encode(value); err != nil {
+			return err
+		}
+		_, err := out.Write(printable.JSON(document.Bytes()))
+		return err
 	case "yaml":
 		return printYAML(out, value)
 	}
 	return text(o.value == "wide")
 }
 
+// between is the line between two values that are printed one after the other.
+func (o *output) between() string {
+	if o.value == "yaml" {
+		return documentSeparator
+	}
+	return ""
+}
+
+// documentSeparator is the line between two documents of YAML.
+const documentSeparator = "---"
+
 func printYAML(out io.Writer, value any) error {
-	data, err := yaml.Marshal(value)
+	data, err := json.Marshal(value)
+	if err == nil {
+		data, err = yaml.JSONToYAML(printable.JSON(data)) // it reads no control characters that are not escaped
+	}
 	if err != nil {
 		return err
 	}

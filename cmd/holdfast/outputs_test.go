@@ -182,8 +182,8 @@ func (s *shown) run(command string) string {
 	var err error
 	if command == "top" {
 		t := &topper{
-			kubectl: &kubectl{kubeconfig: flags[1], context: flags[3]}, output: &output{&choice{value: "table"}},
-			by: top.ByVolume, home: home, interval: shortest,
+			installation: &installation{&kubectl{kubeconfig: flags[1], context: flags[3]}, home}, output: &output{&choice{value: "table"}},
+			by: top.ByVolume, interval: shortest,
 		}
 		var c *top.Cluster
 		if c, err = t.cluster(s.Context()); err == nil {

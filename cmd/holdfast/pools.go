@@ -23,6 +23,19 @@ const poolUsage = "a `pool` of this host; may be given several times, the first 
 	"  requireMount=true  create a new pool only where another file system than the root's is mounted\n" +
 	"for example --pool name=fast,path=/srv/fast,reserved=10Gi"
 
+const cephPoolUsage = "or one in a Ceph cluster, with the program of the image holdfast/ceph:\n" +
+	"  name=NAME           as in the StorageCluster\n" +
+	"  engine=rbd          or cephfs\n" +
+	"  fsid=UUID           which ceph fsid prints\n" +
+	"  monitors=ADDRESS    v2:ADDRESS:PORT or v1:ADDRESS:PORT; more may follow, each after a comma\n" +
+	"  user=holdfast       the Ceph user\n" +
+	"  keyFile=FILE        absolute; with the key of that user, as ceph auth get-key prints it\n" +
+	"  cephPool=NAME       the pool of images, for rbd\n" +
+	"  cephFilesystem=NAME the file system, for cephfs\n" +
+	"  cephNamespace=NAME  the namespace of the images, or the subvolume group\n" +
+	"  secure=true         encrypt all that is sent\n" +
+	"  trashRetention=24h  as the pool has it, for when what is in the trash expires"
+
 // pools collects the values of --pool.
 type pools []local.PoolConfig
 

@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-storage/holdfast/admin/storageos"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/operator/render"
+	"github.com/holdfast-storage/holdfast/printable"
 )
 
 func newRenderCommand() *cobra.Command {
@@ -37,7 +38,14 @@ A StorageOSCluster is converted to a StorageCluster. How each field was converte
 	flags.StringVar(&r.secret, "secret", "", "`file` with the Secret that spec.secretRef names, if it is needed")
 	flags.StringVar(&r.has, "has", "VolumeSnapshotClass,VolumeGroupSnapshotClass,ValidatingAdmissionPolicy,ValidatingAdmissionPolicyBinding", "the optional `kinds` that the cluster has: of "+strings.Join(optionalKinds(), ", "))
 	namespaceFlag(flags, &r.namespace)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return r.run(cmd.OutOrStdout()) }
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if r.storageos != "" {
+			if err := refuseGiven(flags, "has no effect with --from-storageos; its output can be given to -f", "filename", "secret", "has", "namespace"); err != nil {
+				return err
+			}
+		}
+		return r.run(cmd.OutOrStdout())
+	}
 	return cmd
 }
 
@@ -49,9 +57,6 @@ type renderer struct {
 
 func (r *renderer) run(out io.Writer) error {
 	if r.storageos != "" {
-		if r.file != "" || r.secret != "" {
-			return fmt.Errorf("--from-storageos excludes the other flags; its output can be given to -f: %w", errUsage)
-		}
 		return r.convert(out)
 	}
 	in := render.Input{
@@ -94,7 +99,7 @@ func (r *renderer) write(out io.Writer, objects []*unstructured.Unstructured) er
 			continue
 		}
 		if i > 0 {
-			fmt.Fprintln(out, "---")
+			fmt.Fprintln(out, documentSeparator)
 		}
 		if err := printYAML(out, o.Object); err != nil {
 			return err
@@ -113,7 +118,7 @@ func (r *renderer) convert(out io.Writer) error {
 		return fmt.Errorf("%s: %w", r.storageos, err)
 	}
 	for _, remark := range remarks {
-		fmt.Fprintln(r.remarks, remark)
+		fmt.Fprintln(r.remarks, printable.Line(remark.String()))
 	}
 	if r.output.value == "name" {
 		return printName(out, v1beta1.SchemeGroupVersion.WithKind("StorageCluster").GroupKind(), cluster.Name)

@@ -21,6 +21,15 @@ func file(t *testing.T, text string) string {
 
 const clusterHead = "apiVersion: holdfast.dev/v1beta1\nkind: StorageCluster\nmetadata: {name: mine}\n"
 
+func TestRender_RemarksDoNotMoveTheCursor(t *testing.T) {
+	var out, remarks strings.Builder
+	odd := file(t, `{apiVersion: storageos.com/v1, kind: StorageOSCluster, metadata: {name: a}, spec: {"odd\e[2J": 1}}`)
+	r := &renderer{storageos: odd, remarks: &remarks, output: &output{&choice{value: "yaml"}}}
+	if err := r.run(&out); err != nil || !strings.Contains(remarks.String(), "odd [2J") || strings.Contains(remarks.String(), "\x1b") {
+		t.Errorf("%v: %q", err, &remarks)
+	}
+}
+
 func TestRender_PrintsEachObjectOfTheDefaultClusterAsADocument(t *testing.T) {
 	out, err := call(t, "render")
 	if err != nil {
@@ -115,7 +124,7 @@ func TestRender_InvalidFileIsRefusedWithTheReason(t *testing.T) {
 	if _, err := call(t, "render", "--has", "Pod"); err == nil || !strings.Contains(err.Error(), "PodMonitor") {
 		t.Errorf("a kind that is not optional: %v", err)
 	}
-	if _, err := call(t, "render", "-f", "x", "--from-storageos", "y"); err == nil || !strings.Contains(err.Error(), "excludes the other flags") {
+	if _, err := call(t, "render", "-f", "x", "--from-storageos", "y"); err == nil || !strings.Contains(err.Error(), "--filename has no effect") {
 		t.Errorf("two files: %v", err)
 	}
 	enormous := file(t, clusterHead+"# "+strings.Repeat("x", maxManifest))

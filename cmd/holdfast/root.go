@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/holdfast-storage/holdfast/backend"
 )
 
 // The groups of commands in the help.
@@ -124,18 +126,48 @@ func checkArgs(c *cobra.Command, args []string) error {
 		return fmt.Errorf("%s%s is missing: %w", prefix(c), takes, errUsage)
 	case len(args) > 1:
 		return fmt.Errorf("%sit takes one %s, and %q is another: %w", prefix(c), takes, args[1], errUsage)
+	case takes == "NAME": // of a volume or a snapshot
+		if _, err := backend.ParseID(args[0]); err != nil {
+			return fmt.Errorf("%s%w: %w", prefix(c), err, errUsage)
+		}
 	}
 	return nil
 }
 
-// refuseUnusedFlags refuses the flags of the root that a command does not define itself: they would have no effect.
+// contactNothing are the commands that ignore the flags of the root, as those of kubectl do: an alias that has them is for all
+// commands.
+var contactNothing = map[string]bool{"help": true, "version": true, "render": true, "completion": true}
+
+// refuseUnusedFlags refuses the flags of the root that a command does not define itself and that would mislead: a user who
+// names a cluster does not mean this host.
 func refuseUnusedFlags(c *cobra.Command, _ []string) (err error) {
+	verb := c
+	for verb.HasParent() && verb.Parent() != c.Root() {
+		verb = verb.Parent()
+	}
+	if contactNothing[verb.Name()] {
+		return nil
+	}
 	c.InheritedFlags().VisitAll(func(f *pflag.Flag) {
-		if f.Changed {
+		switch {
+		case !f.Changed:
+		case verb.GroupID == forHosts:
+			err = fmt.Errorf("%s--%s is for a cluster, and this command is about this host; leave it out: %w", prefix(c), f.Name, errUsage)
+		default:
 			err = fmt.Errorf("%sthere is no flag --%s here: %w", prefix(c), f.Name, errUsage)
 		}
 	})
 	return err
+}
+
+// refuseGiven refuses flags that were given, and says why they would have no effect.
+func refuseGiven(flags *pflag.FlagSet, why string, names ...string) error {
+	for _, name := range names {
+		if flags.Changed(name) {
+			return fmt.Errorf("--%s %s: %w", name, why, errUsage)
+		}
+	}
+	return nil
 }
 
 // nearestFlag names the flags that an unknown one may be meant as. With one dash, a long name is read as letters.

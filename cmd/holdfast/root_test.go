@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -97,7 +98,7 @@ func TestExamples_OfTheDocumentsAreAccepted(t *testing.T) {
 			}
 			for _, command := range commandLines(strings.Trim(line, " ")) {
 				found++
-				command = strings.NewReplacer("[", "", "]", "", "...", "").Replace(command)
+				command = strings.NewReplacer("[", "", "]", "", "...", "", "NAMESPACE", "namespace", "NAME", "name").Replace(command)
 				if err := accept(command); err != nil {
 					t.Errorf("%s: holdfast %s: %v", page, command, err)
 				}
@@ -119,6 +120,38 @@ func TestFlags_OfAClusterMayPrecedeTheCommand(t *testing.T) {
 	} {
 		if out, err := call(t, strings.Fields(line)...); err != nil {
 			t.Errorf("%s: %v\n%s", line, err, out)
+		}
+	}
+}
+
+func TestFlags_OfAClusterAreIgnoredWhereNothingIsContacted(t *testing.T) {
+	for _, flag := range []string{"--context nowhere", "--kubeconfig /nowhere", "-n nowhere"} {
+		for _, command := range []string{"version", "version -o json", "render", "completion", "help status", "help"} {
+			for _, line := range []string{flag + " " + command, command + " " + flag} {
+				if out, err := call(t, strings.Fields(line)...); err != nil {
+					t.Errorf("%s: %v\n%s", line, err, out)
+				}
+			}
+		}
+	}
+}
+
+func TestFlags_OfAClusterAreRefusedWhereTheyWouldMislead(t *testing.T) {
+	for line, want := range map[string]string{
+		"cleanup --path /nowhere":      "is about this host",
+		"standalone":                   "is about this host",
+		"copy":                         "there is no flag",
+		"bench --storage-class s -n x": "bench: --namespace has no effect: bench makes a namespace of its own",
+		"-n x bench --storage-class s": "a namespace of its own",
+	} {
+		lines := []string{line}
+		if !strings.Contains(line, "bench") {
+			lines = []string{"--context x " + line, line + " --context x", "-n x " + line}
+		}
+		for _, line := range lines {
+			if _, err := call(t, strings.Fields(line)...); !errors.Is(err, errUsage) || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v", line, err)
+			}
 		}
 	}
 }

@@ -50,10 +50,10 @@ func (s *selection) choose(cmd *cobra.Command, f filterable) {
 }
 
 // addPool takes a name for a filter. What describes a pool of this host has an equals sign.
-func (s *selection) addPool(host *pools) func(string) error {
+func (s *selection) addPool(host func(string) error) func(string) error {
 	return func(value string) error {
 		if strings.Contains(value, "=") {
-			return host.add(value)
+			return host(value)
 		}
 		if value == "" {
 			return fmt.Errorf("it must be the name of a pool, or describe one of this host, such as name=fast,path=/srv/fast")
@@ -61,14 +61,6 @@ func (s *selection) addPool(host *pools) func(string) error {
 		s.Pools = append(s.Pools, value)
 		return nil
 	}
-}
-
-// checkHost refuses what has no meaning on one host.
-func (s *selection) checkHost() error {
-	if s.Node != "" {
-		return fmt.Errorf("--pool describes a pool of this host, which is the only one; --node is for a cluster: %w", errUsage)
-	}
-	return nil
 }
 
 // checkCluster refuses names that do not exist, so that a mistyped one is no empty list.

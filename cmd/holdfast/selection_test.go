@@ -92,6 +92,9 @@ func TestLists_AreSortedAndFiltered(t *testing.T) {
 		"volumes trash --claim shop/old --sort-by name":   "old-on-node-1 old-on-node-2 old-on-team.f",
 		"snapshots --volume pvc-b":                        "s-2",
 		"snapshots list --sort-by volume --reverse":       "s-2 s-1",
+		"snapshots list -n shop":                          "s-1 s-2",
+		"snapshots -n bank":                               "",
+		"snapshots list --claim shop/images":              "s-2",
 	} {
 		out, err := call(t, append(append(strings.Fields(line), "-o", "name"), flags...)...)
 		got := strings.Join(strings.Fields(strings.NewReplacer("volume.holdfast.dev/pvc-", "", "snapshot.holdfast.dev/", "").Replace(out)), " ")
@@ -109,13 +112,65 @@ func TestLists_ValuesThatMeanNothingAreRefusedWithWhatDoes(t *testing.T) {
 		"volumes list --node node-11":                 "there is no such StorageNode (did you mean node-1",
 		"volumes list --pool fats":                    "no node has such a pool (did you mean fast?); the pools are fast, slow",
 		"volumes list --pool=":                        "it must be the name of a pool",
-		"snapshots list -n shop":                      "there is no flag --namespace here",
 		"volumes list --pool name=x,path=/x --node a": "--node is for a cluster",
 		"volumes list -o jsno":                        "table, wide, json, yaml or name (did you mean json?)",
 	} {
 		out, err := call(t, append(strings.Fields(line), flags...)...)
 		if exitCode(err) != 2 || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, without %q\n%s", line, err, want, out)
+		}
+	}
+}
+
+func TestFlags_WithoutEffectAreRefused(t *testing.T) {
+	const host = " --pool name=fast,path=/nowhere"
+	kubeconfig := reachable(t, "http://127.0.0.1:1")
+	t.Setenv("KUBECONFIG", kubeconfig) // is no flag
+	sample := storageosSamples + "small.yaml"
+	for line, want := range map[string]string{
+		"volumes list --context production" + host:                 "--context is for a cluster",
+		"--context production volumes list" + host:                 "--context is for a cluster",
+		"volumes list --kubeconfig " + kubeconfig + host:           "--kubeconfig is for a cluster",
+		"volumes list --node a" + host:                             "--node is for a cluster",
+		"volumes --context production" + host:                      "--context is for a cluster",
+		"volumes --restore pvc-1 --context production" + host:      "--context is for a cluster",
+		"volumes trash --context production" + host:                "--context is for a cluster",
+		"snapshots list --context production" + host:               "--context is for a cluster",
+		"top --context production" + host:                          "--context is for a cluster",
+		"top pools --kubeconfig " + kubeconfig + host:              "--kubeconfig is for a cluster",
+		"top --holdfast-namespace storage" + host:                  "--holdfast-namespace is for a cluster",
+		"volumes restore pvc-1 --context production" + host:        "--context is for a cluster",
+		"volumes restore pvc-1 --kubeconfig /nowhere" + host:       "--kubeconfig is for a cluster",
+		"volumes restore pvc-1 -n storage" + host:                  "--namespace is for a cluster",
+		"-n storage volumes restore pvc-1" + host:                  "--namespace is for a cluster",
+		"volumes restore pvc-1 --timeout 1m" + host:                "--timeout is for a cluster",
+		"volumes restore pvc-1 --holdfast-namespace x" + host:      "--holdfast-namespace is for a cluster",
+		"volumes restore pvc-1 -o json" + host:                     "--output is for a cluster",
+		"volumes restore pvc-1 -n shop":                            "--namespace shop is that of a claim, and --claim is missing",
+		"volumes adopt pvc-1 --claim shop/x -n bank":               "--claim shop/x is not in --namespace bank",
+		"volumes adopt pvc-1 --claim x -n shop --print -o json":    "--output has no effect with --print",
+		"volumes restore pvc-1 --node a" + host:                    "--node is for a cluster",
+		"volumes restore pvc-1 --claim shop/orders" + host:         "--claim is for a cluster",
+		"render --from-storageos " + sample + " --has PodMonitor":  "--has has no effect with --from-storageos",
+		"render --from-storageos " + sample + " -n storage":        "--namespace has no effect with --from-storageos",
+		"-n storage render --from-storageos " + sample:             "--namespace has no effect with --from-storageos",
+		"render --from-storageos " + sample + " -f /nowhere":       "--filename has no effect with --from-storageos",
+		"render --from-storageos " + sample + " --secret /nowhere": "--secret has no effect with --from-storageos",
+		"status --interval 1s":                                     "--interval has no effect without --watch",
+	} {
+		if _, err := call(t, strings.Fields(line)...); exitCode(err) != 2 || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, without %q", line, err, want)
+		}
+	}
+	for line, want := range map[string]int{
+		"volumes list -n shop --claim orders" + host:     1, // there is no such pool
+		"top -n shop --interval 1s" + host:               1,
+		"volumes restore pvc-1" + host:                   1,
+		"render --from-storageos " + sample + " -o json": 0,
+		"status --watch --interval 1s --context nowhere": 3,
+	} {
+		if _, err := call(t, strings.Fields(line)...); exitCode(err) != want {
+			t.Errorf("%s: %v instead of %d", line, err, want)
 		}
 	}
 }

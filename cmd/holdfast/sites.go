@@ -68,7 +68,7 @@ func site(p v1beta1.PoolSpec, host *disk.Host) local.Site {
 		if err != nil {
 			wrong[4] = fmt.Errorf("trashRetention: %w", err)
 		}
-		s.TrashRetention = local.TrashRetention(retention)
+		s.TrashRetention = backend.TrashRetention(retention)
 	}
 	problem := errors.Join(wrong[:]...)
 	s.Reach = func(ctx context.Context, e backend.PoolExpectation) error {

@@ -32,7 +32,7 @@ func TestSites_PoolOfTheSpecBecomesAPoolOfTheHost(t *testing.T) {
 		"devices":      {v1beta1.PoolSpec{Name: "a", Devices: &v1beta1.DeviceSelector{Model: "x"}}, local.PoolConfig{Name: "a", Path: "/var/lib/holdfast/pools/a"}},
 		"all settings": {v1beta1.PoolSpec{Name: "a", Overcommit: "1.5", Reserved: "7%", TrashRetention: day}, local.PoolConfig{Name: "a", Path: "/var/lib/holdfast/pools/a", Overcommit: 1.5, Reserved: "7%", TrashRetention: 24 * time.Hour}},
 		"a mount":      {v1beta1.PoolSpec{Name: "a", Path: "/srv/a", RequireMount: true}, local.PoolConfig{Name: "a", Path: "/srv/a", RequireMount: true}},
-		"no trash":     {v1beta1.PoolSpec{Name: "a", TrashRetention: new(v1beta1.Duration("0s"))}, local.PoolConfig{Name: "a", Path: "/var/lib/holdfast/pools/a", TrashRetention: local.NoTrash}},
+		"no trash":     {v1beta1.PoolSpec{Name: "a", TrashRetention: new(v1beta1.Duration("0s"))}, local.PoolConfig{Name: "a", Path: "/var/lib/holdfast/pools/a", TrashRetention: backend.NoTrash}},
 		"binary bytes": {v1beta1.PoolSpec{Name: "a", Reserved: "1.5Gi"}, local.PoolConfig{Name: "a", Path: "/var/lib/holdfast/pools/a", Reserved: "1610612736"}},
 		"round bytes":  {v1beta1.PoolSpec{Name: "a", Reserved: "2P"}, local.PoolConfig{Name: "a", Path: "/var/lib/holdfast/pools/a", Reserved: "2000000000000000"}},
 	} {

@@ -17,6 +17,7 @@ import (
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
 	"github.com/holdfast-storage/holdfast/cmd/holdfast/terminal"
 	"github.com/holdfast-storage/holdfast/driver"
+	"github.com/holdfast-storage/holdfast/printable"
 	"github.com/holdfast-storage/holdfast/report/doctor"
 	"github.com/holdfast-storage/holdfast/report/facts"
 	"github.com/holdfast-storage/holdfast/report/status"
@@ -36,7 +37,14 @@ is healthy, 1 if not, and 3 if the cluster could not be asked. As a file named k
 	v := viewFlags(cmd)
 	cmd.Flags().BoolVarP(&v.watch, "watch", "w", false, "show it again when it has changed, until it is interrupted; looked at every --interval")
 	cmd.Flags().DurationVar(&v.interval, "interval", 5*time.Second, "how often --watch looks, a `duration`; a cluster that takes long to answer is asked less often")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return v.status(cmd.Context(), cmd.OutOrStdout()) }
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if !v.watch {
+			if err := refuseGiven(cmd.Flags(), "has no effect without --watch", "interval"); err != nil {
+				return err
+			}
+		}
+		return v.status(cmd.Context(), cmd.OutOrStdout())
+	}
 	return cmd
 }
 
@@ -109,7 +117,7 @@ func (v *view) status(ctx context.Context, out io.Writer) error {
 
 func (v *view) look(ctx context.Context, c facts.Clients) (*status.Report, error) {
 	found, err := facts.OfHoldfast(ctx, c, v.namespace)
-	if err != nil {
+	if err := cmp.Or(err, ctx.Err()); err != nil { // an interrupted look may have found only a part
 		return nil, notAsked(err)
 	}
 	report, err := status.Look(found)
@@ -117,7 +125,7 @@ func (v *view) look(ctx context.Context, c facts.Clients) (*status.Report, error
 }
 
 func judged(report *status.Report) error {
-	if report != nil && !report.Well {
+	if !report.Well {
 		return errNotWell
 	}
 	return nil
@@ -140,7 +148,7 @@ func styleFor(t *terminal.Terminal, wide bool) status.Style {
 // its API server something.
 const restful = 10
 
-// watchStatus ends when it is interrupted, with the code that says how it was then. While the API server does not answer
+// watchStatus ends when it is interrupted, with the code of what was seen last. While the API server does not answer
 // it says so, and asks again.
 func (v *view) watchStatus(ctx context.Context, out io.Writer, c facts.Clients) error {
 	if v.interval < shortest {
@@ -152,6 +160,9 @@ func (v *view) watchStatus(ctx context.Context, out io.Writer, c facts.Clients) 
 	err := terminal.Watch(ctx, out, func(ctx context.Context) (*terminal.Frame, error) {
 		looked := time.Now()
 		report, away := v.look(ctx, c)
+		if ctx.Err() != nil {
+			return nil, ctx.Err() // what was seen before is the last state
+		}
 		if away != nil && last == nil {
 			return nil, away // nothing was ever seen: it may be another cluster
 		}
@@ -159,7 +170,7 @@ func (v *view) watchStatus(ctx context.Context, out io.Writer, c facts.Clients) 
 			last = report
 		}
 		unasked = away
-		frame := &terminal.Frame{Pause: max(v.interval, restful*time.Since(looked)), Draw: func(out io.Writer, t *terminal.Terminal) error {
+		frame := &terminal.Frame{Between: v.between(), Pause: max(v.interval, restful*time.Since(looked)), Draw: func(out io.Writer, t *terminal.Terminal) error {
 			if away != nil {
 				return v.writeUnasked(out, away, looked)
 			}
@@ -169,7 +180,13 @@ func (v *view) watchStatus(ctx context.Context, out io.Writer, c facts.Clients) 
 		frame.Same, err = v.compared(report, away, began)
 		return frame, err
 	})
-	return cmp.Or(err, unasked, judged(last))
+	if err = cmp.Or(err, unasked); err != nil {
+		return err
+	}
+	if last == nil {
+		return notAsked(errors.New("it was interrupted before the cluster had answered"))
+	}
+	return judged(last)
 }
 
 // compared is what differs where a report has changed. That a warning is older is no change.
@@ -187,7 +204,7 @@ func (v *view) writeUnasked(out io.Writer, err error, at time.Time) error {
 	if v.value == "json" || v.value == "yaml" {
 		return nil
 	}
-	_, err = fmt.Fprintf(out, "%s: the cluster could not be asked, and is asked again: %v\n", at.UTC().Format(time.RFC3339), err)
+	_, err = fmt.Fprintf(out, "%s: the cluster could not be asked, and is asked again: %s\n", at.UTC().Format(time.RFC3339), printable.Line(err.Error()))
 	return err
 }
 
@@ -202,18 +219,8 @@ func (v *view) doctor(ctx context.Context, out io.Writer) error {
 	}
 	findings := doctor.Examine(found)
 	err = v.print(out, findings, func(bool) error { return doctor.Text(out, findings) })
-	if err == nil && doctor.Ill(findings) {
+	if err == nil && doctor.Ill(findings) && !found.NotInstalled() { // without Holdfast, all that is found is that it is missing
 		return errIll
 	}
-	return cmp.Or(err, unread(found))
-}
-
-// unread is an error where an object of Holdfast may be ill that could not be read.
-func unread(f *facts.Facts) error {
-	for _, kind := range facts.Required {
-		if err := f.Hidden[kind]; err != nil {
-			return notAsked(fmt.Errorf("the %s could not be read: %w", kind, err))
-		}
-	}
-	return nil
+	return cmp.Or(err, notAsked(found.Unread()))
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
 
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
@@ -106,6 +107,21 @@ func TestOutput_UnknownFormatIsRefused(t *testing.T) {
 	}
 }
 
+func TestOutput_WhatOthersWroteDoesNotMoveTheCursor(t *testing.T) {
+	const message = "pool\x1b[2J\u009b2J\x7f is not mounted"
+	for _, format := range []string{"json", "yaml"} {
+		var out strings.Builder
+		o := &output{&choice{value: format}}
+		if err := o.print(&out, []string{message}, nil); err != nil {
+			t.Fatal(err)
+		}
+		var read []string
+		if err := yaml.Unmarshal([]byte(out.String()), &read); err != nil || read[0] != message || strings.ContainsAny(out.String(), "\x1b\u009b\x7f") {
+			t.Errorf("%s: %v: %q, read as %q", format, err, &out, read)
+		}
+	}
+}
+
 func TestHelp_OneLetterFlagHasOneDash(t *testing.T) {
 	out, err := call(t, "status", "--help")
 	if err != nil || !strings.Contains(out, "  -o, --output FORMAT\n") || !strings.Contains(out, "  -n, --namespace NAMESPACE\n") {
@@ -130,11 +146,24 @@ func TestPlugin_ProgramIsAPluginOfKubectl(t *testing.T) {
 	if err := os.Symlink(binary, filepath.Join(dir, "kubectl-holdfast")); err != nil {
 		t.Fatal(err)
 	}
-	plugin := exec.CommandContext(t.Context(), kubectl, "holdfast", "status", "--kubeconfig", reachable(t, running(t, v1beta1.ClusterPending).Config().Host), "--context", "here")
-	plugin.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"))
-	out, err := plugin.CombinedOutput()
-	failed, ok := errors.AsType[*exec.ExitError](err)
-	if !ok || failed.ExitCode() != 1 || !strings.Contains(string(out), "StorageCluster mine: Pending") || !strings.Contains(string(out), "holdfast: not all is well") {
-		t.Errorf("%v\n%s", err, out)
+	kubeconfig := reachable(t, running(t, v1beta1.ClusterPending).Config().Host)
+	run := func(args ...string) ([]byte, error) {
+		plugin := exec.CommandContext(t.Context(), kubectl, append([]string{"holdfast"}, args...)...)
+		plugin.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"))
+		return plugin.CombinedOutput()
+	}
+	for _, args := range [][]string{
+		{"status", "--kubeconfig", kubeconfig, "--context", "here"}, {"--context", "here", "--kubeconfig", kubeconfig, "status"},
+	} {
+		out, err := run(args...)
+		failed, ok := errors.AsType[*exec.ExitError](err)
+		if !ok || failed.ExitCode() != 1 || !strings.Contains(string(out), "StorageCluster mine: Pending") || !strings.Contains(string(out), "holdfast: not all is well") {
+			t.Errorf("%s: %v\n%s", args, err, out)
+		}
+	}
+	for _, args := range [][]string{{"--context", "here", "version"}, {"--context", "here", "completion", "bash"}} {
+		if out, err := run(args...); err != nil || !strings.Contains(string(out), "holdfast") {
+			t.Errorf("%s: %v\n%s", args, err, out)
+		}
 	}
 }

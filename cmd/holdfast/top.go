@@ -17,7 +17,6 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend/local"
 	"github.com/holdfast-storage/holdfast/cmd/holdfast/terminal"
-	"github.com/holdfast-storage/holdfast/deploy"
 	"github.com/holdfast-storage/holdfast/report/top"
 )
 
@@ -51,12 +50,11 @@ with the verb get on pods/proxy. With --pool it reads the kernel of this host.`,
 
 // topper shows counters.
 type topper struct {
-	*kubectl
+	*installation
 	*hostPools
 	*output
 	selection
 	by       top.By
-	home     string // the namespace of Holdfast
 	interval time.Duration
 	watch    bool
 }
@@ -64,13 +62,12 @@ type topper struct {
 func topCommand(cmd *cobra.Command, by top.By) *cobra.Command {
 	flags := cmd.Flags()
 	t := &topper{
-		by: by, kubectl: kubectlFlags(flags), hostPools: &hostPools{pools: &pools{}, logging: logFlags(flags)},
-		output: outputFlag(cmd, "table", "json", "yaml"),
+		by: by, installation: homeFlags(flags), hostPools: hostPoolFlags(flags),
+		output: outputFlag(cmd, tableFormats...),
 	}
-	flags.StringVar(&t.home, "holdfast-namespace", deploy.Namespace, "`namespace` in which Holdfast runs")
 	flags.DurationVar(&t.interval, "interval", 2*time.Second, "how long it is counted for, a `duration`")
 	flags.BoolVarP(&t.watch, "watch", "w", false, "show it again after each interval, until it is interrupted")
-	flags.Func("pool", listPoolUsage, t.addPool(t.pools))
+	flags.Func("pool", listPoolUsage, t.addPool(t.pools.add))
 	_ = cmd.RegisterFlagCompletionFunc("pool", completeNames(poolNames)) // it has none yet
 	t.choose(cmd, filterable{claim: true})
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return t.run(cmd.Context(), cmd.OutOrStdout()) }
@@ -85,7 +82,7 @@ func (t *topper) run(ctx context.Context, out io.Writer) error {
 		return fmt.Errorf("--interval %s: it must be %s or longer: %w", t.interval, shortest, errUsage)
 	}
 	if t.given() {
-		if err := t.checkHost(); err != nil {
+		if err := t.checkHost("holdfast-namespace"); err != nil {
 			return err
 		}
 		return t.peek(ctx, func(storage *local.Backend) error { return t.show(ctx, out, &hostTraffic{storage, t.chosen}) })
@@ -102,7 +99,7 @@ func (t *topper) cluster(ctx context.Context) (*top.Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &top.Cluster{Namespace: t.home, Chosen: t.chosen}
+	c := &top.Cluster{Namespace: t.namespace, Chosen: t.chosen}
 	if c.Holdfast, err = holdfast.NewForConfig(config); err != nil {
 		return nil, err
 	}
@@ -126,7 +123,7 @@ func (t *topper) show(ctx context.Context, out io.Writer, source top.Source) err
 				return nil, err
 			}
 			same, err := json.Marshal(r)
-			return &terminal.Frame{Draw: func(out io.Writer, screen *terminal.Terminal) error { return t.write(out, r, screen) }, Same: string(same)}, err
+			return &terminal.Frame{Between: t.between(), Draw: func(out io.Writer, screen *terminal.Terminal) error { return t.write(out, r, screen) }, Same: string(same)}, err
 		}))
 	}
 	r, err := m.next(ctx)
@@ -137,21 +134,21 @@ func (t *topper) show(ctx context.Context, out io.Writer, source top.Source) err
 		return err
 	}
 	if len(r.Silent) > 0 && r.Seconds == 0 {
-		return notAsked(errors.New("no node answered"))
+		return notAsked(errors.New("no node answered both times"))
 	}
 	return nil
 }
 
 // write cuts what does not fit on a screen that is redrawn.
 func (t *topper) write(out io.Writer, r *top.Report, screen *terminal.Terminal) error {
-	return t.print(out, r, func(bool) error {
+	return t.print(out, r, func(wide bool) error {
 		if screen == nil {
-			return r.Text(out, 0)
+			return r.Text(out, 0, wide)
 		}
 		var text bytes.Buffer
 		width, height := screen.Size()
 		const besides = 5 // the header, and notes
-		if err := r.Text(&text, max(height-besides, 1)); err != nil {
+		if err := r.Text(&text, max(height-besides, 1), wide); err != nil {
 			return err
 		}
 		for line := range bytes.Lines(text.Bytes()) {

@@ -164,7 +164,7 @@ func TestTop_ShowsVolumesWithClaimPodAndNodeByTheirTraffic(t *testing.T) {
 	if rates.ReadBytes != 4096*rates.Reads || rates.WrittenBytes != 8192*rates.Reads || rates.Writes != 2*rates.Reads || rates.Reads <= 0 || rates.Reads > 100/0.1 {
 		t.Errorf("%+v", rates)
 	}
-	if first.ClaimRef.String() != "shop/orders" || strings.Join(first.Pods, " ") != "shop/orders-0 shop/orders-1" || first.Node != "a" || first.Pool != "fast" {
+	if first.ClaimRef.String() != "shop/orders" || fmt.Sprint(first.PodRefs) != "[{shop orders-0} {shop orders-1}]" || first.Node != "a" || first.Pool != "fast" {
 		t.Errorf("%+v", first)
 	}
 	if r.Rows[0].ClaimRef.String() != "bank/new" {
@@ -229,7 +229,7 @@ func TestTop_WithoutTheRightToAskPodsSaysWhichIsMissing(t *testing.T) {
 
 func TestTop_WrongValuesAreRefused(t *testing.T) {
 	for line, want := range map[string]string{
-		"top --interval 1ms": "it must be 100ms or longer", "top volume": "did you mean volumes?", "top -o name": "table, json or yaml",
+		"top --interval 1ms": "it must be 100ms or longer", "top volume": "did you mean volumes?", "top -o name": "table, wide, json or yaml",
 		"top --pool name=x,path=/x --node a": "--node is for a cluster", "top --sort-by name": "unknown flag: --sort-by",
 	} {
 		if _, err := call(t, strings.Fields(line)...); exitCode(err) != 2 || !strings.Contains(err.Error(), want) {

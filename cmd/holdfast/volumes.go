@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-storage/holdfast/admin"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
+	cephsite "github.com/holdfast-storage/holdfast/backend/ceph/site"
 	"github.com/holdfast-storage/holdfast/backend/local"
 )
 
@@ -20,7 +21,7 @@ func newVolumesCommand() *cobra.Command {
 		Use:   "volumes",
 		Short: "List, restore, delete and adopt the volumes of a cluster or of this host's pools",
 		Long: `Without a command it lists them. It reads a cluster, as kubectl does. With --pool, list, trash and restore read pools
-of this host, whether or not a process serves them; delete and adopt are for clusters.`,
+of this host, or in a Ceph cluster, whether or not a process serves them; delete and adopt are for clusters.`,
 		Example: `  holdfast volumes
   holdfast volumes restore pvc-0c4e --claim shop/orders
   holdfast volumes --pool name=fast,path=/srv/fast`,
@@ -38,6 +39,9 @@ of this host, whether or not a process serves them; delete and adopt are for clu
 		case (*trash || *restore != "") && !s.given():
 			return fmt.Errorf("--trash and --restore are for pools of this host, and --pool is missing; of a cluster: holdfast volumes trash and holdfast volumes restore NAME: %w", errUsage)
 		case *restore != "":
+			if err := s.checkHost("claim", "namespace"); err != nil {
+				return err
+			}
 			return s.restore(ctx, out, *restore)
 		case *trash:
 			return trashList.show(ctx, out, s)
@@ -93,17 +97,39 @@ func newListSnapshotsCommand() *cobra.Command {
 	})
 }
 
-// hostPools are pools of this host, whether or not a process serves them.
+// hostPools are pools of this host, or in Ceph clusters, whether or not a process serves them.
 type hostPools struct {
 	*pools
+	ceph []cephsite.Config
 	*logging
+	flags *pflag.FlagSet
 }
 
+// hostPoolFlags leaves --pool to the command.
 func hostPoolFlags(flags *pflag.FlagSet) *hostPools {
-	return &hostPools{pools: poolFlag(flags), logging: logFlags(flags)}
+	return &hostPools{pools: &pools{}, logging: logFlags(flags), flags: flags}
 }
 
-func (p *hostPools) given() bool { return len(*p.pools) > 0 }
+func (p *hostPools) given() bool { return len(*p.pools)+len(p.ceph) > 0 }
+
+// add takes a value of --pool.
+func (p *hostPools) add(value string) error {
+	if !cephsite.Describes(value) {
+		return p.pools.add(value)
+	}
+	c, err := cephsite.ParsePool(value, parseDuration)
+	if err != nil {
+		return err
+	}
+	p.ceph = append(p.ceph, c)
+	return nil
+}
+
+// checkHost refuses flags that are for a cluster, since this host would be read or changed instead. Others are those that
+// not every command has, or that mean something else in some.
+func (p *hostPools) checkHost(others ...string) error {
+	return refuseGiven(p.flags, "is for a cluster, and --pool describes a pool of this host", append([]string{"node", "context", "kubeconfig"}, others...)...)
+}
 
 // explain adds to the error of a command that found no cluster that there is another way.
 func (p *hostPools) explain(err error) error {
@@ -126,23 +152,60 @@ func (p *hostPools) peek(ctx context.Context, do func(*local.Backend) error) (er
 	return do(storage)
 }
 
-func (p *hostPools) restore(ctx context.Context, out io.Writer, name string) error {
-	id, err := backend.ParseID(name)
+// each does something with the pools of this host together, which are such a view too, and with each of a Ceph cluster.
+func (p *hostPools) each(ctx context.Context, do func(cephsite.View) error) error {
+	if len(*p.pools) > 0 {
+		if err := p.peek(ctx, func(b *local.Backend) error { return do(b) }); err != nil {
+			return err
+		}
+	}
+	log, err := p.logger()
 	if err != nil {
 		return err
 	}
-	return p.peek(ctx, func(storage *local.Backend) error {
-		v, err := storage.Undelete(ctx, id)
+	for _, c := range p.ceph {
+		view, err := cephsite.Peek(ctx, c, log)
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(out, "volume %s (%s) is back in pool %s\n", v.ID, v1beta1.Readable(v1beta1.Quantity(v.Size)), v.Pool)
-		return err
-	})
+		if err := errors.Join(do(view), view.Close(context.WithoutCancel(ctx))); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-func volumesOfPools(ctx context.Context, storage *local.Backend) ([]admin.Row, error) {
-	all, err := storage.List(ctx)
+func (p *hostPools) restore(ctx context.Context, out io.Writer, name string) error {
+	id, err := backend.ParseID(name)
+	if err != nil {
+		return fmt.Errorf("%w: %w", err, errUsage)
+	}
+	var restored *backend.Volume
+	var missing error
+	err = p.each(ctx, func(of cephsite.View) error {
+		if restored != nil {
+			return nil
+		}
+		v, err := of.Undelete(ctx, id)
+		if errors.Is(err, backend.ErrNotFound) { // another pool may have it
+			missing = errors.Join(missing, err)
+			return nil
+		}
+		restored = v
+		return err
+	})
+	switch {
+	case err != nil:
+		return err
+	case restored == nil:
+		return missing
+	}
+	_, err = fmt.Fprintf(out, "volume %s (%s) is back in pool %s\n", restored.ID, v1beta1.Readable(v1beta1.Quantity(restored.Size)), restored.Pool)
+	return err
+}
+
+func volumesOfPools(ctx context.Context, of cephsite.View) ([]admin.Row, error) {
+	all, err := of.List(ctx)
 	rows := make([]admin.Row, 0, len(all))
 	for _, v := range all {
 		rows = append(rows, admin.Row{
@@ -153,12 +216,20 @@ func volumesOfPools(ctx context.Context, storage *local.Backend) ([]admin.Row, e
 	return rows, err
 }
 
-func snapshotsOfPools(ctx context.Context, storage *local.Backend) ([]admin.Row, error) {
-	all, err := storage.ListSnapshots(ctx)
+func snapshotsOfPools(ctx context.Context, of cephsite.View) ([]admin.Row, error) {
+	volumes, err := of.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	claims := map[backend.ID]*v1beta1.NamespacedReference{}
+	for _, v := range volumes {
+		claims[v.ID] = v1beta1.ReferenceTo(v1beta1.ClaimOf(v.Labels))
+	}
+	all, err := of.ListSnapshots(ctx)
 	rows := make([]admin.Row, 0, len(all))
 	for _, s := range all {
 		rows = append(rows, admin.Row{
-			Name: string(s.ID), CSIName: s.Name, SourceRef: new(v1beta1.FromVolume(string(s.Source))), Pool: s.Pool, Size: s.Size, Used: s.Used, Mode: string(s.Mode), FSType: s.FSType,
+			Name: string(s.ID), CSIName: s.Name, ClaimRef: claims[s.Source], SourceRef: new(v1beta1.FromVolume(string(s.Source))), Pool: s.Pool, Size: s.Size, Used: s.Used, Mode: string(s.Mode), FSType: s.FSType,
 			CreationTime: s.Created, Phase: v1beta1.PhaseReady, Condition: condition(s.Condition),
 		})
 	}
@@ -172,8 +243,8 @@ func condition(c backend.Condition) string {
 	return "ok"
 }
 
-func trashOfPools(ctx context.Context, storage *local.Backend) ([]admin.Trashed, error) {
-	all, err := storage.Trash(ctx)
+func trashOfPools(ctx context.Context, of cephsite.View) ([]admin.Trashed, error) {
+	all, err := of.Trash(ctx)
 	rows := make([]admin.Trashed, 0, len(all))
 	for _, t := range all {
 		rows = append(rows, admin.Trashed{

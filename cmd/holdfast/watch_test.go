@@ -1,20 +1,30 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/yaml"
 
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/report/status"
 	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
 	"github.com/holdfast-storage/holdfast/test/rig/pty"
 	"github.com/holdfast-storage/holdfast/test/rig/standalone"
@@ -107,6 +117,84 @@ func TestStatus_WatchInAPipePrintsABlockForEachChange(t *testing.T) {
 	}
 }
 
+// hanging is an API server that does not answer requests for the kind that is stored, and counts them.
+type hanging struct {
+	*httptest.Server
+	kind atomic.Value
+	held atomic.Int64
+}
+
+func newHanging(t *testing.T, api *miniapi.Server) *hanging {
+	t.Helper()
+	target, err := url.Parse(api.Config().Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	through := httputil.NewSingleHostReverseProxy(target)
+	h := &hanging{}
+	h.kind.Store("none")
+	h.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/"+h.kind.Load().(string)) {
+			h.held.Add(1)
+			<-r.Context().Done()
+			return
+		}
+		through.ServeHTTP(w, r)
+	}))
+	t.Cleanup(h.Close)
+	return h
+}
+
+// unserved adds an NFS server that no controller has looked at.
+func unserved(t *testing.T, api *miniapi.Server) {
+	t.Helper()
+	servers := holdfast.NewForConfigOrDie(api.Config()).HoldfastV1beta1().NFSServers("team")
+	if _, err := servers.Create(t.Context(), &v1beta1.NFSServer{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "files"}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestStatus_InterruptedEndsWithTheCodeOfTheLastWholeLook(t *testing.T) {
+	well := running(t, v1beta1.ClusterRunning)
+	notWell := running(t, v1beta1.ClusterRunning)
+	unserved(t, notWell)
+	for name, test := range map[string]struct {
+		api    *miniapi.Server
+		before string // it hangs; nothing if it does from the beginning
+		kind   string
+		flags  []string
+		want   int
+	}{
+		"before the first answer":               {well, "", "storageclusters", []string{"-w", "--interval", "100ms"}, 3},
+		"between the lists of the first look":   {well, "", "nfsservers", []string{"-w", "--interval", "100ms"}, 3},
+		"between the lists of the only look":    {notWell, "", "nfsservers", nil, 3},
+		"while it looks again, and all is well": {well, "All is well.", "storageclusters", []string{"-w", "--interval", "100ms"}, 0},
+		"while it looks again, and is not well": {notWell, "Not well: ", "storageclusters", []string{"-w", "--interval", "100ms"}, 1},
+		"between the lists of another look":     {notWell, "Not well: ", "nfsservers", []string{"-w", "--interval", "100ms"}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := newHanging(t, test.api)
+			if test.before == "" {
+				server.kind.Store(test.kind)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			var out buffer
+			ended := make(chan error, 1)
+			go func() {
+				ended <- run(ctx, append([]string{"status", "--kubeconfig", reachable(t, server.URL), "--context", "here"}, test.flags...), &out)
+			}()
+			await(t, "the first look", func() bool { return strings.Contains(out.String(), test.before) })
+			server.kind.Store(test.kind)
+			await(t, "a request without an answer", func() bool { return server.held.Load() > 0 })
+			cancel()
+			if err := <-ended; exitCode(err) != test.want {
+				t.Errorf("%d instead of %d: %v\n%s", exitCode(err), test.want, err, out.String())
+			}
+		})
+	}
+}
+
 func TestStatus_WatchOutlivesAnAPIServerThatIsAway(t *testing.T) {
 	api := running(t, v1beta1.ClusterRunning)
 	gone := miniapi.New(t)
@@ -129,6 +217,65 @@ func TestStatus_WatchOutlivesAnAPIServerThatIsAway(t *testing.T) {
 	}
 	if err := run(t.Context(), []string{"status", "-w", "--interval", "0s", "--kubeconfig", reachable(t, gone.Config().Host), "--context", "here"}, &out); exitCode(err) != 2 {
 		t.Errorf("without an interval: %v", err)
+	}
+}
+
+// documents are those that a YAML reader sees in what status prints.
+func documents(t *testing.T, text string) (phases []string) {
+	t.Helper()
+	reader := yaml.NewYAMLReader(bufio.NewReader(strings.NewReader(text)))
+	for {
+		document, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			return phases
+		}
+		var report status.Report
+		if err == nil {
+			err = yaml.UnmarshalStrict(document, &report)
+		}
+		if err != nil || report.Cluster == nil {
+			t.Fatalf("%v: %s", err, document)
+		}
+		phases = append(phases, string(report.Cluster.Phase))
+	}
+}
+
+func TestStatus_WatchInYAMLIsAStreamOfDocuments(t *testing.T) {
+	api := running(t, v1beta1.ClusterDegraded)
+	var away atomic.Bool
+	target, err := url.Parse(api.Config().Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	through := httputil.NewSingleHostReverseProxy(target)
+	var refused atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if away.Load() {
+			refused.Add(1)
+			http.Error(w, "away", http.StatusForbidden)
+			return
+		}
+		through.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	ctx, cancel := context.WithCancel(t.Context())
+	var out buffer
+	ended := make(chan error, 1)
+	go func() {
+		ended <- run(ctx, []string{"status", "-w", "-o", "yaml", "--interval", "100ms", "--kubeconfig", reachable(t, server.URL), "--context", "here"}, &out)
+	}()
+	await(t, "the first document", func() bool { return strings.Contains(out.String(), "phase: Degraded") })
+	away.Store(true) // of which nothing is printed, also no document without content
+	await(t, "refused looks", func() bool { return refused.Load() > 40 })
+	become(t, api, v1beta1.ClusterRunning)
+	away.Store(false)
+	await(t, "the second document", func() bool { return strings.Contains(out.String(), "phase: Running") })
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if got := slices.Compact(documents(t, out.String())); !slices.Equal(got, []string{"Degraded", "Running"}) {
+		t.Errorf("the documents are of %q:\n%s", got, out.String())
 	}
 }
 
@@ -176,5 +323,16 @@ func TestTop_WatchShowsSampleAfterSample(t *testing.T) {
 	cancel()
 	if err := <-ended; err != nil {
 		t.Error(err)
+	}
+	var documents buffer
+	ctx, cancel = context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	go func() {
+		ended <- run(ctx, append([]string{"top", "-w", "--node", "a", "-o", "yaml"}, flags...), &documents)
+	}()
+	await(t, "two samples in YAML", func() bool { return strings.Count(documents.String(), "\nseconds:") >= 2 })
+	cancel()
+	if err := <-ended; err != nil || strings.Count(documents.String(), "\n---\n") != strings.Count(documents.String(), "\nseconds:")-1 {
+		t.Errorf("%v:\n%s", err, documents.String())
 	}
 }

@@ -83,7 +83,7 @@ func (o Outcome) And(other Outcome) Outcome {
 }
 
 // Apply applies the desired objects in the given order. A failure does not stop the others. Objects that are unchanged
-// since their last apply cost no request.
+// since their last apply cost no request. One with a UID is not created: it may have just been deleted.
 func (s *Set) Apply(ctx context.Context, objects []*unstructured.Unstructured) Outcome {
 	return s.applyAll(ctx, objects, nil, false)
 }
@@ -114,7 +114,7 @@ func (s *Set) applyAll(ctx context.Context, objects []*unstructured.Unstructured
 	}
 	for _, o := range objects {
 		ref := RefOf(o)
-		a := &application{Set: s, desired: o, ref: ref, mark: mark, spare: spared[ref]}
+		a := &application{Set: s, desired: withoutUID(o), ref: ref, mark: mark, exists: mark || o.GetUID() != "", spare: spared[ref]}
 		changed, err := a.do(ctx)
 		if ctx.Err() != nil {
 			return out
@@ -129,6 +129,15 @@ func (s *Set) applyAll(ctx context.Context, objects []*unstructured.Unstructured
 		out = out.And(one)
 	}
 	return out
+}
+
+func withoutUID(o *unstructured.Unstructured) *unstructured.Unstructured {
+	if o.GetUID() == "" {
+		return o
+	}
+	o = o.DeepCopy()
+	unstructured.RemoveNestedField(o.Object, "metadata", "uid")
+	return o
 }
 
 // recordPlanned records in the inventory which objects are about to be created.
@@ -186,6 +195,7 @@ type application struct {
 	ref     Ref
 	desired *unstructured.Unstructured
 	mark    bool
+	exists  bool // it is not created
 	spare   func(live *unstructured.Unstructured) bool
 	again   time.Duration
 
@@ -198,18 +208,7 @@ func (a *application) do(ctx context.Context) (changed bool, err error) {
 	}
 	a.begins()
 	defer a.ends()
-	known := a.record(a.ref)
-	live := a.get(a.ref.NamespacedName)
-	switch {
-	case live == nil && known != nil && time.Since(known.at) > cacheGrace:
-		a.forget(a.ref, nil)
-		known = nil
-	case known != nil && (live == nil || older(live, known.result)):
-		if live == nil {
-			a.again = cacheGrace + time.Second
-		}
-		live = known.result // the cache lags behind
-	}
+	live, known := a.cached()
 	a.keepHelmRelease(live)
 	if live != nil && known != nil && known.upToDate(live, a.desired, a.mark) {
 		return false, nil
@@ -218,8 +217,8 @@ func (a *application) do(ctx context.Context) (changed bool, err error) {
 		if a.mark && a.recentlyAbsent() {
 			return false, nil
 		}
-		if live, err = a.read(ctx); err != nil || live == nil && a.mark {
-			a.noteAbsent(err == nil)
+		if live, err = a.read(ctx); err != nil || live == nil && a.exists {
+			a.noteAbsent(err == nil && a.mark)
 			return false, err
 		}
 		a.keepHelmRelease(live)
@@ -233,10 +232,26 @@ func (a *application) do(ctx context.Context) (changed bool, err error) {
 	return a.createOrRepair(ctx, live, known)
 }
 
+// cached returns the object and the record of its last apply; the object of the record if the cache lags behind.
+func (a *application) cached() (live *unstructured.Unstructured, known *record) {
+	known, live = a.record(a.ref), a.get(a.ref.NamespacedName)
+	switch {
+	case live == nil && known != nil && time.Since(known.at) > cacheGrace:
+		a.forget(a.ref, nil)
+		return nil, nil
+	case known != nil && (live == nil || older(live, known.result)):
+		if live == nil {
+			a.again = cacheGrace + time.Second
+		}
+		return known.result, known
+	}
+	return live, known
+}
+
 // createOrRepair creates or repairs an object.
 func (a *application) createOrRepair(ctx context.Context, live *unstructured.Unstructured, known *record) (changed bool, err error) {
 	result, err := a.write(ctx, live)
-	if a.spare != nil && apierrors.IsConflict(err) {
+	if (a.spare != nil || a.exists && !a.mark) && apierrors.IsConflict(err) {
 		a.again = contendedRetry
 		return false, nil
 	}
@@ -307,13 +322,11 @@ func others(o *unstructured.Unstructured) []string {
 }
 
 func (a *application) write(ctx context.Context, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	desired := a.desired
-	if a.mark {
-		desired = desired.DeepCopy()
+	desired := a.desired.DeepCopy()
+	if a.exists {
 		desired.SetUID(live.GetUID()) // the apply must fail, not create it, if it has just been deleted
 	}
 	if a.spare != nil && live != nil {
-		desired = desired.DeepCopy()
 		desired.SetResourceVersion(live.GetResourceVersion())
 	}
 	result, err := a.apply(ctx, desired)

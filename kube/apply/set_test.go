@@ -173,6 +173,48 @@ func TestApply_SparedObjectIsJudgedWhenItWouldBeOverwritten(t *testing.T) {
 	}
 }
 
+func TestApply_ObjectWithAUIDIsChangedAndNeverCreated(t *testing.T) {
+	for name, hold := range map[string]bool{"that the cache has": true, "that the cache has no longer": false} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t).start()
+			o := configMap("a", "1")
+			r.apply(o)
+			r.seen(o)
+			next := func(value string) *unstructured.Unstructured {
+				o := configMap("a", value)
+				o.SetUID("of the one that is there")
+				return o
+			}
+			if out := r.apply(next("2")); len(out.Changed) != 1 || r.live(o).Object["data"].(map[string]any)["key"] != "2" {
+				t.Errorf("its change ended as %+v", out)
+			}
+			if out := r.apply(next("2")); len(out.Changed) != 0 {
+				t.Errorf("without a change it ended as %+v", out)
+			}
+			release := func() {}
+			if hold {
+				release = r.api.HoldWatches()
+			}
+			defer release()
+			if err := r.of(o.GroupVersionKind()).Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			if !hold {
+				r.until("its deletion being known", func() bool { return r.set.Get(RefOf(o)) == nil })
+			}
+			if out := r.apply(next("3")); len(out.Changed) != 0 || hold && out.Again == 0 {
+				t.Errorf("it ended as %+v", out)
+			}
+			if r.live(o) != nil {
+				t.Error("it was created again")
+			}
+			if out := r.apply(configMap("a", "3")); !hold && (len(out.Changed) != 1 || r.live(o) == nil) {
+				t.Errorf("without a UID it ended as %+v", out)
+			}
+		})
+	}
+}
+
 func TestPrune_DeletesOnlyLabelledObjectsThatAreNotDesired(t *testing.T) {
 	r := newRig(t).start()
 	marked := configMap("marked", "1")

@@ -36,14 +36,19 @@ func (r *rig) deployment(name string) {
 	})
 }
 
+// asController has the name of the controller, and all rights.
+func (r *rig) asController() kubernetes.Interface {
+	config := rest.CopyConfig(r.config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + namespace + ":holdfast-controller", Groups: []string{"system:masters"}}
+	return kubernetes.NewForConfigOrDie(config)
+}
+
 func TestApplicationsPolicy_ControllerMayChangeReplicasAlone(t *testing.T) {
 	r := newRig(t).start()
 	r.create("holdfast", nil)
 	r.reconciled("holdfast")
 	r.deployment("shop")
-	config := rest.CopyConfig(r.config)
-	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + namespace + ":holdfast-controller", Groups: []string{"system:masters"}}
-	controller := kubernetes.NewForConfigOrDie(config)
+	controller := r.asController()
 	try := func(client kubernetes.Interface, patch string) error {
 		_, err := client.AppsV1().Deployments(metav1.NamespaceDefault).Patch(t.Context(), "shop", types.MergePatchType, []byte(patch), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
 		return err
@@ -60,6 +65,9 @@ func TestApplicationsPolicy_ControllerMayChangeReplicasAlone(t *testing.T) {
 		"another annotation": `{"metadata":{"annotations":{"other":"x"}}}`,
 		"one changed":        `{"metadata":{"annotations":{"team":"x"}}}`,
 		"one taken":          `{"metadata":{"annotations":{"team":null}}}`,
+		"a pause":            `{"spec":{"paused":true}}`,
+		"another strategy":   `{"spec":{"strategy":{"type":"Recreate","rollingUpdate":null}}}`,
+		"what else there is": `{"spec":{"minReadySeconds":7,"revisionHistoryLimit":0,"progressDeadlineSeconds":9}}`,
 		"hidden in a stop":   `{"metadata":{"annotations":{"` + v1beta1.ReplicasAnnotation + `":"3"}},"spec":{"replicas":0,"template":{"spec":{"hostNetwork":true}}}}`,
 	} {
 		if err := try(controller, patch); !refusedBy("holdfast-applications", err) {
@@ -76,5 +84,42 @@ func TestApplicationsPolicy_ControllerMayChangeReplicasAlone(t *testing.T) {
 	}
 	if err := try(r.theirs, hostile); err != nil {
 		t.Errorf("another account: %v", err)
+	}
+}
+
+func TestApplicationsPolicy_AStopDeletesNoClaimsOfAStatefulSet(t *testing.T) {
+	r := newRig(t).start()
+	r.create("holdfast", nil)
+	r.reconciled("holdfast")
+	labels := map[string]string{"app": "db"}
+	sets := r.theirs.AppsV1().StatefulSets(metav1.NamespaceDefault)
+	if _, err := sets.Create(t.Context(), &apps.StatefulSet{
+		ObjectMeta: metav1.ObjectMeta{Name: "db"},
+		Spec: apps.StatefulSetSpec{
+			Replicas: new(int32), Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: core.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: core.PodSpec{Containers: []core.Container{{Name: "db", Image: "busybox:1"}}}},
+		},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := sets.Delete(context.Background(), "db", metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+	controller := r.asController().AppsV1().StatefulSets(metav1.NamespaceDefault)
+	try := func(patch string) error {
+		_, err := controller.Patch(t.Context(), "db", types.MergePatchType, []byte(patch), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+		return err
+	}
+	const deletes = `{"spec":{"replicas":0,"persistentVolumeClaimRetentionPolicy":{"whenScaled":"Delete"}}}`
+	r.until("the rule being held", func() bool { return refusedBy("holdfast-applications", try(deletes)) })
+	for _, patch := range []string{`{"spec":{"updateStrategy":{"type":"OnDelete","rollingUpdate":null}}}`, `{"spec":{"ordinals":{"start":3}}}`} {
+		if err := try(patch); !refusedBy("holdfast-applications", err) {
+			t.Errorf("%s: %v", patch, err)
+		}
+	}
+	if err := try(`{"spec":{"replicas":3}}`); err != nil {
+		t.Errorf("it may not start it: %v", err)
 	}
 }

@@ -24,7 +24,7 @@ func (r *Controller) maintain(ctx context.Context, c *v1beta1.StorageCluster) (*
 	r.bringSnapshots(ctx, c)
 	before := r.observe(c)
 	c = before.cluster // changes that would hide volumes are left out
-	objects, invalid := r.render(c)
+	objects, invalid := r.render(before)
 	if invalid == errNotYet { //nolint:errorlint // never wrapped
 		return nil, 0, nil
 	}
@@ -38,11 +38,11 @@ func (r *Controller) maintain(ctx context.Context, c *v1beta1.StorageCluster) (*
 		return nil, 0, err
 	}
 	out := r.apply(ctx, c, now)
-	r.ownSeen = r.ownSeen || r.hasOwn()
-	out = out.And(r.Owned.Mark(ctx, marks(c, r.Namespace)))
+	r.ownSeen = r.ownSeen || r.hasOwn() || slices.ContainsFunc(out.Changed, isController)
+	out = out.And(r.mark(ctx, c))
 	again, failures := kube.Sooner(again, out.Again), out.Failures
 	s := r.observe(c)
-	s.hidden = before.hidden
+	s.hidden, s.refused = before.hidden, before.refused
 	if s.invalid == nil {
 		s.invalid = invalid
 	}
@@ -105,8 +105,12 @@ func (r *Controller) isLeaving(f apply.Failure) bool {
 
 var errNotYet = errors.New("the secrets that the spec names are being read")
 
-// render turns panics into errors: no spec may end the process.
-func (r *Controller) render(c *v1beta1.StorageCluster) (objects []*unstructured.Unstructured, err error) {
+// render refuses a spec that would hide volumes, and turns panics into errors: no spec may end the process.
+func (r *Controller) render(s *situation) (objects []*unstructured.Unstructured, err error) {
+	if s.refused != nil {
+		return nil, s.refused
+	}
+	c := s.cluster
 	defer func() {
 		if p := recover(); p != nil {
 			r.Log.Error("rendering a StorageCluster panicked", "cluster", c.Name, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
@@ -161,6 +165,6 @@ func (r *Controller) prune(ctx context.Context, c *v1beta1.StorageCluster, keep 
 	}).Failures
 }
 
-func isControllerWorkload(o *unstructured.Unstructured) bool {
-	return slices.Contains(controllerRefs(o.GetNamespace()), apply.RefOf(o))
-}
+func isControllerWorkload(o *unstructured.Unstructured) bool { return isController(apply.RefOf(o)) }
+
+func isController(ref apply.Ref) bool { return slices.Contains(controllerRefs(ref.Namespace), ref) }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube"
+	"github.com/holdfast-storage/holdfast/kube/podstatus"
 	"github.com/holdfast-storage/holdfast/operator/render"
 	"github.com/holdfast-storage/holdfast/operator/rollout"
 )
@@ -74,13 +75,12 @@ func (s *situation) ailingSites() (all []string) {
 }
 
 func (s *situation) siteTrouble(pool string) string {
-	for _, p := range s.sitePods {
-		if p.Labels[v1beta1.CephPoolLabel] != pool || p.DeletionTimestamp != nil || rollout.IsReady(p) {
-			continue
-		}
-		if why, _ := rollout.Trouble(p); why != "" {
-			return fmt.Sprintf("pod %s is not ready: %s", p.Name, why)
-		}
+	pods := slices.DeleteFunc(slices.Clone(s.sitePods), func(p *core.Pod) bool {
+		ended := p.Status.Phase == core.PodFailed || p.Status.Phase == core.PodSucceeded // one that was evicted
+		return p.Labels[v1beta1.CephPoolLabel] != pool || p.DeletionTimestamp != nil || ended
+	})
+	if why := troubleOfPods(pods); why != "" {
+		return why
 	}
 	site := s.storageNodes[v1beta1.NodeOfCephPool(pool)]
 	if site == nil {
@@ -91,6 +91,41 @@ func (s *situation) siteTrouble(pool string) string {
 	}
 	if ready := meta.FindStatusCondition(site.Status.Conditions, v1beta1.ReadyCondition); ready != nil && ready.Status != metav1.ConditionTrue {
 		return ready.Message
+	}
+	if nodes := meta.FindStatusCondition(site.Status.Conditions, v1beta1.NodeUserRefusedCondition); nodes != nil && nodes.Status == metav1.ConditionTrue {
+		return "nodes cannot use its volumes: " + nodes.Message
+	}
+	if w := s.sites[pool]; w.rolling && w.failed { // a pod that cannot be made, or does not begin
+		return "it is served as before its last change: " + w.waiting
+	}
+	return ""
+}
+
+// troubleOfPods says why no pod of a pool is ready, or why a newer one cannot replace the one that is.
+func troubleOfPods(pods []*core.Pod) (trouble string) {
+	ready := slices.IndexFunc(pods, podstatus.IsReady)
+	for _, p := range pods {
+		if podstatus.IsReady(p) {
+			continue
+		}
+		why, failed := rollout.Trouble(p)
+		switch {
+		case why == "":
+		case ready < 0 && (failed || trouble == ""): // what has failed says more than what only waits
+			trouble = fmt.Sprintf("pod %s is not ready: %s", p.Name, why)
+		case ready >= 0 && failed && pods[ready].CreationTimestamp.Before(&p.CreationTimestamp):
+			return fmt.Sprintf("pod %s goes on as before, since pod %s, which is to replace it, cannot: %s", pods[ready].Name, p.Name, why)
+		}
+	}
+	return trouble
+}
+
+// rollingSite says which pool gets another pod; "" if none does. One that cannot be served by it is reported by ailingSites.
+func (s *situation) rollingSite() string {
+	for _, pool := range v1beta1.CephPools(s.cluster.Spec.Pools) {
+		if w := s.sites[pool.Name]; w.rolling && !w.failed {
+			return w.waiting
+		}
 	}
 	return ""
 }
@@ -110,6 +145,7 @@ func (s *situation) onlySites() bool {
 
 func (r *Controller) podsOfSites() []*core.Pod {
 	pods, _ := r.pods.Pods(r.Namespace).List(labels.Set{componentLabel: v1beta1.CephComponent, "app.kubernetes.io/name": "holdfast"}.AsSelector()) // a cache has no errors
+	slices.SortFunc(pods, func(a, b *core.Pod) int { return strings.Compare(a.Name, b.Name) })
 	return pods
 }
 
@@ -127,9 +163,10 @@ func (r *Controller) forgetSites(ctx context.Context, s *situation) error {
 		if err := kube.IgnoreNotFound(r.Client.HoldfastV1beta1().StorageNodes().Delete(ctx, name, metav1.DeleteOptions{})); err != nil {
 			return err
 		}
-		lease := v1beta1.LeasePrefix + name
-		if err := kube.IgnoreNotFound(r.Kubernetes.CoordinationV1().Leases(r.Namespace).Delete(ctx, lease, metav1.DeleteOptions{})); err != nil {
-			return err
+		for _, lease := range []string{v1beta1.LeasePrefix + name, v1beta1.LeaseOfCephPool(pool)} {
+			if err := kube.IgnoreNotFound(r.Kubernetes.CoordinationV1().Leases(r.Namespace).Delete(ctx, lease, metav1.DeleteOptions{})); err != nil {
+				return err
+			}
 		}
 		r.Log.Info("a pool in a Ceph cluster is gone, and its StorageNode with it", "pool", pool)
 	}

@@ -193,6 +193,10 @@ func TestToken_OfACephPoolWritesOnlyObjectsOfItsPool(t *testing.T) {
 			own = append(own, a)
 		}
 	}
+	serving := func(pool, in string) realapi.Attempt {
+		return realapi.Attempt{Verb: "create", What: theLeases, In: in, Name: v1beta1.LeaseOfCephPool(pool), Body: aLease}
+	}
+	own = append(own, serving("block", namespace))
 	for _, a := range own {
 		if err := a.Try(t.Context(), agent); err != nil {
 			t.Errorf("its own: %s: %v", a, err)
@@ -201,9 +205,13 @@ func TestToken_OfACephPoolWritesOnlyObjectsOfItsPool(t *testing.T) {
 	others := append(ofNode("files.ceph.holdfast.dev"), neverOfAgents(blockSite)...)
 	others = append(others, ofNode("agents-one")...)
 	others = append(others,
+		serving("files", namespace), serving("block", "default"),
+		realapi.Attempt{Verb: "create", What: theLeases, In: namespace, Name: v1beta1.LeaseOfCephPool("block"), Body: `{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","spec":{"leaseDurationSeconds":61}}`},
 		rbd("99999999-2222-3333-4444-555555555555", "rbd", "holdfast-node"), rbd(cephFSID, "other", "holdfast-node"), rbd(cephFSID, "rbd", "admin"),
 		access(`{"image":"/etc/shadow"}`), access(`{"directory":"/etc"}`),
-		access(`{"cephfs":{"cluster":{"fsid":"`+cephFSID+`","monitors":["v2:10.0.0.1:3300"],"user":"holdfast-node"},"fileSystem":"cephfs","path":"/"}}`),
+		access(`{"rbd":{"cluster":{"fsid":"`+cephFSID+`","monitors":["v2:10.0.0.1:3300","v2:192.0.2.1:3300"],"user":"holdfast-node"},"pool":"rbd","image":"a"}}`),
+		access(`{"rbd":{"cluster":{"fsid":"`+cephFSID+`","monitors":["v2:10.0.0.1:3300"],"user":"holdfast-node","secure":true},"pool":"rbd","image":"a"}}`),
+		access(`{"cephfs":{"cluster":{"fsid":"`+cephFSID+`","monitors":["v2:10.0.0.1:3300"],"user":"holdfast-node"},"filesystem":"cephfs","path":"/"}}`),
 	)
 	r.refusedAlone(cephAccount, agent, "", others)
 }
@@ -218,7 +226,7 @@ func TestToken_OfANodePodNamesNoCephCluster(t *testing.T) {
 	realapi.AllRights(t, r.config, namespace, agents)
 	for _, body := range []string{
 		`{"rbd":{"cluster":{"fsid":"` + cephFSID + `","monitors":["v2:10.0.0.1:3300"],"user":"u"},"pool":"p","image":"a"}}`,
-		`{"cephfs":{"cluster":{"fsid":"` + cephFSID + `","monitors":["v2:10.0.0.1:3300"],"user":"u"},"fileSystem":"f","path":"/a"}}`,
+		`{"cephfs":{"cluster":{"fsid":"` + cephFSID + `","monitors":["v2:10.0.0.1:3300"],"user":"u"},"filesystem":"f","path":"/a"}}`,
 	} {
 		r.refusedSoon(nodeAccount, agent, realapi.Attempt{Verb: "patch", What: theVolumes + "/status", Name: "agents-one", Body: `{"status":{"access":` + body + `}}`})
 	}

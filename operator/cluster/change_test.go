@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
@@ -278,4 +279,23 @@ func TestRestart_OfTheControllerChangesNothing(t *testing.T) {
 			t.Errorf("%s %s has changed", o.GetKind(), o.GetName())
 		}
 	}
+}
+
+func TestPrune_DisruptionBudgetOfAnEarlierReleaseIsDeleted(t *testing.T) {
+	r := newRig(t).start()
+	c := r.create("holdfast", nil)
+	r.reconciled("holdfast")
+	budget := mark(c, schema.GroupVersionKind{Group: "policy", Version: "v1", Kind: "PodDisruptionBudget"}, namespace, controllerName)
+	labels := budget.GetLabels()
+	labels[v1beta1.InstanceLabel] = c.Name
+	budget.SetLabels(labels)
+	budget.Object["spec"] = map[string]any{"maxUnavailable": int64(1), "selector": map[string]any{"matchLabels": map[string]any{"app": "controller"}}}
+	if err := r.set.ApplySparing(t.Context(), []*unstructured.Unstructured{budget}, nil).Err(); err != nil {
+		t.Fatal(err)
+	}
+	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.Debug = true })
+	r.until("its end", func() bool {
+		_, err := r.of(budget).Get(t.Context(), controllerName, metav1.GetOptions{})
+		return apierrors.IsNotFound(err)
+	})
 }

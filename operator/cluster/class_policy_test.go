@@ -29,7 +29,7 @@ type classCase struct {
 
 var csiCases = map[string]classCase{
 	"none":                 {nil, nil},
-	"all":                  {map[string]string{"pool": "fast", reserved + "fstype": "xfs", "provisioning": "thick", "mkfsOptions": "-m 1 -i 8192", "inodes": "1000", "onNodeLoss": "delete", "shared": "false"}, nil},
+	"all":                  {map[string]string{"pool": "fast", reserved + "fstype": "xfs", "provisioning": "thick", "mkfsOptions": "-m crc=1 -i size=1024", "inodes": "1000", "onNodeLoss": "delete", "shared": "false"}, nil},
 	"empty":                {map[string]string{"pool": "", reserved + "fstype": "", "provisioning": "", "inodes": "", "onNodeLoss": "", "shared": "", "nfsServer": ""}, nil},
 	"of a server":          {map[string]string{"shared": "true", "nfsServer": "team/files"}, nil},
 	"Kubernetes' own":      {map[string]string{reserved + "provisioner-secret-name": "x", reserved + "provisioner-secret-namespace": "y"}, nil},

@@ -149,7 +149,12 @@ func TestClientLabels_FollowTheReportOfTheAgent(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	for status, want := range map[metav1.ConditionStatus]string{metav1.ConditionTrue: "true", metav1.ConditionFalse: "false"} {
+	for i, want := range []string{"true", "false", "true"} {
+		if i == 2 { // a node that joins in a pause, such as that of an upgrade, gets pods too
+			r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.Paused = true })
+			r.condition("holdfast", v1beta1.ProgressingCondition, reasonPaused)
+		}
+		status := map[string]metav1.ConditionStatus{"true": metav1.ConditionTrue, "false": metav1.ConditionFalse}[want]
 		for condition := range v1beta1.ClientLabels {
 			meta.SetStatusCondition(&n.Status.Conditions, metav1.Condition{Type: condition, Status: status, Reason: v1beta1.ReasonReady})
 		}

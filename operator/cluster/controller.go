@@ -85,6 +85,7 @@ type Controller struct {
 	overwritten      string    // the release whose manifest was reverted, until the status reports it
 	ownSeen          bool      // by this process: the controller's own workload
 	ownGone          time.Time // since when it does not exist any more; zero while it does
+	othersHome       bool      // the namespace is not of the manifest
 	attachedReleased bool      // the finalizers of a removed external-attacher are removed
 }
 
@@ -171,7 +172,8 @@ func (r *Controller) see(ctx context.Context, c *v1beta1.StorageCluster, served 
 	case taskRemove:
 		return r.remove(ctx, c)
 	case taskReport:
-		return 0, r.write(ctx, c, r.observe(c).status())
+		s := r.observe(c)
+		return 0, errors.Join(r.labelNodes(ctx, s.clientLabels()), r.write(ctx, c, s.status()))
 	}
 	c, err := r.written.AddFinalizer(ctx, c, v1beta1.OperatorFinalizer) // its objects must be removed before it
 	if err != nil {

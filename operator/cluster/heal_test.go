@@ -172,8 +172,6 @@ func edits(o *unstructured.Unstructured) []string {
 		return []string{`{"spec":{"failurePolicy":"Fail"}}`, `{"spec":{"validations":[{"expression":"true"}]}}`}
 	case "ValidatingAdmissionPolicyBinding":
 		return []string{`{"spec":{"validationActions":["Audit"]}}`, `{"spec":{"matchResources":{"objectSelector":{"matchLabels":{"no":"thing"}}}}}`}
-	case "PodDisruptionBudget":
-		return []string{`{"spec":{"maxUnavailable":0}}`, `{"spec":{"unhealthyPodEvictionPolicy":"AlwaysAllow"}}`}
 	case "DaemonSet", "Deployment", "StatefulSet":
 		return []string{
 			`{"spec":{"template":{"spec":{"nodeSelector":{"no":"where"}}}}}`,

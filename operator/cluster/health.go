@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/kube/podstatus"
 	"github.com/holdfast-storage/holdfast/operator/rollout"
 )
 
@@ -20,7 +21,7 @@ func compare(a, b string) int { return cmp.Compare(a, b) }
 func (s *situation) health() []v1beta1.NodeHealth {
 	pods := map[string]*core.Pod{}
 	for _, p := range s.pods {
-		if has := pods[p.Spec.NodeName]; has == nil || !rollout.IsReady(has) { // there may be two while one terminates
+		if has := pods[p.Spec.NodeName]; has == nil || !podstatus.IsReady(has) { // there may be two while one terminates
 			pods[p.Spec.NodeName] = p
 		}
 	}
@@ -41,7 +42,7 @@ func (s *situation) nodeHealth(n *core.Node, pod *core.Pod, storage *v1beta1.Sto
 		return ok
 	}
 	up := note(nodeReady(n), "the node is not ready for Kubernetes")
-	runs := note(pod != nil && rollout.IsReady(pod), "%s", podTrouble(pod))
+	runs := note(pod != nil && podstatus.IsReady(pod), "%s", podTrouble(pod))
 	if storage == nil {
 		h.Agent = note(false, "its agent has not reported yet")
 		h.Registered = note(h.Registered, "the driver is not registered with the kubelet") && h.Registered
@@ -104,8 +105,8 @@ func unready(all []v1beta1.NodeHealth) (names []string) {
 	return names
 }
 
-// versions returns the version of all nodes, or the oldest and the newest while they differ.
-func versions(all []v1beta1.NodeHealth) string {
+// versions returns the newest version of the nodes, and the oldest while they differ.
+func versions(all []v1beta1.NodeHealth) (newest, oldest string) {
 	var found []string
 	for _, h := range all {
 		if h.Version != "" && !slices.Contains(found, h.Version) {
@@ -113,13 +114,13 @@ func versions(all []v1beta1.NodeHealth) string {
 		}
 	}
 	if len(found) == 0 {
-		return ""
+		return "", ""
 	}
 	slices.SortFunc(found, compareVersions)
-	if len(found) == 1 {
-		return found[0]
+	if len(found) > 1 {
+		oldest = found[0]
 	}
-	return found[0] + " - " + found[len(found)-1]
+	return found[len(found)-1], oldest
 }
 
 // compareVersions compares numbers as numbers and the rest as text.

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	core "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -12,6 +13,54 @@ import (
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
+
+// A namespace that is deleted in earnest takes its server's pod with it.
+func TestNFSServerPolicy_NamespaceOfAServerInUseIsNotDeleted(t *testing.T) {
+	r := newRig(t).start()
+	const served, empty = "hb-served", "hb-empty"
+	for _, name := range []string{served, empty} {
+		ns := &core.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		if _, err := r.theirs.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = r.theirs.CoreV1().Namespaces().Delete(background, name, metav1.DeleteOptions{}) })
+	}
+	r.create("holdfast", func(s *v1beta1.StorageClusterSpec) { s.NFS.Namespaces = []string{served} })
+	r.reconciled("holdfast")
+	size, servers := resource.MustParse("1Gi"), r.ours.HoldfastV1beta1().NFSServers(served)
+	t.Cleanup(func() { _ = servers.Delete(background, "files", metav1.DeleteOptions{}) })
+	r.until("the server", func() bool {
+		s := &v1beta1.NFSServer{ObjectMeta: metav1.ObjectMeta{Name: "files"}, Spec: v1beta1.NFSServerSpec{Storage: &v1beta1.NFSStorage{Size: &size}}}
+		_, err := servers.Create(t.Context(), s, metav1.CreateOptions{})
+		return err == nil || apierrors.IsAlreadyExists(err)
+	})
+	has := func(exports, snapshots int32) {
+		t.Helper()
+		s, err := servers.Get(t.Context(), "files", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Status.Exports, s.Status.Snapshots = exports, snapshots
+		if _, err := servers.UpdateStatus(t.Context(), s, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	try := func(name string) error {
+		return r.theirs.CoreV1().Namespaces().Delete(t.Context(), name, metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
+	}
+	for says, holds := range map[string][2]int32{"1 exports and 0 snapshots": {1, 0}, "0 exports and 1 snapshots": {0, 1}} {
+		has(holds[0], holds[1])
+		r.until("a refusal because of "+says, func() bool {
+			err := try(served)
+			return refusedBy("holdfast-nfs-exports", err) && strings.Contains(err.Error(), "NFS server files, which has "+says) && strings.Contains(err.Error(), "spec.node=hb-served.files.nfs.holdfast.dev")
+		})
+	}
+	if err := try(empty); err != nil {
+		t.Errorf("one without servers: %v", err)
+	}
+	has(0, 0)
+	r.until("the deletion of the namespace of an empty server being allowed", func() bool { return try(served) == nil })
+}
 
 // Who has every right, so that roles refuse nothing, stands for one who has the role edit by aggregation.
 func TestNFSServerPolicy_ServerIsRefusedWhereTheStorageClusterAllowsNone(t *testing.T) {

@@ -39,12 +39,13 @@ type situation struct {
 	allNodes     map[string]*core.Node
 	nodes        []*core.Node // storage nodes, by name
 	storageNodes map[string]*v1beta1.StorageNode
-	registered   map[string]bool // with the kubelet, by node
-	nodeSet      *apps.DaemonSet // nil if there is none
-	account      time.Time       // when the ServiceAccount of the nodes was created; zero if there is none
-	pods         []*core.Pod     // of the nodes
-	sitePods     []*core.Pod     // of the pools in Ceph clusters
-	occupied     map[string]bool // nodes and sites that have Volumes or Snapshots
+	registered   map[string]bool     // with the kubelet, by node
+	nodeSet      *apps.DaemonSet     // nil if there is none
+	account      time.Time           // when the ServiceAccount of the nodes was created; zero if there is none
+	pods         []*core.Pod         // of the nodes
+	sitePods     []*core.Pod         // of the pools in Ceph clusters
+	sites        map[string]workload // of these, by pool
+	occupied     map[string]bool     // nodes and sites that have Volumes or Snapshots
 	// controllerPods are those of the controller, sorted by name.
 	controllerPods []*core.Pod
 	controllers    []workload // the controller's own; two while it changes its kind
@@ -55,6 +56,7 @@ type situation struct {
 	leftOut        []string // nodes that are not selected any more and still have volumes
 	held           []v1beta1.HeldPool
 	hidden         []held.Hidden     // what the spec would hide; cluster has the running values instead
+	refused        error             // it would hide something, and there are no running values
 	unreachable    []*v1beta1.Volume // out of reach or lost
 	protected      metav1.Condition
 
@@ -79,8 +81,8 @@ func (r *Controller) observe(c *v1beta1.StorageCluster) *situation {
 	snapshots, _ := r.snapshots.List(labels.Everything())
 	s.volumes, s.snapshots = r.countStored(c, len(volumes), len(snapshots))
 	running := r.running()
-	s.held = held.Pools(running, nodes, held.Stored{Volumes: volumes, Snapshots: snapshots})
-	s.cluster, s.hidden = held.Effective(c, running, s.held, nodes)
+	s.held = held.Pools(c, running, nodes, held.Stored{Volumes: volumes, Snapshots: snapshots, Partial: !r.Kinds.Whole("volumes") || !r.Kinds.Whole("snapshots")})
+	s.cluster, s.hidden, s.refused = held.Effective(c, running, s.held, nodes)
 	s.nodes, s.invalid = rollout.Storing(s.cluster, nodes)
 	storageNodes, _ := r.storageNodes.List(labels.Everything())
 	for _, n := range storageNodes {
@@ -135,7 +137,7 @@ func (s *situation) nodesLeftOut(volumes []*v1beta1.Volume) (all []string) {
 
 // look reads the workloads and their account, whose applied versions are known at once.
 func (s *situation) look(set *apply.Set, namespace string) {
-	s.nodeSet, s.controllers, s.account = nil, nil, time.Time{}
+	s.nodeSet, s.controllers, s.sites, s.account = nil, nil, map[string]workload{}, time.Time{}
 	find := func(group, kind, name string) *unstructured.Unstructured {
 		return set.Get(apply.Ref{
 			GroupKind:      schema.GroupKind{Group: group, Kind: kind},
@@ -154,6 +156,11 @@ func (s *situation) look(set *apply.Set, namespace string) {
 	for _, ref := range controllerRefs(namespace) {
 		if o := set.Get(ref); o != nil && o.GetDeletionTimestamp() == nil {
 			s.controllers = append(s.controllers, readWorkload(o))
+		}
+	}
+	for _, pool := range v1beta1.CephPools(s.cluster.Spec.Pools) {
+		if o := find("apps", "Deployment", render.CephObjectName(pool.Name)); o != nil {
+			s.sites[pool.Name] = readWorkload(o)
 		}
 	}
 }

@@ -20,7 +20,7 @@ const (
 	taskKeepLast             // it cannot be decoded: what the last spec requested stays
 	taskRefuse               // another one is served
 	taskRemove
-	taskReport // it is paused: nothing but the status is written
+	taskReport // it is paused: only its status is written, and the labels of Nodes, which say what agents report
 	taskMaintain
 )
 

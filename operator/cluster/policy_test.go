@@ -22,7 +22,7 @@ import (
 // policyNames are those of the policies and of their bindings.
 var policyNames = []string{
 	"holdfast-applications", "holdfast-cascade", "holdfast-class-parameters", "holdfast-deletion", "holdfast-fencing", "holdfast-held-nodes", "holdfast-held-pools", "holdfast-loop-sets", "holdfast-mirror",
-	"holdfast-nfs-namespaces", "holdfast-node-account", "holdfast-node-requests",
+	"holdfast-nfs-exports", "holdfast-nfs-namespaces", "holdfast-node-account", "holdfast-node-requests",
 	"holdfast-one-storagecluster", "holdfast-population", "holdfast-storageclass", "holdfast-storagecluster", "holdfast-uninstall",
 }
 
@@ -136,7 +136,7 @@ func TestPolicy_APIServerRefusesWhatTheOperatorRefuses(t *testing.T) {
 		"a pool like the system's":   {pools("/etcetera", "/srv/dev"), nil},
 		"a pool in another kubelet":  {func(s *v1beta1.StorageClusterSpec) { pools("/data/x")(s); s.CSI.KubeletDir = "/data" }, []string{"/data/x/"}},
 		"the usual when it is not":   {func(s *v1beta1.StorageClusterSpec) { pools("/var/lib/kubelet/x")(s); s.Distribution = "microk8s" }, nil},
-		"a parameter":                {parameter("mkfsOptions"), nil},
+		"a parameter":                {parameter("csi.storage.k8s.io/of-next-year"), nil},
 		"a parameter with a field":   {parameter("pool"), []string{"class hb-two", "fields"}},
 		"another that has one":       {parameter("csi.storage.k8s.io/fstype"), []string{"class hb-two"}},
 		"one of two that says it":    {parameter("onNodeLoss"), []string{"class hb-two"}},

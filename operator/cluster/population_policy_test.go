@@ -29,7 +29,40 @@ func TestPopulation_OnlyTheControllerAsksForACopyAndSaysHowFarItIs(t *testing.T)
 		t.Errorf("by the controller: %v", err)
 	}
 
+	renew := func(user string, v *v1beta1.Volume, change func(*v1beta1.Volume)) error {
+		change(v)
+		dry, volumes := []string{metav1.DryRunAll}, r.as(user).HoldfastV1beta1().Volumes()
+		if v.UID == "" {
+			_, err := volumes.Create(t.Context(), v, metav1.CreateOptions{DryRun: dry})
+			return err
+		}
+		_, err := volumes.Update(t.Context(), v, metav1.UpdateOptions{DryRun: dry})
+		return err
+	}
+	annotate := func(v *v1beta1.Volume) { v.Annotations = map[string]string{"holdfast.dev/renew-claim": "{}"} }
+
 	r.stored()
+	volume := func() *v1beta1.Volume {
+		v, err := r.ours.HoldfastV1beta1().Volumes().Get(t.Context(), "node1", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	for _, user := range []string{"jane", agentUser} {
+		fresh := &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: "forged", Labels: map[string]string{v1beta1.AdoptedLabel: "true"}}, Spec: v1beta1.VolumeSpec{Name: "forged", Node: "node1"}}
+		for _, v := range []*v1beta1.Volume{fresh, volume()} {
+			if err := renew(user, v, annotate); !refusedBy(policy, err) {
+				t.Errorf("a claim to recreate, of %s, by %s: %v", v.Name, user, err)
+			}
+		}
+	}
+	if err := renew(controllerUser, volume(), annotate); err != nil {
+		t.Errorf("a claim to recreate by the controller: %v", err)
+	}
+	if err := renew(agentUser, volume(), func(v *v1beta1.Volume) { v.Labels = map[string]string{"a": "b"} }); err != nil {
+		t.Errorf("another change by an agent: %v", err)
+	}
 	status := func(user, status string) error {
 		_, err := r.as(user).HoldfastV1beta1().Volumes().Patch(t.Context(), "node1", types.MergePatchType, []byte(`{"status":`+status+`}`), metav1.PatchOptions{}, "status")
 		return err

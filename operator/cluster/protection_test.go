@@ -31,9 +31,10 @@ func (r *rig) protection(reason string, status metav1.ConditionStatus, words ...
 // limits are the policies whose absence the condition Protected reports, and their bindings.
 func (r *rig) limits() []*unstructured.Unstructured {
 	r.Helper()
-	all, err := render.LimitsOf(render.Input{Cluster: r.cluster("holdfast"), Namespace: namespace, Has: r.set.Has})
-	if err != nil || len(all) != 2*len(render.Limits()) {
-		r.Fatalf("%d of %d policies and bindings, %v", len(all), 2*len(render.Limits()), err)
+	c := r.cluster("holdfast")
+	all, err := render.LimitsOf(render.Input{Cluster: c, Namespace: namespace, Has: r.set.Has})
+	if names := render.Limits(&c.Spec); err != nil || len(all) != 2*len(names) {
+		r.Fatalf("%d policies and bindings for %v, %v", len(all), names, err)
 	}
 	return all
 }

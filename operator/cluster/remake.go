@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube"
@@ -24,18 +25,39 @@ const defaultRemakeAfter = 5 * time.Second
 // remakeLasts is how long recreating it may take at the end of this process.
 const remakeLasts = 5 * time.Second
 
-// hasOwn says whether the controller's own workload exists, of either kind.
-func (r *Controller) hasOwn() bool {
-	return slices.ContainsFunc(controllerRefs(r.Namespace), func(ref apply.Ref) bool { return r.Owned.Get(ref) != nil })
+// own is the controller's own workload, which may be of either kind, or empty if there is none.
+func (r *Controller) own() map[apply.Ref]types.UID {
+	own := map[apply.Ref]types.UID{}
+	for _, ref := range controllerRefs(r.Namespace) {
+		if o := r.Owned.Get(ref); o != nil {
+			own[ref] = o.GetUID()
+		}
+	}
+	return own
+}
+
+func (r *Controller) hasOwn() bool { return len(r.own()) > 0 }
+
+// tied keeps the controller's workload that exists from being created again, if it is deleted before it is applied.
+func tied(objects []*unstructured.Unstructured, own map[apply.Ref]types.UID) []*unstructured.Unstructured {
+	objects = slices.Clone(objects)
+	for i, o := range objects {
+		if uid := own[apply.RefOf(o)]; uid != "" {
+			objects[i] = o.DeepCopy()
+			objects[i].SetUID(uid)
+		}
+	}
+	return objects
 }
 
 // withoutOwn leaves the controller's workload out of the objects to apply during the delay after its deletion; again is
-// the rest of that delay. A workload that this process has never seen is created at once.
+// the rest of that delay. A workload that this process has never seen or created is created at once.
 func (r *Controller) withoutOwn(ctx context.Context, objects []*unstructured.Unstructured) (rest []*unstructured.Unstructured, again time.Duration, err error) {
+	own := r.own()
 	switch {
-	case r.hasOwn():
+	case len(own) > 0:
 		r.ownSeen, r.ownGone = true, time.Time{}
-		return objects, 0, nil
+		return tied(objects, own), 0, nil
 	case !r.ownSeen:
 		return objects, 0, nil
 	case r.ownGone.IsZero():
@@ -44,6 +66,7 @@ func (r *Controller) withoutOwn(ctx context.Context, objects []*unstructured.Uns
 	if again = r.RemakeAfter - time.Since(r.ownGone); again <= 0 {
 		stays, err := r.accountStays(ctx)
 		if err != nil || stays {
+			r.ownGone = time.Now() // what is deleted before the cache has seen it made is waited for again
 			return objects, 0, err
 		}
 		again = kube.RetryRefused

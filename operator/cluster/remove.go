@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube"
@@ -214,16 +215,18 @@ func (r *Controller) removeSnapshots(ctx context.Context, c *v1beta1.StorageClus
 	return err
 }
 
-// settleDefinitions decides whether the kinds that stand for data are deleted too.
+// releaseDefinitions decides whether the kinds that stand for data are deleted too.
 func (r *Controller) releaseDefinitions(ctx context.Context, c *v1beta1.StorageCluster, orphan bool) error {
 	all := dataMarks(c)
 	if orphan {
 		for _, o := range all {
-			o.SetLabels(nil)
-			o.SetOwnerReferences(nil)
+			unmark(o)
 		}
 	}
-	return r.Owned.Mark(ctx, append(all, marks(c, r.Namespace)...)).Err()
+	inventory := mark(c, schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, r.Namespace, apply.InventoryName)
+	inventory.SetLabels(nil) // it is no object of the inventory
+	r.othersHome = false     // the namespace may be another by now
+	return r.mark(ctx, c, append(all, inventory)...).Err()
 }
 
 // handOver removes the finalizer of a StorageCluster that another one replaces, once it owns nothing any more.
@@ -234,7 +237,7 @@ func (r *Controller) handOver(ctx context.Context, c *v1beta1.StorageCluster) (t
 	mine := func(o *unstructured.Unstructured) bool {
 		return o != nil && slices.ContainsFunc(o.GetOwnerReferences(), func(ref metav1.OwnerReference) bool { return ref.UID == c.UID })
 	}
-	all := r.Owned.List()
+	all := append(r.Owned.List(), r.Owned.Get(r.homeRef()))
 	for _, m := range slices.Concat(marks(c, r.Namespace), dataMarks(c)) {
 		all = append(all, r.Owned.Get(apply.RefOf(m)))
 	}

@@ -56,6 +56,8 @@ type rig struct {
 	traffic *traffic
 	log     *slog.Logger
 	unknown []string // resources that discovery leaves out, as an older API server does
+	// served is the discovery of an API in memory, which has none; nil asks the API server.
+	served func(groupVersion string) (*metav1.APIResourceList, error)
 
 	controller *Controller
 	stop       func()
@@ -84,7 +86,7 @@ func newRig(t *testing.T) *rig {
 func (r *rig) install() {
 	r.Helper()
 	r.until("the namespace", func() bool {
-		_, err := r.theirs.CoreV1().Namespaces().Create(r.Context(), &core.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
+		_, err := r.theirs.CoreV1().Namespaces().Create(r.Context(), home(), metav1.CreateOptions{})
 		if err == nil {
 			return true
 		}
@@ -115,6 +117,12 @@ func (r *rig) install() {
 		}
 		return true
 	})
+}
+
+// home is the namespace as the manifest has it.
+func home() *core.Namespace {
+	labels := map[string]string{v1beta1.NameLabel: v1beta1.AppName, v1beta1.PartOfLabel: v1beta1.AppName}
+	return &core.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, Labels: labels}}
 }
 
 // defined is what the definitions were when the rig had applied them, by name.
@@ -173,9 +181,13 @@ func (r *rig) start() *rig {
 	if log == nil {
 		log = slog.New(slog.NewTextHandler(r.Output(), nil))
 	}
+	served := r.served
+	if served == nil {
+		served = r.known(theirs.Discovery())
+	}
 	var err error
 	r.set, err = apply.New(apply.Config{
-		Client: dynamic.NewForConfigOrDie(config), Resources: r.known(theirs.Discovery()),
+		Client: dynamic.NewForConfigOrDie(config), Resources: served,
 		Kinds: Kinds(), Name: "cluster", Namespace: namespace, Stranger: apply.TellOfStranger(theirs), Log: log,
 	})
 	if err != nil {

@@ -55,7 +55,7 @@ func (s *situation) status() v1beta1.StorageClusterStatus {
 		next.Nodes = s.health()
 	}
 	next.DesiredNodes, next.ReadyNodes = int32(len(next.Nodes)), int32(len(next.Nodes)-len(unready(next.Nodes)))
-	next.Version = versions(next.Nodes)
+	next.Version, next.OldestVersion = versions(next.Nodes)
 	next.Images = s.images()
 	next.Upgrade = s.cluster.Annotations[v1beta1.PausedByAnnotation]
 	v := s.verdict(&next)
@@ -220,6 +220,8 @@ func (s *situation) progressing(next *v1beta1.StorageClusterStatus, complete boo
 		return is(true, reasonRollingOut, "%d of %d node pods are up to date; waiting for %s", s.rollout.Updated, s.rollout.Total, s.rollout.Waiting)
 	case !s.controller().ready:
 		return is(true, cmp.Or(s.controller().reason, reasonRollingOut), "waiting for %s", s.controller().waiting)
+	case s.rollingSite() != "":
+		return is(true, reasonRollingOut, "waiting for %s", s.rollingSite())
 	case !complete && !wasComplete(&s.cluster.Status):
 		return is(true, reasonCreating, "%d of %d nodes are ready", next.ReadyNodes, next.DesiredNodes)
 	}
@@ -228,6 +230,9 @@ func (s *situation) progressing(next *v1beta1.StorageClusterStatus, complete boo
 
 // fault says why the spec cannot be applied.
 func (s *situation) fault() (reason, message string) {
+	if s.refused != nil {
+		return reasonHidden, s.refused.Error()
+	}
 	if len(s.hidden) > 0 {
 		return reasonHidden, held.Text(s.hidden)
 	}

@@ -325,14 +325,14 @@ func TestStatus_WithoutNodesTheConditionNamesTheSelector(t *testing.T) {
 	}
 }
 
-func TestStatus_VersionIsTheOldestAndTheNewest(t *testing.T) {
-	for want, found := range map[string][]string{"": {"", ""}, "v1.2": {"v1.2", "v1.2", ""}, "v1.9.0 - v1.10.0": {"v1.10.0", "v1.9.0", "v1.9.1"}} {
+func TestStatus_VersionIsTheNewestAndTheOldestIsBesideIt(t *testing.T) {
+	for want, found := range map[[2]string][]string{{}: {"", ""}, {"v1.2"}: {"v1.2", "v1.2", ""}, {"v1.10.0", "v1.9.0"}: {"v1.10.0", "v1.9.0", "v1.9.1"}} {
 		var all []v1beta1.NodeHealth
 		for _, v := range found {
 			all = append(all, v1beta1.NodeHealth{Version: v})
 		}
-		if got := versions(all); got != want {
-			t.Errorf("%q gives %q, want %q", found, got, want)
+		if newest, oldest := versions(all); [2]string{newest, oldest} != want {
+			t.Errorf("%q gives %q and %q, want %q", found, newest, oldest, want)
 		}
 	}
 }
@@ -389,5 +389,62 @@ func TestStatus_OldestStorageClusterIsServed(t *testing.T) {
 	}
 	if v1beta1.Served(nil) != nil {
 		t.Error("one of none is served")
+	}
+}
+
+func TestStatus_SaysThatAPoolInCephIsServedByThePodBefore(t *testing.T) {
+	s := healthy(1)
+	cephPools(&s.cluster.Spec)
+	pod := func(name string, ready core.ConditionStatus) *core.Pod {
+		p := &core.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1beta1.CephPoolLabel: "block"}}}
+		p.Status.Conditions = []core.PodCondition{{Type: core.PodReady, Status: ready}}
+		p.Status.ContainerStatuses = []core.ContainerStatus{{Name: "holdfast", State: core.ContainerState{Running: &core.ContainerStateRunning{}}}}
+		return p
+	}
+	old, next := pod("old", core.ConditionTrue), pod("next", core.ConditionFalse)
+	s.sitePods = []*core.Pod{next, old}
+	next.CreationTimestamp = metav1.NewTime(old.CreationTimestamp.Add(time.Minute))
+	s.sites = map[string]workload{"block": {rolling: true, waiting: "the next pod"}}
+	if got := reasons(s.status()); got != "T Available, T RollingOut, F Healthy" {
+		t.Errorf("while the next pod tries: %s", got)
+	}
+	next.Status.ContainerStatuses[0].LastTerminationState.Terminated = &core.ContainerStateTerminated{ExitCode: 1, Message: "Ceph refuses client.b"}
+	d := meta.FindStatusCondition(s.status().Conditions, v1beta1.DegradedCondition)
+	if d.Reason != reasonCephPools || d.Message != "pool block: pod old goes on as before, since pod next, which is to replace it, cannot: container holdfast: it ended with code 1: Ceph refuses client.b" {
+		t.Errorf("once it has ended: %+v", d)
+	}
+	next.Status.Phase = core.PodFailed // it was evicted
+	s.sites["block"] = workload{rolling: true, failed: true, waiting: "Deployment: no pod can be made"}
+	s.storageNodes[blockSite] = &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: blockSite}}
+	if d := meta.FindStatusCondition(s.status().Conditions, v1beta1.DegradedCondition); d.Message != "pool block: it is served as before its last change: Deployment: no pod can be made" {
+		t.Errorf("without a next pod: %+v", d)
+	}
+	next.Status.Phase, s.sitePods = core.PodRunning, []*core.Pod{next}
+	if d := meta.FindStatusCondition(s.status().Conditions, v1beta1.DegradedCondition); !strings.HasPrefix(d.Message, "pool block: pod next is not ready: ") {
+		t.Errorf("alone: %+v", d)
+	}
+}
+
+func TestStatus_SaysThatNodesCannotUseAPoolInCeph(t *testing.T) {
+	s := healthy(1)
+	cephPools(&s.cluster.Spec)
+	site := &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: blockSite}}
+	site.Status.Pools = []v1beta1.Pool{{Name: "block"}}
+	site.Status.Conditions = []metav1.Condition{
+		{Type: v1beta1.ReadyCondition, Status: metav1.ConditionTrue},
+		{Type: v1beta1.NodeUserRefusedCondition, Status: metav1.ConditionTrue, Message: "Ceph refuses client.a-node"},
+	}
+	s.storageNodes[blockSite] = site
+	status := s.status()
+	d := meta.FindStatusCondition(status.Conditions, v1beta1.DegradedCondition)
+	if d.Status != metav1.ConditionTrue || d.Reason != reasonCephPools || d.Message != "pool block: nodes cannot use its volumes: Ceph refuses client.a-node" {
+		t.Errorf("it is %+v", d)
+	}
+	if !meta.IsStatusConditionTrue(status.Conditions, v1beta1.AvailableCondition) {
+		t.Error("it is not available, although volumes can be made")
+	}
+	site.Status.Conditions[1].Status = metav1.ConditionFalse
+	if got := reasons(s.status()); got != "T Available, F UpToDate, F Healthy" {
+		t.Errorf("once nodes can: %s", got)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -18,7 +19,10 @@ func TestUnreadable_StorageClusterKeepsItsObjects(t *testing.T) {
 	r.create("holdfast", nil)
 	r.reconciled("holdfast")
 	realapi.ChangePast(t, r.config, "storageclusters", "holdfast", `{"spec":{"resources":{"limits":{"cpu":"1e1.5"}},"csi":{"enabled":false}}}`, "spec.resources.limits")
-	r.condition("holdfast", v1beta1.DegradedCondition, v1beta1.ReasonUnreadable, `spec.resources.limits: {"cpu":"1e1.5"}`)
+	message := r.condition("holdfast", v1beta1.DegradedCondition, v1beta1.ReasonUnreadable, `spec.resources.limits: {"cpu":"1e1.5"}`)
+	if ready := meta.FindStatusCondition(r.cluster("holdfast").Status.Conditions, v1beta1.ReadyCondition); ready.Status != metav1.ConditionFalse || ready.Reason != v1beta1.ReasonUnreadable || ready.Message != message {
+		t.Errorf("Ready is %+v", ready)
+	}
 	set := r.theirs.AppsV1().DaemonSets(namespace)
 	before, err := set.Get(t.Context(), nodeSetName, metav1.GetOptions{})
 	if err != nil {
@@ -39,4 +43,8 @@ func TestUnreadable_StorageClusterKeepsItsObjects(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.reconciled("holdfast")
+	conditions := r.cluster("holdfast").Status.Conditions
+	if ready := meta.FindStatusCondition(conditions, v1beta1.ReadyCondition); ready.Reason == v1beta1.ReasonUnreadable || !meta.IsStatusConditionFalse(conditions, v1beta1.DegradedCondition) {
+		t.Errorf("when it can be read again, its conditions are %+v", conditions)
+	}
 }

@@ -11,14 +11,16 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/kube/podstatus"
 	"github.com/holdfast-storage/holdfast/operator/rollout"
 )
 
-// workload is the controller's own Deployment or StatefulSet.
+// workload is the controller's own Deployment or StatefulSet, or the Deployment of a pool in a Ceph cluster.
 type workload struct {
 	kind      string
 	available bool   // a pod serves
 	ready     bool   // all pods are updated and ready
+	rolling   bool   // a pod is to be replaced by one that is updated
 	failed    bool   // the new pods do not start in time
 	waiting   string // why it is not ready
 	reason    string // why an image of its pods cannot be pulled; "" otherwise
@@ -36,7 +38,9 @@ func readWorkload(o *unstructured.Unstructured) workload {
 	}
 	seen := number("status", "observedGeneration") >= o.GetGeneration()
 	updated, ready := number("status", "updatedReplicas"), number("status", "readyReplicas")
-	w := workload{kind: o.GetKind(), available: ready > 0, ready: seen && updated >= replicas && ready >= replicas && number("status", "replicas") == replicas}
+	pods := number("status", "replicas")
+	w := workload{kind: o.GetKind(), available: ready > 0, ready: seen && updated >= replicas && ready >= replicas && pods == replicas}
+	w.rolling = !seen || updated < replicas || pods > replicas
 	if !w.ready {
 		w.waiting = fmt.Sprintf("%s %s: %d of %d replicas are updated, %d are ready", w.kind, o.GetName(), updated, replicas, ready)
 	}
@@ -103,7 +107,7 @@ const startingLasts = 2 * time.Minute
 func (s *situation) lateSince() (latest *core.Pod, since time.Time) {
 	for _, p := range s.controllerPods {
 		owner := metav1.GetControllerOf(p)
-		if owner == nil || owner.Kind != string(v1beta1.AsStatefulSet) || rollout.IsReady(p) {
+		if owner == nil || owner.Kind != string(v1beta1.AsStatefulSet) || podstatus.IsReady(p) {
 			continue
 		}
 		from := p.CreationTimestamp.Time

@@ -61,6 +61,7 @@ type Controller struct {
 
 	mu        sync.Mutex
 	returning bool                      // the finalizer of the StorageCluster is removed, and it will be recreated
+	restored  map[string]types.UID      // of the kinds, when their stored objects were last recreated
 	releases  map[string]*apply.Release // of Helm, to which the kinds belong or belonged before they were deleted
 }
 
@@ -82,7 +83,7 @@ func New(c Config) (*Controller, error) {
 		return nil, errors.New("the definitions need clients and a namespace")
 	}
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
-	r := &Controller{Config: c, releases: map[string]*apply.Release{}}
+	r := &Controller{Config: c, restored: map[string]types.UID{}, releases: map[string]*apply.Release{}}
 	all, err := deploy.Definitions()
 	if err != nil {
 		return nil, err
@@ -145,10 +146,27 @@ func (r *Controller) Run(ctx context.Context) error {
 	return r.loop.Run(ctx)
 }
 
-// Whole says whether a kind exists and is not being deleted. Otherwise, a missing object of it proves nothing.
+// Whole says whether a kind exists, is served, is not being deleted, and has the objects back that were recreated with it.
+// Otherwise, a missing object of it proves nothing.
 func (r *Controller) Whole(resource string) bool {
 	d := r.get(name(resource))
-	return d != nil && d.GetDeletionTimestamp() == nil
+	return d != nil && d.GetDeletionTimestamp() == nil && established(d) && r.isRestored(d)
+}
+
+// isRestored says whether the stored objects of a kind were recreated since the kind was.
+func (r *Controller) isRestored(d *unstructured.Unstructured) bool {
+	if name := d.GetName(); name != storageClusters && name != nfsServers {
+		return true
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.restored[d.GetName()] == d.GetUID()
+}
+
+func (r *Controller) setRestored(d *unstructured.Unstructured) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.restored[d.GetName()] = d.GetUID()
 }
 
 // Returning says whether StorageClusters are deleted only with their kind, to be recreated.

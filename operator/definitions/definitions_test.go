@@ -2,6 +2,7 @@ package definitions
 
 import (
 	"encoding/json"
+	"net/http"
 	"testing"
 
 	core "k8s.io/api/core/v1"
@@ -10,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes"
@@ -27,6 +29,10 @@ func home(change func(*core.Namespace)) *core.Namespace {
 		change(ns)
 	}
 	return ns
+}
+
+func account(owners ...metav1.OwnerReference) *core.ServiceAccount {
+	return &core.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "storage", Name: "holdfast-controller", OwnerReferences: owners}}
 }
 
 func belonging(ns *core.Namespace) {
@@ -54,21 +60,25 @@ func newWorld(t *testing.T, clusters []runtime.Object, objects ...runtime.Object
 	return w
 }
 
-func TestUninstalling_IsSaidByTheNamespace(t *testing.T) {
+func TestUninstalling_IsSaidByTheNamespaceOrTheAccount(t *testing.T) {
 	cluster := []runtime.Object{&v1beta1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "mine"}}}
 	going := home(func(ns *core.Namespace) {
 		ns.DeletionTimestamp, ns.Finalizers = &metav1.Time{}, []string{"kubernetes"}
 	})
+	owned := account(metav1.OwnerReference{APIVersion: "holdfast.dev/v1beta1", Kind: "StorageCluster", Name: "mine", UID: "1"})
 	for what, test := range map[string]struct {
 		clusters []runtime.Object
 		home     []runtime.Object
 		want     bool
 	}{
-		"a new installation, or one whose StorageCluster lost its finalizer": {nil, []runtime.Object{home(nil)}, false},
-		"one with a StorageCluster":            {cluster, []runtime.Object{home(belonging)}, false},
-		"one whose StorageCluster was removed": {nil, []runtime.Object{home(belonging)}, true},
-		"one whose namespace goes":             {cluster, []runtime.Object{going}, true},
-		"one whose namespace is gone":          {cluster, nil, true},
+		"a new installation, or one whose StorageCluster lost its finalizer": {nil, []runtime.Object{home(nil), account()}, false},
+		"one in a namespace of others, whose StorageCluster was removed":     {nil, []runtime.Object{home(nil), owned}, true},
+		"one in a namespace of others, with a StorageCluster":                {cluster, []runtime.Object{home(nil), owned}, false},
+		"one in a namespace of others, whose account is gone":                {cluster, []runtime.Object{home(nil)}, true},
+		"one with a StorageCluster":                                          {cluster, []runtime.Object{home(belonging)}, false},
+		"one whose StorageCluster was removed":                               {nil, []runtime.Object{home(belonging)}, true},
+		"one whose namespace goes":                                           {cluster, []runtime.Object{going}, true},
+		"one whose namespace is gone":                                        {cluster, nil, true},
 	} {
 		got, err := newWorld(t, test.clusters, test.home...).uninstalling(t.Context())
 		if err != nil || got != test.want {
@@ -171,6 +181,80 @@ func TestRestore_AServerWhoseNamespaceIsGoneIsForgotten(t *testing.T) {
 	if _, err := w.kubernetes.CoreV1().ConfigMaps("storage").Get(t.Context(), keptName, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("what was written down is still there: %v", err)
 	}
+}
+
+func TestRestore_AServerWhoseKindIsNotServedYetIsKept(t *testing.T) {
+	for what, unreadable := range map[string]bool{"its namespace exists": false, "its namespace cannot be read": true} {
+		w := newWorld(t, nil, home(nil), &core.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}})
+		if err := w.keep(t.Context(), stored("NFSServer", "team", "nfs1")); err != nil {
+			t.Fatal(err)
+		}
+		w.dynamic.(*dynamicfake.FakeDynamicClient).PrependReactor("create", "nfsservers", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, apierrors.NewGenericServerResponse(http.StatusNotFound, "post", schema.GroupResource{Group: v1beta1.GroupName, Resource: "nfsservers"}, "", "404 page not found", 0, true)
+		})
+		w.kubernetes.(*fake.Clientset).PrependReactor("get", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return unreadable, nil, apierrors.NewTooManyRequests("later", 1)
+		})
+		if err := w.restore(t.Context(), nfsServers); !apierrors.IsNotFound(err) {
+			t.Errorf("%s: %v", what, err)
+		}
+		kept, err := w.kubernetes.CoreV1().ConfigMaps("storage").Get(t.Context(), keptName, metav1.GetOptions{})
+		if err != nil || kept.Data["nfsservers.team.nfs1"] == "" {
+			t.Errorf("%s: what was written down is %v, %v", what, kept, err)
+		}
+	}
+}
+
+func TestWhole_OnlyWhenAKindIsServedAndHasItsObjectsBack(t *testing.T) {
+	w := newWorld(t, nil, home(nil), &core.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}})
+	kind := func(name, uid string, served bool) {
+		d := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition"}}
+		d.SetName(name)
+		d.SetUID(types.UID(uid))
+		if served {
+			d.Object["status"] = map[string]any{"conditions": []any{map[string]any{"type": "Established", "status": "True"}}}
+		}
+		if err := w.informer.GetIndexer().Add(d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	is := func(what, resource string, want bool) {
+		t.Helper()
+		if got := w.Whole(resource); got != want {
+			t.Errorf("%s: whole is %t", what, got)
+		}
+	}
+	is("no kind", "nfsservers", false)
+	kind(volumes, "1", false)
+	is("a kind that is not served", "volumes", false)
+	kind(volumes, "1", true)
+	is("one without stored objects", "volumes", true)
+
+	kind(nfsServers, "1", true)
+	is("its objects are not looked for yet", "nfsservers", false)
+	if _, err := w.reconcile(t.Context(), nfsServers); err != nil {
+		t.Fatal(err)
+	}
+	is("it has no stored objects", "nfsservers", true)
+
+	kind(nfsServers, "2", true) // it was deleted and recreated
+	if err := w.keep(t.Context(), stored("NFSServer", "team", "nfs1")); err != nil {
+		t.Fatal(err)
+	}
+	is("its objects are stored", "nfsservers", false)
+	refuse := true
+	w.dynamic.(*dynamicfake.FakeDynamicClient).PrependReactor("create", "nfsservers", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return refuse, nil, apierrors.NewTooManyRequests("later", 1)
+	})
+	if _, err := w.reconcile(t.Context(), nfsServers); err == nil {
+		t.Error("a refusal is no error")
+	}
+	is("one is refused", "nfsservers", false)
+	refuse = false
+	if _, err := w.reconcile(t.Context(), nfsServers); err != nil {
+		t.Fatal(err)
+	}
+	is("they are back", "nfsservers", true)
 }
 
 func TestCreate_KindOfAHelmReleaseIsRecreatedAsOneOfIt(t *testing.T) {

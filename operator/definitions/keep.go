@@ -123,12 +123,22 @@ func (r *Controller) restoreOne(ctx context.Context, name, key, text string) err
 	switch {
 	case err == nil:
 		r.Log.Warn("recreated with its kind", "kind", o.GetKind(), "namespace", o.GetNamespace(), "name", o.GetName())
-	case apierrors.IsNotFound(err) && o.GetNamespace() != "":
+	case apierrors.IsNotFound(err) && r.isGone(ctx, o.GetNamespace()):
 		r.Log.Warn("not recreated, since its namespace is gone", "kind", o.GetKind(), "namespace", o.GetNamespace(), "name", o.GetName())
 	case !apierrors.IsAlreadyExists(err):
 		return fmt.Errorf("recreating %s %s: %w", o.GetKind(), o.GetName(), err)
 	}
 	return r.patchKept(ctx, map[string]any{key: nil})
+}
+
+// isGone says whether a namespace certainly does not exist: a create is answered with NotFound also while its kind is not
+// served yet.
+func (r *Controller) isGone(ctx context.Context, namespace string) bool {
+	if namespace == "" { // of a StorageCluster
+		return false
+	}
+	_, err := r.Kubernetes.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
+	return apierrors.IsNotFound(err)
 }
 
 // Restore recreates the objects that another process has stored. It must run before others are created in their place.

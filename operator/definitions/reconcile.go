@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/deploy"
 	"github.com/holdfast-storage/holdfast/operator/bootstrap"
 )
@@ -30,7 +31,11 @@ func (r *Controller) reconcile(ctx context.Context, name string) (time.Duration,
 		if !established(d) {
 			return 0, nil // the next change reconciles it
 		}
-		return 0, r.restore(ctx, name)
+		if err := r.restore(ctx, name); err != nil {
+			return 0, err
+		}
+		r.setRestored(d)
+		return 0, nil
 	}
 	leaves, err := r.uninstalling(ctx)
 	if err != nil || leaves {
@@ -51,8 +56,8 @@ func established(d *unstructured.Unstructured) bool {
 	})
 }
 
-// uninstalling says whether all of Holdfast is being removed: its namespace is being deleted, or will be with a
-// StorageCluster.
+// uninstalling says whether all of Holdfast is being removed: its namespace or account is being deleted, or belongs to a
+// StorageCluster that is gone.
 func (r *Controller) uninstalling(ctx context.Context) (bool, error) {
 	ns, err := r.Kubernetes.CoreV1().Namespaces().Get(ctx, r.Namespace, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -64,8 +69,17 @@ func (r *Controller) uninstalling(ctx context.Context) (bool, error) {
 	if ns.DeletionTimestamp != nil {
 		return true, nil
 	}
-	if !bootstrap.BelongsToCluster(ns) {
-		return false, nil
+	if !bootstrap.BelongsToCluster(ns) { // as one that Helm installs into
+		account, err := r.Kubernetes.CoreV1().ServiceAccounts(r.Namespace).Get(ctx, v1beta1.ControllerName, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return true, nil
+		}
+		if err != nil {
+			return false, fmt.Errorf("whether Holdfast is installed: %w", err)
+		}
+		if !bootstrap.BelongsToCluster(account) {
+			return false, nil
+		}
 	}
 	all, err := r.Client.HoldfastV1beta1().StorageClusters().List(ctx, metav1.ListOptions{Limit: 1})
 	if apierrors.IsNotFound(err) {

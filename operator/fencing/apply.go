@@ -50,7 +50,11 @@ func (r *Controller) apply(ctx context.Context, o observed, p plan) error {
 
 // writeFence sets or removes spec.fence of the node.
 func (r *Controller) writeFence(ctx context.Context, o observed, f *v1beta1.Fence) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": o.storageNode.UID}, "spec": map[string]any{"fence": f}})
+	is := map[string]any{"uid": o.storageNode.UID}
+	if f != nil { // it is about the clients that were seen, and no others
+		is["resourceVersion"] = o.storageNode.ResourceVersion
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": is, "spec": map[string]any{"fence": f}})
 	if err != nil {
 		return err
 	}
@@ -106,6 +110,9 @@ func (r *Controller) writeRequest(ctx context.Context, node string, q request) e
 		}
 		if s.Unreadable() != nil {
 			return s.Unreadable() // entries that cannot be read would be lost
+		}
+		if q.entry == nil && s.Spec.BlocklistOf(node) == nil {
+			return nil
 		}
 		rest := slices.DeleteFunc(s.Spec.Blocklist, func(e v1beta1.BlocklistRequest) bool { return e.Node == node })
 		if q.entry != nil {

@@ -74,11 +74,27 @@ func (k *kernel) Gone(_ context.Context, c v1beta1.CephClient) (bool, error) {
 
 func (*kernel) Release(context.Context, v1beta1.CephClient) error { return nil }
 
+func (k *kernel) InUse(_ context.Context, volumes []string) (has []string, clients []v1beta1.CephClient, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.has) > 0 {
+		has = volumes
+	}
+	return has, nil, nil
+}
+
 // ceph is a pool whose cluster can shut out clients; backend/ceph tests that of a real one.
 type ceph struct {
 	*inmemory.Host
 	mu      sync.Mutex
 	blocked map[string]bool
+	fails   error // of what it is asked
+}
+
+func (c *ceph) answer(fails error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.fails = fails
 }
 
 func (c *ceph) Fence(_ context.Context, addresses []string) error {
@@ -87,7 +103,7 @@ func (c *ceph) Fence(_ context.Context, addresses []string) error {
 	for _, a := range addresses {
 		c.blocked[a] = true
 	}
-	return nil
+	return c.fails
 }
 
 func (c *ceph) Unfence(_ context.Context, addresses []string) error {
@@ -102,12 +118,16 @@ func (c *ceph) Unfence(_ context.Context, addresses []string) error {
 func (c *ceph) Fenced(context.Context) ([]string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.fails != nil {
+		return nil, c.fails
+	}
 	return slices.Collect(maps.Keys(c.blocked)), nil
 }
 
 func (c *ceph) isShutOut() bool {
-	all, _ := c.Fenced(context.Background()) // it has no errors
-	return slices.Contains(all, address)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.blocked[address]
 }
 
 func newLife(t *testing.T) *life {
@@ -340,34 +360,41 @@ func TestLife_NodeIsShutOutAndLetInAgainByControllersThatAreKilled(t *testing.T)
 	l := newLife(t)
 	c := v1beta1.CephClient{FSID: fsid, ID: "client.4711", Address: address, BootID: "boot-1"}
 	l.kernel.set(c)
-	if err := l.agent.RecordCephClient(t.Context(), c); err != nil {
+	if err := l.agent.RecordCephClient(t.Context(), "v", c); err != nil {
 		t.Fatal(err)
 	}
 	l.stopNode()
 	l.taint(`[{"key":"node.kubernetes.io/out-of-service","effect":"NoSchedule"}]`)
-	l.killedAtEveryWrite("the end of what was chosen", func() bool { return l.has() == "attachment other, pod other" })
+	l.killedAtEveryWrite("the end of the attachment", func() bool { return l.has() == "attachment other, pod chosen, pod other" })
+	_, stop := l.lead(1000)
+	l.Until("the end of what was chosen", func() bool { return l.has() == "attachment other, pod other" })
 	if is := l.fenced(); is.Status != metav1.ConditionTrue || is.Reason != v1beta1.ReasonFenced || !l.ceph.isShutOut() {
 		t.Errorf("the condition is %+v", is)
 	}
 	for _, reason := range []string{v1beta1.ReasonFencing, v1beta1.ReasonFenced, "Detached"} {
 		l.ExpectEvent(reason)
 	}
+	l.ExpectEvent(v1beta1.ReasonFenced, "the pod is deleted")
+	stop()
 	if err := l.Backend.CheckDetached(t.Context(), backend.ID(l.pod("other")), l.node); err != nil {
 		t.Errorf("the other volume cannot be detached: %v", err)
 	}
 
+	l.ceph.answer(errors.New("no quorum"))
+	l.killedAtEveryWrite("the pool not being sure any more", func() bool { return l.fenced().Reason == v1beta1.ReasonFencing })
 	l.startNode()
-	_, stop := l.lead(1000)
+	_, stop = l.lead(1000)
 	l.taint(`[]`)
 	l.ready()
 	l.awaitReason(v1beta1.ReasonReleasing)
 	if is := l.fenced(); is.Status != metav1.ConditionTrue || !strings.Contains(is.Message, "default/"+l.pod("other")) || !l.ceph.isShutOut() {
 		t.Errorf("with a client from before, the condition is %+v", is)
 	}
-	if err := l.agent.RecordCephClient(t.Context(), v1beta1.CephClient{FSID: fsid, ID: "client.4712"}); !errors.Is(err, backend.ErrUnavailable) {
+	if err := l.agent.RecordCephClient(t.Context(), "v", v1beta1.CephClient{FSID: fsid, ID: "client.4712"}); !errors.Is(err, backend.ErrUnavailable) {
 		t.Errorf("a new client of a node that is shut out: %v", err)
 	}
 	stop()
+	l.ceph.answer(nil)
 	l.kernel.set()
 	l.killedAtEveryWrite("the end of the fence", func() bool { return l.storageNode(l.node).Spec.Fence == nil })
 	l.Until("the client being let in", func() bool { return !l.ceph.isShutOut() })
@@ -377,7 +404,7 @@ func TestLife_NodeIsShutOutAndLetInAgainByControllersThatAreKilled(t *testing.T)
 	if site := l.storageNode(l.site); len(site.Spec.Blocklist) > 0 {
 		t.Errorf("the pool still keeps out %v", site.Spec.Blocklist)
 	}
-	if err := l.agent.RecordCephClient(t.Context(), v1beta1.CephClient{FSID: fsid, ID: "client.4712"}); err != nil {
+	if err := l.agent.RecordCephClient(t.Context(), "v", v1beta1.CephClient{FSID: fsid, ID: "client.4712"}); err != nil {
 		t.Errorf("a new client of a node that is back: %v", err)
 	}
 }
@@ -402,7 +429,7 @@ func TestLife_NodeThatIsBackBeforeItWasShutOutKeepsAll(t *testing.T) {
 	l := newLife(t)
 	c := v1beta1.CephClient{FSID: fsid, ID: "client.4711", BootID: "boot-1"} // without an address, so that it cannot be shut out
 	l.kernel.set(c)
-	if err := l.agent.RecordCephClient(t.Context(), c); err != nil {
+	if err := l.agent.RecordCephClient(t.Context(), "v", c); err != nil {
 		t.Fatal(err)
 	}
 	l.lead(1000)

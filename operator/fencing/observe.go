@@ -19,6 +19,7 @@ import (
 type observed struct {
 	name        string
 	now         time.Time
+	configured  bool // there is a StorageCluster that can be read; without it, pools and spec.fencing are not known
 	disabled    bool // spec.fencing.pods is None
 	fencing     v1beta1.FencingSpec
 	after       time.Duration        // 0: silence is not enough
@@ -26,7 +27,7 @@ type observed struct {
 	storageNode *v1beta1.StorageNode // nil if there is none
 	down        string               // why the agent is silent; empty while it is alive
 	silent      time.Duration
-	nodes       int                        // that have agents
+	nodes       int                        // this one, and those that are not known to be lost
 	silentNodes int                        // of these
 	sites       []site                     // the pools in Ceph clusters
 	elsewhere   map[clientAddress]string   // the node that has recorded a client, of all other nodes
@@ -37,7 +38,8 @@ type observed struct {
 // site is a pool in a Ceph cluster.
 type site struct {
 	*v1beta1.StorageNode
-	fsid string
+	fsid    string
+	surplus []string // the nodes that are gone, the oldest first, by which it lists more than mostListed
 }
 
 type clientAddress struct {
@@ -52,8 +54,8 @@ func (r *Controller) observe(ctx context.Context, name string) (observed, error)
 		o.storageNode = n.DeepCopy() // it is replaced by what is written
 	}
 	clusters := map[string]string{}
-	if c := v1beta1.Served(kube.Cached(r.clusters.List)); c != nil {
-		o.fencing = c.Spec.Fencing
+	if c := v1beta1.Served(kube.Cached(r.clusters.List)); c != nil && c.Unreadable() == nil {
+		o.configured, o.fencing = true, c.Spec.Fencing
 		o.after, _ = o.fencing.After.Or(0) // the operator refuses one that cannot be read
 		for _, p := range v1beta1.CephPools(c.Spec.Pools) {
 			clusters[v1beta1.NodeOfCephPool(p.Name)] = p.Ceph.FSID
@@ -73,13 +75,15 @@ func (r *Controller) observe(ctx context.Context, name string) (observed, error)
 func (r *Controller) observeOther(o *observed, n *v1beta1.StorageNode, clusters map[string]string) {
 	if v1beta1.IsSite(n.Name) {
 		if fsid := clusters[n.Name]; fsid != "" {
-			o.sites = append(o.sites, site{n, fsid})
+			o.sites = append(o.sites, site{n, fsid, r.surplus(n)})
 		}
 		return
 	}
-	o.nodes++
-	if r.Liveness.WhyDown(n.Name) != "" {
-		o.silentNodes++
+	if n.Name == o.name || r.isExpected(n) {
+		o.nodes++
+		if r.Liveness.WhyDown(n.Name) != "" {
+			o.silentNodes++
+		}
 	}
 	if n.Name == o.name {
 		return
@@ -89,6 +93,31 @@ func (r *Controller) observeOther(o *observed, n *v1beta1.StorageNode, clusters 
 			o.elsewhere[clientAddress{c.FSID, c.Address}] = n.Name
 		}
 	}
+}
+
+// surplus are the nodes whose entries expire. Those that do already count as gone.
+func (r *Controller) surplus(pool *v1beta1.StorageNode) (names []string) {
+	listed := slices.DeleteFunc(slices.Clone(pool.Spec.Blocklist), func(e v1beta1.BlocklistRequest) bool { return e.Expire })
+	more := len(listed) - mostListed
+	if more <= 0 {
+		return nil
+	}
+	slices.SortStableFunc(listed, func(a, b v1beta1.BlocklistRequest) int { return a.RequestedAt.Compare(b.RequestedAt.Time) })
+	for _, e := range listed {
+		_, noNode := r.nodes.Get(e.Node) // the only error of a cache is that there is none
+		_, noStorageNode := r.storageNodes.Get(e.Node)
+		if noNode != nil && noStorageNode != nil && len(names) < more {
+			names = append(names, e.Node)
+		}
+	}
+	return names
+}
+
+// isExpected says whether the silence of a node would be news: one that was removed, declared lost or is being shut out is
+// silent for a reason of its own.
+func (r *Controller) isExpected(n *v1beta1.StorageNode) bool {
+	host, err := r.nodes.Get(n.Name) // the only error of a cache is that there is none
+	return err == nil && !kube.IsOutOfService(host) && n.Spec.Fence == nil
 }
 
 // observeUse asks the API server which pods and VolumeAttachments of the node use volumes in Ceph clusters.

@@ -15,8 +15,13 @@ import (
 	"github.com/holdfast-storage/holdfast/kube"
 )
 
-// orphansLast is how long a pool keeps clients out whose StorageNode was deleted, if nothing shows that they have ended.
+// orphansLast is how long after its fence the clients of a node whose StorageNode was deleted are kept out, if nothing shows that
+// they have ended. Then their entries in Ceph expire.
 const orphansLast = 30 * 24 * time.Hour
+
+// mostListed: when a pool lists more nodes than this, the oldest entries of nodes that are gone are left to expire in Ceph, so
+// that there is room for nodes that are to be shut out.
+const mostListed = v1beta1.MostBlocklisted * 3 / 4
 
 // plan is what to do about a node, in this order.
 type plan struct {
@@ -41,6 +46,8 @@ func planNode(o observed) plan {
 	switch {
 	case v1beta1.IsSite(o.name):
 		return plan{}
+	case !o.configured:
+		return plan{again: lookAgain}
 	case o.storageNode == nil || o.storageNode.Unreadable() != nil:
 		return plan{requests: o.withoutNode()}
 	case o.storageNode.Spec.Fence == nil:
@@ -68,6 +75,9 @@ func (o observed) planStart() plan {
 		p.again = lookAgain
 		return p
 	case o.after == 0 || o.down == "":
+		return p
+	case isReady(o.node): // only its agent is silent, and its pods write as they may
+		p.again = lookAgain
 		return p
 	case o.silent < o.after:
 		p.again = o.after - o.silent
@@ -98,6 +108,10 @@ func (o observed) planFence() plan {
 	case waiting != "":
 		p.condition = o.condition(false, v1beta1.ReasonFencing, waiting)
 	case !o.isFenced():
+		if !o.storageNode.WasShutOut() {
+			p.fence = o.storageNode.Spec.Fence.DeepCopy()
+			p.fence.ShutOutAt = new(metav1.NewMicroTime(o.now.Truncate(time.Second)))
+		}
 		p.condition = o.condition(true, v1beta1.ReasonFenced, fmt.Sprintf(
 			"its %d clients are shut out of the Ceph clusters, which have confirmed that: %s", len(o.storageNode.Status.CephClients), o.why()))
 	default:
@@ -109,12 +123,10 @@ func (o observed) planFence() plan {
 // planReturn lets a node in again that is back, once it has none of the clients that were shut out.
 func (o observed) planReturn() plan {
 	p := plan{unfence: true}
-	for _, s := range o.sites {
-		if s.Spec.BlocklistOf(o.name) != nil {
-			p.requests = append(p.requests, request{site: s.StorageNode})
-		}
+	for _, s := range o.sites { // all of them: a request may have been written that the cache does not have yet
+		p.requests = append(p.requests, request{site: s.StorageNode})
 	}
-	if !o.isFenced() { // nothing was taken from it: all that it has may go on
+	if !o.storageNode.WasShutOut() { // nothing was taken from it: all that it has may go on
 		p.condition = o.condition(false, v1beta1.ReasonWithdrawn, "the node is back before it was shut out")
 		return p
 	}
@@ -151,7 +163,7 @@ func (o observed) shutOut() (requests []request, waiting, impossible string) {
 			if r := o.request(s, addresses); r != nil {
 				requests = append(requests, *r)
 			}
-			if e := s.Status.BlocklistOf(o.name); e == nil || !includes(e.Addresses, addresses) {
+			if !s.hasConfirmed(o.name, addresses) {
 				late = append(late, lateness(o.name, s))
 			}
 		}
@@ -194,10 +206,11 @@ func (o observed) addresses(fsid string) (all []v1beta1.CephAddress, fault strin
 func (o observed) request(s site, addresses []v1beta1.CephAddress) *request {
 	entry := &v1beta1.BlocklistRequest{Node: o.name, BootID: o.bootID(), RequestedAt: o.storageNode.Spec.Fence.RequestedAt}
 	if has := s.Spec.BlocklistOf(o.name); has != nil {
-		if includes(has.Addresses, addresses) {
+		if includes(has.Addresses, addresses) && !has.Expire {
 			return nil
 		}
 		entry = has.DeepCopy()
+		entry.Expire = false
 	}
 	entry.Addresses = append(slices.Clone(entry.Addresses), addresses...)
 	slices.Sort(entry.Addresses)
@@ -212,8 +225,9 @@ func (o observed) bootID() string {
 	return ""
 }
 
-// withoutNode removes what pools keep out of a node that is not to be shut out: once the node was started again, since no
-// client outlives that, or after a long time.
+// withoutNode removes what pools keep out of a node that is not to be shut out, once the node was started again: no client
+// outlives that. After a long time, or in a pool that lists too many, it leaves what there is to expire: the Node may have been
+// deleted just now, and its machine may run.
 func (o observed) withoutNode() (requests []request) {
 	for _, s := range o.sites {
 		e := s.Spec.BlocklistOf(o.name)
@@ -221,22 +235,23 @@ func (o observed) withoutNode() (requests []request) {
 			continue
 		}
 		again := o.node != nil && e.BootID != "" && o.node.Status.NodeInfo.BootID != "" && o.node.Status.NodeInfo.BootID != e.BootID
-		if again || o.now.Sub(e.RequestedAt.Time) > orphansLast {
+		switch {
+		case again, e.Expire && s.Status.BlocklistOf(o.name) == nil:
 			requests = append(requests, request{site: s.StorageNode})
+		case !e.Expire && (o.now.Sub(e.RequestedAt.Time) > orphansLast || slices.Contains(s.surplus, o.name)):
+			entry := e.DeepCopy()
+			entry.Expire = true
+			requests = append(requests, request{s.StorageNode, entry})
 		}
 	}
 	return requests
 }
 
-// left are the clients that were shut out and that the node still has.
+// left are the clients that the node still has. None is recorded while the fence is there but those that the kernel had before.
+// Whether a pool still keeps them out says nothing: it is not known where its StorageNode was deleted.
 func (o observed) left() (ids []string) {
 	for _, c := range o.storageNode.Status.CephClients {
-		if slices.ContainsFunc(o.sites, func(s site) bool {
-			e := s.Spec.BlocklistOf(o.name)
-			return s.fsid == c.FSID && e != nil && slices.Contains(e.Addresses, c.Address)
-		}) {
-			ids = append(ids, c.ID)
-		}
+		ids = append(ids, c.ID)
 	}
 	return ids
 }
@@ -257,6 +272,7 @@ func (o observed) conditionNow() *metav1.Condition {
 	return meta.FindStatusCondition(o.storageNode.Status.Conditions, v1beta1.FencedCondition)
 }
 
+// isFenced says whether all pools have confirmed that the node is shut out, and still do.
 func (o observed) isFenced() bool {
 	c := o.conditionNow()
 	return c != nil && c.Status == metav1.ConditionTrue
@@ -265,8 +281,8 @@ func (o observed) isFenced() bool {
 // needsPods says whether the plan depends on what only the API server knows.
 func (o observed) needsPods() bool {
 	n := o.storageNode
-	return n != nil && n.Unreadable() == nil && !o.disabled &&
-		(n.Spec.Fence != nil && o.isFenced() || n.Spec.Fence == nil && len(n.Status.CephClients) > 0 && o.after > 0 && o.silent >= o.after)
+	return n != nil && n.Unreadable() == nil && o.configured && !o.disabled &&
+		(n.WasShutOut() || n.Spec.Fence == nil && len(n.Status.CephClients) > 0 && o.after > 0 && o.silent >= o.after)
 }
 
 // isDoomed says whether a pod is deleted with its node. One that was created since is on a node that is back.
@@ -311,6 +327,12 @@ func (o observed) condition(fenced bool, reason, message string) *metav1.Conditi
 	c := kube.NewCondition(v1beta1.FencedCondition, fenced, reason, kube.Shorten(message, kube.LongestMessage))
 	c.ObservedGeneration = o.storageNode.Generation
 	return &c
+}
+
+// hasConfirmed says whether the pool has answered the request that it has now: what it said to an earlier one may be over.
+func (s site) hasConfirmed(node string, addresses []v1beta1.CephAddress) bool {
+	r, e := s.Spec.BlocklistOf(node), s.Status.BlocklistOf(node)
+	return r != nil && includes(r.Addresses, addresses) && e != nil && includes(e.Addresses, addresses) && r.RequestedAt.Equal(e.RequestedAt)
 }
 
 // lateness says why a pool has not confirmed yet.

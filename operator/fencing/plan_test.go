@@ -28,15 +28,15 @@ func clientIn(fsid string, address v1beta1.CephAddress) v1beta1.CephClient {
 // lost is a node with the out-of-service taint, a client in one cluster, a chosen pod and one that is not chosen.
 func lost(change ...func(*observed)) observed {
 	o := observed{
-		name: "a", now: start, nodes: 5, silentNodes: 1, silent: 10 * time.Minute, down: "its agent last renewed its Lease 10m0s ago",
+		name: "a", now: start, configured: true, nodes: 5, silentNodes: 1, silent: 10 * time.Minute, down: "its agent last renewed its Lease 10m0s ago",
 		node: &core.Node{
 			ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: core.NodeSpec{Taints: []core.Taint{{Key: core.TaintNodeOutOfService}}},
 			Status: core.NodeStatus{NodeInfo: core.NodeSystemInfo{BootID: boot}},
 		},
 		storageNode: &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Status: v1beta1.StorageNodeStatus{CephClients: []v1beta1.CephClient{clientIn(cluster1, mine)}}},
 		sites: []site{
-			{&v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: "block.ceph.holdfast.dev"}}, cluster1},
-			{&v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: "other.ceph.holdfast.dev"}}, cluster2},
+			{&v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: "block.ceph.holdfast.dev"}}, cluster1, nil},
+			{&v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: "other.ceph.holdfast.dev"}}, cluster2, nil},
 		},
 		pods:        []*core.Pod{pod("chosen", map[string]string{v1beta1.FencedLabel: "true"}), pod("other", nil)},
 		attachments: []storage.VolumeAttachment{{ObjectMeta: metav1.ObjectMeta{Name: "attachment"}}},
@@ -69,13 +69,21 @@ func listed(o *observed) {
 // confirmed is when the pool has answered.
 func confirmed(o *observed) {
 	listed(o)
-	o.sites[0].Status.Blocklist = []v1beta1.BlocklistEntry{{Node: "a", Addresses: []v1beta1.CephAddress{mine}}}
+	o.sites[0].Status.Blocklist = []v1beta1.BlocklistEntry{{Node: "a", Addresses: []v1beta1.CephAddress{mine}, RequestedAt: new(metav1.NewMicroTime(start))}}
 }
 
 // fenced is after the third.
 func fenced(o *observed) {
 	confirmed(o)
+	o.storageNode.Spec.Fence.ShutOutAt = new(metav1.NewMicroTime(start))
 	meta.SetStatusCondition(&o.storageNode.Status.Conditions, metav1.Condition{Type: v1beta1.FencedCondition, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonFenced})
+}
+
+// unsure is after the third, when the pool cannot say any more what it has confirmed.
+func unsure(o *observed) {
+	fenced(o)
+	o.sites[0].Status.Blocklist = []v1beta1.BlocklistEntry{{Node: "a", Unconfirmed: []v1beta1.CephAddress{mine}, RequestedAt: new(metav1.NewMicroTime(start))}}
+	meta.SetStatusCondition(&o.storageNode.Status.Conditions, metav1.Condition{Type: v1beta1.FencedCondition, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonFencing})
 }
 
 // back is a node that works again, with what its kernel has left.
@@ -84,11 +92,22 @@ func back(o *observed) {
 	o.node.Status.Conditions = []core.NodeCondition{{Type: core.NodeReady, Status: core.ConditionTrue}}
 }
 
+// removed is a node that will not return.
+func removed(o *observed) { o.node, o.storageNode = nil, nil }
+
+func surplus(o *observed) { o.sites[0].surplus = []string{"b", "a"} }
+
+// expiring is after that.
+func expiring(o *observed) { o.sites[0].Spec.Blocklist[0].Expire = true }
+
+// unconfigured is when the StorageCluster is gone or cannot be read.
+func unconfigured(o *observed) { o.configured, o.sites = false, nil }
+
 // shown is a plan in words.
 func shown(p plan) string {
 	var words []string
 	if p.fence != nil {
-		words = append(words, "fence "+p.fence.Reason)
+		words = append(words, map[bool]string{true: "fence ", false: "shut out "}[p.fence.ShutOutAt == nil]+p.fence.Reason)
 	}
 	if p.condition != nil {
 		words = append(words, string(p.condition.Status)+" "+p.condition.Reason)
@@ -96,6 +115,10 @@ func shown(p plan) string {
 	for _, q := range p.requests {
 		if q.entry == nil {
 			words = append(words, "drop at "+v1beta1.CephPoolOf(q.site.Name))
+			continue
+		}
+		if q.entry.Expire {
+			words = append(words, "expire at "+v1beta1.CephPoolOf(q.site.Name))
 			continue
 		}
 		for _, a := range q.entry.Addresses {
@@ -130,8 +153,11 @@ func TestPlan_TakesOneStepAfterTheOther(t *testing.T) {
 			o.fencing.Pods, o.disabled = v1beta1.FenceNone, true
 			meta.SetStatusCondition(&o.storageNode.Status.Conditions, metav1.Condition{Type: v1beta1.FencedCondition, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonTooManySilent})
 		}), "False Withdrawn", "spec.fencing has changed"},
-		"silence alone is not enough":      {lost(silentOnly(0)), "", ""},
-		"silence that is long enough is":   {lost(silentOnly(5 * time.Minute)), "fence NodeDown, False Fencing", "10m0s ago"},
+		"silence alone is not enough":    {lost(silentOnly(0)), "", ""},
+		"silence that is long enough is": {lost(silentOnly(5 * time.Minute)), "fence NodeDown, False Fencing", "10m0s ago"},
+		"the silence of an agent alone is not": {lost(silentOnly(5*time.Minute), func(o *observed) {
+			o.node.Status.Conditions = []core.NodeCondition{{Type: core.NodeReady, Status: core.ConditionTrue}}
+		}), "", ""},
 		"but not before its time":          {lost(silentOnly(11 * time.Minute)), "", ""},
 		"nor without a pod that is chosen": {lost(silentOnly(5*time.Minute), func(o *observed) { o.pods = o.pods[1:] }), "", ""},
 		"all pods can be chosen": {lost(silentOnly(5*time.Minute), func(o *observed) {
@@ -156,24 +182,39 @@ func TestPlan_TakesOneStepAfterTheOther(t *testing.T) {
 		"a client of another node": {lost(requested, func(o *observed) {
 			o.elsewhere = map[clientAddress]string{{cluster1, mine}: "b"}
 		}), "False NotFenced", "also recorded of node b"},
-		"a cluster without a pool":       {lost(requested, func(o *observed) { o.sites = o.sites[1:] }), "False NotFenced", cluster1},
-		"all is confirmed":               {lost(confirmed), "True Fenced", "its 1 clients"},
-		"only then its pods go":          {lost(fenced), "attachment, delete chosen", ""},
-		"what is not confirmed any more": {lost(fenced, func(o *observed) { o.sites[0].Status.Blocklist = nil }), "False Fencing", ""},
+		"a cluster without a pool": {lost(requested, func(o *observed) { o.sites = o.sites[1:] }), "False NotFenced", cluster1},
+		"all is confirmed":         {lost(confirmed), "shut out NodeGone, True Fenced", "its 1 clients"},
+		"an earlier request was": {lost(confirmed, func(o *observed) {
+			o.sites[0].Status.Blocklist[0].RequestedAt = new(metav1.NewMicroTime(start.Add(-time.Hour)))
+		}), "False Fencing", "has not answered yet"},
+		"a confirmation without a request": {lost(confirmed, func(o *observed) { o.sites[0].Spec.Blocklist = nil }), "False Fencing, 10.0.0.5:0/1001 at block", ""},
+		"all is confirmed again":           {lost(unsure, func(o *observed) { o.sites[0].Status.Blocklist[0].Addresses = []v1beta1.CephAddress{mine} }), "True Fenced", ""},
+		"only then its pods go":            {lost(fenced), "attachment, delete chosen", ""},
+		"what is not confirmed any more":   {lost(fenced, func(o *observed) { o.sites[0].Status.Blocklist = nil }), "False Fencing", ""},
 		"a pod from after that stays": {lost(fenced, func(o *observed) {
 			o.attachments, o.pods[0].CreationTimestamp = nil, metav1.NewTime(start.Add(time.Minute))
 		}), "", ""},
-		"it is back before it was shut out": {lost(listed, back), "False Withdrawn, drop at block, unfence", ""},
+		"it is back before it was shut out": {lost(listed, back), "False Withdrawn, drop at block, drop at other, unfence", ""},
+		"its pool is unsure of what was":    {lost(unsure, back), "True Releasing, end chosen", "it still has client.4711"},
 		"it is back with its old client":    {lost(fenced, back), "True Releasing, end chosen", "it still has client.4711. These pods use volumes that they cannot reach any more, and must be deleted: shop/other"},
-		"it is back with a new kernel":      {lost(fenced, back, func(o *observed) { o.storageNode.Status.CephClients = nil }), "False Released, drop at block, unfence", ""},
+		"its pool has forgotten what was":   {lost(fenced, back, func(o *observed) { o.sites[0].Spec.Blocklist = nil }), "True Releasing, end chosen", "it still has client.4711"},
+		"its pool was deleted":              {lost(fenced, back, func(o *observed) { o.sites = o.sites[1:] }), "True Releasing, end chosen", "it still has client.4711"},
+		"it is back with a new kernel":      {lost(fenced, back, func(o *observed) { o.storageNode.Status.CephClients = nil }), "False Released, drop at block, drop at other, unfence", ""},
 		"its agent is not back yet":         {lost(fenced, back, func(o *observed) { o.down, o.attachments = "silent", nil }), "delete chosen", ""},
 		"it is disabled in between":         {lost(fenced, func(o *observed) { o.disabled, o.fencing.Pods = true, v1beta1.FenceNone }), "True Releasing", ""},
 		"killed between the last two steps": {lost(back, requested, func(o *observed) {
 			meta.SetStatusCondition(&o.storageNode.Status.Conditions, metav1.Condition{Type: v1beta1.FencedCondition, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonReleased})
-		}), "False Withdrawn, unfence", ""},
+		}), "False Withdrawn, drop at block, drop at other, unfence", ""},
 		"the StorageNode was deleted":       {lost(confirmed, func(o *observed) { o.storageNode = nil }), "", ""},
 		"and the machine was started again": {lost(confirmed, func(o *observed) { o.storageNode, o.node.Status.NodeInfo.BootID = nil, "boot-2" }), "drop at block", ""},
-		"and a month has passed":            {lost(confirmed, func(o *observed) { o.storageNode, o.now = nil, start.Add(orphansLast+time.Second) }), "drop at block", ""},
+		"and a month has passed":            {lost(confirmed, func(o *observed) { o.storageNode, o.now = nil, start.Add(orphansLast+time.Second) }), "expire at block", ""},
+		"and its pool lists too many":       {lost(confirmed, removed, surplus), "expire at block", ""},
+		"which its agent does":              {lost(confirmed, removed, expiring), "", ""},
+		"and has done":                      {lost(listed, removed, expiring), "drop at block", ""},
+		"what expires is requested again":   {lost(confirmed, expiring, func(o *observed) { o.sites[0].Status.Blocklist = nil }), "False Fencing, 10.0.0.5:0/1001 at block", ""},
+		"without a StorageCluster no fence": {lost(unconfigured), "", ""},
+		"nor any step of one":               {lost(listed, unconfigured), "", ""},
+		"nor its end":                       {lost(fenced, back, unconfigured, func(o *observed) { o.storageNode.Status.CephClients = nil }), "", ""},
 		"a pool is no node":                 {lost(func(o *observed) { o.name = "block.ceph.holdfast.dev" }), "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -198,6 +239,7 @@ func TestPlan_LooksAgainWhenNothingWillWakeIt(t *testing.T) {
 		"the others may come back":          {lost(silentOnly(5*time.Minute), func(o *observed) { o.silentNodes = 3 }), lookAgain},
 		"a deleted Node falls silent":       {lost(func(o *observed) { o.node, o.silent = nil, time.Second }), lookAgain},
 		"its attachments are not watched":   {lost(fenced), lookAgain},
+		"the StorageCluster may come back":  {lost(fenced, unconfigured), lookAgain},
 	} {
 		if got := planNode(test.o).again; got != test.want {
 			t.Errorf("%s: again after %s, want %s", name, got, test.want)

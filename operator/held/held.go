@@ -17,10 +17,39 @@ import (
 type Stored struct {
 	Volumes   []*v1beta1.Volume
 	Snapshots []*v1beta1.Snapshot
+	Partial   bool // one of the kinds is missing or being deleted: there is more on the disks
 }
 
-// Pools returns the pools that hold something on a node that has them. running is the spec that runs, nil if none does.
-func Pools(running *render.Carried, nodes []*core.Node, stored Stored) []v1beta1.HeldPool {
+// mayBeIn says whether something may be in a pool of that name on a node or in a Ceph cluster.
+func (s Stored) mayBeIn(name string) bool {
+	may := func(node, pool string, phase v1beta1.Phase) bool {
+		return (pool == "" || pool == name) && phase != v1beta1.PhaseLost && v1beta1.ServerOf(node) == ""
+	}
+	return slices.ContainsFunc(s.Volumes, func(v *v1beta1.Volume) bool { return may(v.Spec.Node, v.PoolName(), v.Status.Phase) }) ||
+		slices.ContainsFunc(s.Snapshots, func(o *v1beta1.Snapshot) bool { return may(o.Spec.Node, o.Status.Pool, o.Status.Phase) })
+}
+
+// Pools returns the pools of a StorageCluster that hold something on a node that has them. running is the spec that runs,
+// nil if it is not known. While that or what is stored is not known, the pools of the status stay, except those that are
+// certainly empty and those that may be hidden.
+func Pools(c *v1beta1.StorageCluster, running *render.Carried, nodes []*core.Node, stored Stored) []v1beta1.HeldPool {
+	known := count(running, nodes, stored)
+	if running != nil && !stored.Partial {
+		return known
+	}
+	all := slices.DeleteFunc(slices.Clone(c.Status.Pools), func(p v1beta1.HeldPool) bool {
+		return mayHide(c, p.Name) || !stored.Partial && !stored.mayBeIn(p.Name)
+	})
+	for _, p := range known {
+		if !slices.ContainsFunc(all, func(h v1beta1.HeldPool) bool { return h.Name == p.Name }) {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// count returns the pools of the spec that runs that hold something.
+func count(running *render.Carried, nodes []*core.Node, stored Stored) []v1beta1.HeldPool {
 	if running == nil {
 		return nil
 	}

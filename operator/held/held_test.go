@@ -51,7 +51,7 @@ func stored() held.Stored {
 }
 
 func TestPools_HoldWhatIsOnNodesThatHaveThem(t *testing.T) {
-	pools := held.Pools(running(), nodes, stored())
+	pools := held.Pools(&v1beta1.StorageCluster{}, running(), nodes, stored())
 	if len(pools) != 2 {
 		t.Fatalf("the pools are %+v", pools)
 	}
@@ -63,8 +63,75 @@ func TestPools_HoldWhatIsOnNodesThatHaveThem(t *testing.T) {
 	if files.Path != "/srv/files" || files.Engine != v1beta1.EngineDirectory || files.Volumes != 1 || files.Snapshots != 1 || strings.Join(files.Nodes, " ") != "a" {
 		t.Errorf("files is %+v", files)
 	}
-	if pools := held.Pools(nil, nodes, stored()); pools != nil {
+	if pools := held.Pools(&v1beta1.StorageCluster{}, nil, nodes, stored()); pools != nil {
 		t.Errorf("where nothing runs, %+v", pools)
+	}
+}
+
+// holding is a StorageCluster with the running pools, whose status says what they hold.
+func holding() *v1beta1.StorageCluster {
+	c := &v1beta1.StorageCluster{}
+	c.Spec.Pools = running().Pools
+	c.Status.Pools = held.Pools(c, running(), nodes, stored())
+	return c
+}
+
+func TestPools_ThoseOfTheStatusStayWhileWhatRunsOrIsStoredIsNotKnown(t *testing.T) {
+	withoutDisks, ofNFS := running(), volume("v", "ns.nfs1.nfs.holdfast.dev", "disks", v1beta1.PhaseReady)
+	withoutDisks.Pools = withoutDisks.Pools[1:]
+	of := func(partial bool, volumes ...*v1beta1.Volume) held.Stored {
+		return held.Stored{Volumes: volumes, Partial: partial}
+	}
+	lost, snapshot := volume("v", "a", "disks", v1beta1.PhaseLost), of(false)
+	snapshot.Snapshots = stored().Snapshots
+	for what, test := range map[string]struct {
+		running *render.Carried
+		stored  held.Stored
+		allowed string
+		want    string
+	}{
+		"what runs is not known":                       {nil, stored(), "", "disks files"},
+		"only what is stored is not known":             {running(), of(true), "", "disks files"},
+		"nothing is known":                             {nil, of(true), "", "disks files"},
+		"one is known to hold a volume":                {running(), of(true, volume("v", "a", "disks", "")), "disks", "files disks"},
+		"one has a volume left":                        {nil, of(false, volume("v", "c", "disks", "")), "", "disks"},
+		"one has a snapshot left":                      {nil, snapshot, "", "files"},
+		"there is a volume that may be in any":         {nil, of(false, volume("v", "c", "", "")), "", "disks files"},
+		"all that is left is lost or of an NFS server": {nil, of(false, lost, ofNFS), "", ""},
+		"they are empty":                               {nil, of(false), "", ""},
+		"one may be hidden":                            {nil, stored(), "disks", "files"},
+		"all is known":                                 {withoutDisks, stored(), "", "files"},
+		"all is known, and nothing is stored":          {running(), of(false), "", ""},
+	} {
+		c := holding()
+		c.Annotations = map[string]string{v1beta1.AllowHidingAnnotation: test.allowed}
+		var names []string
+		for _, p := range held.Pools(c, test.running, nodes, test.stored) {
+			names = append(names, p.Name)
+		}
+		if got := strings.Join(names, " "); got != test.want {
+			t.Errorf("%s: held are %q, want %q", what, got, test.want)
+		}
+	}
+}
+
+func TestEffective_WhatWouldHideVolumesIsRefusedWhileItIsNotKnownWhatRuns(t *testing.T) {
+	c := holding()
+	if got, hidden, err := held.Effective(c, nil, c.Status.Pools, nodes); got != c || hidden != nil || err != nil {
+		t.Errorf("a spec that hides nothing: %v, %+v", err, hidden)
+	}
+	c.Spec.Pools = c.Spec.Pools[1:]
+	_, hidden, err := held.Effective(c, nil, held.Pools(c, nil, nodes, stored()), nodes)
+	if len(hidden) != 1 || err == nil {
+		t.Fatalf("a spec without a pool: %v, %+v", err, hidden)
+	}
+	for _, part := range []string{"nothing of it is applied", "pool disks holds 3 volumes on nodes a, b", "Revert the change"} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("%q is not in %v", part, err)
+		}
+	}
+	if _, _, err := held.Effective(c, nil, held.Pools(c, nil, nodes, held.Stored{}), nodes); err != nil {
+		t.Errorf("where the pool is empty: %v", err)
 	}
 }
 
@@ -81,6 +148,7 @@ func TestEffective_WhatWouldHideVolumesIsNotCarriedOut(t *testing.T) {
 		"more devices":                 {func(c *v1beta1.StorageCluster) { c.Spec.Pools[0].Devices.Paths = []string{"/dev/sdc", "/dev/sdb"} }, nil},
 		"smaller devices":              {func(c *v1beta1.StorageCluster) { c.Spec.Pools[0].Devices.MinSize = &smaller }, nil},
 		"other devices":                {func(c *v1beta1.StorageCluster) { c.Spec.Pools[0].Devices.Paths = []string{"/dev/sdc"} }, []string{"spec.pools[0].devices", "3 volumes on nodes a, b"}},
+		"any device of the machine":    {func(c *v1beta1.StorageCluster) { c.Spec.Pools[0].Devices.Paths = nil }, []string{"spec.pools[0].devices"}},
 		"larger devices":               {func(c *v1beta1.StorageCluster) { c.Spec.Pools[0].Devices.MinSize = &larger }, []string{"spec.pools[0].devices"}},
 		"devices of a model":           {func(c *v1beta1.StorageCluster) { c.Spec.Pools[0].Devices.Model = "X" }, []string{"spec.pools[0].devices"}},
 		"devices that turn":            {func(c *v1beta1.StorageCluster) { c.Spec.Pools[0].Devices.Rotational = new(bool) }, []string{"spec.pools[0].devices"}},
@@ -110,7 +178,10 @@ func TestEffective_WhatWouldHideVolumesIsNotCarriedOut(t *testing.T) {
 			c.Spec.Pools = running().Pools
 			c.Spec.Pools[0].Devices = devices.DeepCopy()
 			test.change(c)
-			got, hidden := held.Effective(c, running(), held.Pools(running(), nodes, stored()), nodes)
+			got, hidden, err := held.Effective(c, running(), held.Pools(c, running(), nodes, stored()), nodes)
+			if err != nil {
+				t.Fatal(err)
+			}
 			if refused := len(test.says) > 0; refused != (len(hidden) > 0) || refused == (got == c) {
 				t.Fatalf("it hides %+v", hidden)
 			}
@@ -140,7 +211,7 @@ func TestEffective_VolumesInACephClusterAreNotHidden(t *testing.T) {
 	in := held.Stored{Volumes: []*v1beta1.Volume{
 		volume("v1", "block.ceph.holdfast.dev", "block", v1beta1.PhaseReady), volume("v2", "block.ceph.holdfast.dev", "block", v1beta1.PhaseUnreachable),
 	}}
-	pools := held.Pools(carried(), nodes, in)
+	pools := held.Pools(&v1beta1.StorageCluster{}, carried(), nodes, in)
 	if len(pools) != 1 || pools[0].Path != "ceph:f/pool/rbd/" || pools[0].Engine != v1beta1.EngineRBD || pools[0].Volumes != 2 || pools[0].Nodes[0] != "block.ceph.holdfast.dev" {
 		t.Fatalf("held are %+v", pools)
 	}
@@ -161,7 +232,10 @@ func TestEffective_VolumesInACephClusterAreNotHidden(t *testing.T) {
 			c := &v1beta1.StorageCluster{}
 			c.Spec.Pools = carried().Pools
 			test.change(c)
-			got, hidden := held.Effective(c, carried(), pools, nodes)
+			got, hidden, err := held.Effective(c, carried(), pools, nodes)
+			if err != nil {
+				t.Fatal(err)
+			}
 			if refused := len(test.says) > 0; refused != (len(hidden) > 0) || refused == (got == c) {
 				t.Fatalf("it hides %+v", hidden)
 			}

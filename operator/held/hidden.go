@@ -1,6 +1,7 @@
 package held
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -20,29 +21,28 @@ type Hidden struct {
 }
 
 // Effective returns a StorageCluster as it may be applied: if its spec would hide volumes, its pools and their nodes are
-// replaced by the running ones.
-func Effective(c *v1beta1.StorageCluster, running *render.Carried, pools []v1beta1.HeldPool, nodes []*core.Node) (*v1beta1.StorageCluster, []Hidden) {
-	if running == nil {
-		return c, nil
-	}
+// replaced by the running ones. If those are not known, it must not be applied, and the error says so.
+func Effective(c *v1beta1.StorageCluster, running *render.Carried, pools []v1beta1.HeldPool, nodes []*core.Node) (*v1beta1.StorageCluster, []Hidden, error) {
 	hidden := Check(c, pools, nodes)
-	if len(hidden) == 0 {
-		return c, nil
+	switch {
+	case len(hidden) == 0:
+		return c, nil, nil
+	case running == nil:
+		return c, hidden, errors.New(text("and the ConfigMap and the DaemonSet "+v1beta1.NodeName+" do not say which pools the nodes have, so nothing of it is applied", hidden))
 	}
 	c = c.DeepCopy()
 	c.Spec.Pools, c.Spec.NodeSelectorTerms, c.Spec.CSI.Enabled = running.Pools, running.NodeSelectorTerms, nil
-	return c, hidden
+	return c, hidden, nil
 }
 
 // Check returns the pools that a spec would hide, except those that its annotation allows to hide.
 func Check(c *v1beta1.StorageCluster, pools []v1beta1.HeldPool, nodes []*core.Node) (all []Hidden) {
-	allowed := strings.Split(c.Annotations[v1beta1.AllowHidingAnnotation], ",")
 	byName := map[string]*core.Node{}
 	for _, n := range nodes {
 		byName[n.Name] = n
 	}
 	for _, p := range pools {
-		if slices.ContainsFunc(allowed, func(name string) bool { return strings.TrimSpace(name) == p.Name }) {
+		if mayHide(c, p.Name) {
 			continue
 		}
 		if h := check(c, p, byName); h != nil {
@@ -51,6 +51,12 @@ func Check(c *v1beta1.StorageCluster, pools []v1beta1.HeldPool, nodes []*core.No
 		}
 	}
 	return all
+}
+
+// mayHide says whether an annotation allows to hide a pool.
+func mayHide(c *v1beta1.StorageCluster, pool string) bool {
+	allowed := strings.Split(c.Annotations[v1beta1.AllowHidingAnnotation], ",")
+	return slices.ContainsFunc(allowed, func(name string) bool { return strings.TrimSpace(name) == pool })
 }
 
 func check(c *v1beta1.StorageCluster, p v1beta1.HeldPool, nodes map[string]*core.Node) *Hidden {
@@ -95,10 +101,14 @@ func leftBehind(c *v1beta1.StorageCluster, p v1beta1.HeldPool, nodes map[string]
 	return left
 }
 
+func namesDevices(s *v1beta1.DeviceSelector) bool { return len(s.Paths) > 0 || s.Model != "" }
+
 // covers says whether a selector selects all that another one selected.
 func covers(now, was *v1beta1.DeviceSelector) bool {
 	switch {
 	case len(now.Paths) > 0 && (len(was.Paths) == 0 || slices.ContainsFunc(was.Paths, func(p string) bool { return !slices.Contains(now.Paths, p) })):
+		return false
+	case namesDevices(was) && !namesDevices(now): // some devices are used only if they are named
 		return false
 	case now.Model != "" && now.Model != was.Model:
 		return false

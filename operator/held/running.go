@@ -15,7 +15,7 @@ type Objects interface {
 	Get(apply.Ref) *unstructured.Unstructured
 }
 
-// Running returns the spec that the node pods run, or nil if there are none.
+// Running returns the spec that the node pods run, or nil if it is not known or there are none.
 func Running(set Objects, namespace string) *render.Carried {
 	ref := func(group, kind string) apply.Ref {
 		return apply.Ref{

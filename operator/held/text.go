@@ -12,13 +12,15 @@ import (
 const mostNamed = 5
 
 // Text says what a spec would hide, where, and what to do.
-func Text(all []Hidden) string {
+func Text(all []Hidden) string { return text("so its pools and nodes are not changed", all) }
+
+func text(consequence string, all []Hidden) string {
 	lines := make([]string, 0, len(all))
 	for _, h := range all {
 		lines = append(lines, fmt.Sprintf("%s: %s; pool %s holds %s on %s", h.Field, h.Why, h.Pool.Name,
 			Count(int(h.Pool.Volumes), int(h.Pool.Snapshots)), some(h.Pool.Nodes)))
 	}
-	return "the spec would hide volumes, so its pools and nodes are not changed: " + strings.Join(lines, ". ") +
+	return "the spec would hide volumes, " + consequence + ": " + strings.Join(lines, ". ") +
 		". Revert the change and add another pool, or delete or move the volumes first; " +
 		"where they are in the new place already, name the pool in the annotation holdfast.dev/allow-hiding"
 }

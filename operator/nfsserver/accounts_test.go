@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	core "k8s.io/api/core/v1"
-	storage "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -23,8 +22,6 @@ import (
 func refusedByPolicy(policy string, err error) bool {
 	return err != nil && strings.Contains(err.Error(), "ValidatingAdmissionPolicy '"+policy+"'")
 }
-
-const classPolicy = "holdfast-nfs-classes"
 
 // attacked is what the token of a server is tried on.
 type attacked struct {
@@ -77,22 +74,9 @@ func (a *attacked) stored(s *v1beta1.NFSServer) {
 	}
 }
 
-func (a *attacked) class(name, provisioner, server string) string {
-	a.Helper()
-	c := &storage.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name + "-" + a.namespace}, Provisioner: provisioner, Parameters: map[string]string{}}
-	if server != "" {
-		c.Parameters["NFSServer"] = server
-	}
-	if _, err := a.theirs.StorageV1().StorageClasses().Create(a.Context(), c, metav1.CreateOptions{}); err != nil {
-		a.Fatal(err)
-	}
-	a.Cleanup(func() { _ = a.theirs.StorageV1().StorageClasses().Delete(background, c.Name, metav1.DeleteOptions{}) })
-	return c.Name
-}
-
 func (a *attacked) makeClaim() *core.PersistentVolumeClaim {
 	a.Helper()
-	class := a.class("ours", "nfs.holdfast.dev", a.namespace+"/one")
+	class := a.class("ours", ofNFS, a.namespace+"/one", atOnce)
 	c := &core.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Name: "data", Annotations: map[string]string{"volume.kubernetes.io/selected-node": "gone", "volume.kubernetes.io/storage-provisioner": "nfs.holdfast.dev"}},
 		Spec: core.PersistentVolumeClaimSpec{
@@ -107,12 +91,17 @@ func (a *attacked) makeClaim() *core.PersistentVolumeClaim {
 	return made
 }
 
+// nameFor is the name of a PersistentVolume that the first server makes for a claim.
+func (a *attacked) nameFor(c *core.PersistentVolumeClaim) string {
+	return "pvc-" + string(c.UID) + "." + a.own.NodeName()
+}
+
 // object is a PersistentVolume as the library makes it, changed.
 func (a *attacked) object(change func(*core.PersistentVolume)) *core.PersistentVolume {
 	pv := &core.PersistentVolume{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolume"},
 		ObjectMeta: metav1.ObjectMeta{
-			Name: "pvc-" + string(a.claim.UID), Finalizers: []string{"external-provisioner.volume.kubernetes.io/finalizer"},
+			Name: a.nameFor(a.claim), Finalizers: []string{"external-provisioner.volume.kubernetes.io/finalizer"},
 			Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": "nfs.holdfast.dev", v1beta1.NFSServerAnnotation: a.namespace + "/one"},
 		},
 		Spec: core.PersistentVolumeSpec{
@@ -196,7 +185,7 @@ func (a *attacked) never() []realapi.Attempt {
 		{Verb: "patch", What: ofVolumes + "/status", Name: own, Body: access(`{"image":"/dev/sda"}`)},
 		{Verb: "patch", What: ofVolumes + "/status", Name: own, Body: access(`{"directory":"/etc"}`)},
 		{Verb: "patch", What: ofVolumes + "/status", Name: own, Body: access(`{"rbd":{"cluster":` + aCeph + `,"pool":"p","image":"a"}}`)},
-		{Verb: "patch", What: ofVolumes + "/status", Name: own, Body: access(`{"cephfs":{"cluster":` + aCeph + `,"fileSystem":"f","path":"/a"}}`)},
+		{Verb: "patch", What: ofVolumes + "/status", Name: own, Body: access(`{"cephfs":{"cluster":` + aCeph + `,"filesystem":"f","path":"/a"}}`)},
 		server(`{"endpoint":"10.0.0.1:2049"}`), server(`{"phase":"Running"}`), server(`{"node":"n"}`),
 		{Verb: "patch", What: ofServers, In: a.namespace, Name: "one", Body: `{"spec":{"maxExports":3}}`},
 		{Verb: "delete", What: ofServers, In: a.namespace, Name: "one"},
@@ -212,9 +201,15 @@ func (a *attacked) never() []realapi.Attempt {
 		}),
 		elsewhere("create", func(pv *core.PersistentVolume) { pv.Annotations = nil }),
 		elsewhere("create", func(pv *core.PersistentVolume) { pv.Name = "mine" }),
+		elsewhere("create", func(pv *core.PersistentVolume) { pv.Name = "pvc-" + string(a.claim.UID) }),
+		elsewhere("create", func(pv *core.PersistentVolume) { pv.Name = "pvc-" + string(a.claim.UID) + "." + a.other.NodeName() }),
 		elsewhere("create", func(pv *core.PersistentVolume) { pv.Spec.ClaimRef = nil }),
 		elsewhere("create", func(pv *core.PersistentVolume) { pv.Spec.StorageClassName = "" }),
 		elsewhere("create", func(pv *core.PersistentVolume) { pv.Spec.MountOptions = []string{"hard,addr=10.0.0.1"} }),
+		elsewhere("create", func(pv *core.PersistentVolume) { pv.Annotations[core.MountOptionAnnotation] = "hard,addr=10.0.0.1" }),
+		elsewhere("create", func(pv *core.PersistentVolume) { pv.Annotations[core.MountOptionAnnotation] = "" }),
+		{Verb: "patch", What: ofPersistent, Name: "own-" + a.namespace, Body: `{"metadata":{"annotations":{"volume.beta.kubernetes.io/mount-options":"addr=10.0.0.1"}}}`},
+		{Verb: "patch", What: ofPersistent, Name: "optioned-" + a.namespace, Body: `{"metadata":{"annotations":{"volume.beta.kubernetes.io/mount-options":"addr=10.0.0.1"}}}`},
 		{Verb: "patch", What: ofPersistent, Name: "own-" + a.namespace, Body: `{"spec":{"persistentVolumeReclaimPolicy":"Retain"}}`},
 		{Verb: "patch", What: ofPersistent, Name: "own-" + a.namespace, Body: `{"spec":{"mountOptions":["addr=10.0.0.1"]}}`},
 		{Verb: "patch", What: ofPersistent, Name: "own-" + a.namespace, Body: `{"metadata":{"annotations":{"nfs.holdfast.dev/server":"` + other + `"}}}`},
@@ -261,8 +256,9 @@ func onDriver(volume string) core.PersistentVolumeSource {
 func (a *attacked) keep() {
 	a.Helper()
 	for name, change := range map[string]func(*core.PersistentVolume){
-		"own":   func(*core.PersistentVolume) {},
-		"other": func(pv *core.PersistentVolume) { pv.Annotations[v1beta1.NFSServerAnnotation] = a.namespace + "/two" },
+		"own":      func(*core.PersistentVolume) {},
+		"optioned": func(pv *core.PersistentVolume) { pv.Annotations[core.MountOptionAnnotation] = "hard" },
+		"other":    func(pv *core.PersistentVolume) { pv.Annotations[v1beta1.NFSServerAnnotation] = a.namespace + "/two" },
 		"host": func(pv *core.PersistentVolume) {
 			pv.Spec.PersistentVolumeSource = core.PersistentVolumeSource{HostPath: &core.HostPathVolumeSource{Path: "/x"}}
 		},
@@ -300,6 +296,7 @@ func TestToken_OfAnNFSServerWritesOnlyItsOwnObjects(t *testing.T) {
 	own := append(a.everyWay(a.own),
 		a.persistentVolume("create", nil),
 		realapi.Attempt{Verb: "patch", What: ofPersistent, Name: "own-" + a.namespace, Body: `{"metadata":{"finalizers":null}}`},
+		realapi.Attempt{Verb: "patch", What: ofPersistent, Name: "optioned-" + a.namespace, Body: `{"metadata":{"finalizers":null}}`},
 		realapi.Attempt{Verb: "delete", What: ofPersistent, Name: "own-" + a.namespace},
 	)
 	for _, one := range own {
@@ -327,23 +324,6 @@ func TestToken_OfAnNFSServerWritesOnlyItsOwnObjects(t *testing.T) {
 	}
 }
 
-func TestToken_OfAnNFSServerCreatesPersistentVolumesOfItsOwnClassesOnly(t *testing.T) {
-	r := newRig(t)
-	a := r.attack()
-	for name, test := range map[string]struct{ class, says string }{
-		"of another driver": {a.class("csi", "csi.holdfast.dev", ""), "class of csi.holdfast.dev"},
-		"of another server": {a.class("other", "nfs.holdfast.dev", a.namespace+"/two"), "another NFS server"},
-		"of its name":       {a.class("named", "nfs.holdfast.dev", "one"), ""},
-		"of any server":     {a.class("any", "nfs.holdfast.dev", ""), ""},
-	} {
-		attempt := a.persistentVolume("create", func(pv *core.PersistentVolume) { pv.Spec.StorageClassName = test.class })
-		r.until("a class "+name, func() bool { // the API server reads classes some time after they are made
-			err := attempt.Try(t.Context(), a.token)
-			return test.says == "" && err == nil || test.says != "" && refusedByPolicy(classPolicy, err) && strings.Contains(err.Error(), test.says)
-		})
-	}
-}
-
 func TestToken_WithoutAServerPodWritesNothing(t *testing.T) {
 	r := newRig(t)
 	a := r.attack()
@@ -355,8 +335,7 @@ func TestToken_WithoutAServerPodWritesNothing(t *testing.T) {
 				t.Errorf("pod %q: %s: %v", pod, one, err)
 			}
 		}
-		err := a.persistentVolume("create", nil).Try(t.Context(), token) // whichever policy says it first
-		if !refusedByPolicy(accountPolicy, err) && !refusedByPolicy(classPolicy, err) {
+		if err := a.persistentVolume("create", nil).Try(t.Context(), token); !refusedByPolicy(accountPolicy, err) {
 			t.Errorf("pod %q: a PersistentVolume: %v", pod, err)
 		}
 	}
@@ -393,7 +372,7 @@ func TestPolicy_LimitsHoldTheAddressesOfKnownServers(t *testing.T) {
 			t.Errorf("%s names the namespace of the manifests: %v", o.GetName(), err)
 		}
 	}
-	if len(names) != 4 || !slices.Contains(names, "ValidatingAdmissionPolicyBinding "+classPolicy) {
+	if len(names) != 6 || !slices.Contains(names, "ValidatingAdmissionPolicyBinding "+classPolicy) {
 		t.Errorf("the limits are %v", names)
 	}
 	variables, _, _ := unstructured.NestedSlice(objects[0].Object, "spec", "variables")

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	core "k8s.io/api/core/v1"
@@ -57,7 +58,7 @@ func (c *Controller) behind(err error) (time.Duration, error) {
 	return 0, err
 }
 
-// reconcileGone revokes the rights of a deleted server.
+// reconcileGone revokes the rights of a deleted server, and of all that are not cached.
 func (c *Controller) reconcileGone(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
 	c.written.Forget(key.String())
 	for _, kind := range []string{"nfsservers", "storageclusters"} {
@@ -65,7 +66,22 @@ func (c *Controller) reconcileGone(ctx context.Context, key types.NamespacedName
 			return c.StatusDelay, nil
 		}
 	}
+	if behind, err := c.lacksServers(ctx); err != nil || behind {
+		return c.StatusDelay, err
+	}
 	return 0, c.revoke(ctx, key, false)
+}
+
+// lacksServers says whether the cache has not all servers yet, as after their kind was recreated with them.
+func (c *Controller) lacksServers(ctx context.Context) (lacks bool, err error) {
+	live, err := c.Client.HoldfastV1beta1().NFSServers(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return false, fmt.Errorf("looking for NFS servers, before rights are revoked: %w", err)
+	}
+	return slices.ContainsFunc(live.Items, func(s v1beta1.NFSServer) bool {
+		_, err := c.servers.NFSServers(s.Namespace).Get(s.Name)
+		return err != nil
+	}), nil
 }
 
 // desiredOf returns the desired state of a server. image is the one of an upgrade.
@@ -109,6 +125,12 @@ func (c *Controller) apply(ctx context.Context, r *round) (err error) {
 		if len(objects) > 0 {
 			r.came(c.Servers.Apply(ctx, objects))
 		}
+	}
+	if r.isBarred(c.Servers.Get) {
+		c.barred.Store(r.server.UID, r.now)
+	}
+	if at, is := c.barred.Load(r.server.UID); is {
+		r.barredAt = at.(time.Time)
 	}
 	if r.prune && len(r.Failures) == 0 {
 		r.came(c.prune(ctx, r))

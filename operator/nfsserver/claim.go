@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/kube/apply"
 )
 
@@ -54,6 +55,7 @@ func (r *round) isClaimForeign() bool {
 // maintainClaim plans for a claim and its PersistentVolume: the claim is created or grown, and never replaced, since it
 // holds the data.
 func (r *round) maintainClaim() {
+	r.again = kube.Sooner(r.again, r.volumeAgain)
 	switch {
 	case r.claimUnread != nil:
 		r.claimRefused = r.claimUnread

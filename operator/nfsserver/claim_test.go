@@ -2,9 +2,12 @@ package nfsserver
 
 import (
 	"testing"
+	"time"
 
 	core "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
@@ -61,6 +64,53 @@ func TestClaim_DeletedByHandIsMadeAgainForTheDataThatItHad(t *testing.T) {
 	r.until("the event", func() bool { return len(r.events.with("Warning ClaimRestored")) == 1 })
 }
 
+// releaseByHand writes the PersistentVolume as a script or a restore may.
+func (r *rig) releaseByHand() {
+	r.Helper()
+	patch := []byte(`{"spec":{"persistentVolumeReclaimPolicy":"Delete"}}`)
+	if _, err := r.theirs.CoreV1().PersistentVolumes().Patch(r.Context(), r.namespace, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		r.Fatal(err)
+	}
+}
+
+func (r *rig) keptAgain() {
+	r.Helper()
+	r.until("the data to be kept again", func() bool {
+		pv := r.persistent()
+		return pv.Spec.PersistentVolumeReclaimPolicy == core.PersistentVolumeReclaimRetain && pv.Annotations[policyAnnotation] == string(core.PersistentVolumeReclaimDelete)
+	})
+}
+
+func TestClaim_DataIsKeptAgainWhenItsPolicyWasChanged(t *testing.T) {
+	r := newRig(t)
+	r.serveOn("data", nil)
+	claim := r.claim("nfs-data")
+	r.until("the controller to know it", func() bool { _, known := r.controller.kept.Load(claim.UID); return known })
+	claims := r.theirs.CoreV1().PersistentVolumeClaims(r.namespace)
+
+	r.releaseByHand()
+	r.controller.kept.Store(claim.UID, time.Now().Add(-keptFor))
+	r.change("data", func(s *v1beta1.NFSServerSpec) { s.MaxExports = 3 })
+	r.keptAgain()
+
+	r.until("the controller to know it again", func() bool {
+		at, known := r.controller.kept.Load(claim.UID)
+		return known && time.Since(at.(time.Time)) < keptFor
+	})
+	inUse := []byte(`{"metadata":{"finalizers":["test.holdfast.dev/in-use"]}}`)
+	if _, err := claims.Patch(t.Context(), "nfs-data", types.MergePatchType, inUse, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_, _ = claims.Patch(background, "nfs-data", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+	})
+	r.releaseByHand()
+	if err := claims.Delete(t.Context(), "nfs-data", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.keptAgain()
+}
+
 func TestClaim_OfAServerThatIsGoneGetsItsReclaimPolicyBack(t *testing.T) {
 	for _, policy := range []core.PersistentVolumeReclaimPolicy{core.PersistentVolumeReclaimRetain, core.PersistentVolumeReclaimDelete} {
 		t.Run(string(policy), func(t *testing.T) {
@@ -94,4 +144,33 @@ func TestClaim_DataWithoutAClaimStaysWhenItsServerGoes(t *testing.T) {
 	if pv := r.persistent(); pv.Spec.PersistentVolumeReclaimPolicy != core.PersistentVolumeReclaimRetain {
 		t.Errorf("the data goes with policy %s", pv.Spec.PersistentVolumeReclaimPolicy)
 	}
+}
+
+// The policy that refuses it is not there: the operator of the StorageCluster does not run.
+func TestClaim_DataOfANamespaceThatWasDeletedIsServedAgain(t *testing.T) {
+	r := newRig(t)
+	r.serveOn("data", nil)
+	r.made(r.volume(r.server("data"), "a"))
+	r.serve("data")
+	namespaces := r.theirs.CoreV1().Namespaces()
+	if err := namespaces.Delete(t.Context(), r.namespace, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.condition("data", v1beta1.ProgressingCondition, reasonInUse, "it has 1 volume", "namespace "+r.namespace+" is being deleted", "docs/nfs-servers.md")
+
+	free := []byte(`{"metadata":{"finalizers":null}}`)
+	if _, err := r.ours.HoldfastV1beta1().NFSServers(r.namespace).Patch(t.Context(), "data", types.MergePatchType, free, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.until("the end of the namespace", func() bool {
+		_, err := namespaces.Get(t.Context(), r.namespace, metav1.GetOptions{})
+		return apierrors.IsNotFound(err)
+	})
+	r.makeNamespace(nil)
+	r.create("data", nil)
+	r.until("a claim that is bound to the data", func() bool {
+		now := r.claim("nfs-data")
+		return now != nil && now.Spec.VolumeName == r.namespace && now.Status.Phase == core.ClaimBound
+	})
+	r.serve("data")
 }

@@ -8,6 +8,7 @@ import (
 
 	core "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
@@ -33,7 +34,15 @@ var tunnelAnnotations = []string{
 // ovnJoin are the networks by which OVN, unless configured otherwise, joins nodes. No pod has an address in them.
 var ovnJoin = []string{"100.64.0.0/16", "fd98::/64"}
 
-// clientsOf returns the source addresses and networks of nodes, sorted and without duplicates.
+// isGone says whether a node was deleted and its agent does not answer. Before that its pods may still run, and write to
+// their mounts what they have in memory.
+func isGone(agent *v1beta1.StorageNode) bool {
+	ready := meta.FindStatusCondition(agent.Status.Conditions, v1beta1.ReadyCondition)
+	return ready != nil && ready.Reason == v1beta1.ReasonNodeGone
+}
+
+// clientsOf returns the source addresses and networks of nodes, and of deleted ones that are not gone, sorted and without
+// duplicates.
 func clientsOf(nodes []*core.Node, agents map[string]*v1beta1.StorageNode, further []string) []string {
 	var all []netip.Prefix
 	add := func(text string) {
@@ -42,8 +51,18 @@ func clientsOf(nodes []*core.Node, agents map[string]*v1beta1.StorageNode, furth
 			all = append(all, p)
 		}
 	}
+	known := map[string]bool{}
 	for _, n := range nodes {
+		known[n.Name] = true
 		for _, text := range addressesOf(n, agents[n.Name]) {
+			add(text)
+		}
+	}
+	for name, agent := range agents {
+		if known[name] || isGone(agent) {
+			continue
+		}
+		for _, text := range onlyAddresses(agent.Status.Addresses) {
 			add(text)
 		}
 	}
@@ -118,7 +137,7 @@ func onlyAddresses(texts []string) []string {
 	return slices.DeleteFunc(slices.Clone(texts), func(text string) bool { _, err := netip.ParseAddr(text); return err != nil })
 }
 
-// clients returns the addresses and networks of all existing nodes.
+// clients returns the addresses and networks of all nodes that are there.
 func (r *round) clients() []string {
 	return clientsOf(r.nodes, r.agents, r.cluster.Spec.NFS.NodeNetworks)
 }
@@ -136,9 +155,10 @@ func seenOtherwise(old, now any) bool {
 	return !slices.Equal(addressesOf(a, nil), addressesOf(b, nil))
 }
 
-// toldOtherwise says whether the addresses that an agent reports have changed.
+// toldOtherwise says whether the addresses that an agent reports have changed, or whether it is gone.
 func toldOtherwise(old, now any) bool {
-	return !equality.Semantic.DeepEqual(old.(*v1beta1.StorageNode).Status.Addresses, now.(*v1beta1.StorageNode).Status.Addresses)
+	a, b := old.(*v1beta1.StorageNode), now.(*v1beta1.StorageNode)
+	return !equality.Semantic.DeepEqual(a.Status.Addresses, b.Status.Addresses) || isGone(a) != isGone(b)
 }
 
 // opensToAll says whether clients are let in that no policy can name: one of the networks is everybody.

@@ -26,8 +26,10 @@ func nodeAt(name string, annotations map[string]string, addresses ...string) *co
 
 func TestClients_AreTheAddressesOfTheNodes(t *testing.T) {
 	agent := func(addresses ...string) map[string]*v1beta1.StorageNode {
-		return map[string]*v1beta1.StorageNode{"a": {Status: v1beta1.StorageNodeStatus{Addresses: addresses}}, "gone": {Status: v1beta1.StorageNodeStatus{Addresses: []string{"10.0.0.99"}}}}
+		gone := v1beta1.StorageNodeStatus{Addresses: []string{"10.0.0.99"}, Conditions: []metav1.Condition{{Type: v1beta1.ReadyCondition, Reason: v1beta1.ReasonNodeGone}}}
+		return map[string]*v1beta1.StorageNode{"a": {Status: v1beta1.StorageNodeStatus{Addresses: addresses}}, "gone": {Status: gone}}
 	}
+	deleted := map[string]*v1beta1.StorageNode{"b": {Status: v1beta1.StorageNodeStatus{Addresses: []string{"10.0.0.98", "10.0.0.0/8"}}}}
 	for what, test := range map[string]struct {
 		node    *core.Node
 		agents  map[string]*v1beta1.StorageNode
@@ -40,6 +42,7 @@ func TestClients_AreTheAddressesOfTheNodes(t *testing.T) {
 		"without one":              {nodeAt("a", nil), nil, nil, ""},
 		"its bridges and tunnels":  {nodeAt("a", nil, "10.0.0.7"), agent("10.0.0.7", "10.244.3.1", "10.9.8.4", "fd10:3::1"), nil, "10.0.0.7 10.9.8.4 10.244.3.1 fd10:3::1"},
 		"an agent that is forged":  {nodeAt("a", nil, "10.0.0.7"), agent("0.0.0.0/0", "10.0.0.0/8", "127.0.0.1", "::", "169.254.1.1", "x"), nil, "10.0.0.7"},
+		"deleted, still running":   {nodeAt("a", nil, "10.0.0.7"), deleted, nil, "10.0.0.7 10.0.0.98"},
 		"of flannel":               {nodeAt("a", map[string]string{"flannel.alpha.coreos.com/backend-type": "vxlan"}, "10.0.0.7"), nil, nil, "10.0.0.7 10.244.3.0 10.244.3.1 fd10:3:: fd10:3::1"},
 		"of Calico":                {nodeAt("a", map[string]string{"projectcalico.org/IPv4IPIPTunnelAddr": "10.244.9.64", "projectcalico.org/IPv4Address": "10.0.0.0/8"}, "10.0.0.7"), nil, nil, "10.0.0.7 10.244.9.64"},
 		"of Cilium":                {nodeAt("a", map[string]string{"network.cilium.io/ipv4-cilium-host": "10.244.3.77"}, "10.0.0.7"), nil, nil, "10.0.0.7 10.244.3.77"},
@@ -190,6 +193,16 @@ func TestClients_FollowNodesThatComeAndGo(t *testing.T) {
 		t.Fatal(err)
 	}
 	has("192.0.2.9", false)
+	has("198.51.100.64", true) // its agent runs, and so may pods
+	r.withoutConflict(func() error {
+		agent, err := r.ours.HoldfastV1beta1().StorageNodes().Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		agent.Status.Conditions = []metav1.Condition{{Type: v1beta1.ReadyCondition, Status: metav1.ConditionUnknown, Reason: v1beta1.ReasonNodeGone, LastTransitionTime: metav1.Now()}}
+		_, err = r.ours.HoldfastV1beta1().StorageNodes().UpdateStatus(t.Context(), agent, metav1.UpdateOptions{})
+		return err
+	})
 	has("198.51.100.64", false)
 	if r.pod("data").UID != before {
 		t.Error("its pod was recreated for it")

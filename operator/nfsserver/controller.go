@@ -81,8 +81,9 @@ type Controller struct {
 	written      kube.Writer[*v1beta1.NFSServer, v1beta1.NFSServerStatus]
 	unreadable   kube.UnreadableReporter
 
-	kept  sync.Map // UIDs of claims whose PersistentVolume outlives them
-	given sync.Map // UIDs of servers that got their rights from this process, which edits of the Role do not take away
+	kept   sync.Map // by the UIDs of claims, when their PersistentVolume last did outlive them
+	given  sync.Map // UIDs of servers that got their rights from this process, which edits of the Role do not take away
+	barred sync.Map // by the UIDs of servers, when users last kept an object of it from being written
 
 	rights sync.Mutex // held from observing the rights to writing them, so that no stale state is written
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	core "k8s.io/api/core/v1"
 	storage "k8s.io/api/storage/v1"
@@ -92,9 +93,7 @@ func TestServer_EachFieldOfTheSpecReachesThePod(t *testing.T) {
 		})
 		r.serve("data")
 	}
-	if got := r.server("data").Status.Access; got != v1beta1.NFSReadOnly {
-		t.Errorf("the access is %s", got)
-	}
+	r.until("the access in the status", func() bool { return r.server("data").Status.Access == v1beta1.NFSReadOnly })
 }
 
 func TestServer_BrokenPodIsReplacedWhenTheSpecIsCorrected(t *testing.T) {
@@ -327,28 +326,18 @@ func TestServer_UpgradeChangesItsImage(t *testing.T) {
 	r.create("never", nil) // does not hold the upgrade up
 	r.changeCluster(func(s *v1beta1.StorageClusterSpec) { s.Paused = true })
 	r.condition("data", v1beta1.ProgressingCondition, reasonPaused)
-	step := func() (bool, string) {
-		t.Helper()
-		var done bool
-		var waiting string
-		r.until("a step of the upgrade", func() bool {
-			var err error
-			done, waiting, err = r.controller.Upgrade(t.Context(), "r/holdfast:2")
-			if err != nil && !apierrors.IsConflict(err) { // with the controller, which runs beside it
-				t.Fatal(err)
-			}
-			return err == nil
-		})
-		return done, waiting
+	began := now()
+	if next, waiting, _ := r.upgrade(began); next != r.namespace+"/data" || !strings.Contains(waiting, next) {
+		t.Errorf("at first: %s, %q", next, waiting)
 	}
-	if done, waiting := step(); done || !strings.Contains(waiting, r.namespace+"/data") || strings.Contains(waiting, "never") {
-		t.Errorf("at first: %v, %q", done, waiting)
-	}
-	if image := r.statefulSet("data").Spec.Template.Spec.Containers[0].Image; image != "r/nfs:2" {
+	if image := r.image("data"); image != "r/nfs:2" {
 		t.Errorf("the image is %s", image)
 	}
 	r.serve("data")
-	r.until("the step being done", func() bool { done, _ := step(); return done })
+	r.until("the step being done, without the server that never served", func() bool {
+		next, _, unawaited := r.upgrade(began)
+		return next == "" && slices.Equal(unawaited, []string{r.namespace + "/never"})
+	})
 
 	bind := &core.Binding{ObjectMeta: metav1.ObjectMeta{Name: r.pod("data").Name}, Target: core.ObjectReference{Kind: "Node", Name: "far"}}
 	if err := r.theirs.CoreV1().Pods(r.namespace).Bind(t.Context(), bind, metav1.CreateOptions{}); err != nil {
@@ -369,6 +358,101 @@ func TestServer_UpgradeChangesItsImage(t *testing.T) {
 	if err := r.theirs.CoreV1().Pods(r.namespace).Delete(t.Context(), bind.Name, metav1.DeleteOptions{GracePeriodSeconds: &atOnce}); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// now is in whole seconds, as the times in a status are.
+func now() time.Time { return time.Now().Truncate(time.Second) }
+
+// upgrade makes one step of an upgrade to r/holdfast:2.
+func (r *rig) upgrade(began time.Time) (next, waiting string, unawaited []string) {
+	r.Helper()
+	r.withoutConflict(func() (err error) {
+		next, waiting, unawaited, err = r.controller.Upgrade(r.Context(), "r/holdfast:2", began)
+		return err
+	})
+	return next, waiting, unawaited
+}
+
+// withoutConflict repeats what conflicts with the controller's loop, which runs beside it.
+func (r *rig) withoutConflict(do func() error) {
+	r.Helper()
+	r.until("a pass without a conflict", func() bool {
+		err := do()
+		if err != nil && !apierrors.IsConflict(err) {
+			r.Fatal(err)
+		}
+		return err == nil
+	})
+}
+
+func (r *rig) image(name string) string { return imageOf(&r.statefulSet(name).Spec.Template.Spec) }
+
+// pausedForUpgrade has servers at work in a cluster that is paused for an upgrade.
+func (r *rig) pausedForUpgrade(names ...string) {
+	r.Helper()
+	r.changeCluster(func(s *v1beta1.StorageClusterSpec) { s.Images.Holdfast = "r/holdfast:1" })
+	for _, name := range names {
+		r.create(name, nil)
+		r.serve(name)
+	}
+	r.changeCluster(func(s *v1beta1.StorageClusterSpec) { s.Paused = true })
+	for _, name := range names {
+		r.condition(name, v1beta1.ProgressingCondition, reasonPaused)
+	}
+}
+
+func TestServer_UpgradeUpdatesTheNextWhenTheOneBeforeServes(t *testing.T) {
+	r := newRig(t)
+	r.pausedForUpgrade("a", "b")
+	began := now()
+	for range 2 {
+		if next, _, _ := r.upgrade(began); next != r.namespace+"/a" || r.image("a") != "r/nfs:2" || r.image("b") != "r/nfs:1" {
+			t.Fatalf("next is %s: a has %s, b %s", next, r.image("a"), r.image("b"))
+		}
+	}
+	r.serve("a")
+	r.until("the turn of the second", func() bool { next, _, _ := r.upgrade(began); return next == r.namespace+"/b" })
+	if r.image("b") != "r/nfs:2" {
+		t.Errorf("b has %s", r.image("b"))
+	}
+	r.serve("b")
+	r.until("the end", func() bool { next, _, _ := r.upgrade(began); return next == "" })
+	r.withoutConflict(func() error { return r.controller.RollBack(t.Context(), "r/holdfast:1") })
+	if r.image("a") != "r/nfs:1" || r.image("b") != "r/nfs:1" {
+		t.Errorf("rolled back, a has %s, b %s", r.image("a"), r.image("b"))
+	}
+}
+
+func TestServer_UpgradeDoesNotWaitForOneThatDidNotServeBefore(t *testing.T) {
+	r := newRig(t)
+	r.pausedForUpgrade("a", "b")
+	r.fails("a")
+	began := now().Add(time.Minute)
+	r.until("the turn of the second", func() bool {
+		next, _, unawaited := r.upgrade(began)
+		return next == r.namespace+"/b" && slices.Equal(unawaited, []string{r.namespace + "/a"})
+	})
+	if r.image("a") != "r/nfs:2" || r.image("b") != "r/nfs:2" {
+		t.Errorf("a has %s, b %s", r.image("a"), r.image("b"))
+	}
+	if next, _, _ := r.upgrade(time.Time{}); next != r.namespace+"/a" {
+		t.Errorf("of an upgrade that began before a stopped, next is %q", next)
+	}
+}
+
+// Anyone who may edit NetworkPolicies in its namespace can do that.
+func TestServer_UpgradeDoesNotWaitForOneWhoseObjectsUsersTookOver(t *testing.T) {
+	r := newRig(t)
+	r.pausedForUpgrade("a", "b")
+	began := now()
+	taken := []byte(`[{"op":"replace","path":"/metadata/managedFields","value":[{}]},{"op":"remove","path":"/metadata/labels"}]`)
+	if _, err := r.theirs.NetworkingV1().NetworkPolicies(r.namespace).Patch(t.Context(), "nfs-a", types.JSONPatchType, taken, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.until("the turn of the second", func() bool {
+		next, _, unawaited := r.upgrade(began)
+		return next == r.namespace+"/b" && slices.Equal(unawaited, []string{r.namespace + "/a"})
+	})
 }
 
 func TestServer_RightsAreSharedAndDeletedWithTheLastServer(t *testing.T) {

@@ -49,7 +49,8 @@ type observed struct {
 	// claim is nil if there is none. It is live if the cached one needs a change, and while the server is being removed.
 	claim       *core.PersistentVolumeClaim
 	claimUnread error                  // why the claim, or its PersistentVolume, could not be read
-	volume      *core.PersistentVolume // live: the claim's; nil if it is known to be kept
+	volume      *core.PersistentVolume // live: the claim's; nil if it was kept a moment ago
+	volumeAgain time.Duration          // when to read it again, since PersistentVolumes are not watched; 0 without one
 	data        *core.PersistentVolume // live: that was kept for the server; of one without claim, or being removed
 
 	remains remains // of a server that is being removed
@@ -81,7 +82,7 @@ func (c *Controller) observeCaches(d desired) (o observed, err error) {
 		kinds: map[schema.GroupKind]bool{}, unguarded: !render.HasPolicies(c.Owned.Has),
 		service: c.serviceAddress(s), shut: c.Servers.Get(refTo(s, networkPolicy.Group, networkPolicy.Kind)) != nil,
 		statefulSet: c.Servers.Get(refTo(s, apps.GroupName, "StatefulSet")), account: c.Servers.Get(accountRef(s.Namespace)),
-		incomplete: slices.ContainsFunc([]string{"nfsservers", "volumes", "snapshots"}, func(kind string) bool { return !c.Whole(kind) }),
+		incomplete: slices.ContainsFunc([]string{"nfsservers", "volumes", "snapshots", "storagenodes"}, func(kind string) bool { return !c.Whole(kind) }),
 	}
 	for _, kind := range Kinds() {
 		o.kinds[kind.GroupKind()] = c.Servers.Has(kind.GroupKind())
@@ -177,7 +178,12 @@ func (c *Controller) serviceAddress(s *v1beta1.NFSServer) string {
 	return address
 }
 
-// observeClaim reads the claim and its PersistentVolume if they may need a change.
+// keptFor is how long it is believed that a PersistentVolume outlives its claim. A script, or a restore from a backup, may
+// write its policy.
+const keptFor = 5 * time.Minute
+
+// observeClaim reads the claim and its PersistentVolume if they may need a change. It is read at once when the claim is
+// being deleted, which takes until no pod uses it: there is time to keep the data.
 func (c *Controller) observeClaim(ctx context.Context, s *v1beta1.NFSServer, o *observed) error {
 	if makesClaim(s) && (o.claim == nil || !isOurs(o.claim, s) || grown(o.claim, s) != nil) {
 		live, err := c.liveClaim(ctx, s)
@@ -185,7 +191,7 @@ func (c *Controller) observeClaim(ctx context.Context, s *v1beta1.NFSServer, o *
 			return err
 		}
 		if o.claim = live; live == nil {
-			_, o.data, err = c.findVolumes(ctx, s)
+			_, o.data, err = c.findVolumes(ctx, s, o.service)
 			return err
 		}
 	}
@@ -193,7 +199,8 @@ func (c *Controller) observeClaim(ctx context.Context, s *v1beta1.NFSServer, o *
 	if s.Spec.Storage == nil || claim == nil || claim.Spec.VolumeName == "" || makesClaim(s) && !isOurs(claim, s) {
 		return nil
 	}
-	if _, kept := c.kept.Load(claim.UID); kept {
+	o.volumeAgain = keptFor
+	if at, kept := c.kept.Load(claim.UID); kept && claim.DeletionTimestamp == nil && o.now.Sub(at.(time.Time)) < keptFor {
 		return nil
 	}
 	pv, err := c.Kubernetes.CoreV1().PersistentVolumes().Get(ctx, claim.Spec.VolumeName, metav1.GetOptions{})
@@ -201,7 +208,7 @@ func (c *Controller) observeClaim(ctx context.Context, s *v1beta1.NFSServer, o *
 	case err != nil:
 		return fmt.Errorf("the reclaim policy of PersistentVolume %s of claim %s cannot be set to Retain: %w", claim.Spec.VolumeName, claim.Name, err)
 	case isBoundTo(pv, claim) && isKept(pv, s):
-		c.kept.Store(claim.UID, true)
+		c.kept.Store(claim.UID, o.now)
 	default:
 		o.volume = pv
 	}
@@ -217,8 +224,17 @@ func (c *Controller) liveClaim(ctx context.Context, s *v1beta1.NFSServer) (*core
 	return claim, err
 }
 
+// isOnServer says whether a PersistentVolume is of a volume on a server, which has or had one of the addresses.
+func isOnServer(pv *core.PersistentVolume, s *v1beta1.NFSServer, addresses ...string) bool {
+	if csi := pv.Spec.CSI; csi != nil && csi.Driver == v1beta1.DriverName {
+		at := csi.VolumeAttributes[v1beta1.NFSServerAttribute]
+		return at != "" && slices.Contains(addresses, at)
+	}
+	return pv.Annotations[v1beta1.NFSServerAnnotation] == keyOf(s).String()
+}
+
 // findVolumes searches all PersistentVolumes for those of volumes on a server, and for the one with the server's data.
-func (c *Controller) findVolumes(ctx context.Context, s *v1beta1.NFSServer) (onIt bool, data *core.PersistentVolume, err error) {
+func (c *Controller) findVolumes(ctx context.Context, s *v1beta1.NFSServer, address string) (onIt bool, data *core.PersistentVolume, err error) {
 	const page = 500
 	all := pager.New(pager.SimplePageFunc(func(o metav1.ListOptions) (runtime.Object, error) {
 		return c.Kubernetes.CoreV1().PersistentVolumes().List(ctx, o)
@@ -229,7 +245,7 @@ func (c *Controller) findVolumes(ctx context.Context, s *v1beta1.NFSServer) (onI
 		if !is {
 			return nil
 		}
-		onIt = onIt || pv.Annotations[v1beta1.NFSServerAnnotation] == keyOf(s).String()
+		onIt = onIt || isOnServer(pv, s, address, s.Status.Address(), s.Spec.Service.ClusterIP)
 		ref := pv.Spec.ClaimRef
 		if pv.Annotations[dataAnnotation] == keyOf(s).String() && ref != nil && ref.Namespace == s.Namespace && ref.Name == claimName(s) {
 			data = pv

@@ -52,7 +52,8 @@ type plan struct {
 type outcome struct {
 	apply.Outcome
 
-	claimErr error // the claim could not be made, grown or kept
+	claimErr error     // the claim could not be made, grown or kept
+	barredAt time.Time // when users last kept an object of the server from being written; zero if they did not
 }
 
 // round is one pass over one server. The plan depends on the desired and observed state, the status on all four.

@@ -142,6 +142,7 @@ func TestPlan_WhatIsDoneFollowsFromWhatIsObserved(t *testing.T) {
 		}}, all, 0, reasonGrowing},
 		"data that goes with its claim": {[]func(*round){func(r *round) { r.volume = persistentVolume(r.claim, removed, "") }}, "finalizer, keep pv, " + all[len("finalizer, "):], 0, reasonUpToDate},
 		"data that is kept":             {[]func(*round){func(r *round) { r.volume = persistentVolume(r.claim, retained, removed) }}, all, 0, reasonUpToDate},
+		"data to be looked at again":    {[]func(*round){func(r *round) { r.volumeAgain = keptFor }}, all, keptFor, reasonUpToDate},
 		"data of another claim": {[]func(*round){func(r *round) {
 			r.volume = persistentVolume(r.claim, removed, "")
 			r.volume.Spec.ClaimRef.UID = "other"
@@ -174,7 +175,13 @@ func TestPlan_WhatIsDoneFollowsFromWhatIsObserved(t *testing.T) {
 		"deleted, with its pod": {[]func(*round){going, func(r *round) {
 			r.statefulSet, r.remains = part("StatefulSet"), remains{pod: true, parts: []*unstructured.Unstructured{part("Service"), part("StatefulSet")}}
 		}}, "delete StatefulSet, wait for its pod to end", kube.LookAgain, reasonTerminating},
-		"deleted and paused": {[]func(*round){going, pause, func(r *round) { r.remains.pod = true }}, "wait for its pod to end", kube.LookAgain, reasonTerminating},
+		"deleted and paused": {[]func(*round){going, pause, func(r *round) {
+			r.statefulSet, r.remains = part("StatefulSet"), remains{pod: true, parts: []*unstructured.Unstructured{part("Service"), part("StatefulSet")}}
+		}}, "", 0, reasonPaused},
+		"deleted with its data, and paused": {[]func(*round){going, pause, func(r *round) {
+			r.server.Spec.ReclaimPolicy, r.data = removed, persistentVolume(r.claim, retained, removed)
+		}}, "", 0, reasonPaused},
+		"deleted, of a cluster that is unreadable": {[]func(*round){going, func(r *round) { r.cluster.DecodeError = "spec.x" }}, "", 0, reasonPaused},
 		"deleted, with a StatefulSet that has no pod": {[]func(*round){going, func(r *round) {
 			r.statefulSet, r.remains.parts = part("StatefulSet"), []*unstructured.Unstructured{part("StatefulSet")}
 		}}, "delete StatefulSet, wait for its pod to end", kube.LookAgain, reasonTerminating},
@@ -316,7 +323,6 @@ func TestOutdated_AnUpgradeWaitsUntilTheNewImageServes(t *testing.T) {
 	run := func(image string) func(*round) {
 		return func(r *round) {
 			r.set.Spec.Template.Spec.Containers = []core.Container{{Image: image}}
-			r.server.Status.Conditions = []metav1.Condition{{Type: v1beta1.AvailableCondition, Status: metav1.ConditionTrue, Reason: reasonServing}}
 			r.image = "nfs:2"
 		}
 	}
@@ -325,14 +331,83 @@ func TestOutdated_AnUpgradeWaitsUntilTheNewImageServes(t *testing.T) {
 		want    string
 	}{
 		"it serves":               {[]func(*round){run("nfs:2")}, ""},
+		"its claim cannot grow":   {[]func(*round){run("nfs:2"), func(r *round) { r.claimErr = errors.New("no") }}, ""},
 		"the old one":             {[]func(*round){run("nfs:1")}, "to be replaced"},
+		"its spec has gone bad":   {[]func(*round){run("nfs:1"), func(r *round) { r.invalid = errors.New("spec.x: bad") }}, "spec.x: bad"},
 		"changed by this pass":    {[]func(*round){run("nfs:2"), func(r *round) { r.Changed = []apply.Ref{refTo(r.server, apps.GroupName, "StatefulSet")} }}, "to be replaced"},
 		"it does not serve":       {[]func(*round){run("nfs:2"), unready}, "it starts"},
-		"it has never served":     {[]func(*round){run("nfs:1"), unready, func(r *round) { r.server.Status.Conditions = nil }}, ""},
 		"what it needs is barred": {[]func(*round){run("nfs:2"), func(r *round) { r.Failures = []apply.Failure{{Err: errors.New("no")}} }}, "no"},
 	} {
 		if got := look(test.changes...).outdated(); (got == "") != (test.want == "") || !strings.Contains(got, test.want) {
 			t.Errorf("%s: it says %q, want %q", name, got, test.want)
+		}
+	}
+}
+
+func TestIsAwaited_AnUpgradeWaitsForServersThatServedWhenItBegan(t *testing.T) {
+	began := time.Unix(4000, 0)
+	available := func(status metav1.ConditionStatus, reason string, since time.Time) func(*round) {
+		return func(r *round) {
+			r.server.Status.Conditions = []metav1.Condition{{Type: v1beta1.AvailableCondition, Status: status, Reason: reason, LastTransitionTime: metav1.NewTime(since)}}
+		}
+	}
+	serving := available(metav1.ConditionTrue, reasonServing, began.Add(-time.Hour))
+	for name, test := range map[string]struct {
+		changes []func(*round)
+		want    bool
+	}{
+		"it serves":                {[]func(*round){serving}, true},
+		"it served again since":    {[]func(*round){available(metav1.ConditionTrue, reasonServing, began.Add(time.Second))}, true},
+		"it stopped since":         {[]func(*round){available(metav1.ConditionFalse, reasonNotServing, began.Add(time.Second))}, true},
+		"it stopped just then":     {[]func(*round){available(metav1.ConditionFalse, reasonNotServing, began)}, true},
+		"it stopped before":        {[]func(*round){available(metav1.ConditionFalse, reasonNotServing, began.Add(-time.Second))}, false},
+		"it has never served":      {[]func(*round){available(metav1.ConditionFalse, reasonPod, began.Add(time.Second))}, false},
+		"it is new":                {nil, false},
+		"it has a bad spec":        {[]func(*round){serving, func(r *round) { r.server.Spec.Exports.Clients = []string{"x"} }}, false},
+		"its claim is another's":   {[]func(*round){serving, func(r *round) { r.claim.Labels = nil }}, false},
+		"its claim cannot be read": {[]func(*round){serving, func(r *round) { r.claimUnread = errors.New("no") }}, true},
+		"its claim is deleted":     {[]func(*round){serving, func(r *round) { r.claim = nil }}, true}, // and created again
+		"its claim does not go":    {[]func(*round){serving, func(r *round) { r.claim.DeletionTimestamp = new(metav1.Now()) }}, false},
+		"a given claim is deleted": {[]func(*round){serving, func(r *round) { r.server.Spec.Storage, r.claim = &v1beta1.NFSStorage{ClaimName: "mine"}, nil }}, false},
+		"a directory of a node":    {[]func(*round){serving, func(r *round) { r.server.Spec.Storage, r.claim = &v1beta1.NFSStorage{HostPath: "/srv"}, nil }}, true},
+		"barred since":             {[]func(*round){serving, func(r *round) { r.barredAt = began.Add(time.Second) }}, false},
+		"barred before":            {[]func(*round){serving, func(r *round) { r.barredAt = began.Add(-time.Second) }}, true},
+	} {
+		r := look(append(test.changes, pause, func(r *round) { r.image = "nfs:2" })...)
+		var err error
+		if r.plan, err = newPlan(r.desired, r.observed); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if got := r.isAwaited(began); got != test.want {
+			t.Errorf("%s: %v, want %v", name, got, test.want)
+		}
+	}
+}
+
+func TestIsBarred_ByUsersOfItsNamespaceAlone(t *testing.T) {
+	deletedAt := func(t time.Time) *unstructured.Unstructured {
+		o := part("StatefulSet")
+		at := metav1.NewTime(t)
+		o.SetDeletionTimestamp(&at)
+		return o
+	}
+	mine := refTo(server(nil), apps.GroupName, "StatefulSet")
+	shared := apply.Ref{GroupKind: schema.GroupKind{Group: "rbac.authorization.k8s.io", Kind: "ClusterRole"}}
+	for name, test := range map[string]struct {
+		failure apply.Failure
+		ago     time.Duration
+		want    bool
+	}{
+		"it is another client's":   {apply.Failure{Ref: mine, Err: apply.ErrForeign}, 0, true},
+		"it is contested":          {apply.Failure{Ref: mine, Err: &apply.ContestedError{}}, 0, true},
+		"it has just been deleted": {apply.Failure{Ref: mine, Err: apply.ErrLeaving}, time.Second, false},
+		"its deletion has no end":  {apply.Failure{Ref: mine, Err: apply.ErrLeaving}, time.Hour, true},
+		"it is refused":            {apply.Failure{Ref: mine, Err: errors.New("no")}, 0, false},
+		"a role of all servers":    {apply.Failure{Ref: shared, Err: apply.ErrForeign}, 0, false},
+	} {
+		r := look(func(r *round) { r.Failures = []apply.Failure{test.failure} })
+		if got := r.isBarred(func(apply.Ref) *unstructured.Unstructured { return deletedAt(r.now.Add(-test.ago)) }); got != test.want {
+			t.Errorf("%s: %v, want %v", name, got, test.want)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package nfsserver
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -115,15 +116,14 @@ func (in *input) storage(pod *core.PodSpec) {
 	pod.Volumes = append(pod.Volumes, data)
 }
 
-// affinity has the terms of the spec and, if the server must stay on one node, that node.
+// affinity has the terms of the spec or, if the server must stay on one node, that node alone: it serves its data there
+// also while a label is missing.
 func (in *input) affinity() *core.Affinity {
 	terms := in.server.Spec.NodeSelectorTerms
 	if in.node != "" {
-		only := core.NodeSelectorRequirement{Key: metav1.ObjectNameField, Operator: core.NodeSelectorOpIn, Values: []string{in.node}}
-		terms = slices.Clone(terms)
-		for i := range terms {
-			terms[i].MatchFields = append(slices.Clone(terms[i].MatchFields), only)
-		}
+		terms = []core.NodeSelectorTerm{{MatchFields: []core.NodeSelectorRequirement{
+			{Key: metav1.ObjectNameField, Operator: core.NodeSelectorOpIn, Values: []string{in.node}},
+		}}}
 	}
 	if len(terms) == 0 {
 		return nil
@@ -184,16 +184,51 @@ func numberIf(n *int64) string {
 
 // node is where a server with a directory on a node must run, since its data is there; "" for others. It is chosen
 // before the pod is created, which would otherwise be recreated to pin it. The server may leave the node when its terms
-// no longer select it.
+// no longer select it and it is empty.
 func (r *round) node() string {
-	if r.server.Spec.Storage == nil || r.server.Spec.Storage.HostPath == "" {
+	if !hasDirectory(r.server) {
 		return ""
 	}
 	has := r.server.Status.Node
 	for _, p := range r.pods {
 		has = cmp.Or(has, p.Spec.NodeName)
 	}
+	if has != "" && r.hasData() {
+		return has
+	}
 	return chooseNode(r.server, has, r.nodes)
+}
+
+// hasDirectory says whether the storage of a server is a directory of a node.
+func hasDirectory(s *v1beta1.NFSServer) bool {
+	return s.Spec.Storage != nil && s.Spec.Storage.HostPath != ""
+}
+
+// hasData says whether there may be something in the pool of a server, the trash included. Elsewhere the server would wait
+// for this pool.
+func (r *round) hasData() bool {
+	if r.incomplete || r.volumes+r.snapshots > 0 {
+		return true
+	}
+	if r.storage == nil { // it was deleted, and the server has not written it again
+		return hasServed(&r.server.Status)
+	}
+	return slices.ContainsFunc(r.storage.Status.Pools, func(p v1beta1.Pool) bool { return !p.Promised.IsZero() })
+}
+
+// strayed says that a server stays on a node that its terms do not select; "" if they do.
+func (r *round) strayed() string {
+	has := r.node()
+	i := slices.IndexFunc(r.nodes, func(n *core.Node) bool { return n.Name == has })
+	if i < 0 {
+		return ""
+	}
+	terms, err := nodeaffinity.NewNodeSelector(&core.NodeSelector{NodeSelectorTerms: r.server.Spec.NodeSelectorTerms})
+	if err != nil || terms.Match(r.nodes[i]) {
+		return ""
+	}
+	return fmt.Sprintf("spec.nodeSelectorTerms do not select node %s, where the data of this server is, so it stays there: "+
+		"label the node or correct the terms; docs/nfs-servers.md says how to move the data", has)
 }
 
 // chooseNode keeps the node of a server while its terms select it. Otherwise it is the first by name that they select and

@@ -283,10 +283,9 @@ func TestPod_PlacementFollowsTheSpec(t *testing.T) {
 		t.Errorf("it runs at %v, tolerates %v", required, pod.Tolerations)
 	}
 	in.node = "a"
-	for i, term := range in.set(t).Spec.Template.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
-		if text := fmt.Sprint(term.MatchFields); !strings.Contains(text, "metadata.name In [a]") {
-			t.Errorf("term %d lets it leave its node: %s", i, text)
-		}
+	pinned := in.set(t).Spec.Template.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+	if len(pinned) != 1 || len(pinned[0].MatchExpressions) != 0 || fmt.Sprint(pinned[0].MatchFields) != "[{metadata.name In [a]}]" {
+		t.Errorf("it may leave its node, or must when a label is missing: %v", pinned)
 	}
 	if len(terms[0].MatchFields) != 0 || len(terms[1].MatchFields) != 1 {
 		t.Errorf("the spec was changed: %v", terms)
@@ -399,6 +398,49 @@ func TestPod_StaysOnTheNodeThatHasItsDirectory(t *testing.T) {
 	} {
 		if got := chooseNode(test.server, test.has, test.nodes); got != test.want {
 			t.Errorf("%s: it is %q, want %q", name, got, test.want)
+		}
+	}
+}
+
+func TestPod_LeavesTheNodeThatLostItsLabelOnlyWhenItIsEmpty(t *testing.T) {
+	holding := func(promised string) *v1beta1.StorageNode {
+		return &v1beta1.StorageNode{Status: v1beta1.StorageNodeStatus{Pools: []v1beta1.Pool{{Name: "default", Promised: resource.MustParse(promised)}}}}
+	}
+	for name, test := range map[string]struct {
+		change func(*round)
+		stays  bool
+	}{
+		"it has a volume":                {func(r *round) { r.volumes = 1 }, true},
+		"it has a snapshot":              {func(r *round) { r.snapshots = 1 }, true},
+		"its pool has something":         {func(r *round) { r.storage = holding("1Gi") }, true},
+		"a kind is missing":              {func(r *round) { r.incomplete = true }, true},
+		"it has served, without report":  {func(r *round) { r.storage = nil }, true},
+		"it is empty":                    {func(*round) {}, false},
+		"it never served, has no report": {func(r *round) { r.storage, r.server.Status.Conditions = nil, nil }, false},
+	} {
+		r := look(func(r *round) {
+			r.server.Spec.Storage = &v1beta1.NFSStorage{HostPath: "/srv"}
+			r.server.Spec.NodeSelectorTerms = []core.NodeSelectorTerm{{MatchExpressions: []core.NodeSelectorRequirement{{Key: "disk", Operator: core.NodeSelectorOpIn, Values: []string{"fast"}}}}}
+			r.server.Status.Node = "node1"
+			r.server.Status.Conditions = []metav1.Condition{{Type: v1beta1.AvailableCondition, Status: metav1.ConditionTrue, Reason: reasonServing}}
+			r.nodes = []*core.Node{node("node1", ""), node("node2", "fast")}
+			r.volumes, r.exports, r.storage = 0, 0, holding("0")
+			test.change(r)
+		})
+		want, degraded := "node2", reasonHealthy
+		if test.stays {
+			want, degraded = "node1", reasonNode
+		}
+		next := r.status()
+		if got := r.input(); got.node != want || next.Node != want {
+			t.Errorf("%s: the pod is to run on %q, and the status has %q, want %s", name, got.node, next.Node, want)
+		}
+		if got := find(&next, v1beta1.DegradedCondition); got.Reason != degraded || test.stays && !strings.Contains(got.Message, "do not select node node1") {
+			t.Errorf("%s: Degraded has the reason %s: %s", name, got.Reason, got.Message)
+		}
+		r.nodes[0].Labels["disk"] = "fast"
+		if next := r.status(); next.Node != "node1" || find(&next, v1beta1.DegradedCondition).Reason != reasonHealthy {
+			t.Errorf("%s: with its label it is on %s: %+v", name, next.Node, find(&next, v1beta1.DegradedCondition))
 		}
 	}
 }

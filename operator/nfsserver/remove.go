@@ -18,9 +18,10 @@ import (
 
 // remains is what is left of a server that is being removed. All but parts is live.
 type remains struct {
-	pod   bool                         // it may still create volumes
-	inUse bool                         // there are volumes or snapshots on it; read after pod
-	parts []*unstructured.Unstructured // the objects that were made for it
+	pod      bool                         // it may still create volumes
+	inUse    bool                         // there are volumes or snapshots on it; read after pod
+	promised int64                        // bytes that its last report has for volumes and snapshots
+	parts    []*unstructured.Unstructured // the objects that were made for it
 }
 
 // isRemovable says whether a server should be removed with all its objects. If its kind is being deleted, the server
@@ -52,17 +53,49 @@ func (c *Controller) observeRemoval(ctx context.Context, s *v1beta1.NFSServer, o
 	if o.remains.inUse = len(volumes.Items)+len(snapshots.Items) > 0; o.remains.inUse {
 		return nil
 	}
-	// The object of a volume of the external provisioner may be missing: the server writes it when it has created the
-	// volume, and again after a deletion.
-	if o.remains.inUse, o.data, err = c.findVolumes(ctx, s); err != nil || o.remains.inUse || claimName(s) == "" {
+	// That there are no objects of volumes proves nothing: the server writes that of the external provisioner when it has
+	// created the volume, and all again after they, or their kind, were deleted.
+	if o.remains.promised, err = c.reported(ctx, s); err != nil {
 		return err
+	}
+	onIt, data, err := c.findVolumes(ctx, s, o.service)
+	if err != nil {
+		return err
+	}
+	if o.remains.inUse, o.data = onIt || o.remains.promised > 0, data; o.remains.inUse || claimName(s) == "" {
+		return nil
 	}
 	o.claim, err = c.liveClaim(ctx, s)
 	return err
 }
 
-// remove plans the removal of a server, unless volumes are on it. The pod is deleted first: after that, no volume can be
-// created, and no one writes the StorageNode again.
+// reported returns how many bytes of its storage a server has last reported as promised to volumes and snapshots; 0
+// without a report.
+func (c *Controller) reported(ctx context.Context, s *v1beta1.NFSServer) (bytes int64, err error) {
+	report, err := c.Client.HoldfastV1beta1().StorageNodes().Get(ctx, s.NodeName(), metav1.GetOptions{})
+	if err != nil {
+		return 0, kube.IgnoreNotFound(err)
+	}
+	return promisedBeyondTrash(&report.Status), nil
+}
+
+// promisedBeyondTrash leaves out the deleted volumes: they do not delay the end of a server. Of a list that was cut it is not
+// known how much they are.
+func promisedBeyondTrash(s *v1beta1.StorageNodeStatus) (bytes int64) {
+	if len(s.Trash) >= v1beta1.MostTrash {
+		return 0
+	}
+	for i := range s.Pools {
+		bytes += s.Pools[i].Promised.Value()
+	}
+	for i := range s.Trash {
+		bytes -= s.Trash[i].Size.Value()
+	}
+	return max(0, bytes)
+}
+
+// remove plans the removal of a server, unless volumes are on it or the cluster is paused. The pod is deleted first: after
+// that, no volume can be created, and no one writes the StorageNode again.
 func (r *round) remove() error {
 	switch {
 	case !slices.Contains(r.server.Finalizers, v1beta1.OperatorFinalizer): // nothing was created for it
@@ -77,6 +110,8 @@ func (r *round) remove() error {
 			r.again = kube.LookAgain
 		}
 		return err
+	case r.isPaused(): // the StorageCluster is watched
+		return nil
 	}
 	if r.statefulSet != nil {
 		r.delete = append(r.delete, r.statefulSet)

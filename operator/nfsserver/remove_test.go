@@ -175,6 +175,54 @@ func TestDeletion_WaitsForAPersistentVolume(t *testing.T) {
 	r.gone("data")
 }
 
+// The kind of Volumes was deleted and recreated, and the server has not written their objects again.
+func TestDeletion_WaitsForSharedVolumesWhoseObjectsAreMissing(t *testing.T) {
+	r := newRig(t)
+	s := r.create("data", func(s *v1beta1.NFSServerSpec) { s.ReclaimPolicy = core.PersistentVolumeReclaimDelete })
+	r.serve("data")
+	volumes := r.theirs.CoreV1().PersistentVolumes()
+	made := &core.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: "pv-" + r.namespace},
+		Spec: core.PersistentVolumeSpec{
+			Capacity: core.ResourceList{core.ResourceStorage: resource.MustParse("1Gi")}, AccessModes: []core.PersistentVolumeAccessMode{core.ReadWriteMany},
+			PersistentVolumeSource: core.PersistentVolumeSource{CSI: &core.CSIPersistentVolumeSource{
+				Driver: v1beta1.DriverName, VolumeHandle: "vol-1", VolumeAttributes: map[string]string{v1beta1.NFSServerAttribute: r.server("data").Status.Address()},
+			}},
+		},
+	}
+	if _, err := volumes.Create(t.Context(), made, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = volumes.Delete(context.WithoutCancel(t.Context()), made.Name, metav1.DeleteOptions{}) })
+	reports := r.ours.HoldfastV1beta1().StorageNodes()
+	report, err := reports.Create(t.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: s.NodeName()}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(promised string) {
+		t.Helper()
+		report.Status.Pools = []v1beta1.Pool{{Name: "default", Promised: resource.MustParse(promised)}}
+		report.Status.Trash = []v1beta1.TrashedVolume{{Name: "deleted", Size: resource.MustParse("2Gi"), DeletionTime: metav1.Now(), ExpirationTime: metav1.Now()}}
+		if report, err = reports.UpdateStatus(t.Context(), report, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("2Gi") // to the trash
+	r.delete("data")
+	r.condition("data", v1beta1.ProgressingCondition, reasonInUse, "PersistentVolumes of it")
+
+	write("3Gi")
+	if err := volumes.Delete(t.Context(), made.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.condition("data", v1beta1.ProgressingCondition, reasonInUse, "its last report has 1Gi", "kubectl delete storagenode "+s.NodeName())
+	if claim := r.claim("nfs-data"); r.statefulSet("data") == nil || claim == nil || claim.DeletionTimestamp != nil {
+		t.Error("what serves the volumes, or their data, is being deleted")
+	}
+	write("2Gi")
+	r.gone("data")
+}
+
 func TestDeletion_KeepsTheClaimUnlessTheSpecSaysOtherwise(t *testing.T) {
 	r := newRig(t)
 	r.create("data", nil)
@@ -241,7 +289,7 @@ func TestDeletion_WaitsWhileAKindIsTerminating(t *testing.T) {
 	r := newRig(t)
 	r.create("data", func(s *v1beta1.NFSServerSpec) { s.ReclaimPolicy = core.PersistentVolumeReclaimDelete })
 	r.serve("data")
-	for _, kind := range []string{"nfsservers", "volumes", "snapshots"} {
+	for _, kind := range []string{"nfsservers", "volumes", "snapshots", "storagenodes"} {
 		r.missing.Store(kind)
 		s := r.server("data")
 		s.DeletionTimestamp = new(metav1.Now())
@@ -264,4 +312,18 @@ func TestDeletion_WaitsWhileAKindIsTerminating(t *testing.T) {
 		claim, err := r.theirs.CoreV1().PersistentVolumeClaims(r.namespace).Get(t.Context(), "nfs-data", metav1.GetOptions{})
 		return apierrors.IsNotFound(err) || err == nil && claim.DeletionTimestamp != nil
 	})
+}
+
+func TestPromised_TrashOfWhichMoreIsThereThanListedHoldsUpNoRemoval(t *testing.T) {
+	s := &v1beta1.StorageNodeStatus{Pools: []v1beta1.Pool{{Promised: resource.MustParse("1Ti")}}}
+	for range v1beta1.MostTrash - 1 {
+		s.Trash = append(s.Trash, v1beta1.TrashedVolume{Size: resource.MustParse("1Gi")})
+	}
+	if got, want := promisedBeyondTrash(s), int64(1024-len(s.Trash))<<30; got != want {
+		t.Errorf("beyond a whole list there are %d, want %d", got, want)
+	}
+	s.Trash = append(s.Trash, v1beta1.TrashedVolume{Size: resource.MustParse("1Gi")})
+	if got := promisedBeyondTrash(s); got != 0 {
+		t.Errorf("beyond a list that may have been cut there are %d", got)
+	}
 }

@@ -295,8 +295,19 @@ func (r *rig) ready(name string) {
 	})
 }
 
-// volume makes one on a server, as its agent would.
-// volume is one that is yet to be made.
+// fails makes the pod of a server not ready, as its kubelet would.
+func (r *rig) fails(name string) {
+	r.Helper()
+	r.until("the pod to be made not ready", func() bool {
+		pod := r.pod(name)
+		pod.Status.Conditions = []core.PodCondition{{Type: core.PodReady, Status: core.ConditionFalse, LastTransitionTime: metav1.Now()}}
+		_, err := r.theirs.CoreV1().Pods(r.namespace).UpdateStatus(background, pod, metav1.UpdateOptions{})
+		return err == nil
+	})
+	r.condition(name, v1beta1.AvailableCondition, reasonNotServing)
+}
+
+// volume asks for one on a server.
 func (r *rig) volume(s *v1beta1.NFSServer, name string) *v1beta1.Volume {
 	r.Helper()
 	v := &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: name + "-" + r.namespace}, Spec: v1beta1.VolumeSpec{Name: name, Node: s.NodeName()}}

@@ -15,7 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
 
+	listers "github.com/holdfast-storage/holdfast/api/client/listers/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 )
@@ -355,5 +357,41 @@ func TestRights_ServerContinuesWhenItsNamespaceLeavesTheList(t *testing.T) {
 	r.condition("data", v1beta1.AvailableCondition, reasonNotAllowed)
 	if made := r.gotten(); !slices.Equal(made, []string{"claim"}) { // which was retained
 		t.Errorf("recreated, it got %v", made)
+	}
+}
+
+// As when the kind was recreated with its objects, and the cache is still empty.
+func TestRights_StayWhileTheCacheLacksServers(t *testing.T) {
+	r := newRig(t)
+	s := r.create("data", nil)
+	r.serve("data")
+	account, err := r.theirs.CoreV1().ServiceAccounts(r.namespace).Get(t.Context(), rightsName, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.stop()
+	r.controller.servers = listers.NewNFSServerLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}))
+	for _, name := range []string{"data", "other"} {
+		again, err := r.controller.reconcileGone(t.Context(), types.NamespacedName{Namespace: r.namespace, Name: name})
+		if err != nil || again == 0 {
+			t.Errorf("%s counts as gone: %s, %v", name, again, err)
+		}
+		if now, err := r.theirs.CoreV1().ServiceAccounts(r.namespace).Get(t.Context(), rightsName, metav1.GetOptions{}); err != nil || now.UID != account.UID {
+			t.Errorf("the account is %v, %v", now, err)
+		}
+		if _, err := r.theirs.RbacV1().ClusterRoles().Get(t.Context(), rightsName, metav1.GetOptions{}); err != nil {
+			t.Errorf("the rights: %v", err)
+		}
+	}
+	free := []byte(`{"metadata":{"finalizers":null}}`)
+	if _, err := r.ours.HoldfastV1beta1().NFSServers(r.namespace).Patch(t.Context(), "data", types.MergePatchType, free, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.delete("data")
+	if again, err := r.controller.reconcileGone(t.Context(), keyOf(s)); err != nil || again != 0 {
+		t.Errorf("the deleted server: %s, %v", again, err)
+	}
+	if _, err := r.theirs.CoreV1().ServiceAccounts(r.namespace).Get(t.Context(), rightsName, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the account of a deleted server: %v", err)
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/kube/apply"
-	"github.com/holdfast-storage/holdfast/operator/rollout"
+	"github.com/holdfast-storage/holdfast/kube/podstatus"
 )
 
 // The reasons of the conditions.
@@ -38,6 +38,7 @@ const (
 	reasonPodSecurity = "PodSecurity"
 	reasonPod         = "PodNotReady"
 	reasonStorage     = "StorageFailing"
+	reasonNode        = "NodeNotSelected"
 	reasonPaused      = "Paused"
 	reasonInUse       = "ExportsInUse"
 	reasonTerminating = "Terminating"
@@ -71,7 +72,7 @@ func (r *round) status() v1beta1.NFSServerStatus {
 		next.Node = pod.Spec.NodeName
 	}
 	ever := hasServed(&s.Status)
-	next.Exports = int32(r.exports)
+	next.Exports, next.Snapshots = int32(r.exports), int32(r.snapshots)
 	if s.Spec.Publish != nil {
 		next.Path = "/" + path(&s.Spec)
 		if ever || r.serves() {
@@ -156,6 +157,8 @@ func (r *round) progressing() metav1.Condition {
 	switch {
 	case r.leaving != "":
 		return is(true, reasonTerminating, "waiting for "+r.leaving)
+	case r.server.DeletionTimestamp != nil && !r.remains.inUse && r.isPaused():
+		return is(false, reasonPaused, fmt.Sprintf("StorageCluster %s is paused or cannot be read: the server is removed after that", r.cluster.Name))
 	case r.server.DeletionTimestamp != nil:
 		return is(false, reasonInUse, r.kept())
 	case !r.entitled:
@@ -189,6 +192,8 @@ func (r *round) degraded(ever bool) metav1.Condition {
 		return is(reasonNotServing, message)
 	case r.storage != nil && len(r.storage.Status.Pools) > 0 && r.storage.Status.Pools[0].Message != "":
 		return is(reasonStorage, r.storage.Status.Pools[0].Message)
+	case r.strayed() != "":
+		return is(reasonNode, r.strayed())
 	case r.stranger() != "":
 		return is(reasonNotAllowed, r.stranger())
 	}
@@ -248,10 +253,23 @@ func (r *round) kept() string {
 			parts = append(parts, fmt.Sprintf("%d %ss", p.count, p.one))
 		}
 	}
-	if len(parts) == 0 {
+	switch what := strings.Join(parts, " and "); {
+	case what == "" && r.remains.promised > 0:
+		return fmt.Sprintf("exports are in use: its last report has %s for volumes and snapshots whose objects are missing; the server writes them again when it runs. "+
+			"If its storage is lost for good: kubectl delete storagenode %s", v1beta1.Readable(v1beta1.Quantity(r.remains.promised)), r.server.NodeName())
+	case what == "":
 		return "exports are in use: there are PersistentVolumes of it, or were a moment ago; delete their claims first"
+	case r.isNamespaceLeaving():
+		return fmt.Sprintf("exports are in use: it has %s, which nothing serves: namespace %s is being deleted, so no pod can be created in it. "+
+			"The data is kept; docs/nfs-servers.md says how it is served again", what, r.server.Namespace)
+	default:
+		return fmt.Sprintf("exports are in use: it has %s; delete their claims first: kubectl get volumes --field-selector spec.node=%s", what, r.server.NodeName())
 	}
-	return fmt.Sprintf("exports are in use: it has %s; delete their claims first: kubectl get volumes --field-selector spec.node=%s", strings.Join(parts, " and "), r.server.NodeName())
+}
+
+// isNamespaceLeaving says whether no pod can be created because the namespace is being deleted.
+func (r *round) isNamespaceLeaving() bool {
+	return r.namespace != nil && r.namespace.DeletionTimestamp != nil && r.pod() == nil
 }
 
 // pod returns the newest pod.
@@ -262,7 +280,7 @@ func (r *round) pod() *core.Pod {
 	return r.pods[len(r.pods)-1]
 }
 
-func (r *round) serves() bool { return slices.ContainsFunc(r.pods, rollout.IsReady) }
+func (r *round) serves() bool { return slices.ContainsFunc(r.pods, podstatus.IsReady) }
 
 // isCurrent says whether the pod that serves has the newest revision. That is unknown right after this pass has changed
 // the StatefulSet.

@@ -7,6 +7,7 @@ import (
 	core "k8s.io/api/core/v1"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/kube/podstatus"
 	"github.com/holdfast-storage/holdfast/operator/rollout"
 )
 
@@ -26,7 +27,7 @@ func (r *round) trouble() (reason, message string) {
 	}
 	pod := r.pod()
 	switch {
-	case r.namespace != nil && r.namespace.DeletionTimestamp != nil && pod == nil:
+	case r.isNamespaceLeaving():
 		return reasonPod, fmt.Sprintf("namespace %s is being deleted, so no pod can be created in it", r.server.Namespace)
 	case pod == nil && r.forbidden() != "":
 		return reasonPodSecurity, r.forbidden()
@@ -45,7 +46,7 @@ func (r *round) trouble() (reason, message string) {
 		why += fmt.Sprintf("; no node has %s: the API server knows no ValidatingAdmissionPolicy, as Kubernetes has since 1.30, and without it loop devices cannot be refused to other pods; the engine directory needs none", v1beta1.LoopSetResource)
 	case strings.Contains(why, v1beta1.LoopSetResource):
 		why += fmt.Sprintf("; nodes have %s while a pod of the DaemonSet holdfast-node, or holdfast-loop-sets where csi.enabled is false, is ready there; the engine directory needs none", v1beta1.LoopSetResource)
-	case why == "" && !rollout.IsReady(pod):
+	case why == "" && !podstatus.IsReady(pod):
 		why = "it starts"
 	case why == "":
 		why = "it is to be replaced"

@@ -3,6 +3,7 @@ package nfsserver
 import (
 	"testing"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -19,7 +20,10 @@ func TestUnreadable_ServerIsNamedAndTheOthersServe(t *testing.T) {
 	bad.SetNamespace(r.namespace)
 	bad.SetName("bad")
 	realapi.PutPast(t, r.config, "nfsservers", bad, "spec.resources.limits")
-	r.condition("bad", v1beta1.DegradedCondition, v1beta1.ReasonUnreadable, `spec.resources.limits: {"memory":"1e1.5"}`)
+	message := r.condition("bad", v1beta1.DegradedCondition, v1beta1.ReasonUnreadable, `spec.resources.limits: {"memory":"1e1.5"}`)
+	if ready := meta.FindStatusCondition(r.server("bad").Status.Conditions, v1beta1.ReadyCondition); ready.Status != metav1.ConditionFalse || ready.Reason != v1beta1.ReasonUnreadable || ready.Message != message {
+		t.Errorf("Ready is %+v", ready)
+	}
 	r.until("the event", func() bool { return len(r.events.with("Warning Unreadable")) == 1 })
 	r.create("data", nil)
 	r.serve("data")
@@ -33,4 +37,5 @@ func TestUnreadable_ServerIsNamedAndTheOthersServe(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.serve("bad")
+	r.condition("bad", v1beta1.ReadyCondition, v1beta1.ReasonReady)
 }

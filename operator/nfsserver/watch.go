@@ -2,6 +2,7 @@ package nfsserver
 
 import (
 	"errors"
+	"maps"
 	"strings"
 
 	core "k8s.io/api/core/v1"
@@ -59,9 +60,13 @@ func (c *Controller) watch() error {
 		}),
 		c.loop.Watch(c.Watches.Everywhere.Core().V1().PersistentVolumeClaims().Informer(), c.usersOf),
 		c.loop.WatchChanges(cluster.Namespaces().Informer(), func(o any) []types.NamespacedName { return c.in(o.(*core.Namespace).Name) }, func(old, now any) bool {
-			return !equality.Semantic.DeepEqual(old.(*core.Namespace).Labels, now.(*core.Namespace).Labels)
+			was, is := old.(*core.Namespace), now.(*core.Namespace)
+			return !equality.Semantic.DeepEqual(was.Labels, is.Labels) || (was.DeletionTimestamp == nil) != (is.DeletionTimestamp == nil)
 		}),
 		c.loop.WatchChanges(cluster.Nodes().Informer(), c.allSoon, seenOtherwise),
+		c.loop.WatchChanges(cluster.Nodes().Informer(), c.directoriesSoon, func(old, now any) bool {
+			return !maps.Equal(old.(*core.Node).Labels, now.(*core.Node).Labels)
+		}),
 		c.loop.WatchChanges(kinds.StorageNodes().Informer(), c.allSoon, toldOtherwise),
 	)
 }
@@ -82,6 +87,16 @@ func (c *Controller) soon(node func(any) string) func(any) []types.NamespacedNam
 func (c *Controller) allSoon(any) []types.NamespacedName {
 	for _, s := range c.all() {
 		c.loop.EnqueueAfter(keyOf(s), c.StatusDelay)
+	}
+	return nil
+}
+
+// directoriesSoon queues all servers with a directory of a node, which their terms select, after a delay.
+func (c *Controller) directoriesSoon(any) []types.NamespacedName {
+	for _, s := range c.all() {
+		if hasDirectory(s) {
+			c.loop.EnqueueAfter(keyOf(s), c.StatusDelay)
+		}
 	}
 	return nil
 }

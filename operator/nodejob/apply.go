@@ -26,6 +26,9 @@ func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration,
 		return 0, err
 	}
 	job := c.written.Newest(cached).DeepCopy()
+	if job.Unreadable() != nil && hasEnded(job) {
+		return 0, nil // its result stays true
+	}
 	if job.Unreadable() != nil {
 		return 0, c.reportUnreadable(ctx, job)
 	}

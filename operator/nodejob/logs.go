@@ -68,7 +68,8 @@ func (l *logs) forget(job string) {
 	}
 }
 
-// begin starts read for the pod, unless its log is being read already.
+// begin starts read for the pod, unless its log is being read already or has been found to hold the word: what is read
+// after that may lack the word, which has been rotated away.
 func (l *logs) begin(ctx context.Context, job string, pod *core.Pod, read func(ctx context.Context) (logState, time.Duration)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -77,7 +78,7 @@ func (l *logs) begin(ctx context.Context, job string, pod *core.Pod, read func(c
 		r = &reading{job: job}
 		l.known[pod.UID] = r
 	}
-	if r.cancel != nil {
+	if r.cancel != nil || r.state.found {
 		return
 	}
 	ctx, r.cancel = context.WithCancel(ctx)
@@ -86,7 +87,6 @@ func (l *logs) begin(ctx context.Context, job string, pod *core.Pod, read func(c
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		r.cancel()
-		state.found = state.found || r.state.found
 		r.state, r.cancel = state, nil
 		l.wake(job, after)
 	}()

@@ -4,13 +4,16 @@ import (
 	"context"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	core "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
@@ -32,6 +35,7 @@ type kubeletRig struct {
 	client     *holdfast.Clientset
 	kubernetes *kubernetes.Clientset
 	nodes      int
+	ahead      atomic.Int64 // by how much the clock of the controller is ahead, a time.Duration
 }
 
 const patience = 3 * time.Minute
@@ -56,6 +60,7 @@ func (r *kubeletRig) start() (stop func()) {
 	c, err := nodejob.New(nodejob.Config{
 		Client: r.client, Kubernetes: r.kubernetes, Watches: watches, Namespace: realapi.Namespace,
 		Log: slog.New(slog.NewTextHandler(r.Output(), nil)),
+		Now: func() time.Time { return time.Now().Add(time.Duration(r.ahead.Load())) },
 	})
 	if err != nil {
 		r.Fatal(err)
@@ -106,6 +111,16 @@ func (r *kubeletRig) until(what string, done func(context.Context) bool) {
 	defer cancel()
 	if realapi.Until(ctx, func() bool { return done(ctx) }) != nil {
 		r.Fatalf("still waiting for %s", what)
+	}
+}
+
+// anHourLater sets the clock of the controller, and has it look at the job.
+func (r *kubeletRig) anHourLater(job *v1beta1.NodeJob) {
+	r.Helper()
+	r.ahead.Store(int64(time.Hour))
+	wake := []byte(`{"metadata":{"labels":{"test":"wake"}}}`)
+	if _, err := r.client.HoldfastV1beta1().NodeJobs().Patch(r.Context(), job.Name, types.MergePatchType, wake, metav1.PatchOptions{}); err != nil {
+		r.Fatal(err)
 	}
 }
 
@@ -183,9 +198,18 @@ func TestKubelet_ReportsWhyAJobFailed(t *testing.T) {
 
 func TestKubelet_ContainerThatTimesOutIsEnded(t *testing.T) {
 	r := newKubeletRig(t)
-	job := r.end(r.job("echo still at it; trap exit TERM; sleep 1000 & wait", func(s *v1beta1.NodeJobSpec) { s.Timeout = v1beta1.DurationOf(5 * time.Second) }), v1beta1.JobFailed)
+	job := r.job("echo still at it; trap exit TERM; sleep 1000 & wait", func(s *v1beta1.NodeJobSpec) { s.Timeout = v1beta1.DurationOf(time.Hour) })
+	r.until("its containers having begun", func(ctx context.Context) bool {
+		pods := r.pods(ctx, job)
+		return len(pods) == r.nodes && !slices.ContainsFunc(pods, func(p core.Pod) bool {
+			log, err := r.kubernetes.CoreV1().Pods(p.Namespace).GetLogs(p.Name, &core.PodLogOptions{}).DoRaw(ctx)
+			return err != nil || string(log) != "still at it\n"
+		})
+	})
+	r.anHourLater(job)
+	job = r.end(job, v1beta1.JobFailed)
 	for _, n := range job.Status.Nodes {
-		if !strings.HasPrefix(n.Message, "not done after 5s") || n.Log != "still at it\n" {
+		if !strings.HasPrefix(n.Message, "not done after 1h") || n.Log != "still at it\n" {
 			t.Errorf("node %s: %+v", n.Name, n)
 		}
 	}
@@ -225,14 +249,15 @@ func TestKubelet_MissingImageIsNamed(t *testing.T) {
 	hostfs.Long(t)
 	r := newKubeletRig(t)
 	job := r.job("true", func(s *v1beta1.NodeJobSpec) {
-		s.Image, s.Timeout = "nowhere.invalid/none:1", v1beta1.DurationOf(20*time.Second)
+		s.Image, s.Timeout = "nowhere.invalid/none:1", v1beta1.DurationOf(time.Hour)
 	})
 	r.until("the reason being reported while it waits", func(context.Context) bool {
 		now := r.get(job)
 		return len(now.Status.Nodes) > 0 && strings.Contains(now.Status.Nodes[0].Message, "image nowhere.invalid/none:1 cannot be pulled")
 	})
+	r.anHourLater(job)
 	job = r.end(job, v1beta1.JobFailed)
-	if m := job.Status.Nodes[0].Message; !strings.Contains(m, "not done after 20s: image nowhere.invalid/none:1 cannot be pulled") {
+	if m := job.Status.Nodes[0].Message; !strings.Contains(m, "not done after 1h0m0s: image nowhere.invalid/none:1 cannot be pulled") {
 		t.Errorf("it says %q", m)
 	}
 }

@@ -1,10 +1,14 @@
 package nodejob
 
 import (
+	"context"
 	"strings"
 	"testing"
+	"time"
 
 	core "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
@@ -165,5 +169,23 @@ func TestCompletionWord_IsFoundWhereverTheStreamIsSplit(t *testing.T) {
 	}
 	if s.found {
 		t.Error("a part of the word was taken for it")
+	}
+}
+
+func TestLogs_OneThatHeldTheWordIsNotReadAgain(t *testing.T) {
+	woken := make(chan struct{}, 2)
+	l := &logs{wake: func(string, time.Duration) { woken <- struct{}{} }, known: map[types.UID]*reading{}}
+	pod := &core.Pod{ObjectMeta: metav1.ObjectMeta{UID: "a"}}
+	l.begin(t.Context(), "job", pod, func(context.Context) (logState, time.Duration) {
+		return logState{found: true, tail: "all is done\n"}, 0
+	})
+	<-woken
+	l.begin(t.Context(), "job", pod, func(context.Context) (logState, time.Duration) {
+		return logState{tail: "later\n"}, 0
+	})
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if r := l.known["a"]; r.cancel != nil || !r.state.found || r.state.tail != "all is done\n" {
+		t.Errorf("it is read again, and known as %+v", r.state)
 	}
 }

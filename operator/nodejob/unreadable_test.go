@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -34,18 +35,30 @@ func (r *rig) unreadable(job *v1beta1.NodeJob) *v1beta1.NodeJob {
 	return now
 }
 
+// spoil writes a value, in JSON, in place of the number of attempts.
+func (r *rig) spoil(job *v1beta1.NodeJob, attempts string) {
+	r.Helper()
+	if _, err := r.client.HoldfastV1beta1().NodeJobs().Patch(r.Context(), job.Name, types.MergePatchType, []byte(`{"spec":{"backoffLimit":`+attempts+`}}`), metav1.PatchOptions{}); err != nil {
+		r.Fatal(err)
+	}
+}
+
+// other is a job beside the one of the test.
+func (r *rig) other() *v1beta1.NodeJob {
+	r.Helper()
+	job, err := r.client.HoldfastV1beta1().NodeJobs().Create(r.Context(), &v1beta1.NodeJob{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Spec: v1beta1.NodeJobSpec{Image: "i"}}, metav1.CreateOptions{})
+	if err != nil {
+		r.Fatal(err)
+	}
+	return job
+}
+
 func TestUnreadable_JobIsNamedAndTheOthersRun(t *testing.T) {
 	r := newRig(t, exitsWell, "a", "b")
 	bad := r.job(v1beta1.NodeJobSpec{Image: "i"})
-	if _, err := r.client.HoldfastV1beta1().NodeJobs().Patch(t.Context(), bad.Name, types.MergePatchType, []byte(`{"spec":{"backoffLimit":"often"}}`), metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	r.spoil(bad, `"often"`)
 	r.controller(r.api.Config())
-	other, err := r.client.HoldfastV1beta1().NodeJobs().Create(t.Context(), &v1beta1.NodeJob{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Spec: v1beta1.NodeJobSpec{Image: "i"}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if now := r.end(other); now.Status.Phase != v1beta1.JobCompleted {
+	if now := r.end(r.other()); now.Status.Phase != v1beta1.JobCompleted {
 		t.Errorf("the other ended as %+v", now.Status)
 	}
 	now := r.unreadable(bad)
@@ -53,8 +66,27 @@ func TestUnreadable_JobIsNamedAndTheOthersRun(t *testing.T) {
 	if c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, `spec.backoffLimit: "often"`) {
 		t.Errorf("it says %+v", c)
 	}
-	if len(now.Status.Nodes) > 0 || now.Status.Phase != "" || now.Unreadable() == nil {
+	if ready := meta.FindStatusCondition(now.Status.Conditions, v1beta1.ReadyCondition); ready == nil || ready.Status != c.Status || ready.Reason != c.Reason || ready.Message != c.Message {
+		t.Errorf("Ready is %+v", ready)
+	}
+	if len(now.Status.Nodes) > 0 || now.Status.Phase != "" || now.Status.ObservedGeneration != now.Generation || now.Unreadable() == nil {
 		t.Errorf("it became %+v", now)
+	}
+	r.spoil(bad, "null")
+	if now := r.end(bad); now.Status.Phase != v1beta1.JobCompleted || !meta.IsStatusConditionTrue(now.Status.Conditions, v1beta1.ReadyCondition) {
+		t.Errorf("once it could be read, it ended as %+v", now.Status)
+	}
+}
+
+func TestUnreadable_JobThatHasEndedKeepsItsResult(t *testing.T) {
+	r := newRig(t, exitsWell, "a")
+	r.controller(r.api.Config())
+	job := r.end(r.job(v1beta1.NodeJobSpec{Image: "i"}))
+	r.spoil(job, `"often"`)
+	r.end(r.other()) // by then the change was seen
+	now, err := r.client.HoldfastV1beta1().NodeJobs().Get(t.Context(), job.Name, metav1.GetOptions{})
+	if err != nil || now.Unreadable() == nil || !equality.Semantic.DeepEqual(now.Status, job.Status) {
+		t.Errorf("its status became %+v, %v", now.Status, err)
 	}
 }
 

@@ -30,10 +30,18 @@ const (
 // CephObjectName is the name of the Deployment and of the account of a pool in a Ceph cluster.
 func CephObjectName(pool string) string { return cephRights + "-" + pool }
 
+// cephSites are the pools in Ceph clusters that are served.
+func cephSites(spec *v1beta1.StorageClusterSpec) []v1beta1.PoolSpec {
+	if !WithCSI(spec) {
+		return nil
+	}
+	return v1beta1.CephPools(spec.Pools)
+}
+
 // ceph returns what serves the pools in Ceph clusters.
 func (p *plan) ceph() ([]object, error) {
-	pools := v1beta1.CephPools(p.pools)
-	if len(pools) == 0 || !p.withCSI() {
+	pools := cephSites(&p.spec)
+	if len(pools) == 0 {
 		return nil, nil
 	}
 	objects, err := p.cephRights(pools)
@@ -78,7 +86,7 @@ func (p *plan) cephRights(pools []v1beta1.PoolSpec) ([]object, error) {
 	for _, pool := range pools {
 		account := rbac.Subject{Kind: rbac.ServiceAccountKind, Namespace: p.Namespace, Name: CephObjectName(pool.Name)}
 		clusterBinding.Subjects, binding.Subjects = append(clusterBinding.Subjects, account), append(binding.Subjects, account)
-		*leases = append(*leases, v1beta1.LeasePrefix+v1beta1.NodeOfCephPool(pool.Name))
+		*leases = append(*leases, v1beta1.LeasePrefix+v1beta1.NodeOfCephPool(pool.Name), v1beta1.LeaseOfCephPool(pool.Name))
 	}
 	objects := []object{clusterRole, clusterBinding, role, binding}
 	for _, o := range objects {
@@ -102,9 +110,12 @@ func (p *plan) cephSite(pool v1beta1.PoolSpec) (*apps.Deployment, error) {
 	main := container(pod, name)
 	main.Image = string(p.images.Ceph)
 	main.Args = append(main.Args, cephArguments(pool)...)
-	for i := range pod.Volumes {
-		if secret := pod.Volumes[i].Secret; secret != nil {
-			secret.SecretName = pool.Ceph.SecretRef.Name
+	for i, v := range pod.Volumes {
+		switch v.Name {
+		case "key":
+			pod.Volumes[i].Secret.SecretName = pool.Ceph.SecretRef.Name
+		case "node-key":
+			pod.Volumes[i].Secret.SecretName = pool.Ceph.NodeSecretRef.Name
 		}
 	}
 	p.applyPodSettings(pod)
@@ -194,8 +205,8 @@ func nodeKeyFile(c *v1beta1.CephSpec) string { return c.FSID + "." + c.NodeUserN
 
 // cephPolicies keep the account of each pool to what is its own.
 func (p *plan) cephPolicies() ([]object, error) {
-	pools := v1beta1.CephPools(p.pools)
-	if len(pools) == 0 || !p.withCSI() || !HasPolicies(p.Has) {
+	pools := cephSites(&p.spec)
+	if len(pools) == 0 || !HasPolicies(p.Has) {
 		return nil, nil
 	}
 	all, err := Policies(deploy.CephPolicies, p.Namespace)
@@ -218,10 +229,13 @@ func (p *plan) cephPolicies() ([]object, error) {
 	return objects, nil
 }
 
-// celPlace is where a pool is, as the policy compares it: engine, cluster, pool or file system, namespace, user.
+// celPlace is where a pool is and how nodes reach it, as the policy compares it: engine, cluster, pool or file system,
+// namespace, user, monitors, whether all is encrypted.
 func celPlace(pool v1beta1.PoolSpec) string {
 	c, quoted := pool.Ceph, []string{}
-	for _, word := range []string{string(pool.Engine), c.FSID, cmp.Or(c.Filesystem, c.Pool), c.Namespace, c.NodeUserName()} {
+	for _, word := range []string{
+		string(pool.Engine), c.FSID, cmp.Or(c.Filesystem, c.Pool), c.Namespace, c.NodeUserName(), strings.Join(c.Monitors, ","), strconv.FormatBool(c.Secure),
+	} {
 		quoted = append(quoted, strconv.Quote(word))
 	}
 	return "[" + strings.Join(quoted, ", ") + "]"

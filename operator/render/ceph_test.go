@@ -51,8 +51,8 @@ func TestCeph_EachPoolHasAWorkloadOfItsOwnWithoutPrivileges(t *testing.T) {
 	in := askCeph()
 	for _, pool := range []string{"block", "files"} {
 		d := siteOf(t, in, pool)
-		if *d.Spec.Replicas != 1 || d.Spec.Strategy.Type != apps.RecreateDeploymentStrategyType {
-			t.Errorf("%s: there may be two at once: %d, %s", pool, *d.Spec.Replicas, d.Spec.Strategy.Type)
+		if rolls := d.Spec.Strategy.RollingUpdate; *d.Spec.Replicas != 1 || rolls == nil || rolls.MaxUnavailable.IntValue() != 0 || rolls.MaxSurge.IntValue() != 1 {
+			t.Errorf("%s: a pod goes before the next one could serve the pool: %d, %+v", pool, *d.Spec.Replicas, d.Spec.Strategy)
 		}
 		pod, labels := d.Spec.Template.Spec, d.Spec.Template.Labels
 		if !maps.Equal(d.Spec.Selector.MatchLabels, labels) || labels[v1beta1.CephPoolLabel] != pool || labels[v1beta1.ComponentLabel] != "ceph" {
@@ -67,10 +67,20 @@ func TestCeph_EachPoolHasAWorkloadOfItsOwnWithoutPrivileges(t *testing.T) {
 			!*p.RunAsNonRoot || p.SeccompProfile.Type != core.SeccompProfileTypeRuntimeDefault || pod.HostNetwork || pod.HostPID {
 			t.Errorf("%s: it may more than the restricted profile allows: %+v, %+v", pool, s, p)
 		}
+		secrets := map[string]core.SecretVolumeSource{}
 		for _, v := range pod.Volumes {
-			if v.HostPath != nil || v.Secret != nil && (v.Secret.SecretName != "ceph" || *v.Secret.DefaultMode != 0o400) {
+			if v.HostPath != nil {
 				t.Errorf("%s: it mounts %+v", pool, v)
 			}
+			if v.Secret != nil {
+				secrets[mountOf(c, v.Name).MountPath] = *v.Secret
+			}
+		}
+		if own := secrets["/etc/holdfast/ceph"]; own.SecretName != "ceph" || own.Optional != nil || *own.DefaultMode != 0o400 || !slices.Contains(c.Args, "--key-file=/etc/holdfast/ceph/key") {
+			t.Errorf("%s: its key is %+v", pool, own)
+		}
+		if theirs := secrets["/etc/holdfast/ceph-node"]; theirs.SecretName != "ceph-node" || !*theirs.Optional || *theirs.DefaultMode != 0o400 || !slices.Contains(c.Args, "--node-key-file=/etc/holdfast/ceph-node/key") {
+			t.Errorf("%s: the key of nodes is %+v", pool, theirs)
 		}
 		for _, m := range c.VolumeMounts {
 			if m.SubPath != "" {
@@ -182,7 +192,9 @@ func TestCeph_RightsAreBoundToTheAccountsOfThePools(t *testing.T) {
 	role := must[rbac.Role](t, in, "Role", "holdfast-ceph")
 	for _, rule := range role.Rules {
 		for _, verb := range rule.Verbs {
-			if verb != "create" && !slices.Equal(rule.ResourceNames, []string{"holdfast-node-block.ceph.holdfast.dev", "holdfast-node-files.ceph.holdfast.dev"}) {
+			if verb != "create" && !slices.Equal(rule.ResourceNames, []string{
+				"holdfast-node-block.ceph.holdfast.dev", "holdfast-ceph-block", "holdfast-node-files.ceph.holdfast.dev", "holdfast-ceph-files",
+			}) {
 				t.Errorf("they may %s %v named %v", verb, rule.Resources, rule.ResourceNames)
 			}
 		}
@@ -199,7 +211,8 @@ func TestCeph_PolicyKnowsWhereEachPoolIs(t *testing.T) {
 	if *policy.Spec.FailurePolicy != admission.Fail || !strings.Contains(policy.Spec.MatchConditions[0].Expression, "'system:serviceaccount:"+testNamespace+":holdfast-ceph-'") {
 		t.Errorf("it is %+v", policy.Spec)
 	}
-	want := `{"block": ["RBD", "` + testFSID + `", "rbd", "", "holdfast-node"], "files": ["CephFS", "` + testFSID + `", "cephfs", "", "holdfast-node"]}`
+	const monitors = "v2:10.0.0.1:3300,v1:10.0.0.1:6789"
+	want := `{"block": ["RBD", "` + testFSID + `", "rbd", "", "holdfast-node", "` + monitors + `", "false"], "files": ["CephFS", "` + testFSID + `", "cephfs", "", "holdfast-node", "` + monitors + `", "false"]}`
 	if v := policy.Spec.Variables[0]; v.Name != "places" || v.Expression != want {
 		t.Errorf("it knows %s: %s", v.Name, v.Expression)
 	}
@@ -440,6 +453,27 @@ func TestCeph_ExampleIsWhole(t *testing.T) {
 	for _, v := range pods[0].Spec.Volumes {
 		if _, is := claims[v.PersistentVolumeClaim.ClaimName]; !is {
 			t.Errorf("there is no claim %s", v.PersistentVolumeClaim.ClaimName)
+		}
+	}
+}
+
+func TestLimits_AreThoseOfTheAccountsThatThereAre(t *testing.T) {
+	off := false
+	for name, test := range map[string]struct {
+		in   Input
+		ceph bool
+	}{
+		"no pool in Ceph": {ask(nil), false},
+		"pools in Ceph":   {askCeph(), true},
+		"without driver":  {ask(func(s *v1beta1.StorageClusterSpec) { s.Pools, s.CSI.Enabled = []v1beta1.PoolSpec{blockPool()}, &off }), false},
+	} {
+		names := Limits(&test.in.Cluster.Spec)
+		if slices.Contains(names, "holdfast-ceph-account") != test.ceph || !slices.Contains(names, "holdfast-fencing") || !slices.Contains(names, "holdfast-applications") {
+			t.Errorf("%s: they are %v", name, names)
+		}
+		objects, err := LimitsOf(test.in)
+		if err != nil || len(objects) != 2*len(names) {
+			t.Errorf("%s: %d policies and bindings for %v, %v", name, len(objects), names, err)
 		}
 	}
 }

@@ -116,7 +116,7 @@ func checkCephKeys(p *plan) error {
 // cephKey returns the key in a secret. An error has nothing of it.
 func (p *plan) cephKey(field, secret, user string) ([]byte, error) {
 	const least, most = 12 + 16, 1 << 10 // its head and the shortest key; more than any
-	remedy := fmt.Sprintf("run kubectl -n %s create secret generic %s --from-literal=%s=\"$(ceph auth get-key client.%s)\"", p.Namespace, secret, v1beta1.CephKeyName, user)
+	remedy := fmt.Sprintf("run ceph auth get-key client.%s | kubectl -n %s create secret generic %s --from-file=%s=/dev/stdin", user, p.Namespace, secret, v1beta1.CephKeyName)
 	text, there := p.CephKeys[secret]
 	if !there {
 		return nil, fmt.Errorf("%s: there is no secret %s/%s: %s", field, p.Namespace, secret, remedy)

@@ -31,6 +31,7 @@ func checkImages(p *plan) error {
 		{"csiNodeDriverRegistrar", images.CSINodeDriverRegistrar},
 		{"csiLivenessProbe", images.CSILivenessProbe},
 		{"nfs", images.NFS},
+		{"ceph", images.Ceph},
 	} {
 		if image.reference != "" && !reference.MatchString(string(image.reference)) {
 			return fmt.Errorf("spec.images.%s: %.80q cannot be an image: it must be a reference such as registry.example/holdfast:v1, of at most 512 letters, digits and . _ - + : / @ [ ]", image.field, image.reference)

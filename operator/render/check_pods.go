@@ -5,6 +5,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strings"
 
 	core "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -104,6 +105,12 @@ var ownArgs = map[string]string{
 	"attach": "set spec.csi.attachRequired", "api-address": "set spec.service.targetPort",
 }
 
+// IsOwnArg returns whether a flag of holdfast controller is refused in spec.controller.extraArgs.
+func IsOwnArg(name string) bool { return ownArgs[name] != "" }
+
+// ExtraArgs are the other flags of holdfast controller.
+var ExtraArgs = []string{"log-format", "log-level", "stop-timeout"}
+
 var argument = regexp.MustCompile(`^--?([a-z][a-z0-9-]*)(=.*)?$`)
 
 func checkExtraArgs(args []string) error {
@@ -114,6 +121,9 @@ func checkExtraArgs(args []string) error {
 		}
 		if why := ownArgs[match[1]]; why != "" {
 			return fmt.Errorf("spec.controller.extraArgs[%d]: --%s is not allowed: %s", i, match[1], why)
+		}
+		if !slices.Contains(ExtraArgs, match[1]) { // the process would ignore it
+			return fmt.Errorf("spec.controller.extraArgs[%d]: holdfast controller has no flag --%.80s; allowed are --%s", i, match[1], strings.Join(ExtraArgs, ", --"))
 		}
 	}
 	return nil

@@ -131,6 +131,7 @@ func TestCheck_InvalidClassIsRefused(t *testing.T) {
 		"a misspelled one":      {with(map[string]string{"provisoning": "thick"}), []string{"class a", "did you mean provisioning?"}},
 		"a type by a short key": {with(map[string]string{"fsType": "xfs"}), []string{"class a", "use csi.storage.k8s.io/fstype"}},
 		"a wrong value":         {with(map[string]string{"provisioning": "fat"}), []string{"class a", `provisioning="fat"`, "thin or thick"}},
+		"a wrong mkfs option":   {with(map[string]string{"mkfsOptions": "-b 1024"}), []string{"spec.storageClasses[0].parameters", "class a", "mkfs option -b of ext4", "4096"}},
 		"a server, not shared":  {with(map[string]string{"nfsServer": "team/files"}), []string{"class a", "nfsServer", `shared: "true"`}},
 		"a loss of a server": {oneClass(v1beta1.StorageClassSpec{
 			Name: "a", OnNodeLoss: v1beta1.DeleteOnNodeLoss, Parameters: map[string]string{"shared": "true"},
@@ -165,6 +166,7 @@ func TestCheck_InvalidPodSettingIsRefused(t *testing.T) {
 		"an image of two words":  {func(s *v1beta1.StorageClusterSpec) { s.Images.CSIResizer = "r/a b" }, []string{"spec.images.csiResizer", "r/a b"}},
 		"an image of a line":     {func(s *v1beta1.StorageClusterSpec) { s.Images.Holdfast = "\n" }, []string{"spec.images.holdfast"}},
 		"an image of colons":     {func(s *v1beta1.StorageClusterSpec) { s.Images.NFS = "::::" }, []string{"spec.images.nfs", "::::"}},
+		"an image of Ceph pools": {func(s *v1beta1.StorageClusterSpec) { s.Images.Ceph = "a b" }, []string{"spec.images.ceph", "a b"}},
 		"a long image":           {func(s *v1beta1.StorageClusterSpec) { s.Images.Holdfast = v1beta1.Image(long) }, []string{"spec.images.holdfast", "512"}},
 		"a pull secret":          {func(s *v1beta1.StorageClusterSpec) { s.ImagePullSecrets = []core.LocalObjectReference{{Name: "a"}, {}} }, []string{"spec.imagePullSecrets[1].name"}},
 	})
@@ -238,6 +240,7 @@ func TestCheck_InvalidSettingsOfTheControllerAreRefused(t *testing.T) {
 	refuse(t, map[string]refusal{
 		"a flag with a field":   {args("--api-address=:1"), []string{"spec.controller.extraArgs[1]", "--api-address", "spec.service.targetPort"}},
 		"with one dash":         {args("-namespace=x"), []string{"--namespace", "that of the pod"}},
+		"a mistyped flag":       {args("--stop-timout=1m"), []string{"spec.controller.extraArgs[1]", "no flag --stop-timout", "--log-level, --stop-timeout"}},
 		"no flag":               {args("standalone"), []string{"spec.controller.extraArgs[1]", `"standalone"`, "--name=value"}},
 		"the label of the pods": {of(func(c *v1beta1.ControllerSpec) { c.PodLabels = map[string]string{v1beta1.NameLabel: "x"} }), []string{"spec.controller.podLabels", "app.kubernetes.io/name=x", "leave it out"}},
 		"a label with a space":  {of(func(c *v1beta1.ControllerSpec) { c.PodLabels = map[string]string{"a": "b c"} }), []string{"spec.controller.podLabels", `"b c"`, "label a"}},

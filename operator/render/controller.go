@@ -8,7 +8,6 @@ import (
 
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
-	policy "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
@@ -19,10 +18,6 @@ const apiPort = "api" // of the container and the Service
 
 // controller returns the workload of the operator itself.
 func (p *plan) controller() ([]object, error) {
-	budget, err := manifest[policy.PodDisruptionBudget](deploy.Controller, "PodDisruptionBudget", v1beta1.ControllerName)
-	if err != nil {
-		return nil, err
-	}
 	deployment, err := manifest[apps.Deployment](deploy.Controller, "Deployment", v1beta1.ControllerName)
 	if err != nil {
 		return nil, err
@@ -39,10 +34,10 @@ func (p *plan) controller() ([]object, error) {
 	if p.spec.Controller.Kind == v1beta1.AsStatefulSet {
 		set := statefulSet(deployment)
 		p.applyControllerSettings(&set.Spec.Template)
-		return []object{budget, set}, nil
+		return []object{set}, nil
 	}
 	p.applyControllerSettings(&deployment.Spec.Template)
-	return []object{budget, deployment}, nil
+	return []object{deployment}, nil
 }
 
 // applyControllerSettings sets what a StorageCluster specifies for the pods of the controller alone.

@@ -11,7 +11,6 @@ import (
 
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
-	policy "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -115,10 +114,6 @@ func wrongOf(o *unstructured.Unstructured) (wrong []string) {
 		wrong = workload(typed.Spec.Selector, &typed.Spec.Template)
 	case *core.Service:
 		wrong = service(typed)
-	case *policy.PodDisruptionBudget:
-		if len(typed.Spec.Selector.MatchLabels) == 0 {
-			wrong = []string{"it is about all pods"}
-		}
 	}
 	return wrong
 }
@@ -167,18 +162,17 @@ func TestFuzz_ObjectThatReachesTooFarIsFound(t *testing.T) {
 		}
 	}
 	broken := map[schema.GroupKind][]string{
-		{Group: "apps", Kind: "DaemonSet"}:             {"spec", "selector", "matchLabels"},
-		{Group: "apps", Kind: "Deployment"}:            {"spec", "template", "metadata", "labels"},
-		{Group: "policy", Kind: "PodDisruptionBudget"}: {"spec", "selector", "matchLabels"},
-		{Kind: "Service"}:                              {"spec", "selector"},
-		podMonitorKind:                                 {"spec", "selector"},
+		{Group: "apps", Kind: "DaemonSet"}:  {"spec", "selector", "matchLabels"},
+		{Group: "apps", Kind: "Deployment"}: {"spec", "template", "metadata", "labels"},
+		{Kind: "Service"}:                   {"spec", "selector"},
+		podMonitorKind:                      {"spec", "selector"},
 	}
 	found := maps.Clone(broken)
 	for _, o := range rendered(t, ask(nil)) {
 		kind := o.GroupVersionKind().GroupKind()
 		if path := broken[kind]; path != nil {
 			unstructured.RemoveNestedField(o.Object, path...)
-			if path[0] == "spec" && kind.Kind == "PodDisruptionBudget" || kind.Kind == "DaemonSet" {
+			if kind.Kind == "DaemonSet" {
 				_ = unstructured.SetNestedStringMap(o.Object, nil, path...)
 			}
 			if len(wrongOf(o)) > 0 {

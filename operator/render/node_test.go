@@ -323,7 +323,7 @@ func TestNode_WithoutCSIOnlyLendsLoopDevices(t *testing.T) {
 		s.NodeSelectorTerms = []core.NodeSelectorTerm{{MatchExpressions: []core.NodeSelectorRequirement{{Key: "disk", Operator: core.NodeSelectorOpExists}}}}
 	})
 	want := []string{
-		"Deployment holdfast-controller", "PodDisruptionBudget holdfast-controller", "PodMonitor holdfast", "Service holdfast",
+		"Deployment holdfast-controller", "PodMonitor holdfast", "Service holdfast",
 		"DaemonSet holdfast-loop-sets", "Role holdfast-loop-sets-scc", "RoleBinding holdfast-loop-sets-scc", "ServiceAccount holdfast-loop-sets",
 		"ClusterRole holdfast-loop-sets", "ClusterRoleBinding holdfast-loop-sets",
 	}

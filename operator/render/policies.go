@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/deploy"
 )
 
@@ -19,26 +20,37 @@ var (
 // LoopSetsPolicy is the policy without which no loop devices are allocated, and its binding.
 const LoopSetsPolicy = "holdfast-loop-sets"
 
-// Limits are the policies, each with a binding of its name, that limit accounts to their own objects, and loop devices to
-// the pods that may have them.
-func Limits() []string {
-	return []string{"holdfast-deletion", "holdfast-node-account", "holdfast-node-requests", "holdfast-population", LoopSetsPolicy}
+// Limits are the policies, each with a binding of its name, that limit the accounts of a StorageCluster to what is theirs, and
+// loop devices to the pods that may have them.
+func Limits(spec *v1beta1.StorageClusterSpec) []string {
+	all := []string{
+		"holdfast-applications", "holdfast-deletion", "holdfast-fencing", "holdfast-node-account", "holdfast-node-requests", "holdfast-population", LoopSetsPolicy,
+	}
+	if len(cephSites(spec)) > 0 {
+		all = append(all, "holdfast-ceph-account")
+	}
+	return all
 }
 
 // ServerLimits are those for the accounts of NFS servers, which exist as long as there are servers.
-func ServerLimits() []string { return []string{"holdfast-nfs-account", "holdfast-nfs-classes"} }
+func ServerLimits() []string {
+	return []string{"holdfast-nfs-account", "holdfast-nfs-claims", "holdfast-nfs-classes"}
+}
 
 // LimitsOf returns the policies of Limits and their bindings for a StorageCluster.
 func LimitsOf(in Input) ([]*unstructured.Unstructured, error) {
 	p := &plan{Input: in, spec: in.Cluster.Spec}
-	objects, err := p.policies()
-	if err != nil {
-		return nil, err
-	}
+	names := Limits(&p.spec)
 	var limits []*unstructured.Unstructured
-	for _, o := range objects {
-		if o := o.(*unstructured.Unstructured); slices.Contains(Limits(), o.GetName()) {
-			limits = append(limits, o)
+	for _, part := range []func() ([]object, error){p.policies, p.cephPolicies} {
+		objects, err := part()
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range objects {
+			if o := o.(*unstructured.Unstructured); slices.Contains(names, o.GetName()) {
+				limits = append(limits, o)
+			}
 		}
 	}
 	return limits, nil

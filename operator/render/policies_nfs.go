@@ -8,7 +8,11 @@ import (
 	"github.com/holdfast-storage/holdfast/deploy"
 )
 
-// nfsPolicies let the API server itself refuse NFSServers where the StorageCluster allows none.
+// serversPolicy refuses NFSServers where the StorageCluster allows none.
+const serversPolicy = "holdfast-nfs-namespaces"
+
+// nfsPolicies let the API server itself refuse NFSServers where none are allowed, and the deletion of the namespaces of
+// those that are in use.
 func (p *plan) nfsPolicies() ([]object, error) {
 	if !HasPolicies(p.Has) {
 		return nil, nil
@@ -19,7 +23,7 @@ func (p *plan) nfsPolicies() ([]object, error) {
 	}
 	var objects []object
 	for _, o := range all {
-		if o.GetKind() == admissionPolicyKind.Kind {
+		if o.GetKind() == admissionPolicyKind.Kind && o.GetName() == serversPolicy {
 			if err := SetVariable(o, "allowed", p.serverNamespaces()); err != nil {
 				return nil, err
 			}

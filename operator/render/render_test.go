@@ -146,7 +146,7 @@ func TestRender_ClusterOutsideTheAPIOwnsNothing(t *testing.T) {
 func TestRender_NamespacedObjectsAreInTheNamespace(t *testing.T) {
 	namespaced := map[string]bool{
 		"Secret": true, "ServiceAccount": true, "Role": true, "RoleBinding": true, "ConfigMap": true, "DaemonSet": true, "Deployment": true,
-		"StatefulSet": true, "PodDisruptionBudget": true, "Service": true, "Ingress": true, "PodMonitor": true,
+		"StatefulSet": true, "Service": true, "Ingress": true, "PodMonitor": true,
 	}
 	for name, in := range inputs() {
 		for _, o := range rendered(t, in) {
@@ -254,7 +254,7 @@ func TestRender_ObjectsAreDistinct(t *testing.T) {
 func TestRender_DependenciesOfPodsComeFirst(t *testing.T) {
 	for name, in := range inputs() {
 		all := keys(rendered(t, in))
-		if last := all[len(all)-1]; !strings.HasSuffix(last, "holdfast-controller") || strings.HasPrefix(last, "PodDisruptionBudget") {
+		if last := all[len(all)-1]; !strings.HasSuffix(last, "holdfast-controller") {
 			t.Errorf("%s: the last is %s", name, last)
 		}
 		if name == "without CSI" {

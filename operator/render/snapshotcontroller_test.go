@@ -21,7 +21,7 @@ func TestSnapshotController_RunsWhereItsKindsExist(t *testing.T) {
 		t.Fatal("there is none")
 	}
 	c := container(&d.Spec.Template.Spec, "snapshot-controller")
-	if c == nil || c.Image != "r/s:1" || !slices.Contains(c.Args, "--leader-election") || *d.Spec.Replicas != 2 {
+	if c == nil || c.Image != "r/s:1" || !slices.Contains(c.Args, "--leader-election") || !slices.Contains(c.Args, "--resync-period=2m") || *d.Spec.Replicas != 2 {
 		t.Errorf("it is %+v", d.Spec)
 	}
 	in.Cluster.Spec.Controller.Replicas = new(int32(3))

@@ -9,20 +9,8 @@ import (
 	core "k8s.io/api/core/v1"
 
 	"github.com/holdfast-storage/holdfast/kube"
+	"github.com/holdfast-storage/holdfast/kube/podstatus"
 )
-
-// IsReady says whether a pod is ready and not being deleted.
-func IsReady(p *core.Pod) bool {
-	return p.DeletionTimestamp == nil && slices.ContainsFunc(p.Status.Conditions, func(c core.PodCondition) bool {
-		return c.Type == core.PodReady && c.Status == core.ConditionTrue
-	})
-}
-
-// passing are reasons of waiting containers that are no failure.
-var passing = []string{"", "ContainerCreating", "PodInitializing"}
-
-// pulls are reasons that alternate while an image cannot be pulled.
-var pulls = []string{"ErrImagePull", "ImagePullBackOff"}
 
 // unpullable are the reasons of a container whose image cannot be pulled, and the one that is reported: during retries
 // the kubelet alternates between the first two.
@@ -50,10 +38,8 @@ const longestTrouble = 300
 // Trouble says why a pod is not ready, and whether that is a failure and not only a matter of time. It returns the same
 // text for the same problem at every attempt of the kubelet.
 func Trouble(p *core.Pod) (why string, failed bool) {
-	for _, c := range p.Status.Conditions {
-		if c.Type == core.PodScheduled && c.Status == core.ConditionFalse {
-			return brief("it is not scheduled", c.Message), true
-		}
+	if why := podstatus.Unscheduled(p); why != "" {
+		return brief("it is not scheduled", why), true
 	}
 	waits := ""
 	for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
@@ -71,8 +57,7 @@ func Trouble(p *core.Pod) (why string, failed bool) {
 }
 
 func ofContainer(s core.ContainerStatus) string {
-	waiting := s.State.Waiting
-	if waiting != nil && slices.Contains(pulls, waiting.Reason) {
+	if waiting := s.State.Waiting; waiting != nil && unpullable[waiting.Reason] == "ImagePullBackOff" {
 		return fmt.Sprintf("its image %s cannot be pulled", s.Image)
 	}
 	for _, end := range []*core.ContainerStateTerminated{s.State.Terminated, s.LastTerminationState.Terminated} {
@@ -80,8 +65,8 @@ func ofContainer(s core.ContainerStatus) string {
 			return brief(fmt.Sprintf("it ended with code %d", end.ExitCode), end.Message)
 		}
 	}
-	if waiting != nil && !slices.Contains(passing, waiting.Reason) {
-		return brief(waiting.Reason, waiting.Message)
+	if w := podstatus.Waiting(s); w != nil {
+		return brief(w.Reason, w.Message)
 	}
 	return ""
 }

@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/kube/podstatus"
 )
 
 // RevisionAnnotation identifies the template of a DaemonSet, on the template and so on its pods.
@@ -90,7 +91,7 @@ func Plan(w World) (Result, *core.Pod) {
 		switch {
 		case !w.current(p):
 			outdated = append(outdated, p)
-		case IsReady(p):
+		case podstatus.IsReady(p):
 			r.Updated++
 		}
 	}
@@ -160,7 +161,7 @@ func (w World) hindered(r *Result, pods []*core.Pod) bool {
 		}
 	}
 	for _, p := range pods {
-		if w.current(p) && !IsReady(p) {
+		if w.current(p) && !podstatus.IsReady(p) {
 			r.Node, r.Since = p.Spec.NodeName, p.CreationTimestamp.Time
 			why, stuck := Trouble(p)
 			r.Stuck, r.Waiting = stuck, fmt.Sprintf("pod %s of node %s to become ready%s", p.Name, p.Spec.NodeName, prefixed(why))
@@ -191,7 +192,7 @@ func (w World) own() []*core.Pod {
 // invalid.
 func (w World) isCutOff(p *core.Pod) bool { return p.CreationTimestamp.Time.Before(w.Account) }
 
-func (w World) works(p *core.Pod) bool { return IsReady(p) && !w.isCutOff(p) }
+func (w World) works(p *core.Pod) bool { return podstatus.IsReady(p) && !w.isCutOff(p) }
 
 // stores says whether the storage of a pod's node is ready or unknown.
 func (w World) stores(p *core.Pod) bool {

@@ -27,7 +27,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration,
 		c.written.Forget(name)
 		c.setTrouble(name, nil)
 		c.touch() // another upgrade may be waiting
-		return 0, nil
+		return 0, c.endPause(ctx, name)
 	}
 	if err != nil {
 		return 0, err
@@ -36,7 +36,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration,
 	if hasEnded(u) && len(u.Finalizers) == 0 {
 		return 0, nil
 	}
-	if u.Unreadable() != nil && u.DeletionTimestamp == nil { // its deletion can still roll back what it has done
+	if u.Unreadable() != nil && u.DeletionTimestamp == nil && !hasEnded(u) { // its deletion can still roll back what it has done
 		return 0, c.reportUnreadable(ctx, u)
 	}
 	o, world, err := c.observe(ctx, u)
@@ -61,6 +61,20 @@ func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration,
 	return p.again, errors.Join(problem, c.write(ctx, u, p.status))
 }
 
+// endPause unpauses the StorageCluster after an upgrade that does not exist any more, and could not do it: its finalizer was
+// removed by hand, or its kind was deleted.
+func (c *Controller) endPause(ctx context.Context, upgrade string) error {
+	cluster, err := c.cluster()
+	if err != nil || cluster == nil || !cluster.Spec.Paused || cluster.Annotations[v1beta1.PausedByAnnotation] != upgrade {
+		return err
+	}
+	if _, err := c.Client.HoldfastV1beta1().StorageUpgrades().Get(ctx, upgrade, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		return err // the cache may not have it yet
+	}
+	c.Log.Warn("unpausing the StorageCluster, since the upgrade that paused it does not exist", "storagecluster", cluster.Name, "upgrade", upgrade)
+	return c.setPause(ctx, "", cluster, "")
+}
+
 // reportUnreadable reports an upgrade that cannot be decoded, and leaves it in its step.
 func (c *Controller) reportUnreadable(ctx context.Context, u *v1beta1.StorageUpgrade) error {
 	written, err := c.unreadable.Report(ctx, c.Client, u, component)
@@ -83,7 +97,7 @@ func (c *Controller) do(ctx context.Context, u *v1beta1.StorageUpgrade, o observ
 		}
 	}
 	if p.pause {
-		if err := c.setPause(ctx, u, o.cluster, true, ""); err != nil {
+		if err := c.setPause(ctx, u.Name, o.cluster, ""); err != nil {
 			return err
 		}
 	}
@@ -98,7 +112,7 @@ func (c *Controller) do(ctx context.Context, u *v1beta1.StorageUpgrade, o observ
 		}
 	}
 	if p.bringNFS != "" {
-		if _, _, err := c.NFS.Upgrade(ctx, p.bringNFS); err != nil {
+		if err := c.NFS.RollBack(ctx, p.bringNFS); err != nil {
 			return err
 		}
 	}
@@ -106,7 +120,7 @@ func (c *Controller) do(ctx context.Context, u *v1beta1.StorageUpgrade, o observ
 		return err
 	}
 	if p.unpause || p.setImage != "" {
-		return c.setPause(ctx, u, o.cluster, false, p.setImage)
+		return c.setPause(ctx, "", o.cluster, p.setImage)
 	}
 	return nil
 }
@@ -130,15 +144,11 @@ func (c *Controller) setFinalizer(ctx context.Context, u *v1beta1.StorageUpgrade
 	return err
 }
 
-// setPause writes the pause of the StorageCluster and, if there is one, the image in one request.
-func (c *Controller) setPause(ctx context.Context, u *v1beta1.StorageUpgrade, cluster *v1beta1.StorageCluster, pause bool, image v1beta1.Image) error {
-	by := any(nil)
-	if pause {
-		by = u.Name
-	}
-	spec := map[string]any{"paused": nil}
-	if pause {
-		spec["paused"] = true
+// setPause writes by which upgrade the StorageCluster is paused, if by any, and the image, if there is one, in one request.
+func (c *Controller) setPause(ctx context.Context, upgrade string, cluster *v1beta1.StorageCluster, image v1beta1.Image) error {
+	by, spec := any(nil), map[string]any{"paused": nil}
+	if upgrade != "" {
+		by, spec["paused"] = upgrade, true
 	}
 	if image != "" {
 		spec["images"] = map[string]any{"holdfast": image}
@@ -159,7 +169,8 @@ func (c *Controller) setPause(ctx context.Context, u *v1beta1.StorageUpgrade, cl
 }
 
 // apply sets the images of the nodes' DaemonSet and the controller's workload. The StorageCluster's controller does the
-// rest.
+// rest, but for the configuration of the nodes: the spec may have changed in the meantime, and the DaemonSet is for one
+// configuration.
 func (c *Controller) apply(ctx context.Context, cluster *v1beta1.StorageCluster, i images) error {
 	secret, err := c.secret(ctx, cluster)
 	if err != nil {
@@ -174,7 +185,7 @@ func (c *Controller) apply(ctx context.Context, cluster *v1beta1.StorageCluster,
 	}
 	var wanted []*unstructured.Unstructured
 	for _, o := range all {
-		isNode := o.GetKind() == "DaemonSet" && o.GetName() == nodeSet
+		isNode := (o.GetKind() == "ConfigMap" || o.GetKind() == "DaemonSet") && o.GetName() == nodeSet
 		isController := (o.GetKind() == "Deployment" || o.GetKind() == "StatefulSet") && o.GetName() == controllerName
 		if isNode || isController {
 			wanted = append(wanted, o)
@@ -193,8 +204,8 @@ func (c *Controller) effective(cluster *v1beta1.StorageCluster) (*v1beta1.Storag
 	if err != nil {
 		return nil, err
 	}
-	cluster, _ = held.Effective(cluster, held.Running(c.Owned, c.Namespace), cluster.Status.Pools, nodes)
-	return cluster, nil
+	cluster, _, err = held.Effective(cluster, held.Running(c.Owned, c.Namespace), cluster.Status.Pools, nodes)
+	return cluster, err
 }
 
 func (c *Controller) secret(ctx context.Context, cluster *v1beta1.StorageCluster) (map[string][]byte, error) {
@@ -229,10 +240,15 @@ func jobName(u *v1beta1.StorageUpgrade) string {
 
 func nfsJobName(u *v1beta1.StorageUpgrade) string { return jobName(u) + "-nfs" }
 
-// bring creates the NodeJobs that pull the images: that of Holdfast to every storage node, and that of NFS servers to
-// their nodes. Each image reports its version there.
+func cephJobName(u *v1beta1.StorageUpgrade) string { return jobName(u) + "-ceph" }
+
+// bring creates the NodeJobs that pull the images: that of Holdfast, and of pools in Ceph clusters, to every storage node,
+// and that of NFS servers to their nodes. Each image reports its version there.
 func (c *Controller) bring(ctx context.Context, u *v1beta1.StorageUpgrade, o observed) error {
 	err := c.bringOne(ctx, u, jobName(u), u.Status.To, o.cluster.Spec.NodeSelectorTerms)
+	if err == nil && o.ceph != "" { // the pod of a pool may start on any of them
+		err = c.bringOne(ctx, u, cephJobName(u), o.ceph, o.cluster.Spec.NodeSelectorTerms)
+	}
 	if err != nil || o.nfs.image == "" {
 		return err
 	}

@@ -31,6 +31,8 @@ type survey struct {
 	client kubernetes.Interface
 	// namespace of Holdfast, whose pods are no applications.
 	namespace string
+	// servers are the StatefulSets of NFS servers, which are none either: their clients write to them until they end.
+	servers []types.NamespacedName
 
 	claims map[types.NamespacedName]bool // bound to our volumes
 	found  applications
@@ -87,7 +89,7 @@ func (s *survey) findPods(ctx context.Context) error {
 	for _, p := range pods.Items {
 		// The volumes of a terminating pod may be in use until the kubelet removes it, in any phase.
 		over := (p.Status.Phase == core.PodSucceeded || p.Status.Phase == core.PodFailed) && p.DeletionTimestamp == nil
-		if over || p.Namespace == s.namespace || !s.mounts(p.Namespace, p.Name, p.Spec.Volumes) {
+		if over || p.Namespace == s.namespace || s.serves(&p) || !s.mounts(p.Namespace, p.Name, p.Spec.Volumes) {
 			continue
 		}
 		s.found.pods = append(s.found.pods, "pod "+p.Namespace+"/"+p.Name)
@@ -100,6 +102,16 @@ func (s *survey) findPods(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// serves says whether a pod is that of an NFS server.
+func (s *survey) serves(p *core.Pod) bool {
+	owner := metav1.GetControllerOf(p)
+	return owner != nil && s.isServer(owner.Kind, p.Namespace, owner.Name)
+}
+
+func (s *survey) isServer(kind, namespace, name string) bool {
+	return kind == "StatefulSet" && slices.Contains(s.servers, types.NamespacedName{Namespace: namespace, Name: name})
 }
 
 // mounts says whether a pod has a volume of Holdfast.
@@ -194,7 +206,9 @@ func (s *survey) workloads(ctx context.Context) (all []workloadSpec, err error) 
 			application: applicationOf("StatefulSet", &d, d.Spec.Replicas), volumes: d.Spec.Template.Spec.Volumes, templates: d.Spec.VolumeClaimTemplates,
 		})
 	}
-	return slices.DeleteFunc(all, func(w workloadSpec) bool { return w.namespace == s.namespace }), nil
+	return slices.DeleteFunc(all, func(w workloadSpec) bool {
+		return w.namespace == s.namespace || s.isServer(w.kind, w.namespace, w.name)
+	}), nil
 }
 
 func applicationOf(kind string, o metav1.Object, replicas *int32) application {

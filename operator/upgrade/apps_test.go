@@ -86,9 +86,9 @@ func (w *town) pod(namespace, name string, by []metav1.OwnerReference, volumes [
 	w.must(w.CoreV1().Pods(namespace).Create(w.Context(), p, metav1.CreateOptions{}))
 }
 
-func (w *town) look() applications {
+func (w *town) look(servers ...types.NamespacedName) applications {
 	w.Helper()
-	s := &survey{client: w.Interface, namespace: ours}
+	s := &survey{client: w.Interface, namespace: ours, servers: servers}
 	found, err := s.look(w.Context())
 	if err != nil {
 		w.Fatal(err)
@@ -145,6 +145,23 @@ func TestApplications_ThatCannotBeScaledBlock(t *testing.T) {
 	want := []string{"pod team/bare", "pod team/cache-1", "pod team/cache-2", "pod team/db-0", "pod team/lone-1", "pod team/once", "pod team/web-1"}
 	if !slices.Equal(found.pods, want) {
 		t.Errorf("the pods are %v, want %v", found.pods, want)
+	}
+}
+
+func TestApplications_NFSServerIsNone(t *testing.T) {
+	w := newTown(t)
+	w.volume(csiDriver, "files")
+	w.volume(externalProvisioner, "export")
+	w.deployment("web", 1, using("export"))
+	for _, name := range []string{"nfs-files", "nfs-other"} {
+		set := &apps.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		set.Spec.Template.Spec.Volumes = using("files")
+		w.must(w.AppsV1().StatefulSets("team").Create(t.Context(), set, metav1.CreateOptions{}))
+		w.pod("team", name+"-0", owner("StatefulSet", name), using("files"), core.PodRunning)
+	}
+	found := w.look(types.NamespacedName{Namespace: "team", Name: "nfs-files"}, types.NamespacedName{Namespace: "else", Name: "nfs-other"})
+	if names(found.running) != "Deployment team/web, StatefulSet team/nfs-other" || !slices.Equal(found.pods, []string{"pod team/nfs-other-0"}) || len(found.blockers) > 0 {
+		t.Errorf("found is %+v", found)
 	}
 }
 

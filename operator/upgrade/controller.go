@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	storagelisters "k8s.io/client-go/listers/storage/v1"
@@ -44,8 +45,13 @@ type Workloads interface {
 type NFSServers interface {
 	// Outdated returns the image that servers need and the nodes of those with another; "" if no update is needed.
 	Outdated(image v1beta1.Image) (nfs v1beta1.Image, nodes []string, err error)
-	// Upgrade updates them, and reports the progress.
-	Upgrade(ctx context.Context, image v1beta1.Image) (done bool, waiting string, err error)
+	// Upgrade updates them one by one, and reports the progress: next, NAMESPACE/NAME, is "" at the end. Those that did
+	// not serve when the upgrade began are updated and unawaited.
+	Upgrade(ctx context.Context, image v1beta1.Image, began time.Time) (next, waiting string, unawaited []string, err error)
+	// RollBack updates all at once.
+	RollBack(ctx context.Context, image v1beta1.Image) error
+	// Workloads names their StatefulSets.
+	Workloads() []types.NamespacedName
 }
 
 // Config is what a Controller needs.
@@ -74,9 +80,13 @@ func (noServers) Outdated(v1beta1.Image) (nfs v1beta1.Image, nodes []string, err
 	return "", nil, nil
 }
 
-func (noServers) Upgrade(context.Context, v1beta1.Image) (done bool, waiting string, err error) {
-	return true, "", nil
+func (noServers) Upgrade(context.Context, v1beta1.Image, time.Time) (next, waiting string, unawaited []string, err error) {
+	return "", "", nil, nil
 }
+
+func (noServers) Workloads() []types.NamespacedName { return nil }
+
+func (noServers) RollBack(context.Context, v1beta1.Image) error { return nil }
 
 // Controller reconciles all StorageUpgrades, of which one runs.
 type Controller struct {
@@ -151,7 +161,12 @@ func (c *Controller) watch() error {
 		c.loop.Watch(kinds.StorageUpgrades().Informer(), func(o any) []string {
 			return append(c.open(), o.(metav1.Object).GetName())
 		}),
-		c.loop.Watch(kinds.StorageClusters().Informer(), all),
+		c.loop.Watch(kinds.StorageClusters().Informer(), func(o any) []string {
+			if by := o.(metav1.Object).GetAnnotations()[v1beta1.PausedByAnnotation]; by != "" { // it may not exist any more
+				return append(c.open(), by)
+			}
+			return c.open()
+		}),
 		c.loop.Watch(kinds.NodeJobs().Informer(), all),
 		c.loop.WatchChanges(kinds.StorageNodes().Informer(), all, func(old, now any) bool {
 			return readiness(old.(*v1beta1.StorageNode)) != readiness(now.(*v1beta1.StorageNode))

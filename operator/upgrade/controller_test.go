@@ -7,10 +7,14 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/utils/ptr"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/operator/render"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
@@ -211,6 +215,31 @@ func TestUpgrade_FinishedCostsNoRequests(t *testing.T) {
 	}
 }
 
+func TestUpgrade_AppliesTheConfigurationThatItsNodePodsAreFor(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	// The spec changes while its own controller stands by.
+	if _, err := r.client.HoldfastV1beta1().StorageClusters().Patch(t.Context(), "holdfast", types.MergePatchType,
+		[]byte(`{"spec":{"pools":[{"name":"default"},{"name":"more","path":"/srv/more"}]}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.live()
+	r.upgrade("up", v1beta1.StorageUpgradeSpec{Image: newImage})
+	r.controller(r.api.Config())
+	r.until("the end of the upgrade", func() bool { return r.over("up") })
+	client := dynamic.NewForConfigOrDie(r.api.Config())
+	get := func(group, resource string) *unstructured.Unstructured {
+		o, err := client.Resource(schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}).Namespace(ours).Get(t.Context(), nodeSet, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return o
+	}
+	if c := render.ReadCarried(get("", "configmaps"), get("apps", "daemonsets")); c == nil || len(c.Pools) != 2 {
+		t.Errorf("the nodes' configuration and their DaemonSet are %+v", c)
+	}
+}
+
 func TestUpgrade_OfTheStorageClusterThatRemains(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -234,6 +263,21 @@ func TestUpgrade_OfTheStorageClusterThatRemains(t *testing.T) {
 	if u := r.get("up"); u.Status.Phase != v1beta1.UpgradeCompleted || err != nil || c.Spec.Images.Holdfast != newImage {
 		t.Errorf("it ended as %+v; the cluster is %+v, %v", u.Status, c.Spec, err)
 	}
+}
+
+func TestUpgrade_PauseOfOneThatDoesNotExistEnds(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	clusters := r.client.HoldfastV1beta1().StorageClusters()
+	if _, err := clusters.Patch(t.Context(), "holdfast", types.MergePatchType,
+		[]byte(`{"metadata":{"annotations":{"`+v1beta1.PausedByAnnotation+`":"ghost"}},"spec":{"paused":true}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.controller(r.api.Config())
+	r.until("the end of the pause", func() bool {
+		c, err := clusters.Get(t.Context(), "holdfast", metav1.GetOptions{})
+		return err == nil && !c.Spec.Paused && c.Annotations[v1beta1.PausedByAnnotation] == ""
+	})
 }
 
 func TestController_IncompleteConfigurationIsRefused(t *testing.T) {

@@ -31,11 +31,11 @@ func (r *round) fail(why string) {
 	r.apply, r.roll, r.stop, r.start, r.bringJobs = nil, false, nil, nil, false
 	failed := fmt.Sprintf("step %s: %s", r.status.Step, why)
 	if r.pause = false; !r.hasChanged() {
-		r.unpause = r.cluster != nil && r.pausedByThis()
+		r.unpause = r.pausedByThis()
 		r.finish(v1beta1.UpgradeFailed, failed)
 		return
 	}
-	r.status.Phase = v1beta1.UpgradeRollingBack
+	r.status.Phase, r.status.UpgradedNodes = v1beta1.UpgradeRollingBack, 0 // of those that run the old image again
 	r.enter(v1beta1.StepRollBack, failed)
 	r.condition(v1beta1.FailedCondition, metav1.ConditionTrue, ReasonFailed, failed)
 }
@@ -61,7 +61,7 @@ func (r *round) rollBack() {
 
 // restored says whether everything runs the old image again.
 func (r *round) restored() bool {
-	if !r.controller.none && (r.controller.image != r.status.From || !r.controller.ready) {
+	if r.controller.image != r.status.From || !r.controller.ready {
 		r.wait(r.step().StartTime, cmp.Or(r.controller.waiting, "the controller to be asked to run "+string(r.status.From)))
 		return false
 	}
@@ -76,17 +76,18 @@ func (r *round) giveUp(why string) {
 // release starts the applications, unpauses, and ends the upgrade.
 func (r *round) release(there bool, trouble string) {
 	r.apply, r.roll, r.pause = nil, false, false
-	if len(r.apps.stopped) > 0 {
-		r.start = r.apps.stopped
-		r.stay(names(r.apps.stopped) + " to be started")
-		r.soon()
+	if trouble != "" {
+		r.bringNFS = "" // which may be what does not end
+	}
+	if r.starts() {
 		return
 	}
-	if there && r.pausedByThis() {
-		r.unpause = true
-	}
-	if there && !r.undoes() {
+	r.unpause = r.pausedByThis()
+	switch {
+	case there && !r.undoes():
 		r.setImage = r.status.To
+	case there && trouble != "": // whichever release the controller is of
+		r.setImage = r.status.From
 	}
 	r.finish(v1beta1.UpgradeFailed, r.outcome(there, trouble))
 }

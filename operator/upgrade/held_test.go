@@ -40,15 +40,20 @@ func TestUpgrade_AppliesNoSpecThatWouldHideVolumes(t *testing.T) {
 	if err := nodes.Add(&core.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{core.LabelOSStable: "linux"}}}); err != nil {
 		t.Fatal(err)
 	}
-	c := &Controller{Config: Config{Namespace: ours, Owned: made{objects: objects}}, nodes: corelisters.NewNodeLister(nodes)}
+	c := &Controller{Config: Config{Namespace: ours}, nodes: corelisters.NewNodeLister(nodes)}
 	cluster.Spec.Pools[0].Path = "/srv/b"
 	for held, want := range map[string]string{"": "/srv/b", "default": "/srv/a"} {
 		if cluster.Status.Pools = nil; held != "" {
 			cluster.Status.Pools = []v1beta1.HeldPool{{Name: held, Path: "/srv/a", Engine: v1beta1.EngineImage, Volumes: 1, Nodes: []string{"a"}}}
 		}
+		c.Owned = made{objects: objects}
 		got, err := c.effective(cluster)
 		if err != nil || got.Spec.Pools[0].Path != want {
 			t.Errorf("where %q holds a volume it is %v, %v", held, got.Spec.Pools, err)
+		}
+		c.Owned = made{}
+		if _, err := c.effective(cluster); (err != nil) != (held != "") {
+			t.Errorf("where %q holds a volume and it is not known what runs: %v", held, err)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
@@ -19,6 +20,8 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube/apply"
+	"github.com/holdfast-storage/holdfast/kube/podstatus"
+	"github.com/holdfast-storage/holdfast/operator/render"
 	"github.com/holdfast-storage/holdfast/operator/rollout"
 )
 
@@ -48,24 +51,52 @@ func (c *Controller) observe(ctx context.Context, u *v1beta1.StorageUpgrade) (ob
 	if o.nfsJob, err = c.job(nfsJobName(u)); err != nil {
 		return o, world, err
 	}
+	if o.cephJob, err = c.job(cephJobName(u)); err != nil {
+		return o, world, err
+	}
 	if world, err = c.world(o.cluster); err != nil {
 		return o, world, err
 	}
 	o.nodes, o.controller = nodesOf(world), c.controllerWorkload(o.cluster)
+	o.nodes.none = o.cluster != nil && !render.WithCSI(&o.cluster.Spec)
 	switch u.Status.Step {
 	case v1beta1.StepPullImage:
+		o.ceph = c.cephImage(o.cluster, u.Status.To)
 		o.nfs.image, o.nfs.nodes, err = c.NFS.Outdated(u.Status.To)
 	case v1beta1.StepNFSServers:
-		o.nfs.done, o.nfs.waiting, err = c.NFS.Upgrade(ctx, u.Status.To)
+		o.nfs.next, o.nfs.waiting, o.nfs.unawaited, err = c.NFS.Upgrade(ctx, u.Status.To, startTime(u))
 	}
+	// What cannot be looked at now is waited for like all else: for as long as the step may take.
 	if err != nil {
-		return o, world, err
+		o.nfs, o.trouble = servers{unknown: true}, err.Error()
 	}
 	if stopsApplications(u) {
-		s := &survey{client: c.Kubernetes, namespace: c.Namespace}
-		o.apps, err = s.look(ctx)
+		s := &survey{client: c.Kubernetes, namespace: c.Namespace, servers: c.NFS.Workloads()}
+		if o.apps, err = s.look(ctx); err != nil {
+			o.apps, o.trouble = applications{unknown: true}, err.Error()
+		}
 	}
-	return o, world, err
+	return o, world, nil
+}
+
+// startTime is when an upgrade began.
+func startTime(u *v1beta1.StorageUpgrade) time.Time {
+	if len(u.Status.Steps) == 0 {
+		return time.Time{}
+	}
+	return u.Status.Steps[0].StartTime.Time
+}
+
+// cephImage is the image that pools in Ceph clusters run after the upgrade; "" if there are none, or they run it.
+func (c *Controller) cephImage(cluster *v1beta1.StorageCluster, to v1beta1.Image) v1beta1.Image {
+	if cluster == nil || len(v1beta1.CephPools(cluster.Spec.Pools)) == 0 {
+		return ""
+	}
+	next := cmp.Or(cluster.Spec.Images.Ceph, c.Release.CephImage(to))
+	if next == c.Release.Images(cluster).Ceph {
+		return ""
+	}
+	return next
 }
 
 func (c *Controller) job(name string) (*v1beta1.NodeJob, error) {
@@ -161,7 +192,7 @@ func (c *Controller) get(group, kind, name string) *unstructured.Unstructured {
 
 func nodesOf(w rollout.World) nodes {
 	if w.DaemonSet == nil {
-		return nodes{none: true}
+		return nodes{rollout: rollout.Result{Waiting: "the DaemonSet " + nodeSet + " to be there"}}
 	}
 	n := nodes{image: imageOf(w.DaemonSet.Spec.Template.Spec)}
 	n.rollout, _ = rollout.Plan(w)
@@ -171,7 +202,7 @@ func nodesOf(w rollout.World) nodes {
 			continue
 		}
 		served[p.Spec.NodeName] = true
-		if !rollout.IsReady(p) {
+		if !podstatus.IsReady(p) {
 			why, _ := rollout.Trouble(p)
 			n.unready = append(n.unready, unreadyNode{p.Spec.NodeName, "pod " + p.Name + " is not ready" + joined(why)})
 		}
@@ -220,7 +251,7 @@ func (c *Controller) controllerWorkload(cluster *v1beta1.StorageCluster) workloa
 	}
 	o := c.get(apps.GroupName, kind, controllerName)
 	if o == nil {
-		return workload{none: true}
+		return workload{waiting: kind + " " + controllerName + " to be there"}
 	}
 	return readWorkload(o)
 }

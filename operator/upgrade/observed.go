@@ -15,29 +15,30 @@ type observed struct {
 	other   string                  // the upgrade that runs first
 	job     *v1beta1.NodeJob        // that pulls the image; nil: there is none
 	nfsJob  *v1beta1.NodeJob        // that pulls the image of NFS servers; nil: there is none
+	cephJob *v1beta1.NodeJob        // that pulls the image of pools in Ceph clusters; nil: there is none
 	nodes   nodes
 	// controller is the controller's own workload.
 	controller workload
 	// metadata is the version of the format on disk.
 	metadata int
 	nfs      servers
-	apps     applications // only if the upgrade stops them
-	trouble  string       // why the last pass failed
+	ceph     v1beta1.Image // to pull for pools in Ceph clusters, which follow the StorageCluster; empty: none
+	apps     applications  // only if the upgrade stops them
+	trouble  string        // why the last pass failed
 }
 
 // nodes is the state of the node pods.
 type nodes struct {
-	none    bool          // the cluster has no node plugin
-	image   v1beta1.Image // in the DaemonSet
+	none    bool          // the cluster is to have no node plugin
+	image   v1beta1.Image // in the DaemonSet; empty: it was deleted
 	rollout rollout.Result
 	unready []unreadyNode
 }
 
 type unreadyNode struct{ name, why string }
 
-// workload is a Deployment or StatefulSet.
+// workload is a Deployment or StatefulSet, or the zero value where it was deleted.
 type workload struct {
-	none    bool
 	image   v1beta1.Image
 	ready   bool // all of its pods are updated and ready
 	waiting string
@@ -45,10 +46,12 @@ type workload struct {
 
 // servers are the NFS servers.
 type servers struct {
-	image   v1beta1.Image // to pull on their nodes; empty: none
-	nodes   []string
-	done    bool // all are updated
-	waiting string
+	image     v1beta1.Image // to pull on their nodes; empty: none
+	nodes     []string
+	unknown   bool     // they could not be looked at
+	next      string   // NAMESPACE/NAME of the one that is being updated; empty: all are
+	waiting   string   // what it waits for
+	unawaited []string // did not serve when the upgrade began, or cannot be updated
 }
 
 // application uses volumes and can be stopped.
@@ -63,6 +66,7 @@ func (a application) String() string { return a.kind + " " + a.namespace + "/" +
 
 // applications are those that use volumes of Holdfast.
 type applications struct {
+	unknown  bool // they could not be listed
 	running  []application
 	stopped  []application // by an upgrade
 	blockers []string      // what uses volumes and cannot be stopped

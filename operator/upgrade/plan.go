@@ -18,11 +18,10 @@ const defaultNodeTimeout = 10 * time.Minute
 
 // The reasons of conditions and of events, beside the names of steps.
 const (
-	ReasonWaiting    = "Waiting"
-	ReasonRunning    = "Running"
-	ReasonCompleted  = "UpgradeComplete"
-	ReasonFailed     = "UpgradeFailed"
-	ReasonRolledBack = "RolledBack"
+	ReasonWaiting   = "Waiting"
+	ReasonRunning   = "Running"
+	ReasonCompleted = "UpgradeComplete"
+	ReasonFailed    = "UpgradeFailed"
 )
 
 // images are those that the workloads should run.
@@ -74,8 +73,10 @@ func newPlan(u *v1beta1.StorageUpgrade, o observed) plan {
 		r.rollBack()
 	case u.DeletionTimestamp != nil && u.Status.Step != v1beta1.StepUpgradeComplete:
 		r.fail("it was deleted")
-	case o.cluster == nil || o.cluster.DeletionTimestamp != nil:
+	case o.cluster == nil:
 		r.fail("the StorageCluster is gone")
+	case o.cluster.DeletionTimestamp != nil:
+		r.fail(fmt.Sprintf("StorageCluster %s is being deleted", o.cluster.Name))
 	case o.cluster.Unreadable() != nil:
 		r.stay(fmt.Sprintf("StorageCluster %s to be corrected, which cannot be read: %s", o.cluster.Name, o.cluster.Unreadable()))
 	default:
@@ -127,12 +128,31 @@ func (r *round) begin() {
 	switch {
 	case err != nil:
 		r.finish(v1beta1.UpgradeFailed, err.Error())
+	case to == r.current && r.lags() != "":
+		r.finish(v1beta1.UpgradeFailed, fmt.Sprintf("StorageCluster %s names %s already, and its own rollout has not ended: it waits for %s", r.cluster.Name, to, r.lags()))
 	case to == r.current:
 		r.finish(v1beta1.UpgradeCompleted, fmt.Sprintf("%s runs already", to))
 	default:
 		r.status.Phase = v1beta1.UpgradeRunning
 		r.enter(v1beta1.StepPullImage, fmt.Sprintf("pulling %s to all nodes", to))
 	}
+}
+
+// lags says what does not run the image that the StorageCluster names; "" if everything does.
+func (r *round) lags() string {
+	switch {
+	case !r.nodes.none && r.nodes.image != r.current:
+		return fmt.Sprintf("the DaemonSet to name %s", r.current)
+	case !r.nodes.none && !r.nodes.rollout.Done:
+		return r.nodes.rollout.Waiting
+	case !r.nodes.none && len(r.nodes.unready) > 0:
+		return listed(r.nodes.unready)
+	case r.controller.image != r.current:
+		return fmt.Sprintf("the controller to be asked to run %s", r.current)
+	case !r.controller.ready:
+		return r.controller.waiting
+	}
+	return ""
 }
 
 // turn says what the upgrade waits for before it may start; "" if it may.
@@ -183,6 +203,7 @@ func (r *round) enter(s v1beta1.UpgradeStep, message string) {
 		r.step().EndTime, r.step().Message = &now, r.did()
 	}
 	r.status.Step, r.status.Node, r.status.NodeStartTime = s, "", nil
+	r.apply = nil // what this step is for has been seen; a failure to apply it again would hide that it has ended
 	r.status.Steps = append(r.status.Steps, v1beta1.UpgradeStepStatus{Name: s, StartTime: now, Message: message})
 	kind := core.EventTypeNormal
 	if s == v1beta1.StepRollBack {

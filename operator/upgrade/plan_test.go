@@ -34,6 +34,7 @@ type scene struct {
 	// storage is of nodes whose pods are ready and whose storage is not, whatever they run, and why.
 	storage map[string]string
 	apps    []application
+	stuck   bool   // whether the applications cannot be started
 	log     string // what the new image says of its version
 }
 
@@ -45,7 +46,7 @@ func newScene(t *testing.T) *scene {
 			ObjectMeta: metav1.ObjectMeta{Name: "up", UID: "up-uid"}, Spec: v1beta1.StorageUpgradeSpec{Version: "v2"},
 		},
 		observed: observed{
-			now: begun, current: oldImage, metadata: 1, nfs: servers{done: true},
+			now: begun, current: oldImage, metadata: 1,
 			cluster: &v1beta1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "holdfast"}},
 		},
 		pods:   map[string]v1beta1.Image{"a": oldImage, "b": oldImage, "c": oldImage},
@@ -78,7 +79,7 @@ func (s *scene) look() observed {
 			o.nodes.unready = append(o.nodes.unready, unreadyNode{name, why})
 		}
 	}
-	o.apps = applications{}
+	o.apps = applications{unknown: s.observed.apps.unknown}
 	for _, a := range s.apps {
 		if a.before != "" {
 			o.apps.stopped = append(o.apps.stopped, a)
@@ -115,6 +116,12 @@ func (s *scene) step() *scene {
 				Status: v1beta1.NodeJobStatus{Phase: v1beta1.JobRunning},
 			}
 		}
+		if o.ceph != "" {
+			s.cephJob = &v1beta1.NodeJob{
+				ObjectMeta: metav1.ObjectMeta{Name: cephJobName(s.upgrade)}, Spec: v1beta1.NodeJobSpec{Image: o.ceph},
+				Status: v1beta1.NodeJobStatus{Phase: v1beta1.JobRunning},
+			}
+		}
 	}
 	s.change(p, o)
 	for _, e := range p.events {
@@ -139,7 +146,7 @@ func (s *scene) change(p plan, o observed) {
 		switch {
 		case slices.ContainsFunc(p.stop, same):
 			s.apps[i].before, s.apps[i].replicas = fmt.Sprint(a.replicas), 0
-		case slices.ContainsFunc(p.start, same):
+		case slices.ContainsFunc(p.start, same) && !s.stuck:
 			s.apps[i].before, s.apps[i].replicas = "", 3
 		}
 	}
@@ -260,6 +267,78 @@ func TestPlan_OfflineUpgradeStopsAndStartsApplications(t *testing.T) {
 	}
 }
 
+func TestPlan_ApplicationThatCannotBeStartedDoesNotKeepTheClusterPaused(t *testing.T) {
+	s := newScene(t)
+	s.upgrade.Spec.Strategy, s.stuck = v1beta1.OfflineUpgrade, true
+	s.apps = []application{{kind: "StatefulSet", namespace: "team", name: "db", replicas: 3}}
+	s.until(v1beta1.StepScaleUp)
+	for range 5 {
+		if s.step(); s.upgrade.Status.Step != v1beta1.StepScaleUp {
+			t.Fatalf("it is not awaited in step %s", s.upgrade.Status.Step)
+		}
+	}
+	s.now = s.now.Add(defaultNodeTimeout + time.Second)
+	s.end().want(v1beta1.UpgradeCompleted, newImage, "runs everywhere")
+	did := s.upgrade.Status.Steps[len(s.upgrade.Status.Steps)-2].Message
+	if s.cluster.Spec.Paused || !strings.Contains(did, "start StatefulSet team/db, which could not be started") {
+		t.Errorf("the cluster is %+v, the step says %q", s.cluster.Spec, did)
+	}
+}
+
+func TestPlan_ApplicationsThatCannotBeListedAreAwaitedForAsLongAsAStepMayTake(t *testing.T) {
+	for _, step := range []v1beta1.UpgradeStep{v1beta1.StepPreflight, v1beta1.StepScaleDown} {
+		s := newScene(t)
+		s.upgrade.Spec.Strategy = v1beta1.OfflineUpgrade
+		s.apps = []application{{kind: "StatefulSet", namespace: "team", name: "db", replicas: 3}}
+		s.until(step)
+		s.observed.apps.unknown, s.trouble = true, "pods is forbidden"
+		for range 5 {
+			if s.step(); s.upgrade.Status.Step != step || !strings.Contains(s.upgrade.Status.Steps[len(s.upgrade.Status.Steps)-1].Message, "forbidden") {
+				t.Fatalf("it is %+v", s.upgrade.Status)
+			}
+		}
+		s.now = s.now.Add(defaultNodeTimeout)
+		s.step()
+		s.observed.apps.unknown, s.trouble = false, ""
+		s.end().want(v1beta1.UpgradeFailed, oldImage, "pods is forbidden")
+		if s.apps[0].replicas != 3 {
+			t.Errorf("the applications are %+v", s.apps)
+		}
+	}
+}
+
+func TestPlan_NFSServersThatCannotBeLookedAtAreAwaited(t *testing.T) {
+	s := newScene(t).until(v1beta1.StepPullImage)
+	s.nfs = servers{unknown: true}
+	if s.step().step(); s.upgrade.Status.Step != v1beta1.StepPullImage || s.job != nil {
+		t.Fatalf("it is %+v", s.upgrade.Status)
+	}
+	s.nfs = servers{}
+	s.until(v1beta1.StepNFSServers)
+	s.nfs = servers{unknown: true}
+	if s.step().step(); s.upgrade.Status.Step != v1beta1.StepNFSServers {
+		t.Fatalf("it is %+v", s.upgrade.Status)
+	}
+	s.nfs = servers{}
+	s.end().want(v1beta1.UpgradeCompleted, newImage, "runs everywhere")
+}
+
+func TestPlan_WorkloadThatIsDeletedMidwayIsMadeAgain(t *testing.T) {
+	s := newScene(t).until(v1beta1.StepNodes)
+	s.nodes.image, s.controller = "", workload{}
+	if s.step(); s.upgrade.Status.Step != v1beta1.StepNodes || s.plan.apply == nil || s.plan.roll {
+		t.Fatalf("it goes on: %+v", s.plan)
+	}
+	s.controller.ready = true
+	s.end().want(v1beta1.UpgradeCompleted, newImage, "runs everywhere")
+}
+
+func TestObserve_DeletedDaemonSetIsAwaited(t *testing.T) {
+	if n := nodesOf(rollout.World{}); n.none || n.rollout.Done || n.rollout.Waiting == "" {
+		t.Errorf("it is taken for %+v", n)
+	}
+}
+
 func TestPlan_ApplicationThatCannotBeStoppedBlocksAnOfflineUpgrade(t *testing.T) {
 	s := newScene(t)
 	s.upgrade.Spec.Strategy = v1beta1.OfflineUpgrade
@@ -355,6 +434,18 @@ func TestPlan_EachNodeHasItsOwnTimeout(t *testing.T) {
 	s.end().want(v1beta1.UpgradeCompleted, newImage, "")
 }
 
+func TestPlan_NodesThatFailInTurnsAreRolledBack(t *testing.T) {
+	s := newScene(t).until(v1beta1.StepNodes).step().step().step()
+	for i := range 6 {
+		s.broken = map[string]string{[]string{"a", "b"}[i%2]: "it crashes"}
+		s.now = s.now.Add(defaultNodeTimeout / 2)
+		if s.step(); s.upgrade.Status.Step == v1beta1.StepRollBack {
+			return
+		}
+	}
+	t.Errorf("it goes on: %+v", s.upgrade.Status)
+}
+
 func TestPlan_ControllerThatDoesNotBecomeReadyRollsBackAll(t *testing.T) {
 	s := newScene(t).until(v1beta1.StepController)
 	s.controller.ready, s.controller.waiting = false, "Deployment holdfast-controller: 0 of 2 replicas are updated"
@@ -400,7 +491,7 @@ func TestPlan_RollbackThatDoesNotEndIsLeftToTheCluster(t *testing.T) {
 	if s.upgrade.Status.Phase != v1beta1.UpgradeFailed || !strings.Contains(m, "itself, since not done after 10m0s") || !strings.Contains(m, "step Nodes: ") {
 		t.Errorf("it says %q", m)
 	}
-	if s.cluster.Spec.Paused || s.apps[0].replicas != 3 {
+	if s.cluster.Spec.Paused || s.cluster.Spec.Images.Holdfast != oldImage || s.apps[0].replicas != 3 {
 		t.Errorf("the cluster is %+v, the applications %+v", s.cluster.Spec, s.apps)
 	}
 }
@@ -437,6 +528,19 @@ func TestPlan_DowngradeBelowTheMetadataOnDiskIsRefusedBeforeAnyChange(t *testing
 	}
 }
 
+func TestPlan_ReleaseThatCouldNotBeRolledBackIsRefusedUnlessThatIsSaid(t *testing.T) {
+	const writes = `{"version":"v2","metadata":{"writes":2,"reads":2}}`
+	s := newScene(t)
+	s.log = writes
+	s.end().want(v1beta1.UpgradeFailed, oldImage, "writes metadata of version 2, and "+string(oldImage)+" reads it up to version 1")
+	if s.steps() != "PullImage" {
+		t.Errorf("the steps were %s", s.steps())
+	}
+	s = newScene(t)
+	s.log, s.upgrade.Spec.Rollback = writes, new(false)
+	s.end().want(v1beta1.UpgradeCompleted, newImage, "runs everywhere")
+}
+
 func TestPlan_MissingImageFailsWithTheMessageOfTheJob(t *testing.T) {
 	s := newScene(t).until(v1beta1.StepPullImage).step()
 	s.job.Status = v1beta1.NodeJobStatus{Phase: v1beta1.JobFailed, Conditions: []metav1.Condition{{Type: v1beta1.CompleteCondition, Message: "0/3 nodes are done; failed: a: image x cannot be pulled"}}}
@@ -454,6 +558,58 @@ func TestPlan_NFSServerImageIsPulledOnTheirNodesFirst(t *testing.T) {
 	s.nfsJob.Status = v1beta1.NodeJobStatus{Phase: v1beta1.JobCompleted, Nodes: []v1beta1.NodeResult{{Name: "b", Log: s.log}}}
 	if s.step(); s.upgrade.Status.Step != v1beta1.StepPauseCluster || !strings.Contains(s.upgrade.Status.Steps[0].Message, "holdfast/nfs:v2") {
 		t.Errorf("it is at %s: %+v", s.upgrade.Status.Step, s.upgrade.Status.Steps)
+	}
+}
+
+func TestPlan_ImageOfCephPoolsIsPulledFirst(t *testing.T) {
+	for name, c := range map[string]struct {
+		status v1beta1.NodeJobStatus
+		want   string // why it fails
+	}{
+		"it is there": {v1beta1.NodeJobStatus{Phase: v1beta1.JobCompleted, Nodes: []v1beta1.NodeResult{{Name: "c", Log: `{"version":"v2","metadata":{"writes":1,"reads":1}}`}}}, ""},
+		"it reads less": {
+			v1beta1.NodeJobStatus{Phase: v1beta1.JobCompleted, Nodes: []v1beta1.NodeResult{{Name: "c", Log: `{"version":"v0","metadata":{"writes":1,"reads":0}}`}}},
+			"holdfast/ceph:v2 does not report which metadata it reads",
+		},
+		"it is missing": {v1beta1.NodeJobStatus{Phase: v1beta1.JobFailed, Conditions: []metav1.Condition{{Type: v1beta1.CompleteCondition, Message: "c: image x cannot be pulled"}}}, "c: image x cannot be pulled"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t)
+			s.ceph = "holdfast/ceph:v2"
+			s.until(v1beta1.StepPullImage).step()
+			s.brought()
+			if s.step(); s.upgrade.Status.Step != v1beta1.StepPullImage {
+				t.Errorf("it does not wait, but is at %s", s.upgrade.Status.Step)
+			}
+			s.cephJob.Status = c.status
+			if c.want != "" {
+				s.end().want(v1beta1.UpgradeFailed, oldImage, c.want)
+				return
+			}
+			if s.step(); s.upgrade.Status.Step != v1beta1.StepPauseCluster || !strings.Contains(s.upgrade.Status.Steps[0].Message, "holdfast/ceph:v2") {
+				t.Errorf("it is at %s: %+v", s.upgrade.Status.Step, s.upgrade.Status.Steps)
+			}
+		})
+	}
+}
+
+func TestPlan_ImageOfCephPoolsFollowsThatOfHoldfast(t *testing.T) {
+	inCeph := v1beta1.PoolSpec{Name: "ceph", Engine: v1beta1.EngineRBD, Ceph: &v1beta1.CephSpec{}}
+	for name, test := range map[string]struct {
+		pools []v1beta1.PoolSpec
+		image v1beta1.Image // in the spec
+		to    v1beta1.Image
+		want  v1beta1.Image
+	}{
+		"there is a pool":         {[]v1beta1.PoolSpec{{Name: "default"}, inCeph}, "", newImage, "registry:5000/ceph:v2"},
+		"there is none":           {[]v1beta1.PoolSpec{{Name: "default"}}, "", newImage, ""},
+		"it has an image already": {[]v1beta1.PoolSpec{inCeph}, "", oldImage, ""},
+		"the image is pinned":     {[]v1beta1.PoolSpec{inCeph}, "mirror/ceph:v1", newImage, ""},
+	} {
+		cluster := &v1beta1.StorageCluster{Spec: v1beta1.StorageClusterSpec{Pools: test.pools, Images: v1beta1.Images{Holdfast: oldImage, Ceph: test.image}}}
+		if got := new(Controller).cephImage(cluster, test.to); got != test.want {
+			t.Errorf("%s: %q is pulled, not %q", name, got, test.want)
+		}
 	}
 }
 
@@ -505,6 +661,30 @@ func TestPlan_RunningImageIsPulledAtOnce(t *testing.T) {
 	s.end().want(v1beta1.UpgradeCompleted, oldImage, "runs already")
 	if s.steps() != "UpgradeComplete" || s.job != nil {
 		t.Errorf("the steps were %s", s.steps())
+	}
+}
+
+func TestPlan_ImageOfARolloutThatHasNotEndedIsNotSaidToRun(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*scene)
+		want   string
+	}{
+		"a node runs another":       {func(s *scene) { s.pods["c"] = newImage }, "it waits for the pod of node c"},
+		"a node is not ready":       {func(s *scene) { s.storage["b"] = "disk gone" }, "node b: disk gone"},
+		"the DaemonSet is old":      {func(s *scene) { s.nodes.image = newImage }, "the DaemonSet to name " + string(oldImage)},
+		"the controller is old":     {func(s *scene) { s.controller.image = newImage }, "the controller to be asked to run"},
+		"the controller is not all": {func(s *scene) { s.controller.ready, s.controller.waiting = false, "1 of 2 replicas" }, "1 of 2 replicas"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t)
+			s.upgrade.Spec = v1beta1.StorageUpgradeSpec{Image: oldImage}
+			c.change(s)
+			s.end()
+			m := meta.FindStatusCondition(s.upgrade.Status.Conditions, v1beta1.FailedCondition)
+			if s.upgrade.Status.Phase != v1beta1.UpgradeFailed || m == nil || !strings.Contains(m.Message, c.want) || s.job != nil {
+				t.Errorf("it is %+v", s.upgrade.Status)
+			}
+		})
 	}
 }
 
@@ -584,6 +764,32 @@ func TestPlan_ClusterDeletedMidwayEndsTheUpgradeAndStartsApplications(t *testing
 	}
 }
 
+func TestPlan_ClusterThatIsBeingDeletedIsNotLeftPaused(t *testing.T) {
+	s := newScene(t).until(v1beta1.StepNodes).step()
+	s.cluster.DeletionTimestamp = &metav1.Time{Time: s.now}
+	s.end()
+	m := meta.FindStatusCondition(s.upgrade.Status.Conditions, v1beta1.FailedCondition)
+	if s.upgrade.Status.Phase != v1beta1.UpgradeFailed || s.cluster.Spec.Paused || m == nil || !strings.Contains(m.Message, "is being deleted") {
+		t.Errorf("it is %+v; the cluster %+v", s.upgrade.Status, s.cluster.Spec)
+	}
+}
+
+func TestPlan_PauseOfAnAdministratorWhileTheImageIsPulledIsLeftAlone(t *testing.T) {
+	s := newScene(t).until(v1beta1.StepPauseCluster)
+	s.cluster.Spec.Paused = true
+	for range 3 {
+		if s.step(); s.upgrade.Status.Step != v1beta1.StepPauseCluster || s.cluster.Annotations[v1beta1.PausedByAnnotation] != "" {
+			t.Fatalf("it is in step %s, the pause is of %q", s.upgrade.Status.Step, s.cluster.Annotations[v1beta1.PausedByAnnotation])
+		}
+		s.now = s.now.Add(defaultNodeTimeout)
+	}
+	if m := s.upgrade.Status.Steps[1].Message; !strings.Contains(m, "remove spec.paused") {
+		t.Errorf("it says %q", m)
+	}
+	s.cluster.Spec.Paused = false
+	s.end().want(v1beta1.UpgradeCompleted, newImage, "")
+}
+
 func TestPlan_ManualUnpauseMidwayIsOverruled(t *testing.T) {
 	s := newScene(t).until(v1beta1.StepNodes)
 	s.cluster.Spec.Paused, s.cluster.Annotations = false, nil
@@ -647,13 +853,70 @@ func TestVersion_IsFoundInALogWithOtherLines(t *testing.T) {
 // No watch of the upgrade reports the pods of servers.
 func TestPlan_AwaitedServersAreCheckedAgainSoon(t *testing.T) {
 	s := newScene(t)
-	s.nfs = servers{waiting: "NFSServer shop/files: pod nfs-files-0 to end"}
+	s.nfs = updating("shop/files")
 	s.until(v1beta1.StepNFSServers)
 	if s.step(); s.upgrade.Status.Step != v1beta1.StepNFSServers || s.plan.again <= 0 || s.plan.again > recheck {
 		t.Errorf("in step %s it looks again after %s", s.upgrade.Status.Step, s.plan.again)
 	}
-	s.nfs.done = true
+	s.nfs = servers{}
 	if s.step(); s.upgrade.Status.Step != v1beta1.StepController {
 		t.Errorf("when they are done it is at step %s", s.upgrade.Status.Step)
+	}
+}
+
+// updating is what is observed while a server does not serve with the new image yet.
+func updating(server string) servers {
+	return servers{next: server, waiting: "NFSServer " + server + ": its pod to end"}
+}
+
+func TestPlan_EachNFSServerHasItsOwnTimeout(t *testing.T) {
+	s := newScene(t)
+	s.nfs = updating("shop/a")
+	s.until(v1beta1.StepNFSServers).step()
+	for _, server := range []string{"shop/b", "shop/c", "team/a"} {
+		s.now = s.now.Add(9 * time.Minute)
+		s.nfs = updating(server)
+		if s.step(); s.upgrade.Status.Node != v1beta1.NodeOfServer(server) || !s.upgrade.Status.NodeStartTime.Time.Equal(s.now) {
+			t.Fatalf("with NFSServer %s next, it is at %+v", server, s.upgrade.Status)
+		}
+	}
+	s.nfs = servers{}
+	s.end().want(v1beta1.UpgradeCompleted, newImage, "")
+}
+
+func TestPlan_NFSServerThatDoesNotServeIsNamedAndAllIsRolledBack(t *testing.T) {
+	s := newScene(t)
+	s.nfs = updating("shop/files")
+	s.until(v1beta1.StepNFSServers).step()
+	s.now = s.now.Add(defaultNodeTimeout)
+	if s.plan.bringNFS != "" {
+		t.Errorf("all servers get %s at once", s.plan.bringNFS)
+	}
+	if s.step().step(); s.upgrade.Status.Phase != v1beta1.UpgradeRollingBack || s.plan.bringNFS != oldImage {
+		t.Errorf("servers get %q: it is at %+v", s.plan.bringNFS, s.upgrade.Status)
+	}
+	s.end().want(v1beta1.UpgradeFailed, oldImage, "step NFSServers: not done after 10m0s: waiting for NFSServer shop/files: its pod to end")
+}
+
+func TestPlan_NFSServersThatFailInTurnsAreRolledBack(t *testing.T) {
+	s := newScene(t)
+	s.nfs = updating("shop/a")
+	s.until(v1beta1.StepNFSServers).step()
+	for i := range 6 {
+		s.nfs = updating([]string{"shop/b", "shop/a"}[i%2])
+		if s.step(); s.upgrade.Status.Step == v1beta1.StepRollBack {
+			return
+		}
+		s.now = s.now.Add(defaultNodeTimeout / 2)
+	}
+	t.Errorf("it goes on: %+v", s.upgrade.Status)
+}
+
+func TestPlan_NFSServersThatAreNotAwaitedAreNamed(t *testing.T) {
+	s := newScene(t)
+	s.nfs.unawaited = []string{"shop/a", "team/b"}
+	s.end().want(v1beta1.UpgradeCompleted, newImage, "")
+	if m := s.upgrade.Status.Steps[5].Message; !strings.Contains(m, "did not serve when the upgrade began") || !strings.HasSuffix(m, ": shop/a, team/b") {
+		t.Errorf("it says %q", m)
 	}
 }

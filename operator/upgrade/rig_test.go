@@ -14,6 +14,7 @@ import (
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
 	storage "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
@@ -274,9 +275,13 @@ func (r *rig) controller(config *rest.Config) (stop func()) {
 	set, err := apply.New(apply.Config{
 		Client: dynamic.NewForConfigOrDie(config), Name: "cluster", Namespace: ours, Log: log,
 		Kinds: []schema.GroupVersionKind{
+			core.SchemeGroupVersion.WithKind("ConfigMap"),
 			apps.SchemeGroupVersion.WithKind("DaemonSet"), apps.SchemeGroupVersion.WithKind("Deployment"), apps.SchemeGroupVersion.WithKind("StatefulSet"),
 		},
-		Resources: func(string) (*metav1.APIResourceList, error) {
+		Resources: func(version string) (*metav1.APIResourceList, error) {
+			if version == "v1" {
+				return &metav1.APIResourceList{APIResources: []metav1.APIResource{{Name: "configmaps", Kind: "ConfigMap", Namespaced: true}}}, nil
+			}
 			return &metav1.APIResourceList{APIResources: []metav1.APIResource{
 				{Name: "daemonsets", Kind: "DaemonSet", Namespaced: true},
 				{Name: "deployments", Kind: "Deployment", Namespaced: true},
@@ -319,7 +324,8 @@ func (r *rig) dying(at int, name string) int {
 
 func (r *rig) now() time.Time { return time.Now().Add(time.Duration(r.ahead.Load())) }
 
-// hurry lets time pass when an upgrade waits for the node that does not become ready.
+// hurry lets time pass when an upgrade says that it waits for the node that does not become ready. Before, its cache may
+// have the node's old pod.
 func (r *rig) hurry(name string) {
 	u := r.get(name)
 	if u == nil || u.Status.Phase != v1beta1.UpgradeRunning || u.Status.NodeStartTime == nil {
@@ -327,6 +333,10 @@ func (r *rig) hurry(name string) {
 	}
 	pod := r.nodePods()[u.Status.Node]
 	if pod == nil || string(imageOf(pod.Spec)) != r.deaf && (u.Status.Node != "b" || string(imageOf(pod.Spec)) != r.broken) {
+		return
+	}
+	waits := meta.FindStatusCondition(u.Status.Conditions, v1beta1.CompleteCondition)
+	if waits == nil || !strings.Contains(waits.Message, "pod "+pod.Name+" ") && !strings.Contains(waits.Message, "the kubelet of node "+u.Status.Node) {
 		return
 	}
 	if over := u.Status.NodeStartTime.Add(defaultNodeTimeout + time.Second).Sub(r.now()); over > 0 {

@@ -1,9 +1,12 @@
 package upgrade
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
+
+	"k8s.io/utils/ptr"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/operator/rollout"
@@ -32,10 +35,14 @@ func (r *round) did() string {
 	to := r.status.To
 	switch r.status.Step {
 	case v1beta1.StepPullImage:
+		text := fmt.Sprintf("%s is on the nodes, and reads the metadata on their disks: %s", to, said(r.job))
 		if r.nfsJob != nil {
-			return fmt.Sprintf("%s is on the nodes: %s; %s on those of NFS servers: %s; both read the metadata on disk", to, said(r.job), r.nfsJob.Spec.Image, said(r.nfsJob))
+			text += fmt.Sprintf("; so does %s on those of NFS servers: %s", r.nfsJob.Spec.Image, said(r.nfsJob))
 		}
-		return fmt.Sprintf("%s is on the nodes, and reads the metadata on their disks: %s", to, said(r.job))
+		if r.cephJob != nil {
+			text += fmt.Sprintf("; so does %s for pools in Ceph clusters: %s", r.cephJob.Spec.Image, said(r.cephJob))
+		}
+		return text
 	case v1beta1.StepPauseCluster:
 		return "the controller is paused for this upgrade"
 	case v1beta1.StepPreflight:
@@ -47,23 +54,35 @@ func (r *round) did() string {
 	case v1beta1.StepNodes:
 		return fmt.Sprintf("%d/%d nodes run %s", r.status.UpgradedNodes, r.status.DesiredNodes, to)
 	case v1beta1.StepNFSServers:
+		if len(r.nfs.unawaited) > 0 {
+			return fmt.Sprintf("NFS servers run the image of %s; not waited for, since they did not serve when the upgrade began or cannot be updated: %s",
+				to, strings.Join(r.nfs.unawaited, ", "))
+		}
 		return fmt.Sprintf("all NFS servers run the image of %s", to)
 	case v1beta1.StepController:
 		return fmt.Sprintf("the controller runs %s", to)
 	case v1beta1.StepScaleUp:
-		return "the applications are started"
+		return "the applications are started" + r.notStarted()
 	}
 	return r.step().Message
 }
 
 func (r *round) pausedByThis() bool {
-	return r.cluster.Spec.Paused && r.cluster.Annotations[v1beta1.PausedByAnnotation] == r.upgrade.Name
+	return r.cluster != nil && r.cluster.Spec.Paused && r.cluster.Annotations[v1beta1.PausedByAnnotation] == r.upgrade.Name
 }
 
 func (r *round) pullImage() {
+	if r.nfs.unknown {
+		r.wait(r.step().StartTime, "the NFS servers to be looked at")
+		r.soon()
+		return
+	}
 	jobs := []*v1beta1.NodeJob{r.job}
 	if r.nfs.image != "" || r.nfsJob != nil {
 		jobs = append(jobs, r.nfsJob)
+	}
+	if r.ceph != "" || r.cephJob != nil {
+		jobs = append(jobs, r.cephJob)
 	}
 	if slices.Contains(jobs, nil) {
 		r.bringJobs = true
@@ -104,14 +123,22 @@ func said(job *v1beta1.NodeJob) string {
 }
 
 func (r *round) pauseClusterCtrl() {
-	if r.pause {
-		r.wait(r.step().StartTime, "the StorageCluster to be paused")
-		return
+	switch { // without a timeout: the pause of an administrator may last for longer
+	case r.pause && r.cluster.Spec.Paused: // by an administrator, while the image was pulled
+		r.pause = false
+		r.stay(r.turn())
+	case r.pause:
+		r.stay("the StorageCluster to be paused")
+	default:
+		r.enter(v1beta1.StepPreflight, "checking that all nodes are ready")
 	}
-	r.enter(v1beta1.StepPreflight, "checking that all nodes are ready")
 }
 
 func (r *round) preflight() {
+	if r.apps.unknown {
+		r.waitForList()
+		return
+	}
 	if r.offline() && len(r.apps.blockers) > 0 {
 		r.fail("these use volumes and cannot be stopped and restarted, so stop them first: " + strings.Join(r.apps.blockers, ", "))
 		return
@@ -120,14 +147,14 @@ func (r *round) preflight() {
 	if !r.rolled(r.nodes.image) {
 		return
 	}
-	if !r.controller.none && !r.controller.ready {
+	if !r.controller.ready {
 		r.wait(r.step().StartTime, "the controller to be ready: "+r.controller.waiting)
 		return
 	}
 	r.enter(v1beta1.StepUpgradeInit, fmt.Sprintf("new node pods run %s", r.status.To))
 }
 
-// incompatible says why one of the new images must not open the pools.
+// incompatible says why one of the new images must not open the pools, or could not be rolled back after that.
 func (r *round) incompatible(jobs []*v1beta1.NodeJob) string {
 	for _, job := range jobs {
 		for _, n := range job.Status.Nodes {
@@ -135,9 +162,13 @@ func (r *round) incompatible(jobs []*v1beta1.NodeJob) string {
 			if err != nil {
 				return fmt.Sprintf("node %s: %s does not report which metadata it reads: %v", n.Name, job.Spec.Image, err)
 			}
-			if v.Metadata.Reads < r.metadata {
+			switch {
+			case v.Metadata.Reads < r.metadata:
 				return fmt.Sprintf("%s reads metadata up to version %d, and the metadata on disk has version %d: a downgrade to that release is not possible",
 					job.Spec.Image, v.Metadata.Reads, r.metadata)
+			case v.Metadata.Writes > r.metadata && r.undoes():
+				return fmt.Sprintf("%s writes metadata of version %d, and %s reads it up to version %d, so it could not open the pools again after a rollback: "+
+					"upgrade to a release between them first, or set spec.rollback to false", job.Spec.Image, v.Metadata.Writes, r.status.From, r.metadata)
 			}
 		}
 	}
@@ -156,8 +187,16 @@ func (r *round) upgradeInit() {
 	}
 }
 
+// waitForList waits until the applications can be listed.
+func (r *round) waitForList() {
+	r.wait(r.step().StartTime, "the applications that use volumes to be listed")
+	r.soon()
+}
+
 func (r *round) scaleDown() {
 	switch {
+	case r.apps.unknown:
+		r.waitForList()
 	case len(r.apps.running) > 0:
 		r.stop = r.apps.running
 		r.wait(r.step().StartTime, fmt.Sprintf("%s to stop", names(r.apps.running)))
@@ -182,10 +221,11 @@ func (r *round) rolled(image v1beta1.Image) bool {
 	if r.nodes.none {
 		return true
 	}
-	state := r.nodes.rollout
+	state, more := r.nodes.rollout, false
 	if r.nodes.image != image {
 		state = rollout.Result{Waiting: "the DaemonSet to name " + string(image)}
 	} else {
+		more = int32(state.Updated) > r.status.UpgradedNodes
 		r.status.UpgradedNodes, r.status.DesiredNodes = int32(state.Updated), int32(state.Total)
 	}
 	if state.Done && len(r.nodes.unready) == 0 {
@@ -195,23 +235,34 @@ func (r *round) rolled(image v1beta1.Image) bool {
 	if state.Done {
 		state.Waiting, state.Node = listed(r.nodes.unready), r.nodes.unready[0].name
 	}
-	r.roll = r.nodes.image == image && !state.Done
-	if r.status.NodeStartTime == nil || state.Node != "" && state.Node != r.status.Node {
+	r.roll = image != "" && r.nodes.image == image && !state.Done
+	// Another node that is not ready is no progress: of an image that crashes now and then, the nodes are so in turns.
+	if r.status.NodeStartTime == nil || more {
 		start := timeOf(r.now)
-		r.status.Node, r.status.NodeStartTime = state.Node, &start
+		r.status.NodeStartTime = &start
 	}
+	r.status.Node = cmp.Or(state.Node, r.status.Node)
 	r.wait(*r.status.NodeStartTime, state.Waiting)
 	return false
 }
 
 func (r *round) nfsServers() {
-	r.bringNFS = r.status.To
-	if !r.nfs.done {
-		r.wait(r.step().StartTime, r.nfs.waiting)
-		r.soon() // their pods are watched by others
+	if r.nfs.unknown {
+		r.wait(ptr.Deref(r.status.NodeStartTime, r.step().StartTime), "the NFS servers to be looked at")
+		r.soon()
 		return
 	}
-	r.enter(v1beta1.StepController, "replacing the controller")
+	if r.nfs.next == "" {
+		r.enter(v1beta1.StepController, "replacing the controller")
+		return
+	}
+	// A server that stops again after others were updated is no progress, as with the nodes.
+	if r.status.NodeStartTime == nil || r.nfs.next > v1beta1.ServerOf(r.status.Node) {
+		start := timeOf(r.now)
+		r.status.Node, r.status.NodeStartTime = v1beta1.NodeOfServer(r.nfs.next), &start
+	}
+	r.wait(*r.status.NodeStartTime, r.nfs.waiting)
+	r.soon() // their pods are watched by others
 }
 
 func (r *round) rollController() {
@@ -228,8 +279,6 @@ func (r *round) rollController() {
 // controllerRuns waits until all pods of the controller run the image.
 func (r *round) controllerRuns(image v1beta1.Image) bool {
 	switch {
-	case r.controller.none:
-		return true
 	case r.controller.image != image:
 		r.wait(r.step().StartTime, "the controller to be asked to run "+string(image))
 		return false
@@ -241,13 +290,33 @@ func (r *round) controllerRuns(image v1beta1.Image) bool {
 }
 
 func (r *round) scaleUp() {
-	if len(r.apps.stopped) > 0 {
-		r.start = r.apps.stopped
-		r.stay(names(r.apps.stopped) + " to be started")
-		r.soon()
+	over := r.step().StartTime.Add(max(r.timeout(), defaultNodeTimeout)).Before(r.now)
+	if !over && r.starts() { // one that cannot be started, as for an admission policy, must not keep the cluster paused
 		return
 	}
 	r.enter(v1beta1.StepUpgradeComplete, "writing the image into the StorageCluster")
+}
+
+// starts starts the applications, and says whether to wait for them.
+func (r *round) starts() bool {
+	if !r.apps.unknown && len(r.apps.stopped) == 0 {
+		return false
+	}
+	r.start = r.apps.stopped
+	r.stay(cmp.Or(names(r.apps.stopped), "the applications that were stopped") + " to be started")
+	r.soon()
+	return true
+}
+
+// notStarted says which applications have to be started by hand.
+func (r *round) notStarted() string {
+	switch {
+	case r.apps.unknown:
+		return "; start the applications that have annotation " + v1beta1.ReplicasAnnotation + ", which could not be listed: " + r.trouble
+	case len(r.apps.stopped) > 0:
+		return fmt.Sprintf("; start %s, which could not be started: %s", names(r.apps.stopped), cmp.Or(r.trouble, "they are still scaled to 0"))
+	}
+	return ""
 }
 
 func (r *round) upgradeComplete() {

@@ -23,9 +23,12 @@ func TestUnreadable_UpgradeIsNamedAndTheNextOneRuns(t *testing.T) {
 	r := newRig(t)
 	r.live()
 	r.upgrade("bad", v1beta1.StorageUpgradeSpec{Image: newImage})
-	if _, err := r.client.HoldfastV1beta1().StorageUpgrades().Patch(t.Context(), "bad", types.MergePatchType, []byte(`{"spec":{"rollback":"no"}}`), metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
+	spoil := func(rollback string) {
+		if _, err := r.client.HoldfastV1beta1().StorageUpgrades().Patch(t.Context(), "bad", types.MergePatchType, []byte(`{"spec":{"rollback":`+rollback+`}}`), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
 	}
+	spoil(`"no"`)
 	r.upgrade("good", v1beta1.StorageUpgradeSpec{Image: newImage, NodeTimeout: new(v1beta1.Duration("1d"))})
 	r.controller(r.api.Config())
 	r.until("the end of the other", func() bool { return r.over("good") })
@@ -33,8 +36,18 @@ func TestUnreadable_UpgradeIsNamedAndTheNextOneRuns(t *testing.T) {
 		t.Errorf("the other ended as %+v", u.Status)
 	}
 	r.until("the word that it cannot be read", func() bool { return strings.HasPrefix(r.said("bad"), v1beta1.ReasonUnreadable+`: spec.rollback: "no"`) })
-	if u := r.get("bad"); u.Status.Phase != "" || len(u.Finalizers) > 0 || u.Unreadable() == nil {
+	u := r.get("bad")
+	if u.Status.Phase != "" || u.Status.ObservedGeneration != u.Generation || len(u.Finalizers) > 0 || u.Unreadable() == nil {
 		t.Errorf("it became %+v", u)
+	}
+	ready, complete := meta.FindStatusCondition(u.Status.Conditions, v1beta1.ReadyCondition), meta.FindStatusCondition(u.Status.Conditions, v1beta1.CompleteCondition)
+	if ready == nil || ready.Status != metav1.ConditionFalse || ready.Reason != complete.Reason || ready.Message != complete.Message {
+		t.Errorf("Ready is %+v", ready)
+	}
+	spoil("null")
+	r.until("the end of the one that can be read again", func() bool { return r.over("bad") })
+	if u := r.get("bad"); u.Status.Phase != v1beta1.UpgradeCompleted || !meta.IsStatusConditionTrue(u.Status.Conditions, v1beta1.ReadyCondition) {
+		t.Errorf("once it could be read, it ended as %+v", u.Status)
 	}
 }
 

@@ -134,6 +134,9 @@ func (l *leader) renewClaim(ctx context.Context, r renewal) (err error) {
 		}
 	}()
 	if claim := r.delete; claim != nil {
+		if err := l.mayDelete(ctx, v, claim); err != nil {
+			return err
+		}
 		options := metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(claim.UID))}
 		if err := kube.IgnoreNotFound(l.Kubernetes.CoreV1().PersistentVolumeClaims(claim.Namespace).Delete(ctx, claim.Name, options)); err != nil {
 			return err
@@ -159,6 +162,18 @@ func (l *leader) renewClaim(ctx context.Context, r renewal) (err error) {
 		"finalizers":  slices.DeleteFunc(slices.Clone(v.Finalizers), func(f string) bool { return f == renewalFinalizer }),
 	}})
 	return kube.IgnoreNotFound(err)
+}
+
+// mayDelete reads whether a claim is bound to the volume. One whose PersistentVolume is gone has no data.
+func (l *leader) mayDelete(ctx context.Context, v *v1beta1.Volume, claim *core.PersistentVolumeClaim) error {
+	pv, err := l.Kubernetes.CoreV1().PersistentVolumes().Get(ctx, claim.Spec.VolumeName, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return err
+	}
+	return isBound(v, claim, pv)
 }
 
 // createClaim creates the new claim, unless another controller has, such as that of its StatefulSet, or its namespace is
@@ -228,15 +243,9 @@ func (l *leader) reconcileWaiting(ctx context.Context, _ string) (time.Duration,
 }
 
 func (l *leader) reconcileGarbage(ctx context.Context, _ string) (time.Duration, error) {
-	if err := l.FinishDeletions(ctx, l.GarbageEvery); err != nil {
-		return 0, err
-	}
-	now := time.Now()
-	candidates, err := l.observeGarbage(ctx, now)
-	if err != nil {
-		return 0, err
-	}
-	return l.GarbageEvery, l.applyGarbage(ctx, planGarbage(candidates, now, l.GarbageAge))
+	unfinished, now := l.FinishDeletions(ctx, l.GarbageEvery), time.Now()
+	candidates, unread := l.observeGarbage(ctx, now)
+	return l.GarbageEvery, errors.Join(unfinished, unread, l.applyGarbage(ctx, planGarbage(candidates, now, l.GarbageAge)))
 }
 
 // applyGarbage leaves a volume that has changed to the next pass.

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/backend"
 )
 
 // A claim keeps its volume until it ends. So the claim of a volume that is given up is deleted and, when its last pod
@@ -88,6 +89,9 @@ func planRenewal(v *v1beta1.Volume, claim *core.PersistentVolumeClaim) (renewal,
 	if err := json.Unmarshal([]byte(v.Annotations[renewalAnnotation]), next); err != nil {
 		return r, fmt.Errorf("volume %s: annotation %s must hold a claim; remove it and the finalizer %s: %w", v.Name, renewalAnnotation, renewalFinalizer, err)
 	}
+	if err := isOwn(v, next); err != nil {
+		return r, err
+	}
 	switch {
 	case claim == nil:
 		next.UID = ""
@@ -98,4 +102,26 @@ func planRenewal(v *v1beta1.Volume, claim *core.PersistentVolumeClaim) (renewal,
 		r.delete = claim
 	}
 	return r, nil
+}
+
+// isOwn fails if a claim to recreate is not one that this controller has written on the volume: an agent may write its
+// Volumes, and must not get a claim made or deleted.
+func isOwn(v *v1beta1.Volume, next *core.PersistentVolumeClaim) error {
+	labels := v.Spec.Labels
+	if next.Namespace == labels[v1beta1.ClaimNamespaceLabel] && next.Name == labels[v1beta1.ClaimNameLabel] &&
+		next.Spec.VolumeName == "" && next.Spec.DataSource == nil && next.Spec.DataSourceRef == nil {
+		return nil
+	}
+	return fmt.Errorf("volume %s: annotation %s has another claim than that of the volume, %s/%s, without its content; remove it and the finalizer %s",
+		v.Name, renewalAnnotation, labels[v1beta1.ClaimNamespaceLabel], labels[v1beta1.ClaimNameLabel], renewalFinalizer)
+}
+
+// isBound fails if a claim has another volume: labels and annotations of a Volume may be an agent's.
+func isBound(v *v1beta1.Volume, claim *core.PersistentVolumeClaim, pv *core.PersistentVolume) error {
+	ref, csi := pv.Spec.ClaimRef, pv.Spec.CSI
+	if ref != nil && ref.UID == claim.UID && csi != nil && csi.Driver == v1beta1.DriverName && csi.VolumeHandle == v.Name {
+		return nil
+	}
+	return fmt.Errorf("the claim is bound to PersistentVolume %s, which is of another volume: remove the annotation %s and the finalizer %s of Volume %s",
+		backend.Quote(pv.Name), renewalAnnotation, renewalFinalizer, v.Name)
 }

@@ -79,9 +79,16 @@ func renewing(t *testing.T) (*world, map[string]*inmemory.Host) {
 	return w, hosts
 }
 
+// bind writes the PersistentVolume of a claim.
+func (w *world) bind(claim *core.PersistentVolumeClaim, handle string) {
+	w.Helper()
+	w.persistentFor(&core.ObjectReference{Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID}, claim.Spec.VolumeName, handle)
+}
+
 func TestRenew_ClaimOfAVolumeThatIsGivenUpIsRecreated(t *testing.T) {
 	w, _ := renewing(t)
 	old := w.boundClaim("v", nil)
+	w.bind(old, "v")
 	w.down("a")
 	w.deleteNode("a")
 	w.ExpectEvent("VolumeGivenUp")
@@ -161,6 +168,30 @@ func TestRenew_ClaimOfAnotherVolumeIsLeftAlone(t *testing.T) {
 				t.Errorf("the claim is %+v", claim)
 			}
 		})
+	}
+}
+
+// An agent writes the labels of its Volumes.
+func TestRenew_ClaimThatIsBoundToAnotherVolumeIsNotDeleted(t *testing.T) {
+	w, _ := renewing(t)
+	old := w.boundClaim("v", nil)
+	w.bind(old, "another")
+	w.down("a")
+	w.deleteNode("a")
+	w.ExpectEvent("VolumeGivenUp")
+	w.Until("the agent's finalizer being gone, before which no claim is deleted", func() bool {
+		v := w.Volume("v")
+		return v != nil && len(v.Finalizers) == 1 && v.DeletionTimestamp != nil
+	})
+	w.Stop()
+	w.started().leads()
+	w.made("other", "b", backend.DeleteOnNodeLoss)
+	second := w.boundClaim("other", nil)
+	w.down("b")
+	w.deleteNode("b")
+	w.Until("the claim of a true one being recreated", func() bool { c := w.claimOf("other"); return c != nil && c.UID != second.UID })
+	if claim := w.claimOf("v"); claim == nil || claim.UID != old.UID || claim.DeletionTimestamp != nil {
+		t.Errorf("the claim is %+v", claim)
 	}
 }
 

@@ -1,9 +1,9 @@
-// Package volume is the volume controller of the leading replica. It runs four loops over the objects and caches of the
+// Package volume is the volume controller of the leading replica. It runs five loops over the objects and caches of the
 // cluster's Backend: nodes whose agent is silent, with their volumes and the claims of those that are given up; faults of
-// volumes; claims that fit nowhere; and unused volumes.
+// volumes; claims that fit nowhere; pods that fit nowhere; and unused volumes.
 //
 // Each loop observes, plans and applies. The plans are pure: planNode (plan.go), planHealth (health.go), planWaiting
-// (waiting.go) and planGarbage (garbage.go).
+// (waiting.go), planUnplaced (unplaced.go) and planGarbage (garbage.go).
 package volume
 
 import (
@@ -31,7 +31,7 @@ type Config struct {
 	Storage *cluster.Backend     // started before Run; its clients, watches and log are used
 	Events  record.EventRecorder // nil writes no events
 
-	RemindAfter time.Duration // the interval of events for a claim that fits nowhere; 0 means the default
+	RemindAfter time.Duration // the interval of events for a claim or pod that fits nowhere; 0 means the default
 
 	// The minimum age of unused volumes to delete; 0 means the default.
 	GarbageAge   time.Duration
@@ -74,6 +74,9 @@ type leader struct {
 	reminded    map[types.UID]reminder
 	surveyed    time.Time
 
+	unplacedLoop *kube.Loop[string] // of one key
+	unplaced     map[types.UID]time.Time
+
 	garbageLoop *kube.Loop[string] // of one key
 }
 
@@ -89,10 +92,11 @@ func (c *Controller) leader() (*leader, error) {
 	}
 	var errs []error
 	for loop, config := range map[**kube.Loop[string]]kube.LoopConfig[string]{
-		&l.nodeLoop:    {Name: "volume", Reconcile: l.reconcileNode},
-		&l.healthLoop:  {Name: "volume-health", Reconcile: l.reconcileHealth},
-		&l.waitingLoop: {Name: "waiting-claims", Reconcile: l.reconcileWaiting},
-		&l.garbageLoop: {Name: "unused-volumes", Reconcile: l.reconcileGarbage, RetryFirst: l.GarbageEvery},
+		&l.nodeLoop:     {Name: "volume", Reconcile: l.reconcileNode},
+		&l.healthLoop:   {Name: "volume-health", Reconcile: l.reconcileHealth},
+		&l.waitingLoop:  {Name: "waiting-claims", Reconcile: l.reconcileWaiting},
+		&l.unplacedLoop: {Name: "unplaced-pods", Reconcile: l.reconcileUnplaced},
+		&l.garbageLoop:  {Name: "unused-volumes", Reconcile: l.reconcileGarbage, RetryFirst: l.GarbageEvery},
 	} {
 		var err error
 		config.Log = l.Log
@@ -120,7 +124,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	l.garbageLoop.EnqueueAfter(everything, l.GarbageEvery)
 	var others sync.WaitGroup
 	defer others.Wait()
-	for _, loop := range []*kube.Loop[string]{l.healthLoop, l.waitingLoop, l.garbageLoop} {
+	for _, loop := range []*kube.Loop[string]{l.healthLoop, l.waitingLoop, l.unplacedLoop, l.garbageLoop} {
 		others.Go(func() { _ = loop.Run(ctx) }) // it ends with ctx, and has no errors
 	}
 	return l.nodeLoop.Run(ctx)

@@ -35,10 +35,13 @@ func (w *world) claimed(name, claim string) {
 	}
 }
 
-func (w *world) persistent(name, handle string) {
+func (w *world) persistent(name, handle string) { w.Helper(); w.persistentFor(nil, name, handle) }
+
+func (w *world) persistentFor(claim *core.ObjectReference, name, handle string) {
 	w.Helper()
 	p := &core.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	p.Spec.CSI = &core.CSIPersistentVolumeSource{Driver: "csi.holdfast.dev", VolumeHandle: handle}
+	p.Spec.ClaimRef = claim
 	if _, err := w.Theirs.CoreV1().PersistentVolumes().Create(w.Context(), p, metav1.CreateOptions{}); err != nil {
 		w.Fatal(err)
 	}
@@ -91,6 +94,25 @@ func TestGarbage_VolumeThatWasBoundIsNeverCollected(t *testing.T) {
 	w.Gone("garbage")
 	if !host.Has("kept") || w.Volume("kept").DeletionTimestamp != nil {
 		t.Error("it was collected")
+	}
+}
+
+// An agent may write any labels on its Volumes.
+func TestGarbage_VolumeWhoseClaimCannotBeReadKeepsNoOtherFromBeingNoted(t *testing.T) {
+	w, _ := littered(t, time.Nanosecond)
+	bad := inmemory.Spec("bad", mib)
+	bad.Labels = map[string]string{"csi.storage.k8s.io/pvc/name": "a/b", "csi.storage.k8s.io/pvc/namespace": "shop"}
+	if _, err := w.Backend.Create(t.Context(), bad); err != nil {
+		t.Fatal(err)
+	}
+	w.claimed("kept", "gone")
+	w.persistent("kept", "kept")
+	w.claimed("garbage", "gone")
+	w.leads()
+	w.Until("the mark", func() bool { return w.Volume("kept").Annotations["holdfast.dev/bound"] == "true" })
+	w.Gone("garbage")
+	if v := w.Volume("bad"); v == nil || v.DeletionTimestamp != nil {
+		t.Error("one whose claim cannot be read was collected")
 	}
 }
 

@@ -69,7 +69,17 @@ func uses(p *core.Pod, claim string) bool {
 	if p.Status.Phase == core.PodSucceeded || p.Status.Phase == core.PodFailed {
 		return false
 	}
-	return slices.ContainsFunc(p.Spec.Volumes, func(v core.Volume) bool {
-		return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == claim || v.Ephemeral != nil && p.Name+"-"+v.Name == claim
-	})
+	return slices.Contains(claimsOf(p), claim)
+}
+
+func claimsOf(p *core.Pod) (names []string) {
+	for i := range p.Spec.Volumes {
+		switch v := &p.Spec.Volumes[i]; {
+		case v.PersistentVolumeClaim != nil:
+			names = append(names, v.PersistentVolumeClaim.ClaimName)
+		case v.Ephemeral != nil:
+			names = append(names, p.Name+"-"+v.Name)
+		}
+	}
+	return names
 }

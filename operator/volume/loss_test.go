@@ -10,9 +10,14 @@ import (
 	core "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/client-go/kubernetes"
+	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/backend/cluster"
 	"github.com/holdfast-storage/holdfast/test/rig/inmemory"
 )
 
@@ -20,8 +25,12 @@ const shortLease = 2 * time.Second
 
 // lossy is a cluster of nodes a and b under a leading controller; the agent of a can be stopped.
 func lossy(t *testing.T) (*world, map[string]*inmemory.Host) {
+	return lossyAfter(t, shortLease)
+}
+
+func lossyAfter(t *testing.T, lease time.Duration) (*world, map[string]*inmemory.Host) {
 	w := newWorld(t)
-	w.Lease = shortLease
+	w.Lease = lease
 	for _, name := range []string{"a", "b"} {
 		w.KubernetesNode(name)
 	}
@@ -174,6 +183,73 @@ func TestLoss_VolumeWhoseClassGivesUpWithItsNodeDoesNotReturn(t *testing.T) {
 	}
 }
 
+// The cache of Nodes is behind: by the API server, the node is there again.
+func TestLoss_NothingIsGivenUpByTheCacheOfNodesAlone(t *testing.T) {
+	w := newWorld(t)
+	w.Lease = shortLease
+	w.KubernetesNode("a")
+	ahead := &nodesAhead{Interface: w.Theirs}
+	w.Change = func(c *cluster.Config) { c.Kubernetes = ahead }
+	w.Hosts(map[string]int64{"a": gib})
+	w.leads()
+	w.made("v", "a", backend.DeleteOnNodeLoss)
+	w.down("a")
+	ahead.there.Store(true)
+	w.deleteNode("a")
+	w.Until("the question of whether it is gone", func() bool { return ahead.questions.Load() > 0 })
+	again := func() {
+		t.Helper()
+		touch := []byte(`{"metadata":{"annotations":{"touched":"` + rand.String(5) + `"}}}`)
+		if _, err := w.Volumes().Patch(t.Context(), "v", types.MergePatchType, touch, metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := ahead.questions.Load()
+	again()
+	w.Until("the next look at it, after the first", func() bool { return ahead.questions.Load() > before })
+	v := w.Volume("v")
+	if v == nil || v.DeletionTimestamp != nil {
+		t.Fatalf("the volume is %+v", v)
+	}
+	if _, reason := w.Readiness(v.Status.Conditions); reason != v1beta1.ReasonNodeDown {
+		t.Errorf("the volume is %s", reason)
+	}
+	ahead.there.Store(false)
+	again()
+	w.Gone("v")
+}
+
+// nodesAhead is a client to which Nodes may be there that are not in caches.
+type nodesAhead struct {
+	kubernetes.Interface
+	there     atomic.Bool
+	questions atomic.Int32
+}
+
+func (n *nodesAhead) CoreV1() corev1.CoreV1Interface { return coreAhead{n.Interface.CoreV1(), n} }
+
+type coreAhead struct {
+	corev1.CoreV1Interface
+	ahead *nodesAhead
+}
+
+func (c coreAhead) Nodes() corev1.NodeInterface {
+	return nodeAhead{c.CoreV1Interface.Nodes(), c.ahead}
+}
+
+type nodeAhead struct {
+	corev1.NodeInterface
+	ahead *nodesAhead
+}
+
+func (n nodeAhead) Get(ctx context.Context, name string, o metav1.GetOptions) (*core.Node, error) {
+	n.ahead.questions.Add(1)
+	if n.ahead.there.Load() {
+		return &core.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, nil
+	}
+	return n.NodeInterface.Get(ctx, name, o)
+}
+
 func TestLoss_DeletedVolumeOfADeletedNodeIsReleased(t *testing.T) {
 	w, hosts := lossy(t)
 	w.made("v", "a", "")
@@ -231,7 +307,7 @@ func TestLoss_RecordsOfADeletedNodeAreRemovedWhenNothingCanReturn(t *testing.T) 
 }
 
 func TestLoss_DeletedNodeObjectOfALiveAgentChangesNothing(t *testing.T) {
-	w, _ := lossy(t)
+	w, _ := lossyAfter(t, 4*shortLease) // an agent that gets no processor for so long counts as down
 	w.made("v", "a", backend.DeleteOnNodeLoss)
 	w.made("lost", "b", "")
 	w.deleteNode("a")

@@ -3,6 +3,7 @@ package volume
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -17,8 +18,8 @@ import (
 	"github.com/holdfast-storage/holdfast/parameters"
 )
 
-// observeNode reads the caches. It asks the API server only for claims of volumes that are given up, and whether a node
-// is gone of which a pool is on another node.
+// observeNode reads the caches. It asks the API server only for claims of volumes that are given up, and for a silent node
+// that is gone by the cache of Nodes: that may be behind, and what is given up does not come back.
 func (l *leader) observeNode(ctx context.Context, name string) (nodeObserved, error) {
 	o := nodeObserved{
 		name: name, down: l.WhyDown(name), storageNode: l.storageNode(name), volumes: l.VolumesOn(name), snapshots: l.SnapshotsOn(name),
@@ -29,9 +30,12 @@ func (l *leader) observeNode(ctx context.Context, name string) (nodeObserved, er
 		o.node, _ = l.nodes.Get(name) // the only error of a cache is that there is none
 	}
 	var err error
-	if o.moved, err = l.observeMoved(ctx, o); err != nil {
-		return o, err
+	if o.isSilent() && o.outage().gone() {
+		if o.node, err = l.liveNode(ctx, name); err != nil {
+			return o, err
+		}
 	}
+	o.moved = l.observeMoved(o)
 	for _, v := range o.volumes {
 		if o.needsClaim(v) {
 			if o.claims[v.UID], err = l.liveClaim(ctx, v); err != nil {
@@ -42,21 +46,24 @@ func (l *leader) observeNode(ctx context.Context, name string) (nodeObserved, er
 	return o, nil
 }
 
-// observeMoved finds the pools of a node that is certainly gone on other nodes. The cache of Nodes may be behind, so the
-// API server is asked.
-func (l *leader) observeMoved(ctx context.Context, o nodeObserved) (map[string]*v1beta1.StorageNode, error) {
+// observeMoved finds the pools of a node that is certainly gone on other nodes.
+func (l *leader) observeMoved(o nodeObserved) map[string]*v1beta1.StorageNode {
 	if !o.isSilent() || o.isThere() {
+		return nil
+	}
+	return movedPools(o.name, kube.Cached(l.storageNodes.List), func(other string) bool { return l.WhyDown(other) == "" })
+}
+
+// liveNode asks the API server for a node; nil if it is gone.
+func (l *leader) liveNode(ctx context.Context, name string) (*core.Node, error) {
+	n, err := l.Kubernetes.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
 		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("whether node %s is gone: %w", name, err)
 	}
-	moved := movedPools(o.name, kube.Cached(l.storageNodes.List), func(other string) bool { return l.WhyDown(other) == "" })
-	if !slices.ContainsFunc(o.volumes, func(v *v1beta1.Volume) bool { return moved[v.Status.PoolID] != nil }) &&
-		!slices.ContainsFunc(o.snapshots, func(s *v1beta1.Snapshot) bool { return moved[s.Status.PoolID] != nil }) {
-		return nil, nil
-	}
-	if _, err := l.Kubernetes.CoreV1().Nodes().Get(ctx, o.name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		return nil, err
-	}
-	return moved, nil
+	return n, nil
 }
 
 // liveClaim asks the API server for the claim that a volume was made for; nil if it is gone.
@@ -111,37 +118,45 @@ func (l *leader) observeClass(ctx context.Context, name string) *class {
 	return c
 }
 
-// observeGarbage asks the API server for nothing while there are no candidates. It reads the claim of one before it looks
-// for its PersistentVolume once more: while there is the claim, one may still be made.
+// observeGarbage asks the API server for nothing while there are no candidates. One whose claim cannot be read is left
+// out, and keeps no other from being noted as bound.
 func (l *leader) observeGarbage(ctx context.Context, now time.Time) (candidates []candidate, err error) {
+	var all []candidate
 	for _, v := range kube.Cached(l.volumes.List) {
 		if isCandidate(v, now, l.GarbageEvery) {
-			candidates = append(candidates, candidate{Volume: v})
+			all = append(all, candidate{Volume: v})
 		}
 	}
-	if len(candidates) == 0 {
+	if len(all) == 0 {
 		return nil, nil
 	}
 	persistent, err := l.persistent(ctx)
 	if err != nil {
 		return nil, err
 	}
-	for i := range candidates {
-		c := &candidates[i]
-		name := c.Spec.Labels[v1beta1.PersistentVolumeLabel]
-		if c.persistent = persistent[c.Name] || persistent[name]; c.persistent || !isOld(c.Volume, now, l.GarbageAge) {
+	var unread []error
+	for _, c := range all {
+		if err := l.observeCandidate(ctx, &c, persistent, now); err != nil {
+			unread = append(unread, fmt.Errorf("volume %s: %w", c.Name, err))
 			continue
 		}
-		if c.claim, err = l.liveClaim(ctx, c.Volume); err != nil {
-			return nil, err
-		}
-		if !c.mayBind() {
-			if c.persistent, err = l.isPersistent(ctx, cmp.Or(name, c.Name)); err != nil {
-				return nil, err
-			}
-		}
+		candidates = append(candidates, c)
 	}
-	return candidates, nil
+	return candidates, errors.Join(unread...)
+}
+
+// observeCandidate reads the claim before it looks for the PersistentVolume once more: while there is the claim, one may
+// still be made.
+func (l *leader) observeCandidate(ctx context.Context, c *candidate, persistent map[string]bool, now time.Time) (err error) {
+	name := c.Spec.Labels[v1beta1.PersistentVolumeLabel]
+	if c.persistent = persistent[c.Name] || persistent[name]; c.persistent || !isOld(c.Volume, now, l.GarbageAge) {
+		return nil
+	}
+	if c.claim, err = l.liveClaim(ctx, c.Volume); err != nil || c.mayBind() {
+		return err
+	}
+	c.persistent, err = l.isPersistent(ctx, cmp.Or(name, c.Name))
+	return err
 }
 
 func (l *leader) isPersistent(ctx context.Context, name string) (bool, error) {

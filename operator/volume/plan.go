@@ -22,7 +22,7 @@ type nodeObserved struct {
 	down        string               // why nothing can be done there now; empty while the agent is alive
 	doubt       time.Duration        // how long the silence may still be due to this process
 	heard       time.Time            // when the agent last renewed its Lease; zero if never
-	node        *core.Node           // nil if there is none
+	node        *core.Node           // nil if there is none; live if it is gone
 	storageNode *v1beta1.StorageNode // nil if there is none
 	volumes     []*v1beta1.Volume
 	snapshots   []*v1beta1.Snapshot

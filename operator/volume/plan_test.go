@@ -229,6 +229,19 @@ func TestPlan_OfANode(t *testing.T) {
 	}
 }
 
+func TestPlan_OutageKeepsThatAVolumeIsIncomplete(t *testing.T) {
+	v := volumeOf(made, func(v *v1beta1.Volume) {
+		v.Status.Conditions = []metav1.Condition{
+			{Type: v1beta1.ReadyCondition, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonIncomplete},
+			{Type: v1beta1.CompleteCondition, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonIncomplete},
+		}
+	})
+	p := planNode(nodeObserved{name: "a", volumes: []*v1beta1.Volume{v}, down: "silent"})
+	if o := p.volumes[0].object; o.Status.Phase != v1beta1.PhaseUnreachable || !o.IsIncomplete() {
+		t.Errorf("it becomes %+v", o.Status)
+	}
+}
+
 func TestPlan_OfPoolsThatMoved(t *testing.T) {
 	n := func(name string, pools ...v1beta1.Pool) *v1beta1.StorageNode {
 		return &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1beta1.StorageNodeStatus{Pools: pools}}
@@ -366,7 +379,7 @@ func TestPlan_OfWaitingClaims(t *testing.T) {
 		"no pool where allowed":    {&class{pool: "fast", rooms: rooms[2:3], allowed: only}, reminder{}, `no node that the class allows has pool "fast"`, true, time.Hour},
 		"node is down":             {&class{rooms: rooms[3:]}, reminder{}, "d (down)", true, time.Hour},
 		"server not allowed":       {&class{shared: true, server: "shop/a", disallowed: refused}, reminder{}, "the class names a server that may get no volumes: not in namespace shop.", true, time.Hour},
-		"no server allowed":        {&class{shared: true, disallowed: refused}, reminder{}, "there is no NFS server in a namespace that may have one: not in namespace shop.", true, time.Hour},
+		"no server allowed":        {&class{shared: true, disallowed: refused}, reminder{}, "no NFS server may get new volumes: not in namespace shop.", true, time.Hour},
 		"no such server":           {&class{shared: true, server: "shop/a"}, reminder{}, "the NFS server shop/a, which does not exist", true, time.Hour},
 		"no such pool on a server": {&class{shared: true, pool: "fast", disallowed: refused}, reminder{}, `no NFS server has pool "fast"`, true, time.Hour},
 		"no server":                {&class{shared: true}, reminder{}, "there is no NFS server. Create an NFSServer.", true, time.Hour},
@@ -390,5 +403,38 @@ func TestPlan_OfWaitingClaims(t *testing.T) {
 		if got := slices.Collect(maps.Keys(p.reminded)); slices.Contains(got, "c") != test.reminded || slices.Contains(got, "gone") || p.again != test.again {
 			t.Errorf("%s: remembers %v, again after %s", name, got, p.again)
 		}
+	}
+}
+
+func TestPlanRenewal_OnlyTheClaimOfTheVolumeIsRecreated(t *testing.T) {
+	claim := func(change func(*core.PersistentVolumeClaim)) *core.PersistentVolumeClaim {
+		c := &core.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "c", UID: "1"}}
+		change(c)
+		return c
+	}
+	for name, c := range map[string]struct {
+		change func(*core.PersistentVolumeClaim)
+		forged bool
+	}{
+		"as it was":              {change: func(*core.PersistentVolumeClaim) {}},
+		"in another namespace":   {func(c *core.PersistentVolumeClaim) { c.Namespace = "bank" }, true},
+		"of another name":        {func(c *core.PersistentVolumeClaim) { c.Name = "d" }, true},
+		"with another's volume":  {func(c *core.PersistentVolumeClaim) { c.Spec.VolumeName = "pv-2" }, true},
+		"with another's content": {func(c *core.PersistentVolumeClaim) { c.Spec.DataSource = &core.TypedLocalObjectReference{Name: "s"} }, true},
+		"with a reference":       {func(c *core.PersistentVolumeClaim) { c.Spec.DataSourceRef = &core.TypedObjectReference{Name: "s"} }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text, err := json.Marshal(claim(c.change))
+			if err != nil {
+				t.Fatal(err)
+			}
+			v := volumeOf(func(v *v1beta1.Volume) { v.Annotations = map[string]string{renewalAnnotation: string(text)} })
+			for _, now := range []*core.PersistentVolumeClaim{nil, claim(func(*core.PersistentVolumeClaim) {})} {
+				r, err := planRenewal(v, now)
+				if c.forged && (err == nil || r.create != nil || r.delete != nil) || !c.forged && (err != nil || r.create == nil && r.delete == nil) {
+					t.Errorf("planned is %+v, %v", r, err)
+				}
+			}
+		})
 	}
 }

@@ -132,7 +132,7 @@ func (c *class) lacks(free []string) string {
 	case c.shared && len(free) == 0 && c.server != "" && c.disallowed != nil:
 		return fmt.Sprintf("the class names a server that may get no volumes: %v.", c.disallowed)
 	case c.shared && len(free) == 0 && c.pool == "" && c.disallowed != nil:
-		return fmt.Sprintf("there is no NFS server in a namespace that may have one: %v.", c.disallowed)
+		return fmt.Sprintf("no NFS server may get new volumes: %v.", c.disallowed)
 	case len(free) > 0 && c.shared:
 		return fmt.Sprintf("no NFS server has that much free: %s. Request less, or grow its storage.", cluster.Few(free, ", "))
 	case len(free) > 0:

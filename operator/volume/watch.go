@@ -29,6 +29,7 @@ func (l *leader) watch() error {
 		l.healthLoop.WatchChanges(kinds.Volumes().Informer(),
 			func(o any) []string { return []string{o.(*v1beta1.Volume).Name} },
 			func(old, now any) bool { return faultOf(old.(*v1beta1.Volume)) != faultOf(now.(*v1beta1.Volume)) }),
+		l.unplacedLoop.WatchChanges(kinds.StorageNodes().Informer(), func(any) []string { return []string{everything} }, lacksOthers),
 		l.watchClaims(),
 	)
 }

@@ -25,11 +25,19 @@ func (r *Controller) apply(ctx context.Context, o observed, p plan) (time.Durati
 	if err := errors.Join(errs...); err != nil {
 		return 0, err
 	}
+	if p.giveBack != "" {
+		r.slots.giveBack(o.target.UID, p.giveBack)
+	}
 	if p.begin {
 		return r.begin(ctx, o, p)
 	}
 	for _, role := range p.bind {
-		if err := r.bind(ctx, o, role); err != nil {
+		err := r.bind(ctx, o, role)
+		switch {
+		case errors.Is(err, errForged):
+			p.giveUp(o, o.copied(), err.Error())
+			return p.again, r.write(ctx, o, p)
+		case err != nil:
 			return 0, err
 		}
 	}
@@ -79,10 +87,7 @@ func (r *Controller) begin(ctx context.Context, o observed, p plan) (time.Durati
 	ctx2, cancel := context.WithTimeout(ctx, beginTime)
 	defer cancel()
 	_, err := r.makeSource(ctx2, o)
-	now := v1beta1.VolumeCopy{Phase: v1beta1.CopyPending}
-	if o.target.Status.Copy != nil {
-		now = *o.target.Status.Copy
-	}
+	now := o.copied()
 	switch {
 	case ctx.Err() != nil:
 		return 0, ctx.Err()
@@ -92,7 +97,10 @@ func (r *Controller) begin(ctx context.Context, o observed, p plan) (time.Durati
 		p.wait(o, now, "its source is being copied in its pool")
 	case errors.Is(err, backend.ErrUnavailable), errors.Is(err, backend.ErrExhausted):
 		const cannot = "its source cannot be copied in its pool now: "
-		if strings.HasPrefix(now.Message, cannot) { // the errors have times and numbers, which change all the time
+		if len(o.own.pods) == 0 {
+			r.slots.giveBack(o.target.UID, cannot+err.Error())
+		}
+		if strings.Contains(now.Message, cannot) { // the errors have times and numbers, which change all the time
 			return p.again, nil
 		}
 		p.wait(o, now, cannot+err.Error())
@@ -110,20 +118,31 @@ func (r *Controller) makeSource(ctx context.Context, o observed) (*backend.Volum
 		Name: sourceName(o.target.UID), Mode: backend.Mode(o.target.Status.Mode),
 		Labels: map[string]string{v1beta1.CopyLabel: o.target.Name, v1beta1.CopyUIDLabel: string(o.target.UID)},
 	}
-	if ref.Kind == v1beta1.SourceSnapshot {
-		s, err := r.Storage.GetSnapshot(ctx, backend.ID(ref.Name))
-		if err != nil {
-			return nil, err
-		}
-		spec.Pool = poolOf(s.Node, s.Pool)
-		return r.Storage.Restore(ctx, s.ID, spec)
-	}
-	v, err := r.Storage.Get(ctx, backend.ID(ref.Name))
+	node, pool, err := r.locate(ctx, ref)
 	if err != nil {
 		return nil, err
 	}
-	spec.Pool = poolOf(v.Node, v.Pool)
-	return r.Storage.Clone(ctx, v.ID, spec)
+	spec.Pool = poolOf(node, pool)
+	if ref.Kind == v1beta1.SourceSnapshot {
+		return r.Storage.Restore(ctx, backend.ID(ref.Name), spec)
+	}
+	return r.Storage.Clone(ctx, backend.ID(ref.Name), spec)
+}
+
+// locate returns where a source is.
+func (r *Controller) locate(ctx context.Context, ref *v1beta1.SourceReference) (node, pool string, err error) {
+	if ref.Kind == v1beta1.SourceSnapshot {
+		s, err := r.Storage.GetSnapshot(ctx, backend.ID(ref.Name))
+		if err != nil {
+			return "", "", err
+		}
+		return s.Node, s.Pool, nil
+	}
+	v, err := r.Storage.Get(ctx, backend.ID(ref.Name))
+	if err != nil {
+		return "", "", err
+	}
+	return v.Node, v.Pool, nil
 }
 
 // poolOf names the pool of the source, so that the temporary one is made there and nowhere else.
@@ -134,11 +153,34 @@ func poolOf(node, pool string) string {
 	return pool
 }
 
+var errForged = errors.New("another account has written it: delete it, and look for who did")
+
+// checkSource fails if the temporary source is not where its own source is, as one that an agent of another node has
+// written: it could have any content. If that source is gone, the temporary one was made before.
+func (r *Controller) checkSource(ctx context.Context, o observed) error {
+	ref := o.target.Spec.SourceRef
+	node, _, err := r.locate(ctx, ref)
+	switch {
+	case errors.Is(err, backend.ErrNotFound):
+		return nil
+	case err != nil:
+		return err
+	}
+	if is := o.own.source; is.Spec.Node != node {
+		return fmt.Errorf("volume %s is no copy of %s %s: it is on %s, and that on %s; %w",
+			is.Name, ref.Kind, ref.Name, v1beta1.SiteOf(is.Spec.Node), v1beta1.SiteOf(node), errForged)
+	}
+	return nil
+}
+
 // bind makes PersistentVolume and claim of a role.
 func (r *Controller) bind(ctx context.Context, o observed, role role) error {
 	v := o.target
 	if role == source {
 		v = o.own.source
+		if err := r.checkSource(ctx, o); err != nil {
+			return err
+		}
 	}
 	pv, err := persistentOf(r.Storage.Namespace, o.target, v, role)
 	if err != nil {

@@ -9,24 +9,25 @@
 //  2. A PersistentVolume and a claim of the temporary source, and of the Volume, in the namespace of Holdfast.
 //  3. The pod. What its log says goes into status.copy. One that fails is followed by another, which goes on where it ended.
 //  4. The pod has verified that both are the same: status.copy is Complete, with the checksum.
-//  5. Pod, claims and PersistentVolumes go, then what is attached, then the temporary source.
+//  5. Pod, claims and PersistentVolumes go, then what is attached.
 //  6. The condition Populated becomes True. Only then CreateVolume returns (backend/cluster/objects.go), so no
 //     PersistentVolume of a user refers to a volume that is not complete.
+//  7. The temporary source goes. The volume is used while its node is down.
 //
-// When it fails for good, status.copy says so instead, step 5 follows, and CreateVolume returns the error and removes the
-// Volume. When the Volume is deleted, step 5 follows.
+// When it fails for good, status.copy says so instead, steps 5 and 7 follow, and CreateVolume returns the error and removes
+// the Volume. When the Volume is deleted, steps 5 and 7 follow.
 package volumecopy
 
 import (
 	"context"
 	"errors"
 	"log/slog"
-	"sync"
 	"time"
 
 	core "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/record"
 
 	listers "github.com/holdfast-storage/holdfast/api/client/listers/api/v1beta1"
@@ -48,16 +49,15 @@ type Controller struct {
 	Config
 	loop    *kube.Loop[string] // of the names of Volumes that are populated
 	volumes listers.VolumeLister
-
-	mu    sync.Mutex
-	begun map[types.UID]bool // Volumes that were given one of the slots
+	pods    corelisters.PodLister
+	slots   slots
 }
 
 const (
 	fieldManager = "holdfast-volumecopy"
 	workers      = 4
 
-	// atOnce is how many copies run at the same time.
+	// atOnce is how many copies run at the same time. One that waits for something else does not count.
 	atOnce = 4
 	// lookAgain is how often a copy is looked at that waits for what is not watched.
 	lookAgain = 10 * time.Second
@@ -75,7 +75,10 @@ func New(c Config) (*Controller, error) {
 	if c.Events == nil {
 		c.Events = kube.NoEvents{}
 	}
-	r := &Controller{Config: c, volumes: c.Storage.Watches.Holdfast.Holdfast().V1beta1().Volumes().Lister(), begun: map[types.UID]bool{}}
+	r := &Controller{
+		Config: c, volumes: c.Storage.Watches.Holdfast.Holdfast().V1beta1().Volumes().Lister(), pods: c.Storage.Watches.Cluster.Core().V1().Pods().Lister(),
+		slots: slots{held: map[types.UID]bool{}, tried: map[types.UID]try{}},
+	}
 	var err error
 	r.loop, err = kube.NewLoop(kube.LoopConfig[string]{Name: "volumecopy", Reconcile: r.reconcile, Workers: workers, Log: c.Storage.Log})
 	return r, err

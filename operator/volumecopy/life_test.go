@@ -28,6 +28,7 @@ import (
 	"github.com/holdfast-storage/holdfast/test/rig/alongside"
 	"github.com/holdfast-storage/holdfast/test/rig/inmemory"
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
+	"github.com/holdfast-storage/holdfast/transfer/protocol"
 )
 
 func TestMain(m *testing.M) { os.Exit(realapi.Main(m)) }
@@ -55,7 +56,7 @@ func newLife(t *testing.T) *life {
 	w.Change = func(c *cluster.Config) { c.Driver = v1beta1.DriverName }
 	l := &life{Cluster: w, node: "copy-" + id, snapshot: "snapshot-" + id, target: "target-" + id}
 	l.ceph = w.CephPool(gib, v1beta1.EngineRBD)
-	l.host = w.Hosts(map[string]int64{l.node: gib})[l.node]
+	l.host = w.Hosts(map[string]int64{l.node: 10 * gib})[l.node]
 	w.Ready(inmemory.CephPool)
 	source := inmemory.Spec("source-"+id, mib)
 	source.Pool = "memory"
@@ -151,6 +152,12 @@ func (l *life) pod(attempt int) *core.Pod {
 		}
 	}
 	return nil
+}
+
+// isBound says whether both claims are.
+func (l *life) isBound() bool {
+	claims, err := l.Theirs.CoreV1().PersistentVolumeClaims(v1beta1.DefaultNamespace).List(context.Background(), copies)
+	return err == nil && len(claims.Items) == 2 && claims.Items[0].Status.Phase == core.ClaimBound && claims.Items[1].Status.Phase == core.ClaimBound
 }
 
 // says writes what a kubelet would of the container, and its log.
@@ -273,10 +280,7 @@ func TestLife_VolumeIsCopiedByControllersThatAreKilled(t *testing.T) {
 	if has := l.has(); has != "1 pods, 2 claims, 2 PersistentVolumes, 1 sources" {
 		t.Errorf("for the copy there are %s", has)
 	}
-	l.Until("the claims being bound", func() bool {
-		claims, err := l.Theirs.CoreV1().PersistentVolumeClaims(v1beta1.DefaultNamespace).List(t.Context(), copies)
-		return err == nil && len(claims.Items) == 2 && claims.Items[0].Status.Phase == core.ClaimBound && claims.Items[1].Status.Phase == core.ClaimBound
-	})
+	l.Until("the claims being bound", l.isBound)
 	l.says(1, `{"phase":"Copying","done":400,"total":1000}`, core.ContainerState{Running: &core.ContainerStateRunning{}})
 	l.killedAtEveryWrite("the progress", func() bool { return l.status().BytesDone == 400 })
 	if _, err := l.request(); err == nil || !strings.Contains(err.Error(), "400 of 1000 bytes") {
@@ -289,10 +293,11 @@ func TestLife_VolumeIsCopiedByControllersThatAreKilled(t *testing.T) {
 	})
 	l.killedAtEveryWrite("another in its place", func() bool { return l.pod(2) != nil })
 	l.ends(2, 0, `{"bytes":1000,"files":3,"sha256":"`+hash+`"}`)
-	l.killedAtEveryWrite("the end", func() bool { return !l.Volume(l.target).IsBeingPopulated() })
-	if has := l.has(); has != nothing {
-		t.Errorf("in the end there are %s", has)
+	l.killedAtEveryWrite("its content", func() bool { return !l.Volume(l.target).IsBeingPopulated() })
+	if has := l.has(); !strings.HasPrefix(has, "0 pods, 0 claims, 0 PersistentVolumes") {
+		t.Errorf("when it is populated there are %s", has)
 	}
+	l.killedAtEveryWrite("the end", func() bool { return l.has() == nothing })
 	if s := l.status(); s.Phase != v1beta1.CopyComplete || s.Checksum != "sha256:"+hash || s.BytesDone != 1000 {
 		t.Errorf("the status is %+v", s)
 	}
@@ -311,7 +316,7 @@ func TestLife_CopyThatCannotSucceedIsTheErrorAndLeavesNothing(t *testing.T) {
 		t.Fatalf("before the copy: %v", err)
 	}
 	l.killedAtEveryWrite("the pod", func() bool { return l.pod(1) != nil })
-	l.ends(1, 2, "no space left on /to")
+	l.ends(1, protocol.FinalExit, "no space left on /to")
 	l.killedAtEveryWrite("the failure", func() bool { return l.status().Phase == v1beta1.CopyFailed })
 	_, err := l.Backend.Restore(t.Context(), backend.ID(l.snapshot), l.spec()) // a caller with time
 	if !errors.Is(err, backend.ErrPrecondition) || !strings.Contains(err.Error(), "no space left on /to") {
@@ -344,5 +349,99 @@ func TestLife_SourceThatIsGoneIsTheError(t *testing.T) {
 	l.killedAtEveryWrite("the failure", func() bool { return l.status().Phase == v1beta1.CopyFailed })
 	if s := l.status(); !strings.Contains(s.Message, l.snapshot) {
 		t.Errorf("the status is %+v", s)
+	}
+}
+
+func TestLife_WhatOthersDeleteIsMadeAgain(t *testing.T) {
+	l := newLife(t)
+	if _, err := l.request(); !errors.Is(err, backend.ErrBusy) {
+		t.Fatalf("before the copy: %v", err)
+	}
+	const forever = -1
+	l.lead(forever)
+	objects := l.Theirs.CoreV1()
+	l.Until("the first pod", func() bool { return l.pod(1) != nil && l.isBound() })
+	for what, remove := range map[string]func() error{
+		"a PersistentVolume": func() error {
+			all, err := objects.PersistentVolumes().List(t.Context(), copies)
+			return errors.Join(err, objects.PersistentVolumes().Delete(t.Context(), all.Items[0].Name, metav1.DeleteOptions{}))
+		},
+		"pod and claims": func() error {
+			return errors.Join(
+				objects.PersistentVolumeClaims(v1beta1.DefaultNamespace).DeleteCollection(t.Context(), metav1.DeleteOptions{}, copies),
+				objects.Pods(v1beta1.DefaultNamespace).DeleteCollection(t.Context(), metav1.DeleteOptions{}, copies),
+			)
+		},
+	} {
+		old := l.pod(1).UID
+		if err := remove(); err != nil {
+			t.Fatal(err)
+		}
+		l.Until("another pod after "+what+" was deleted", func() bool {
+			p := l.pod(1)
+			return p != nil && p.UID != old && l.isBound()
+		})
+	}
+}
+
+func TestLife_CopiesThatHaveNoRoomKeepNoOtherWaiting(t *testing.T) {
+	l := newLife(t)
+	source := inmemory.Spec("large-"+l.target, 600*mib)
+	source.Pool = "memory"
+	v, err := l.Backend.Create(t.Context(), source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Backend.Snapshot(t.Context(), backend.SnapshotSpec{Name: "large-" + l.snapshot, Source: v.ID}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 5 { // there is room for one more in the Ceph pool, but not of these
+		large := inmemory.Spec(fmt.Sprintf("large-%d-%s", i, l.target), 600*mib, l.node)
+		if err := l.Unfinished("by a pod", func(ctx context.Context) error {
+			_, err := l.Backend.Restore(ctx, backend.ID("large-"+l.snapshot), large)
+			return err
+		}); !errors.Is(err, backend.ErrBusy) {
+			t.Fatal(err)
+		}
+	}
+	if _, err := l.request(); !errors.Is(err, backend.ErrBusy) {
+		t.Fatalf("before the copy: %v", err)
+	}
+	const forever = -1
+	l.lead(forever)
+	l.Until("the pod of the small one", func() bool { return l.pod(1) != nil && l.pod(1).Labels[v1beta1.CopyLabel] == l.target })
+	l.Until("the others saying why", func() bool {
+		for i := range 5 {
+			v := l.Volume(fmt.Sprintf("large-%d-%s", i, l.target))
+			if v == nil || v.Status.Copy == nil || !strings.Contains(v.Status.Copy.Message, "cannot be copied in its pool now") {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+func TestLife_SourceThatAnotherNodeHasMadeIsNotCopied(t *testing.T) {
+	l := newLife(t)
+	if _, err := l.request(); !errors.Is(err, backend.ErrBusy) {
+		t.Fatalf("before the copy: %v", err)
+	}
+	uid := l.Volume(l.target).UID
+	forged := &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: "copy-" + string(uid)}, Spec: v1beta1.VolumeSpec{
+		Name: "copy-" + string(uid), Node: l.node, Size: v1beta1.VolumeSize{Required: v1beta1.Quantity(mib)}, Mode: v1beta1.ModeFilesystem,
+		Labels: map[string]string{v1beta1.CopyLabel: l.target, v1beta1.CopyUIDLabel: string(uid)},
+	}}
+	if _, err := l.Volumes().Create(t.Context(), forged, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	l.Until("the agent of another node having made it", func() bool { v := l.Volume(forged.Name); return v != nil && v.IsComplete() })
+	const forever = -1
+	l.lead(forever)
+	l.Until("the copy being given up", func() bool { return l.status().Phase == v1beta1.CopyFailed })
+	if s := l.status(); !strings.Contains(s.Message, "another account has written it") || !strings.Contains(s.Message, forged.Name) {
+		t.Errorf("the status is %+v", s)
+	}
+	if has := l.has(); !strings.HasPrefix(has, "0 pods") {
+		t.Errorf("there are %s", has)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"time"
 
@@ -17,18 +16,20 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube"
+	"github.com/holdfast-storage/holdfast/transfer/protocol"
 )
 
 // observed is all that a plan depends on. What belongs to the copy is live: a cache may be behind the writes of the step
 // before.
 type observed struct {
 	now    time.Time
-	target *v1beta1.Volume // nil if there is none
-	own    traces          // of the copy into target
-	others []traces        // of copies into Volumes of that name that are gone
-	waits  string          // why no slot is free
-	down   string          // why source or target is out of reach
-	log    *progress       // what the pod that runs has said last; nil if nothing
+	target *v1beta1.Volume    // nil if there is none
+	own    traces             // of the copy into target
+	others []traces           // of copies into Volumes of that name that are gone
+	waits  string             // why it has no slot
+	wanted bool               // another waits for its slot
+	down   string             // why source or target is out of reach
+	log    *protocol.Progress // what the pod that runs has said last; nil if nothing
 }
 
 // traces are what there is of one copy.
@@ -41,16 +42,10 @@ type traces struct {
 	attached   []string // nodes to which one of the PersistentVolumes is attached; only once these are gone
 }
 
-func (t traces) isEmpty() bool {
-	return t.source == nil && len(t.persistent)+len(t.claims)+len(t.pods)+len(t.attached) == 0
-}
+func (t traces) isEmpty() bool { return t.source == nil && !t.isUsed() }
 
-// progress is a line of the log of the pod.
-type progress struct {
-	Phase v1beta1.CopyPhase `json:"phase"`
-	Done  int64             `json:"done"`
-	Total int64             `json:"total"`
-}
+// isUsed says whether anything may still use the volumes.
+func (t traces) isUsed() bool { return len(t.persistent)+len(t.claims)+len(t.pods)+len(t.attached) > 0 }
 
 func (r *Controller) observe(ctx context.Context, name string) (observed, error) {
 	o := observed{now: time.Now()}
@@ -61,8 +56,7 @@ func (r *Controller) observe(ctx context.Context, name string) (observed, error)
 	case !apierrors.IsNotFound(err):
 		return o, err
 	}
-	left := r.left(name)
-	for _, uid := range left {
+	for _, uid := range r.left(name) {
 		if o.target != nil && uid == o.target.UID {
 			continue
 		}
@@ -76,7 +70,7 @@ func (r *Controller) observe(ctx context.Context, name string) (observed, error)
 		return o, nil
 	}
 	// One that waits has nothing, and there may be any number of them: nothing is asked about it.
-	if o.waits = r.takeSlot(o.target, slices.Contains(left, o.target.UID)); o.waits != "" {
+	if o.waits, o.wanted = r.takeSlot(o.target); o.waits != "" {
 		return o, nil
 	}
 	if o.own, err = r.tracesOf(ctx, o.target.UID, name); err != nil {
@@ -113,43 +107,6 @@ func (r *Controller) whyDown(volumes ...*v1beta1.Volume) string {
 	return ""
 }
 
-// takeSlot gives one of the slots to a copy that has none yet, the oldest first, and otherwise says why not. It is kept until
-// the copy ends.
-func (r *Controller) takeSlot(of *v1beta1.Volume, begun bool) string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	uids := map[types.UID]bool{}
-	var running, before []string
-	for _, v := range kube.Cached(r.volumes.List) {
-		uids[v.UID] = true
-		switch {
-		case v.UID == of.UID, !isUnfinished(v), r.Storage.WhyDown(v.Spec.Node) != "":
-		case r.begun[v.UID], hasBegun(v):
-			running = append(running, v.Name)
-		case isOlder(v, of):
-			before = append(before, v.Name)
-		}
-	}
-	for uid := range r.begun {
-		if !uids[uid] && uid != of.UID {
-			delete(r.begun, uid)
-		}
-	}
-	if !isUnfinished(of) {
-		delete(r.begun, of.UID)
-		return ""
-	}
-	if r.begun[of.UID] || hasBegun(of) || begun {
-		r.begun[of.UID] = true
-		return ""
-	}
-	if len(running)+len(before) >= atOnce {
-		return fmt.Sprintf("%d volumes are copied at a time: %d are being copied, and %d wait that are older", atOnce, len(running), len(before))
-	}
-	r.begun[of.UID] = true
-	return ""
-}
-
 // isUnfinished says whether a pod has or may have to copy into the volume.
 func isUnfinished(v *v1beta1.Volume) bool {
 	if !isPopulated(v) || v.DeletionTimestamp != nil || !v.IsBeingPopulated() || v.Status.CreationTime == nil {
@@ -162,12 +119,6 @@ func isUnfinished(v *v1beta1.Volume) bool {
 // isPopulated says whether the volume is one that the controller has made to be populated. An agent makes none.
 func isPopulated(v *v1beta1.Volume) bool {
 	return v.Unreadable() == nil && v.Spec.PopulatedBy == v1beta1.PopulatedByPod && v.Spec.SourceRef != nil && v.Labels[v1beta1.AdoptedLabel] == ""
-}
-
-func hasBegun(v *v1beta1.Volume) bool { return v.Status.Copy != nil && v.Status.Copy.Attempt > 0 }
-
-func isOlder(a, b *v1beta1.Volume) bool {
-	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name)) < 0
 }
 
 // tracesOf asks the API server for all that there is of a copy.
@@ -207,7 +158,7 @@ func (r *Controller) tracesOf(ctx context.Context, uid types.UID, name string) (
 		}
 	}
 	slices.SortFunc(t.pods, func(a, b *core.Pod) int { return cmp.Compare(attemptOf(uid, a), attemptOf(uid, b)) })
-	if len(t.persistent) == 0 && t.source != nil {
+	if len(t.persistent) == 0 {
 		t.attached, err = r.attached(ctx, uid)
 	}
 	return t, err
@@ -231,7 +182,7 @@ func (r *Controller) attached(ctx context.Context, uid types.UID) (nodes []strin
 const logTime = 5 * time.Second
 
 // lastLine reads what the pod has said last of its progress, among the lines of its log. What cannot be read is no progress.
-func (r *Controller) lastLine(ctx context.Context, p *core.Pod) *progress {
+func (r *Controller) lastLine(ctx context.Context, p *core.Pod) *protocol.Progress {
 	ctx, cancel := context.WithTimeout(ctx, logTime)
 	defer cancel()
 	lines, most := int64(20), int64(16<<10)
@@ -243,10 +194,10 @@ func (r *Controller) lastLine(ctx context.Context, p *core.Pod) *progress {
 }
 
 // lastProgress is nil for a log that has none.
-func lastProgress(log []byte) (last *progress) {
+func lastProgress(log []byte) (last *protocol.Progress) {
 	for line := range bytes.Lines(log) {
-		var said progress
-		if json.Unmarshal(line, &said) == nil && stage(said.Phase) > 0 {
+		var said protocol.Progress
+		if json.Unmarshal(line, &said) == nil && stage(phaseOf(&said)) > 0 {
 			last = &said
 		}
 	}

@@ -13,6 +13,8 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube"
+	"github.com/holdfast-storage/holdfast/kube/podstatus"
+	"github.com/holdfast-storage/holdfast/transfer/protocol"
 )
 
 const (
@@ -21,6 +23,11 @@ const (
 	// firstRetry and slowestRetry are the delays after failed pods.
 	firstRetry   = 5 * time.Second
 	slowestRetry = 5 * time.Minute
+
+	// startTime is how long a pod that has a node may take to start while others wait for its slot: it is being fetched, and its
+	// volumes attached and formatted. What is known to be in its way has less time.
+	startTime   = 15 * time.Minute
+	problemTime = time.Minute
 
 	longestMessage = 1024
 )
@@ -35,6 +42,7 @@ type plan struct {
 	begin     bool   // make the temporary source
 	bind      []role // whose PersistentVolume or claim is missing
 	start     int32  // the attempt whose pod to create; 0: none
+	giveBack  string // why to give the slot back, after what is removed
 	again     time.Duration
 }
 
@@ -93,22 +101,28 @@ func (p *plan) dismantle(t traces) {
 	p.remove = append(p.remove, r)
 }
 
+// copied is how far the copy is, by the status.
+func (o observed) copied() v1beta1.VolumeCopy {
+	return *cmp.Or(o.target.Status.Copy, &v1beta1.VolumeCopy{Phase: v1beta1.CopyPending})
+}
+
 func (p *plan) populate(o observed) {
-	now := *cmp.Or(o.target.Status.Copy, &v1beta1.VolumeCopy{Phase: v1beta1.CopyPending})
+	now := o.copied()
 	switch next := now; {
 	case now.Phase == v1beta1.CopyFailed:
 		p.dismantle(o.own)
-	case now.Phase == v1beta1.CopyComplete && !o.own.isEmpty():
+	case now.Phase == v1beta1.CopyComplete && o.own.isUsed():
 		p.dismantle(o.own)
-	case now.Phase == v1beta1.CopyComplete:
+	case now.Phase == v1beta1.CopyComplete: // the temporary source goes after that: its node may be down
+		p.again = soon
 		p.write(o, now, &event{core.EventTypeNormal, v1beta1.ReasonPopulated, "all of its content is there: " + now.Checksum})
 		p.condition = condition(o, metav1.ConditionTrue, v1beta1.ReasonPopulated, "its content was copied and verified: "+now.Checksum)
 	case o.waits != "":
 		p.wait(o, next, o.waits)
 	case o.own.source == nil || !o.own.source.IsComplete() || o.own.source.DeletionTimestamp != nil:
 		p.begin, p.again = true, lookAgain
-	case o.own.isLeaving():
-		p.again = kube.LookAgain
+	case o.own.isLeaving(): // it goes only after what uses it, and is made again when all is gone
+		p.dismantle(o.own)
 	case len(o.own.persistent) < len(roles) || len(o.own.claims) < len(roles):
 		p.bind, p.again = roles, soon
 	default:
@@ -116,10 +130,15 @@ func (p *plan) populate(o observed) {
 	}
 }
 
-// isLeaving says whether something of the copy is being deleted by another, which is made again when it is gone.
+// isLeaving says whether something of the copy is being deleted by another, or a PersistentVolume was bound to a claim that is
+// gone: Kubernetes binds it to no other.
 func (t traces) isLeaving() bool {
 	for _, r := range roles {
-		if pv, c := t.persistent[r], t.claims[r]; pv != nil && pv.DeletionTimestamp != nil || c != nil && c.DeletionTimestamp != nil {
+		pv, c := t.persistent[r], t.claims[r]
+		if pv != nil && pv.DeletionTimestamp != nil || c != nil && c.DeletionTimestamp != nil {
+			return true
+		}
+		if pv != nil && pv.Spec.ClaimRef != nil && pv.Spec.ClaimRef.UID != "" && (c == nil || c.UID != pv.Spec.ClaimRef.UID) {
 			return true
 		}
 	}
@@ -163,8 +182,24 @@ func (p *plan) run(o observed, now v1beta1.VolumeCopy) {
 		next.Message = o.down
 		p.advance(o, next)
 	default:
-		p.wait(o, next, pending(pod))
+		why := podstatus.Pending(pod, containerName)
+		p.wait(o, next, why)
+		if o.wanted && cannotStart(pod, o.now) { // one that stayed might start beside those that get the slot
+			p.remove, p.giveBack = append(p.remove, removal{pods: o.own.pods}), why
+		}
 	}
+}
+
+// cannotStart says whether a pod that has not started has had its time.
+func cannotStart(pod *core.Pod, now time.Time) bool {
+	since, limit := pod.CreationTimestamp, startTime
+	if pod.Status.StartTime != nil { // its kubelet knows it
+		since = *pod.Status.StartTime
+	}
+	if podstatus.Unscheduled(pod) != "" || podstatus.Waiting(podstatus.Container(pod, containerName)) != nil {
+		limit = problemTime
+	}
+	return now.Sub(since.Time) > limit
 }
 
 // started writes which attempt there is a pod of.
@@ -191,13 +226,13 @@ func place(v *v1beta1.Volume) string {
 // advance writes what the pod has said, unless it says less than another has said before it.
 func (p *plan) advance(o observed, next v1beta1.VolumeCopy) {
 	said := o.log
-	if said == nil || said.Total < 0 || said.Done < 0 || stage(said.Phase) == 0 {
+	if said == nil || said.Total < 0 || said.Done < 0 || stage(phaseOf(said)) == 0 {
 		p.write(o, next, nil)
 		return
 	}
-	before := next
-	if stage(said.Phase) > stage(next.Phase) || said.Phase == next.Phase && said.Done > next.BytesDone {
-		next.Phase, next.BytesDone, next.BytesTotal, next.Failures = said.Phase, said.Done, said.Total, 0
+	before, phase := next, phaseOf(said)
+	if stage(phase) > stage(next.Phase) || phase == next.Phase && said.Done > next.BytesDone {
+		next.Phase, next.BytesDone, next.BytesTotal, next.Failures = phase, said.Done, said.Total, 0
 	}
 	var e *event
 	if tenth := next.Percent() / 10; tenth > 0 && (before.Phase != next.Phase || before.Percent()/10 < tenth) {
@@ -205,6 +240,8 @@ func (p *plan) advance(o observed, next v1beta1.VolumeCopy) {
 	}
 	p.write(o, next, e)
 }
+
+func phaseOf(said *protocol.Progress) v1beta1.CopyPhase { return v1beta1.CopyPhase(said.Phase) }
 
 // stage orders the phases in which a pod works.
 func stage(p v1beta1.CopyPhase) int {
@@ -217,17 +254,10 @@ func stage(p v1beta1.CopyPhase) int {
 	return 0
 }
 
-// result is what the pod leaves as its termination message.
-type result struct {
-	Bytes  int64  `json:"bytes"`
-	Files  int64  `json:"files"`
-	SHA256 string `json:"sha256"`
-}
-
 var checksum = regexp.MustCompile("^[0-9a-f]{64}$")
 
 func (p *plan) succeed(o observed, now v1beta1.VolumeCopy, ended *core.ContainerStateTerminated) {
-	var r result
+	var r protocol.Result
 	if err := json.Unmarshal([]byte(ended.Message), &r); err != nil || r.Bytes < 0 || !checksum.MatchString(r.SHA256) {
 		p.count(o, now, fmt.Sprintf("its pod ended with exit code 0, but its termination message is not what it verified: %q", kube.Shorten(ended.Message, 200)))
 		return
@@ -238,12 +268,9 @@ func (p *plan) succeed(o observed, now v1beta1.VolumeCopy, ended *core.Container
 	p.write(o, next, &event{core.EventTypeNormal, v1beta1.ReasonCopyVerified, fmt.Sprintf("%d bytes in %d files are the same in both: %s", r.Bytes, r.Files, next.Checksum)})
 }
 
-// finalExit is the exit code of a pod that says that no other will succeed.
-const finalExit = 2
-
 func (p *plan) fail(o observed, now v1beta1.VolumeCopy, pod *core.Pod, ended *core.ContainerStateTerminated) {
 	why := because(pod, ended)
-	if ended != nil && ended.ExitCode == finalExit {
+	if ended != nil && ended.ExitCode == protocol.FinalExit {
 		p.giveUp(o, now, why)
 		return
 	}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/transfer/protocol"
 )
 
 var start = time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
@@ -57,6 +58,14 @@ func bound(o *observed) {
 	}
 }
 
+// wasBound is after the claims were bound.
+func wasBound(o *observed) {
+	for _, r := range roles {
+		o.own.claims[r].UID = types.UID("claim of " + r)
+		o.own.persistent[r].Spec.ClaimRef = &core.ObjectReference{UID: o.own.claims[r].UID}
+	}
+}
+
 func status(c v1beta1.VolumeCopy) func(*observed) {
 	return func(o *observed) { o.target.Status.Copy = &c }
 }
@@ -71,15 +80,30 @@ func pod(attempt int32, state core.ContainerState) func(*observed) {
 	}
 }
 
+// pending is with a pod of such an age that no node can have.
+func pending(age time.Duration) func(*observed) {
+	return func(o *observed) {
+		pod(1, core.ContainerState{})(o)
+		o.own.pods[0].CreationTimestamp = metav1.NewTime(start.Add(-age))
+		o.own.pods[0].Status.Conditions = []core.PodCondition{{Type: core.PodScheduled, Status: core.ConditionFalse, Message: "no node has it"}}
+	}
+}
+
+func wanted(o *observed) { o.wanted = true }
+
 func runs(phase v1beta1.CopyPhase, done, total int64) func(*observed) {
 	return func(o *observed) {
 		pod(1, core.ContainerState{Running: &core.ContainerStateRunning{}})(o)
-		o.log = &progress{phase, done, total}
+		o.log = &protocol.Progress{Phase: protocol.Phase(phase), Done: done, Total: total}
 	}
 }
 
 func ended(attempt, code int32, message string) func(*observed) {
 	return pod(attempt, core.ContainerState{Terminated: &core.ContainerStateTerminated{ExitCode: code, Message: message, FinishedAt: metav1.NewTime(start)}})
+}
+
+func populated(o *observed) {
+	o.target.Status.Conditions = []metav1.Condition{{Type: v1beta1.PopulatedCondition, Status: metav1.ConditionTrue}}
 }
 
 func copying(done int64, attempt int32) v1beta1.VolumeCopy {
@@ -102,6 +126,9 @@ func shown(p plan) string {
 		if r.source != nil {
 			words = append(words, "remove source")
 		}
+	}
+	if p.giveBack != "" {
+		words = append(words, "give back")
 	}
 	if p.begin {
 		words = append(words, "begin")
@@ -130,15 +157,20 @@ func TestPlan_TakesOneStepAfterTheOther(t *testing.T) {
 		want string
 		says string // in the status
 	}{
-		"one that is not on a disk waits for its agent":  {at(func(o *observed) { o.target.Status.CreationTime = nil }), "", ""},
-		"one that its agent fills is none of ours":       {at(func(o *observed) { o.target.Spec.PopulatedBy = "" }), "", ""},
-		"nor is one that an agent has found":             {at(func(o *observed) { o.target.Labels = map[string]string{v1beta1.AdoptedLabel: "true"} }), "", ""},
-		"it waits for a slot":                            {at(func(o *observed) { o.waits = "4 volumes are copied at a time" }), "Pending attempt 0 failures 0 Populating", "4 volumes"},
-		"the source comes first":                         {at(), "begin", ""},
-		"it is waited for":                               {at(begun, func(o *observed) { o.own.source.Status.CreationTime = nil }), "begin", ""},
-		"one that is deleted is made again":              {at(begun, func(o *observed) { o.own.source.DeletionTimestamp = &deleted }), "begin", ""},
-		"both are given to a pod":                        {at(begun), "bind", ""},
-		"a claim that goes is waited for":                {at(bound, func(o *observed) { o.own.claims[source].DeletionTimestamp = &deleted }), "", ""},
+		"one that is not on a disk waits for its agent":   {at(func(o *observed) { o.target.Status.CreationTime = nil }), "", ""},
+		"one that its agent fills is none of ours":        {at(func(o *observed) { o.target.Spec.PopulatedBy = "" }), "", ""},
+		"nor is one that an agent has found":              {at(func(o *observed) { o.target.Labels = map[string]string{v1beta1.AdoptedLabel: "true"} }), "", ""},
+		"it waits for a slot":                             {at(func(o *observed) { o.waits = "4 volumes are copied at a time" }), "Pending attempt 0 failures 0 Populating", "4 volumes"},
+		"the source comes first":                          {at(), "begin", ""},
+		"it is waited for":                                {at(begun, func(o *observed) { o.own.source.Status.CreationTime = nil }), "begin", ""},
+		"one that is deleted is made again":               {at(begun, func(o *observed) { o.own.source.DeletionTimestamp = &deleted }), "begin", ""},
+		"both are given to a pod":                         {at(begun), "bind", ""},
+		"a claim that goes takes all with it":             {at(bound, func(o *observed) { o.own.claims[source].DeletionTimestamp = &deleted }), "remove 2 claims", ""},
+		"what uses one goes first":                        {at(status(copying(1, 1)), runs(v1beta1.CopyCopying, 1, 100), func(o *observed) { o.own.claims[source].DeletionTimestamp = &deleted }), "remove -1", ""},
+		"a PersistentVolume of a claim that is gone goes": {at(bound, wasBound, func(o *observed) { o.own.claims = nil }), "remove 2 PersistentVolumes", ""},
+		"so does one of another claim":                    {at(bound, wasBound, func(o *observed) { o.own.claims[target].UID = "another" }), "remove 2 claims", ""},
+		"one of its own claim stays":                      {at(bound, wasBound, status(copying(50, 3))), "start 3", ""},
+		"so does that of a PersistentVolume that goes":    {at(bound, func(o *observed) { o.own.persistent[target].DeletionTimestamp = &deleted }), "remove 2 claims", ""},
 		"the pod":                                        {at(bound), "start 1, Pending attempt 1 failures 0 Populating, CopyStarted", ""},
 		"no pod while the node is away":                  {at(bound, func(o *observed) { o.down = "node a is down" }), "Pending attempt 0 failures 0 Populating", "node a is down"},
 		"killed before the status was written":           {at(runs(v1beta1.CopyCopying, 1, 100)), "Pending attempt 1 failures 0 Populating, CopyStarted", ""},
@@ -154,7 +186,8 @@ func TestPlan_TakesOneStepAfterTheOther(t *testing.T) {
 		"and the next one comes":                         {at(bound, status(v1beta1.VolumeCopy{Phase: v1beta1.CopyCopying, Attempt: 2, Failures: 1})), "start 2", ""},
 		"progress forgives":                              {at(status(v1beta1.VolumeCopy{Phase: v1beta1.CopyCopying, BytesTotal: 100, BytesDone: 1, Attempt: 1, Failures: 5}), runs(v1beta1.CopyCopying, 2, 100)), "Copying 2% attempt 1 failures 0 Populating", ""},
 		"six in a row are the end":                       {at(status(v1beta1.VolumeCopy{Phase: v1beta1.CopyCopying, Attempt: 6, Failures: 5}), ended(6, 1, "input/output error")), "Failed attempt 6 failures 6 CopyFailed, CopyFailed", "6 pods in a row"},
-		"what no other mends is":                         {at(status(copying(50, 1)), ended(1, 2, "no space left")), "Failed attempt 1 failures 0 CopyFailed, CopyFailed", "no space left"},
+		"what no other mends is":                         {at(status(copying(50, 1)), ended(1, protocol.FinalExit, "no space left")), "Failed attempt 1 failures 0 CopyFailed, CopyFailed", "no space left"},
+		"a crash of the program may not come again":      {at(status(copying(50, 1)), ended(1, 2, "panic")), "Copying 50% attempt 2 failures 1 Populating, CopyRetried", "panic"},
 		"a node that kills it may not again":             {at(status(copying(50, 1)), ended(1, 137, "")), "Copying 50% attempt 2 failures 1 Populating, CopyRetried", "exit code 137"},
 		"success needs what was verified":                {at(status(copying(50, 1)), ended(1, 0, "done")), "Copying 50% attempt 2 failures 1 Populating, CopyRetried", `"done"`},
 		"success":                                        {at(status(copying(50, 1)), ended(1, 0, `{"bytes":100,"files":3,"sha256":"`+hash+`"}`)), "Complete attempt 1 failures 0 Populating, CopyVerified", ""},
@@ -163,11 +196,17 @@ func TestPlan_TakesOneStepAfterTheOther(t *testing.T) {
 		"then the claims":                                {at(status(verified), bound), "remove 2 claims", ""},
 		"then the PersistentVolumes":                     {at(status(verified), bound, func(o *observed) { o.own.claims = nil }), "remove 2 PersistentVolumes", ""},
 		"what is attached is waited for":                 {at(status(verified), begun, func(o *observed) { o.own.attached = []string{"a"} }), "", ""},
-		"then the source":                                {at(status(verified), begun), "remove source", ""},
-		"and only then it is populated":                  {at(status(verified)), "Complete attempt 1 failures 0 Populated, Populated", ""},
-		"what failed is removed as well":                 {at(status(failed), ended(1, 2, "")), "remove -1", ""},
+		"and then it is populated":                       {at(status(verified), begun), "Complete attempt 1 failures 0 Populated, Populated", ""},
+		"then the source goes":                           {at(status(verified), begun, populated), "remove source", ""},
+		"and that is all":                                {at(status(verified), populated), "", ""},
+		"what failed is removed as well":                 {at(status(failed), ended(1, protocol.FinalExit, "")), "remove -1", ""},
 		"and stays as it is":                             {at(status(failed)), "", ""},
 		"so is what belongs to a volume that is deleted": {at(status(copying(1, 1)), runs(v1beta1.CopyCopying, 1, 100), func(o *observed) { o.target.DeletionTimestamp = &deleted }), "remove -1", ""},
+		"a pod that cannot start keeps its slot":         {at(bound, status(copying(50, 1)), pending(time.Hour)), "Copying 50% attempt 1 failures 0 Populating", "no node has it"},
+		"unless another wants it":                        {at(bound, status(copying(50, 1)), pending(time.Hour), wanted), "remove -1, give back, Copying 50% attempt 1 failures 0 Populating", "no node has it"},
+		"and not at once":                                {at(bound, status(copying(50, 1)), pending(time.Second), wanted), "Copying 50% attempt 1 failures 0 Populating", "no node has it"},
+		"one whose volumes are attached has longer":      {at(bound, status(copying(50, 1)), pending(2*time.Minute), wanted, func(o *observed) { o.own.pods[0].Status.Conditions = nil }), "Copying 50% attempt 1 failures 0 Populating", "has not started yet"},
+		"one that runs keeps it too":                     {at(status(copying(1, 1)), runs(v1beta1.CopyCopying, 1, 100), wanted), "", ""},
 		"and to one that is gone": {observed{now: start, others: []traces{func() traces {
 			o := at(runs(v1beta1.CopyCopying, 1, 100))
 			return o.own
@@ -189,6 +228,7 @@ func TestPlan_LooksAgainUntilThereIsNothingLeft(t *testing.T) {
 	for name, o := range map[string]observed{
 		"waiting": at(func(o *observed) { o.waits = "4 volumes" }), "bound": at(bound), "running": at(status(copying(1, 1)), runs(v1beta1.CopyCopying, 1, 100)),
 		"failed": at(status(copying(50, 1)), ended(1, 1, "")), "paused": at(status(copying(50, 2)), ended(1, 1, "")),
+		"populated": at(status(v1beta1.VolumeCopy{Phase: v1beta1.CopyComplete}), begun), "its source is left": at(populated, begun),
 		"attached": at(status(v1beta1.VolumeCopy{Phase: v1beta1.CopyComplete}), begun, func(o *observed) { o.own.attached = []string{"a"} }),
 	} {
 		if p := newPlan(o); p.again <= 0 || p.again > lookAgain {
@@ -241,6 +281,9 @@ func TestPod_HasNoMoreRightsThanACopyNeeds(t *testing.T) {
 		}
 		if c.Resources.Limits.Cpu().Value() != 1 || c.Resources.Limits.Memory().Value() != 256<<20 || p.Spec.RestartPolicy != core.RestartPolicyNever {
 			t.Errorf("%s: it may use %+v", mode, c.Resources)
+		}
+		if owner := metav1.GetControllerOf(p); owner == nil || owner.UID != uid || owner.BlockOwnerDeletion != nil {
+			t.Errorf("%s: kubectl drain finds the controller %v", mode, owner)
 		}
 		if attemptOf(uid, p) != 7 || attemptOf("other", p) != 0 || len(p.Spec.Tolerations) != 1 {
 			t.Errorf("%s: pod %s is of attempt %d, and tolerates %v", mode, p.Name, attemptOf(uid, p), p.Spec.Tolerations)

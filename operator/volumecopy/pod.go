@@ -83,7 +83,13 @@ func podOf(namespace string, t, from *v1beta1.Volume, attempt int32, i image) *c
 		c.VolumeMounts = []core.VolumeMount{{Name: string(source), MountPath: "/from", ReadOnly: true}, {Name: string(target), MountPath: "/to"}}
 	}
 	pod := &core.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: podName(t.UID, attempt), Labels: labels},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: podName(t.UID, attempt), Labels: labels,
+			// kubectl drain refuses a node with a pod that has no controller.
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: v1beta1.SchemeGroupVersion.String(), Kind: "Volume", Name: t.Name, UID: t.UID, Controller: &yes,
+			}},
+		},
 		Spec: core.PodSpec{
 			Containers: []core.Container{c}, RestartPolicy: core.RestartPolicyNever, AutomountServiceAccountToken: &no, EnableServiceLinks: &no,
 			ImagePullSecrets: i.secrets,

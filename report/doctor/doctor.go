@@ -6,8 +6,10 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
+	"github.com/holdfast-storage/holdfast/printable"
 	"github.com/holdfast-storage/holdfast/report/facts"
 )
 
@@ -67,12 +69,9 @@ func Checks() []Check {
 		{"snapshots", "Are the snapshot kinds and a class of them there?", []string{facts.Clusters, facts.Definitions, facts.SnapshotClasses}, checkSnapshots, true},
 		{"volumes", "Are all volumes and snapshots well?", []string{facts.Volumes, facts.Snapshots}, checkVolumes, false},
 		{"inline volumes", "Are inline ephemeral volumes allowed where pods ask for them?", []string{facts.Clusters, facts.Pods}, checkInlineVolumes, true},
-		{"claims", "Are all claims bound, or is it known why not?", []string{facts.Claims, facts.Classes, facts.Pods, facts.Warnings}, checkClaims, false},
+		{"claims", "Are all claims bound, or is it known why not?", []string{facts.Claims, facts.Classes, facts.Volumes, facts.Pods, facts.Warnings}, checkClaims, false},
 	}
 }
-
-// maxFindings of one check are printed, so that the next checks are read too.
-const maxFindings = 20
 
 // Examine makes all checks. One that sees nothing says that all is fine.
 func Examine(f *Facts) (all []Finding) {
@@ -83,9 +82,6 @@ func Examine(f *Facts) (all []Finding) {
 		}
 		if len(found) == 0 {
 			found = []Finding{{Level: Fine, What: "yes"}}
-		}
-		if more := len(found) - maxFindings; more > 0 {
-			found = append(found[:maxFindings], note("", "", "and %d more", more))
 		}
 		for _, one := range found {
 			one.Check = c.Name
@@ -117,37 +113,57 @@ func Ill(all []Finding) bool {
 	return false
 }
 
-// Text writes the findings for people.
+// maxFindings of one check are in the text, so that the next checks are read too.
+const maxFindings = 20
+
+// severity has the levels in the order in which the text has them.
+var severity = []Level{Problem, Warning, Note, Fine}
+
+// Text writes the findings for people: those of a check with the worst first, and not more than maxFindings.
 func Text(out io.Writer, all []Finding) error {
 	asks := map[string]string{}
 	for _, c := range Checks() {
 		asks[c.Name] = c.Asks
 	}
 	var b strings.Builder
-	last := ""
-	for _, f := range all {
-		if f.Check != last {
-			fmt.Fprintf(&b, "%s\n", asks[f.Check])
-			last = f.Check
+	for len(all) > 0 {
+		n := slices.IndexFunc(all, func(f Finding) bool { return f.Check != all[0].Check })
+		if n < 0 {
+			n = len(all)
 		}
-		line := cmp.Or(f.Object, string(f.Level))
-		if f.Object != "" && f.Level != Fine {
-			line = string(f.Level) + ": " + f.Object
+		found := slices.Clone(all[:n])
+		all = all[n:]
+		slices.SortStableFunc(found, worstFirst)
+		fmt.Fprintf(&b, "%s\n", asks[found[0].Check])
+		for _, f := range found[:min(n, maxFindings)] {
+			f.text(&b)
 		}
-		if f.Level == Fine {
-			fmt.Fprintf(&b, "  %s\n", f.What)
-			continue
-		}
-		fmt.Fprintf(&b, "  %s: %s\n", line, oneLine(f.What))
-		if f.Do != "" {
-			fmt.Fprintf(&b, "      %s\n", oneLine(f.Do))
+		if n > maxFindings {
+			fmt.Fprintf(&b, "  and %d more, which -o json has\n", n-maxFindings)
 		}
 	}
 	_, err := io.WriteString(out, b.String())
 	return err
 }
 
-func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+func worstFirst(a, b Finding) int {
+	return cmp.Compare(slices.Index(severity, a.Level), slices.Index(severity, b.Level))
+}
+
+func (f *Finding) text(b *strings.Builder) {
+	if f.Level == Fine {
+		fmt.Fprintf(b, "  %s\n", f.What)
+		return
+	}
+	line := string(f.Level)
+	if f.Object != "" {
+		line += ": " + f.Object
+	}
+	fmt.Fprintf(b, "  %s\n", printable.Line(line+": "+f.What))
+	if f.Do != "" {
+		fmt.Fprintf(b, "      %s\n", printable.Line(f.Do))
+	}
+}
 
 func problem(object, do, format string, args ...any) Finding {
 	return Finding{Level: Problem, Object: object, What: fmt.Sprintf(format, args...), Do: do}

@@ -63,7 +63,7 @@ func well(t *testing.T) *Facts {
 
 // policiesOf are those that a cluster with an NFS server has.
 func policiesOf() (all []string) {
-	for _, name := range append(render.Limits(), render.ServerLimits()...) {
+	for _, name := range append(render.Limits(&v1beta1.StorageClusterSpec{}), render.ServerLimits()...) {
 		all = append(all, facts.PolicyKind+" "+name, facts.BindingKind+" "+name)
 	}
 	return all
@@ -245,6 +245,9 @@ func troubles() map[string]trouble {
 		"a refused key": {"pools", Warning, func(f *Facts) {
 			meta.SetStatusCondition(&f.StorageNodes[1].Status.Conditions, metav1.Condition{Type: v1beta1.KeyRefusedCondition, Status: metav1.ConditionTrue, Message: "Ceph refuses client.a"})
 		}, "Ceph refuses client.a", ""},
+		"a refused key of nodes": {"pools", Warning, func(f *Facts) {
+			meta.SetStatusCondition(&f.StorageNodes[1].Status.Conditions, metav1.Condition{Type: v1beta1.NodeUserRefusedCondition, Status: metav1.ConditionTrue, Message: "Ceph refuses client.a-node"})
+		}, "nodes cannot use its volumes: Ceph refuses client.a-node", "What can be wrong"},
 		"a node without Ceph": {"Ceph volumes", Warning, func(f *Facts) {
 			meta.SetStatusCondition(&f.StorageNodes[1].Status.Conditions, metav1.Condition{Type: v1beta1.CephFSVolumesCondition, Status: metav1.ConditionFalse, Message: "the kernel has no module ceph"})
 		}, "no module ceph", "scheduled to other nodes"},
@@ -277,7 +280,16 @@ func troubles() map[string]trouble {
 		"a claim of no class":       {"claims", Problem, func(f *Facts) { pend(f, "gone") }, "its class gone does not exist", "spec.storageClasses"},
 		"a claim that names none":   {"claims", Problem, func(f *Facts) { pend(f, ""); f.Claims[2].Spec.StorageClassName = nil; f.Classes[0].Annotations = nil }, "no default one", "make one the default"},
 		"a claim without an event":  {"claims", Problem, func(f *Facts) { pend(f, "holdfast"); f.Classes[0].VolumeBindingMode = nil }, "no event says why", "csi-provisioner"},
-		"a claim that lost its own": {"claims", Problem, func(f *Facts) { pend(f, "holdfast"); f.Claims[2].Status.Phase = core.ClaimLost }, "is gone", "another claim"},
+		"a claim that lost its own": {"claims", Problem, func(f *Facts) { lose(f, "holdfast", "pvc-9") }, "PersistentVolume pvc-9 is gone", "before you make another claim"},
+		"one that lost its class":   {"claims", Problem, func(f *Facts) { lose(f, "gone", "pvc-9") }, "PersistentVolume pvc-9 is gone", "holdfast volumes trash"},
+		"one that has its data":     {"claims", Problem, func(f *Facts) { lose(f, "holdfast", "v1") }, "PersistentVolume v1 is gone, or that of another claim; its volume v1 is Ready", "holdfast volumes adopt v1 --claim shop/mine"},
+		"its data, and no class":    {"claims", Problem, func(f *Facts) { lose(f, "gone", "v1") }, "its volume v1 is Ready", "holdfast volumes adopt v1 --claim shop/mine"},
+		"its data, and none named":  {"claims", Problem, func(f *Facts) { lose(f, "", "v1") }, "its volume v1 is Ready", "holdfast volumes adopt v1 --claim shop/mine"},
+		"its data by another name": {"claims", Problem, func(f *Facts) {
+			lose(f, "holdfast", "pvc-1")
+			f.Volumes[0].Spec.Labels = map[string]string{v1beta1.PersistentVolumeLabel: "pvc-1"}
+		}, "PersistentVolume pvc-1 is gone", "holdfast volumes adopt v1 --claim shop/mine"},
+		"its volume is lost, too": {"claims", Problem, func(f *Facts) { lose(f, "holdfast", "v1"); f.Volumes[0].Status.Phase = v1beta1.PhaseLost }, "its volume v1 is Lost", "First see what is wrong with the volume"},
 	}
 }
 
@@ -394,6 +406,24 @@ func pend(f *Facts, class string) {
 	f.Claims = append(f.Claims, claim("mine", class, core.ClaimPending))
 }
 
+// lose adds the claim shop/mine, which has lost its PersistentVolume.
+func lose(f *Facts, class, named string) {
+	pend(f, class)
+	f.Claims[2].Status.Phase, f.Claims[2].Spec.VolumeName = core.ClaimLost, named
+}
+
+func TestClaims_OfOthersThatAreLostAreNotReported(t *testing.T) {
+	for class, named := range map[string]string{"other": "v1", "": "of another driver"} {
+		f := well(t)
+		lose(f, class, named)
+		for _, one := range Examine(f) {
+			if one.Check == "claims" && one.Level != Fine {
+				t.Errorf("class %q: %+v", class, one)
+			}
+		}
+	}
+}
+
 func user() *core.Pod {
 	p := &core.Pod{ObjectMeta: metav1.ObjectMeta{Name: "shopper", Namespace: "shop"}, Spec: core.PodSpec{Volumes: []core.Volume{
 		{Name: "data", VolumeSource: core.VolumeSource{PersistentVolumeClaim: &core.PersistentVolumeClaimVolumeSource{ClaimName: "mine"}}},
@@ -435,17 +465,52 @@ func TestWhatCouldNotBeReadIsToldAndIsNoProblem(t *testing.T) {
 	}
 }
 
+// said is the text about what Examine finds.
+func said(t *testing.T, f *Facts) string {
+	t.Helper()
+	var b strings.Builder
+	if err := Text(&b, Examine(f)); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
 func TestManyFindingsOfOneCheckLeaveRoomForOthers(t *testing.T) {
 	f := well(t)
 	for range 1000 {
 		f.Volumes = append(f.Volumes, &v1beta1.Volume{Status: v1beta1.VolumeStatus{Phase: v1beta1.PhaseLost}})
 	}
-	all := Examine(f)
-	if len(all) > len(Checks())+maxFindings {
-		t.Errorf("%d findings", len(all))
+	text := said(t, f)
+	if n := strings.Count(text, "it is Lost"); n != maxFindings {
+		t.Errorf("%d findings are in the text", n)
 	}
-	if !slices.ContainsFunc(all, func(one Finding) bool { return one.What == "and 980 more" }) {
-		t.Error("the total is not reported")
+	if !strings.Contains(text, "\n  and 980 more, which -o json has\n") {
+		t.Errorf("how many were left out is not in:\n%s", text)
+	}
+}
+
+func TestProblemAfterManyNotesIsFoundAndFirstInTheText(t *testing.T) {
+	f := well(t)
+	for i := range 30 {
+		f.Claims = append(f.Claims, claim(fmt.Sprintf("unused-%02d", i), "holdfast", core.ClaimPending))
+	}
+	f.Claims = append(f.Claims, claim("zoo", "gone", core.ClaimPending))
+	all := Examine(f)
+	if !Ill(all) || !slices.ContainsFunc(all, func(one Finding) bool { return one.Object == "claim shop/zoo" && one.Level == Problem }) {
+		t.Errorf("the problem is not among %d findings", len(all))
+	}
+	text := said(t, f)
+	const asks = "Are all claims bound, or is it known why not?\n"
+	for _, want := range []string{
+		asks + "  problem: claim shop/zoo: ",
+		"  note: claim shop/unused-18: ", "\n  and 11 more, which -o json has\n",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in:\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, "unused-19") {
+		t.Errorf("more than %d findings of a check:\n%s", maxFindings, text)
 	}
 }
 
@@ -453,18 +518,37 @@ func TestTheTextHasEveryFindingBelowItsQuestion(t *testing.T) {
 	f := well(t)
 	f.Secret = nil
 	f.Volumes[0].Status.Phase = v1beta1.PhaseLost
-	var b strings.Builder
-	if err := Text(&b, Examine(f)); err != nil {
-		t.Fatal(err)
-	}
+	text := said(t, f)
 	for _, want := range []string{
 		"Does a controller run?\n  yes\n",
 		"from its secret?\n  problem: Secret holdfast-system/access: it does not exist",
 		"\n      kubectl -n holdfast-system create secret",
 		"problem: Volume v1: it is Lost",
 	} {
-		if !strings.Contains(b.String(), want) {
-			t.Errorf("%q is not in:\n%s", want, &b)
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in:\n%s", want, text)
 		}
+	}
+}
+
+func TestText_WhatOthersWroteDoesNotMoveTheCursor(t *testing.T) {
+	const erases = "\x1b[2J\x1b[H\u009b2J All is well"
+	f := well(t)
+	f.Claims = append(f.Claims, claim("odd", "holdfast", core.ClaimPending))
+	f.Warnings = []*core.Event{warning("PersistentVolumeClaim", "shop", "odd", "Odd"+erases, "message"+erases)}
+	waits(f.Pods[2], "CrashLoopBackOff")
+	f.Pods[2].Status.ContainerStatuses[0].LastTerminationState.Terminated = &core.ContainerStateTerminated{ExitCode: 1, Message: "ended" + erases}
+	findings := append(Examine(f), Finding{Level: Problem, Object: "object" + erases, What: "what", Do: "do" + erases})
+	var b strings.Builder
+	if err := Text(&b, findings); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"message [2J [H 2J All is well", "ended [2J", "object [2J", "do [2J"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("%q is not in:\n%q", want, &b)
+		}
+	}
+	if strings.ContainsAny(b.String(), "\x1b\u009b") {
+		t.Errorf("%q", &b)
 	}
 }

@@ -159,6 +159,9 @@ func checkPools(f *Facts) (found []Finding) {
 		if why := facts.KeyRefused(n); why != "" {
 			found = append(found, warn(v1beta1.SiteOf(n.Name).String(), "", "%s", why))
 		}
+		if why := facts.NodeUserRefused(n); why != "" {
+			found = append(found, warn(v1beta1.SiteOf(n.Name).String(), "See docs/ceph.md, What can be wrong.", "%s", why))
+		}
 	}
 	return found
 }

@@ -11,13 +11,14 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube"
+	"github.com/holdfast-storage/holdfast/kube/podstatus"
 	"github.com/holdfast-storage/holdfast/report/facts"
 )
 
 // checkObjects names the objects that have a field which this program cannot decode.
 func checkObjects(f *Facts) (found []Finding) {
 	for _, o := range f.Unreadable() {
-		found = append(found, problem(o.Kind+" "+o.Name, "Correct the field; kubectl get -o yaml shows it. If the object was written by a newer release, run that one.",
+		found = append(found, problem(o.Object.String(), "Correct the field; kubectl get -o yaml shows it. If the object was written by a newer release, run that one.",
 			"it is left alone, as it cannot be read: %v", o.Err))
 	}
 	return found
@@ -128,18 +129,14 @@ func logs(p *core.Pod) string {
 
 // notReady is why a pod is not; empty if it is.
 func notReady(f *Facts, p *core.Pod) string {
-	for _, c := range p.Status.Conditions {
-		if c.Type == core.PodReady && c.Status == core.ConditionTrue {
-			return ""
-		}
+	if podstatus.Has(p, core.PodReady, core.ConditionTrue) {
+		return ""
 	}
-	for _, c := range p.Status.Conditions {
-		if c.Type == core.PodScheduled && c.Status == core.ConditionFalse {
-			return "it finds no node: " + c.Message
-		}
+	if why := podstatus.Unscheduled(p); why != "" {
+		return "it finds no node: " + why
 	}
 	for _, c := range append(p.Status.InitContainerStatuses, p.Status.ContainerStatuses...) {
-		if w := c.State.Waiting; w != nil && w.Reason != "ContainerCreating" && w.Reason != "PodInitializing" {
+		if w := podstatus.Waiting(c); w != nil {
 			last := ""
 			if t := c.LastTerminationState.Terminated; t != nil {
 				last = fmt.Sprintf("; it ended with code %d %s", t.ExitCode, t.Message)

@@ -14,7 +14,7 @@ func checkProtection(f *Facts) (found []Finding) {
 	if f.Unknown[facts.Policies] != nil {
 		return append([]Finding{problem("", "", "%s", render.WithoutPolicies)}, checkBorrowers(f)...)
 	}
-	wanted := render.Limits()
+	wanted := render.Limits(&f.Served().Spec)
 	if len(f.Servers) > 0 {
 		wanted = append(wanted, render.ServerLimits()...)
 	}

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/holdfast-storage/holdfast/admin/persistent"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/report/facts"
 )
@@ -123,6 +125,9 @@ func checkClaims(f *Facts) (found []Finding) {
 
 // unbound says why a claim is not bound. Those of other drivers are not known.
 func unbound(f *Facts, c *core.PersistentVolumeClaim) (Finding, bool) {
+	if c.Status.Phase == core.ClaimLost {
+		return lost(f, c)
+	}
 	if c.Spec.StorageClassName == nil {
 		if len(defaults(f)) == 0 {
 			return problem("", "Name a class in it, or make one the default.", "it names no class, and there is no default one"), true
@@ -138,8 +143,6 @@ func unbound(f *Facts, c *core.PersistentVolumeClaim) (Finding, bool) {
 		return problem("", "Name another one in a new claim, or add it to spec.storageClasses of the StorageCluster.", "its class %s does not exist", name), true
 	case !ours(f, f.Classes[i]):
 		return Finding{}, false
-	case c.Status.Phase == core.ClaimLost:
-		return problem("", "Its data is not reached any more. Make another claim.", "its volume %s is gone", c.Spec.VolumeName), true
 	}
 	if e := f.LastWarning("PersistentVolumeClaim", c.Namespace, c.Name); e != nil {
 		return problem("", "", "%s: %s", e.Reason, e.Message), true
@@ -158,6 +161,34 @@ func unbound(f *Facts, c *core.PersistentVolumeClaim) (Finding, bool) {
 		}
 	}
 	return Finding{}, false
+}
+
+// lost says what to do with a claim that has lost its PersistentVolume. Its Volume, with the data, need not be lost.
+func lost(f *Facts, c *core.PersistentVolumeClaim) (Finding, bool) {
+	class := ""
+	if c.Spec.StorageClassName != nil {
+		class = *c.Spec.StorageClassName
+	}
+	if i := slices.IndexFunc(f.Classes, func(s *storage.StorageClass) bool { return s.Name == class }); i >= 0 && !ours(f, f.Classes[i]) {
+		return Finding{}, false
+	}
+	what := fmt.Sprintf("its PersistentVolume %s is gone, or that of another claim", c.Spec.VolumeName)
+	i := slices.IndexFunc(f.Volumes, func(v *v1beta1.Volume) bool {
+		return c.Spec.VolumeName != "" && slices.Contains(persistent.NamesFor(v), c.Spec.VolumeName)
+	})
+	switch {
+	case i >= 0:
+		v := f.Volumes[i]
+		adopt := fmt.Sprintf("holdfast volumes adopt %s --claim %s/%s makes it again, with the data of the volume.", v.Name, c.Namespace, c.Name)
+		if v.Status.Phase == v1beta1.PhaseLost || v.Status.Phase == v1beta1.PhaseFailed {
+			adopt = "First see what is wrong with the volume. " + adopt
+		}
+		return problem("", adopt, "%s; its volume %s is %s", what, v.Name, cmp.Or(v.Status.Phase, v1beta1.PhasePending)), true
+	case class == "":
+		return Finding{}, false // that of a volume made by hand
+	}
+	return problem("", "Look for its volume before you make another claim, with holdfast volumes list and holdfast volumes trash. See docs/disaster-recovery.md.",
+		"%s; no Volume has that name", what), true
 }
 
 // users are the pods that name a claim.

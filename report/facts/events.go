@@ -7,13 +7,28 @@ import (
 	"github.com/holdfast-storage/holdfast/kube"
 )
 
-// Event is a warning of Holdfast, with how often it came.
+// Event is a warning of Holdfast, with how often it came. Its fields have the names that they have in an Event of Kubernetes.
 type Event struct {
-	Time    time.Time `json:"time" doc:"When it came last."`
-	Object  string    `json:"object" doc:"KIND NAME or KIND NAMESPACE/NAME of what it is about."`
-	Reason  string    `json:"reason" doc:"What happened, in one word."`
-	Message string    `json:"message" doc:"What happened, for people."`
-	Count   int       `json:"count" doc:"How often it came."`
+	LastTimestamp  time.Time       `json:"lastTimestamp" doc:"When it came last."`
+	InvolvedObject ObjectReference `json:"involvedObject" doc:"What it is about."`
+	Reason         string          `json:"reason" doc:"What happened, in one word."`
+	Message        string          `json:"message" doc:"What happened, for people."`
+	Count          int             `json:"count" doc:"How often it came."`
+}
+
+// ObjectReference names an object of any kind.
+type ObjectReference struct {
+	Kind      string `json:"kind" doc:"Kind of the object."`
+	Namespace string `json:"namespace,omitempty" doc:"Its namespace, if it has one."`
+	Name      string `json:"name" doc:"Its name."`
+}
+
+// String is KIND NAME or KIND NAMESPACE/NAME.
+func (r ObjectReference) String() string {
+	if r.Namespace == "" {
+		return r.Kind + " " + r.Name
+	}
+	return r.Kind + " " + r.Namespace + "/" + r.Name
 }
 
 // Events are the warnings that Holdfast or its sidecars wrote, or that are about what belongs to it: the newest first, at
@@ -24,13 +39,10 @@ func (f *Facts) Events(most int) []Event {
 		if !kube.WarnsOfHoldfast(e, f.Namespace) {
 			continue
 		}
-		object := e.InvolvedObject.Kind + " " + e.InvolvedObject.Name
-		if e.InvolvedObject.Namespace != "" {
-			object = e.InvolvedObject.Kind + " " + e.InvolvedObject.Namespace + "/" + e.InvolvedObject.Name
-		}
-		found = append(found, Event{When(e).UTC(), object, e.Reason, e.Message, max(int(e.Count), 1)})
+		object := ObjectReference{e.InvolvedObject.Kind, e.InvolvedObject.Namespace, e.InvolvedObject.Name}
+		found = append(found, Event{kube.LastOccurrence(e).UTC(), object, e.Reason, e.Message, max(int(e.Count), 1)})
 	}
-	slices.SortStableFunc(found, func(a, b Event) int { return b.Time.Compare(a.Time) })
+	slices.SortStableFunc(found, func(a, b Event) int { return b.LastTimestamp.Compare(a.LastTimestamp) })
 	found = together(found)
 	if most == 0 {
 		return found
@@ -40,16 +52,19 @@ func (f *Facts) Events(most int) []Event {
 
 // together makes one of those that warn of the same thing again and again: the newest, with the number of all.
 func together(all []Event) []Event {
-	type same struct{ object, reason string }
+	type same struct {
+		object ObjectReference
+		reason string
+	}
 	at := map[same]int{}
 	kept := []Event{}
 	for _, e := range all {
-		i, known := at[same{e.Object, e.Reason}]
+		i, known := at[same{e.InvolvedObject, e.Reason}]
 		if known {
 			kept[i].Count += e.Count
 			continue
 		}
-		at[same{e.Object, e.Reason}] = len(kept)
+		at[same{e.InvolvedObject, e.Reason}] = len(kept)
 		kept = append(kept, e)
 	}
 	return kept

@@ -3,6 +3,9 @@
 package facts
 
 import (
+	"cmp"
+	"fmt"
+	"slices"
 	"time"
 
 	core "k8s.io/api/core/v1"
@@ -10,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/operator/render"
 )
 
@@ -76,6 +80,21 @@ type Facts struct {
 	Unknown map[string]error // kinds that the API server does not know
 }
 
+// Unread is an error if a required kind could not be read, or the API server does not know it.
+func (f *Facts) Unread() error {
+	for _, kind := range Required {
+		if err := cmp.Or(f.Hidden[kind], f.Unknown[kind]); err != nil {
+			return fmt.Errorf("the %s could not be read (is Holdfast installed here?): %w", kind, err)
+		}
+	}
+	return nil
+}
+
+// NotInstalled says that the API server knows none of the required kinds.
+func (f *Facts) NotInstalled() bool {
+	return !slices.ContainsFunc(Required, func(kind string) bool { return f.Unknown[kind] == nil })
+}
+
 // Served is the StorageCluster that the operator serves; nil without any.
 func (f *Facts) Served() *v1beta1.StorageCluster { return v1beta1.Served(f.Clusters) }
 
@@ -89,23 +108,9 @@ func (f *Facts) WithCSI() bool {
 func (f *Facts) LastWarning(kind, namespace, name string) (last *core.Event) {
 	for _, e := range f.Warnings {
 		o := e.InvolvedObject
-		if o.Kind == kind && o.Namespace == namespace && o.Name == name && (last == nil || When(e).After(When(last))) {
+		if o.Kind == kind && o.Namespace == namespace && o.Name == name && (last == nil || kube.LastOccurrence(e).After(kube.LastOccurrence(last))) {
 			last = e
 		}
-	}
-	return last
-}
-
-// When an event happened last.
-func When(e *core.Event) time.Time {
-	last := e.LastTimestamp.Time
-	for _, t := range []time.Time{e.EventTime.Time, e.FirstTimestamp.Time, e.CreationTimestamp.Time} {
-		if last.IsZero() {
-			last = t
-		}
-	}
-	if e.Series != nil && e.Series.LastObservedTime.After(last) {
-		last = e.Series.LastObservedTime.Time
 	}
 	return last
 }

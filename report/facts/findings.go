@@ -15,20 +15,24 @@ import (
 // Finding is what needs the attention of a person now. Volumes and snapshots in the same phase are one finding, since a
 // node that is lost has hundreds of them.
 type Finding struct {
-	Level   Level         `json:"level" doc:"How bad it is: problem, something does not work; warning, something will surprise a user."`
-	Kind    string        `json:"kind" doc:"Kind of the object: StorageCluster, StorageNode, Pool, NFSServer, CephPool, Volume, Snapshot, StorageUpgrade or NodeJob."`
-	Name    string        `json:"name,omitempty" doc:"Name of the object; NODE/NAME of a pool, the name of a pool in a Ceph cluster, NAMESPACE/NAME of an NFS server. Missing where there are several."`
-	Count   int           `json:"count" doc:"How many objects have it."`
-	Phase   v1beta1.Phase `json:"phase,omitempty" doc:"Of volumes and snapshots, the phase that they are in."`
-	Message string        `json:"message" doc:"What is wrong and what to do; of several objects, what is wrong with the first."`
+	Level     Level         `json:"level" doc:"How bad it is: problem, something does not work; warning, something will surprise a user."`
+	Kind      string        `json:"kind" doc:"Kind of the object: StorageCluster, StorageNode, Pool, NFSServer, CephPool, Volume, Snapshot, StorageUpgrade or NodeJob."`
+	Namespace string        `json:"namespace,omitempty" doc:"Of an NFS server, its namespace."`
+	Name      string        `json:"name,omitempty" doc:"Name of the object, or of the pool. Missing where there are several."`
+	Node      string        `json:"node,omitempty" doc:"Of a pool, the node that has it."`
+	Count     int           `json:"count" doc:"How many objects have it."`
+	Phase     v1beta1.Phase `json:"phase,omitempty" doc:"Of volumes and snapshots, the phase that they are in."`
+	Message   string        `json:"message" doc:"What is wrong and what to do; of several objects, what is wrong with the first."`
 }
 
 // Findings are all that the objects of Holdfast show, problems first.
 func (f *Facts) Findings() []Finding {
 	found := slices.Concat(ofCluster(f.Served()), ofNodes(f), ofPools(f.StorageNodes), ofServers(f), ofUnwell(f.Unwell()), ofWork(f))
 	for _, o := range f.Unreadable() {
-		if o.Kind != "Volume" && o.Kind != "Snapshot" { // which are not well
-			found = append(found, finding(Problem, o.Kind, o.Name, "its object cannot be read: "+o.Err.Error()))
+		if o.Object.Kind != "Volume" && o.Object.Kind != "Snapshot" { // which are not well
+			one := finding(Problem, o.Object.Kind, o.Object.Name, "its object cannot be read: "+o.Err.Error())
+			one.Namespace = o.Object.Namespace
+			found = append(found, one)
 		}
 	}
 	slices.SortStableFunc(found, func(a, b Finding) int { return cmp.Compare(a.Level, b.Level) }) // problem, warning
@@ -118,6 +122,9 @@ func ofAbilities(nodes []*v1beta1.StorageNode) (found []Finding) {
 		if why := KeyRefused(n); why != "" {
 			found = append(found, finding(Warning, "CephPool", v1beta1.CephPoolOf(n.Name), why))
 		}
+		if why := NodeUserRefused(n); why != "" {
+			found = append(found, finding(Warning, "CephPool", v1beta1.CephPoolOf(n.Name), why))
+		}
 		for _, why := range NoCephClients(n) {
 			found = append(found, finding(Warning, "StorageNode", n.Name, why))
 		}
@@ -135,15 +142,17 @@ func ofPools(nodes []*v1beta1.StorageNode) (found []Finding) {
 		for i := range n.Status.Pools {
 			p := &n.Status.Pools[i]
 			if level, what, do := OfPool(p); level != Fine {
-				kind, name := "Pool", n.Name+"/"+p.Name
+				one := finding(level, "Pool", p.Name, sentences(what, do))
 				if ceph := v1beta1.CephPoolOf(n.Name); ceph != "" {
-					kind, name = "CephPool", ceph
+					one.Kind, one.Name = "CephPool", ceph
+				} else {
+					one.Node = n.Name
 				}
-				found = append(found, finding(level, kind, name, sentences(what, do)))
+				found = append(found, one)
 			}
 		}
 	}
-	slices.SortFunc(found, func(a, b Finding) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(found, func(a, b Finding) int { return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Name, b.Name)) })
 	return found
 }
 
@@ -158,10 +167,14 @@ func ofServers(f *Facts) (found []Finding) {
 			level, what = Problem, ailing[s.NodeName()]
 		}
 		if level != Fine {
-			found = append(found, finding(level, "NFSServer", s.Namespace+"/"+s.Name, what))
+			one := finding(level, "NFSServer", s.Name, what)
+			one.Namespace = s.Namespace
+			found = append(found, one)
 		}
 	}
-	slices.SortFunc(found, func(a, b Finding) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(found, func(a, b Finding) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
 	return found
 }
 

@@ -1,6 +1,7 @@
 package facts
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"testing"
@@ -43,10 +44,15 @@ func fine() *Facts {
 	}
 }
 
+// which object it is: NAMESPACE/NAME of an NFS server, NODE/NAME of a pool.
+func which(namespace, node, name string) string {
+	return strings.TrimPrefix(cmp.Or(namespace, node)+"/"+name, "/")
+}
+
 func TestFindings_NameWhatIsWrongAndNothingElse(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*Facts)
-		want   []string // LEVEL KIND NAME COUNT: a part of the message
+		want   []string // LEVEL KIND WHICH COUNT: a part of the message
 	}{
 		"all is well":    {func(*Facts) {}, nil},
 		"no cluster":     {func(f *Facts) { f.Clusters = nil }, []string{"problem StorageCluster  1: there is no StorageCluster"}},
@@ -70,6 +76,11 @@ func TestFindings_NameWhatIsWrongAndNothingElse(t *testing.T) {
 				Pools: []v1beta1.Pool{roomy("block")}, Conditions: []metav1.Condition{is(v1beta1.ReadyCondition, metav1.ConditionTrue, ""), is(v1beta1.KeyRefusedCondition, metav1.ConditionTrue, "Ceph refuses client.a")},
 			}})
 		}, []string{"warning CephPool block 1: it is served over a connection from before"}},
+		"a refused key of nodes": {func(f *Facts) {
+			f.StorageNodes = append(f.StorageNodes, &v1beta1.StorageNode{ObjectMeta: meta1("block.ceph.holdfast.dev"), Status: v1beta1.StorageNodeStatus{
+				Pools: []v1beta1.Pool{roomy("block")}, Conditions: []metav1.Condition{is(v1beta1.ReadyCondition, metav1.ConditionTrue, ""), is(v1beta1.NodeUserRefusedCondition, metav1.ConditionTrue, "Ceph refuses client.a-node")},
+			}})
+		}, []string{"warning CephPool block 1: nodes cannot use its volumes: Ceph refuses client.a-node"}},
 		"a Ceph pool that is out of reach": {func(f *Facts) {
 			pool := roomy("block")
 			pool.Message = "no monitor answers"
@@ -123,7 +134,7 @@ func TestFindings_NameWhatIsWrongAndNothingElse(t *testing.T) {
 		for i, want := range test.want {
 			what, message, _ := strings.Cut(want, ": ")
 			got := found[i]
-			if fmt.Sprint(got.Level, " ", got.Kind, " ", got.Name, " ", got.Count) != what || !strings.Contains(got.Message, message) {
+			if fmt.Sprint(got.Level, " ", got.Kind, " ", which(got.Namespace, got.Node, got.Name), " ", got.Count) != what || !strings.Contains(got.Message, message) {
 				t.Errorf("%s: found %+v, want %s", name, got, want)
 			}
 		}
@@ -164,7 +175,14 @@ func TestOperations_AreWhatIsBeingDone(t *testing.T) {
 	f.Snapshots = []*v1beta1.Snapshot{{ObjectMeta: meta1("s")}, {ObjectMeta: meta1("ready"), Status: v1beta1.SnapshotStatus{Phase: v1beta1.PhaseReady}}}
 	var got []string
 	for _, o := range f.Operations() {
-		got = append(got, fmt.Sprintf("%s %s %s %q %d/%d", o.Verb, o.Kind, o.Name, o.Message, o.Done, o.Total))
+		if o.Kind == "Volume" && (o.ClaimRef != nil) != (o.Name == "new") {
+			t.Errorf("the claim of %s is %v", o.Name, o.ClaimRef)
+		}
+		node := o.Node
+		if o.Kind != "Pool" {
+			node = ""
+		}
+		got = append(got, fmt.Sprintf("%s %s %s %q %d/%d", o.Verb, o.Kind, which(o.Namespace, node, o.Name), o.Message, o.DoneNodes, o.DesiredNodes))
 	}
 	want := []string{
 		`Create StorageCluster holdfast "" 0/0`, `RollBack StorageUpgrade back "" 0/0`, `Upgrade StorageUpgrade up "Nodes" 1/3`, `Run NodeJob job "attempt 2" 0/2`,
@@ -188,7 +206,7 @@ func TestEvents_AreThoseOfHoldfastTheNewestFirst(t *testing.T) {
 	f := &Facts{Namespace: "holdfast-system", Warnings: []*core.Event{
 		warn("a", "holdfast", "Old", 0, time.Hour), warn("a", "holdfast", "Often", 2, time.Minute), warn("a", "holdfast-agent", "Often", 3, time.Second), warn("a", "kubelet", "Other", 1, 0), normal,
 	}}
-	if all := f.Events(0); len(all) != 2 || all[0].Reason != "Often" || all[0].Count != 5 || all[0].Object != "Pod shop/a" || all[1].Count != 1 {
+	if all := f.Events(0); len(all) != 2 || all[0].Reason != "Often" || all[0].Count != 5 || all[0].InvolvedObject != (ObjectReference{"Pod", "shop", "a"}) || all[1].Count != 1 {
 		t.Errorf("%+v", all)
 	}
 	if few := f.Events(1); len(few) != 1 {

@@ -244,6 +244,14 @@ func KeyRefused(n *v1beta1.StorageNode) (why string) {
 	return ""
 }
 
+// NodeUserRefused says why nodes cannot use the volumes of a pool in a Ceph cluster; nothing if they can.
+func NodeUserRefused(n *v1beta1.StorageNode) (why string) {
+	if c := meta.FindStatusCondition(n.Status.Conditions, v1beta1.NodeUserRefusedCondition); c != nil && c.Status == metav1.ConditionTrue {
+		return "nodes cannot use its volumes: " + c.Message
+	}
+	return ""
+}
+
 // NoCephClients says why a node cannot use volumes of Ceph pools, for each engine of which it cannot.
 func NoCephClients(n *v1beta1.StorageNode) (why []string) {
 	for _, condition := range []string{v1beta1.RBDVolumesCondition, v1beta1.CephFSVolumesCondition} {
@@ -256,8 +264,8 @@ func NoCephClients(n *v1beta1.StorageNode) (why []string) {
 
 // Unreadable is an object that has a field which this program cannot decode.
 type Unreadable struct {
-	Kind, Name string
-	Err        error
+	Object ObjectReference
+	Err    error
 }
 
 // Unreadable are all such objects.
@@ -275,7 +283,7 @@ func (f *Facts) Unreadable() (all []Unreadable) {
 func unreadable[O v1beta1.Object](found *[]Unreadable, kind string, all []O) {
 	for _, o := range all {
 		if err := o.Unreadable(); err != nil {
-			*found = append(*found, Unreadable{kind, strings.TrimPrefix(o.GetNamespace()+"/"+o.GetName(), "/"), err})
+			*found = append(*found, Unreadable{ObjectReference{kind, o.GetNamespace(), o.GetName()}, err})
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	core "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
@@ -60,25 +59,6 @@ func TestAVolumeIsUnwellWhenItIsNotWhatItShouldBe(t *testing.T) {
 			t.Errorf("%s: %+v", name, u)
 		case test.want != "" && (u == nil || !strings.Contains(u.Message, test.want) || u.ClaimRef.String() != "shop/v" || u.Pool != "default"):
 			t.Errorf("%s: %+v", name, u)
-		}
-	}
-}
-
-func TestTheTimeOfAnEventIsItsLast(t *testing.T) {
-	at := metav1.NewTime(time.Unix(1000, 0))
-	later := metav1.NewMicroTime(time.Unix(2000, 0))
-	for name, test := range map[string]struct {
-		event core.Event
-		want  int64
-	}{
-		"counted":     {core.Event{LastTimestamp: at}, 1000},
-		"once":        {core.Event{EventTime: later}, 2000},
-		"in a series": {core.Event{EventTime: metav1.NewMicroTime(at.Time), Series: &core.EventSeries{LastObservedTime: later}}, 2000},
-		"first only":  {core.Event{FirstTimestamp: at}, 1000},
-		"made only":   {core.Event{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: at}}, 1000},
-	} {
-		if got := When(&test.event).Unix(); got != test.want {
-			t.Errorf("%s: %d", name, got)
 		}
 	}
 }

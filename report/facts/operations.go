@@ -32,15 +32,16 @@ var Verbs = []Verb{Create, Grow, Delete, Restore, Replace, Upgrade, RollBack, Ru
 
 // Operation is what is being done now.
 type Operation struct {
-	Verb    Verb       `json:"verb" doc:"What is done."`
-	Kind    string     `json:"kind" doc:"Kind of the object: StorageCluster, StorageUpgrade, NodeJob, NFSServer, Volume, Snapshot or Pool."`
-	Name    string     `json:"name" doc:"Name of the object; NAMESPACE/NAME of an NFS server, NODE/NAME of a pool."`
-	Claim   string     `json:"claim,omitempty" doc:"Of a volume, NAMESPACE/NAME of the claim it was made for."`
-	Node    string     `json:"node,omitempty" doc:"The node on which it is done."`
-	Message string     `json:"message,omitempty" doc:"Where it stands."`
-	Done    int        `json:"done" doc:"How many nodes are done, where it goes from node to node."`
-	Total   int        `json:"total" doc:"How many nodes there are to do; 0 where it does not go from node to node."`
-	Started *time.Time `json:"started,omitempty" doc:"When it began, as far as known."`
+	Verb         Verb                         `json:"verb" doc:"What is done."`
+	Kind         string                       `json:"kind" doc:"Kind of the object: StorageCluster, StorageUpgrade, NodeJob, NFSServer, Volume, Snapshot or Pool."`
+	Namespace    string                       `json:"namespace,omitempty" doc:"Of an NFS server, its namespace."`
+	Name         string                       `json:"name" doc:"Name of the object, or of the pool."`
+	ClaimRef     *v1beta1.NamespacedReference `json:"claimRef,omitempty" doc:"Of a volume, the claim it was made for."`
+	Node         string                       `json:"node,omitempty" doc:"The node on which it is done."`
+	Message      string                       `json:"message,omitempty" doc:"Where it stands."`
+	DoneNodes    int                          `json:"doneNodes" doc:"How many nodes are done, where it goes from node to node."`
+	DesiredNodes int                          `json:"desiredNodes" doc:"How many nodes there are to do; 0 where it does not go from node to node."`
+	StartTime    *time.Time                   `json:"startTime,omitempty" doc:"When it began, as far as known."`
 }
 
 // small kinds come after those that are of the whole cluster.
@@ -52,23 +53,24 @@ func (f *Facts) Operations() []Operation {
 	if c := f.Served(); c != nil {
 		switch c.Status.Phase {
 		case v1beta1.ClusterCreating:
-			all = append(all, Operation{Verb: Create, Kind: "StorageCluster", Name: c.Name, Message: Message(c.Status.Conditions), Started: since(c.CreationTimestamp)})
+			all = append(all, Operation{Verb: Create, Kind: "StorageCluster", Name: c.Name, Message: Message(c.Status.Conditions), StartTime: since(c.CreationTimestamp)})
 		case v1beta1.ClusterTerminating:
-			all = append(all, Operation{Verb: Delete, Kind: "StorageCluster", Name: c.Name, Message: Message(c.Status.Conditions), Started: whenDeleted(c)})
+			all = append(all, Operation{Verb: Delete, Kind: "StorageCluster", Name: c.Name, Message: Message(c.Status.Conditions), StartTime: whenDeleted(c)})
 		}
 	}
 	slices.SortStableFunc(all, func(a, b Operation) int {
-		return cmp.Or(cmp.Compare(small[a.Kind], small[b.Kind]), began(a).Compare(began(b)), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(small[a.Kind], small[b.Kind]), began(a).Compare(began(b)),
+			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Node, b.Node))
 	})
 	return all
 }
 
 // began is the zero time of what has none: it comes first, as it may be the longest.
 func began(o Operation) time.Time {
-	if o.Started == nil {
+	if o.StartTime == nil {
 		return time.Time{}
 	}
-	return *o.Started
+	return *o.StartTime
 }
 
 func since(t metav1.Time) *time.Time {
@@ -89,7 +91,7 @@ func whenDeleted(o metav1.Object) *time.Time {
 func (f *Facts) upgrading() (all []Operation) {
 	for _, u := range f.Upgrades {
 		s := &u.Status
-		o := Operation{Verb: Upgrade, Kind: "StorageUpgrade", Name: u.Name, Node: s.Node, Done: int(s.UpgradedNodes), Total: int(s.DesiredNodes), Message: string(s.Step), Started: since(u.CreationTimestamp)}
+		o := Operation{Verb: Upgrade, Kind: "StorageUpgrade", Name: u.Name, Node: s.Node, DoneNodes: int(s.UpgradedNodes), DesiredNodes: int(s.DesiredNodes), Message: string(s.Step), StartTime: since(u.CreationTimestamp)}
 		switch s.Phase {
 		case v1beta1.UpgradeRunning:
 		case v1beta1.UpgradeRollingBack:
@@ -110,7 +112,7 @@ func (f *Facts) running() (all []Operation) {
 		if s.Phase == v1beta1.JobCompleted || s.Phase == v1beta1.JobFailed {
 			continue
 		}
-		o := Operation{Verb: Run, Kind: "NodeJob", Name: j.Name, Done: int(s.SucceededNodes), Total: int(s.DesiredNodes), Started: since(j.CreationTimestamp)}
+		o := Operation{Verb: Run, Kind: "NodeJob", Name: j.Name, DoneNodes: int(s.SucceededNodes), DesiredNodes: int(s.DesiredNodes), StartTime: since(j.CreationTimestamp)}
 		for _, n := range s.Nodes {
 			if n.Phase == v1beta1.JobRunning {
 				o.Node, o.Message = n.Name, fmt.Sprintf("attempt %d", max(n.Attempts, 1))
@@ -124,13 +126,13 @@ func (f *Facts) running() (all []Operation) {
 
 func (f *Facts) serversChanging() (all []Operation) {
 	for _, s := range f.Servers {
-		o := Operation{Kind: "NFSServer", Name: s.Namespace + "/" + s.Name, Node: s.Status.Node}
+		o := Operation{Kind: "NFSServer", Namespace: s.Namespace, Name: s.Name, Node: s.Status.Node}
 		_, o.Message = OfServer(s)
 		switch {
 		case s.DeletionTimestamp != nil || s.Status.Phase == v1beta1.NFSTerminating:
-			o.Verb, o.Started = Delete, whenDeleted(s)
+			o.Verb, o.StartTime = Delete, whenDeleted(s)
 		case s.Status.Phase == "" || s.Status.Phase == v1beta1.NFSPending:
-			o.Verb, o.Started = Create, since(s.CreationTimestamp)
+			o.Verb, o.StartTime = Create, since(s.CreationTimestamp)
 		default:
 			continue
 		}
@@ -148,12 +150,12 @@ func (f *Facts) onNodes() (all []Operation) {
 			}
 			o := Operation{Verb: Restore, Kind: "Volume", Name: r.Name, Node: n.Name}
 			if r.RequestedAt != nil {
-				o.Started = since(metav1.Time{Time: r.RequestedAt.Time})
+				o.StartTime = since(metav1.Time{Time: r.RequestedAt.Time})
 			}
 			all = append(all, o)
 		}
 		for _, p := range n.Spec.ReplacePools {
-			all = append(all, Operation{Verb: Replace, Kind: "Pool", Name: n.Name + "/" + p.Name, Node: n.Name, Message: "pool " + p.ID + " is given up"})
+			all = append(all, Operation{Verb: Replace, Kind: "Pool", Name: p.Name, Node: n.Name, Message: "pool " + p.ID + " is given up"})
 		}
 	}
 	return all
@@ -164,7 +166,7 @@ func (f *Facts) volumesChanging() (all []Operation) {
 		if v.Unreadable() != nil {
 			continue
 		}
-		o := Operation{Kind: "Volume", Name: v.Name, Claim: v.Spec.ClaimRef.String(), Node: v.Spec.Node}
+		o := Operation{Kind: "Volume", Name: v.Name, ClaimRef: v.Spec.ClaimRef, Node: v.Spec.Node}
 		if !o.change(v, v.Status.Phase) {
 			want := v.Spec.Size.Required
 			if v.Status.Phase != v1beta1.PhaseReady || want == nil || v.Status.Size == nil || want.Cmp(*v.Status.Size) <= 0 {
@@ -172,7 +174,7 @@ func (f *Facts) volumesChanging() (all []Operation) {
 			}
 			o.Verb, o.Message = Grow, fmt.Sprintf("from %s to %s", v1beta1.Readable(v.Status.Size), v1beta1.Readable(want))
 			if c := meta.FindStatusCondition(v.Status.Conditions, v1beta1.ReadyCondition); c != nil && c.Reason == v1beta1.ReasonExpanding {
-				o.Started = since(c.LastTransitionTime)
+				o.StartTime = since(c.LastTransitionTime)
 			}
 		}
 		o.Message = cmp.Or(Said(v.Status.Conditions, v.Status.Error), o.Message)
@@ -201,9 +203,9 @@ func (o *Operation) change(of metav1.Object, phase v1beta1.Phase) bool {
 	case phase == v1beta1.PhaseFailed, phase == v1beta1.PhaseLost, phase == v1beta1.PhaseUnreachable:
 		return false
 	case of.GetDeletionTimestamp() != nil || phase == v1beta1.PhaseDeleting:
-		o.Verb, o.Started = Delete, whenDeleted(of)
+		o.Verb, o.StartTime = Delete, whenDeleted(of)
 	case phase == "" || phase == v1beta1.PhasePending:
-		o.Verb, o.Started = Create, since(of.GetCreationTimestamp())
+		o.Verb, o.StartTime = Create, since(of.GetCreationTimestamp())
 	default:
 		return false
 	}

@@ -17,11 +17,11 @@ const (
 )
 
 // bar shows of a pool what is used, what else is promised, and what can still be promised. With overcommit more may be
-// promised than there is.
+// promised than there is. Any numbers give a bar of that width: one StorageNode must not end the report of all.
 func (s Style) bar(p *Pool, width int) cell {
 	g := s.glyphs()
-	whole := float64(max(p.Capacity, p.Promised+p.Available, p.Used, 1))
-	of := func(bytes int64) int { return int(float64(bytes)/whole*float64(width) + 0.5) }
+	whole := max(float64(p.Capacity), float64(p.Promised)+float64(p.Available), float64(p.Used), 1) // a sum of int64 may overflow
+	of := func(bytes int64) int { return int(min(max(float64(bytes)/whole, 0), 1)*float64(width) + 0.5) }
 	used, promised := of(p.Used), of(max(p.Promised, p.Used))
 	if p.Used > 0 && used == 0 {
 		used, promised = 1, max(promised, 1)

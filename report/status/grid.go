@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/holdfast-storage/holdfast/printable"
 )
 
 // Style is how a report is drawn.
@@ -47,7 +49,7 @@ func (s Style) lines(rows [][]cell) []string {
 	var widths []int
 	for _, row := range rows {
 		for i := range row {
-			row[i].text = cmp.Or(strings.Join(strings.FieldsFunc(row[i].text, separates), " "), "-")
+			row[i].text = cmp.Or(printable.Line(row[i].text), "-")
 			if i == len(widths) {
 				widths = append(widths, 0)
 			}
@@ -63,9 +65,6 @@ func (s Style) lines(rows [][]cell) []string {
 	}
 	return lines
 }
-
-// separates says of white space, and of what would move the cursor of a terminal, that it is between words.
-func separates(r rune) bool { return r <= ' ' || r >= 0x7f && r <= 0xa0 }
 
 // line puts cells beside each other, as far as they fit.
 func (s Style) line(cells ...cell) string {
@@ -105,7 +104,7 @@ func (s Style) cut(text string, width int) string {
 // wrap breaks a text between words, into lines that fit.
 func (s Style) wrap(text string) (lines []string) {
 	line := ""
-	for _, word := range strings.FieldsFunc(text, separates) {
+	for word := range strings.FieldsSeq(printable.Line(text)) {
 		if s.cuts() && line != "" && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > s.Width {
 			lines, line = append(lines, line), ""
 		}

@@ -33,11 +33,13 @@ type Cluster struct {
 	Name  string               `json:"name"`
 	Phase v1beta1.ClusterPhase `json:"phase"`
 	// How many nodes are selected, and are ready.
-	DesiredNodes int32  `json:"desiredNodes"`
-	ReadyNodes   int32  `json:"readyNodes"`
-	Version      string `json:"version"`
-	Upgrade      string `json:"upgrade,omitempty"`
-	Message      string `json:"message,omitempty"`
+	DesiredNodes int32 `json:"desiredNodes"`
+	ReadyNodes   int32 `json:"readyNodes"`
+	// Version is the newest of the nodes; OldestVersion is there while they differ.
+	Version       string `json:"version"`
+	OldestVersion string `json:"oldestVersion,omitempty"`
+	Upgrade       string `json:"upgrade,omitempty"`
+	Message       string `json:"message,omitempty"`
 }
 
 // Node that is to store.
@@ -51,13 +53,14 @@ type Node struct {
 
 // Server is an NFSServer.
 type Server struct {
-	Name     string           `json:"name"` // NAMESPACE/NAME
-	Phase    v1beta1.NFSPhase `json:"phase"`
-	Endpoint string           `json:"endpoint,omitempty"`
-	Node     string           `json:"node,omitempty"` // that it runs on
-	Exports  int              `json:"exports"`
-	Clients  int              `json:"clients"`
-	Message  string           `json:"message,omitempty"`
+	Namespace string           `json:"namespace"`
+	Name      string           `json:"name"`
+	Phase     v1beta1.NFSPhase `json:"phase"`
+	Endpoint  string           `json:"endpoint,omitempty"`
+	Node      string           `json:"node,omitempty"` // that it runs on
+	Exports   int              `json:"exports"`
+	Clients   int              `json:"clients"`
+	Message   string           `json:"message,omitempty"`
 }
 
 // Pool of a node, of an NFS server or in a Ceph cluster.
@@ -79,10 +82,8 @@ const warningsKept = 10
 
 // Look sums up what was read. An error says that there can be no report; what only a part of it needs is in Hidden.
 func Look(f *facts.Facts) (*Report, error) {
-	for _, kind := range facts.Required {
-		if err := cmp.Or(f.Hidden[kind], f.Unknown[kind]); err != nil {
-			return nil, fmt.Errorf("the %s could not be read (is Holdfast installed here?): %w", kind, err)
-		}
+	if err := f.Unread(); err != nil {
+		return nil, err
 	}
 	r := &Report{
 		Volumes: len(f.Volumes), Snapshots: len(f.Snapshots), Why: []string{}, Nodes: []Node{}, CephPools: []Node{}, Servers: []Server{}, Pools: []Pool{},
@@ -90,8 +91,8 @@ func Look(f *facts.Facts) (*Report, error) {
 	}
 	r.cluster(f.Served())
 	for _, o := range f.Unreadable() {
-		if o.Kind != "Volume" && o.Kind != "Snapshot" { // which are not well
-			r.whyf("%s %s: its object cannot be read: %v", o.Kind, o.Name, o.Err)
+		if o.Object.Kind != "Volume" && o.Object.Kind != "Snapshot" { // which are not well
+			r.whyf("%s: its object cannot be read: %v", o.Object, o.Err)
 		}
 	}
 	r.nodes(f)
@@ -118,7 +119,7 @@ func (r *Report) cluster(c *v1beta1.StorageCluster) {
 		r.whyf("there is no StorageCluster")
 		return
 	}
-	r.Cluster = &Cluster{Name: c.Name, Phase: c.Status.Phase, ReadyNodes: c.Status.ReadyNodes, DesiredNodes: c.Status.DesiredNodes, Version: c.Status.Version, Upgrade: c.Status.Upgrade}
+	r.Cluster = &Cluster{Name: c.Name, Phase: c.Status.Phase, ReadyNodes: c.Status.ReadyNodes, DesiredNodes: c.Status.DesiredNodes, Version: c.Status.Version, OldestVersion: c.Status.OldestVersion, Upgrade: c.Status.Upgrade}
 	switch {
 	case c.Status.Phase == "":
 		r.whyf("no controller has looked at StorageCluster %s yet", c.Name)
@@ -193,7 +194,7 @@ func (n *Node) add(record *v1beta1.StorageNode) {
 	if fence := facts.OfFence(record); fence != nil { // it follows from what else is wrong with it, and is the most urgent
 		n.Message = fence.What
 	}
-	n.Message = cmp.Or(n.Message, why, facts.Ailing(record), facts.KeyRefused(record))
+	n.Message = cmp.Or(n.Message, why, facts.Ailing(record), facts.NodeUserRefused(record), facts.KeyRefused(record))
 }
 
 func (r *Report) pools(all []*v1beta1.StorageNode) {
@@ -232,11 +233,13 @@ func (r *Report) servers(f *facts.Facts) {
 			what = cmp.Or(what, facts.Ailing(f.StorageNodes[i]))
 		}
 		r.Servers = append(r.Servers, Server{
-			Name: o.Namespace + "/" + o.Name, Phase: s.Phase, Endpoint: s.Endpoint, Node: s.Node,
+			Namespace: o.Namespace, Name: o.Name, Phase: s.Phase, Endpoint: s.Endpoint, Node: s.Node,
 			Exports: int(s.Exports), Clients: int(s.Clients), Message: what,
 		})
 	}
-	slices.SortFunc(r.Servers, func(a, b Server) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(r.Servers, func(a, b Server) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
 	if silent > 0 {
 		r.whyf("%d of %d NFS servers are not running", silent, len(r.Servers))
 	}

@@ -111,7 +111,7 @@ func TestWhatIsWrongWithAPlaceIsInItsLine(t *testing.T) {
 func TestAnNFSServerIsNoNode(t *testing.T) {
 	up, down := server("up", v1beta1.NFSRunning), server("down", v1beta1.NFSPending)
 	r := look(t, []runtime.Object{cluster(v1beta1.ClusterRunning), node("a"), up, node(up.NodeName())})
-	if !r.Well || len(r.Nodes) != 1 || len(r.Pools) != 2 || len(r.Servers) != 1 || r.Servers[0].Name != "shop/up" || r.Servers[0].Message != "" {
+	if !r.Well || len(r.Nodes) != 1 || len(r.Pools) != 2 || len(r.Servers) != 1 || r.Servers[0].Namespace != "shop" || r.Servers[0].Name != "up" || r.Servers[0].Message != "" {
 		t.Errorf("%+v", r)
 	}
 	silent := node(down.NodeName())
@@ -184,7 +184,7 @@ func TestTheLastWarningsOfHoldfastAreTold(t *testing.T) {
 	r := look(t, []runtime.Object{cluster(v1beta1.ClusterRunning)}, append(theirs, normal, of)...)
 	var got []string
 	for _, w := range r.Warnings {
-		got = append(got, w.Object)
+		got = append(got, w.InvolvedObject.String())
 	}
 	if want := "Pod shop/agent, Pod shop/sidecar, Pod holdfast-system/home, Volume v"; strings.Join(got, ", ") != want {
 		t.Errorf("got %v", got)
@@ -200,8 +200,8 @@ func TestTheLastWarningsOfHoldfastAreTold(t *testing.T) {
 	for i := range 30 {
 		theirs = append(theirs, event(fmt.Sprint("more", i), home, "kubelet", time.Hour))
 	}
-	if r := look(t, []runtime.Object{cluster(v1beta1.ClusterRunning)}, theirs...); len(r.Warnings) != warningsKept || r.Warnings[0].Object != "Pod shop/agent" {
-		t.Errorf("%d warnings, the first of %s", len(r.Warnings), r.Warnings[0].Object)
+	if r := look(t, []runtime.Object{cluster(v1beta1.ClusterRunning)}, theirs...); len(r.Warnings) != warningsKept || r.Warnings[0].InvolvedObject.String() != "Pod shop/agent" {
+		t.Errorf("%d warnings, the first of %s", len(r.Warnings), r.Warnings[0].InvolvedObject)
 	}
 }
 
@@ -238,7 +238,7 @@ func TestText_HasAllThatTheReportHas(t *testing.T) {
 	for _, want := range []string{
 		"StorageCluster holdfast: Degraded, 1/1 nodes ready, version v1.2.3, 1 volumes, 0 snapshots", "StorageUpgrade to-v2 is at work", "node b is gone",
 		"NODE READY VERSION VOLUMES MESSAGE a yes v1.2.3 3 -",
-		"NFS SERVER STATUS TARGET ON EXPORTS CLIENTS MESSAGE shop/files Degraded 10.96.0.7:2049 a 4 2 no room for its claim",
+		"NFS SERVER PHASE TARGET ON EXPORTS CLIENTS MESSAGE shop/files Degraded 10.96.0.7:2049 a 4 2 no room for its claim",
 		"# USED = PROMISED USED PROMISED AVAILABLE CAPACITY VOLUMES MESSAGE default a ######======.................. 20Gi 40Gi 60Gi 100Gi 3 -",
 		"volume/v shop/v a default Lost the disk is gone", "10m Pod holdfast-system/e Because 3 of e",
 		"Not looked at: something", "Not well: StorageCluster holdfast is Degraded; 1 of 1 NFS servers are not running; 1 volumes or snapshots are not well. holdfast doctor",

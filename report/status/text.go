@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/holdfast-storage/holdfast/printable"
 )
 
 // usualHeight is how many lines a report has at most where no terminal says how many fit.
@@ -98,14 +100,21 @@ func (r *Report) head(s Style) []string {
 		phase.colour = green
 	}
 	lines := []string{s.line(cell{"StorageCluster " + c.Name + ": ", none}, phase, cell{text: fmt.Sprintf(", %d/%d nodes ready, version %s, %d volumes, %d snapshots",
-		c.ReadyNodes, c.DesiredNodes, cmp.Or(c.Version, "unknown"), r.Volumes, r.Snapshots)})}
+		c.ReadyNodes, c.DesiredNodes, c.versions(), r.Volumes, r.Snapshots)})}
 	if c.Upgrade != "" {
-		lines = append(lines, s.line(cell{text: fmt.Sprintf("StorageUpgrade %s is at work", c.Upgrade)}))
+		lines = append(lines, s.line(cell{text: fmt.Sprintf("StorageUpgrade %s is at work", printable.Line(c.Upgrade))}))
 	}
 	if c.Message != "" {
 		lines = append(lines, s.few(s.wrap(c.Message))...)
 	}
 	return lines
+}
+
+func (c *Cluster) versions() string {
+	if c.OldestVersion != "" {
+		return printable.Line(c.OldestVersion + " to " + c.Version)
+	}
+	return cmp.Or(printable.Line(c.Version), "unknown")
 }
 
 func (r *Report) verdict(s Style) []string {
@@ -172,7 +181,7 @@ func (r *Report) serverSection() *section {
 	servers := slices.Clone(r.Servers)
 	attention := func(n Server) bool { return n.Message != "" }
 	first(servers, attention)
-	o := &section{header: header("NFS SERVER", "STATUS", "TARGET", "ON", "EXPORTS", "CLIENTS", "MESSAGE"), bad: count(servers, attention)}
+	o := &section{header: header("NFS SERVER", "PHASE", "TARGET", "ON", "EXPORTS", "CLIENTS", "MESSAGE"), bad: count(servers, attention)}
 	o.rest = func(from int) string {
 		left := servers[from:]
 		if ill := count(left, attention); ill > 0 {
@@ -181,7 +190,7 @@ func (r *Report) serverSection() *section {
 		return fmt.Sprintf("%d more NFS servers, all well", len(left))
 	}
 	for _, n := range servers {
-		row := words(n.Name, string(n.Phase), n.Endpoint, n.Node, strconv.Itoa(n.Exports), strconv.Itoa(n.Clients), n.Message)
+		row := words(n.Namespace+"/"+n.Name, string(n.Phase), n.Endpoint, n.Node, strconv.Itoa(n.Exports), strconv.Itoa(n.Clients), n.Message)
 		row[1].colour = colourOf(n.Message == "")
 		o.rows = append(o.rows, row)
 	}
@@ -251,7 +260,7 @@ func (r *Report) warningSection(now time.Time) *section {
 	o := &section{header: header("WARNED", "OBJECT", "REASON", "TIMES", "MESSAGE")}
 	o.rest = func(from int) string { return fmt.Sprintf("%d more warnings", len(r.Warnings)-from) }
 	for _, w := range r.Warnings {
-		o.rows = append(o.rows, words(ago(now.Sub(w.Time)), w.Object, w.Reason, strconv.Itoa(w.Count), w.Message))
+		o.rows = append(o.rows, words(ago(now.Sub(w.LastTimestamp)), w.InvolvedObject.String(), w.Reason, strconv.Itoa(w.Count), w.Message))
 	}
 	return o
 }

@@ -2,6 +2,7 @@ package status
 
 import (
 	"fmt"
+	"math"
 	"regexp"
 	"strings"
 	"testing"
@@ -33,7 +34,7 @@ func large() *Report {
 		r.Nodes, r.Pools = append(r.Nodes, n), append(r.Pools, p)
 		if i%100 == 0 {
 			r.Unwell = append(r.Unwell, facts.Unwell{Kind: "Volume", Name: fmt.Sprintf("pvc-%d", i), Node: n.Name, Phase: "Lost", Message: "the disk is gone"})
-			r.Warnings = append(r.Warnings, facts.Event{Time: time.Now(), Object: "Pod x/y", Reason: "Because", Message: "of it"})
+			r.Warnings = append(r.Warnings, facts.Event{LastTimestamp: time.Now(), InvolvedObject: facts.ObjectReference{Kind: "Pod", Namespace: "x", Name: "y"}, Reason: "Because", Message: "of it"})
 		}
 	}
 	return r
@@ -85,6 +86,14 @@ func TestText_BarsShowWhatIsUsedPromisedAndFree(t *testing.T) {
 		{of(50, 200, 0), "###=======", green}, // overcommit
 		{of(60, 20, 30), "######....", green}, // others use the file system too
 		{&Pool{}, "..........", green},
+		// Numbers that no agent reports, but the schema accepts.
+		{of(-1<<40, 0, 100), "..........", green},
+		{of(-1, 200, -50), "==========", green},
+		{of(0, -200, 50), "..........", green},
+		{of(1, -2, -3), "#.........", green},
+		{of(0, math.MaxInt64, math.MaxInt64), "=====.....", green},
+		{of(math.MaxInt64, math.MaxInt64, math.MaxInt64), "#####.....", red},
+		{&Pool{Capacity: -100, Used: -100, Promised: math.MinInt64, Available: math.MinInt64}, "..........", green},
 	} {
 		got := Style{}.bar(test.pool, 10)
 		if got.text != test.ascii || got.colour != test.colour {
@@ -110,6 +119,8 @@ func TestText_ColoursChangeNothingElseAndOnlyWhereTheyAreAllowed(t *testing.T) {
 func TestText_WhatOthersWroteDoesNotMoveTheCursor(t *testing.T) {
 	r := large()
 	r.Unwell[0].Message, r.Cluster.Message, r.Why = "a\x1b[2Jb\nc\u009b2Jd", "x\x1b[2J\ry", []string{"\x1b[31m"}
+	r.Cluster.OldestVersion = "v0\x1b[2J"
+	r.Cluster.Version, r.Cluster.Upgrade = "v1\x1b[2J", "to-v2\u009b2J"
 	for _, line := range drawn(t, r, Style{Width: 200, Height: 60}) {
 		if strings.ContainsAny(line, "\x1b\r\u009b") {
 			t.Errorf("%q", line)

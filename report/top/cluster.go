@@ -176,9 +176,9 @@ func (c *Cluster) directories(ctx context.Context) (map[[2]string]bool, error) {
 func (c *Cluster) claims(ctx context.Context) (map[string]*v1beta1.NamespacedReference, error) {
 	all := map[string]*v1beta1.NamespacedReference{}
 	err := each(ctx, c.Kubernetes.CoreV1().PersistentVolumes().List, func(pv *core.PersistentVolume) {
-		csi, claim := pv.Spec.CSI, pv.Spec.ClaimRef
-		if csi != nil && csi.Driver == v1beta1.DriverName && claim != nil && pv.Status.Phase == core.VolumeBound {
-			all[csi.VolumeHandle] = &v1beta1.NamespacedReference{Namespace: claim.Namespace, Name: claim.Name}
+		volume, claim := volumeOf(pv), pv.Spec.ClaimRef
+		if volume != "" && claim != nil && pv.Status.Phase == core.VolumeBound {
+			all[volume] = &v1beta1.NamespacedReference{Namespace: claim.Namespace, Name: claim.Name}
 		}
 	})
 	if err != nil {
@@ -187,9 +187,20 @@ func (c *Cluster) claims(ctx context.Context) (map[string]*v1beta1.NamespacedRef
 	return all, nil
 }
 
+// volumeOf returns the ID of the volume of a PersistentVolume, empty if that is not of Holdfast.
+func volumeOf(pv *core.PersistentVolume) string {
+	switch csi := pv.Spec.CSI; {
+	case csi != nil && csi.Driver == v1beta1.DriverName:
+		return csi.VolumeHandle
+	case pv.Spec.NFS != nil && pv.Annotations[v1beta1.ProvisionedByAnnotation] == v1beta1.ProvisionerName:
+		return pv.Annotations[v1beta1.NFSVolumeAnnotation]
+	}
+	return ""
+}
+
 // addPods looks only into the namespaces of claims.
 func (c *Cluster) addPods(ctx context.Context, volumes []Volume) error {
-	users := map[string][]string{} // by claim
+	users := map[string][]v1beta1.NamespacedReference{} // by claim
 	looked := map[string]bool{}
 	for i := range volumes {
 		claim := volumes[i].ClaimRef
@@ -203,7 +214,7 @@ func (c *Cluster) addPods(ctx context.Context, volumes []Volume) error {
 			}
 			for _, v := range p.Spec.Volumes {
 				if name := claimOf(p, v); name != "" {
-					users[p.Namespace+"/"+name] = append(users[p.Namespace+"/"+name], p.Namespace+"/"+p.Name)
+					users[p.Namespace+"/"+name] = append(users[p.Namespace+"/"+name], v1beta1.NamespacedReference{Namespace: p.Namespace, Name: p.Name})
 				}
 			}
 		})
@@ -213,7 +224,7 @@ func (c *Cluster) addPods(ctx context.Context, volumes []Volume) error {
 	}
 	for i := range volumes {
 		v := &volumes[i]
-		if v.Pods = users[v.ClaimRef.String()]; len(v.Pods) == 0 {
+		if v.PodRefs = users[v.ClaimRef.String()]; len(v.PodRefs) == 0 {
 			v.Uncounted = "" // and so not in use, where nothing else shows that
 		}
 	}

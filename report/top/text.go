@@ -7,10 +7,12 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/holdfast-storage/holdfast/printable"
 )
 
-// Text writes the report for people, with at most so many rows; 0: all.
-func (r *Report) Text(out io.Writer, most int) error {
+// Text writes the report for people, with at most so many rows; 0: all. If wide, all pods of a volume are named.
+func (r *Report) Text(out io.Writer, most int, wide bool) error {
 	columns := map[By]string{ByVolume: "CLAIM\tPOD\tNODE\tPOOL", ByPool: "POOL\tNODE\tIN USE", ByNode: "NODE\tIN USE"}[r.of]
 	last := map[By]string{ByVolume: "\tVOLUME"}[r.of]
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
@@ -20,7 +22,7 @@ func (r *Report) Text(out io.Writer, most int) error {
 		shown = shown[:most]
 	}
 	for i := range shown {
-		fmt.Fprintln(table, strings.Join(r.cells(&shown[i]), "\t"))
+		fmt.Fprintln(table, strings.Join(r.cells(&shown[i], wide), "\t"))
 	}
 	if err := table.Flush(); err != nil {
 		return err
@@ -28,9 +30,9 @@ func (r *Report) Text(out io.Writer, most int) error {
 	return r.notes(out, len(r.Rows)-len(shown))
 }
 
-func (r *Report) cells(row *Row) []string {
+func (r *Report) cells(row *Row, wide bool) []string {
 	cells := map[By][]string{
-		ByVolume: {dash(row.ClaimRef.String()), pods(row), dash(row.Node), dash(row.Pool)},
+		ByVolume: {dash(row.ClaimRef.String()), pods(row, wide), dash(row.Node), dash(row.Pool)},
 		ByPool:   {dash(row.Name), dash(row.Node), strconv.Itoa(row.Volumes)},
 		ByNode:   {cmp.Or(row.Name, "this host"), strconv.Itoa(row.Volumes)},
 	}[r.of]
@@ -41,6 +43,9 @@ func (r *Report) cells(row *Row) []string {
 	}
 	if r.of == ByVolume {
 		cells = append(cells, row.Name)
+	}
+	for i, cell := range cells {
+		cells[i] = printable.Line(cell)
 	}
 	return cells
 }
@@ -65,23 +70,23 @@ func (r *Report) notes(out io.Writer, hidden int) error {
 		lines = append(lines, fmt.Sprintf("no answer from %s: %s", s.Node, s.Message))
 	}
 	for _, line := range lines {
-		if _, err := fmt.Fprintln(out, line); err != nil {
+		if _, err := fmt.Fprintln(out, printable.Line(line)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// pods names one, and how many there are beside it. They are of the claim's namespace.
-func pods(row *Row) string {
-	if len(row.Pods) == 0 {
-		return "-"
+// pods names one, and how many there are beside it, or all. They are of the claim's namespace.
+func pods(row *Row, all bool) string {
+	var names []string
+	for _, p := range row.PodRefs {
+		names = append(names, p.Name)
 	}
-	_, name, _ := strings.Cut(row.Pods[0], "/")
-	if more := len(row.Pods) - 1; more > 0 {
-		return fmt.Sprintf("%s +%d", name, more)
+	if more := len(names) - 1; more > 0 && !all {
+		return fmt.Sprintf("%s +%d", names[0], more)
 	}
-	return name
+	return dash(strings.Join(names, ","))
 }
 
 func dash(s string) string { return cmp.Or(s, "-") }

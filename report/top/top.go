@@ -15,8 +15,8 @@ import (
 type Volume struct {
 	Name     string
 	ClaimRef *v1beta1.NamespacedReference
-	Pods     []string // NAMESPACE/NAME of those that use it
-	Node     string   // empty on one host
+	PodRefs  []v1beta1.NamespacedReference // of those that use it
+	Node     string                        // empty on one host
 	Pool     string
 	// Uncounted says why the kernel does not count; empty if it does.
 	Uncounted string
@@ -80,14 +80,14 @@ func (r *Rates) operations() float64 {
 
 // Row is a volume, a pool or a node.
 type Row struct {
-	Name     string                       `json:"name"` // of the volume, pool or node
-	ClaimRef *v1beta1.NamespacedReference `json:"claimRef,omitempty"`
-	Pods     []string                     `json:"pods,omitempty"`
-	Node     string                       `json:"node,omitempty"`
-	Pool     string                       `json:"pool,omitempty"`
-	Volumes  int                          `json:"volumes,omitempty"` // that are counted, of a pool or node
-	Rates    *Rates                       `json:"rates"`             // null where nothing is counted
-	Why      string                       `json:"why,omitempty"`     // nothing is counted
+	Name     string                        `json:"name"` // of the volume, pool or node
+	ClaimRef *v1beta1.NamespacedReference  `json:"claimRef,omitempty"`
+	PodRefs  []v1beta1.NamespacedReference `json:"podRefs,omitempty"`
+	Node     string                        `json:"node,omitempty"`
+	Pool     string                        `json:"pool,omitempty"`
+	Volumes  int                           `json:"volumes,omitempty"` // that are counted, of a pool or node
+	Rates    *Rates                        `json:"rates"`             // null where nothing is counted
+	Why      string                        `json:"why,omitempty"`     // nothing is counted
 }
 
 // Report is what happened between two samples.
@@ -109,12 +109,10 @@ const (
 	ByNode   By = "nodes"
 )
 
-// Compare makes a report. A volume that was counted in neither sample is not in use, unless it cannot be counted.
+// Compare makes a report. A volume that is not counted by a node that answered both times is not in use, unless it cannot
+// be counted.
 func Compare(before, after *Sample, volumes []Volume, by By) *Report {
-	r := &Report{Rows: []Row{}, Silent: after.Silent, of: by}
-	if r.Silent == nil {
-		r.Silent = []Silent{}
-	}
+	r := &Report{Rows: []Row{}, Silent: silent(before, after), of: by}
 	for node, at := range after.At {
 		if first, ok := before.At[node]; ok {
 			r.Seconds = max(r.Seconds, at.Sub(first).Seconds())
@@ -122,12 +120,12 @@ func Compare(before, after *Sample, volumes []Volume, by By) *Report {
 	}
 	for i := range volumes {
 		v := &volumes[i]
-		row := Row{Name: v.Name, ClaimRef: v.ClaimRef, Pods: v.Pods, Node: v.Node, Pool: v.Pool, Rates: rates(before, after, v), Why: v.Uncounted}
+		row := Row{Name: v.Name, ClaimRef: v.ClaimRef, PodRefs: v.PodRefs, Node: v.Node, Pool: v.Pool, Rates: rates(before, after, v), Why: v.Uncounted}
 		if row.Rates != nil {
 			row.Why = ""
 		}
 		if row.Rates == nil && row.Why == "" {
-			if _, answered := after.At[v.Node]; answered {
+			if answered(before, v.Node) && answered(after, v.Node) {
 				r.Idle++
 			}
 			continue
@@ -141,6 +139,28 @@ func Compare(before, after *Sample, volumes []Volume, by By) *Report {
 		return cmp.Or(cmp.Compare(b.Rates.bytes(), a.Rates.bytes()), cmp.Compare(b.Rates.operations(), a.Rates.operations()), strings.Compare(a.Name, b.Name), strings.Compare(a.Node, b.Node))
 	})
 	return r
+}
+
+func answered(s *Sample, node string) bool {
+	_, is := s.At[node]
+	return is
+}
+
+// silent are the nodes that did not answer at one of the two times.
+func silent(before, after *Sample) []Silent {
+	all := append([]Silent{}, after.Silent...)
+	for node := range after.At {
+		if answered(before, node) {
+			continue
+		}
+		one := Silent{node, "it was not in the first sample"}
+		if i := slices.IndexFunc(before.Silent, func(s Silent) bool { return s.Node == node }); i >= 0 {
+			one = before.Silent[i]
+		}
+		all = append(all, one)
+	}
+	slices.SortFunc(all, func(a, b Silent) int { return strings.Compare(a.Node, b.Node) })
+	return all
 }
 
 // rates of a volume; nil if it was not counted at both times. One that is new at the second was attached in between, and

@@ -1,6 +1,7 @@
 package top
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,14 +23,14 @@ func sampled(seconds int, counted map[Key]Counters, nodes ...string) *Sample {
 func counted(n float64) Counters { return Counters{n, 4096 * n, 2 * n, 8192 * n} }
 
 func volume(name, node, pool string) Volume {
-	return Volume{Name: name, ClaimRef: v1beta1.ReferenceTo("shop/" + name), Pods: []string{"shop/web"}, Node: node, Pool: pool}
+	return Volume{Name: name, ClaimRef: v1beta1.ReferenceTo("shop/" + name), PodRefs: []v1beta1.NamespacedReference{{Namespace: "shop", Name: "web"}}, Node: node, Pool: pool}
 }
 
 // names are those of the rows, and what is known of each: its writes per second, or none.
 func names(r *Report) string {
 	var all []string
 	for _, row := range r.Rows {
-		all = append(all, row.Name+"="+strings.Join(r.cells(&row)[len(r.cells(&row))-2:len(r.cells(&row))-1], ""))
+		all = append(all, row.Name+"="+strings.Join(r.cells(&row, false)[len(r.cells(&row, false))-2:len(r.cells(&row, false))-1], ""))
 	}
 	return strings.Join(all, " ")
 }
@@ -60,7 +61,7 @@ func TestTop_WhatTheKernelDoesNotCountIsNotEstimated(t *testing.T) {
 	for by, want := range map[By]string{ByVolume: "image files", ByPool: "p dirs"} {
 		r := Compare(before, after, []Volume{files, volume("image", "a", "p")}, by)
 		var out strings.Builder
-		if err := r.Text(&out, 0); err != nil {
+		if err := r.Text(&out, 0, false); err != nil {
 			t.Fatal(err)
 		}
 		if len(r.Rows) != 2 || r.Rows[0].Name+" "+r.Rows[1].Name != want || r.Rows[1].Rates != nil || r.Rows[1].Why != Uncounted || r.Rows[0].Why != "" {
@@ -80,11 +81,45 @@ func TestTop_NodeThatIsSilentIsNamedAndItsVolumesAreNotCalledUnused(t *testing.T
 	after.Silent = []Silent{{"b", "no pod of it runs"}}
 	r := Compare(before, after, []Volume{volume("v", "a", "p"), volume("w", "b", "p")}, ByVolume)
 	var out strings.Builder
-	if err := r.Text(&out, 0); err != nil {
+	if err := r.Text(&out, 0, false); err != nil {
 		t.Fatal(err)
 	}
 	if r.Idle != 0 || len(r.Rows) != 1 || !strings.Contains(out.String(), "no answer from b: no pod of it runs\n") {
 		t.Errorf("%d idle, %+v\n%s", r.Idle, r.Rows, &out)
+	}
+}
+
+func TestTop_NodeThatAnswersTheSecondTimeOnlyIsNamedAndItsVolumesAreNotCalledUnused(t *testing.T) {
+	before, after := sampled(0, nil, "a"), sampled(2, map[Key]Counters{{"a", "v"}: counted(10), {"b", "w"}: counted(1e6)}, "a", "b", "c")
+	before.Silent, after.Silent = []Silent{{"b", "pod holdfast-node-2 did not answer in 5s"}}, []Silent{{"d", "no pod of it runs"}}
+	all := []Volume{volume("v", "a", "p"), volume("w", "b", "p"), volume("x", "c", "p"), volume("y", "a", "p"), volume("z", "gone", "p")}
+	r := Compare(before, after, all, ByVolume)
+	if r.Idle != 1 || names(r) != "v=10" {
+		t.Errorf("%d idle, %+v", r.Idle, r.Rows)
+	}
+	want := []Silent{{"b", "pod holdfast-node-2 did not answer in 5s"}, {"c", "it was not in the first sample"}, {"d", "no pod of it runs"}}
+	if !slices.Equal(r.Silent, want) || len(after.Silent) != 1 {
+		t.Errorf("%+v", r.Silent)
+	}
+}
+
+func TestTop_WhatOthersWroteDoesNotMoveTheCursor(t *testing.T) {
+	const erases = "\x1b[2J\u009b2J"
+	after := sampled(2, map[Key]Counters{{"a", "v"}: counted(10)}, "a")
+	after.Silent = []Silent{{"b", "no pod" + erases}}
+	odd := volume("v", "a", "pool"+erases)
+	odd.PodRefs = []v1beta1.NamespacedReference{{Namespace: "shop", Name: "web" + erases}}
+	var out strings.Builder
+	if err := Compare(sampled(0, nil, "a"), after, []Volume{odd}, ByVolume).Text(&out, 0, false); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"no pod [2J 2J\n", "web [2J 2J  ", "pool [2J 2J  "} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q is not in:\n%q", want, &out)
+		}
+	}
+	if strings.ContainsAny(out.String(), "\x1b\u009b") {
+		t.Errorf("%q", &out)
 	}
 }
 
@@ -95,7 +130,7 @@ func TestTop_RowsThatDoNotFitAreCounted(t *testing.T) {
 		all, now[Key{"n", name}] = append(all, volume(name, "n", "p")), counted(float64(name[0]))
 	}
 	var out strings.Builder
-	if err := Compare(sampled(0, nil, "n"), sampled(1, now, "n"), all, ByVolume).Text(&out, 3); err != nil {
+	if err := Compare(sampled(0, nil, "n"), sampled(1, now, "n"), all, ByVolume).Text(&out, 3, false); err != nil {
 		t.Fatal(err)
 	}
 	if got := out.String(); strings.Count(got, "\n") != 5 || !strings.Contains(got, "5 more, which read and write less") || !strings.Contains(got, "shop/h") || strings.Contains(got, "shop/a") {

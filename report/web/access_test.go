@@ -55,6 +55,38 @@ func TestEachReasonWhyNobodyMayComeInIsTold(t *testing.T) {
 	}
 }
 
+func TestSecret_ThatMayNotBeReadIsLoggedOnceWithWhatToDo(t *testing.T) {
+	r := newRig(t)
+	r.deny(readsOf("secrets", ""))
+	c := r.cluster("holdfast", "access")
+	r.start()
+	const why = "the secret of spec.secretRef may not be read"
+	r.eventually("the refusal is logged", func() bool { return len(r.log.lines(why)) > 0 })
+	line := r.log.lines(why)[0]
+	for _, want := range []string{"level=WARN", "get, list and watch", "secret=holdfast-system/access", `secrets \"access\" is forbidden: no role has it`} {
+		if !strings.Contains(line, want) {
+			t.Errorf("%q is not in the log: %s", want, line)
+		}
+	}
+	if a := r.get("/api/v1/volumes"); a.status != http.StatusForbidden || !strings.Contains(a.message(), "may not read the secret") || strings.Contains(a.message(), "no role has it") {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	for range 5 {
+		r.server.identity.wake()
+	}
+	c.Spec.SecretRef.Name = "another"
+	if _, err := r.ours.HoldfastV1beta1().StorageClusters().Update(t.Context(), c, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.eventually("the refusal of the other secret is logged", func() bool { return len(r.log.lines("secret=holdfast-system/another")) > 0 })
+	if lines := r.log.lines(why); len(lines) != 2 {
+		t.Errorf("it was logged %d times: %v", len(lines), lines)
+	}
+	r.deny(nil)
+	r.secret("another", map[string]string{userKey: user, passwordKey: password})
+	r.eventually("the user is admitted", func() bool { return r.get("/api/v1/cluster").status == http.StatusOK })
+}
+
 func TestOnlyTheRightUserWithTheRightPasswordMayComeIn(t *testing.T) {
 	r := newRig(t)
 	r.open()

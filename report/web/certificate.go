@@ -45,7 +45,12 @@ type made struct{ authority, authorityKey, cert, key []byte }
 // keepOwn uses the certificate that the secret has, after making or renewing it where that is due. Replicas that do so
 // at once end with the same, as one write wins and all read it.
 func (i *identity) keepOwn(ctx context.Context, c *v1beta1.StorageCluster) error {
-	secret, known, _ := i.own.Get(types.NamespacedName{Namespace: i.Namespace, Name: ownSecret})
+	name := types.NamespacedName{Namespace: i.Namespace, Name: ownSecret}
+	secret, known, refusal := i.own.Get(name)
+	if isNew(refusal, &i.refused.own) {
+		i.Log.Warn("the secret with the API's certificate may not be read, so each replica may show another one: apply the manifest of this release, which grants that",
+			"secret", name.String(), "error", refusal)
+	}
 	if !known || c == nil || c.DeletionTimestamp != nil {
 		return nil
 	}

@@ -54,6 +54,26 @@ func TestTheSelfMadeCertificateIsTheSameAtEveryReplicaAndAfterARestart(t *testin
 	}
 }
 
+func TestCertificate_WhoseSecretMayNotBeReadIsLoggedOnceWithWhatToDo(t *testing.T) {
+	r := newRig(t)
+	r.deny(readsOf("secrets", ownSecret))
+	r.cluster("holdfast", "")
+	r.start()
+	const why = "each replica may show another one"
+	r.eventually("the refusal is logged", func() bool { return len(r.log.lines(why)) > 0 })
+	if line := r.log.lines(why)[0]; !strings.Contains(line, "level=WARN") || !strings.Contains(line, "secret=holdfast-system/"+ownSecret) || !strings.Contains(line, "apply the manifest") {
+		t.Errorf("the log is: %s", line)
+	}
+	if a := r.get("/readyz"); a.status != http.StatusOK || r.server.identity.lasts.Load() {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	r.deny(nil)
+	r.eventually("the certificate is kept", r.isReady)
+	if lines := r.log.lines(why); len(lines) != 1 {
+		t.Errorf("it was logged %d times", len(lines))
+	}
+}
+
 func TestAClientThatTrustsTheAuthorityReachesTheServiceUnderItsNames(t *testing.T) {
 	r := newRig(t)
 	c := r.cluster("holdfast", "")

@@ -80,11 +80,11 @@ func collectNodes(nodes []*v1beta1.StorageNode, gauge gauge) {
 		}
 		for i := range n.Status.Pools {
 			p := &n.Status.Pools[i]
-			room := roomOf(p)
-			gauge(capacityDesc, float64(room.Capacity), n.Name, server, ceph, p.Name)
-			gauge(promisedDesc, float64(room.Promised), n.Name, server, ceph, p.Name)
-			gauge(usedDesc, float64(room.Used), n.Name, server, ceph, p.Name)
-			gauge(availableDesc, float64(room.Available), n.Name, server, ceph, p.Name)
+			usage := usageOf(p)
+			gauge(capacityDesc, float64(usage.Capacity), n.Name, server, ceph, p.Name)
+			gauge(promisedDesc, float64(usage.Promised), n.Name, server, ceph, p.Name)
+			gauge(usedDesc, float64(usage.Used), n.Name, server, ceph, p.Name)
+			gauge(availableDesc, float64(usage.Available), n.Name, server, ceph, p.Name)
 		}
 	}
 	for kind, phases := range count {

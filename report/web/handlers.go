@@ -2,6 +2,7 @@ package web
 
 import (
 	"net/http"
+	"path"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,16 +18,16 @@ func (s *Server) cluster(*query) (any, error) {
 		return nil, refuse(http.StatusNotFound, "there is no StorageCluster; kubectl apply one")
 	}
 	shown := Cluster{
-		Name: c.Name, Phase: c.Status.Phase, ReadyNodes: int(c.Status.ReadyNodes), DesiredNodes: int(c.Status.DesiredNodes), Version: c.Status.Version, Upgrade: c.Status.Upgrade,
-		Volumes: len(f.Volumes), Snapshots: len(f.Snapshots), Nodes: []Health{}, Conditions: showConditions(c.Status.Conditions),
+		Name: c.Name, Phase: c.Status.Phase, ReadyNodes: int(c.Status.ReadyNodes), DesiredNodes: int(c.Status.DesiredNodes), Version: c.Status.Version, OldestVersion: c.Status.OldestVersion, Upgrade: c.Status.Upgrade,
+		Volumes: len(f.Volumes), Snapshots: len(f.Snapshots), Nodes: []NodeHealth{}, Conditions: showConditions(c.Status.Conditions),
 	}
 	for _, n := range c.Status.Nodes {
-		shown.Nodes = append(shown.Nodes, Health{n.Name, n.Ready, n.Version, n.Message})
+		shown.Nodes = append(shown.Nodes, NodeHealth{n.Name, n.Ready, n.Version, n.Message})
 	}
 	for _, n := range f.StorageNodes {
 		for i := range n.Status.Pools {
 			if p := &n.Status.Pools[i]; p.Message == "" && v1beta1.ServerOf(n.Name) == "" {
-				shown.Room = shown.Room.plus(roomOf(p))
+				shown.Usage = shown.plus(usageOf(p))
 			}
 		}
 	}
@@ -93,13 +94,13 @@ func (s *Server) listServers(q *query) (any, error) {
 
 func (s *Server) listFindings(q *query) (any, error) {
 	return inOrder(q, s.known().Findings(), func(f facts.Finding) []string {
-		return []string{f.Kind, f.Name, string(f.Level), string(f.Phase), f.Message}
+		return []string{f.Kind, path.Join(f.Namespace, f.Node, f.Name), string(f.Level), string(f.Phase), f.Message}
 	}), nil
 }
 
 func (s *Server) listOperations(q *query) (any, error) {
 	return inOrder(q, s.known().Operations(), func(o facts.Operation) []string {
-		return []string{string(o.Verb), o.Kind, o.Name, o.Claim, o.Node, o.Message}
+		return []string{string(o.Verb), o.Kind, path.Join(o.Namespace, o.Name), path.Join(o.Node, o.Name), o.ClaimRef.String(), o.Message}
 	}), nil
 }
 
@@ -108,7 +109,7 @@ func (s *Server) listEvents(q *query) (any, error) {
 	if err := hidden(f, facts.Warnings); err != nil {
 		return nil, err
 	}
-	return inOrder(q, f.Events(0), func(e facts.Event) []string { return []string{e.Object, e.Reason, e.Message} }), nil
+	return inOrder(q, f.Events(0), func(e facts.Event) []string { return []string{e.InvolvedObject.String(), e.Reason, e.Message} }), nil
 }
 
 // hidden refuses a list of what could not be read: an empty one would say that there is nothing.

@@ -34,6 +34,7 @@ type identity struct {
 	changed  chan struct{}
 	given    *kube.SecretWatch // spec.secretRef
 	own      *kube.SecretWatch // the self-made certificate
+	refused  refusals
 
 	pair   atomic.Pointer[tls.Certificate]
 	lasts  atomic.Bool // the pair is in a secret, so that others and later processes have it too
@@ -44,6 +45,19 @@ type identity struct {
 type access struct {
 	*credentials
 	why string
+}
+
+// refusals are why secrets may not be read, as they were logged last.
+type refusals struct{ given, own string }
+
+// isNew returns whether a refusal, which comes with each attempt to read, is another one than the last. None ends it.
+func isNew(refusal error, last *string) bool {
+	before := *last
+	*last = ""
+	if refusal != nil {
+		*last = refusal.Error()
+	}
+	return *last != "" && *last != before
 }
 
 // newIdentity begins with a certificate that this process alone has, so that clients get an answer from the start.
@@ -96,8 +110,11 @@ func (i *identity) keep(ctx context.Context) {
 		case <-next.C:
 		}
 		wait := checkEvery
-		if err := i.update(ctx); err != nil && ctx.Err() == nil {
+		err := i.update(ctx)
+		if err != nil && ctx.Err() == nil {
 			i.Log.Warn("the API's certificate could not be kept as it should be; trying again", "error", err)
+		}
+		if err != nil || i.refused != (refusals{}) { // a right that is given back is no event
 			wait = time.Minute
 		}
 		next.Reset(wait)
@@ -114,8 +131,13 @@ func (i *identity) update(ctx context.Context) error {
 	if c != nil && c.Unreadable() != nil {
 		return nil //nolint:nilerr // what was there before stays in use
 	}
-	secret, known, _ := i.given.Get(kube.SecretName(c, i.Namespace)) // what was read last counts
-	i.access.Store(letIn(c, secret, known))
+	name := kube.SecretName(c, i.Namespace)
+	secret, known, refusal := i.given.Get(name) // what was read last counts
+	if isNew(refusal, &i.refused.given) {
+		i.Log.Warn("the secret of spec.secretRef may not be read, so the API admits no user, or the last that is known: grant the controller the verbs get, list and watch for it by a Role in its namespace",
+			"secret", name.String(), "error", refusal)
+	}
+	i.access.Store(letIn(c, secret, known, refusal))
 	switch {
 	case !known:
 		return nil // it may have a pair, whose place is not taken before that is sure
@@ -147,14 +169,16 @@ func (i *identity) use(cert, key []byte) error {
 	return nil
 }
 
-func letIn(c *v1beta1.StorageCluster, secret *core.Secret, known bool) *access {
+func letIn(c *v1beta1.StorageCluster, secret *core.Secret, known bool, refusal error) *access {
 	switch {
 	case c == nil:
 		return &access{why: "There is no StorageCluster, so no user is admitted: kubectl apply one."}
 	case c.Spec.SecretRef == nil:
 		return &access{why: fmt.Sprintf("No user is admitted, since StorageCluster %s has no spec.secretRef: name there a secret with the keys %s and %s.", c.Name, userKey, passwordKey)}
+	case !known && refusal != nil:
+		return &access{why: fmt.Sprintf("No user is admitted yet: the controller may not read the secret of spec.secretRef of StorageCluster %s. Its log says what to do.", c.Name)}
 	case !known:
-		return &access{why: fmt.Sprintf("No user is admitted yet: the secret of spec.secretRef of StorageCluster %s could not be read so far. The log of the controller says why.", c.Name)}
+		return &access{why: fmt.Sprintf("No user is admitted yet: the secret of spec.secretRef of StorageCluster %s could not be read so far.", c.Name)}
 	case secret == nil:
 		return &access{why: fmt.Sprintf("No user is admitted, since the secret of spec.secretRef of StorageCluster %s does not exist: make it, with the keys %s and %s.", c.Name, userKey, passwordKey)}
 	case len(secret.Data[userKey]) == 0 || len(secret.Data[passwordKey]) == 0:

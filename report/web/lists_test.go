@@ -1,16 +1,16 @@
 package web
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
+	"path"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	coordination "k8s.io/api/coordination/v1"
 	core "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	testclock "k8s.io/utils/clock/testing"
 
@@ -36,24 +36,24 @@ func TestLists_AreSearchedSortedAndTurnedByPages(t *testing.T) {
 	r.open()
 	r.volumes(4)
 	for query, want := range map[string]string{
-		"":                               "v1 v2 v3 v4 of 4",
-		"sort=size":                      "v4 v1 v3 v2 of 4", // what is equal is in the order of the names
-		"sort=-size":                     "v2 v1 v3 v4 of 4",
-		"sort=-use":                      "v3 v1 v2 v4 of 4",
-		"sort=-phase":                    "v2 v3 v4 v1 of 4",
-		"sort=-size&limit=2":             "v2 v1 of 4",
-		"sort=-size&limit=2&offset=2":    "v3 v4 of 4",
-		"offset=3":                       "v4 of 4",
-		"offset=99":                      " of 4",
-		"search=node-c":                  "v4 of 1",
-		"search=FAST+shop":               "v1 v3 v4 of 3",
-		"search=fast+lost":               " of 0",
-		"search=lost":                    "v2 of 1",
-		"search=shop%2Fv3":               "v3 of 1",
-		"search=%20":                     "v1 v2 v3 v4 of 4",
-		"attention=true":                 "v2 v3 of 2",
-		"attention=false&sort=-created":  "v1 v4 of 2",
-		"attention=true&node=b&search=3": "v3 of 1",
+		"":                                   "v1 v2 v3 v4 of 4",
+		"sort=size":                          "v4 v1 v3 v2 of 4", // what is equal is in the order of the names
+		"sort=-size":                         "v2 v1 v3 v4 of 4",
+		"sort=-use":                          "v3 v1 v2 v4 of 4",
+		"sort=-phase":                        "v2 v3 v4 v1 of 4",
+		"sort=-size&limit=2":                 "v2 v1 of 4",
+		"sort=-size&limit=2&offset=2":        "v3 v4 of 4",
+		"offset=3":                           "v4 of 4",
+		"offset=99":                          " of 4",
+		"search=node-c":                      "v4 of 1",
+		"search=FAST+shop":                   "v1 v3 v4 of 3",
+		"search=fast+lost":                   " of 0",
+		"search=lost":                        "v2 of 1",
+		"search=shop%2Fv3":                   "v3 of 1",
+		"search=%20":                         "v1 v2 v3 v4 of 4",
+		"attention=true":                     "v2 v3 of 2",
+		"attention=false&sort=-creationTime": "v1 v4 of 2",
+		"attention=true&node=b&search=3":     "v3 of 1",
 	} {
 		names, total := r.names("/api/v1/volumes?" + query)
 		if got := fmt.Sprint(strings.Join(names, " "), " of ", total); got != want {
@@ -115,10 +115,10 @@ func TestServersFindingsOperationsAndEventsAreListed(t *testing.T) {
 		return r.get("/api/v1/events").status == http.StatusOK && r.get("/api/v1/nfsservers").status == http.StatusOK && len(r.server.known().Hidden) == 0
 	})
 	servers := read[List[NFSServer]](r, "/api/v1/nfsservers?sort=-clients").Items
-	if len(servers) != 2 || servers[0].Name != "shop/files" || servers[0].Claim != "shop/data" || servers[0].Capacity != 9<<30 || servers[0].Level != facts.Fine || servers[1].Level != facts.Problem {
+	if len(servers) != 2 || servers[0].Namespace != "shop" || servers[0].Name != "files" || servers[0].ClaimName != "data" || servers[0].Capacity != 9<<30 || servers[0].Level != facts.Fine || servers[1].Level != facts.Problem {
 		t.Errorf("servers: %+v", servers)
 	}
-	for query, want := range map[string]string{"node=b": "shop/other", "phase=Running": "shop/files", "search=2049": "shop/files"} {
+	for query, want := range map[string]string{"node=b": "other", "phase=Running": "files", "search=2049": "files", "search=shop/other": "other"} {
 		if names, _ := r.names("/api/v1/nfsservers?" + query); strings.Join(names, " ") != want {
 			t.Errorf("%s: %v", query, names)
 		}
@@ -126,7 +126,7 @@ func TestServersFindingsOperationsAndEventsAreListed(t *testing.T) {
 	if found := read[List[facts.Finding]](r, "/api/v1/findings?search=storagenode"); found.Total != 1 || found.Items[0].Name != "a" {
 		t.Errorf("findings: %+v", found)
 	}
-	if done := read[List[facts.Operation]](r, "/api/v1/operations"); done.Total != 1 || done.Items[0].Verb != facts.Create || done.Items[0].Claim != "shop/v" {
+	if done := read[List[facts.Operation]](r, "/api/v1/operations"); done.Total != 1 || done.Items[0].Verb != facts.Create || done.Items[0].ClaimRef.String() != "shop/v" {
 		t.Errorf("operations: %+v", done)
 	}
 	events := read[List[facts.Event]](r, "/api/v1/events?limit=1")
@@ -141,23 +141,53 @@ func TestServersFindingsOperationsAndEventsAreListed(t *testing.T) {
 // An empty list would say that there is nothing.
 func TestEventsThatMayNotBeReadAreNotAnEmptyList(t *testing.T) {
 	r := newRig(t)
+	r.deny(readsOf("events", ""))
 	r.open()
-	err := error(apierrors.NewForbidden(core.Resource("events"), "", errors.New("no")))
-	r.server.forbidden.Store(&err)
-	never := make(chan struct{})
-	r.server.optional[facts.Warnings] = notSynced(never)
-	if a := r.get("/api/v1/events"); a.status != http.StatusServiceUnavailable || !strings.Contains(a.message(), "apply the manifest") {
-		t.Errorf("%d %s", a.status, a.message())
-	}
+	r.eventually("the answer says that the right is missing", func() bool {
+		a := r.get("/api/v1/events")
+		return a.status == http.StatusServiceUnavailable && strings.Contains(a.message(), "apply the manifest")
+	})
 	if a := r.get("/api/v1/findings"); a.status != http.StatusOK {
 		t.Errorf("what else there is: %d %s", a.status, a.message())
 	}
 }
 
-type notSynced chan struct{}
-
-func (notSynced) Name() string            { return "" }
-func (n notSynced) Done() <-chan struct{} { return n }
+func TestOptionalKinds_WhoseRightIsTakenAwayAreHiddenUntilItIsBack(t *testing.T) {
+	r := newRig(t)
+	jobs, upgrades := r.ours.HoldfastV1beta1().NodeJobs(), r.ours.HoldfastV1beta1().StorageUpgrades()
+	r.warn("first", "Early", time.Now())
+	r.nfsServer("shop", "files", v1beta1.NFSServerStatus{})
+	if _, err := jobs.Create(t.Context(), &v1beta1.NodeJob{ObjectMeta: metav1.ObjectMeta{Name: "job"}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := upgrades.Create(t.Context(), &v1beta1.StorageUpgrade{ObjectMeta: metav1.ObjectMeta{Name: "next"}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.open()
+	known := func() [4]int {
+		f := r.server.known()
+		return [4]int{len(f.Warnings), len(f.Servers), len(f.Jobs), len(f.Upgrades)}
+	}
+	r.eventually("all kinds are known", func() bool { return known() == [4]int{1, 1, 1, 1} })
+	r.deny(func(q *http.Request) bool {
+		return slices.Contains([]string{"events", "nfsservers", "nodejobs", "storageupgrades"}, path.Base(q.URL.Path))
+	})
+	r.api.BreakWatches()
+	r.eventually("all four are hidden", func() bool { return len(r.server.known().Hidden) == 4 && known() == [4]int{} })
+	for of, want := range map[string]int{
+		"/api/v1/events": http.StatusServiceUnavailable, "/api/v1/nfsservers": http.StatusServiceUnavailable, "/api/v1/findings": http.StatusOK, "/api/v1/volumes": http.StatusOK,
+	} {
+		if a := r.get(of); a.status != want || want != http.StatusOK && !strings.Contains(a.message(), "no role has it") {
+			t.Errorf("%s: %d %s", of, a.status, a.body)
+		}
+	}
+	r.warn("second", "Late", time.Now())
+	r.deny(nil)
+	r.eventually("all kinds are known again", func() bool { return known() == [4]int{2, 1, 1, 1} && len(r.server.known().Hidden) == 0 })
+	if lines := r.log.lines("the API cannot show a kind"); len(lines) != 4 {
+		t.Errorf("it was logged %d times: %v", len(lines), lines)
+	}
+}
 
 func TestAnAnswerThatHasNotChangedIsNotSentAgain(t *testing.T) {
 	r := newRig(t)
@@ -207,7 +237,7 @@ func TestCephPool_IsNamedInEveryAnswer(t *testing.T) {
 	n := &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: node}, Status: v1beta1.StorageNodeStatus{Pools: []v1beta1.Pool{{Name: "block"}}}}
 	v := &v1beta1.Volume{Spec: v1beta1.VolumeSpec{Node: node}}
 	shown := showNode(n)
-	if shown.CephPool != "block" || shown.NFSServer != "" || shown.Pools[0].CephPool != "block" || showVolume(v, time.Now()).CephPool != "block" {
+	if shown.CephPool != "block" || shown.ServerRef != nil || shown.Pools[0].CephPool != "block" || showVolume(v, time.Now()).CephPool != "block" {
 		t.Errorf("a node: %+v, a volume: %+v", shown, showVolume(v, time.Now()))
 	}
 	n.Name, v.Spec.Node = "a", "a"

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -35,6 +36,12 @@ var enumerations = map[reflect.Type][]string{
 
 var clusterPhases = []v1beta1.ClusterPhase{
 	v1beta1.ClusterCreating, v1beta1.ClusterRunning, v1beta1.ClusterPending, v1beta1.ClusterDegraded, v1beta1.ClusterUpgrading, v1beta1.ClusterPaused, v1beta1.ClusterTerminating,
+}
+
+// references are what the fields of references mean, which are types of the kinds.
+var references = map[reflect.Type]map[string]string{
+	reflect.TypeFor[v1beta1.NamespacedReference](): {"namespace": "Namespace of the object.", "name": "Name of the object."},
+	reflect.TypeFor[v1beta1.SourceReference]():     {"kind": "Kind of the object.", "name": "Name of the object, which is its ID."},
 }
 
 // document describes all that is served, in OpenAPI 3.0.
@@ -159,9 +166,12 @@ func (d *describer) structure(t reflect.Type) object {
 	}
 	properties, required := object{}, []string{}
 	d.schemas[name] = object{"type": "object", "properties": properties, "required": &required, "additionalProperties": false}
-	for f := range t.Fields() {
+	for _, f := range reflect.VisibleFields(t) { // with those of what is embedded
+		if f.Anonymous {
+			continue
+		}
 		field, optional := strings.CutSuffix(f.Tag.Get("json"), ",omitempty")
-		about := f.Tag.Get("doc")
+		about := cmp.Or(f.Tag.Get("doc"), references[t][field])
 		if field == "" || about == "" {
 			d.err = fmt.Errorf("field %s of %s has no name or no description", f.Name, t)
 		}

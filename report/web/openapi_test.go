@@ -121,7 +121,7 @@ func (r *rig) furnish() {
 	condition := []metav1.Condition{{Type: v1beta1.HealthyCondition, Status: metav1.ConditionFalse, Reason: "Damaged", Message: "m", LastTransitionTime: metav1.Now()}}
 	c := r.cluster("holdfast", "access")
 	c.Status = v1beta1.StorageClusterStatus{
-		Phase: v1beta1.ClusterRunning, DesiredNodes: 1, ReadyNodes: 1, Version: "v1", Upgrade: "up", Conditions: condition,
+		Phase: v1beta1.ClusterRunning, DesiredNodes: 1, ReadyNodes: 1, Version: "v2", OldestVersion: "v1", Upgrade: "up", Conditions: condition,
 		Nodes: []v1beta1.NodeHealth{{Name: "a", Ready: true, Version: "v1", Message: "m"}},
 	}
 	if _, err := r.ours.HoldfastV1beta1().StorageClusters().UpdateStatus(r.Context(), c, metav1.UpdateOptions{}); err != nil {

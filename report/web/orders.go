@@ -20,13 +20,13 @@ var nodeOrders = orders[*v1beta1.StorageNode]{
 
 var poolOrders = orders[Pool]{
 	"pool":      func(a, b Pool) int { return strings.Compare(a.Name, b.Name) },
-	"capacity":  func(a, b Pool) int { return cmp.Compare(a.Room.Capacity, b.Room.Capacity) },
-	"promised":  func(a, b Pool) int { return cmp.Compare(a.Room.Promised, b.Room.Promised) },
-	"used":      func(a, b Pool) int { return cmp.Compare(a.Room.Used, b.Room.Used) },
-	"available": func(a, b Pool) int { return cmp.Compare(a.Room.Available, b.Room.Available) },
+	"capacity":  func(a, b Pool) int { return cmp.Compare(a.Capacity, b.Capacity) },
+	"promised":  func(a, b Pool) int { return cmp.Compare(a.Promised, b.Promised) },
+	"used":      func(a, b Pool) int { return cmp.Compare(a.Used, b.Used) },
+	"available": func(a, b Pool) int { return cmp.Compare(a.Available, b.Available) },
 	"volumes":   func(a, b Pool) int { return cmp.Compare(a.Volumes, b.Volumes) },
 	"use": func(a, b Pool) int {
-		return cmp.Compare(share(a.Room.Used, a.Room.Capacity), share(b.Room.Used, b.Room.Capacity))
+		return cmp.Compare(share(a.Used, a.Capacity), share(b.Used, b.Capacity))
 	},
 }
 
@@ -46,7 +46,7 @@ var volumeOrders = orders[*v1beta1.Volume]{
 	"phase": func(a, b *v1beta1.Volume) int {
 		return cmp.Compare(badness(a.Status.Phase, a.Status.Conditions), badness(b.Status.Phase, b.Status.Conditions))
 	},
-	"created": func(a, b *v1beta1.Volume) int {
+	"creationTime": func(a, b *v1beta1.Volume) int {
 		return moment(a.Status.CreationTime).Compare(moment(b.Status.CreationTime))
 	},
 }
@@ -64,7 +64,7 @@ var snapshotOrders = orders[*v1beta1.Snapshot]{
 	"phase": func(a, b *v1beta1.Snapshot) int {
 		return cmp.Compare(badness(a.Status.Phase, a.Status.Conditions), badness(b.Status.Phase, b.Status.Conditions))
 	},
-	"created": func(a, b *v1beta1.Snapshot) int {
+	"creationTime": func(a, b *v1beta1.Snapshot) int {
 		return moment(a.Status.CreationTime).Compare(moment(b.Status.CreationTime))
 	},
 }

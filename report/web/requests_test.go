@@ -247,7 +247,7 @@ func TestTheClusterIsToldAsAWhole(t *testing.T) {
 	r.volume("v1", "a", "fast", v1beta1.VolumeStatus{Phase: v1beta1.PhaseReady, Size: resource.NewQuantity(1<<30, resource.BinarySI)})
 	r.open()
 	c := read[Cluster](r, "/api/v1/cluster")
-	if c.Name != "holdfast" || c.Volumes != 1 || c.Room != (Room{300 << 30, 120 << 30, 90 << 30, 180 << 30}) {
+	if c.Name != "holdfast" || c.Volumes != 1 || c.Usage != (Usage{300 << 30, 120 << 30, 90 << 30, 180 << 30}) {
 		t.Errorf("got %+v", c)
 	}
 	// The oldest cluster counts, as for the operator.
@@ -267,12 +267,12 @@ func TestWhatAnNFSServerHasIsTold(t *testing.T) {
 	r.volume("on-server", server, "volumes", v1beta1.VolumeStatus{Phase: v1beta1.PhaseReady})
 	r.open()
 	for path, want := range map[string]string{"nodes/a": "", "nodes/" + server: "shop/files", "volumes/on-node": "", "volumes/on-server": "shop/files"} {
-		if got := read[struct{ NFSServer string }](r, "/api/v1/"+path).NFSServer; got != want {
+		if got := read[struct{ ServerRef *v1beta1.NamespacedReference }](r, "/api/v1/"+path).ServerRef.String(); got != want {
 			t.Errorf("%s is of server %q, want %q", path, got, want)
 		}
 	}
 	pools := read[List[Pool]](r, "/api/v1/pools?node="+server).Items
-	if len(pools) != 1 || pools[0].NFSServer != "shop/files" {
+	if len(pools) != 1 || pools[0].ServerRef.String() != "shop/files" {
 		t.Errorf("pools of the server: %+v", pools)
 	}
 }

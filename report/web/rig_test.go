@@ -1,17 +1,24 @@
 package web
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
+	"path"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	core "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -39,6 +46,70 @@ type rig struct {
 	server *Server
 	http   *http.Client
 	events *record.FakeRecorder
+	denied atomic.Pointer[denial] // to the server
+	log    logged                 // of the server
+}
+
+// denial is for requests of which a role lacks the right.
+type denial func(*http.Request) bool
+
+// deny refuses requests of the server from now on; nil: none.
+func (r *rig) deny(these denial) { r.denied.Store(&these) }
+
+// readsOf a resource, or of one object.
+func readsOf(resource, name string) denial {
+	return func(q *http.Request) bool {
+		return q.Method == http.MethodGet && path.Base(q.URL.Path) == resource && (name == "" || nameIn(q) == name)
+	}
+}
+
+func nameIn(q *http.Request) string {
+	return strings.TrimPrefix(q.URL.Query().Get("fieldSelector"), "metadata.name=")
+}
+
+type transport func(*http.Request) (*http.Response, error)
+
+func (t transport) RoundTrip(q *http.Request) (*http.Response, error) { return t(q) }
+
+// clients are those of the server.
+func (r *rig) clients() (client.Interface, kubernetes.Interface) {
+	config := r.api.Config()
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return transport(func(q *http.Request) (*http.Response, error) {
+			if these := r.denied.Load(); these == nil || *these == nil || !(*these)(q) {
+				return next.RoundTrip(q)
+			}
+			status := apierrors.NewForbidden(core.Resource(path.Base(q.URL.Path)), nameIn(q), errors.New("no role has it")).Status()
+			status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+			body, err := json.Marshal(status)
+			return &http.Response{StatusCode: http.StatusForbidden, Header: http.Header{"Content-Type": {"application/json"}}, Request: q, Body: io.NopCloser(bytes.NewReader(body))}, err
+		})
+	})
+	return client.NewForConfigOrDie(config), kubernetes.NewForConfigOrDie(config)
+}
+
+// logged is a log that the test reads.
+type logged struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *logged) Write(text []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(text)
+}
+
+// lines are those that have a text.
+func (l *logged) lines(with string) (lines []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for line := range strings.Lines(l.text.String()) {
+		if strings.Contains(line, with) {
+			lines = append(lines, line)
+		}
+	}
+	return lines
 }
 
 func newRig(t *testing.T) *rig {
@@ -56,7 +127,8 @@ func newRig(t *testing.T) *rig {
 func (r *rig) watches() *kube.Watches {
 	ctx, cancel := context.WithCancel(context.Background())
 	r.Cleanup(cancel)
-	return kube.NewWatches(ctx, r.ours, r.theirs, namespace)
+	ours, theirs := r.clients()
+	return kube.NewWatches(ctx, ours, theirs, namespace)
 }
 
 // start serves until the test ends.
@@ -69,9 +141,10 @@ func (r *rig) start() *Server {
 
 func (r *rig) replica() *Server {
 	r.Helper()
+	_, theirs := r.clients()
 	s, err := New(Config{
-		Address: "127.0.0.1:0", Namespace: namespace, Watches: r.watches(), Kubernetes: r.theirs,
-		Events: r.events, Log: slog.New(slog.NewTextHandler(r.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Address: "127.0.0.1:0", Namespace: namespace, Watches: r.watches(), Kubernetes: theirs,
+		Events: r.events, Log: slog.New(slog.NewTextHandler(io.MultiWriter(r.Output(), &r.log), &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})
 	if err != nil {
 		r.Fatal(err)

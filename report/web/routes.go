@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/holdfast-storage/holdfast/listener"
 	"github.com/holdfast-storage/holdfast/report/facts"
 )
 
@@ -26,7 +27,7 @@ type route struct {
 
 func apiRoutes() []route {
 	return []route{
-		{"/api/v1/cluster", "The StorageCluster, and what all nodes can store together.", nil, Cluster{}, (*Server).cluster},
+		{"/api/v1/cluster", "The StorageCluster, and the capacity of all pools of nodes that can be used. What an NFS server has is within a volume, and not counted again.", nil, Cluster{}, (*Server).cluster},
 		{"/api/v1/nodes", "Nodes and NFS servers that store, ready or not.", lists(nodeOrders, nodeParameter, poolParameter, nodePhaseParameter), List[Node]{}, (*Server).listNodes},
 		{"/api/v1/nodes/{name}", "One node or NFS server.", nil, Node{}, (*Server).node},
 		{"/api/v1/pools", "Pools of all nodes and NFS servers.", lists(poolOrders, nodeParameter, poolParameter), List[Pool]{}, (*Server).listPools},
@@ -92,7 +93,7 @@ func (s *Server) routes() (http.Handler, error) {
 	for _, path := range []string{"/livez", "/livez/", "/readyz", "/readyz/"} {
 		open.Handle(path, health)
 	}
-	open.Handle("/", s.guarded(s.few(closed)))
+	open.Handle("/", s.guarded(listener.LimitRequests(closed, maxAnswers)))
 	return open, nil
 }
 
@@ -107,19 +108,6 @@ func readOnly(next http.HandlerFunc) http.Handler {
 			fail(w, http.StatusRequestEntityTooLarge, "the request has a body; it must have none")
 		default:
 			next(w, r)
-		}
-	})
-}
-
-// few bounds what is answered at once, and so the memory that it takes.
-func (s *Server) few(next http.Handler) http.Handler {
-	slots := make(chan struct{}, maxAnswers)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case slots <- struct{}{}:
-			defer func() { <-slots }()
-			next.ServeHTTP(w, r)
-		case <-r.Context().Done(): // the client no longer waits for an answer
 		}
 	})
 }

@@ -1,15 +1,13 @@
 package web
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/report/facts"
 )
 
@@ -23,26 +21,18 @@ func (s *Server) watch() error {
 		kinds.Volumes().Informer().HasSyncedChecker(), kinds.Snapshots().Informer().HasSyncedChecker(),
 	}
 	s.servers, s.jobs, s.upgrades = kinds.NFSServers().Lister(), kinds.NodeJobs().Lister(), kinds.StorageUpgrades().Lister()
-	warnings := s.Watches.Warnings.Core().V1().Events()
-	s.warnings = warnings.Lister()
-	s.optional = map[string]cache.DoneChecker{
-		facts.Servers: kinds.NFSServers().Informer().HasSyncedChecker(), facts.Jobs: kinds.NodeJobs().Informer().HasSyncedChecker(),
-		facts.Upgrades: kinds.StorageUpgrades().Informer().HasSyncedChecker(), facts.Warnings: warnings.Informer().HasSyncedChecker(),
+	warnings := s.Watches.Warnings()
+	s.warnings = corelisters.NewEventLister(warnings.GetIndexer())
+	s.optional = map[string]*optional{
+		facts.Servers: {informer: kinds.NFSServers().Informer()}, facts.Jobs: {informer: kinds.NodeJobs().Informer()},
+		facts.Upgrades: {informer: kinds.StorageUpgrades().Informer()}, facts.Warnings: {informer: warnings},
 	}
-	return errors.Join(s.reportFailure(warnings.Informer()), s.listenForLeases())
-}
-
-// reportFailure keeps why the warnings cannot be read, and logs it once rather than at each attempt.
-func (s *Server) reportFailure(of cache.SharedIndexInformer) error {
-	return of.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *cache.Reflector, err error) {
-		if !apierrors.IsForbidden(err) {
-			cache.DefaultWatchErrorHandler(ctx, r, err)
-			return
+	for kind, o := range s.optional {
+		if err := o.follow(kind, s.Log); err != nil {
+			return err
 		}
-		if s.forbidden.Swap(&err) == nil {
-			s.Log.Warn("the API cannot show events: apply the manifest of this release, which lets the controller read them", "error", err)
-		}
-	})
+	}
+	return s.listenForLeases()
 }
 
 // listenForLeases notes when the API server is heard of. Each agent renews its Lease every 10 s, and so does the
@@ -71,17 +61,21 @@ func (s *Server) known() *facts.Facts {
 	f.StorageNodes, _ = s.nodes.List(labels.Everything())
 	f.Volumes, _ = s.volumes.List(labels.Everything())
 	f.Snapshots, _ = s.snapshots.List(labels.Everything())
-	f.Servers, _ = s.servers.List(labels.Everything())
-	f.Jobs, _ = s.jobs.List(labels.Everything())
-	f.Upgrades, _ = s.upgrades.List(labels.Everything())
-	f.Warnings, _ = s.warnings.List(labels.Everything())
-	for kind, synced := range s.optional {
-		if !cache.IsDone(synced) {
-			f.Hidden[kind] = errors.New("they could not be read so far")
+	for kind, o := range s.optional {
+		if err := o.hidden(); err != nil {
+			f.Hidden[kind] = err
 		}
 	}
-	if err := s.forbidden.Load(); err != nil && f.Hidden[facts.Warnings] != nil {
-		f.Hidden[facts.Warnings] = fmt.Errorf("the controller has no right to read them, apply the manifest of this release: %w", *err)
-	}
+	f.Servers = unlessHidden(f, facts.Servers, s.servers.List)
+	f.Jobs = unlessHidden(f, facts.Jobs, s.jobs.List)
+	f.Upgrades = unlessHidden(f, facts.Upgrades, s.upgrades.List)
+	f.Warnings = unlessHidden(f, facts.Warnings, s.warnings.List)
 	return f
+}
+
+func unlessHidden[T any](f *facts.Facts, kind string, list func(labels.Selector) ([]T, error)) []T {
+	if f.Hidden[kind] != nil {
+		return nil
+	}
+	return kube.Cached(list)
 }

@@ -51,9 +51,8 @@ type Server struct {
 	jobs      v1beta1.NodeJobLister
 	upgrades  v1beta1.StorageUpgradeLister
 	warnings  corelisters.EventLister
-	synced    []cache.DoneChecker          // the kinds without which nothing is served
-	optional  map[string]cache.DoneChecker // kinds of facts that the controller may have no right to read; the others are served
-	forbidden atomic.Pointer[error]        // why the warnings may not be read
+	synced    []cache.DoneChecker  // the kinds without which nothing is served
+	optional  map[string]*optional // by the kind of facts
 	clock     clock.PassiveClock
 	heard     atomic.Pointer[time.Time] // when the API server was heard of last
 

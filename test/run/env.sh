@@ -16,7 +16,7 @@ export GOGC=${GOGC-400}
 # all: runs also what takes long, and looks for data races where there are clients of Kubernetes.
 export HOLDFAST_TESTS=${HOLDFAST_TESTS-}
 # What must not be left out: a test that would skip for lack of one of these fails. docs/testing.md has them all.
-REQUIRE=${REQUIRE-root,uml,cluster,nodes,third-node,ganesha,prometheus,chromium,shm}
+REQUIRE=${REQUIRE-root,uml,cluster,nodes,third-node,ganesha,prometheus,chromium,shm,bash,zsh,fish}
 # Bounds the whole run, so that a test that hangs is named by its stack.
 TIMEOUT=${TIMEOUT-60m}
 
@@ -26,14 +26,15 @@ if takes_long; then REQUIRE+=,axe; fi # of the registry of npm, which need not b
 # How many nodes the tests in a cluster have; some of those that take long need three.
 if [ -z "${NODES+set}" ]; then if takes_long; then NODES=3; else NODES=2; fi; fi
 
-# The tests make real file systems, serve them over NFS, measure with fio, scrape them with Prometheus, look at the page with Chromium in a font that is the same everywhere, and start a second kernel; -race needs a C compiler.
-PACKAGES=${PACKAGES-attr acl btrfs-progs chromium dbus-daemon e2fsprogs fio fonts-inter gcc kmod libc6-dev mount nfs-ganesha nfs-ganesha-vfs prometheus user-mode-linux util-linux xfsprogs}
+# The tests make real file systems, serve them over NFS, measure with fio, scrape them with Prometheus, look at the page with Chromium in a font that is the same everywhere, complete commands in three shells, and start a second kernel; -race needs a C compiler.
+PACKAGES=${PACKAGES-attr acl btrfs-progs chromium dbus-daemon e2fsprogs fio fish fonts-inter gcc kmod libc6-dev mount nfs-ganesha nfs-ganesha-vfs prometheus user-mode-linux util-linux xfsprogs zsh}
 # What make test-ceph needs beside those: a Ceph to run, and the libraries that go-ceph is linked with.
 CEPH_PACKAGES=${CEPH_PACKAGES-ceph-common ceph-mds ceph-mgr ceph-mgr-modules-core ceph-mon ceph-osd iproute2 libcephfs-dev librados-dev librbd-dev}
+if [ -n "${WITH_CEPH:-}" ]; then PACKAGES+=" $CEPH_PACKAGES"; fi
 
 # What needs an API server without Holdfast, and what needs a cluster with it. One package after the other: they share it.
 # Most of the first list take away kinds that others need, so they have an API server of their own; both take as long.
-INSTALL_TESTS=${INSTALL_TESTS-./operator/nodejob ./operator/bootstrap ./kube/apply ./operator/snapshots ./operator/cluster ./operator/upgrade}
+INSTALL_TESTS=${INSTALL_TESTS-./operator/nodejob ./operator/bootstrap ./kube/apply ./operator/snapshots ./operator/cluster ./operator/upgrade ./test/suite/helm}
 API_TESTS=${API_TESTS-./test/suite/api ./backend/cluster ./operator/fencing ./operator/nfsserver ./operator/volume ./operator/volumecopy ./provisioner}
 CLUSTER_TESTS=${CLUSTER_TESTS-./bench ./test/suite/e2e ./test/suite/e2e/accidents ./test/suite/e2e/kube ./test/suite/e2e/operator ./test/suite/e2e/upgrade}
 # In a cluster with a Ceph beside it.

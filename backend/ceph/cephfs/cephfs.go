@@ -29,6 +29,7 @@ type Backend struct {
 	config  Config
 	log     *slog.Logger
 	ops     backend.Operations
+	peeks   bool   // another process may have the pool, which is only read
 	token   string // of this process, as the owner of the pool
 	life    context.Context
 	stop    context.CancelFunc
@@ -47,6 +48,7 @@ type Backend struct {
 var (
 	_ backend.Backend     = (*Backend)(nil)
 	_ backend.Expander    = (*Backend)(nil)
+	_ backend.Completer   = (*Backend)(nil)
 	_ backend.Snapshotter = (*Backend)(nil)
 	_ backend.Cloner      = (*Backend)(nil)
 	_ backend.Trasher     = (*Backend)(nil)
@@ -55,6 +57,25 @@ var (
 
 // Open serves a pool until Close. It does not wait for the cluster: while that is out of reach, calls say so.
 func Open(ctx context.Context, cluster *ceph.Cluster, config Config, log *slog.Logger) (*Backend, error) {
+	b, err := newBackend(ctx, cluster, config, log)
+	if err != nil {
+		return nil, err
+	}
+	b.taken = config.Yields // then it is taken as one that was lost
+	b.keepers.Go(b.keep)
+	return b, nil
+}
+
+// Peek opens a pool that another process may be serving, to list what is in it. It takes and changes nothing.
+func Peek(cluster *ceph.Cluster, config Config, log *slog.Logger) (*Backend, error) {
+	b, err := newBackend(context.Background(), cluster, config, log)
+	if err == nil {
+		b.peeks = true
+	}
+	return b, err
+}
+
+func newBackend(ctx context.Context, cluster *ceph.Cluster, config Config, log *slog.Logger) (*Backend, error) {
 	if err := config.complete(cluster.Config()); err != nil {
 		return nil, err
 	}
@@ -65,7 +86,6 @@ func Open(ctx context.Context, cluster *ceph.Cluster, config Config, log *slog.L
 	}
 	b.opening <- struct{}{}
 	b.life, b.stop = context.WithCancel(context.WithoutCancel(ctx))
-	b.keepers.Go(b.keep)
 	return b, nil
 }
 
@@ -118,6 +138,9 @@ func (b *Backend) current() *pool {
 
 // open takes the pool, and finishes what was left in it before any caller sees it.
 func (b *Backend) open(ctx context.Context) (*pool, error) {
+	if b.peeks {
+		return b.look(ctx)
+	}
 	if err := b.mayTake(ctx); err != nil {
 		return nil, err
 	}
@@ -135,6 +158,23 @@ func (b *Backend) open(ctx context.Context) (*pool, error) {
 	return p, nil
 }
 
+// look enters the pool without taking it.
+func (b *Backend) look(ctx context.Context) (*pool, error) {
+	p, err := b.enter(ctx, false)
+	if err != nil {
+		return nil, err
+	}
+	head, err := look(ctx, p, "reading which pool it is", (*group).head)
+	switch {
+	case gone(err) || err == nil && head == nil:
+		err = fmt.Errorf("%w: there is no pool of Holdfast in the subvolume group %s of file system %s", backend.ErrNotFound, p.Group, p.in.FileSystem)
+	case err == nil:
+		p.id = head.ID
+		return p, nil
+	}
+	return nil, errors.Join(err, p.close(ctx))
+}
+
 // enter mounts the file system.
 func (b *Backend) enter(ctx context.Context, serve bool) (*pool, error) {
 	keep, _ := ceph.ParseReserve(b.config.Reserved) // complete has checked it
@@ -150,16 +190,32 @@ func (b *Backend) enter(ctx context.Context, serve bool) (*pool, error) {
 	if serve {
 		client = p.client()
 	}
-	var late atomic.Bool // no caller waits for it any more
+	var (
+		late    atomic.Bool // no caller waits for it any more
+		mounted atomic.Pointer[cephfs.MountInfo]
+	)
+	leave := func() error {
+		if fs := mounted.Swap(nil); fs != nil {
+			return unmount(fs)
+		}
+		return nil
+	}
 	fs, err := ceph.Call(ctx, b.cluster, "mounting file system "+b.cluster.Config().FileSystem, func(conn *rados.Conn) (*cephfs.MountInfo, error) {
 		fs, err := mount(conn, b.cluster.Config().FileSystem, client)
-		if err == nil && late.Load() {
-			err = unmount(fs)
+		if err != nil {
+			return nil, err
 		}
-		return fs, err
+		if mounted.Store(fs); late.Load() {
+			return nil, leave()
+		}
+		return fs, nil
 	})
 	if err != nil {
 		late.Store(true)
+		if mounted.Load() != nil { // just after the call had given up
+			_, left := ceph.Call(ctx, b.cluster, "leaving the file system", func(*rados.Conn) (any, error) { return nil, leave() })
+			err = errors.Join(err, left)
+		}
 		return nil, p.judge(err)
 	}
 	p.group = &group{fs: fs, dir: "/volumes/" + b.config.Group}

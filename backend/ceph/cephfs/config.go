@@ -19,13 +19,12 @@ type Config struct {
 	Overcommit     float64       // how often each byte may be promised; 0 means 1.0
 	Reserved       string        // kept free: bytes such as 10Gi, or a share such as 5% (default)
 	TrashRetention time.Duration // how long a deleted volume can be restored; 0 means a day, below 0 not at all
+	Yields         bool          // leaves the pool to a process that has served it lately
 }
 
 const (
 	// DefaultTrashRetention is how long a deleted volume can be restored, unless its room is needed before.
 	DefaultTrashRetention = 24 * time.Hour
-	// NoTrash is the TrashRetention of a pool that removes volumes at once.
-	NoTrash time.Duration = -1
 
 	DefaultGroup   = "holdfast"
 	mostOvercommit = 100

@@ -59,7 +59,7 @@ func TestCopy_OutlivesItsCallerWhoLearnsHowFarItIs(t *testing.T) {
 
 func TestCopy_EndsWhenItsVolumeIsDeleted(t *testing.T) {
 	w := newWorld(t, 0)
-	w.config.TrashRetention = NoTrash
+	w.config.TrashRetention = backend.NoTrash
 	w.reopen()
 	large(w)
 	copied := make(chan error, 1)
@@ -98,7 +98,7 @@ func (w *world) snapshotsOf(name string) string {
 
 func TestSnapshot_OfAnotherKeepsItsNameAndItsVolume(t *testing.T) {
 	w := newWorld(t, 0)
-	w.config.TrashRetention = NoTrash
+	w.config.TrashRetention = backend.NoTrash
 	w.reopen()
 	w.create("a", 16*mib)
 	w.ceph("fs", "subvolume", "snapshot", "create", rig.FileSystem, "a", "s", "--group_name", w.config.Group)

@@ -85,10 +85,10 @@ func holds(ids ...backend.ID) func(*world) {
 func nothing(*world) {}
 
 var operations = []operation{{
-	name: "begin", steps: []crashpoint.Step{crashpoint.PoolBegun}, trash: NoTrash,
+	name: "begin", steps: []crashpoint.Step{crashpoint.PoolBegun}, trash: backend.NoTrash,
 	prepare: nothing, call: func(w *world) error { _, err := w.backend.List(w.Context()); return err }, check: nothing,
 }, {
-	name: "create", steps: build, trash: NoTrash,
+	name: "create", steps: build, trash: backend.NoTrash,
 	prepare: nothing,
 	call: func(w *world) error {
 		_, err := w.backend.Create(w.Context(), backend.VolumeSpec{Name: "a", Size: backend.Size{Required: size}, Inodes: 9})
@@ -103,7 +103,7 @@ var operations = []operation{{
 		holds("a")(w)
 	},
 }, {
-	name: "snapshot", steps: build, trash: NoTrash,
+	name: "snapshot", steps: build, trash: backend.NoTrash,
 	prepare: stored, call: (*world).snapshot,
 	check: func(w *world) {
 		if err := w.restore(); err != nil {
@@ -112,10 +112,10 @@ var operations = []operation{{
 		holds("a", "b")(w)
 	},
 }, {
-	name: "restore", steps: slices.Concat(copyS, build), trash: NoTrash,
+	name: "restore", steps: slices.Concat(copyS, build), trash: backend.NoTrash,
 	prepare: snapshotted, call: (*world).restore, check: holds("a", "b"),
 }, {
-	name: "clone", steps: slices.Concat([]crashpoint.Step{crashpoint.CopyFrozen}, copyS, build), trash: NoTrash,
+	name: "clone", steps: slices.Concat([]crashpoint.Step{crashpoint.CopyFrozen}, copyS, build), trash: backend.NoTrash,
 	prepare: stored,
 	call: func(w *world) error {
 		_, err := w.backend.Clone(w.Context(), "a", backend.VolumeSpec{Name: "b"})
@@ -123,7 +123,7 @@ var operations = []operation{{
 	},
 	check: holds("a", "b"),
 }, {
-	name: "expand", steps: []crashpoint.Step{crashpoint.ExpandGrown, crashpoint.ExpandRecorded}, trash: NoTrash,
+	name: "expand", steps: []crashpoint.Step{crashpoint.ExpandGrown, crashpoint.ExpandRecorded}, trash: backend.NoTrash,
 	prepare: stored,
 	call: func(w *world) error {
 		v, err := w.backend.Expand(w.Context(), "a", backend.Size{Required: 2 * size})
@@ -134,10 +134,10 @@ var operations = []operation{{
 	},
 	check: holds("a"),
 }, {
-	name: "delete", steps: purge, trash: NoTrash,
+	name: "delete", steps: purge, trash: backend.NoTrash,
 	prepare: stored, call: (*world).remove, check: nothing,
 }, {
-	name: "delete with snapshots", steps: purge, trash: NoTrash,
+	name: "delete with snapshots", steps: purge, trash: backend.NoTrash,
 	prepare: snapshotted, call: (*world).remove,
 	check: func(w *world) {
 		if err := w.restore(); err != nil {
@@ -146,7 +146,7 @@ var operations = []operation{{
 		holds("b")(w)
 	},
 }, {
-	name: "delete snapshot", steps: []crashpoint.Step{crashpoint.DeleteTrashed, crashpoint.DeletePartly}, trash: NoTrash,
+	name: "delete snapshot", steps: []crashpoint.Step{crashpoint.DeleteTrashed, crashpoint.DeletePartly}, trash: backend.NoTrash,
 	prepare: snapshotted,
 	call:    func(w *world) error { return w.backend.DeleteSnapshot(w.Context(), "s") },
 	check:   holds("a"),
@@ -200,12 +200,19 @@ func TestKill_AtAnyStepIsContinuedByTheNextProcess(t *testing.T) {
 		return
 	}
 	cluster(t)
+	passed := map[crashpoint.Step]bool{}
 	for i, op := range operations {
 		for j, step := range op.steps {
+			passed[step] = true
 			if (i+j)%3 != 0 && !hostfs.All() {
 				continue
 			}
 			t.Run(fmt.Sprintf("%s killed at %s", op.name, step), func(t *testing.T) { kill(t, op, step) })
+		}
+	}
+	for _, step := range crashpoint.CephFSSteps {
+		if !passed[step] {
+			t.Errorf("no operation is killed at step %s", step)
 		}
 	}
 }
@@ -271,7 +278,7 @@ func kill(t *testing.T, op operation, step crashpoint.Step) {
 func TestKill_ACopyThatIsNotWantedAnyMoreIsEnded(t *testing.T) {
 	w := newWorld(t, 0)
 	stored(w)
-	w.config.TrashRetention = NoTrash
+	w.config.TrashRetention = backend.NoTrash
 	w.close()
 	i := slices.IndexFunc(operations, func(op operation) bool { return op.name == "clone" })
 	w.killed(operations[i], crashpoint.CopyBegun)
@@ -288,7 +295,7 @@ func TestKill_ACopyThatIsNotWantedAnyMoreIsEnded(t *testing.T) {
 func TestKill_ACopyIsCompletedByTheNextProcess(t *testing.T) {
 	w := newWorld(t, 0)
 	stored(w)
-	w.config.TrashRetention = NoTrash
+	w.config.TrashRetention = backend.NoTrash
 	w.close()
 	i := slices.IndexFunc(operations, func(op operation) bool { return op.name == "clone" })
 	w.killed(operations[i], crashpoint.CopyBegun)

@@ -31,7 +31,7 @@ func TestOutages_LeakNothing(t *testing.T) {
 	}
 	c := rig.Start(t, rig.Options{MDS: true})
 	w := newWorldIn(t, c, 0)
-	w.in.Patience, w.config.TrashRetention = 3*time.Second, NoTrash
+	w.in.Patience, w.config.TrashRetention = 3*time.Second, backend.NoTrash
 	w.reopen()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*rig.Patience)
 	defer cancel()

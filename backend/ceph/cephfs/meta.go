@@ -48,9 +48,10 @@ type meta struct {
 	Labels     map[string]string  `json:"labels,omitempty"`
 	Source     *backend.Source    `json:"source,omitempty"`
 	OnNodeLoss backend.OnNodeLoss `json:"onNodeLoss,omitempty"`
-	Ephemeral  bool               `json:"ephemeral,omitempty"` // not kept in the trash
-	Deleted    *time.Time         `json:"deleted,omitempty"`   // since then it is in the trash
-	Copy       *origin            `json:"copy,omitempty"`      // while it is copied
+	Ephemeral  bool               `json:"ephemeral,omitempty"`  // not kept in the trash
+	Incomplete bool               `json:"incomplete,omitempty"` // another has not brought all of its content
+	Deleted    *time.Time         `json:"deleted,omitempty"`    // since then it is in the trash
+	Copy       *origin            `json:"copy,omitempty"`       // while it is copied
 }
 
 // origin is what a volume is copied from.

@@ -195,3 +195,20 @@ func (b *Backend) Expand(ctx context.Context, id backend.ID, size backend.Size) 
 		return p.expand(ctx, e, size)
 	})
 }
+
+func (b *Backend) Complete(ctx context.Context, id backend.ID) error {
+	p, err := b.use(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = do(ctx, b, id, "complete", func(ctx context.Context) (any, error) {
+		e, err := p.existing(ctx, id)
+		if err != nil || e.volume == nil || !e.volume.Incomplete {
+			return nil, err
+		}
+		m := *e.volume
+		m.Incomplete = false
+		return nil, p.record(ctx, e.name, &m)
+	})
+	return err
+}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path"
 	"sync"
 	"syscall"
 	"time"
@@ -33,6 +34,9 @@ type pool struct {
 	id      string
 	lost    func(*pool) // called when the file system has shut this client out
 
+	using sync.RWMutex // while the group is in use; it must not be once the file system was left
+	left  bool
+
 	promising chan struct{} // holds a token while no operation promises room, nor takes a volume out of the trash
 	making    chan struct{} // holds a token for each volume that may be in the making
 
@@ -48,7 +52,14 @@ const mostMaking = 16
 
 // look runs f on the group within the limit of time.
 func look[T any](ctx context.Context, p *pool, what string, f func(*group) (T, error)) (T, error) {
-	value, err := ceph.Call(ctx, p.cluster, what, func(*rados.Conn) (T, error) { return f(p.group) })
+	value, err := ceph.Call(ctx, p.cluster, what, func(*rados.Conn) (value T, err error) {
+		p.using.RLock()
+		defer p.using.RUnlock()
+		if p.left {
+			return value, fmt.Errorf("%s: %w", what, syscall.ENOTCONN)
+		}
+		return f(p.group)
+	})
 	return value, p.judge(err)
 }
 
@@ -143,9 +154,17 @@ func mount(conn *rados.Conn, fs, id string) (_ *cephfs.MountInfo, err error) {
 
 func unmount(m *cephfs.MountInfo) error { return errors.Join(m.Unmount(), m.Release()) }
 
-// close leaves the file system.
+// close leaves the file system when nothing uses it.
 func (p *pool) close(ctx context.Context) error {
-	_, err := ceph.Call(ctx, p.cluster, "leaving the file system", func(*rados.Conn) (any, error) { return nil, unmount(p.group.fs) })
+	_, err := ceph.Call(ctx, p.cluster, "leaving the file system", func(*rados.Conn) (any, error) {
+		p.using.Lock()
+		defer p.using.Unlock()
+		if p.left {
+			return nil, nil
+		}
+		p.left = true
+		return nil, unmount(p.group.fs)
+	})
 	return err
 }
 
@@ -165,16 +184,26 @@ func (p *pool) identify(ctx context.Context, token string) error {
 	return p.own(ctx, token)
 }
 
-func (g *group) identify(name string) (head poolMeta, err error) {
+// head reads what makes the group a pool; nil where it is none.
+func (g *group) head() (*poolMeta, error) {
 	data, err := g.attr(g.dir, poolAttr)
+	if err != nil || data == nil {
+		return nil, err
+	}
+	var head poolMeta
+	if err := readVersioned(data, poolAttr, &head); err != nil {
+		return nil, fmt.Errorf("%w: subvolume group %s: %w", backend.ErrUnavailable, path.Base(g.dir), err)
+	}
+	return &head, nil
+}
+
+func (g *group) identify(name string) (head poolMeta, err error) {
+	there, err := g.head()
 	if err != nil {
 		return head, err
 	}
-	if data != nil {
-		if err := readVersioned(data, poolAttr, &head); err != nil {
-			return head, fmt.Errorf("%w: subvolume group %s: %w", backend.ErrUnavailable, name, err)
-		}
-		return head, nil
+	if there != nil {
+		return *there, nil
 	}
 	names, err := g.names()
 	if err != nil {

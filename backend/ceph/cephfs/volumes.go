@@ -51,7 +51,7 @@ func (p *pool) describe(e *entry) *backend.Volume {
 		return v
 	}
 	v.Name, v.Size, v.Inodes, v.Labels, v.Source, v.Created, v.OnNodeLoss = m.Name, m.Size, m.Inodes, m.Labels, m.Source, m.Created, m.OnNodeLoss
-	v.Mode, v.FSType, v.Provisioning = backend.Filesystem, fsType, backend.Thin
+	v.Mode, v.FSType, v.Provisioning, v.Incomplete = backend.Filesystem, fsType, backend.Thin, m.Incomplete
 	return v
 }
 
@@ -117,6 +117,7 @@ func (p *pool) plan(id backend.ID, spec backend.VolumeSpec, source *backend.Sour
 	return &meta{
 		Version: version, ID: id, Name: spec.Name, Created: time.Now().UTC(), Size: size, Charge: size, Inodes: spec.Inodes,
 		Labels: spec.Labels, Source: source, OnNodeLoss: spec.OnNodeLoss, Ephemeral: spec.Ephemeral,
+		Incomplete: spec.Incomplete,
 	}, nil
 }
 

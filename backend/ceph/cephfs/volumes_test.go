@@ -146,7 +146,7 @@ func TestStrangers_AreReportedAndNeverTouched(t *testing.T) {
 		t.Errorf("the volume lies in %s", a.Access.CephFS.Path)
 	}
 	w.reopen()
-	w.config.TrashRetention = NoTrash
+	w.config.TrashRetention = backend.NoTrash
 	w.reopen()
 	all, err := w.backend.List(t.Context())
 	if err != nil || len(all) != 2 {

@@ -19,9 +19,6 @@ import (
 	"github.com/holdfast-storage/holdfast/backend/ceph"
 )
 
-// sizeUnit is what sizes are rounded up to.
-const sizeUnit = 1 << 20
-
 // Backend serves one pool of images.
 type Backend struct {
 	Config
@@ -30,6 +27,7 @@ type Backend struct {
 	ops     backend.Operations
 	log     *slog.Logger
 	cookie  string
+	peeks   bool                    // another process may have the pool, which is only read
 	current atomic.Pointer[session] // nil: this process does not have the pool
 	closed  atomic.Bool
 	giving  sync.Mutex // held while trash is removed for room
@@ -42,6 +40,7 @@ type Backend struct {
 var (
 	_ backend.Backend          = (*Backend)(nil)
 	_ backend.Expander         = (*Backend)(nil)
+	_ backend.Completer        = (*Backend)(nil)
 	_ backend.Snapshotter      = (*Backend)(nil)
 	_ backend.GroupSnapshotter = (*Backend)(nil)
 	_ backend.Cloner           = (*Backend)(nil)
@@ -60,6 +59,14 @@ func Open(ctx context.Context, cluster *ceph.Cluster, c Config, log *slog.Logger
 	b.stop = stop
 	b.keeper.Go(func() { b.keep(keeping) })
 	return b, nil
+}
+
+// Peek opens a pool that another process may be serving, to list what is in it. It takes and changes nothing.
+func Peek(cluster *ceph.Cluster, c Config, log *slog.Logger) (*Backend, error) {
+	if err := c.complete(cluster.Config()); err != nil {
+		return nil, err
+	}
+	return &Backend{Config: c, cluster: cluster, log: log.With("pool", c.Name), peeks: true, stop: func() {}}, nil
 }
 
 // Close waits until no operation runs, or ctx ends, and gives the pool back. It leaves the cluster's connection open.
@@ -121,9 +128,14 @@ func (b *Backend) find(ctx context.Context, k kind, id backend.ID) (*record, err
 
 func (s *session) find(k kind, id backend.ID) (*record, error) {
 	r, err := s.look(k, id)
-	if err != nil || r == nil || errors.Is(r.damage, errIncomplete) {
+	if err != nil || r == nil || !errors.Is(r.damage, errIncomplete) {
+		return r, err
+	}
+	entries, err := s.ledger.get(r.name)
+	if err != nil || entries[r.name].State != complete {
 		return nil, err
 	}
+	r.damage = errReplaced
 	return r, nil
 }
 
@@ -214,10 +226,19 @@ func (b *Backend) volume(r *record) *backend.Volume {
 	m := r.meta
 	v.Name, v.Size, v.Mode, v.FSType, v.FSSize, v.Provisioning = m.Name, m.Size, m.Mode, m.FSType, m.FSSize, m.Provisioning
 	v.MkfsOptions, v.Inodes, v.Labels, v.OnNodeLoss, v.Source, v.Created = m.MkfsOptions, m.Inodes, m.Labels, m.OnNodeLoss, m.Source, m.Created
+	v.Incomplete = m.Incomplete
 	if r.size < m.Size {
 		v.Condition = backend.Abnormal("image %s has %d bytes, recorded are %d", r.name, r.size, m.Size)
 	}
 	return v
+}
+
+// check fails for an image whose metadata is not known. There may be none.
+func (r *record) check() error {
+	if r == nil || r.meta != nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", backend.ErrPrecondition, r.damaged())
 }
 
 func (r *record) damaged() error { return fmt.Errorf("image %s: %w", r.name, r.damage) }

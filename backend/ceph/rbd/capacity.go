@@ -13,24 +13,6 @@ import (
 	"github.com/holdfast-storage/holdfast/backend/ceph"
 )
 
-// room is what the cluster says of the pool that has the content of the images.
-type room struct {
-	quota  int64 // most bytes; 0: no limit but the cluster
-	stored int64
-	free   int64 // of the cluster, for this pool
-}
-
-func (r room) total() int64 {
-	total := r.stored + r.free
-	if r.quota > 0 {
-		return min(r.quota, total)
-	}
-	return total
-}
-
-// left is how much of it can still be written.
-func (r room) left() int64 { return max(0, r.total()-r.stored) }
-
 func (s *session) monitor(command map[string]any, into any) error {
 	command["format"] = "json"
 	text, said, err := s.conn.MonCommand(encode(command))
@@ -69,12 +51,9 @@ func (s *session) measure() (r room, err error) {
 	return r, nil
 }
 
-// available is what can be promised where that much is promised: of the whole room, and of what is free.
+// available is what can be promised where that much is promised.
 func (b *Backend) available(r room, promised int64) int64 {
-	kept := b.kept(r)
-	byPromise := int64(float64(r.total())*b.Overcommit) - kept - promised
-	byFreeSpace := int64(float64(r.left())*b.Overcommit) - kept
-	return max(0, min(byPromise, byFreeSpace)) / sizeUnit * sizeUnit
+	return r.available(b.kept(r), b.Overcommit, promised)
 }
 
 // kept is what stays free.

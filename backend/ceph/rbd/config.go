@@ -22,9 +22,6 @@ type Config struct {
 	TrashRetention time.Duration
 }
 
-// NoTrash is the TrashRetention of a pool that removes volumes at once.
-const NoTrash time.Duration = -1
-
 func (c *Config) complete(of ceph.Config) error {
 	if of.Pool == "" {
 		return fmt.Errorf("%w: no pool of images is named", backend.ErrInvalid)

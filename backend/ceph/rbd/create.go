@@ -33,7 +33,7 @@ func (b *Backend) create(ctx context.Context, spec backend.VolumeSpec, source *b
 	}
 	return do(ctx, b, id, "create", func(ctx context.Context) (*backend.Volume, error) {
 		r, err := b.find(ctx, volumes, id)
-		if err != nil {
+		if err := cmp.Or(err, r.check()); err != nil {
 			return nil, err
 		}
 		if r != nil {
@@ -79,7 +79,7 @@ func (b *Backend) need(ctx context.Context, k kind, id backend.ID, of string) (*
 	case r == nil:
 		return nil, fmt.Errorf("%w: %s %s%s in pool %s", backend.ErrNotFound, k, id, of, b.Name)
 	case r.meta == nil:
-		return nil, fmt.Errorf("%w: %w", backend.ErrPrecondition, r.damaged())
+		return nil, r.check()
 	case r.meta.Group == "":
 		return r, nil
 	}
@@ -116,7 +116,7 @@ func (b *Backend) plan(id backend.ID, spec backend.VolumeSpec, source *backend.S
 	m := &meta{
 		Version: version, Kind: volumes, ID: id, Name: spec.Name, Created: time.Now().UTC(), Mode: spec.Mode, FSType: spec.FSType,
 		Provisioning: backend.Thin, MkfsOptions: spec.MkfsOptions, Inodes: spec.Inodes, Labels: maps.Clone(spec.Labels),
-		OnNodeLoss: spec.OnNodeLoss, Source: source, Ephemeral: spec.Ephemeral,
+		OnNodeLoss: spec.OnNodeLoss, Source: source, Ephemeral: spec.Ephemeral, Incomplete: spec.Incomplete,
 	}
 	smallest := int64(sizeUnit)
 	if from != nil {
@@ -267,6 +267,9 @@ func (b *Backend) clear(ctx context.Context, name string) error {
 		if !promised {
 			return nil, fmt.Errorf("%w: pool %s has an image %s that is not of Holdfast; rename it", backend.ErrExists, b.Name, name)
 		}
+		if r != nil && p.State == complete {
+			return nil, fmt.Errorf("%w: image %s: %w", backend.ErrPrecondition, name, errReplaced)
+		}
 		return nil, s.discard(name, p)
 	})
 	return err
@@ -281,7 +284,10 @@ func (s *session) discard(name string, p promise) error {
 	}
 	err := s.with(name, func(image *rbd.Image) error { return unsnap(image, contentSnapshot) })
 	if err == nil || absent(err) { // Ceph may have less than an image of that name
-		err = rbd.RemoveImage(s.ioctx, name)
+		var id string
+		if id, err = s.idOf(name); err == nil {
+			err = s.despiteTheDead(id, func() error { return rbd.RemoveImage(s.ioctx, name) })
+		}
 	}
 	if err != nil && !absent(err) {
 		return err
@@ -321,4 +327,18 @@ func (b *Backend) Expand(ctx context.Context, id backend.ID, wish backend.Size) 
 			return b.volume(r), nil
 		})
 	})
+}
+
+func (b *Backend) Complete(ctx context.Context, id backend.ID) error {
+	_, err := do(ctx, b, id, "complete", func(ctx context.Context) (any, error) {
+		r, err := b.need(ctx, volumes, id, "")
+		if err != nil || !r.meta.Incomplete {
+			return nil, err
+		}
+		return call(ctx, b, "recording that image "+r.name+" is complete", func(s *session) (any, error) {
+			r.meta.Incomplete = false
+			return nil, s.writeMeta(r.meta)
+		})
+	})
+	return err
 }

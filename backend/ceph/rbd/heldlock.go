@@ -42,9 +42,7 @@ func (s *session) watchLock(r *record) (*heldLock, error) {
 	h := &heldLock{name: r.name, watch: watch}
 	h.done.Go(func() { h.answer(s.conn.GetInstanceID()) })
 	if h.image, err = rbd.OpenImage(s.ioctx, r.name, rbd.NoSnapshot); err != nil {
-		err = errors.Join(err, watch.Delete())
-		h.done.Wait()
-		return nil, err
+		return nil, errors.Join(err, h.unwatch())
 	}
 	return h, nil
 }
@@ -72,8 +70,16 @@ func (h *heldLock) close() error {
 		h.limit.Stop()
 		_ = h.unlock() // or it ends with the image
 	}
-	err := errors.Join(h.image.Close(), h.watch.Delete())
-	h.done.Wait()
+	return errors.Join(h.image.Close(), h.unwatch())
+}
+
+// unwatch ends the answers. A watcher that cannot be deleted, as that of a client that was cut off, has them run on: a
+// notification that no one takes would block the library.
+func (h *heldLock) unwatch() error {
+	err := h.watch.Delete()
+	if err == nil {
+		h.done.Wait()
+	}
 	return err
 }
 

@@ -44,6 +44,16 @@ func (s *session) look(k kind, id backend.ID) (*record, error) {
 	return s.readImage(image, name)
 }
 
+// idOf returns the ID of the image that has a name; "" if none has.
+func (s *session) idOf(name string) (string, error) {
+	k, id, _ := parseName(name)
+	r, err := s.look(k, id)
+	if err != nil || r == nil {
+		return "", err
+	}
+	return r.image, nil
+}
+
 // lookInTrash reads an image by its ID.
 func (s *session) lookInTrash(id, name string) (*record, error) {
 	image, err := rbd.OpenImageByIdReadOnly(s.ioctx, id, rbd.NoSnapshot)

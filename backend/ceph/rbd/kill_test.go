@@ -102,7 +102,7 @@ var operations = []operation{{
 	leaves: []string{"volume.a"},
 }, {
 	name: "delete", steps: []crashpoint.Step{crashpoint.ImageTrashed, crashpoint.ImageGiven, crashpoint.ImageRemoved},
-	config:  Config{TrashRetention: NoTrash},
+	config:  Config{TrashRetention: backend.NoTrash},
 	prepare: func(ctx context.Context, b *Backend) error { return created(ctx, b, "a") },
 	call:    func(ctx context.Context, b *Backend) error { return b.Delete(ctx, "a") },
 }, {

@@ -53,6 +53,7 @@ type meta struct {
 	Source       *backend.Source      `json:"source,omitempty"`
 	Group        backend.ID           `json:"group,omitempty"`
 	Ephemeral    bool                 `json:"ephemeral,omitempty"`
+	Incomplete   bool                 `json:"incomplete,omitempty"` // another has not brought all of its content
 }
 
 // imageName is the name of the image of an ID.
@@ -69,7 +70,9 @@ func parseName(name string) (kind, backend.ID, bool) {
 
 var (
 	errIncomplete = errors.New("the image is not complete")
-	errNewer      = errors.New("written by a newer version")
+	// errReplaced is what errIncomplete means where the ledger says that the image is complete.
+	errReplaced = errors.New("its metadata " + metaKey + " is missing or of another image, as after `rbd migration`, `rbd import` or `rbd image-meta remove`; the data is left as it is: keep it with `rbd cp` and restore the volume, or delete the volume")
+	errNewer    = errors.New("written by a newer version")
 )
 
 // parseMeta reads the metadata of an image, by the name that it has or had and its ID. Without any, or with that of another

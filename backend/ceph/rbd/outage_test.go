@@ -26,7 +26,7 @@ func TestOutages_LeakNothing(t *testing.T) {
 	const lives, workers, between = 50, 5, 6
 	at := newPool(t, 0)
 	at.Patience = 3 * time.Second
-	b, _ := open(t, at, Config{TrashRetention: NoTrash})
+	b, _ := open(t, at, Config{TrashRetention: backend.NoTrash})
 	ctx, cancel := context.WithTimeout(t.Context(), rig.Patience)
 	defer cancel()
 	persist(ctx, t, func() error { return created(ctx, b, "a") })

@@ -155,15 +155,63 @@ func TestImageOfOthers_IsLeftAlone(t *testing.T) {
 	}
 }
 
-func TestSource_IsGoneForGoodOnceItsCopiesHaveContentOfTheirOwn(t *testing.T) {
-	at, b, end := openWith(t, Config{TrashRetention: NoTrash}, "a")
-	ctx := t.Context()
-	a, err := b.Get(ctx, "a")
+func TestImage_ThatReplacedOneOfOursIsLeftAlone(t *testing.T) {
+	at, b, end := openWith(t, Config{}, "a", "b")
+	do := func(args ...string) string {
+		out, err := small.Command(t.Context(), "rbd", args...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	do("image-meta", "remove", at.Pool+"/volume.a", metaKey)
+	do("rename", at.Pool+"/volume.b", at.Pool+"/other")
+	do("create", "--size", "16M", at.Pool+"/volume.b")
+	for _, when := range []string{"at once", "after a restart"} {
+		for _, id := range []backend.ID{"a", "b"} {
+			v, err := b.Get(t.Context(), id)
+			if err != nil || !v.Condition.Abnormal || !strings.Contains(v.Condition.Message, "rbd migration") {
+				t.Errorf("%s, %s: %+v, %v", when, id, v, err)
+			}
+			if err := created(t.Context(), b, string(id)); !errors.Is(err, backend.ErrPrecondition) {
+				t.Errorf("%s, %s is made again: %v", when, id, err)
+			}
+		}
+		if names := do("ls", at.Pool); names != "other\nvolume.a\nvolume.b" {
+			t.Fatalf("%s the pool holds %q", when, names)
+		}
+		end()
+		b, end = open(t, at, Config{TrashRetention: time.Hour})
+	}
+	for _, id := range []backend.ID{"a", "b"} {
+		if err := b.Delete(t.Context(), id); err != nil {
+			t.Error(err)
+		}
+	}
+	if names := do("ls", at.Pool); names != "other" {
+		t.Errorf("the pool holds %q", names)
+	}
+	if trash := do("trash", "ls", at.Pool); !strings.Contains(trash, "volume.a") || !strings.Contains(trash, "volume.b") {
+		t.Errorf("the trash holds %q", trash)
+	}
+}
+
+// filled writes into volume a.
+func filled(t *testing.T, at ceph.Config, b *Backend) (a *backend.Volume, content []byte) {
+	t.Helper()
+	a, err := b.Get(t.Context(), "a")
 	if err != nil {
 		t.Fatal(err)
 	}
-	content := bytes.Repeat([]byte("content "), mib/8)
+	content = bytes.Repeat([]byte("content "), mib/8)
 	write(t, at, a, content)
+	return a, content
+}
+
+func TestSource_IsGoneForGoodOnceItsCopiesHaveContentOfTheirOwn(t *testing.T) {
+	at, b, end := openWith(t, Config{TrashRetention: backend.NoTrash}, "a")
+	ctx := t.Context()
+	_, content := filled(t, at, b)
 	c, err := b.Clone(ctx, "a", backend.VolumeSpec{Name: "c"})
 	if err != nil {
 		t.Fatal(err)
@@ -182,6 +230,140 @@ func TestSource_IsGoneForGoodOnceItsCopiesHaveContentOfTheirOwn(t *testing.T) {
 	}
 	end()
 	checkLeft(t, at, operation{leaves: []string{"volume.c"}})
+}
+
+// TestTrash_MoveThatWasCutShortIsFinished has images in the states in which a kill leaves them while Ceph moves them.
+func TestTrash_MoveThatWasCutShortIsFinished(t *testing.T) {
+	for name, test := range map[string]struct {
+		retention time.Duration
+		cut       func(t *testing.T, pool *rados.IOContext, image string)
+		volume    bool // it is there afterwards
+	}{
+		"the image has its name": {backend.NoTrash, func(t *testing.T, pool *rados.IOContext, image string) {
+			if err := pool.SetOmap("rbd_trash", map[string][]byte{"id_" + image: cutShort("volume.a")}); err != nil {
+				t.Fatal(err)
+			}
+		}, true},
+		"its name is gone":                         {backend.NoTrash, moveCutShort, false},
+		"its name is gone, and it can be restored": {time.Hour, moveCutShort, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			at, b, end := openWith(t, Config{TrashRetention: test.retention}, "a")
+			v, content := filled(t, at, b)
+			end()
+			hands(t, at, func(pool *rados.IOContext) { test.cut(t, pool, v.Access.RBD.ImageID) })
+
+			b, end = open(t, at, Config{TrashRetention: test.retention})
+			defer end()
+			if all, err := b.List(t.Context()); err != nil || len(all) > 0 != test.volume {
+				t.Fatalf("the pool has %+v, %v", all, err)
+			}
+			if is, err := b.Capacity(t.Context(), ""); err != nil || is.Promised > 0 != (test.volume || test.retention > 0) {
+				t.Errorf("%d are promised, %v", is.Promised, err)
+			}
+			if test.retention > 0 {
+				var err error
+				if v, err = b.Undelete(t.Context(), "a"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if test.volume || test.retention > 0 {
+				if got := read(t, at, v, len(content)); !bytes.Equal(got, content) {
+					t.Error("the volume has lost its content")
+				}
+			}
+			if err := b.Delete(t.Context(), "a"); err != nil {
+				t.Error(err)
+			}
+			if left, err := small.Command(t.Context(), "rbd", "trash", "ls", "--all", at.Pool); test.retention == backend.NoTrash && (err != nil || left != "") {
+				t.Errorf("in the trash there is %q, %v", left, err)
+			}
+		})
+	}
+}
+
+// moveCutShort makes an image one that lacks its name, and of which the trash does not say that it has moved.
+func moveCutShort(t *testing.T, pool *rados.IOContext, image string) {
+	t.Helper()
+	if err := rbd.GetImage(pool, "volume.a").Trash(0); err != nil {
+		t.Fatal(err)
+	}
+	key := "id_" + image
+	spec, err := pool.GetOmapValues("rbd_trash", "", key, 1)
+	if err != nil || len(spec[key]) == 0 {
+		t.Fatalf("the trash has %q, %v", spec, err)
+	}
+	spec[key][len(spec[key])-1] = moving
+	if err := pool.SetOmap("rbd_trash", spec); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// moving is the last byte of what the trash has of an image while it is moved.
+const moving = 1
+
+// cutShort is what the trash has of an image at the beginning of a move: a structure with its version, its length, the source,
+// the name, two times, and the state.
+func cutShort(name string) []byte {
+	body := binary.LittleEndian.AppendUint32([]byte{0}, uint32(len(name)))
+	body = append(append(body, name...), make([]byte, 2*8)...)
+	body = append(body, moving)
+	return append(binary.LittleEndian.AppendUint32([]byte{2, 1}, uint32(len(body))), body...)
+}
+
+// TestHeader_RenewedImageIsWhatItWas replaces the headers of images that a snapshot and a copy connect.
+func TestHeader_RenewedImageIsWhatItWas(t *testing.T) {
+	at, b, end := openWith(t, Config{TrashRetention: backend.NoTrash}, "a")
+	ctx := t.Context()
+	a, content := filled(t, at, b)
+	if _, err := b.Snapshot(ctx, backend.SnapshotSpec{Name: "s", Source: "a"}); err != nil {
+		t.Fatal(err)
+	}
+	c, err := b.Restore(ctx, "s", backend.VolumeSpec{Name: "c"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	renew := func() {
+		objects, err := small.Command(ctx, "rados", "-p", at.Pool, "ls")
+		if err != nil {
+			t.Fatal(err)
+		}
+		renewed := 0
+		for object := range strings.FieldsSeq(objects) {
+			if strings.HasPrefix(object, headerObject("")) {
+				if err := b.current.Load().renewHeader(object); err != nil {
+					t.Fatal(err)
+				}
+				renewed++
+			}
+		}
+		if renewed != 3 {
+			t.Errorf("there are %d headers", renewed)
+		}
+	}
+	renew()
+	for _, v := range []*backend.Volume{a, c} {
+		if got := read(t, at, v, len(content)); !bytes.Equal(got, content) {
+			t.Errorf("volume %s has lost its content", v.ID)
+		}
+	}
+	if grown, err := b.Expand(ctx, "a", backend.Size{Required: 2 * size}); err != nil || grown.Size != 2*size {
+		t.Errorf("it grows to %+v, %v", grown, err)
+	}
+	renew()
+	for _, err := range []error{b.DeleteSnapshot(ctx, "s"), b.emptyTrash(ceph.Background(ctx), time.Now()), b.Delete(ctx, "a")} {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	if got := read(t, at, c, len(content)); !bytes.Equal(got, content) {
+		t.Error("without its snapshot the copy has lost its content")
+	}
+	if err := b.Delete(ctx, "c"); err != nil {
+		t.Error(err)
+	}
+	end()
+	checkLeft(t, at, operation{})
 }
 
 func TestCopiesOfCopies_DoNotNeedMoreImagesThanTheKernelMaps(t *testing.T) {

@@ -4,10 +4,12 @@ package rbd
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
 	"github.com/ceph/go-ceph/rbd"
+	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-storage/holdfast/backend"
 )
@@ -42,7 +44,7 @@ func (b *Backend) recover(s *session) error {
 	if foreign > 0 {
 		b.log.Warn("the pool has images that are not of Holdfast; they are left alone", "count", foreign)
 	}
-	inTrash, err := b.recoverTrash(s, entries)
+	inTrash, err := b.recoverTrash(s, there, entries)
 	if err != nil {
 		return err
 	}
@@ -81,6 +83,10 @@ func (b *Backend) recoverImage(s *session, name string, entries map[string]promi
 	case r == nil || errors.Is(r.damage, errIncomplete):
 		if !promised {
 			return false, nil
+		}
+		if r != nil && p.State == complete {
+			b.log.Error("a damaged image, left alone", "image", name, "error", errReplaced)
+			return true, nil
 		}
 		b.log.Info("an image that was not completed is removed", "image", name)
 		return true, s.discard(name, p)
@@ -122,7 +128,7 @@ func (s *session) finish(r *record, p promise) error {
 
 // trashAndErase removes an image that no caller knows.
 func (s *session) trashAndErase(r *record) error {
-	if err := rbd.GetImage(s.ioctx, r.name).Trash(0); err != nil {
+	if err := s.despiteTheDead(r.image, func() error { return rbd.GetImage(s.ioctx, r.name).Trash(0) }); err != nil {
 		return err
 	}
 	p := &promise{Charge: r.size, State: removing}
@@ -135,36 +141,64 @@ func (s *session) trashAndErase(r *record) error {
 // eraseClaimed removes an image that is in the trash for good, and its promise, unless copies need it.
 func (s *session) eraseClaimed(image string) error {
 	gone, err := s.erase(image)
+	if isErrno(err, unix.EUCLEAN) {
+		s.log.Warn("an image was not moved to the trash wholly, and another has its name: delete or rename that one, and start again", "id", image)
+		return nil
+	}
 	if err != nil || !gone {
 		return err
 	}
 	return s.ledger.change(map[string]*promise{trashKey(image): nil}, nil)
 }
 
-// recoverTrash makes sure that what is ours in Ceph's trash is promised to, and returns all that is there.
-func (b *Backend) recoverTrash(s *session, entries map[string]promise) (map[string]bool, error) {
+// recoverTrash makes sure that what is ours in Ceph's trash is promised to, and returns all that is there. names are those of
+// images that are not.
+func (b *Backend) recoverTrash(s *session, names map[string]bool, entries map[string]promise) (map[string]bool, error) {
 	list, err := rbd.GetTrashList(s.ioctx)
 	if err != nil {
 		return nil, err
 	}
 	there := map[string]bool{}
 	for _, t := range list {
-		there[t.Id] = true
-		if _, known := entries[trashKey(t.Id)]; known {
-			continue
-		}
-		r, err := s.lookInTrash(t.Id, t.Name)
-		if err != nil {
-			return nil, err
-		}
-		if r == nil || r.meta == nil {
-			continue // not ours
-		}
-		if err := b.recoverMove(s, r, t.DeletionTime, entries); err != nil {
+		if there[t.Id], err = b.recoverTrashed(s, t, names, entries); err != nil {
 			return nil, err
 		}
 	}
 	return there, nil
+}
+
+// recoverTrashed says whether an image in the trash is there indeed, and promises to it if it is ours.
+func (b *Backend) recoverTrashed(s *session, t rbd.TrashInfo, names map[string]bool, entries map[string]promise) (bool, error) {
+	p, known := entries[trashKey(t.Id)]
+	if known && p.State == trashed {
+		return true, nil
+	}
+	if known {
+		return s.finishMove(t, names)
+	}
+	r, err := s.lookInTrash(t.Id, t.Name)
+	if err != nil || r == nil || r.meta == nil { // not ours
+		return true, err
+	}
+	moved, err := s.finishMove(t, names)
+	if err != nil || !moved {
+		return moved, err
+	}
+	return true, b.recoverMove(s, r, t.DeletionTime, entries)
+}
+
+// finishMove ends the move of an image to the trash. Ceph lists it there first, then removes its name, and says last that it
+// has moved: before that it can neither be removed nor restored. An image that still has its name has not moved: the
+// next request to delete it begins again.
+func (s *session) finishMove(t rbd.TrashInfo, names map[string]bool) (moved bool, err error) {
+	if names[t.Name] { // perhaps of another image, which would be moved
+		id, err := s.idOf(t.Name)
+		return id != t.Id, err
+	}
+	if err := s.despiteTheDead(t.Id, func() error { return rbd.GetImage(s.ioctx, t.Name).Trash(0) }); err != nil && !absent(err) { // absent: it has moved
+		return false, fmt.Errorf("moving image %s to the trash: %w", t.Name, err)
+	}
+	return true, nil
 }
 
 // recoverMove records that an image was moved to the trash.

@@ -55,7 +55,7 @@ func (b *Backend) session(ctx context.Context) (*session, error) {
 
 func (b *Backend) openPool(conn *rados.Conn) (*session, error) {
 	s, err := b.take(conn)
-	if err == nil {
+	if err == nil && !b.peeks {
 		if err = b.recover(s); err != nil {
 			err = errors.Join(err, s.release())
 		}
@@ -67,7 +67,9 @@ func (b *Backend) openPool(conn *rados.Conn) (*session, error) {
 		return nil, err
 	}
 	b.current.Store(s)
-	go b.answer(s)
+	if !b.peeks {
+		go b.answer(s)
+	}
 	return s, nil
 }
 
@@ -87,18 +89,36 @@ func (b *Backend) take(conn *rados.Conn) (_ *session, err error) {
 	if s.ioctx, err = open(); err != nil {
 		return nil, err
 	}
-	if err := s.lock(); err != nil {
-		s.ioctx.Destroy()
-		return nil, err
+	if !b.peeks {
+		if err := s.lock(); err != nil {
+			s.ioctx.Destroy()
+			return nil, err
+		}
 	}
 	own, err := open()
 	if err == nil {
-		s.ledger, err = openLedger(own)
+		s.ledger, err = b.openLedger(own)
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.release())
 	}
 	return s, nil
+}
+
+// openLedger makes the ledger of a new pool, unless the pool is only read.
+func (b *Backend) openLedger(ioctx *rados.IOContext) (*ledger, error) {
+	if !b.peeks {
+		return openLedger(ioctx)
+	}
+	_, err := ioctx.Stat(ledgerObject)
+	if absent(err) {
+		err = fmt.Errorf("%w: there is no pool of Holdfast in %s/%s of the Ceph cluster", backend.ErrNotFound, b.cluster.Config().Pool, b.cluster.Config().Namespace)
+	}
+	if err != nil {
+		ioctx.Destroy()
+		return nil, err
+	}
+	return &ledger{ioctx: ioctx}, nil
 }
 
 // answers is how long the process that has the pool may take to say so before it is cut off.
@@ -188,12 +208,21 @@ func (b *Backend) answer(s *session) {
 func (b *Backend) lose(s *session, err error) {
 	if b.current.CompareAndSwap(s, nil) {
 		b.log.Warn("the pool must be taken again", "error", err)
-		go func() { _ = s.watch.Delete() }() // it may wait for the cluster
+		if s.watch != nil {
+			go func() { _ = s.watch.Delete() }() // it may wait for the cluster
+		}
 		b.cluster.Forget(s.conn)
 	}
 }
 
 func (s *session) release() error {
+	if s.watch == nil { // it was only read
+		s.ioctx.Destroy()
+		if s.ledger != nil {
+			s.ledger.ioctx.Destroy()
+		}
+		return nil
+	}
 	err := s.watch.Delete()
 	_, unlocked := s.ioctx.Unlock(lockObject, lockName, s.cookie)
 	s.ioctx.Destroy()

@@ -3,6 +3,7 @@
 package rbd
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -19,7 +20,7 @@ func (b *Backend) Snapshot(ctx context.Context, spec backend.SnapshotSpec) (*bac
 	}
 	return do(ctx, b, snapshotKey(id), "snapshot", func(ctx context.Context) (*backend.Snapshot, error) {
 		r, err := b.findSnapshot(ctx, id)
-		if err != nil {
+		if err := cmp.Or(err, r.check()); err != nil {
 			return nil, err
 		}
 		if r != nil {
@@ -57,7 +58,7 @@ func snapshotMeta(id backend.ID, spec backend.SnapshotSpec, from *record) *meta 
 	m := *from.meta
 	m.Version, m.Kind, m.ID, m.Name, m.Created = version, snapshots, id, spec.Name, time.Now().UTC()
 	m.Source = &backend.Source{Kind: backend.SourceVolume, ID: spec.Source}
-	m.Labels, m.OnNodeLoss, m.Ephemeral = nil, "", false
+	m.Labels, m.OnNodeLoss, m.Ephemeral, m.Incomplete = nil, "", false, false
 	return &m
 }
 

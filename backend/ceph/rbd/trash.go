@@ -66,7 +66,7 @@ func (b *Backend) remove(ctx context.Context, r *record) error {
 		if err != nil {
 			return nil, err
 		}
-		err = rbd.GetImage(s.ioctx, r.name).Trash(max(0, b.TrashRetention))
+		err = s.despiteTheDead(r.image, func() error { return rbd.GetImage(s.ioctx, r.name).Trash(max(0, b.TrashRetention)) })
 		if isErrno(err, unix.EBUSY) {
 			return nil, inUse(r, "by what has it open")
 		}
@@ -85,7 +85,7 @@ func (b *Backend) remove(ctx context.Context, r *record) error {
 
 // discardedAs is the state of an image that is moved to the trash.
 func (b *Backend) discardedAs(r *record) state {
-	if r.kind != volumes || b.TrashRetention == NoTrash || r.meta != nil && r.meta.Ephemeral {
+	if r.kind != volumes || b.TrashRetention == backend.NoTrash || r.meta != nil && r.meta.Ephemeral {
 		return removing
 	}
 	return trashed
@@ -107,12 +107,15 @@ func (s *session) unused(r *record) error {
 	if err != nil {
 		return err
 	}
-	for _, w := range watchers {
-		if uint64(w.Id) != s.conn.GetInstanceID() {
-			return inUse(r, "at "+w.Addr)
-		}
+	watchers = slices.DeleteFunc(watchers, func(w rbd.ImageWatcher) bool { return uint64(w.Id) == s.conn.GetInstanceID() })
+	if len(watchers) == 0 {
+		return nil
 	}
-	return nil
+	living, err := s.living(watchers)
+	if err != nil || len(living) == 0 {
+		return err
+	}
+	return inUse(r, "at "+living[0].Addr)
 }
 
 // purge removes an image that is in the trash for good. Where copies share its content it stays until they are flattened,
@@ -153,7 +156,7 @@ func (s *session) erase(image string) (gone bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	err = rbd.TrashRemove(s.ioctx, image, true)
+	err = s.despiteTheDead(image, func() error { return rbd.TrashRemove(s.ioctx, image, true) })
 	if err == nil || absent(err) {
 		return true, nil
 	}

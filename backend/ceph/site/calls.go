@@ -95,6 +95,10 @@ func (p *pool) Expand(ctx context.Context, id backend.ID, size backend.Size) (*b
 	return use(ctx, p, func(s *serving) (*backend.Volume, error) { return s.Expand(ctx, id, size) })
 }
 
+func (p *pool) Complete(ctx context.Context, id backend.ID) error {
+	return p.do(ctx, func(s *serving) error { return s.Complete(ctx, id) })
+}
+
 func (p *pool) Snapshot(ctx context.Context, spec backend.SnapshotSpec) (*backend.Snapshot, error) {
 	return use(ctx, p, func(s *serving) (*backend.Snapshot, error) { return s.Snapshot(ctx, spec) })
 }

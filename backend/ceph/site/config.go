@@ -23,10 +23,27 @@ type Site interface {
 	backend.Warner
 	// Run connects to the cluster, and follows its state and that of the key, until ctx ends.
 	Run(ctx context.Context) error
+	// Try says why the pool could not be served from now on. It disturbs no process that serves it.
+	Try(ctx context.Context) error
 	// Ready says why the pool cannot be used; nil if it can.
 	Ready(ctx context.Context) error
 	Measured
 	// Close waits until no operation runs, or ctx ends, and leaves the cluster.
+	Close(ctx context.Context) error
+}
+
+// View is a pool as a command sees it, whether or not a process serves it.
+type View interface {
+	reader
+	// Undelete takes a volume out of the trash. It fails with ErrUnavailable while a process serves the pool.
+	Undelete(ctx context.Context, id backend.ID) (*backend.Volume, error)
+}
+
+// reader is what an engine does with a pool that it only reads.
+type reader interface {
+	List(ctx context.Context) ([]*backend.Volume, error)
+	ListSnapshots(ctx context.Context) ([]*backend.Snapshot, error)
+	Trash(ctx context.Context) ([]backend.Trashed, error)
 	Close(ctx context.Context) error
 }
 
@@ -38,20 +55,20 @@ const (
 
 // Config says which pool is served.
 type Config struct {
-	Pool       string // its name in Holdfast
-	Engine     string
-	Ceph       ceph.Config // but for the key; Namespace is the subvolume group of CephFS
-	KeyFile    string      // has the key, and may be replaced at any time
-	Overcommit float64     // how often each byte may be promised; 0: once
-	Reserved   string      // kept free: bytes such as 10Gi, or a share such as 5% (default)
+	Pool    string // its name in Holdfast
+	Engine  string
+	Ceph    ceph.Config // but for the key; Namespace is the subvolume group of CephFS
+	KeyFile string      // has the key, and may be replaced at any time
+	// NodeKeyFile has the key of the user of nodes, and may be replaced at any time, or be missing; empty: what nodes may is
+	// not looked at.
+	NodeKeyFile string
+	Overcommit  float64 // how often each byte may be promised; 0: once
+	Reserved    string  // kept free: bytes such as 10Gi, or a share such as 5% (default)
 	// TrashRetention is how long a deleted volume can be restored; 0: a day, below 0: not at all.
 	TrashRetention time.Duration
 }
 
 var poolName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
-
-// NoTrash is the TrashRetention of a pool that removes volumes at once.
-const NoTrash time.Duration = -1
 
 const leastOvercommit, mostOvercommit = 0.1, 100
 
@@ -77,6 +94,8 @@ func (c *Config) Complete() error {
 		return refuse("fsid \"\": it must be the UUID that `ceph fsid` prints")
 	case !filepath.IsAbs(c.KeyFile):
 		return refuse("file of the key %s: it must be an absolute path", backend.Quote(c.KeyFile))
+	case c.NodeKeyFile != "" && !filepath.IsAbs(c.NodeKeyFile):
+		return refuse("file of the key of nodes %s: it must be an absolute path", backend.Quote(c.NodeKeyFile))
 	case !(c.Overcommit >= leastOvercommit && c.Overcommit <= mostOvercommit): // also refuses NaN
 		return refuse("overcommit %g: it must be %g to %d", c.Overcommit, leastOvercommit, mostOvercommit)
 	}

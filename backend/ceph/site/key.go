@@ -15,13 +15,13 @@ import (
 // longestKey is far more than any key has.
 const longestKey = 4 << 10
 
-// readKey reads the key as the file has it now.
-func (c *Config) readKey() (ceph.Key, error) {
+// readKey reads the key of an account as the file has it now.
+func readKey(file string, of account) (ceph.Key, error) {
 	refuse := func(why string) error {
-		return fmt.Errorf("%w: the key of client.%s, file %s: %s; it must be what `ceph auth get-key client.%s` prints, which is in the secret of the pool",
-			backend.ErrUnavailable, c.Ceph.User, c.KeyFile, why, c.Ceph.User)
+		return fmt.Errorf("%w: the key of client.%s, file %s: %s; it must be what `ceph auth get-key client.%s` prints, which is in the secret of %s",
+			backend.ErrUnavailable, of.user, file, why, of.user, of.secret)
 	}
-	f, err := os.Open(c.KeyFile)
+	f, err := os.Open(file)
 	if err != nil {
 		return "", refuse(err.Error())
 	}
@@ -36,7 +36,7 @@ func (c *Config) readKey() (ceph.Key, error) {
 		return "", refuse("it is too long for a key")
 	case key == "":
 		return "", refuse("it is empty")
-	case key.Check(c.Ceph.User) != nil:
+	case key.Check(of.user) != nil:
 		return "", refuse("it does not hold a key")
 	}
 	return key, nil

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/ceph"
 	rig "github.com/holdfast-storage/holdfast/test/rig/ceph"
 )
@@ -26,12 +27,13 @@ var (
 	count  atomic.Int32
 )
 
-// configOf is a pool with a user of its own that may no more than the pool needs.
+// configOf is a pool with users of its own that may no more than the pool and its nodes need.
 func configOf(t *testing.T, engine string) Config {
 	t.Helper()
 	rig.Require(t)
 	name := fmt.Sprintf("pool%d", count.Add(1))
-	c := Config{Pool: name, Engine: engine, KeyFile: filepath.Join(t.TempDir(), "key"), TrashRetention: NoTrash, Ceph: ceph.Config{
+	dir := t.TempDir()
+	c := Config{Pool: name, Engine: engine, KeyFile: filepath.Join(dir, "key"), NodeKeyFile: filepath.Join(dir, "node-key"), TrashRetention: backend.NoTrash, Ceph: ceph.Config{
 		Monitors: []string{"v2:" + small.Monitor}, FSID: small.FSID, User: name, NodeUser: name + "-node", Patience: 20 * time.Second,
 	}}
 	if engine == RBD {
@@ -42,7 +44,9 @@ func configOf(t *testing.T, engine string) Config {
 	if err := c.Complete(); err != nil {
 		t.Fatal(err)
 	}
-	writeKey(t, c, newUser(t, name, (&pool{Config: c}).caps()))
+	p := &pool{Config: c}
+	writeKey(t, c.KeyFile, newUser(t, c.Ceph.User, p.maker().caps))
+	writeKey(t, c.NodeKeyFile, newUser(t, c.Ceph.NodeUser, p.mounter().caps))
 	return c
 }
 
@@ -69,12 +73,12 @@ func newUser(t *testing.T, name string, caps map[string]string) (key string) {
 	return key
 }
 
-func writeKey(t *testing.T, c Config, key string) {
+func writeKey(t *testing.T, file, key string) {
 	t.Helper()
-	if err := os.WriteFile(c.KeyFile+".new", []byte(key+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(file+".new", []byte(key+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Rename(c.KeyFile+".new", c.KeyFile); err != nil {
+	if err := os.Rename(file+".new", file); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -19,6 +19,17 @@ import (
 
 // check says what keeps the pool from being used by a connection that was just made, and what to do about it.
 func (p *pool) check(ctx context.Context, cluster *ceph.Cluster) error {
+	if err := p.checkCluster(ctx, cluster); err != nil {
+		return err
+	}
+	if p.Engine == RBD {
+		return p.checkImages(ctx, cluster)
+	}
+	return p.checkFileSystem(ctx, cluster)
+}
+
+// checkCluster is the part of check that is not about the pool.
+func (p *pool) checkCluster(ctx context.Context, cluster *ceph.Cluster) error {
 	silent, err := p.reach(ctx)
 	if err != nil {
 		return err
@@ -29,13 +40,7 @@ func (p *pool) check(ctx context.Context, cluster *ceph.Cluster) error {
 	if err := p.identify(ctx, cluster); err != nil {
 		return err
 	}
-	if err := p.checkRelease(ctx, cluster); err != nil {
-		return err
-	}
-	if p.Engine == RBD {
-		return p.checkImages(ctx, cluster)
-	}
-	return p.checkFileSystem(ctx, cluster)
+	return p.checkRelease(ctx, cluster)
 }
 
 // identify connects.
@@ -49,8 +54,7 @@ func (p *pool) identify(ctx context.Context, cluster *ceph.Cluster) error {
 		return fmt.Errorf("%w: encryption is requested, and the monitors %s do not offer it: allow it with `ceph config set global ms_mon_service_mode 'secure crc'`, or leave out secure",
 			backend.ErrUnavailable, strings.Join(c.Spoken(), ", "))
 	}
-	return fmt.Errorf("%w: the Ceph cluster refuses client.%s with the key in %s: it has another key, does not exist, or has no caps for mon; `ceph auth get client.%s` prints what it has: write its key into the secret of the pool, or make the user: `%s`",
-		backend.ErrUnavailable, c.User, p.KeyFile, c.User, p.grant("get-or-create"))
+	return p.maker().refusedKey(p.KeyFile)
 }
 
 func connect(ctx context.Context, cluster *ceph.Cluster) error {
@@ -68,9 +72,6 @@ func (p *pool) connectsPlain(ctx context.Context, c ceph.Config) bool {
 	defer p.abandon("a connection", cluster.Close)
 	return connect(ctx, cluster) == nil
 }
-
-// isRefused says whether Ceph did not let the user do something.
-func isRefused(err error) bool { return errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) }
 
 // oldest is the first release that is supported: that whose libraries the program is built with.
 const oldest = 16
@@ -102,54 +103,21 @@ func (p *pool) monitor(ctx context.Context, cluster *ceph.Cluster, command map[s
 	return p.refused(ceph.Ask(ctx, cluster, command, answer), "mon", "ask the monitors: ceph "+command["prefix"])
 }
 
-// refused says of an error that Ceph lets the user not do something, which caps it needs. Any other stays what it is.
-func (p *pool) refused(err error, of, what string) error {
-	if !isRefused(err) {
-		return err
-	}
-	return fmt.Errorf("%w: client.%s has too small caps: it may not %s, for which it needs %s '%s'; `%s` gives it all that it needs",
-		backend.ErrUnavailable, p.Ceph.User, what, of, p.caps()[of], p.grant("caps"))
-}
+// refused is that of the user that makes the volumes.
+func (p *pool) refused(err error, of, what string) error { return p.maker().refused(err, of, what) }
 
-// checkShutOut asks whether the user may shut out a client, such as a process that had the pool before, and let it in
-// again: the monitors look at the caps before they read the address, which is none.
-func (p *pool) checkShutOut(ctx context.Context, cluster *ceph.Cluster) error {
-	for _, operation := range []string{"add", "rm"} {
+// checkShutOut asks whether an account may shut out a client (add), such as a process that had the pool before, and let it in
+// again (rm): the monitors look at the caps before they read the address, which is none.
+func checkShutOut(ctx context.Context, cluster *ceph.Cluster, as account, operations ...string) error {
+	for _, operation := range operations {
 		what := "ceph osd blocklist " + operation
 		_, err := ceph.Call(ctx, cluster, what, func(conn *rados.Conn) (any, error) {
 			_, _, err := conn.MonCommand([]byte(`{"prefix":"osd blocklist","blocklistop":"` + operation + `","addr":"none/1"}`))
 			return nil, err
 		})
 		if !errors.Is(err, unix.EINVAL) {
-			return p.refused(err, "mon", "shut out clients: "+what)
+			return as.refused(err, "mon", "shut out clients: "+what)
 		}
 	}
 	return nil
-}
-
-// caps are all that the user needs: docs/ceph.md says the same.
-func (p *pool) caps() map[string]string {
-	c := p.Ceph
-	if p.Engine == CephFS {
-		return map[string]string{"mon": "allow r, " + shutOut, "mgr": "allow rw", "mds": "allow rwp fsname=" + c.FileSystem, "osd": "allow r tag cephfs data=" + c.FileSystem}
-	}
-	osd := "profile rbd pool=" + c.Pool
-	if c.DataPool != "" && c.DataPool != c.Pool {
-		osd += ", profile rbd pool=" + c.DataPool
-	}
-	return map[string]string{"mon": "profile rbd, " + shutOut, "osd": osd}
-}
-
-// shutOut lets the user shut the clients of a lost node out of the cluster, and let them in again.
-const shutOut = `allow command "osd blocklist"`
-
-// grant is the command of an administrator that gives the user its caps.
-func (p *pool) grant(verb string) string {
-	words := []string{"ceph auth", verb, "client." + p.Ceph.User}
-	for _, of := range []string{"mon", "mgr", "mds", "osd"} {
-		if what := p.caps()[of]; what != "" {
-			words = append(words, of, "'"+what+"'")
-		}
-	}
-	return strings.Join(words, " ")
 }

@@ -17,38 +17,50 @@ import (
 
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/ceph"
-	directories "github.com/holdfast-storage/holdfast/backend/ceph/cephfs"
 )
 
-// checkFileSystem looks at the file system of the engine cephfs, which makes the subvolume group itself.
-func (p *pool) checkFileSystem(ctx context.Context, cluster *ceph.Cluster) error {
+// dataPools are those of the file system; the first one has what names no other.
+func (p *pool) dataPools(ctx context.Context, cluster *ceph.Cluster) ([]string, error) {
 	c := p.Ceph
 	var all []struct {
 		Name  string
 		Pools []string `json:"data_pools"`
 	}
 	if err := p.monitor(ctx, cluster, map[string]string{"prefix": "fs ls"}, &all); err != nil {
+		return nil, err
+	}
+	names := []string{}
+	for _, fs := range all {
+		if fs.Name == c.FileSystem {
+			return fs.Pools, nil
+		}
+		names = append(names, fs.Name)
+	}
+	return nil, fmt.Errorf("%w: the Ceph cluster has no file system %s that client.%s may see; it sees: %s (`ceph fs ls` lists all)", backend.ErrUnavailable, backend.Quote(c.FileSystem), c.User, cmp.Or(strings.Join(names, ", "), "none"))
+}
+
+// checkFileSystem looks at the file system of the engine cephfs, which makes the subvolume group itself.
+func (p *pool) checkFileSystem(ctx context.Context, cluster *ceph.Cluster) error {
+	c := p.Ceph
+	pools, err := p.dataPools(ctx, cluster)
+	if err != nil {
 		return err
 	}
-	names, at := []string{}, -1
-	for i, fs := range all {
-		if names = append(names, fs.Name); fs.Name == c.FileSystem {
-			at = i
-		}
-	}
-	if at < 0 {
-		return fmt.Errorf("%w: the Ceph cluster has no file system %s that client.%s may see; it sees: %s (`ceph fs ls` lists all)", backend.ErrUnavailable, backend.Quote(c.FileSystem), c.User, cmp.Or(strings.Join(names, ", "), "none"))
-	}
-	if c.DataPool != "" && !slices.Contains(all[at].Pools, c.DataPool) {
-		return fmt.Errorf("%w: the file system %s has no data pool %s, but: %s; `ceph fs add_data_pool %s %s` adds it", backend.ErrUnavailable, c.FileSystem, backend.Quote(c.DataPool), strings.Join(all[at].Pools, ", "), c.FileSystem, c.DataPool)
+	if c.DataPool != "" && !slices.Contains(pools, c.DataPool) {
+		return fmt.Errorf("%w: the file system %s has no data pool %s, but: %s; `ceph fs add_data_pool %s %s` adds it", backend.ErrUnavailable, c.FileSystem, backend.Quote(c.DataPool), strings.Join(pools, ", "), c.FileSystem, c.DataPool)
 	}
 	if err := p.checkManager(ctx, cluster); err != nil {
 		return err
 	}
-	if err := p.checkShutOut(ctx, cluster); err != nil {
+	if err := checkShutOut(ctx, cluster, p.maker(), "add", "rm"); err != nil {
 		return err
 	}
-	_, err := mounted(ctx, p, cluster, func(*cephfs.MountInfo) (any, error) { return nil, nil })
+	for _, name := range pools { // as a fence does in each of their placement groups, and nothing else before a node is lost
+		if err := p.tryPool(ctx, cluster, p.maker(), name, lookForData); err != nil {
+			return err
+		}
+	}
+	_, err = mounted(ctx, p, cluster, "/", func(*cephfs.MountInfo) (any, error) { return nil, nil })
 	return p.refused(err, "mds", "mount the file system "+c.FileSystem)
 }
 
@@ -64,8 +76,8 @@ func (p *pool) checkManager(ctx context.Context, cluster *ceph.Cluster) error {
 	return p.refused(err, "mgr", "make subvolumes: ceph fs subvolumegroup create")
 }
 
-// mounted runs f with the file system.
-func mounted[T any](ctx context.Context, p *pool, cluster *ceph.Cluster, f func(*cephfs.MountInfo) (T, error)) (T, error) {
+// mounted runs f with the file system, or with a directory of it.
+func mounted[T any](ctx context.Context, p *pool, cluster *ceph.Cluster, root string, f func(*cephfs.MountInfo) (T, error)) (T, error) {
 	return ceph.Call(ctx, cluster, "mounting file system "+p.Ceph.FileSystem, func(conn *rados.Conn) (value T, err error) {
 		m, err := cephfs.CreateFromRados(conn)
 		if err != nil {
@@ -75,7 +87,7 @@ func mounted[T any](ctx context.Context, p *pool, cluster *ceph.Cluster, f func(
 		if err := m.SelectFilesystem(p.Ceph.FileSystem); err != nil {
 			return value, err
 		}
-		if err := m.Mount(); err != nil {
+		if err := m.MountWithRoot(root); err != nil {
 			return value, err
 		}
 		defer func() { err = errors.Join(err, m.Unmount()) }()
@@ -89,8 +101,8 @@ const limit = "ceph.quota.max_files"
 // checkLimits asks whether the number of files may be limited, by setting the limit of the pool's directory that it has.
 // No client that was killed has the directory any more: the engine has taken its place.
 func (p *pool) checkLimits(ctx context.Context, cluster *ceph.Cluster) error {
-	dir := "/volumes/" + cmp.Or(p.Ceph.Namespace, directories.DefaultGroup)
-	_, err := mounted(ctx, p, cluster, func(m *cephfs.MountInfo) (any, error) {
+	dir := p.group()
+	_, err := mounted(ctx, p, cluster, "/", func(m *cephfs.MountInfo) (any, error) {
 		is, err := m.GetXattr(dir, limit)
 		if ceph.ErrnoOf(err) == unix.ENODATA {
 			is, err = []byte("0"), nil
@@ -101,4 +113,36 @@ func (p *pool) checkLimits(ctx context.Context, cluster *ceph.Cluster) error {
 		return nil, m.SetXattr(dir, limit, is, cephfs.XattrDefault)
 	})
 	return p.refused(err, "mds", "limit the files of "+dir)
+}
+
+// mark is an attribute that no directory has.
+const mark = "user." + nowhere
+
+// checkNodeDirectories asks whether an account may use directories of the group, as nodes do: mount one, change what is in it,
+// write files. Only an account that may change the group learns that an attribute to be replaced is not there.
+func (p *pool) checkNodeDirectories(ctx context.Context, cluster *ceph.Cluster, as account) error {
+	_, err := mounted(ctx, p, cluster, p.group(), func(m *cephfs.MountInfo) (any, error) {
+		err := m.SetXattr("/", mark, []byte("1"), cephfs.XattrReplace)
+		if ceph.ErrnoOf(err) == unix.ENODATA {
+			err = nil
+		}
+		return nil, err
+	})
+	if err := as.refused(err, "mds", "mount and change "+p.group()+" of file system "+p.Ceph.FileSystem); err != nil {
+		return err
+	}
+	data := p.Ceph.DataPool
+	if data == "" {
+		s, err := p.enter(ctx)
+		if err != nil {
+			return err
+		}
+		defer s.calls.Done()
+		pools, err := p.dataPools(ctx, s.cluster)
+		if err != nil || len(pools) == 0 {
+			return err
+		}
+		data = pools[0]
+	}
+	return p.tryPool(ctx, cluster, as, data, lookForData, removeObject)
 }

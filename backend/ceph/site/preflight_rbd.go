@@ -21,7 +21,7 @@ func (p *pool) checkImages(ctx context.Context, cluster *ceph.Cluster) error {
 	if err := p.monitor(ctx, cluster, map[string]string{"prefix": "df"}, &struct{}{}); err != nil {
 		return err
 	}
-	if err := p.checkShutOut(ctx, cluster); err != nil {
+	if err := checkShutOut(ctx, cluster, p.maker(), "add", "rm"); err != nil {
 		return err
 	}
 	for _, name := range []string{c.Pool, c.DataPool} {
@@ -68,25 +68,52 @@ func (p *pool) checkPool(ctx context.Context, cluster *ceph.Cluster, name string
 	case err != nil:
 		return err
 	}
-	for _, call := range []struct {
-		what string
-		try  func(*rados.IOContext) error
-	}{
-		{"list images in pool " + name, func(ioctx *rados.IOContext) error { _, err := rbd.GetImageNames(ioctx); return err }},
-		{"lock an object in pool " + name, func(ioctx *rados.IOContext) error { _, err := ioctx.Unlock(nowhere, nowhere, nowhere); return err }},
-	} {
-		_, err := ceph.Call(ctx, cluster, "trying to "+call.what, func(conn *rados.Conn) (any, error) {
+	return p.tryPool(ctx, cluster, p.maker(), name, listImages, lockObject)
+}
+
+// attempt is what an account needs to be able to do in a pool. It changes nothing.
+type attempt struct {
+	what string
+	try  func(*rados.IOContext) error
+}
+
+var (
+	listImages   = attempt{"list images in pool ", func(ioctx *rados.IOContext) error { _, err := rbd.GetImageNames(ioctx); return err }}
+	lockObject   = attempt{"lock an object in pool ", func(ioctx *rados.IOContext) error { _, err := ioctx.Unlock(nowhere, nowhere, nowhere); return err }}
+	lookForData  = attempt{"look for an object in data pool ", func(ioctx *rados.IOContext) error { _, err := ioctx.Stat(nowhere); return err }}
+	removeObject = attempt{"write in data pool ", func(ioctx *rados.IOContext) error { return ioctx.Delete(nowhere) }}
+)
+
+// tryPool makes attempts in a pool, in the namespace of the engine rbd. That the object is not there is known only to an account
+// that may do what it attempts.
+func (p *pool) tryPool(ctx context.Context, cluster *ceph.Cluster, as account, name string, all ...attempt) error {
+	for _, a := range all {
+		what := a.what + name
+		_, err := ceph.Call(ctx, cluster, "trying to "+what, func(conn *rados.Conn) (any, error) {
 			ioctx, err := conn.OpenIOContext(name)
 			if err != nil {
 				return nil, err
 			}
 			defer ioctx.Destroy()
-			ioctx.SetNamespace(p.Ceph.Namespace)
-			return nil, call.try(ioctx)
+			if p.Engine == RBD {
+				ioctx.SetNamespace(p.Ceph.Namespace)
+			}
+			return nil, a.try(ioctx)
 		})
-		if err := p.refused(err, "osd", call.what); err != nil {
+		if err := as.refused(err, "osd", what); err != nil && !errors.Is(err, unix.ENOENT) {
 			return err
 		}
 	}
 	return nil
+}
+
+// checkNodeImages asks whether an account may use images, as nodes do: lock one, cut off who has it and does not answer, write.
+func (p *pool) checkNodeImages(ctx context.Context, cluster *ceph.Cluster, as account) error {
+	if err := checkShutOut(ctx, cluster, as, "add"); err != nil {
+		return err
+	}
+	if err := p.tryPool(ctx, cluster, as, p.Ceph.Pool, listImages, lockObject); err != nil || p.Ceph.DataPool == "" {
+		return err
+	}
+	return p.tryPool(ctx, cluster, as, p.Ceph.DataPool, lookForData, removeObject)
 }

@@ -6,8 +6,11 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"os"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/holdfast-storage/holdfast/backend"
 	rig "github.com/holdfast-storage/holdfast/test/rig/ceph"
@@ -15,6 +18,14 @@ import (
 
 // preflight returns what is said of a pool after the first look at it.
 func preflight(t *testing.T, c Config) error {
+	t.Helper()
+	p := open(t, c)
+	p.look(t.Context())
+	return p.Ready(t.Context())
+}
+
+// open returns a pool that the test looks at.
+func open(t *testing.T, c Config) *pool {
 	t.Helper()
 	opened, err := Open(c, silent)
 	if err != nil {
@@ -24,20 +35,25 @@ func preflight(t *testing.T, c Config) error {
 	if !is {
 		p = opened.(*groupedPool).pool
 	}
-	p.look(t.Context())
-	err = p.Ready(t.Context())
-	if err := p.Close(context.Background()); err != nil {
-		t.Error(err)
-	}
-	return err
+	t.Cleanup(func() {
+		if err := p.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return p
 }
 
 // limitTo gives the user of a pool other caps for a part of Ceph; "" are none.
 func limitTo(t *testing.T, c *Config, of, what string) {
 	t.Helper()
-	caps := maps.Clone((&pool{Config: *c}).caps())
+	setCaps(t, (&pool{Config: *c}).maker(), of, what)
+}
+
+func setCaps(t *testing.T, a account, of, what string) {
+	t.Helper()
+	caps := maps.Clone(a.caps)
 	caps[of] = what
-	args := []string{"auth", "caps", "client." + c.Ceph.User}
+	args := []string{"auth", "caps", "client." + a.user}
 	for of, what := range caps {
 		if what != "" {
 			args = append(args, of, what)
@@ -56,12 +72,37 @@ const (
 	deadB      = "v1:127.0.0.1:2"
 )
 
-// mishaps are what can be wrong, and what is said of it; nothing is, where the pool can be used nevertheless.
-var mishaps = map[string]struct {
+// mishap is what can be wrong, and what is said of it; nothing is, where all can be used nevertheless.
+type mishap struct {
 	engine string
 	change func(*testing.T, *Config)
 	says   []string
-}{
+}
+
+// judge compares what is said. Each error names the pool, and more where all do.
+func (m mishap) judge(t *testing.T, does string, err error, all ...string) {
+	t.Helper()
+	if len(m.says) == 0 {
+		if err != nil {
+			t.Errorf("%s: %v", does, err)
+		}
+		return
+	}
+	if !errors.Is(err, backend.ErrUnavailable) {
+		t.Errorf("%s: got %v", does, err)
+		return
+	}
+	for _, part := range slices.Concat(m.says, all) {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("%s: %q is not in %v", does, part, err)
+		}
+	}
+	if strings.Contains(err.Error(), nobodysKey[:20]) {
+		t.Errorf("%s: the key is in %v", does, err)
+	}
+}
+
+var mishaps = map[string]mishap{
 	"nothing, of images":        {RBD, func(*testing.T, *Config) {}, nil},
 	"nothing, of a file system": {CephFS, func(*testing.T, *Config) {}, nil},
 	"one monitor of two":        {RBD, func(_ *testing.T, c *Config) { c.Ceph.Monitors = append([]string{deadA}, c.Ceph.Monitors...) }, nil},
@@ -82,11 +123,11 @@ var mishaps = map[string]struct {
 		[]string{"the messenger there is v2 and not v1"},
 	},
 	"the key": {
-		RBD, func(t *testing.T, c *Config) { writeKey(t, *c, nobodysKey) },
+		RBD, func(t *testing.T, c *Config) { writeKey(t, c.KeyFile, nobodysKey) },
 		[]string{"refuses client.", "it has another key", "`ceph auth get client."},
 	},
-	"what the file of the key holds": {RBD, func(t *testing.T, c *Config) { writeKey(t, *c, nobodysKey[:30]) }, []string{"does not hold a key", "`ceph auth get-key client."}},
-	"an empty file of the key":       {RBD, func(t *testing.T, c *Config) { writeKey(t, *c, "") }, []string{"it is empty"}},
+	"what the file of the key holds": {RBD, func(t *testing.T, c *Config) { writeKey(t, c.KeyFile, nobodysKey[:30]) }, []string{"does not hold a key", "`ceph auth get-key client."}},
+	"an empty file of the key":       {RBD, func(t *testing.T, c *Config) { writeKey(t, c.KeyFile, "") }, []string{"it is empty"}},
 	"a missing file of the key":      {RBD, func(_ *testing.T, c *Config) { c.KeyFile += ".none" }, []string{"no such file"}},
 	"the user": {
 		CephFS, func(_ *testing.T, c *Config) { c.Ceph.User = "nosuchuser" },
@@ -116,6 +157,8 @@ var mishaps = map[string]struct {
 	"no cap for the manager":         {CephFS, func(t *testing.T, c *Config) { limitTo(t, c, "mgr", "") }, []string{"may not make subvolumes", "mgr 'allow rw'"}},
 	"a small cap for the manager":    {CephFS, func(t *testing.T, c *Config) { limitTo(t, c, "mgr", "allow r") }, []string{"may not make subvolumes", "mgr 'allow rw'"}},
 	"no cap for the file system":     {CephFS, func(t *testing.T, c *Config) { limitTo(t, c, "mds", "") }, []string{"may not mount the file system", "mds 'allow rwp fsname="}},
+	"no cap for the data":            {CephFS, func(t *testing.T, c *Config) { limitTo(t, c, "osd", "") }, []string{"may not look for an object in data pool ", "osd 'allow r tag cephfs data="}},
+	"a cap for other data":           {CephFS, func(t *testing.T, c *Config) { limitTo(t, c, "osd", "allow r tag cephfs data=other") }, []string{"may not look for an object in data pool ", "osd 'allow r tag cephfs data="}},
 	"a cap that leaves out limits":   {CephFS, func(t *testing.T, c *Config) { limitTo(t, c, "mds", "allow rw fsname="+rig.FileSystem) }, []string{"limit the files of /volumes/", "mds 'allow rwp fsname="}},
 }
 
@@ -126,26 +169,123 @@ func TestPreflight_SaysWhatIsWrongAndWhatToDo(t *testing.T) {
 			t.Parallel()
 			c := configOf(t, test.engine)
 			test.change(t, &c)
-			err := preflight(t, c)
-			if len(test.says) == 0 {
-				if err != nil {
-					t.Error(err)
-				}
-				return
-			}
-			if !errors.Is(err, backend.ErrUnavailable) {
-				t.Errorf("got %v", err)
-				return
-			}
-			for _, part := range append(test.says, c.Pool) {
-				if !strings.Contains(err.Error(), part) {
-					t.Errorf("%q is not in %v", part, err)
-				}
-			}
-			if strings.Contains(err.Error(), nobodysKey[:20]) {
-				t.Errorf("the key is in %v", err)
-			}
+			// A process that waits for its turn finds the same before it begins.
+			test.judge(t, "serving", preflight(t, c), c.Pool)
+			test.judge(t, "trying", open(t, c).Try(t.Context()), c.Pool)
 		})
+	}
+}
+
+func TestTry_OfAPoolThatWasNeverServedFindsNothing(t *testing.T) {
+	for _, engine := range []string{RBD, CephFS} {
+		if err := open(t, configOf(t, engine)).Try(t.Context()); err != nil {
+			t.Errorf("%s: %v", engine, err)
+		}
+	}
+}
+
+// nodeMishaps are what can be wrong with the user of nodes, and what is said of it. The pool can be used all the same.
+var nodeMishaps = map[string]mishap{
+	"nothing, of images":        {RBD, func(*testing.T, *Config) {}, nil},
+	"nothing, of a file system": {CephFS, func(*testing.T, *Config) {}, nil},
+	"no key to look at":         {RBD, func(_ *testing.T, c *Config) { c.NodeKeyFile = "" }, nil},
+	"a namespace": {RBD, func(t *testing.T, c *Config) {
+		c.Ceph.Namespace = "team"
+		limitNodes(t, c, "", "")
+	}, nil},
+	"data of images": {RBD, func(t *testing.T, c *Config) {
+		c.Ceph.DataPool = newPool(t)
+		limitTo(t, c, "", "")
+		limitNodes(t, c, "", "")
+	}, nil},
+	"the key":                  {RBD, func(t *testing.T, c *Config) { writeKey(t, c.NodeKeyFile, nobodysKey) }, []string{"refuses client.", "-node with the key in ", "it has another key", "the secret of nodeSecretRef"}},
+	"the key of a file system": {CephFS, func(t *testing.T, c *Config) { writeKey(t, c.NodeKeyFile, nobodysKey) }, []string{"refuses client.", "-node with the key in ", "the secret of nodeSecretRef"}},
+	"what is no key":           {RBD, func(t *testing.T, c *Config) { writeKey(t, c.NodeKeyFile, nobodysKey[:30]) }, []string{"does not hold a key", "`ceph auth get-key client.", "the secret of nodeSecretRef"}},
+	"a missing secret":         {CephFS, func(_ *testing.T, c *Config) { c.NodeKeyFile += ".none" }, []string{"no such file", "the secret of nodeSecretRef"}},
+	"the user": {
+		RBD, func(_ *testing.T, c *Config) { c.Ceph.NodeUser = "nosuchnode" },
+		[]string{"refuses client.nosuchnode", "does not exist", "`ceph auth get-or-create client.nosuchnode mon 'profile rbd' osd 'profile rbd pool=images"},
+	},
+	"no cap for the monitors":      {RBD, func(t *testing.T, c *Config) { limitNodes(t, c, "mon", "") }, []string{"refuses client.", "has no caps for mon"}},
+	"a small cap for the monitors": {RBD, func(t *testing.T, c *Config) { limitNodes(t, c, "mon", "allow r") }, []string{"may not shut out clients: ceph osd blocklist add", "mon 'profile rbd'", "`ceph auth caps client."}},
+	"no cap for images":            {RBD, func(t *testing.T, c *Config) { limitNodes(t, c, "osd", "") }, []string{"may not list images in pool images", "osd 'profile rbd pool=images"}},
+	"a small cap for images":       {RBD, func(t *testing.T, c *Config) { limitNodes(t, c, "osd", "profile rbd-read-only pool="+c.Ceph.Pool) }, []string{"may not lock an object in pool images", "osd 'profile rbd pool=images"}},
+	"a cap for another namespace": {RBD, func(t *testing.T, c *Config) {
+		c.Ceph.Namespace = "team"
+		limitNodes(t, c, "osd", "profile rbd pool="+c.Ceph.Pool+" namespace=other")
+	}, []string{"may not list images in pool images", " namespace=team'"}},
+	"a cap that leaves out the data": {RBD, func(t *testing.T, c *Config) {
+		c.Ceph.DataPool = newPool(t)
+		limitTo(t, c, "", "")
+		limitNodes(t, c, "osd", "profile rbd pool="+c.Ceph.Pool)
+	}, []string{"in data pool images", ", profile rbd pool=images"}},
+	"a cap to read the data": {RBD, func(t *testing.T, c *Config) {
+		c.Ceph.DataPool = newPool(t)
+		limitTo(t, c, "", "")
+		limitNodes(t, c, "osd", "profile rbd pool="+c.Ceph.Pool+", allow r pool="+c.Ceph.DataPool)
+	}, []string{"may not write in data pool images", ", profile rbd pool=images"}},
+	"no cap for the file system": {CephFS, func(t *testing.T, c *Config) { limitNodes(t, c, "mds", "") }, []string{"may not mount and change /volumes/", "mds 'allow rw fsname="}},
+	"a cap for another group": {CephFS, func(t *testing.T, c *Config) {
+		limitNodes(t, c, "mds", "allow rw fsname="+rig.FileSystem+" path=/volumes/other")
+	}, []string{"may not mount and change /volumes/", " path=/volumes/"}},
+	"a cap to read the group": {CephFS, func(t *testing.T, c *Config) {
+		limitNodes(t, c, "mds", "allow r fsname="+rig.FileSystem+" path=/volumes/"+c.Ceph.Namespace)
+	}, []string{"may not mount and change /volumes/", "mds 'allow rw fsname="}},
+	"no cap for the data":               {CephFS, func(t *testing.T, c *Config) { limitNodes(t, c, "osd", "") }, []string{"may not look for an object in data pool ", "osd 'allow rw tag cephfs data="}},
+	"a cap to read the data of a group": {CephFS, func(t *testing.T, c *Config) { limitNodes(t, c, "osd", "allow r tag cephfs data="+rig.FileSystem) }, []string{"may not write in data pool ", "osd 'allow rw tag cephfs data="}},
+}
+
+// limitNodes is limitTo for the user of nodes. An empty part gives it all that the pool needs.
+func limitNodes(t *testing.T, c *Config, of, what string) {
+	t.Helper()
+	setCaps(t, (&pool{Config: *c}).mounter(), of, what)
+}
+
+func TestPreflight_SaysWhatNodesCannotUse(t *testing.T) {
+	rig.Require(t)
+	for name, test := range nodeMishaps {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := configOf(t, test.engine)
+			test.change(t, &c)
+			p := open(t, c)
+			p.look(t.Context())
+			if err := p.Ready(t.Context()); err != nil {
+				t.Errorf("the pool cannot be used: %v", err)
+			}
+			test.judge(t, "looking", p.NodeWarning(), c.Pool, "client."+c.Ceph.NodeUser)
+		})
+	}
+}
+
+func TestNodeUser_IsLookedAtAgainWhenItsKeyChangesOrItWasRefused(t *testing.T) {
+	for _, engine := range []string{RBD, CephFS} {
+		c := configOf(t, engine)
+		key, err := os.ReadFile(c.NodeKeyFile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := open(t, c)
+		reports := 0
+		p.NotifyPools(func() { reports++ })
+		expect := func(when string, refused bool, news int) {
+			t.Helper()
+			p.look(t.Context())
+			if warned := p.NodeWarning() != nil; warned != refused || reports != news || p.Ready(t.Context()) != nil {
+				t.Errorf("%s, %s: %v; %d reports, want %d; the pool: %v", engine, when, p.NodeWarning(), reports, news, p.Ready(t.Context()))
+			}
+		}
+		expect("at first", false, 1)
+		writeKey(t, c.NodeKeyFile, nobodysKey)
+		expect("with another key", true, 2)
+		expect("still", true, 2)
+		writeKey(t, c.NodeKeyFile, string(key))
+		expect("with its key", false, 3)
+		limitNodes(t, &c, "osd", "")
+		p.nodesLooked.again = time.Time{}
+		expect("when it is looked at again", true, 4)
+		limitNodes(t, &c, "", "")
+		expect("with its caps", false, 5)
 	}
 }
 

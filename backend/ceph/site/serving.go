@@ -19,6 +19,7 @@ import (
 type engine interface {
 	backend.Backend
 	backend.Expander
+	backend.Completer
 	backend.Snapshotter
 	backend.Cloner
 	backend.Trasher
@@ -40,14 +41,22 @@ func (p *pool) serve(ctx context.Context, cluster *ceph.Cluster, key ceph.Key) (
 	s := &serving{cluster: cluster, key: key}
 	var err error
 	if p.Engine == RBD {
-		s.engine, err = rbd.Open(ctx, cluster, rbd.Config{Name: p.Pool, Overcommit: p.Overcommit, Reserved: p.Reserved, TrashRetention: p.TrashRetention}, p.log)
+		s.engine, err = rbd.Open(ctx, cluster, p.forRBD(), p.log)
 	} else {
-		s.engine, err = cephfs.Open(ctx, cluster, cephfs.Config{Name: p.Pool, Group: p.Ceph.Namespace, Overcommit: p.Overcommit, Reserved: p.Reserved, TrashRetention: p.TrashRetention}, p.log)
+		s.engine, err = cephfs.Open(ctx, cluster, p.forCephFS(), p.log)
 	}
 	if err != nil {
 		return nil, err
 	}
 	return s, nil
+}
+
+func (p *pool) forRBD() rbd.Config {
+	return rbd.Config{Name: p.Pool, Overcommit: p.Overcommit, Reserved: p.Reserved, TrashRetention: p.TrashRetention}
+}
+
+func (p *pool) forCephFS() cephfs.Config {
+	return cephfs.Config{Name: p.Pool, Group: p.Ceph.Namespace, Overcommit: p.Overcommit, Reserved: p.Reserved, TrashRetention: p.TrashRetention, Yields: p.yields}
 }
 
 // answers says whether the connection reaches the monitors.

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/ceph"
 )
@@ -24,6 +26,7 @@ const endsWithin = time.Minute
 type pool struct {
 	Config
 	log       *slog.Logger
+	yields    bool          // to a process that serves the pool
 	suspected chan struct{} // holds a token when a call has failed
 
 	mu      sync.Mutex
@@ -31,8 +34,11 @@ type pool struct {
 	settled chan struct{} // closed when there is a connection, or it is known why there is none; nil: no caller has to wait
 	trouble error         // why the pool cannot be used; nil: it can
 	warning error         // what will make it unusable
+	nodes   error         // why nodes cannot use its volumes
 	changed func()        // nil: none is called
 	ending  sync.WaitGroup
+
+	nodesLooked looked // only Run uses it
 }
 
 // Open returns the pool of a configuration. It is served while Run does.
@@ -68,6 +74,28 @@ func (p *pool) Run(ctx context.Context) error {
 	}
 }
 
+// Try says why the pool could not be served from now on.
+func (p *pool) Try(ctx context.Context) error {
+	key, err := readKey(p.KeyFile, p.maker())
+	if err != nil {
+		return fmt.Errorf("pool %s: %w", p.Pool, err)
+	}
+	cluster, err := p.connect(ctx, key)
+	if err != nil {
+		return err
+	}
+	if p.Engine == CephFS {
+		err = p.checkLimits(ctx, cluster)
+		if errors.Is(err, unix.ENOENT) { // the engine makes the directory when it is opened
+			err = nil
+		}
+	}
+	if err = errors.Join(err, cluster.Close(ctx)); err != nil {
+		return fmt.Errorf("pool %s: %w", p.Pool, err)
+	}
+	return nil
+}
+
 // look finds out whether the pool can be used, and connects again where that helps.
 func (p *pool) look(ctx context.Context) {
 	defer p.release()
@@ -76,7 +104,7 @@ func (p *pool) look(ctx context.Context) {
 	if s != nil {
 		broken = p.works(ctx, s)
 	}
-	key, err := p.readKey()
+	key, err := readKey(p.KeyFile, p.maker())
 	if err == nil && (broken != nil || key != s.key) {
 		var replaced *serving
 		if replaced, err = p.renew(ctx, s, key); replaced != nil {
@@ -88,11 +116,11 @@ func (p *pool) look(ctx context.Context) {
 	}
 	switch {
 	case broken == nil: // perhaps with the key from before
-		p.report(nil, err)
+		p.report(nil, err, p.lookAtNodes(ctx))
 	case err != nil: // it says more than what the engine met
-		p.report(err, nil)
+		p.report(err, nil, p.NodeWarning())
 	default:
-		p.report(broken, nil)
+		p.report(broken, nil, p.NodeWarning())
 	}
 }
 
@@ -186,19 +214,17 @@ func (p *pool) serving() *serving {
 }
 
 // report notes what is wrong, and lets it be known if that is news.
-func (p *pool) report(trouble, warning error) {
+func (p *pool) report(trouble, warning, nodes error) {
 	if trouble != nil && !errors.Is(trouble, backend.ErrUnavailable) {
 		trouble = fmt.Errorf("%w: %w", backend.ErrUnavailable, trouble)
 	}
 	p.mu.Lock()
-	news := text(trouble) != text(p.trouble) || text(warning) != text(p.warning)
-	p.trouble, p.warning = trouble, warning
+	own, theirs := text(trouble) != text(p.trouble) || text(warning) != text(p.warning), text(nodes) != text(p.nodes)
+	p.trouble, p.warning, p.nodes = trouble, warning, nodes
 	changed := p.changed
 	p.mu.Unlock()
-	if !news {
-		return
-	}
 	switch {
+	case !own:
 	case trouble != nil:
 		p.log.Error("the pool cannot be used; trying again", "error", trouble)
 	case warning != nil:
@@ -206,7 +232,14 @@ func (p *pool) report(trouble, warning error) {
 	default:
 		p.log.Info("the pool can be used")
 	}
-	if changed != nil {
+	switch {
+	case !theirs:
+	case nodes != nil:
+		p.log.Error("nodes cannot use the volumes of the pool; trying again", "error", nodes)
+	default:
+		p.log.Info("nodes can use the volumes of the pool")
+	}
+	if changed != nil && (own || theirs) {
 		changed()
 	}
 }
@@ -230,6 +263,13 @@ func (p *pool) Warning() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.warning
+}
+
+// NodeWarning says why nodes cannot use the volumes of the pool, as far as that is a fault of the user as whom they do.
+func (p *pool) NodeWarning() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.nodes
 }
 
 // ExpectPool has nothing to do: a pool is recognized by the FSID of its cluster, and by what its engine has written in it.

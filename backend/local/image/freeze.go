@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -20,11 +21,20 @@ const (
 
 // Freeze freezes the file system that is mounted from the image. An image that is attached but not mounted is a raw
 // block volume in use: a clone of it alone is atomic in the kernel; a copy, or a clone together with other volumes, is
-// not.
+// not. An image that is not attached may be, while it is copied.
 func (en *Engine) Freeze(ctx context.Context, e *engine.Entry, together bool) (func() error, error) {
+	before, err := e.Dir.Lstat(file)
+	if err != nil {
+		return nil, err
+	}
 	devices, err := nodeops.LoopsOf(imagePath(e))
-	if err != nil || len(devices) == 0 {
-		return free, err
+	switch {
+	case err != nil:
+		return nil, err
+	case len(devices) == 0 && en.reflink && !together:
+		return free, nil
+	case len(devices) == 0:
+		return func() error { return checkUnused(e, before) }, nil
 	}
 	mounts, err := nodeops.Mounts()
 	if err != nil {
@@ -58,6 +68,22 @@ func (en *Engine) Freeze(ctx context.Context, e *engine.Entry, together bool) (f
 
 // free is the release function if nothing was frozen.
 func free() error { return nil }
+
+// checkUnused fails if an image has been attached or written since before: a node does that whenever a pod starts.
+func checkUnused(e *engine.Entry, before os.FileInfo) error {
+	devices, err := nodeops.LoopsOf(imagePath(e))
+	if err != nil {
+		return err
+	}
+	after, err := e.Dir.Lstat(file)
+	if err != nil {
+		return err
+	}
+	if len(devices) > 0 || !after.ModTime().Equal(before.ModTime()) {
+		return fmt.Errorf("%w: volume %s was put to use while it was copied, so the copy would not belong to one instant; it is copied again", backend.ErrUnavailable, e.ID)
+	}
+	return nil
+}
 
 func (en *Engine) limit() time.Duration {
 	if en.reflink {

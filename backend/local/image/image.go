@@ -20,8 +20,12 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
-// file is the name of the image in its entry.
-const file = "image"
+const (
+	// file is the name of the image in its entry.
+	file = "image"
+	// instant is a clone of the source that a thick copy is made from, until the copy is finished.
+	instant = "image.source"
+)
 
 // smallestBlock is the minimum size of a raw block volume.
 const smallestBlock = 1 << 20
@@ -96,49 +100,80 @@ func mkfs(c *engine.Content) nodeops.MkfsSpec {
 // Make creates the image with a file system in it, unless it is a raw block volume. The entry is not visible yet, so an
 // incomplete file system is never used.
 func (en *Engine) Make(ctx context.Context, e *engine.Entry) error {
-	f, err := e.Dir.OpenFile(file, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if err := resize(f, e.Content); err != nil {
-		return err
-	}
-	if e.Content.Mode == backend.Block {
-		return nil
-	}
-	return exhausted(nodeops.MakeFS(ctx, imagePath(e), mkfs(e.Content)))
+	return create(e, file, func(f *os.File) error {
+		if err := resize(f, e.Content); err != nil || e.Content.Mode == backend.Block {
+			return err
+		}
+		return exhausted(nodeops.MakeFS(ctx, imagePath(e), mkfs(e.Content)))
+	})
 }
 
 // Copy clones the source's image. A thick copy gets its own blocks: with shared ones the same space would be promised
-// twice.
+// twice. Where the pool can clone, they are copied by Finish, when the source is no longer frozen.
 func (en *Engine) Copy(ctx context.Context, e, source *engine.Entry) error {
 	src, err := source.Dir.Open(file)
 	if err != nil {
 		return err
 	}
 	defer src.Close()
-	dst, err := e.Dir.OpenFile(file, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	switch thick := isThick(e.Content); {
+	case thick && en.reflink:
+		return create(e, instant, func(dst *os.File) error {
+			_, err := nodeops.CopyFile(ctx, dst, src)
+			return exhausted(err)
+		})
+	case thick:
+		return fill(ctx, e, src)
+	}
+	return create(e, file, func(dst *os.File) error {
+		if _, err := nodeops.CopyFile(ctx, dst, src); err != nil {
+			return exhausted(err)
+		}
+		return resize(dst, e.Content)
+	})
+}
+
+// create makes a file of an entry.
+func create(e *engine.Entry, name string, content func(*os.File) error) error {
+	f, err := e.Dir.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
-	defer dst.Close()
-	if e.Content.Provisioning == backend.Thick && !e.Content.ReadOnly {
+	defer f.Close()
+	return content(f)
+}
+
+// fill makes a thick image with the content of src.
+func fill(ctx context.Context, e *engine.Entry, src *os.File) error {
+	return create(e, file, func(dst *os.File) error {
 		if err := resize(dst, e.Content); err != nil {
 			return err
 		}
-		err = nodeops.CopySparse(ctx, dst, src)
-	} else {
-		_, err = nodeops.CopyFile(ctx, dst, src)
-	}
-	if err != nil {
-		return exhausted(err)
-	}
-	return resize(dst, e.Content)
+		return exhausted(nodeops.CopySparse(ctx, dst, src))
+	})
 }
 
-// Finish gives a copied file system a new UUID if the kernel refuses to mount two with the same UUID.
-func (*Engine) Finish(ctx context.Context, e *engine.Entry, copied bool) error {
+// fillFromInstant completes a thick copy whose source was cloned.
+func fillFromInstant(ctx context.Context, e *engine.Entry) error {
+	src, err := e.Dir.Open(instant)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	if err := fill(ctx, e, src); err != nil {
+		return err
+	}
+	return e.Dir.Remove(instant)
+}
+
+// Finish completes a thick copy, and gives a copied file system a new UUID if the kernel refuses to mount two with the
+// same UUID.
+func (en *Engine) Finish(ctx context.Context, e *engine.Entry, copied bool) error {
+	if copied && isThick(e.Content) && en.reflink {
+		if err := fillFromInstant(ctx, e); err != nil {
+			return err
+		}
+	}
 	if copied && !e.Content.ReadOnly && e.Content.Mode == backend.Filesystem {
 		if err := nodeops.RenewFSID(ctx, imagePath(e), e.Content.FSType); err != nil {
 			return err
@@ -182,9 +217,12 @@ func (*Engine) Grow(_ context.Context, e *engine.Entry) error {
 	return f.Sync()
 }
 
+// isThick says whether an image has all its blocks from the beginning.
+func isThick(c *engine.Content) bool { return c.Provisioning == backend.Thick && !c.ReadOnly }
+
 // resize sets the size of the image, and allocates all blocks of a thick one.
 func resize(f *os.File, c *engine.Content) error {
-	if c.Provisioning == backend.Thick && !c.ReadOnly {
+	if isThick(c) {
 		return exhausted(nodeops.Preallocate(f, c.Size))
 	}
 	return exhausted(f.Truncate(c.Size))

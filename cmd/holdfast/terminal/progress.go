@@ -3,9 +3,10 @@ package terminal
 import (
 	"fmt"
 	"io"
-	"strings"
 	"sync"
 	"time"
+
+	"github.com/holdfast-storage/holdfast/printable"
 )
 
 // Progress shows what a command is doing. On a terminal it is one line, which is rewritten and goes when there is
@@ -27,8 +28,9 @@ func NewProgress(out io.Writer) *Progress { return &Progress{out: out, t: Of(out
 // tick is how often the time that has passed is rewritten.
 const tick = time.Second
 
-// Set shows another state.
+// Set shows another state, in one line: others may have written some of it.
 func (p *Progress) Set(state string) error {
+	state = printable.Line(state)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if state == p.state {
@@ -40,8 +42,9 @@ func (p *Progress) Set(state string) error {
 		return err
 	}
 	if p.stop == nil {
-		p.began, p.stop = time.Now(), make(chan struct{})
-		p.ended.Go(func() { p.run(p.stop) })
+		stop := make(chan struct{})
+		p.began, p.stop = time.Now(), stop
+		p.ended.Go(func() { p.run(stop) })
 	}
 	return p.draw()
 }
@@ -66,7 +69,7 @@ func (p *Progress) run(stop chan struct{}) {
 // draw rewrites the line, cut to one: a longer one could not be rewritten.
 func (p *Progress) draw() error {
 	width, _ := p.t.Size()
-	line := fmt.Sprintf("[%ds] %s", int(time.Since(p.began).Seconds()), strings.Join(strings.Fields(p.state), " "))
+	line := fmt.Sprintf("[%ds] %s", int(time.Since(p.began).Seconds()), p.state)
 	_, err := io.WriteString(p.out, "\r"+Cut(line, width-1)+clearLine)
 	return err
 }

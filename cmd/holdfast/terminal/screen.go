@@ -2,7 +2,6 @@ package terminal
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"os"
 	"os/signal"
@@ -23,8 +22,10 @@ const (
 
 // Frame is what a command shows at one time.
 type Frame struct {
-	// Draw writes it, on a terminal of that size. Without a terminal it is nil.
+	// Draw writes it, on a terminal of that size. Without a terminal it is nil; a frame without text is left out then.
 	Draw func(out io.Writer, t *Terminal) error
+	// Between is the line between this frame and the one before, without a terminal.
+	Between string
 	// Same is equal for frames between which nothing has changed that is worth another block of lines.
 	Same string
 	// Pause is how long it is before the next one.
@@ -105,6 +106,7 @@ func (t *Terminal) draw(frame *Frame) error {
 // blocks is for what is no terminal.
 func blocks(ctx context.Context, out io.Writer, next func(context.Context) (*Frame, error)) error {
 	var last *Frame
+	written := false
 	for {
 		frame, err := next(ctx)
 		if ctx.Err() != nil {
@@ -114,15 +116,15 @@ func blocks(ctx context.Context, out io.Writer, next func(context.Context) (*Fra
 			return err
 		}
 		if last == nil || frame.Same != last.Same {
-			if last != nil {
-				if _, err := fmt.Fprintln(out); err != nil {
-					return err
-				}
-			}
-			if err := frame.Draw(out, nil); err != nil {
+			last = frame
+			text, err := frame.block(written)
+			if err != nil {
 				return err
 			}
-			last = frame
+			if _, err := io.WriteString(out, text); err != nil {
+				return err
+			}
+			written = written || text != ""
 		}
 		select {
 		case <-ctx.Done():
@@ -130,4 +132,14 @@ func blocks(ctx context.Context, out io.Writer, next func(context.Context) (*Fra
 		case <-time.After(frame.Pause):
 		}
 	}
+}
+
+// block is the text of a frame, after the line that separates it from the one before.
+func (f *Frame) block(separate bool) (string, error) {
+	var text strings.Builder
+	err := f.Draw(&text, nil)
+	if !separate || text.Len() == 0 {
+		return text.String(), err
+	}
+	return f.Between + "\n" + text.String(), err
 }

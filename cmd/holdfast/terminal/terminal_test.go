@@ -201,3 +201,19 @@ func resized(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+func TestProgress_WhatOthersWroteDoesNotMoveTheCursor(t *testing.T) {
+	const state = "node a answers\x1b[2J\u009b2J\nAll is well"
+	screen := pty.New(t, 80, 10)
+	var out strings.Builder
+	for _, p := range []*Progress{NewProgress(screen.Program), NewProgress(&out)} {
+		if err := p.Set(state); err != nil {
+			t.Fatal(err)
+		}
+		defer p.Done()
+	}
+	screen.Await(0, "] node a answers [2J 2J All is well"+clearLine)
+	if got := out.String(); got != "node a answers [2J 2J All is well\n" {
+		t.Errorf("%q", got)
+	}
+}

@@ -12,6 +12,20 @@ const levels = {
 
 const words = { NotReady: 'Not ready', Unknown: 'Not heard of' };
 
+// qualified is the name of an object with its namespace, if it has one.
+export function qualified(object) {
+  return object.namespace ? `${object.namespace}/${object.name}` : object.name;
+}
+
+// objectOf is what an event is about.
+export function objectOf(event) {
+  return `${event.involvedObject.kind} ${qualified(event.involvedObject)}`;
+}
+
+export function eventKey(event) {
+  return `${objectOf(event)} ${event.reason}`;
+}
+
 // condition is the phase of something with what is to be said about it.
 export function condition(item) {
   const damaged = item.healthy === false;
@@ -29,9 +43,9 @@ export function place(view, field, value, shown = value) {
 
 // claimOf shows the claim of a volume, and its name below.
 export function claimOf(v) {
-  const [namespace, name] = (v.claim ?? '').split('/');
+  const claim = v.claimRef;
   return [
-    v.claim ? el('span', { class: 'name' }, el('span', { class: 'muted' }, data(`${namespace}/`)), data(name)) : el('span', { class: 'name muted' }, 'no claim'),
+    claim ? el('span', { class: 'name' }, el('span', { class: 'muted' }, data(`${claim.namespace}/`)), data(claim.name)) : el('span', { class: 'name muted' }, 'no claim'),
     el('span', { class: 'id' }, data(v.name)),
   ];
 }
@@ -57,13 +71,13 @@ export function roomOf(of, name) {
 }
 
 export function nodeName(item) {
-  if (item.nfsServer) return [data(item.nfsServer), el('span', { class: 'tag' }, 'NFS')];
+  if (item.serverRef) return [data(qualified(item.serverRef)), el('span', { class: 'tag' }, 'NFS')];
   return item.cephPool ? [data(item.cephPool), el('span', { class: 'tag' }, 'Ceph')] : [data(item.node ?? item.name)];
 }
 
 // siteName is where something is, in a sentence.
 export function siteName(item) {
-  return item.nfsServer ?? (item.cephPool ? 'Ceph' : item.node);
+  return item.serverRef ? qualified(item.serverRef) : item.cephPool ? 'Ceph' : item.node;
 }
 
 

@@ -1,6 +1,6 @@
 import { Failure } from './api.js';
 import { legend, progress } from './bars.js';
-import { place, roomOf, since, siteName } from './cells.js';
+import { eventKey, objectOf, place, qualified, roomOf, since, siteName } from './cells.js';
 import { el, data, message, plain, reconcile, remembering } from './dom.js';
 import { count, many } from './format.js';
 import { link } from './state.js';
@@ -13,20 +13,25 @@ function target(f) {
   switch (f.kind) {
     case 'Volume': return link({ view: 'volumes', ...(f.count > 1 ? { phase: f.phase, attention: 'true' } : { search: f.name }) });
     case 'Snapshot': return link({ view: 'snapshots', ...(f.count > 1 ? { phase: f.phase, attention: 'true' } : { search: f.name }) });
-    case 'NFSServer': return link({ view: 'servers', search: f.name });
+    case 'NFSServer': return link({ view: 'servers', search: qualified(f) });
     case 'StorageNode': return link({ view: 'pools', search: f.name });
     case 'CephPool': return link({ view: 'pools', search: f.name });
-    case 'Pool': return link({ view: 'pools', search: f.name.split('/').join(' ') });
+    case 'Pool': return link({ view: 'pools', search: `${f.node} ${f.name}` });
     default: return null;
   }
 }
 
 const kinds = { StorageNode: 'Node', NFSServer: 'NFS server', CephPool: 'Ceph pool', StorageCluster: 'StorageCluster', StorageUpgrade: 'Upgrade', NodeJob: 'Job' };
 
+// nameOf is the name of what is found or done, with the node of a pool.
+function nameOf(item) {
+  return item.kind === 'Pool' ? `${item.node}/${item.name}` : qualified({ namespace: item.namespace, name: item.name ?? '' });
+}
+
 function titleOf(f) {
   if (f.count > 1) return [`${many(f.count, f.kind.toLowerCase())} `, f.phase === 'Ready' ? 'damaged' : (f.phase ?? '').toLowerCase()];
   const kind = kinds[f.kind] ?? f.kind;
-  return [`${kind} `, data(f.name ?? '')];
+  return [`${kind} `, data(nameOf(f))];
 }
 
 function findingLine(f) {
@@ -43,16 +48,16 @@ function operationLine(o) {
   return el('li', { class: 'operation' },
     badge(verbs[o.verb] ?? o.verb, 'busy'),
     el('div', {},
-      el('p', {}, el('span', { class: 'strong' }, ['StorageUpgrade', 'NodeJob'].includes(o.kind) ? '' : `${kinds[o.kind] ?? o.kind} `, data(o.claim || o.name)), o.node ? [' on ', data(o.node)] : null),
+      el('p', {}, el('span', { class: 'strong' }, ['StorageUpgrade', 'NodeJob'].includes(o.kind) ? '' : `${kinds[o.kind] ?? o.kind} `, data(o.claimRef ? qualified(o.claimRef) : nameOf(o))), o.node ? [' on ', data(o.node)] : null),
       o.message ? message(o.message, { class: 'muted small' }) : null,
-      o.total ? el('p', { class: 'steps' }, progress(o.done, o.total), el('span', { class: 'muted small' }, `${count(o.done)} of ${many(o.total, 'node')}`)) : null),
-    el('span', { class: 'muted small' }, o.started ? since(o.started) : ''));
+      o.desiredNodes ? el('p', { class: 'steps' }, progress(o.doneNodes, o.desiredNodes), el('span', { class: 'muted small' }, `${count(o.doneNodes)} of ${many(o.desiredNodes, 'node')}`)) : null),
+    el('span', { class: 'muted small' }, o.startTime ? since(o.startTime) : ''));
 }
 
 function eventLine(e) {
   return el('li', { class: 'event' },
-    el('span', { class: 'when muted' }, since(e.time)),
-    el('div', {}, el('p', {}, data(e.reason, { class: 'strong' }), ' ', data(e.object, { class: 'muted' }), e.count > 1 ? el('span', { class: 'muted' }, ` ×${count(e.count)}`) : null), message(e.message, { class: 'muted small' })));
+    el('span', { class: 'when muted' }, since(e.lastTimestamp)),
+    el('div', {}, el('p', {}, data(e.reason, { class: 'strong' }), ' ', data(objectOf(e), { class: 'muted' }), e.count > 1 ? el('span', { class: 'muted' }, ` ×${count(e.count)}`) : null), message(e.message, { class: 'muted small' })));
 }
 
 function nodeCell(n) {
@@ -62,7 +67,7 @@ function nodeCell(n) {
 
 function poolLine(p) {
   return el('li', { class: 'pool' }, el('p', {}, place('pools', 'search', `${p.node} ${p.name}`, p.name), el('span', { class: 'muted' }, ' on ', data(siteName(p)))),
-    roomOf(p.room, `Pool ${p.name} of ${siteName(p)}`), p.message ? message(p.message, { class: 'small bad' }) : null);
+    roomOf(p, `Pool ${p.name} of ${siteName(p)}`), p.message ? message(p.message, { class: 'small bad' }) : null);
 }
 
 // headline says in one sentence how it is.
@@ -106,9 +111,9 @@ function part(title, make, key, to, none, attributes) {
 export function overview() {
   const top = el('div', { class: 'top' });
   const missing = el('div', {});
-  const attention = part('Needs attention', findingLine, (f) => `${f.kind} ${f.name} ${f.phase}`, null, null, { class: 'panel wide' });
-  const doing = part('Being done now', operationLine, (o) => `${o.verb} ${o.kind} ${o.name}`, null, 'Nothing is being made, grown, removed or upgraded.', { class: 'panel' });
-  const warned = part('Events', eventLine, (e) => `${e.object} ${e.reason}`, link({ view: 'events' }), 'No warning came lately.', { class: 'panel' });
+  const attention = part('Needs attention', findingLine, (f) => `${f.kind} ${nameOf(f)} ${f.phase}`, null, null, { class: 'panel wide' });
+  const doing = part('Being done now', operationLine, (o) => `${o.verb} ${o.kind} ${nameOf(o)}`, null, 'Nothing is being made, grown, removed or upgraded.', { class: 'panel' });
+  const warned = part('Events', eventLine, eventKey, link({ view: 'events' }), 'No warning came lately.', { class: 'panel' });
   const nodes = part('Nodes', nodeCell, (n) => n.name, link({ view: 'pools' }), 'No node stores yet. The nodes that the StorageCluster selects appear here.', { class: 'panel nodes' });
   const pools = part('Pools, fullest first', poolLine, (p) => `${p.node}/${p.name}`, link({ view: 'pools', sort: '-use' }), 'There is no pool yet.', { class: 'panel pools' });
   pools.node.insertBefore(legend(), pools.node.lastChild);
@@ -135,7 +140,7 @@ export function overview() {
           tile('Volumes', count(cluster.volumes), '', link({ view: 'volumes' })),
           tile('Snapshots', count(cluster.snapshots), '', link({ view: 'snapshots' })),
           tile('NFS servers', servers instanceof Failure ? '–' : count(servers.total), '', link({ view: 'servers' }))),
-        el('div', { class: 'total' }, el('p', { class: 'muted small' }, 'All pools of nodes that can be used'), roomOf(cluster.room, 'All pools')),
+        el('div', { class: 'total' }, el('p', { class: 'muted small' }, 'All pools of nodes that can be used'), roomOf(cluster, 'All pools')),
       ]);
     },
   };

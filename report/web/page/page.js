@@ -96,7 +96,7 @@ function show(shown, parts, asked) {
   reconcile(main, [shown.node]);
   showViews(parts.cluster);
   const { cluster, findings } = parts;
-  document.getElementById('version').textContent = plain(cluster.version ?? '');
+  document.getElementById('version').textContent = plain([cluster.oldestVersion, cluster.version].filter(Boolean).join(' to '));
   const bad = findings.total ? `(${findings.total}) ` : '';
   document.title = `${bad}${views[asked.view]} · Holdfast`;
 }

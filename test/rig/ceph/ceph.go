@@ -132,7 +132,10 @@ func Run(ctx context.Context, o Options) (_ *Cluster, err error) {
 			return nil, err
 		}
 	}
-	return c, c.AwaitHealthy(ctx)
+	if err := c.AwaitHealthy(ctx); err != nil || !o.MDS {
+		return c, err
+	}
+	return c, c.await(ctx, "the room of the file system", func(ctx context.Context) error { return c.measured(ctx, FileSystem+".data") })
 }
 
 // keeper removes the directory when its standard input ends, which is when its owner closes it or dies. What the daemons

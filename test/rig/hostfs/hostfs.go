@@ -89,7 +89,7 @@ func New(t testing.TB, k Kind, size int64) string {
 	if k.mount != "" {
 		options += "," + k.mount
 	}
-	if out, err := exec.Command("mount", "-o", options, disk, target).CombinedOutput(); err != nil {
+	if out, err := exec.Command("mount", "--rw", "-o", options, disk, target).CombinedOutput(); err != nil {
 		if k.mount == "prjquota" {
 			Skip(t, "prjquota", fmt.Sprintf("this kernel cannot mount %s with project quotas: %s", k.Name, out))
 		}
@@ -118,7 +118,7 @@ func Cut(t testing.TB, k Kind, target string) string {
 		options += ",nouuid" // that of the one that goes on
 	}
 	t.Cleanup(func() { unmountAll(t, dir) })
-	run(t, "mount", "-o", options, disk, left)
+	run(t, "mount", "--rw", "-o", options, disk, left)
 	return left
 }
 

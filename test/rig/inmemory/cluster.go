@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -309,8 +310,8 @@ func (w *Cluster) Readiness(all []metav1.Condition) (metav1.ConditionStatus, str
 	return c.Status, c.Reason
 }
 
-// ExpectEvent waits for an event of that reason.
-func (w *Cluster) ExpectEvent(reason string) {
+// ExpectEvent waits for an event of that reason with all the words.
+func (w *Cluster) ExpectEvent(reason string, words ...string) {
 	w.Helper()
 	var all []string
 	for late := time.After(30 * time.Second); ; {
@@ -318,11 +319,11 @@ func (w *Cluster) ExpectEvent(reason string) {
 		case e := <-w.Events.Events:
 			all = append(all, e)
 			var kind, why string
-			if _, err := fmt.Sscan(e, &kind, &why); err == nil && why == reason {
+			if _, err := fmt.Sscan(e, &kind, &why); err == nil && why == reason && !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(e, word) }) {
 				return
 			}
 		case <-late:
-			w.Fatalf("no event %s was written, but: %q", reason, all)
+			w.Fatalf("no event %s with %q was written, but: %q", reason, words, all)
 		}
 	}
 }

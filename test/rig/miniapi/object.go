@@ -58,6 +58,9 @@ func (o object) born(uid string) {
 	if o.hasStatus() {
 		delete(o, "status")
 	}
+	if o["kind"] == "CustomResourceDefinition" { // this API serves the kind in any case
+		o["status"] = map[string]any{"conditions": []any{map[string]any{"type": "Established", "status": "True"}}}
+	}
 }
 
 // keep carries over from the object as it was what a write to its main part, or to its status, cannot change.

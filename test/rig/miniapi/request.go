@@ -18,6 +18,8 @@ var kinds = map[string]string{
 	"secrets": "Secret", "configmaps": "ConfigMap", "storageclusters": "StorageCluster",
 	"nodejobs": "NodeJob", "storageupgrades": "StorageUpgrade", "daemonsets": "DaemonSet", "deployments": "Deployment",
 	"statefulsets": "StatefulSet", "replicasets": "ReplicaSet", "customresourcedefinitions": "CustomResourceDefinition", "csinodes": "CSINode",
+	"services": "Service", "serviceaccounts": "ServiceAccount", "roles": "Role", "rolebindings": "RoleBinding", "clusterroles": "ClusterRole",
+	"clusterrolebindings": "ClusterRoleBinding", "csidrivers": "CSIDriver", "poddisruptionbudgets": "PodDisruptionBudget",
 	"nfsservers": "NFSServer", "volumesnapshots": "VolumeSnapshot", "volumesnapshotcontents": "VolumeSnapshotContent",
 }
 

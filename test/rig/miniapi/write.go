@@ -41,6 +41,9 @@ func (s *Server) create(q *request) (any, error) {
 	if s.objects[k] != nil {
 		return nil, &failure{http.StatusConflict, metav1.StatusReasonAlreadyExists, fmt.Sprintf("%s %q already exists", k.resource, k.name)}
 	}
+	if uid := o.text("uid"); uid != "" && q.verb() == "apply" {
+		return nil, conflict("%s %q of uid %s does not exist", k.resource, k.name, uid)
+	}
 	o["kind"], o["apiVersion"] = kinds[k.resource], q.version
 	if k.namespace != "" {
 		o.meta()["namespace"] = k.namespace

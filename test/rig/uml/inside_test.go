@@ -87,11 +87,8 @@ func runInside(t *testing.T, work, pkg, pattern string, env []string) {
 	argv := []string{"/run/work/" + binary, "-test.v", "-test.run", pattern, fmt.Sprintf("-test.timeout=%s", runLimit)}
 	patience := firstPatience
 	log, status, err := onMachine(t, work, argv, env, patience)
-	for range mostHangs {
-		if !errors.Is(err, ErrSilent) {
-			break
-		}
-		t.Logf("%v; another is booted", err)
+	for i := 0; i < mostFaults && (errors.Is(err, ErrSilent) || status != 0 && Broke(log)); i++ {
+		t.Logf("status %d, %v; another is booted", status, err)
 		patience *= 2
 		log, status, err = onMachine(t, work, argv, env, patience)
 	}
@@ -115,7 +112,7 @@ func runInside(t *testing.T, work, pkg, pattern string, env []string) {
 // as long, in case the first was only slow.
 const (
 	firstPatience = 2 * time.Minute
-	mostHangs     = 3
+	mostFaults    = 3
 )
 
 // onMachine returns what the program printed and its status.
@@ -126,6 +123,18 @@ func onMachine(t *testing.T, work string, argv, env []string, patience time.Dura
 	machine := Machine{MemoryMiB: 2000, DiskBytes: 40 << 30, Work: work, Silence: patience}
 	status, err = Run(ctx, machine, argv, env, io.MultiWriter(&out, t.Output()))
 	return out.String(), status, err
+}
+
+func TestSecondKernel_FaultOfTheMachineIsNoneOfTheProgram(t *testing.T) {
+	for output, want := range map[string]bool{
+		"runtime: epollwait on fd 4 failed with 38\nfatal error: runtime: netpoll failed\n": true,
+		"The futex facility returned an unexpected error code.\n":                           true,
+		"--- FAIL: TestB (1.50s)\npanic: test timed out\n":                                  false,
+	} {
+		if Broke(output) != want {
+			t.Errorf("%q: not %t", output, want)
+		}
+	}
 }
 
 func TestSecondKernel_SkippedPartOfAPassingTestIsSeen(t *testing.T) {

@@ -27,6 +27,7 @@ type Machine struct {
 	Disks     []int64 // bytes of further disks, which are empty: /dev/ubdb and on
 	Work      string  // a directory of the host that is seen, writable, as /run/work
 	Network   *Network
+	Restart   bool // boots it again when the program fails
 	// Silence is how long the program may print nothing before the machine is switched off with ErrSilent; 0: for ever.
 	Silence time.Duration
 }
@@ -60,7 +61,7 @@ func Run(ctx context.Context, m Machine, argv, env []string, out io.Writer) (sta
 		return 0, err
 	}
 	defer os.RemoveAll(scratch)
-	description := map[string]any{"Argv": argv, "Env": env, "Work": m.Work}
+	description := map[string]any{"Argv": argv, "Env": env, "Work": m.Work, "Restart": m.Restart}
 	if m.Network != nil {
 		description["Address"] = m.Network.Address
 	}

@@ -1,6 +1,7 @@
 package uml
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -83,6 +85,22 @@ func TestMachine_HasTheHostsFilesReadOnlyAndItsOwnDisks(t *testing.T) {
 	}
 	if answer, err := os.ReadFile(filepath.Join(m.Work, "answer")); err != nil || string(answer) != "HOLDFAST" {
 		t.Errorf("the program left %q, %v", answer, err)
+	}
+}
+
+func TestMachine_BootsAgainWhenTheProgramFails(t *testing.T) {
+	ctx := requireMachine(t)
+	m := small
+	m.Work, m.Restart = t.TempDir(), true
+	script := `cat /proc/sys/kernel/random/boot_id >>/run/work/boots
+		test "$(wc -l </run/work/boots)" = 3 || kill -9 $$`
+	if status, err := Run(ctx, m, []string{"sh", "-c", script}, nil, io.Discard); err != nil || status != 0 {
+		t.Errorf("status %d, %v", status, err)
+	}
+	boots, err := os.ReadFile(filepath.Join(m.Work, "boots"))
+	ids := strings.Fields(string(boots))
+	if slices.Sort(ids); err != nil || len(slices.Compact(ids)) != 3 {
+		t.Errorf("it booted as %s, %v", boots, err)
 	}
 }
 
@@ -187,4 +205,43 @@ func nothingLeft(t *testing.T, dir string) {
 	for process := range machines(t, dir) {
 		t.Errorf("left running: %s", process)
 	}
+}
+
+// Without it a machine stands still for ever once it has lost a tick of its own timer.
+func TestMachine_GetsATickThatItHasNotAskedFor(t *testing.T) {
+	ctx, end := context.WithCancel(requireMachine(t))
+	defer end()
+	in, out := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := Run(ctx, small, []string{"sh", "-c", "echo up; sleep 1000"}, nil, out)
+		ended <- errors.Join(err, out.Close())
+	}()
+	if line, err := bufio.NewReader(in).ReadString('\n'); err != nil || line != "up\n" {
+		t.Fatalf("it prints %q, %v", line, err)
+	}
+	go func() { _, _ = io.Copy(io.Discard, in) }()
+	timers := 0
+	for _, pid := range descendants("self") {
+		if text, err := os.ReadFile("/proc/" + pid + "/timers"); err == nil {
+			timers += strings.Count(string(text), "\nsignal: "+strconv.Itoa(int(unix.SIGALRM))+"/")
+		}
+	}
+	if timers != 2 {
+		t.Errorf("the machine has %d timers, not its own and one more", timers)
+	}
+	end()
+	t.Logf("it was ended: %v", <-ended)
+}
+
+// descendants are the processes that one has started, with theirs.
+func descendants(pid string) (pids []string) {
+	threads, _ := filepath.Glob("/proc/" + pid + "/task/*/children")
+	for _, file := range threads {
+		text, _ := os.ReadFile(file) // of a thread that may have ended
+		for child := range strings.FieldsSeq(string(text)) {
+			pids = append(append(pids, child), descendants(child)...)
+		}
+	}
+	return pids
 }

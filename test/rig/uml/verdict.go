@@ -1,6 +1,10 @@
 package uml
 
-import "regexp"
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
 
 // Verdict is how a test that ran on a machine ended: PASS, FAIL or SKIP.
 type Verdict struct{ Test, Result string }
@@ -16,4 +20,13 @@ func Verdicts(output string) (all []Verdict) {
 		}
 	}
 	return all
+}
+
+// gaveUp is what the Go runtime and the C library say before they end a program because a system call failed that cannot.
+var gaveUp = []string{"epollwait on fd ", "The futex facility returned an unexpected error code"}
+
+// Broke says whether a program ended by a fault of the machine: seldom a system call fails there with ENOSYS that this
+// kernel has. Nothing is known of the program then, and another machine may run it.
+func Broke(output string) bool {
+	return slices.ContainsFunc(gaveUp, func(text string) bool { return strings.Contains(output, text) })
 }

@@ -248,7 +248,7 @@ func TestColumns_OfNFSServers(t *testing.T) {
 	s := makeServer(t, fullServer())
 	s.Status = v1beta1.NFSServerStatus{
 		Phase: v1beta1.NFSRunning, Endpoint: "10.96.0.7:2049", Access: v1beta1.NFSReadOnly, ClaimName: "nfs-data", StorageClassName: "fast", Node: nowhere,
-		Capacity: exactly(10 << 30), Promised: exactly(3 << 30), Exports: 4, Clients: 5, ObservedGeneration: 1,
+		Capacity: exactly(10 << 30), Promised: exactly(3 << 30), Exports: 4, Snapshots: 6, Clients: 5, ObservedGeneration: 1,
 		Conditions: []metav1.Condition{{Type: v1beta1.ReadyCondition, Status: metav1.ConditionTrue, Reason: "Serving", Message: "fine", LastTransitionTime: longAgo}},
 	}
 	s.Status.SetColumns()

@@ -21,7 +21,10 @@ func TestStatus_KeepsEveryFieldOfAVolume(t *testing.T) {
 	if !equality.Semantic.DeepEqual(made.Spec, v.Spec) {
 		t.Errorf("the spec is %+v, want %+v", made.Spec, v.Spec)
 	}
-	if !equality.Semantic.DeepEqual(made.Status, v1beta1.VolumeStatus{}) {
+	waiting := v1beta1.VolumeStatus{Conditions: []metav1.Condition{{
+		Type: v1beta1.ReadyCondition, Status: metav1.ConditionUnknown, Reason: "Pending", Message: "waiting for the agent", LastTransitionTime: metav1.Unix(0, 0),
+	}}}
+	if !equality.Semantic.DeepEqual(made.Status, waiting) {
 		t.Errorf("who creates an object wrote the status %+v", made.Status)
 	}
 	made.Status, made.Spec.ClaimRef = fullVolumeStatus(), v1beta1.ReferenceTo("is/ignored")

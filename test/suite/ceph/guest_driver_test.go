@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -20,7 +21,6 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
 	"github.com/holdfast-storage/holdfast/backend"
@@ -84,8 +84,13 @@ func newNode(ctx context.Context, t *testing.T, w world) *node {
 type served struct {
 	csi.ControllerClient
 	csi.NodeClient
+	conn   *grpc.ClientConn
 	socket string
 	log    *bytes.Buffer
+}
+
+func (s *served) use(conn *grpc.ClientConn) {
+	s.conn, s.NodeClient, s.ControllerClient = conn, csi.NewNodeClient(conn), csi.NewControllerClient(conn)
 }
 
 // serve runs a driver until the test ends. No key may be in its log.
@@ -103,7 +108,10 @@ func serve(ctx context.Context, t *testing.T, w world, c driver.Config) *served 
 	}
 	t.Cleanup(func() { os.RemoveAll(short) })
 	s := &served{socket: filepath.Join(short, "s"), log: &bytes.Buffer{}}
-	c.NodeID, c.Endpoint, c.CephKeys = "guest", "unix://"+s.socket, driver.CephKeyFiles(keys)
+	c.Endpoint, c.CephKeys = "unix://"+s.socket, driver.CephKeyFiles(keys)
+	if c.Services != driver.ControllerServices {
+		c.NodeID = "guest"
+	}
 	c.Log = slog.New(slog.NewTextHandler(io.MultiWriter(s.log, os.Stderr), &slog.HandlerOptions{Level: slog.LevelDebug}))
 	d, err := driver.New(c)
 	if err != nil {
@@ -112,13 +120,7 @@ func serve(ctx context.Context, t *testing.T, w world, c driver.Config) *served 
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan error, 1)
 	go func() { done <- d.Run(running) }()
-	conn, err := grpc.NewClient(c.Endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.NodeClient, s.ControllerClient = csi.NewNodeClient(conn), csi.NewControllerClient(conn)
 	t.Cleanup(func() {
-		conn.Close()
 		stop()
 		if err := <-done; err != nil {
 			t.Error(err)
@@ -129,7 +131,8 @@ func serve(ctx context.Context, t *testing.T, w world, c driver.Config) *served 
 			}
 		}
 	})
-	if _, err := s.NodeGetInfo(ctx, &csi.NodeGetInfoRequest{}, grpc.WaitForReady(true)); err != nil {
+	s.use(dial(t, c.Endpoint))
+	if _, err := csi.NewIdentityClient(s.conn).Probe(ctx, &csi.ProbeRequest{}, grpc.WaitForReady(true)); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -140,7 +143,7 @@ func (w world) cluster(user string) backend.Ceph {
 }
 
 func (n *node) addImage(w world, id backend.ID, mode backend.Mode, fsType string) *backend.Volume {
-	v := &backend.Volume{ID: id, Name: string(id), Size: gib, Mode: mode, FSType: fsType, Access: backend.Access{
+	v := &backend.Volume{ID: id, Name: string(id), Size: gib, Mode: mode, FSType: fsType, Reach: backend.OneHost, Access: backend.Access{
 		RBD: &backend.RBD{Cluster: w.cluster("node"), Pool: pool, Image: backend.RBDImage(id)},
 	}}
 	n.volumes.set(func() { n.volumes.all[id] = v })
@@ -148,7 +151,7 @@ func (n *node) addImage(w world, id backend.ID, mode backend.Mode, fsType string
 }
 
 func (n *node) addDirectory(w world, id backend.ID) {
-	v := &backend.Volume{ID: id, Name: string(id), Size: 100 * mib, Mode: backend.Filesystem, Shared: true, Access: backend.Access{
+	v := &backend.Volume{ID: id, Name: string(id), Size: 100 * mib, Mode: backend.Filesystem, Reach: backend.ManyHosts, Access: backend.Access{
 		CephFS: &backend.CephFS{Cluster: w.cluster("files"), FileSystem: "files", Path: w.Paths[string(id)]},
 	}}
 	n.volumes.set(func() { n.volumes.all[id] = v })
@@ -169,8 +172,11 @@ const (
 	manyWriters  = csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER
 )
 
-func (n *node) staging(id string) string { return filepath.Join(n.dir, "staging-"+id) }
-func (n *node) target(id string) string  { return filepath.Join(n.dir, "target-"+id) }
+// staging is as the kubelet makes it.
+func (n *node) staging(id string) string {
+	return filepath.Join(n.dir, "plugins/kubernetes.io/csi", driver.DefaultName, id, "globalmount")
+}
+func (n *node) target(id string) string { return filepath.Join(n.dir, "target-"+id) }
 
 func (n *node) stage(id string, c *csi.VolumeCapability) error {
 	if err := os.MkdirAll(n.staging(id), 0o750); err != nil {
@@ -368,6 +374,15 @@ func TestGuestDriver_DirectoryOfACephFSIsShared(t *testing.T) {
 	n.twice("staging", func() error { return n.stage("shared", c) })
 	if client := n.clients["shared"]; !strings.HasPrefix(client.ID, "client.") {
 		t.Errorf("its client was reported as %+v", client)
+	}
+	n.volumes.set(func() { delete(n.clients, "shared") })
+	n.twice("staging what a process mounted that was killed before it reported the client", func() error { return n.stage("shared", c) })
+	if client := n.clients["shared"]; !strings.HasPrefix(client.ID, "client.") {
+		t.Errorf("its client was not reported again: %+v", client)
+	}
+	found, clients, err := driver.CephVolumesInUse(ctx, driver.DefaultName, nil)
+	if err != nil || !slices.Equal(found, []string{"shared"}) || len(clients) != 1 || clients[0] != n.clients["shared"] {
+		t.Errorf("without a record, in use are %v of the clients %v, %v", found, clients, err)
 	}
 	n.twice("publishing", func() error { return n.publish("shared", c) })
 	if err := os.WriteFile(filepath.Join(n.target("shared"), "by-a-pod"), []byte("x"), 0o600); err != nil {

@@ -8,10 +8,12 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
@@ -137,5 +139,72 @@ func TestKey_IsRotatedWithoutARestart(t *testing.T) {
 			conditions := s.storageNode().Status.Conditions
 			return meta.IsStatusConditionFalse(conditions, v1beta1.KeyRefusedCondition), fmt.Sprint(conditions)
 		})
+	})
+}
+
+// As the operator replaces the pod of a pool whose user is changed.
+func TestUser_ThatCephRefusesDoesNotGetThePoolOfAnotherProcess(t *testing.T) {
+	onBoth(t, func(t *testing.T, engine v1beta1.Engine) {
+		s := newSite(t, engine)
+		s.start()
+		s.awaitReady()
+		s.awaitVolume(s.request("a").Name, v1beta1.PhaseReady)
+		wrong := s.beside("--user=nosuchuser")
+		if err := <-wrong.ended; err == nil {
+			t.Error("it ends without an error")
+		}
+		wrong.cmd = nil
+		for _, part := range []string{"refuses client.nosuchuser", "`ceph auth get-or-create client.nosuchuser ", "which serves it"} {
+			if !strings.Contains(wrong.printed(), part) {
+				t.Errorf("it does not say %q, but:\n%s", part, wrong.printed())
+			}
+		}
+		s.awaitPool()
+		s.awaitVolume(s.request("b").Name, v1beta1.PhaseReady)
+
+		next := s.beside()
+		next.awaitReady()
+		s.awaitVolume(s.request("c").Name, v1beta1.PhaseReady)
+		if printed := s.printed(); strings.Contains(printed, "cannot be used") || strings.Contains(printed, "is replaced") {
+			t.Errorf("the process that serves the pool was disturbed:\n%s", printed)
+		}
+		if err := s.stop(); err != nil {
+			t.Fatal(err)
+		}
+		next.until("it serves the pool", func() (bool, string) {
+			return strings.Contains(next.printed(), "the pool can be used"), next.printed()
+		})
+		s.awaitVolume(s.request("d").Name, v1beta1.PhaseReady)
+		if all := s.inCeph(); len(all) != 4 {
+			t.Errorf("in Ceph there is %q", all)
+		}
+	})
+}
+
+func TestNodeUser_ThatIsRefusedIsReportedWhileVolumesAreMade(t *testing.T) {
+	onBoth(t, func(t *testing.T, engine v1beta1.Engine) {
+		s := newSite(t, engine)
+		s.writeNodeKey(nobodysKey)
+		s.start()
+		s.awaitReady()
+		s.awaitVolume(s.request("a").Name, v1beta1.PhaseReady)
+		says := func(status metav1.ConditionStatus, parts ...string) {
+			t.Helper()
+			s.until(fmt.Sprintf("%s is %s and says %q", v1beta1.NodeUserRefusedCondition, status, parts), func() (bool, string) {
+				c := meta.FindStatusCondition(s.storageNode().Status.Conditions, v1beta1.NodeUserRefusedCondition)
+				return c != nil && c.Status == status && !slices.ContainsFunc(parts, func(p string) bool { return !strings.Contains(c.Message, p) }), fmt.Sprint(c)
+			})
+			s.awaitPool()
+		}
+		says(metav1.ConditionTrue, "refuses client."+s.pool.Ceph.NodeUser, "the secret of nodeSecretRef")
+		caps := nodeCaps(engine, s.pool.Name)
+		s.setCaps(s.pool.Ceph.NodeUser, caps[:len(caps)-2]...) // but for the data
+		s.writeNodeKey(s.key(s.pool.Ceph.NodeUser))
+		says(metav1.ConditionTrue, "has too small caps", "`ceph auth caps client."+s.pool.Ceph.NodeUser+" mon ")
+		s.setCaps(s.pool.Ceph.NodeUser, caps...)
+		says(metav1.ConditionFalse)
+		if printed := s.printed(); strings.Contains(printed, nobodysKey) || strings.Contains(printed, s.key(s.pool.Ceph.NodeUser)) {
+			t.Error("a key was printed")
+		}
 	})
 }

@@ -53,6 +53,8 @@ func TestKilled_AmidCreationsAndDeletionsItLosesAndLeaksNothing(t *testing.T) {
 				t.Errorf("in the trash there is still %q, %v", left, err)
 			}
 		}
+		// Of clients that were killed while they began to watch an image.
+		t.Logf("%d images were watched by the dead alone", strings.Count(s.printed(), "clients that are shut out of the cluster alone"))
 		s.until("nothing is promised", func() (bool, string) {
 			p := s.storageNode().Status.Pools[0]
 			return p.Promised.IsZero() && p.Volumes == 0, fmt.Sprintf("%+v", p)

@@ -5,6 +5,7 @@ package cephsite
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -12,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -72,6 +74,7 @@ func newSite(t testing.TB, engine v1beta1.Engine, change ...func(*v1beta1.PoolSp
 	s.forget() // what a run that was killed has left
 	s.args = s.install(config)
 	s.writeKey(s.key(s.pool.Ceph.UserName()))
+	s.writeNodeKey(s.key(s.pool.Ceph.NodeUserName()))
 	s.writeKubeconfig(realapi.WithToken(t, config, realapi.Namespace, "holdfast-ceph-"+name, ""))
 	t.Cleanup(func() {
 		s.kill()
@@ -152,6 +155,14 @@ func (s *site) writeKey(key string) {
 	}
 }
 
+// writeNodeKey replaces the key of the user of nodes.
+func (s *site) writeNodeKey(key string) {
+	s.Helper()
+	if err := errors.Join(os.WriteFile(s.at("node-key.new"), []byte(key), 0o400), os.Rename(s.at("node-key.new"), s.at("node-key"))); err != nil {
+		s.Fatal(err)
+	}
+}
+
 func (s *site) at(name string) string { return filepath.Join(s.dir, name) }
 
 func (s *site) writeKubeconfig(config *rest.Config) {
@@ -183,6 +194,8 @@ func (s *site) start() {
 			arg = name + "=" + realapi.Namespace
 		case "--key-file":
 			arg = name + "=" + s.at("..data/key")
+		case "--node-key-file":
+			arg = name + "=" + s.at("node-key")
 		case "--metrics-address":
 			arg = name + "=" + s.address
 		}
@@ -193,6 +206,22 @@ func (s *site) start() {
 	if s.ended, err = child.Start(s.cmd); err != nil {
 		s.Fatal(err)
 	}
+}
+
+// beside starts another process for the pool, as a pod of a changed Deployment.
+func (s *site) beside(changed ...string) *site {
+	s.Helper()
+	other := &site{TB: s.TB, pool: s.pool, node: s.node, dir: s.dir, holdfast: s.holdfast}
+	for _, arg := range append(slices.Clone(s.args), "--identity=another") {
+		name, _, _ := strings.Cut(arg, "=")
+		if i := slices.IndexFunc(changed, func(c string) bool { return strings.HasPrefix(c, name+"=") }); i >= 0 {
+			arg = changed[i]
+		}
+		other.args = append(other.args, arg)
+	}
+	other.start()
+	s.Cleanup(other.kill)
+	return other
 }
 
 // Write takes what the process prints.

@@ -28,11 +28,14 @@ func onBoth(t *testing.T, test func(*testing.T, v1beta1.Engine)) {
 }
 
 // request writes the object of a volume, as the controller does.
-func (s *site) request(name string) *v1beta1.Volume {
+func (s *site) request(name string, change ...func(*v1beta1.Volume)) *v1beta1.Volume {
 	s.Helper()
 	v := &v1beta1.Volume{
 		ObjectMeta: metav1.ObjectMeta{Name: s.pool.Name + "-" + name, Finalizers: []string{v1beta1.AgentFinalizer}},
 		Spec:       v1beta1.VolumeSpec{Name: s.pool.Name + "-" + name, Node: s.node, Size: v1beta1.VolumeSize{Required: resource.NewQuantity(16<<20, resource.BinarySI)}},
+	}
+	for _, c := range change {
+		c(v)
 	}
 	made, err := s.holdfast.HoldfastV1beta1().Volumes().Create(s.Context(), v, metav1.CreateOptions{})
 	if err != nil {
@@ -87,8 +90,27 @@ func (s *site) forget() {
 			s.Error(err)
 		}
 	}
+	s.forgetSnapshots(ctx)
 	if err := kinds.StorageNodes().Delete(ctx, s.node, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 		s.Error(err)
+	}
+}
+
+func (s *site) forgetSnapshots(ctx context.Context) {
+	s.Helper()
+	snapshots := s.holdfast.HoldfastV1beta1().Snapshots()
+	all, err := snapshots.List(ctx, metav1.ListOptions{FieldSelector: "spec.node=" + s.node})
+	if err != nil {
+		s.Error(err)
+		return
+	}
+	for _, one := range all.Items {
+		if _, err := snapshots.Patch(ctx, one.Name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
+			s.Error(err)
+		}
+		if err := snapshots.Delete(ctx, one.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			s.Error(err)
+		}
 	}
 }
 

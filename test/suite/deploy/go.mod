@@ -4,6 +4,7 @@ module github.com/holdfast-storage/holdfast/test/suite/deploy
 go 1.26.3
 
 require (
+	github.com/fluxcd/cli-utils v1.2.2
 	github.com/operator-framework/api v0.43.0
 	helm.sh/helm/v4 v4.3.1
 	k8s.io/api v0.37.2
@@ -46,7 +47,6 @@ require (
 	github.com/extism/go-sdk v1.7.1 // indirect
 	github.com/fatih/color v1.19.0 // indirect
 	github.com/felixge/httpsnoop v1.1.0 // indirect
-	github.com/fluxcd/cli-utils v1.2.2 // indirect
 	github.com/fxamacker/cbor/v2 v2.9.4 // indirect
 	github.com/go-errors/errors v1.5.1 // indirect
 	github.com/go-gorp/gorp/v3 v3.1.0 // indirect

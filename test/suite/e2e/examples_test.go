@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,8 +17,9 @@ const examples = "../../../deploy/examples"
 // sharedExample has a test of its own: not every node of this cluster has a kernel that mounts NFS.
 var sharedExample = filepath.Join(examples, "shared.yaml")
 
-// cephExample needs a Ceph cluster, and changes the StorageCluster: operator/render tests what is made of it.
-var cephExample = filepath.Join(examples, "ceph.yaml")
+// cephExamples need a Ceph cluster, and one changes the StorageCluster: operator/render tests what is made of it, and
+// test/suite/e2e/ceph moves volumes.
+var cephExamples = []string{filepath.Join(examples, "ceph.yaml"), filepath.Join(examples, "move-to-ceph.yaml")}
 
 func TestExamples_RunUnchanged(t *testing.T) {
 	t.Parallel()
@@ -38,7 +40,7 @@ func TestExamples_RunUnchanged(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, file := range files {
-		if !done[file] && file != sharedExample && file != cephExample {
+		if !done[file] && file != sharedExample && !slices.Contains(cephExamples, file) {
 			apply(file)
 		}
 	}

@@ -109,8 +109,9 @@ func published(t *testing.T, s *kube.Space) (server, path, access string) {
 	return server, said("path"), said("access")
 }
 
-// disposed makes a claim of a class with onDelete, writes to it, deletes it, and returns its volume, which an event named.
-func disposed(t *testing.T, s *kube.Space, node, onDelete, reason string) *corev1.PersistentVolume {
+// disposed makes a claim of a class with onDelete, writes to it, deletes it, and returns its PersistentVolume, which an
+// event named, and the name of its volume.
+func disposed(t *testing.T, s *kube.Space, node, onDelete, reason string) (*corev1.PersistentVolume, string) {
 	t.Helper()
 	s.Claim(onDelete, "64Mi", byMany, kube.OfClass(plain(t, s, "onDelete", onDelete)))
 	s.Run("writer-"+onDelete, kube.Mount(onDelete, "/data"), kube.OnNode(node), kube.Script("echo what is kept by "+onDelete+" >/data/file; sync /data/file"))
@@ -119,7 +120,7 @@ func disposed(t *testing.T, s *kube.Space, node, onDelete, reason string) *corev
 	s.DeleteClaim(onDelete)
 	s.AwaitClusterEvent(volume.Name, reason)
 	kube.AwaitNone(s, s.Client.CoreV1().PersistentVolumes(), kube.Named(volume.Name), "the volume")
-	return volume
+	return volume, kube.VolumeID(volume)
 }
 
 // discard deletes what is kept as the event about it says, and the end of the test does if that fails.
@@ -148,24 +149,24 @@ func TestNFSServer_DataOfPlainVolumesIsRetainedOrArchivedByClass(t *testing.T) {
 	node := nodesWithClients(t)[0]
 	server := serve(t, s)
 
-	kept := disposed(t, s, node, "retain", "Retained")
-	drop := discard(t, s, "volumes", kept.Name, s.Admin().DeleteVolume)
+	kept, keptID := disposed(t, s, node, "retain", "Retained")
+	drop := discard(t, s, "volumes", keptID, s.Admin().DeleteVolume)
 	if found := s.Run("reader", kube.MountNFS(kept.Spec.NFS.Server, kept.Spec.NFS.Path, "/data"), kube.OnNode(node), kube.Script("cat /data/file")); found != "what is kept by retain\n" {
 		t.Errorf("in the volume that is retained is %q", found)
 	}
 	s.DeletePod("reader")
 
-	archived := disposed(t, s, node, "archive", "Archived")
-	kube.AwaitNone(s, s.Holdfast("volumes"), kube.Named(archived.Name), "the object of the volume")
-	snapshot := "archived-" + archived.Name
+	_, archived := disposed(t, s, node, "archive", "Archived")
+	kube.AwaitNone(s, s.Holdfast("volumes"), kube.Named(archived), "the object of the volume")
+	snapshot := "archived-" + archived
 	dropArchive := discard(t, s, "snapshots", snapshot, s.Admin().DeleteSnapshot)
 	kube.AwaitOne(s, s.Holdfast("snapshots"), snapshot, "to be ready", func(o *unstructured.Unstructured) (bool, error) {
 		phase, _, err := unstructured.NestedString(o.Object, "status", "phase")
 		return phase == "Ready", err
 	})
 	exports := func() string { return s.Exec(server, "ls", "/run/holdfast/nfs/exports", "/data/pool/volumes") }
-	if now := exports(); strings.Contains(now, archived.Name) || !strings.Contains(now, kept.Name) {
-		t.Errorf("retained is %s and archived %s, and the server has %s", kept.Name, archived.Name, now)
+	if now := exports(); strings.Contains(now, archived) || !strings.Contains(now, keptID) {
+		t.Errorf("retained is %s and archived %s, and the server has %s", keptID, archived, now)
 	}
 	in := func(what string) string {
 		return s.Exec(server, "sh", "-c", "grep -rl 'what is kept by "+what+"' /data/pool/volumes /data/pool/snapshots || test $? = 1")
@@ -176,7 +177,7 @@ func TestNFSServer_DataOfPlainVolumesIsRetainedOrArchivedByClass(t *testing.T) {
 
 	drop()
 	dropArchive()
-	if now := exports(); strings.Contains(now, kept.Name) {
+	if now := exports(); strings.Contains(now, keptID) {
 		t.Errorf("the server still has %s", now)
 	}
 	for _, what := range []string{"retain", "archive"} {

@@ -128,8 +128,12 @@ func writtenByMany(t *testing.T, s *kube.Space, nodes []string, server, claim, c
 	}
 	s.DeleteClaim(claim)
 	kube.AwaitNone(s, s.Client.CoreV1().PersistentVolumes(), kube.Named(volume.Name), "the volume")
-	kube.AwaitNone(s, s.Holdfast("volumes"), kube.Named(volume.Name), "its object")
-	events, err := s.Client.CoreV1().Events(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=" + volume.Name})
+	id := kube.VolumeID(volume)
+	if id == "" {
+		t.Fatalf("PersistentVolume %s does not say which volume it is", volume.Name)
+	}
+	kube.AwaitNone(s, s.Holdfast("volumes"), kube.Named(id), "its object")
+	events, err := s.Client.CoreV1().Events(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=" + id})
 	if err != nil {
 		t.Error(err)
 	}
@@ -138,7 +142,7 @@ func writtenByMany(t *testing.T, s *kube.Space, nodes []string, server, claim, c
 			t.Errorf("a volume that was deleted as it should be has the event %s: %s", e.Reason, e.Message)
 		}
 	}
-	if left := s.Exec(server, "sh", "-c", "ls /data/pool/volumes /run/holdfast/nfs/exports"); strings.Contains(left, volume.Name) {
+	if left := s.Exec(server, "sh", "-c", "ls /data/pool/volumes /run/holdfast/nfs/exports"); strings.Contains(left, id) {
 		t.Errorf("on the server is left: %s", left)
 	}
 }

@@ -185,7 +185,7 @@ func TestTenant_SilentConnectionsBlockNoOtherClient(t *testing.T) {
 		t.Fatalf("the idle connections are not there: %q", held)
 	}
 	for range 3 {
-		said := s.Exec("scraper", "sh", "-c", fmt.Sprintf(`(printf 'GET /metrics HTTP/1.0\r\nHost: x\r\n\r\n'; sleep 2) | nc %s 9090 | grep -c '^holdfast_' || true`, address))
+		said := s.Exec("scraper", "sh", "-c", fmt.Sprintf(`timeout 60 wget -qO- http://%s:9090/metrics | grep -c '^holdfast_' || true`, address))
 		if strings.TrimSpace(said) == "0" || said == "" {
 			t.Errorf("while another holds connections, a scrape gets %q", said)
 		}

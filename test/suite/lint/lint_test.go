@@ -87,6 +87,7 @@ var cases = []struct{ file, imports, rule string }{
 	{"bench/a.go", module + "/driver", "bench"},
 	{"bench/a.go", module + "/api/v1beta1", "bench"},
 	{"bench/a.go", "k8s.io/client-go/kubernetes", allow},
+	{"bench/a.go", module + "/printable", allow},
 
 	{"nodeops/a.go", module + "/backend", "nodeops"},
 	{"nodeops/a.go", "k8s.io/api/core/v1", "nodeops"},
@@ -184,6 +185,7 @@ var cases = []struct{ file, imports, rule string }{
 	{"deploy/a.go", "embed", allow},
 	{"parameters/a.go", module + "/backend", "parameters"},
 	{"parameters/a.go", "regexp", allow},
+	{"printable/a.go", module + "/report/status", "printable"},
 
 	{"healthz/a.go", module + "/backend", "healthz"},
 	{"listener/a.go", module + "/backend", "listener"},

@@ -9,7 +9,7 @@ import (
 )
 
 // modules take what several of them need in one version, so that it is compiled once for all. The peer of the benchmark
-// has the versions of its own release.
+// and Helm 3 have the versions of their own releases.
 var modules = []string{".", "test/suite/deploy", "test/tool/linter", "test/tool/generate", "test/tool/cluster/dns", "test/tool/cluster", "test/tool/cluster/sidecars", "test/tool/vulncheck"}
 
 // older is what some take in an older version together: the newest csi-provisioner that there is has that of Kubernetes,

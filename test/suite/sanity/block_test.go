@@ -92,6 +92,28 @@ func aBlockVolumeIsADeviceAtItsTarget(w *world) {
 	w.nothingLeft()
 }
 
+func aBlockVolumeHasWhatWasWrittenWithoutASync(w *world) {
+	id := w.createBlock("v").GetVolumeId()
+	w.use(id, "target", block(multiWriter))
+	written := strings.Repeat("written", 1000)
+	w.must(w.onDevice("target", os.O_RDWR, func(f *os.File) error {
+		_, err := f.WriteAt([]byte(written), 0)
+		return err
+	}))
+	w.release(id, "target")
+	w.use(id, "target", block(multiWriter))
+	w.must(w.onDevice("target", os.O_RDONLY, func(f *os.File) error {
+		got := make([]byte, len(written))
+		if _, err := f.ReadAt(got, 0); err != nil || string(got) != written {
+			w.Errorf("it has %.20q (%v)", got, err)
+		}
+		return nil
+	}))
+	w.release(id, "target")
+	w.remove(id)
+	w.nothingLeft()
+}
+
 func aReadOnlyBlockTargetTakesNoWrites(w *world) {
 	id := w.createBlock("v").GetVolumeId()
 	w.use(id, "writer", block(multiWriter))

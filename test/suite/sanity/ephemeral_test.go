@@ -8,6 +8,7 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/holdfast-storage/holdfast/test/rig/csisanity"
 )
@@ -17,6 +18,10 @@ var handle = "csi-" + strings.Repeat("0123456789abcdef", 4)
 
 // inline publishes an inline ephemeral volume at target as the kubelet does.
 func (w *world) inline(id, target string, attributes map[string]string, readOnly bool) error {
+	return w.inlineAs(id, target, attributes, readOnly, mount(csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER))
+}
+
+func (w *world) inlineAs(id, target string, attributes map[string]string, readOnly bool, c *csi.VolumeCapability) error {
 	volumeContext := map[string]string{
 		"csi.storage.k8s.io/ephemeral": "true", "csi.storage.k8s.io/pod.name": "web-0", "csi.storage.k8s.io/pod.namespace": "default",
 		"csi.storage.k8s.io/pod.uid": "11-22", "csi.storage.k8s.io/serviceAccount.name": "default",
@@ -24,8 +29,7 @@ func (w *world) inline(id, target string, attributes map[string]string, readOnly
 	}
 	maps.Copy(volumeContext, attributes)
 	_, err := w.NodePublishVolume(w.ctx(), &csi.NodePublishVolumeRequest{
-		VolumeId: id, TargetPath: w.path(target), VolumeContext: volumeContext, Readonly: readOnly,
-		VolumeCapability: mount(csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER),
+		VolumeId: id, TargetPath: w.path(target), VolumeContext: volumeContext, Readonly: readOnly, VolumeCapability: c,
 	})
 	return err
 }
@@ -52,7 +56,7 @@ func anInlineVolumeLivesAsLongAsItsPod(w *world) {
 	w.expectFile("target", "file", "kept")
 	w.expectError(w.inline(handle, "second", w.attributes(), false), codes.FailedPrecondition, w.path("target"))
 	w.expectGone("second")
-	w.expectError(w.inline(handle, "target", w.attributes(), true), codes.AlreadyExists, "target")
+	w.expectError(w.inline(handle, "target", w.attributes(), true), codes.Unavailable, "target")
 	w.expectError(w.inline(handle, "target", map[string]string{"size": "1Gi"}, false), codes.AlreadyExists, "size")
 	for range 2 {
 		w.must(w.unpublish(handle, "target"))
@@ -64,11 +68,17 @@ func anInlineVolumeLivesAsLongAsItsPod(w *world) {
 	w.nothingLeft()
 }
 
-func anInlineVolumeThatCannotBeMountedIsRemovedByUnpublish(w *world) {
+func anInlineVolumeThatCannotBeMountedIsRemovedAtOnce(w *world) {
 	w.must(os.WriteFile(w.path("target"), []byte("precious"), 0o600))
 	w.expectError(w.inline(handle, "target", w.attributes(), false), codes.FailedPrecondition, "target")
+	w.nothingLeft() // the kubelet forgets it
 	w.must(os.Remove(w.path("target")))
 	w.must(w.unpublish(handle, "target"))
+	w.nothingLeft()
+	err := w.inlineAs(handle, "target", w.attributes(), false, mount(csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER, "no_such_flag"))
+	if code := status.Code(err); code != codes.FailedPrecondition && code != codes.InvalidArgument {
+		w.Errorf("got %v", err)
+	}
 	w.nothingLeft()
 }
 

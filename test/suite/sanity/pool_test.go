@@ -74,11 +74,13 @@ func (w *world) restart() {
 
 // takeDown ends the process and whatever a failed test left.
 func (w *world) takeDown() {
-	if err := w.Stop(); err != nil {
-		w.Errorf("the process ended with: %v", err)
-	}
-	if w.Failed() {
-		w.Log(w.Output())
+	if w.Process != nil { // nil where it has never started
+		if err := w.Stop(); err != nil {
+			w.Errorf("the process ended with: %v", err)
+		}
+		if w.Failed() {
+			w.Log(w.Output())
+		}
 	}
 	ctx := context.Background()
 	for _, target := range w.mounts() {

@@ -83,7 +83,7 @@ var everywhere = []scenario{
 	{"the health of a volume is that of its mounts too", theHealthOfAVolumeIsThatOfItsMountsToo},
 
 	{"an inline volume lives as long as its pod", anInlineVolumeLivesAsLongAsItsPod},
-	{"an inline volume that cannot be mounted is removed by unpublish", anInlineVolumeThatCannotBeMountedIsRemovedByUnpublish},
+	{"an inline volume that cannot be mounted is removed at once", anInlineVolumeThatCannotBeMountedIsRemovedAtOnce},
 	{"a bad inline volume is refused and never made", aBadInlineVolumeIsRefusedAndNeverMade},
 
 	{"real pools refuse by value and make nothing", realPoolsRefuseByValueAndMakeNothing},
@@ -97,6 +97,7 @@ var imagesOnly = []scenario{
 	{"passes csi-sanity with block volumes", func(w *world) { w.sanity("block") }},
 
 	{"a block volume is a device at its target", aBlockVolumeIsADeviceAtItsTarget},
+	{"a block volume has what was written without a sync", aBlockVolumeHasWhatWasWrittenWithoutASync},
 	{"a read-only block target takes no writes", aReadOnlyBlockTargetTakesNoWrites},
 	{"a block volume leaves the node in whatever order", aBlockVolumeLeavesTheNodeInWhateverOrder},
 	{"a block volume that is gone leaves no device", aBlockVolumeThatIsGoneLeavesNoDevice},

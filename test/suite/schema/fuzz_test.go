@@ -205,7 +205,7 @@ var full = map[string][]string{
 	},
 	"StorageNode": {
 		`{"discard":[{"kind":"Volume","name":"a","uid":"u","requestedBy":"c","requestedAt":"2026-11-24T03:00:00.000000Z","reason":"r"}],"restore":[{"name":"a","error":"e","requestedBy":"c","requestedAt":"2026-11-24T03:00:00.000000Z"}],"replacePools":[{"name":"a","id":"b"}]}`,
-		`{"fence":{"reason":"NodeGone","requestedAt":"2026-11-24T03:00:00.000000Z"},"blocklist":[{"node":"a","addresses":["10.0.0.5:0/1"],"bootID":"b","requestedAt":"2026-11-24T03:00:00.000000Z"}]}`,
+		`{"fence":{"reason":"NodeGone","requestedAt":"2026-11-24T03:00:00.000000Z","shutOutAt":"2026-11-24T03:00:07.000000Z"},"blocklist":[{"node":"a","addresses":["10.0.0.5:0/1"],"bootID":"b","requestedAt":"2026-11-24T03:00:00.000000Z","expire":true}]}`,
 	},
 	"Volume": {
 		`{"name":"a","claimRef":{"namespace":"a","name":"b"},"node":"n","pool":"p","size":{"required":"1Gi","limit":"2Gi"},"mode":"Block","fsType":"xfs","provisioning":"Thick","mkfsOptions":["-K"],"inodes":5,"labels":{"a":"b"},"sourceRef":{"kind":"Volume","name":"v"},"populatedBy":"Pod","onNodeLoss":"Delete","deletion":{"uid":"u","requestedBy":"c","requestedAt":"2026-11-24T03:00:00.000000Z","reason":"r"}}`,

@@ -56,8 +56,17 @@ func TestReady_IsReadByKstatus(t *testing.T) {
 		"failed":       {ran(false, true), status.FailedStatus},
 		"just created": {nil, status.InProgressStatus},
 	}
+	stored := verdicts{
+		"ready":        {[]metav1.Condition{kube.NewCondition(v1beta1.ReadyCondition, true, "R", "r")}, status.CurrentStatus},
+		"not ready":    {[]metav1.Condition{kube.NewCondition(v1beta1.ReadyCondition, false, "R", "r")}, status.InProgressStatus},
+		"not heard of": {[]metav1.Condition{{Type: v1beta1.ReadyCondition, Status: metav1.ConditionUnknown, Reason: "R"}}, status.InProgressStatus},
+		"just created": {nil, status.InProgressStatus},
+	}
 	kinds := definitions(t)
-	for kind, cases := range map[string]verdicts{"StorageCluster": serving, "NFSServer": serving, "StorageUpgrade": running, "NodeJob": running} {
+	for kind, cases := range map[string]verdicts{
+		"StorageCluster": serving, "NFSServer": serving, "StorageUpgrade": running, "NodeJob": running,
+		"Volume": stored, "Snapshot": stored, "StorageNode": stored,
+	} {
 		for name, c := range cases {
 			o := created(kinds[kind], kind)
 			if c.conditions != nil {

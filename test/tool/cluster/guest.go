@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -67,10 +68,12 @@ func (c *Cluster) startGuest(ctx context.Context, n Node) (string, error) {
 	}
 }
 
-// Seldom a kernel of this kind hangs while it boots, spinning, without a word. Then it is switched off and on.
+// Seldom a kernel of this kind hangs while it boots, spinning, without a word, or a program hangs in it that said that a
+// system call failed, with ENOSYS, which cannot. Then it is switched off and on.
 const (
 	bootLimit    = 90 * time.Second
-	bootAttempts = 3
+	bootAttempts = 4
+	failedCall   = "failed with 38"
 )
 
 func (c *Cluster) bootGuest(ctx context.Context, n Node, p *probe) (string, error) {
@@ -79,10 +82,27 @@ func (c *Cluster) bootGuest(ctx context.Context, n Node, p *probe) (string, erro
 	}
 	ctx, cancel := context.WithTimeout(ctx, bootLimit)
 	defer cancel()
-	return c.launch(ctx, n.guest(c, p), host.Daemon{
+	guest, failed := n.guest(c, p), added(c.log(n.Name), failedCall)
+	answers := guest.ready
+	guest.ready = func(ctx context.Context) error {
+		if failed() {
+			return host.Final(errors.New("a program in it hangs"))
+		}
+		return answers(ctx)
+	}
+	return c.launch(ctx, guest, host.Daemon{
 		Argv: n.kernel(c), Dir: n.boot(c), Log: c.log(n.Name), Record: c.record(n.Name), NetNS: c.netns(), Cgroup: n.cgroup(c),
 		Env: []string{"TMPDIR=/dev/shm"}, // its memory: not to be written to a disk
 	})
+}
+
+// added asks whether a text was added to a log from now on.
+func added(log, text string) func() bool {
+	before, _ := os.ReadFile(log) // the first boot makes it
+	return func() bool {
+		now, _ := os.ReadFile(log)
+		return bytes.Contains(now[min(len(before), len(now)):], []byte(text))
+	}
 }
 
 func (n Node) cgroup(c *Cluster) string { return c.cgroup() + "/" + n.Name }
@@ -99,7 +119,7 @@ func (n Node) prepareGuest(ctx context.Context, c *Cluster) error {
 	if err != nil {
 		return err
 	}
-	job, err := json.Marshal(map[string]any{"Argv": []string{c.path("bin", "guest"), filepath.Join(n.boot(c), "guest.json")}})
+	job, err := json.Marshal(map[string]any{"Argv": []string{c.path("bin", "guest"), filepath.Join(n.boot(c), "guest.json")}, "Restart": true})
 	if err != nil {
 		return err
 	}

@@ -15,8 +15,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-//go:embed ptrace/registers.c
-var registers string
+// What is between the machine's kernel and the libraries of this machine.
+var (
+	//go:embed preload/registers.c
+	registers string
+	//go:embed preload/tick.c
+	tick string
+)
 
 // boot becomes the machine's kernel. What that needs is made in a directory.
 func boot(dir string, argv []string) error {
@@ -27,9 +32,9 @@ func boot(dir string, argv []string) error {
 	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}); err != nil { // a core would be all its memory
 		return err
 	}
-	library := filepath.Join(dir, "registers.so")
+	library := filepath.Join(dir, "preload.so")
 	compile := exec.Command("cc", "-O2", "-shared", "-fPIC", "-Wall", "-Werror", "-x", "c", "-o", library, "-")
-	compile.Stdin = strings.NewReader(registers)
+	compile.Stdin = strings.NewReader(registers + tick)
 	if out, err := compile.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w: %s", compile, err, out)
 	}

@@ -18,12 +18,19 @@ type job struct {
 	Argv, Env []string
 	Work      string // directory of the host
 	Address   string // of the network interface, with the length of its prefix; empty if there is none
+	// Restart boots the machine again when the job fails, as a kernel does after a panic. Seldom a system call fails on this
+	// kind of kernel that cannot fail, and a program of Go gives up: "epollwait failed with 38".
+	Restart bool
 }
 
 // guest is the machine's first process. It never returns while the machine is on.
 func guest() error {
 	dir := os.Getenv(machineDir)
-	status, err := work(dir)
+	j, err := readJob(dir)
+	status := 0
+	if err == nil {
+		status, err = work(dir, j)
+	}
 	if err == nil {
 		err = os.WriteFile(filepath.Join(dir, "status"), []byte(strconv.Itoa(status)), 0o600)
 	}
@@ -31,18 +38,23 @@ func guest() error {
 		fmt.Fprintln(os.Stderr, "runner:", err)
 	}
 	unix.Sync()
-	return errors.Join(err, unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF))
+	next := unix.LINUX_REBOOT_CMD_POWER_OFF
+	if j.Restart && (err != nil || status != 0) {
+		fmt.Fprintln(os.Stderr, "runner: the job ended with status", status, "and the machine boots again")
+		next = unix.LINUX_REBOOT_CMD_RESTART
+	}
+	return errors.Join(err, unix.Reboot(next))
 }
 
-func work(dir string) (status int, err error) {
+func readJob(dir string) (j job, err error) {
 	b, err := os.ReadFile(filepath.Join(dir, "job"))
 	if err != nil {
-		return 0, err
+		return j, err
 	}
-	var j job
-	if err := json.Unmarshal(b, &j); err != nil {
-		return 0, err
-	}
+	return j, json.Unmarshal(b, &j)
+}
+
+func work(dir string, j job) (status int, err error) {
 	if err := os.Setenv("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"); err != nil {
 		return 0, err
 	}

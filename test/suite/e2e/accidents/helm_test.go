@@ -12,11 +12,13 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
 )
@@ -103,8 +105,10 @@ func TestHelm_InstallUpgradeRollbackAndUninstallLoseNothing(t *testing.T) {
 	p := keep(t, begin(t)).keepShared()
 	c := p.chart()
 	before := p.uids(p.volumes(idle, used, raw, shared, plain))
+	waiting := []string{"--wait", "--timeout=10m"} // until kstatus says that all is current
 	installed := func(p *precious, args ...string) {
-		p.helm("install", append([]string{string(c), "--values", p.values(nil)}, args...)...)
+		p.helm("install", slices.Concat([]string{string(c), "--values", p.values(nil)}, waiting, args)...)
+		p.isReady()
 		p.install()
 	}
 	// What kubectl has applied is merged on the client's side, where nothing conflicts; and so are later changes.
@@ -118,6 +122,10 @@ func TestHelm_InstallUpgradeRollbackAndUninstallLoseNothing(t *testing.T) {
 		kube.AwaitNone(p.Space, p.Client.AppsV1().Deployments(kube.System), kube.Named("holdfast-controller"), "the controller")
 		p.forgetManagers()
 		installed(p)
+		d, err := p.Client.AppsV1().Deployments(kube.System).Get(p.t.Context(), "holdfast-controller", metav1.GetOptions{})
+		if err != nil || d.Annotations["deployment.kubernetes.io/revision"] != "1" {
+			p.t.Errorf("the operator has changed what Helm made: %v, %v", d.Annotations, err)
+		}
 	})
 	uid, as := p.kind()
 	const changed = "StorageCluster of another release"
@@ -132,7 +140,8 @@ func TestHelm_InstallUpgradeRollbackAndUninstallLoseNothing(t *testing.T) {
 	})
 	p.sub("upgrade", func(p *precious) {
 		p.helm("upgrade", string(c), "--values", p.values(map[string]any{"debug": true, "controller": map[string]any{"podAnnotations": map[string]any{"example.com/team": "storage"}}}),
-			"--set", "podLabels.team=storage", "--set", "extraArgs[0]=--log-format=json")
+			"--set", "podLabels.team=storage", "--set", "extraArgs[0]=--log-format=json", waiting[0], waiting[1])
+		p.isReady()
 		p.install()
 		p.controllerHas("storage", "--log-format=json")
 	})
@@ -185,6 +194,18 @@ func TestHelm_InstallUpgradeRollbackAndUninstallLoseNothing(t *testing.T) {
 		p.install("install.yaml", "storagecluster.yaml")
 		p.kept(before)
 	})
+}
+
+// isReady says that the StorageCluster is ready as its spec is now, without waiting for it.
+func (p *precious) isReady() {
+	p.t.Helper()
+	c, err := objects.StorageClusters().Get(p.t.Context(), clusterName, metav1.GetOptions{})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if ready := meta.FindStatusCondition(c.Status.Conditions, v1beta1.ReadyCondition); ready == nil || ready.Status != metav1.ConditionTrue || ready.ObservedGeneration != c.Generation {
+		p.t.Errorf("helm --wait has ended, and generation %d of the StorageCluster has %+v", c.Generation, c.Status.Conditions)
+	}
 }
 
 // controllerHas says that the pods of the controller have a label and an argument that the values gave them.

@@ -135,12 +135,7 @@ func (p *precious) same(claim, sum, after string) {
 func (p *precious) volumes(claims ...string) (names []string) {
 	p.t.Helper()
 	for _, claim := range claims {
-		pv := p.Volume(claim)
-		if pv.Spec.CSI == nil {
-			names = append(names, pv.Annotations["nfs.holdfast.dev/volume"])
-			continue
-		}
-		names = append(names, pv.Spec.CSI.VolumeHandle)
+		names = append(names, kube.VolumeID(p.Volume(claim)))
 	}
 	return names
 }

@@ -21,7 +21,7 @@ const (
 	// partOf selects all that belongs to Holdfast.
 	partOf = "app.kubernetes.io/part-of=holdfast"
 	// ofController is what the manifest has beside the definitions and the namespace: all that helm uninstall and OLM take away.
-	ofController = "deployment,poddisruptionbudget,serviceaccount,role,rolebinding,clusterrole,clusterrolebinding"
+	ofController = "deployment,serviceaccount,role,rolebinding,clusterrole,clusterrolebinding"
 )
 
 // file is one of those that the cluster was installed with.

@@ -9,9 +9,11 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/holdfast-storage/holdfast/bench"
 	"github.com/holdfast-storage/holdfast/test/rig/ceph"
 	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
 )
@@ -76,6 +78,66 @@ func BenchmarkVolume(b *testing.B) {
 	}
 }
 
+// BenchmarkClaim measures claims by holdfast bench against what an administrator makes directly in the same Ceph: an image
+// by rbd create, and a subvolume by ceph fs subvolume create. The class of the nodes is there to compare with.
+//
+//	go test -run '^$' -bench Claim -benchtime 1x -timeout 1h ./test/suite/e2e/ceph
+func BenchmarkClaim(b *testing.B) {
+	begin(b)
+	one, _ := withClients(b)
+	const samples = 10
+	image := func(i int) {
+		onCeph(b, "rbd", "create", "--size", "64M", fmt.Sprintf("%s/direct-%d", images, i))
+		b.Cleanup(func() { onCeph(b, "rbd", "rm", fmt.Sprintf("%s/direct-%d", images, i)) })
+	}
+	subvolume := func(i int) {
+		onCeph(b, "ceph", "fs", "subvolume", "create", ceph.FileSystem, fmt.Sprint("direct-", i), "--size", "67108864")
+		b.Cleanup(func() { onCeph(b, "ceph", "fs", "subvolume", "rm", ceph.FileSystem, fmt.Sprint("direct-", i)) })
+	}
+	for class, direct := range map[string]func(i int){imageClass: image, fileClass: subvolume, usualClass.Name: nil} {
+		b.Run(class, func(b *testing.B) {
+			for range b.N {
+				var took []float64
+				for i := range samples {
+					if direct != nil {
+						start := time.Now()
+						direct(i)
+						took = append(took, time.Since(start).Seconds())
+					}
+				}
+				b.ReportMetric(0, "ns/op")
+				for name, m := range benched(b, class, one, samples) {
+					if direct != nil && name == string(bench.ClaimBound) {
+						b.ReportMetric(float64(m.P50)/median(took), "bound/direct")
+					}
+					if m.Ratio != nil {
+						b.ReportMetric(*m.Ratio, name+"/plain-pod")
+					}
+				}
+			}
+		})
+	}
+}
+
+// benched are the measurements of one volume at a time.
+func benched(b *testing.B, class, node string, samples int) map[string]bench.Measurement {
+	b.Helper()
+	cmd := cluster.Command(b.Context(), cluster.HoldfastProgram(b), "bench", "--storage-class", class, "--node", node, "--at-once", "1", "--repeat", strconv.Itoa(samples), "--output", "json")
+	out, err := cmd.Output()
+	if err != nil {
+		b.Fatalf("%s: %v\n%s", cmd, err, out)
+	}
+	var result bench.Result
+	if err := json.Unmarshal(out, &result); err != nil || !result.Complete {
+		b.Fatalf("%v: %s", err, out)
+	}
+	all := map[string]bench.Measurement{}
+	for _, m := range result.Measurements {
+		all[string(m.Measure)] = m
+	}
+	return all
+}
+
 func median(all []float64) float64 {
 	slices.Sort(all)
 	return all[len(all)/2]
@@ -110,13 +172,14 @@ func (n *node) mountOf(claim string) string {
 	return fmt.Sprintf("/var/lib/kubelet/pods/%s/volumes/kubernetes.io~csi/%s/mount", n.pod.UID, n.Volume(claim).Name)
 }
 
+// mapImage maps an image as a volume is mapped: by the messenger v2 with checksums, and with the features of rbd create, which
+// are those of volumes.
 func (n *node) mapImage(b *testing.B) (device string) {
 	b.Helper()
 	const image = "by-hand"
 	onCeph(b, "rbd", "create", "--size", "1G", images+"/"+image)
 	b.Cleanup(func() { onCeph(b, "rbd", "rm", images+"/"+image) })
-	onCeph(b, "rbd", "feature", "disable", images+"/"+image, "object-map", "fast-diff", "deep-flatten")
-	n.run(fmt.Sprintf("echo '%s name=admin,secret=%s %s %s -' >/host/sys/bus/rbd/add_single_major", storage.MonitorV1, adminKey(b), images, image))
+	n.run(fmt.Sprintf("echo '%s name=admin,secret=%s,ms_mode=prefer-crc %s %s -' >/host/sys/bus/rbd/add_single_major", storage.Monitor, adminKey(b), images, image))
 	id := n.run("for d in /sys/bus/rbd/devices/*; do test $(cat $d/name) = " + image + " && basename $d; done || true")
 	b.Cleanup(func() {
 		if out, err := n.ExecIn(context.WithoutCancel(b.Context()), n.Namespace, n.pod.Name, "", "sh", "-c", "echo "+id+" >/host/sys/bus/rbd/remove_single_major"); err != nil {
@@ -134,7 +197,7 @@ func (n *node) mountSubvolume(b *testing.B) (dir string) {
 		onCeph(b, "ceph", "fs", "subvolume", "rm", ceph.FileSystem, "by-hand")
 	})
 	path := strings.TrimSpace(onCeph(b, "ceph", "fs", "subvolume", "getpath", ceph.FileSystem, "by-hand"))
-	n.run(fmt.Sprintf("mkdir -p /host%s; mount -t ceph -o name=admin,secret=%s,mds_namespace=%s %s:%s /host%s", dir, adminKey(b), ceph.FileSystem, storage.MonitorV1, path, dir))
+	n.run(fmt.Sprintf("mkdir -p /host%s; mount -t ceph -o name=admin,secret=%s,mds_namespace=%s,ms_mode=prefer-crc %s:%s /host%s", dir, adminKey(b), ceph.FileSystem, storage.Monitor, path, dir))
 	b.Cleanup(func() {
 		if out, err := n.ExecIn(context.WithoutCancel(b.Context()), n.Namespace, n.pod.Name, "", "umount", "/host"+dir); err != nil {
 			b.Error(err, out)

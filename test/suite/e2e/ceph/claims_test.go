@@ -126,6 +126,7 @@ func TestNode_WithoutAClientOfCephIsNamed(t *testing.T) {
 		mount := kube.Mount("data-"+class, "/data")
 		s.Pod("selects-"+class, mount, kube.OnNode(s.Home))
 		s.AwaitEvent("selects-"+class, "FailedScheduling", "PersistentVolume's node affinity")
+		s.AwaitEvent("selects-"+class, "NoCephClient", "kernel has no module "+module, s.Home)
 		s.Pod("names-"+class, mount, func(p *corev1.Pod) { p.Spec.NodeName = s.Home })
 		s.AwaitEvent("names-"+class, "FailedAttachVolume", "kernel has no module "+module, s.Home)
 	}

@@ -2,10 +2,12 @@ package ceph
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -17,8 +19,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/ceph"
 	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
 )
 
@@ -58,10 +62,26 @@ func clientsOf(t *testing.T, s *kube.Space, node string) (addresses []string) {
 	return addresses
 }
 
-// expectLetIn sees that Ceph keeps none of the clients out any more. It has others on its list: who takes the lock of an image
-// from a client that is dead has it blocklisted for an hour.
-func expectLetIn(t *testing.T, addresses []string) {
+// awaitOfPools waits until each pool has an event about a node that is not older than since.
+func awaitOfPools(s *kube.Space, reason, node string, since time.Time) {
+	since = since.Truncate(time.Second) // as events are
+	for _, pool := range []string{imageClass, fileClass} {
+		site := v1beta1.NodeOfCephPool(pool)
+		about := metav1.ListOptions{FieldSelector: "involvedObject.name=" + site + ",reason=" + reason}
+		kube.Await(s, s.Client.CoreV1().Events(metav1.NamespaceDefault), about, site+" to get the event "+reason+" of "+node, func(all []*corev1.Event) (bool, error) {
+			return slices.ContainsFunc(all, func(e *corev1.Event) bool {
+				return strings.Contains(e.Message, node) && !e.LastTimestamp.Time.Before(since)
+			}), nil
+		})
+	}
+}
+
+// expectLetIn sees that Ceph keeps none of the clients of a node out any more, which were shut out after some time. It has
+// others on its list: who takes the lock of an image from a client that is dead has it blocklisted for an hour.
+func expectLetIn(t *testing.T, s *kube.Space, node string, addresses []string, since time.Time) {
 	t.Helper()
+	awaitOfPools(s, "ClientsShutOut", node, since)
+	awaitOfPools(s, "ClientsLetIn", node, since)
 	listed, err := storage.Ceph(t.Context(), "osd", "blocklist", "ls")
 	if err != nil {
 		t.Fatal(err)
@@ -96,12 +116,13 @@ func TestFence_NodeWithoutPowerIsShutOutAndNoSyncedByteIsLost(t *testing.T) {
 	s := begin(t)
 	one, other := withClients(t)
 	s.Claim("data", "1Gi", kube.OfClass(imageClass))
+	s.Claim("other", "1Gi", kube.OfClass(imageClass))
 	s.Pod("writer", kube.Mount("data", "/data"), kube.OnNode(one), fenced, kube.Script(kube.Appender))
 	s.Ready("writer")
 	s.Pod("successor", kube.Mount("data", "/data"), kube.OnNode(other))
 	s.AwaitEvent("successor", "FailedAttachVolume", "already used")
 	written := s.FollowAppender("writer")
-	clients := clientsOf(t, s, one)
+	clients, since := clientsOf(t, s, one), time.Now()
 	boot := s.CutPower(one)
 	written.End()
 	in := s.DeclareOut(one)
@@ -110,10 +131,30 @@ func TestFence_NodeWithoutPowerIsShutOutAndNoSyncedByteIsLost(t *testing.T) {
 	s.ExpectBlocks("successor", written)
 	t.Logf("all of %d blocks are there", len(written.Blocks))
 
+	content := func() string { return s.Exec("successor", "sh", "-ec", "sha256sum /data/blocks; ls /data") }
+	before := content()
 	boot()
+	// Its kernel has new clients now, which Ceph knows nothing about.
+	spoil := kube.Script("echo spoilt >/data/blocks; echo spoilt >/data/spoilt; sync; sleep infinity")
+	s.Pod("same", kube.Mount("data", "/data"), kube.OnNode(one), kube.TolerateAll, spoil)
+	s.Pod("other", kube.Mount("other", "/data"), kube.OnNode(one), kube.TolerateAll, spoil)
+	s.AwaitEvent("same", "FailedAttachVolume", "already used")
+	s.AwaitEvent("other", "FailedMount", "node "+one+" is shut out of all Ceph clusters") // no node has that volume
+	for _, pod := range []string{"same", "other"} {
+		p, err := s.Client.CoreV1().Pods(s.Namespace).Get(t.Context(), pod, metav1.GetOptions{})
+		if err != nil || p.Spec.NodeName != one || p.Status.Phase != corev1.PodPending {
+			t.Errorf("pod %s of the node that is shut out is %s on %q: %v", pod, p.Status.Phase, p.Spec.NodeName, err)
+		}
+		s.DeletePod(pod)
+	}
+	if found := content(); found != before {
+		t.Errorf("the volume has\n%sand had\n%s: the node that is shut out has written", found, before)
+	}
+	s.ExpectBlocks("successor", written)
+
 	in()
 	awaitFenced(s, one, v1beta1.ReasonReleased)
-	expectLetIn(t, clients)
+	expectLetIn(t, s, one, clients, since)
 	s.DeletePod("successor")
 	s.Pod("again", kube.Mount("data", "/data"), kube.OnNode(one), kube.Script(kube.Appender))
 	s.Ready("again")
@@ -196,13 +237,14 @@ func TestFence_NodeThatIsOnlyCutOffCannotWriteAnyMore(t *testing.T) {
 	s.Pod("new", device, kube.OnNode(other))
 	s.AwaitEvent("new", "FailedAttachVolume", "already used")
 
-	clients := clientsOf(t, s, one)
+	clients, since := clientsOf(t, s, one), time.Now()
 	mend := s.CutAPI(one)
 	if said, ok := old.do(write(1) + "; sha256sum </tmp/block"); !ok {
 		t.Fatalf("a node without the API server cannot write: %s", said)
 	}
 	before, _ := old.do("sha256sum </dev/disk")
 	awaitFenced(s, one, v1beta1.ReasonFenced)
+	s.AwaitEvent("old", v1beta1.ReasonFenced, one, "the pod is deleted")
 	// The other node gets it once the first is shut out.
 	s.Ready("new")
 	content := func() string { return s.Exec("new", "sh", "-c", "sha256sum </dev/disk") }
@@ -221,10 +263,116 @@ func TestFence_NodeThatIsOnlyCutOffCannotWriteAnyMore(t *testing.T) {
 
 	mend()
 	awaitFenced(s, one, v1beta1.ReasonReleased)
-	expectLetIn(t, clients)
+	expectLetIn(t, s, one, clients, since)
 	kube.AwaitNone(s, s.Client.CoreV1().Pods(s.Namespace), kube.Named("old"), "the pod of the node that was shut out")
 	s.DeletePod("new")
 	s.Run("again", device, kube.OnNode(one), kube.Script(write(5)))
+}
+
+// nameClients writes the addresses of the clients of a node down that its kernel does not show, as the metadata server knows
+// them. Its agent must not reach the API server: it would write what the kernel shows.
+func nameClients(t *testing.T, s *kube.Space, node string) {
+	t.Helper()
+	listed, err := storage.Ceph(t.Context(), "daemon", filepath.Join(storage.Dir, string(ceph.MDS)+".asok"), "session", "ls")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sessions []struct{ Inst string } // client.4305 v1:10.0.0.5:0/1148
+	if err := json.Unmarshal([]byte(listed), &sessions); err != nil {
+		t.Fatalf("%q: %v", listed, err)
+	}
+	nodes := s.Holdfast("storagenodes")
+	found, err := nodes.Get(t.Context(), node, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &v1beta1.StorageNode{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(found.Object, n); err != nil {
+		t.Fatal(err)
+	}
+	for i := range n.Status.CephClients {
+		c := &n.Status.CephClients[i]
+		for _, session := range sessions {
+			if id, address, _ := strings.Cut(session.Inst, " "); id == c.ID && c.Address == "" {
+				address = address[strings.LastIndex(address[:strings.Index(address, ":0/")], ":")+1:]
+				t.Logf("%s is %s", id, address)
+				c.Address = v1beta1.CephAddress(address)
+			}
+		}
+		if c.Address == "" {
+			t.Fatalf("the metadata server has no session of %s: %s", c.ID, listed)
+		}
+	}
+	status, err := json.Marshal(map[string]any{"status": map[string]any{"cephClients": n.Status.CephClients}})
+	if err == nil {
+		_, err = nodes.Patch(t.Context(), node, types.MergePatchType, status, metav1.PatchOptions{}, "status")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestFence_NodeThatIsOnlyCutOffCannotChangeAFileSystemAnyMore(t *testing.T) {
+	s := begin(t)
+	one, other := withClients(t)
+	fencingAfter(t, "1m")
+	s.Claim("files", "1Gi", kube.OfClass(fileClass))
+	mount := kube.Mount("files", "/data")
+	s.Pod("old", mount, kube.OnNode(one), fenced, kube.AsRoot, kube.Script(remoteScript))
+	old := newRemote(t, s, "old")
+	// What it does all the time must end, too.
+	if said, ok := old.do("mkdir /data/many; (n=0; while :; do n=$((n + 1)); echo $n >/data/many/$n; sleep 0.2; done) >/dev/null 2>&1 </dev/null &"); !ok {
+		t.Fatal(said)
+	}
+	s.Pod("new", mount, kube.OnNode(other), kube.AsRoot)
+	s.AwaitEvent("new", "FailedAttachVolume", "already used")
+
+	since := time.Now()
+	mend := s.CutAPI(one)
+	nameClients(t, s, one)
+	clients := clientsOf(t, s, one)
+	if said, ok := old.do("head -c 20000 /dev/urandom >/data/file; sync /data/file"); !ok {
+		t.Fatalf("a node without the API server cannot write: %s", said)
+	}
+	before, _ := old.do("sha256sum </data/file")
+	awaitFenced(s, one, v1beta1.ReasonFenced)
+	s.AwaitEvent("old", v1beta1.ReasonFenced, one, "the pod is deleted")
+	s.Ready("new")
+	if found := s.Exec("new", "sh", "-c", "sha256sum </data/file"); found != before {
+		t.Errorf("the file has %s, and had %s", found, before)
+	}
+	content := func() string {
+		return s.Exec("new", "sh", "-ec", "cd /data; find . | wc -l; find . -type f | sort | xargs sha256sum | sha256sum")
+	}
+	held := content()
+	for _, script := range []string{
+		"head -c 4096 /dev/urandom | dd of=/data/file conv=notrunc,fsync",
+		"echo created >/data/created; sync /data/created",
+		"truncate -s 1 /data/file; sync /data/file",
+		"mv /data/file /data/moved; sync /data/moved",
+		"rm /data/file; test ! -e /data/file",
+	} {
+		if said, ok := old.do(script); ok {
+			t.Errorf("the node that is shut out says that it has done %q: %s", script, said)
+		}
+	}
+	if found := content(); found != held {
+		t.Errorf("the file system has\n%sand had\n%s: the node that is shut out has changed it", found, held)
+	}
+	s.Exec("new", "sh", "-ec", "echo new >/data/new; sync /data/new")
+
+	// The agent would take a client that the kernel does not show, and has an address even so, for gone: only a node that was
+	// started again has none.
+	boot := s.CutPower(one)
+	mend()
+	boot()
+	awaitFenced(s, one, v1beta1.ReasonReleased)
+	expectLetIn(t, s, one, clients, since)
+	kube.AwaitNone(s, s.Client.CoreV1().Pods(s.Namespace), kube.Named("old"), "the pod of the node that was shut out")
+	s.DeletePod("new")
+	if found := s.Run("again", mount, kube.OnNode(one), kube.Script("cat /data/new")); found != "new\n" {
+		t.Errorf("the node that is back reads %q", found)
+	}
 }
 
 // A kernel without debugfs does not say who it is to a metadata server, so its node cannot be shut out.
@@ -276,9 +424,8 @@ func TestFence_NFSServerMovesAndItsClientsKeepTheirLocks(t *testing.T) {
 	}
 	goesOn()
 
-	clients := clientsOf(t, s, one)
+	clients, cut := clientsOf(t, s, one), time.Now()
 	boot := s.CutPower(one)
-	cut := time.Now()
 	in := s.DeclareOut(one)
 	awaitFenced(s, one, v1beta1.ReasonFenced)
 	kube.AwaitOne(s, s.Client.CoreV1().Pods(s.Namespace), server, "to run on the other node", func(p *corev1.Pod) (bool, error) {
@@ -296,7 +443,7 @@ func TestFence_NFSServerMovesAndItsClientsKeepTheirLocks(t *testing.T) {
 	boot()
 	in()
 	awaitFenced(s, one, v1beta1.ReasonReleased)
-	expectLetIn(t, clients)
+	expectLetIn(t, s, one, clients, cut)
 	// Only another kernel can show that the lock is held.
 	if found := s.Run("rival", kube.Mount("data", "/data"), kube.OnNode(one), kube.Script("flock -n /data/lock echo free || { test $? = 1 && echo held; }")); found != "held\n" {
 		t.Errorf("to another node the lock is %q", found)

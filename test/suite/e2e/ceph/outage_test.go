@@ -119,6 +119,9 @@ func afterFirstRound(t *testing.T, s *kube.Space) (found map[string]string) {
 				return fmt.Errorf("%s is there", name)
 			}
 		}
+		if promised := found["object holdfast.promises"]; promised != "" { // the last of an image that goes
+			return fmt.Errorf("%s is promised to", promised)
+		}
 		return nil
 	}) {
 		t.FailNow()

@@ -38,6 +38,8 @@ const (
 	fileClass   = "e2e-cephfs"
 	userSecret  = "e2e-ceph"
 	nodeSecret  = "e2e-ceph-node"
+	// Not those of docs/ceph.md, whose commands a test runs.
+	userName, nodeUserName = "e2e", "e2e-node"
 )
 
 // addPools makes a pool of each engine, as docs/ceph.md says. Those that a run left that was killed are in a Ceph that is
@@ -53,8 +55,8 @@ func addPools(ctx context.Context) error {
 		name, secret string
 		caps         []string
 	}{
-		{"holdfast", userSecret, userCaps},
-		{"holdfast-node", nodeSecret, nodeCaps},
+		{userName, userSecret, userCaps},
+		{nodeUserName, nodeSecret, nodeCaps},
 	} {
 		key, err := storage.CreateUser(ctx, user.name, user.caps...)
 		if err != nil {
@@ -66,6 +68,7 @@ func addPools(ctx context.Context) error {
 	}
 	one := v1beta1.CephSpec{
 		Monitors: []string{"v2:" + storage.Monitor, "v1:" + storage.MonitorV1}, FSID: storage.FSID,
+		User: userName, NodeUser: nodeUserName,
 		SecretRef: v1beta1.CephSecretReference{Name: userSecret}, NodeSecretRef: v1beta1.CephSecretReference{Name: nodeSecret},
 	}
 	rbd, files := one, one
@@ -87,13 +90,7 @@ func addPools(ctx context.Context) error {
 }
 
 func removePools(ctx context.Context) error {
-	last, cancel := context.WithTimeout(ctx, kube.Patience)
-	defer cancel()
-	// It is refused until the pools have reported that they are empty.
-	err := kube.Until(last, func(context.Context) error { return change(ctx, asInstalled) })
-	if err == nil {
-		err = awaitReady(ctx)
-	}
+	err := leave(ctx, asInstalled)
 	for _, name := range []string{userSecret, nodeSecret} {
 		gone := cluster.Client.CoreV1().Secrets(kube.System).Delete(ctx, name, metav1.DeleteOptions{})
 		if !apierrors.IsNotFound(gone) {
@@ -169,11 +166,25 @@ func isReady(ctx context.Context) error {
 	return nil
 }
 
+// leave makes a change that removes pools: it is refused until they have reported that they are empty.
+func leave(ctx context.Context, edit func(*v1beta1.StorageClusterSpec)) error {
+	limited, cancel := context.WithTimeout(ctx, kube.Patience)
+	defer cancel()
+	if err := kube.Until(limited, func(ctx context.Context) error { return change(ctx, edit) }); err != nil {
+		return err
+	}
+	return awaitReady(ctx)
+}
+
+// without removes pools and the classes of their names.
+func without(spec *v1beta1.StorageClusterSpec, names ...string) {
+	spec.Pools = slices.DeleteFunc(spec.Pools, func(p v1beta1.PoolSpec) bool { return slices.Contains(names, p.Name) })
+	spec.StorageClasses = slices.DeleteFunc(spec.StorageClasses, func(c v1beta1.StorageClassSpec) bool { return slices.Contains(names, c.Name) })
+}
+
 // asInstalled removes the pools and their classes.
 func asInstalled(spec *v1beta1.StorageClusterSpec) {
-	ours := []string{imageClass, fileClass}
-	spec.Pools = slices.DeleteFunc(spec.Pools, func(p v1beta1.PoolSpec) bool { return slices.Contains(ours, p.Name) })
-	spec.StorageClasses = slices.DeleteFunc(spec.StorageClasses, func(c v1beta1.StorageClassSpec) bool { return slices.Contains(ours, c.Name) })
+	without(spec, imageClass, fileClass)
 	if len(spec.StorageClasses) == 1 && spec.StorageClasses[0].Name == usualClass.Name {
 		spec.StorageClasses = nil // as it was installed
 	}

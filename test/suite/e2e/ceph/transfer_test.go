@@ -1,7 +1,12 @@
 package ceph
 
 import (
+	"context"
+	"errors"
+	"path/filepath"
 	"testing"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
@@ -36,6 +41,65 @@ func TestTransfer_VolumesGoFromPoolToPool(t *testing.T) {
 			}
 			s.AwaitEvent(to, v1beta1.ReasonCopyVerified, "sha256:")
 		})
+	}
+	s.NothingCopied()
+}
+
+// treeClass is a pool of directories on one node.
+const treeClass = "e2e-tree"
+
+// forgetTree removes that pool, after the claims.
+func forgetTree(t *testing.T) {
+	if cluster == nil {
+		return
+	}
+	if err := leave(context.WithoutCancel(t.Context()), func(spec *v1beta1.StorageClusterSpec) { without(spec, treeClass) }); err != nil {
+		t.Error(err)
+	}
+}
+
+// addTree makes it.
+func addTree(t *testing.T, node string) {
+	t.Helper()
+	err := change(t.Context(), func(spec *v1beta1.StorageClusterSpec) {
+		spec.Pools = append(spec.Pools, v1beta1.PoolSpec{
+			Name: treeClass, Path: filepath.Join(filepath.Dir(cluster.Kubeconfig()), "pools", treeClass), Engine: v1beta1.EngineDirectory, Reserved: "0", Overcommit: "2",
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{node}}}}},
+		})
+		spec.StorageClasses = append(spec.StorageClasses, v1beta1.StorageClassSpec{Name: treeClass, Pool: treeClass})
+	})
+	if err := errors.Join(err, awaitReady(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestTransfer_DirectoryGoesToCephAndBack(t *testing.T) {
+	t.Cleanup(func() { forgetTree(t) })
+	s := begin(t)
+	one, other := withClients(t)
+	addTree(t, one)
+	const write, read = "mkdir /data/a; head -c 5000000 /dev/urandom >/data/a/file; ln -s a/file /data/link; sync; ", "cd /data; sha256sum a/file; readlink link; stat -c '%u %g %Y' a a/file"
+	s.Claim("tree", "256Mi", kube.OfClass(treeClass))
+	s.Pod("writes", kube.Mount("tree", "/data"), kube.OnNode(one))
+	s.Ready("writes")
+	written := s.Exec("writes", "sh", "-ec", write+read)
+	s.DeletePod("writes") // directories of xfs are copied, and have one instant only while nothing writes
+	s.Snapshot("of-tree", "tree")
+	for engine, class := range classes {
+		there, back := "there-"+class, "back-"+class
+		from := kube.From("VolumeSnapshot", "of-tree")
+		if class == imageClass {
+			from = kube.From("PersistentVolumeClaim", "tree")
+		}
+		s.Claim(there, "256Mi", kube.OfClass(class), from)
+		if found := s.Run("reads-"+there, kube.Mount(there, "/data"), kube.OnNode(other), kube.Script(read)); found != written {
+			t.Errorf("%s has\n%s\nwritten was\n%s", engine, found, written)
+		}
+		s.AwaitEvent(there, v1beta1.ReasonCopyVerified, "sha256:")
+		s.Claim(back, "256Mi", kube.OfClass(treeClass), kube.From("PersistentVolumeClaim", there))
+		if found := s.Run("reads-"+back, kube.Mount(back, "/data"), kube.OnNode(one), kube.Script(read)); found != written {
+			t.Errorf("back from %s there is\n%s\nwritten was\n%s", engine, found, written)
+		}
 	}
 	s.NothingCopied()
 }

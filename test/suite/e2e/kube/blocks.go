@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 )
 
 const blockSize = 4096
@@ -40,7 +39,7 @@ type Acknowledged struct {
 // FollowAppender waits until a pod has acknowledged some blocks, and goes on to listen.
 func (s *Space) FollowAppender(pod string) *Acknowledged {
 	s.t.Helper()
-	following, stop := context.WithTimeout(s.t.Context(), 2*time.Minute)
+	following, stop := context.WithTimeout(s.t.Context(), 2*Patience) // a busy machine takes long to grow a volume, for one
 	s.t.Cleanup(stop)
 	a := &Acknowledged{s: s, lines: s.Lines(following, pod), stop: stop}
 	for line := range a.lines {
@@ -75,7 +74,17 @@ func (a *Acknowledged) End() {
 // ExpectBlocks fails the test unless a pod finds all blocks in /data that were acknowledged.
 func (s *Space) ExpectBlocks(pod string, a *Acknowledged) {
 	s.t.Helper()
-	content := s.Exec(pod, "head", "-c", fmt.Sprint(len(a.Blocks)*blockSize), "/data/blocks")
+	ctx, cancel := context.WithTimeout(s.t.Context(), Patience)
+	defer cancel()
+	var content string
+	read := s.Eventually(ctx, "pod "+pod+" to read its blocks", func(ctx context.Context) (err error) {
+		// The API server can cut off the end of what a command prints.
+		content, err = s.ExecIn(ctx, s.Namespace, pod, "", "head", "-c", fmt.Sprint(len(a.Blocks)*blockSize), "/data/blocks")
+		return err
+	})
+	if !read {
+		return
+	}
 	for number, line := range a.Blocks {
 		expectBlock(s.t, content, number, line)
 	}

@@ -51,6 +51,14 @@ func (s *Space) Volume(claim string) *corev1.PersistentVolume {
 	return volume
 }
 
+// VolumeID is the name of the Volume of a PersistentVolume, through the driver or plain.
+func VolumeID(pv *corev1.PersistentVolume) string {
+	if pv.Spec.CSI != nil {
+		return pv.Spec.CSI.VolumeHandle
+	}
+	return pv.Annotations["nfs.holdfast.dev/volume"]
+}
+
 // DeleteClaim deletes a claim and waits until it is gone.
 func (s *Space) DeleteClaim(name string) {
 	s.t.Helper()

@@ -65,7 +65,7 @@ func (a *admin) versions() map[string]string {
 	a.t.Helper()
 	all := map[string]string{}
 	for _, o := range a.owned() {
-		if kind := o.GetKind(); kind != "DaemonSet" && kind != "Deployment" && kind != "PodDisruptionBudget" {
+		if kind := o.GetKind(); kind != "DaemonSet" && kind != "Deployment" {
 			all[o.String()] = o.GetResourceVersion()
 		}
 	}

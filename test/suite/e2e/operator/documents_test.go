@@ -25,9 +25,10 @@ var notRun = map[string]string{
 	"kubectl annotate crd volumesnapshots": "is for a cluster whose kinds of snapshots came with Holdfast",
 	"kubectl logs nfs-":                    "test/suite/e2e runs NFS servers", "kubectl describe pod nfs-": "the same", "kubectl patch persistentvolume pvc-0c4e": "test/suite/e2e/accidents does",
 	"kubectl get storagenode shared-storage": "is of an NFS server", "kubectl --kubeconfig": "is for a cluster without Holdfast", "kubectl get secret holdfast-api-tls": "is there only where the API is enabled",
-	"kubectl logs deploy/holdfast-ceph-": "is of a pool in a Ceph cluster",
-	"kubectl delete nodejob modules":     "test/suite/e2e/upgrade runs jobs",
+	"kubectl logs deploy/holdfast-ceph-": "is of a pool in a Ceph cluster", "kubectl apply --server-side --field-manager=ceph": "test/suite/e2e/ceph does", "kubectl get pvc orders": "the same",
+	"kubectl delete nodejob modules": "test/suite/e2e/upgrade runs jobs",
 
+	"kubectl get nfsserver shared": "is about a namespace that is being deleted, as in TestClaim_DataOfANamespaceThatWasDeletedIsServedAgain", "kubectl patch nfsserver shared": "the same",
 	"holdfast volumes delete": "test/suite/e2e/accidents deletes", "holdfast snapshots delete": "the same", "holdfast volumes adopt": "the same", "holdfast volumes restore": "the same",
 	"holdfast volumes --pool": "is for the pool of a host", "holdfast volumes list --pool": "the same", "holdfast volumes trash --pool": "the same",
 	"holdfast standalone": "is a driver", "holdfast controller": "is a process of a cluster", "holdfast node": "the same", "holdfast nfs": "the same", "holdfast ceph": "the same", "holdfast copy": "the same",

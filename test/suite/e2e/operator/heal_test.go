@@ -29,7 +29,6 @@ var edits = map[string]fields{
 	"DaemonSet":                        {"spec": fields{"updateStrategy": fields{"type": "RollingUpdate"}}},
 	"Deployment":                       {"spec": fields{"strategy": fields{"rollingUpdate": fields{"maxSurge": 2}}}},
 	"Ingress":                          {"spec": fields{"rules": []any{fields{"host": "other.example"}}}},
-	"PodDisruptionBudget":              {"spec": fields{"maxUnavailable": 2}},
 	"PodMonitor":                       {"spec": fields{"podMetricsEndpoints": []any{}}},
 	"Role":                             {"rules": []any{}},
 	"RoleBinding":                      {"subjects": []any{}},

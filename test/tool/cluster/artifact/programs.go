@@ -38,6 +38,6 @@ func Programs(module string) []Program {
 func GuestPrograms(module string) []Program {
 	return []Program{
 		{Name: "guest", Module: module, Package: "./guest", With: []string{"./config", "./host"}},
-		{Name: "uml-runner", Module: filepath.Join(module, "../../.."), Package: "./test/rig/uml/runner", With: []string{"./test/rig/uml/runner/ptrace"}},
+		{Name: "uml-runner", Module: filepath.Join(module, "../../.."), Package: "./test/rig/uml/runner", With: []string{"./test/rig/uml/runner/preload"}},
 	}
 }

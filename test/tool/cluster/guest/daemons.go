@@ -23,8 +23,8 @@ func serve(ctx context.Context, g config.Guest) error {
 		if d.Name != "containerd" {
 			continue
 		}
-		// The kubelet gives up without it.
-		err := host.Until(ctx, 5*time.Minute, func() error {
+		// The kubelet gives up without it. The host waits longer for this boot, and reads why.
+		err := host.Until(ctx, time.Minute, func() error {
 			_, err := ctr(ctx, g, "version")
 			return err
 		})

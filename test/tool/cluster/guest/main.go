@@ -39,7 +39,7 @@ func run(ctx context.Context, args []string) error {
 		name string
 		do   func(context.Context, config.Guest) error
 	}{
-		{"own disk", ownDisk}, {"network", joinNetwork}, {"kernel", prepareKernel}, {"programs", linkPrograms},
+		{"own disk", ownDisk}, {"containerd", mendContainerd}, {"network", joinNetwork}, {"kernel", prepareKernel}, {"programs", linkPrograms},
 	} {
 		begun := time.Now()
 		if err := step.do(ctx, g); err != nil {

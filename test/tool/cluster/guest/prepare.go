@@ -40,6 +40,20 @@ func ownDisk(_ context.Context, g config.Guest) error {
 	return err
 }
 
+// mendContainerd removes the identity of containerd where a power cut left none in the file: it is written without fsync, and
+// with an empty one containerd refuses to work.
+func mendContainerd(_ context.Context, g config.Guest) error {
+	file := filepath.Join(filepath.Dir(g.Socket), "../containerd/io.containerd.grpc.v1.introspection/uuid")
+	info, err := os.Stat(file)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil
+	case err != nil || info.Size() != 0:
+		return err
+	}
+	return os.Remove(file)
+}
+
 // keepOwn makes a directory one of the own disk also where the host's tree has come back.
 func keepOwn(dir string) error {
 	own := filepath.Join("/var/lib/own", dir)

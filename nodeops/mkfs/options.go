@@ -1,4 +1,6 @@
-package nodeops
+// Package mkfs has the table of the options of mkfs that a volume may be made with. It runs nothing: who makes a file
+// system goes by it, and so does who checks a class.
+package mkfs
 
 import (
 	"fmt"
@@ -11,8 +13,8 @@ import (
 // The allowed mkfs options: only those that change the layout inside the file system. None refers to a file or device,
 // changes block or sector sizes, or makes a file system that cannot be mounted, grown or recovered after a crash.
 
-// mkfsRules maps a flag of one mkfs to the pattern that its whole value must match.
-type mkfsRules map[string]*regexp.Regexp
+// rules maps a flag of one mkfs to the pattern that its whole value must match.
+type rules map[string]*regexp.Regexp
 
 const (
 	number = `[0-9]{1,12}`
@@ -20,7 +22,7 @@ const (
 	onOff  = `[01]`
 )
 
-var mkfsFlags = map[string]mkfsRules{
+var flags = map[string]rules{
 	"ext4": {
 		"-E": list(
 			"lazy_itable_init="+onOff, "lazy_journal_init="+onOff, "packed_meta_blocks="+onOff, "num_backup_sb=[012]",
@@ -97,25 +99,23 @@ func label(most int) *regexp.Regexp {
 	return fullMatch(fmt.Sprintf(`[A-Za-z0-9_][A-Za-z0-9._-]{0,%d}`, most-1))
 }
 
-// mkfsOption is a flag with its value; every allowed flag has one.
-type mkfsOption struct{ flag, value string }
+// Option is a flag with its value; every allowed flag has one.
+type Option struct{ Flag, Value string }
 
-type mkfsOptions []mkfsOption
+// Options are those of one file system.
+type Options []Option
 
-// CheckMkfsOptions validates options for MakeFS. A flag and its value may be one element ("-i8192", "--label=data") or
-// two.
-func CheckMkfsOptions(fstype string, options []string) error {
-	_, err := parseMkfs(fstype, options)
-	return err
-}
+// Flags are those that are allowed.
+func Flags(fstype string) []string { return slices.Sorted(maps.Keys(flags[fstype])) }
 
-func parseMkfs(fstype string, options []string) (mkfsOptions, error) {
-	rules, ok := mkfsFlags[fstype]
+// Parse reads options, and fails for one that is not allowed. A flag and its value may be one element ("-i8192",
+// "--label=data") or two.
+func Parse(fstype string, options []string) (Options, error) {
+	rules, ok := flags[fstype]
 	if !ok {
-		_, err := SmallestFS(fstype)
-		return nil, err
+		return nil, fmt.Errorf("file system %q is not supported; use ext4, xfs or btrfs", shorten(fstype))
 	}
-	var given mkfsOptions
+	var given Options
 	for i := 0; i < len(options); i++ {
 		flag, value, joined := splitFlag(options[i])
 		pattern := rules[flag]
@@ -132,10 +132,10 @@ func parseMkfs(fstype string, options []string) (mkfsOptions, error) {
 		if !pattern.MatchString(value) {
 			return nil, fmt.Errorf("mkfs option %s of %s cannot be %q; it must match %s", flag, fstype, shorten(value), pattern)
 		}
-		if given.has(flag) {
+		if given.Has(flag) {
 			return nil, fmt.Errorf("mkfs option %s of %s is given twice; give it once, with its values joined by commas", flag, fstype)
 		}
-		given = append(given, mkfsOption{flag, value})
+		given = append(given, Option{flag, value})
 	}
 	return given, nil
 }
@@ -156,21 +156,23 @@ func splitFlag(option string) (flag, value string, joined bool) {
 }
 
 func refuse(fstype, flag string) error {
-	allowed := strings.Join(slices.Sorted(maps.Keys(mkfsFlags[fstype])), " ")
+	allowed := strings.Join(Flags(fstype), " ")
 	if reason, ok := refusals[fstype+" "+flag]; ok {
 		return fmt.Errorf("mkfs option %s of %s is not allowed: %s; allowed are %s", flag, fstype, reason, allowed)
 	}
 	return fmt.Errorf("mkfs option %q of %s is not allowed; allowed are %s", shorten(flag), fstype, allowed)
 }
 
-func (o mkfsOptions) has(flag string) bool {
-	return slices.ContainsFunc(o, func(option mkfsOption) bool { return option.flag == flag })
+// Has returns whether a flag is among them.
+func (o Options) Has(flag string) bool {
+	return slices.ContainsFunc(o, func(option Option) bool { return option.Flag == flag })
 }
 
-func (o mkfsOptions) args() []string {
+// Args are those of a program.
+func (o Options) Args() []string {
 	var args []string
 	for _, option := range o {
-		args = append(args, option.flag, option.value)
+		args = append(args, option.Flag, option.Value)
 	}
 	return args
 }

@@ -1,0 +1,152 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/nodeops"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
+)
+
+// kubeletNode is a node whose socket is in the directory of a kubelet with these pods.
+func kubeletNode(t *testing.T, pods ...string) (n *node, b *scripted, log *buffer) {
+	t.Helper()
+	n, b = inlineNode(Inline{})
+	root := t.TempDir()
+	n.socket = root + "/plugins/csi.holdfast.dev/csi.sock"
+	log = &buffer{}
+	n.Log = slog.New(slog.NewTextHandler(log, nil))
+	for _, dir := range append([]string{"."}, pods...) {
+		if err := os.MkdirAll(filepath.Join(root, "pods", dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return n, b, log
+}
+
+func ids(t *testing.T, b *scripted) (all []string) {
+	t.Helper()
+	volumes, err := b.Memory.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range volumes {
+		all = append(all, string(v.ID))
+	}
+	return all
+}
+
+func makeFor(t *testing.T, b *scripted, name, uid string) *backend.Volume {
+	t.Helper()
+	spec := backend.VolumeSpec{Name: name, Labels: map[string]string{ephemeralKey: "true", podUIDKey: uid}}
+	if uid == "" {
+		delete(spec.Labels, podUIDKey)
+	}
+	v, err := b.Memory.Create(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func TestInlineVolume_OfAPoolOutOfReachLetsItsPodEnd(t *testing.T) {
+	away := errors.Join(backend.ErrNotFound, backend.ErrUnavailable)
+	for name, test := range map[string]struct {
+		pods []string
+		get  error
+		code codes.Code
+	}{
+		"later the sweep sees its pod": {[]string{"driver"}, away, codes.OK},
+		"it would never be swept":      {nil, away, codes.Unavailable},
+		"another fault":                {[]string{"driver"}, backend.ErrPrecondition, codes.FailedPrecondition},
+		"something else is running":    {[]string{"driver"}, fmt.Errorf("%w: %w", backend.ErrBusy, backend.ErrUnavailable), codes.Aborted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n, b, log := kubeletNode(t, test.pods...)
+			b.get = func(backend.ID) (*backend.Volume, error) { return nil, test.get }
+			id, _ := backend.IDFor(inlineHandle)
+			target := t.TempDir() + "/mount"
+			if err := os.Mkdir(target, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			_, err := n.NodeUnpublishVolume(t.Context(), &csi.NodeUnpublishVolumeRequest{VolumeId: inlineHandle, TargetPath: target})
+			expectError(t, toStatus(err), test.code)
+			if _, err := os.Lstat(target); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("the target: %v", err)
+			}
+			if logged := len(log.lines("deleted once", string(id))) == 1; logged != (test.code == codes.OK) {
+				t.Errorf("the log is %s", log)
+			}
+		})
+	}
+}
+
+func TestInlineVolume_LeftOverIsDeletedWhenItsPodIsGone(t *testing.T) {
+	n, b, _ := kubeletNode(t, "running", "driver")
+	makeFor(t, b, "of-a-pod", "running")
+	makeFor(t, b, "left-over", "ended")
+	makeFor(t, b, "of-no-known-pod", "")
+	makeFor(t, b, "of-a-path", "../nowhere")
+	if _, err := b.Memory.Create(t.Context(), backend.VolumeSpec{Name: "of-a-claim", Labels: map[string]string{podUIDKey: "ended"}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.collect(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := ids(t, b), []string{"of-a-claim", "of-a-path", "of-a-pod", "of-no-known-pod"}; !slices.Equal(got, want) {
+		t.Errorf("there are %q", got)
+	}
+}
+
+func TestInlineVolume_IsNotLeftOverWhereThePodsAreNotSeen(t *testing.T) {
+	for name, spoil := range map[string]func(n *node){
+		"no pods":            func(*node) {},
+		"no directory":       func(n *node) { n.socket = "/nowhere/plugins/x/csi.sock" },
+		"no kubelet's place": func(n *node) { n.socket = "/run/holdfast/csi.sock" },
+	} {
+		n, b, _ := kubeletNode(t)
+		makeFor(t, b, "v", "ended")
+		spoil(n)
+		if err := n.collect(t.Context()); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+		if got := ids(t, b); len(got) != 1 {
+			t.Errorf("%s: it was deleted", name)
+		}
+	}
+}
+
+func TestInlineVolume_MountedOneIsNotLeftOver(t *testing.T) {
+	hostfs.RequireRoot(t)
+	n, b, _ := kubeletNode(t, "driver")
+	v := makeFor(t, b, "v", "ended")
+	v.Access.Directory = t.TempDir() + "/v/data"
+	target := t.TempDir()
+	if err := os.MkdirAll(v.Access.Directory, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	b.get = func(backend.ID) (*backend.Volume, error) { return v, nil }
+	if err := nodeops.Bind(t.Context(), v.Access.Directory, target, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	err := n.collect(t.Context())
+	if err == nil || len(ids(t, b)) != 1 {
+		t.Errorf("while it is mounted: %v", err)
+	}
+	if err := nodeops.Unmount(context.Background(), target); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.collect(t.Context()); err != nil || len(ids(t, b)) != 0 {
+		t.Errorf("after that: %v", err)
+	}
+}

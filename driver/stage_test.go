@@ -1,0 +1,48 @@
+package driver
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/backend/backendtest"
+)
+
+// onDisk has volumes that could be mounted.
+type onDisk struct{ *backendtest.Memory }
+
+func (d onDisk) Get(ctx context.Context, id backend.ID) (*backend.Volume, error) {
+	v, err := d.Memory.Get(ctx, id)
+	if err == nil {
+		v.Access.Image = "/nowhere/image"
+	}
+	return v, err
+}
+
+func TestStage_VolumeWithoutAllOfItsContentIsRefused(t *testing.T) {
+	memory := backendtest.NewMemory()
+	r := newRig(t, onDisk{memory}, func(c *Config) {
+		c.CheckComplete = func(_ context.Context, id backend.ID) error {
+			if id == "populated" {
+				return nil
+			}
+			return fmt.Errorf("%w: volume %s has only a part of its content", backend.ErrPrecondition, id)
+		}
+	})
+	for _, spec := range []backend.VolumeSpec{{Name: "whole"}, {Name: "part", Incomplete: true}, {Name: "populated", Incomplete: true}} {
+		spec.Size.Required = gib
+		if _, err := memory.Create(t.Context(), spec); err != nil {
+			t.Fatal(err)
+		}
+		_, err := r.NodeStageVolume(r.ctx(), &csi.NodeStageVolumeRequest{VolumeId: spec.Name, StagingTargetPath: "/nowhere/s", VolumeCapability: mountCapability("")})
+		if spec.Name == "part" {
+			expectError(t, err, codes.FailedPrecondition, "only a part of its content")
+		} else {
+			expectError(t, err, codes.FailedPrecondition, "directory of /nowhere/s") // where it would be staged
+		}
+	}
+}

@@ -1,0 +1,140 @@
+// Package podstatus says what the status of a pod means.
+package podstatus
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	core "k8s.io/api/core/v1"
+)
+
+// IsReady says whether a pod is ready and not being deleted.
+func IsReady(p *core.Pod) bool {
+	return p.DeletionTimestamp == nil && Has(p, core.PodReady, core.ConditionTrue)
+}
+
+// Container returns the status of one of its containers, which is empty as long as there is none.
+func Container(p *core.Pod, name string) core.ContainerStatus {
+	i := slices.IndexFunc(p.Status.ContainerStatuses, func(s core.ContainerStatus) bool { return s.Name == name })
+	if i < 0 {
+		return core.ContainerStatus{}
+	}
+	return p.Status.ContainerStatuses[i]
+}
+
+// Unscheduled says why a pod cannot be scheduled; "" if it can be, or nothing is known.
+func Unscheduled(p *core.Pod) string {
+	if c := find(p, core.PodScheduled, core.ConditionFalse); c != nil {
+		return cmp.Or(c.Message, c.Reason)
+	}
+	return ""
+}
+
+// Disruption returns the disruption that ended a pod, in parentheses; "" if there was none.
+func Disruption(p *core.Pod) string {
+	if c := find(p, core.DisruptionTarget, core.ConditionTrue); c != nil {
+		return fmt.Sprintf(" (%s: %s)", c.Reason, c.Message)
+	}
+	return ""
+}
+
+// Has says whether a condition of a pod is as given.
+func Has(p *core.Pod, kind core.PodConditionType, status core.ConditionStatus) bool {
+	return find(p, kind, status) != nil
+}
+
+func find(p *core.Pod, kind core.PodConditionType, status core.ConditionStatus) *core.PodCondition {
+	for i, c := range p.Status.Conditions {
+		if c.Type == kind && c.Status == status {
+			return &p.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+// starting are the reasons of containers that wait and have no problem.
+var starting = []string{"", "ContainerCreating", "PodInitializing"}
+
+// Waiting returns what a container waits for; nil unless that is a problem.
+func Waiting(s core.ContainerStatus) *core.ContainerStateWaiting {
+	if w := s.State.Waiting; w != nil && !slices.Contains(starting, w.Reason) {
+		return w
+	}
+	return nil
+}
+
+// Because joins the reason and the message of what a container waits for.
+func Because(w *core.ContainerStateWaiting) string {
+	if w.Message == "" {
+		return w.Reason
+	}
+	return w.Reason + ": " + w.Message
+}
+
+// pullFailures are the reasons of a container whose image cannot be pulled.
+var pullFailures = []string{"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError", "RegistryUnavailable", "SignatureValidationFailed"}
+
+// CannotPull says whether a container waits for its image in vain.
+func CannotPull(s core.ContainerStatus) bool {
+	return s.State.Waiting != nil && slices.Contains(pullFailures, s.State.Waiting.Reason)
+}
+
+// startFailures are the reasons of a container that has its image and cannot be created or started.
+var startFailures = []string{"CreateContainerError", "CreateContainerConfigError", "RunContainerError", "StartError", "ContainerCannotRun"}
+
+// CannotStart says whether the reason of a container's state is that it has its image and cannot be created or started.
+func CannotStart(reason string) bool { return slices.Contains(startFailures, reason) }
+
+// Pending says what a container waits for that has not started.
+func Pending(p *core.Pod, container string) string {
+	if why := Unscheduled(p); why != "" {
+		return "its pod cannot be scheduled: " + why
+	}
+	s := Container(p, container)
+	switch w := Waiting(s); {
+	case w == nil:
+		return "its pod has not started yet"
+	case CannotPull(s):
+		image := s.Image
+		for _, c := range p.Spec.Containers {
+			if c.Name == container {
+				image = c.Image
+			}
+		}
+		return fmt.Sprintf("image %s cannot be pulled: %s", image, Because(w))
+	default:
+		return "its container cannot start: " + Because(w)
+	}
+}
+
+// Ended describes the end of a container that failed.
+func Ended(t *core.ContainerStateTerminated) string {
+	switch {
+	case t.Reason == "OOMKilled":
+		return "it was killed for exceeding its memory limit"
+	case CannotStart(t.Reason) && t.Message != "":
+		return fmt.Sprintf("it ended with exit code %d: %s", t.ExitCode, t.Message)
+	}
+	return fmt.Sprintf("it ended with exit code %d", t.ExitCode)
+}
+
+// OutOfTime says whether the kubelet stopped a pod at its activeDeadlineSeconds.
+func OutOfTime(p *core.Pod) bool { return p.Status.Reason == "DeadlineExceeded" }
+
+// Failure describes a pod that the kubelet or a controller has ended.
+func Failure(p *core.Pod) string {
+	said := strings.TrimRight(cmp.Or(p.Status.Message, "no reason was given"), ".\n ")
+	switch {
+	case p.Status.Reason == "Evicted":
+		return "its pod was evicted: " + said
+	case OutOfTime(p):
+		return "it was stopped when the timeout was over"
+	case p.Status.Reason != "":
+		return fmt.Sprintf("its pod failed (%s): %s", p.Status.Reason, said)
+	case Disruption(p) != "":
+		return "its pod was stopped" + Disruption(p)
+	}
+	return "its pod failed: " + said
+}

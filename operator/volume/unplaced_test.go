@@ -1,0 +1,97 @@
+package volume_test
+
+import (
+	"testing"
+
+	core "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/inmemory"
+)
+
+// placed makes a volume with a claim of the same name.
+func (w *world) placed(name, node, fsType string) {
+	w.Helper()
+	if _, err := w.Volumes().Create(w.Context(), &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.VolumeSpec{
+		Name: name, Node: node, ClaimRef: v1beta1.ReferenceTo("shop/" + name), Size: v1beta1.VolumeSize{Required: resource.NewQuantity(mib, resource.BinarySI)},
+	}}, metav1.CreateOptions{}); err != nil {
+		w.Fatal(err)
+	}
+	w.Answer(name, func(v *v1beta1.Volume) {
+		inmemory.Made(v)
+		v.Status.FSType = fsType
+	})
+}
+
+// unschedulable makes a pod that uses a claim and fits on no node, unless it has one.
+func (w *world) unschedulable(name, claim, node string) {
+	w.Helper()
+	w.pod(name, claim, core.PodPending)
+	p, err := w.Theirs.CoreV1().Pods("shop").Get(w.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		w.Fatal(err)
+	}
+	p.Spec.NodeName = node
+	if p, err = w.Theirs.CoreV1().Pods("shop").Update(w.Context(), p, metav1.UpdateOptions{}); err != nil {
+		w.Fatal(err)
+	}
+	p.Status.Conditions = []core.PodCondition{{Type: core.PodScheduled, Status: core.ConditionFalse, Reason: core.PodReasonUnschedulable}}
+	if _, err := w.Theirs.CoreV1().Pods("shop").UpdateStatus(w.Context(), p, metav1.UpdateOptions{}); err != nil {
+		w.Fatal(err)
+	}
+}
+
+func TestUnplaced_PodThatFitsNowhereGetsTheNodesThatLackTheClientOfItsVolume(t *testing.T) {
+	sites := map[string]struct{ node, fsType, condition, says string }{
+		"image":  {"block.ceph.holdfast.dev", "ext4", v1beta1.RBDVolumesCondition, "Ceph pool block"},
+		"files":  {"files.ceph.holdfast.dev", v1beta1.CephFSType, v1beta1.CephFSVolumesCondition, "Ceph pool files"},
+		"shared": {v1beta1.NodeOfServer("shop/server"), "ext4", v1beta1.SharedVolumesCondition, "NFS server shop/server"},
+	}
+	for name, site := range sites {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.Puppet("a", gib)
+			w.Puppet("b", gib)
+			w.Start()
+			for of, site := range sites {
+				w.placed(of, site.node, site.fsType)
+				w.unschedulable("waits-for-"+of, of, "")
+			}
+			w.placed("own", "a", "ext4")
+			w.unschedulable("full", "own", "")
+			w.unschedulable("runs", name, "b")
+			w.leads()
+			lacks := func(node, module string) {
+				n, err := w.Nodes().Get(t.Context(), node, metav1.GetOptions{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				meta.SetStatusCondition(&n.Status.Conditions, metav1.Condition{
+					Type: site.condition, Status: metav1.ConditionFalse, Reason: "NoClient", Message: "the kernel has no module " + module,
+				})
+				if _, err := w.Nodes().UpdateStatus(t.Context(), n, metav1.UpdateOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				w.Until("the controller knowing it", func() bool { return w.Backend.CanUse(node, v1beta1.ClientLabels[site.condition]) != nil })
+			}
+			expect := func(nodes string) {
+				want := "Warning NoClient volume " + name + " is in " + site.says + ", and these nodes cannot use it: " + nodes + ", the kernel has no module first"
+				if event := <-w.Events.Events; event != want {
+					t.Errorf("the event is %q, want %q", event, want)
+				}
+			}
+			lacks("b", "first")
+			expect("b. On b")
+			lacks("a", "first")
+			w.unschedulable("waits-too", name, "")
+			lacks("b", "other") // the controller looks again
+			expect("a, b. On a")
+			if len(w.Events.Events) > 0 {
+				t.Errorf("reported again: %q", <-w.Events.Events)
+			}
+		})
+	}
+}

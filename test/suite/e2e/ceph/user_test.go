@@ -1,0 +1,150 @@
+package ceph
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
+)
+
+// setUser changes the user of the pool of images.
+func setUser(ctx context.Context, user string) error {
+	return change(ctx, func(spec *v1beta1.StorageClusterSpec) {
+		i := slices.IndexFunc(spec.Pools, func(p v1beta1.PoolSpec) bool { return p.Name == imageClass })
+		spec.Pools[i].Ceph.User = user
+	})
+}
+
+// setNodeUser changes the user as whom nodes use the volumes of both pools.
+func setNodeUser(ctx context.Context, user, secret string) error {
+	err := change(ctx, func(spec *v1beta1.StorageClusterSpec) {
+		for _, p := range v1beta1.CephPools(spec.Pools) {
+			p.Ceph.NodeUser, p.Ceph.NodeSecretRef.Name = user, secret
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return awaitReady(ctx)
+}
+
+// podOfImages is the one pod that the pool of images has.
+func podOfImages(ctx context.Context) (types.UID, error) {
+	pods, err := cluster.Client.CoreV1().Pods(kube.System).List(ctx, metav1.ListOptions{LabelSelector: v1beta1.CephPoolLabel + "=" + imageClass})
+	if err != nil {
+		return "", err
+	}
+	stay := slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool { return p.DeletionTimestamp != nil })
+	if len(stay) != 1 {
+		return "", fmt.Errorf("the pool has %d pods", len(stay))
+	}
+	return stay[0].UID, nil
+}
+
+func TestUser_ThatCephRefusesLeavesThePoolWithThePodThatServesIt(t *testing.T) {
+	s := begin(t)
+	was, err := podOfImages(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := setUser(context.Background(), userName); err != nil {
+			t.Error(err)
+		}
+		if err := awaitReady(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := setUser(t.Context(), "nosuchuser"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), kube.Patience)
+	defer cancel()
+	err = kube.Until(ctx, func(ctx context.Context) error {
+		c, _, err := storageCluster(ctx)
+		if err != nil {
+			return err
+		}
+		d := meta.FindStatusCondition(c.Status.Conditions, v1beta1.DegradedCondition)
+		if d == nil || !strings.Contains(d.Message, "goes on as before") || !strings.Contains(d.Message, "refuses client.nosuchuser") {
+			return fmt.Errorf("it says %+v", d)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Claim("during", "16Mi", kube.OfClass(imageClass))
+	s.Volume("during")
+	s.DeleteClaim("during")
+	if err := setUser(t.Context(), userName); err != nil {
+		t.Fatal(err)
+	}
+	if err := awaitReady(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if is, err := podOfImages(t.Context()); err != nil || is != was {
+		t.Errorf("the pool was served by pod %s, and is by %s: %v", was, is, err)
+	}
+}
+
+// As docs/ceph.md has an administrator rotate the key of nodes.
+func TestNodeUser_IsReplacedByAnotherWhileVolumesAreUsed(t *testing.T) {
+	s := begin(t)
+	one, other := withClients(t)
+	const next, secret = "e2e-node-next", "e2e-ceph-node-next"
+	key, err := storage.CreateUser(t.Context(), next, nodeCaps...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := putSecret(t.Context(), secret, key); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx := context.WithoutCancel(t.Context())
+		key, err := storage.CreateUser(ctx, nodeUserName, nodeCaps...)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		err = errors.Join(putSecret(ctx, nodeSecret, key), setNodeUser(ctx, nodeUserName, nodeSecret), cluster.Client.CoreV1().Secrets(kube.System).Delete(ctx, secret, metav1.DeleteOptions{}))
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	for engine, class := range classes {
+		s.Claim("data-"+class, "1Gi", kube.OfClass(class))
+		s.Pod("user-"+class, kube.Mount("data-"+class, "/data"), kube.OnNode(one))
+		s.Ready("user-" + class)
+		s.Exec("user-"+class, "sh", "-ec", "echo before-"+engine+" >/data/file; sync /data/file")
+	}
+	if err := setNodeUser(t.Context(), next, secret); err != nil {
+		t.Fatal(err)
+	}
+	for _, class := range classes {
+		s.Exec("user-"+class, "sh", "-ec", "echo after >>/data/file; sync /data/file") // as the user before
+		s.DeletePod("user-" + class)
+	}
+	if _, err := storage.Ceph(t.Context(), "auth", "rm", "client."+nodeUserName); err != nil {
+		t.Fatal(err)
+	}
+	for engine, class := range classes {
+		for i, node := range []string{one, other} {
+			pod := fmt.Sprintf("next-%s-%d", class, i)
+			if found := s.Run(pod, kube.Mount("data-"+class, "/data"), kube.OnNode(node), kube.Script("cat /data/file")); found != "before-"+engine+"\nafter\n" {
+				t.Errorf("%s on node %s has %q", engine, node, found)
+			}
+			s.DeletePod(pod)
+		}
+	}
+}
