@@ -19,7 +19,7 @@ type limitedHandler struct {
 }
 
 func limitRequests(t *testing.T, most int) *limitedHandler {
-	l := &limitedHandler{T: t, begun: make(chan string, 100), end: make(chan struct{})}
+	l := &limitedHandler{T: t, begun: make(chan string, 1000), end: make(chan struct{})}
 	l.limited = LimitRequests(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		l.begun <- r.RemoteAddr
 		<-l.end
