@@ -8,10 +8,13 @@ import (
 	"testing"
 
 	"github.com/holdfast-storage/holdfast/nodeops/ganesha"
+	"github.com/holdfast-storage/holdfast/test/rig/nfsclient"
 )
 
 // The status codes of a refused request.
-var refusals = []uint32{1, 2, 13, 70, 10016} // PERM, NOENT, ACCESS, STALE, WRONGSEC
+var refusals = []uint32{
+	nfsclient.StatusNotPermitted, nfsclient.StatusNoEntry, nfsclient.StatusAccess, nfsclient.StatusStale, nfsclient.StatusWrongSecurity,
+}
 
 // may returns whether a client can access a volume: by name, in a listing, or by a file handle that it has.
 func (s *stranger) may(name string, handle []byte) bool {
@@ -19,11 +22,11 @@ func (s *stranger) may(name string, handle []byte) bool {
 	var id uint64
 	var names []string
 	var seen []string
-	status := s.ask(putRoot(), lookUp(name), getAttr(&id), readDir(&names))
-	s.must(s.ask(putRoot(), readDir(&seen)))
-	byHandle := s.ask(putHandle(handle), readDir(&names))
+	status := s.Ask(nfsclient.PutRoot(), nfsclient.LookUp(name), nfsclient.GetAttr(&id), nfsclient.ReadDir(&names))
+	s.Must(s.Ask(nfsclient.PutRoot(), nfsclient.ReadDir(&seen)))
+	byHandle := s.Ask(nfsclient.PutHandle(handle), nfsclient.ReadDir(&names))
 	listed := slices.Contains(seen, name)
-	if status == statusOK && byHandle == statusOK && listed {
+	if status == nfsclient.StatusOK && byHandle == nfsclient.StatusOK && listed {
 		return true
 	}
 	if !slices.Contains(refusals, status) || !slices.Contains(refusals, byHandle) || listed || len(names) > 0 {
@@ -56,7 +59,7 @@ func TestAccess_PodThatIsNoNodeIsRefusedAndANewNodeAdmittedWithoutARestart(t *te
 	handles := map[string][]byte{}
 	for _, name := range []string{"volume", "named"} {
 		var h []byte
-		node.must(node.ask(putRoot(), lookUp(name), getHandle(&h)))
+		node.Must(node.Ask(nfsclient.PutRoot(), nfsclient.LookUp(name), nfsclient.GetHandle(&h)))
 		handles[name] = h
 	}
 	expect := func(when string, want ...bool) {
@@ -82,7 +85,7 @@ func TestAccess_PodThatIsNoNodeIsRefusedAndANewNodeAdmittedWithoutARestart(t *te
 	export(3, "later")
 	expect("with many, and without the first", false, true, true, false)
 	var h []byte
-	other.must(other.ask(putRoot(), lookUp("later"), getHandle(&h)))
+	other.Must(other.Ask(nfsclient.PutRoot(), nfsclient.LookUp("later"), nfsclient.GetHandle(&h)))
 	if node.may("later", h) || !other.may("later", h) {
 		t.Error("what is exported later is for others")
 	}

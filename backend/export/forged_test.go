@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/nodeops"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/nfsclient"
 )
 
 func TestForgedHandles_ReachNoOtherImage(t *testing.T) {
@@ -49,7 +50,7 @@ func TestForgedHandle_ServerKilledByOneReturnsWithAllVolumes(t *testing.T) {
 	deadly.kind |= noFile
 	deadly.file = nil
 	var names []string
-	if _, err := n.exchange(n.call(n.within(putHandle(deadly.wire()), readDir(&names))...)); err == nil {
+	if _, err := n.Try(nfsclient.PutHandle(deadly.wire()), nfsclient.ReadDir(&names)); err == nil {
 		t.Log("it came through")
 	}
 	n.stranger = newStranger(t, n.address)
@@ -108,32 +109,32 @@ func TestVolume_CannotBeEscaped(t *testing.T) {
 	if err := errors.Join(unix.Stat(n.others.Path, &disk), unix.Mknod(filepath.Join(n.own.Path, "device"), unix.S_IFBLK|0o666, int(disk.Dev))); err != nil {
 		t.Fatal(err)
 	}
-	name := func(path string) (way []op) {
-		way = []op{putRoot()}
+	name := func(path string) (way []nfsclient.Op) {
+		way = []nfsclient.Op{nfsclient.PutRoot()}
 		for part := range strings.SplitSeq(path, "/") {
-			way = append(way, lookUp(part))
+			way = append(way, nfsclient.LookUp(part))
 		}
 		return way
 	}
-	own := slices.Clip([]op{putRoot(), lookUp(ownName)})
-	for what, way := range map[string][]op{
+	own := slices.Clip([]nfsclient.Op{nfsclient.PutRoot(), nfsclient.LookUp(ownName)})
+	for what, way := range map[string][]nfsclient.Op{
 		"its name": name(othersName), "its place on the host": name(strings.TrimPrefix(n.others.Path, "/")),
-		"the pool": name(strings.TrimPrefix(n.pool.Path, "/")), "..": append(own, lookUp(".."), lookUp(othersName)),
-		"a name with ..": {putRoot(), lookUp(ownName + "/../" + othersName)}, "the parent": append(own, lookUpParent(), lookUp(othersName)),
-		"the parent's parent": append(own, lookUpParent(), lookUpParent(), lookUp(othersName)),
-		"a link":              append(own, lookUp("link"), lookUp(secretName)), "a device": append(own, lookUp("device")),
-		"what is below": append(own, lookUp("inner"), lookUpParent(), lookUpParent(), lookUp(othersName)),
+		"the pool": name(strings.TrimPrefix(n.pool.Path, "/")), "..": append(own, nfsclient.LookUp(".."), nfsclient.LookUp(othersName)),
+		"a name with ..": {nfsclient.PutRoot(), nfsclient.LookUp(ownName + "/../" + othersName)}, "the parent": append(own, nfsclient.LookUpParent(), nfsclient.LookUp(othersName)),
+		"the parent's parent": append(own, nfsclient.LookUpParent(), nfsclient.LookUpParent(), nfsclient.LookUp(othersName)),
+		"a link":              append(own, nfsclient.LookUp("link"), nfsclient.LookUp(secretName)), "a device": append(own, nfsclient.LookUp("device")),
+		"what is below": append(own, nfsclient.LookUp("inner"), nfsclient.LookUpParent(), nfsclient.LookUpParent(), nfsclient.LookUp(othersName)),
 	} {
 		var names []string
 		var content []byte
-		for _, see := range [][]op{{readDir(&names)}, {readFile(&content)}, {lookUp(secretName), readFile(&content)}} {
-			if status := n.ask(slices.Concat(way, see)...); status == statusOK || len(names) > 0 || len(content) > 0 {
+		for _, see := range [][]nfsclient.Op{{nfsclient.ReadDir(&names)}, {nfsclient.ReadFile(&content)}, {nfsclient.LookUp(secretName), nfsclient.ReadFile(&content)}} {
+			if status := n.Ask(slices.Concat(way, see)...); status == nfsclient.StatusOK || len(names) > 0 || len(content) > 0 {
 				t.Errorf("by %s a stranger sees %q and %q, answered %d", what, names, content, status)
 			}
 		}
 	}
 	var at []byte
-	n.must(n.ask(append(own, getHandle(&at))...))
+	n.Must(n.Ask(append(own, nfsclient.GetHandle(&at))...))
 	if seen := n.look(at); !slices.Contains(seen.shown, "link") || seen.of(secret) || seen.of(secretName) || slices.Contains(seen.shown, othersName) {
 		t.Errorf("from its own volume a stranger sees %q", seen.shown)
 	}

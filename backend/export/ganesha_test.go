@@ -20,6 +20,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/nodeops/ganesha"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/nfsclient"
 )
 
 // serve runs a real NFS-Ganesha until the test ends.
@@ -115,23 +116,22 @@ func TestGanesha_ServesEachVolumeAsItsLabelsSay(t *testing.T) {
 	s := onXFS(t)
 	nfs, address := serveAt(t)
 	s.serveBy(nfs)
-	const readOnly = 30 // NFS4ERR_ROFS
 	for name, c := range map[string]struct {
 		labels map[string]string
 		answer uint32 // to root from 127.0.0.1, who creates something
 		owner  [2]uint32
 	}{
-		"plain":         {nil, statusOK, [2]uint32{0, 0}},
-		"read-only":     {map[string]string{LabelReadOnly: "true"}, readOnly, [2]uint32{}},
-		"not-read-only": {map[string]string{LabelReadOnly: "false"}, statusOK, [2]uint32{0, 0}},
-		"root-squash":   {map[string]string{LabelSquash: "root_squash"}, statusOK, [2]uint32{65534, 65534}},
+		"plain":         {nil, nfsclient.StatusOK, [2]uint32{0, 0}},
+		"read-only":     {map[string]string{LabelReadOnly: "true"}, nfsclient.StatusReadOnly, [2]uint32{}},
+		"not-read-only": {map[string]string{LabelReadOnly: "false"}, nfsclient.StatusOK, [2]uint32{0, 0}},
+		"root-squash":   {map[string]string{LabelSquash: "root_squash"}, nfsclient.StatusOK, [2]uint32{65534, 65534}},
 		"squash-to": {
-			map[string]string{LabelSquash: "all_squash", LabelAnonUID: "4242", LabelAnonGID: "4343"}, statusOK, [2]uint32{4242, 4343},
+			map[string]string{LabelSquash: "all_squash", LabelAnonUID: "4242", LabelAnonGID: "4343"}, nfsclient.StatusOK, [2]uint32{4242, 4343},
 		},
-		"for-this":   {map[string]string{LabelClients: "127.0.0.1,10.0.0.0/8"}, statusOK, [2]uint32{0, 0}},
-		"for-others": {map[string]string{LabelClients: "127.0.0.2"}, 2, [2]uint32{}}, // NFS4ERR_NOENT: it is not seen
+		"for-this":   {map[string]string{LabelClients: "127.0.0.1,10.0.0.0/8"}, nfsclient.StatusOK, [2]uint32{0, 0}},
+		"for-others": {map[string]string{LabelClients: "127.0.0.2"}, nfsclient.StatusNoEntry, [2]uint32{}},
 		"read-only-for-this": {
-			map[string]string{LabelClients: "127.0.0.1", LabelReadOnly: "true", LabelSquash: "root_squash"}, readOnly, [2]uint32{},
+			map[string]string{LabelClients: "127.0.0.1", LabelReadOnly: "true", LabelSquash: "root_squash"}, nfsclient.StatusReadOnly, [2]uint32{},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -141,27 +141,59 @@ func TestGanesha_ServesEachVolumeAsItsLabelsSay(t *testing.T) {
 				maps.Copy(spec.Labels, c.labels)
 			})
 			s.write(v, []byte("one"))
-			client := newStrangerFrom(t, address, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
-			if answer := client.ask(putRoot(), lookUp(name), makeDir("made")); answer != c.answer {
+			client := nfsclient.NewFrom(t, address, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+			if answer := client.Ask(nfsclient.PutRoot(), nfsclient.LookUp(name), nfsclient.MakeDir("made")); answer != c.answer {
 				t.Errorf("to who makes something it answers %d, want %d", answer, c.answer)
 			}
 			var st unix.Stat_t
 			made := unix.Stat(s.inside(v, "made"), &st)
-			if c.answer == statusOK && (made != nil || st.Uid != c.owner[0] || st.Gid != c.owner[1]) {
+			if c.answer == nfsclient.StatusOK && (made != nil || st.Uid != c.owner[0] || st.Gid != c.owner[1]) {
 				t.Errorf("what was made belongs to %d:%d, %v, want %v", st.Uid, st.Gid, made, c.owner)
 			}
-			if c.answer != statusOK && !errors.Is(made, unix.ENOENT) {
+			if c.answer != nfsclient.StatusOK && !errors.Is(made, unix.ENOENT) {
 				t.Errorf("what may not be made is there: %v", made)
 			}
-			if c.answer == readOnly {
-				if answer := client.ask(putRoot(), lookUp(name), lookUp("file"), writeFile("two")); answer != readOnly {
-					t.Errorf("to who writes it answers %d, want %d", answer, readOnly)
+			if c.answer == nfsclient.StatusReadOnly {
+				if answer := client.Ask(nfsclient.PutRoot(), nfsclient.LookUp(name), nfsclient.LookUp("file"), nfsclient.WriteFile("two")); answer != nfsclient.StatusReadOnly {
+					t.Errorf("to who writes it answers %d, want %d", answer, nfsclient.StatusReadOnly)
 				}
 				if got := s.read(v); string(got) != "one" {
 					t.Errorf("a volume that is read-only holds %q", got)
 				}
 			}
 		})
+	}
+}
+
+func TestGanesha_ClientCreatesWritesAndReadsFiles(t *testing.T) {
+	requireGanesha(t)
+	s := onXFS(t)
+	nfs, address := serveAt(t)
+	log := s.serveBy(nfs)
+	v := s.create("a")
+	client := nfsclient.New(t, address)
+	root, inner := []string{"a"}, []string{"a", "inner"}
+	client.Write(root, "file", "one")
+	if got := s.read(v); string(got) != "one" {
+		t.Errorf("a file that a client wrote holds %q", got)
+	}
+	client.Write(root, "file", "two")
+	client.Must(client.Ask(nfsclient.PutRoot(), nfsclient.LookUp("a"), nfsclient.MakeDir("inner")))
+	client.Write(inner, "file", "three")
+	client.Create(inner, "empty")
+	for _, f := range []struct {
+		directory []string
+		name      string
+		want      string
+	}{{root, "file", "two"}, {inner, "file", "three"}, {inner, "empty", ""}} {
+		if got := client.Read(f.directory, f.name); got != f.want {
+			t.Errorf("%s in %v holds %q, want %q", f.name, f.directory, got, f.want)
+		}
+	}
+	s.remove(v.ID)
+	s.end()
+	if strings.Contains(log.String(), "keeps busy") {
+		t.Errorf("a volume was kept busy after its export: %s", log)
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/nodeops/ganesha"
+	"github.com/holdfast-storage/holdfast/test/rig/nfsclient"
 )
 
 // handle is a file handle of NFS-Ganesha in its parts: the export, the file system, and the kernel's handle of the file
@@ -73,25 +74,25 @@ const (
 func (s *stranger) look(h []byte) (seen sight) {
 	s.t.Helper()
 	visited := map[string]bool{}
-	for ways := [][]op{{putHandle(h)}}; len(ways) > 0; ways = ways[1:] {
+	for ways := [][]nfsclient.Op{{nfsclient.PutHandle(h)}}; len(ways) > 0; ways = ways[1:] {
 		way := slices.Clip(ways[0])
 		var at, content []byte
 		var names []string
 		var id uint64
-		if s.ask(append(way, getAttr(&id), getHandle(&at))...) != statusOK || visited[string(at)] {
+		if s.Ask(append(way, nfsclient.GetAttr(&id), nfsclient.GetHandle(&at))...) != nfsclient.StatusOK || visited[string(at)] {
 			continue
 		}
 		seen.there, visited[string(at)] = true, true
-		s.ask(append(way, readFile(&content))...)
-		s.ask(append(way, readDir(&names))...)
+		s.Ask(append(way, nfsclient.ReadFile(&content))...)
+		s.Ask(append(way, nfsclient.ReadDir(&names))...)
 		seen.shown = append(append(seen.shown, names...), string(content))
 		if len(way) > farthest {
 			continue
 		}
 		for _, name := range append(names[:min(len(names), widest)], "..", othersName, secretName) {
-			ways = append(ways, append(way, lookUp(name)))
+			ways = append(ways, append(way, nfsclient.LookUp(name)))
 		}
-		ways = append(ways, append(way, lookUpParent()))
+		ways = append(ways, append(way, nfsclient.LookUpParent()))
 	}
 	return seen
 }
@@ -99,9 +100,9 @@ func (s *stranger) look(h []byte) (seen sight) {
 // harm tries to change something.
 func (s *stranger) harm(h []byte) {
 	s.t.Helper()
-	s.ask(putHandle(h), writeFile("by a stranger"))
-	s.ask(putHandle(h), remove(secretName))
-	s.ask(putHandle(h), lookUp(secretName), writeFile("by a stranger"))
+	s.Ask(nfsclient.PutHandle(h), nfsclient.WriteFile("by a stranger"))
+	s.Ask(nfsclient.PutHandle(h), nfsclient.Remove(secretName))
+	s.Ask(nfsclient.PutHandle(h), nfsclient.LookUp(secretName), nfsclient.WriteFile("by a stranger"))
 }
 
 const (
@@ -151,14 +152,14 @@ func (n *neighbours) walk(e ganesha.Export, paths ...string) map[string]handle {
 	n.Helper()
 	found := map[string]handle{}
 	for _, path := range paths {
-		way := []op{putRoot(), lookUp(strings.TrimPrefix(e.Pseudo, "/"))}
+		way := []nfsclient.Op{nfsclient.PutRoot(), nfsclient.LookUp(strings.TrimPrefix(e.Pseudo, "/"))}
 		for name := range strings.SplitSeq(path, "/") {
 			if name != "" {
-				way = append(way, lookUp(name))
+				way = append(way, nfsclient.LookUp(name))
 			}
 		}
 		var given []byte
-		if status := n.ask(append(way, getHandle(&given))...); status != statusOK || len(given) < 22 {
+		if status := n.Ask(append(way, nfsclient.GetHandle(&given))...); status != nfsclient.StatusOK || len(given) < 22 {
 			n.Fatalf("the handle of %s/%s is %x, status %d", e.Pseudo, path, given, status)
 		}
 		fsid := given[6:22]
