@@ -40,7 +40,7 @@ type verdicts map[string]struct {
 	want       status.Status
 }
 
-// Helm, Flux, Argo CD and kubectl wait judge by kstatus or as it does.
+// Helm 4, Flux and kubectl wait judge by kstatus or as it does.
 func TestReady_IsReadByKstatus(t *testing.T) {
 	serving := verdicts{
 		"ready":          {following(true, false, false), status.CurrentStatus},
