@@ -20,10 +20,8 @@ down: root ## remove all that make up and make e2e made (root)
 kubeconfig: ## print the path of the kubeconfig of make up
 install-manifest: ## print what installs the image of VERSION=v1, for kubectl apply -f -
 
-test: export WITH_CEPH := yes
-test: root deps build ## install what is missing, then check and test all but what takes long (root)
-	@HOLDFAST_BINARY=$(CURDIR)/bin/holdfast $(MAKE) --no-print-directory --jobs=$(if $(filter all,$(HOLDFAST_TESTS)),3,4) test-cluster test-api-install test-hosts test-api-rest test-api-oldest test-of-clusters generated lint
-	@$(MAKE) --no-print-directory test-ceph-engines
+test: root deps build ## install what is missing, then check and test all that must pass before a change lands (root)
+	@test/run/run lane gate
 
 e2e: export HOLDFAST_KUBECONFIG := $(GIVEN)
 e2e: $(if $(GIVEN),,root deps) ## test in a real cluster that stays until make down (root), or in any: KUBECONFIG=FILE
@@ -35,14 +33,17 @@ build: ## compile bin/holdfast
 
 test-fast: ## run what needs no root and no installed packages
 
-test-all: ## make test with what takes long (root)
-	@$(MAKE) --no-print-directory test test-ceph test-ceph-cluster HOLDFAST_TESTS=all TIMEOUT=120m
+test-all: root deps build ## test what make test leaves out, lane by lane: hours (root)
+	@test/run/run lane all
 
-test-ceph-engines: root ## run the conformance suite on both engines of Ceph, alone: Ceph waits for no one (root)
-test-ceph: root ## test the engines of Ceph on a small, real Ceph, with cgo (root)
-test-ceph-cluster: root cluster-program ## test pools in a small, real Ceph in a cluster of three nodes (root)
-test-noisy: ## make test, beside a process that takes 3/7 of every processor (root)
-	@test/run/run $@ $(MAKE) --no-print-directory test
+lanes: build ## list the lanes of tests; make lane-NAME runs one (root)
+	@test/run/run lane
+
+lane-%: root deps build
+	@test/run/run lane $*
+
+test-noisy: root deps build ## make test, beside a process that takes 3/7 of every processor (root)
+	@test/run/run $@
 
 local-run: build ## run the operator alone, outside of the cluster that KUBECONFIG names; the one inside stands by
 
@@ -50,6 +51,7 @@ generate: ## write what follows from api/v1beta1 and deploy: deepcopy, clients, 
 generated: ## check that what is generated is what make generate writes
 
 lint: ## check style and import directions with golangci-lint
+lint-all: ## the same in the other modules, and with the tags of Ceph
 
 fmt: ## format the source
 
@@ -66,15 +68,10 @@ vulncheck: ## look for known vulnerabilities in both with govulncheck, which ask
 deps: ## install the Debian packages that the tests need, where missing
 root: ## stop where the caller is not root
 clean: ## remove what was built
-# The parts of make test. The program of clusters is not made beside the images: both compile much of Kubernetes, and
-# install packages.
-test-hosts test-of-clusters: root deps
-test-of-clusters test-api-install test-api-rest test-api-oldest test-cluster: root deps cluster-program
-cluster-program: images
 
-SCRIPTED := run up down kubeconfig install-manifest e2e bench build test-fast local-run generate generated lint fmt bench-claims \
-	fuzz images release release-check licences vulncheck deps root clean test-hosts test-of-clusters test-api-install test-api-rest test-api-oldest test-ceph-engines test-ceph test-ceph-cluster test-cluster cluster-program
+SCRIPTED := run up down kubeconfig install-manifest e2e bench build test-fast local-run generate generated lint lint-all fmt bench-claims \
+	fuzz images release release-check licences vulncheck deps root clean
 $(SCRIPTED):
 	@test/run/run $@
 
-.PHONY: help test test-all test-noisy $(SCRIPTED)
+.PHONY: help test test-all lanes test-noisy $(SCRIPTED)

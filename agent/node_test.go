@@ -18,6 +18,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
 func (r *rig) node() *v1beta1.StorageNode {
@@ -353,6 +354,7 @@ func TestStorageNode_WrongStatusIsCorrected(t *testing.T) {
 }
 
 func TestLease_IsRenewedWhenTheStatusCannotBeWritten(t *testing.T) {
+	hostfs.NotInGate(t, "has a Lease of a second in real time")
 	r := newRig(t)
 	r.change = func(c *Config) { c.Lease = time.Second }
 	r.begin()

@@ -19,6 +19,7 @@ import (
 	client "github.com/holdfast-storage/holdfast/api/client/clientset"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
 func TestVolume_IsCreatedAndReported(t *testing.T) {
@@ -237,6 +238,7 @@ func TestVolume_PanicOfTheBackendIsAnErrorOfOneVolume(t *testing.T) {
 }
 
 func TestVolume_DeletionIsNotRepeatedWhileTheWatchLags(t *testing.T) {
+	hostfs.NotInGate(t, "has windows of 40 ms")
 	r := newRig(t)
 	r.change = func(c *Config) { c.SurveyEvery = time.Hour }
 	release := func() {}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/backendtest"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
 // spread is a memory backend whose volumes are on the first node that may have them.
@@ -299,6 +300,7 @@ func TestCluster_WithoutAttachPublishIsUnimplemented(t *testing.T) {
 }
 
 func TestReplica_ThatDoesNotLeadCreatesNothingUntilItDoes(t *testing.T) {
+	hostfs.NotInGate(t, "has a deadline of seconds")
 	leading := make(chan struct{})
 	memory := backendtest.NewMemory()
 	r := rigWithoutProbe(t, memory, func(c *Config) { c.Services, c.NodeID, c.Leading = ControllerServices, "", leading })

@@ -49,6 +49,7 @@ func failReading(t *testing.T, image, device string) {
 }
 
 func TestIOErrors_OfADeviceAreKnownUntilItIsAttachedAgain(t *testing.T) {
+	hostfs.NotInGate(t, "expects the kernel's log within seconds")
 	following(t)
 	image := sparse(t, t.TempDir(), 16*mib)
 	loop := attach(t, image, LoopOptions{Autoclear: true})

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
 // unlikely is the number of the first device that the tests allocate: nothing else on a host uses such high numbers.
@@ -41,6 +43,7 @@ func lend(t *testing.T, first, count int) []string {
 }
 
 func TestAttachLoop_UsesLentDevicesOnlyUntilNoneIsLeft(t *testing.T) {
+	hostfs.NotInGate(t, "needs loop devices that no other process uses")
 	devices := lend(t, unlikely, 8)
 	if again, err := AddLoops(unlikely, 8); err != nil || !slices.Equal(again, devices) {
 		t.Errorf("made again, they are %v, %v", again, err)
@@ -104,6 +107,7 @@ func TestAttachLoop_ADeviceThatIsKeptForLendingIsNeverReused(t *testing.T) {
 }
 
 func TestAttachLoop_WithoutALentDeviceTakesNoneOfThoseKeptForLending(t *testing.T) {
+	hostfs.NotInGate(t, "needs loop devices that no other process uses")
 	requireRoot(t)
 	lend(t, unlikely, 1)
 	below := 0

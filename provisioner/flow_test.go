@@ -23,6 +23,7 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/backendtest"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 )
 
@@ -43,6 +44,7 @@ func TestClaim_IsBoundAndItsDataIsDeletedWithIt(t *testing.T) {
 }
 
 func TestClaim_RetainedPersistentVolumeStaysWithItsData(t *testing.T) {
+	hostfs.NotInGate(t, "counts events in real time")
 	eachAPI(t, func(t *testing.T, a *api) {
 		s := newServer(t, a.client)
 		s.start()
@@ -219,6 +221,7 @@ func (a *api) events(claim string) string {
 }
 
 func TestLease_TwoProcessesOfOneServerTakeTurns(t *testing.T) {
+	hostfs.NotInGate(t, "has a Lease of a second in real time")
 	eachAPI(t, func(t *testing.T, a *api) {
 		s := newServer(t, a.client)
 		twin := newServer(t, a.client)
@@ -298,6 +301,7 @@ func TestClaim_TakenByTwoServersLeavesOneVolume(t *testing.T) {
 }
 
 func TestLease_LossEndsTheTermAndNotTheProcess(t *testing.T) {
+	hostfs.NotInGate(t, "has a Lease of a second in real time")
 	a := realServer(t)
 	s := newServer(t, a.client)
 	p := s.start()
@@ -327,6 +331,7 @@ func TestLease_LossEndsTheTermAndNotTheProcess(t *testing.T) {
 }
 
 func TestProvision_PausesWhileTheLeaseCannotBeRenewed(t *testing.T) {
+	hostfs.NotInGate(t, "has a Lease of a second in real time")
 	a := inMemory(t)
 	client := a.client.(*fake.Clientset)
 	s := newServer(t, client)

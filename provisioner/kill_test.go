@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
 // life is one process. It counts what it does to the API server and to the disk, and dies at a given step, before or
@@ -104,6 +105,7 @@ func (l *life) run(t *testing.T, p *Provisioner, end <-chan struct{}) {
 // TestKill_AtAnyStepLeaksNothing makes and deletes a claim, with a process that dies at each step in turn and
 // one that comes after it. In every second life the user deletes the claim while no process runs.
 func TestKill_AtAnyStepLeaksNothing(t *testing.T) {
+	hostfs.NotInGate(t, "has a Lease of a second in real time")
 	a := realServer(t)
 	s := newServer(t, a.client)
 	s.config.Lease = time.Second

@@ -141,6 +141,7 @@ var lonely = map[string]struct {
 }
 
 func TestHealth_NoProcessIsRestartedWhileTheAPIServerIsAway(t *testing.T) {
+	hostfs.NotInGate(t, "uses a port that another process may take")
 	for name, test := range lonely {
 		t.Run(name, func(t *testing.T) {
 			p := startProcess(t, test.process, noServer, test.args...)

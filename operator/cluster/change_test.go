@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
@@ -209,10 +210,10 @@ func (r *rig) volume(name string) {
 func (r *rig) noVolume(name string) {
 	r.Helper()
 	volumes := r.ours.HoldfastV1beta1().Volumes()
-	if err := volumes.Delete(r.Context(), name, metav1.DeleteOptions{}); err != nil {
+	if err := volumes.Delete(r.Context(), name, metav1.DeleteOptions{}); kube.IgnoreNotFound(err) != nil {
 		r.Fatal(err)
 	}
-	if _, err := volumes.Patch(r.Context(), name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
+	if _, err := volumes.Patch(r.Context(), name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); kube.IgnoreNotFound(err) != nil {
 		r.Fatal(err)
 	}
 }

@@ -7,6 +7,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
 // withoutDeployment takes the controller's Deployment away.
@@ -53,6 +55,7 @@ func TestRemake_AWorkloadThatIsDeletedWithItsAccountStaysAway(t *testing.T) {
 }
 
 func TestRemake_AWorkloadThatIsDeletedIsMadeAgainByTheProcessThatEndsWithIt(t *testing.T) {
+	hostfs.NotInGate(t, "must see a state that lasts seconds")
 	r := newRig(t)
 	r.remakeAfter = 5 * time.Second
 	r.start()

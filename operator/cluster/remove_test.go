@@ -98,6 +98,7 @@ func (r *rig) empty() {
 func TestUninstall_DeletionIsRefusedWhileThereAreVolumesAndThenLeavesNothing(t *testing.T) {
 	r := newRig(t)
 	r.empty()
+	r.node("node1")
 	before := r.everyObject()
 	r.install()
 	for _, o := range rights(t) {
@@ -148,6 +149,24 @@ func TestUninstall_DeletionIsRefusedWhileThereAreVolumesAndThenLeavesNothing(t *
 	if node, err = r.theirs.CoreV1().Nodes().Get(t.Context(), "node1", metav1.GetOptions{}); err != nil || node.Labels[v1beta1.TopologyKey] != "" {
 		t.Errorf("the label of the node: %q, %v", node.Labels[v1beta1.TopologyKey], err)
 	}
+}
+
+// node makes a node where there is none, as on an API server without a kubelet.
+func (r *rig) node(name string) {
+	r.Helper()
+	nodes := r.theirs.CoreV1().Nodes()
+	_, err := nodes.Create(r.Context(), &core.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		return
+	}
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.Cleanup(func() {
+		if err := nodes.Delete(background, name, metav1.DeleteOptions{}); err != nil {
+			r.Error(err)
+		}
+	})
 }
 
 func TestUninstall_FinalizersOfExternalAttacherAreRemoved(t *testing.T) {

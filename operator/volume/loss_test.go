@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/cluster"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/rig/inmemory"
 )
 
@@ -29,6 +30,7 @@ func lossy(t *testing.T) (*world, map[string]*inmemory.Host) {
 }
 
 func lossyAfter(t *testing.T, lease time.Duration) (*world, map[string]*inmemory.Host) {
+	hostfs.NotInGate(t, "has Leases of seconds in real time")
 	w := newWorld(t)
 	w.Lease = lease
 	for _, name := range []string{"a", "b"} {

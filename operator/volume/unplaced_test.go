@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/rig/inmemory"
 )
 
@@ -45,6 +46,7 @@ func (w *world) unschedulable(name, claim, node string) {
 }
 
 func TestUnplaced_PodThatFitsNowhereGetsTheNodesThatLackTheClientOfItsVolume(t *testing.T) {
+	hostfs.NotInGate(t, "waits for a minute in real time")
 	sites := map[string]struct{ node, fsType, condition, says string }{
 		"image":  {"block.ceph.holdfast.dev", "ext4", v1beta1.RBDVolumesCondition, "Ceph pool block"},
 		"files":  {"files.ceph.holdfast.dev", v1beta1.CephFSType, v1beta1.CephFSVolumesCondition, "Ceph pool files"},

@@ -165,6 +165,7 @@ type reader struct {
 	makefile   string
 	partial    bool   // what is checked refers to the rest of an object that is not there
 	settings   string // the Makefile and what it reads
+	lanes      string // the file that lists them
 }
 
 func newReader(t *testing.T, page string) *reader {
@@ -176,7 +177,8 @@ func newReader(t *testing.T, page string) *reader {
 		}
 	}
 	return &reader{
-		page: page, kinds: customKinds(t), makefile: read(t, "Makefile"), settings: read(t, "Makefile") + read(t, "test/run/env.sh"),
+		page: page, kinds: customKinds(t), makefile: read(t, "Makefile"), settings: read(t, "Makefile") + read(t, "test/run/env.sh") + read(t, "test/run/lanes.sh"),
+		lanes:   read(t, "test/tool/lane/lanes.go"),
 		decoder: serializer.NewCodecFactory(kinds, serializer.EnableStrict).UniversalDeserializer(),
 	}
 }
@@ -259,6 +261,10 @@ func (r *reader) make(args []string) error {
 		if variable, _, ok := strings.Cut(arg, "="); ok {
 			if !regexp.MustCompile(`\b` + variable + `\b`).MatchString(r.settings) {
 				return fmt.Errorf("the Makefile has no variable %s", variable)
+			}
+		} else if lane, ok := strings.CutPrefix(arg, "lane-"); ok {
+			if lane != "NAME" && !strings.Contains(r.lanes, fmt.Sprintf("name: %q,", lane)) {
+				return fmt.Errorf("test/tool/lane has no lane %s", lane)
 			}
 		} else if !regexp.MustCompile(`(?m)^(?:[a-z-]+ )*` + regexp.QuoteMeta(arg) + `(?: [a-z-]+)*:(?:[^=]|$)`).MatchString(r.makefile) {
 			return fmt.Errorf("the Makefile has no target %s", arg)
@@ -567,7 +573,7 @@ func TestCommands_OfTheDocumentsAreCorrect(t *testing.T) {
 
 func TestCommands_WrongOnesAreRefused(t *testing.T) {
 	for _, wrong := range []string{
-		"    make instal\n", "    make e2e KUBECONFG=x\n", "    kubectl apply -f deploy/examples/clam.yaml\n", "    kubectl apply -k deploy/crd\n",
+		"    make instal\n", "    make lane-golde\n", "    make e2e KUBECONFG=x\n", "    kubectl apply -f deploy/examples/clam.yaml\n", "    kubectl apply -k deploy/crd\n",
 		"    kubectl get storageclutser\n", "    kubectl get volumes --field-selector spec.size=1\n", "    kubectl frobnicate x\n",
 		"    kubectl get storagenode n -o jsonpath='{.status.pols[*].name}'\n", "    kubectl get storagenode n -o jsonpath='{.status'\n",
 		"    kubectl get storagenode n -o jsonpath='{.status.pools[?(@.name==\"fast\")].idd}'\n",

@@ -20,6 +20,7 @@ type Cluster struct {
 	Dir       string
 	State     State
 	OldestAPI bool // up builds and starts the API server and the scheduler of the oldest Kubernetes that is supported
+	APIOnly   bool // up starts etcd, the API server and the controllers, and neither a node nor a scheduler
 }
 
 // State is what cannot be derived from the name.

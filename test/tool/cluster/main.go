@@ -52,6 +52,7 @@ func run(ctx context.Context, argv []string) error {
 	name := flags.String("name", "holdfast", "name of the cluster; clusters of different names do not meet")
 	base := flags.String("base", defaultBase, "directory in which the cluster's own directory lies")
 	oldest := flags.Bool("oldest-api", false, "up starts the API server and the scheduler of the oldest Kubernetes that Holdfast supports, "+artifact.OldestVersion+", and the rest as usual")
+	apiOnly := flags.Bool("api-only", false, "up starts etcd, the API server and the controllers, and neither a node nor a scheduler")
 	flags.Usage = func() { fmt.Fprint(flags.Output(), usage); flags.PrintDefaults() }
 	if err := flags.Parse(argv); err != nil {
 		return err
@@ -60,7 +61,7 @@ func run(ctx context.Context, argv []string) error {
 	if err != nil {
 		return err
 	}
-	c.OldestAPI = *oldest
+	c.OldestAPI, c.APIOnly = *oldest, *apiOnly
 	command, args := flags.Arg(0), flags.Args()
 	if command == "" {
 		flags.Usage()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/holdfast-storage/holdfast/test/tool/cluster/artifact"
@@ -37,10 +38,16 @@ func (c *Cluster) Up(ctx context.Context, steps Steps) error {
 	return c.startAll(ctx, steps)
 }
 
+// ofAPI are the components without a node and what runs there.
+var ofAPI = []string{"etcd", "kube-apiserver", "kube-controller-manager"}
+
 func (c *Cluster) startAll(ctx context.Context, steps Steps) error {
 	components, err := c.components()
 	if err != nil {
 		return err
+	}
+	if c.APIOnly {
+		components = slices.DeleteFunc(components, func(d component) bool { return !slices.Contains(ofAPI, d.name) })
 	}
 	for _, d := range components {
 		err := steps.Do(ctx, d.name, func(ctx context.Context, _ progress) (string, error) { return c.start(ctx, d) })
@@ -56,6 +63,9 @@ func (c *Cluster) startAll(ctx context.Context, steps Steps) error {
 		if err != nil {
 			return err
 		}
+	}
+	if c.APIOnly {
+		return nil
 	}
 	err = steps.Do(ctx, "node "+c.State.Nodes[0].Name, func(ctx context.Context, _ progress) (string, error) {
 		return "ready", c.waitReady(ctx, c.State.Nodes[0])

@@ -49,7 +49,7 @@ func (s *Space) AllowServers() {
 	s.t.Helper()
 	s.AllowPrivileged()
 	s.allowServers(s.t.Context(), true)
-	s.BeforeEnd(s.unserve)
+	s.BeforeEnd(s.EndServers)
 	s.BeforeEnd(func(ctx context.Context) error { s.allowServers(ctx, false); return nil })
 }
 
@@ -107,7 +107,8 @@ func (s *Space) EndServerOn(ctx context.Context, claim, server string) error {
 	return s.endServers(ctx, metav1.ListOptions{LabelSelector: noComponent, FieldSelector: "metadata.name!=" + claim}, Named(server))
 }
 
-func (s *Space) unserve(ctx context.Context) error {
+// EndServers ends all NFS servers of the namespace, and before them what uses them.
+func (s *Space) EndServers(ctx context.Context) error {
 	return s.endServers(ctx, metav1.ListOptions{LabelSelector: noComponent}, metav1.ListOptions{})
 }
 

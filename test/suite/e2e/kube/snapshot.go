@@ -120,16 +120,27 @@ func AccessMode(mode corev1.PersistentVolumeAccessMode) ClaimOption {
 	}
 }
 
-// Grow asks for more and waits until the claim has it.
+// Grow requests more and waits until the claim has it.
 func (s *Space) Grow(claim, size string) {
 	s.t.Helper()
-	claims := s.Client.CoreV1().PersistentVolumeClaims(s.Namespace)
+	s.Request(claim, size)
+	s.Grown(claim, size)
+}
+
+// Request requests more for a claim.
+func (s *Space) Request(claim, size string) {
+	s.t.Helper()
 	patch := `{"spec":{"resources":{"requests":{"storage":"` + size + `"}}}}`
-	if _, err := claims.Patch(s.t.Context(), claim, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+	if _, err := s.Client.CoreV1().PersistentVolumeClaims(s.Namespace).Patch(s.t.Context(), claim, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
 		s.t.Fatalf("claim %s: %v", claim, err)
 	}
+}
+
+// Grown waits until a claim has what was requested for it. Where its volume is in no use, a pod has to use it first.
+func (s *Space) Grown(claim, size string) {
+	s.t.Helper()
 	want := resource.MustParse(size)
-	AwaitOne(s, claims, claim, "to have "+size, func(c *corev1.PersistentVolumeClaim) (bool, error) {
+	AwaitOne(s, s.Client.CoreV1().PersistentVolumeClaims(s.Namespace), claim, "to have "+size, func(c *corev1.PersistentVolumeClaim) (bool, error) {
 		return c.Status.Capacity.Storage().Cmp(want) >= 0, nil
 	})
 }

@@ -113,7 +113,7 @@ func TestHeal_DeletedWorkloadsReturnAndNoVolumeIsAffected(t *testing.T) {
 }
 
 // isMade says whether the operator makes an object; others it finds and only makes its own.
-func isMade(o object) bool { return o.GetLabels()["app.kubernetes.io/instance"] != "" }
+func isMade(o kube.Listed) bool { return o.GetLabels()["app.kubernetes.io/instance"] != "" }
 
 // askForAllKinds makes the StorageCluster consist of all kinds of objects that it can in this cluster.
 func (a *admin) askForAllKinds() {
@@ -143,9 +143,9 @@ type healing struct {
 }
 
 // heal edits an object, or deletes it without an edit, and waits until it is as it was.
-func (h *healing) heal(how string, o object, edit fields) {
+func (h *healing) heal(how string, o kube.Listed, edit fields) {
 	h.t.Helper()
-	source := o.source(h.Dynamic)
+	source := o.Source(h.Dynamic)
 	was, err := source.Get(h.t.Context(), o.GetName(), metav1.GetOptions{})
 	if err != nil {
 		h.t.Fatalf("%s: %v", o, err)

@@ -49,7 +49,7 @@ func TestMonitoring_LearnedPodMonitorIsCreatedUnlessDisabled(t *testing.T) {
 	monitor := kube.AwaitOne(a.Space, source, "holdfast", "to be made", made)
 
 	h := &healing{admin: a, took: map[string][]time.Duration{}}
-	o := object{monitor, monitors, true}
+	o := kube.Listed{Unstructured: monitor, Resource: monitors, Namespaced: true}
 	h.heal("edited", o, edits["PodMonitor"])
 	h.heal("deleted", o, nil)
 

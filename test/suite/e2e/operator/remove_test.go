@@ -67,17 +67,17 @@ func (a *admin) isRemoved(ctx context.Context) error {
 // what others may leave there.
 func (a *admin) inventory() map[string]bool {
 	a.t.Helper()
-	all, err := a.everything(a.t.Context(), "")
+	all, err := a.Everything(a.t.Context(), "")
 	if err != nil {
 		a.t.Fatal(err)
 	}
 	names := map[string]bool{}
 	for _, o := range all {
-		if o.resource.Resource == "events" {
+		if o.Resource.Resource == "events" {
 			continue
 		}
 		names[o.String()] = true
-		switch o.resource.Resource {
+		switch o.Resource.Resource {
 		case "nodes", "csinodes":
 			for key := range o.GetLabels() {
 				names[o.String()+" label "+key] = true

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// runner runs lanes, from the root of the repository.
+type runner struct {
+	root      string
+	dir       string // has the test binaries, and all that each package printed
+	test2json string
+
+	mu  sync.Mutex // of out
+	out io.Writer
+}
+
+func newRunner(ctx context.Context, out io.Writer) (*runner, error) {
+	file, err := goOutput(ctx, "", "env", "GOMOD")
+	if err != nil {
+		return nil, err
+	}
+	tool, err := goOutput(ctx, "", "tool", "-n", "test2json")
+	if err != nil {
+		return nil, err
+	}
+	root := filepath.Dir(file)
+	return &runner{root: root, dir: filepath.Join(root, "bin/lanes"), test2json: tool, out: out}, nil
+}
+
+// goOutput returns what a command of go prints, without the end of the last line.
+func goOutput(ctx context.Context, dir string, args ...string) (string, error) {
+	var errs bytes.Buffer
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir, cmd.Stderr = dir, &errs
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, errs.Bytes())
+	}
+	return strings.TrimSuffix(string(out), "\n"), nil
+}
+
+func (r *runner) printf(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	fmt.Fprintf(r.out, format, args...)
+}
+
+// outcome is what a lane has shown.
+type outcome struct {
+	lane            string
+	took            time.Duration
+	passed, skipped int
+	failed          []string
+	flakes          []flake
+}
+
+// flake is a test that failed and, alone, passed on the same tree.
+type flake struct{ test, because string }
+
+// lane runs a lane to its end or to its limit.
+func (r *runner) lane(ctx context.Context, l lane) (o outcome) {
+	r.printf("\n== lane %s: %s\n", l.name, l.about)
+	begun := time.Now()
+	o.lane = l.name
+	limited, cancel := context.WithTimeout(ctx, l.limit)
+	defer cancel()
+	if err := r.try(limited, l, &o); err != nil {
+		r.printf("FAIL %s: %v\n", l.name, err)
+		o.failed = append(o.failed, l.name+": "+firstLine(err.Error()))
+	}
+	o.took = time.Since(begun).Round(time.Second)
+	r.printf("== lane %s took %s\n", l.name, o.took)
+	return o
+}
+
+// try returns what keeps a lane from its end. What a test or a check finds is in the outcome.
+func (r *runner) try(ctx context.Context, l lane, o *outcome) error {
+	if len(l.debian) > 0 {
+		if err := r.target(ctx, "deps", "PACKAGES="+strings.Join(l.debian, " ")); err != nil {
+			return err
+		}
+	}
+	if l.cluster != "" {
+		remove, err := r.claim(ctx, l.cluster)
+		if err != nil {
+			return err
+		}
+		defer remove()
+	}
+	for _, target := range l.setup {
+		if err := r.target(ctx, target); err != nil {
+			return err
+		}
+	}
+	for _, check := range l.checks {
+		err := r.target(ctx, check)
+		o.count(err == nil)
+		if err != nil {
+			r.printf("FAIL %v\n", err)
+			o.failed = append(o.failed, "make "+check)
+		}
+	}
+	err := r.test(ctx, l, o)
+	if ctx.Err() != nil {
+		return fmt.Errorf("it did not end within %s", l.limit)
+	}
+	return err
+}
+
+func (o *outcome) count(passed bool) {
+	if passed {
+		o.passed++
+	}
+}
+
+// target runs what make TARGET runs.
+func (r *runner) target(ctx context.Context, name string, env ...string) error {
+	cmd := r.command(ctx, filepath.Join(r.root, "test/run/run"), name)
+	cmd.Env = append(os.Environ(), env...)
+	cmd.Stdout, cmd.Stderr = r.out, r.out
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("make %s: %w", name, err)
+	}
+	return nil
+}
+
+// command ends with its children when the context does.
+func (r *runner) command(ctx context.Context, name string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir = r.root
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = 10 * time.Second // a daemon that it started may hold its output
+	return cmd
+}
+
+// claim removes what a killed run has left of a cluster, and has it removed when this process ends, however that comes.
+func (r *runner) claim(ctx context.Context, cluster string) (remove func(), err error) {
+	if err := r.target(ctx, "cluster-program"); err != nil {
+		return nil, err
+	}
+	if err := r.inCluster(ctx, cluster, "down"); err != nil {
+		return nil, err
+	}
+	guard := exec.CommandContext(context.WithoutCancel(ctx), r.clusterProgram(), "-name", cluster, "down-after", strconv.Itoa(os.Getpid()))
+	guard.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := guard.Start(); err != nil {
+		return nil, err
+	}
+	return func() {
+		if err := r.inCluster(context.WithoutCancel(ctx), cluster, "down"); err != nil {
+			r.printf("%v\n", err)
+		}
+	}, nil
+}
+
+func (r *runner) clusterProgram() string { return filepath.Join(r.root, "bin/cluster") }
+
+func (r *runner) inCluster(ctx context.Context, cluster string, args ...string) error {
+	cmd := r.command(ctx, r.clusterProgram(), append([]string{"-name", cluster}, args...)...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("cluster -name %s %s: %w\n%s", cluster, strings.Join(args, " "), err, out)
+	}
+	return nil
+}
+
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	return line
+}
