@@ -68,7 +68,7 @@ func (w *world) releaseClaim(volume string) {
 // renewing is a cluster whose leader watches claims, with a volume that shall not outlive its node.
 func renewing(t *testing.T) (*world, map[string]*inmemory.Host) {
 	w := newWorld(t)
-	w.Lease = shortLease
+	w.leases(shortLease)
 	w.Change = func(c *cluster.Config) { c.Driver = "csi.holdfast.dev" }
 	for _, name := range []string{"a", "b"} {
 		w.KubernetesNode(name)

@@ -30,14 +30,19 @@ func lossy(t *testing.T) (*world, map[string]*inmemory.Host) {
 }
 
 func lossyAfter(t *testing.T, lease time.Duration) (*world, map[string]*inmemory.Host) {
-	hostfs.NotInGate(t, "has Leases of seconds in real time")
 	w := newWorld(t)
-	w.Lease = lease
+	w.leases(lease)
 	for _, name := range []string{"a", "b"} {
 		w.KubernetesNode(name)
 	}
 	hosts := w.Hosts(map[string]int64{"a": gib, "b": gib})
 	return w.leads(), hosts
+}
+
+// leases gives agents Leases that end within a test.
+func (w *world) leases(last time.Duration) {
+	hostfs.NotInGate(w, "has Leases of seconds in real time")
+	w.Lease = last
 }
 
 func (w *world) made(name, node string, loss backend.OnNodeLoss) {
@@ -188,7 +193,7 @@ func TestLoss_VolumeWhoseClassGivesUpWithItsNodeDoesNotReturn(t *testing.T) {
 // The cache of Nodes is behind: by the API server, the node is there again.
 func TestLoss_NothingIsGivenUpByTheCacheOfNodesAlone(t *testing.T) {
 	w := newWorld(t)
-	w.Lease = shortLease
+	w.leases(shortLease)
 	w.KubernetesNode("a")
 	ahead := &nodesAhead{Interface: w.Theirs}
 	w.Change = func(c *cluster.Config) { c.Kubernetes = ahead }
@@ -327,7 +332,7 @@ func TestLoss_DeletedNodeObjectOfALiveAgentChangesNothing(t *testing.T) {
 
 func TestLoss_LateLeaderHandlesEarlierLosses(t *testing.T) {
 	w := newWorld(t)
-	w.Lease = shortLease
+	w.leases(shortLease)
 	w.KubernetesNode("a")
 	w.Hosts(map[string]int64{"a": gib})
 	w.made("v", "a", "")

@@ -18,7 +18,7 @@ func TestMain(m *testing.M) { os.Exit(realapi.Main(m)) }
 // conditions, deletion held by a finalizer, preconditions.
 func TestLoss_NodeIsLostAndReturnsOnARealAPIServer(t *testing.T) {
 	w := realWorld(t)
-	w.Lease = shortLease
+	w.leases(shortLease)
 	name := "lost-" + rand.String(5)
 	w.KubernetesNode(name)
 	hosts := w.Hosts(map[string]int64{name: gib})

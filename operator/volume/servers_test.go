@@ -17,7 +17,7 @@ import (
 
 func TestServers_SilentOneIsDownAndNeverDeleted(t *testing.T) {
 	w := newWorld(t)
-	w.Lease = shortLease
+	w.leases(shortLease)
 	w.KubernetesNode("node-a")
 	hosts := w.Servers(map[string]int64{inmemory.ServerA: 4 * gib}, map[string]int64{"node-a": gib})
 	w.leads()
@@ -56,7 +56,7 @@ func TestServers_SilentOneIsDownAndNeverDeleted(t *testing.T) {
 
 func TestServers_VolumeIsCreatedElsewhereWhileOneIsDown(t *testing.T) {
 	w := newWorld(t)
-	w.Lease = shortLease
+	w.leases(shortLease)
 	w.Servers(map[string]int64{inmemory.ServerA: 4 * gib, inmemory.ServerB: 2 * gib}, map[string]int64{"node-a": gib})
 	w.leads()
 	w.down(inmemory.ServerA)
