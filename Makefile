@@ -33,8 +33,15 @@ build: ## compile bin/holdfast
 
 test-fast: ## run what needs no root and no installed packages
 
-test-all: root deps build ## test what make test leaves out, lane by lane: hours (root)
+test-all: root deps build ## test what make test leaves out, lane by lane, and go on where the last call ended: BUDGET=150m (root)
 	@test/run/run lane all
+
+test-status: build ## say which lanes have passed on this tree
+	@test/run/run lane status
+
+stress: root deps build ## run one test again and again beside a neighbour: T=operator/volume.TestLoss_X N=50 (root)
+	@test/run/run $@
+unit: ## run tests with the flags of the project: P=./agent RUN=TestLease
 
 lanes: build ## list the lanes of tests; make lane-NAME runs one (root)
 	@test/run/run lane
@@ -67,11 +74,12 @@ vulncheck: ## look for known vulnerabilities in both with govulncheck, which ask
 
 deps: ## install the Debian packages that the tests need, where missing
 root: ## stop where the caller is not root
+size: ## count the lines of Go that are written by hand
 clean: ## remove what was built
 
-SCRIPTED := run up down kubeconfig install-manifest e2e bench build test-fast local-run generate generated lint lint-all fmt bench-claims \
-	fuzz images release release-check licences vulncheck deps root clean
+SCRIPTED := run up down kubeconfig install-manifest e2e bench build test-fast unit local-run generate generated lint lint-all fmt bench-claims \
+	fuzz images release release-check licences vulncheck deps root size clean
 $(SCRIPTED):
 	@test/run/run $@
 
-.PHONY: help test test-all lanes test-noisy $(SCRIPTED)
+.PHONY: help test test-all test-status stress lanes test-noisy $(SCRIPTED)

@@ -4,10 +4,18 @@
 # lane NAME...: the lanes of these names, one after another.
 lane() {
 	go build -o bin/lane ./test/tool/lane
-	[ $# -gt 0 ] || exec bin/lane
+	[ "${1:-status}" != status ] || exec bin/lane "$@"
 	export HOLDFAST_BINARY=$PWD/bin/holdfast
 	in_memory
 	exec bin/lane "$@"
+}
+
+# stress: one test, N times, beside a neighbour.
+stress() {
+	go build -o bin/lane ./test/tool/lane
+	export HOLDFAST_BINARY=$PWD/bin/holdfast
+	in_memory
+	exec go run ./test/tool/neighbour bin/lane stress "${T:-}" "${N:-50}"
 }
 
 # in_memory makes a directory in memory, where there is enough, for the lanes that are syncing often. It is removed when

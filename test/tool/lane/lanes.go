@@ -11,14 +11,16 @@ type lane struct {
 	about string
 	limit time.Duration // a lane that hangs is ended, so that the others still run
 
-	debian  []string // packages that only this lane needs
-	setup   []string // targets of test/run/run that make what the tests need
-	checks  []string // targets of test/run/run that pass or fail themselves
-	tests   []group
-	cluster string // removed before and after the lane, and whenever this process ends
-	require string // what a test must not lack: see docs/testing.md
-	memory  bool   // temporary files are in memory, since pools are synced often
-	long    bool   // with what is not in the gate
+	debian    []string // packages that only this lane needs
+	setup     []string // targets of test/run/run that make what the tests need
+	checks    []string // targets of test/run/run that pass or fail themselves
+	tests     []group
+	cluster   string // removed before and after the lane, and whenever this process ends
+	require   string // what a test must not lack: see docs/testing.md
+	memory    bool   // temporary files are in memory, since pools are synced often
+	long      bool   // with what is not in the gate
+	program   bool   // the tests run what is built, so that all that is shipped counts
+	documents bool   // the tests read documents
 }
 
 // group is a set of packages of one module whose tests run in the same way.
@@ -105,7 +107,7 @@ const cephTags = "ceph,pacific,crashpoints"
 // rest is what make test-all runs beside the gate: what takes long, measures, runs in real time, or needs more kernels.
 var rest = []lane{
 	{
-		name: "race", about: "the gate's packages with the race detector", limit: 90 * time.Minute, long: true,
+		name: "race", about: "the gate's packages with the race detector", limit: 90 * time.Minute, long: true, program: true,
 		require: "root,shm,bash,zsh,fish", memory: true, setup: []string{"crashing-binary"},
 		tests: []group{
 			{packages: []string{"./..."}, except: notUnits, race: true},
@@ -113,7 +115,7 @@ var rest = []lane{
 		},
 	},
 	{
-		name: "lint-all", about: "linters of all modules, and that each rule refuses what it is for", limit: 60 * time.Minute, long: true,
+		name: "lint-all", about: "linters of all modules, and that each rule refuses what it is for", limit: 60 * time.Minute, long: true, documents: true,
 		checks: []string{"lint-all"}, tests: []group{{packages: documentPackages}},
 	},
 	{
@@ -122,7 +124,7 @@ var rest = []lane{
 		tests: []group{{packages: controllerPackages, env: []string{"HOLDFAST_API=controllers"}}},
 	},
 	{
-		name: "plugin", about: "the program as a plugin of kubectl", limit: 20 * time.Minute, long: true,
+		name: "plugin", about: "the program as a plugin of kubectl", limit: 20 * time.Minute, long: true, program: true,
 		require: "root,api,kubectl", cluster: "plugin", setup: []string{"plugin-cluster"},
 		tests: []group{{packages: []string{"./cmd/holdfast"}, run: "^TestPlugin_", env: []string{"HOLDFAST_API=plugin"}}},
 	},
@@ -137,37 +139,37 @@ var rest = []lane{
 		tests: []group{{packages: ganeshaPackages}},
 	},
 	{
-		name: "views", about: "the page in Chromium, alerts and metrics in Prometheus", limit: 30 * time.Minute, long: true,
+		name: "views", about: "the page in Chromium, alerts and metrics in Prometheus", limit: 30 * time.Minute, long: true, program: true,
 		require: "root,chromium,prometheus,axe", debian: []string{"chromium", "fonts-inter", "prometheus"},
 		tests: []group{{packages: viewPackages}},
 	},
 	{
-		name: "uml", about: "the second kernel, and the tests of hosts in it", limit: 90 * time.Minute, long: true,
+		name: "uml", about: "the second kernel, and the tests of hosts in it", limit: 90 * time.Minute, long: true, program: true,
 		require: "root,uml,ganesha", debian: slices.Concat(uml, ganesha), setup: []string{"crashing-binary"},
 		tests: []group{{packages: umlPackages}},
 	},
 	{
-		name: "e2e", about: "claims and pods on three nodes", limit: 120 * time.Minute, long: true,
+		name: "e2e", about: "claims and pods on three nodes", limit: 120 * time.Minute, long: true, program: true,
 		require: "root,uml,cluster,nodes,third-node", debian: uml, cluster: "e2e-lane", setup: []string{"images", "e2e-cluster"},
 		tests: []group{{packages: []string{"./test/suite/e2e", "./test/suite/e2e/kube", "./bench"}, env: inE2E}},
 	},
 	{
-		name: "e2e-accidents", about: "the mistakes of an administrator", limit: 90 * time.Minute, long: true,
+		name: "e2e-accidents", about: "the mistakes of an administrator", limit: 90 * time.Minute, long: true, program: true,
 		require: "root,uml,cluster,nodes,third-node", debian: uml, cluster: "e2e-lane", setup: []string{"images", "e2e-cluster"},
 		tests: []group{{packages: []string{"./test/suite/e2e/accidents"}, env: inE2E, evidence: true}},
 	},
 	{
-		name: "e2e-operator", about: "the StorageCluster, field by field", limit: 60 * time.Minute, long: true,
+		name: "e2e-operator", about: "the StorageCluster, field by field", limit: 60 * time.Minute, long: true, documents: true, program: true,
 		require: "root,uml,cluster,nodes,third-node", debian: uml, cluster: "e2e-lane", setup: []string{"images", "e2e-cluster"},
 		tests: []group{{packages: []string{"./test/suite/e2e/operator"}, env: inE2E}},
 	},
 	{
-		name: "e2e-upgrade", about: "upgrades of the whole cluster and back", limit: 90 * time.Minute, long: true,
+		name: "e2e-upgrade", about: "upgrades of the whole cluster and back", limit: 90 * time.Minute, long: true, program: true,
 		require: "root,uml,cluster,nodes,third-node,history", debian: uml, cluster: "e2e-lane", setup: []string{"images", "e2e-cluster"},
 		tests: []group{{packages: []string{"./test/suite/e2e/upgrade"}, env: inE2E}},
 	},
 	{
-		name: "deploy", about: "the chart, Kustomize and OLM in a cluster with Holdfast; Helm without it", limit: 60 * time.Minute, long: true,
+		name: "deploy", about: "the chart, Kustomize and OLM in a cluster with Holdfast; Helm without it", limit: 60 * time.Minute, long: true, program: true,
 		require: "root,cluster", cluster: "deploy", setup: []string{"images", "deploy-cluster"},
 		tests: []group{{module: "test/suite/deploy", packages: []string{"./..."}, env: []string{"HOLDFAST_CLUSTER=deploy"}}},
 	},
@@ -182,22 +184,22 @@ var rest = []lane{
 		tests: []group{{packages: cephPackages, tags: cephTags, evidence: true}},
 	},
 	{
-		name: "ceph-node", about: "a kernel with the clients of Ceph, as a node", limit: 90 * time.Minute, long: true,
+		name: "ceph-node", about: "a kernel with the clients of Ceph, as a node", limit: 90 * time.Minute, long: true, program: true,
 		require: "root,ceph,uml", debian: slices.Concat(ceph, uml),
 		tests: []group{{packages: []string{"./test/suite/ceph"}, tags: cephTags}},
 	},
 	{
-		name: "ceph-site", about: "the process of a pool in Ceph, with a real API server", limit: 60 * time.Minute, long: true,
+		name: "ceph-site", about: "the process of a pool in Ceph, with a real API server", limit: 60 * time.Minute, long: true, program: true,
 		require: "root,ceph,api", debian: ceph, cluster: "ceph-site", setup: []string{"ceph-site-cluster"},
 		tests: []group{{packages: []string{"./test/suite/cephsite"}, tags: cephTags, env: []string{"HOLDFAST_API=ceph-site"}}},
 	},
 	{
-		name: "ceph-cluster", about: "pools in Ceph, in a cluster of three nodes", limit: 120 * time.Minute, long: true,
+		name: "ceph-cluster", about: "pools in Ceph, in a cluster of three nodes", limit: 120 * time.Minute, long: true, program: true,
 		require: "root,ceph,uml,cluster,nodes,third-node", debian: slices.Concat(ceph, uml), cluster: "cephpools", setup: []string{"images", "cephpools-cluster"},
 		tests: []group{{packages: []string{"./test/suite/e2e/ceph"}, env: []string{"HOLDFAST_CLUSTER=cephpools"}}},
 	},
 	{
-		name: "tools", about: "the test cluster, the lanes, the benchmark and the demonstration", limit: 60 * time.Minute, long: true,
+		name: "tools", about: "the test cluster, the lanes, the benchmark and the demonstration", limit: 60 * time.Minute, long: true, program: true,
 		require: "root,uml", debian: append(uml, "fio"),
 		tests: []group{
 			{packages: []string{"./test/tool/..."}},

@@ -63,19 +63,21 @@ type outcome struct {
 	passed, skipped int
 	failed          []string
 	flakes          []flake
+	kept            *results // nil for a lane of the gate, which runs whole each time
+	commit          string
 }
 
 // flake is a test that failed and, alone, passed on the same tree.
 type flake struct{ test, because string }
 
-// lane runs a lane to its end or to its limit.
-func (r *runner) lane(ctx context.Context, l lane) (o outcome) {
+// lane runs a lane to its end or to its limit; resume leaves out what has passed on what this tree has of it.
+func (r *runner) lane(ctx context.Context, l lane, resume bool) (o outcome) {
 	r.printf("\n== lane %s: %s\n", l.name, l.about)
 	begun := time.Now()
 	o.lane = l.name
 	limited, cancel := context.WithTimeout(ctx, l.limit)
 	defer cancel()
-	if err := r.try(limited, l, &o); err != nil {
+	if err := r.try(limited, l, resume, &o); err != nil {
 		r.printf("FAIL %s: %v\n", l.name, err)
 		o.failed = append(o.failed, l.name+": "+firstLine(err.Error()))
 	}
@@ -85,43 +87,64 @@ func (r *runner) lane(ctx context.Context, l lane) (o outcome) {
 }
 
 // try returns what keeps a lane from its end. What a test or a check finds is in the outcome.
-func (r *runner) try(ctx context.Context, l lane, o *outcome) error {
-	if len(l.debian) > 0 {
-		if err := r.target(ctx, "deps", "PACKAGES="+strings.Join(l.debian, " ")); err != nil {
+func (r *runner) try(ctx context.Context, l lane, resume bool, o *outcome) error {
+	checks, packages, err := r.plan(ctx, l, resume, o)
+	if err != nil {
+		return err
+	}
+	if len(checks)+len(packages) == 0 {
+		r.printf("nothing has changed since it passed\n")
+		return nil
+	}
+	end, err := r.furnish(ctx, l)
+	defer end()
+	if err != nil {
+		return err
+	}
+	for _, c := range checks {
+		if err := r.check(ctx, c, o); err != nil {
 			return err
 		}
 	}
-	if l.cluster != "" {
-		remove, err := r.claim(ctx, l.cluster)
-		if err != nil {
-			return err
-		}
-		defer remove()
-	}
-	for _, target := range l.setup {
-		if err := r.target(ctx, target); err != nil {
-			return err
-		}
-	}
-	for _, check := range l.checks {
-		err := r.target(ctx, check)
-		o.count(err == nil)
-		if err != nil {
-			r.printf("FAIL %v\n", err)
-			o.failed = append(o.failed, "make "+check)
-		}
-	}
-	err := r.test(ctx, l, o)
+	err = r.test(ctx, l, packages, o)
 	if ctx.Err() != nil {
 		return fmt.Errorf("it did not end within %s", l.limit)
 	}
 	return err
 }
 
-func (o *outcome) count(passed bool) {
-	if passed {
-		o.passed++
+// furnish makes what the tests of a lane need, and end removes it.
+func (r *runner) furnish(ctx context.Context, l lane) (end func(), err error) {
+	end = func() {}
+	if len(l.debian) > 0 {
+		if err := r.target(ctx, "deps", "PACKAGES="+strings.Join(l.debian, " ")); err != nil {
+			return end, err
+		}
 	}
+	if l.cluster != "" {
+		if end, err = r.claim(ctx, l.cluster); err != nil {
+			return end, err
+		}
+	}
+	for _, target := range l.setup {
+		if err := r.target(ctx, target); err != nil {
+			return end, err
+		}
+	}
+	return end, nil
+}
+
+// check runs a target that passes or fails itself.
+func (r *runner) check(ctx context.Context, c checked, o *outcome) error {
+	begun := time.Now()
+	err := r.target(ctx, c.name)
+	if err == nil {
+		o.passed++
+	} else {
+		r.printf("FAIL %v\n", err)
+		o.failed = append(o.failed, "make "+c.name)
+	}
+	return o.keep(c.name, c.hash, stateOf(err == nil), time.Since(begun))
 }
 
 // target runs what make TARGET runs.
@@ -147,22 +170,20 @@ func (r *runner) command(ctx context.Context, name string, args ...string) *exec
 
 // claim removes what a killed run has left of a cluster, and has it removed when this process ends, however that comes.
 func (r *runner) claim(ctx context.Context, cluster string) (remove func(), err error) {
-	if err := r.target(ctx, "cluster-program"); err != nil {
-		return nil, err
-	}
-	if err := r.inCluster(ctx, cluster, "down"); err != nil {
-		return nil, err
-	}
-	guard := exec.CommandContext(context.WithoutCancel(ctx), r.clusterProgram(), "-name", cluster, "down-after", strconv.Itoa(os.Getpid()))
-	guard.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := guard.Start(); err != nil {
-		return nil, err
-	}
-	return func() {
+	remove = func() {
 		if err := r.inCluster(context.WithoutCancel(ctx), cluster, "down"); err != nil {
 			r.printf("%v\n", err)
 		}
-	}, nil
+	}
+	if err := r.target(ctx, "cluster-program"); err != nil {
+		return func() {}, err
+	}
+	if err := r.inCluster(ctx, cluster, "down"); err != nil {
+		return remove, err
+	}
+	guard := exec.CommandContext(context.WithoutCancel(ctx), r.clusterProgram(), "-name", cluster, "down-after", strconv.Itoa(os.Getpid()))
+	guard.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	return remove, guard.Start()
 }
 
 func (r *runner) clusterProgram() string { return filepath.Join(r.root, "bin/cluster") }

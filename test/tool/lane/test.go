@@ -19,6 +19,7 @@ type testPackage struct {
 	path, dir string
 	of        *group
 	binary    string
+	hash      string // of all that its result depends on; "" where no results are kept
 }
 
 // name is the package as a reader looks for it.
@@ -48,11 +49,12 @@ const (
 	lateBy = 30 * time.Second
 )
 
-// test runs the tests of a lane, and those that failed once more, alone.
-func (r *runner) test(ctx context.Context, l lane, o *outcome) error {
+// test runs the tests of packages, and those that failed once more, alone.
+func (r *runner) test(ctx context.Context, l lane, packages []testPackage, o *outcome) error {
 	var failures []failure
 	for i := range l.tests {
-		failed, err := r.group(ctx, l, &l.tests[i], o)
+		ofGroup := slices.DeleteFunc(slices.Clone(packages), func(p testPackage) bool { return p.of != &l.tests[i] })
+		failed, err := r.group(ctx, l, &l.tests[i], ofGroup, o)
 		failures = append(failures, failed...)
 		if err != nil {
 			o.failed = append(o.failed, names(failures)...)
@@ -71,6 +73,9 @@ func (r *runner) test(ctx context.Context, l lane, o *outcome) error {
 		}
 		o.passed++
 		o.flakes = append(o.flakes, flake{f.String(), f.because})
+		if err := o.keep(f.in.name(), f.in.hash, flaked, 0); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -82,12 +87,8 @@ func names(failures []failure) (all []string) {
 	return all
 }
 
-// group compiles a group of packages and then runs them, so that no compiler is beside a test.
-func (r *runner) group(ctx context.Context, l lane, g *group, o *outcome) (failures []failure, err error) {
-	packages, err := r.list(ctx, g)
-	if err != nil {
-		return nil, err
-	}
+// group compiles packages and then runs them, so that no compiler is beside a test.
+func (r *runner) group(ctx context.Context, l lane, g *group, packages []testPackage, o *outcome) (failures []failure, err error) {
 	dir := filepath.Join(r.dir, l.name)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
@@ -97,19 +98,21 @@ func (r *runner) group(ctx context.Context, l lane, g *group, o *outcome) (failu
 	var running errgroup.Group
 	running.SetLimit(max(g.atOnce, 1))
 	for i, p := range packages {
-		if broken[i] != nil {
-			r.printf("FAIL\t%s\n%v\n", p.path, broken[i])
-			failures = append(failures, failure{in: p, because: "it does not compile", once: true})
-			continue
-		}
 		running.Go(func() error {
+			begun := time.Now()
 			var one outcome
-			failed := r.runPackage(ctx, l, p, "", &one)
+			var found []failure
+			if broken[i] != nil {
+				r.printf("FAIL\t%s\n%v\n", p.path, broken[i])
+				found = []failure{{in: p, because: "it does not compile", once: true}}
+			} else {
+				found = r.runPackage(ctx, l, p, "", &one)
+			}
 			mu.Lock()
 			defer mu.Unlock()
-			failures = append(failures, failed...)
+			failures = append(failures, found...)
 			o.passed, o.skipped = o.passed+one.passed, o.skipped+one.skipped
-			return nil
+			return o.keep(p.name(), p.hash, stateOf(len(found) == 0), time.Since(begun))
 		})
 	}
 	return failures, running.Wait()

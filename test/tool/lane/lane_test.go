@@ -1,0 +1,262 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// repository is one of its own, with packages whose tests do what is tried.
+type repository struct {
+	*runner
+	t   *testing.T
+	out *strings.Builder
+}
+
+func newRepository(t *testing.T, files map[string]string) *repository {
+	t.Helper()
+	r := &repository{t: t, out: &strings.Builder{}}
+	tool, err := goOutput(t.Context(), "", "tool", "-n", "test2json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := t.TempDir()
+	r.runner = &runner{root: root, dir: filepath.Join(root, "bin/lanes"), test2json: tool, out: r.out}
+	r.write("go.mod", "module example.com/m\n\ngo 1.26\n")
+	r.write(flakyFile, "test\tday\tbecause\n")
+	r.write(".gitignore", "bin/\nmark\n")
+	for name, content := range files {
+		r.write(name, content)
+	}
+	return r
+}
+
+func (r *repository) write(name, content string) {
+	r.t.Helper()
+	file := filepath.Join(r.root, name)
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		r.t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *repository) git(args ...string) {
+	r.t.Helper()
+	cmd := exec.CommandContext(r.t.Context(), "git", append([]string{"-c", "user.name=a", "-c", "user.email=a@example.com"}, args...)...)
+	cmd.Dir = r.root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		r.t.Fatalf("git %v: %v: %s", args, err, out)
+	}
+}
+
+// run runs the tests of all packages as one lane.
+func (r *repository) run(change func(l *lane), resume bool) outcome {
+	r.t.Helper()
+	r.out.Reset()
+	l := lane{name: "all", limit: 5 * time.Minute, tests: []group{{packages: []string{"./..."}}}}
+	if change != nil {
+		change(&l)
+	}
+	return r.lane(r.t.Context(), l, resume)
+}
+
+const (
+	passes = "package a\nimport \"testing\"\nfunc TestA(t *testing.T) {}\nfunc TestB(t *testing.T) { t.Skip() }\n"
+	// flakes fails the first time in a directory, and passes from then on.
+	flakes = "package b\nimport (\"os\"; \"testing\")\nfunc TestFlakes(t *testing.T) {\n if _, err := os.Stat(\"mark\"); err != nil {\n  os.WriteFile(\"mark\", nil, 0o600)\n  t.Fatal(\"the first time\")\n }\n}\n"
+	fails  = "package c\nimport \"testing\"\nfunc TestFails(t *testing.T) { t.Run(\"sub\", func(t *testing.T) { t.Error(\"always\") }) }\n"
+	panics = "package d\nimport \"testing\"\nfunc TestFirst(t *testing.T) {}\nfunc TestPanics(t *testing.T) { panic(\"at once\") }\nfunc TestNever(t *testing.T) {}\n"
+	hangs  = "package e\nimport \"testing\"\nfunc TestHangs(t *testing.T) { select {} }\n"
+	broken = "package f\nimport \"testing\"\nfunc TestBroken(t *testing.T) { undefined() }\n"
+	raced  = "package g\nimport (\"fmt\"; \"os\"; \"testing\")\nfunc TestRaces(t *testing.T) {\n if _, err := os.Stat(\"mark\"); err == nil { return }\n os.WriteFile(\"mark\", nil, 0o600)\n fmt.Println(\"WARNING: DATA RACE\")\n t.Fail()\n}\n"
+)
+
+func TestLane_AllPass(t *testing.T) {
+	r := newRepository(t, map[string]string{"a/a_test.go": passes})
+	if o := r.run(nil, false); o.passed != 1 || o.skipped != 1 || len(o.failed)+len(o.flakes) > 0 {
+		t.Errorf("%+v\n%s", o, r.out)
+	}
+	if !strings.Contains(r.out.String(), "ok  \texample.com/m/a\t") {
+		t.Errorf("it printed %s", r.out)
+	}
+}
+
+func TestLane_TestThatPassesTheSecondTimeHasFlakedAndIsRecordedOnce(t *testing.T) {
+	r := newRepository(t, map[string]string{"a/a_test.go": passes, "b/b_test.go": flakes})
+	o := r.run(nil, false)
+	if len(o.failed) > 0 || len(o.flakes) != 1 || o.flakes[0].test != "example.com/m/b.TestFlakes" || !strings.Contains(o.flakes[0].because, "the first time") {
+		t.Fatalf("%+v\n%s", o, r.out)
+	}
+	for range 2 {
+		if err := r.sum([]outcome{o}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	recorded, err := os.ReadFile(filepath.Join(r.root, flakyFile))
+	if err != nil || strings.Count(string(recorded), "TestFlakes") != 1 {
+		t.Errorf("recorded is %q, %v", recorded, err)
+	}
+	if lines := strings.Split(strings.TrimSpace(r.out.String()), "\n"); !strings.HasPrefix(lines[len(lines)-2], "FLAKY example.com/m/b.TestFlakes") {
+		t.Errorf("last it printed %q", lines[len(lines)-2:])
+	}
+}
+
+func TestLane_MoreFlakesThanAFewFailTheRun(t *testing.T) {
+	r := newRepository(t, nil)
+	o := outcome{lane: "all"}
+	for _, name := range []string{"a", "b", "c"} {
+		o.flakes = append(o.flakes, flake{test: name})
+	}
+	if err := r.sum([]outcome{o}); err != nil {
+		t.Errorf("three: %v", err)
+	}
+	o.flakes = append(o.flakes, flake{test: "d"})
+	if err := r.sum([]outcome{o}); err == nil {
+		t.Error("four pass")
+	}
+}
+
+func TestLane_FailuresAreNamed(t *testing.T) {
+	for name, test := range map[string]struct{ content, failed string }{
+		"twice":        {fails, "example.com/m/x.TestFails"},
+		"by a panic":   {panics, "example.com/m/x.TestPanics"},
+		"to compile":   {broken, "example.com/m/x"},
+		"with a race":  {raced, "example.com/m/x.TestRaces"},
+		"of TestMain":  {"package x\nimport (\"os\"; \"testing\")\nfunc TestMain(*testing.M) { os.Exit(3) }\nfunc TestA(t *testing.T) {}\n", "example.com/m/x"},
+		"among others": {flakes + "\nfunc TestAgain(t *testing.T) { t.Fatal() }\n", "example.com/m/x.TestAgain"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRepository(t, map[string]string{"a/a_test.go": passes, "x/x_test.go": test.content})
+			if o := r.run(nil, false); !slices.Equal(o.failed, []string{test.failed}) {
+				t.Errorf("%q\n%s", o.failed, r.out)
+			} else if err := r.sum([]outcome{o}); err == nil {
+				t.Error("the run passes")
+			}
+		})
+	}
+}
+
+func TestLane_NothingIsRunAgainWhereAFailureIsEvidence(t *testing.T) {
+	r := newRepository(t, map[string]string{"b/b_test.go": flakes})
+	o := r.run(func(l *lane) { l.tests[0].evidence = true }, false)
+	if !slices.Equal(o.failed, []string{"example.com/m/b.TestFlakes"}) || len(o.flakes) > 0 {
+		t.Errorf("%+v\n%s", o, r.out)
+	}
+}
+
+func TestLane_HangIsNamedAtTheLimit(t *testing.T) {
+	r := newRepository(t, map[string]string{"e/e_test.go": hangs})
+	o := r.run(func(l *lane) { l.limit = lateBy + 10*time.Second }, false)
+	if !slices.Contains(o.failed, "example.com/m/e.TestHangs") {
+		t.Errorf("%q\n%s", o.failed, r.out)
+	}
+}
+
+func TestLane_ResumesWithWhatHasChanged(t *testing.T) {
+	r := newRepository(t, map[string]string{
+		"a/a_test.go": strings.ReplaceAll(passes, "package a\n", "package a\nimport _ \"example.com/m/lib\"\n"), "h/h_test.go": strings.ReplaceAll(passes, "package a", "package h"),
+		"lib/lib.go": "package lib\n", "README.md": "a\n",
+	})
+	r.git("init", "-q")
+	r.git("add", "-A")
+	r.git("commit", "-qm", "a")
+	kept := func(l *lane) { l.long = true }
+	ran := func(want ...string) {
+		t.Helper()
+		if o := r.run(kept, true); len(o.failed) > 0 {
+			t.Errorf("%+v\n%s", o, r.out)
+		}
+		for _, name := range []string{"a", "h"} {
+			if did := strings.Contains(r.out.String(), "ok  \texample.com/m/"+name+"\t"); did != slices.Contains(want, name) {
+				t.Errorf("of %q: %s ran is %v\n%s", want, name, did, r.out)
+			}
+		}
+	}
+	ran("a", "h")
+	ran()
+	r.write("README.md", "b\n")
+	ran()
+	r.write("lib/lib.go", "package lib\n\nconst A = 1\n")
+	ran("a")
+	r.write("lib/lib.go", "package lib\n")
+	ran("a") // what passed before has another hash
+	r.write("data.yaml", "a: b\n")
+	ran("a", "h")
+	if o := r.run(kept, false); o.passed != 2 { // not resumed
+		t.Errorf("%+v", o)
+	}
+}
+
+func TestLane_WhatFailedOrFlakedIsNotGreen(t *testing.T) {
+	r := newRepository(t, map[string]string{"a/a_test.go": passes, "b/b_test.go": flakes, "c/c_test.go": fails})
+	r.git("init", "-q")
+	r.git("add", "-A")
+	r.git("commit", "-qm", "a")
+	l := lane{name: "all", limit: 5 * time.Minute, long: true, tests: []group{{packages: []string{"./..."}}}}
+	state := func() string {
+		t.Helper()
+		said, _, err := r.stateOf(context.WithoutCancel(t.Context()), l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return said
+	}
+	if said := state(); said != "3 missing of 3" {
+		t.Errorf("before the first run: %s", said)
+	}
+	r.lane(t.Context(), l, true)
+	if said := state(); said != "1 failed, 1 flaked of 3" {
+		t.Errorf("after it: %s\n%s", said, r.out)
+	}
+	r.write("c/c_test.go", strings.ReplaceAll(passes, "package a", "package c"))
+	r.lane(t.Context(), l, true)
+	if said := state(); said != "green" {
+		t.Errorf("mended: %s\n%s", said, r.out)
+	}
+}
+
+func TestLanes_HaveNamesThatDiffer(t *testing.T) {
+	seen := map[string]bool{}
+	for _, l := range slices.Concat(gate, rest) {
+		if seen[l.name] || l.limit == 0 || l.about == "" {
+			t.Errorf("lane %q is there twice, or has no limit or no description", l.name)
+		}
+		seen[l.name] = true
+	}
+}
+
+// A package that no lane has would be tested by nothing.
+func TestLanes_HaveEveryPackage(t *testing.T) {
+	r, err := newRunner(t.Context(), &strings.Builder{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := map[string]bool{}
+	for _, l := range slices.Concat(gate, rest) {
+		for i := range l.tests {
+			packages, err := r.list(t.Context(), &l.tests[i])
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, p := range packages {
+				in[p.path] = true
+			}
+		}
+	}
+	all, err := r.list(t.Context(), &group{packages: []string{"./..."}, tags: cephTags})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range all {
+		if !in[p.path] {
+			t.Errorf("%s is in no lane", p.name())
+		}
+	}
+}
