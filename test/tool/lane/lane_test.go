@@ -151,6 +151,15 @@ func TestLane_NothingIsRunAgainWhereAFailureIsEvidence(t *testing.T) {
 	}
 }
 
+func TestLane_ConformanceAndCrashesAreNeverRunAgain(t *testing.T) {
+	for _, name := range []string{"TestMemory_Conforms", "TestPowerCut_IsSurvived", "TestCrash_AtAnyStep"} {
+		r := newRepository(t, map[string]string{"b/b_test.go": strings.ReplaceAll(flakes, "TestFlakes", name)})
+		if o := r.run(nil, false); !slices.Equal(o.failed, []string{"example.com/m/b." + name}) {
+			t.Errorf("%s: %+v\n%s", name, o, r.out)
+		}
+	}
+}
+
 func TestLane_HangIsNamedAtTheLimit(t *testing.T) {
 	r := newRepository(t, map[string]string{"e/e_test.go": hangs})
 	o := r.run(func(l *lane) { l.limit = lateBy + 10*time.Second }, false)

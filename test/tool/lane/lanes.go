@@ -39,8 +39,8 @@ type group struct {
 }
 
 var (
-	hostPackages     = []string{"./nodeops", "./nodeops/child", "./nodeops/mkfs", "./backend/local/...", "./kubelet/devices", "./test/rig/hostfs"}
-	dataPackages     = []string{"./transfer/...", "./test/suite/sanity", "./test/suite/crash"}
+	hostPackages     = []string{"./nodeops", "./nodeops/child", "./nodeops/mkfs", "./kubelet/devices", "./test/rig/hostfs"}
+	dataPackages     = []string{"./backend/local/...", "./transfer/...", "./test/suite/sanity", "./test/suite/crash"}
 	ganeshaPackages  = []string{"./nodeops/ganesha", "./backend/export"}
 	viewPackages     = []string{"./test/suite/page", "./test/suite/monitoring"}
 	toolPackages     = []string{"./test/tool/...", "./test/suite/helm"}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -13,6 +14,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 )
+
+// aboutData are tests that are evidence in any group: the suite that every backend passes, crashes and power cuts.
+var aboutData = regexp.MustCompile(`Conform|Crash|PowerCut`)
 
 // testPackage is a package whose tests a lane runs.
 type testPackage struct {
@@ -201,7 +205,7 @@ func (r *runner) runPackage(ctx context.Context, l lane, p testPackage, test str
 		failures = []failure{{in: p, because: firstLine(err.Error())}}
 	}
 	for i := range failures {
-		failures[i].once = p.of.evidence || report.raced()
+		failures[i].once = p.of.evidence || report.raced() || aboutData.MatchString(failures[i].test)
 	}
 	r.printf("%sFAIL\t%s\t%.3fs: %v\n", shortened(text.String()), p.path, took, err)
 	return failures
