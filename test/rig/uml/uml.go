@@ -54,8 +54,19 @@ func Missing() string {
 }
 
 // Run boots a machine, runs argv in it as root, copies what it prints to out as it comes, and returns its exit status.
-// It fails when the machine dies before, with what its kernel said, and when ctx ends.
+// It fails when the machine dies before, with what its kernel said, and when ctx ends. A machine that hangs while it boots
+// is booted again.
 func Run(ctx context.Context, m Machine, argv, env []string, out io.Writer) (status int, err error) {
+	for attempt := 1; ; attempt++ {
+		status, err = boot(ctx, m, argv, env, out)
+		if attempt == bootAttempts || !errors.Is(err, errHung) {
+			return status, err
+		}
+		fmt.Fprintf(os.Stderr, "%v; booting it again, %d of %d times\n", err, attempt, bootAttempts-1)
+	}
+}
+
+func boot(ctx context.Context, m Machine, argv, env []string, out io.Writer) (status int, err error) {
 	scratch, err := os.MkdirTemp("", "holdfast-uml-")
 	if err != nil {
 		return 0, err
@@ -89,7 +100,7 @@ func Run(ctx context.Context, m Machine, argv, env []string, out io.Writer) (sta
 		defer silence.Stop()
 		out = io.MultiWriter(out, heard(func() { silence.Reset(m.Silence) }))
 	}
-	return watch(ctx, scratch, exec.CommandContext(ctx, runner, args...), out)
+	return watch(ctx, hang, scratch, exec.CommandContext(ctx, runner, args...), out)
 }
 
 // heard is called with each thing that is written to it.
@@ -125,7 +136,7 @@ func (m *Machine) disks(dir string) (args []string, err error) {
 
 // watch runs the keeper of a machine until the machine is off. The keeper ends with its standard input, and with it
 // all that it holds: it needs no signal from a caller that is gone.
-func watch(ctx context.Context, scratch string, keeper *exec.Cmd, out io.Writer) (status int, err error) {
+func watch(ctx context.Context, hang context.CancelCauseFunc, scratch string, keeper *exec.Cmd, out io.Writer) (status int, err error) {
 	const lingering = 10 * time.Second
 	var said bytes.Buffer
 	keeper.Stderr, keeper.WaitDelay = &said, lingering
@@ -142,6 +153,7 @@ func watch(ctx context.Context, scratch string, keeper *exec.Cmd, out io.Writer)
 	if err := keeper.Start(); err != nil {
 		return 0, err
 	}
+	go watchBoot(ctx, hang, scratch, keeper.Process.Pid)
 	_, copied := io.Copy(out, output)
 	written, missing := os.ReadFile(filepath.Join(scratch, "status"))
 	held.Close()

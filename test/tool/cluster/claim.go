@@ -21,11 +21,15 @@ const (
 	claimsDir = defaultBase + "/.claims"
 )
 
-// Lock keeps other commands away from this cluster.
+// Lock keeps other commands away from this cluster. It waits for longer than a node takes to boot.
 func (c *Cluster) Lock(ctx context.Context) (unlock func(), err error) {
-	unlock, err = host.Lock(ctx, filepath.Join(locks, c.cgroup()), 10*time.Second)
+	file := filepath.Join(locks, c.cgroup())
+	if unlock, err = host.Lock(ctx, file, time.Second); err != nil {
+		fmt.Fprintf(os.Stderr, "another command works on cluster %s; waiting for it\n", c.Name)
+		unlock, err = host.Lock(ctx, file, 10*time.Minute)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("another command works on cluster %s; wait for it, or end it: %w", c.Name, err)
+		return nil, fmt.Errorf("another command works on cluster %s, and has not ended; end it: %w", c.Name, err)
 	}
 	return unlock, nil
 }
@@ -53,6 +57,7 @@ func (c *Cluster) Claim(ctx context.Context) error {
 	}
 	c.State.KubeletRoot = c.freeKubeletRoot(defaultKubeletRoot, claimed)
 	defaultOurs := c.State.KubeletRoot == defaultKubeletRoot || slices.ContainsFunc(claimed, func(o claim) bool { return o.DefaultOurs })
+	c.State.Lent = lentLoops()
 	c.State.Nodes = []Node{{Name: "node1", Number: 1}}
 	data, err := json.Marshal(claim{Dir: c.Dir, Network: c.State.Network, KubeletRoot: c.State.KubeletRoot, DefaultOurs: defaultOurs})
 	if err != nil {

@@ -28,6 +28,7 @@ type State struct {
 	Network     int    `json:"network"` // the cluster has 10.<Network>.0.0/16
 	KubeletRoot string `json:"kubeletRoot"`
 	Nodes       []Node `json:"nodes"`
+	Lent        []int  `json:"lent,omitempty"` // loop devices of the node plugin that were there before
 }
 
 const (

@@ -55,8 +55,18 @@ func (c *Cluster) endProcesses(ctx context.Context) error {
 // The loop devices that the node plugin makes to allocate them.
 const firstLent, mostLent = 4096, 4096
 
-// removeAllocated takes away the loop devices that were made for NFS servers. Those in use stay, and all of them where there
-// is another cluster, whose they may be.
+// lentLoops are the numbers of those that there are.
+func lentLoops() (numbers []int) {
+	for n := firstLent; n < firstLent+mostLent; n++ {
+		if _, err := os.Stat(fmt.Sprintf("/sys/block/loop%d", n)); err == nil {
+			numbers = append(numbers, n)
+		}
+	}
+	return numbers
+}
+
+// removeAllocated takes away the loop devices that were made for NFS servers. Those that were there before the cluster stay,
+// and so do those in use, and all of them where there is another cluster, whose they may be.
 func (c *Cluster) removeAllocated() error {
 	claimed, err := claims()
 	if err != nil || slices.ContainsFunc(claimed, func(other claim) bool { return other.Dir != c.Dir }) {
@@ -70,8 +80,8 @@ func (c *Cluster) removeAllocated() error {
 		return err
 	}
 	defer control.Close()
-	for n := firstLent; n < firstLent+mostLent; n++ {
-		if _, err := os.Stat(fmt.Sprintf("/sys/block/loop%d", n)); err == nil {
+	for _, n := range lentLoops() {
+		if !slices.Contains(c.State.Lent, n) {
 			_ = unix.IoctlSetInt(int(control.Fd()), unix.LOOP_CTL_REMOVE, n) // busy
 		}
 	}

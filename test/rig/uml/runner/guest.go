@@ -29,6 +29,9 @@ func guest() error {
 	j, err := readJob(dir)
 	status := 0
 	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "booted"), nil, 0o600) // package uml waits for it
+	}
+	if err == nil {
 		status, err = work(dir, j)
 	}
 	if err == nil {

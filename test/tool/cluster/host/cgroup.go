@@ -60,6 +60,25 @@ func MakeCgroup(name string) error {
 	return nil
 }
 
+// CPUTime is what the processes of a group, and of those below it, have spent of the processors.
+func CPUTime(name string) (time.Duration, error) {
+	points, err := Hierarchies()
+	if err != nil {
+		return 0, err
+	}
+	for _, point := range points {
+		if text, err := os.ReadFile(filepath.Join(point, name, "cpuacct.usage")); err == nil {
+			spent, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+			return time.Duration(spent), err
+		}
+		if text, err := os.ReadFile(filepath.Join(point, name, "cpu.stat")); err == nil && strings.HasPrefix(string(text), "usage_usec ") { // v2
+			spent, err := strconv.ParseInt(strings.Fields(string(text))[1], 10, 64)
+			return time.Duration(spent) * time.Microsecond, err
+		}
+	}
+	return 0, fmt.Errorf("no hierarchy counts the time of group %s", name)
+}
+
 // delegate gives the children of a v2 group every controller that the group has; the kubelet wants them all.
 func delegate(dir string) error {
 	controllers, err := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))

@@ -1,0 +1,63 @@
+package uml
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
+)
+
+// spinning is a process in a PID namespace of its own whose child spins.
+func spinning(t *testing.T) (pid int) {
+	t.Helper()
+	hostfs.RequireRoot(t)
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", "while :; do :; done & wait")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID, Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	return cmd.Process.Pid
+}
+
+func TestHang_MachineThatSpinsBeforeItBootsIsSwitchedOff(t *testing.T) {
+	if testing.Short() {
+		t.Skip("spins for as long as a machine may; run without -short")
+	}
+	ctx, hang := context.WithCancelCause(t.Context())
+	watchBoot(ctx, hang, t.TempDir(), spinning(t))
+	if err := context.Cause(ctx); !errors.Is(err, errHung) {
+		t.Errorf("it ended for %v", err)
+	}
+}
+
+func TestHang_MachineThatHasBootedMaySpin(t *testing.T) {
+	scratch := t.TempDir()
+	if err := os.WriteFile(filepath.Join(scratch, "booted"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, hang := context.WithCancelCause(t.Context())
+	watchBoot(ctx, hang, scratch, spinning(t))
+	if ctx.Err() != nil {
+		t.Errorf("it was switched off for %v", context.Cause(ctx))
+	}
+}
+
+func TestSpent_IsThatOfUserAndKernel(t *testing.T) {
+	const stat = "42 (a) b (c) R 1 42 42 0 -1 4194560 100 0 0 0 150 50 7 8 20 0 1 0 100 1000 10"
+	if took := spent(stat); took != 2*time.Second {
+		t.Errorf("%s", took)
+	}
+	if took := spent(""); took != 0 {
+		t.Errorf("of none: %s", took)
+	}
+}
