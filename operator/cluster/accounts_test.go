@@ -15,6 +15,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 const (
@@ -143,6 +144,7 @@ func TestToken_OfANodePodWritesOnlyObjectsOfItsNode(t *testing.T) {
 	}
 	others = append(others, realapi.Attempt{Verb: "deletecollection", What: theVolumes}, realapi.Attempt{Verb: "deletecollection", What: theSnapshots})
 	r.refusedAlone(nodeAccount, agent, "agents-one", others)
+	r.refusedAlone(nodeAccount, agent, "agents-one", realapi.Forged("agents-one", "agents-one", "agents-one"))
 }
 
 // TestToken_OfANodePodMayNotWriteObjectsOfKubernetes: what no policy keeps it from, as the policy is about what is
@@ -245,7 +247,7 @@ func TestToken_WithoutANodeWritesNothing(t *testing.T) {
 // refusedSoon waits until the API server holds a policy: it reads it some time after it is made.
 func (r *rig) refusedSoon(policy string, as *rest.Config, a realapi.Attempt) {
 	r.Helper()
-	r.until("the policy "+policy, func() bool { return refusedBy(policy, a.Try(r.Context(), as)) })
+	wait.Until(r, "the policy "+policy, func() bool { return refusedBy(policy, a.Try(r.Context(), as)) })
 }
 
 // refusedAlone tries what a policy keeps an account from, whatever its rights are, with a word of the reason, but not an
@@ -283,7 +285,7 @@ func TestLoopDevices_OnlyPodsOfNFSServerNamespacesMayRequestThem(t *testing.T) {
 		_, err := r.theirs.CoreV1().Pods(namespace).Create(t.Context(), p, asIf)
 		return err
 	}
-	r.until("the policy", func() bool { return refusedBy("holdfast-loop-sets", try("default", borrower(nil))) })
+	wait.Until(r, "the policy", func() bool { return refusedBy("holdfast-loop-sets", try("default", borrower(nil))) })
 	one := core.ResourceList{"holdfast.dev/loop-set": resource.MustParse("1")}
 	for what, change := range map[string]func(*core.PodSpec){
 		"a limit": func(*core.PodSpec) {},
@@ -307,7 +309,7 @@ func TestLoopDevices_OnlyPodsOfNFSServerNamespacesMayRequestThem(t *testing.T) {
 		t.Errorf("a pod that asks for none: %v", err)
 	}
 	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.NFS.Namespaces = []string{"default"} })
-	r.until("the namespace being allowed", func() bool { return try("default", borrower(nil)) == nil })
+	wait.Until(r, "the namespace being allowed", func() bool { return try("default", borrower(nil)) == nil })
 	if err := try("kube-public", borrower(nil)); !refusedBy("holdfast-loop-sets", err) {
 		t.Errorf("in a namespace that is not allowed, beside one that is: %v", err)
 	}
@@ -328,7 +330,7 @@ func TestLoopDevices_PodKeepsThemWhenItsNamespaceIsNoLongerAllowed(t *testing.T)
 	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.NFS.Namespaces = nil })
 	another := borrower(nil)
 	another.Name = "another"
-	r.until("the namespace being allowed no more", func() bool {
+	wait.Until(r, "the namespace being allowed no more", func() bool {
 		_, err := pods.Create(t.Context(), another, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return refusedBy("holdfast-loop-sets", err)
 	})

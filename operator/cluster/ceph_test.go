@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 const (
@@ -73,7 +74,7 @@ func TestCeph_NothingIsChangedUntilTheKeysAreThere(t *testing.T) {
 	}
 	r.putSecret("ceph-node", map[string][]byte{"key": []byte("top-secret-but-no-key")})
 	r.putSecret("ceph", cephKey(1))
-	r.until("the other secret being refused", func() bool {
+	wait.Until(r, "the other secret being refused", func() bool {
 		message = r.condition("holdfast", v1beta1.DegradedCondition, reasonInvalid)
 		return strings.Contains(message, "nodeSecretRef") && strings.Contains(message, "no key of Ceph")
 	})
@@ -81,7 +82,7 @@ func TestCeph_NothingIsChangedUntilTheKeysAreThere(t *testing.T) {
 		t.Errorf("what it reads is in %s", message)
 	}
 	r.cephKeys()
-	r.until("both pools", func() bool {
+	wait.Until(r, "both pools", func() bool {
 		block, _ := r.hasSite("block")
 		files, _ := r.hasSite("files")
 		return block && files
@@ -102,7 +103,7 @@ func TestCeph_PoolStaysWhileItHasVolumesAndThenGoesWithAllThatItHad(t *testing.T
 	r.cephKeys()
 	r.create("holdfast", cephPools)
 	r.reconciled("holdfast")
-	r.until("both pools", func() bool {
+	wait.Until(r, "both pools", func() bool {
 		_, block := r.hasSite("block")
 		_, files := r.hasSite("files")
 		return block && files
@@ -112,7 +113,7 @@ func TestCeph_PoolStaysWhileItHasVolumesAndThenGoesWithAllThatItHad(t *testing.T
 		t.Fatal(err)
 	}
 	r.volumeIn("v1", blockSite, "block", v1beta1.PhaseReady)
-	r.until("the pool in the status", func() bool {
+	wait.Until(r, "the pool in the status", func() bool {
 		for _, p := range r.cluster("holdfast").Status.Pools {
 			if p.Name == "block" && p.Path == "ceph:"+cephFSID+"/pool/rbd/" && p.Volumes == 1 {
 				return true
@@ -122,7 +123,7 @@ func TestCeph_PoolStaysWhileItHasVolumesAndThenGoesWithAllThatItHad(t *testing.T
 	})
 	a := r.asker()
 	without := func(s *v1beta1.StorageClusterSpec) { s.Pools = append(s.Pools[:1:1], s.Pools[2]) }
-	r.until("the rules being held", func() bool { return a.try(without) != nil })
+	wait.Until(r, "the rules being held", func() bool { return a.try(without) != nil })
 	if err := a.try(without); !strings.Contains(err.Error(), "pool block holds 1 volumes") || !strings.Contains(err.Error(), blockSite) {
 		t.Errorf("it is refused for %v", err)
 	}
@@ -130,9 +131,9 @@ func TestCeph_PoolStaysWhileItHasVolumesAndThenGoesWithAllThatItHad(t *testing.T
 		t.Errorf("monitors may change, and yet: %v", err)
 	}
 	r.noVolume("v1")
-	r.until("the pool being empty", func() bool { return a.try(without) == nil })
+	wait.Until(r, "the pool being empty", func() bool { return a.try(without) == nil })
 	r.change("holdfast", without)
-	r.until("the end of all that the pool had", func() bool {
+	wait.Until(r, "the end of all that the pool had", func() bool {
 		made, account := r.hasSite("block")
 		_, err := r.ours.HoldfastV1beta1().StorageNodes().Get(t.Context(), blockSite, metav1.GetOptions{})
 		return !made && !account && apierrors.IsNotFound(err)
@@ -171,11 +172,11 @@ func TestToken_OfACephPoolWritesOnlyObjectsOfItsPool(t *testing.T) {
 	r.cephKeys()
 	r.create("holdfast", cephPools)
 	r.reconciled("holdfast")
-	r.until("the pool", func() bool { _, account := r.hasSite("block"); return account })
+	wait.Until(r, "the pool", func() bool { _, account := r.hasSite("block"); return account })
 	r.keptTo(blockSite, "files.ceph.holdfast.dev", "agents-one")
 	const account = "holdfast-ceph-block"
 	agent := realapi.WithToken(t, r.config, namespace, account, "")
-	r.until("its rights", func() bool {
+	wait.Until(r, "its rights", func() bool {
 		return (realapi.Attempt{Verb: "patch", What: theStorageNodes + "/status", Name: blockSite, Body: asVersion}).Try(t.Context(), agent) == nil
 	})
 	realapi.AllRights(t, r.config, namespace, account)
@@ -213,7 +214,7 @@ func TestToken_OfACephPoolWritesOnlyObjectsOfItsPool(t *testing.T) {
 		access(`{"rbd":{"cluster":{"fsid":"`+cephFSID+`","monitors":["v2:10.0.0.1:3300"],"user":"holdfast-node","secure":true},"pool":"rbd","image":"a"}}`),
 		access(`{"cephfs":{"cluster":{"fsid":"`+cephFSID+`","monitors":["v2:10.0.0.1:3300"],"user":"holdfast-node"},"filesystem":"cephfs","path":"/"}}`),
 	)
-	r.refusedAlone(cephAccount, agent, "", others)
+	r.refusedAlone(cephAccount, agent, "", append(others, realapi.Forged(id, id, blockSite)...))
 }
 
 func TestToken_OfANodePodNamesNoCephCluster(t *testing.T) {
@@ -239,7 +240,7 @@ func TestUninstall_WaitsForThePodsOfCephPools(t *testing.T) {
 	r.reconciled("holdfast")
 	pods := r.theirs.CoreV1().Pods(namespace)
 	of := labels.Set{componentLabel: v1beta1.CephComponent}.String()
-	r.until("the pods", func() bool {
+	wait.Until(r, "the pods", func() bool {
 		all, err := pods.List(t.Context(), metav1.ListOptions{LabelSelector: of})
 		return err == nil && len(all.Items) == 2
 	})

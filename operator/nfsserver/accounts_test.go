@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/deploy"
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 func refusedByPolicy(policy string, err error) bool {
@@ -37,7 +38,7 @@ type attacked struct {
 func (r *rig) attack() *attacked {
 	r.Helper()
 	a := &attacked{rig: r, own: r.create("one", nil), other: r.create("two", nil)}
-	r.until("the pods", func() bool { return r.pod("one") != nil && r.pod("two") != nil })
+	wait.Until(r, "the pods", func() bool { return r.pod("one") != nil && r.pod("two") != nil })
 	for name, to := range map[string]*string{"nfs-one": &a.ownAddress, "nfs-two": &a.elseAddress} {
 		s, err := r.theirs.CoreV1().Services(r.namespace).Get(r.Context(), name, metav1.GetOptions{})
 		if err != nil {
@@ -50,8 +51,8 @@ func (r *rig) attack() *attacked {
 		a.stored(s)
 	}
 	a.token = realapi.WithToken(r.T, r.config, r.namespace, rightsName, "nfs-one-0")
-	r.until("the address of the server being known", func() bool { return a.persistentVolume("create", nil).Try(r.Context(), a.token) == nil })
-	r.until("the policies", func() bool {
+	wait.Until(r, "the address of the server being known", func() bool { return a.persistentVolume("create", nil).Try(r.Context(), a.token) == nil })
+	wait.Until(r, "the policies", func() bool {
 		return refusedByPolicy(accountPolicy, realapi.Attempt{Verb: "delete", What: "holdfast.dev/v1beta1/volumes", Name: a.volume(a.other)}.Try(r.Context(), a.token))
 	})
 	return a
@@ -305,7 +306,7 @@ func TestToken_OfAnNFSServerWritesOnlyItsOwnObjects(t *testing.T) {
 		}
 	}
 	realapi.AllRights(t, r.config, a.namespace, rightsName)
-	r.until("all rights", func() bool {
+	wait.Until(r, "all rights", func() bool {
 		return refusedByPolicy(accountPolicy, realapi.Attempt{Verb: "delete", What: ofClaims, In: a.namespace, Name: "data"}.Try(t.Context(), a.token))
 	})
 	access := `{"status":{"access":{"nfs":{"server":"` + a.ownAddress + `","path":"/a"}}}}`
@@ -317,7 +318,8 @@ func TestToken_OfAnNFSServerWritesOnlyItsOwnObjects(t *testing.T) {
 			t.Errorf("what it has to write: %s: %v", one, err)
 		}
 	}
-	for _, one := range append(a.everyWay(a.other), a.never()...) {
+	forged := realapi.Forged(a.volume(a.own), a.volume(a.own), a.own.NodeName())
+	for _, one := range slices.Concat(a.everyWay(a.other), a.never(), forged) {
 		if err := one.Try(t.Context(), a.token); !refusedByPolicy(accountPolicy, err) {
 			t.Errorf("with all rights: %s: %v", one, err)
 		}

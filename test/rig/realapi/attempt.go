@@ -28,7 +28,7 @@ func (a Attempt) String() string { return fmt.Sprintf("%s %s %s %s", a.Verb, a.W
 
 var asIf = []string{metav1.DryRunAll}
 
-// Try makes the request. An update writes the object as it is, but for an annotation.
+// Try makes the request. An update writes the object as it is.
 func (a Attempt) Try(ctx context.Context, config *rest.Config) error {
 	parts := strings.Split(a.What, "/")
 	at := schema.GroupVersionResource{Version: "v1"}
@@ -59,7 +59,6 @@ func (a Attempt) Try(ctx context.Context, config *rest.Config) error {
 		_, err = objects.Patch(ctx, a.Name, types.MergePatchType, []byte(a.Body), metav1.PatchOptions{DryRun: asIf}, sub...)
 	case "update":
 		if o, err = objects.Get(ctx, a.Name, metav1.GetOptions{}); err == nil {
-			o.SetAnnotations(map[string]string{"example.com/a": "b"})
 			_, err = objects.Update(ctx, o, metav1.UpdateOptions{DryRun: asIf}, sub...)
 		}
 	case "delete":
