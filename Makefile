@@ -41,7 +41,11 @@ test-status: build ## say which lanes have passed on this tree
 
 stress: root deps build ## run one test again and again beside a neighbour: T=operator/volume.TestLoss_X N=50 (root)
 	@test/run/run $@
-unit: ## run tests with the flags of the project: P=./agent RUN=TestLease
+unit: ## run tests with the flags of the project, and with the API server of make api-server: P=./agent RUN=TestLease
+
+api-server: root ## start an API server for make unit that stays until make down (root)
+
+e2e-one: root deps ## run e2e tests in the cluster of make e2e, with what has changed in it: T=TestClaim_Data (root)
 
 lanes: build ## list the lanes of tests; make lane-NAME runs one (root)
 	@test/run/run lane
@@ -77,7 +81,7 @@ root: ## stop where the caller is not root
 size: ## count the lines of Go that are written by hand
 clean: ## remove what was built
 
-SCRIPTED := run up down kubeconfig install-manifest e2e bench build test-fast unit local-run generate generated lint lint-all fmt bench-claims \
+SCRIPTED := run up down kubeconfig install-manifest e2e bench build test-fast unit api-server e2e-one local-run generate generated lint lint-all fmt bench-claims \
 	fuzz images release release-check licences vulncheck deps root size clean
 $(SCRIPTED):
 	@test/run/run $@

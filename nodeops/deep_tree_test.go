@@ -79,8 +79,8 @@ func TestCopyTree_HardLinksTakeFewFilesAndLittleMemory(t *testing.T) {
 					t.Errorf("the copy left %s.links: %v", name, err)
 				}
 			}
-			// Memory depends on when garbage is collected, so make test does not compare it.
-			if hostfs.All() && peaks["many"] > peaks["few"]*2 {
+			t.Logf("memory: %v KiB", peaks) // depends on when garbage is collected
+			if hostfs.Figures() && peaks["many"] > peaks["few"]*2 {
 				t.Errorf("memory: %v KiB", peaks)
 			}
 		})

@@ -355,7 +355,7 @@ func TestProject_LockIsOneForAllViewsOfAFileSystem(t *testing.T) {
 }
 
 func TestProjectID_HundredReservationsCostLessThanOneWalkOverTenThousand(t *testing.T) {
-	hostfs.NotInGate(t, "compares times")
+	hostfs.OnlyFigures(t)
 	onProjects(t, func(t *testing.T, _ string, q *ProjectQuota) {
 		for id := uint32(firstProject); id < firstProject+10000; id++ {
 			if err := q.SetLimits(id, Limits{Bytes: mib}); err != nil {

@@ -90,8 +90,8 @@ func TestRemoveTree_AnyDepthIsRemoved(t *testing.T) {
 			if got := names(t, dir); len(got) > 1 || len(got) == 1 && got[0] != "lost+found" {
 				t.Errorf("%v is left", got)
 			}
-			// Memory depends on when garbage is collected, so make test does not compare it.
-			if hostfs.All() && peaks["deep"] > peaks["shallow"]*3/2 {
+			t.Logf("memory: %v KiB", peaks) // depends on when garbage is collected
+			if hostfs.Figures() && peaks["deep"] > peaks["shallow"]*3/2 {
 				t.Errorf("memory: %v KiB", peaks)
 			}
 		})

@@ -458,8 +458,8 @@ func TestSyncTree_TakesFewFilesAndLittleMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	linkedFiles(t, src, count)
-	// Memory depends on when garbage is collected, so make test does not compare it with half of what the pod may have.
-	if peak := inChild(t, variable, src); hostfs.All() && peak > shadow*128<<10 {
+	// Memory depends on when garbage is collected. Half of what the pod may have is the limit.
+	if peak := inChild(t, variable, src); hostfs.Figures() && peak > shadow*128<<10 {
 		t.Errorf("memory: %d KiB", peak)
 	} else {
 		t.Logf("memory: %d KiB", peak)

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 // cost is what it took until all nodes were ready.
@@ -29,13 +30,11 @@ func (c cost) total() (all int) {
 	return all
 }
 
-// What it costs until all is running, with one node and with many: HOLDFAST_TESTS=all tries 200, too.
+// What it costs until all is running, with one node and with many.
 func TestScale_MoreNodesCostNoMoreRequestsEach(t *testing.T) {
-	realapi.Config(t)     // or it is skipped
-	sizes := []int{20, 1} // the first try of all finds everything cold, and is not the one to compare with
-	if hostfs.All() {
-		sizes = append(sizes, 200)
-	}
+	hostfs.OnlyFigures(t)
+	realapi.Config(t)          // or it is skipped
+	sizes := []int{20, 1, 200} // the first try of all finds everything cold, and is not the one to compare with
 	var all []cost
 	for _, nodes := range sizes {
 		t.Run(fmt.Sprint(nodes), func(t *testing.T) { all = append(all, install(t, nodes)) })
@@ -77,7 +76,7 @@ func install(t *testing.T, nodes int) cost {
 	r.create("holdfast", func(s *v1beta1.StorageClusterSpec) {
 		s.NodeSelectorTerms = []core.NodeSelectorTerm{{MatchExpressions: []core.NodeSelectorRequirement{{Key: simulated, Operator: core.NodeSelectorOpExists}}}}
 	})
-	r.until("all nodes being ready", func() bool {
+	wait.Until(r, "all nodes being ready", func() bool {
 		c := r.cluster("holdfast")
 		return c != nil && c.Status.Phase == v1beta1.ClusterRunning && c.Status.ReadyNodes == int32(nodes) && c.Status.DesiredNodes == int32(nodes)
 	})

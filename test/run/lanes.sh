@@ -7,16 +7,12 @@ lane() {
 	[ "${1:-status}" != status ] || exec bin/lane "$@"
 	export HOLDFAST_BINARY=$PWD/bin/holdfast
 	in_memory
-	exec bin/lane "$@"
+	# shellcheck disable=SC2086
+	exec ${BESIDE:-} bin/lane "$@"
 }
 
 # stress: one test, N times, beside a neighbour.
-stress() {
-	go build -o bin/lane ./test/tool/lane
-	export HOLDFAST_BINARY=$PWD/bin/holdfast
-	in_memory
-	exec go run ./test/tool/neighbour bin/lane stress "${T:-}" "${N:-50}"
-}
+stress() { BESIDE='go run ./test/tool/neighbour' lane stress "${T:-}" "${N:-50}"; }
 
 # in_memory makes a directory in memory, where there is enough, for the lanes that are syncing often. It is removed when
 # this process has ended.
@@ -48,6 +44,7 @@ holdfast-cluster() { HOLDFAST_IMAGES=$PWD/bin/images test/tool/cluster/install "
 
 # The cluster of a lane whose tests play the controller.
 controllers-cluster() { bin/cluster -name controllers up; }
+figures-cluster() { bin/cluster -name figures up; }
 helm-cluster() { bin/cluster -name helm up; }
 oldest-cluster() { bin/cluster -name oldest -oldest-api up; }
 plugin-cluster() {
@@ -58,6 +55,16 @@ plugin-cluster() {
 	bin/kubectl --kubeconfig "$config" apply --server-side -k deploy/crds >/dev/null
 }
 ceph-site-cluster() { bin/cluster -name ceph-site up; }
+
+# e2e-one: the tests whose names begin with T, in the cluster of make e2e, with what has changed.
+e2e-one() {
+	local package
+	package=$(grep -rl --include='*_test.go' "^func ${T:?is missing: give a test, such as T=TestClaim_Data}" test/suite/e2e | xargs -r dirname | sort -u) || true
+	[ -n "$package" ] || { echo "T=$T: no test of test/suite/e2e has a name that begins so" >&2; exit 1; }
+	test/tool/cluster/install e2e "${NODES:-1}"
+	# shellcheck disable=SC2086
+	HOLDFAST_TESTS=all HOLDFAST_CLUSTER=e2e go test -vet=off -count=1 -timeout "$TIMEOUT" -p 1 -v -run "^$T" $(printf "./%s " $package)
+}
 
 # e2e: in the cluster of HOLDFAST_KUBECONFIG, or in one that stays.
 e2e() {

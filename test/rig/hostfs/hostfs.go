@@ -53,7 +53,18 @@ func Skip(t testing.TB, missing, reason string) {
 }
 
 // All says whether what takes long is to be tested too.
-func All() bool { return os.Getenv("HOLDFAST_TESTS") == "all" }
+func All() bool { return os.Getenv("HOLDFAST_TESTS") == "all" || Figures() }
+
+// Figures says whether times, memory and requests are to be measured and compared, as in the lanes that are never red.
+func Figures() bool { return os.Getenv("HOLDFAST_TESTS") == "figures" }
+
+// OnlyFigures skips a test that does nothing else.
+func OnlyFigures(t testing.TB) {
+	t.Helper()
+	if !Figures() {
+		t.Skip("measures; HOLDFAST_TESTS=figures runs it, as make lane-figures and make lane-figures-cluster do")
+	}
+}
 
 // Long skips a test that takes longer than make test shall.
 func Long(t testing.TB) {

@@ -259,8 +259,12 @@ func root() string {
 }
 
 func find(name string) (*rest.Config, error) {
-	command := exec.Command("go", "run", ".", "-name", name, "kubeconfig")
-	command.Dir = filepath.Join(root(), "test/tool/cluster")
+	program := filepath.Join(root(), "bin/cluster") // what has started it, if that was make
+	command := exec.Command(program, "-name", name, "kubeconfig")
+	if _, err := os.Stat(program); err != nil {
+		command = exec.Command("go", "run", ".", "-name", name, "kubeconfig")
+		command.Dir = filepath.Join(root(), "test/tool/cluster")
+	}
 	out, err := command.Output()
 	if err != nil {
 		if failed, ok := errors.AsType[*exec.ExitError](err); ok {

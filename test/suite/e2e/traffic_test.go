@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
 )
 
@@ -22,6 +23,7 @@ import (
 const mostWrites = 26
 
 func TestTraffic_RequestsOfAClaimAreBounded(t *testing.T) {
+	hostfs.OnlyFigures(t)
 	s := begin(t) // not in parallel: no other test is to be counted
 	immediate := class(t, s, atOnce)
 	const claims = 30

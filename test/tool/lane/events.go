@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -97,6 +98,18 @@ func (r report) because(test string) string {
 	i := slices.IndexFunc(lines, func(l string) bool { return strings.Contains(l, "_test.go:") })
 	j := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, "panic:") })
 	return strings.TrimSpace(lines[cmp.Or(max(j, 0), max(i, 0))])
+}
+
+// figures is what the tests of a lane that measures have printed, whatever they found of it.
+func (r report) figures() string {
+	var text strings.Builder
+	for _, test := range slices.Sorted(maps.Keys(r.ended)) {
+		if r.ended[test] != "skip" {
+			text.WriteString(r.said(test))
+		}
+	}
+	text.WriteString(r.said(outside))
+	return text.String()
 }
 
 // raced reports whether the race detector has found something.

@@ -88,6 +88,18 @@ func TestLane_AllPass(t *testing.T) {
 	}
 }
 
+func TestLane_ThatMeasuresPrintsAndNeverFails(t *testing.T) {
+	r := newRepository(t, map[string]string{"a/a_test.go": passes, "c/c_test.go": fails})
+	o := r.run(func(l *lane) { l.figures = true }, false)
+	if o.passed != 2 || len(o.failed)+len(o.flakes) > 0 || !strings.Contains(r.out.String(), "always") {
+		t.Errorf("%+v\n%s", o, r.out)
+	}
+	r.write("f/f_test.go", broken)
+	if o := r.run(func(l *lane) { l.figures = true }, false); len(o.failed) != 1 {
+		t.Errorf("what does not compile: %+v\n%s", o, r.out)
+	}
+}
+
 func TestLane_TestThatPassesTheSecondTimeHasFlakedAndIsRecordedOnce(t *testing.T) {
 	r := newRepository(t, map[string]string{"a/a_test.go": passes, "b/b_test.go": flakes})
 	o := r.run(nil, false)

@@ -19,6 +19,7 @@ type lane struct {
 	require   string // what a test must not lack: see docs/testing.md
 	memory    bool   // temporary files are in memory, since pools are synced often
 	long      bool   // with what is not in the gate
+	figures   bool   // it measures: what its tests find is printed, and never fails it
 	program   bool   // the tests run what is built, so that all that is shipped counts
 	documents bool   // the tests read documents
 }
@@ -51,6 +52,9 @@ var (
 	notUnits         = slices.Concat(hostPackages, dataPackages, ganeshaPackages, viewPackages, toolPackages, umlPackages, clusterPackages, documentPackages, cephPackages, []string{"./test/suite/api"})
 )
 
+// crashing makes the program that can be ended at each of its steps.
+const crashing = "crashing-binary"
+
 // The rules of the API server and the policies, an installation and a removal: what the controllers write is not counted
 // and not timed.
 const (
@@ -76,7 +80,7 @@ var gate = []lane{
 	},
 	{
 		name: "host", about: "real file systems and loop devices, csi-sanity once per engine, kills at some steps",
-		limit: 15 * time.Minute, require: "root,shm", memory: true, setup: []string{"crashing-binary"},
+		limit: 15 * time.Minute, require: "root,shm", memory: true, setup: []string{crashing},
 		tests: []group{{packages: hostPackages}, {packages: dataPackages, evidence: true}},
 	},
 	{
@@ -108,7 +112,7 @@ const cephTags = "ceph,pacific,crashpoints"
 var rest = []lane{
 	{
 		name: "race", about: "the gate's packages with the race detector", limit: 90 * time.Minute, long: true, program: true,
-		require: "root,shm,bash,zsh,fish", memory: true, setup: []string{"crashing-binary"},
+		require: "root,shm,bash,zsh,fish", memory: true, setup: []string{crashing},
 		tests: []group{
 			{packages: []string{"./..."}, except: notUnits, race: true},
 			{packages: slices.Concat(hostPackages, dataPackages), race: true, evidence: true},
@@ -145,7 +149,7 @@ var rest = []lane{
 	},
 	{
 		name: "uml", about: "the second kernel, and the tests of hosts in it", limit: 90 * time.Minute, long: true, program: true,
-		require: "root,uml,ganesha", debian: slices.Concat(uml, ganesha), setup: []string{"crashing-binary"},
+		require: "root,uml,ganesha", debian: slices.Concat(uml, ganesha), setup: []string{crashing},
 		tests: []group{{packages: umlPackages}},
 	},
 	{
@@ -197,6 +201,22 @@ var rest = []lane{
 		name: "ceph-cluster", about: "pools in Ceph, in a cluster of three nodes", limit: 120 * time.Minute, long: true, program: true,
 		require: "root,ceph,uml,cluster,nodes,third-node", debian: slices.Concat(ceph, uml), cluster: "cephpools", setup: []string{"images", "cephpools-cluster"},
 		tests: []group{{packages: []string{"./test/suite/e2e/ceph"}, env: []string{"HOLDFAST_CLUSTER=cephpools"}}},
+	},
+	{
+		name: "figures", about: "times, memory and requests of processes and controllers", limit: 60 * time.Minute, long: true, figures: true,
+		require: "root,api", memory: true, cluster: "figures", setup: []string{"figures-cluster"},
+		tests: []group{
+			{packages: []string{"./nodeops"}, run: "^(TestRemoveTree_AnyDepth|.*AndLittleMemory|TestProjectID_Hundred)"},
+			{packages: []string{"./operator/cluster"}, run: "^TestScale_", env: []string{"HOLDFAST_API=figures"}},
+		},
+	},
+	{
+		name: "figures-cluster", about: "times and requests of claims, and of a cluster in which nothing happens", limit: 60 * time.Minute, long: true, figures: true, program: true,
+		require: "root,uml,cluster,nodes,third-node", debian: uml, cluster: "e2e-lane", setup: []string{"images", "e2e-cluster"},
+		tests: []group{
+			{packages: []string{"./test/suite/e2e"}, run: "^TestTraffic_Requests", env: inE2E},
+			{packages: []string{"./test/suite/e2e/operator"}, run: "^(TestHeal_Edited|TestIdle_)", env: inE2E},
+		},
 	},
 	{
 		name: "tools", about: "the test cluster, the lanes, the benchmark and the demonstration", limit: 60 * time.Minute, long: true, program: true,

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -107,8 +108,11 @@ func (r *runner) try(ctx context.Context, l lane, resume bool, o *outcome) error
 		}
 	}
 	err = r.test(ctx, l, packages, o)
-	if ctx.Err() != nil {
+	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return fmt.Errorf("it did not end within %s", l.limit)
+	case ctx.Err() != nil:
+		return errors.New("it was interrupted")
 	}
 	return err
 }
@@ -142,7 +146,7 @@ func (r *runner) check(ctx context.Context, c checked, o *outcome) error {
 		o.passed++
 	} else {
 		r.printf("FAIL %v\n", err)
-		o.failed = append(o.failed, "make "+c.name)
+		o.failed = append(o.failed, "make "+c.name) // all checks are targets of the Makefile
 	}
 	return o.keep(c.name, c.hash, stateOf(err == nil), time.Since(begun))
 }
@@ -153,7 +157,7 @@ func (r *runner) target(ctx context.Context, name string, env ...string) error {
 	cmd.Env = append(os.Environ(), env...)
 	cmd.Stdout, cmd.Stderr = r.out, r.out
 	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("make %s: %w", name, err)
+		return fmt.Errorf("test/run/run %s: %w", name, err)
 	}
 	return nil
 }

@@ -190,6 +190,11 @@ func (r *runner) runPackage(ctx context.Context, l lane, p testPackage, test str
 	report, err := r.execute(ctx, l, p, test)
 	o.passed, o.skipped = report.count("pass"), report.count("skip")
 	took := time.Since(begun).Seconds()
+	if l.figures {
+		r.printf("%s", report.figures())
+		o.passed += report.count("fail")
+		err = nil
+	}
 	if err == nil {
 		r.printf("ok  \t%s\t%.3fs\n", p.path, took)
 		return nil
@@ -229,6 +234,10 @@ func (r *runner) execute(ctx context.Context, l lane, p testPackage, test string
 		}
 	}
 	deadline, _ := ctx.Deadline()
+	name := p.binary
+	if test != "" {
+		name += "." + test // the log of the first try stays
+	}
 	args := []string{"-t", "-p", p.path, p.binary, "-test.v=test2json", "-test.paniconexit0", "-test.timeout", max(time.Until(deadline)-lateBy, time.Second).String()}
 	if p.of.short {
 		args = append(args, "-test.short")
@@ -247,7 +256,7 @@ func (r *runner) execute(ctx context.Context, l lane, p testPackage, test string
 		return report{}, err
 	}
 	cmd.Stderr = cmd.Stdout
-	log, err := os.Create(p.binary + ".log")
+	log, err := os.Create(name + ".log")
 	if err != nil {
 		return report{}, err
 	}
@@ -265,8 +274,17 @@ func (r *runner) environment(l lane, g *group) []string {
 		require = given
 	}
 	env := append([]string{"HOLDFAST_REQUIRE=" + require}, g.env...)
-	if l.long {
+	switch {
+	case l.figures:
+		env = append(env, "HOLDFAST_TESTS=figures")
+	case l.long:
 		env = append(env, "HOLDFAST_TESTS=all")
+	}
+	if g.race {
+		env = append(env, "HOLDFAST_TIME_SCALE=3")
+	}
+	if slices.Contains(l.setup, crashing) {
+		env = append(env, "HOLDFAST_CRASHING_BINARY="+filepath.Join(r.root, "bin/holdfast-crashpoints"))
 	}
 	if g.server {
 		env = append(env, "HOLDFAST_API="+l.cluster)
@@ -274,5 +292,5 @@ func (r *runner) environment(l lane, g *group) []string {
 	if memory := os.Getenv("HOLDFAST_MEMORY"); l.memory && memory != "" {
 		env = append(env, "TMPDIR="+memory)
 	}
-	return append(env, "HOLDFAST_CRASHING_BINARY="+filepath.Join(r.root, "bin/holdfast-crashpoints"))
+	return env
 }

@@ -78,7 +78,7 @@ const (
 )
 
 func TestIdle_ClusterSendsLittleMoreThanLeaseRequests(t *testing.T) {
-	hostfs.Long(t)
+	hostfs.OnlyFigures(t)
 	a := administer(t)
 	a.awaitReconciled()
 	controller, node := a.flow("holdfast-controller"), a.flow("holdfast-node")
