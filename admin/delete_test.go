@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	core "k8s.io/api/core/v1"
@@ -37,66 +38,72 @@ func (r *rig) untouched() {
 }
 
 func TestDelete_RequestsAsTheControllerInTheNameOfTheUserAndDeletesAsTheUser(t *testing.T) {
-	r := newRig(t)
-	r.node("a")
-	v := r.volume("pvc-1", func(v *v1beta1.Volume) { v.Finalizers = append(v.Finalizers, "test/stay") })
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- r.DeleteVolume(ctx, "pvc-1", Deletion{Yes: true, Reason: "left over"}) }()
-	r.until(func() bool { return strings.Contains(r.out.String(), "waiting: a removes Volume pvc-1") })
-	cancel()
-	if err := <-done; !errors.Is(err, context.Canceled) {
-		t.Errorf("it ended with %v", err)
-	}
-	now, err := r.kinds.Volumes().Get(t.Context(), "pvc-1", metav1.GetOptions{})
-	r.must(err)
-	d := now.Spec.Deletion
-	if !now.DeletionRequested() || d.UID != v.UID || d.RequestedBy != user || d.Reason != "left over" || time.Since(d.RequestedAt.Time).Abs() > time.Minute || now.DeletionTimestamp == nil {
-		t.Errorf("the object is %+v with %+v", now.ObjectMeta, d)
-	}
-	want := []string{"PATCH volumes/pvc-1 as system:serviceaccount:storage:holdfast-controller", "DELETE volumes/pvc-1"}
-	if w := r.door.written(); !slices.Equal(w, want) {
-		t.Errorf("it wrote %q, want %q", w, want)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.node("a")
+		v := r.volume("pvc-1", func(v *v1beta1.Volume) { v.Finalizers = append(v.Finalizers, "test/stay") })
+		ctx, cancel := context.WithCancel(t.Context())
+		done, begun := make(chan error, 1), time.Now()
+		go func() { done <- r.DeleteVolume(ctx, "pvc-1", Deletion{Yes: true, Reason: "left over"}) }()
+		r.prints("waiting: a removes Volume pvc-1")
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("it ended with %v", err)
+		}
+		now, err := r.kinds.Volumes().Get(t.Context(), "pvc-1", metav1.GetOptions{})
+		r.must(err)
+		d := now.Spec.Deletion
+		if !now.DeletionRequested() || d.UID != v.UID || d.RequestedBy != user || d.Reason != "left over" || !d.RequestedAt.Time.Equal(begun) || now.DeletionTimestamp == nil {
+			t.Errorf("the object is %+v with %+v", now.ObjectMeta, d)
+		}
+		want := []string{"PATCH volumes/pvc-1 as system:serviceaccount:storage:holdfast-controller", "DELETE volumes/pvc-1"}
+		if w := r.door.written(); !slices.Equal(w, want) {
+			t.Errorf("it wrote %q, want %q", w, want)
+		}
+	})
 }
 
 func TestDelete_SaysWhatGoesAndHowToGetItBack(t *testing.T) {
-	r := newRig(t)
-	r.agent("")
-	r.node("a", inTrash("pvc-1", "", time.Now().Add(-time.Hour))) // an older one
-	r.volume("pvc-1")
-	r.must(r.DeleteVolume(t.Context(), "pvc-1", sure))
-	r.says("Volume pvc-1: 1Gi, 256Mi used, on a in pool fast", "Ready", "last use: not known", "made for shop/orders, which is gone",
-		"volume pvc-1 is deleted", "in the trash of a until "+stamp(time.Now().Truncate(time.Second).Add(24 * time.Hour))[:10], "holdfast volumes restore pvc-1")
-	if r.has("pvc-1") {
-		t.Error("it is still there")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.agent("")
+		r.node("a", inTrash("pvc-1", "", time.Now().Add(-time.Hour))) // an older one
+		r.volume("pvc-1")
+		r.must(r.DeleteVolume(t.Context(), "pvc-1", sure))
+		r.says("Volume pvc-1: 1Gi, 256Mi used, on a in pool fast", "Ready", "last use: not known", "made for shop/orders, which is gone",
+			"volume pvc-1 is deleted", "in the trash of a until "+stamp(time.Now().Add(24*time.Hour)), "holdfast volumes restore pvc-1")
+		if r.has("pvc-1") {
+			t.Error("it is still there")
+		}
+	})
 }
 
 func TestDelete_SaysThatThereIsNoTrash(t *testing.T) {
-	r := newRig(t)
-	r.TrashWait = 100 * time.Millisecond
-	r.agent("")
-	r.node("a", inTrash("pvc-1", "", time.Now().Add(-time.Hour)))     // an older one
-	r.volume("pvc-1", func(v *v1beta1.Volume) { v.Finalizers = nil }) // so that deleting it puts nothing into the trash
-	r.must(r.DeleteVolume(t.Context(), "pvc-1", sure))
-	r.says("volume pvc-1 is deleted", "the trash of a does not show it", "removed for good")
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.agent("")
+		r.node("a", inTrash("pvc-1", "", time.Now().Add(-time.Hour)))     // an older one
+		r.volume("pvc-1", func(v *v1beta1.Volume) { v.Finalizers = nil }) // so that deleting it puts nothing into the trash
+		r.must(r.DeleteVolume(t.Context(), "pvc-1", sure))
+		r.says("volume pvc-1 is deleted", "the trash of a does not show it", "removed for good")
+	})
 }
 
 func TestDelete_ThatTheAgentDoesNotCarryOutFails(t *testing.T) {
-	r := newRig(t)
-	r.TrashWait, r.GoneWait = 50*time.Millisecond, 20*time.Second
-	r.unprotectedAgent()
-	r.node("a", inTrash("pvc-1", "", time.Now().Add(-time.Hour))) // an older one
-	v := r.volume("pvc-1")
-	r.snapshot("s")
-	unheard := []string{"was not carried out", "written again", "Protected"}
-	r.refuses(r.DeleteVolume(t.Context(), "pvc-1", sure), append(unheard, "Volume pvc-1")...)
-	r.refuses(r.DeleteSnapshot(t.Context(), "s", sure), append(unheard, "Snapshot s")...)
-	if strings.Contains(r.out.String(), "is deleted") {
-		t.Errorf("it says\n%s", r.out)
-	}
-	r.refuses(r.awaitGone(t.Context(), volumes, recordOf(v)), unheard...) // where the watch misses the time between the objects
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.unprotectedAgent()
+		r.node("a", inTrash("pvc-1", "", time.Now().Add(-time.Hour))) // an older one
+		v := r.volume("pvc-1")
+		r.snapshot("s")
+		unheard := []string{"was not carried out", "written again", "Protected"}
+		r.refuses(r.DeleteVolume(t.Context(), "pvc-1", sure), append(unheard, "Volume pvc-1")...)
+		r.refuses(r.DeleteSnapshot(t.Context(), "s", sure), append(unheard, "Snapshot s")...)
+		if strings.Contains(r.out.String(), "is deleted") {
+			t.Errorf("it says\n%s", r.out)
+		}
+		r.refuses(r.awaitGone(t.Context(), volumes, recordOf(v)), unheard...) // where the watch misses the time between the objects
+	})
 }
 
 // pv returns a PersistentVolume of volume pvc-1.
@@ -175,13 +182,15 @@ func TestDelete_OfAVolumeThatAClaimHasIsRefused(t *testing.T) {
 		"released says another hand": func(pv *core.PersistentVolume, _ *core.PersistentVolumeClaim) { pv.Status.Phase = core.VolumeReleased },
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t)
-			r.node("a")
-			r.volume("pvc-1", onServer)
-			c := r.aClaim("orders")
-			r.pv("pv-1", boundTo(c), func(pv *core.PersistentVolume) { change(pv, c) })
-			r.refuses(r.DeleteVolume(t.Context(), "pvc-1", sure), "claim shop/orders", "pv-1", "kubectl delete pvc -n shop orders")
-			r.untouched()
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				r.node("a")
+				r.volume("pvc-1", onServer)
+				c := r.aClaim("orders")
+				r.pv("pv-1", boundTo(c), func(pv *core.PersistentVolume) { change(pv, c) })
+				r.refuses(r.DeleteVolume(t.Context(), "pvc-1", sure), "claim shop/orders", "pv-1", "kubectl delete pvc -n shop orders")
+				r.untouched()
+			})
 		})
 	}
 }
@@ -206,180 +215,203 @@ func TestDelete_OfAVolumeWhoseClaimHasLostItsPersistentVolumeIsRefused(t *testin
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t)
-			r.node("a")
-			r.volume("pvc-1", test.volume)
-			r.aClaim(test.claim, func(c *core.PersistentVolumeClaim) { c.Spec.VolumeName, c.Status.Phase = test.names, core.ClaimLost })
-			if test.pv != nil {
-				test.pv(r)
-			}
-			key := "shop/" + test.claim
-			r.refuses(r.DeleteVolume(t.Context(), "pvc-1", sure), "claim "+key+" (Lost)", "PersistentVolume "+test.names, "holdfast volumes adopt pvc-1 --claim "+key,
-				"kubectl delete pvc -n shop "+test.claim)
-			r.untouched()
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				r.node("a")
+				r.volume("pvc-1", test.volume)
+				r.aClaim(test.claim, func(c *core.PersistentVolumeClaim) { c.Spec.VolumeName, c.Status.Phase = test.names, core.ClaimLost })
+				if test.pv != nil {
+					test.pv(r)
+				}
+				key := "shop/" + test.claim
+				r.refuses(r.DeleteVolume(t.Context(), "pvc-1", sure), "claim "+key+" (Lost)", "PersistentVolume "+test.names, "holdfast volumes adopt pvc-1 --claim "+key,
+					"kubectl delete pvc -n shop "+test.claim)
+				r.untouched()
+			})
 		})
 	}
 }
 
 func TestDelete_OfAVolumeWhoseNameAnotherVolumesPersistentVolumeHasIsNotRefused(t *testing.T) {
-	r := newRig(t)
-	r.agent("")
-	r.node("a")
-	r.volume("pvc-1")
-	c := r.aClaim("orders", func(c *core.PersistentVolumeClaim) { c.Spec.VolumeName, c.Status.Phase = "pvc-1", core.ClaimBound })
-	r.pv("pvc-1", boundTo(c), func(pv *core.PersistentVolume) { pv.Spec.CSI.VolumeHandle = "pvc-2" })
-	r.must(r.DeleteVolume(t.Context(), "pvc-1", sure))
-	r.says("made for shop/orders, which exists and has PersistentVolume pvc-1 (Bound)")
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.agent("")
+		r.node("a")
+		r.volume("pvc-1")
+		c := r.aClaim("orders", func(c *core.PersistentVolumeClaim) { c.Spec.VolumeName, c.Status.Phase = "pvc-1", core.ClaimBound })
+		r.pv("pvc-1", boundTo(c), func(pv *core.PersistentVolume) { pv.Spec.CSI.VolumeHandle = "pvc-2" })
+		r.must(r.DeleteVolume(t.Context(), "pvc-1", sure))
+		r.says("made for shop/orders, which exists and has PersistentVolume pvc-1 (Bound)")
+	})
 }
 
 func TestDelete_OfAVolumeThatAClaimMayGetIsRefused(t *testing.T) {
-	r := newRig(t)
-	r.node("a")
-	r.volume("pvc-1")
-	r.pv("pv-1", func(pv *core.PersistentVolume) { pv.Status.Phase = core.VolumeAvailable })
-	r.refuses(r.DeleteVolume(t.Context(), "pvc-1", sure), "at any moment", "Available", "kubectl delete persistentvolume pv-1")
-	r.untouched()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.node("a")
+		r.volume("pvc-1")
+		r.pv("pv-1", func(pv *core.PersistentVolume) { pv.Status.Phase = core.VolumeAvailable })
+		r.refuses(r.DeleteVolume(t.Context(), "pvc-1", sure), "at any moment", "Available", "kubectl delete persistentvolume pv-1")
+		r.untouched()
+	})
 }
 
 func TestDelete_OfAReleasedVolumeNamesThePersistentVolumeThatIsLeft(t *testing.T) {
-	r := newRig(t)
-	r.agent("")
-	r.node("a")
-	r.volume("pvc-1")
-	c := r.aClaim("orders") // another claim of this name
-	r.pv("pv-1", boundTo(c), func(pv *core.PersistentVolume) {
-		pv.Spec.ClaimRef.UID, pv.Status.Phase = "of the one before", core.VolumeReleased
-		pv.Status.LastPhaseTransitionTime = new(metav1.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC))
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.agent("")
+		r.node("a")
+		r.volume("pvc-1")
+		c := r.aClaim("orders") // another claim of this name
+		r.pv("pv-1", boundTo(c), func(pv *core.PersistentVolume) {
+			pv.Spec.ClaimRef.UID, pv.Status.Phase = "of the one before", core.VolumeReleased
+			pv.Status.LastPhaseTransitionTime = new(metav1.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC))
+		})
+		r.pv("pv-other", func(pv *core.PersistentVolume) { pv.Spec.CSI.VolumeHandle = "pvc-2" })
+		r.must(r.DeleteVolume(t.Context(), "pvc-1", sure))
+		r.says("last use: until 2026-11-20 08:00Z", "made for shop/orders, which exists and has no volume (Pending)", "kubectl delete persistentvolume pv-1")
 	})
-	r.pv("pv-other", func(pv *core.PersistentVolume) { pv.Spec.CSI.VolumeHandle = "pvc-2" })
-	r.must(r.DeleteVolume(t.Context(), "pvc-1", sure))
-	r.says("last use: until 2026-11-20 08:00Z", "made for shop/orders, which exists and has no volume (Pending)", "kubectl delete persistentvolume pv-1")
 }
 
 func TestDelete_AsksForConfirmationOfTheName(t *testing.T) {
-	r := newRig(t)
-	r.node("a")
-	r.volume("pvc-1")
-	for answer, want := range map[string]string{"yes\n": `the answer was "yes`, "": "the answer was", "pvc-2": "pvc-2"} {
-		r.Confirm = func(_ context.Context, question string) (string, error) {
-			if !strings.Contains(question, "pvc-1") || !strings.Contains(r.out.String(), "1Gi") {
-				t.Errorf("asked %q after\n%s", question, r.out)
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.node("a")
+		r.volume("pvc-1")
+		for answer, want := range map[string]string{"yes\n": `the answer was "yes`, "": "the answer was", "pvc-2": "pvc-2"} {
+			r.Confirm = func(_ context.Context, question string) (string, error) {
+				if !strings.Contains(question, "pvc-1") || !strings.Contains(r.out.String(), "1Gi") {
+					t.Errorf("asked %q after\n%s", question, r.out)
+				}
+				return answer, nil
 			}
-			return answer, nil
+			r.refuses(r.DeleteVolume(t.Context(), "pvc-1", Deletion{}), "pvc-1 is not deleted", want)
 		}
-		r.refuses(r.DeleteVolume(t.Context(), "pvc-1", Deletion{}), "pvc-1 is not deleted", want)
-	}
-	r.Confirm = func(context.Context, string) (string, error) { return "", errors.New("hung up") }
-	r.refuses(r.DeleteVolume(t.Context(), "pvc-1", Deletion{}), "pvc-1 is not deleted", "hung up")
-	r.Confirm = nil
-	r.refuses(r.DeleteVolume(t.Context(), "pvc-1", Deletion{}), "no terminal", "--yes")
-	r.untouched()
-	r.agent("")
-	r.Confirm = func(context.Context, string) (string, error) { return " pvc-1\n", nil }
-	r.must(r.DeleteVolume(t.Context(), "pvc-1", Deletion{}))
+		r.Confirm = func(context.Context, string) (string, error) { return "", errors.New("hung up") }
+		r.refuses(r.DeleteVolume(t.Context(), "pvc-1", Deletion{}), "pvc-1 is not deleted", "hung up")
+		r.Confirm = nil
+		r.refuses(r.DeleteVolume(t.Context(), "pvc-1", Deletion{}), "no terminal", "--yes")
+		r.untouched()
+		r.agent("")
+		r.Confirm = func(context.Context, string) (string, error) { return " pvc-1\n", nil }
+		r.must(r.DeleteVolume(t.Context(), "pvc-1", Deletion{}))
+	})
 }
 
 func TestDelete_OfWhatWasTakenIntoUseWhileTheUserWasAskedIsRefused(t *testing.T) {
-	r := newRig(t)
-	r.node("a")
-	r.volume("pvc-1")
-	r.snapshot("s")
-	r.Confirm = func(context.Context, string) (string, error) {
-		r.pv("pv-1", boundTo(r.aClaim("orders")))
-		return "pvc-1", nil
-	}
-	r.refuses(r.DeleteVolume(t.Context(), "pvc-1", Deletion{}), "claim shop/orders", "kubectl delete pvc -n shop orders")
-	r.Confirm = func(context.Context, string) (string, error) {
-		r.ofVolumeSnapshot("csi.holdfast.dev", map[string]any{"snapshotHandle": "s"}, nil, r.volumeSnapshot())
-		return "s", nil
-	}
-	r.refuses(r.DeleteSnapshot(t.Context(), "s", Deletion{}), "VolumeSnapshot shop/nightly")
-	r.untouched()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.node("a")
+		r.volume("pvc-1")
+		r.snapshot("s")
+		r.Confirm = func(context.Context, string) (string, error) {
+			r.pv("pv-1", boundTo(r.aClaim("orders")))
+			return "pvc-1", nil
+		}
+		r.refuses(r.DeleteVolume(t.Context(), "pvc-1", Deletion{}), "claim shop/orders", "kubectl delete pvc -n shop orders")
+		r.Confirm = func(context.Context, string) (string, error) {
+			r.ofVolumeSnapshot("csi.holdfast.dev", map[string]any{"snapshotHandle": "s"}, nil, r.volumeSnapshot())
+			return "s", nil
+		}
+		r.refuses(r.DeleteSnapshot(t.Context(), "s", Deletion{}), "VolumeSnapshot shop/nightly")
+		r.untouched()
+	})
 }
 
 func TestDelete_WithoutARightSaysWhichIsMissing(t *testing.T) {
-	r := newRig(t)
-	r.node("a")
-	r.volume("pvc-1")
-	r.door.refused["impersonate"] = `serviceaccounts "holdfast-controller" is forbidden: User "alice" cannot impersonate resource "serviceaccounts" in API group "" in the namespace "storage"`
-	r.refuses(r.DeleteVolume(t.Context(), "pvc-1", sure),
-		"verb impersonate on serviceaccounts", "name holdfast-controller", "in namespace storage", "kubectl create role")
-	r.untouched()
-	r.door.refused = map[string]string{"PATCH pvc-1": "admission: not on Fridays"}
-	if err := r.DeleteVolume(t.Context(), "pvc-1", sure); err == nil || strings.Contains(err.Error(), "verb impersonate") || !strings.Contains(err.Error(), "Fridays") {
-		t.Errorf("what forbids something else: %v", err)
-	}
-	r.door.refused = map[string]string{"delete volumes": "no"}
-	r.refuses(r.DeleteVolume(t.Context(), "pvc-1", sure), "verb delete on volumes.holdfast.dev", "kubectl auth can-i")
-	r.untouched()
-	r.door.refused = map[string]string{"GET persistentvolumes": "no"}
-	r.refuses(r.DeleteVolume(t.Context(), "pvc-1", sure), "PersistentVolumes could not be listed", "in use")
-	r.door.refused = map[string]string{"GET persistentvolumeclaims": "no"}
-	r.refuses(r.DeleteVolume(t.Context(), "pvc-1", sure), "claims could not be listed", "in use")
-	if !r.has("pvc-1") {
-		t.Error("it was touched all the same")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.node("a")
+		r.volume("pvc-1")
+		r.door.refused["impersonate"] = `serviceaccounts "holdfast-controller" is forbidden: User "alice" cannot impersonate resource "serviceaccounts" in API group "" in the namespace "storage"`
+		r.refuses(r.DeleteVolume(t.Context(), "pvc-1", sure),
+			"verb impersonate on serviceaccounts", "name holdfast-controller", "in namespace storage", "kubectl create role")
+		r.untouched()
+		r.door.refused = map[string]string{"PATCH pvc-1": "admission: not on Fridays"}
+		if err := r.DeleteVolume(t.Context(), "pvc-1", sure); err == nil || strings.Contains(err.Error(), "verb impersonate") || !strings.Contains(err.Error(), "Fridays") {
+			t.Errorf("what forbids something else: %v", err)
+		}
+		r.door.refused = map[string]string{"delete volumes": "no"}
+		r.refuses(r.DeleteVolume(t.Context(), "pvc-1", sure), "verb delete on volumes.holdfast.dev", "kubectl auth can-i")
+		r.untouched()
+		r.door.refused = map[string]string{"GET persistentvolumes": "no"}
+		r.refuses(r.DeleteVolume(t.Context(), "pvc-1", sure), "PersistentVolumes could not be listed", "in use")
+		r.door.refused = map[string]string{"GET persistentvolumeclaims": "no"}
+		r.refuses(r.DeleteVolume(t.Context(), "pvc-1", sure), "claims could not be listed", "in use")
+		if !r.has("pvc-1") {
+			t.Error("it was touched all the same")
+		}
+	})
 }
 
 func TestDelete_GoesOnWhereAnotherWasInterrupted(t *testing.T) {
-	r := newRig(t)
-	r.agent("")
-	r.node("a")
-	v := r.volume("pvc-1")
-	v.Spec.Deletion = &v1beta1.DeletionRequest{UID: v.UID, RequestedBy: "bob", RequestedAt: metav1.NowMicro()}
-	_, err := r.kinds.Volumes().Update(t.Context(), v, metav1.UpdateOptions{})
-	r.must(err)
-	r.must(r.DeleteVolume(t.Context(), "pvc-1", sure))
-	if w := r.door.written(); !slices.Equal(w, []string{"DELETE volumes/pvc-1"}) {
-		t.Errorf("it wrote %q", w)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.agent("")
+		r.node("a")
+		v := r.volume("pvc-1")
+		v.Spec.Deletion = &v1beta1.DeletionRequest{UID: v.UID, RequestedBy: "bob", RequestedAt: metav1.NowMicro()}
+		_, err := r.kinds.Volumes().Update(t.Context(), v, metav1.UpdateOptions{})
+		r.must(err)
+		r.must(r.DeleteVolume(t.Context(), "pvc-1", sure))
+		if w := r.door.written(); !slices.Equal(w, []string{"DELETE volumes/pvc-1"}) {
+			t.Errorf("it wrote %q", w)
+		}
+	})
 }
 
 func TestDelete_OfACopyThatBroughtARequestIsRefused(t *testing.T) {
-	r := newRig(t)
-	r.volume("pvc-1", func(v *v1beta1.Volume) {
-		v.Spec.Deletion = &v1beta1.DeletionRequest{UID: "of another", RequestedBy: "bob", RequestedAt: metav1.NowMicro()}
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.volume("pvc-1", func(v *v1beta1.Volume) {
+			v.Spec.Deletion = &v1beta1.DeletionRequest{UID: "of another", RequestedBy: "bob", RequestedAt: metav1.NowMicro()}
+		})
+		r.refuses(r.DeleteVolume(t.Context(), "pvc-1", sure), "UID of another", "kubectl delete volumes.holdfast.dev pvc-1", "written again")
+		r.untouched()
 	})
-	r.refuses(r.DeleteVolume(t.Context(), "pvc-1", sure), "UID of another", "kubectl delete volumes.holdfast.dev pvc-1", "written again")
-	r.untouched()
 }
 
 func TestDelete_OnANodeThatIsSilentIsRecordedAndSaysSo(t *testing.T) {
-	r := newRig(t)
-	r.Timeout = 200 * time.Millisecond
-	r.node("a")
-	r.volume("pvc-1", func(v *v1beta1.Volume) {
-		v.Status.Conditions = []metav1.Condition{{Type: v1beta1.ReadyCondition, Status: metav1.ConditionUnknown, Reason: v1beta1.ReasonNodeDown, Message: "node a is silent"}}
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.node("a")
+		r.volume("pvc-1", func(v *v1beta1.Volume) {
+			v.Status.Conditions = []metav1.Condition{{Type: v1beta1.ReadyCondition, Status: metav1.ConditionUnknown, Reason: v1beta1.ReasonNodeDown, Message: "node a is silent"}}
+		})
+		r.refuses(r.DeleteVolume(t.Context(), "pvc-1", sure), "has not finished in time", "NodeDown: node a is silent", "The request stays")
+		if r.has("pvc-1") {
+			t.Error("nothing was requested")
+		}
 	})
-	r.refuses(r.DeleteVolume(t.Context(), "pvc-1", sure), "has not finished in time", "NodeDown: node a is silent", "The request stays")
-	if r.has("pvc-1") {
-		t.Error("nothing was requested")
-	}
 }
 
 func TestDelete_OfWhatIsNotThereSaysWhereItIs(t *testing.T) {
-	r := newRig(t)
-	r.node("a", inTrash("pvc-1", "", time.Now()))
-	r.refuses(r.DeleteVolume(t.Context(), "pvc-1", sure), "in the trash of a until", "holdfast volumes restore pvc-1")
-	r.refuses(r.DeleteVolume(t.Context(), "pvc-2", sure), "no volume pvc-2", "holdfast volumes list")
-	r.refuses(r.DeleteVolume(t.Context(), "../x", sure), `"../x"`, "1 to 63")
-	r.refuses(r.DeleteVolume(t.Context(), "pvc-1", Deletion{Yes: true, Reason: strings.Repeat("é", 1025)}), "1025 characters", "1024")
-	r.refuses(r.DeleteSnapshot(t.Context(), "s", sure), "no snapshot s", "holdfast snapshots list")
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.node("a", inTrash("pvc-1", "", time.Now()))
+		r.refuses(r.DeleteVolume(t.Context(), "pvc-1", sure), "in the trash of a until", "holdfast volumes restore pvc-1")
+		r.refuses(r.DeleteVolume(t.Context(), "pvc-2", sure), "no volume pvc-2", "holdfast volumes list")
+		r.refuses(r.DeleteVolume(t.Context(), "../x", sure), `"../x"`, "1 to 63")
+		r.refuses(r.DeleteVolume(t.Context(), "pvc-1", Deletion{Yes: true, Reason: strings.Repeat("é", 1025)}), "1025 characters", "1024")
+		r.refuses(r.DeleteSnapshot(t.Context(), "s", sure), "no snapshot s", "holdfast snapshots list")
+	})
 }
 
 func TestDelete_OfAnotherNamespaceIsRefused(t *testing.T) {
-	r := newRig(t)
-	r.node("a")
-	r.volume("v") // of claim shop/orders
-	r.volume("pvc-none", func(v *v1beta1.Volume) { v.Spec.ClaimRef = nil })
-	r.snapshot("s")
-	r.snapshot("t", func(s *v1beta1.Snapshot) { s.Spec.SourceRef = v1beta1.FromVolume("gone") })
-	in := func(namespace string) Deletion { return Deletion{Yes: true, Namespace: namespace} }
-	r.refuses(r.DeleteVolume(t.Context(), "v", in("bank")), "shop/orders", "namespace bank")
-	r.refuses(r.DeleteVolume(t.Context(), "pvc-none", in("shop")), "for no claim", "namespace shop")
-	r.refuses(r.DeleteSnapshot(t.Context(), "s", in("bank")), "shop/orders", "namespace bank")
-	r.refuses(r.DeleteSnapshot(t.Context(), "t", in("shop")), "volume gone", "is not known")
-	r.untouched()
-	r.agent("")
-	r.must(r.DeleteSnapshot(t.Context(), "s", in("shop")))
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.node("a")
+		r.volume("v") // of claim shop/orders
+		r.volume("pvc-none", func(v *v1beta1.Volume) { v.Spec.ClaimRef = nil })
+		r.snapshot("s")
+		r.snapshot("t", func(s *v1beta1.Snapshot) { s.Spec.SourceRef = v1beta1.FromVolume("gone") })
+		in := func(namespace string) Deletion { return Deletion{Yes: true, Namespace: namespace} }
+		r.refuses(r.DeleteVolume(t.Context(), "v", in("bank")), "shop/orders", "namespace bank")
+		r.refuses(r.DeleteVolume(t.Context(), "pvc-none", in("shop")), "for no claim", "namespace shop")
+		r.refuses(r.DeleteSnapshot(t.Context(), "s", in("bank")), "shop/orders", "namespace bank")
+		r.refuses(r.DeleteSnapshot(t.Context(), "t", in("shop")), "volume gone", "is not known")
+		r.untouched()
+		r.agent("")
+		r.must(r.DeleteSnapshot(t.Context(), "s", in("shop")))
+	})
 }

@@ -3,58 +3,61 @@ package admin
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
-	"time"
+	"testing/synctest"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
-// until polls for something that the test cannot watch.
-func (r *rig) until(done func() bool) {
+// prints waits until there is a text in the output.
+func (r *rig) prints(text string) {
 	r.Helper()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for late := time.After(20 * time.Second); !done(); {
-		select {
-		case <-tick.C:
-		case <-late:
-			r.Fatalf("the output is missing; there is\n%s", r.out)
+	wait.For(r, text, func() error {
+		if out := r.out.String(); !strings.Contains(out, text) {
+			return fmt.Errorf("there is\n%s", out)
 		}
-	}
+		return nil
+	})
 }
 
 func TestFollow_OutlivesWatchesThatBreak(t *testing.T) {
-	r := newRig(t)
-	r.node("a")
-	r.volume("pvc-1", func(v *v1beta1.Volume) { v.Status.Phase = v1beta1.PhasePending })
-	done := make(chan error, 1)
-	go func() {
-		v, err := r.awaitReady(t.Context(), "pvc-1")
-		if err == nil && v.Status.Phase != v1beta1.PhaseReady {
-			err = fmt.Errorf("it ended with %s", v.Status.Phase)
-		}
-		done <- err
-	}()
-	r.until(func() bool { return r.api.Requests()["watch volumes"] > 0 })
-	r.api.BreakWatches()
-	v, err := r.kinds.Volumes().Get(t.Context(), "pvc-1", metav1.GetOptions{})
-	r.must(err)
-	v.Status.Phase = v1beta1.PhaseReady
-	_, err = r.kinds.Volumes().UpdateStatus(t.Context(), v, metav1.UpdateOptions{})
-	r.must(err)
-	r.must(<-done)
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.node("a")
+		r.volume("pvc-1", func(v *v1beta1.Volume) { v.Status.Phase = v1beta1.PhasePending })
+		done := make(chan error, 1)
+		go func() {
+			v, err := r.awaitReady(t.Context(), "pvc-1")
+			if err == nil && v.Status.Phase != v1beta1.PhaseReady {
+				err = fmt.Errorf("it ended with %s", v.Status.Phase)
+			}
+			done <- err
+		}()
+		wait.Until(r, "the watch", func() bool { return r.api.Requests()["watch volumes"] > 0 })
+		r.api.BreakWatches()
+		v, err := r.kinds.Volumes().Get(t.Context(), "pvc-1", metav1.GetOptions{})
+		r.must(err)
+		v.Status.Phase = v1beta1.PhaseReady
+		_, err = r.kinds.Volumes().UpdateStatus(t.Context(), v, metav1.UpdateOptions{})
+		r.must(err)
+		r.must(<-done)
+	})
 }
 
 func TestFollow_EndsAtOnceWhereNoWaitWouldHelp(t *testing.T) {
-	r := newRig(t)
-	r.door.refused["GET volumes"] = "you may not watch volumes" // a list or a watch
-	ctx, cancel := r.limited(t.Context())
-	defer cancel()
-	_, err := r.awaitReady(ctx, "pvc-1")
-	r.refuses(err, "may not watch")
-	if errors.Is(err, errTimeout) {
-		t.Error("it waited all the same")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.door.refused["GET volumes"] = "you may not watch volumes" // a list or a watch
+		ctx, cancel := r.limited(t.Context())
+		defer cancel()
+		_, err := r.awaitReady(ctx, "pvc-1")
+		r.refuses(err, "may not watch")
+		if errors.Is(err, errTimeout) {
+			t.Error("it waited all the same")
+		}
+	})
 }

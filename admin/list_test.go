@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,73 +16,79 @@ import (
 )
 
 func TestVolumes_AreListedByNameWithWhatIsNotWell(t *testing.T) {
-	r := newRig(t)
-	r.volume("pvc-b", func(v *v1beta1.Volume) {
-		v.Status.Phase = v1beta1.PhaseUnreachable
-		v.Status.Conditions = []metav1.Condition{{Type: v1beta1.ReadyCondition, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonNotMounted, Message: "pool fast of node a\nis not mounted"}}
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.volume("pvc-b", func(v *v1beta1.Volume) {
+			v.Status.Phase = v1beta1.PhaseUnreachable
+			v.Status.Conditions = []metav1.Condition{{Type: v1beta1.ReadyCondition, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonNotMounted, Message: "pool fast of node a\nis not mounted"}}
+		})
+		created := metav1.NewMicroTime(time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC))
+		r.volume("pvc-a", func(v *v1beta1.Volume) {
+			v.Spec.Name, v.Status.Mode, v.Status.FSType, v.Status.CreationTime = "a\tname", v1beta1.ModeFilesystem, "xfs", &created
+		})
+		r.volume("pvc-c", func(v *v1beta1.Volume) {
+			*v = v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-c"}, Spec: v1beta1.VolumeSpec{Name: "c", Node: "b"}}
+			v.Status.Error = &v1beta1.Error{Code: v1beta1.ErrorExhausted, Message: "no room"}
+		})
+		rows, err := r.Volumes(t.Context())
+		r.must(err)
+		var out strings.Builder
+		r.must(WriteVolumes(&out, rows, false))
+		want := "NAME   CLAIM        NODE  POOL  SIZE  USED   PHASE        CONDITION\n" +
+			"pvc-a  shop/orders  a     fast  1Gi   256Mi  Ready        ok\n" +
+			"pvc-b  shop/orders  a     fast  1Gi   256Mi  Unreachable  NotMounted: pool fast of node a is not mounted\n" +
+			"pvc-c  -            b     -     0     0      Pending      Exhausted: no room\n"
+		if out.String() != want {
+			t.Errorf("got\n%swant\n%s", &out, want)
+		}
+		out.Reset()
+		r.must(WriteVolumes(&out, []Row{rows[0], rows[2]}, true))
+		want = "NAME   CLAIM        NODE  POOL  SIZE  USED   PHASE    CONDITION           MODE        FS   CREATED            CSI NAME\n" +
+			"pvc-a  shop/orders  a     fast  1Gi   256Mi  Ready    ok                  Filesystem  xfs  2026-11-24 12:00Z  \"a\\tname\"\n" +
+			"pvc-c  -            b     -     0     0      Pending  Exhausted: no room  -           -    -                  \"c\"\n"
+		if out.String() != want {
+			t.Errorf("got\n%swant\n%s", &out, want)
+		}
 	})
-	created := metav1.NewMicroTime(time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC))
-	r.volume("pvc-a", func(v *v1beta1.Volume) {
-		v.Spec.Name, v.Status.Mode, v.Status.FSType, v.Status.CreationTime = "a\tname", v1beta1.ModeFilesystem, "xfs", &created
-	})
-	r.volume("pvc-c", func(v *v1beta1.Volume) {
-		*v = v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-c"}, Spec: v1beta1.VolumeSpec{Name: "c", Node: "b"}}
-		v.Status.Error = &v1beta1.Error{Code: v1beta1.ErrorExhausted, Message: "no room"}
-	})
-	rows, err := r.Volumes(t.Context())
-	r.must(err)
-	var out strings.Builder
-	r.must(WriteVolumes(&out, rows, false))
-	want := "NAME   CLAIM        NODE  POOL  SIZE  USED   PHASE        CONDITION\n" +
-		"pvc-a  shop/orders  a     fast  1Gi   256Mi  Ready        ok\n" +
-		"pvc-b  shop/orders  a     fast  1Gi   256Mi  Unreachable  NotMounted: pool fast of node a is not mounted\n" +
-		"pvc-c  -            b     -     0     0      Pending      Exhausted: no room\n"
-	if out.String() != want {
-		t.Errorf("got\n%swant\n%s", &out, want)
-	}
-	out.Reset()
-	r.must(WriteVolumes(&out, []Row{rows[0], rows[2]}, true))
-	want = "NAME   CLAIM        NODE  POOL  SIZE  USED   PHASE    CONDITION           MODE        FS   CREATED            CSI NAME\n" +
-		"pvc-a  shop/orders  a     fast  1Gi   256Mi  Ready    ok                  Filesystem  xfs  2026-11-24 12:00Z  \"a\\tname\"\n" +
-		"pvc-c  -            b     -     0     0      Pending  Exhausted: no room  -           -    -                  \"c\"\n"
-	if out.String() != want {
-		t.Errorf("got\n%swant\n%s", &out, want)
-	}
 }
 
 func TestSnapshots_AreListedWithTheirVolume(t *testing.T) {
-	r := newRig(t)
-	r.volume("v")
-	r.snapshot("s")
-	r.snapshot("t", func(s *v1beta1.Snapshot) { s.Spec.SourceRef = v1beta1.FromVolume("gone") })
-	rows, err := r.Snapshots(t.Context())
-	r.must(err)
-	var out strings.Builder
-	r.must(WriteSnapshots(&out, rows, false))
-	if want := "s     v       a     fast  1Gi   0     Ready  ok\nt     gone    a     fast  1Gi   0     Ready  ok\n"; !strings.HasSuffix(out.String(), want) {
-		t.Errorf("got\n%swant\n%s", &out, want)
-	}
-	if rows[0].ClaimRef.String() != "shop/orders" || rows[1].ClaimRef != nil {
-		t.Errorf("their claims are %v and %v", rows[0].ClaimRef, rows[1].ClaimRef)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.volume("v")
+		r.snapshot("s")
+		r.snapshot("t", func(s *v1beta1.Snapshot) { s.Spec.SourceRef = v1beta1.FromVolume("gone") })
+		rows, err := r.Snapshots(t.Context())
+		r.must(err)
+		var out strings.Builder
+		r.must(WriteSnapshots(&out, rows, false))
+		if want := "s     v       a     fast  1Gi   0     Ready  ok\nt     gone    a     fast  1Gi   0     Ready  ok\n"; !strings.HasSuffix(out.String(), want) {
+			t.Errorf("got\n%swant\n%s", &out, want)
+		}
+		if rows[0].ClaimRef.String() != "shop/orders" || rows[1].ClaimRef != nil {
+			t.Errorf("their claims are %v and %v", rows[0].ClaimRef, rows[1].ClaimRef)
+		}
+	})
 }
 
 func TestTrash_IsThatOfAllNodesTheLastDeletedFirst(t *testing.T) {
-	r := newRig(t)
-	noon := time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
-	r.node("a", inTrash("pvc-1", "shop/orders", noon))
-	r.node("b")
-	r.node("shared.main.nfs.holdfast.dev", inTrash("pvc-2", "", noon.Add(time.Hour)))
-	all, err := r.Trash(t.Context())
-	r.must(err)
-	var out strings.Builder
-	r.must(WriteTrash(&out, all, false))
-	want := "NAME   CLAIM        NODE                          POOL  SIZE  DELETED            EXPIRES\n" +
-		"pvc-2  -            shared.main.nfs.holdfast.dev  fast  1Gi   2026-11-24 13:00Z  2026-11-25 13:00Z\n" +
-		"pvc-1  shop/orders  a                             fast  1Gi   2026-11-24 12:00Z  2026-11-25 12:00Z\n"
-	if out.String() != want {
-		t.Errorf("got\n%swant\n%s", &out, want)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		noon := time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
+		r.node("a", inTrash("pvc-1", "shop/orders", noon))
+		r.node("b")
+		r.node("shared.main.nfs.holdfast.dev", inTrash("pvc-2", "", noon.Add(time.Hour)))
+		all, err := r.Trash(t.Context())
+		r.must(err)
+		var out strings.Builder
+		r.must(WriteTrash(&out, all, false))
+		want := "NAME   CLAIM        NODE                          POOL  SIZE  DELETED            EXPIRES\n" +
+			"pvc-2  -            shared.main.nfs.holdfast.dev  fast  1Gi   2026-11-24 13:00Z  2026-11-25 13:00Z\n" +
+			"pvc-1  shop/orders  a                             fast  1Gi   2026-11-24 12:00Z  2026-11-25 12:00Z\n"
+		if out.String() != want {
+			t.Errorf("got\n%swant\n%s", &out, want)
+		}
+	})
 }
 
 // fieldsOf returns the JSON names of a struct's fields, and of the fields of those listed in inside.

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	authentication "k8s.io/api/authentication/v1"
 	authorization "k8s.io/api/authorization/v1"
@@ -47,7 +46,7 @@ func newRig(t *testing.T) *rig {
 	r.kinds, r.core = holdfast.NewForConfigOrDie(api.Config()).HoldfastV1beta1(), kubernetes.NewForConfigOrDie(api.Config())
 	config := api.Config()
 	config.WrapTransport = func(next http.RoundTripper) http.RoundTripper { return r.door.before(next) }
-	c := Config{Clients: connect(t, config), Out: r.out, Timeout: 20 * time.Second, TrashWait: 20 * time.Second, GoneWait: time.Second}
+	c := Config{Clients: connect(t, config), Out: r.out}
 	var err error
 	if r.Admin, err = New(c); err != nil {
 		t.Fatal(err)

@@ -3,12 +3,14 @@ package agent
 import (
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 // stored puts a volume on the disk without an object.
@@ -41,158 +43,174 @@ func (r *rig) adopted(name string) *v1beta1.Volume {
 }
 
 func TestAdopt_DataWithoutAnObjectGetsOne(t *testing.T) {
-	r := newRig(t)
-	odd := r.stored(backend.VolumeSpec{
-		Name: "Odd Name", Mode: backend.Block, Provisioning: backend.Thick, Inodes: 7,
-		Labels: map[string]string{"csi.storage.k8s.io/pvc/name": "data", "csi.storage.k8s.io/pvc/namespace": "shop"},
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		odd := r.stored(backend.VolumeSpec{
+			Name: "Odd Name", Mode: backend.Block, Provisioning: backend.Thick, Inodes: 7,
+			Labels: map[string]string{"csi.storage.k8s.io/pvc/name": "data", "csi.storage.k8s.io/pvc/namespace": "shop"},
+		})
+		if _, err := r.host.Memory.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: odd.ID}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.host.Clone(t.Context(), odd.ID, backend.VolumeSpec{Name: "copy"}); err != nil {
+			t.Fatal(err)
+		}
+		r.begin()
+		v := r.adopted(string(odd.ID))
+		if v.Spec.Name != "Odd Name" || v.Spec.ClaimRef.String() != "shop/data" || v.Spec.Mode != v1beta1.ModeBlock || v.Spec.Provisioning != v1beta1.Thick ||
+			v.Spec.Inodes != 7 || v.Spec.Size.Required.Value() != 16*mib || !v.Status.CreationTime.Time.Equal(odd.Created.Truncate(1000)) {
+			t.Errorf("adopted as %+v", v)
+		}
+		r.expectEvent("Adopted")
+		if c := r.adopted("copy"); c.Spec.SourceRef == nil || c.Spec.SourceRef.Name != string(odd.ID) {
+			t.Errorf("the copy was adopted with source %+v", c.Spec.SourceRef)
+		}
+		r.readySnapshot("s")
+		if s := r.snapshot("s"); s.Labels[v1beta1.AdoptedLabel] != "true" || s.Spec.SourceRef.Name != string(odd.ID) {
+			t.Errorf("the snapshot was adopted as %+v", s)
+		}
 	})
-	if _, err := r.host.Memory.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: odd.ID}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := r.host.Clone(t.Context(), odd.ID, backend.VolumeSpec{Name: "copy"}); err != nil {
-		t.Fatal(err)
-	}
-	r.begin()
-	v := r.adopted(string(odd.ID))
-	if v.Spec.Name != "Odd Name" || v.Spec.ClaimRef.String() != "shop/data" || v.Spec.Mode != v1beta1.ModeBlock || v.Spec.Provisioning != v1beta1.Thick ||
-		v.Spec.Inodes != 7 || v.Spec.Size.Required.Value() != 16*mib || !v.Status.CreationTime.Time.Equal(odd.Created.Truncate(1000)) {
-		t.Errorf("adopted as %+v", v)
-	}
-	r.expectEvent("Adopted")
-	if c := r.adopted("copy"); c.Spec.SourceRef == nil || c.Spec.SourceRef.Name != string(odd.ID) {
-		t.Errorf("the copy was adopted with source %+v", c.Spec.SourceRef)
-	}
-	r.readySnapshot("s")
-	if s := r.snapshot("s"); s.Labels[v1beta1.AdoptedLabel] != "true" || s.Spec.SourceRef.Name != string(odd.ID) {
-		t.Errorf("the snapshot was adopted as %+v", s)
-	}
 }
 
 func TestAdopt_DataThatAppearsLaterGetsAnObject(t *testing.T) {
-	r := newRig(t).begin()
-	r.stored(backend.VolumeSpec{Name: "a"})
-	r.adopted("a")
-	r.remove("a")
-	r.gone("a")
-	if r.host.has("a") {
-		t.Error("an adopted volume was not deleted")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t).begin()
+		r.stored(backend.VolumeSpec{Name: "a"})
+		r.adopted("a")
+		r.remove("a")
+		r.gone("a")
+		if r.host.has("a") {
+			t.Error("an adopted volume was not deleted")
+		}
+	})
 }
 
 func TestAdopt_DataCreatedByAnotherFrontEndGetsItsObjectAtOnceWithoutAnEvent(t *testing.T) {
-	r := newRig(t)
-	r.change = func(c *Config) { c.SurveyEvery = time.Hour }
-	r.begin()
-	r.agent.Made(backend.SourceVolume, "none") // it is removed by now
-	v := r.stored(backend.VolumeSpec{Name: "a"})
-	r.agent.Made(backend.SourceVolume, v.ID)
-	r.adopted("a")
-	if _, err := r.host.Memory.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: v.ID}); err != nil {
-		t.Fatal(err)
-	}
-	r.agent.Made(backend.SourceSnapshot, "s")
-	r.readySnapshot("s")
-	r.agent.Made(backend.SourceVolume, v.ID) // which has its object
-	r.await("the reports of new data to be handled", func() bool {
-		r.agent.work.mu.Lock()
-		defer r.agent.work.mu.Unlock()
-		return len(r.agent.work.made) == 0
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.change = func(c *Config) { c.SurveyEvery = time.Hour }
+		r.begin()
+		r.agent.Made(backend.SourceVolume, "none") // it is removed by now
+		v := r.stored(backend.VolumeSpec{Name: "a"})
+		r.agent.Made(backend.SourceVolume, v.ID)
+		r.adopted("a")
+		if _, err := r.host.Memory.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: v.ID}); err != nil {
+			t.Fatal(err)
+		}
+		r.agent.Made(backend.SourceSnapshot, "s")
+		r.readySnapshot("s")
+		r.agent.Made(backend.SourceVolume, v.ID) // which has its object
+		wait.Until(r, "the reports of new data to be handled", func() bool {
+			r.agent.work.mu.Lock()
+			defer r.agent.work.mu.Unlock()
+			return len(r.agent.work.made) == 0
+		})
+		if len(r.events.Events) > 0 {
+			t.Errorf("there is the event %q", <-r.events.Events)
+		}
+		r.stored(backend.VolumeSpec{Name: "b"})
+		r.restart() // which finds it
+		r.expectEvent("Adopted")
 	})
-	if len(r.events.Events) > 0 {
-		t.Errorf("there is the event %q", <-r.events.Events)
-	}
-	r.stored(backend.VolumeSpec{Name: "b"})
-	r.restart() // which finds it
-	r.expectEvent("Adopted")
 }
 
 func TestAdopt_VolumeWithoutAllOfItsContentStaysSo(t *testing.T) {
-	r := newRig(t)
-	r.stored(backend.VolumeSpec{Name: "a", Incomplete: true})
-	r.begin()
-	v := r.phase("a", v1beta1.PhaseFailed)
-	if !v.IsIncomplete() || v.Spec.PopulatedBy != "" {
-		t.Errorf("it is %+v", v)
-	}
-	r.restart()
-	r.grow("a", 32*mib)
-	r.await("the larger volume", func() bool { return v1beta1.Bytes(r.volume("a").Status.Size) == 32*mib })
-	if v = r.volume("a"); !v.IsIncomplete() || !r.onDisk("a").Incomplete {
-		t.Errorf("after a growth it is %+v", v.Status)
-	}
-	expectCondition(t, v.Status.Conditions, v1beta1.ReadyCondition, metav1.ConditionFalse, v1beta1.ReasonIncomplete)
-	back := r.pull()
-	if v = r.phase("a", v1beta1.PhaseUnreachable); !v.IsIncomplete() {
-		t.Errorf("out of reach it is %+v", v.Status)
-	}
-	back()
-	r.phase("a", v1beta1.PhaseFailed)
-	r.remove("a")
-	r.gone("a")
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.stored(backend.VolumeSpec{Name: "a", Incomplete: true})
+		r.begin()
+		v := r.phase("a", v1beta1.PhaseFailed)
+		if !v.IsIncomplete() || v.Spec.PopulatedBy != "" {
+			t.Errorf("it is %+v", v)
+		}
+		r.restart()
+		r.grow("a", 32*mib)
+		wait.Until(r, "the larger volume", func() bool { return v1beta1.Bytes(r.volume("a").Status.Size) == 32*mib })
+		if v = r.volume("a"); !v.IsIncomplete() || !r.onDisk("a").Incomplete {
+			t.Errorf("after a growth it is %+v", v.Status)
+		}
+		expectCondition(t, v.Status.Conditions, v1beta1.ReadyCondition, metav1.ConditionFalse, v1beta1.ReasonIncomplete)
+		back := r.pull()
+		if v = r.phase("a", v1beta1.PhaseUnreachable); !v.IsIncomplete() {
+			t.Errorf("out of reach it is %+v", v.Status)
+		}
+		back()
+		r.phase("a", v1beta1.PhaseFailed)
+		r.remove("a")
+		r.gone("a")
+	})
 }
 
 func TestAdopt_GroupIsAdoptedWholeAndDeletedWhole(t *testing.T) {
-	r := newRig(t)
-	r.stored(backend.VolumeSpec{Name: "a"})
-	r.stored(backend.VolumeSpec{Name: "b"})
-	g, err := r.host.Memory.SnapshotGroup(t.Context(), backend.GroupSpec{Name: "g", Sources: []backend.ID{"a", "b"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.begin()
-	for _, m := range g.Snapshots {
-		r.readySnapshot(string(m.ID))
-		s := r.snapshot(string(m.ID))
-		if s.Spec.Group == nil || s.Spec.Group.Name != "g" || !slices.Equal(s.Spec.Group.Volumes, []string{"a", "b"}) || s.Status.Group != "g" {
-			t.Errorf("adopted as %+v", s)
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.stored(backend.VolumeSpec{Name: "a"})
+		r.stored(backend.VolumeSpec{Name: "b"})
+		g, err := r.host.Memory.SnapshotGroup(t.Context(), backend.GroupSpec{Name: "g", Sources: []backend.ID{"a", "b"}})
+		if err != nil {
+			t.Fatal(err)
 		}
-		r.removeSnapshot(s.Name)
-	}
-	for _, m := range g.Snapshots {
-		r.await("the end of a member", func() bool { return r.snapshot(string(m.ID)) == nil })
-	}
-	if _, err := r.host.GetGroup(t.Context(), "g"); err == nil {
-		t.Error("the group is still on the disk")
-	}
+		r.begin()
+		for _, m := range g.Snapshots {
+			r.readySnapshot(string(m.ID))
+			s := r.snapshot(string(m.ID))
+			if s.Spec.Group == nil || s.Spec.Group.Name != "g" || !slices.Equal(s.Spec.Group.Volumes, []string{"a", "b"}) || s.Status.Group != "g" {
+				t.Errorf("adopted as %+v", s)
+			}
+			r.removeSnapshot(s.Name)
+		}
+		for _, m := range g.Snapshots {
+			wait.Until(r, "the end of a member", func() bool { return r.snapshot(string(m.ID)) == nil })
+		}
+		if _, err := r.host.GetGroup(t.Context(), "g"); err == nil {
+			t.Error("the group is still on the disk")
+		}
+	})
 }
 
 func TestAdopt_EphemeralVolumeIsNotAdopted(t *testing.T) {
-	r := newRig(t)
-	r.change = func(c *Config) { c.Foreign = func(v *backend.Volume) bool { return v.Labels["ephemeral"] == "true" } }
-	r.stored(backend.VolumeSpec{Name: "pod", Labels: map[string]string{"ephemeral": "true"}})
-	r.stored(backend.VolumeSpec{Name: "z"})
-	r.begin()
-	r.adopted("z")
-	if v := r.volume("pod"); v != nil {
-		t.Errorf("it got an object: %+v", v)
-	}
-	r.await("it to be counted, and that there are no more", func() bool {
-		s := r.node().Status
-		return s.InlineVolumes != nil && *s.InlineVolumes == 1 && s.InlineVolumesAllowed != nil && !*s.InlineVolumesAllowed
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.change = func(c *Config) { c.Foreign = func(v *backend.Volume) bool { return v.Labels["ephemeral"] == "true" } }
+		r.stored(backend.VolumeSpec{Name: "pod", Labels: map[string]string{"ephemeral": "true"}})
+		r.stored(backend.VolumeSpec{Name: "z"})
+		r.begin()
+		r.adopted("z")
+		if v := r.volume("pod"); v != nil {
+			t.Errorf("it got an object: %+v", v)
+		}
+		wait.Until(r, "it to be counted, and that there are no more", func() bool {
+			s := r.node().Status
+			return s.InlineVolumes != nil && *s.InlineVolumes == 1 && s.InlineVolumesAllowed != nil && !*s.InlineVolumesAllowed
+		})
 	})
 }
 
 func TestAdopt_VolumeWithAnObjectOnAnotherNodeIsLeftAlone(t *testing.T) {
-	r := newRig(t)
-	r.stored(backend.VolumeSpec{Name: "a"})
-	r.ask("a", func(v *v1beta1.Volume) { v.Spec.Node = "node-b" }) // the disk was moved from there, perhaps
-	r.stored(backend.VolumeSpec{Name: "z"})
-	r.begin()
-	r.adopted("z")
-	if v := r.volume("a"); v.Spec.Node != "node-b" || v.Status.Phase != "" || !r.host.has("a") {
-		t.Errorf("the object is %+v, on disk: %t", v, r.host.has("a"))
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.stored(backend.VolumeSpec{Name: "a"})
+		r.ask("a", func(v *v1beta1.Volume) { v.Spec.Node = "node-b" }) // the disk was moved from there, perhaps
+		r.stored(backend.VolumeSpec{Name: "z"})
+		r.begin()
+		r.adopted("z")
+		if v := r.volume("a"); v.Spec.Node != "node-b" || v.Status.Phase != "" || !r.host.has("a") {
+			t.Errorf("the object is %+v, on disk: %t", v, r.host.has("a"))
+		}
+	})
 }
 
 func TestAdopt_DamagedVolumeIsAdoptedAsDamaged(t *testing.T) {
-	r := newRig(t)
-	r.stored(backend.VolumeSpec{Name: "a"})
-	r.host.ill["a"] = backend.Condition{Abnormal: true, Message: "meta.json is damaged"}
-	r.begin()
-	v := r.adopted("a")
-	c := expectCondition(t, v.Status.Conditions, v1beta1.HealthyCondition, metav1.ConditionFalse, v1beta1.ReasonDamaged)
-	expectCondition(t, v.Status.Conditions, v1beta1.ReadyCondition, metav1.ConditionFalse, v1beta1.ReasonDamaged)
-	if c.Message != "meta.json is damaged" {
-		t.Errorf("it says %q", c.Message)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.stored(backend.VolumeSpec{Name: "a"})
+		r.host.ill["a"] = backend.Condition{Abnormal: true, Message: "meta.json is damaged"}
+		r.begin()
+		v := r.adopted("a")
+		c := expectCondition(t, v.Status.Conditions, v1beta1.HealthyCondition, metav1.ConditionFalse, v1beta1.ReasonDamaged)
+		expectCondition(t, v.Status.Conditions, v1beta1.ReadyCondition, metav1.ConditionFalse, v1beta1.ReasonDamaged)
+		if c.Message != "meta.json is damaged" {
+			t.Errorf("it says %q", c.Message)
+		}
+	})
 }

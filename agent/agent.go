@@ -179,6 +179,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer stop()
 	parts.Go(func() { a.showLife(ctx) })
 	if err := a.watches.start(ctx); err != nil {
+		a.loop.Drop()
 		return fmt.Errorf("the objects of node %s could not be listed: %w", a.Node, err)
 	}
 	a.recall()

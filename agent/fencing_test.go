@@ -8,12 +8,14 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 // kernel is that of a node, with its clients of Ceph clusters.
@@ -103,128 +105,134 @@ func (r *rig) recorded() (ids []string) {
 }
 
 func TestCephClients_AreRecordedUntilTheKernelHasThemNoMore(t *testing.T) {
-	r, k := newRig(t), &kernel{}
-	r.change = func(c *Config) { c.CephHost = k }
-	r.begin()
-	k.set(cephClient("client.1"), cephClient("client.2"))
-	for _, id := range []string{"client.1", "client.2", "client.1"} {
-		if err := r.agent.RecordCephClient(t.Context(), "v", cephClient(id)); err != nil {
+	synctest.Test(t, func(t *testing.T) {
+		r, k := newRig(t), &kernel{}
+		r.change = func(c *Config) { c.CephHost = k }
+		r.begin()
+		k.set(cephClient("client.1"), cephClient("client.2"))
+		for _, id := range []string{"client.1", "client.2", "client.1"} {
+			if err := r.agent.RecordCephClient(t.Context(), "v", cephClient(id)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := r.recorded(); !slices.Equal(got, []string{"client.1", "client.2"}) {
+			t.Fatalf("recorded are %v", got)
+		}
+		r.ask("grown", func(*v1beta1.Volume) {})
+		wait.Until(r, "a report of another volume", func() bool { s := r.status(); return len(s.Pools) == 1 && s.Pools[0].Volumes == 1 })
+		if got := r.recorded(); !slices.Equal(got, []string{"client.1", "client.2"}) {
+			t.Errorf("after a report, recorded are %v", got)
+		}
+		r.restart()
+		k.set(cephClient("client.2"))
+		wait.Until(r, "the end of one client in the record", func() bool { return slices.Equal(r.recorded(), []string{"client.2"}) })
+		r.restart()
+		if err := r.agent.RecordCephClient(t.Context(), "v", cephClient("client.2")); err != nil {
 			t.Fatal(err)
 		}
-	}
-	if got := r.recorded(); !slices.Equal(got, []string{"client.1", "client.2"}) {
-		t.Fatalf("recorded are %v", got)
-	}
-	r.ask("grown", func(*v1beta1.Volume) {})
-	r.await("a report of another volume", func() bool { s := r.status(); return len(s.Pools) == 1 && s.Pools[0].Volumes == 1 })
-	if got := r.recorded(); !slices.Equal(got, []string{"client.1", "client.2"}) {
-		t.Errorf("after a report, recorded are %v", got)
-	}
-	r.restart()
-	k.set(cephClient("client.2"))
-	r.await("the end of one client in the record", func() bool { return slices.Equal(r.recorded(), []string{"client.2"}) })
-	r.restart()
-	if err := r.agent.RecordCephClient(t.Context(), "v", cephClient("client.2")); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.nodes.Delete(t.Context(), node, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	r.await("the record in a StorageNode that was deleted", func() bool { return slices.Equal(r.recorded(), []string{"client.2"}) })
-	if k.wasFreed("client.2") {
-		t.Error("a client was freed without a fence")
-	}
+		if err := r.nodes.Delete(t.Context(), node, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		wait.Until(r, "the record in a StorageNode that was deleted", func() bool { return slices.Equal(r.recorded(), []string{"client.2"}) })
+		if k.wasFreed("client.2") {
+			t.Error("a client was freed without a fence")
+		}
+	})
 }
 
 func TestCephVolumes_AreRecordedUntilTheKernelHasThemNoMore(t *testing.T) {
-	r, k := newRig(t), &kernel{}
-	r.change = func(c *Config) { c.CephHost = k }
-	r.begin()
-	k.set(cephClient("client.1"))
-	k.use([]string{"image"}, []string{"files"})
-	for _, id := range []backend.ID{"image", "files", "image"} {
-		if err := r.agent.RecordCephClient(t.Context(), id, cephClient("client.1")); err != nil {
+	synctest.Test(t, func(t *testing.T) {
+		r, k := newRig(t), &kernel{}
+		r.change = func(c *Config) { c.CephHost = k }
+		r.begin()
+		k.set(cephClient("client.1"))
+		k.use([]string{"image"}, []string{"files"})
+		for _, id := range []backend.ID{"image", "files", "image"} {
+			if err := r.agent.RecordCephClient(t.Context(), id, cephClient("client.1")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		recorded := func(volumes ...string) func() bool {
+			return func() bool {
+				got := r.status().CephVolumes
+				slices.Sort(got)
+				return slices.Equal(got, volumes)
+			}
+		}
+		if !recorded("files", "image")() {
+			t.Fatalf("recorded are %v", r.status().CephVolumes)
+		}
+		k.use([]string{"image"}, nil)
+		r.agent.Released("files")
+		wait.Until(r, "the end of one that was unmounted", recorded("image"))
+		k.use(nil, []string{"files"})
+		if err := r.agent.RecordCephClient(t.Context(), "files", cephClient("client.1")); err != nil {
 			t.Fatal(err)
 		}
-	}
-	recorded := func(volumes ...string) func() bool {
-		return func() bool {
-			got := r.status().CephVolumes
-			slices.Sort(got)
-			return slices.Equal(got, volumes)
-		}
-	}
-	if !recorded("files", "image")() {
-		t.Fatalf("recorded are %v", r.status().CephVolumes)
-	}
-	k.use([]string{"image"}, nil)
-	r.agent.Released("files")
-	r.await("the end of one that was unmounted", recorded("image"))
-	k.use(nil, []string{"files"})
-	if err := r.agent.RecordCephClient(t.Context(), "files", cephClient("client.1")); err != nil {
-		t.Fatal(err)
-	}
-	r.agent.Released("image")
-	r.await("the end of one that was unmapped", recorded("files"))
+		r.agent.Released("image")
+		wait.Until(r, "the end of one that was unmapped", recorded("files"))
 
-	// The object goes while no agent runs that would know.
-	r.stop()
-	if err := r.nodes.Delete(t.Context(), node, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	k.answer(errors.New("the cluster of a mount does not answer"))
-	r.begin()
-	err := r.agent.RecordCephClient(t.Context(), "image", cephClient("client.2"))
-	if !errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), "does not answer") || len(r.recorded()) > 0 {
-		t.Errorf("a client beside those that are not known: %v, recorded are %v", err, r.recorded())
-	}
-	k.answer(nil)
-	r.await("the record of what the kernel has, in an object that was made again", func() bool {
-		return recorded("files")() && slices.Equal(r.recorded(), []string{"client.1"})
+		// The object goes while no agent runs that would know.
+		r.stop()
+		if err := r.nodes.Delete(t.Context(), node, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		k.answer(errors.New("the cluster of a mount does not answer"))
+		r.begin()
+		err := r.agent.RecordCephClient(t.Context(), "image", cephClient("client.2"))
+		if !errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), "does not answer") || len(r.recorded()) > 0 {
+			t.Errorf("a client beside those that are not known: %v, recorded are %v", err, r.recorded())
+		}
+		k.answer(nil)
+		wait.Until(r, "the record of what the kernel has, in an object that was made again", func() bool {
+			return recorded("files")() && slices.Equal(r.recorded(), []string{"client.1"})
+		})
+		k.use(nil, nil)
+		k.set()
+		r.agent.Released("files")
+		wait.Until(r, "the end of the record", func() bool { return recorded()() && len(r.recorded()) == 0 })
 	})
-	k.use(nil, nil)
-	k.set()
-	r.agent.Released("files")
-	r.await("the end of the record", func() bool { return recorded()() && len(r.recorded()) == 0 })
 }
 
 func TestCephClients_OfANodeThatIsShutOutAreNotUsed(t *testing.T) {
-	r, k := newRig(t), &kernel{}
-	r.change = func(c *Config) { c.CephHost = k }
-	r.begin()
-	k.set(cephClient("client.1"))
-	if err := r.agent.RecordCephClient(t.Context(), "v", cephClient("client.1")); err != nil {
-		t.Fatal(err)
-	}
-	r.patchNode(`{"spec":{"fence":{"reason":"NodeGone","requestedAt":"2026-11-25T12:00:00.000000Z"}}}`)
-	err := r.agent.RecordCephClient(t.Context(), "v", cephClient("client.2"))
-	if !errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), "shut out of all Ceph clusters since 2026-11-25T12:00:00Z (NodeGone)") {
-		t.Errorf("a new client: %v", err)
-	}
-	if got := r.recorded(); !slices.Equal(got, []string{"client.1"}) {
-		t.Errorf("recorded are %v", got)
-	}
-	k.set(cephClient("client.1"), cephClient("client.2"))
-	k.use(nil, []string{"v", "refused"}) // and not unmounted yet
-	if err := r.agent.pruneCephClients(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if got := r.recorded(); !slices.Equal(got, []string{"client.1"}) {
-		t.Errorf("with a refused client that is still there, recorded are %v", got)
-	}
-	k.set(cephClient("client.1"))
-	k.use(nil, nil)
-	if k.wasFreed("client.1") {
-		t.Error("it was freed before it was shut out")
-	}
-	r.patchNode(`{"status":{"conditions":[{"type":"Fenced","status":"True","reason":"Fenced","message":"","lastTransitionTime":"2026-11-25T12:00:01Z"}]}}`, "status")
-	r.await("the release", func() bool { return k.wasFreed("client.1") })
-	k.set()
-	r.await("an empty record", func() bool { return len(r.recorded()) == 0 })
-	r.patchNode(`{"spec":{"fence":null}}`)
-	if err := r.agent.RecordCephClient(t.Context(), "v", cephClient("client.2")); err != nil {
-		t.Errorf("once it is let in again: %v", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r, k := newRig(t), &kernel{}
+		r.change = func(c *Config) { c.CephHost = k }
+		r.begin()
+		k.set(cephClient("client.1"))
+		if err := r.agent.RecordCephClient(t.Context(), "v", cephClient("client.1")); err != nil {
+			t.Fatal(err)
+		}
+		r.patchNode(`{"spec":{"fence":{"reason":"NodeGone","requestedAt":"2026-11-25T12:00:00.000000Z"}}}`)
+		err := r.agent.RecordCephClient(t.Context(), "v", cephClient("client.2"))
+		if !errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), "shut out of all Ceph clusters since 2026-11-25T12:00:00Z (NodeGone)") {
+			t.Errorf("a new client: %v", err)
+		}
+		if got := r.recorded(); !slices.Equal(got, []string{"client.1"}) {
+			t.Errorf("recorded are %v", got)
+		}
+		k.set(cephClient("client.1"), cephClient("client.2"))
+		k.use(nil, []string{"v", "refused"}) // and not unmounted yet
+		if err := r.agent.pruneCephClients(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := r.recorded(); !slices.Equal(got, []string{"client.1"}) {
+			t.Errorf("with a refused client that is still there, recorded are %v", got)
+		}
+		k.set(cephClient("client.1"))
+		k.use(nil, nil)
+		if k.wasFreed("client.1") {
+			t.Error("it was freed before it was shut out")
+		}
+		r.patchNode(`{"status":{"conditions":[{"type":"Fenced","status":"True","reason":"Fenced","message":"","lastTransitionTime":"2026-11-25T12:00:01Z"}]}}`, "status")
+		wait.Until(r, "the release", func() bool { return k.wasFreed("client.1") })
+		k.set()
+		wait.Until(r, "an empty record", func() bool { return len(r.recorded()) == 0 })
+		r.patchNode(`{"spec":{"fence":null}}`)
+		if err := r.agent.RecordCephClient(t.Context(), "v", cephClient("client.2")); err != nil {
+			t.Errorf("once it is let in again: %v", err)
+		}
+	})
 }
 
 // fencing is a host whose cluster can shut out clients.
@@ -313,75 +321,79 @@ func entry(node string, addresses ...string) string {
 }
 
 func TestBlocklist_IsWhatTheSpecSaysAndOnlyWhatIsConfirmedIsReported(t *testing.T) {
-	r := newRig(t)
-	f := &fencing{host: r.host}
-	f.set(errors.New("client.holdfast may not do this"), "10.9.9.9:0/9", "10.0.0.5:0/1") // one is listed, and not all OSDs know it
-	r.change = func(c *Config) { c.Backend = f }
-	r.begin()
-	r.patchNode(blocklist(entry("a", "10.0.0.5:0/1", "10.0.0.5:0/2"), entry("b", "10.0.0.6:0/1")))
-	r.await("the reason", func() bool {
-		s := r.status()
-		return len(s.Blocklist) == 2 && strings.Contains(s.Blocklist[0].Message, "may not do this")
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		f := &fencing{host: r.host}
+		f.set(errors.New("client.holdfast may not do this"), "10.9.9.9:0/9", "10.0.0.5:0/1") // one is listed, and not all OSDs know it
+		r.change = func(c *Config) { c.Backend = f }
+		r.begin()
+		r.patchNode(blocklist(entry("a", "10.0.0.5:0/1", "10.0.0.5:0/2"), entry("b", "10.0.0.6:0/1")))
+		wait.Until(r, "the reason", func() bool {
+			s := r.status()
+			return len(s.Blocklist) == 2 && strings.Contains(s.Blocklist[0].Message, "may not do this")
+		})
+		if s := r.status(); len(s.Blocklist[0].Addresses) != 0 {
+			t.Errorf("reported is %v", s.Blocklist)
+		}
+		f.set(nil, "10.9.9.9:0/9")
+		confirmed := func() bool {
+			s := r.status()
+			e := s.BlocklistOf("a")
+			return e != nil && len(e.Addresses) == 2 && e.Message == ""
+		}
+		wait.Until(r, "the confirmation", confirmed)
+		r.expectEvent("ClientsShutOut", "2 clients of node a ")
+		f.set(nil, "10.9.9.9:0/9") // an administrator has removed them
+		wait.Until(r, "the clients being shut out again", func() bool { return f.has() == 4 })
+		r.stop()
+		r.patchNode(blocklist(entry("b", "10.0.0.6:0/1")))
+		r.begin()
+		wait.Until(r, "the clients of a being let in by the next agent", func() bool { s := r.status(); return f.has() == 2 && s.BlocklistOf("a") == nil })
+		r.expectEvent("ClientsLetIn", "2 clients of node a ")
+		f.set(errors.New("no quorum"), "10.9.9.9:0/9", "10.0.0.6:0/1")
+		r.patchNode(blocklist())
+		wait.Until(r, "the reason why b is not let in", func() bool {
+			s := r.status()
+			e := s.BlocklistOf("b")
+			return e != nil && len(e.Addresses) == 1 && strings.Contains(e.Message, "not let in again: no quorum")
+		})
+		f.set(nil, "10.9.9.9:0/9", "10.0.0.6:0/1")
+		wait.Until(r, "the end of the report", func() bool { return len(r.status().Blocklist) == 0 && f.has() == 1 })
+		r.expectEvent("ClientsLetIn", "1 clients of node b ")
 	})
-	if s := r.status(); len(s.Blocklist[0].Addresses) != 0 {
-		t.Errorf("reported is %v", s.Blocklist)
-	}
-	f.set(nil, "10.9.9.9:0/9")
-	confirmed := func() bool {
-		s := r.status()
-		e := s.BlocklistOf("a")
-		return e != nil && len(e.Addresses) == 2 && e.Message == ""
-	}
-	r.await("the confirmation", confirmed)
-	r.expectEvent("ClientsShutOut", "2 clients of node a ")
-	f.set(nil, "10.9.9.9:0/9") // an administrator has removed them
-	r.await("the clients being shut out again", func() bool { return f.has() == 4 })
-	r.stop()
-	r.patchNode(blocklist(entry("b", "10.0.0.6:0/1")))
-	r.begin()
-	r.await("the clients of a being let in by the next agent", func() bool { s := r.status(); return f.has() == 2 && s.BlocklistOf("a") == nil })
-	r.expectEvent("ClientsLetIn", "2 clients of node a ")
-	f.set(errors.New("no quorum"), "10.9.9.9:0/9", "10.0.0.6:0/1")
-	r.patchNode(blocklist())
-	r.await("the reason why b is not let in", func() bool {
-		s := r.status()
-		e := s.BlocklistOf("b")
-		return e != nil && len(e.Addresses) == 1 && strings.Contains(e.Message, "not let in again: no quorum")
-	})
-	f.set(nil, "10.9.9.9:0/9", "10.0.0.6:0/1")
-	r.await("the end of the report", func() bool { return len(r.status().Blocklist) == 0 && f.has() == 1 })
-	r.expectEvent("ClientsLetIn", "1 clients of node b ")
 }
 
 func TestBlocklist_WhatWasNeverConfirmedIsLetInAgain(t *testing.T) {
-	r := newRig(t)
-	f := &fencing{host: r.host, late: errors.New("placement group 1.7 does not answer")}
-	f.set(nil)
-	f.before = func() { // a process that is killed from here on has reported it
-		s := r.status()
-		if e := s.BlocklistOf("a"); e == nil || len(e.Unconfirmed) != 1 {
-			t.Errorf("when a client is shut out, reported is %+v", e)
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		f := &fencing{host: r.host, late: errors.New("placement group 1.7 does not answer")}
+		f.set(nil)
+		f.before = func() { // a process that is killed from here on has reported it
+			s := r.status()
+			if e := s.BlocklistOf("a"); e == nil || len(e.Unconfirmed) != 1 {
+				t.Errorf("when a client is shut out, reported is %+v", e)
+			}
 		}
-	}
-	r.change = func(c *Config) { c.Backend = f }
-	r.begin()
-	r.patchNode(blocklist(entry("a", "10.0.0.5:0/1")))
-	r.await("the reason", func() bool {
-		s := r.status()
-		e := s.BlocklistOf("a")
-		return f.has() == 1 && e != nil && len(e.Addresses) == 0 && strings.Contains(e.Message, "1.7 does not answer")
+		r.change = func(c *Config) { c.Backend = f }
+		r.begin()
+		r.patchNode(blocklist(entry("a", "10.0.0.5:0/1")))
+		wait.Until(r, "the reason", func() bool {
+			s := r.status()
+			e := s.BlocklistOf("a")
+			return f.has() == 1 && e != nil && len(e.Addresses) == 0 && strings.Contains(e.Message, "1.7 does not answer")
+		})
+		r.stop()
+		r.patchNode(blocklist())
+		r.begin()
+		wait.Until(r, "the client being let in by the next agent", func() bool { return f.has() == 0 && len(r.status().Blocklist) == 0 })
 	})
-	r.stop()
-	r.patchNode(blocklist())
-	r.begin()
-	r.await("the client being let in by the next agent", func() bool { return f.has() == 0 && len(r.status().Blocklist) == 0 })
 }
 
 func TestBlocklist_SaysWhichRequestItAnswers(t *testing.T) {
 	r, _ := newFencing(t)
 	for _, at := range []string{"12:00", "13:00"} {
 		r.patchNode(blocklist(strings.Replace(entry("a", "10.0.0.5:0/1"), "12:00", at, 1)))
-		r.await("an answer to the request of "+at, func() bool {
+		wait.Until(r, "an answer to the request of "+at, func() bool {
 			s := r.status()
 			e := s.BlocklistOf("a")
 			return e != nil && len(e.Addresses) == 1 && e.RequestedAt != nil && e.RequestedAt.UTC().Format("15:04") == at
@@ -392,11 +404,11 @@ func TestBlocklist_SaysWhichRequestItAnswers(t *testing.T) {
 func TestBlocklist_WhatIsToExpireStaysInTheClusterAndIsReportedNoMore(t *testing.T) {
 	r, f := newFencing(t)
 	r.patchNode(blocklist(entry("gone", "10.0.0.5:0/1"), entry("b", "10.0.0.6:0/1")))
-	r.await("the confirmation", func() bool { return f.has() == 2 && len(r.status().Blocklist) == 2 })
+	wait.Until(r, "the confirmation", func() bool { return f.has() == 2 && len(r.status().Blocklist) == 2 })
 	r.patchNode(blocklist(strings.Replace(entry("gone", "10.0.0.5:0/1"), "{", `{"expire":true,`, 1), entry("b", "10.0.0.6:0/1")))
-	r.await("the end of the report", func() bool { s := r.status(); return s.BlocklistOf("gone") == nil })
+	wait.Until(r, "the end of the report", func() bool { s := r.status(); return s.BlocklistOf("gone") == nil })
 	r.patchNode(blocklist(entry("c", "10.0.0.7:0/1")))
-	r.await("the other being let in", func() bool { s := r.status(); return s.BlocklistOf("b") == nil && s.BlocklistOf("c") != nil })
+	wait.Until(r, "the other being let in", func() bool { s := r.status(); return s.BlocklistOf("b") == nil && s.BlocklistOf("c") != nil })
 	if listed, err := f.Fenced(t.Context()); err != nil || !slices.Contains(listed, "10.0.0.5:0/1") || slices.Contains(listed, "10.0.0.6:0/1") {
 		t.Errorf("shut out are %v, %v", listed, err)
 	}

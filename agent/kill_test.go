@@ -21,6 +21,7 @@ import (
 	"github.com/holdfast-storage/holdfast/api/convert"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 // mortal counts what one agent does to the API and to the disk, before and after each, and ends the agent at a chosen
@@ -195,14 +196,14 @@ func (r *rig) story() {
 		r.host.Write(backend.ID(name), written)
 	}
 	r.grow("a", 64*mib)
-	r.await("the larger size", func() bool { return r.volume("a").Status.Size.Value() == 64*mib })
+	wait.Until(r, "the larger size", func() bool { return r.volume("a").Status.Size.Value() == 64*mib })
 	r.askSnapshot("s", "a", nil)
 	r.readySnapshot("s")
 	byHand, copyByHand := r.volume("b"), r.snapshot("s")
 	r.drop("b")
 	r.dropSnapshot("s")
 	r.writtenAgain(byHand)
-	r.await("another object of the snapshot", func() bool {
+	wait.Until(r, "another object of the snapshot", func() bool {
 		s := r.snapshot("s")
 		return s != nil && s.UID != copyByHand.UID && s.Status.Phase == v1beta1.PhaseReady
 	})
@@ -225,7 +226,7 @@ func (r *rig) story() {
 	for _, name := range []string{"r", "a", "b"} {
 		r.remove(name)
 	}
-	r.await("an empty cluster", func() bool {
+	wait.Until(r, "an empty cluster", func() bool {
 		volumes, err := r.volumes.List(r.Context(), metav1.ListOptions{})
 		snapshots, errSnapshots := r.snapshots.List(r.Context(), metav1.ListOptions{})
 		return err == nil && errSnapshots == nil && len(volumes.Items)+len(snapshots.Items) == 0
@@ -239,7 +240,7 @@ func (r *rig) story() {
 
 func (r *rig) readySnapshot(name string) {
 	r.Helper()
-	r.await("snapshot "+name, func() bool { s := r.snapshot(name); return s != nil && s.Status.Phase == v1beta1.PhaseReady })
+	wait.Until(r, "snapshot "+name, func() bool { s := r.snapshot(name); return s != nil && s.Status.Phase == v1beta1.PhaseReady })
 }
 
 // askGroup writes the members of a group and returns their IDs.

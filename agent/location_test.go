@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,6 +14,7 @@ import (
 	"github.com/holdfast-storage/holdfast/api/convert"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 var errPulled = fmt.Errorf("%w: pool memory: its disk is missing", backend.ErrUnavailable)
@@ -41,86 +43,94 @@ func pulled(conditions []metav1.Condition) bool {
 }
 
 func TestReach_VolumeOfAnUnreachablePoolIsNotLostAndReadyWhenItReturns(t *testing.T) {
-	r := newRig(t).begin()
-	r.ask("a")
-	r.phase("a", v1beta1.PhaseReady)
-	r.askSnapshot("s", "a", nil)
-	r.readySnapshot("s")
-	back := r.pull()
-	r.await("the volume's condition", func() bool { return pulled(r.volume("a").Status.Conditions) })
-	r.await("the snapshot's condition", func() bool { return pulled(r.snapshot("s").Status.Conditions) })
-	v, s := r.volume("a").Status, r.snapshot("s").Status
-	if v.Phase != v1beta1.PhaseUnreachable || s.Phase != v1beta1.PhaseUnreachable || v.Error == nil || v.Error.Code != v1beta1.ErrorUnavailable || v.Pool != "memory" {
-		t.Errorf("the volume is %+v, the snapshot %+v", v, s)
-	}
-	expectCondition(t, v.Conditions, v1beta1.HealthyCondition, metav1.ConditionFalse, v1beta1.ReasonPoolFailing)
-	back()
-	r.await("the volume back", func() bool {
-		return meta.IsStatusConditionTrue(r.volume("a").Status.Conditions, v1beta1.ReadyCondition)
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t).begin()
+		r.ask("a")
+		r.phase("a", v1beta1.PhaseReady)
+		r.askSnapshot("s", "a", nil)
+		r.readySnapshot("s")
+		back := r.pull()
+		wait.Until(r, "the volume's condition", func() bool { return pulled(r.volume("a").Status.Conditions) })
+		wait.Until(r, "the snapshot's condition", func() bool { return pulled(r.snapshot("s").Status.Conditions) })
+		v, s := r.volume("a").Status, r.snapshot("s").Status
+		if v.Phase != v1beta1.PhaseUnreachable || s.Phase != v1beta1.PhaseUnreachable || v.Error == nil || v.Error.Code != v1beta1.ErrorUnavailable || v.Pool != "memory" {
+			t.Errorf("the volume is %+v, the snapshot %+v", v, s)
+		}
+		expectCondition(t, v.Conditions, v1beta1.HealthyCondition, metav1.ConditionFalse, v1beta1.ReasonPoolFailing)
+		back()
+		wait.Until(r, "the volume back", func() bool {
+			return meta.IsStatusConditionTrue(r.volume("a").Status.Conditions, v1beta1.ReadyCondition)
+		})
+		wait.Until(r, "the snapshot back", func() bool {
+			return meta.IsStatusConditionTrue(r.snapshot("s").Status.Conditions, v1beta1.ReadyCondition)
+		})
+		expectCondition(t, r.volume("a").Status.Conditions, v1beta1.HealthyCondition, metav1.ConditionTrue, v1beta1.ReasonHealthy)
+		if e := r.volume("a").Status.Error; e != nil {
+			t.Errorf("the error stays: %+v", e)
+		}
 	})
-	r.await("the snapshot back", func() bool {
-		return meta.IsStatusConditionTrue(r.snapshot("s").Status.Conditions, v1beta1.ReadyCondition)
-	})
-	expectCondition(t, r.volume("a").Status.Conditions, v1beta1.HealthyCondition, metav1.ConditionTrue, v1beta1.ReasonHealthy)
-	if e := r.volume("a").Status.Error; e != nil {
-		t.Errorf("the error stays: %+v", e)
-	}
 }
 
 func TestReach_VolumeDeletedWhileItsPoolIsUnreachableIsRemovedWhenItReturns(t *testing.T) {
-	r := newRig(t).begin()
-	r.ask("a")
-	r.phase("a", v1beta1.PhaseReady)
-	r.askSnapshot("s", "a", nil)
-	r.readySnapshot("s")
-	back := r.pull()
-	r.remove("a")
-	r.removeSnapshot("s")
-	waits := func(phase v1beta1.Phase, e *v1beta1.Error) bool {
-		return phase == v1beta1.PhaseDeleting && e != nil && e.Code == v1beta1.ErrorUnavailable && strings.Contains(e.Message, "its disk is missing")
-	}
-	r.await("the volume to wait", func() bool { v := r.volume("a"); return waits(v.Status.Phase, v.Status.Error) })
-	r.await("the snapshot to wait", func() bool { s := r.snapshot("s"); return waits(s.Status.Phase, s.Status.Error) })
-	back()
-	r.gone("a")
-	r.await("the snapshot to go", func() bool { return r.snapshot("s") == nil })
-	if r.host.has("a") {
-		t.Error("the volume is still on the disk")
-	}
-	if _, err := r.host.GetSnapshot(t.Context(), "s"); !errors.Is(err, backend.ErrNotFound) {
-		t.Errorf("the snapshot is still on the disk: %v", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t).begin()
+		r.ask("a")
+		r.phase("a", v1beta1.PhaseReady)
+		r.askSnapshot("s", "a", nil)
+		r.readySnapshot("s")
+		back := r.pull()
+		r.remove("a")
+		r.removeSnapshot("s")
+		waits := func(phase v1beta1.Phase, e *v1beta1.Error) bool {
+			return phase == v1beta1.PhaseDeleting && e != nil && e.Code == v1beta1.ErrorUnavailable && strings.Contains(e.Message, "its disk is missing")
+		}
+		wait.Until(r, "the volume to wait", func() bool { v := r.volume("a"); return waits(v.Status.Phase, v.Status.Error) })
+		wait.Until(r, "the snapshot to wait", func() bool { s := r.snapshot("s"); return waits(s.Status.Phase, s.Status.Error) })
+		back()
+		r.gone("a")
+		wait.Until(r, "the snapshot to go", func() bool { return r.snapshot("s") == nil })
+		if r.host.has("a") {
+			t.Error("the volume is still on the disk")
+		}
+		if _, err := r.host.GetSnapshot(t.Context(), "s"); !errors.Is(err, backend.ErrNotFound) {
+			t.Errorf("the snapshot is still on the disk: %v", err)
+		}
+	})
 }
 
 func TestReach_VolumeThatWasNeverCreatedIsDeletedThoughAPoolIsUnreachable(t *testing.T) {
-	r := newRig(t).begin()
-	r.pull()
-	r.host.set(func() { r.host.refuse["create a"] = errPulled })
-	r.ask("a")
-	r.await("the refusal", func() bool { return r.volume("a").Status.Error != nil })
-	r.remove("a")
-	r.gone("a")
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t).begin()
+		r.pull()
+		r.host.set(func() { r.host.refuse["create a"] = errPulled })
+		r.ask("a")
+		wait.Until(r, "the refusal", func() bool { return r.volume("a").Status.Error != nil })
+		r.remove("a")
+		r.gone("a")
+	})
 }
 
 func TestReach_DiscardWaitsUntilAllPoolsCanBeRead(t *testing.T) {
-	r := newRig(t).begin()
-	r.stored(backend.VolumeSpec{Name: "old"})
-	back := r.pull()
-	r.giveUp(discard(v1beta1.SourceVolume, "old", "u1"), discard(v1beta1.SourceSnapshot, "olds", "u2"))
-	for _, k := range []key{{v1beta1.SourceVolume, "old"}, {v1beta1.SourceSnapshot, "olds"}} {
-		r.await("the list", func() bool {
-			n := r.agent.nodeObject()
-			return n != nil && len(n.Spec.Discard) > 0
-		})
-		if _, err := r.agent.reconcile(context.Background(), k); !errors.Is(err, errPoolOut) {
-			t.Errorf("%s: %v", k, err)
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t).begin()
+		r.stored(backend.VolumeSpec{Name: "old"})
+		back := r.pull()
+		r.giveUp(discard(v1beta1.SourceVolume, "old", "u1"), discard(v1beta1.SourceSnapshot, "olds", "u2"))
+		for _, k := range []key{{v1beta1.SourceVolume, "old"}, {v1beta1.SourceSnapshot, "olds"}} {
+			wait.Until(r, "the list", func() bool {
+				n := r.agent.nodeObject()
+				return n != nil && len(n.Spec.Discard) > 0
+			})
+			if _, err := r.agent.reconcile(context.Background(), k); !errors.Is(err, errPoolOut) {
+				t.Errorf("%s: %v", k, err)
+			}
 		}
-	}
-	back()
-	r.discarded()
-	if r.host.has("old") {
-		t.Error("what was given up is still there")
-	}
+		back()
+		r.discarded()
+		if r.host.has("old") {
+			t.Error("what was given up is still there")
+		}
+	})
 }
 
 func TestReach_PoolThatTheNodeNoLongerHasIsNamedAsSuch(t *testing.T) {

@@ -26,6 +26,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/backendtest"
 	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 const (
@@ -85,7 +86,7 @@ func (r *rig) begin() *rig {
 	}()
 	r.agent, r.stop = a, func() { cancel(); <-done }
 	r.Cleanup(r.stop)
-	r.await("the node's first report", func() bool {
+	wait.Until(r, "the node's first report", func() bool {
 		n, err := r.nodes.Get(r.Context(), node, metav1.GetOptions{})
 		return err == nil && len(n.Status.Conditions) > 0
 	})
@@ -96,41 +97,6 @@ func (r *rig) restart() {
 	r.Helper()
 	r.stop()
 	r.begin()
-}
-
-// await waits for what the API or the host shows.
-func (r *rig) await(what string, done func() bool) {
-	r.Helper()
-	late := time.NewTimer(90 * time.Second)
-	defer late.Stop()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for !done() {
-		select {
-		case <-late.C:
-			r.Fatalf("%s did not come", what)
-		case <-tick.C:
-		}
-	}
-}
-
-// never fails if something happens within that time, at the end of which it returns.
-func (r *rig) never(what string, within time.Duration, happens func() bool) {
-	r.Helper()
-	over := time.NewTimer(within)
-	defer over.Stop()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for {
-		select {
-		case <-over.C:
-			return
-		case <-tick.C:
-		}
-		if happens() {
-			r.Fatalf("%s came", what)
-		}
-	}
 }
 
 // ask writes an object the way the controller does.
@@ -191,7 +157,7 @@ func (r *rig) snapshot(name string) *v1beta1.Snapshot {
 func (r *rig) phase(name string, phase v1beta1.Phase) *v1beta1.Volume {
 	r.Helper()
 	var v *v1beta1.Volume
-	r.await(fmt.Sprintf("phase %s of volume %s", phase, name), func() bool {
+	wait.Until(r, fmt.Sprintf("phase %s of volume %s", phase, name), func() bool {
 		v = r.volume(name)
 		return v != nil && v.Status.Phase == phase
 	})
@@ -201,7 +167,7 @@ func (r *rig) phase(name string, phase v1beta1.Phase) *v1beta1.Volume {
 // writeStatus changes the status of a volume, which the agent may write at the same time.
 func (r *rig) writeStatus(name string, change func(*v1beta1.VolumeStatus)) {
 	r.Helper()
-	r.await("the changed status of "+name, func() bool {
+	wait.Until(r, "the changed status of "+name, func() bool {
 		v := r.volume(name)
 		change(&v.Status)
 		_, err := r.volumes.UpdateStatus(r.Context(), v, metav1.UpdateOptions{})
@@ -211,7 +177,7 @@ func (r *rig) writeStatus(name string, change func(*v1beta1.VolumeStatus)) {
 
 func (r *rig) gone(name string) {
 	r.Helper()
-	r.await("the end of volume "+name, func() bool { return r.volume(name) == nil })
+	wait.Until(r, "the end of volume "+name, func() bool { return r.volume(name) == nil })
 }
 
 // remove asks for a volume to be deleted the way the controller does.

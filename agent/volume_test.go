@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -19,310 +20,339 @@ import (
 	client "github.com/holdfast-storage/holdfast/api/client/clientset"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
-	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 func TestVolume_IsCreatedAndReported(t *testing.T) {
-	r := newRig(t).begin()
-	r.ask("a", func(v *v1beta1.Volume) {
-		v.Spec.Mode, v.Spec.FSType, v.Spec.Labels = v1beta1.ModeFilesystem, v1beta1.XFS, map[string]string{"any/thing/at all": "ü"}
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t).begin()
+		r.ask("a", func(v *v1beta1.Volume) {
+			v.Spec.Mode, v.Spec.FSType, v.Spec.Labels = v1beta1.ModeFilesystem, v1beta1.XFS, map[string]string{"any/thing/at all": "ü"}
+		})
+		v := r.phase("a", v1beta1.PhaseReady)
+		s := v.Status
+		if s.Size.Value() != 16*mib || s.Pool != "memory" || s.FSType != "xfs" || s.Mode != v1beta1.ModeFilesystem || s.Provisioning != v1beta1.Thin ||
+			s.CreationTime == nil || s.Error != nil || s.ObservedGeneration != v.Generation || s.Columns.Size != "16Mi" {
+			t.Errorf("reported %+v", s)
+		}
+		expectCondition(t, s.Conditions, v1beta1.ReadyCondition, metav1.ConditionTrue, v1beta1.ReasonReady)
+		expectCondition(t, s.Conditions, v1beta1.HealthyCondition, metav1.ConditionTrue, v1beta1.ReasonHealthy)
+		made, err := r.host.Get(t.Context(), "a")
+		if err != nil || made.Labels["any/thing/at all"] != "ü" {
+			t.Errorf("on the host it is %+v, %v", made, err)
+		}
 	})
-	v := r.phase("a", v1beta1.PhaseReady)
-	s := v.Status
-	if s.Size.Value() != 16*mib || s.Pool != "memory" || s.FSType != "xfs" || s.Mode != v1beta1.ModeFilesystem || s.Provisioning != v1beta1.Thin ||
-		s.CreationTime == nil || s.Error != nil || s.ObservedGeneration != v.Generation || s.Columns.Size != "16Mi" {
-		t.Errorf("reported %+v", s)
-	}
-	expectCondition(t, s.Conditions, v1beta1.ReadyCondition, metav1.ConditionTrue, v1beta1.ReasonReady)
-	expectCondition(t, s.Conditions, v1beta1.HealthyCondition, metav1.ConditionTrue, v1beta1.ReasonHealthy)
-	made, err := r.host.Get(t.Context(), "a")
-	if err != nil || made.Labels["any/thing/at all"] != "ü" {
-		t.Errorf("on the host it is %+v, %v", made, err)
-	}
 }
 
 func TestVolume_RestoreAndCloneReportTheirSource(t *testing.T) {
-	r := newRig(t).begin()
-	r.ask("a")
-	r.phase("a", v1beta1.PhaseReady)
-	r.askSnapshot("s", "a", nil)
-	r.await("the snapshot", func() bool { s := r.snapshot("s"); return s != nil && s.Status.Phase == v1beta1.PhaseReady })
-	for name, source := range map[string]v1beta1.SourceReference{"clone": {Kind: v1beta1.SourceVolume, Name: "a"}, "restored": {Kind: v1beta1.SourceSnapshot, Name: "s"}} {
-		r.ask(name, func(v *v1beta1.Volume) { v.Spec.SourceRef = &source })
-		if v := r.phase(name, v1beta1.PhaseReady); v.Status.SourceRef == nil || *v.Status.SourceRef != source {
-			t.Errorf("%s was made from %+v", name, v.Status.SourceRef)
-		}
-	}
-}
-
-func TestVolume_PermanentErrorIsRecordedAndNotRetriedUntilTheSpecChanges(t *testing.T) {
-	r := newRig(t)
-	r.host.refuse["create a"] = fmt.Errorf("%w: 16777216 bytes requested, 5 left", backend.ErrExhausted)
-	r.begin().ask("a")
-	v := r.phase("a", v1beta1.PhaseFailed)
-	if e := v.Status.Error; e == nil || e.Code != v1beta1.ErrorExhausted || !strings.Contains(e.Message, "5 left") {
-		t.Errorf("recorded %+v", e)
-	}
-	expectCondition(t, v.Status.Conditions, v1beta1.ReadyCondition, metav1.ConditionFalse, string(v1beta1.ErrorExhausted))
-	r.expectEvent(string(v1beta1.ErrorExhausted))
-	r.restart()
-	r.ask("b")
-	r.phase("b", v1beta1.PhaseReady) // so everything before it was worked on
-	if n := r.host.count("create a"); n != 1 {
-		t.Errorf("it was tried %d times", n)
-	}
-	r.host.set(func() { delete(r.host.refuse, "create a") })
-	r.grow("a", 32*mib)
-	if v = r.phase("a", v1beta1.PhaseReady); v.Status.Error != nil || v.Status.ObservedGeneration != 2 {
-		t.Errorf("after the change: %+v", v.Status)
-	}
-}
-
-func TestVolume_TransientErrorIsRecordedAndRetried(t *testing.T) {
-	r := newRig(t)
-	r.host.refuse["create a"] = errors.New("mkfs: input/output error\ngoroutine 7 [running]: main.main()")
-	r.begin().ask("a")
-	r.await("the error", func() bool { v := r.volume("a"); return v.Status.Error != nil })
-	v := r.volume("a")
-	if e := v.Status.Error; e.Code != v1beta1.ErrorUnavailable || e.Message != "mkfs: input/output error" || v.Status.Phase != v1beta1.PhasePending {
-		t.Errorf("recorded %+v in phase %s", e, v.Status.Phase)
-	}
-	r.host.set(func() { clear(r.host.refuse) })
-	if v := r.phase("a", v1beta1.PhaseReady); v.Status.Error != nil {
-		t.Errorf("it still says %+v", v.Status.Error)
-	}
-}
-
-func TestVolume_ObjectWithAWrongNameIsRefused(t *testing.T) {
-	r := newRig(t).begin()
-	r.ask("a", func(v *v1beta1.Volume) { v.Spec.Name = "b" })
-	v := r.phase("a", v1beta1.PhaseFailed)
-	if v.Status.Error.Code != v1beta1.ErrorInvalid || r.host.has("a") || r.host.has("b") {
-		t.Errorf("recorded %+v", v.Status.Error)
-	}
-}
-
-func TestVolume_ThatVanishedIsLostAndNeverCreatedAgain(t *testing.T) {
-	r := newRig(t).begin()
-	r.ask("a")
-	r.phase("a", v1beta1.PhaseReady)
-	if err := r.host.Memory.Delete(t.Context(), "a"); err != nil { // behind the agent's back
-		t.Fatal(err)
-	}
-	v := r.phase("a", v1beta1.PhaseLost)
-	c := expectCondition(t, v.Status.Conditions, v1beta1.ReadyCondition, metav1.ConditionFalse, v1beta1.ReasonMissing)
-	if !strings.Contains(c.Message, node) {
-		t.Errorf("it says %q", c.Message)
-	}
-	expectCondition(t, v.Status.Conditions, v1beta1.HealthyCondition, metav1.ConditionFalse, v1beta1.ReasonMissing)
-	r.expectEvent("Lost")
-	r.restart()
-	r.grow("a", 32*mib) // not even when more is requested
-	r.await("an answer", func() bool { v = r.volume("a"); return v.Status.ObservedGeneration == 2 })
-	if v.Status.Phase != v1beta1.PhaseLost || r.host.has("a") || r.host.count("create a") != 1 {
-		t.Errorf("it is %s, made %d times", v.Status.Phase, r.host.count("create a"))
-	}
-}
-
-func TestVolume_ThatReturnsToTheDiskIsReadyAgain(t *testing.T) {
-	r := newRig(t).begin()
-	r.ask("a")
-	r.phase("a", v1beta1.PhaseReady)
-	if err := r.host.Memory.Delete(t.Context(), "a"); err != nil {
-		t.Fatal(err)
-	}
-	r.phase("a", v1beta1.PhaseLost)
-	if _, err := r.host.Memory.Create(t.Context(), backend.VolumeSpec{Name: "a", Size: backend.Size{Required: 16 * mib}}); err != nil {
-		t.Fatal(err)
-	}
-	r.phase("a", v1beta1.PhaseReady)
-	r.expectEvent("Recovered")
-}
-
-func TestVolume_GrowsOrReportsWhyItCannot(t *testing.T) {
-	r := newRig(t).begin()
-	r.ask("a")
-	grow := func(bytes int64) *v1beta1.Volume {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t).begin()
+		r.ask("a")
 		r.phase("a", v1beta1.PhaseReady)
-		v := r.grow("a", bytes)
-		r.await("an answer", func() bool { return r.volume("a").Status.ObservedGeneration == v.Generation })
-		return r.volume("a")
-	}
-	if v := grow(32 * mib); v.Status.Size.Value() != 32*mib || v.Status.Error != nil {
-		t.Fatalf("grown: %+v", v.Status)
-	}
-	v := grow(1 << 50)
-	if v.Status.Size.Value() != 32*mib || v.Status.Error == nil || v.Status.Error.Code != v1beta1.ErrorExhausted || v.Status.Phase != v1beta1.PhaseReady {
-		t.Errorf("refused: %+v", v.Status)
-	}
-	expectCondition(t, v.Status.Conditions, v1beta1.ReadyCondition, metav1.ConditionTrue, v1beta1.ReasonReady) // it can be used as it is
-	if v = grow(32 * mib); v.Status.Error != nil {
-		t.Errorf("taken back: %+v", v.Status.Error)
-	}
-	if n := r.host.count("expand a"); n != 2 {
-		t.Errorf("it was grown %d times", n)
-	}
-}
-
-func TestVolume_FinalizerIsAddedBeforeAnythingIsCreated(t *testing.T) {
-	r := newRig(t).begin()
-	var early atomic.Bool
-	r.host.set(func() {
-		r.host.enter = func(call string) {
-			if v := r.volume("a"); call == "create a" && !slices.Contains(v.Finalizers, v1beta1.AgentFinalizer) {
-				early.Store(true)
+		r.askSnapshot("s", "a", nil)
+		wait.Until(r, "the snapshot", func() bool { s := r.snapshot("s"); return s != nil && s.Status.Phase == v1beta1.PhaseReady })
+		for name, source := range map[string]v1beta1.SourceReference{"clone": {Kind: v1beta1.SourceVolume, Name: "a"}, "restored": {Kind: v1beta1.SourceSnapshot, Name: "s"}} {
+			r.ask(name, func(v *v1beta1.Volume) { v.Spec.SourceRef = &source })
+			if v := r.phase(name, v1beta1.PhaseReady); v.Status.SourceRef == nil || *v.Status.SourceRef != source {
+				t.Errorf("%s was made from %+v", name, v.Status.SourceRef)
 			}
 		}
 	})
-	r.ask("a", func(v *v1beta1.Volume) { v.Finalizers = []string{"example.com/other"} })
-	v := r.phase("a", v1beta1.PhaseReady)
-	if early.Load() || !slices.Equal(v.Finalizers, []string{"example.com/other", v1beta1.AgentFinalizer}) {
-		t.Errorf("made without it: %t; finalizers now %v", early.Load(), v.Finalizers)
-	}
+}
+
+func TestVolume_PermanentErrorIsRecordedAndNotRetriedUntilTheSpecChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.host.refuse["create a"] = fmt.Errorf("%w: 16777216 bytes requested, 5 left", backend.ErrExhausted)
+		r.begin().ask("a")
+		v := r.phase("a", v1beta1.PhaseFailed)
+		if e := v.Status.Error; e == nil || e.Code != v1beta1.ErrorExhausted || !strings.Contains(e.Message, "5 left") {
+			t.Errorf("recorded %+v", e)
+		}
+		expectCondition(t, v.Status.Conditions, v1beta1.ReadyCondition, metav1.ConditionFalse, string(v1beta1.ErrorExhausted))
+		r.expectEvent(string(v1beta1.ErrorExhausted))
+		r.restart()
+		r.ask("b")
+		r.phase("b", v1beta1.PhaseReady) // so everything before it was worked on
+		if n := r.host.count("create a"); n != 1 {
+			t.Errorf("it was tried %d times", n)
+		}
+		r.host.set(func() { delete(r.host.refuse, "create a") })
+		r.grow("a", 32*mib)
+		if v = r.phase("a", v1beta1.PhaseReady); v.Status.Error != nil || v.Status.ObservedGeneration != 2 {
+			t.Errorf("after the change: %+v", v.Status)
+		}
+	})
+}
+
+func TestVolume_TransientErrorIsRecordedAndRetried(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.host.refuse["create a"] = errors.New("mkfs: input/output error\ngoroutine 7 [running]: main.main()")
+		r.begin().ask("a")
+		wait.Until(r, "the error", func() bool { v := r.volume("a"); return v.Status.Error != nil })
+		v := r.volume("a")
+		if e := v.Status.Error; e.Code != v1beta1.ErrorUnavailable || e.Message != "mkfs: input/output error" || v.Status.Phase != v1beta1.PhasePending {
+			t.Errorf("recorded %+v in phase %s", e, v.Status.Phase)
+		}
+		r.host.set(func() { clear(r.host.refuse) })
+		if v := r.phase("a", v1beta1.PhaseReady); v.Status.Error != nil {
+			t.Errorf("it still says %+v", v.Status.Error)
+		}
+	})
+}
+
+func TestVolume_ObjectWithAWrongNameIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t).begin()
+		r.ask("a", func(v *v1beta1.Volume) { v.Spec.Name = "b" })
+		v := r.phase("a", v1beta1.PhaseFailed)
+		if v.Status.Error.Code != v1beta1.ErrorInvalid || r.host.has("a") || r.host.has("b") {
+			t.Errorf("recorded %+v", v.Status.Error)
+		}
+	})
+}
+
+func TestVolume_ThatVanishedIsLostAndNeverCreatedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t).begin()
+		r.ask("a")
+		r.phase("a", v1beta1.PhaseReady)
+		if err := r.host.Memory.Delete(t.Context(), "a"); err != nil { // behind the agent's back
+			t.Fatal(err)
+		}
+		v := r.phase("a", v1beta1.PhaseLost)
+		c := expectCondition(t, v.Status.Conditions, v1beta1.ReadyCondition, metav1.ConditionFalse, v1beta1.ReasonMissing)
+		if !strings.Contains(c.Message, node) {
+			t.Errorf("it says %q", c.Message)
+		}
+		expectCondition(t, v.Status.Conditions, v1beta1.HealthyCondition, metav1.ConditionFalse, v1beta1.ReasonMissing)
+		r.expectEvent("Lost")
+		r.restart()
+		r.grow("a", 32*mib) // not even when more is requested
+		wait.Until(r, "an answer", func() bool { v = r.volume("a"); return v.Status.ObservedGeneration == 2 })
+		if v.Status.Phase != v1beta1.PhaseLost || r.host.has("a") || r.host.count("create a") != 1 {
+			t.Errorf("it is %s, made %d times", v.Status.Phase, r.host.count("create a"))
+		}
+	})
+}
+
+func TestVolume_ThatReturnsToTheDiskIsReadyAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t).begin()
+		r.ask("a")
+		r.phase("a", v1beta1.PhaseReady)
+		if err := r.host.Memory.Delete(t.Context(), "a"); err != nil {
+			t.Fatal(err)
+		}
+		r.phase("a", v1beta1.PhaseLost)
+		if _, err := r.host.Memory.Create(t.Context(), backend.VolumeSpec{Name: "a", Size: backend.Size{Required: 16 * mib}}); err != nil {
+			t.Fatal(err)
+		}
+		r.phase("a", v1beta1.PhaseReady)
+		r.expectEvent("Recovered")
+	})
+}
+
+func TestVolume_GrowsOrReportsWhyItCannot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t).begin()
+		r.ask("a")
+		grow := func(bytes int64) *v1beta1.Volume {
+			r.phase("a", v1beta1.PhaseReady)
+			v := r.grow("a", bytes)
+			wait.Until(r, "an answer", func() bool { return r.volume("a").Status.ObservedGeneration == v.Generation })
+			return r.volume("a")
+		}
+		if v := grow(32 * mib); v.Status.Size.Value() != 32*mib || v.Status.Error != nil {
+			t.Fatalf("grown: %+v", v.Status)
+		}
+		v := grow(1 << 50)
+		if v.Status.Size.Value() != 32*mib || v.Status.Error == nil || v.Status.Error.Code != v1beta1.ErrorExhausted || v.Status.Phase != v1beta1.PhaseReady {
+			t.Errorf("refused: %+v", v.Status)
+		}
+		expectCondition(t, v.Status.Conditions, v1beta1.ReadyCondition, metav1.ConditionTrue, v1beta1.ReasonReady) // it can be used as it is
+		if v = grow(32 * mib); v.Status.Error != nil {
+			t.Errorf("taken back: %+v", v.Status.Error)
+		}
+		if n := r.host.count("expand a"); n != 2 {
+			t.Errorf("it was grown %d times", n)
+		}
+	})
+}
+
+func TestVolume_FinalizerIsAddedBeforeAnythingIsCreated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t).begin()
+		var early atomic.Bool
+		r.host.set(func() {
+			r.host.enter = func(call string) {
+				if v := r.volume("a"); call == "create a" && !slices.Contains(v.Finalizers, v1beta1.AgentFinalizer) {
+					early.Store(true)
+				}
+			}
+		})
+		r.ask("a", func(v *v1beta1.Volume) { v.Finalizers = []string{"example.com/other"} })
+		v := r.phase("a", v1beta1.PhaseReady)
+		if early.Load() || !slices.Equal(v.Finalizers, []string{"example.com/other", v1beta1.AgentFinalizer}) {
+			t.Errorf("made without it: %t; finalizers now %v", early.Load(), v.Finalizers)
+		}
+	})
 }
 
 func TestObject_OfAnotherNodeIsLeftAlone(t *testing.T) {
-	r := newRig(t).begin()
-	r.ask("other", func(v *v1beta1.Volume) { v.Spec.Node = "node-b" })
-	r.ask("own")
-	r.phase("own", v1beta1.PhaseReady)
-	if v := r.volume("other"); v.Status.Phase != "" || r.host.has("other") {
-		t.Errorf("the other node's volume is %+v", v.Status)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t).begin()
+		r.ask("other", func(v *v1beta1.Volume) { v.Spec.Node = "node-b" })
+		r.ask("own")
+		r.phase("own", v1beta1.PhaseReady)
+		if v := r.volume("other"); v.Status.Phase != "" || r.host.has("other") {
+			t.Errorf("the other node's volume is %+v", v.Status)
+		}
+	})
 }
 
 func TestVolume_SeveralAreReconciledAtOnceAndEachOneAtATime(t *testing.T) {
-	r := newRig(t)
-	const crowd = 4
-	r.change = func(c *Config) { c.Workers = crowd }
-	inside, all := make(chan string, 100), make(chan struct{})
-	r.host.enter = func(call string) {
-		if strings.HasPrefix(call, "create ") {
-			inside <- call
-			<-all
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		const crowd = 4
+		r.change = func(c *Config) { c.Workers = crowd }
+		inside, all := make(chan string, 100), make(chan struct{})
+		r.host.enter = func(call string) {
+			if strings.HasPrefix(call, "create ") {
+				inside <- call
+				<-all
+			}
 		}
-	}
-	r.begin()
-	for i := range crowd {
-		r.ask(fmt.Sprintf("v%d", i))
-	}
-	seen := map[string]bool{}
-	for range crowd {
-		call := <-inside // with fewer workers this would not end
-		if seen[call] {
-			t.Errorf("%s runs twice", call)
+		r.begin()
+		for i := range crowd {
+			r.ask(fmt.Sprintf("v%d", i))
 		}
-		seen[call] = true
-	}
-	r.grow("v0", 32*mib) // an event for what is being worked on
-	close(all)
-	for i := range crowd {
-		r.phase(fmt.Sprintf("v%d", i), v1beta1.PhaseReady)
-	}
-	r.await("the larger size", func() bool { return r.volume("v0").Status.Size.Value() == 32*mib })
-	if n := r.host.count("create v0"); n != 1 {
-		t.Errorf("v0 was made %d times", n)
-	}
+		seen := map[string]bool{}
+		for range crowd {
+			call := <-inside // with fewer workers this would not end
+			if seen[call] {
+				t.Errorf("%s runs twice", call)
+			}
+			seen[call] = true
+		}
+		r.grow("v0", 32*mib) // an event for what is being worked on
+		close(all)
+		for i := range crowd {
+			r.phase(fmt.Sprintf("v%d", i), v1beta1.PhaseReady)
+		}
+		wait.Until(r, "the larger size", func() bool { return r.volume("v0").Status.Size.Value() == 32*mib })
+		if n := r.host.count("create v0"); n != 1 {
+			t.Errorf("v0 was made %d times", n)
+		}
+	})
 }
 
 func TestVolume_PanicOfTheBackendIsAnErrorOfOneVolume(t *testing.T) {
-	r := newRig(t)
-	r.host.enter = func(call string) {
-		if call == "create a" {
-			panic("oops")
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.host.enter = func(call string) {
+			if call == "create a" {
+				panic("oops")
+			}
 		}
-	}
-	r.begin().ask("a")
-	r.ask("b")
-	r.phase("b", v1beta1.PhaseReady)
+		r.begin().ask("a")
+		r.ask("b")
+		r.phase("b", v1beta1.PhaseReady)
+	})
 }
 
 func TestVolume_DeletionIsNotRepeatedWhileTheWatchLags(t *testing.T) {
-	hostfs.NotInGate(t, "has windows of 40 ms")
-	r := newRig(t)
-	r.change = func(c *Config) { c.SurveyEvery = time.Hour }
-	release := func() {}
-	r.host.enter = func(call string) {
-		if call == "delete a" {
-			release = r.api.HoldWatches() // the agent will not see that the object has gone
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.change = func(c *Config) { c.SurveyEvery = time.Hour }
+		release := func() {}
+		r.host.enter = func(call string) {
+			if call == "delete a" {
+				release = r.api.HoldWatches() // the agent will not see that the object has gone
+			}
 		}
-	}
-	r.begin().withVolumes("a")
-	r.remove("a")
-	r.gone("a")
-	for range 3 {
-		r.agent.Released("a")
-		r.never("a second deletion", 2*watchDelay, func() bool { return r.host.count("delete a") > 1 })
-	}
-	release()
-	r.withVolumes("z")
-	if n := r.host.count("delete a"); n != 1 {
-		t.Errorf("it was deleted %d times", n)
-	}
+		r.begin().withVolumes("a")
+		r.remove("a")
+		r.gone("a")
+		for range 3 {
+			r.agent.Released("a")
+			wait.Never(r, "a second deletion", 2*watchDelay, func() bool { return r.host.count("delete a") > 1 })
+		}
+		release()
+		r.withVolumes("z")
+		if n := r.host.count("delete a"); n != 1 {
+			t.Errorf("it was deleted %d times", n)
+		}
+	})
 }
 
 func TestVolume_CreationIsNotRepeatedWhileTheWatchLags(t *testing.T) {
-	r := newRig(t)
-	r.change = func(c *Config) { c.SurveyEvery = time.Hour }
-	release := func() {}
-	r.host.enter = func(call string) {
-		if call == "expand a" {
-			release = r.api.HoldWatches() // the agent will not see that it has answered
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.change = func(c *Config) { c.SurveyEvery = time.Hour }
+		release := func() {}
+		r.host.enter = func(call string) {
+			if call == "expand a" {
+				release = r.api.HoldWatches() // the agent will not see that it has answered
+			}
 		}
-	}
-	r.host.refuse["expand a"] = fmt.Errorf("%w: full", backend.ErrExhausted)
-	r.begin().withVolumes("a")
-	v := r.grow("a", 32*mib)
-	r.await("the answer", func() bool { return r.volume("a").Status.ObservedGeneration == v.Generation })
-	for range 3 {
-		r.agent.Released("a")
-		r.never("a second growth", 2*watchDelay, func() bool { return r.host.count("expand a") > 1 })
-	}
-	release()
-	r.withVolumes("z")
-	if n := r.host.count("expand a"); n != 1 {
-		t.Errorf("it was tried %d times", n)
-	}
+		r.host.refuse["expand a"] = fmt.Errorf("%w: full", backend.ErrExhausted)
+		r.begin().withVolumes("a")
+		v := r.grow("a", 32*mib)
+		wait.Until(r, "the answer", func() bool { return r.volume("a").Status.ObservedGeneration == v.Generation })
+		for range 3 {
+			r.agent.Released("a")
+			wait.Never(r, "a second growth", 2*watchDelay, func() bool { return r.host.count("expand a") > 1 })
+		}
+		release()
+		r.withVolumes("z")
+		if n := r.host.count("expand a"); n != 1 {
+			t.Errorf("it was tried %d times", n)
+		}
+	})
 }
 
 func TestVolume_ThatAPodPopulatesIsMadeEmptyAndReadyWhenItIsComplete(t *testing.T) {
-	r := newRig(t).begin()
-	source := v1beta1.SourceReference{Kind: v1beta1.SourceSnapshot, Name: "of-another-pool"}
-	r.ask("a", func(v *v1beta1.Volume) { v.Spec.SourceRef, v.Spec.PopulatedBy = &source, v1beta1.PopulatedByPod })
-	r.await("the volume", func() bool { return r.volume("a").Status.CreationTime != nil })
-	v := r.volume("a")
-	if v.Status.Phase != v1beta1.PhasePending || v.Status.SourceRef != nil || v.IsComplete() {
-		t.Errorf("it is %+v", v.Status)
-	}
-	expectCondition(t, v.Status.Conditions, v1beta1.ReadyCondition, metav1.ConditionFalse, v1beta1.ReasonPopulating)
-	write := func(change func(*v1beta1.VolumeStatus)) {
-		r.await("what the controller writes", func() bool {
-			v := r.volume("a")
-			change(&v.Status)
-			_, err := r.volumes.UpdateStatus(t.Context(), v, metav1.UpdateOptions{})
-			return err == nil
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t).begin()
+		source := v1beta1.SourceReference{Kind: v1beta1.SourceSnapshot, Name: "of-another-pool"}
+		r.ask("a", func(v *v1beta1.Volume) { v.Spec.SourceRef, v.Spec.PopulatedBy = &source, v1beta1.PopulatedByPod })
+		wait.Until(r, "the volume", func() bool { return r.volume("a").Status.CreationTime != nil })
+		v := r.volume("a")
+		if v.Status.Phase != v1beta1.PhasePending || v.Status.SourceRef != nil || v.IsComplete() {
+			t.Errorf("it is %+v", v.Status)
+		}
+		expectCondition(t, v.Status.Conditions, v1beta1.ReadyCondition, metav1.ConditionFalse, v1beta1.ReasonPopulating)
+		write := func(change func(*v1beta1.VolumeStatus)) {
+			wait.Until(r, "what the controller writes", func() bool {
+				v := r.volume("a")
+				change(&v.Status)
+				_, err := r.volumes.UpdateStatus(t.Context(), v, metav1.UpdateOptions{})
+				return err == nil
+			})
+		}
+		if !r.onDisk("a").Incomplete {
+			t.Error("the disk has it as complete")
+		}
+		copied := v1beta1.VolumeCopy{Phase: v1beta1.CopyCopying, BytesDone: 1, BytesTotal: 2}
+		write(func(s *v1beta1.VolumeStatus) { s.Copy = &copied })
+		r.restart()
+		r.grow("a", 32*mib)
+		wait.Until(r, "the larger volume", func() bool { return v1beta1.Bytes(r.volume("a").Status.Size) == 32*mib })
+		if v = r.volume("a"); v.Status.Copy == nil || *v.Status.Copy != copied || v.Status.Phase != v1beta1.PhasePending {
+			t.Errorf("after a write of the agent it is %+v", v.Status)
+		}
+		write(func(s *v1beta1.VolumeStatus) {
+			meta.SetStatusCondition(&s.Conditions, metav1.Condition{Type: v1beta1.PopulatedCondition, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonPopulated})
 		})
-	}
-	if !r.onDisk("a").Incomplete {
-		t.Error("the disk has it as complete")
-	}
-	copied := v1beta1.VolumeCopy{Phase: v1beta1.CopyCopying, BytesDone: 1, BytesTotal: 2}
-	write(func(s *v1beta1.VolumeStatus) { s.Copy = &copied })
-	r.restart()
-	r.grow("a", 32*mib)
-	r.await("the larger volume", func() bool { return v1beta1.Bytes(r.volume("a").Status.Size) == 32*mib })
-	if v = r.volume("a"); v.Status.Copy == nil || *v.Status.Copy != copied || v.Status.Phase != v1beta1.PhasePending {
-		t.Errorf("after a write of the agent it is %+v", v.Status)
-	}
-	write(func(s *v1beta1.VolumeStatus) {
-		meta.SetStatusCondition(&s.Conditions, metav1.Condition{Type: v1beta1.PopulatedCondition, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonPopulated})
+		v = r.phase("a", v1beta1.PhaseReady)
+		expectCondition(t, v.Status.Conditions, v1beta1.ReadyCondition, metav1.ConditionTrue, v1beta1.ReasonReady)
+		expectCondition(t, v.Status.Conditions, v1beta1.PopulatedCondition, metav1.ConditionTrue, v1beta1.ReasonPopulated)
+		if r.onDisk("a").Incomplete {
+			t.Error("the disk has it as incomplete")
+		}
 	})
-	v = r.phase("a", v1beta1.PhaseReady)
-	expectCondition(t, v.Status.Conditions, v1beta1.ReadyCondition, metav1.ConditionTrue, v1beta1.ReasonReady)
-	expectCondition(t, v.Status.Conditions, v1beta1.PopulatedCondition, metav1.ConditionTrue, v1beta1.ReasonPopulated)
-	if r.onDisk("a").Incomplete {
-		t.Error("the disk has it as incomplete")
-	}
 }
 
 func TestVolume_TemporarySourceOfACopyIsNotKeptInTheTrash(t *testing.T) {
@@ -335,61 +365,65 @@ func TestVolume_TemporarySourceOfACopyIsNotKeptInTheTrash(t *testing.T) {
 }
 
 func TestVolume_OperationsThatTakeLongDoNotHoldUpOthers(t *testing.T) {
-	r := newRig(t)
-	r.change = func(c *Config) { c.Workers, c.SlowAfter = 2, 10*time.Millisecond }
-	finish := make(chan struct{})
-	end := sync.OnceFunc(func() { close(finish) })
-	r.host.refuse["create slow-c"] = fmt.Errorf("%w: no such engine", backend.ErrInvalid)
-	r.host.enter = func(call string) {
-		if strings.HasPrefix(call, "create slow-") {
-			<-finish
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.change = func(c *Config) { c.Workers, c.SlowAfter = 2, 10*time.Millisecond }
+		finish := make(chan struct{})
+		end := sync.OnceFunc(func() { close(finish) })
+		r.host.refuse["create slow-c"] = fmt.Errorf("%w: no such engine", backend.ErrInvalid)
+		r.host.enter = func(call string) {
+			if strings.HasPrefix(call, "create slow-") {
+				<-finish
+			}
 		}
-	}
-	r.begin()
-	t.Cleanup(end)
-	slow := []string{"slow-a", "slow-b", "slow-c"} // more than there are workers
-	for _, name := range slow {
-		r.ask(name)
-	}
-	for _, name := range slow {
-		r.await("the start of "+name, func() bool { return r.host.count("create "+name) > 0 })
-	}
-	r.ask("quick")
-	r.phase("quick", v1beta1.PhaseReady)
-	for _, name := range slow {
-		if s := r.volume(name).Status; s.Phase != "" || s.Error != nil {
-			t.Errorf("while it is created, the status of %s is %+v", name, s)
+		r.begin()
+		t.Cleanup(end)
+		slow := []string{"slow-a", "slow-b", "slow-c"} // more than there are workers
+		for _, name := range slow {
+			r.ask(name)
 		}
-	}
-	end()
-	r.phase("slow-a", v1beta1.PhaseReady)
-	r.phase("slow-b", v1beta1.PhaseReady)
-	r.phase("slow-c", v1beta1.PhaseFailed) // how it ended is still recorded
-	if n := r.host.count("create slow-a"); n != 1 {
-		t.Errorf("it was created %d times", n)
-	}
+		for _, name := range slow {
+			wait.Until(r, "the start of "+name, func() bool { return r.host.count("create "+name) > 0 })
+		}
+		r.ask("quick")
+		r.phase("quick", v1beta1.PhaseReady)
+		for _, name := range slow {
+			if s := r.volume(name).Status; s.Phase != "" || s.Error != nil {
+				t.Errorf("while it is created, the status of %s is %+v", name, s)
+			}
+		}
+		end()
+		r.phase("slow-a", v1beta1.PhaseReady)
+		r.phase("slow-b", v1beta1.PhaseReady)
+		r.phase("slow-c", v1beta1.PhaseFailed) // how it ended is still recorded
+		if n := r.host.count("create slow-a"); n != 1 {
+			t.Errorf("it was created %d times", n)
+		}
+	})
 }
 
 func TestVolume_ConflictsThatDoNotEndAreRetriedWithBackoff(t *testing.T) {
-	r := newRig(t)
-	var writes atomic.Int32
-	config := rest.CopyConfig(r.api.Config())
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return roundTrip(func(q *http.Request) (*http.Response, error) {
-			if q.Method != http.MethodPut || !strings.HasSuffix(q.URL.Path, "/volumes/a/status") {
-				return next.RoundTrip(q)
-			}
-			writes.Add(1)
-			body := `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Conflict","code":409}`
-			return &http.Response{StatusCode: http.StatusConflict, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)), Request: q}, nil
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		var writes atomic.Int32
+		config := rest.CopyConfig(r.api.Config())
+		config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+			return roundTrip(func(q *http.Request) (*http.Response, error) {
+				if q.Method != http.MethodPut || !strings.HasSuffix(q.URL.Path, "/volumes/a/status") {
+					return next.RoundTrip(q)
+				}
+				writes.Add(1)
+				body := `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Conflict","code":409}`
+				return &http.Response{StatusCode: http.StatusConflict, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)), Request: q}, nil
+			})
 		})
+		r.change = func(c *Config) {
+			c.Client = client.NewForConfigOrDie(config)
+			c.RetryFirst, c.RetryLast, c.SurveyEvery = time.Hour, time.Hour, time.Hour
+		}
+		r.begin().ask("a")
+		const quick = 1 + quickRetries
+		wait.Until(r, "the quick retries", func() bool { return writes.Load() == quick })
+		wait.Never(r, "another retry without back-off", 5*watchDelay, func() bool { return writes.Load() > quick })
 	})
-	r.change = func(c *Config) {
-		c.Client = client.NewForConfigOrDie(config)
-		c.RetryFirst, c.RetryLast, c.SurveyEvery = time.Hour, time.Hour, time.Hour
-	}
-	r.begin().ask("a")
-	const quick = 1 + quickRetries
-	r.await("the quick retries", func() bool { return writes.Load() == quick })
-	r.never("another retry without back-off", 5*watchDelay, func() bool { return writes.Load() > quick })
 }

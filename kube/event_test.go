@@ -3,6 +3,7 @@ package kube
 import (
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	core "k8s.io/api/core/v1"
@@ -18,46 +19,52 @@ func event(job *v1beta1.NodeJob, reason, message string) Event {
 }
 
 func TestEvent_ExistsOnceHoweverOftenItIsWritten(t *testing.T) {
-	client := kubernetes.NewForConfigOrDie(miniapi.New(t).Config())
-	first := &v1beta1.NodeJob{ObjectMeta: metav1.ObjectMeta{Name: "job", UID: "1"}}
-	again := &v1beta1.NodeJob{ObjectMeta: metav1.ObjectMeta{Name: "job", UID: "2"}} // another object of the same name
-	for _, e := range []Event{event(first, "Done", "3/3"), event(first, "Done", "3/3"), event(first, "Failed", ""), event(again, "Done", "")} {
-		if err := RecordOnce(t.Context(), client, "test", e); err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		client := kubernetes.NewForConfigOrDie(miniapi.New(t).Config())
+		first := &v1beta1.NodeJob{ObjectMeta: metav1.ObjectMeta{Name: "job", UID: "1"}}
+		again := &v1beta1.NodeJob{ObjectMeta: metav1.ObjectMeta{Name: "job", UID: "2"}} // another object of the same name
+		for _, e := range []Event{event(first, "Done", "3/3"), event(first, "Done", "3/3"), event(first, "Failed", ""), event(again, "Done", "")} {
+			if err := RecordOnce(t.Context(), client, "test", e); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	list, err := client.CoreV1().Events(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{})
-	if err != nil || len(list.Items) != 3 {
-		t.Fatalf("%d events, %v, want 3", len(list.Items), err)
-	}
-	e := list.Items[0]
-	if o := e.InvolvedObject; o.Kind != "NodeJob" || o.APIVersion != "holdfast.dev/v1beta1" || o.Name != "job" || o.UID != "1" || e.Message != "3/3" || e.Source.Component != "test" {
-		t.Errorf("it is %+v", e)
-	}
+		list, err := client.CoreV1().Events(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{})
+		if err != nil || len(list.Items) != 3 {
+			t.Fatalf("%d events, %v, want 3", len(list.Items), err)
+		}
+		e := list.Items[0]
+		if o := e.InvolvedObject; o.Kind != "NodeJob" || o.APIVersion != "holdfast.dev/v1beta1" || o.Name != "job" || o.UID != "1" || e.Message != "3/3" || e.Source.Component != "test" {
+			t.Errorf("it is %+v", e)
+		}
+	})
 }
 
 func TestEvent_LongMessageIsCutBetweenCharacters(t *testing.T) {
-	client := kubernetes.NewForConfigOrDie(miniapi.New(t).Config())
-	if err := RecordOnce(t.Context(), client, "test", event(&v1beta1.NodeJob{ObjectMeta: metav1.ObjectMeta{Name: "job"}}, "Done", strings.Repeat("é", 5000))); err != nil {
-		t.Fatal(err)
-	}
-	list, err := client.CoreV1().Events(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if m := list.Items[0].Message; len(m) > 1024 || !strings.HasSuffix(m, "é ...") {
-		t.Errorf("%d bytes, ending in %q", len(m), m[len(m)-8:])
-	}
+	synctest.Test(t, func(t *testing.T) {
+		client := kubernetes.NewForConfigOrDie(miniapi.New(t).Config())
+		if err := RecordOnce(t.Context(), client, "test", event(&v1beta1.NodeJob{ObjectMeta: metav1.ObjectMeta{Name: "job"}}, "Done", strings.Repeat("é", 5000))); err != nil {
+			t.Fatal(err)
+		}
+		list, err := client.CoreV1().Events(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m := list.Items[0].Message; len(m) > 1024 || !strings.HasSuffix(m, "é ...") {
+			t.Errorf("%d bytes, ending in %q", len(m), m[len(m)-8:])
+		}
+	})
 }
 
 func TestEvent_ErrorNamesTheAPIThatRefuses(t *testing.T) {
-	api := miniapi.New(t)
-	client := kubernetes.NewForConfigOrDie(api.Config())
-	api.Close()
-	err := RecordOnce(t.Context(), client, "test", event(&v1beta1.NodeJob{ObjectMeta: metav1.ObjectMeta{Name: "job"}}, "Done", ""))
-	if err == nil || !strings.Contains(err.Error(), "event Done of NodeJob job") {
-		t.Errorf("got %v", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		api := miniapi.New(t)
+		client := kubernetes.NewForConfigOrDie(api.Config())
+		api.Close()
+		err := RecordOnce(t.Context(), client, "test", event(&v1beta1.NodeJob{ObjectMeta: metav1.ObjectMeta{Name: "job"}}, "Done", ""))
+		if err == nil || !strings.Contains(err.Error(), "event Done of NodeJob job") {
+			t.Errorf("got %v", err)
+		}
+	})
 }
 
 func TestEvent_TimeIsThatOfItsLastOccurrence(t *testing.T) {

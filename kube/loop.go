@@ -142,6 +142,9 @@ func (l *Loop[K]) Run(ctx context.Context) error {
 	return nil
 }
 
+// Drop ends a loop that is not run after all.
+func (l *Loop[K]) Drop() { l.queue.ShutDown() }
+
 // work is one worker. It ends when the loop does, or when another has taken its place.
 func (l *Loop[K]) work(ctx context.Context, workers *sync.WaitGroup) {
 	for l.next(ctx, func() { workers.Go(func() { l.work(ctx, workers) }) }) {

@@ -282,65 +282,68 @@ func TestLoop_WhatHasNotBegunWhenItEndsIsLeft(t *testing.T) {
 }
 
 func TestLoop_ReactsToRelevantChangesOnly(t *testing.T) {
-	client := kubernetes.NewForConfigOrDie(miniapi.New(t).Config())
-	pods := client.CoreV1().Pods("ns")
-	write := func(name, label string) *core.Pod {
-		return &core.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"of": label}}}
-	}
-	ran := make(chan string, 100)
-	l, err := NewLoop(LoopConfig[string]{Reconcile: func(_ context.Context, key string) (time.Duration, error) {
-		ran <- key
-		return 0, nil
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	factory := informers.NewSharedInformerFactory(client, 0)
-	owner := func(object any) []string { return []string{object.(*core.Pod).Labels["of"]} }
-	relabelled := func(old, now any) bool { return owner(old)[0] != owner(now)[0] }
-	if err := l.WatchChanges(factory.Core().V1().Pods().Informer(), owner, relabelled); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := pods.Create(t.Context(), write("early", "early"), metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	factory.StartWithContext(t.Context())
-	run(t, l)
-	expect := func(what string, want ...string) {
-		t.Helper()
-		late := time.After(10 * time.Second)
-		for range want {
-			select {
-			case got := <-ran:
-				if got != want[0] && got != want[len(want)-1] {
-					t.Errorf("%s: %s ran, want %q", what, got, want)
+	synctest.Test(t, func(t *testing.T) {
+		client := kubernetes.NewForConfigOrDie(miniapi.New(t).Config())
+		pods := client.CoreV1().Pods("ns")
+		write := func(name, label string) *core.Pod {
+			return &core.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"of": label}}}
+		}
+		ran := make(chan string, 100)
+		l, err := NewLoop(LoopConfig[string]{Reconcile: func(_ context.Context, key string) (time.Duration, error) {
+			ran <- key
+			return 0, nil
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		factory := informers.NewSharedInformerFactory(client, 0)
+		owner := func(object any) []string { return []string{object.(*core.Pod).Labels["of"]} }
+		relabelled := func(old, now any) bool { return owner(old)[0] != owner(now)[0] }
+		if err := l.WatchChanges(factory.Core().V1().Pods().Informer(), owner, relabelled); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := pods.Create(t.Context(), write("early", "early"), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		factory.StartWithContext(t.Context())
+		run(t, l)
+		expect := func(what string, want ...string) {
+			t.Helper()
+			late := time.After(10 * time.Second)
+			for range want {
+				select {
+				case got := <-ran:
+					if got != want[0] && got != want[len(want)-1] {
+						t.Errorf("%s: %s ran, want %q", what, got, want)
+					}
+				case <-late:
+					t.Fatalf("%s: %q did not run", what, want)
 				}
-			case <-late:
-				t.Fatalf("%s: %q did not run", what, want)
 			}
 		}
-	}
-	expect("what was there before", "early")
-	if _, err := pods.Create(t.Context(), write("late", "late"), metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	expect("what comes", "late")
-	moved := write("late", "late")
-	moved.Annotations = map[string]string{"a": "b"}
-	if _, err := pods.Update(t.Context(), moved, metav1.UpdateOptions{}); err != nil { // is filtered out
-		t.Fatal(err)
-	}
-	if _, err := pods.Update(t.Context(), write("late", "other"), metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	expect("what changes its owner", "late", "other")
-	if err := pods.Delete(t.Context(), "late", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	expect("what goes", "other")
-	if len(ran) > 0 {
-		t.Errorf("%s ran without need", <-ran)
-	}
+		expect("what was there before", "early")
+		if _, err := pods.Create(t.Context(), write("late", "late"), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		expect("what comes", "late")
+		moved := write("late", "late")
+		moved.Annotations = map[string]string{"a": "b"}
+		if _, err := pods.Update(t.Context(), moved, metav1.UpdateOptions{}); err != nil { // is filtered out
+			t.Fatal(err)
+		}
+		if _, err := pods.Update(t.Context(), write("late", "other"), metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		expect("what changes its owner", "late", "other")
+		if err := pods.Delete(t.Context(), "late", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		expect("what goes", "other")
+		synctest.Wait()
+		if len(ran) > 0 {
+			t.Errorf("%s ran without need", <-ran)
+		}
+	})
 }
 
 // counted counts the handlers of an informer.
@@ -360,25 +363,27 @@ func (c *counted) RemoveEventHandler(h cache.ResourceEventHandlerRegistration) e
 }
 
 func TestLoop_ListensNoMoreWhenItHasEnded(t *testing.T) {
-	client := kubernetes.NewForConfigOrDie(miniapi.New(t).Config())
-	informer := &counted{SharedIndexInformer: informers.NewSharedInformerFactory(client, 0).Core().V1().Pods().Informer()}
-	l, err := NewLoop(LoopConfig[string]{Reconcile: func(context.Context, string) (time.Duration, error) { return 0, nil }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for range 2 {
-		if err := l.Watch(informer, func(any) []string { return nil }); err != nil {
+	synctest.Test(t, func(t *testing.T) {
+		client := kubernetes.NewForConfigOrDie(miniapi.New(t).Config())
+		informer := &counted{SharedIndexInformer: informers.NewSharedInformerFactory(client, 0).Core().V1().Pods().Informer()}
+		l, err := NewLoop(LoopConfig[string]{Reconcile: func(context.Context, string) (time.Duration, error) { return 0, nil }})
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := l.Run(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if n := informer.handlers.Load(); n != 0 {
-		t.Errorf("%d handlers of a loop that has ended are left", n)
-	}
+		for range 2 {
+			if err := l.Watch(informer, func(any) []string { return nil }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := l.Run(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if n := informer.handlers.Load(); n != 0 {
+			t.Errorf("%d handlers of a loop that has ended are left", n)
+		}
+	})
 }
 
 func TestLoop_CancelledBeforeItsCachesAreFilledEnds(t *testing.T) {

@@ -1,23 +1,23 @@
 package kube
 
 import (
-	"context"
 	"io"
 	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	core "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 func TestSecret_OfAStorageClusterIsInItsNamespaceOrTheDefault(t *testing.T) {
@@ -69,11 +69,12 @@ func (r *secretRig) create(name types.NamespacedName, value string) {
 // eventually waits until a secret has the expected content, and reads it only after a notification.
 func (r *secretRig) eventually(name types.NamespacedName, is func(secret *core.Secret, known bool, refusal error) bool) {
 	r.Helper()
+	late := time.After(time.Minute)
 	for !is(r.watch.Get(name)) {
 		select {
 		case <-r.changed:
-		case <-r.Context().Done():
-			r.Fatal("the test has ended")
+		case <-late:
+			r.Fatal("no notification came")
 		}
 	}
 }
@@ -89,23 +90,25 @@ func isAbsent(s *core.Secret, known bool, refusal error) bool {
 }
 
 func TestSecret_IsFollowedThroughItsChangesAndThenAnother(t *testing.T) {
-	a, b := types.NamespacedName{Namespace: "one", Name: "a"}, types.NamespacedName{Namespace: "two", Name: "b"}
-	r := newSecretRig(t, kubernetes.NewForConfigOrDie(miniapi.New(t).Config()))
-	r.create(b, "other")
-	if s, known, refusal := r.watch.Get(types.NamespacedName{}); !isAbsent(s, known, refusal) {
-		t.Errorf("of no name: %v, %t, %v", s, known, refusal)
-	}
-	if _, known, refusal := r.watch.Get(a); known || refusal != nil {
-		t.Errorf("before it was read: %t, %v", known, refusal)
-	}
-	r.eventually(a, isAbsent)
-	r.create(a, "first")
-	r.eventually(a, holds("first"))
-	if err := r.client.CoreV1().Secrets(a.Namespace).Delete(t.Context(), a.Name, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	r.eventually(a, isAbsent)
-	r.eventually(b, holds("other"))
+	synctest.Test(t, func(t *testing.T) {
+		a, b := types.NamespacedName{Namespace: "one", Name: "a"}, types.NamespacedName{Namespace: "two", Name: "b"}
+		r := newSecretRig(t, kubernetes.NewForConfigOrDie(miniapi.New(t).Config()))
+		r.create(b, "other")
+		if s, known, refusal := r.watch.Get(types.NamespacedName{}); !isAbsent(s, known, refusal) {
+			t.Errorf("of no name: %v, %t, %v", s, known, refusal)
+		}
+		if _, known, refusal := r.watch.Get(a); known || refusal != nil {
+			t.Errorf("before it was read: %t, %v", known, refusal)
+		}
+		r.eventually(a, isAbsent)
+		r.create(a, "first")
+		r.eventually(a, holds("first"))
+		if err := r.client.CoreV1().Secrets(a.Namespace).Delete(t.Context(), a.Name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		r.eventually(a, isAbsent)
+		r.eventually(b, holds("other"))
+	})
 }
 
 // forbidding refuses to read secrets, and ends watches of them, while it is on.
@@ -125,29 +128,27 @@ func (f forbidding) RoundTrip(q *http.Request) (*http.Response, error) {
 }
 
 func TestSecret_ForbiddenReadIsReportedUntilItIsAllowed(t *testing.T) {
-	api := miniapi.New(t)
-	config, forbidden := api.Config(), new(atomic.Bool)
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return forbidding{next, forbidden} })
-	r := newSecretRig(t, kubernetes.NewForConfigOrDie(config))
-	name := types.NamespacedName{Namespace: "one", Name: "a"}
-	r.create(name, "first")
-	isForbidden := func(was bool) func(*core.Secret, bool, error) bool {
-		return func(_ *core.Secret, known bool, refusal error) bool {
-			return known == was && apierrors.IsForbidden(refusal)
+	synctest.Test(t, func(t *testing.T) {
+		api := miniapi.New(t)
+		config, forbidden := api.Config(), new(atomic.Bool)
+		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return forbidding{next, forbidden} })
+		r := newSecretRig(t, kubernetes.NewForConfigOrDie(config))
+		name := types.NamespacedName{Namespace: "one", Name: "a"}
+		r.create(name, "first")
+		isForbidden := func(was bool) func(*core.Secret, bool, error) bool {
+			return func(_ *core.Secret, known bool, refusal error) bool {
+				return known == was && apierrors.IsForbidden(refusal)
+			}
 		}
-	}
-	forbidden.Store(true)
-	r.eventually(name, isForbidden(false))
-	forbidden.Store(false)
-	r.eventually(name, holds("first"))
-	forbidden.Store(true)
-	api.BreakWatches()
-	r.eventually(name, isForbidden(true))
-	r.create(types.NamespacedName{Namespace: "one", Name: "b"}, "other") // the cluster goes on, and this secret stays as it is
-	forbidden.Store(false)
-	if err := wait.PollUntilContextCancel(t.Context(), 10*time.Millisecond, true, func(context.Context) (bool, error) {
-		return holds("first")(r.watch.Get(name)), nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+		forbidden.Store(true)
+		r.eventually(name, isForbidden(false))
+		forbidden.Store(false)
+		r.eventually(name, holds("first"))
+		forbidden.Store(true)
+		api.BreakWatches()
+		r.eventually(name, isForbidden(true))
+		r.create(types.NamespacedName{Namespace: "one", Name: "b"}, "other") // the cluster goes on, and this secret stays as it is
+		forbidden.Store(false)
+		wait.Until(t, "the secret that may be read again", func() bool { return holds("first")(r.watch.Get(name)) })
+	})
 }

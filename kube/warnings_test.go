@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unicode/utf8"
 
@@ -25,6 +26,7 @@ import (
 
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
 	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 // noStreams is an API server that does not stream lists.
@@ -44,7 +46,6 @@ type warningRig struct {
 	*testing.T
 	client kubernetes.Interface
 	cached cache.SharedIndexInformer
-	arrive chan struct{}
 }
 
 // eachWay runs a test with an API server that streams lists, and with one that does not.
@@ -53,12 +54,14 @@ func eachWay(t *testing.T, test func(r *warningRig, config *rest.Config)) {
 		"streamed": nil, "listed": func(next http.RoundTripper) http.RoundTripper { return noStreams{next} },
 	} {
 		t.Run(name, func(t *testing.T) {
-			config := miniapi.New(t).Config()
-			r := &warningRig{T: t, client: kubernetes.NewForConfigOrDie(config)}
-			if wrap != nil {
-				config.Wrap(wrap)
-			}
-			test(r, config)
+			synctest.Test(t, func(t *testing.T) {
+				config := miniapi.New(t).Config()
+				r := &warningRig{T: t, client: kubernetes.NewForConfigOrDie(config)}
+				if wrap != nil {
+					config.Wrap(wrap)
+				}
+				test(r, config)
+			})
 		})
 	}
 }
@@ -66,18 +69,9 @@ func eachWay(t *testing.T, test func(r *warningRig, config *rest.Config)) {
 // watch caches the warnings of a cluster whose Holdfast is in holdfast-system.
 func (r *warningRig) watch(config *rest.Config) {
 	r.Helper()
-	r.arrive = make(chan struct{}, 1)
 	w := NewWatches(r.Context(), holdfast.NewForConfigOrDie(config), kubernetes.NewForConfigOrDie(config), "holdfast-system")
 	r.cached = w.Warnings()
-	arrived := func() {
-		select {
-		case r.arrive <- struct{}{}:
-		default:
-		}
-	}
-	registered, err := r.cached.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) { arrived() }, UpdateFunc: func(_, _ any) { arrived() }, DeleteFunc: func(any) { arrived() },
-	})
+	registered, err := r.cached.AddEventHandler(cache.ResourceEventHandlerFuncs{})
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -98,15 +92,12 @@ func (r *warningRig) names() (names []string) {
 // eventually waits until the cache has what it should.
 func (r *warningRig) eventually(so func() bool) {
 	r.Helper()
-	ctx, cancel := context.WithTimeout(r.Context(), time.Minute)
-	defer cancel()
-	for !so() {
-		select {
-		case <-r.arrive:
-		case <-ctx.Done():
-			r.Fatalf("still not so: cached are %v", r.names())
+	wait.For(r, "the cache with what it should have", func() error {
+		if !so() {
+			return fmt.Errorf("cached are %v", r.names())
 		}
-	}
+		return nil
+	})
 }
 
 func (r *warningRig) create(e *core.Event) {

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"testing"
+	"testing/synctest"
 
 	core "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,37 +14,39 @@ import (
 )
 
 func TestWatches_RequestEachKindOnceForAllListeners(t *testing.T) {
-	api := miniapi.New(t)
-	w := NewWatches(t.Context(), holdfast.NewForConfigOrDie(api.Config()), kubernetes.NewForConfigOrDie(api.Config()), "holdfast-system")
-	listen := func() {
-		t.Helper()
-		var synced []cache.DoneChecker
-		for _, informer := range []cache.SharedIndexInformer{
-			w.Holdfast.Holdfast().V1beta1().Volumes().Informer(), w.Cluster.Core().V1().Nodes().Informer(),
-			w.Everywhere.Core().V1().PersistentVolumeClaims().Informer(),
-		} {
-			registered, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{})
-			if err != nil {
-				t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		api := miniapi.New(t)
+		w := NewWatches(t.Context(), holdfast.NewForConfigOrDie(api.Config()), kubernetes.NewForConfigOrDie(api.Config()), "holdfast-system")
+		listen := func() {
+			t.Helper()
+			var synced []cache.DoneChecker
+			for _, informer := range []cache.SharedIndexInformer{
+				w.Holdfast.Holdfast().V1beta1().Volumes().Informer(), w.Cluster.Core().V1().Nodes().Informer(),
+				w.Everywhere.Core().V1().PersistentVolumeClaims().Informer(),
+			} {
+				registered, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				synced = append(synced, registered.HasSyncedChecker())
 			}
-			synced = append(synced, registered.HasSyncedChecker())
+			w.Start()
+			if !cache.WaitFor(t.Context(), "", synced...) {
+				t.Fatal("they were not listed")
+			}
 		}
-		w.Start()
-		if !cache.WaitFor(t.Context(), "", synced...) {
-			t.Fatal("they were not listed")
+		listen()
+		listen()
+		requests := api.Requests()
+		for what, times := range requests {
+			if times > 1 {
+				t.Errorf("%s: %d times for two listeners", what, times)
+			}
 		}
-	}
-	listen()
-	listen()
-	requests := api.Requests()
-	for what, times := range requests {
-		if times > 1 {
-			t.Errorf("%s: %d times for two listeners", what, times)
+		if len(requests) < 3 {
+			t.Errorf("of three kinds it asked only %v", requests)
 		}
-	}
-	if len(requests) < 3 {
-		t.Errorf("of three kinds it asked only %v", requests)
-	}
+	})
 }
 
 func TestSlim_LeavesOutWhoWroteWhat(t *testing.T) {

@@ -3,6 +3,7 @@ package kube
 import (
 	"slices"
 	"testing"
+	"testing/synctest"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -67,81 +68,91 @@ func (r *writerRig) behind() {
 }
 
 func TestWriter_FinalizerIsAddedAndRemovedOnceAndForeignOnesStay(t *testing.T) {
-	r := newWriterRig(t)
-	held, err := r.writer.AddFinalizer(t.Context(), r.server, "ours")
-	if err != nil || !slices.Equal(held.Finalizers, []string{"example.com/other", "ours"}) || len(r.server.Finalizers) != 1 {
-		t.Fatalf("got %+v, %v, from %v", held, err, r.server.Finalizers)
-	}
-	r.expect("", "example.com/other", "ours")
-	if again, err := r.writer.AddFinalizer(t.Context(), held, "ours"); err != nil || again != held {
-		t.Errorf("added again: %+v, %v", again, err)
-	}
-	if err := r.writer.RemoveFinalizer(t.Context(), held, "ours"); err != nil {
-		t.Fatal(err)
-	}
-	now := r.expect("", "example.com/other")
-	if err := r.writer.RemoveFinalizer(t.Context(), now, "ours"); err != nil {
-		t.Errorf("removed again: %v", err)
-	}
-	r.expect("", "example.com/other")
+	synctest.Test(t, func(t *testing.T) {
+		r := newWriterRig(t)
+		held, err := r.writer.AddFinalizer(t.Context(), r.server, "ours")
+		if err != nil || !slices.Equal(held.Finalizers, []string{"example.com/other", "ours"}) || len(r.server.Finalizers) != 1 {
+			t.Fatalf("got %+v, %v, from %v", held, err, r.server.Finalizers)
+		}
+		r.expect("", "example.com/other", "ours")
+		if again, err := r.writer.AddFinalizer(t.Context(), held, "ours"); err != nil || again != held {
+			t.Errorf("added again: %+v, %v", again, err)
+		}
+		if err := r.writer.RemoveFinalizer(t.Context(), held, "ours"); err != nil {
+			t.Fatal(err)
+		}
+		now := r.expect("", "example.com/other")
+		if err := r.writer.RemoveFinalizer(t.Context(), now, "ours"); err != nil {
+			t.Errorf("removed again: %v", err)
+		}
+		r.expect("", "example.com/other")
+	})
 }
 
 func TestWriter_FinalizerOfAnObjectWrittenByOthersIsAConflict(t *testing.T) {
-	r := newWriterRig(t)
-	r.behind()
-	if _, err := r.writer.AddFinalizer(t.Context(), r.server, "ours"); !apierrors.IsConflict(err) {
-		t.Errorf("added: %v", err)
-	}
-	if err := r.writer.RemoveFinalizer(t.Context(), r.server, "example.com/other"); !apierrors.IsConflict(err) {
-		t.Errorf("removed: %v", err)
-	}
-	patch := r.client.HoldfastV1beta1().NFSServers("shop").Patch
-	if removed, err := RemoveFinalizer(t.Context(), patch, r.server, "example.com/other", "test"); removed || !apierrors.IsConflict(err) {
-		t.Errorf("removed without being remembered: %t, %v", removed, err)
-	}
-	if newest := r.writer.Newest(r.server); newest != r.server {
-		t.Errorf("version %s is remembered of what was refused", newest.ResourceVersion)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := newWriterRig(t)
+		r.behind()
+		if _, err := r.writer.AddFinalizer(t.Context(), r.server, "ours"); !apierrors.IsConflict(err) {
+			t.Errorf("added: %v", err)
+		}
+		if err := r.writer.RemoveFinalizer(t.Context(), r.server, "example.com/other"); !apierrors.IsConflict(err) {
+			t.Errorf("removed: %v", err)
+		}
+		patch := r.client.HoldfastV1beta1().NFSServers("shop").Patch
+		if removed, err := RemoveFinalizer(t.Context(), patch, r.server, "example.com/other", "test"); removed || !apierrors.IsConflict(err) {
+			t.Errorf("removed without being remembered: %t, %v", removed, err)
+		}
+		if newest := r.writer.Newest(r.server); newest != r.server {
+			t.Errorf("version %s is remembered of what was refused", newest.ResourceVersion)
+		}
+	})
 }
 
 func TestWriter_FinalizerIsRemovedFromAnObjectThatIsNotCached(t *testing.T) {
-	r := newWriterRig(t)
-	patch := r.client.HoldfastV1beta1().NFSServers("shop").Patch
-	if removed, err := RemoveFinalizer(t.Context(), patch, r.server, "ours", "test"); removed || err != nil {
-		t.Errorf("one that it does not have: %t, %v", removed, err)
-	}
-	if removed, err := RemoveFinalizer(t.Context(), patch, r.server, "example.com/other", "test"); !removed || err != nil {
-		t.Errorf("got %t, %v", removed, err)
-	}
-	now, err := r.client.HoldfastV1beta1().NFSServers("shop").Get(t.Context(), "files", metav1.GetOptions{})
-	if err != nil || len(now.Finalizers) != 0 {
-		t.Errorf("got %+v, %v", now, err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := newWriterRig(t)
+		patch := r.client.HoldfastV1beta1().NFSServers("shop").Patch
+		if removed, err := RemoveFinalizer(t.Context(), patch, r.server, "ours", "test"); removed || err != nil {
+			t.Errorf("one that it does not have: %t, %v", removed, err)
+		}
+		if removed, err := RemoveFinalizer(t.Context(), patch, r.server, "example.com/other", "test"); !removed || err != nil {
+			t.Errorf("got %t, %v", removed, err)
+		}
+		now, err := r.client.HoldfastV1beta1().NFSServers("shop").Get(t.Context(), "files", metav1.GetOptions{})
+		if err != nil || len(now.Finalizers) != 0 {
+			t.Errorf("got %+v, %v", now, err)
+		}
+	})
 }
 
 func TestWriter_StatusIsWrittenWhereItDiffers(t *testing.T) {
-	r := newWriterRig(t)
-	next := v1beta1.NFSServerStatus{Phase: v1beta1.NFSDegraded}
-	written, changed, err := r.writer.WriteStatus(t.Context(), r.server, next)
-	if err != nil || !changed || written.Status.Phase != v1beta1.NFSDegraded || r.server.Status.Phase != "" {
-		t.Fatalf("got %+v, %t, %v, from %q", written, changed, err, r.server.Status.Phase)
-	}
-	r.expect(v1beta1.NFSDegraded, "example.com/other")
-	r.behind()
-	if same, changed, err := r.writer.WriteStatus(t.Context(), written, next); err != nil || changed || same != written {
-		t.Errorf("the same again: %+v, %t, %v", same, changed, err)
-	}
-	if _, changed, err := r.writer.WriteStatus(t.Context(), written, v1beta1.NFSServerStatus{}); changed || !apierrors.IsConflict(err) {
-		t.Errorf("over the write of another: %t, %v", changed, err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := newWriterRig(t)
+		next := v1beta1.NFSServerStatus{Phase: v1beta1.NFSDegraded}
+		written, changed, err := r.writer.WriteStatus(t.Context(), r.server, next)
+		if err != nil || !changed || written.Status.Phase != v1beta1.NFSDegraded || r.server.Status.Phase != "" {
+			t.Fatalf("got %+v, %t, %v, from %q", written, changed, err, r.server.Status.Phase)
+		}
+		r.expect(v1beta1.NFSDegraded, "example.com/other")
+		r.behind()
+		if same, changed, err := r.writer.WriteStatus(t.Context(), written, next); err != nil || changed || same != written {
+			t.Errorf("the same again: %+v, %t, %v", same, changed, err)
+		}
+		if _, changed, err := r.writer.WriteStatus(t.Context(), written, v1beta1.NFSServerStatus{}); changed || !apierrors.IsConflict(err) {
+			t.Errorf("over the write of another: %t, %v", changed, err)
+		}
+	})
 }
 
 func TestWriter_WriteToADeletedObjectIsNotFound(t *testing.T) {
-	r := newWriterRig(t)
-	gone := r.server.DeepCopy()
-	gone.Name = "gone"
-	_, _, err := r.writer.WriteStatus(t.Context(), gone, v1beta1.NFSServerStatus{Phase: v1beta1.NFSDegraded})
-	if !apierrors.IsNotFound(err) || IgnoreNotFound(err) != nil {
-		t.Errorf("got %v", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := newWriterRig(t)
+		gone := r.server.DeepCopy()
+		gone.Name = "gone"
+		_, _, err := r.writer.WriteStatus(t.Context(), gone, v1beta1.NFSServerStatus{Phase: v1beta1.NFSDegraded})
+		if !apierrors.IsNotFound(err) || IgnoreNotFound(err) != nil {
+			t.Errorf("got %v", err)
+		}
+	})
 }

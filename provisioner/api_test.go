@@ -22,6 +22,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 // patience of a test, which is long since the machine may be busy.
@@ -134,7 +135,7 @@ func (a *api) isBound(name string) bool {
 // bound waits for the PersistentVolume of a claim.
 func (a *api) bound(name string) *core.PersistentVolume {
 	a.t.Helper()
-	a.until("claim "+name+" is bound", func() bool { return a.isBound(name) })
+	wait.Until(a.t, "claim "+name+" is bound", func() bool { return a.isBound(name) })
 	c, err := a.client.CoreV1().PersistentVolumeClaims(a.namespace).Get(a.t.Context(), name, metav1.GetOptions{})
 	if err != nil {
 		a.t.Fatal(err)
@@ -162,14 +163,9 @@ func (a *api) persistentVolumes(provisioner string) (found []core.PersistentVolu
 // nothingLeft waits until there is no PersistentVolume, no volume and nothing that was begun.
 func (a *api) nothingLeft(s *server) {
 	a.t.Helper()
-	a.until("nothing is left", func() bool {
+	wait.Until(a.t, "nothing is left", func() bool {
 		return len(a.persistentVolumes(s.config.Name)) == 0 && len(s.disk.volumes()) == 0 && len(s.running.journal.all()) == 0
 	})
-}
-
-func (a *api) until(what string, is func() bool) {
-	a.t.Helper()
-	until(a.t, what, is)
 }
 
 // inMemory has a binder that does what Kubernetes does: a volume made for a claim is bound to it, and released when

@@ -25,6 +25,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend/backendtest"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 func TestClaim_IsBoundAndItsDataIsDeletedWithIt(t *testing.T) {
@@ -37,7 +38,7 @@ func TestClaim_IsBoundAndItsDataIsDeletedWithIt(t *testing.T) {
 		if pv.Spec.NFS == nil || pv.Spec.NFS.Server != address || pv.Annotations[v1beta1.GIDAnnotation] != "2000" || len(pv.Finalizers) == 0 {
 			t.Errorf("it is %+v", pv)
 		}
-		a.until("the journal is empty", func() bool { return len(s.running.journal.all()) == 0 })
+		wait.Until(a.t, "the journal is empty", func() bool { return len(s.running.journal.all()) == 0 })
 		a.deleteClaim("data")
 		a.nothingLeft(s)
 	})
@@ -52,7 +53,7 @@ func TestClaim_RetainedPersistentVolumeStaysWithItsData(t *testing.T) {
 		a.claim("data", class, s.config.Name)
 		a.bound("data")
 		a.deleteClaim("data")
-		a.until("the PersistentVolume is gone", func() bool { return len(a.persistentVolumes(s.config.Name)) == 0 })
+		wait.Until(a.t, "the PersistentVolume is gone", func() bool { return len(a.persistentVolumes(s.config.Name)) == 0 })
 		if len(s.disk.volumes()) != 1 || len(s.events.with("Retained")) != 1 {
 			t.Errorf("volumes %v, events %v", s.disk.volumes(), s.events.with(""))
 		}
@@ -111,13 +112,13 @@ func TestClaim_DeletedDuringProvisioningLeaksNothing(t *testing.T) {
 				a.claim("data", class, s.config.Name)
 				<-reached
 				a.deleteClaim("data")
-				a.until("the claim is gone", func() bool {
+				wait.Until(a.t, "the claim is gone", func() bool {
 					all, err := a.client.CoreV1().PersistentVolumeClaims(a.namespace).List(t.Context(), metav1.ListOptions{})
 					return err == nil && len(all.Items) == 0
 				})
 				close(goOn)
 				a.nothingLeft(s)
-				a.until("no claim waits", func() bool { return s.running.waiting.count() == 0 })
+				wait.Until(a.t, "no claim waits", func() bool { return s.running.waiting.count() == 0 })
 			})
 		})
 	}
@@ -166,11 +167,11 @@ func TestClaim_DeletedWhileItWaitsForCapacityIsForgotten(t *testing.T) {
 		class := a.class(s.config.Name, nil)
 		a.claim("data", class, s.config.Name)
 		a.claim("kept", class, s.config.Name)
-		a.until("both wait", func() bool { return s.running.waiting.count() == 2 })
+		wait.Until(a.t, "both wait", func() bool { return s.running.waiting.count() == 2 })
 		a.deleteClaim("data")
-		a.until("one waits", func() bool { return s.running.waiting.count() == 1 })
+		wait.Until(a.t, "one waits", func() bool { return s.running.waiting.count() == 1 })
 		a.deleteClaim("kept")
-		a.until("none waits", func() bool { return s.running.waiting.count() == 0 })
+		wait.Until(a.t, "none waits", func() bool { return s.running.waiting.count() == 0 })
 	})
 }
 
@@ -184,7 +185,7 @@ func TestClaim_WaitingForCapacityIsProvisionedWhenAVolumeIsDeleted(t *testing.T)
 		a.claim("first", class, s.config.Name)
 		a.bound("first")
 		a.claim("second", class, s.config.Name)
-		a.until("it was tried", func() bool { return s.disk.called("created") >= 2 })
+		wait.Until(a.t, "it was tried", func() bool { return s.disk.called("created") >= 2 })
 		a.deleteClaim("first")
 		a.bound("second")
 	})
@@ -198,7 +199,7 @@ func TestClaim_FaultyOnesGetEventsAndTheOthersAreServed(t *testing.T) {
 		a.claim("bad", bad, s.config.Name)
 		a.claim("good", good, s.config.Name)
 		a.bound("good")
-		a.until("the fault is reported", func() bool { return strings.Contains(a.events("bad"), `gid="root"`) })
+		wait.Until(a.t, "the fault is reported", func() bool { return strings.Contains(a.events("bad"), `gid="root"`) })
 		if a.isBound("bad") || len(s.disk.volumes()) != 1 {
 			t.Errorf("volumes %v", s.disk.volumes())
 		}
@@ -235,7 +236,7 @@ func TestLease_TwoProcessesOfOneServerTakeTurns(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.run(one)
-		a.until("one has the Lease", one.gate.isOpen)
+		wait.Until(a.t, "one has the Lease", one.gate.isOpen)
 		twin.run(other)
 		class := a.class(s.config.Name, nil)
 		a.claim("first", class, s.config.Name)
@@ -250,7 +251,7 @@ func TestLease_TwoProcessesOfOneServerTakeTurns(t *testing.T) {
 			t.Errorf("they have %v and %v", s.disk.volumes(), twin.disk.volumes())
 		}
 		a.deleteClaim("first") // whose data the twin does not have
-		a.until("the volume is reported", func() bool { return len(twin.events.with("LeftAlone")) == 1 })
+		wait.Until(a.t, "the volume is reported", func() bool { return len(twin.events.with("LeftAlone")) == 1 })
 		if n := len(a.persistentVolumes(s.config.Name)); n != 2 || len(s.disk.volumes()) != 1 {
 			t.Errorf("%d PersistentVolumes, volumes %v", n, s.disk.volumes())
 		}
@@ -284,11 +285,11 @@ func TestClaim_TakenByTwoServersLeavesOneVolume(t *testing.T) {
 		}
 		s.run(one)
 		rival.run(other)
-		a.until("both have their Lease", func() bool { return one.gate.isOpen() && other.gate.isOpen() })
+		wait.Until(a.t, "both have their Lease", func() bool { return one.gate.isOpen() && other.gate.isOpen() })
 		class := a.class(s.config.Name, nil)
 		a.claim("data", class, s.config.Name)
 		a.bound("data")
-		a.until("one volume is left", func() bool { return len(s.disk.volumes())+len(rival.disk.volumes()) == 1 })
+		wait.Until(a.t, "one volume is left", func() bool { return len(s.disk.volumes())+len(rival.disk.volumes()) == 1 })
 		pv := a.bound("data")
 		owner := map[string]*server{"storage/main": s, "storage/rival": rival}[pv.Annotations[v1beta1.NFSServerAnnotation]]
 		if len(owner.disk.volumes()) != 1 {
@@ -305,11 +306,11 @@ func TestLease_LossEndsTheTermAndNotTheProcess(t *testing.T) {
 	a := realServer(t)
 	s := newServer(t, a.client)
 	p := s.start()
-	a.until("it has the Lease", p.gate.isOpen)
+	wait.Until(a.t, "it has the Lease", p.gate.isOpen)
 	class := a.class(s.config.Name, nil)
 	leases := a.client.CoordinationV1().Leases(realapi.Namespace)
 	thief := "another process"
-	a.until("it is taken", func() bool {
+	wait.Until(a.t, "it is taken", func() bool {
 		lease, err := leases.Get(t.Context(), p.leaseName(), metav1.GetOptions{})
 		if err != nil {
 			return false
@@ -320,7 +321,7 @@ func TestLease_LossEndsTheTermAndNotTheProcess(t *testing.T) {
 		_, err = leases.Update(t.Context(), lease, metav1.UpdateOptions{})
 		return err == nil
 	})
-	a.until("it rests", func() bool { return !p.gate.isOpen() })
+	wait.Until(a.t, "it rests", func() bool { return !p.gate.isOpen() })
 	a.claim("data", class, s.config.Name)
 	a.bound("data") // when it has run out
 	if !p.gate.isOpen() {
@@ -343,9 +344,9 @@ func TestProvision_PausesWhileTheLeaseCannotBeRenewed(t *testing.T) {
 	p := s.start()
 	class := a.class(s.config.Name, nil)
 	for i := range 3 {
-		a.until("it has the Lease", p.gate.isOpen)
+		wait.Until(a.t, "it has the Lease", p.gate.isOpen)
 		fails.Store(true)
-		a.until("it rests", func() bool { return !p.gate.isOpen() })
+		wait.Until(a.t, "it rests", func() bool { return !p.gate.isOpen() })
 		name := fmt.Sprintf("data-%d", i)
 		a.claim(name, class, s.config.Name)
 		if a.isBound(name) {
@@ -389,7 +390,7 @@ func TestClaim_OfAPodIsProvisionedWhenItsNodeIsSelected(t *testing.T) {
 	s := newServer(t, a.client)
 	s.start()
 	node := a.claimOfAPod(s.config.Name)
-	a.until("another node is requested", func() bool {
+	wait.Until(a.t, "another node is requested", func() bool {
 		c, err := a.client.CoreV1().PersistentVolumeClaims(a.namespace).Get(t.Context(), "data", metav1.GetOptions{})
 		return err == nil && c.Annotations[nodeOf] == ""
 	})
@@ -448,17 +449,17 @@ func TestClaim_PolicyChangedToRetainKeepsVolumeAndData(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.deleteClaim("data")
-	a.until("it may be deleted", func() bool {
+	wait.Until(a.t, "it may be deleted", func() bool {
 		v, err := a.client.CoreV1().PersistentVolumes().Get(t.Context(), pv.Name, metav1.GetOptions{})
 		return err == nil && v.Status.Phase == core.VolumeReleased && len(v.Finalizers) <= 1
 	})
 	if err := a.client.CoreV1().PersistentVolumes().Delete(t.Context(), pv.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	a.until("it is gone", func() bool { return len(a.persistentVolumes(s.config.Name)) == 0 })
+	wait.Until(a.t, "it is gone", func() bool { return len(a.persistentVolumes(s.config.Name)) == 0 })
 	s.stop()
 	again := s.start()
-	a.until("it works again", again.gate.isOpen)
+	wait.Until(a.t, "it works again", again.gate.isOpen)
 	if len(s.disk.volumes()) != 1 {
 		t.Error("its data is gone")
 	}

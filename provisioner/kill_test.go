@@ -16,6 +16,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 // life is one process. It counts what it does to the API server and to the disk, and dies at a given step, before or
@@ -204,7 +205,7 @@ func (a *api) removeClaim(t *testing.T, name string) {
 	if a.hasClaim(name) {
 		a.deleteClaim(name)
 	}
-	a.until("the claim is gone", func() bool {
+	wait.Until(a.t, "the claim is gone", func() bool {
 		_, err := a.client.CoreV1().PersistentVolumeClaims(a.namespace).Get(t.Context(), name, metav1.GetOptions{})
 		return err != nil
 	})

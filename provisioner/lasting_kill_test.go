@@ -23,6 +23,7 @@ import (
 	"github.com/holdfast-storage/holdfast/crashpoint"
 	"github.com/holdfast-storage/holdfast/nodeops/child"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 // doomed counts what its process does to the API server and asks of the disk, and kills it at a given step.
@@ -198,7 +199,7 @@ func (k *killing) once(a *api, t *testing.T, e ending, name string, deleted bool
 			a.bound(name)
 			a.removeClaim(t, name)
 		}
-		a.until("nothing is left", func() bool { return len(a.persistentVolumes(k.Name)) == 0 && len(p.journal.all()) == 0 })
+		wait.Until(a.t, "nothing is left", func() bool { return len(a.persistentVolumes(k.Name)) == 0 && len(p.journal.all()) == 0 })
 	})
 	for _, what := range k.left(t, k.empty) {
 		t.Errorf("%s is left", what)

@@ -23,6 +23,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/backendtest"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 func TestProvision_ServerThatRefusesCreatesNothing(t *testing.T) {
@@ -407,7 +408,7 @@ func TestProvision_ExistingPersistentVolumeIsCompared(t *testing.T) {
 	}
 	p.working(t)
 	p.saved(t.Context(), pv, apierrors.NewAlreadyExists(schema.GroupResource{Resource: "persistentvolumes"}, pv.Name))
-	until(t, "it ends, as neither it nor its claim is there", func() bool { return len(p.journal.all()) == 0 })
+	wait.Until(t, "it ends, as neither it nor its claim is there", func() bool { return len(p.journal.all()) == 0 })
 }
 
 // What the watch has brought is newer than what the library knows of its own writing.

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 // TestProvision_ContinuesWhenTheAPIServerReturns restarts it in the midst of claims that come and go.
@@ -24,7 +25,7 @@ func TestProvision_ContinuesWhenTheAPIServerReturns(t *testing.T) {
 	if out, err := restart.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	a.until("it has the Lease", p.gate.isOpen)
+	wait.Until(a.t, "it has the Lease", p.gate.isOpen)
 	for i := range many {
 		a.claim(fmt.Sprintf("after-%d", i), class, s.config.Name)
 	}

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 // TestRights_OfAServerSuffice gives a user the rights that the operator gives to servers, and nothing else.
@@ -25,11 +26,11 @@ func TestRights_OfAServerSuffice(t *testing.T) {
 	config.Impersonate = rest.ImpersonationConfig{UserName: user.Name}
 	s := newServer(t, kubernetes.NewForConfigOrDie(config))
 	p := s.start()
-	a.until("it has the Lease", p.gate.isOpen)
+	wait.Until(a.t, "it has the Lease", p.gate.isOpen)
 	class := a.class(s.config.Name, nil)
 	a.claim("data", class, s.config.Name)
 	a.bound("data")
-	a.until("events are written", func() bool { return strings.Contains(a.events("data"), "Successfully provisioned") })
+	wait.Until(a.t, "events are written", func() bool { return strings.Contains(a.events("data"), "Successfully provisioned") })
 	a.deleteClaim("data")
 	a.nothingLeft(s)
 	s.stop()

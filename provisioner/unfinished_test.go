@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/test/rig/alongside"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 // begun is a volume that was made and has no PersistentVolume.
@@ -192,7 +193,7 @@ func TestBegun_AClaimThatIsDeletedIsLookedAtAtOnce(t *testing.T) {
 	if err := claims.Delete(t.Context(), options(nil).PVC.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "volume "+string(id)+" is gone", func() bool { return len(s.disk.volumes()) == 0 && len(p.journal.all()) == 0 })
+	wait.Until(t, "volume "+string(id)+" is gone", func() bool { return len(s.disk.volumes()) == 0 && len(p.journal.all()) == 0 })
 }
 
 func TestBegun_NothingEndsWithoutTheLease(t *testing.T) {

@@ -236,14 +236,4 @@ func volumeOf(pv *core.PersistentVolume) backend.ID {
 	return backend.ID(pv.Annotations[v1beta1.NFSVolumeAnnotation])
 }
 
-// until waits for what is done beside the test.
-func until(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	if err := realapi.Until(ctx, is); err != nil {
-		t.Fatalf("waiting until %s: %v", what, err)
-	}
-}
-
 func quietClient() kubernetes.Interface { return fake.NewClientset() }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,278 +16,306 @@ import (
 )
 
 func TestCreate_VolumeIsCreatedOnTheRequestedNode(t *testing.T) {
-	w := newWorld(t)
-	hosts := w.Hosts(map[string]int64{"a": gib, "b": 10 * gib})
-	asked := inmemory.Spec("v", mib, "a")
-	asked.OnNodeLoss = backend.DeleteOnNodeLoss
-	asked.Labels = map[string]string{"csi.storage.k8s.io/pvc/name": "data", "csi.storage.k8s.io/pvc/namespace": "shop"}
-	v, err := w.Backend.Create(t.Context(), asked)
-	if err != nil || v.Node != "a" || !hosts["a"].Has("v") {
-		t.Fatalf("made %+v, %v", v, err)
-	}
-	if o := w.Volume("v"); o.Spec.Node != "a" || o.Spec.ClaimRef.String() != "shop/data" || o.Spec.OnNodeLoss != v1beta1.DeleteOnNodeLoss {
-		t.Errorf("the object is %+v", o.Spec)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		hosts := w.Hosts(map[string]int64{"a": gib, "b": 10 * gib})
+		asked := inmemory.Spec("v", mib, "a")
+		asked.OnNodeLoss = backend.DeleteOnNodeLoss
+		asked.Labels = map[string]string{"csi.storage.k8s.io/pvc/name": "data", "csi.storage.k8s.io/pvc/namespace": "shop"}
+		v, err := w.Backend.Create(t.Context(), asked)
+		if err != nil || v.Node != "a" || !hosts["a"].Has("v") {
+			t.Fatalf("made %+v, %v", v, err)
+		}
+		if o := w.Volume("v"); o.Spec.Node != "a" || o.Spec.ClaimRef.String() != "shop/data" || o.Spec.OnNodeLoss != v1beta1.DeleteOnNodeLoss {
+			t.Errorf("the object is %+v", o.Spec)
+		}
+	})
 }
 
 func TestCreate_VolumesWithoutANodeAreSpreadByFreeCapacity(t *testing.T) {
-	w := newWorld(t)
-	w.Publish = time.Hour // a report that lists a volume before its object does would count it twice
-	hosts := w.Hosts(map[string]int64{"a": 20 * gib, "b": 20 * gib, "c": 12 * gib})
-	var all sync.WaitGroup
-	for i := range 40 {
-		all.Go(func() {
-			if _, err := w.Backend.Create(t.Context(), inmemory.Spec(fmt.Sprintf("v%d", i), gib)); err != nil {
-				t.Errorf("volume %d: %v", i, err)
-			}
-		})
-	}
-	all.Wait()
-	// Each choice goes to the node with the most left, so what is left is even in the end.
-	for name, h := range hosts {
-		if c, err := h.Capacity(t.Context(), ""); err != nil || c.Available != 4*gib {
-			t.Errorf("node %s has %d MiB left of 12 GiB in all, %v: %v", name, c.Available/mib, err, h.Volumes())
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.Publish = time.Hour // a report that lists a volume before its object does would count it twice
+		hosts := w.Hosts(map[string]int64{"a": 20 * gib, "b": 20 * gib, "c": 12 * gib})
+		var all sync.WaitGroup
+		for i := range 40 {
+			all.Go(func() {
+				if _, err := w.Backend.Create(t.Context(), inmemory.Spec(fmt.Sprintf("v%d", i), gib)); err != nil {
+					t.Errorf("volume %d: %v", i, err)
+				}
+			})
 		}
-	}
+		all.Wait()
+		// Each choice goes to the node with the most left, so what is left is even in the end.
+		for name, h := range hosts {
+			if c, err := h.Capacity(t.Context(), ""); err != nil || c.Available != 4*gib {
+				t.Errorf("node %s has %d MiB left of 12 GiB in all, %v: %v", name, c.Available/mib, err, h.Volumes())
+			}
+		}
+	})
 }
 
 func TestCreate_NextNodeIsTriedWhenOneRefuses(t *testing.T) {
-	w := newWorld(t)
-	hosts := w.Hosts(map[string]int64{"a": 10 * gib, "b": 5 * gib})
-	hosts["a"].Refuses("create", fmt.Errorf("%w: the disk is fuller than its report", backend.ErrExhausted))
-	v, err := w.Backend.Create(t.Context(), inmemory.Spec("v", mib))
-	if err != nil || v.Node != "b" || hosts["a"].Has("v") {
-		t.Fatalf("made %+v, %v", v, err)
-	}
-	hosts["b"].Refuses("create", fmt.Errorf("%w: this one too", backend.ErrExhausted))
-	_, err = w.Backend.Create(t.Context(), inmemory.Spec("w", mib))
-	inmemory.Expect(t, err, backend.ErrExhausted, "this one too")
-	w.Gone("w")
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		hosts := w.Hosts(map[string]int64{"a": 10 * gib, "b": 5 * gib})
+		hosts["a"].Refuses("create", fmt.Errorf("%w: the disk is fuller than its report", backend.ErrExhausted))
+		v, err := w.Backend.Create(t.Context(), inmemory.Spec("v", mib))
+		if err != nil || v.Node != "b" || hosts["a"].Has("v") {
+			t.Fatalf("made %+v, %v", v, err)
+		}
+		hosts["b"].Refuses("create", fmt.Errorf("%w: this one too", backend.ErrExhausted))
+		_, err = w.Backend.Create(t.Context(), inmemory.Spec("w", mib))
+		inmemory.Expect(t, err, backend.ErrExhausted, "this one too")
+		w.Gone("w")
+	})
 }
 
 func TestCreate_FullNodeIsRefusedWithTheFreeCapacityPerNode(t *testing.T) {
-	w := newWorld(t)
-	hosts := w.Hosts(map[string]int64{"a": gib, "b": 2 * gib})
-	_, err := w.Backend.Create(t.Context(), inmemory.Spec("v", 3*gib))
-	inmemory.Expect(t, err, backend.ErrExhausted, "a: ", "b: ", fmt.Sprint(gib), fmt.Sprint(2*gib), fmt.Sprint(3*gib))
-	_, err = w.Backend.Create(t.Context(), inmemory.Spec("v", 2*gib, "a"))
-	inmemory.Expect(t, err, backend.ErrExhausted, "a: ")
-	if len(hosts["a"].Volumes())+len(hosts["b"].Volumes()) > 0 || w.Volume("v") != nil {
-		t.Error("something was left behind")
-	}
-	if _, err = w.Backend.Create(t.Context(), inmemory.Spec("v", 2*gib, "b")); err != nil {
-		t.Errorf("on the node that has room: %v", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		hosts := w.Hosts(map[string]int64{"a": gib, "b": 2 * gib})
+		_, err := w.Backend.Create(t.Context(), inmemory.Spec("v", 3*gib))
+		inmemory.Expect(t, err, backend.ErrExhausted, "a: ", "b: ", fmt.Sprint(gib), fmt.Sprint(2*gib), fmt.Sprint(3*gib))
+		_, err = w.Backend.Create(t.Context(), inmemory.Spec("v", 2*gib, "a"))
+		inmemory.Expect(t, err, backend.ErrExhausted, "a: ")
+		if len(hosts["a"].Volumes())+len(hosts["b"].Volumes()) > 0 || w.Volume("v") != nil {
+			t.Error("something was left behind")
+		}
+		if _, err = w.Backend.Create(t.Context(), inmemory.Spec("v", 2*gib, "b")); err != nil {
+			t.Errorf("on the node that has room: %v", err)
+		}
+	})
 }
 
 func TestCapacity_ReleasedIsAvailableAtOnce(t *testing.T) {
-	w := newWorld(t)
-	w.Hosts(map[string]int64{"a": gib})
-	for i := range 20 {
-		name := fmt.Sprintf("v%d", i)
-		if _, err := w.Backend.Create(t.Context(), inmemory.Spec(name, gib, "a")); err != nil {
-			t.Fatalf("volume %d: %v", i, err)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.Hosts(map[string]int64{"a": gib})
+		for i := range 20 {
+			name := fmt.Sprintf("v%d", i)
+			if _, err := w.Backend.Create(t.Context(), inmemory.Spec(name, gib, "a")); err != nil {
+				t.Fatalf("volume %d: %v", i, err)
+			}
+			if err := w.Backend.Delete(t.Context(), backend.ID(name)); err != nil {
+				t.Fatal(err)
+			}
 		}
-		if err := w.Backend.Delete(t.Context(), backend.ID(name)); err != nil {
-			t.Fatal(err)
-		}
-	}
+	})
 }
 
 func TestCreate_RefusalLeavesNothingAndKeepsItsKind(t *testing.T) {
-	w := newWorld(t)
-	host := w.Hosts(map[string]int64{"a": gib})["a"]
-	for _, kind := range []error{
-		backend.ErrNotFound, backend.ErrExists, backend.ErrInvalid, backend.ErrOutOfRange,
-		backend.ErrExhausted, backend.ErrPrecondition, backend.ErrUnavailable,
-	} {
-		host.Refuses("create", fmt.Errorf("%w: said the disk", kind))
-		_, err := w.Backend.Create(t.Context(), inmemory.Spec("v", mib, "a"))
-		inmemory.Expect(t, err, kind, "said the disk", "node a")
-	}
-	host.Refuses("create", nil)
-	if _, err := w.Backend.Create(t.Context(), inmemory.Spec("v", mib, "a")); err != nil {
-		t.Errorf("after all that: %v", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		host := w.Hosts(map[string]int64{"a": gib})["a"]
+		for _, kind := range []error{
+			backend.ErrNotFound, backend.ErrExists, backend.ErrInvalid, backend.ErrOutOfRange,
+			backend.ErrExhausted, backend.ErrPrecondition, backend.ErrUnavailable,
+		} {
+			host.Refuses("create", fmt.Errorf("%w: said the disk", kind))
+			_, err := w.Backend.Create(t.Context(), inmemory.Spec("v", mib, "a"))
+			inmemory.Expect(t, err, kind, "said the disk", "node a")
+		}
+		host.Refuses("create", nil)
+		if _, err := w.Backend.Create(t.Context(), inmemory.Spec("v", mib, "a")); err != nil {
+			t.Errorf("after all that: %v", err)
+		}
+	})
 }
 
 func TestCreate_UnknownPoolIsInvalidAndOneOnOtherNodesIsExhausted(t *testing.T) {
-	w := newWorld(t)
-	w.Puppet("a", gib, "slow")
-	w.Puppet("b", gib, "fast", "spare")
-	w.Start()
-	none := inmemory.Spec("v", mib)
-	none.Pool = "none"
-	_, err := w.Backend.Create(t.Context(), none)
-	inmemory.Expect(t, err, backend.ErrInvalid, "none", "slow", "fast", "spare")
-	fast := inmemory.Spec("v", mib, "a")
-	fast.Pool = "fast"
-	_, err = w.Backend.Create(t.Context(), fast)
-	inmemory.Expect(t, err, backend.ErrExhausted, "fast", "a: ")
-	_, err = w.Backend.CapacityAt(t.Context(), "a", "fast")
-	inmemory.Expect(t, err, backend.ErrNotFound, "fast", "slow")
-	_, err = w.Backend.CapacityAt(t.Context(), "noNode", "")
-	inmemory.Expect(t, err, backend.ErrNotFound, "noNode")
-	_, err = w.Backend.Capacity(t.Context(), "none")
-	inmemory.Expect(t, err, backend.ErrNotFound, "none")
-	if c, err := w.Backend.Capacity(t.Context(), ""); err != nil || c.Available != 2*gib || c.Largest != gib {
-		t.Errorf("of the first pools of both: %+v, %v", c, err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.Puppet("a", gib, "slow")
+		w.Puppet("b", gib, "fast", "spare")
+		w.Start()
+		none := inmemory.Spec("v", mib)
+		none.Pool = "none"
+		_, err := w.Backend.Create(t.Context(), none)
+		inmemory.Expect(t, err, backend.ErrInvalid, "none", "slow", "fast", "spare")
+		fast := inmemory.Spec("v", mib, "a")
+		fast.Pool = "fast"
+		_, err = w.Backend.Create(t.Context(), fast)
+		inmemory.Expect(t, err, backend.ErrExhausted, "fast", "a: ")
+		_, err = w.Backend.CapacityAt(t.Context(), "a", "fast")
+		inmemory.Expect(t, err, backend.ErrNotFound, "fast", "slow")
+		_, err = w.Backend.CapacityAt(t.Context(), "noNode", "")
+		inmemory.Expect(t, err, backend.ErrNotFound, "noNode")
+		_, err = w.Backend.Capacity(t.Context(), "none")
+		inmemory.Expect(t, err, backend.ErrNotFound, "none")
+		if c, err := w.Backend.Capacity(t.Context(), ""); err != nil || c.Available != 2*gib || c.Largest != gib {
+			t.Errorf("of the first pools of both: %+v, %v", c, err)
+		}
+	})
 }
 
 func TestCreate_FailingPoolIsNotChosen(t *testing.T) {
-	w := newWorld(t)
-	w.Puppet("a", 2*gib)
-	w.Puppet("b", gib)
-	n, err := w.Nodes().Get(t.Context(), "a", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	n.Status.Pools[0].Message = "not mounted"
-	if _, err := w.Nodes().UpdateStatus(t.Context(), n, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	w.Start()
-	_, err = w.Backend.Create(t.Context(), inmemory.Spec("v", mib, "a"))
-	inmemory.Expect(t, err, backend.ErrExhausted, "not mounted")
-	go w.Answer("v", inmemory.Made)
-	if v, err := w.Backend.Create(t.Context(), inmemory.Spec("v", mib)); err != nil || v.Node != "b" {
-		t.Errorf("made %+v, %v", v, err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.Puppet("a", 2*gib)
+		w.Puppet("b", gib)
+		n, err := w.Nodes().Get(t.Context(), "a", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.Status.Pools[0].Message = "not mounted"
+		if _, err := w.Nodes().UpdateStatus(t.Context(), n, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		w.Start()
+		_, err = w.Backend.Create(t.Context(), inmemory.Spec("v", mib, "a"))
+		inmemory.Expect(t, err, backend.ErrExhausted, "not mounted")
+		go w.Answer("v", inmemory.Made)
+		if v, err := w.Backend.Create(t.Context(), inmemory.Spec("v", mib)); err != nil || v.Node != "b" {
+			t.Errorf("made %+v, %v", v, err)
+		}
+	})
 }
 
 func TestCreate_ExpiredCallReportsProgressAndItsRetryJoins(t *testing.T) {
-	w := newWorld(t)
-	w.Puppet("a", gib)
-	w.Start()
-	ask := func(ctx context.Context) error {
-		_, err := w.Backend.Create(ctx, inmemory.Spec("v", mib, "a"))
-		return err
-	}
-	inmemory.Expect(t, w.Unfinished("v is Pending", ask), backend.ErrBusy, "node a", "old")
-	w.Answer("v", func(v *v1beta1.Volume) {
-		v.Status.Phase, v.Status.Error = v1beta1.PhasePending, &v1beta1.Error{Code: v1beta1.ErrorBusy, Message: "another is at it"}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.Puppet("a", gib)
+		w.Start()
+		ask := func(ctx context.Context) error {
+			_, err := w.Backend.Create(ctx, inmemory.Spec("v", mib, "a"))
+			return err
+		}
+		inmemory.Expect(t, w.Unfinished("v is Pending", ask), backend.ErrBusy, "node a", "old")
+		w.Answer("v", func(v *v1beta1.Volume) {
+			v.Status.Phase, v.Status.Error = v1beta1.PhasePending, &v1beta1.Error{Code: v1beta1.ErrorBusy, Message: "another is at it"}
+		})
+		inmemory.Expect(t, w.Unfinished("another is at it", ask), backend.ErrBusy)
+		first := w.Volume("v")
+		go w.Answer("v", inmemory.Made)
+		v, err := w.Backend.Create(t.Context(), inmemory.Spec("v", mib, "a"))
+		if err != nil || v.Size != mib || w.Volume("v").UID != first.UID {
+			t.Errorf("joined as %+v, %v", v, err)
+		}
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err = w.Backend.Create(gone, inmemory.Spec("w", mib, "a"))
+		inmemory.Expect(t, err, backend.ErrBusy)
+		if w.Volume("w") != nil {
+			t.Error("a caller who had gone got an object")
+		}
 	})
-	inmemory.Expect(t, w.Unfinished("another is at it", ask), backend.ErrBusy)
-	first := w.Volume("v")
-	go w.Answer("v", inmemory.Made)
-	v, err := w.Backend.Create(t.Context(), inmemory.Spec("v", mib, "a"))
-	if err != nil || v.Size != mib || w.Volume("v").UID != first.UID {
-		t.Errorf("joined as %+v, %v", v, err)
-	}
-	gone, cancel := context.WithCancel(t.Context())
-	cancel()
-	_, err = w.Backend.Create(gone, inmemory.Spec("w", mib, "a"))
-	inmemory.Expect(t, err, backend.ErrBusy)
-	if w.Volume("w") != nil {
-		t.Error("a caller who had gone got an object")
-	}
 }
 
 func TestCreate_RetryOnAnotherNodeFirstRemovesTheUnfinishedVolume(t *testing.T) {
-	w := newWorld(t)
-	w.Puppet("a", gib)
-	w.Puppet("b", gib)
-	w.Start()
-	inmemory.Expect(t, w.Unfinished("v is Pending", func(ctx context.Context) error {
-		_, err := w.Backend.Create(ctx, inmemory.Spec("v", mib, "a"))
-		return err
-	}), backend.ErrBusy)
-	made := make(chan error, 1)
-	go func() {
-		_, err := w.Backend.Create(t.Context(), inmemory.Spec("v", mib, "b"))
-		made <- err
-	}()
-	w.Until("the deletion", func() bool { return w.Volume("v").DeletionTimestamp != nil })
-	if o := w.Volume("v"); o.Spec.Node != "a" {
-		t.Fatalf("it is on %s while the first may still be on the disk of a", o.Spec.Node)
-	}
-	w.RemoveFinalizer("v") // the agent of a says that nothing of it is left
-	w.Until("the new one", func() bool { o := w.Volume("v"); return o != nil && o.Spec.Node == "b" })
-	w.Answer("v", inmemory.Made)
-	if err := <-made; err != nil {
-		t.Error(err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.Puppet("a", gib)
+		w.Puppet("b", gib)
+		w.Start()
+		inmemory.Expect(t, w.Unfinished("v is Pending", func(ctx context.Context) error {
+			_, err := w.Backend.Create(ctx, inmemory.Spec("v", mib, "a"))
+			return err
+		}), backend.ErrBusy)
+		made := make(chan error, 1)
+		go func() {
+			_, err := w.Backend.Create(t.Context(), inmemory.Spec("v", mib, "b"))
+			made <- err
+		}()
+		w.Until("the deletion", func() bool { return w.Volume("v").DeletionTimestamp != nil })
+		if o := w.Volume("v"); o.Spec.Node != "a" {
+			t.Fatalf("it is on %s while the first may still be on the disk of a", o.Spec.Node)
+		}
+		w.RemoveFinalizer("v") // the agent of a says that nothing of it is left
+		w.Until("the new one", func() bool { o := w.Volume("v"); return o != nil && o.Spec.Node == "b" })
+		w.Answer("v", inmemory.Made)
+		if err := <-made; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 func TestCreate_ReadyVolumeIsReturnedWhereverItIs(t *testing.T) {
-	w := newWorld(t)
-	w.Hosts(map[string]int64{"a": gib, "b": gib})
-	if _, err := w.Backend.Create(t.Context(), inmemory.Spec("v", mib, "a")); err != nil {
-		t.Fatal(err)
-	}
-	v, err := w.Backend.Create(t.Context(), inmemory.Spec("v", mib, "b"))
-	if err != nil || v.Node != "a" {
-		t.Errorf("got %+v, %v", v, err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.Hosts(map[string]int64{"a": gib, "b": gib})
+		if _, err := w.Backend.Create(t.Context(), inmemory.Spec("v", mib, "a")); err != nil {
+			t.Fatal(err)
+		}
+		v, err := w.Backend.Create(t.Context(), inmemory.Spec("v", mib, "b"))
+		if err != nil || v.Node != "a" {
+			t.Errorf("got %+v, %v", v, err)
+		}
+	})
 }
 
 func TestCreate_CopyIsCreatedOnTheNodeOfItsSource(t *testing.T) {
-	w := newWorld(t)
-	hosts := w.Hosts(map[string]int64{"a": gib, "b": 100 * gib})
-	if _, err := w.Backend.Create(t.Context(), inmemory.Spec("v", mib, "a")); err != nil {
-		t.Fatal(err)
-	}
-	if s, err := w.Backend.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "v"}); err != nil || s.Node != "a" {
-		t.Fatalf("snapshot %+v, %v", s, err)
-	}
-	for name, copied := range map[string]func(backend.VolumeSpec) (*backend.Volume, error){
-		"clone":    func(s backend.VolumeSpec) (*backend.Volume, error) { return w.Backend.Clone(t.Context(), "v", s) },
-		"restored": func(s backend.VolumeSpec) (*backend.Volume, error) { return w.Backend.Restore(t.Context(), "s", s) },
-	} {
-		_, err := copied(inmemory.Spec(name, mib, "b"))
-		inmemory.Expect(t, err, backend.ErrExhausted, "node a", name, "requested on b")
-		if c, err := copied(inmemory.Spec(name, 0)); err != nil || c.Node != "a" || !hosts["a"].Has(backend.ID(name)) {
-			t.Errorf("%s: %+v, %v", name, c, err)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		hosts := w.Hosts(map[string]int64{"a": gib, "b": 100 * gib})
+		if _, err := w.Backend.Create(t.Context(), inmemory.Spec("v", mib, "a")); err != nil {
+			t.Fatal(err)
 		}
-		_, err = copied(inmemory.Spec(name+"-large", 2*gib))
-		inmemory.Expect(t, err, backend.ErrExhausted, "a: ")
-	}
-	_, err := w.Backend.Clone(t.Context(), "absent", inmemory.Spec("x", mib))
-	inmemory.Expect(t, err, backend.ErrNotFound, "absent", "x")
+		if s, err := w.Backend.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "v"}); err != nil || s.Node != "a" {
+			t.Fatalf("snapshot %+v, %v", s, err)
+		}
+		for name, copied := range map[string]func(backend.VolumeSpec) (*backend.Volume, error){
+			"clone":    func(s backend.VolumeSpec) (*backend.Volume, error) { return w.Backend.Clone(t.Context(), "v", s) },
+			"restored": func(s backend.VolumeSpec) (*backend.Volume, error) { return w.Backend.Restore(t.Context(), "s", s) },
+		} {
+			_, err := copied(inmemory.Spec(name, mib, "b"))
+			inmemory.Expect(t, err, backend.ErrExhausted, "node a", name, "requested on b")
+			if c, err := copied(inmemory.Spec(name, 0)); err != nil || c.Node != "a" || !hosts["a"].Has(backend.ID(name)) {
+				t.Errorf("%s: %+v, %v", name, c, err)
+			}
+			_, err = copied(inmemory.Spec(name+"-large", 2*gib))
+			inmemory.Expect(t, err, backend.ErrExhausted, "a: ")
+		}
+		_, err := w.Backend.Clone(t.Context(), "absent", inmemory.Spec("x", mib))
+		inmemory.Expect(t, err, backend.ErrNotFound, "absent", "x")
+	})
 }
 
 func TestCreate_TwoControllersAtOnceCreateOneVolume(t *testing.T) {
-	w := newWorld(t)
-	host := w.Hosts(map[string]int64{"a": 10 * gib})["a"]
-	first := w.Backend
-	w.Start()
-	w.Ready("a")
-	var all sync.WaitGroup
-	for i := range 10 {
-		for _, b := range []backend.Backend{first, w.Backend} {
-			all.Go(func() {
-				if _, err := b.Create(t.Context(), inmemory.Spec(fmt.Sprintf("v%d", i), mib)); err != nil {
-					t.Error(err)
-				}
-			})
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		host := w.Hosts(map[string]int64{"a": 10 * gib})["a"]
+		first := w.Backend
+		w.Start()
+		w.Ready("a")
+		var all sync.WaitGroup
+		for i := range 10 {
+			for _, b := range []backend.Backend{first, w.Backend} {
+				all.Go(func() {
+					if _, err := b.Create(t.Context(), inmemory.Spec(fmt.Sprintf("v%d", i), mib)); err != nil {
+						t.Error(err)
+					}
+				})
+			}
 		}
-	}
-	all.Wait()
-	if n := len(host.Volumes()); n != 10 {
-		t.Errorf("%d volumes were made", n)
-	}
-	for i := range 10 {
-		for _, b := range []backend.Backend{first, w.Backend} {
-			all.Go(func() {
-				if err := b.Delete(t.Context(), backend.ID(fmt.Sprintf("v%d", i))); err != nil {
-					t.Error(err)
-				}
-			})
+		all.Wait()
+		if n := len(host.Volumes()); n != 10 {
+			t.Errorf("%d volumes were made", n)
 		}
-	}
-	all.Wait()
-	if left := host.Volumes(); len(left) > 0 {
-		t.Errorf("left are %v", left)
-	}
+		for i := range 10 {
+			for _, b := range []backend.Backend{first, w.Backend} {
+				all.Go(func() {
+					if err := b.Delete(t.Context(), backend.ID(fmt.Sprintf("v%d", i))); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+		}
+		all.Wait()
+		if left := host.Volumes(); len(left) > 0 {
+			t.Errorf("left are %v", left)
+		}
+	})
 }
 
 func TestCreate_WithoutAnyNodeIsUnavailable(t *testing.T) {
-	w := newWorld(t).started()
-	_, err := w.Backend.Create(t.Context(), inmemory.Spec("v", mib))
-	inmemory.Expect(t, err, backend.ErrUnavailable, "no node")
-	for _, bad := range []backend.VolumeSpec{{Name: ""}, {Name: "v", Size: backend.Size{Required: -1}}} {
-		_, err := w.Backend.Create(t.Context(), bad)
-		inmemory.Expect(t, err, backend.ErrInvalid)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t).started()
+		_, err := w.Backend.Create(t.Context(), inmemory.Spec("v", mib))
+		inmemory.Expect(t, err, backend.ErrUnavailable, "no node")
+		for _, bad := range []backend.VolumeSpec{{Name: ""}, {Name: "v", Size: backend.Size{Required: -1}}} {
+			_, err := w.Backend.Create(t.Context(), bad)
+			inmemory.Expect(t, err, backend.ErrInvalid)
+		}
+	})
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	core "k8s.io/api/core/v1"
@@ -64,123 +65,127 @@ func (w *world) inUse(volumes ...string) {
 }
 
 func TestAttach_OfAVolumeThatWasWrittenAgainWaitsForTheNodeThatHasIt(t *testing.T) {
-	w := newWorld(t)
-	w.hosts("v")
-	w.status(func(n *v1beta1.StorageNode) { n.Status.CephVolumes = []string{"v"} })
-	w.Until("the record in the cache", func() bool {
-		n, err := w.Backend.Watches.Holdfast.Holdfast().V1beta1().StorageNodes().Lister().Get(node)
-		return err == nil && len(n.Status.CephVolumes) > 0
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.hosts("v")
+		w.status(func(n *v1beta1.StorageNode) { n.Status.CephVolumes = []string{"v"} })
+		w.Until("the record in the cache", func() bool {
+			n, err := w.Backend.Watches.Holdfast.Holdfast().V1beta1().StorageNodes().Lister().Get(node)
+			return err == nil && len(n.Status.CephVolumes) > 0
+		})
+		inmemory.Expect(t, w.Backend.Attach(t.Context(), "v", "other"), backend.ErrUnavailable, "not detached from node "+node)
+		w.status(func(n *v1beta1.StorageNode) { n.Status.CephVolumes = nil })
+		w.inUse()
+		if err := w.Backend.Attach(t.Context(), "v", "other"); err != nil {
+			t.Errorf("once that node has it no more: %v", err)
+		}
 	})
-	inmemory.Expect(t, w.Backend.Attach(t.Context(), "v", "other"), backend.ErrUnavailable, "not detached from node "+node)
-	w.status(func(n *v1beta1.StorageNode) { n.Status.CephVolumes = nil })
-	w.inUse()
-	if err := w.Backend.Attach(t.Context(), "v", "other"); err != nil {
-		t.Errorf("once that node has it no more: %v", err)
-	}
 }
 
 func TestDetach_WaitsUntilTheNodeCannotWriteAnyMore(t *testing.T) {
-	w := newWorld(t)
-	w.hosts("v")
-	check := func(volume string) error { return w.Backend.CheckDetached(t.Context(), backend.ID(volume), node) }
-	w.Until("the volume in the cache", func() bool { return check("v") != nil })
-	inmemory.Expect(t, check("v"), backend.ErrUnavailable, "volume v", "node "+node, "is not shut out of its Ceph cluster", "node.kubernetes.io/out-of-service")
-	for _, to := range []string{node, "other"} { // there is no VolumeAttachment: it was removed by force
-		err := w.Backend.Attach(t.Context(), "v", to)
-		if to == node && err != nil {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.hosts("v")
+		check := func(volume string) error { return w.Backend.CheckDetached(t.Context(), backend.ID(volume), node) }
+		w.Until("the volume in the cache", func() bool { return check("v") != nil })
+		inmemory.Expect(t, check("v"), backend.ErrUnavailable, "volume v", "node "+node, "is not shut out of its Ceph cluster", "node.kubernetes.io/out-of-service")
+		for _, to := range []string{node, "other"} { // there is no VolumeAttachment: it was removed by force
+			err := w.Backend.Attach(t.Context(), "v", to)
+			if to == node && err != nil {
+				t.Fatal(err)
+			}
+			if to != node {
+				inmemory.Expect(t, err, backend.ErrUnavailable, "not detached from node "+node)
+			}
+		}
+		for _, other := range []string{"local", "gone"} {
+			if err := check(other); err != nil {
+				t.Errorf("%s: %v", other, err)
+			}
+		}
+		fenced := func(status metav1.ConditionStatus) {
+			w.status(func(n *v1beta1.StorageNode) {
+				meta.SetStatusCondition(&n.Status.Conditions, metav1.Condition{Type: v1beta1.FencedCondition, Status: status, Reason: "Fencing", Message: "waiting for pool block"})
+			})
+		}
+		fenced(metav1.ConditionFalse)
+		inmemory.Expect(t, check("v"), backend.ErrUnavailable, "waiting for pool block")
+		fenced(metav1.ConditionTrue)
+		if err := check("v"); err != nil {
+			t.Errorf("of a node that is shut out: %v", err)
+		}
+		fenced(metav1.ConditionFalse)
+		w.inUse("other")
+		if err := check("v"); err != nil {
+			t.Errorf("of a node that has unmounted it: %v", err)
+		}
+		record := func(volumes ...string) {
+			w.status(func(n *v1beta1.StorageNode) { n.Status.CephVolumes = volumes })
+		}
+		record("v", "forgotten")
+		for _, v := range []string{"v", "forgotten"} { // as of a Node that was registered again, and of a Volume that was deleted
+			inmemory.Expect(t, check(v), backend.ErrUnavailable, "volume "+v, "may still write")
+		}
+		fenced(metav1.ConditionTrue)
+		if err := check("v"); err != nil {
+			t.Errorf("of a node that is shut out and has recorded it: %v", err)
+		}
+		fenced(metav1.ConditionFalse)
+		record()
+		w.inUse("v")
+		recorded, err := w.Nodes().Get(t.Context(), node, metav1.GetOptions{})
+		w.status(func(n *v1beta1.StorageNode) { n.Status.CephClients = nil })
+		inmemory.Expect(t, check("v"), backend.ErrUnavailable, "reports the volume as in use", "no record of a client", "delete the Node "+node)
+		w.inUse("other")
+		if err := check("v"); err != nil {
+			t.Errorf("of a node without clients that does not use it: %v", err)
+		}
+		w.inUse("v")
+		if err != nil {
 			t.Fatal(err)
 		}
-		if to != node {
-			inmemory.Expect(t, err, backend.ErrUnavailable, "not detached from node "+node)
+		w.Until("a later second, which is all that objects have", func() bool { return time.Now().Unix() > recorded.CreationTimestamp.Unix() })
+		attachment := &storage.VolumeAttachment{
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("csi-%x", sha256.Sum256([]byte("v"+v1beta1.DriverName+node)))},
+			Spec:       storage.VolumeAttachmentSpec{Attacher: v1beta1.DriverName, NodeName: node, Source: storage.VolumeAttachmentSource{PersistentVolumeName: new("v")}},
 		}
-	}
-	for _, other := range []string{"local", "gone"} {
-		if err := check(other); err != nil {
-			t.Errorf("%s: %v", other, err)
+		if _, err := w.Theirs.StorageV1().VolumeAttachments().Create(t.Context(), attachment, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
 		}
-	}
-	fenced := func(status metav1.ConditionStatus) {
-		w.status(func(n *v1beta1.StorageNode) {
-			meta.SetStatusCondition(&n.Status.Conditions, metav1.Condition{Type: v1beta1.FencedCondition, Status: status, Reason: "Fencing", Message: "waiting for pool block"})
-		})
-	}
-	fenced(metav1.ConditionFalse)
-	inmemory.Expect(t, check("v"), backend.ErrUnavailable, "waiting for pool block")
-	fenced(metav1.ConditionTrue)
-	if err := check("v"); err != nil {
-		t.Errorf("of a node that is shut out: %v", err)
-	}
-	fenced(metav1.ConditionFalse)
-	w.inUse("other")
-	if err := check("v"); err != nil {
-		t.Errorf("of a node that has unmounted it: %v", err)
-	}
-	record := func(volumes ...string) {
-		w.status(func(n *v1beta1.StorageNode) { n.Status.CephVolumes = volumes })
-	}
-	record("v", "forgotten")
-	for _, v := range []string{"v", "forgotten"} { // as of a Node that was registered again, and of a Volume that was deleted
-		inmemory.Expect(t, check(v), backend.ErrUnavailable, "volume "+v, "may still write")
-	}
-	fenced(metav1.ConditionTrue)
-	if err := check("v"); err != nil {
-		t.Errorf("of a node that is shut out and has recorded it: %v", err)
-	}
-	fenced(metav1.ConditionFalse)
-	record()
-	w.inUse("v")
-	recorded, err := w.Nodes().Get(t.Context(), node, metav1.GetOptions{})
-	w.status(func(n *v1beta1.StorageNode) { n.Status.CephClients = nil })
-	inmemory.Expect(t, check("v"), backend.ErrUnavailable, "reports the volume as in use", "no record of a client", "delete the Node "+node)
-	w.inUse("other")
-	if err := check("v"); err != nil {
-		t.Errorf("of a node without clients that does not use it: %v", err)
-	}
-	w.inUse("v")
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.Until("a later second, which is all that objects have", func() bool { return time.Now().Unix() > recorded.CreationTimestamp.Unix() })
-	attachment := &storage.VolumeAttachment{
-		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("csi-%x", sha256.Sum256([]byte("v"+v1beta1.DriverName+node)))},
-		Spec:       storage.VolumeAttachmentSpec{Attacher: v1beta1.DriverName, NodeName: node, Source: storage.VolumeAttachmentSource{PersistentVolumeName: new("v")}},
-	}
-	if _, err := w.Theirs.StorageV1().VolumeAttachments().Create(t.Context(), attachment, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if err := check("v"); err != nil {
-		t.Errorf("of a node that has recorded no use since the volume was attached: %v", err)
-	}
-	err = w.Nodes().Delete(t.Context(), node, metav1.DeleteOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	inmemory.Expect(t, check("v"), backend.ErrUnavailable, "its StorageNode was deleted", "delete the Node "+node)
-	w.inUse("other")
-	if err := check("v"); err != nil {
-		t.Errorf("of a node that has unmounted it, without a StorageNode: %v", err)
-	}
-	w.inUse("v")
-	recorded.ResourceVersion, recorded.UID = "", ""
-	if _, err := w.Nodes().Create(t.Context(), recorded, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	w.status(func(n *v1beta1.StorageNode) { n.Status = recorded.Status })
-	if err := w.Theirs.CoreV1().Nodes().Delete(t.Context(), node, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	inmemory.Expect(t, check("v"), backend.ErrUnavailable, "may still write")
-	w.status(func(n *v1beta1.StorageNode) { n.Status.CephClients = nil })
-	if err := check("v"); err != nil {
-		t.Errorf("of a node without clients whose Node was deleted: %v", err)
-	}
-	w.status(func(n *v1beta1.StorageNode) { n.Status = recorded.Status })
-	inmemory.Expect(t, check("v"), backend.ErrUnavailable, "may still write")
-	_, err = w.Ours.HoldfastV1beta1().StorageClusters().Create(t.Context(), &v1beta1.StorageCluster{
-		ObjectMeta: metav1.ObjectMeta{Name: "holdfast"}, Spec: v1beta1.StorageClusterSpec{Fencing: v1beta1.FencingSpec{Pods: v1beta1.FenceNone}},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.Until("the end of the check where fencing is disabled", func() bool { return check("v") == nil })
+		if err := check("v"); err != nil {
+			t.Errorf("of a node that has recorded no use since the volume was attached: %v", err)
+		}
+		err = w.Nodes().Delete(t.Context(), node, metav1.DeleteOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		inmemory.Expect(t, check("v"), backend.ErrUnavailable, "its StorageNode was deleted", "delete the Node "+node)
+		w.inUse("other")
+		if err := check("v"); err != nil {
+			t.Errorf("of a node that has unmounted it, without a StorageNode: %v", err)
+		}
+		w.inUse("v")
+		recorded.ResourceVersion, recorded.UID = "", ""
+		if _, err := w.Nodes().Create(t.Context(), recorded, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		w.status(func(n *v1beta1.StorageNode) { n.Status = recorded.Status })
+		if err := w.Theirs.CoreV1().Nodes().Delete(t.Context(), node, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		inmemory.Expect(t, check("v"), backend.ErrUnavailable, "may still write")
+		w.status(func(n *v1beta1.StorageNode) { n.Status.CephClients = nil })
+		if err := check("v"); err != nil {
+			t.Errorf("of a node without clients whose Node was deleted: %v", err)
+		}
+		w.status(func(n *v1beta1.StorageNode) { n.Status = recorded.Status })
+		inmemory.Expect(t, check("v"), backend.ErrUnavailable, "may still write")
+		_, err = w.Ours.HoldfastV1beta1().StorageClusters().Create(t.Context(), &v1beta1.StorageCluster{
+			ObjectMeta: metav1.ObjectMeta{Name: "holdfast"}, Spec: v1beta1.StorageClusterSpec{Fencing: v1beta1.FencingSpec{Pods: v1beta1.FenceNone}},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.Until("the end of the check where fencing is disabled", func() bool { return check("v") == nil })
+	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -159,46 +160,48 @@ func TestPopulated_NodeOfTheSourceMustReachTheCephPool(t *testing.T) {
 }
 
 func TestPopulated_PoolsOfOneNodeAreCopiedThere(t *testing.T) {
-	w := newWorld(t)
-	w.Puppet("a", 100*gib, "memory", "fast")
-	w.Puppet("b", 100*gib, "memory", "fast")
-	w.started()
-	for _, n := range []string{"a", "b"} {
-		w.Ready(n)
-	}
-	source, err := w.Volumes().Create(t.Context(), &v1beta1.Volume{
-		ObjectMeta: metav1.ObjectMeta{Name: "source"},
-		Spec:       v1beta1.VolumeSpec{Name: "source", Node: "a", Pool: "memory", Size: v1beta1.VolumeSize{Required: v1beta1.Quantity(mib)}},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.Answer(source.Name, func(v *v1beta1.Volume) {
-		inmemory.Made(v)
-		v.Status.Mode = v1beta1.ModeFilesystem
-	})
-	w.Until("the source in the cache", func() bool {
-		v, err := w.Backend.Get(t.Context(), "source")
-		return err == nil && v.Pool == "memory"
-	})
-	for name, test := range map[string]struct {
-		pool string
-		by   v1beta1.Populator
-	}{"same": {"memory", ""}, "none": {"", ""}, "other": {"fast", v1beta1.PopulatedByPod}} {
-		spec := inmemory.Spec(name, 2*mib, "b")
-		spec.Pool, spec.NodesYield = test.pool, true
-		inmemory.Expect(t, w.Unfinished("retry", func(ctx context.Context) error {
-			_, err := w.Backend.Clone(ctx, "source", spec)
-			return err
-		}), backend.ErrBusy)
-		if o := w.Volume(name); o.Spec.Node != "a" || o.Spec.PopulatedBy != test.by {
-			t.Errorf("%s: requested %+v", name, o.Spec)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.Puppet("a", 100*gib, "memory", "fast")
+		w.Puppet("b", 100*gib, "memory", "fast")
+		w.started()
+		for _, n := range []string{"a", "b"} {
+			w.Ready(n)
 		}
-	}
-	spec := inmemory.Spec("elsewhere", 2*mib, "b")
-	spec.Pool = "fast"
-	_, err = w.Backend.Clone(t.Context(), "source", spec)
-	inmemory.Expect(t, err, backend.ErrExhausted, "must be on node a")
+		source, err := w.Volumes().Create(t.Context(), &v1beta1.Volume{
+			ObjectMeta: metav1.ObjectMeta{Name: "source"},
+			Spec:       v1beta1.VolumeSpec{Name: "source", Node: "a", Pool: "memory", Size: v1beta1.VolumeSize{Required: v1beta1.Quantity(mib)}},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.Answer(source.Name, func(v *v1beta1.Volume) {
+			inmemory.Made(v)
+			v.Status.Mode = v1beta1.ModeFilesystem
+		})
+		w.Until("the source in the cache", func() bool {
+			v, err := w.Backend.Get(t.Context(), "source")
+			return err == nil && v.Pool == "memory"
+		})
+		for name, test := range map[string]struct {
+			pool string
+			by   v1beta1.Populator
+		}{"same": {"memory", ""}, "none": {"", ""}, "other": {"fast", v1beta1.PopulatedByPod}} {
+			spec := inmemory.Spec(name, 2*mib, "b")
+			spec.Pool, spec.NodesYield = test.pool, true
+			inmemory.Expect(t, w.Unfinished("retry", func(ctx context.Context) error {
+				_, err := w.Backend.Clone(ctx, "source", spec)
+				return err
+			}), backend.ErrBusy)
+			if o := w.Volume(name); o.Spec.Node != "a" || o.Spec.PopulatedBy != test.by {
+				t.Errorf("%s: requested %+v", name, o.Spec)
+			}
+		}
+		spec := inmemory.Spec("elsewhere", 2*mib, "b")
+		spec.Pool = "fast"
+		_, err = w.Backend.Clone(t.Context(), "source", spec)
+		inmemory.Expect(t, err, backend.ErrExhausted, "must be on node a")
+	})
 }
 
 func TestPopulated_SourceInACephPoolLeavesTheNodeToTheScheduler(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"testing"
+	"testing/synctest"
 
 	storage "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -129,33 +130,37 @@ func TestCephPool_SharedVolumesAndGroupsAreNotMadeOfWhatIsThere(t *testing.T) {
 }
 
 func TestCephPool_IsWaitedFor(t *testing.T) {
-	w := newWorld(t)
-	w.configure(v1beta1.PoolSpec{Name: "memory", Engine: v1beta1.EngineCephFS, Ceph: &v1beta1.CephSpec{}})
-	w.Hosts(map[string]int64{node: gib})
-	if got := w.Backend.Reach("memory"); got != backend.ManyHosts {
-		t.Errorf("a pool that is only configured is reached by %d", got)
-	}
-	for _, spec := range []backend.VolumeSpec{cephSpec("v", mib), inmemory.Spec("v", mib)} { // there are no other pools
-		_, err := w.Backend.Create(t.Context(), spec)
-		inmemory.Expect(t, err, backend.ErrUnavailable, "Ceph pool memory", "holdfast-ceph-memory")
-	}
-	_, err := w.Backend.Capacity(t.Context(), "memory")
-	inmemory.Expect(t, err, backend.ErrNotFound, "Ceph pool memory")
-	w.CephPool(gib, v1beta1.EngineCephFS)
-	w.Ready(inmemory.CephPool)
-	if v, err := w.Backend.Create(t.Context(), inmemory.Spec("v", mib)); err != nil || v.Node != inmemory.CephPool {
-		t.Errorf("of a class without a pool: %+v, %v", v, err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.configure(v1beta1.PoolSpec{Name: "memory", Engine: v1beta1.EngineCephFS, Ceph: &v1beta1.CephSpec{}})
+		w.Hosts(map[string]int64{node: gib})
+		if got := w.Backend.Reach("memory"); got != backend.ManyHosts {
+			t.Errorf("a pool that is only configured is reached by %d", got)
+		}
+		for _, spec := range []backend.VolumeSpec{cephSpec("v", mib), inmemory.Spec("v", mib)} { // there are no other pools
+			_, err := w.Backend.Create(t.Context(), spec)
+			inmemory.Expect(t, err, backend.ErrUnavailable, "Ceph pool memory", "holdfast-ceph-memory")
+		}
+		_, err := w.Backend.Capacity(t.Context(), "memory")
+		inmemory.Expect(t, err, backend.ErrNotFound, "Ceph pool memory")
+		w.CephPool(gib, v1beta1.EngineCephFS)
+		w.Ready(inmemory.CephPool)
+		if v, err := w.Backend.Create(t.Context(), inmemory.Spec("v", mib)); err != nil || v.Node != inmemory.CephPool {
+			t.Errorf("of a class without a pool: %+v, %v", v, err)
+		}
+	})
 }
 
 func TestCephPool_ConfigurationSaysWhereAPoolIs(t *testing.T) {
-	w := newWorld(t)
-	w.configure(v1beta1.PoolSpec{Name: "memory"})
-	w.CephPool(gib, v1beta1.EngineRBD) // was removed, and its agent is not yet
-	w.Hosts(map[string]int64{node: gib})
-	if v, err := w.Backend.Create(t.Context(), cephSpec("v", mib)); err != nil || v.Node != node || w.Backend.Reach("memory") != backend.ItsHost {
-		t.Errorf("made %+v, %v", v, err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.configure(v1beta1.PoolSpec{Name: "memory"})
+		w.CephPool(gib, v1beta1.EngineRBD) // was removed, and its agent is not yet
+		w.Hosts(map[string]int64{node: gib})
+		if v, err := w.Backend.Create(t.Context(), cephSpec("v", mib)); err != nil || v.Node != node || w.Backend.Reach("memory") != backend.ItsHost {
+			t.Errorf("made %+v, %v", v, err)
+		}
+	})
 }
 
 func TestCephPool_VolumesAreUsedWhileItsAgentIsSilent(t *testing.T) {
@@ -177,7 +182,9 @@ func TestCephPool_VolumesAreUsedWhileItsAgentIsSilent(t *testing.T) {
 }
 
 func TestCephPool_ImageIsAttachedToOneNodeAtATime(t *testing.T) {
-	attachesOne(t, newWorld(t))
+	synctest.Test(t, func(t *testing.T) {
+		attachesOne(t, newWorld(t))
+	})
 }
 
 func TestCephPool_ImageIsAttachedToOneNodeAtATimeByARealAPIServer(t *testing.T) {
@@ -276,16 +283,18 @@ func (w *world) reports(condition string, status metav1.ConditionStatus) (why er
 }
 
 func TestCanUse_FollowsWhatTheAgentOfANodeReports(t *testing.T) {
-	w := newWorld(t)
-	w.Hosts(map[string]int64{node: gib})
-	for _, status := range []metav1.ConditionStatus{metav1.ConditionFalse, metav1.ConditionTrue} {
-		if why := w.reports(v1beta1.RBDVolumesCondition, status); status == metav1.ConditionFalse {
-			inmemory.Expect(t, why, backend.ErrPrecondition, "no module")
-		}
-		for host, key := range map[string]string{node: v1beta1.CephFSVolumesKey, "new": v1beta1.RBDVolumesKey} {
-			if err := w.Backend.CanUse(host, key); err != nil {
-				t.Errorf("%s on %s: %v", key, host, err)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.Hosts(map[string]int64{node: gib})
+		for _, status := range []metav1.ConditionStatus{metav1.ConditionFalse, metav1.ConditionTrue} {
+			if why := w.reports(v1beta1.RBDVolumesCondition, status); status == metav1.ConditionFalse {
+				inmemory.Expect(t, why, backend.ErrPrecondition, "no module")
+			}
+			for host, key := range map[string]string{node: v1beta1.CephFSVolumesKey, "new": v1beta1.RBDVolumesKey} {
+				if err := w.Backend.CanUse(host, key); err != nil {
+					t.Errorf("%s on %s: %v", key, host, err)
+				}
 			}
 		}
-	}
+	})
 }

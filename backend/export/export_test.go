@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops"
 	"github.com/holdfast-storage/holdfast/nodeops/ganesha"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 func onXFS(t *testing.T) *server { return newServer(t, "image", hostfs.XFS, 8<<30) }
@@ -200,7 +201,7 @@ func TestVolume_DamagedHidesNoOtherAndIsServedOnceRepaired(t *testing.T) {
 		t.Errorf("a is %+v", v)
 	}
 	overwrite(t, image, whole)
-	s.await("volume b", func() bool { return !s.get(b.ID).Condition.Abnormal })
+	wait.Until(s.T, "volume b", func() bool { return !s.get(b.ID).Condition.Abnormal })
 	if got := s.read(s.get(b.ID)); string(got) != "kept" {
 		t.Errorf("it holds %q", got)
 	}
@@ -251,14 +252,14 @@ func TestVolume_ThatHangsHidesNoOther(t *testing.T) {
 	s.change = func(c *Config) { c.Patience = 100 * time.Millisecond }
 	s.begin()
 	for _, id := range []backend.ID{"a", "c"} {
-		s.await("volume "+string(id), func() bool { return !s.get(id).Condition.Abnormal })
+		wait.Until(s.T, "volume "+string(id), func() bool { return !s.get(id).Condition.Abnormal })
 	}
 	if v := s.get("b"); !v.Condition.Abnormal || v.Access != (backend.Access{}) {
 		t.Errorf("b is %+v", v)
 	}
 	s.create("d")
 	close(hangs)
-	s.await("volume b", func() bool { return !s.get("b").Condition.Abnormal })
+	wait.Until(s.T, "volume b", func() bool { return !s.get("b").Condition.Abnormal })
 	s.served("a", "b", "c", "d")
 }
 
@@ -287,7 +288,7 @@ func TestVolume_RefusedByTheExporterIsExportedLater(t *testing.T) {
 		t.Errorf("it is %+v", v)
 	}
 	s.record.refuses(nil)
-	s.await("export", func() bool { return !s.get("a").Condition.Abnormal })
+	wait.Until(s.T, "export", func() bool { return !s.get("a").Condition.Abnormal })
 	if again := s.create("a"); s.record.exports(t)["/a"].ID != 1 {
 		t.Errorf("requested again it is %+v", again)
 	}
@@ -298,7 +299,7 @@ func TestVolume_UnmountedByHandIsMountedAgain(t *testing.T) {
 	v := s.create("a")
 	s.write(v, []byte("one"))
 	s.unmountByHand(v.ID)
-	s.await("mount", func() bool { return len(s.mounts()) == 1 })
+	wait.Until(s.T, "mount", func() bool { return len(s.mounts()) == 1 })
 	s.calls("put /a", "remove 1", "put /a")
 	s.served(v.ID)
 	if got := s.read(v); string(got) != "one" {
@@ -314,14 +315,14 @@ func TestVolume_WithALostMountIsUnexported(t *testing.T) {
 	s.unmountByHand(v.ID)
 	whole := head(t, image)
 	overwrite(t, image, make([]byte, len(whole)))
-	s.await("failure", func() bool { return strings.Contains(s.get(v.ID).Condition.Message, "does not answer") })
+	wait.Until(s.T, "failure", func() bool { return strings.Contains(s.get(v.ID).Condition.Message, "does not answer") })
 	if got := s.mounts(); len(got) > 0 {
 		t.Errorf("%v is mounted beneath the export of what was there", got)
 	}
 	s.record.refuses(nil)
-	s.await("end of the export", func() bool { return len(s.record.exports(t)) == 0 })
+	wait.Until(s.T, "end of the export", func() bool { return len(s.record.exports(t)) == 0 })
 	overwrite(t, image, whole)
-	s.await("volume", func() bool { return !s.get(v.ID).Condition.Abnormal })
+	wait.Until(s.T, "volume", func() bool { return !s.get(v.ID).Condition.Abnormal })
 	s.served(v.ID)
 }
 
@@ -337,7 +338,7 @@ func TestVolume_DeletedByAnotherProgramIsUnexported(t *testing.T) {
 		}
 	}
 	remove("a")
-	s.await("end of the export", func() bool { _, known := s.ledger.find("a"); return !known })
+	wait.Until(s.T, "end of the export", func() bool { _, known := s.ledger.find("a"); return !known })
 	s.served("b", "c")
 	s.end()
 	remove("b")

@@ -23,6 +23,7 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops"
 	"github.com/holdfast-storage/holdfast/nodeops/ganesha"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 const (
@@ -346,26 +347,10 @@ func (s *server) read(v *backend.Volume) []byte {
 	return content
 }
 
-// await waits for what happens in the background.
-func (s *server) await(what string, done func() bool) {
-	s.Helper()
-	ctx, cancel := context.WithTimeout(s.Context(), time.Minute)
-	defer cancel()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !done() {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			s.Fatalf("no %s", what)
-		}
-	}
-}
-
 // unmountByHand unmounts a volume once: what the backend mounts again in the same moment stays.
 func (s *server) unmountByHand(id backend.ID) {
 	s.Helper()
-	s.await("unmount", func() bool {
+	wait.Until(s.T, "unmount", func() bool {
 		err := unix.Unmount(s.target(id), 0)
 		if err != nil && !errors.Is(err, unix.EBUSY) { // a check of the backend has it open
 			s.Fatal(err)
@@ -382,7 +367,7 @@ func (s *server) calls(want ...string) {
 			s.Logf("the exporter was called with %q, expected was %q; mounted are %v", s.record.called(), want, s.mounts())
 		}
 	}()
-	s.await("calls of the exporter", func() bool { return slices.Equal(s.record.called(), want) })
+	wait.Until(s.T, "calls of the exporter", func() bool { return slices.Equal(s.record.called(), want) })
 }
 
 func (s *server) want(err, kind error, words ...string) {

@@ -21,6 +21,7 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops/ganesha"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/rig/nfsclient"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 // serve runs a real NFS-Ganesha until the test ends.
@@ -219,7 +220,7 @@ func (s *server) serveBy(nfs *ganesha.Server) *strings.Builder {
 		c.Log = slog.New(slog.NewTextHandler(log, nil))
 	}
 	s.begin()
-	s.await("answer of Ganesha", nfs.Ready)
+	wait.Until(s.T, "answer of Ganesha", nfs.Ready)
 	return log
 }
 

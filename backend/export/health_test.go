@@ -8,6 +8,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/nodeops"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 func TestHealth_ErrorsOfAServedVolumeAreReported(t *testing.T) {
@@ -22,7 +23,7 @@ func TestHealth_ErrorsOfAServedVolumeAreReported(t *testing.T) {
 		t.Fatalf("xfs_io: %v: %s", err, out)
 	}
 	for _, v := range []*backend.Volume{a, b} {
-		s.await("condition of "+string(v.ID), func() bool {
+		wait.Until(s.T, "condition of "+string(v.ID), func() bool {
 			c := s.get(v.ID).Condition
 			return c.Abnormal && c.Reason == backend.FileSystemErrors && strings.Contains(c.Message, "pod of the NFS server")
 		})

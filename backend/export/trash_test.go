@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 // createClosed makes a volume that is open to all, and closes it as one of its users may do.
@@ -81,7 +82,7 @@ func TestTrash_RestoredVolumeThatCannotBeServedReturnsAndIsRetried(t *testing.T)
 		t.Errorf("undeleted is %+v, %v", back, err)
 	}
 	s.record.refuses(nil)
-	s.await("its export", func() bool { return !s.get("a").Condition.Abnormal })
+	wait.Until(s.T, "its export", func() bool { return !s.get("a").Condition.Abnormal })
 	s.served("a")
 }
 

@@ -13,11 +13,11 @@ import (
 
 	coordination "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 // testPool is a pool that can be served or not; nothing is served before run.
@@ -80,11 +80,7 @@ func TestTurn_ProcessThatCouldServeThePoolIsReadyAndWaits(t *testing.T) {
 	two.triesFor = time.Hour
 	beginTurn(t, two, second)
 	second.trouble.Store(nil)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	if err := wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(ctx context.Context) (bool, error) { return two.ready(ctx) == nil, nil }); err != nil {
-		t.Fatal("the process that could serve the pool does not get ready")
-	}
+	wait.For(t, "the readiness of the process that could serve the pool", func() error { return two.ready(t.Context()) })
 	select {
 	case <-second.runs:
 		t.Fatal("two serve the pool")

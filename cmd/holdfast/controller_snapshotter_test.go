@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/dynamic/fake"
 
 	"github.com/holdfast-storage/holdfast/deploy"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 func TestSnapshotter_FindsTheDriverWhenTheKindsOfSnapshotsExist(t *testing.T) {
@@ -42,7 +43,7 @@ func TestSnapshotter_FindsTheDriverWhenTheKindsOfSnapshotsExist(t *testing.T) {
 	defer running.Wait()
 	defer stop()
 
-	await(t, "no way from before", func() bool { _, err := os.Lstat(link); return err != nil })
+	wait.Until(t, "no way from before", func() bool { _, err := os.Lstat(link); return err != nil })
 	all, err := deploy.SnapshotDefinitions()
 	if err != nil {
 		t.Fatal(err)
@@ -50,7 +51,7 @@ func TestSnapshotter_FindsTheDriverWhenTheKindsOfSnapshotsExist(t *testing.T) {
 	if _, err := client.Resource(kinds).Create(ctx, all[len(all)-1], metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the way to the driver", func() bool { content, err := os.ReadFile(link); return err == nil && string(content) == socket })
+	wait.Until(t, "the way to the driver", func() bool { content, err := os.ReadFile(link); return err == nil && string(content) == socket })
 }
 
 func TestSnapshotter_HasItsOwnSocket(t *testing.T) {

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -19,23 +18,8 @@ import (
 	holdfast "github.com/holdfast-storage/holdfast/api/client/informers"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
-
-// await waits for something that comes by itself.
-func await(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	late := time.NewTimer(20 * time.Second)
-	defer late.Stop()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for !done() {
-		select {
-		case <-late.C:
-			t.Fatalf("%s did not come", what)
-		case <-tick.C:
-		}
-	}
-}
 
 // valid is a part that could be made.
 func valid(t *testing.T) func(part, error) part {
@@ -75,7 +59,7 @@ func TestDebug_LogFollowsTheStorageClusterAtOnce(t *testing.T) {
 	begin(t, valid(t)(l.followDebug(holdfast.NewSharedInformerFactory(c, 0), slog.New(slog.DiscardHandler))))
 	level := func(want slog.Level) {
 		t.Helper()
-		await(t, "the level "+want.String(), func() bool { return l.level.Level() == want })
+		wait.Until(t, "the level "+want.String(), func() bool { return l.level.Level() == want })
 	}
 	set := func(name string, debug bool) {
 		t.Helper()
@@ -112,7 +96,7 @@ func TestDebug_OnlyTheServedStorageClusterSetsTheLevel(t *testing.T) {
 	}
 	l := &logging{}
 	begin(t, valid(t)(l.followDebug(holdfast.NewSharedInformerFactory(c, 0), slog.New(slog.DiscardHandler))))
-	await(t, "the level", func() bool { return l.level.Level() == slog.LevelDebug })
+	wait.Until(t, "the level", func() bool { return l.level.Level() == slog.LevelDebug })
 	a, err := clusters.Get(t.Context(), "a", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -121,11 +105,11 @@ func TestDebug_OnlyTheServedStorageClusterSetsTheLevel(t *testing.T) {
 	if _, err := clusters.Update(t.Context(), a, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the level of the older one", func() bool { return l.level.Level() == slog.LevelInfo })
+	wait.Until(t, "the level of the older one", func() bool { return l.level.Level() == slog.LevelInfo })
 	if err := clusters.Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the level of the one that is left", func() bool { return l.level.Level() == slog.LevelDebug })
+	wait.Until(t, "the level of the one that is left", func() bool { return l.level.Level() == slog.LevelDebug })
 }
 
 func TestDebug_FlagSetsTheLowestLevelInAnyCase(t *testing.T) {
@@ -168,7 +152,7 @@ func TestDebug_WithoutTheRightToWatchTheLevelStaysAndIsReportedOnce(t *testing.T
 	out := &logText{}
 	l := &logging{}
 	end := begin(t, valid(t)(l.followDebug(holdfast.NewSharedInformerFactory(client.NewForConfigOrDie(config), 0), slog.New(slog.NewTextHandler(out, nil)))))
-	await(t, "the warning", func() bool { return strings.Contains(out.String(), "spec.debug has no effect") })
+	wait.Until(t, "the warning", func() bool { return strings.Contains(out.String(), "spec.debug has no effect") })
 	for range 6 { // it tries again, perhaps with two requests at a time
 		<-asked
 	}

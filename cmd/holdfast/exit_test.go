@@ -40,7 +40,7 @@ func refuse(code int, reason string) http.HandlerFunc {
 // lacking is an API server that does not know the kinds below a path.
 func lacking(t *testing.T, path string) string {
 	t.Helper()
-	target, err := url.Parse(running(t, v1beta1.ClusterRunning).Config().Host)
+	target, err := url.Parse(running(t, v1beta1.ClusterRunning).URL())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,8 +53,8 @@ func lacking(t *testing.T, path string) string {
 }
 
 func TestExitCode_SeparatesNotHealthyFromNotAsked(t *testing.T) {
-	healthy := reachable(t, running(t, v1beta1.ClusterRunning).Config().Host)
-	degraded := reachable(t, running(t, v1beta1.ClusterDegraded).Config().Host)
+	healthy := reachable(t, running(t, v1beta1.ClusterRunning).URL())
+	degraded := reachable(t, running(t, v1beta1.ClusterDegraded).URL())
 	forbidden := reachable(t, refusing(t, http.StatusForbidden, "Forbidden"))
 	withoutHoldfast := reachable(t, refusing(t, http.StatusNotFound, "NotFound"))
 	empty := reachable(t, lacking(t, "/apis/holdfast.dev/"))
@@ -160,7 +160,7 @@ func TestExitCode_IsThatOfTheProcessAndErrorsAreOnStderr(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kubeconfig := reachable(t, running(t, v1beta1.ClusterDegraded).Config().Host)
+	kubeconfig := reachable(t, running(t, v1beta1.ClusterDegraded).URL())
 	for line, want := range map[string]int{"--version": 0, "status --context here -o json": 1, "status --contxt here": 2, "status --context nowhere -o json": 3} {
 		cmd := exec.CommandContext(t.Context(), binary, strings.Fields(line)...)
 		cmd.Env = append(cmd.Environ(), "KUBECONFIG="+kubeconfig)

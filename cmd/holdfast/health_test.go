@@ -24,7 +24,7 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/driver"
 	"github.com/holdfast-storage/holdfast/test/rig/alongside"
-	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 // process is a process of Holdfast that runs in the test.
@@ -61,7 +61,7 @@ func startProcess(t *testing.T, name, server string, more ...string) *process {
 	flags.SetOutput(io.Discard)
 	p := &process{T: t, dir: dir}
 	var run func(context.Context) error
-	args := []string{"--metrics-address=" + hostfs.FreeAddress(t), "--log-level=error"}
+	args := []string{"--log-level=error"}
 	switch name {
 	case "controller":
 		c := controllerFlags(flags)
@@ -89,6 +89,7 @@ func startProcess(t *testing.T, name, server string, more ...string) *process {
 	if err := flags.Parse(args); err != nil {
 		t.Fatal(err)
 	}
+	openPort(t, p.monitoring)
 	ctx, cancel := context.WithCancel(context.Background())
 	p.stop = alongside.Run(ctx, t, cancel, func(ctx context.Context) error {
 		if err := run(ctx); ctx.Err() == nil || !errors.Is(err, context.Canceled) {
@@ -96,7 +97,6 @@ func startProcess(t *testing.T, name, server string, more ...string) *process {
 		}
 		return nil // it ended while it waited for the API server
 	})
-	connect(t, p.address)
 	return p
 }
 
@@ -121,7 +121,7 @@ func (p *process) passed(path string) string {
 
 func (p *process) awaitReady(want string) {
 	p.Helper()
-	await(p.T, "the checks "+want, func() bool { return p.passed("/readyz") == want })
+	wait.Until(p.T, "the checks "+want, func() bool { return p.passed("/readyz") == want })
 }
 
 // lonely are all processes, and what they report while the API server is away.
@@ -141,7 +141,6 @@ var lonely = map[string]struct {
 }
 
 func TestHealth_NoProcessIsRestartedWhileTheAPIServerIsAway(t *testing.T) {
-	hostfs.NotInGate(t, "uses a port that another process may take")
 	for name, test := range lonely {
 		t.Run(name, func(t *testing.T) {
 			p := startProcess(t, test.process, noServer, test.args...)
@@ -182,7 +181,7 @@ func TestHealth_ControllerThatDoesNotLeadIsReady(t *testing.T) {
 	if _, err := kubernetes.NewForConfigOrDie(api.Config()).CoordinationV1().Leases(other.Namespace).Create(t.Context(), other, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	p := startProcess(t, "controller", api.Config().Host, "--operator=false")
+	p := startProcess(t, "controller", api.URL(), "--operator=false")
 	p.awaitReady("+ping +csi +informer-sync")
 	if live := p.passed("/livez"); live != "+ping +csi" {
 		t.Errorf("/livez: %s", live)
@@ -200,10 +199,9 @@ func TestHealth_SocketThatNoLongerAnswersIsStuck(t *testing.T) {
 	if err := p.checkCSI(endpoint); err != nil {
 		t.Fatal(err)
 	}
-	p.address = hostfs.FreeAddress(t)
+	openPort(t, p.monitoring)
 	ctx, cancel := context.WithCancel(context.Background())
 	alongside.Run(ctx, t, cancel, p.serve(quiet))
-	connect(t, p.address)
 	if live, ready := p.passed("/livez"), p.passed("/readyz"); live != "+ping +csi" || ready != "+ping -csi" {
 		t.Errorf("before it is served: %s, %s", live, ready)
 	}

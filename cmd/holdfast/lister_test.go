@@ -20,7 +20,7 @@ import (
 // stored is an API with a volume, a snapshot and something in a trash, and the flags to reach it.
 func stored(t *testing.T) []string {
 	t.Helper()
-	return []string{"--kubeconfig", reachable(t, storedAPI(t).Config().Host), "--context", "here"}
+	return []string{"--kubeconfig", reachable(t, storedAPI(t).URL()), "--context", "here"}
 }
 
 func storedAPI(t *testing.T) *miniapi.Server {

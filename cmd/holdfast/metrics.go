@@ -31,6 +31,7 @@ const maxScrapes = 4
 // monitoring is what a process reports of itself over HTTP: /metrics, /livez and /readyz.
 type monitoring struct {
 	address  string
+	port     net.Listener // nil until serve opens one at the address
 	registry *prometheus.Registry
 	health   *healthz.Checks
 }
@@ -57,8 +58,7 @@ func (m *monitoring) serve(log *slog.Logger) part {
 		if m.address == "" {
 			return nil
 		}
-		port, err := new(net.ListenConfig).Listen(ctx, "tcp", m.address)
-		if err != nil {
+		if err := m.listen(ctx); err != nil {
 			return fmt.Errorf("--metrics-address: %w", err)
 		}
 		mux := http.NewServeMux()
@@ -68,12 +68,19 @@ func (m *monitoring) serve(log *slog.Logger) part {
 		server := listener.HTTP(mux)
 		stopped := context.AfterFunc(ctx, func() { server.Close() })
 		defer stopped()
-		log.Info("serving metrics", "address", port.Addr().String())
-		if err := server.Serve(listener.Limit(port, listener.Connections)); !errors.Is(err, http.ErrServerClosed) {
+		log.Info("serving metrics", "address", m.port.Addr().String())
+		if err := server.Serve(listener.Limit(m.port, listener.Connections)); !errors.Is(err, http.ErrServerClosed) {
 			return err
 		}
 		return nil
 	}
+}
+
+func (m *monitoring) listen(ctx context.Context) (err error) {
+	if m.port == nil {
+		m.port, err = new(net.ListenConfig).Listen(ctx, "tcp", m.address)
+	}
+	return err
 }
 
 // checkCSI adds the check csi: the process is ready while its CSI socket answers, and stuck when a socket that has

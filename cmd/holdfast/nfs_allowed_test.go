@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/client/clientset/fake"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 // letsIn keeps the clients that were set last.
@@ -47,7 +48,7 @@ func TestAllowedClients_NodesOfTheStatusMayMountAndAreKeptForARestart(t *testing
 	a.server, a.servers = received, servers
 	started := make(chan struct{})
 	end := begin(t, a.before(func(ctx context.Context) error { close(started); <-ctx.Done(); return nil }))
-	await(t, "the servers", func() bool { return servers.Own() != nil })
+	wait.Until(t, "the servers", func() bool { return servers.Own() != nil })
 	write := func(namespace string, clients ...string) {
 		t.Helper()
 		s, err := client.HoldfastV1beta1().NFSServers(namespace).Get(t.Context(), "files", metav1.GetOptions{})
@@ -61,7 +62,7 @@ func TestAllowedClients_NodesOfTheStatusMayMountAndAreKeptForARestart(t *testing
 	}
 	informer := servers.Watches.Holdfast().V1beta1().NFSServers().Informer()
 	write("team", "10.9.9.9") // another's
-	await(t, "the other's status", func() bool {
+	wait.Until(t, "the other's status", func() bool {
 		return slices.ContainsFunc(informer.GetStore().List(), func(s any) bool { return len(s.(*v1beta1.NFSServer).Status.AllowedClients) > 0 })
 	})
 	select {
@@ -71,12 +72,12 @@ func TestAllowedClients_NodesOfTheStatusMayMountAndAreKeptForARestart(t *testing
 	}
 	write("shop", "10.0.0.1")
 	<-started
-	await(t, "the first node", received.are("10.0.0.1"))
+	wait.Until(t, "the first node", received.are("10.0.0.1"))
 	write("shop", "10.0.0.1", "10.0.0.2")
-	await(t, "the second node", received.are("10.0.0.1", "10.0.0.2"))
-	await(t, "the list being kept", func() bool { text, _ := os.ReadFile(a.file); return string(text) == "10.0.0.1\n10.0.0.2\n" })
+	wait.Until(t, "the second node", received.are("10.0.0.1", "10.0.0.2"))
+	wait.Until(t, "the list being kept", func() bool { text, _ := os.ReadFile(a.file); return string(text) == "10.0.0.1\n10.0.0.2\n" })
 	write("shop") // by an operator of the release before
-	await(t, "an empty status", func() bool { return len(servers.Own().Status.AllowedClients) == 0 })
+	wait.Until(t, "an empty status", func() bool { return len(servers.Own().Status.AllowedClients) == 0 })
 	if err := end(); err != nil {
 		t.Error(err)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/provisioner"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 var quiet = slog.New(slog.DiscardHandler)
@@ -64,7 +65,7 @@ func TestNFSStatus_HasTheNumberOfClients(t *testing.T) {
 		t.Errorf("before the server is known: %v, %v", err, client.Actions())
 	}
 	begin(t, servers.Run)
-	await(t, "the server", func() bool { return servers.Own() != nil })
+	wait.Until(t, "the server", func() bool { return servers.Own() != nil })
 	is := func(n int32) func() bool {
 		return func() bool { return servers.Own().Status.Clients == n }
 	}
@@ -73,7 +74,7 @@ func TestNFSStatus_HasTheNumberOfClients(t *testing.T) {
 		if err := teller.report(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		await(t, "the number of clients", is(n))
+		wait.Until(t, "the number of clients", is(n))
 	}
 	report(2)
 	ganesha.clients = ganesha.clients[:1]
@@ -84,7 +85,7 @@ func TestNFSStatus_HasTheNumberOfClients(t *testing.T) {
 	if _, err := client.HoldfastV1beta1().NFSServers("shop").UpdateStatus(t.Context(), s, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the operator's word", is(0))
+	wait.Until(t, "the operator's word", is(0))
 	report(1)
 	client.ClearActions()
 	report(1)

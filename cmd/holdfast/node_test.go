@@ -23,6 +23,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/nodeops"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 // machine runs the node process as a host does, again and again.
@@ -42,7 +43,8 @@ func newMachine(t *testing.T, labels map[string]string, chosen ...v1beta1.PoolSp
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := newCluster(t).Config()
+	api := newCluster(t)
+	config := api.Config()
 	m := &machine{T: t, dir: dir, kube: kubernetes.NewForConfigOrDie(config), ours: client.NewForConfigOrDie(config).HoldfastV1beta1()}
 	t.Cleanup(func() {
 		for _, p := range chosen {
@@ -51,7 +53,7 @@ func newMachine(t *testing.T, labels map[string]string, chosen ...v1beta1.PoolSp
 		os.RemoveAll(dir)
 	})
 	m.write("kubeconfig", fmt.Sprintf("apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: '%s'}}]\n"+
-		"contexts: [{name: c, context: {cluster: c, user: u}}]\nusers: [{name: u, user: {}}]\ncurrent-context: c\n", config.Host))
+		"contexts: [{name: c, context: {cluster: c, user: u}}]\nusers: [{name: u, user: {}}]\ncurrent-context: c\n", api.URL()))
 	data, err := json.Marshal(v1beta1.NodeConfig{Pools: chosen})
 	if err != nil {
 		t.Fatal(err)
@@ -120,7 +122,7 @@ func (m *machine) status() v1beta1.StorageNodeStatus {
 // says waits until the node reports the pools as PoolsUsable/All.
 func (m *machine) says(usable string) v1beta1.StorageNodeStatus {
 	m.Helper()
-	await(m.T, "the report of pools "+usable, func() bool { return m.status().Columns.Pools == usable })
+	wait.Until(m.T, "the report of pools "+usable, func() bool { return m.status().Columns.Pools == usable })
 	return m.status()
 }
 
@@ -158,7 +160,7 @@ func TestNode_WithoutPoolsServesTheDriverAndReportsIt(t *testing.T) {
 	if c := meta.FindStatusCondition(s.Conditions, v1beta1.ReadyCondition); c == nil || c.Status != metav1.ConditionFalse || c.Reason != v1beta1.ReasonNoPool {
 		t.Errorf("it says %+v", s.Conditions)
 	}
-	await(t, "the driver's socket", func() bool {
+	wait.Until(t, "the driver's socket", func() bool {
 		_, err := os.Stat(filepath.Join(m.dir, "csi.sock"))
 		return err == nil
 	})
@@ -183,7 +185,7 @@ func TestNode_PoolOnAMissingDiskLosesNothingAndBlocksNoOther(t *testing.T) {
 	}
 	becomes := func(phase v1beta1.Phase, want metav1.ConditionStatus, reason string) {
 		t.Helper()
-		await(t, "the volume to be "+reason, func() bool {
+		wait.Until(t, "the volume to be "+reason, func() bool {
 			v, err := m.ours.Volumes().Get(t.Context(), "a", metav1.GetOptions{})
 			if err != nil {
 				return false

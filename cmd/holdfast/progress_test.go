@@ -17,7 +17,7 @@ import (
 // identified are the flags to reach an API that says who its user is.
 func identified(t *testing.T, api *miniapi.Server) []string {
 	t.Helper()
-	target, err := url.Parse(api.Config().Host)
+	target, err := url.Parse(api.URL())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -111,7 +111,7 @@ func TestExamples_OfTheDocumentsAreAccepted(t *testing.T) {
 }
 
 func TestFlags_OfAClusterMayPrecedeTheCommand(t *testing.T) {
-	kubeconfig := reachable(t, running(t, v1beta1.ClusterRunning).Config().Host)
+	kubeconfig := reachable(t, running(t, v1beta1.ClusterRunning).URL())
 	for _, line := range []string{
 		"--context here status --kubeconfig " + kubeconfig,
 		"--kubeconfig " + kubeconfig + " --context=here -n holdfast-system status",

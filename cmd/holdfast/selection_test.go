@@ -62,7 +62,7 @@ func crowded(t *testing.T) []string {
 	if err := errors.Join(errs...); err != nil {
 		t.Fatal(err)
 	}
-	return []string{"--kubeconfig", reachable(t, api.Config().Host), "--context", "here"}
+	return []string{"--kubeconfig", reachable(t, api.URL()), "--context", "here"}
 }
 
 func TestLists_AreSortedAndFiltered(t *testing.T) {

@@ -54,7 +54,7 @@ func running(t *testing.T, phase v1beta1.ClusterPhase) *miniapi.Server {
 
 func TestStatus_FindsTheClusterAsKubectlDoesAndEndsAccordingly(t *testing.T) {
 	api := running(t, v1beta1.ClusterRunning)
-	kubeconfig := reachable(t, api.Config().Host)
+	kubeconfig := reachable(t, api.URL())
 	out, err := call(t, "status", "--kubeconfig", kubeconfig, "--context", "here")
 	if err != nil || !strings.Contains(out, "StorageCluster mine: Running") || !strings.Contains(out, "All is well.") {
 		t.Errorf("%v\n%s", err, out)
@@ -69,7 +69,7 @@ func TestStatus_FindsTheClusterAsKubectlDoesAndEndsAccordingly(t *testing.T) {
 }
 
 func TestStatus_OfAnUnhealthyClusterIsAnErrorAfterTheOutput(t *testing.T) {
-	kubeconfig := reachable(t, running(t, v1beta1.ClusterDegraded).Config().Host)
+	kubeconfig := reachable(t, running(t, v1beta1.ClusterDegraded).URL())
 	out, err := call(t, "status", "--kubeconfig", kubeconfig, "--context", "here", "--output", "json")
 	if !errors.Is(err, errNotWell) {
 		t.Errorf("got %v", err)
@@ -84,7 +84,7 @@ func TestStatus_OfAnUnhealthyClusterIsAnErrorAfterTheOutput(t *testing.T) {
 }
 
 func TestDoctor_PrintsItsFindingsAndSetsTheExitCode(t *testing.T) {
-	kubeconfig := reachable(t, running(t, v1beta1.ClusterRunning).Config().Host)
+	kubeconfig := reachable(t, running(t, v1beta1.ClusterRunning).URL())
 	out, err := call(t, "doctor", "--kubeconfig", kubeconfig, "--context", "here")
 	if !errors.Is(err, errIll) || !strings.Contains(out, "Does a controller run?\n  problem: there is no pod of the controller") {
 		t.Errorf("%v\n%s", err, out)
@@ -146,7 +146,7 @@ func TestPlugin_ProgramIsAPluginOfKubectl(t *testing.T) {
 	if err := os.Symlink(binary, filepath.Join(dir, "kubectl-holdfast")); err != nil {
 		t.Fatal(err)
 	}
-	kubeconfig := reachable(t, running(t, v1beta1.ClusterPending).Config().Host)
+	kubeconfig := reachable(t, running(t, v1beta1.ClusterPending).URL())
 	run := func(args ...string) ([]byte, error) {
 		plugin := exec.CommandContext(t.Context(), kubectl, append([]string{"holdfast"}, args...)...)
 		plugin.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"))

@@ -29,7 +29,7 @@ import (
 // proxied is an API server with a proxy to pods, which answer with the given functions, and the flags to reach it.
 func proxied(t *testing.T, api *miniapi.Server, pods map[string]http.HandlerFunc) []string {
 	t.Helper()
-	target, err := url.Parse(api.Config().Host)
+	target, err := url.Parse(api.URL())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,6 +28,7 @@ import (
 	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
 	"github.com/holdfast-storage/holdfast/test/rig/pty"
 	"github.com/holdfast-storage/holdfast/test/rig/standalone"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 const (
@@ -54,7 +55,7 @@ func TestStatus_WatchOnATerminalEndsAtControlCWithTheCodeOfWhatWasSeenLast(t *te
 	}
 	api := running(t, v1beta1.ClusterRunning)
 	screen := pty.New(t, 100, 30)
-	cmd := exec.Command(binary, "status", "--watch", "--interval", "100ms", "--kubeconfig", reachable(t, api.Config().Host), "--context", "here")
+	cmd := exec.Command(binary, "status", "--watch", "--interval", "100ms", "--kubeconfig", reachable(t, api.URL()), "--context", "here")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = screen.Program, screen.Program, screen.Program
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
@@ -101,13 +102,13 @@ func TestStatus_WatchInAPipePrintsABlockForEachChange(t *testing.T) {
 	var out buffer
 	ended := make(chan error, 1)
 	go func() {
-		ended <- run(ctx, []string{"status", "-w", "--interval", "100ms", "--kubeconfig", reachable(t, api.Config().Host), "--context", "here"}, &out)
+		ended <- run(ctx, []string{"status", "-w", "--interval", "100ms", "--kubeconfig", reachable(t, api.URL()), "--context", "here"}, &out)
 	}()
-	await(t, "the first block", func() bool { return strings.Contains(out.String(), "Not well: ") })
+	wait.Until(t, "the first block", func() bool { return strings.Contains(out.String(), "Not well: ") })
 	api.Requests()
-	await(t, "more looks", func() bool { return api.Requests()["list storageclusters"] > 0 })
+	wait.Until(t, "more looks", func() bool { return api.Requests()["list storageclusters"] > 0 })
 	become(t, api, v1beta1.ClusterRunning)
-	await(t, "the second block", func() bool { return strings.Contains(out.String(), "All is well.") })
+	wait.Until(t, "the second block", func() bool { return strings.Contains(out.String(), "All is well.") })
 	cancel()
 	if err := <-ended; exitCode(err) != 0 {
 		t.Errorf("a cluster that is well in the end: %v", err)
@@ -126,7 +127,7 @@ type hanging struct {
 
 func newHanging(t *testing.T, api *miniapi.Server) *hanging {
 	t.Helper()
-	target, err := url.Parse(api.Config().Host)
+	target, err := url.Parse(api.URL())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,9 +185,9 @@ func TestStatus_InterruptedEndsWithTheCodeOfTheLastWholeLook(t *testing.T) {
 			go func() {
 				ended <- run(ctx, append([]string{"status", "--kubeconfig", reachable(t, server.URL), "--context", "here"}, test.flags...), &out)
 			}()
-			await(t, "the first look", func() bool { return strings.Contains(out.String(), test.before) })
+			wait.Until(t, "the first look", func() bool { return strings.Contains(out.String(), test.before) })
 			server.kind.Store(test.kind)
-			await(t, "a request without an answer", func() bool { return server.held.Load() > 0 })
+			wait.Until(t, "a request without an answer", func() bool { return server.held.Load() > 0 })
 			cancel()
 			if err := <-ended; exitCode(err) != test.want {
 				t.Errorf("%d instead of %d: %v\n%s", exitCode(err), test.want, err, out.String())
@@ -202,20 +203,21 @@ func TestStatus_WatchOutlivesAnAPIServerThatIsAway(t *testing.T) {
 	var out buffer
 	ended := make(chan error, 1)
 	go func() {
-		ended <- run(ctx, []string{"status", "-w", "--interval", "100ms", "--kubeconfig", reachable(t, api.Config().Host), "--context", "here"}, &out)
+		ended <- run(ctx, []string{"status", "-w", "--interval", "100ms", "--kubeconfig", reachable(t, api.URL()), "--context", "here"}, &out)
 	}()
-	await(t, "the first block", func() bool { return strings.Contains(out.String(), "All is well.") })
+	wait.Until(t, "the first block", func() bool { return strings.Contains(out.String(), "All is well.") })
 	api.Close()
-	await(t, "the end of the API server", func() bool { return strings.Contains(out.String(), "could not be asked, and is asked again") })
+	wait.Until(t, "the end of the API server", func() bool { return strings.Contains(out.String(), "could not be asked, and is asked again") })
 	cancel()
 	if err := <-ended; exitCode(err) != 3 {
 		t.Errorf("got %v", err)
 	}
+	was := gone.URL()
 	gone.Close()
-	if err := run(t.Context(), []string{"status", "-w", "--kubeconfig", reachable(t, gone.Config().Host), "--context", "here"}, &out); exitCode(err) != 3 {
+	if err := run(t.Context(), []string{"status", "-w", "--kubeconfig", reachable(t, was), "--context", "here"}, &out); exitCode(err) != 3 {
 		t.Errorf("one that never answered: %v", err)
 	}
-	if err := run(t.Context(), []string{"status", "-w", "--interval", "0s", "--kubeconfig", reachable(t, gone.Config().Host), "--context", "here"}, &out); exitCode(err) != 2 {
+	if err := run(t.Context(), []string{"status", "-w", "--interval", "0s", "--kubeconfig", reachable(t, was), "--context", "here"}, &out); exitCode(err) != 2 {
 		t.Errorf("without an interval: %v", err)
 	}
 }
@@ -243,7 +245,7 @@ func documents(t *testing.T, text string) (phases []string) {
 func TestStatus_WatchInYAMLIsAStreamOfDocuments(t *testing.T) {
 	api := running(t, v1beta1.ClusterDegraded)
 	var away atomic.Bool
-	target, err := url.Parse(api.Config().Host)
+	target, err := url.Parse(api.URL())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -264,12 +266,12 @@ func TestStatus_WatchInYAMLIsAStreamOfDocuments(t *testing.T) {
 	go func() {
 		ended <- run(ctx, []string{"status", "-w", "-o", "yaml", "--interval", "100ms", "--kubeconfig", reachable(t, server.URL), "--context", "here"}, &out)
 	}()
-	await(t, "the first document", func() bool { return strings.Contains(out.String(), "phase: Degraded") })
+	wait.Until(t, "the first document", func() bool { return strings.Contains(out.String(), "phase: Degraded") })
 	away.Store(true) // of which nothing is printed, also no document without content
-	await(t, "refused looks", func() bool { return refused.Load() > 40 })
+	wait.Until(t, "refused looks", func() bool { return refused.Load() > 40 })
 	become(t, api, v1beta1.ClusterRunning)
 	away.Store(false)
-	await(t, "the second document", func() bool { return strings.Contains(out.String(), "phase: Running") })
+	wait.Until(t, "the second document", func() bool { return strings.Contains(out.String(), "phase: Running") })
 	cancel()
 	if err := <-ended; err != nil {
 		t.Error(err)
@@ -284,7 +286,7 @@ func TestStatus_OnATerminalIsDrawnForIt(t *testing.T) {
 	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG", "NO_COLOR"} {
 		t.Setenv(name, "")
 	}
-	args := []string{"status", "--kubeconfig", reachable(t, api.Config().Host), "--context", "here"}
+	args := []string{"status", "--kubeconfig", reachable(t, api.URL()), "--context", "here"}
 	screen := pty.New(t, 40, 30)
 	if err := run(t.Context(), args, screen.Program); err != nil {
 		t.Fatal(err)
@@ -319,7 +321,7 @@ func TestTop_WatchShowsSampleAfterSample(t *testing.T) {
 	ctx, cancel = context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	go func() { ended <- run(ctx, append([]string{"top", "-w", "--node", "a", "-o", "json"}, flags...), &out) }()
-	await(t, "three samples in a pipe", func() bool { return strings.Count(out.String(), `"seconds"`) >= 3 })
+	wait.Until(t, "three samples in a pipe", func() bool { return strings.Count(out.String(), `"seconds"`) >= 3 })
 	cancel()
 	if err := <-ended; err != nil {
 		t.Error(err)
@@ -330,7 +332,7 @@ func TestTop_WatchShowsSampleAfterSample(t *testing.T) {
 	go func() {
 		ended <- run(ctx, append([]string{"top", "-w", "--node", "a", "-o", "yaml"}, flags...), &documents)
 	}()
-	await(t, "two samples in YAML", func() bool { return strings.Count(documents.String(), "\nseconds:") >= 2 })
+	wait.Until(t, "two samples in YAML", func() bool { return strings.Count(documents.String(), "\nseconds:") >= 2 })
 	cancel()
 	if err := <-ended; err != nil || strings.Count(documents.String(), "\n---\n") != strings.Count(documents.String(), "\nseconds:")-1 {
 		t.Errorf("%v:\n%s", err, documents.String())

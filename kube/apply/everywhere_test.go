@@ -4,10 +4,13 @@ import (
 	"errors"
 	"log/slog"
 	"testing"
+	"testing/synctest"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 const ownLabel = "example.com/owner"
@@ -47,53 +50,61 @@ func (r *rig) value(namespace, name string) string {
 }
 
 func TestSet_IsOfOneNamespaceOrOfAll(t *testing.T) {
-	r := newRig(t)
-	for name, c := range map[string]Config{"neither": {}, "both": {Namespace: namespace, Everywhere: true}} {
-		c.Client, c.Resources, c.Name, c.InventoryNamespace = r.client, r.discover, "test", namespace
-		if _, err := New(c); err == nil {
-			t.Errorf("%s was taken", name)
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		for name, c := range map[string]Config{"neither": {}, "both": {Namespace: namespace, Everywhere: true}} {
+			c.Client, c.Resources, c.Name, c.InventoryNamespace = r.client, r.discover, "test", namespace
+			if _, err := New(c); err == nil {
+				t.Errorf("%s was taken", name)
+			}
 		}
-	}
+	})
 }
 
 func TestSet_OfAllNamespacesAppliesEachObjectInItsOwn(t *testing.T) {
-	r := newRig(t).startEverywhere()
-	r.apply(elsewhere("one", "a", "1"), elsewhere("two", "a", "2"))
-	if one, two := r.value("one", "a"), r.value("two", "a"); one != "1" || two != "2" {
-		t.Errorf("they hold %q and %q", one, two)
-	}
-	r.until("the cache having both", func() bool { return len(r.set.List()) == 2 })
-	keep := elsewhere("two", "a", "2")
-	if out := r.set.Prune(t.Context(), Keeping(list(keep))); out.Err() != nil || len(out.Changed) != 1 || out.Changed[0].Namespace != "one" {
-		t.Errorf("pruned was %v, %v", out.Changed, out.Err())
-	}
-	if one, two := r.value("one", "a"), r.value("two", "a"); one != "" || two != "2" {
-		t.Errorf("after that they hold %q and %q", one, two)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t).startEverywhere()
+		r.apply(elsewhere("one", "a", "1"), elsewhere("two", "a", "2"))
+		if one, two := r.value("one", "a"), r.value("two", "a"); one != "1" || two != "2" {
+			t.Errorf("they hold %q and %q", one, two)
+		}
+		wait.Until(r, "the cache having both", func() bool { return len(r.set.List()) == 2 })
+		keep := elsewhere("two", "a", "2")
+		if out := r.set.Prune(t.Context(), Keeping(list(keep))); out.Err() != nil || len(out.Changed) != 1 || out.Changed[0].Namespace != "one" {
+			t.Errorf("pruned was %v, %v", out.Changed, out.Err())
+		}
+		if one, two := r.value("one", "a"), r.value("two", "a"); one != "" || two != "2" {
+			t.Errorf("after that they hold %q and %q", one, two)
+		}
+	})
 }
 
 func TestSet_PrunesOnlyObjectsWithItsOwnLabel(t *testing.T) {
-	r := newRig(t).startEverywhere()
-	others := configMap("theirs", "1") // has the instance label of another Set
-	if _, err := r.of(configMaps).Create(t.Context(), others, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	r.seen(others)
-	if out := r.set.Prune(t.Context(), Keeping(nil)); len(out.Changed) != 0 {
-		t.Errorf("pruned was %v", out.Changed)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t).startEverywhere()
+		others := configMap("theirs", "1") // has the instance label of another Set
+		if _, err := r.of(configMaps).Create(t.Context(), others, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		r.seen(others)
+		if out := r.set.Prune(t.Context(), Keeping(nil)); len(out.Changed) != 0 {
+			t.Errorf("pruned was %v", out.Changed)
+		}
+	})
 }
 
 // Users choose the names, so the first creator of a name keeps it, regardless of the kind.
 func TestSet_OfAllNamespacesTakesOverNoForeignObject(t *testing.T) {
-	r := newRig(t).startEverywhere()
-	theirs := elsewhere("one", "a", "theirs")
-	theirs.SetLabels(nil)
-	if _, err := r.client.Resource(configMaps.GroupVersion().WithResource("configmaps")).Namespace("one").Create(t.Context(), theirs, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	out := r.set.Apply(t.Context(), list(elsewhere("one", "a", "ours"), elsewhere("two", "a", "ours")))
-	if len(out.Failures) != 1 || !errors.Is(out.Failures[0], ErrForeign) || r.value("one", "a") != "theirs" || r.value("two", "a") != "ours" {
-		t.Errorf("it failed with %v, and they hold %q and %q", out.Err(), r.value("one", "a"), r.value("two", "a"))
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t).startEverywhere()
+		theirs := elsewhere("one", "a", "theirs")
+		theirs.SetLabels(nil)
+		if _, err := r.client.Resource(configMaps.GroupVersion().WithResource("configmaps")).Namespace("one").Create(t.Context(), theirs, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		out := r.set.Apply(t.Context(), list(elsewhere("one", "a", "ours"), elsewhere("two", "a", "ours")))
+		if len(out.Failures) != 1 || !errors.Is(out.Failures[0], ErrForeign) || r.value("one", "a") != "theirs" || r.value("two", "a") != "ours" {
+			t.Errorf("it failed with %v, and they hold %q and %q", out.Err(), r.value("one", "a"), r.value("two", "a"))
+		}
+	})
 }

@@ -6,9 +6,12 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
+
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 // guard refuses to read StorageClasses while it is closed.
@@ -29,18 +32,20 @@ func (g *guard) RoundTrip(q *http.Request) (*http.Response, error) {
 }
 
 func TestSet_ForbiddenKindDoesNotBlockTheOthersAndIsAppliedOnceAllowed(t *testing.T) {
-	r := newRig(t)
-	g := &guard{}
-	config := r.api.Config()
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { g.next = next; return g })
-	r.client = dynamic.NewForConfigOrDie(config)
-	r.start()
-	kind := schema.GroupKind{Group: "storage.k8s.io", Kind: "StorageClass"}
-	if r.set.Has(kind) {
-		t.Error("a kind that may not be read is known")
-	}
-	r.apply(configMap("a", "1"))
-	g.open.Store(true)
-	r.until("the kind", func() bool { return r.set.Has(kind) && r.wasNotified(Ref{}) })
-	r.apply(class("fast", "csi.holdfast.dev"))
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		g := &guard{}
+		config := r.api.Config()
+		config.Wrap(func(next http.RoundTripper) http.RoundTripper { g.next = next; return g })
+		r.client = dynamic.NewForConfigOrDie(config)
+		r.start()
+		kind := schema.GroupKind{Group: "storage.k8s.io", Kind: "StorageClass"}
+		if r.set.Has(kind) {
+			t.Error("a kind that may not be read is known")
+		}
+		r.apply(configMap("a", "1"))
+		g.open.Store(true)
+		wait.Until(r, "the kind", func() bool { return r.set.Has(kind) && r.wasNotified(Ref{}) })
+		r.apply(class("fast", "csi.holdfast.dev"))
+	})
 }

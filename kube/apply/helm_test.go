@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 // helmApplies applies an object as helm upgrade does without --force-conflicts.
@@ -22,7 +23,7 @@ func (r *realRig) helmApplies(o *unstructured.Unstructured, args ...any) *unstru
 	if err != nil {
 		r.Fatal(err)
 	}
-	(&rig{T: r.T}).until("what Helm has applied", func() bool {
+	wait.Until(r, "what Helm has applied", func() bool {
 		cached := r.set.watch(RefOf(o).GroupKind).get(RefOf(o).NamespacedName)
 		return cached != nil && !older(cached, applied)
 	})
@@ -97,7 +98,7 @@ func TestHelm_UpgradeTakesWhatTheOperatorHasRecreated(t *testing.T) {
 	if err := r.of(deployment()).Delete(t.Context(), "hb-owned", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	(&rig{T: t}).until("its end", func() bool {
+	wait.Until(t, "its end", func() bool {
 		return r.set.watch(RefOf(deployment()).GroupKind).get(RefOf(deployment()).NamespacedName) == nil
 	})
 	r.apply(r.desired("b"))

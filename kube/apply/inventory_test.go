@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -42,88 +43,96 @@ func (r *rig) reportedStrangers() []Ref {
 }
 
 func TestPrune_LeavesCopiesAloneAndReportsEachOnce(t *testing.T) {
-	r := newRig(t).start()
-	originals := list(configMap("a", "1"), class("fast", "x"))
-	r.apply(originals...)
-	var copies []*unstructured.Unstructured
-	for _, o := range originals {
-		copies = append(copies, r.copyOf(o, "copy"))
-	}
-	for range 2 {
-		if out := r.set.Prune(t.Context(), Keeping(originals)); len(out.Changed) > 0 {
-			t.Errorf("pruned were %v", out.Changed)
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t).start()
+		originals := list(configMap("a", "1"), class("fast", "x"))
+		r.apply(originals...)
+		var copies []*unstructured.Unstructured
+		for _, o := range originals {
+			copies = append(copies, r.copyOf(o, "copy"))
 		}
-	}
-	for _, o := range copies {
-		if r.live(o) == nil {
-			t.Errorf("%s is gone", RefOf(o))
+		for range 2 {
+			if out := r.set.Prune(t.Context(), Keeping(originals)); len(out.Changed) > 0 {
+				t.Errorf("pruned were %v", out.Changed)
+			}
 		}
-		if err := r.set.Delete(t.Context(), o); err != nil || r.live(o) == nil {
-			t.Errorf("%s is deleted, or %v", RefOf(o), err)
+		for _, o := range copies {
+			if r.live(o) == nil {
+				t.Errorf("%s is gone", RefOf(o))
+			}
+			if err := r.set.Delete(t.Context(), o); err != nil || r.live(o) == nil {
+				t.Errorf("%s is deleted, or %v", RefOf(o), err)
+			}
 		}
-	}
-	if reported := r.reportedStrangers(); len(reported) != len(copies) {
-		t.Errorf("reported are %v", reported)
-	}
-	if listed := r.set.List(); len(listed) != len(originals) {
-		t.Errorf("listed are %v", listed)
-	}
-	if out := r.set.Prune(t.Context(), nothing); len(out.Changed) != len(originals) {
-		t.Errorf("of the originals were pruned %v", out.Changed)
-	}
+		if reported := r.reportedStrangers(); len(reported) != len(copies) {
+			t.Errorf("reported are %v", reported)
+		}
+		if listed := r.set.List(); len(listed) != len(originals) {
+			t.Errorf("listed are %v", listed)
+		}
+		if out := r.set.Prune(t.Context(), nothing); len(out.Changed) != len(originals) {
+			t.Errorf("of the originals were pruned %v", out.Changed)
+		}
+	})
 }
 
 func TestPrune_LeavesAForeignObjectUnderTheNameOfADeletedOne(t *testing.T) {
-	r := newRig(t).start()
-	o := class("fast", "x")
-	r.apply(o)
-	r.seen(o)
-	kept := r.live(o).DeepCopy()
-	if err := r.of(classes).Delete(t.Context(), "fast", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	r.seen(o)
-	kept.SetUID("")
-	kept.SetResourceVersion("")
-	kept.SetManagedFields(applied())
-	if _, err := r.of(classes).Create(t.Context(), kept, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	r.seen(o)
-	if r.set.Prune(t.Context(), nothing); r.live(o) == nil {
-		t.Error("it is gone")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t).start()
+		o := class("fast", "x")
+		r.apply(o)
+		r.seen(o)
+		kept := r.live(o).DeepCopy()
+		if err := r.of(classes).Delete(t.Context(), "fast", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		r.seen(o)
+		kept.SetUID("")
+		kept.SetResourceVersion("")
+		kept.SetManagedFields(applied())
+		if _, err := r.of(classes).Create(t.Context(), kept, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		r.seen(o)
+		if r.set.Prune(t.Context(), nothing); r.live(o) == nil {
+			t.Error("it is gone")
+		}
+	})
 }
 
 // The cache has the created object, and the API server already has another one of its name.
 func TestPrune_DeletesExactlyTheObjectThatWasLookedAt(t *testing.T) {
-	r := newRig(t).start()
-	o := class("fast", "x")
-	r.apply(o)
-	r.seen(o)
-	release := r.api.HoldWatches()
-	defer release()
-	if err := r.of(classes).Delete(t.Context(), "fast", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	theirs := class("fast", "theirs")
-	if _, err := r.of(classes).Create(t.Context(), theirs, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	out := r.set.Prune(t.Context(), nothing)
-	if r.live(theirs) == nil || len(out.Failures) > 0 {
-		t.Errorf("it was taken for the one that was there before; failures: %v", out.Failures)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t).start()
+		o := class("fast", "x")
+		r.apply(o)
+		r.seen(o)
+		release := r.api.HoldWatches()
+		defer release()
+		if err := r.of(classes).Delete(t.Context(), "fast", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		theirs := class("fast", "theirs")
+		if _, err := r.of(classes).Create(t.Context(), theirs, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		out := r.set.Prune(t.Context(), nothing)
+		if r.live(theirs) == nil || len(out.Failures) > 0 {
+			t.Errorf("it was taken for the one that was there before; failures: %v", out.Failures)
+		}
+	})
 }
 
 func TestPrune_TakesWhatAProcessBeforeHasMade(t *testing.T) {
-	r := newRig(t).start()
-	old := list(configMap("old", "1"), class("old", "x"))
-	r.apply(old...)
-	r.start()
-	if out := r.set.Prune(t.Context(), nothing); len(out.Changed) != len(old) {
-		t.Errorf("pruned were %v", out.Changed)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t).start()
+		old := list(configMap("old", "1"), class("old", "x"))
+		r.apply(old...)
+		r.start()
+		if out := r.set.Prune(t.Context(), nothing); len(out.Changed) != len(old) {
+			t.Errorf("pruned were %v", out.Changed)
+		}
+	})
 }
 
 // mortal fails all requests once it has created a class.
@@ -143,40 +152,44 @@ func (m *mortal) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 func TestPrune_TakesWhatAProcessHasMadeThatWasKilledBeforeItCouldSaySo(t *testing.T) {
-	r := newRig(t).start()
-	r.apply(configMap("a", "1")) // the inventory exists
-	config := r.api.Config()
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &mortal{next: next} })
-	whole := r.client
-	r.client = dynamic.NewForConfigOrDie(config)
-	r.start()
-	o := class("old", "x")
-	if out := r.set.Apply(t.Context(), list(o)); len(out.Failures) == 0 {
-		t.Fatal("it was not killed")
-	}
-	r.client = whole
-	live := r.live(o)
-	live.SetManagedFields(applied()) // as a real API server keeps them
-	if _, err := r.of(classes).Update(t.Context(), live, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	r.start()
-	r.seen(o)
-	if r.set.Prune(t.Context(), nothing); r.live(o) != nil {
-		t.Error("it stays for ever")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t).start()
+		r.apply(configMap("a", "1")) // the inventory exists
+		config := r.api.Config()
+		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &mortal{next: next} })
+		whole := r.client
+		r.client = dynamic.NewForConfigOrDie(config)
+		r.start()
+		o := class("old", "x")
+		if out := r.set.Apply(t.Context(), list(o)); len(out.Failures) == 0 {
+			t.Fatal("it was not killed")
+		}
+		r.client = whole
+		live := r.live(o)
+		live.SetManagedFields(applied()) // as a real API server keeps them
+		if _, err := r.of(classes).Update(t.Context(), live, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		r.start()
+		r.seen(o)
+		if r.set.Prune(t.Context(), nothing); r.live(o) != nil {
+			t.Error("it stays for ever")
+		}
+	})
 }
 
 func TestInventory_UnchangedCostsNoRequest(t *testing.T) {
-	r := newRig(t).start()
-	o := class("fast", "x")
-	r.apply(o)
-	r.seen(o)
-	r.api.Requests()
-	r.apply(o)
-	if n := r.writes(); n != 0 {
-		t.Errorf("%d requests", n)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t).start()
+		o := class("fast", "x")
+		r.apply(o)
+		r.seen(o)
+		r.api.Requests()
+		r.apply(o)
+		if n := r.writes(); n != 0 {
+			t.Errorf("%d requests", n)
+		}
+	})
 }
 
 func TestInventory_IsReadAsItWasWritten(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 // What only a real API server does: track the owners of fields, and refuse changes.
@@ -79,12 +80,12 @@ func (r *realRig) apply(o *unstructured.Unstructured) {
 func (r *realRig) edited(o *unstructured.Unstructured, manager, patch string) *unstructured.Unstructured {
 	r.Helper()
 	r.apply(o.DeepCopy())
-	(&rig{T: r.T}).until("the object", func() bool { return r.set.watch(RefOf(o).GroupKind).get(RefOf(o).NamespacedName) != nil })
+	wait.Until(r, "the object", func() bool { return r.set.watch(RefOf(o).GroupKind).get(RefOf(o).NamespacedName) != nil })
 	edited, err := r.of(o).Patch(r.Context(), o.GetName(), types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: manager})
 	if err != nil {
 		r.Fatal(err)
 	}
-	(&rig{T: r.T}).until("the edit", func() bool {
+	wait.Until(r, "the edit", func() bool {
 		cached := r.set.watch(RefOf(o).GroupKind).get(RefOf(o).NamespacedName)
 		if cached != nil {
 			return !older(cached, edited)

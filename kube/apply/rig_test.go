@@ -8,7 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
+	"testing/synctest"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,6 +20,7 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 func TestMain(m *testing.M) { os.Exit(realapi.Main(m)) }
@@ -147,11 +148,10 @@ func (r *rig) of(kind schema.GroupVersionKind) dynamic.ResourceInterface {
 }
 
 func (r *rig) live(o *unstructured.Unstructured) *unstructured.Unstructured {
-	found, err := r.of(o.GroupVersionKind()).Get(context.Background(), o.GetName(), metav1.GetOptions{})
-	if err != nil {
-		return nil
-	}
-	return found
+	r.Helper()
+	return wait.Get(r, func(ctx context.Context, name string, options metav1.GetOptions) (*unstructured.Unstructured, error) {
+		return r.of(o.GroupVersionKind()).Get(ctx, name, options)
+	}, o.GetName())
 }
 
 // apply fails the test if an object is refused.
@@ -164,14 +164,15 @@ func (r *rig) apply(all ...*unstructured.Unstructured) Outcome {
 	return out
 }
 
-// seen waits until the cache has the state of the API server.
+// seen waits until the cache has the state of the API server, and all was notified of it.
 func (r *rig) seen(o *unstructured.Unstructured) {
 	r.Helper()
-	r.until("the cache having "+o.GetName(), func() bool {
+	wait.Until(r, "the cache having "+o.GetName(), func() bool {
 		live := r.live(o)
 		cached := r.set.watch(RefOf(o).GroupKind).get(RefOf(o).NamespacedName)
 		return live == nil && cached == nil || live != nil && cached != nil && live.GetResourceVersion() == cached.GetResourceVersion()
 	})
+	synctest.Wait()
 }
 
 func (r *rig) edit(o *unstructured.Unstructured, patch string) {
@@ -188,23 +189,4 @@ func (r *rig) writes() (count int) {
 		}
 	}
 	return count
-}
-
-func (r *rig) until(what string, done func() bool) {
-	r.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	if realapi.Until(ctx, done) != nil {
-		r.Fatalf("%s did not come", what)
-	}
-}
-
-// never fails if something happens within a time, and returns after it.
-func (r *rig) never(what string, within time.Duration, happens func() bool) {
-	r.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), within)
-	defer cancel()
-	if realapi.Until(ctx, happens) == nil {
-		r.Errorf("%s came", what)
-	}
 }

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,6 +18,7 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/deploy"
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 type fields = map[string]any
@@ -109,7 +109,7 @@ func (c *olderCluster) make(resource, kind, name string, spec, status fields) {
 		"apiVersion": "holdfast.dev/v1beta1", "kind": kind, "metadata": fields{"name": name, "annotations": fields{"mine": "kept"}}, "spec": spec,
 	}}
 	var made *unstructured.Unstructured
-	c.until(kind+" "+name, func() (done bool) {
+	wait.Until(c, kind+" "+name, func() (done bool) {
 		var err error
 		made, err = c.of(resource).Create(c.Context(), o, metav1.CreateOptions{})
 		if err != nil && !apierrors.IsNotFound(err) { // for a moment a kind that changes is not served
@@ -150,16 +150,6 @@ func (c *olderCluster) objects() map[string]string {
 	return all
 }
 
-// until waits: the API server serves a definition some time after it has taken it.
-func (c *olderCluster) until(what string, done func() bool) {
-	c.Helper()
-	ctx, cancel := context.WithTimeout(c.Context(), time.Minute)
-	defer cancel()
-	if realapi.Until(ctx, done) != nil {
-		c.Fatalf("%s did not come", what)
-	}
-}
-
 // limit says what becomes of a field that only this release has.
 func (c *olderCluster) limit() (int64, bool) {
 	c.Helper()
@@ -179,7 +169,7 @@ func (c *olderCluster) debug() error {
 
 func TestOlder_ObjectsOfAnOlderReleaseAreServedWithTheNewKinds(t *testing.T) {
 	c := newOlderCluster(t)
-	c.until("the older kinds", func() bool {
+	wait.Until(c, "the older kinds", func() bool {
 		older := &unstructured.Unstructured{Object: fields{"apiVersion": "holdfast.dev/v1beta1", "kind": "StorageCluster", "metadata": fields{"name": "older"}, "spec": fields{"csi": fields{"scheduler": "x"}}}}
 		is, err := c.of("storageclusters").Create(t.Context(), older, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		_, kept, _ := unstructured.NestedString(is.Object, "spec", "csi", "scheduler")
@@ -205,8 +195,8 @@ func TestOlder_ObjectsOfAnOlderReleaseAreServedWithTheNewKinds(t *testing.T) {
 	before := c.objects()
 
 	c.define(t.Context())
-	c.until("a field that only this release has", func() bool { n, kept := c.limit(); return kept && n == 7 })
-	c.until("the end of a rule that this release does not have", func() bool { return c.debug() == nil })
+	wait.Until(c, "a field that only this release has", func() bool { n, kept := c.limit(); return kept && n == 7 })
+	wait.Until(c, "the end of a rule that this release does not have", func() bool { return c.debug() == nil })
 
 	after := c.objects()
 	if !slices.Equal(slices.Sorted(maps.Keys(before)), slices.Sorted(maps.Keys(after))) {

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 // deployment is an application of another owner. Its pods are never looked at.
@@ -54,7 +55,7 @@ func TestApplicationsPolicy_ControllerMayChangeReplicasAlone(t *testing.T) {
 		return err
 	}
 	const hostile = `{"spec":{"template":{"spec":{"hostPID":true}}}}`
-	r.until("the rule being held", func() bool { return refusedBy("holdfast-applications", try(controller, hostile)) })
+	wait.Until(r, "the rule being held", func() bool { return refusedBy("holdfast-applications", try(controller, hostile)) })
 	for what, patch := range map[string]string{
 		"another image":      `{"spec":{"template":{"spec":{"containers":[{"name":"app","image":"mallory:1"}]}}}}`,
 		"another account":    `{"spec":{"template":{"spec":{"serviceAccountName":"admin"}}}}`,
@@ -113,7 +114,7 @@ func TestApplicationsPolicy_AStopDeletesNoClaimsOfAStatefulSet(t *testing.T) {
 		return err
 	}
 	const deletes = `{"spec":{"replicas":0,"persistentVolumeClaimRetentionPolicy":{"whenScaled":"Delete"}}}`
-	r.until("the rule being held", func() bool { return refusedBy("holdfast-applications", try(deletes)) })
+	wait.Until(r, "the rule being held", func() bool { return refusedBy("holdfast-applications", try(deletes)) })
 	for _, patch := range []string{`{"spec":{"updateStrategy":{"type":"OnDelete","rollingUpdate":null}}}`, `{"spec":{"ordinals":{"start":3}}}`} {
 		if err := try(patch); !refusedBy("holdfast-applications", err) {
 			t.Errorf("%s: %v", patch, err)

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	apps "k8s.io/api/apps/v1"
 	storage "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,14 +18,11 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 func (r *rig) class(name string) *storage.StorageClass {
-	c, err := r.theirs.StorageV1().StorageClasses().Get(context.Background(), name, metav1.GetOptions{})
-	if err != nil {
-		return nil
-	}
-	return c
+	return wait.Get(r, r.theirs.StorageV1().StorageClasses().Get, name)
 }
 
 func classes(names ...string) func(*v1beta1.StorageClusterSpec) {
@@ -39,17 +37,17 @@ func classes(names ...string) func(*v1beta1.StorageClusterSpec) {
 func TestClass_RenamedOrImmutableIsRecreatedAndTheOldOneIsDeleted(t *testing.T) {
 	r := newRig(t).start()
 	r.create("holdfast", classes("hb-one", "hb-two"))
-	r.until("the classes", func() bool { return r.class("hb-one") != nil && r.class("hb-two") != nil })
+	wait.Until(r, "the classes", func() bool { return r.class("hb-one") != nil && r.class("hb-two") != nil })
 	two := r.class("hb-two").UID
 	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.StorageClasses[0].Name = "hb-renamed" })
-	r.until("the new name", func() bool { return r.class("hb-renamed") != nil && r.class("hb-one") == nil })
+	wait.Until(r, "the new name", func() bool { return r.class("hb-renamed") != nil && r.class("hb-one") == nil })
 	if r.class("hb-two").UID != two {
 		t.Error("a class that was not renamed was recreated")
 	}
 	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) {
 		s.StorageClasses[1].ReclaimPolicy, s.StorageClasses[1].Parameters = "Retain", map[string]string{"provisioning": "thick"}
 	})
-	r.until("the new class", func() bool {
+	wait.Until(r, "the new class", func() bool {
 		c := r.class("hb-two")
 		return c != nil && c.ReclaimPolicy != nil && *c.ReclaimPolicy == "Retain" && c.Parameters["provisioning"] == "thick"
 	})
@@ -71,7 +69,7 @@ func TestClass_ForeignIsLeftAloneAndReportedInTheCondition(t *testing.T) {
 	if !strings.Contains(message, "StorageClass hb-one") || !strings.Contains(message, "not created by Holdfast") {
 		t.Errorf("the condition says %q", message)
 	}
-	r.until("the other class", func() bool { return r.class("hb-two") != nil })
+	wait.Until(r, "the other class", func() bool { return r.class("hb-two") != nil })
 	r.change("holdfast", classes("hb-two"))
 	r.reconciled("holdfast")
 	c := r.class("hb-one")
@@ -85,7 +83,7 @@ func TestClass_ForeignIsLeftAloneAndReportedInTheCondition(t *testing.T) {
 	if _, err := r.theirs.StorageV1().StorageClasses().Patch(t.Context(), "hb-one", types.MergePatchType, label, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	r.until("the class being ours", func() bool { c := r.class("hb-one"); return c != nil && c.Provisioner == "csi.holdfast.dev" })
+	wait.Until(r, "the class being ours", func() bool { c := r.class("hb-one"); return c != nil && c.Provisioner == "csi.holdfast.dev" })
 	r.reconciled("holdfast")
 }
 
@@ -124,7 +122,7 @@ func TestChange_DisabledObjectsAreDeletedAndEnabledOnesCreated(t *testing.T) {
 func (r *rig) onlyDesired(name string) {
 	r.Helper()
 	r.reconciled(name)
-	r.until("nothing but the desired objects", func() bool {
+	wait.Until(r, "nothing but the desired objects", func() bool {
 		var want, have []string
 		for _, o := range r.wanted(name, nil) {
 			want = append(want, o.GetKind()+" "+o.GetName())
@@ -147,7 +145,7 @@ func TestChange_OldControllerWorkloadServesUntilTheNewOneIsReady(t *testing.T) {
 	r.reconciled("holdfast")
 	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.Controller.Kind = v1beta1.AsStatefulSet })
 	sets, deployments := r.theirs.AppsV1().StatefulSets(namespace), r.theirs.AppsV1().Deployments(namespace)
-	r.until("the StatefulSet", func() bool {
+	wait.Until(r, "the StatefulSet", func() bool {
 		_, err := sets.Get(t.Context(), controllerName, metav1.GetOptions{})
 		return err == nil
 	})
@@ -156,14 +154,11 @@ func TestChange_OldControllerWorkloadServesUntilTheNewOneIsReady(t *testing.T) {
 		t.Fatalf("the Deployment, while the StatefulSet is not ready: %v", err)
 	}
 	// The images of the sidecars are not on this machine: a controller manager that finds them ready is played here.
-	r.until("the Deployment being gone", func() bool {
-		set, err := sets.Get(t.Context(), controllerName, metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		set.Status.ObservedGeneration, set.Status.Replicas, set.Status.ReadyReplicas, set.Status.UpdatedReplicas = set.Generation, 2, 2, 2
-		_, _ = sets.UpdateStatus(t.Context(), set, metav1.UpdateOptions{})
-		_, err = deployments.Get(t.Context(), controllerName, metav1.GetOptions{})
+	wait.Until(r, "the Deployment being gone", func() bool {
+		wait.Modify(r, sets.Get, sets.UpdateStatus, controllerName, func(set *apps.StatefulSet) {
+			set.Status.ObservedGeneration, set.Status.Replicas, set.Status.ReadyReplicas, set.Status.UpdatedReplicas = set.Generation, 2, 2, 2
+		})
+		_, err := deployments.Get(t.Context(), controllerName, metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
 	})
 }
@@ -183,7 +178,7 @@ func TestPause_ObjectsAreNotTouchedAndTheStatusStaysFresh(t *testing.T) {
 	}
 	r.volume("v1")
 	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.StorageClasses[1].Name = "hb-three" })
-	r.until("the fresh status", func() bool {
+	wait.Until(r, "the fresh status", func() bool {
 		s := r.cluster("holdfast").Status
 		return s.Volumes == 1 && s.ObservedGeneration == r.cluster("holdfast").Generation
 	})
@@ -196,7 +191,7 @@ func TestPause_ObjectsAreNotTouchedAndTheStatusStaysFresh(t *testing.T) {
 		t.Error("the classes were touched")
 	}
 	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.Paused = false })
-	r.until("all being put right", func() bool { return r.class("hb-one") != nil && r.class("hb-two") == nil && r.class("hb-three") != nil })
+	wait.Until(r, "all being put right", func() bool { return r.class("hb-one") != nil && r.class("hb-two") == nil && r.class("hb-three") != nil })
 }
 
 func (r *rig) volume(name string) {
@@ -230,7 +225,7 @@ func TestIdle_ClusterCostsNoRequest(t *testing.T) {
 		r.traffic.take()
 		return len(r.costs(3*time.Second, 0)) == 0
 	}
-	r.until("a quiet cluster", quiet)
+	wait.Until(r, "a quiet cluster", quiet)
 	r.traffic.take()
 	if all := r.costs(15*time.Second, 0); len(all) > 0 {
 		t.Errorf("an idle cluster cost %d requests: %q", len(all), all)
@@ -267,7 +262,7 @@ func TestRestart_OfTheControllerChangesNothing(t *testing.T) {
 	r.traffic.take()
 	applied := 0
 	r.start()
-	r.until("the second controller having applied all", func() bool {
+	wait.Until(r, "the second controller having applied all", func() bool {
 		for _, request := range r.traffic.take() {
 			applied += strings.Count(request, "PATCH")
 		}
@@ -295,7 +290,7 @@ func TestPrune_DisruptionBudgetOfAnEarlierReleaseIsDeleted(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.Debug = true })
-	r.until("its end", func() bool {
+	wait.Until(r, "its end", func() bool {
 		_, err := r.of(budget).Get(t.Context(), controllerName, metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
 	})

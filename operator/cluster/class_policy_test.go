@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-storage/holdfast/deploy"
 	"github.com/holdfast-storage/holdfast/parameters"
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 const reserved = parameters.Reserved
@@ -134,7 +135,7 @@ func TestParameters_WrongOnesAreRefusedWhereTheyAreWritten(t *testing.T) {
 	r := newRig(t)
 	classes := r.theirs.StorageV1().StorageClasses()
 	older := &storage.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "hb-older"}, Provisioner: "csi.holdfast.dev", Parameters: map[string]string{"speed": "x"}}
-	r.until("a class of before the rule", func() bool { // the API server may know that of a test before for a while
+	wait.Until(r, "a class of before the rule", func() bool { // the API server may know that of a test before for a while
 		_, err := classes.Create(t.Context(), older, metav1.CreateOptions{})
 		return err == nil
 	})
@@ -143,7 +144,7 @@ func TestParameters_WrongOnesAreRefusedWhereTheyAreWritten(t *testing.T) {
 	r.create("holdfast", nil)
 	r.reconciled("holdfast")
 	a := r.asker().ruled()
-	a.until("the rule being held", func() bool {
+	wait.Until(a, "the rule being held", func() bool {
 		return a.tryClass(storageClass("csi.holdfast.dev", map[string]string{"speed": "x"})) != nil
 	})
 
@@ -174,7 +175,7 @@ func TestParameters_WrongOnesAreRefusedWhereTheyAreWritten(t *testing.T) {
 		made := func(given map[string]string) *unstructured.Unstructured {
 			return snapshotClass(group, kind, "csi.holdfast.dev", given)
 		}
-		a.until("the rule for "+kind, func() bool { return apierrors.IsInvalid(a.tryClass(made(map[string]string{"pool": "x"}))) })
+		wait.Until(a, "the rule for "+kind, func() bool { return apierrors.IsInvalid(a.tryClass(made(map[string]string{"pool": "x"}))) })
 		a.agree(c, snapshotCases, made)
 		if err := a.tryClass(snapshotClass(group, kind, "example.com", map[string]string{"pool": "x"})); err != nil {
 			t.Errorf("a %s of another driver is refused: %v", kind, err)
@@ -207,7 +208,7 @@ func (a *asker) snapshotKinds() {
 		}
 	}
 	for _, d := range all {
-		a.until(d.GetName()+" being served", func() bool {
+		wait.Until(a, d.GetName()+" being served", func() bool {
 			now, err := definitions.Get(a.Context(), d.GetName(), metav1.GetOptions{})
 			return err == nil && realapi.Established(now)
 		})
@@ -224,7 +225,7 @@ func TestParameters_WrongOnesOfAStorageClusterAreRefusedWhereTheyAreWritten(t *t
 			s.StorageClasses = []v1beta1.StorageClassSpec{{Name: "hb-one"}, {Name: "hb-two", Parameters: given}}
 		}
 	}
-	a.until("the rule being held", func() bool { return a.try(class(map[string]string{"speed": "x"})) != nil })
+	wait.Until(a, "the rule being held", func() bool { return a.try(class(map[string]string{"speed": "x"})) != nil })
 	for name, test := range csiCases {
 		if _, has := test.given["pool"]; has || test.given[reserved+"fstype"] != "" || test.given["onNodeLoss"] != "" {
 			continue // they have fields
@@ -256,7 +257,7 @@ func TestParameters_WrongOnesThatTheAPIServerLetsThroughChangeNothing(t *testing
 		s.StorageClasses = []v1beta1.StorageClassSpec{changed, {Name: "hb-two"}}
 	}
 	a := r.asker()
-	r.until("the rule being gone", func() bool { return a.try(wrong) == nil })
+	wait.Until(r, "the rule being gone", func() bool { return a.try(wrong) == nil })
 	r.change("holdfast", wrong)
 	r.start()
 	message := r.condition("holdfast", v1beta1.ProgressingCondition, reasonInvalid)

@@ -16,6 +16,7 @@ import (
 	testclient "k8s.io/client-go/testing"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 // nodesOf is a controller and a situation with these nodes, by name what a label says and what their agent has found.
@@ -138,8 +139,7 @@ func TestClientLabels_FollowTheReportOfTheAgent(t *testing.T) {
 	r.reconciled("holdfast")
 	const name = "node1"
 	nodes := r.ours.HoldfastV1beta1().StorageNodes()
-	n, err := nodes.Create(t.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-	if err != nil {
+	if _, err := nodes.Create(t.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -155,13 +155,12 @@ func TestClientLabels_FollowTheReportOfTheAgent(t *testing.T) {
 			r.condition("holdfast", v1beta1.ProgressingCondition, reasonPaused)
 		}
 		status := map[string]metav1.ConditionStatus{"true": metav1.ConditionTrue, "false": metav1.ConditionFalse}[want]
-		for condition := range v1beta1.ClientLabels {
-			meta.SetStatusCondition(&n.Status.Conditions, metav1.Condition{Type: condition, Status: status, Reason: v1beta1.ReasonReady})
-		}
-		if n, err = nodes.UpdateStatus(t.Context(), n, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		r.until("the labels "+want, func() bool {
+		wait.Modify(r, nodes.Get, nodes.UpdateStatus, name, func(n *v1beta1.StorageNode) {
+			for condition := range v1beta1.ClientLabels {
+				meta.SetStatusCondition(&n.Status.Conditions, metav1.Condition{Type: condition, Status: status, Reason: v1beta1.ReasonReady})
+			}
+		})
+		wait.Until(r, "the labels "+want, func() bool {
 			o, err := r.theirs.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
 			return err == nil && o.Labels[v1beta1.SharedVolumesKey] == want && o.Labels[v1beta1.RBDVolumesKey] == want && o.Labels[v1beta1.CephFSVolumesKey] == want
 		})

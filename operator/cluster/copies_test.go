@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube/apply"
 	"github.com/holdfast-storage/holdfast/operator/render"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 // As a user copies a class: kubectl get -o yaml, another name, kubectl create.
@@ -31,7 +32,7 @@ func TestCopies_OfAllOwnedObjectsStayAndAreReported(t *testing.T) {
 		}
 	}
 	reported := map[string]bool{}
-	r.until("the events", func() bool {
+	wait.Until(r, "the events", func() bool {
 		for _, made := range kinds {
 			all, err := r.theirs.CoreV1().Events("").List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.uid=" + string(made.GetUID())})
 			if err != nil {
@@ -47,7 +48,7 @@ func TestCopies_OfAllOwnedObjectsStayAndAreReported(t *testing.T) {
 	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.StorageClasses = s.StorageClasses[:1] })
 	second := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass"}}
 	second.SetName("second")
-	r.until("the end of the class", func() bool { return r.get(second) == nil })
+	wait.Until(r, "the end of the class", func() bool { return r.get(second) == nil })
 	for kind, made := range kinds {
 		if live := r.get(made); live == nil || live.GetUID() != made.GetUID() || live.GetDeletionTimestamp() != nil {
 			t.Errorf("the copy of a %s is gone", kind)
@@ -100,7 +101,7 @@ func TestCopies_ForeignObjectsUnderOurNamesStayUnchanged(t *testing.T) {
 	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.StorageClasses = []v1beta1.StorageClassSpec{{Name: "mine"}} })
 	mine := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass"}}
 	mine.SetName("mine")
-	r.until("a class of another name", func() bool { return r.get(mine) != nil })
+	wait.Until(r, "a class of another name", func() bool { return r.get(mine) != nil })
 	for _, o := range theirs {
 		live := r.get(o)
 		if live == nil || live.GetUID() != o.GetUID() || live.GetLabels()["whose"] != "theirs" || live.GetLabels()[apply.ManagedByLabel] != "" {

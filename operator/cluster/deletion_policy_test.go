@@ -12,6 +12,7 @@ import (
 
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 const (
@@ -100,7 +101,7 @@ func TestDeletionRequest_OnlyTheControllerAndAServerForItsOwnMayMakeIt(t *testin
 	r.create("holdfast", nil)
 	r.reconciled("holdfast")
 	r.stored()
-	r.until("the rule being held", func() bool {
+	wait.Until(r, "the rule being held", func() bool {
 		return refusedBy("holdfast-deletion", volumeRequests{r, "node1"}.patch(r.as("jane"), deletionRequest))
 	})
 	for what, test := range map[string]struct {
@@ -139,7 +140,7 @@ func TestDeletionRequest_OneThatIsMadeStaysWhileOthersWrite(t *testing.T) {
 	r.reconciled("holdfast")
 	r.stored()
 	o := volumeRequests{r, "node1"}
-	r.until("the rule being held", func() bool { return refusedBy("holdfast-deletion", o.patch(r.as("jane"), deletionRequest)) })
+	wait.Until(r, "the rule being held", func() bool { return refusedBy("holdfast-deletion", o.patch(r.as("jane"), deletionRequest)) })
 	if _, err := r.as(controllerUser).HoldfastV1beta1().Volumes().Patch(t.Context(), "node1", types.MergePatchType, []byte(`{"spec":`+deletionRequest+`}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +164,7 @@ func TestNodeRequests_OnlyTheControllerAddsAndTheAgentTakesAway(t *testing.T) {
 	r.stored()
 	one, two := nodeRequests{r, "node1"}, nodeRequests{r, serverNode}
 	const discard = `{"discard":[{"kind":"Volume","name":"a","uid":"u","requestedBy":"x","requestedAt":"2026-11-24T00:00:00.000000Z"}]}`
-	r.until("the rule being held", func() bool { return refusedBy("holdfast-node-requests", one.patch(r.as("jane"), discard)) })
+	wait.Until(r, "the rule being held", func() bool { return refusedBy("holdfast-node-requests", one.patch(r.as("jane"), discard)) })
 	additions := map[string]string{
 		"discard of a": discard, "restore of b": `{"restore":[{"name":"b"}]}`, "replacePools of c": `{"replacePools":[{"name":"c","id":"1"}]}`,
 	}
@@ -236,7 +237,7 @@ func TestDeletionByHand_OfAnObjectIsWarnedOf(t *testing.T) {
 		return heard.take()
 	}
 	text := ""
-	r.until("the warning", func() bool { text = deleted("jane"); return text != "" })
+	wait.Until(r, "the warning", func() bool { text = deleted("jane"); return text != "" })
 	for _, part := range []string{"the data of node1 stays", "written again", "holdfast volumes delete node1"} {
 		if !strings.Contains(text, part) {
 			t.Errorf("%q is not in %q", part, text)

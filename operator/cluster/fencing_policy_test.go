@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 const (
@@ -27,7 +28,7 @@ func TestFence_OnlyTheControllerShutsOutAndLetsIn(t *testing.T) {
 	r.reconciled("holdfast")
 	r.stored()
 	one := nodeRequests{r, "node1"}
-	r.until("the rule being held", func() bool { return refusedBy("holdfast-node-requests", one.patch(r.as("jane"), aFence)) })
+	wait.Until(r, "the rule being held", func() bool { return refusedBy("holdfast-node-requests", one.patch(r.as("jane"), aFence)) })
 	refused := func(what, spec string) {
 		t.Helper()
 		for _, user := range []string{"jane", agentUser} {
@@ -104,7 +105,7 @@ func TestFencingPolicy_ControllerMayDeleteOnlyWhatFencingChooses(t *testing.T) {
 	attachment := func(name string) realapi.Attempt {
 		return realapi.Attempt{Verb: "delete", What: "storage.k8s.io/v1/volumeattachments", Name: "fencing-" + name}
 	}
-	r.until("the rule being held", func() bool { return refusedBy("holdfast-fencing", pod("bare").Try(t.Context(), config)) })
+	wait.Until(r, "the rule being held", func() bool { return refusedBy("holdfast-fencing", pod("bare").Try(t.Context(), config)) })
 	expect := func(pods string, may ...string) {
 		t.Helper()
 		for _, name := range []string{"labelled", "claim", "false", "bare"} {
@@ -127,7 +128,7 @@ func TestFencingPolicy_ControllerMayDeleteOnlyWhatFencingChooses(t *testing.T) {
 	for _, pods := range []v1beta1.FencedPods{v1beta1.FenceWithCephVolumes, v1beta1.FenceNone} {
 		r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.Fencing.Pods = pods })
 		may := map[v1beta1.FencedPods][]string{v1beta1.FenceWithCephVolumes: {"labelled", "claim", "false"}}[pods]
-		r.until("the rule for "+string(pods), func() bool {
+		wait.Until(r, "the rule for "+string(pods), func() bool {
 			return (pod("claim").Try(t.Context(), config) == nil) == (len(may) > 0) && (pod("labelled").Try(t.Context(), config) == nil) == (len(may) > 0)
 		})
 		expect(string(pods), may...)

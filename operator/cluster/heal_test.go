@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/operator/render"
 	"github.com/holdfast-storage/holdfast/operator/rollout"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 // wanted renders what the controller has to make.
@@ -103,7 +104,7 @@ func TestHeal_EveryEditedOrDeletedObjectIsRepaired(t *testing.T) {
 			if err := r.of(o).Delete(t.Context(), o.GetName(), metav1.DeleteOptions{PropagationPolicy: &propagation}); err != nil {
 				t.Fatal(err)
 			}
-			r.until("another object of its name", func() bool { live := r.get(o); return live != nil && live.GetUID() != was.GetUID() })
+			wait.Until(r, "another object of its name", func() bool { live := r.get(o); return live != nil && live.GetUID() != was.GetUID() })
 			r.healed(o, was)
 		})
 	}
@@ -121,7 +122,7 @@ func (r *rig) healed(o, was *unstructured.Unstructured) {
 	r.Helper()
 	want := essence(was)
 	begun := time.Now()
-	r.until("the repair of "+o.GetKind()+" "+o.GetName(), func() bool {
+	wait.Until(r, "the repair of "+o.GetKind()+" "+o.GetName(), func() bool {
 		live := r.get(o)
 		return live != nil && essence(live) == want
 	})

@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/operator/held"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 // twoPools are on every node, one of them on devices.
@@ -42,7 +43,7 @@ func (r *rig) holding() {
 	r.reconciled("holdfast")
 	r.volumeIn("v1", "node1", "files", v1beta1.PhaseReady)
 	r.volumeIn("v2", "node1", "disks", v1beta1.PhaseReady)
-	r.until("the pools in the status", func() bool { return len(r.cluster("holdfast").Status.Pools) == 2 })
+	wait.Until(r, "the pools in the status", func() bool { return len(r.cluster("holdfast").Status.Pools) == 2 })
 }
 
 func terms(key string, operator core.NodeSelectorOperator, values ...string) []core.NodeSelectorTerm {
@@ -54,7 +55,7 @@ func TestHeldPools_TheAPIServerRefusesWhatTheOperatorWouldNotCarryOut(t *testing
 	r.holding()
 	a := r.asker()
 	hides := func(s *v1beta1.StorageClusterSpec) { s.Pools[0].Path = "/srv/other" }
-	r.until("the rules being held", func() bool {
+	wait.Until(r, "the rules being held", func() bool {
 		return a.try(hides) != nil && a.try(func(s *v1beta1.StorageClusterSpec) { s.NodeSelectorTerms = terms("x", core.NodeSelectorOpExists) }) != nil
 	})
 	patch := []byte(`{"metadata":{"labels":{"number":"7"}}}`)
@@ -136,7 +137,7 @@ func TestHeldPools_ThoseThatAreNamedInTheAnnotationMayBeHidden(t *testing.T) {
 	r.holding()
 	a := r.asker()
 	hides := func(s *v1beta1.StorageClusterSpec) { s.Pools[0].Path = "/srv/other" }
-	r.until("the rule being held", func() bool { return a.try(hides) != nil })
+	wait.Until(r, "the rule being held", func() bool { return a.try(hides) != nil })
 	for names, taken := range map[string]bool{"disks": false, "files": true, "disks, files": true} {
 		c := r.cluster("holdfast")
 		c.Annotations = map[string]string{v1beta1.AllowHidingAnnotation: names}
@@ -166,7 +167,7 @@ func (r *rig) slip(change func(*v1beta1.StorageClusterSpec)) {
 	r.Helper()
 	r.stop()
 	rules := []string{"holdfast-held-pools", "holdfast-held-nodes"}
-	r.until("the change past the rules", func() bool {
+	wait.Until(r, "the change past the rules", func() bool {
 		for _, name := range rules {
 			_ = r.theirs.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(r.Context(), name, metav1.DeleteOptions{})
 		}
@@ -197,14 +198,14 @@ func TestHeldPools_ChangeThatBypassesThePolicyIsNotAppliedAndReported(t *testing
 	if path := r.directory(); path != "/srv/files" {
 		t.Errorf("the nodes have the pool in %s", path)
 	}
-	r.until("the event", func() bool { return len(r.events.with("Warning VolumesHidden", "pool files")) == 1 })
+	wait.Until(r, "the event", func() bool { return len(r.events.with("Warning VolumesHidden", "pool files")) == 1 })
 
 	// The other requested changes are applied.
 	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.StorageClasses = []v1beta1.StorageClassSpec{{Name: "hb-two"}} })
-	r.until("the other class", func() bool { return r.class("hb-two") != nil && r.class("hb-one") == nil })
+	wait.Until(r, "the other class", func() bool { return r.class("hb-two") != nil && r.class("hb-one") == nil })
 
 	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.Pools[0].Path = "/srv/files" })
-	r.until("all being well", func() bool {
+	wait.Until(r, "all being well", func() bool {
 		d := meta.FindStatusCondition(r.cluster("holdfast").Status.Conditions, v1beta1.DegradedCondition)
 		return d != nil && d.Reason != reasonHidden
 	})
@@ -216,7 +217,7 @@ func TestHeldPools_AChangeIsCarriedOutWhenTheVolumesAreGone(t *testing.T) {
 	r.slip(moved)
 	r.condition("holdfast", v1beta1.DegradedCondition, reasonHidden)
 	r.noVolume("v1")
-	r.until("the pool in its new place", func() bool { return r.directory() == "/srv/other" })
+	wait.Until(r, "the pool in its new place", func() bool { return r.directory() == "/srv/other" })
 	r.reconciled("holdfast")
 }
 
@@ -229,5 +230,5 @@ func TestHeldPools_AVolumeThatIsLostHoldsNone(t *testing.T) {
 	if _, err := r.ours.HoldfastV1beta1().Volumes().Patch(t.Context(), "v1", types.MergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
 		t.Fatal(err)
 	}
-	r.until("the pool in its new place", func() bool { return r.directory() == "/srv/other" })
+	wait.Until(r, "the pool in its new place", func() bool { return r.directory() == "/srv/other" })
 }

@@ -20,6 +20,7 @@ import (
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 // holdingInMemory is a rig over an API in memory, which has no admission policies, and a cluster whose two pools hold a
@@ -48,7 +49,7 @@ func holdingInMemory(t *testing.T) (*rig, *atomic.Bool) {
 		t.Fatal(err)
 	}
 	r.start()
-	r.until("the kinds", func() bool { return r.controller.Kinds.Whole("volumes") && r.controller.Kinds.Whole("snapshots") })
+	wait.Until(r, "the kinds", func() bool { return r.controller.Kinds.Whole("volumes") && r.controller.Kinds.Whole("snapshots") })
 	r.holding()
 	return r, refuses
 }
@@ -104,7 +105,7 @@ func TestHeldPools_StayProtectedWhileTheDaemonSetIsRefused(t *testing.T) {
 		t.Errorf("once it is known what runs, the first pool of the nodes is in %q", path)
 	}
 	r.noVolume("v1")
-	r.until("the removal of the empty pool", func() bool { return r.directory() != "/srv/files" && r.held() == "disks" })
+	wait.Until(r, "the removal of the empty pool", func() bool { return r.directory() != "/srv/files" && r.held() == "disks" })
 }
 
 func TestHeldPools_StayProtectedWhenAUserDeletesTheDaemonSetOfASpecThatHides(t *testing.T) {
@@ -115,11 +116,11 @@ func TestHeldPools_StayProtectedWhenAUserDeletesTheDaemonSetOfASpecThatHides(t *
 	if err := sets.Delete(t.Context(), nodeSetName, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	r.until("the DaemonSet", func() bool {
+	wait.Until(r, "the DaemonSet", func() bool {
 		_, err := sets.Get(t.Context(), nodeSetName, metav1.GetOptions{})
 		return err == nil
 	})
-	r.never("a configuration without the pool", time.Second, func() bool { return r.directory() != "/srv/files" || r.held() != "disks files" })
+	wait.Never(r, "a configuration without the pool", time.Second, func() bool { return r.directory() != "/srv/files" || r.held() != "disks files" })
 }
 
 func TestHeldPools_StayInTheStatusWhileAKindIsBeingDeleted(t *testing.T) {
@@ -132,10 +133,10 @@ func TestHeldPools_StayInTheStatusWhileAKindIsBeingDeleted(t *testing.T) {
 	if err := definitions.Delete(t.Context(), kind, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	r.until("its deletion being seen", func() bool { return !r.controller.Kinds.Whole("volumes") })
+	wait.Until(r, "its deletion being seen", func() bool { return !r.controller.Kinds.Whole("volumes") })
 	r.noVolume("v1")
 	r.noVolume("v2")
-	r.never("a status without the pools", time.Second, func() bool { return r.held() != "disks files" })
+	wait.Never(r, "a status without the pools", time.Second, func() bool { return r.held() != "disks files" })
 }
 
 func TestHeldPools_KeepNoClusterThatIsDeletedWhileTheDaemonSetIsRefused(t *testing.T) {
@@ -149,5 +150,5 @@ func TestHeldPools_KeepNoClusterThatIsDeletedWhileTheDaemonSetIsRefused(t *testi
 	r.condition("holdfast", v1beta1.ProgressingCondition, reasonVolumesExist)
 	r.noVolume("v1")
 	r.noVolume("v2")
-	r.until("its removal", func() bool { return r.cluster("holdfast") == nil })
+	wait.Until(r, "its removal", func() bool { return r.cluster("holdfast") == nil })
 }

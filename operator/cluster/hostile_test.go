@@ -23,6 +23,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube/apply"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 func TestSpec_ThatCannotBeAppliedGivesAReasonAndTheNextGoodOneClearsIt(t *testing.T) {
@@ -60,7 +61,7 @@ func TestSpec_ThatCannotBeAppliedGivesAReasonAndTheNextGoodOneClearsIt(t *testin
 			r := r.within(t)
 			r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { *s = *good.DeepCopy(); test.change(s) })
 			var message string
-			r.until("a condition that says what is wrong", func() bool {
+			wait.Until(r, "a condition that says what is wrong", func() bool {
 				c := r.cluster("holdfast")
 				p := meta.FindStatusCondition(c.Status.Conditions, v1beta1.ProgressingCondition)
 				if c.Status.ObservedGeneration != c.Generation || p.ObservedGeneration != c.Generation {
@@ -80,7 +81,7 @@ func TestSpec_ThatCannotBeAppliedGivesAReasonAndTheNextGoodOneClearsIt(t *testin
 			if err := r.theirs.StorageV1().StorageClasses().Delete(t.Context(), "hb-one", metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			r.until("the class that was deleted by hand", func() bool { return r.class("hb-one") != nil })
+			wait.Until(r, "the class that was deleted by hand", func() bool { return r.class("hb-one") != nil })
 			r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { *s = *good.DeepCopy() })
 			r.reconciled("holdfast")
 		})
@@ -105,15 +106,15 @@ func TestSpec_OneRefusedObjectDoesNotBlockTheOthers(t *testing.T) {
 	if !strings.Contains(message, "StorageClass hb-two") || !strings.Contains(message, "not here") {
 		t.Errorf("the condition says %q", message)
 	}
-	r.until("the other classes", func() bool { return r.class("hb-one") != nil && r.class("hb-three") != nil })
+	wait.Until(r, "the other classes", func() bool { return r.class("hb-one") != nil && r.class("hb-three") != nil })
 	// The order of objects puts others after the classes.
 	deployments := r.theirs.AppsV1().Deployments(namespace)
-	r.until("what comes later", func() bool {
+	wait.Until(r, "what comes later", func() bool {
 		_, err := deployments.Get(t.Context(), controllerName, metav1.GetOptions{})
 		return err == nil
 	})
-	r.until("one event", func() bool { return len(r.events.with("Warning FailedCreation", "hb-two")) == 1 })
-	r.until("a line of the log", func() bool { return strings.Contains(log.String(), "hb-two") })
+	wait.Until(r, "one event", func() bool { return len(r.events.with("Warning FailedCreation", "hb-two")) == 1 })
+	wait.Until(r, "a line of the log", func() bool { return strings.Contains(log.String(), "hb-two") })
 	// Nothing is pruned of a kind of which something could not be made.
 	r.change("holdfast", classes("hb-one", "hb-two"))
 	r.condition("holdfast", v1beta1.ProgressingCondition, reasonNotApplied)
@@ -122,7 +123,7 @@ func TestSpec_OneRefusedObjectDoesNotBlockTheOthers(t *testing.T) {
 	}
 	r.change("holdfast", classes("hb-one"))
 	r.reconciled("holdfast")
-	r.until("the other one going", func() bool { return r.class("hb-three") == nil })
+	wait.Until(r, "the other one going", func() bool { return r.class("hb-three") == nil })
 }
 
 // forbid makes the API server refuse classes of a name until the test ends.
@@ -156,7 +157,7 @@ func (r *rig) forbid(name string) {
 		_ = policies.Delete(background, "hb-refuse", metav1.DeleteOptions{})
 	})
 	probe := classOf(name)
-	r.until("the refusal", func() bool {
+	wait.Until(r, "the refusal", func() bool {
 		_, err := r.of(probe).Create(r.Context(), probe, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return err != nil
 	})
@@ -180,7 +181,7 @@ func TestSecret_IsFollowedAndItsContentIsNotReported(t *testing.T) {
 	incomplete := secretData()
 	delete(incomplete, "csiNodePublishPassword")
 	r.putSecret("credentials", incomplete)
-	r.until("the missing key being reported", func() bool {
+	wait.Until(r, "the missing key being reported", func() bool {
 		p := meta.FindStatusCondition(r.cluster("holdfast").Status.Conditions, v1beta1.ProgressingCondition)
 		return strings.Contains(p.Message, "csiNodePublishPassword")
 	})
@@ -193,12 +194,12 @@ func TestSecret_IsFollowedAndItsContentIsNotReported(t *testing.T) {
 		}
 		return string(s.Data[key])
 	}
-	r.until("the copy", func() bool { return made("password") == "top-secret-csiProvision" })
+	wait.Until(r, "the copy", func() bool { return made("password") == "top-secret-csiProvision" })
 	changed := secretData()
 	changed["csiProvisionPassword"] = []byte("top-secret-rotated")
 	r.putSecret("credentials", changed)
-	r.until("the rotation", func() bool { return made("password") == "top-secret-rotated" })
-	r.until("an event", func() bool { return len(r.events.with("FailedCreation")) > 0 })
+	wait.Until(r, "the rotation", func() bool { return made("password") == "top-secret-rotated" })
+	wait.Until(r, "an event", func() bool { return len(r.events.with("FailedCreation")) > 0 })
 	for where, text := range map[string]string{
 		"the log": log.String(), "an event": strings.Join(r.events.with(), "\n"), "a condition": r.describe(),
 	} {
@@ -237,16 +238,16 @@ func TestManifest_OfAnotherReleaseIsReportedIgnoredWhileTheSpecNamesAnImage(t *t
 			t.Errorf("%q is not said in %q", want, message)
 		}
 	}
-	r.until("the requested image", func() bool {
+	wait.Until(r, "the requested image", func() bool {
 		d, err := deployments.Get(t.Context(), controllerName, metav1.GetOptions{})
 		return err == nil && d.Spec.Template.Spec.Containers[0].Image == "holdfast.test/pause:1" && d.Labels[versionLabel] != "v9.9.9"
 	})
-	r.until("one event", func() bool { return len(r.events.with("Warning ReleaseIgnored", "v9.9.9")) == 1 })
+	wait.Until(r, "one event", func() bool { return len(r.events.with("Warning ReleaseIgnored", "v9.9.9")) == 1 })
 	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.Debug = true })
 	r.reconciled("holdfast")
 	r.condition("holdfast", v1beta1.ReleaseIgnoredCondition, reasonImagePinned) // until another image is requested
 	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.Images.Holdfast = "holdfast.test/pause:9" })
-	r.until("the condition going", func() bool {
+	wait.Until(r, "the condition going", func() bool {
 		return meta.FindStatusCondition(r.cluster("holdfast").Status.Conditions, v1beta1.ReleaseIgnoredCondition) == nil
 	})
 }
@@ -304,14 +305,14 @@ func TestNamespace_BeingDeletedIsReportedAndAllIsRepairedOnceItExists(t *testing
 	if err := namespaces.Delete(t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	r.until("a condition that names the namespace", func() bool {
+	wait.Until(r, "a condition that names the namespace", func() bool {
 		p := meta.FindStatusCondition(r.cluster("holdfast").Status.Conditions, v1beta1.ProgressingCondition)
 		return p.Reason == reasonNotApplied && strings.Contains(p.Message, "namespace "+namespace+" because it is being terminated")
 	})
 	if r.class("hb-one") == nil {
 		t.Error("what is in no namespace is gone as well")
 	}
-	r.until("the workload being gone", func() bool {
+	wait.Until(r, "the workload being gone", func() bool {
 		_, err := r.theirs.AppsV1().DaemonSets(namespace).Get(t.Context(), nodeSetName, metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
 	})
@@ -322,7 +323,7 @@ func TestNamespace_BeingDeletedIsReportedAndAllIsRepairedOnceItExists(t *testing
 	}
 
 	free()
-	r.until("the namespace being gone", func() bool {
+	wait.Until(r, "the namespace being gone", func() bool {
 		_, err := namespaces.Get(t.Context(), namespace, metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
 	})
@@ -351,15 +352,15 @@ func TestKinds_LearnedKindIsUsedAndForgottenKindIsNot(t *testing.T) {
 		}
 		return len(all.Items)
 	}
-	r.until("the PodMonitors", func() bool { return count() > 0 })
+	wait.Until(r, "the PodMonitors", func() bool { return count() > 0 })
 	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.Monitoring.Enabled = new(false) })
-	r.until("their removal", func() bool { return count() == 0 })
+	wait.Until(r, "their removal", func() bool { return count() == 0 })
 	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.Monitoring.Enabled = nil })
-	r.until("the PodMonitors again", func() bool { return count() > 0 })
+	wait.Until(r, "the PodMonitors again", func() bool { return count() > 0 })
 	if err := definitions.Delete(t.Context(), definition.GetName(), metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	r.until("the kind being forgotten", func() bool { return !r.set.Has(schema.GroupKind{Group: "monitoring.coreos.com", Kind: "PodMonitor"}) })
+	wait.Until(r, "the kind being forgotten", func() bool { return !r.set.Has(schema.GroupKind{Group: "monitoring.coreos.com", Kind: "PodMonitor"}) })
 	r.reconciled("holdfast")
 	r.traffic.take()
 	for _, request := range r.costs(3*time.Second, math.MaxInt) {

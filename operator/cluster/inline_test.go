@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 func TestInlineVolumes_InUseButNotAllowedAreReported(t *testing.T) {
@@ -64,7 +65,7 @@ func (r *rig) lifecycle() (inline bool, uid string) {
 func (r *rig) reports(node string, inline *int32, more *bool) {
 	r.Helper()
 	nodes := r.ours.HoldfastV1beta1().StorageNodes()
-	r.until("the report of node "+node, func() bool { // which its simulated agent writes too
+	wait.Until(r, "the report of node "+node, func() bool { // which its simulated agent writes too
 		n, err := nodes.Get(r.Context(), node, metav1.GetOptions{})
 		if err != nil {
 			n, err = nodes.Create(r.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: node}}, metav1.CreateOptions{})
@@ -115,7 +116,7 @@ func TestInlineVolumes_CSIDriverAllowsThemWhileOneExists(t *testing.T) {
 	r.condition("holdfast", v1beta1.EphemeralNotAllowedCondition, reasonInlineInUse)
 	stillKnown("two are in use")
 	r.reports(node, new(int32), new(false))
-	r.until("the kubelets knowing none", func() bool { inline, now := r.lifecycle(); return !inline && now != "" })
+	wait.Until(r, "the kubelets knowing none", func() bool { inline, now := r.lifecycle(); return !inline && now != "" })
 	r.reconciled("holdfast")
 	// What the kubelets do not know is not begun for a node that reports some.
 	_, uid = r.lifecycle()

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 const ofTheManifest = `{"metadata":{"labels":{"app.kubernetes.io/name":"holdfast","app.kubernetes.io/part-of":"holdfast"}}}`
@@ -21,11 +22,11 @@ func (r *rig) shared() (before []string) {
 		r.Fatal(err)
 	}
 	theirs := &core.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "theirs"}}
-	r.until("the ConfigMap of others", func() bool {
+	wait.Until(r, "the ConfigMap of others", func() bool {
 		_, err := r.theirs.CoreV1().ConfigMaps(namespace).Create(r.Context(), theirs, metav1.CreateOptions{})
 		return err == nil
 	})
-	r.until("what Kubernetes has in each namespace", func() bool {
+	wait.Until(r, "what Kubernetes has in each namespace", func() bool {
 		before = r.everyObject()
 		return slices.Contains(before, "configmaps "+namespace+"/kube-root-ca.crt") && slices.Contains(before, "serviceaccounts "+namespace+"/default")
 	})
@@ -57,7 +58,7 @@ func TestUninstall_NamespaceOfOthersStaysWithWhatTheyHaveInIt(t *testing.T) {
 	r.start()
 	r.create("holdfast", classes("hb-one"))
 	r.reconciled("holdfast")
-	r.until("the account being marked", func() bool {
+	wait.Until(r, "the account being marked", func() bool {
 		account, err := r.theirs.CoreV1().ServiceAccounts(namespace).Get(t.Context(), controllerName, metav1.GetOptions{})
 		return err == nil && len(account.OwnerReferences) == 1
 	})
@@ -72,7 +73,7 @@ func TestUninstall_NamespaceOfOthersStaysWithWhatTheyHaveInIt(t *testing.T) {
 			t.Logf("left behind: %v; gone too: %v", without(now, before), without(before, now))
 		}
 	}()
-	r.until("the whole API being as it was", func() bool {
+	wait.Until(r, "the whole API being as it was", func() bool {
 		now = r.everyObject()
 		return slices.Equal(now, before)
 	})
@@ -92,7 +93,7 @@ func TestNamespace_OfOthersIsTakenFromTheStorageClusterThatAnEarlierReleaseGaveI
 	}
 	r.start()
 	r.reconciled("holdfast")
-	r.until("the namespace having no owner", func() bool {
+	wait.Until(r, "the namespace having no owner", func() bool {
 		ns := r.namespace()
 		return len(ns.OwnerReferences) == 0 && ns.Labels["app.kubernetes.io/managed-by"] == ""
 	})
@@ -105,7 +106,7 @@ func TestNamespace_OfTheManifestBelongsToTheStorageCluster(t *testing.T) {
 	}
 	r.start()
 	c := r.create("holdfast", nil)
-	r.until("the owner", func() bool {
+	wait.Until(r, "the owner", func() bool {
 		ns := r.namespace()
 		return len(ns.OwnerReferences) == 1 && ns.OwnerReferences[0].UID == c.UID
 	})

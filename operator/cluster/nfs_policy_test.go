@@ -12,6 +12,7 @@ import (
 
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 // A namespace that is deleted in earnest takes its server's pod with it.
@@ -29,7 +30,7 @@ func TestNFSServerPolicy_NamespaceOfAServerInUseIsNotDeleted(t *testing.T) {
 	r.reconciled("holdfast")
 	size, servers := resource.MustParse("1Gi"), r.ours.HoldfastV1beta1().NFSServers(served)
 	t.Cleanup(func() { _ = servers.Delete(background, "files", metav1.DeleteOptions{}) })
-	r.until("the server", func() bool {
+	wait.Until(r, "the server", func() bool {
 		s := &v1beta1.NFSServer{ObjectMeta: metav1.ObjectMeta{Name: "files"}, Spec: v1beta1.NFSServerSpec{Storage: &v1beta1.NFSStorage{Size: &size}}}
 		_, err := servers.Create(t.Context(), s, metav1.CreateOptions{})
 		return err == nil || apierrors.IsAlreadyExists(err)
@@ -50,7 +51,7 @@ func TestNFSServerPolicy_NamespaceOfAServerInUseIsNotDeleted(t *testing.T) {
 	}
 	for says, holds := range map[string][2]int32{"1 exports and 0 snapshots": {1, 0}, "0 exports and 1 snapshots": {0, 1}} {
 		has(holds[0], holds[1])
-		r.until("a refusal because of "+says, func() bool {
+		wait.Until(r, "a refusal because of "+says, func() bool {
 			err := try(served)
 			return refusedBy("holdfast-nfs-exports", err) && strings.Contains(err.Error(), "NFS server files, which has "+says) && strings.Contains(err.Error(), "spec.node=hb-served.files.nfs.holdfast.dev")
 		})
@@ -59,7 +60,7 @@ func TestNFSServerPolicy_NamespaceOfAServerInUseIsNotDeleted(t *testing.T) {
 		t.Errorf("one without servers: %v", err)
 	}
 	has(0, 0)
-	r.until("the deletion of the namespace of an empty server being allowed", func() bool { return try(served) == nil })
+	wait.Until(r, "the deletion of the namespace of an empty server being allowed", func() bool { return try(served) == nil })
 }
 
 // Who has every right, so that roles refuse nothing, stands for one who has the role edit by aggregation.
@@ -79,7 +80,7 @@ func TestNFSServerPolicy_ServerIsRefusedWhereTheStorageClusterAllowsNone(t *test
 		_, err := ours.HoldfastV1beta1().NFSServers(in).Create(t.Context(), s, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return err
 	}
-	r.until("a refusal", func() bool { return refusedBy("holdfast-nfs-namespaces", ask(r.ours, other)) })
+	wait.Until(r, "a refusal", func() bool { return refusedBy("holdfast-nfs-namespaces", ask(r.ours, other)) })
 	if err := ask(r.ours, other); !strings.Contains(err.Error(), "namespace "+other+" is not among those that may have NFS servers, which are "+namespace) ||
 		!strings.Contains(err.Error(), "spec.nfs.namespaces") {
 		t.Errorf("it says %v", err)
@@ -93,7 +94,7 @@ func TestNFSServerPolicy_ServerIsRefusedWhereTheStorageClusterAllowsNone(t *test
 		t.Errorf("one of before cannot be made again with its kind: %v", err)
 	}
 	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.NFS.Namespaces = []string{other} })
-	r.until("the namespace being allowed", func() bool { return ask(r.ours, other) == nil })
+	wait.Until(r, "the namespace being allowed", func() bool { return ask(r.ours, other) == nil })
 	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.NFS.Namespaces = nil })
-	r.until("another refusal", func() bool { return refusedBy("holdfast-nfs-namespaces", ask(r.ours, other)) })
+	wait.Until(r, "another refusal", func() bool { return refusedBy("holdfast-nfs-namespaces", ask(r.ours, other)) })
 }

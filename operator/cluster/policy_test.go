@@ -17,6 +17,7 @@ import (
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/operator/render"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 // policyNames are those of the policies and of their bindings.
@@ -65,7 +66,7 @@ func (r *rig) asker() *asker {
 func (a *asker) try(change func(*v1beta1.StorageClusterSpec)) error {
 	a.Helper()
 	var err error
-	a.until("an answer", func() bool {
+	wait.Until(a, "an answer", func() bool {
 		c := a.cluster("holdfast")
 		change(&c.Spec)
 		_, err = a.ours.HoldfastV1beta1().StorageClusters().Update(a.Context(), c, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
@@ -77,7 +78,7 @@ func (a *asker) try(change func(*v1beta1.StorageClusterSpec)) error {
 // ruled waits until the API server holds the rules: it reads them some time after they are made.
 func (a *asker) ruled() *asker {
 	a.Helper()
-	a.until("the rules being held", func() bool { return a.try(pool("a", "/srv/a", "nowhere")) != nil })
+	wait.Until(a, "the rules being held", func() bool { return a.try(pool("a", "/srv/a", "nowhere")) != nil })
 	return a
 }
 
@@ -172,20 +173,20 @@ func TestPolicy_ObjectAdmittedBeforeTheRulesCanBeWrittenAndEnds(t *testing.T) {
 	if err := bindings.Delete(t.Context(), "holdfast-storagecluster", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	r.until("the rule being gone", func() bool { return a.try(pool("a", "/srv/a", "nowhere")) == nil })
+	wait.Until(r, "the rule being gone", func() bool { return a.try(pool("a", "/srv/a", "nowhere")) == nil })
 	r.change("holdfast", pool("a", "/srv/a", "nowhere"))
 	binding.ResourceVersion, binding.UID = "", ""
 	if _, err := bindings.Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	r.start()
-	r.until("the rule being held again", func() bool { return a.try(pool("a", "/srv/a", "invalid")) != nil })
+	wait.Until(r, "the rule being held again", func() bool { return a.try(pool("a", "/srv/a", "invalid")) != nil })
 	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.Paused = true })
 	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.Paused = false; s.DeletionPolicy = v1beta1.OrphanVolumes })
 	if err := a.ours.HoldfastV1beta1().StorageClusters().Delete(t.Context(), "holdfast", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	r.until("the StorageCluster being gone", func() bool { return r.cluster("holdfast") == nil })
+	wait.Until(r, "the StorageCluster being gone", func() bool { return r.cluster("holdfast") == nil })
 }
 
 func TestPolicy_SecondStorageClusterAndUnknownPoolOfAClassGiveWarnings(t *testing.T) {
@@ -208,7 +209,7 @@ func TestPolicy_SecondStorageClusterAndUnknownPoolOfAClassGiveWarnings(t *testin
 	warned := func(what string, ask func() error, parts ...string) {
 		t.Helper()
 		text := ""
-		r.until("the warning of "+what, func() bool {
+		wait.Until(r, "the warning of "+what, func() bool {
 			if err := ask(); err != nil {
 				t.Fatalf("%s: %v", what, err)
 			}
@@ -235,7 +236,7 @@ func TestPolicy_RulesCompileInTheAPIServer(t *testing.T) {
 	r.create("holdfast", nil)
 	r.reconciled("holdfast")
 	kinds := r.theirs.AdmissionregistrationV1()
-	r.until("every policy being checked, without a complaint", func() bool {
+	wait.Until(r, "every policy being checked, without a complaint", func() bool {
 		all, err := kinds.ValidatingAdmissionPolicies().List(t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/part-of=holdfast"})
 		if err != nil {
 			t.Fatal(err)
@@ -260,7 +261,7 @@ func TestPolicy_RulesCompileInTheAPIServer(t *testing.T) {
 	if err := r.ours.HoldfastV1beta1().StorageClusters().Delete(t.Context(), "holdfast", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	r.until("the rules going with the StorageCluster", func() bool {
+	wait.Until(r, "the rules going with the StorageCluster", func() bool {
 		left, err := kinds.ValidatingAdmissionPolicies().List(t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/part-of=holdfast"})
 		return err == nil && len(left.Items) == 0
 	})

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 func TestPopulation_OnlyTheControllerAsksForACopyAndSaysHowFarItIs(t *testing.T) {
@@ -21,7 +22,7 @@ func TestPopulation_OnlyTheControllerAsksForACopyAndSaysHowFarItIs(t *testing.T)
 		_, err := r.as(user).HoldfastV1beta1().Volumes().Create(t.Context(), v, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return err
 	}
-	r.until("the rule being held", func() bool { return refusedBy(policy, create("jane", nil)) })
+	wait.Until(r, "the rule being held", func() bool { return refusedBy(policy, create("jane", nil)) })
 	if err := create(agentUser, map[string]string{v1beta1.AdoptedLabel: "true"}); !refusedBy(policy, err) {
 		t.Errorf("by an agent that says that it is on its disk: %v", err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/operator/render"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 // protection waits until the condition Protected has a reason, and checks the rest of it.
@@ -50,7 +51,7 @@ func TestProtected_MissingPolicyIsReported(t *testing.T) {
 		if err := r.of(o).Delete(t.Context(), o.GetName(), metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		r.until("the condition naming it", func() bool { return strings.Contains(r.protectedMessage(), o.GetKind()+" "+o.GetName()) })
+		wait.Until(r, "the condition naming it", func() bool { return strings.Contains(r.protectedMessage(), o.GetKind()+" "+o.GetName()) })
 		r.protection(reasonMissing, metav1.ConditionFalse, "there is no", "spec.paused")
 	}
 	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.Paused = false })

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 // withoutDeployment takes the controller's Deployment away.
@@ -31,9 +32,9 @@ func (r *rig) hasDeployment() bool {
 func TestRemake_AWorkloadThatIsDeletedWithItsAccountStaysAway(t *testing.T) {
 	r := newRig(t).start()
 	r.create("holdfast", nil)
-	r.until("the Deployment", r.hasDeployment)
+	wait.Until(r, "the Deployment", r.hasDeployment)
 	r.withoutDeployment()
-	r.until("the Deployment being made again", r.hasDeployment)
+	wait.Until(r, "the Deployment being made again", r.hasDeployment)
 
 	accounts := r.theirs.CoreV1().ServiceAccounts(namespace)
 	account, err := accounts.Get(t.Context(), controllerName, metav1.GetOptions{})
@@ -44,14 +45,14 @@ func TestRemake_AWorkloadThatIsDeletedWithItsAccountStaysAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.withoutDeployment()
-	r.until("the end of the Deployment", func() bool { return !r.hasDeployment() })
-	r.never("a Deployment without its account", 2*time.Second, r.hasDeployment)
+	wait.Until(r, "the end of the Deployment", func() bool { return !r.hasDeployment() })
+	wait.Never(r, "a Deployment without its account", 2*time.Second, r.hasDeployment)
 
 	account.ResourceVersion, account.UID = "", ""
 	if _, err := accounts.Create(t.Context(), account, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	r.until("the Deployment with its account", r.hasDeployment)
+	wait.Until(r, "the Deployment with its account", r.hasDeployment)
 }
 
 func TestRemake_AWorkloadThatIsDeletedIsMadeAgainByTheProcessThatEndsWithIt(t *testing.T) {
@@ -60,10 +61,10 @@ func TestRemake_AWorkloadThatIsDeletedIsMadeAgainByTheProcessThatEndsWithIt(t *t
 	r.remakeAfter = 5 * time.Second
 	r.start()
 	r.create("holdfast", nil)
-	r.until("the operator knowing of the Deployment", func() bool { return r.hasDeployment() && r.set.Get(controllerRefs(namespace)[0]) != nil })
+	wait.Until(r, "the operator knowing of the Deployment", func() bool { return r.hasDeployment() && r.set.Get(controllerRefs(namespace)[0]) != nil })
 	r.withoutDeployment()
-	r.until("the operator knowing of its end", func() bool { return r.set.Get(controllerRefs(namespace)[0]) == nil })
-	r.never("a Deployment before the time is over", 2*time.Second, r.hasDeployment)
+	wait.Until(r, "the operator knowing of its end", func() bool { return r.set.Get(controllerRefs(namespace)[0]) == nil })
+	wait.Never(r, "a Deployment before the time is over", 2*time.Second, r.hasDeployment)
 	r.stop()
 	if !r.hasDeployment() {
 		t.Error("the process ended without making it again: no other process does")
@@ -75,15 +76,15 @@ func TestRemake_AProcessThatEndsMakesNothingOfAClusterThatIsGone(t *testing.T) {
 	r.remakeAfter = 5 * time.Second
 	r.start()
 	c := r.create("holdfast", nil)
-	r.until("the operator knowing of the Deployment", func() bool { return r.hasDeployment() && r.set.Get(controllerRefs(namespace)[0]) != nil })
+	wait.Until(r, "the operator knowing of the Deployment", func() bool { return r.hasDeployment() && r.set.Get(controllerRefs(namespace)[0]) != nil })
 	if err := r.ours.HoldfastV1beta1().StorageClusters().Delete(t.Context(), c.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	r.until("the end of the StorageCluster", func() bool {
+	wait.Until(r, "the end of the StorageCluster", func() bool {
 		_, err := r.ours.HoldfastV1beta1().StorageClusters().Get(context.Background(), c.Name, metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
 	})
-	r.until("the end of the Deployment", func() bool { return !r.hasDeployment() })
+	wait.Until(r, "the end of the Deployment", func() bool { return !r.hasDeployment() })
 	r.stop()
 	if r.hasDeployment() {
 		t.Error("it made its Deployment again")

@@ -21,6 +21,7 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube/apply"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 // everyObject lists the whole API: each object of each kind that can be listed, but for those that come and go by
@@ -73,7 +74,7 @@ func (r *rig) delete(name string) {
 
 func (r *rig) gone(name string) {
 	r.Helper()
-	r.until("the end of StorageCluster "+name, func() bool { return r.cluster(name) == nil })
+	wait.Until(r, "the end of StorageCluster "+name, func() bool { return r.cluster(name) == nil })
 }
 
 // empty removes what this package needs of the cluster, so that all that is found later was made by an operator.
@@ -84,7 +85,7 @@ func (r *rig) empty() {
 	for _, name := range slices.Concat(ownDefinitions, dataDefinitions) {
 		_ = r.objects.Resource(definitionResource).Delete(r.Context(), name, metav1.DeleteOptions{})
 	}
-	r.until("an empty cluster", func() bool {
+	wait.Until(r, "an empty cluster", func() bool {
 		_, err := r.theirs.CoreV1().Namespaces().Get(r.Context(), namespace, metav1.GetOptions{})
 		for _, name := range slices.Concat(ownDefinitions, dataDefinitions) {
 			if _, err := r.objects.Resource(definitionResource).Get(r.Context(), name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
@@ -122,27 +123,27 @@ func TestUninstall_DeletionIsRefusedWhileThereAreVolumesAndThenLeavesNothing(t *
 	if phase := r.cluster("holdfast").Status.Phase; phase != v1beta1.ClusterTerminating {
 		t.Errorf("the phase is %s", phase)
 	}
-	r.until("the event", func() bool { return len(r.events.with("Warning Terminating", "2 volumes")) == 1 })
+	wait.Until(r, "the event", func() bool { return len(r.events.with("Warning Terminating", "2 volumes")) == 1 })
 	// What is to stay is kept in order.
 	if err := r.theirs.StorageV1().StorageClasses().Delete(t.Context(), "hb-one", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	r.until("the class that was deleted by hand", func() bool { return r.class("hb-one") != nil })
+	wait.Until(r, "the class that was deleted by hand", func() bool { return r.class("hb-one") != nil })
 
 	r.noVolume("v1")
-	r.until("the count", func() bool { return r.cluster("holdfast").Status.Volumes == 1 })
+	wait.Until(r, "the count", func() bool { return r.cluster("holdfast").Status.Volumes == 1 })
 	if r.class("hb-one") == nil {
 		t.Error("it began too early")
 	}
 	r.noVolume("v2")
-	r.until("the end of the StorageCluster and its kind", func() bool { return r.cluster("holdfast") == nil })
+	wait.Until(r, "the end of the StorageCluster and its kind", func() bool { return r.cluster("holdfast") == nil })
 	now := before
 	defer func() {
 		if t.Failed() {
 			t.Logf("left behind: %v; gone too: %v", without(now, before), without(before, now))
 		}
 	}()
-	r.until("the whole API being as it was", func() bool {
+	wait.Until(r, "the whole API being as it was", func() bool {
 		now = r.everyObject()
 		return slices.Equal(now, before)
 	})
@@ -215,7 +216,7 @@ func TestOrphan_LeavesVolumesAndTheirKindsInPlace(t *testing.T) {
 	r.reconciled("holdfast")
 	r.volume("v1")
 	r.delete("holdfast")
-	r.until("the end of the StorageCluster, its kind and the namespace", func() bool {
+	wait.Until(r, "the end of the StorageCluster, its kind and the namespace", func() bool {
 		_, errKind := r.objects.Resource(definitionResource).Get(t.Context(), ownDefinitions[0], metav1.GetOptions{})
 		_, errNamespace := r.theirs.CoreV1().Namespaces().Get(t.Context(), namespace, metav1.GetOptions{})
 		return r.cluster("holdfast") == nil && apierrors.IsNotFound(errKind) && apierrors.IsNotFound(errNamespace)
@@ -235,7 +236,7 @@ func TestOrphan_LeavesVolumesAndTheirKindsInPlace(t *testing.T) {
 	r.stop()
 	r.start()
 	r.create("another", nil)
-	r.until("the volume being counted", func() bool { return r.cluster("another").Status.Volumes == 1 })
+	wait.Until(r, "the volume being counted", func() bool { return r.cluster("another").Status.Volumes == 1 })
 }
 
 func TestUninstall_FinalizerRemovedByForceLosesNoVolume(t *testing.T) {
@@ -249,7 +250,7 @@ func TestUninstall_FinalizerRemovedByForceLosesNoVolume(t *testing.T) {
 	if _, err := r.ours.HoldfastV1beta1().StorageClusters().Patch(t.Context(), "holdfast", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	r.until("the garbage collector having done its work", func() bool {
+	wait.Until(r, "the garbage collector having done its work", func() bool {
 		_, err := r.objects.Resource(definitionResource).Get(t.Context(), ownDefinitions[0], metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
 	})
@@ -269,7 +270,7 @@ func TestStorageCluster_SecondIsRefusedAndChangesNothing(t *testing.T) {
 	if !strings.Contains(message, "first") {
 		t.Errorf("the condition says %q", message)
 	}
-	r.until("the event", func() bool { return len(r.events.with("also Warning FailedCreation", "first")) == 1 })
+	wait.Until(r, "the event", func() bool { return len(r.events.with("also Warning FailedCreation", "first")) == 1 })
 	c := r.cluster("also")
 	if c.Status.Phase != v1beta1.ClusterPending || len(c.Finalizers) > 0 {
 		t.Errorf("phase %s, finalizers %v", c.Status.Phase, c.Finalizers)
@@ -312,8 +313,8 @@ func TestStorageCluster_NextTakesOverWithoutARemoval(t *testing.T) {
 	if c := r.class("hb-one"); c == nil || c.UID != class || len(c.OwnerReferences) != 1 || c.OwnerReferences[0].UID != second.UID {
 		t.Errorf("the class was not handed over: %v", c)
 	}
-	r.until("the other class", func() bool { return r.class("hb-two") != nil })
-	r.never("the garbage collector, for what was handed over,", 3*time.Second, func() bool {
+	wait.Until(r, "the other class", func() bool { return r.class("hb-two") != nil })
+	wait.Never(r, "the garbage collector, for what was handed over,", 3*time.Second, func() bool {
 		return r.class("hb-one") == nil || r.cluster("second") == nil
 	})
 	if meta.FindStatusCondition(r.cluster("second").Status.Conditions, v1beta1.AvailableCondition).Reason == reasonRefused {

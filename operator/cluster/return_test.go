@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 // deleteKinds deletes kinds as kubectl delete -f does, past the policy that refuses it, and returns their UIDs.
@@ -21,7 +22,7 @@ func (r *rig) deleteKinds(names ...string) map[string]types.UID {
 	bindings := r.theirs.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
 	was := map[string]types.UID{}
 	for _, name := range names {
-		r.until("the deletion of "+name, func() bool {
+		wait.Until(r, "the deletion of "+name, func() bool {
 			if d, err := kinds.Get(r.Context(), name, metav1.GetOptions{}); err == nil && was[name] == "" {
 				was[name] = d.GetUID()
 			}
@@ -35,7 +36,7 @@ func (r *rig) deleteKinds(names ...string) map[string]types.UID {
 // awaitRecreated waits until kinds are there again, and served.
 func (r *rig) awaitRecreated(was map[string]types.UID) {
 	r.Helper()
-	r.until("the kinds being made again", func() bool {
+	wait.Until(r, "the kinds being made again", func() bool {
 		for name, uid := range was {
 			d, err := r.objects.Resource(definitionResource).Get(r.Context(), name, metav1.GetOptions{})
 			if err != nil || d.GetUID() == uid || d.GetDeletionTimestamp() != nil {
@@ -86,29 +87,29 @@ func TestReturn_KindsDeletedWhileTheOperatorIsDownAreRestoredWithTheStorageClust
 	before, cluster := r.uids(), r.cluster("holdfast")
 	r.stop()
 	was := r.deleteKinds(slices.Concat(ownDefinitions, dataDefinitions)...)
-	r.until("all being on the way out", func() bool {
+	wait.Until(r, "all being on the way out", func() bool {
 		v, err := r.ours.HoldfastV1beta1().Volumes().Get(t.Context(), "v1", metav1.GetOptions{})
 		return err == nil && v.DeletionTimestamp != nil && r.cluster("holdfast").DeletionTimestamp != nil
 	})
 
 	r.start()
 	r.awaitRecreated(was)
-	r.until("the StorageCluster being made again", func() bool { c := r.cluster("holdfast"); return c != nil && c.UID != cluster.UID })
+	wait.Until(r, "the StorageCluster being made again", func() bool { c := r.cluster("holdfast"); return c != nil && c.UID != cluster.UID })
 	now := r.cluster("holdfast")
 	if got, want := now.Spec.Pools, cluster.Spec.Pools; len(got) != 2 || got[0].Path != want[0].Path || now.Spec.Images != cluster.Spec.Images {
 		t.Errorf("the spec is %+v", now.Spec)
 	}
-	r.until("the server being made again", func() bool {
+	wait.Until(r, "the server being made again", func() bool {
 		s, err := r.ours.HoldfastV1beta1().NFSServers(namespace).Get(t.Context(), "nfs1", metav1.GetOptions{})
 		return err == nil && s.DeletionTimestamp == nil && s.Labels["a"] == "b" && s.Spec.Storage.ClaimName == "data"
 	})
 	r.reconciled("holdfast")
-	r.until("all belonging to it", func() bool {
+	wait.Until(r, "all belonging to it", func() bool {
 		ns, err := r.theirs.CoreV1().Namespaces().Get(t.Context(), namespace, metav1.GetOptions{})
 		return err == nil && len(ns.OwnerReferences) == 1 && ns.OwnerReferences[0].UID == now.UID
 	})
 	r.stays(before)
-	r.until("what was written down being forgotten", func() bool {
+	wait.Until(r, "what was written down being forgotten", func() bool {
 		_, err := r.theirs.CoreV1().ConfigMaps(namespace).Get(t.Context(), "holdfast-returning", metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
 	})
@@ -120,7 +121,7 @@ func TestReturn_KindsThatAreDeletedWhileItRunsComeBack(t *testing.T) {
 	r.reconciled("holdfast")
 	before, cluster := r.uids(), r.cluster("holdfast")
 	r.awaitRecreated(r.deleteKinds(slices.Concat(ownDefinitions, dataDefinitions)...))
-	r.until("the StorageCluster being made again", func() bool { c := r.cluster("holdfast"); return c != nil && c.UID != cluster.UID })
+	wait.Until(r, "the StorageCluster being made again", func() bool { c := r.cluster("holdfast"); return c != nil && c.UID != cluster.UID })
 	r.reconciled("holdfast")
 	r.stays(before)
 }
@@ -135,8 +136,8 @@ func TestReturn_OneThatWasWrittenDownIsMadeAgainByTheNextProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.start()
-	r.until("the StorageCluster", func() bool { c := r.cluster("mine"); return c != nil && c.Spec.Debug })
-	r.until("the ConfigMap being gone", func() bool {
+	wait.Until(r, "the StorageCluster", func() bool { c := r.cluster("mine"); return c != nil && c.Spec.Debug })
+	wait.Until(r, "the ConfigMap being gone", func() bool {
 		_, err := r.theirs.CoreV1().ConfigMaps(namespace).Get(t.Context(), "holdfast-returning", metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
 	})
@@ -154,7 +155,7 @@ func TestReturn_AVolumeWhoseDeletionIsRequestedIsLeftToItsAgentForAWhile(t *test
 		t.Fatal(err)
 	}
 	was := r.deleteKinds("volumes.holdfast.dev")
-	r.until("the other one losing its finalizer", func() bool {
+	wait.Until(r, "the other one losing its finalizer", func() bool {
 		_, err := r.ours.HoldfastV1beta1().Volumes().Get(t.Context(), "v2", metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
 	})
@@ -170,7 +171,7 @@ func TestReturn_AVolumeWhoseDeletionIsRequestedIsLeftToItsAgentForAWhile(t *test
 func TestRemoval_WaitsForVolumesOfWhichTheKindIsGoing(t *testing.T) {
 	r := newRig(t).start()
 	r.holding()
-	r.until("the count", func() bool { return r.cluster("holdfast").Status.Volumes == 2 })
+	wait.Until(r, "the count", func() bool { return r.cluster("holdfast").Status.Volumes == 2 })
 	r.stop()
 	was := r.deleteKinds("volumes.holdfast.dev")
 	r.delete("holdfast")
@@ -186,7 +187,7 @@ func TestRemoval_WaitsForVolumesOfWhichTheKindIsGoing(t *testing.T) {
 	if r.class("hb-one") == nil {
 		t.Error("its class is gone")
 	}
-	r.until("the PersistentVolume being what is left", func() bool {
+	wait.Until(r, "the PersistentVolume being what is left", func() bool {
 		message = r.condition("holdfast", v1beta1.ProgressingCondition, reasonVolumesExist)
 		return strings.Contains(message, "1 PersistentVolume ")
 	})

@@ -38,6 +38,7 @@ import (
 	"github.com/holdfast-storage/holdfast/operator/definitions"
 	"github.com/holdfast-storage/holdfast/test/rig/alongside"
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 func TestMain(m *testing.M) { os.Exit(realapi.Main(m)) }
@@ -85,7 +86,7 @@ func newRig(t *testing.T) *rig {
 // install makes what is there before the operator: the namespace and the kinds. A test before may have removed them.
 func (r *rig) install() {
 	r.Helper()
-	r.until("the namespace", func() bool {
+	wait.Until(r, "the namespace", func() bool {
 		_, err := r.theirs.CoreV1().Namespaces().Create(r.Context(), home(), metav1.CreateOptions{})
 		if err == nil {
 			return true
@@ -93,13 +94,13 @@ func (r *rig) install() {
 		ns, err := r.theirs.CoreV1().Namespaces().Get(r.Context(), namespace, metav1.GetOptions{})
 		return err == nil && ns.DeletionTimestamp == nil
 	})
-	r.until("the controller's account", func() bool {
+	wait.Until(r, "the controller's account", func() bool {
 		account := &core.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: controllerName}}
 		_, err := r.theirs.CoreV1().ServiceAccounts(namespace).Create(r.Context(), account, metav1.CreateOptions{})
 		return err == nil || apierrors.IsAlreadyExists(err)
 	})
-	r.until("the definitions", func() bool { return r.define() == nil })
-	r.until("the kinds being served", func() bool {
+	wait.Until(r, "the definitions", func() bool { return r.define() == nil })
+	wait.Until(r, "the kinds being served", func() bool {
 		kinds := r.ours.HoldfastV1beta1()
 		one := metav1.ListOptions{Limit: 1}
 		for _, list := range []func() error{
@@ -239,6 +240,9 @@ func (r *rig) known(d discovery.DiscoveryInterface) func(string) (*metav1.APIRes
 
 // sweep removes what a test left, by hand: the controller may be what is broken.
 func (r *rig) sweep() {
+	if r.Failed() {
+		r.Log(r.describe())
+	}
 	if r.stop != nil {
 		r.stop()
 	}
@@ -312,32 +316,22 @@ func (r *rig) create(name string, change func(*v1beta1.StorageClusterSpec)) *v1b
 }
 
 func (r *rig) cluster(name string) *v1beta1.StorageCluster {
-	c, err := r.ours.HoldfastV1beta1().StorageClusters().Get(context.Background(), name, metav1.GetOptions{})
-	if err != nil {
-		return nil
-	}
-	return c
+	r.Helper()
+	return wait.Get(r, r.ours.HoldfastV1beta1().StorageClusters().Get, name)
 }
 
 // change writes a spec.
 func (r *rig) change(name string, change func(*v1beta1.StorageClusterSpec)) {
 	r.Helper()
-	r.until("the new spec", func() bool {
-		c := r.cluster(name)
-		change(&c.Spec)
-		_, err := r.ours.HoldfastV1beta1().StorageClusters().Update(r.Context(), c, metav1.UpdateOptions{})
-		if err != nil && !apierrors.IsConflict(err) {
-			r.Fatal(err)
-		}
-		return err == nil
-	})
+	clusters := r.ours.HoldfastV1beta1().StorageClusters()
+	wait.Modify(r, clusters.Get, clusters.Update, name, func(c *v1beta1.StorageCluster) { change(&c.Spec) })
 }
 
 // condition waits until a condition has a reason and its message some words, and returns the message.
 func (r *rig) condition(name, kind, reason string, words ...string) string {
 	r.Helper()
 	message := ""
-	r.until(fmt.Sprintf("the reason %s of %s, with %q", reason, kind, words), func() bool {
+	wait.Until(r, fmt.Sprintf("the reason %s of %s, with %q", reason, kind, words), func() bool {
 		c := r.cluster(name)
 		if c == nil || c.Status.ObservedGeneration != c.Generation {
 			return false
@@ -355,7 +349,7 @@ func (r *rig) condition(name, kind, reason string, words ...string) string {
 // reconciled waits until every desired object exists and the spec was observed.
 func (r *rig) reconciled(name string) {
 	r.Helper()
-	r.until("StorageCluster "+name+" being applied", func() bool {
+	wait.Until(r, "StorageCluster "+name+" being applied", func() bool {
 		c := r.cluster(name)
 		p := meta.FindStatusCondition(c.Status.Conditions, v1beta1.ProgressingCondition)
 		return c.Status.ObservedGeneration == c.Generation && p != nil && !slices.Contains([]string{reasonInvalid, reasonNotApplied, reasonForeign}, p.Reason)
@@ -378,25 +372,6 @@ func (r *rig) cordonReal(cordon bool) {
 	}
 }
 
-func (r *rig) until(what string, done func() bool) {
-	r.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
-	defer cancel()
-	if realapi.Until(ctx, done) != nil {
-		r.Fatalf("%s did not come\n%s", what, r.describe())
-	}
-}
-
-// never fails if something happens within that time, at the end of which it returns.
-func (r *rig) never(what string, within time.Duration, happens func() bool) {
-	r.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), within)
-	defer cancel()
-	if realapi.Until(ctx, happens) == nil {
-		r.Errorf("%s came", what)
-	}
-}
-
 // costs returns what is asked within that time, or as soon as it is more than the most.
 func (r *rig) costs(within time.Duration, most int) (all []string) {
 	r.Helper()
@@ -409,7 +384,7 @@ func (r *rig) costs(within time.Duration, most int) (all []string) {
 // passSecond waits for another second than that in which an object was made: creation times have no parts of one.
 func (r *rig) passSecond(made metav1.Object) {
 	r.Helper()
-	r.until("the next second", func() bool { return time.Now().Unix() > made.GetCreationTimestamp().Unix() })
+	wait.Until(r, "the next second", func() bool { return time.Now().Unix() > made.GetCreationTimestamp().Unix() })
 }
 
 func (r *rig) describe() string {

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 // nfsServer makes one, as its own controller holds it.
@@ -54,14 +55,14 @@ func TestUninstall_DeletionIsRefusedWhileThereAreNFSServers(t *testing.T) {
 	first, second := r.nfsServer(metav1.NamespaceDefault, "one"), r.nfsServer(namespace, "two")
 	r.delete("holdfast")
 	r.condition("holdfast", v1beta1.ProgressingCondition, reasonVolumesExist, "2 NFS servers", "Orphan")
-	r.until("the event", func() bool { return len(r.events.with("Warning Terminating", "2 NFS servers")) == 1 })
+	wait.Until(r, "the event", func() bool { return len(r.events.with("Warning Terminating", "2 NFS servers")) == 1 })
 	r.volume("v1")
-	r.until("both being counted", func() bool {
+	wait.Until(r, "both being counted", func() bool {
 		return strings.Contains(r.condition("holdfast", v1beta1.ProgressingCondition, reasonVolumesExist), "1 volume exists, and 2 NFS servers")
 	})
 	r.noVolume("v1")
 	first()
-	r.until("the one that is left", func() bool {
+	wait.Until(r, "the one that is left", func() bool {
 		return strings.Contains(r.condition("holdfast", v1beta1.ProgressingCondition, reasonVolumesExist), "1 NFS server in the cluster")
 	})
 	second()
@@ -75,7 +76,7 @@ func TestNFSServers_AreCheckedAlsoWhileAnotherRequeueIsPending(t *testing.T) {
 		allowsDefault(s)
 		s.CSI.KubeletDir = realapi.KubeletRoot(r) // or the node pod, which mounts it, is not late but never starts
 	})
-	r.until("a pod that may be late", func() bool {
+	wait.Until(r, "a pod that may be late", func() bool {
 		return strings.Contains(r.condition("holdfast", v1beta1.ProgressingCondition, reasonRollingOut), "to become ready")
 	})
 	r.nfsServer(metav1.NamespaceDefault, "one")
@@ -96,7 +97,7 @@ func TestOrphan_LeavesNFSServersOutsideTheNamespace(t *testing.T) {
 	r.delete("holdfast")
 	r.condition("holdfast", v1beta1.ProgressingCondition, reasonVolumesExist, "1 NFS server in the namespace of Holdfast")
 	goes()
-	r.until("the end of the StorageCluster and of the namespace", func() bool {
+	wait.Until(r, "the end of the StorageCluster and of the namespace", func() bool {
 		_, err := r.theirs.CoreV1().Namespaces().Get(t.Context(), namespace, metav1.GetOptions{})
 		return r.cluster("holdfast") == nil && apierrors.IsNotFound(err)
 	})

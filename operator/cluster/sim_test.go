@@ -22,6 +22,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube/apply"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 // simulated is the label of nodes that are only objects.
@@ -202,7 +203,7 @@ func (k *kubelets) report(ctx context.Context, node string) error {
 func (k *kubelets) remove() {
 	k.sweep()
 	pods := k.theirs.CoreV1().Pods(namespace)
-	k.until("the pods being gone", func() bool {
+	wait.Until(k, "the pods being gone", func() bool {
 		all, err := pods.List(background, metav1.ListOptions{})
 		return err == nil && len(all.Items) == 0
 	})

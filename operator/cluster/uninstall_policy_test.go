@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 // tryToDelete says what the API server would say of the deletion of a kind, or of the namespace.
@@ -28,7 +29,7 @@ func TestUninstall_TheKindsAndTheNamespaceStayWhileThereAreVolumes(t *testing.T)
 	r.create("holdfast", nil)
 	r.reconciled("holdfast")
 	r.volume("v1")
-	r.until("the rule being held", func() bool { return refusedBy("holdfast-uninstall", r.tryToDelete("volumes.holdfast.dev")) })
+	wait.Until(r, "the rule being held", func() bool { return refusedBy("holdfast-uninstall", r.tryToDelete("volumes.holdfast.dev")) })
 	for _, name := range append(slices.Concat(ownDefinitions, dataDefinitions), namespace) {
 		err := r.tryToDelete(name)
 		if !refusedBy("holdfast-uninstall", err) {
@@ -51,7 +52,7 @@ func TestUninstall_TheKindsAndTheNamespaceStayWhileThereAreVolumes(t *testing.T)
 	}
 	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.DeletionPolicy = "" })
 	r.noVolume("v1")
-	r.until("the last volume having gone", func() bool { return r.tryToDelete("volumes.holdfast.dev") == nil && r.tryToDelete(namespace) == nil })
+	wait.Until(r, "the last volume having gone", func() bool { return r.tryToDelete("volumes.holdfast.dev") == nil && r.tryToDelete(namespace) == nil })
 }
 
 func TestUninstall_ASnapshotAloneKeepsTheKinds(t *testing.T) {
@@ -62,7 +63,7 @@ func TestUninstall_ASnapshotAloneKeepsTheKinds(t *testing.T) {
 	if _, err := r.ours.HoldfastV1beta1().Snapshots().Create(t.Context(), s, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	r.until("the rule being held", func() bool {
+	wait.Until(r, "the rule being held", func() bool {
 		err := r.tryToDelete("snapshots.holdfast.dev")
 		return refusedBy("holdfast-uninstall", err) && strings.Contains(err.Error(), "0 volumes and 1 snapshots")
 	})
@@ -77,8 +78,8 @@ func TestUninstall_ForegroundDeletionIsRefusedAndWhereItIsNotAllComesBack(t *tes
 	foreground := func(dry ...string) error {
 		return clusters.Delete(t.Context(), "holdfast", metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationForeground), DryRun: dry})
 	}
-	r.until("the rule being held", func() bool { return refusedBy("holdfast-cascade", foreground(metav1.DryRunAll)) })
-	r.until("the kinds being held", func() bool { return refusedBy("holdfast-uninstall", r.tryToDelete("nodejobs.holdfast.dev")) })
+	wait.Until(r, "the rule being held", func() bool { return refusedBy("holdfast-cascade", foreground(metav1.DryRunAll)) })
+	wait.Until(r, "the kinds being held", func() bool { return refusedBy("holdfast-uninstall", r.tryToDelete("nodejobs.holdfast.dev")) })
 	if err := foreground(); !strings.Contains(err.Error(), "--cascade=foreground") || !strings.Contains(err.Error(), "docs/uninstall.md") {
 		t.Errorf("it says %v", err)
 	}
@@ -89,12 +90,12 @@ func TestUninstall_ForegroundDeletionIsRefusedAndWhereItIsNotAllComesBack(t *tes
 	}
 
 	before := r.cluster("holdfast")
-	r.until("the deletion past the rule", func() bool {
+	wait.Until(r, "the deletion past the rule", func() bool {
 		_ = r.theirs.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(t.Context(), "holdfast-cascade", metav1.DeleteOptions{})
 		return foreground() == nil
 	})
 	// The garbage collector is stopped; or it was faster, and the StorageCluster comes back with its own kind.
-	r.until("the StorageCluster being held by its volume, or coming back", func() bool {
+	wait.Until(r, "the StorageCluster being held by its volume, or coming back", func() bool {
 		c := r.cluster("holdfast")
 		if c == nil || slices.Contains(c.Finalizers, metav1.FinalizerDeleteDependents) {
 			return false
@@ -102,7 +103,7 @@ func TestUninstall_ForegroundDeletionIsRefusedAndWhereItIsNotAllComesBack(t *tes
 		p := meta.FindStatusCondition(c.Status.Conditions, v1beta1.ProgressingCondition)
 		return p != nil && (p.Reason == reasonVolumesExist || c.UID != before.UID && c.DeletionTimestamp == nil)
 	})
-	r.until("all that is needed for the last volume", func() bool {
+	wait.Until(r, "all that is needed for the last volume", func() bool {
 		driver, err := r.theirs.StorageV1().CSIDrivers().Get(t.Context(), "csi.holdfast.dev", metav1.GetOptions{})
 		nodes, err2 := r.theirs.AppsV1().DaemonSets(namespace).Get(t.Context(), nodeSetName, metav1.GetOptions{})
 		v1, err3 := r.ours.HoldfastV1beta1().Volumes().Get(t.Context(), "v1", metav1.GetOptions{})

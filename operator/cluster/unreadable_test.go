@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 // What a release took that did not look at a field. The server that knows it again takes the status, since the rest is as
@@ -31,7 +32,7 @@ func TestUnreadable_StorageClusterKeepsItsObjects(t *testing.T) {
 	if err := set.Delete(t.Context(), nodeSetName, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	r.until("the DaemonSet again", func() bool {
+	wait.Until(r, "the DaemonSet again", func() bool {
 		now, err := set.Get(t.Context(), nodeSetName, metav1.GetOptions{})
 		return err == nil && now.UID != before.UID
 	})

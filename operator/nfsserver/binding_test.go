@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 const classPolicy = "holdfast-nfs-classes"
@@ -48,7 +49,7 @@ func (a *attacked) pending(name, class, provisioner string) *core.PersistentVolu
 	if err != nil {
 		a.Fatal(err)
 	}
-	a.until("the provisioner of "+name, func() bool {
+	wait.Until(a, "the provisioner of "+name, func() bool {
 		made, err = claims.Get(a.Context(), name, metav1.GetOptions{})
 		return err == nil && made.Annotations["volume.kubernetes.io/storage-provisioner"] == provisioner
 	})
@@ -91,7 +92,7 @@ func (a *attacked) removed(name string) {
 // volumeOf waits until a claim is bound.
 func (a *attacked) volumeOf(c *core.PersistentVolumeClaim) (volume string) {
 	a.Helper()
-	a.until("claim "+c.Name+" being bound", func() bool {
+	wait.Until(a, "claim "+c.Name+" being bound", func() bool {
 		now, err := a.theirs.CoreV1().PersistentVolumeClaims(a.namespace).Get(a.Context(), c.Name, metav1.GetOptions{})
 		if err != nil {
 			a.Fatal(err)
@@ -129,7 +130,7 @@ func TestToken_OfAnNFSServerBindsOnlyClaimsThatAreForIt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			claim := a.pending(name, test.class, test.provisioner)
 			own, others := a.nameFor(claim), name+"-"+a.namespace
-			r.until("the policies", func() bool { // the API server reads policies and classes some time after they are made
+			wait.Until(r, "the policies", func() bool { // the API server reads policies and classes some time after they are made
 				err := a.bind(claim, own, byController)
 				return test.refused == "" && err == nil || test.refused != "" && refusedBinding(err) && strings.Contains(err.Error(), test.refused)
 			})
@@ -140,7 +141,7 @@ func TestToken_OfAnNFSServerBindsOnlyClaimsThatAreForIt(t *testing.T) {
 				}
 				return
 			}
-			a.until("Kubernetes trying to bind it", func() bool {
+			wait.Until(a, "Kubernetes trying to bind it", func() bool {
 				pv, err := a.theirs.CoreV1().PersistentVolumes().Get(t.Context(), own, metav1.GetOptions{})
 				return err == nil && pv.Status.Phase == core.VolumeBound
 			})
@@ -159,7 +160,7 @@ func TestNFSServer_VolumeThatAUserChoosesIsBoundToAnyClaim(t *testing.T) {
 	a := r.attack()
 	claim := a.pending("adopts", a.class("csi", ofCSI, "", atOnce), ofCSI)
 	name := a.nameFor(claim)
-	r.until("the policies", func() bool { return refusedBinding(a.bind(claim, name, byController)) })
+	wait.Until(r, "the policies", func() bool { return refusedBinding(a.bind(claim, name, byController)) })
 	a.forClaim(claim, name, a.config)
 	patch := []byte(`{"spec":{"volumeName":"` + name + `"}}`)
 	if _, err := a.theirs.CoreV1().PersistentVolumeClaims(a.namespace).Patch(t.Context(), claim.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {

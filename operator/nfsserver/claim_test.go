@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 // persistent is the PersistentVolume that bind has made.
@@ -24,11 +25,7 @@ func (r *rig) persistent() *core.PersistentVolume {
 
 func (r *rig) claim(name string) *core.PersistentVolumeClaim {
 	r.Helper()
-	claim, err := r.theirs.CoreV1().PersistentVolumeClaims(r.namespace).Get(r.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		return nil
-	}
-	return claim
+	return wait.Get(r, r.theirs.CoreV1().PersistentVolumeClaims(r.namespace).Get, name)
 }
 
 // serveOn makes a server whose claim is bound to a PersistentVolume that would be deleted with it.
@@ -36,7 +33,7 @@ func (r *rig) serveOn(name string, change func(*v1beta1.NFSServerSpec)) {
 	r.Helper()
 	r.create(name, change)
 	r.bindTo("nfs-"+name, noClass, core.PersistentVolumeReclaimDelete)
-	r.until("the data to be kept", func() bool {
+	wait.Until(r, "the data to be kept", func() bool {
 		pv := r.persistent()
 		return pv.Spec.PersistentVolumeReclaimPolicy == core.PersistentVolumeReclaimRetain && pv.Annotations[dataAnnotation] == r.namespace+"/"+name &&
 			pv.Annotations[policyAnnotation] == string(core.PersistentVolumeReclaimDelete)
@@ -52,7 +49,7 @@ func TestClaim_DeletedByHandIsMadeAgainForTheDataThatItHad(t *testing.T) {
 		t.Fatal(err)
 	}
 	// No pod runs anywhere, but the API server's protection waits for one that was chosen a node.
-	r.until("another claim, bound to the same data", func() bool {
+	wait.Until(r, "another claim, bound to the same data", func() bool {
 		now := r.claim("nfs-data")
 		return now != nil && now.UID != before.UID && now.Spec.VolumeName == r.namespace && now.Status.Phase == core.ClaimBound
 	})
@@ -61,7 +58,7 @@ func TestClaim_DeletedByHandIsMadeAgainForTheDataThatItHad(t *testing.T) {
 		pv.Annotations["pv.kubernetes.io/provisioned-by"] != "a test" {
 		t.Errorf("the PersistentVolume is bound to %+v and has the annotations %v", pv.Spec.ClaimRef, pv.Annotations)
 	}
-	r.until("the event", func() bool { return len(r.events.with("Warning ClaimRestored")) == 1 })
+	wait.Until(r, "the event", func() bool { return len(r.events.with("Warning ClaimRestored")) == 1 })
 }
 
 // releaseByHand writes the PersistentVolume as a script or a restore may.
@@ -75,7 +72,7 @@ func (r *rig) releaseByHand() {
 
 func (r *rig) keptAgain() {
 	r.Helper()
-	r.until("the data to be kept again", func() bool {
+	wait.Until(r, "the data to be kept again", func() bool {
 		pv := r.persistent()
 		return pv.Spec.PersistentVolumeReclaimPolicy == core.PersistentVolumeReclaimRetain && pv.Annotations[policyAnnotation] == string(core.PersistentVolumeReclaimDelete)
 	})
@@ -85,7 +82,7 @@ func TestClaim_DataIsKeptAgainWhenItsPolicyWasChanged(t *testing.T) {
 	r := newRig(t)
 	r.serveOn("data", nil)
 	claim := r.claim("nfs-data")
-	r.until("the controller to know it", func() bool { _, known := r.controller.kept.Load(claim.UID); return known })
+	wait.Until(r, "the controller to know it", func() bool { _, known := r.controller.kept.Load(claim.UID); return known })
 	claims := r.theirs.CoreV1().PersistentVolumeClaims(r.namespace)
 
 	r.releaseByHand()
@@ -93,7 +90,7 @@ func TestClaim_DataIsKeptAgainWhenItsPolicyWasChanged(t *testing.T) {
 	r.change("data", func(s *v1beta1.NFSServerSpec) { s.MaxExports = 3 })
 	r.keptAgain()
 
-	r.until("the controller to know it again", func() bool {
+	wait.Until(r, "the controller to know it again", func() bool {
 		at, known := r.controller.kept.Load(claim.UID)
 		return known && time.Since(at.(time.Time)) < keptFor
 	})
@@ -137,7 +134,7 @@ func TestClaim_DataWithoutAClaimStaysWhenItsServerGoes(t *testing.T) {
 	if err := claims.Delete(t.Context(), "nfs-data", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	r.until("the end of the claim", func() bool { return r.claim("nfs-data") == nil })
+	wait.Until(r, "the end of the claim", func() bool { return r.claim("nfs-data") == nil })
 	r.delete("data")
 	r.start()
 	r.gone("data")
@@ -162,13 +159,13 @@ func TestClaim_DataOfANamespaceThatWasDeletedIsServedAgain(t *testing.T) {
 	if _, err := r.ours.HoldfastV1beta1().NFSServers(r.namespace).Patch(t.Context(), "data", types.MergePatchType, free, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	r.until("the end of the namespace", func() bool {
+	wait.Until(r, "the end of the namespace", func() bool {
 		_, err := namespaces.Get(t.Context(), r.namespace, metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
 	})
 	r.makeNamespace(nil)
 	r.create("data", nil)
-	r.until("a claim that is bound to the data", func() bool {
+	wait.Until(r, "a claim that is bound to the data", func() bool {
 		now := r.claim("nfs-data")
 		return now != nil && now.Spec.VolumeName == r.namespace && now.Status.Phase == core.ClaimBound
 	})

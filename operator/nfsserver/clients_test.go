@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
 	networking "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 func nodeAt(name string, annotations map[string]string, addresses ...string) *core.Node {
@@ -155,7 +157,7 @@ func TestClients_FollowNodesThatComeAndGo(t *testing.T) {
 	}
 	has := func(address string, want bool) {
 		t.Helper()
-		r.until(address, func() bool {
+		wait.Until(r, address, func() bool {
 			return slices.Contains(r.server("data").Status.AllowedClients, address) == want && slices.Contains(policy(), blockOf(address)) == want
 		})
 	}
@@ -174,14 +176,11 @@ func TestClients_FollowNodesThatComeAndGo(t *testing.T) {
 		t.Fatal(err)
 	}
 	has("192.0.2.9", true)
-	agent, err := r.ours.HoldfastV1beta1().StorageNodes().Create(t.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-	if err != nil {
+	agents := r.ours.HoldfastV1beta1().StorageNodes()
+	if _, err := agents.Create(t.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	agent.Status.Addresses = []string{"198.51.100.64"}
-	if _, err := r.ours.HoldfastV1beta1().StorageNodes().UpdateStatus(t.Context(), agent, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	wait.Modify(r, agents.Get, agents.UpdateStatus, name, func(agent *v1beta1.StorageNode) { agent.Status.Addresses = []string{"198.51.100.64"} })
 	has("198.51.100.64", true)
 	r.changeCluster(func(s *v1beta1.StorageClusterSpec) { s.NFS.NodeNetworks = []string{"203.0.113.0/24"} })
 	has("203.0.113.0/24", true)
@@ -194,21 +193,15 @@ func TestClients_FollowNodesThatComeAndGo(t *testing.T) {
 	}
 	has("192.0.2.9", false)
 	has("198.51.100.64", true) // its agent runs, and so may pods
-	r.withoutConflict(func() error {
-		agent, err := r.ours.HoldfastV1beta1().StorageNodes().Get(t.Context(), name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
+	wait.Modify(r, agents.Get, agents.UpdateStatus, name, func(agent *v1beta1.StorageNode) {
 		agent.Status.Conditions = []metav1.Condition{{Type: v1beta1.ReadyCondition, Status: metav1.ConditionUnknown, Reason: v1beta1.ReasonNodeGone, LastTransitionTime: metav1.Now()}}
-		_, err = r.ours.HoldfastV1beta1().StorageNodes().UpdateStatus(t.Context(), agent, metav1.UpdateOptions{})
-		return err
 	})
 	has("198.51.100.64", false)
 	if r.pod("data").UID != before {
 		t.Error("its pod was recreated for it")
 	}
 	r.changeCluster(func(s *v1beta1.StorageClusterSpec) { s.NFS.NetworkPolicies = new(false) })
-	r.until("no policy", func() bool { return policy() == nil })
+	wait.Until(r, "no policy", func() bool { return policy() == nil })
 }
 
 func TestClients_OlderServerIsRestrictedWhenAllNodesAreKnown(t *testing.T) {
@@ -222,7 +215,7 @@ func TestClients_OlderServerIsRestrictedWhenAllNodesAreKnown(t *testing.T) {
 	if _, err := nodes.Create(t.Context(), &core.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	agent, err := agents.Create(t.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	_, err := agents.Create(t.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,12 +229,10 @@ func TestClients_OlderServerIsRestrictedWhenAllNodesAreKnown(t *testing.T) {
 	}
 	// As the release before has left it.
 	r.stop()
-	r.until("the StatefulSet of the release before", func() bool { // whose status Kubernetes writes too
-		set := r.statefulSet("data")
+	sets := r.theirs.AppsV1().StatefulSets(r.namespace)
+	wait.Modify(r, sets.Get, sets.Update, "nfs-data", func(set *apps.StatefulSet) {
 		env := &set.Spec.Template.Spec.Containers[0].Env
 		*env = slices.DeleteFunc(*env, func(e core.EnvVar) bool { return e.Name == clientsVariable })
-		_, err := r.theirs.AppsV1().StatefulSets(r.namespace).Update(t.Context(), set, metav1.UpdateOptions{})
-		return err == nil
 	})
 	if err := r.theirs.NetworkingV1().NetworkPolicies(r.namespace).Delete(t.Context(), "nfs-data", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
@@ -252,9 +243,6 @@ func TestClients_OlderServerIsRestrictedWhenAllNodesAreKnown(t *testing.T) {
 	if _, err := r.theirs.NetworkingV1().NetworkPolicies(r.namespace).Get(t.Context(), "nfs-data", metav1.GetOptions{}); err == nil || shut() {
 		t.Errorf("who mounts from an address that is not known yet is shut out: %v, %v", err, shut())
 	}
-	agent.Status.Addresses = []string{"198.51.100.1"}
-	if _, err := agents.UpdateStatus(t.Context(), agent, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	r.until("it being shut", shut)
+	wait.Modify(r, agents.Get, agents.UpdateStatus, name, func(agent *v1beta1.StorageNode) { agent.Status.Addresses = []string{"198.51.100.1"} })
+	wait.Until(r, "it being shut", shut)
 }

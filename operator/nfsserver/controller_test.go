@@ -16,6 +16,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 func TestServer_IsCreatedAndReportsItsAddress(t *testing.T) {
@@ -38,7 +39,7 @@ func TestServer_IsCreatedAndReportsItsAddress(t *testing.T) {
 		t.Errorf("the claim: %v, owned by %v", err, claim.OwnerReferences)
 	}
 	// The event follows the write.
-	r.until("the event", func() bool { return len(r.events.with("Normal ChangedStatus")) > 0 })
+	wait.Until(r, "the event", func() bool { return len(r.events.with("Normal ChangedStatus")) > 0 })
 	if found := r.events.with("Normal ChangedStatus"); len(found) != 1 || !strings.Contains(found[0], s.Status.Endpoint) {
 		t.Errorf("the events are %v", found)
 	}
@@ -49,23 +50,21 @@ func TestServer_StatusFollowsTheReportsOfThePod(t *testing.T) {
 	s := r.create("data", nil)
 	r.serve("data")
 	nodes := r.ours.HoldfastV1beta1().StorageNodes()
-	node, err := nodes.Create(t.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: s.NodeName()}}, metav1.CreateOptions{})
-	if err != nil {
+	if _, err := nodes.Create(t.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: s.NodeName()}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	node.Status.Pools = []v1beta1.Pool{{Name: "default", Capacity: resource.MustParse("900Mi"), Promised: resource.MustParse("300Mi")}}
-	if _, err := nodes.UpdateStatus(t.Context(), node, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	wait.Modify(r, nodes.Get, nodes.UpdateStatus, s.NodeName(), func(node *v1beta1.StorageNode) {
+		node.Status.Pools = []v1beta1.Pool{{Name: "default", Capacity: resource.MustParse("900Mi"), Promised: resource.MustParse("300Mi")}}
+	})
 	r.made(r.volume(s, "a"))
 	b := r.volume(s, "b")
-	r.until("the export that there is", func() bool { return r.server("data").Status.Exports == 1 })
+	wait.Until(r, "the export that there is", func() bool { return r.server("data").Status.Exports == 1 })
 	r.made(b)
 	clients := []byte(`{"status":{"clients":3}}`)
 	if _, err := r.ours.HoldfastV1beta1().NFSServers(r.namespace).Patch(t.Context(), "data", types.MergePatchType, clients, metav1.PatchOptions{}, "status"); err != nil {
 		t.Fatal(err)
 	}
-	r.until("the numbers", func() bool {
+	wait.Until(r, "the numbers", func() bool {
 		is := r.server("data").Status
 		return is.Exports == 2 && is.Clients == 3 && is.Columns == (v1beta1.NFSServerColumns{Capacity: "900Mi", Promised: "300Mi"})
 	})
@@ -87,20 +86,20 @@ func TestServer_EachFieldOfTheSpecReachesThePod(t *testing.T) {
 		before := r.pod("data").UID
 		r.change("data", step.change)
 		r.argument("data", step.want)
-		r.until("another pod with "+step.want, func() bool {
+		wait.Until(r, "another pod with "+step.want, func() bool {
 			p := r.pod("data")
 			return p != nil && p.UID != before && slices.Contains(p.Spec.Containers[0].Args, step.want)
 		})
 		r.serve("data")
 	}
-	r.until("the access in the status", func() bool { return r.server("data").Status.Access == v1beta1.NFSReadOnly })
+	wait.Until(r, "the access in the status", func() bool { return r.server("data").Status.Access == v1beta1.NFSReadOnly })
 }
 
 func TestServer_BrokenPodIsReplacedWhenTheSpecIsCorrected(t *testing.T) {
 	r := newRig(t)
 	r.create("data", func(s *v1beta1.NFSServerSpec) { s.MaxExports = 1 })
 	r.argument("data", "--max-exports=1") // its pod never becomes ready
-	r.until("a pod", func() bool { return r.pod("data") != nil })
+	wait.Until(r, "a pod", func() bool { return r.pod("data") != nil })
 	r.change("data", func(s *v1beta1.NFSServerSpec) { s.MaxExports = 2 })
 	r.argument("data", "--max-exports=2")
 	r.serve("data")
@@ -120,17 +119,17 @@ func TestServer_EditedOrDeletedObjectsAreRepaired(t *testing.T) {
 	edit := func(text string) []byte { return []byte(text) }
 	_, err := r.theirs.AppsV1().StatefulSets(r.namespace).Patch(t.Context(), "nfs-data", types.MergePatchType, edit(`{"spec":{"replicas":3}}`), metav1.PatchOptions{})
 	patch("replicas", err)
-	r.until("one replica", func() bool { return *r.statefulSet("data").Spec.Replicas == 1 })
+	wait.Until(r, "one replica", func() bool { return *r.statefulSet("data").Spec.Replicas == 1 })
 	_, err = r.theirs.CoreV1().Services(r.namespace).Patch(t.Context(), "nfs-data", types.MergePatchType, edit(`{"spec":{"selector":{"app":"other"}}}`), metav1.PatchOptions{})
 	patch("selector", err)
 	services := r.theirs.CoreV1().Services(r.namespace)
-	r.until("the selector", func() bool {
+	wait.Until(r, "the selector", func() bool {
 		s, err := services.Get(t.Context(), "nfs-data", metav1.GetOptions{})
 		return err == nil && s.Spec.Selector["app"] == "" && s.Spec.Selector[Label] == "data"
 	})
 	_, err = r.theirs.RbacV1().ClusterRoles().Patch(t.Context(), rightsName, types.MergePatchType, edit(`{"rules":[]}`), metav1.PatchOptions{})
 	patch("rules", err)
-	r.until("the rules", func() bool {
+	wait.Until(r, "the rules", func() bool {
 		role, err := r.theirs.RbacV1().ClusterRoles().Get(t.Context(), rightsName, metav1.GetOptions{})
 		return err == nil && len(role.Rules) > 3
 	})
@@ -138,7 +137,7 @@ func TestServer_EditedOrDeletedObjectsAreRepaired(t *testing.T) {
 	old, err := services.Get(t.Context(), "nfs-data", metav1.GetOptions{})
 	patch("reading", err)
 	patch("deleting the Service", services.Delete(t.Context(), "nfs-data", metav1.DeleteOptions{}))
-	r.until("another Service of the same address", func() bool {
+	wait.Until(r, "another Service of the same address", func() bool {
 		s, err := services.Get(t.Context(), "nfs-data", metav1.GetOptions{})
 		return err == nil && s.UID != old.UID && s.Spec.ClusterIP == old.Spec.ClusterIP
 	})
@@ -147,14 +146,14 @@ func TestServer_EditedOrDeletedObjectsAreRepaired(t *testing.T) {
 	}
 	set := r.statefulSet("data").UID
 	patch("deleting the StatefulSet", r.theirs.AppsV1().StatefulSets(r.namespace).Delete(t.Context(), "nfs-data", metav1.DeleteOptions{}))
-	r.until("another StatefulSet", func() bool { s := r.statefulSet("data"); return s != nil && s.UID != set })
+	wait.Until(r, "another StatefulSet", func() bool { s := r.statefulSet("data"); return s != nil && s.UID != set })
 	patch("deleting the account", r.theirs.CoreV1().ServiceAccounts(r.namespace).Delete(t.Context(), rightsName, metav1.DeleteOptions{}))
-	r.until("the account", func() bool {
+	wait.Until(r, "the account", func() bool {
 		_, err := r.theirs.CoreV1().ServiceAccounts(r.namespace).Get(t.Context(), rightsName, metav1.GetOptions{})
 		return err == nil
 	})
 	patch("deleting the binding", r.theirs.RbacV1().ClusterRoleBindings().Delete(t.Context(), rightsName, metav1.DeleteOptions{}))
-	r.until("the binding", func() bool {
+	wait.Until(r, "the binding", func() bool {
 		b, err := r.theirs.RbacV1().ClusterRoleBindings().Get(t.Context(), rightsName, metav1.GetOptions{})
 		return err == nil && len(b.Subjects) == 1
 	})
@@ -172,10 +171,10 @@ func TestClaim_GrowsWithTheStorage(t *testing.T) {
 	r.create("data", func(s *v1beta1.NFSServerSpec) { s.Storage.StorageClassName = &class.Name })
 	r.bind("nfs-data", class.Name)
 	r.serve("data")
-	r.until("the capacity", func() bool { return r.server("data").Status.Columns.Capacity == "1Gi" })
+	wait.Until(r, "the capacity", func() bool { return r.server("data").Status.Columns.Capacity == "1Gi" })
 	r.change("data", func(s *v1beta1.NFSServerSpec) { s.Storage.Size = new(resource.MustParse("3Gi")) })
 	claims := r.theirs.CoreV1().PersistentVolumeClaims(r.namespace)
-	r.until("the claim asking for more", func() bool {
+	wait.Until(r, "the claim asking for more", func() bool {
 		c, err := claims.Get(t.Context(), "nfs-data", metav1.GetOptions{})
 		return err == nil && c.Spec.Resources.Requests.Storage().String() == "3Gi"
 	})
@@ -183,17 +182,11 @@ func TestClaim_GrowsWithTheStorage(t *testing.T) {
 	if r.server("data").Status.Phase != v1beta1.NFSRunning {
 		t.Error("it does not serve while it grows")
 	}
-	r.until("the claim's own word", func() bool {
-		c, err := claims.Get(t.Context(), "nfs-data", metav1.GetOptions{})
-		if err != nil {
-			return false
-		}
+	wait.Modify(r, claims.Get, claims.UpdateStatus, "nfs-data", func(c *core.PersistentVolumeClaim) {
 		c.Status.Capacity[core.ResourceStorage] = resource.MustParse("3Gi")
-		_, err = claims.UpdateStatus(t.Context(), c, metav1.UpdateOptions{})
-		return err == nil
 	})
 	r.condition("data", v1beta1.ProgressingCondition, reasonUpToDate)
-	r.until("the new capacity", func() bool { return r.server("data").Status.Columns.Capacity == "3Gi" })
+	wait.Until(r, "the new capacity", func() bool { return r.server("data").Status.Columns.Capacity == "3Gi" })
 }
 
 // bind makes a PersistentVolume for a claim, of which nothing is used.
@@ -222,7 +215,7 @@ func TestServer_ClassThatRefusesExpansionIsReported(t *testing.T) {
 	r.serve("data")
 	r.change("data", func(s *v1beta1.NFSServerSpec) { s.Storage.Size = new(resource.MustParse("3Gi")) })
 	r.condition("data", v1beta1.DegradedCondition, reasonNotApplied, "cannot grow to 3Gi")
-	r.until("the event", func() bool { return len(r.events.with("Warning FailedCreation: claim nfs-data cannot grow")) == 1 })
+	wait.Until(r, "the event", func() bool { return len(r.events.with("Warning FailedCreation: claim nfs-data cannot grow")) == 1 })
 }
 
 func TestServer_PublishesAnExistingClaim(t *testing.T) {
@@ -278,7 +271,7 @@ func TestServer_SecondServerOfOneClaimIsRefused(t *testing.T) {
 	r := newRig(t)
 	mine := func(s *v1beta1.NFSServerSpec) { s.Storage = &v1beta1.NFSStorage{ClaimName: "mine"} }
 	r.create("first", mine)
-	r.until("the first", func() bool { return r.statefulSet("first") != nil })
+	wait.Until(r, "the first", func() bool { return r.statefulSet("first") != nil })
 	r.create("second", mine)
 	r.condition("second", v1beta1.AvailableCondition, reasonInvalid, "NFSServer first")
 	if r.statefulSet("second") != nil {
@@ -298,7 +291,7 @@ func TestServer_NamespaceThatForbidsThePodIsReportedWithTheRemedy(t *testing.T) 
 	level("baseline")
 	r.create("data", nil)
 	r.condition("data", v1beta1.AvailableCondition, reasonPodSecurity, "baseline", "kubectl label")
-	r.until("the event", func() bool { return len(r.events.with("Warning FailedCreation: namespace")) == 1 })
+	wait.Until(r, "the event", func() bool { return len(r.events.with("Warning FailedCreation: namespace")) == 1 })
 	level("privileged")
 	r.serve("data")
 }
@@ -334,7 +327,7 @@ func TestServer_UpgradeChangesItsImage(t *testing.T) {
 		t.Errorf("the image is %s", image)
 	}
 	r.serve("data")
-	r.until("the step being done, without the server that never served", func() bool {
+	wait.Until(r, "the step being done, without the server that never served", func() bool {
 		next, _, unawaited := r.upgrade(began)
 		return next == "" && slices.Equal(unawaited, []string{r.namespace + "/never"})
 	})
@@ -350,7 +343,7 @@ func TestServer_UpgradeChangesItsImage(t *testing.T) {
 		}
 		return fmt.Sprint(to, nodes)
 	}
-	r.until("the node of its pod", func() bool { return outdated("r/holdfast:3") == "r/nfs:3[far]" })
+	wait.Until(r, "the node of its pod", func() bool { return outdated("r/holdfast:3") == "r/nfs:3[far]" })
 	if got := outdated("r/holdfast:2"); got != "[]" {
 		t.Errorf("%s is to be brought where it is", got)
 	}
@@ -376,7 +369,7 @@ func (r *rig) upgrade(began time.Time) (next, waiting string, unawaited []string
 // withoutConflict repeats what conflicts with the controller's loop, which runs beside it.
 func (r *rig) withoutConflict(do func() error) {
 	r.Helper()
-	r.until("a pass without a conflict", func() bool {
+	wait.Until(r, "a pass without a conflict", func() bool {
 		err := do()
 		if err != nil && !apierrors.IsConflict(err) {
 			r.Fatal(err)
@@ -411,12 +404,12 @@ func TestServer_UpgradeUpdatesTheNextWhenTheOneBeforeServes(t *testing.T) {
 		}
 	}
 	r.serve("a")
-	r.until("the turn of the second", func() bool { next, _, _ := r.upgrade(began); return next == r.namespace+"/b" })
+	wait.Until(r, "the turn of the second", func() bool { next, _, _ := r.upgrade(began); return next == r.namespace+"/b" })
 	if r.image("b") != "r/nfs:2" {
 		t.Errorf("b has %s", r.image("b"))
 	}
 	r.serve("b")
-	r.until("the end", func() bool { next, _, _ := r.upgrade(began); return next == "" })
+	wait.Until(r, "the end", func() bool { next, _, _ := r.upgrade(began); return next == "" })
 	r.withoutConflict(func() error { return r.controller.RollBack(t.Context(), "r/holdfast:1") })
 	if r.image("a") != "r/nfs:1" || r.image("b") != "r/nfs:1" {
 		t.Errorf("rolled back, a has %s, b %s", r.image("a"), r.image("b"))
@@ -428,7 +421,7 @@ func TestServer_UpgradeDoesNotWaitForOneThatDidNotServeBefore(t *testing.T) {
 	r.pausedForUpgrade("a", "b")
 	r.fails("a")
 	began := now().Add(time.Minute)
-	r.until("the turn of the second", func() bool {
+	wait.Until(r, "the turn of the second", func() bool {
 		next, _, unawaited := r.upgrade(began)
 		return next == r.namespace+"/b" && slices.Equal(unawaited, []string{r.namespace + "/a"})
 	})
@@ -449,7 +442,7 @@ func TestServer_UpgradeDoesNotWaitForOneWhoseObjectsUsersTookOver(t *testing.T) 
 	if _, err := r.theirs.NetworkingV1().NetworkPolicies(r.namespace).Patch(t.Context(), "nfs-a", types.JSONPatchType, taken, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	r.until("the turn of the second", func() bool {
+	wait.Until(r, "the turn of the second", func() bool {
 		next, _, unawaited := r.upgrade(began)
 		return next == r.namespace+"/b" && slices.Equal(unawaited, []string{r.namespace + "/a"})
 	})
@@ -470,18 +463,18 @@ func TestServer_RightsAreSharedAndDeletedWithTheLastServer(t *testing.T) {
 		_, err := r.theirs.CoreV1().ServiceAccounts(r.namespace).Get(t.Context(), rightsName, metav1.GetOptions{})
 		return err == nil
 	}
-	r.until("the Leases of both", func() bool { return len(leases()) == 4 })
-	r.until("the one account of both", func() bool {
+	wait.Until(r, "the Leases of both", func() bool { return len(leases()) == 4 })
+	wait.Until(r, "the one account of both", func() bool {
 		b, err := r.theirs.RbacV1().ClusterRoleBindings().Get(t.Context(), rightsName, metav1.GetOptions{})
 		return err == nil && len(b.Subjects) == 1 && b.Subjects[0].Namespace == r.namespace && b.Subjects[0].Name == rightsName
 	})
 	r.delete("one")
 	r.gone("one")
-	r.until("the Leases of one", func() bool { return slices.Equal(leases(), leasesOf(r.server("two"))) })
+	wait.Until(r, "the Leases of one", func() bool { return slices.Equal(leases(), leasesOf(r.server("two"))) })
 	if !account() {
 		t.Error("the account that the other needs is gone")
 	}
 	r.delete("two")
 	r.gone("two")
-	r.until("no rights", func() bool { return leases() == nil && !account() })
+	wait.Until(r, "no rights", func() bool { return leases() == nil && !account() })
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube/apply"
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 func (r *rig) of(o *unstructured.Unstructured) dynamic.ResourceInterface {
@@ -97,7 +98,7 @@ func TestCopies_OfAllObjectsOfAServerStayAndAreReported(t *testing.T) {
 		if o.GetLabels()[Label] == "" || o.GetKind() == "PersistentVolumeClaim" { // what is pruned for no server
 			continue
 		}
-		r.until("the event about a copy of "+o.GetKind(), func() bool {
+		wait.Until(r, "the event about a copy of "+o.GetKind(), func() bool {
 			all, err := r.theirs.CoreV1().Events("").List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.uid=" + string(o.GetUID())})
 			return err == nil && slices.ContainsFunc(all.Items, func(e core.Event) bool { return e.Reason == apply.ReasonStranger })
 		})
@@ -105,7 +106,7 @@ func TestCopies_OfAllObjectsOfAServerStayAndAreReported(t *testing.T) {
 	r.change("data", func(s *v1beta1.NFSServerSpec) { s.MaxExports = 7 })
 	r.argument("data", "--max-exports=7")
 	r.changeCluster(func(s *v1beta1.StorageClusterSpec) { s.NFS.NetworkPolicies = new(false) })
-	r.until("the end of the objects that are no longer desired", func() bool {
+	wait.Until(r, "the end of the objects that are no longer desired", func() bool {
 		return r.controller.Servers.Get(refTo(s, networkPolicy.Group, networkPolicy.Kind)) == nil
 	})
 	stay("when something was pruned")

@@ -9,13 +9,14 @@ import (
 	core "k8s.io/api/core/v1"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 // cluster makes servers run an image.
 func (r *rig) cluster(image v1beta1.Image) {
 	r.Helper()
 	r.changeCluster(func(s *v1beta1.StorageClusterSpec) { s.Images.NFS = image })
-	r.until("the controller knowing of the image", func() bool {
+	wait.Until(r, "the controller knowing of the image", func() bool {
 		c, err := r.controller.clusters.Get(clusterName)
 		return err == nil && c.Spec.Images.NFS == image
 	})
@@ -35,11 +36,11 @@ func TestKubelet_RunsThePodAsSpecified(t *testing.T) {
 	r := newRig(t)
 	r.cluster("holdfast.test/pause:1") // it runs, and answers no probe
 	r.create("data", r.onTheFirstNode)
-	r.until("the container running", func() bool {
+	wait.Until(r, "the container running", func() bool {
 		p := r.pod("data")
 		return p != nil && len(p.Status.ContainerStatuses) == 1 && p.Status.ContainerStatuses[0].State.Running != nil
 	})
-	r.until("the node in the status", func() bool { return r.server("data").Status.Node == "node1" })
+	wait.Until(r, "the node in the status", func() bool { return r.server("data").Status.Node == "node1" })
 	if phase := r.server("data").Status.Phase; phase != v1beta1.NFSPending {
 		t.Errorf("a server that does not answer is %s", phase)
 	}
@@ -57,7 +58,7 @@ func TestKubelet_WithoutLoopDevicesTheServerReportsWhatIsMissing(t *testing.T) {
 		r.onTheFirstNode(s)
 		s.Engine = v1beta1.EngineImage
 	})
-	r.until("the reason", func() bool {
+	wait.Until(r, "the reason", func() bool {
 		message := r.condition("data", v1beta1.AvailableCondition, reasonPod)
 		return strings.Contains(message, "Insufficient holdfast.dev/loop-set") && strings.Contains(message, "engine directory")
 	})

@@ -19,6 +19,7 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 // passing are the kinds whose objects the control plane makes and removes all the time.
@@ -62,7 +63,7 @@ func (r *rig) everyObject() (all []string) {
 
 func TestDeletion_IsRefusedWhileExportsAreInUseAndThenLeavesNothing(t *testing.T) {
 	r := newRig(t)
-	r.until("the account that every namespace has", func() bool {
+	wait.Until(r, "the account that every namespace has", func() bool {
 		_, err := r.theirs.CoreV1().ServiceAccounts(r.namespace).Get(t.Context(), "default", metav1.GetOptions{})
 		_, missing := r.theirs.CoreV1().ConfigMaps(r.namespace).Get(t.Context(), "kube-root-ca.crt", metav1.GetOptions{})
 		return err == nil && missing == nil
@@ -83,27 +84,27 @@ func TestDeletion_IsRefusedWhileExportsAreInUseAndThenLeavesNothing(t *testing.T
 	}
 
 	r.delete("data")
-	r.until("the count", func() bool {
+	wait.Until(r, "the count", func() bool {
 		return strings.Contains(r.condition("data", v1beta1.ProgressingCondition, reasonInUse), "it has 2 volumes")
 	})
 	if phase := r.server("data").Status.Phase; phase != v1beta1.NFSTerminating {
 		t.Errorf("the phase is %s", phase)
 	}
-	r.until("the event", func() bool {
+	wait.Until(r, "the event", func() bool {
 		return len(r.events.with("Warning Terminating: not deleted yet: exports are in use")) == 1
 	})
 	// What is in use is kept at work.
 	if err := r.theirs.CoreV1().Services(r.namespace).Delete(t.Context(), "nfs-data", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	r.until("the Service that was deleted by hand", func() bool {
+	wait.Until(r, "the Service that was deleted by hand", func() bool {
 		_, err := r.theirs.CoreV1().Services(r.namespace).Get(t.Context(), "nfs-data", metav1.GetOptions{})
 		return err == nil
 	})
 	if err := r.ours.HoldfastV1beta1().Volumes().Delete(t.Context(), "a-"+r.namespace, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	r.until("the smaller count", func() bool {
+	wait.Until(r, "the smaller count", func() bool {
 		return strings.Contains(r.condition("data", v1beta1.ProgressingCondition, reasonInUse), "it has 1 volume;")
 	})
 	if r.statefulSet("data") == nil {
@@ -112,7 +113,7 @@ func TestDeletion_IsRefusedWhileExportsAreInUseAndThenLeavesNothing(t *testing.T
 	r.giveUpVolumes(s)
 	r.gone("data")
 	// Objects of an earlier test may still be terminating.
-	r.until("nothing being there that was not before", func() bool {
+	wait.Until(r, "nothing being there that was not before", func() bool {
 		return !slices.ContainsFunc(r.everyObject(), func(o string) bool { return !slices.Contains(before, o) })
 	})
 	if pods, err := r.theirs.CoreV1().Pods(r.namespace).List(t.Context(), metav1.ListOptions{}); err != nil || len(pods.Items) > 0 {
@@ -133,7 +134,7 @@ func TestDeletion_WaitsForASnapshot(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.delete("data")
-	r.until("the count", func() bool {
+	wait.Until(r, "the count", func() bool {
 		return strings.Contains(r.condition("data", v1beta1.ProgressingCondition, reasonInUse), "it has 1 snapshot;")
 	})
 	if r.statefulSet("data") == nil {
@@ -163,7 +164,7 @@ func TestDeletion_WaitsForAPersistentVolume(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = volumes.Delete(context.WithoutCancel(t.Context()), made.Name, metav1.DeleteOptions{}) })
 	r.delete("data")
-	r.until("the refusal", func() bool {
+	wait.Until(r, "the refusal", func() bool {
 		return strings.Contains(r.condition("data", v1beta1.ProgressingCondition, reasonInUse), "PersistentVolumes of it")
 	})
 	if r.statefulSet("data") == nil {
@@ -195,17 +196,15 @@ func TestDeletion_WaitsForSharedVolumesWhoseObjectsAreMissing(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = volumes.Delete(context.WithoutCancel(t.Context()), made.Name, metav1.DeleteOptions{}) })
 	reports := r.ours.HoldfastV1beta1().StorageNodes()
-	report, err := reports.Create(t.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: s.NodeName()}}, metav1.CreateOptions{})
-	if err != nil {
+	if _, err := reports.Create(t.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: s.NodeName()}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	write := func(promised string) {
 		t.Helper()
-		report.Status.Pools = []v1beta1.Pool{{Name: "default", Promised: resource.MustParse(promised)}}
-		report.Status.Trash = []v1beta1.TrashedVolume{{Name: "deleted", Size: resource.MustParse("2Gi"), DeletionTime: metav1.Now(), ExpirationTime: metav1.Now()}}
-		if report, err = reports.UpdateStatus(t.Context(), report, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		wait.Modify(r, reports.Get, reports.UpdateStatus, s.NodeName(), func(report *v1beta1.StorageNode) {
+			report.Status.Pools = []v1beta1.Pool{{Name: "default", Promised: resource.MustParse(promised)}}
+			report.Status.Trash = []v1beta1.TrashedVolume{{Name: "deleted", Size: resource.MustParse("2Gi"), DeletionTime: metav1.Now(), ExpirationTime: metav1.Now()}}
+		})
 	}
 	write("2Gi") // to the trash
 	r.delete("data")
@@ -272,7 +271,7 @@ func TestRestart_OfTheControllerContinuesWithExistingObjects(t *testing.T) {
 	r.stop()
 	r.start()
 	r.change("data", func(s *v1beta1.NFSServerSpec) { s.Service.Annotations = map[string]string{"a": "b"} })
-	r.until("the annotation", func() bool {
+	wait.Until(r, "the annotation", func() bool {
 		s, err := r.theirs.CoreV1().Services(r.namespace).Get(t.Context(), "nfs-data", metav1.GetOptions{})
 		return err == nil && s.Annotations["a"] == "b"
 	})
@@ -308,7 +307,7 @@ func TestDeletion_WaitsWhileAKindIsTerminating(t *testing.T) {
 	if err := r.ours.HoldfastV1beta1().NFSServers(r.namespace).Delete(t.Context(), "data", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	r.until("the claim going", func() bool {
+	wait.Until(r, "the claim going", func() bool {
 		claim, err := r.theirs.CoreV1().PersistentVolumeClaims(r.namespace).Get(t.Context(), "nfs-data", metav1.GetOptions{})
 		return apierrors.IsNotFound(err) || err == nil && claim.DeletionTimestamp != nil
 	})

@@ -15,7 +15,6 @@ import (
 
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,6 +34,7 @@ import (
 	"github.com/holdfast-storage/holdfast/operator/render"
 	"github.com/holdfast-storage/holdfast/test/rig/alongside"
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 func TestMain(m *testing.M) { os.Exit(realapi.Main(m)) }
@@ -83,18 +83,7 @@ func (r *rig) makeCluster(allows ...string) {
 func (r *rig) changeCluster(change func(*v1beta1.StorageClusterSpec)) {
 	r.Helper()
 	clusters := r.ours.HoldfastV1beta1().StorageClusters()
-	r.until("the StorageCluster being changed", func() bool {
-		c, err := clusters.Get(r.Context(), clusterName, metav1.GetOptions{})
-		if err != nil {
-			r.Fatal(err)
-		}
-		change(&c.Spec)
-		_, err = clusters.Update(r.Context(), c, metav1.UpdateOptions{})
-		if err != nil && !apierrors.IsConflict(err) {
-			r.Fatal(err)
-		}
-		return err == nil
-	})
+	wait.Modify(r, clusters.Get, clusters.Update, clusterName, func(c *v1beta1.StorageCluster) { change(&c.Spec) })
 }
 
 func (r *rig) makeNamespace(labels map[string]string) {
@@ -153,6 +142,9 @@ func (r *rig) start() *rig {
 
 // sweep removes what a test left, by hand: the controller may be what is broken.
 func (r *rig) sweep() {
+	if r.Failed() {
+		r.Log(r.describe())
+	}
 	r.stop()
 	free := []byte(`{"metadata":{"finalizers":null}}`)
 	servers := r.ours.HoldfastV1beta1().NFSServers(r.namespace)
@@ -198,31 +190,21 @@ func (r *rig) create(name string, change func(*v1beta1.NFSServerSpec)) *v1beta1.
 const noClass = "nfs-test-none"
 
 func (r *rig) server(name string) *v1beta1.NFSServer {
-	s, err := r.ours.HoldfastV1beta1().NFSServers(r.namespace).Get(background, name, metav1.GetOptions{})
-	if err != nil {
-		return nil
-	}
-	return s
+	r.Helper()
+	return wait.Get(r, r.ours.HoldfastV1beta1().NFSServers(r.namespace).Get, name)
 }
 
 // change writes a spec.
 func (r *rig) change(name string, change func(*v1beta1.NFSServerSpec)) {
 	r.Helper()
-	r.until("the new spec", func() bool {
-		s := r.server(name)
-		change(&s.Spec)
-		_, err := r.ours.HoldfastV1beta1().NFSServers(r.namespace).Update(r.Context(), s, metav1.UpdateOptions{})
-		if err != nil && !apierrors.IsConflict(err) {
-			r.Fatal(err)
-		}
-		return err == nil
-	})
+	servers := r.ours.HoldfastV1beta1().NFSServers(r.namespace)
+	wait.Modify(r, servers.Get, servers.Update, name, func(s *v1beta1.NFSServer) { change(&s.Spec) })
 }
 
 // condition waits until a condition has a reason and its message some words, and returns the message.
 func (r *rig) condition(name, kind, reason string, words ...string) (message string) {
 	r.Helper()
-	r.until(fmt.Sprintf("the reason %s of %s, with %q", reason, kind, words), func() bool {
+	wait.Until(r, fmt.Sprintf("the reason %s of %s, with %q", reason, kind, words), func() bool {
 		s := r.server(name)
 		if s == nil || s.Status.ObservedGeneration != s.Generation {
 			return false
@@ -238,17 +220,14 @@ func (r *rig) condition(name, kind, reason string, words ...string) (message str
 }
 
 func (r *rig) statefulSet(name string) *apps.StatefulSet {
-	set, err := r.theirs.AppsV1().StatefulSets(r.namespace).Get(background, "nfs-"+name, metav1.GetOptions{})
-	if err != nil {
-		return nil
-	}
-	return set
+	r.Helper()
+	return wait.Get(r, r.theirs.AppsV1().StatefulSets(r.namespace).Get, "nfs-"+name)
 }
 
 // arguments waits until the StatefulSet has one that begins so, and returns it.
 func (r *rig) argument(name, begins string) (found string) {
 	r.Helper()
-	r.until("the argument "+begins, func() bool {
+	wait.Until(r, "the argument "+begins, func() bool {
 		set := r.statefulSet(name)
 		if set == nil {
 			return false
@@ -265,24 +244,21 @@ func (r *rig) argument(name, begins string) (found string) {
 }
 
 func (r *rig) pod(name string) *core.Pod {
-	p, err := r.theirs.CoreV1().Pods(r.namespace).Get(background, "nfs-"+name+"-0", metav1.GetOptions{})
-	if err != nil {
-		return nil
-	}
-	return p
+	r.Helper()
+	return wait.Get(r, r.theirs.CoreV1().Pods(r.namespace).Get, "nfs-"+name+"-0")
 }
 
 // serve plays the kubelet of a pod that becomes ready, once it is of the newest revision.
 func (r *rig) serve(name string) {
 	r.Helper()
 	r.ready(name)
-	r.until("NFSServer "+name+" at work", func() bool { s := r.server(name); return s != nil && s.Status.Phase == v1beta1.NFSRunning })
+	wait.Until(r, "NFSServer "+name+" at work", func() bool { s := r.server(name); return s != nil && s.Status.Phase == v1beta1.NFSRunning })
 }
 
 // ready makes the newest pod of a server ready, as its kubelet would.
 func (r *rig) ready(name string) {
 	r.Helper()
-	r.until("the pod to be made ready", func() bool {
+	wait.Until(r, "the pod to be made ready", func() bool {
 		set, pod := r.statefulSet(name), r.pod(name)
 		if set == nil || pod == nil || pod.DeletionTimestamp != nil || set.Status.ObservedGeneration < set.Generation || pod.Labels[apps.StatefulSetRevisionLabel] != set.Status.UpdateRevision {
 			return false
@@ -298,11 +274,9 @@ func (r *rig) ready(name string) {
 // fails makes the pod of a server not ready, as its kubelet would.
 func (r *rig) fails(name string) {
 	r.Helper()
-	r.until("the pod to be made not ready", func() bool {
-		pod := r.pod(name)
+	pods := r.theirs.CoreV1().Pods(r.namespace)
+	wait.Modify(r, pods.Get, pods.UpdateStatus, "nfs-"+name+"-0", func(pod *core.Pod) {
 		pod.Status.Conditions = []core.PodCondition{{Type: core.PodReady, Status: core.ConditionFalse, LastTransitionTime: metav1.Now()}}
-		_, err := r.theirs.CoreV1().Pods(r.namespace).UpdateStatus(background, pod, metav1.UpdateOptions{})
-		return err == nil
 	})
 	r.condition(name, v1beta1.AvailableCondition, reasonNotServing)
 }
@@ -340,16 +314,7 @@ func (r *rig) delete(name string) {
 
 func (r *rig) gone(name string) {
 	r.Helper()
-	r.until("the end of NFSServer "+name, func() bool { return r.server(name) == nil })
-}
-
-func (r *rig) until(what string, done func() bool) {
-	r.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 90*time.Second)
-	defer cancel()
-	if realapi.Until(ctx, done) != nil {
-		r.Fatalf("%s did not come\n%s", what, r.describe())
-	}
+	wait.Until(r, "the end of NFSServer "+name, func() bool { return r.server(name) == nil })
 }
 
 func (r *rig) describe() string {

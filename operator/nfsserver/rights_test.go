@@ -20,6 +20,7 @@ import (
 	listers "github.com/holdfast-storage/holdfast/api/client/listers/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 func named(namespace, name string) *v1beta1.NFSServer {
@@ -185,7 +186,7 @@ func TestRights_ServerWithARecreatedAccountGetsANewPod(t *testing.T) {
 	}
 	accounts := r.theirs.CoreV1().ServiceAccounts(r.namespace)
 	var now *core.ServiceAccount
-	r.until("an account that is younger than the pod", func() bool { // times are in seconds
+	wait.Until(r, "an account that is younger than the pod", func() bool { // times are in seconds
 		a, err := accounts.Get(t.Context(), rightsName, metav1.GetOptions{})
 		if err == nil && before.CreationTimestamp.Before(&a.CreationTimestamp) {
 			now = a
@@ -199,7 +200,7 @@ func TestRights_ServerWithARecreatedAccountGetsANewPod(t *testing.T) {
 		}
 		return false
 	})
-	r.until("another pod", func() bool { p := r.pod("data"); return p != nil && p.UID != before.UID })
+	wait.Until(r, "another pod", func() bool { p := r.pod("data"); return p != nil && p.UID != before.UID })
 	r.serve("data")
 	r.change("data", func(s *v1beta1.NFSServerSpec) { s.MaxExports = 9 })
 	r.argument("data", "--max-exports=9")
@@ -283,7 +284,7 @@ func TestRights_ServerInAnotherNamespaceGrantsItsAuthorNothing(t *testing.T) {
 	if !strings.Contains(message, want) {
 		t.Errorf("it says %q", message)
 	}
-	r.until("the event", func() bool { return len(r.events.with("Warning "+reasonNotAllowed)) == 1 })
+	wait.Until(r, "the event", func() bool { return len(r.events.with("Warning "+reasonNotAllowed)) == 1 })
 	// What looks like a server of before is none: its author may write all of it.
 	r.forge("data")
 	r.change("data", func(s *v1beta1.NFSServerSpec) { s.MaxExports = 7 })
@@ -338,7 +339,7 @@ func TestRights_ServerContinuesWhenItsNamespaceLeavesTheList(t *testing.T) {
 	if _, err := r.theirs.RbacV1().ClusterRoleBindings().Patch(t.Context(), rightsName, types.MergePatchType, edit, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	r.until("its rights", func() bool { return len(r.gotten()) == 6 })
+	wait.Until(r, "its rights", func() bool { return len(r.gotten()) == 6 })
 	r.change("data", func(s *v1beta1.NFSServerSpec) { s.MaxExports = 9 })
 	r.argument("data", "--max-exports=9")
 	r.ready("data") // the pod that replaces the one of before
@@ -352,7 +353,7 @@ func TestRights_ServerContinuesWhenItsNamespaceLeavesTheList(t *testing.T) {
 	r.giveUpVolumes(s)
 	r.delete("data")
 	r.gone("data")
-	r.until("no rights", func() bool { made := r.gotten(); return len(made) == 1 && made[0] == "claim" })
+	wait.Until(r, "no rights", func() bool { made := r.gotten(); return len(made) == 1 && made[0] == "claim" })
 	r.create("data", nil)
 	r.condition("data", v1beta1.AvailableCondition, reasonNotAllowed)
 	if made := r.gotten(); !slices.Equal(made, []string{"claim"}) { // which was retained

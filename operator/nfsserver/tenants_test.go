@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/deploy"
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 // aggregated is a right that roles get by aggregation alone.
@@ -40,7 +41,7 @@ func (r *rig) aggregates(users map[string]*rest.Config) {
 			r.Cleanup(func() { _ = client.Delete(background, o.GetName(), metav1.DeleteOptions{}) })
 		}
 	}
-	r.until("the role of the servers", func() bool {
+	wait.Until(r, "the role of the servers", func() bool {
 		_, err := r.theirs.RbacV1().ClusterRoles().Get(r.Context(), rightsName, metav1.GetOptions{})
 		return err == nil
 	})
@@ -56,7 +57,7 @@ func (r *rig) aggregates(users map[string]*rest.Config) {
 	}
 	r.Cleanup(func() { _ = roles.Delete(background, last.Name, metav1.DeleteOptions{}) })
 	for role, user := range users {
-		r.until("the aggregation to "+role, func() bool {
+		wait.Until(r, "the aggregation to "+role, func() bool {
 			return slices.Equal(realapi.Allowed(r.T, user, realapi.Right{Group: aggregated.Group, Resource: aggregated.Resource, In: r.namespace}), []string{"get"})
 		})
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 func TestUnreadable_ServerIsNamedAndTheOthersServe(t *testing.T) {
@@ -24,7 +25,7 @@ func TestUnreadable_ServerIsNamedAndTheOthersServe(t *testing.T) {
 	if ready := meta.FindStatusCondition(r.server("bad").Status.Conditions, v1beta1.ReadyCondition); ready.Status != metav1.ConditionFalse || ready.Reason != v1beta1.ReasonUnreadable || ready.Message != message {
 		t.Errorf("Ready is %+v", ready)
 	}
-	r.until("the event", func() bool { return len(r.events.with("Warning Unreadable")) == 1 })
+	wait.Until(r, "the event", func() bool { return len(r.events.with("Warning Unreadable")) == 1 })
 	r.create("data", nil)
 	r.serve("data")
 	if s := r.server("bad"); len(s.Finalizers) > 0 || s.Unreadable() == nil {

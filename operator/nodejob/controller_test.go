@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	core "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,7 +16,6 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/operator/nodejob"
-	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
 // wordThenWork writes the completion word and goes on.
@@ -57,21 +57,23 @@ func TestJob_GivesTheSameResultWhereverItsControllerIsKilled(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			attempt := func(t *testing.T, at int) (writes int) {
-				r := newRig(t, c.run, "a", "b")
-				job := r.job(c.spec)
-				writes = r.dying(at, job)
-				r.controller(r.api.Config())
-				now := r.end(job)
-				if now.Status.Phase != v1beta1.JobCompleted || now.Status.SucceededNodes != 2 {
-					t.Errorf("it ended as %+v", now.Status)
-				}
-				if begun := fmt.Sprint(r.began); begun != c.pods {
-					t.Errorf("begun were %s, want %s", begun, c.pods)
-				}
-				if reported := r.reported(); !slices.Equal(reported, []string{"Normal JobCompleted"}) {
-					t.Errorf("the events are %v", reported)
-				}
-				r.nothingRuns()
+				synctest.Test(t, func(t *testing.T) {
+					r := newRig(t, c.run, "a", "b")
+					job := r.job(c.spec)
+					writes = r.dying(at, job)
+					r.controller(r.api.Config())
+					now := r.end(job)
+					if now.Status.Phase != v1beta1.JobCompleted || now.Status.SucceededNodes != 2 {
+						t.Errorf("it ended as %+v", now.Status)
+					}
+					if begun := fmt.Sprint(r.began); begun != c.pods {
+						t.Errorf("begun were %s, want %s", begun, c.pods)
+					}
+					if reported := r.reported(); !slices.Equal(reported, []string{"Normal JobCompleted"}) {
+						t.Errorf("the events are %v", reported)
+					}
+					r.nothingRuns()
+				})
 				return writes
 			}
 			for at := range attempt(t, 0) + 1 {
@@ -90,119 +92,131 @@ func wordWithoutRotation(k *kubelet, p *core.Pod) {
 }
 
 func TestCompletionWord_RotatedAwayAfterItWasReadCounts(t *testing.T) {
-	followed := make(chan struct{})
-	r := newRig(t, func(k *kubelet, p *core.Pod) {
-		k.runs(p)
-		go func() {
-			// The log is followed before the word comes and is rotated away.
-			if !k.api.Followed(k.Context(), p.Namespace, p.Name) {
-				return
-			}
-			wordThenWork(k, p)
-			close(followed)
-		}()
-	}, "a")
-	r.controller(r.api.Config())
-	now := r.end(r.job(v1beta1.NodeJobSpec{Image: "i", CompletionWord: "is done", BackoffLimit: ptr.To[int32](0)}))
-	<-followed
-	if now.Status.Phase != v1beta1.JobCompleted || !strings.Contains(now.Status.Nodes[0].Log, "all is done") {
-		t.Errorf("it ended as %+v", now.Status)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		followed := make(chan struct{})
+		r := newRig(t, func(k *kubelet, p *core.Pod) {
+			k.runs(p)
+			go func() {
+				// The log is followed before the word comes and is rotated away.
+				if !k.api.Followed(k.Context(), p.Namespace, p.Name) {
+					return
+				}
+				wordThenWork(k, p)
+				close(followed)
+			}()
+		}, "a")
+		r.controller(r.api.Config())
+		now := r.end(r.job(v1beta1.NodeJobSpec{Image: "i", CompletionWord: "is done", BackoffLimit: ptr.To[int32](0)}))
+		<-followed
+		if now.Status.Phase != v1beta1.JobCompleted || !strings.Contains(now.Status.Nodes[0].Log, "all is done") {
+			t.Errorf("it ended as %+v", now.Status)
+		}
+	})
 }
 
 func TestCompletionWord_RotatedAwayWhileNoControllerRunsIsFoundInTheTerminationMessage(t *testing.T) {
-	begun, next, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
-	r := newRig(t, func(k *kubelet, p *core.Pod) {
-		close(begun)
-		go func() {
-			defer close(ended)
-			select {
-			case <-next:
-			case <-k.Context().Done():
-				return
-			}
-			wordThenWork(k, p)
-			k.leaves(p, 0, "all is done\n")
-		}()
-	}, "a")
-	stop := r.controller(r.api.Config())
-	job := r.job(v1beta1.NodeJobSpec{Image: "i", CompletionWord: "is done", BackoffLimit: ptr.To[int32](0)})
-	<-begun
-	stop()
-	close(next)
-	<-ended
-	r.controller(r.api.Config())
-	if now := r.end(job); now.Status.Phase != v1beta1.JobCompleted {
-		t.Errorf("it ended as %+v", now.Status)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		begun, next, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
+		r := newRig(t, func(k *kubelet, p *core.Pod) {
+			close(begun)
+			go func() {
+				defer close(ended)
+				select {
+				case <-next:
+				case <-k.Context().Done():
+					return
+				}
+				wordThenWork(k, p)
+				k.leaves(p, 0, "all is done\n")
+			}()
+		}, "a")
+		stop := r.controller(r.api.Config())
+		job := r.job(v1beta1.NodeJobSpec{Image: "i", CompletionWord: "is done", BackoffLimit: ptr.To[int32](0)})
+		<-begun
+		stop()
+		close(next)
+		<-ended
+		r.controller(r.api.Config())
+		if now := r.end(job); now.Status.Phase != v1beta1.JobCompleted {
+			t.Errorf("it ended as %+v", now.Status)
+		}
+	})
 }
 
 func TestLog_BrokenStreamIsFollowedAgain(t *testing.T) {
-	r := newRig(t, func(k *kubelet, p *core.Pod) {
-		k.runs(p)
-		go func() {
-			if !k.api.Followed(k.Context(), p.Namespace, p.Name) {
-				return
-			}
-			k.api.BreakWatches()
-			k.writes(p, "done\n")
-		}()
-	}, "a")
-	r.controller(r.api.Config())
-	if now := r.end(r.job(v1beta1.NodeJobSpec{Image: "i", CompletionWord: "done"})); now.Status.Phase != v1beta1.JobCompleted {
-		t.Errorf("it ended as %+v", now.Status)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, func(k *kubelet, p *core.Pod) {
+			k.runs(p)
+			go func() {
+				if !k.api.Followed(k.Context(), p.Namespace, p.Name) {
+					return
+				}
+				k.api.BreakWatches()
+				k.writes(p, "done\n")
+			}()
+		}, "a")
+		r.controller(r.api.Config())
+		if now := r.end(r.job(v1beta1.NodeJobSpec{Image: "i", CompletionWord: "done"})); now.Status.Phase != v1beta1.JobCompleted {
+			t.Errorf("it ended as %+v", now.Status)
+		}
+	})
 }
 
 func TestJob_TwoOnTheSameNodesAreCountedApart(t *testing.T) {
-	r := newRig(t, func(k *kubelet, p *core.Pod) {
-		k.runs(p)
-		k.exits(p, map[string]int32{"good": 0, "bad": 1}[p.Spec.Containers[0].Image])
-	}, "a", "b")
-	r.controller(r.api.Config())
-	for _, name := range []string{"good", "bad"} {
-		job, err := r.client.HoldfastV1beta1().NodeJobs().Create(t.Context(), &v1beta1.NodeJob{
-			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.NodeJobSpec{Image: v1beta1.Image(name), BackoffLimit: ptr.To[int32](0)},
-		}, metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, func(k *kubelet, p *core.Pod) {
+			k.runs(p)
+			k.exits(p, map[string]int32{"good": 0, "bad": 1}[p.Spec.Containers[0].Image])
+		}, "a", "b")
+		r.controller(r.api.Config())
+		for _, name := range []string{"good", "bad"} {
+			job, err := r.client.HoldfastV1beta1().NodeJobs().Create(t.Context(), &v1beta1.NodeJob{
+				ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.NodeJobSpec{Image: v1beta1.Image(name), BackoffLimit: ptr.To[int32](0)},
+			}, metav1.CreateOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := map[string]v1beta1.JobPhase{"good": v1beta1.JobCompleted, "bad": v1beta1.JobFailed}[name]
+			if now := r.end(job); now.Status.Phase != want {
+				t.Errorf("job %s ended as %+v", name, now.Status)
+			}
 		}
-		want := map[string]v1beta1.JobPhase{"good": v1beta1.JobCompleted, "bad": v1beta1.JobFailed}[name]
-		if now := r.end(job); now.Status.Phase != want {
-			t.Errorf("job %s ended as %+v", name, now.Status)
-		}
-	}
+	})
 }
 
 func TestJob_ExcludesANodeAddedWhileItRuns(t *testing.T) {
-	var r *rig
-	r = newRig(t, func(k *kubelet, p *core.Pod) {
-		r.addNode("late")
-		exitsWell(k, p)
-	}, "a")
-	r.controller(r.api.Config())
-	if now := r.end(r.job(v1beta1.NodeJobSpec{Image: "i"})); now.Status.SucceededNodes != 1 || now.Status.Phase != v1beta1.JobCompleted {
-		t.Errorf("it ended as %+v", now.Status)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		var r *rig
+		r = newRig(t, func(k *kubelet, p *core.Pod) {
+			r.addNode("late")
+			exitsWell(k, p)
+		}, "a")
+		r.controller(r.api.Config())
+		if now := r.end(r.job(v1beta1.NodeJobSpec{Image: "i"})); now.Status.SucceededNodes != 1 || now.Status.Phase != v1beta1.JobCompleted {
+			t.Errorf("it ended as %+v", now.Status)
+		}
+	})
 }
 
 func TestJob_FailsWhenANodeIsRemovedWhileItRuns(t *testing.T) {
-	removed := make(chan error, 1) // the answer may come when the job has ended already
-	r := newRig(t, func(k *kubelet, p *core.Pod) {
-		k.runs(p)
-		removed <- k.kubernetes.CoreV1().Nodes().Delete(t.Context(), k.node, metav1.DeleteOptions{})
-	}, "a")
-	r.controller(r.api.Config())
-	now := r.end(r.job(v1beta1.NodeJobSpec{Image: "i"}))
-	if err := <-removed; err != nil {
-		t.Error(err)
-	}
-	if now.Status.Phase != v1beta1.JobFailed || now.Status.Nodes[0].Message != "the node is gone" {
-		t.Errorf("it ended as %+v", now.Status)
-	}
-	if reported := r.reported(); !slices.Equal(reported, []string{"Warning JobFailed"}) {
-		t.Errorf("the events are %v", reported)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		removed := make(chan error, 1) // the answer may come when the job has ended already
+		r := newRig(t, func(k *kubelet, p *core.Pod) {
+			k.runs(p)
+			removed <- k.kubernetes.CoreV1().Nodes().Delete(t.Context(), k.node, metav1.DeleteOptions{})
+		}, "a")
+		r.controller(r.api.Config())
+		now := r.end(r.job(v1beta1.NodeJobSpec{Image: "i"}))
+		if err := <-removed; err != nil {
+			t.Error(err)
+		}
+		if now.Status.Phase != v1beta1.JobFailed || now.Status.Nodes[0].Message != "the node is gone" {
+			t.Errorf("it ended as %+v", now.Status)
+		}
+		if reported := r.reported(); !slices.Equal(reported, []string{"Warning JobFailed"}) {
+			t.Errorf("the events are %v", reported)
+		}
+	})
 }
 
 // clusters makes StorageClusters, of which the first is held by a finalizer while it is deleted.
@@ -220,88 +234,93 @@ func (r *rig) clusters(leaving, stays v1beta1.StorageClusterSpec) {
 }
 
 func TestCleanup_RunsWhereTheNodeOrTheServedStorageClusterHasThePool(t *testing.T) {
-	var mu sync.Mutex
-	wiped := map[string]string{}
-	r := newRig(t, func(k *kubelet, p *core.Pod) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		wiped := map[string]string{}
+		r := newRig(t, func(k *kubelet, p *core.Pod) {
+			mu.Lock()
+			wiped[k.node] = p.Spec.Volumes[0].HostPath.Path
+			mu.Unlock()
+			exitsWell(k, p)
+		}, "a", "b")
+		r.clusters(v1beta1.StorageClusterSpec{Pools: []v1beta1.PoolSpec{{Name: "fast", Path: "/srv/leaving"}}}, v1beta1.StorageClusterSpec{Pools: []v1beta1.PoolSpec{{Name: "fast", Path: "/srv/stays"}}})
+		nodes := r.client.HoldfastV1beta1().StorageNodes()
+		n, err := nodes.Create(t.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.Status.Pools = []v1beta1.Pool{{Name: "fast", Path: "/srv/moved", ID: "WIPED"}, {Name: "slow", ID: "KEPT"}}
+		if _, err := nodes.UpdateStatus(t.Context(), n, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		r.controller(r.api.Config())
+		now := r.end(r.job(v1beta1.NodeJobSpec{Task: v1beta1.CleanupTask, Pool: "fast"}))
 		mu.Lock()
-		wiped[k.node] = p.Spec.Volumes[0].HostPath.Path
-		mu.Unlock()
-		exitsWell(k, p)
-	}, "a", "b")
-	r.clusters(v1beta1.StorageClusterSpec{Pools: []v1beta1.PoolSpec{{Name: "fast", Path: "/srv/leaving"}}}, v1beta1.StorageClusterSpec{Pools: []v1beta1.PoolSpec{{Name: "fast", Path: "/srv/stays"}}})
-	nodes := r.client.HoldfastV1beta1().StorageNodes()
-	n, err := nodes.Create(t.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	n.Status.Pools = []v1beta1.Pool{{Name: "fast", Path: "/srv/moved", ID: "WIPED"}, {Name: "slow", ID: "KEPT"}}
-	if _, err := nodes.UpdateStatus(t.Context(), n, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	r.controller(r.api.Config())
-	now := r.end(r.job(v1beta1.NodeJobSpec{Task: v1beta1.CleanupTask, Pool: "fast"}))
-	mu.Lock()
-	defer mu.Unlock()
-	if want := (map[string]string{"a": "/srv/moved", "b": "/srv/stays"}); !maps.Equal(wiped, want) || now.Status.Phase != v1beta1.JobCompleted {
-		t.Errorf("wiped were %v, want %v; it ended as %+v", wiped, want, now.Status)
-	}
-	if n, err = nodes.Get(t.Context(), "a", metav1.GetOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if want := []v1beta1.PoolReplacement{{Name: "fast", ID: "WIPED"}}; !slices.Equal(n.Spec.ReplacePools, want) {
-		t.Errorf("given up are %v, want %v: the node would wait for what was wiped", n.Spec.ReplacePools, want)
-	}
+		defer mu.Unlock()
+		if want := (map[string]string{"a": "/srv/moved", "b": "/srv/stays"}); !maps.Equal(wiped, want) || now.Status.Phase != v1beta1.JobCompleted {
+			t.Errorf("wiped were %v, want %v; it ended as %+v", wiped, want, now.Status)
+		}
+		if n, err = nodes.Get(t.Context(), "a", metav1.GetOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if want := []v1beta1.PoolReplacement{{Name: "fast", ID: "WIPED"}}; !slices.Equal(n.Spec.ReplacePools, want) {
+			t.Errorf("given up are %v, want %v: the node would wait for what was wiped", n.Spec.ReplacePools, want)
+		}
+	})
 }
 
 func TestCleanup_ReadsWhichVolumesExist(t *testing.T) {
-	r := newRig(t, exitsWell, "a", "b", "c")
-	r.clusters(v1beta1.StorageClusterSpec{}, v1beta1.StorageClusterSpec{Pools: []v1beta1.PoolSpec{{Name: "fast"}, {Name: "slow"}}})
-	for _, v := range []*v1beta1.Volume{
-		{ObjectMeta: metav1.ObjectMeta{Name: "v1"}, Spec: v1beta1.VolumeSpec{Node: "a", Pool: "fast"}},
-		{ObjectMeta: metav1.ObjectMeta{Name: "v2"}, Spec: v1beta1.VolumeSpec{Node: "b", Pool: "slow"}},
-	} {
-		if _, err := r.client.HoldfastV1beta1().Volumes().Create(t.Context(), v, metav1.CreateOptions{}); err != nil {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, exitsWell, "a", "b", "c")
+		r.clusters(v1beta1.StorageClusterSpec{}, v1beta1.StorageClusterSpec{Pools: []v1beta1.PoolSpec{{Name: "fast"}, {Name: "slow"}}})
+		for _, v := range []*v1beta1.Volume{
+			{ObjectMeta: metav1.ObjectMeta{Name: "v1"}, Spec: v1beta1.VolumeSpec{Node: "a", Pool: "fast"}},
+			{ObjectMeta: metav1.ObjectMeta{Name: "v2"}, Spec: v1beta1.VolumeSpec{Node: "b", Pool: "slow"}},
+		} {
+			if _, err := r.client.HoldfastV1beta1().Volumes().Create(t.Context(), v, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := r.client.HoldfastV1beta1().Snapshots().Create(t.Context(), &v1beta1.Snapshot{
+			ObjectMeta: metav1.ObjectMeta{Name: "s1"}, Spec: v1beta1.SnapshotSpec{Node: "c"},
+		}, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-	}
-	if _, err := r.client.HoldfastV1beta1().Snapshots().Create(t.Context(), &v1beta1.Snapshot{
-		ObjectMeta: metav1.ObjectMeta{Name: "s1"}, Spec: v1beta1.SnapshotSpec{Node: "c"},
-	}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	r.controller(r.api.Config())
-	now := r.end(r.job(v1beta1.NodeJobSpec{Task: v1beta1.CleanupTask, Pool: "fast"}))
-	if fmt.Sprint(r.began) != "map[b:1]" || now.Status.SucceededNodes != 1 || now.Status.DesiredNodes != 3 {
-		t.Errorf("begun were %v; it ended as %+v", r.began, now.Status)
-	}
-	for i, want := range []string{"volume v1", "", "snapshot s1"} {
-		if m := now.Status.Nodes[i].Message; !strings.Contains(m, want) || want == "" && m != "" {
-			t.Errorf("node %s: %q, want %q", now.Status.Nodes[i].Name, m, want)
+		r.controller(r.api.Config())
+		now := r.end(r.job(v1beta1.NodeJobSpec{Task: v1beta1.CleanupTask, Pool: "fast"}))
+		if fmt.Sprint(r.began) != "map[b:1]" || now.Status.SucceededNodes != 1 || now.Status.DesiredNodes != 3 {
+			t.Errorf("begun were %v; it ended as %+v", r.began, now.Status)
 		}
-	}
+		for i, want := range []string{"volume v1", "", "snapshot s1"} {
+			if m := now.Status.Nodes[i].Message; !strings.Contains(m, want) || want == "" && m != "" {
+				t.Errorf("node %s: %q, want %q", now.Status.Nodes[i].Name, m, want)
+			}
+		}
+	})
 }
 
 func TestJob_FinishedCostsNoRequests(t *testing.T) {
-	hostfs.NotInGate(t, "counts requests in real time")
-	r := newRig(t, exitsWell, "a")
-	r.controller(r.api.Config())
-	job := r.end(r.job(v1beta1.NodeJobSpec{Image: "i"}))
-	r.api.Requests()
-	// A change of the job makes it be looked at; a second job shows when that was.
-	label := []byte(`{"metadata":{"labels":{"x":"y"}}}`)
-	if _, err := r.client.HoldfastV1beta1().NodeJobs().Patch(t.Context(), job.Name, types.MergePatchType, label, metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	other, err := r.client.HoldfastV1beta1().NodeJobs().Create(t.Context(), &v1beta1.NodeJob{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Spec: v1beta1.NodeJobSpec{Task: "none"}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.end(other)
-	for what, n := range r.api.Requests() {
-		if strings.Contains(what, "pods") || what == "update nodejobs/status" && n != 1 {
-			t.Errorf("%s: %d times", what, n)
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, exitsWell, "a")
+		r.controller(r.api.Config())
+		job := r.end(r.job(v1beta1.NodeJobSpec{Image: "i"}))
+		r.api.Requests()
+		// A change of the job makes it be looked at; a second job shows when that was.
+		label := []byte(`{"metadata":{"labels":{"x":"y"}}}`)
+		if _, err := r.client.HoldfastV1beta1().NodeJobs().Patch(t.Context(), job.Name, types.MergePatchType, label, metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
 		}
-	}
+		other, err := r.client.HoldfastV1beta1().NodeJobs().Create(t.Context(), &v1beta1.NodeJob{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Spec: v1beta1.NodeJobSpec{Task: "none"}}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.end(other)
+		for what, n := range r.api.Requests() {
+			if strings.Contains(what, "pods") || what == "update nodejobs/status" && n != 1 {
+				t.Errorf("%s: %d times", what, n)
+			}
+		}
+	})
 }
 
 func TestController_WithoutClientsIsRefused(t *testing.T) {

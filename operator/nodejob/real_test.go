@@ -25,6 +25,7 @@ import (
 	"github.com/holdfast-storage/holdfast/test/rig/alongside"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 func TestMain(m *testing.M) { os.Exit(realapi.Main(m)) }
@@ -37,8 +38,6 @@ type kubeletRig struct {
 	nodes      int
 	ahead      atomic.Int64 // by how much the clock of the controller is ahead, a time.Duration
 }
-
-const patience = 3 * time.Minute
 
 func newKubeletRig(t *testing.T) *kubeletRig {
 	t.Helper()
@@ -74,7 +73,7 @@ func (r *kubeletRig) job(script string, change func(*v1beta1.NodeJobSpec)) *v1be
 	r.Helper()
 	job := &v1beta1.NodeJob{
 		ObjectMeta: metav1.ObjectMeta{Name: "test." + rand.String(8)},
-		Spec:       v1beta1.NodeJobSpec{Image: "busybox:1", Command: []string{"sh", "-c", script}, BackoffLimit: ptr.To[int32](0), Timeout: v1beta1.DurationOf(patience)},
+		Spec:       v1beta1.NodeJobSpec{Image: "busybox:1", Command: []string{"sh", "-c", script}, BackoffLimit: ptr.To[int32](0), Timeout: v1beta1.DurationOf(3 * time.Minute)},
 	}
 	if change != nil {
 		change(&job.Spec)
@@ -89,29 +88,19 @@ func (r *kubeletRig) job(script string, change func(*v1beta1.NodeJobSpec)) *v1be
 
 // remove deletes the job and waits until the garbage collector has taken its pods.
 func (r *kubeletRig) remove(job *v1beta1.NodeJob) {
-	ctx := context.Background()
-	if err := r.client.HoldfastV1beta1().NodeJobs().Delete(ctx, job.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+	if err := r.client.HoldfastV1beta1().NodeJobs().Delete(context.Background(), job.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 		r.Error(err)
 	}
-	r.until("the pods of the job being gone", func(ctx context.Context) bool { return len(r.pods(ctx, job)) == 0 })
+	wait.Until(r, "the pods of the job being gone", func() bool { return len(r.pods(job)) == 0 })
 }
 
-func (r *kubeletRig) pods(ctx context.Context, job *v1beta1.NodeJob) []core.Pod {
+func (r *kubeletRig) pods(job *v1beta1.NodeJob) []core.Pod {
 	r.Helper()
-	list, err := r.kubernetes.CoreV1().Pods(realapi.Namespace).List(ctx, metav1.ListOptions{LabelSelector: nodejob.JobLabel + "=" + string(job.UID)})
+	list, err := r.kubernetes.CoreV1().Pods(realapi.Namespace).List(context.WithoutCancel(r.Context()), metav1.ListOptions{LabelSelector: nodejob.JobLabel + "=" + string(job.UID)})
 	if err != nil {
 		r.Fatal(err)
 	}
 	return list.Items
-}
-
-func (r *kubeletRig) until(what string, done func(context.Context) bool) {
-	r.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	if realapi.Until(ctx, func() bool { return done(ctx) }) != nil {
-		r.Fatalf("still waiting for %s", what)
-	}
 }
 
 // anHourLater sets the clock of the controller, and has it look at the job.
@@ -136,7 +125,7 @@ func (r *kubeletRig) get(job *v1beta1.NodeJob) *v1beta1.NodeJob {
 // end waits for the job and returns it.
 func (r *kubeletRig) end(job *v1beta1.NodeJob, phase v1beta1.JobPhase) *v1beta1.NodeJob {
 	r.Helper()
-	r.until("the end of the job", func(context.Context) bool {
+	wait.Until(r, "the end of the job", func() bool {
 		p := r.get(job).Status.Phase
 		return p == v1beta1.JobCompleted || p == v1beta1.JobFailed
 	})
@@ -178,7 +167,7 @@ func TestKubelet_RunsAJobOnEveryNode(t *testing.T) {
 		}
 	}
 	r.wantEvents(job, nodejob.ReasonCompleted)
-	if pods := r.pods(t.Context(), job); len(pods) != r.nodes {
+	if pods := r.pods(job); len(pods) != r.nodes {
 		t.Errorf("%d pods are left to look at, want %d", len(pods), r.nodes)
 	}
 	r.remove(job)
@@ -193,16 +182,16 @@ func TestKubelet_ReportsWhyAJobFailed(t *testing.T) {
 		}
 	}
 	r.wantEvents(job, nodejob.ReasonFailed)
-	r.until("only the pods of the last attempts being left", func(ctx context.Context) bool { return len(r.pods(ctx, job)) == r.nodes })
+	wait.Until(r, "only the pods of the last attempts being left", func() bool { return len(r.pods(job)) == r.nodes })
 }
 
 func TestKubelet_ContainerThatTimesOutIsEnded(t *testing.T) {
 	r := newKubeletRig(t)
 	job := r.job("echo still at it; trap exit TERM; sleep 1000 & wait", func(s *v1beta1.NodeJobSpec) { s.Timeout = v1beta1.DurationOf(time.Hour) })
-	r.until("its containers having begun", func(ctx context.Context) bool {
-		pods := r.pods(ctx, job)
+	wait.Until(r, "its containers having begun", func() bool {
+		pods := r.pods(job)
 		return len(pods) == r.nodes && !slices.ContainsFunc(pods, func(p core.Pod) bool {
-			log, err := r.kubernetes.CoreV1().Pods(p.Namespace).GetLogs(p.Name, &core.PodLogOptions{}).DoRaw(ctx)
+			log, err := r.kubernetes.CoreV1().Pods(p.Namespace).GetLogs(p.Name, &core.PodLogOptions{}).DoRaw(t.Context())
 			return err != nil || string(log) != "still at it\n"
 		})
 	})
@@ -213,7 +202,7 @@ func TestKubelet_ContainerThatTimesOutIsEnded(t *testing.T) {
 			t.Errorf("node %s: %+v", n.Name, n)
 		}
 	}
-	r.until("the pods being ended", func(ctx context.Context) bool { return len(r.pods(ctx, job)) == 0 })
+	wait.Until(r, "the pods being ended", func() bool { return len(r.pods(job)) == 0 })
 }
 
 func TestKubelet_CompletionWordEndsAContainerThatKeepsRunning(t *testing.T) {
@@ -224,7 +213,7 @@ func TestKubelet_CompletionWordEndsAContainerThatKeepsRunning(t *testing.T) {
 			t.Errorf("node %s: %+v", n.Name, n)
 		}
 	}
-	r.until("the pods being ended", func(ctx context.Context) bool { return len(r.pods(ctx, job)) == 0 })
+	wait.Until(r, "the pods being ended", func() bool { return len(r.pods(job)) == 0 })
 }
 
 func TestKubelet_CompletionWordFollowedByMuchOutputIsFound(t *testing.T) {
@@ -251,7 +240,7 @@ func TestKubelet_MissingImageIsNamed(t *testing.T) {
 	job := r.job("true", func(s *v1beta1.NodeJobSpec) {
 		s.Image, s.Timeout = "nowhere.invalid/none:1", v1beta1.DurationOf(time.Hour)
 	})
-	r.until("the reason being reported while it waits", func(context.Context) bool {
+	wait.Until(r, "the reason being reported while it waits", func() bool {
 		now := r.get(job)
 		return len(now.Status.Nodes) > 0 && strings.Contains(now.Status.Nodes[0].Message, "image nowhere.invalid/none:1 cannot be pulled")
 	})
@@ -280,14 +269,14 @@ func TestKubelet_PullSucceedsThoughTheImageHasNothingToRun(t *testing.T) {
 func TestKubelet_JobDeletedWhileItRunsLeavesNothing(t *testing.T) {
 	r := newKubeletRig(t)
 	job := r.job("trap exit TERM; sleep 1000 & wait", nil)
-	r.until("its pods", func(ctx context.Context) bool { return len(r.pods(ctx, job)) == r.nodes })
+	wait.Until(r, "its pods", func() bool { return len(r.pods(job)) == r.nodes })
 	r.remove(job)
 }
 
 func TestKubelet_JobIsContinuedByAnotherController(t *testing.T) {
 	r := newKubeletRig(t)
 	job := r.job("sleep 5", nil)
-	r.until("its pods", func(ctx context.Context) bool { return len(r.pods(ctx, job)) == r.nodes })
+	wait.Until(r, "its pods", func() bool { return len(r.pods(job)) == r.nodes })
 	r.start()()
 	r.start()
 	job = r.end(job, v1beta1.JobCompleted)

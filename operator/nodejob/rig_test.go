@@ -7,7 +7,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	core "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,7 +21,7 @@ import (
 	"github.com/holdfast-storage/holdfast/operator/nodejob"
 	"github.com/holdfast-storage/holdfast/test/rig/alongside"
 	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
-	"github.com/holdfast-storage/holdfast/test/rig/realapi"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 const namespace = "ours"
@@ -143,56 +142,31 @@ func (r *rig) dying(at int, job *v1beta1.NodeJob) int {
 	m := &miniapi.Mortal{At: at, Died: func() { close(died) }}
 	stop := r.controller(r.api.Mortal(m))
 	defer stop()
-	select {
-	case <-died:
-	case <-r.ended(job):
-	}
+	wait.Until(r, "the end, of the controller or of the job", func() bool {
+		select {
+		case <-died:
+			return true
+		default:
+			return r.get(job).Status.CompletionTime != nil
+		}
+	})
 	return m.Writes()
 }
 
-// ended is closed when the job has ended.
-func (r *rig) ended(job *v1beta1.NodeJob) <-chan struct{} {
+func (r *rig) get(job *v1beta1.NodeJob) *v1beta1.NodeJob {
 	r.Helper()
-	done := make(chan struct{})
-	go func() {
-		for r.Context().Err() == nil {
-			if r.followToTheEnd(job) {
-				close(done)
-				return
-			}
-		}
-	}()
-	return done
-}
-
-// followToTheEnd watches until the job has ended, or the watch has.
-func (r *rig) followToTheEnd(job *v1beta1.NodeJob) bool {
-	changes, err := r.client.HoldfastV1beta1().NodeJobs().Watch(r.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + job.Name, ResourceVersion: job.ResourceVersion})
-	if err != nil {
-		return false
-	}
-	defer changes.Stop()
-	for change := range changes.ResultChan() {
-		if j, ok := change.Object.(*v1beta1.NodeJob); ok && j.Status.CompletionTime != nil {
-			return true
-		}
-	}
-	return false
+	return wait.Get(r, r.client.HoldfastV1beta1().NodeJobs().Get, job.Name)
 }
 
 // end waits until the job has ended and returns it.
-func (r *rig) end(job *v1beta1.NodeJob) *v1beta1.NodeJob {
+func (r *rig) end(job *v1beta1.NodeJob) (now *v1beta1.NodeJob) {
 	r.Helper()
-	select {
-	case <-r.ended(job):
-	case <-time.After(30 * time.Second):
-		now, err := r.client.HoldfastV1beta1().NodeJobs().Get(context.Background(), job.Name, metav1.GetOptions{})
-		r.Fatalf("the job has not ended: %+v, %v", now.Status, err)
-	}
-	now, err := r.client.HoldfastV1beta1().NodeJobs().Get(r.Context(), job.Name, metav1.GetOptions{})
-	if err != nil {
-		r.Fatal(err)
-	}
+	wait.For(r, "the end of the job", func() error {
+		if now = r.get(job); now.Status.CompletionTime == nil {
+			return fmt.Errorf("it is %+v", now.Status)
+		}
+		return nil
+	})
 	return now
 }
 
@@ -221,15 +195,11 @@ func (r *rig) reported() (reasons []string) {
 // nothingRuns waits until all pods that go on have been ended.
 func (r *rig) nothingRuns() {
 	r.Helper()
-	ctx, cancel := context.WithTimeout(r.Context(), 30*time.Second)
-	defer cancel()
-	if realapi.Until(ctx, func() bool {
+	wait.Until(r, "the end of all pods", func() bool {
 		list, err := r.kubernetes.CoreV1().Pods(namespace).List(r.Context(), metav1.ListOptions{})
 		if err != nil {
 			r.Fatal(err)
 		}
 		return !slices.ContainsFunc(list.Items, func(p core.Pod) bool { return p.Status.Phase == core.PodRunning })
-	}) != nil {
-		r.Fatal("pods go on")
-	}
+	})
 }

@@ -1,11 +1,11 @@
 package nodejob_test
 
 import (
-	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
-	"time"
+	"testing/synctest"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -13,25 +13,21 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
-	"github.com/holdfast-storage/holdfast/test/rig/realapi"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 // unreadable waits until the status and an event report that a job cannot be decoded.
 func (r *rig) unreadable(job *v1beta1.NodeJob) *v1beta1.NodeJob {
 	r.Helper()
-	ctx, cancel := context.WithTimeout(r.Context(), 30*time.Second)
-	defer cancel()
 	var now *v1beta1.NodeJob
-	if realapi.Until(ctx, func() bool {
-		var err error
-		if now, err = r.client.HoldfastV1beta1().NodeJobs().Get(r.Context(), job.Name, metav1.GetOptions{}); err != nil {
-			r.Fatal(err)
-		}
+	wait.For(r, "the word that it cannot be read", func() error {
+		now = r.get(job)
 		c := meta.FindStatusCondition(now.Status.Conditions, v1beta1.CompleteCondition)
-		return c != nil && c.Reason == v1beta1.ReasonUnreadable && slices.Contains(r.reported(), "Warning Unreadable")
-	}) != nil {
-		r.Fatalf("it is %+v, the events are %v", now.Status, r.reported())
-	}
+		if c == nil || c.Reason != v1beta1.ReasonUnreadable || !slices.Contains(r.reported(), "Warning Unreadable") {
+			return fmt.Errorf("it is %+v, the events are %v", now.Status, r.reported())
+		}
+		return nil
+	})
 	return now
 }
 
@@ -54,60 +50,68 @@ func (r *rig) other() *v1beta1.NodeJob {
 }
 
 func TestUnreadable_JobIsNamedAndTheOthersRun(t *testing.T) {
-	r := newRig(t, exitsWell, "a", "b")
-	bad := r.job(v1beta1.NodeJobSpec{Image: "i"})
-	r.spoil(bad, `"often"`)
-	r.controller(r.api.Config())
-	if now := r.end(r.other()); now.Status.Phase != v1beta1.JobCompleted {
-		t.Errorf("the other ended as %+v", now.Status)
-	}
-	now := r.unreadable(bad)
-	c := meta.FindStatusCondition(now.Status.Conditions, v1beta1.CompleteCondition)
-	if c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, `spec.backoffLimit: "often"`) {
-		t.Errorf("it says %+v", c)
-	}
-	if ready := meta.FindStatusCondition(now.Status.Conditions, v1beta1.ReadyCondition); ready == nil || ready.Status != c.Status || ready.Reason != c.Reason || ready.Message != c.Message {
-		t.Errorf("Ready is %+v", ready)
-	}
-	if len(now.Status.Nodes) > 0 || now.Status.Phase != "" || now.Status.ObservedGeneration != now.Generation || now.Unreadable() == nil {
-		t.Errorf("it became %+v", now)
-	}
-	r.spoil(bad, "null")
-	if now := r.end(bad); now.Status.Phase != v1beta1.JobCompleted || !meta.IsStatusConditionTrue(now.Status.Conditions, v1beta1.ReadyCondition) {
-		t.Errorf("once it could be read, it ended as %+v", now.Status)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, exitsWell, "a", "b")
+		bad := r.job(v1beta1.NodeJobSpec{Image: "i"})
+		r.spoil(bad, `"often"`)
+		r.controller(r.api.Config())
+		if now := r.end(r.other()); now.Status.Phase != v1beta1.JobCompleted {
+			t.Errorf("the other ended as %+v", now.Status)
+		}
+		now := r.unreadable(bad)
+		c := meta.FindStatusCondition(now.Status.Conditions, v1beta1.CompleteCondition)
+		if c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, `spec.backoffLimit: "often"`) {
+			t.Errorf("it says %+v", c)
+		}
+		if ready := meta.FindStatusCondition(now.Status.Conditions, v1beta1.ReadyCondition); ready == nil || ready.Status != c.Status || ready.Reason != c.Reason || ready.Message != c.Message {
+			t.Errorf("Ready is %+v", ready)
+		}
+		if len(now.Status.Nodes) > 0 || now.Status.Phase != "" || now.Status.ObservedGeneration != now.Generation || now.Unreadable() == nil {
+			t.Errorf("it became %+v", now)
+		}
+		r.spoil(bad, "null")
+		if now := r.end(bad); now.Status.Phase != v1beta1.JobCompleted || !meta.IsStatusConditionTrue(now.Status.Conditions, v1beta1.ReadyCondition) {
+			t.Errorf("once it could be read, it ended as %+v", now.Status)
+		}
+	})
 }
 
 func TestUnreadable_JobThatHasEndedKeepsItsResult(t *testing.T) {
-	r := newRig(t, exitsWell, "a")
-	r.controller(r.api.Config())
-	job := r.end(r.job(v1beta1.NodeJobSpec{Image: "i"}))
-	r.spoil(job, `"often"`)
-	r.end(r.other()) // by then the change was seen
-	now, err := r.client.HoldfastV1beta1().NodeJobs().Get(t.Context(), job.Name, metav1.GetOptions{})
-	if err != nil || now.Unreadable() == nil || !equality.Semantic.DeepEqual(now.Status, job.Status) {
-		t.Errorf("its status became %+v, %v", now.Status, err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, exitsWell, "a")
+		r.controller(r.api.Config())
+		job := r.end(r.job(v1beta1.NodeJobSpec{Image: "i"}))
+		r.spoil(job, `"often"`)
+		r.end(r.other()) // by then the change was seen
+		now, err := r.client.HoldfastV1beta1().NodeJobs().Get(t.Context(), job.Name, metav1.GetOptions{})
+		if err != nil || now.Unreadable() == nil || !equality.Semantic.DeepEqual(now.Status, job.Status) {
+			t.Errorf("its status became %+v, %v", now.Status, err)
+		}
+	})
 }
 
 func TestUnreadable_JobWithAnInvalidTimeoutFails(t *testing.T) {
-	r := newRig(t, exitsWell, "a")
-	r.controller(r.api.Config())
-	now := r.end(r.job(v1beta1.NodeJobSpec{Image: "i", Timeout: new(v1beta1.Duration("a day"))}))
-	c := meta.FindStatusCondition(now.Status.Conditions, v1beta1.FailedCondition)
-	if now.Status.Phase != v1beta1.JobFailed || c == nil || !strings.Contains(c.Message, `spec.timeout: "a day"`) || !strings.Contains(c.Message, "1d12h") {
-		t.Errorf("it ended as %+v", now.Status)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, exitsWell, "a")
+		r.controller(r.api.Config())
+		now := r.end(r.job(v1beta1.NodeJobSpec{Image: "i", Timeout: new(v1beta1.Duration("a day"))}))
+		c := meta.FindStatusCondition(now.Status.Conditions, v1beta1.FailedCondition)
+		if now.Status.Phase != v1beta1.JobFailed || c == nil || !strings.Contains(c.Message, `spec.timeout: "a day"`) || !strings.Contains(c.Message, "1d12h") {
+			t.Errorf("it ended as %+v", now.Status)
+		}
+	})
 }
 
 func TestTimeout_MayBeDays(t *testing.T) {
-	r := newRig(t, exitsWell, "a")
-	r.controller(r.api.Config())
-	if now := r.end(r.job(v1beta1.NodeJobSpec{Image: "i", Timeout: new(v1beta1.Duration("1d12h"))})); now.Status.Phase != v1beta1.JobCompleted {
-		t.Errorf("it ended as %+v", now.Status)
-	}
-	pods, err := r.kubernetes.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{})
-	if err != nil || len(pods.Items) != 1 || *pods.Items[0].Spec.ActiveDeadlineSeconds < 36*3600-5 {
-		t.Errorf("%+v, %v", pods, err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, exitsWell, "a")
+		r.controller(r.api.Config())
+		if now := r.end(r.job(v1beta1.NodeJobSpec{Image: "i", Timeout: new(v1beta1.Duration("1d12h"))})); now.Status.Phase != v1beta1.JobCompleted {
+			t.Errorf("it ended as %+v", now.Status)
+		}
+		pods, err := r.kubernetes.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{})
+		if err != nil || len(pods.Items) != 1 || *pods.Items[0].Spec.ActiveDeadlineSeconds < 36*3600-5 {
+			t.Errorf("%+v, %v", pods, err)
+		}
+	})
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
@@ -97,88 +98,96 @@ func (w *town) look(servers ...types.NamespacedName) applications {
 }
 
 func TestApplications_OnlyUsersOfOurVolumesAreFound(t *testing.T) {
-	w := newTown(t)
-	w.volume(csiDriver, "web")
-	w.volume(externalProvisioner, "shared")
-	w.volume("other.example", "foreign")
-	w.volume(csiDriver, "data-db-0")
-	w.volume(csiDriver, "batch-x-scratch")
-	w.deployment("web", 2, using("web"))
-	w.deployment("files", 1, using("shared"))
-	w.deployment("foreign", 1, using("foreign"))
-	w.deployment("plain", 1, nil)
-	w.deployment("idle", 0, using("web"))
-	w.deployment("inline", 1, []core.Volume{{Name: "v", VolumeSource: core.VolumeSource{CSI: &core.CSIVolumeSource{Driver: csiDriver}}}})
-	w.deployment("batch", 1, []core.Volume{{Name: "scratch", VolumeSource: core.VolumeSource{Ephemeral: &core.EphemeralVolumeSource{}}}})
-	for _, name := range []string{"db", "d"} {
-		set := &apps.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		set.Spec.VolumeClaimTemplates = []core.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data"}}}
-		w.must(w.AppsV1().StatefulSets("team").Create(t.Context(), set, metav1.CreateOptions{}))
-	}
-	found := w.look()
-	want := "Deployment team/batch, Deployment team/files, Deployment team/inline, Deployment team/web, StatefulSet team/db"
-	if names(found.running) != want || len(found.stopped)+len(found.blockers)+len(found.pods) != 0 {
-		t.Errorf("got %+v, want %s", found, want)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newTown(t)
+		w.volume(csiDriver, "web")
+		w.volume(externalProvisioner, "shared")
+		w.volume("other.example", "foreign")
+		w.volume(csiDriver, "data-db-0")
+		w.volume(csiDriver, "batch-x-scratch")
+		w.deployment("web", 2, using("web"))
+		w.deployment("files", 1, using("shared"))
+		w.deployment("foreign", 1, using("foreign"))
+		w.deployment("plain", 1, nil)
+		w.deployment("idle", 0, using("web"))
+		w.deployment("inline", 1, []core.Volume{{Name: "v", VolumeSource: core.VolumeSource{CSI: &core.CSIVolumeSource{Driver: csiDriver}}}})
+		w.deployment("batch", 1, []core.Volume{{Name: "scratch", VolumeSource: core.VolumeSource{Ephemeral: &core.EphemeralVolumeSource{}}}})
+		for _, name := range []string{"db", "d"} {
+			set := &apps.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: name}}
+			set.Spec.VolumeClaimTemplates = []core.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data"}}}
+			w.must(w.AppsV1().StatefulSets("team").Create(t.Context(), set, metav1.CreateOptions{}))
+		}
+		found := w.look()
+		want := "Deployment team/batch, Deployment team/files, Deployment team/inline, Deployment team/web, StatefulSet team/db"
+		if names(found.running) != want || len(found.stopped)+len(found.blockers)+len(found.pods) != 0 {
+			t.Errorf("got %+v, want %s", found, want)
+		}
+	})
 }
 
 func TestApplications_ThatCannotBeScaledBlock(t *testing.T) {
-	w := newTown(t)
-	w.volume(csiDriver, "c")
-	w.deployment("web", 1, using("c"))
-	w.pod("team", "web-1", owner("ReplicaSet", "web-rs"), using("c"), core.PodRunning)
-	w.pod("team", "db-0", owner("StatefulSet", "db"), using("c"), core.PodRunning)
-	w.pod("team", "cache-1", owner("DaemonSet", "cache"), using("c"), core.PodRunning)
-	w.pod("team", "cache-2", owner("DaemonSet", "cache"), using("c"), core.PodPending)
-	w.pod("team", "once", owner("Job", "import"), using("c"), core.PodRunning)
-	w.pod("team", "over", owner("Job", "export"), using("c"), core.PodSucceeded)
-	w.pod("team", "bare", nil, using("c"), core.PodRunning)
-	w.pod("team", "aside", nil, nil, core.PodRunning)
-	w.pod("elsewhere", "same-name", nil, using("c"), core.PodRunning)
-	w.pod(ours, "own", nil, []core.Volume{{VolumeSource: core.VolumeSource{CSI: &core.CSIVolumeSource{Driver: csiDriver}}}}, core.PodRunning)
-	w.must(w.AppsV1().ReplicaSets("team").Create(t.Context(), &apps.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Name: "lone"}}, metav1.CreateOptions{}))
-	w.pod("team", "lone-1", owner("ReplicaSet", "lone"), using("c"), core.PodRunning)
-	found := w.look()
-	if want := []string{"DaemonSet team/cache", "Job team/import", "ReplicaSet team/lone", "pod team/bare"}; !slices.Equal(found.blockers, want) {
-		t.Errorf("blockers are %v, want %v", found.blockers, want)
-	}
-	want := []string{"pod team/bare", "pod team/cache-1", "pod team/cache-2", "pod team/db-0", "pod team/lone-1", "pod team/once", "pod team/web-1"}
-	if !slices.Equal(found.pods, want) {
-		t.Errorf("the pods are %v, want %v", found.pods, want)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newTown(t)
+		w.volume(csiDriver, "c")
+		w.deployment("web", 1, using("c"))
+		w.pod("team", "web-1", owner("ReplicaSet", "web-rs"), using("c"), core.PodRunning)
+		w.pod("team", "db-0", owner("StatefulSet", "db"), using("c"), core.PodRunning)
+		w.pod("team", "cache-1", owner("DaemonSet", "cache"), using("c"), core.PodRunning)
+		w.pod("team", "cache-2", owner("DaemonSet", "cache"), using("c"), core.PodPending)
+		w.pod("team", "once", owner("Job", "import"), using("c"), core.PodRunning)
+		w.pod("team", "over", owner("Job", "export"), using("c"), core.PodSucceeded)
+		w.pod("team", "bare", nil, using("c"), core.PodRunning)
+		w.pod("team", "aside", nil, nil, core.PodRunning)
+		w.pod("elsewhere", "same-name", nil, using("c"), core.PodRunning)
+		w.pod(ours, "own", nil, []core.Volume{{VolumeSource: core.VolumeSource{CSI: &core.CSIVolumeSource{Driver: csiDriver}}}}, core.PodRunning)
+		w.must(w.AppsV1().ReplicaSets("team").Create(t.Context(), &apps.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Name: "lone"}}, metav1.CreateOptions{}))
+		w.pod("team", "lone-1", owner("ReplicaSet", "lone"), using("c"), core.PodRunning)
+		found := w.look()
+		if want := []string{"DaemonSet team/cache", "Job team/import", "ReplicaSet team/lone", "pod team/bare"}; !slices.Equal(found.blockers, want) {
+			t.Errorf("blockers are %v, want %v", found.blockers, want)
+		}
+		want := []string{"pod team/bare", "pod team/cache-1", "pod team/cache-2", "pod team/db-0", "pod team/lone-1", "pod team/once", "pod team/web-1"}
+		if !slices.Equal(found.pods, want) {
+			t.Errorf("the pods are %v, want %v", found.pods, want)
+		}
+	})
 }
 
 func TestApplications_NFSServerIsNone(t *testing.T) {
-	w := newTown(t)
-	w.volume(csiDriver, "files")
-	w.volume(externalProvisioner, "export")
-	w.deployment("web", 1, using("export"))
-	for _, name := range []string{"nfs-files", "nfs-other"} {
-		set := &apps.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		set.Spec.Template.Spec.Volumes = using("files")
-		w.must(w.AppsV1().StatefulSets("team").Create(t.Context(), set, metav1.CreateOptions{}))
-		w.pod("team", name+"-0", owner("StatefulSet", name), using("files"), core.PodRunning)
-	}
-	found := w.look(types.NamespacedName{Namespace: "team", Name: "nfs-files"}, types.NamespacedName{Namespace: "else", Name: "nfs-other"})
-	if names(found.running) != "Deployment team/web, StatefulSet team/nfs-other" || !slices.Equal(found.pods, []string{"pod team/nfs-other-0"}) || len(found.blockers) > 0 {
-		t.Errorf("found is %+v", found)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newTown(t)
+		w.volume(csiDriver, "files")
+		w.volume(externalProvisioner, "export")
+		w.deployment("web", 1, using("export"))
+		for _, name := range []string{"nfs-files", "nfs-other"} {
+			set := &apps.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: name}}
+			set.Spec.Template.Spec.Volumes = using("files")
+			w.must(w.AppsV1().StatefulSets("team").Create(t.Context(), set, metav1.CreateOptions{}))
+			w.pod("team", name+"-0", owner("StatefulSet", name), using("files"), core.PodRunning)
+		}
+		found := w.look(types.NamespacedName{Namespace: "team", Name: "nfs-files"}, types.NamespacedName{Namespace: "else", Name: "nfs-other"})
+		if names(found.running) != "Deployment team/web, StatefulSet team/nfs-other" || !slices.Equal(found.pods, []string{"pod team/nfs-other-0"}) || len(found.blockers) > 0 {
+			t.Errorf("found is %+v", found)
+		}
+	})
 }
 
 func TestApplications_EndedPodIsAwaitedUntilTheKubeletReleasesIt(t *testing.T) {
-	w := newTown(t)
-	w.volume(csiDriver, "c")
-	w.pod("team", "web-1", owner("StatefulSet", "web"), using("c"), core.PodFailed)
-	if found := w.look(); len(found.pods) > 0 {
-		t.Errorf("one that has failed and stays is waited for: %v", found.pods)
-	}
-	held := []byte(`{"metadata":{"finalizers":["test/kubelet"]}}`)
-	pods := w.CoreV1().Pods("team")
-	w.must(pods.Patch(t.Context(), "web-1", types.MergePatchType, held, metav1.PatchOptions{}))
-	w.must(nil, pods.Delete(t.Context(), "web-1", metav1.DeleteOptions{}))
-	if found := w.look(); !slices.Equal(found.pods, []string{"pod team/web-1"}) || len(found.blockers) > 0 {
-		t.Errorf("while it is being deleted, the pods are %v, and blockers %v", found.pods, found.blockers)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newTown(t)
+		w.volume(csiDriver, "c")
+		w.pod("team", "web-1", owner("StatefulSet", "web"), using("c"), core.PodFailed)
+		if found := w.look(); len(found.pods) > 0 {
+			t.Errorf("one that has failed and stays is waited for: %v", found.pods)
+		}
+		held := []byte(`{"metadata":{"finalizers":["test/kubelet"]}}`)
+		pods := w.CoreV1().Pods("team")
+		w.must(pods.Patch(t.Context(), "web-1", types.MergePatchType, held, metav1.PatchOptions{}))
+		w.must(nil, pods.Delete(t.Context(), "web-1", metav1.DeleteOptions{}))
+		if found := w.look(); !slices.Equal(found.pods, []string{"pod team/web-1"}) || len(found.blockers) > 0 {
+			t.Errorf("while it is being deleted, the pods are %v, and blockers %v", found.pods, found.blockers)
+		}
+	})
 }
 
 // scaling is the life of an application in an upgrade. Others change it too, so that each step is tried until it is taken.
@@ -219,35 +228,39 @@ func scaling(t *testing.T, w *town, namespace string, replicas func() (int32, st
 }
 
 func TestApplications_ReplicasAreKeptWhileStopped(t *testing.T) {
-	w := newTown(t)
-	w.volume(csiDriver, "c")
-	w.deployment("web", 3, using("c"))
-	scaling(t, w, "team", func() (int32, string) {
-		d, err := w.AppsV1().Deployments("team").Get(t.Context(), "web", metav1.GetOptions{})
-		w.must(d, err)
-		return *d.Spec.Replicas, d.Annotations[v1beta1.ReplicasAnnotation]
+	synctest.Test(t, func(t *testing.T) {
+		w := newTown(t)
+		w.volume(csiDriver, "c")
+		w.deployment("web", 3, using("c"))
+		scaling(t, w, "team", func() (int32, string) {
+			d, err := w.AppsV1().Deployments("team").Get(t.Context(), "web", metav1.GetOptions{})
+			w.must(d, err)
+			return *d.Spec.Replicas, d.Annotations[v1beta1.ReplicasAnnotation]
+		})
 	})
 }
 
 func TestApplications_StartedDuringTheUpgradeIsStoppedAndKeepsItsNewSize(t *testing.T) {
-	w := newTown(t)
-	w.volume(csiDriver, "c")
-	w.deployment("web", 3, using("c"))
-	w.must(nil, stop(t.Context(), w.Interface, w.look().running[0]))
-	d, err := w.AppsV1().Deployments("team").Get(t.Context(), "web", metav1.GetOptions{})
-	w.must(d, err)
-	d.Spec.Replicas = ptr.To[int32](5)
-	w.must(w.AppsV1().Deployments("team").Update(t.Context(), d, metav1.UpdateOptions{}))
-	found := w.look()
-	if len(found.running) != 1 || found.running[0].replicas != 5 {
-		t.Fatalf("got %+v", found)
-	}
-	w.must(nil, start(t.Context(), w.Interface, found.stopped[0]))
-	d, err = w.AppsV1().Deployments("team").Get(t.Context(), "web", metav1.GetOptions{})
-	w.must(d, err)
-	if *d.Spec.Replicas != 5 || d.Annotations[v1beta1.ReplicasAnnotation] != "" {
-		t.Errorf("it has %d replicas and %v", *d.Spec.Replicas, d.Annotations)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newTown(t)
+		w.volume(csiDriver, "c")
+		w.deployment("web", 3, using("c"))
+		w.must(nil, stop(t.Context(), w.Interface, w.look().running[0]))
+		d, err := w.AppsV1().Deployments("team").Get(t.Context(), "web", metav1.GetOptions{})
+		w.must(d, err)
+		d.Spec.Replicas = ptr.To[int32](5)
+		w.must(w.AppsV1().Deployments("team").Update(t.Context(), d, metav1.UpdateOptions{}))
+		found := w.look()
+		if len(found.running) != 1 || found.running[0].replicas != 5 {
+			t.Fatalf("got %+v", found)
+		}
+		w.must(nil, start(t.Context(), w.Interface, found.stopped[0]))
+		d, err = w.AppsV1().Deployments("team").Get(t.Context(), "web", metav1.GetOptions{})
+		w.must(d, err)
+		if *d.Spec.Replicas != 5 || d.Annotations[v1beta1.ReplicasAnnotation] != "" {
+			t.Errorf("it has %d replicas and %v", *d.Spec.Replicas, d.Annotations)
+		}
+	})
 }
 
 func TestApplications_AnnotationThatIsNoNumberIsIgnored(t *testing.T) {

@@ -69,9 +69,6 @@ type Config struct {
 	Metadata int
 	NFS      NFSServers   // nil: there are none
 	Log      *slog.Logger // nil discards
-
-	// Now is the time; nil means that of the host.
-	Now func() time.Time
 }
 
 type noServers struct{}
@@ -118,9 +115,6 @@ func New(c Config) (*Controller, error) {
 		return nil, errors.New("upgrades need clients, informers, a namespace, the name of the driver, and the version of the metadata on disk")
 	}
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
-	if c.Now == nil {
-		c.Now = time.Now
-	}
 	if c.NFS == nil {
 		c.NFS = noServers{}
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,10 +17,10 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/operator/render"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 func TestUpgrade_GivesTheSameResultWhereverItsControllerIsKilled(t *testing.T) {
-	hostfs.NotInGate(t, "counts events in real time")
 	for name, c := range map[string]struct {
 		spec     v1beta1.StorageUpgradeSpec
 		broken   v1beta1.Image
@@ -45,39 +46,38 @@ func TestUpgrade_GivesTheSameResultWhereverItsControllerIsKilled(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			attempt := func(t *testing.T, at int) (writes int) {
-				r := newRig(t)
-				r.broken = string(c.broken)
-				r.database()
-				r.live()
-				first := len(r.replace)
-				r.upgrade("up", c.spec)
-				writes = r.dying(at, "up")
-				r.controller(r.api.Config())
-				r.until("the end of the upgrade", func() bool {
-					r.hurry("up")
-					return r.over("up")
-				})
-				if u := r.get("up"); u.Status.Phase != c.phase || u.Status.Completed != (c.phase == v1beta1.UpgradeCompleted) {
-					t.Errorf("it ended as %+v", u.Status)
-				}
-				r.wantRuns(c.runs)
-				r.mu.Lock()
-				made := strings.Join(r.replace[first:], " ")
-				r.mu.Unlock()
-				if made != c.pods {
-					t.Errorf("the node pods made were %s, want %s", made, c.pods)
-				}
-				reported := r.reported()
-				for reason := range strings.FieldsSeq(c.reported) {
-					if reported["up "+reason] != 1 {
-						t.Errorf("event %s was written %d times", reason, reported["up "+reason])
+				synctest.Test(t, func(t *testing.T) {
+					r := newRig(t)
+					r.broken = string(c.broken)
+					r.database()
+					r.live()
+					first := len(r.replace)
+					r.upgrade("up", c.spec)
+					writes = r.dying(at, "up")
+					r.controller(r.api.Config())
+					r.untilEnd("of the upgrade", func() bool { return r.over("up") })
+					if u := r.get("up"); u.Status.Phase != c.phase || u.Status.Completed != (c.phase == v1beta1.UpgradeCompleted) {
+						t.Errorf("it ended as %+v", u.Status)
 					}
-					delete(reported, "up "+reason)
-				}
-				if len(reported) > 0 {
-					t.Errorf("there are also %v", reported)
-				}
-				r.wantDatabase(1)
+					r.wantRuns(c.runs)
+					r.mu.Lock()
+					made := strings.Join(r.replace[first:], " ")
+					r.mu.Unlock()
+					if made != c.pods {
+						t.Errorf("the node pods made were %s, want %s", made, c.pods)
+					}
+					reported := r.reported()
+					for reason := range strings.FieldsSeq(c.reported) {
+						if reported["up "+reason] != 1 {
+							t.Errorf("event %s was written %d times", reason, reported["up "+reason])
+						}
+						delete(reported, "up "+reason)
+					}
+					if len(reported) > 0 {
+						t.Errorf("there are also %v", reported)
+					}
+					r.wantDatabase(1)
+				})
 				return writes
 			}
 			for at := range attempt(t, 0) {
@@ -105,181 +105,181 @@ func (r *rig) wantDatabase(replicas int32) {
 }
 
 func TestUpgrade_OfAStatefulSetController(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, func(s *v1beta1.StorageClusterSpec) { s.Controller.Kind = v1beta1.AsStatefulSet })
-	r.live()
-	r.upgrade("up", v1beta1.StorageUpgradeSpec{Image: newImage})
-	r.controller(r.api.Config())
-	r.until("the end of the upgrade", func() bool { return r.over("up") })
-	if u := r.get("up"); u.Status.Phase != v1beta1.UpgradeCompleted {
-		t.Errorf("it ended as %+v", u.Status)
-	}
-	r.wantRuns(newImage) // and there is no Deployment beside it
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, func(s *v1beta1.StorageClusterSpec) { s.Controller.Kind = v1beta1.AsStatefulSet })
+		r.live()
+		r.upgrade("up", v1beta1.StorageUpgradeSpec{Image: newImage})
+		r.controller(r.api.Config())
+		wait.Until(r, "the end of the upgrade", func() bool { return r.over("up") })
+		if u := r.get("up"); u.Status.Phase != v1beta1.UpgradeCompleted {
+			t.Errorf("it ended as %+v", u.Status)
+		}
+		r.wantRuns(newImage) // and there is no Deployment beside it
+	})
 }
 
 func TestUpgrade_SecondWaitsAndThenContinues(t *testing.T) {
-	hostfs.NotInGate(t, "must see a phase that passes")
-	t.Parallel()
-	r := newRig(t)
-	r.live()
-	r.upgrade("up", v1beta1.StorageUpgradeSpec{Image: newImage})
-	r.upgrade("up2", v1beta1.StorageUpgradeSpec{Version: "v3"})
-	r.controller(r.api.Config())
-	waited := false
-	r.until("the end of both", func() bool {
-		u := r.get("up2")
-		waited = waited || u.Status.Phase == v1beta1.UpgradeWaiting && strings.Contains(meta.FindStatusCondition(u.Status.Conditions, v1beta1.CompleteCondition).Message, "upgrade up runs first")
-		return r.over("up") && r.over("up2")
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.live()
+		r.upgrade("up", v1beta1.StorageUpgradeSpec{Image: newImage})
+		r.upgrade("up2", v1beta1.StorageUpgradeSpec{Version: "v3"})
+		r.controller(r.api.Config())
+		wait.Until(r, "the wait of the second", func() bool {
+			u := r.get("up2")
+			return u.Status.Phase == v1beta1.UpgradeWaiting && strings.Contains(meta.FindStatusCondition(u.Status.Conditions, v1beta1.CompleteCondition).Message, "upgrade up runs first")
+		})
+		wait.Until(r, "the end of both", func() bool { return r.over("up") && r.over("up2") })
+		if u := r.get("up2"); u.Status.From != newImage || u.Status.Phase != v1beta1.UpgradeCompleted {
+			t.Errorf("the second is %+v", u.Status)
+		}
+		r.wantRuns("registry:5000/holdfast:v3")
 	})
-	if !waited {
-		t.Error("the second did not wait")
-	}
-	if u := r.get("up2"); u.Status.From != newImage || u.Status.Phase != v1beta1.UpgradeCompleted {
-		t.Errorf("the second is %+v", u.Status)
-	}
-	r.wantRuns("registry:5000/holdfast:v3")
 }
 
 func TestUpgrade_DeletedMidwayIsRolledBackByAnotherController(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	r.broken = string(newImage)
-	r.database()
-	r.live()
-	r.upgrade("up", v1beta1.StorageUpgradeSpec{Image: newImage, Strategy: v1beta1.OfflineUpgrade})
-	stop := r.controller(r.api.Config())
-	r.until("the node that does not become ready", func() bool { return r.get("up").Status.Node == "b" })
-	stop()
-	if err := r.client.HoldfastV1beta1().StorageUpgrades().Delete(t.Context(), "up", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	r.controller(r.api.Config())
-	r.until("the upgrade being gone", func() bool { return r.get("up") == nil })
-	r.wantRuns(oldImage)
-	r.wantDatabase(1)
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.broken = string(newImage)
+		r.database()
+		r.live()
+		r.upgrade("up", v1beta1.StorageUpgradeSpec{Image: newImage, Strategy: v1beta1.OfflineUpgrade})
+		stop := r.controller(r.api.Config())
+		wait.Until(r, "the node that does not become ready", func() bool { return r.get("up").Status.Node == "b" })
+		stop()
+		if err := r.client.HoldfastV1beta1().StorageUpgrades().Delete(t.Context(), "up", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		r.controller(r.api.Config())
+		wait.Until(r, "the upgrade being gone", func() bool { return r.get("up") == nil })
+		r.wantRuns(oldImage)
+		r.wantDatabase(1)
+	})
 }
 
 func TestUpgrade_MissingImageChangesNothing(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	r.wrong = string(newImage)
-	r.live()
-	first := len(r.replace)
-	r.upgrade("up", v1beta1.StorageUpgradeSpec{Image: newImage})
-	r.controller(r.api.Config())
-	r.until("the end of the upgrade", func() bool { return r.over("up") })
-	if u := r.get("up"); u.Status.Phase != v1beta1.UpgradeFailed || len(r.replace) != first {
-		t.Errorf("it ended as %+v; made were %v", u.Status, r.replace[first:])
-	}
-	r.wantRuns(oldImage)
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.wrong = string(newImage)
+		r.live()
+		first := len(r.replace)
+		r.upgrade("up", v1beta1.StorageUpgradeSpec{Image: newImage})
+		r.controller(r.api.Config())
+		wait.Until(r, "the end of the upgrade", func() bool { return r.over("up") })
+		if u := r.get("up"); u.Status.Phase != v1beta1.UpgradeFailed || len(r.replace) != first {
+			t.Errorf("it ended as %+v; made were %v", u.Status, r.replace[first:])
+		}
+		r.wantRuns(oldImage)
+	})
 }
 
 func TestUpgrade_ReleaseThatDoesNotRegisterStopsAtTheFirstNode(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	r.deaf = string(newImage)
-	r.live()
-	first := len(r.replace)
-	r.upgrade("up", v1beta1.StorageUpgradeSpec{Image: newImage})
-	r.controller(r.api.Config())
-	r.until("the end of the upgrade", func() bool {
-		r.hurry("up")
-		return r.over("up")
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.deaf = string(newImage)
+		r.live()
+		first := len(r.replace)
+		r.upgrade("up", v1beta1.StorageUpgradeSpec{Image: newImage})
+		r.controller(r.api.Config())
+		r.untilEnd("of the upgrade", func() bool { return r.over("up") })
+		u := r.get("up")
+		failed := meta.FindStatusCondition(u.Status.Conditions, v1beta1.FailedCondition)
+		if u.Status.Phase != v1beta1.UpgradeFailed || failed == nil || !strings.Contains(failed.Message, "registered with the kubelet of node a") {
+			t.Errorf("it ended as %+v", u.Status)
+		}
+		r.mu.Lock()
+		made := strings.Join(r.replace[first:], " ")
+		r.mu.Unlock()
+		if made != "a=v2 a=v1" {
+			t.Errorf("the node pods made were %s", made)
+		}
+		r.wantRuns(oldImage)
 	})
-	u := r.get("up")
-	failed := meta.FindStatusCondition(u.Status.Conditions, v1beta1.FailedCondition)
-	if u.Status.Phase != v1beta1.UpgradeFailed || failed == nil || !strings.Contains(failed.Message, "registered with the kubelet of node a") {
-		t.Errorf("it ended as %+v", u.Status)
-	}
-	r.mu.Lock()
-	made := strings.Join(r.replace[first:], " ")
-	r.mu.Unlock()
-	if made != "a=v2 a=v1" {
-		t.Errorf("the node pods made were %s", made)
-	}
-	r.wantRuns(oldImage)
 }
 
 func TestUpgrade_FinishedCostsNoRequests(t *testing.T) {
-	hostfs.NotInGate(t, "counts requests in real time")
-	t.Parallel()
-	r := newRig(t)
-	r.live()
-	r.controller(r.api.Config())
-	r.upgrade("up", v1beta1.StorageUpgradeSpec{Image: newImage})
-	r.until("the end of the upgrade", func() bool { return r.over("up") })
-	r.api.Requests()
-	r.upgrade("up2", v1beta1.StorageUpgradeSpec{Image: newImage})
-	r.until("the end of the second", func() bool { return r.over("up2") })
-	for what, n := range r.api.Requests() {
-		if strings.Contains(what, "pods") && !strings.HasPrefix(what, "list pods") || what == "update storageupgrades/status" && n > 1 || strings.HasPrefix(what, "apply") {
-			t.Errorf("%s: %d times", what, n)
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.live()
+		r.controller(r.api.Config())
+		r.upgrade("up", v1beta1.StorageUpgradeSpec{Image: newImage})
+		wait.Until(r, "the end of the upgrade", func() bool { return r.over("up") })
+		r.api.Requests()
+		r.upgrade("up2", v1beta1.StorageUpgradeSpec{Image: newImage})
+		wait.Until(r, "the end of the second", func() bool { return r.over("up2") })
+		for what, n := range r.api.Requests() {
+			if strings.Contains(what, "pods") && !strings.HasPrefix(what, "list pods") || what == "update storageupgrades/status" && n > 1 || strings.HasPrefix(what, "apply") {
+				t.Errorf("%s: %d times", what, n)
+			}
 		}
-	}
+	})
 }
 
 func TestUpgrade_AppliesTheConfigurationThatItsNodePodsAreFor(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	// The spec changes while its own controller stands by.
-	if _, err := r.client.HoldfastV1beta1().StorageClusters().Patch(t.Context(), "holdfast", types.MergePatchType,
-		[]byte(`{"spec":{"pools":[{"name":"default"},{"name":"more","path":"/srv/more"}]}}`), metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	r.live()
-	r.upgrade("up", v1beta1.StorageUpgradeSpec{Image: newImage})
-	r.controller(r.api.Config())
-	r.until("the end of the upgrade", func() bool { return r.over("up") })
-	client := dynamic.NewForConfigOrDie(r.api.Config())
-	get := func(group, resource string) *unstructured.Unstructured {
-		o, err := client.Resource(schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}).Namespace(ours).Get(t.Context(), nodeSet, metav1.GetOptions{})
-		if err != nil {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		// The spec changes while its own controller stands by.
+		if _, err := r.client.HoldfastV1beta1().StorageClusters().Patch(t.Context(), "holdfast", types.MergePatchType,
+			[]byte(`{"spec":{"pools":[{"name":"default"},{"name":"more","path":"/srv/more"}]}}`), metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		return o
-	}
-	if c := render.ReadCarried(get("", "configmaps"), get("apps", "daemonsets")); c == nil || len(c.Pools) != 2 {
-		t.Errorf("the nodes' configuration and their DaemonSet are %+v", c)
-	}
+		r.live()
+		r.upgrade("up", v1beta1.StorageUpgradeSpec{Image: newImage})
+		r.controller(r.api.Config())
+		wait.Until(r, "the end of the upgrade", func() bool { return r.over("up") })
+		client := dynamic.NewForConfigOrDie(r.api.Config())
+		get := func(group, resource string) *unstructured.Unstructured {
+			o, err := client.Resource(schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}).Namespace(ours).Get(t.Context(), nodeSet, metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return o
+		}
+		if c := render.ReadCarried(get("", "configmaps"), get("apps", "daemonsets")); c == nil || len(c.Pools) != 2 {
+			t.Errorf("the nodes' configuration and their DaemonSet are %+v", c)
+		}
+	})
 }
 
 func TestUpgrade_OfTheStorageClusterThatRemains(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	clusters := r.client.HoldfastV1beta1().StorageClusters()
-	// The first is held by its finalizer, as when its volumes still exist.
-	if _, err := clusters.Patch(t.Context(), "holdfast", types.MergePatchType, []byte(`{"metadata":{"finalizers":["test/held"]}}`), metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if err := clusters.Delete(t.Context(), "holdfast", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	next := &v1beta1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "next"}, Spec: v1beta1.StorageClusterSpec{Images: v1beta1.Images{Holdfast: oldImage}}}
-	if _, err := clusters.Create(t.Context(), next, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	r.live()
-	r.upgrade("up", v1beta1.StorageUpgradeSpec{Image: newImage})
-	r.controller(r.api.Config())
-	r.until("the end of the upgrade", func() bool { return r.over("up") })
-	c, err := clusters.Get(t.Context(), "next", metav1.GetOptions{})
-	if u := r.get("up"); u.Status.Phase != v1beta1.UpgradeCompleted || err != nil || c.Spec.Images.Holdfast != newImage {
-		t.Errorf("it ended as %+v; the cluster is %+v, %v", u.Status, c.Spec, err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		clusters := r.client.HoldfastV1beta1().StorageClusters()
+		// The first is held by its finalizer, as when its volumes still exist.
+		if _, err := clusters.Patch(t.Context(), "holdfast", types.MergePatchType, []byte(`{"metadata":{"finalizers":["test/held"]}}`), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := clusters.Delete(t.Context(), "holdfast", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		next := &v1beta1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "next"}, Spec: v1beta1.StorageClusterSpec{Images: v1beta1.Images{Holdfast: oldImage}}}
+		if _, err := clusters.Create(t.Context(), next, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		r.live()
+		r.upgrade("up", v1beta1.StorageUpgradeSpec{Image: newImage})
+		r.controller(r.api.Config())
+		wait.Until(r, "the end of the upgrade", func() bool { return r.over("up") })
+		c, err := clusters.Get(t.Context(), "next", metav1.GetOptions{})
+		if u := r.get("up"); u.Status.Phase != v1beta1.UpgradeCompleted || err != nil || c.Spec.Images.Holdfast != newImage {
+			t.Errorf("it ended as %+v; the cluster is %+v, %v", u.Status, c.Spec, err)
+		}
+	})
 }
 
 func TestUpgrade_PauseOfOneThatDoesNotExistEnds(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	clusters := r.client.HoldfastV1beta1().StorageClusters()
-	if _, err := clusters.Patch(t.Context(), "holdfast", types.MergePatchType,
-		[]byte(`{"metadata":{"annotations":{"`+v1beta1.PausedByAnnotation+`":"ghost"}},"spec":{"paused":true}}`), metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	r.controller(r.api.Config())
-	r.until("the end of the pause", func() bool {
-		c, err := clusters.Get(t.Context(), "holdfast", metav1.GetOptions{})
-		return err == nil && !c.Spec.Paused && c.Annotations[v1beta1.PausedByAnnotation] == ""
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		clusters := r.client.HoldfastV1beta1().StorageClusters()
+		if _, err := clusters.Patch(t.Context(), "holdfast", types.MergePatchType,
+			[]byte(`{"metadata":{"annotations":{"`+v1beta1.PausedByAnnotation+`":"ghost"}},"spec":{"paused":true}}`), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		r.controller(r.api.Config())
+		wait.Until(r, "the end of the pause", func() bool {
+			c, err := clusters.Get(t.Context(), "holdfast", metav1.GetOptions{})
+			return err == nil && !c.Spec.Paused && c.Annotations[v1beta1.PausedByAnnotation] == ""
+		})
 	})
 }
 

@@ -33,7 +33,7 @@ const (
 )
 
 func (c *Controller) observe(ctx context.Context, u *v1beta1.StorageUpgrade) (observed, rollout.World, error) {
-	o := observed{now: c.Now(), metadata: c.Metadata, trouble: c.lastTrouble(u.Name)}
+	o := observed{now: time.Now(), metadata: c.Metadata, trouble: c.lastTrouble(u.Name)}
 	var world rollout.World
 	var err error
 	if o.cluster, err = c.cluster(); err != nil {

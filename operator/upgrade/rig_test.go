@@ -6,15 +6,12 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
 	storage "k8s.io/api/storage/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
@@ -33,7 +30,7 @@ import (
 	"github.com/holdfast-storage/holdfast/operator/rollout"
 	"github.com/holdfast-storage/holdfast/test/rig/alongside"
 	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
-	"github.com/holdfast-storage/holdfast/test/rig/realapi"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 const ours = "holdfast-system"
@@ -48,17 +45,21 @@ type rig struct {
 	deaf       string // image whose node pods do not register with the kubelet
 	wrong      string // image of which a NodeJob fails
 
-	ahead atomic.Int64 // of its clock
-
-	mu      sync.Mutex
+	mu      turn
 	made    int // node pods, for their names
 	replace []string
 }
 
+// turn is a mutex. Unlike for one of sync, time passes in a bubble while another goroutine waits for it.
+type turn chan struct{}
+
+func (c turn) Lock()   { c <- struct{}{} }
+func (c turn) Unlock() { <-c }
+
 func newRig(t *testing.T, changes ...func(*v1beta1.StorageClusterSpec)) *rig {
 	t.Helper()
 	api := miniapi.New(t)
-	r := &rig{T: t, api: api, client: holdfast.NewForConfigOrDie(api.Config()), kubernetes: kubernetes.NewForConfigOrDie(api.Config())}
+	r := &rig{T: t, mu: make(turn, 1), api: api, client: holdfast.NewForConfigOrDie(api.Config()), kubernetes: kubernetes.NewForConfigOrDie(api.Config())}
 	cluster := &v1beta1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "holdfast"}, Spec: v1beta1.StorageClusterSpec{Images: v1beta1.Images{Holdfast: oldImage}}}
 	for _, change := range changes {
 		change(&cluster.Spec)
@@ -79,7 +80,20 @@ func newRig(t *testing.T, changes ...func(*v1beta1.StorageClusterSpec)) *rig {
 		}
 	}
 	r.install(cluster)
+	t.Cleanup(r.explain)
 	return r
+}
+
+// explain says how far the upgrades of a test that failed came.
+func (r *rig) explain() {
+	if !r.Failed() {
+		return
+	}
+	for _, name := range []string{"up", "up2"} {
+		if u := r.get(name); u != nil {
+			r.Logf("%s: %+v %+v", u.Name, u.Finalizers, u.Status)
+		}
+	}
 }
 
 func (r *rig) addNode(name string) {
@@ -103,12 +117,10 @@ func (r *rig) register(node string, image v1beta1.Image) {
 		n.Spec.Drivers = []storage.CSINodeDriver{{Name: csiDriver, NodeID: node}}
 	}
 	_, _ = r.kubernetes.StorageV1().CSINodes().Update(r.Context(), n, metav1.UpdateOptions{}) // which has no other writer
-	if string(image) == r.deaf {
-		// It forgets the driver with the old pod, and takes longer to start the new one.
-		select {
-		case <-time.After(300 * time.Millisecond):
-		case <-r.Context().Done():
-		}
+	// What it takes to start the pod. A driver that does not register is forgotten before.
+	select {
+	case <-time.After(time.Second):
+	case <-r.Context().Done():
 	}
 }
 
@@ -152,7 +164,7 @@ func (r *rig) live() {
 	kinds.StartWithContext(r.Context())
 	kube.WaitForCacheSyncWithContext(r.Context())
 	kinds.WaitForCacheSyncWithContext(r.Context())
-	r.until("the first node pods", func() bool {
+	wait.Until(r, "the first node pods", func() bool {
 		set, err := r.kubernetes.AppsV1().DaemonSets(ours).Get(r.Context(), nodeSet, metav1.GetOptions{})
 		return err == nil && set.Status.DesiredNumberScheduled == 3 && len(r.nodePods()) == 3
 	})
@@ -292,7 +304,7 @@ func (r *rig) controller(config *rest.Config) (stop func()) {
 	if err != nil {
 		r.Fatal(err)
 	}
-	c, err := New(Config{Client: client, Kubernetes: theirs, Owned: set, Watches: watches, Namespace: ours, Driver: csiDriver, Metadata: 1, Log: log, Now: r.now})
+	c, err := New(Config{Client: client, Kubernetes: theirs, Owned: set, Watches: watches, Namespace: ours, Driver: csiDriver, Metadata: 1, Log: log})
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -310,40 +322,15 @@ func (r *rig) dying(at int, name string) int {
 	m := &miniapi.Mortal{At: at, Died: func() { close(died) }}
 	stop := r.controller(r.api.Mortal(m))
 	defer stop()
-	r.until("the end, of the controller or of the upgrade", func() bool {
+	r.untilEnd("of the controller or of the upgrade", func() bool {
 		select {
 		case <-died:
 			return true
 		default:
-			r.hurry(name)
 			return r.over(name)
 		}
 	})
 	return m.Writes()
-}
-
-func (r *rig) now() time.Time { return time.Now().Add(time.Duration(r.ahead.Load())) }
-
-// hurry lets time pass when an upgrade says that it waits for the node that does not become ready. Before, its cache may
-// have the node's old pod.
-func (r *rig) hurry(name string) {
-	u := r.get(name)
-	if u == nil || u.Status.Phase != v1beta1.UpgradeRunning || u.Status.NodeStartTime == nil {
-		return
-	}
-	pod := r.nodePods()[u.Status.Node]
-	if pod == nil || string(imageOf(pod.Spec)) != r.deaf && (u.Status.Node != "b" || string(imageOf(pod.Spec)) != r.broken) {
-		return
-	}
-	waits := meta.FindStatusCondition(u.Status.Conditions, v1beta1.CompleteCondition)
-	if waits == nil || !strings.Contains(waits.Message, "pod "+pod.Name+" ") && !strings.Contains(waits.Message, "the kubelet of node "+u.Status.Node) {
-		return
-	}
-	if over := u.Status.NodeStartTime.Add(defaultNodeTimeout + time.Second).Sub(r.now()); over > 0 {
-		r.ahead.Add(int64(over))
-	}
-	pod.Annotations["looked-at"] = r.now().String()                                          // so that the controller looks again
-	_, _ = r.kubernetes.CoreV1().Pods(ours).Update(r.Context(), pod, metav1.UpdateOptions{}) // or the next time
 }
 
 func (r *rig) upgrade(name string, spec v1beta1.StorageUpgradeSpec) {
@@ -355,32 +342,23 @@ func (r *rig) upgrade(name string, spec v1beta1.StorageUpgradeSpec) {
 }
 
 func (r *rig) get(name string) *v1beta1.StorageUpgrade {
-	u, err := r.client.HoldfastV1beta1().StorageUpgrades().Get(context.Background(), name, metav1.GetOptions{})
-	if err != nil {
-		return nil
+	r.Helper()
+	return wait.Get(r, r.client.HoldfastV1beta1().StorageUpgrades().Get, name)
+}
+
+// untilEnd waits as long as a node may take, and longer.
+func (r *rig) untilEnd(what string, so func() bool) {
+	r.Helper()
+	for end := time.Now().Add(defaultNodeTimeout); time.Now().Before(end) && !so(); {
+		time.Sleep(10 * time.Second) //nolint:forbidigo // in virtual time
 	}
-	return u
+	wait.Until(r, "the end "+what, so)
 }
 
 // over says whether an upgrade has ended, or is gone.
 func (r *rig) over(name string) bool {
 	u := r.get(name)
 	return u == nil || hasEnded(u) && len(u.Finalizers) == 0
-}
-
-func (r *rig) until(what string, done func() bool) {
-	r.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	if realapi.Until(ctx, done) == nil {
-		return
-	}
-	for _, u := range []string{"up", "up2"} {
-		if u := r.get(u); u != nil {
-			r.Logf("%s: %+v %+v", u.Name, u.Finalizers, u.Status)
-		}
-	}
-	r.Fatalf("still waiting for %s", what)
 }
 
 // runs says what the nodes and the controller run.

@@ -3,12 +3,14 @@ package upgrade
 import (
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 func (r *rig) said(name string) string {
@@ -20,55 +22,59 @@ func (r *rig) said(name string) string {
 }
 
 func TestUnreadable_UpgradeIsNamedAndTheNextOneRuns(t *testing.T) {
-	r := newRig(t)
-	r.live()
-	r.upgrade("bad", v1beta1.StorageUpgradeSpec{Image: newImage})
-	spoil := func(rollback string) {
-		if _, err := r.client.HoldfastV1beta1().StorageUpgrades().Patch(t.Context(), "bad", types.MergePatchType, []byte(`{"spec":{"rollback":`+rollback+`}}`), metav1.PatchOptions{}); err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.live()
+		r.upgrade("bad", v1beta1.StorageUpgradeSpec{Image: newImage})
+		spoil := func(rollback string) {
+			if _, err := r.client.HoldfastV1beta1().StorageUpgrades().Patch(t.Context(), "bad", types.MergePatchType, []byte(`{"spec":{"rollback":`+rollback+`}}`), metav1.PatchOptions{}); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	spoil(`"no"`)
-	r.upgrade("good", v1beta1.StorageUpgradeSpec{Image: newImage, NodeTimeout: new(v1beta1.Duration("1d"))})
-	r.controller(r.api.Config())
-	r.until("the end of the other", func() bool { return r.over("good") })
-	if u := r.get("good"); u.Status.Phase != v1beta1.UpgradeCompleted {
-		t.Errorf("the other ended as %+v", u.Status)
-	}
-	r.until("the word that it cannot be read", func() bool { return strings.HasPrefix(r.said("bad"), v1beta1.ReasonUnreadable+`: spec.rollback: "no"`) })
-	u := r.get("bad")
-	if u.Status.Phase != "" || u.Status.ObservedGeneration != u.Generation || len(u.Finalizers) > 0 || u.Unreadable() == nil {
-		t.Errorf("it became %+v", u)
-	}
-	ready, complete := meta.FindStatusCondition(u.Status.Conditions, v1beta1.ReadyCondition), meta.FindStatusCondition(u.Status.Conditions, v1beta1.CompleteCondition)
-	if ready == nil || ready.Status != metav1.ConditionFalse || ready.Reason != complete.Reason || ready.Message != complete.Message {
-		t.Errorf("Ready is %+v", ready)
-	}
-	spoil("null")
-	r.until("the end of the one that can be read again", func() bool { return r.over("bad") })
-	if u := r.get("bad"); u.Status.Phase != v1beta1.UpgradeCompleted || !meta.IsStatusConditionTrue(u.Status.Conditions, v1beta1.ReadyCondition) {
-		t.Errorf("once it could be read, it ended as %+v", u.Status)
-	}
+		spoil(`"no"`)
+		r.upgrade("good", v1beta1.StorageUpgradeSpec{Image: newImage, NodeTimeout: new(v1beta1.Duration("1d"))})
+		r.controller(r.api.Config())
+		wait.Until(r, "the end of the other", func() bool { return r.over("good") })
+		if u := r.get("good"); u.Status.Phase != v1beta1.UpgradeCompleted {
+			t.Errorf("the other ended as %+v", u.Status)
+		}
+		wait.Until(r, "the word that it cannot be read", func() bool { return strings.HasPrefix(r.said("bad"), v1beta1.ReasonUnreadable+`: spec.rollback: "no"`) })
+		u := r.get("bad")
+		if u.Status.Phase != "" || u.Status.ObservedGeneration != u.Generation || len(u.Finalizers) > 0 || u.Unreadable() == nil {
+			t.Errorf("it became %+v", u)
+		}
+		ready, complete := meta.FindStatusCondition(u.Status.Conditions, v1beta1.ReadyCondition), meta.FindStatusCondition(u.Status.Conditions, v1beta1.CompleteCondition)
+		if ready == nil || ready.Status != metav1.ConditionFalse || ready.Reason != complete.Reason || ready.Message != complete.Message {
+			t.Errorf("Ready is %+v", ready)
+		}
+		spoil("null")
+		wait.Until(r, "the end of the one that can be read again", func() bool { return r.over("bad") })
+		if u := r.get("bad"); u.Status.Phase != v1beta1.UpgradeCompleted || !meta.IsStatusConditionTrue(u.Status.Conditions, v1beta1.ReadyCondition) {
+			t.Errorf("once it could be read, it ended as %+v", u.Status)
+		}
+	})
 }
 
 func TestUnreadable_StorageClusterIsAwaited(t *testing.T) {
-	r := newRig(t)
-	r.live()
-	spoil := func(pools string) {
-		if _, err := r.client.HoldfastV1beta1().StorageClusters().Patch(t.Context(), "holdfast", types.MergePatchType, []byte(`{"spec":{"pools":`+pools+`}}`), metav1.PatchOptions{}); err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.live()
+		spoil := func(pools string) {
+			if _, err := r.client.HoldfastV1beta1().StorageClusters().Patch(t.Context(), "holdfast", types.MergePatchType, []byte(`{"spec":{"pools":`+pools+`}}`), metav1.PatchOptions{}); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	spoil(`"many"`)
-	r.upgrade("u", v1beta1.StorageUpgradeSpec{Image: newImage})
-	r.controller(r.api.Config())
-	r.until("the word on what it waits for", func() bool {
-		return strings.Contains(r.said("u"), `StorageCluster holdfast cannot be read: spec.pools: "many"`)
+		spoil(`"many"`)
+		r.upgrade("u", v1beta1.StorageUpgradeSpec{Image: newImage})
+		r.controller(r.api.Config())
+		wait.Until(r, "the word on what it waits for", func() bool {
+			return strings.Contains(r.said("u"), `StorageCluster holdfast cannot be read: spec.pools: "many"`)
+		})
+		r.wantRuns(oldImage)
+		spoil("null")
+		wait.Until(r, "the end", func() bool { return r.over("u") })
+		if u := r.get("u"); u.Status.Phase != v1beta1.UpgradeCompleted {
+			t.Errorf("it ended as %+v", u.Status)
+		}
 	})
-	r.wantRuns(oldImage)
-	spoil("null")
-	r.until("the end", func() bool { return r.over("u") })
-	if u := r.get("u"); u.Status.Phase != v1beta1.UpgradeCompleted {
-		t.Errorf("it ended as %+v", u.Status)
-	}
 }

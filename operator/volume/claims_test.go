@@ -3,6 +3,7 @@ package volume_test
 import (
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	core "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -68,7 +69,6 @@ func (w *world) releaseClaim(volume string) {
 // renewing is a cluster whose leader watches claims, with a volume that shall not outlive its node.
 func renewing(t *testing.T) (*world, map[string]*inmemory.Host) {
 	w := newWorld(t)
-	w.leases(shortLease)
 	w.Change = func(c *cluster.Config) { c.Driver = "csi.holdfast.dev" }
 	for _, name := range []string{"a", "b"} {
 		w.KubernetesNode(name)
@@ -86,24 +86,26 @@ func (w *world) bind(claim *core.PersistentVolumeClaim, handle string) {
 }
 
 func TestRenew_ClaimOfAVolumeThatIsGivenUpIsRecreated(t *testing.T) {
-	w, _ := renewing(t)
-	old := w.boundClaim("v", nil)
-	w.bind(old, "v")
-	w.down("a")
-	w.deleteNode("a")
-	w.ExpectEvent("VolumeGivenUp")
-	w.ExpectEvent("VolumeReplaced")
-	w.Gone("v")
-	claim := w.claimOf("v")
-	if claim == nil || claim.UID == old.UID || claim.DeletionTimestamp != nil {
-		t.Fatalf("the claim is %+v", claim)
-	}
-	if claim.Spec.VolumeName != "" || claim.Spec.DataSource != nil || claim.Spec.Resources.Requests.Storage().String() != "1Mi" || *claim.Spec.StorageClassName != "holdfast" {
-		t.Errorf("it asks for %+v", claim.Spec)
-	}
-	if len(claim.Annotations) != 1 || claim.Annotations["note"] != "of the user" || claim.Labels["app"] != "till" || len(claim.OwnerReferences) != 1 {
-		t.Errorf("it is %+v", claim.ObjectMeta)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w, _ := renewing(t)
+		old := w.boundClaim("v", nil)
+		w.bind(old, "v")
+		w.down("a")
+		w.deleteNode("a")
+		w.ExpectEvent("VolumeGivenUp")
+		w.ExpectEvent("VolumeReplaced")
+		w.Gone("v")
+		claim := w.claimOf("v")
+		if claim == nil || claim.UID == old.UID || claim.DeletionTimestamp != nil {
+			t.Fatalf("the claim is %+v", claim)
+		}
+		if claim.Spec.VolumeName != "" || claim.Spec.DataSource != nil || claim.Spec.Resources.Requests.Storage().String() != "1Mi" || *claim.Spec.StorageClassName != "holdfast" {
+			t.Errorf("it asks for %+v", claim.Spec)
+		}
+		if len(claim.Annotations) != 1 || claim.Annotations["note"] != "of the user" || claim.Labels["app"] != "till" || len(claim.OwnerReferences) != 1 {
+			t.Errorf("it is %+v", claim.ObjectMeta)
+		}
+	})
 }
 
 func TestRenew_ClaimIsRecreatedWhenItsLastPodHasReleasedIt(t *testing.T) {
@@ -118,37 +120,41 @@ func TestRenew_ClaimIsRecreatedWhenItsLastPodHasReleasedIt(t *testing.T) {
 		"and its volume is deleted": func(w *world, _ map[string]*inmemory.Host) { go func() { _ = w.Backend.Delete(w.Context(), "v") }() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, hosts := renewing(t)
-			old := w.boundClaim("v", func(c *core.PersistentVolumeClaim) { c.Finalizers = []string{protection} })
-			w.down("a")
-			w.deleteNode("a")
-			w.Until("the deletion of the claim being requested", func() bool { return w.claimOf("v").DeletionTimestamp != nil })
-			if v := w.Volume("v"); v == nil {
-				t.Error("what the new claim needs is gone")
-			}
-			w.T = t
-			change(w, hosts)
-			w.releaseClaim("v")
-			w.Until("the new claim", func() bool { c := w.claimOf("v"); return c != nil && c.UID != old.UID })
-			w.Gone("v")
+			synctest.Test(t, func(t *testing.T) {
+				w, hosts := renewing(t)
+				old := w.boundClaim("v", func(c *core.PersistentVolumeClaim) { c.Finalizers = []string{protection} })
+				w.down("a")
+				w.deleteNode("a")
+				w.Until("the deletion of the claim being requested", func() bool { return w.claimOf("v").DeletionTimestamp != nil })
+				if v := w.Volume("v"); v == nil {
+					t.Error("what the new claim needs is gone")
+				}
+				w.T = t
+				change(w, hosts)
+				w.releaseClaim("v")
+				w.Until("the new claim", func() bool { c := w.claimOf("v"); return c != nil && c.UID != old.UID })
+				w.Gone("v")
+			})
 		})
 	}
 }
 
 func TestRenew_ClaimRecreatedByAnotherIsLeftAlone(t *testing.T) {
-	w, _ := renewing(t)
-	w.boundClaim("v", func(c *core.PersistentVolumeClaim) { c.Finalizers = []string{protection} })
-	w.down("a")
-	w.deleteNode("a")
-	w.Until("the deletion of the claim being requested", func() bool { return w.claimOf("v").DeletionTimestamp != nil })
-	w.Stop() // so that this test is first
-	w.releaseClaim("v")
-	mine := w.boundClaim("v", func(c *core.PersistentVolumeClaim) { c.Spec.VolumeName = "" })
-	w.started().leads()
-	w.Gone("v")
-	if claim := w.claimOf("v"); claim == nil || claim.UID != mine.UID {
-		t.Errorf("the claim is %+v", claim)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w, _ := renewing(t)
+		w.boundClaim("v", func(c *core.PersistentVolumeClaim) { c.Finalizers = []string{protection} })
+		w.down("a")
+		w.deleteNode("a")
+		w.Until("the deletion of the claim being requested", func() bool { return w.claimOf("v").DeletionTimestamp != nil })
+		w.Stop() // so that this test is first
+		w.releaseClaim("v")
+		mine := w.boundClaim("v", func(c *core.PersistentVolumeClaim) { c.Spec.VolumeName = "" })
+		w.started().leads()
+		w.Gone("v")
+		if claim := w.claimOf("v"); claim == nil || claim.UID != mine.UID {
+			t.Errorf("the claim is %+v", claim)
+		}
+	})
 }
 
 func TestRenew_ClaimOfAnotherVolumeIsLeftAlone(t *testing.T) {
@@ -159,69 +165,77 @@ func TestRenew_ClaimOfAnotherVolumeIsLeftAlone(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, _ := renewing(t)
-			old := w.boundClaim("v", change)
-			w.down("a")
-			w.deleteNode("a")
-			w.Gone("v")
-			if claim := w.claimOf("v"); claim == nil || claim.UID != old.UID || claim.DeletionTimestamp != nil {
-				t.Errorf("the claim is %+v", claim)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				w, _ := renewing(t)
+				old := w.boundClaim("v", change)
+				w.down("a")
+				w.deleteNode("a")
+				w.Gone("v")
+				if claim := w.claimOf("v"); claim == nil || claim.UID != old.UID || claim.DeletionTimestamp != nil {
+					t.Errorf("the claim is %+v", claim)
+				}
+			})
 		})
 	}
 }
 
 // An agent writes the labels of its Volumes.
 func TestRenew_ClaimThatIsBoundToAnotherVolumeIsNotDeleted(t *testing.T) {
-	w, _ := renewing(t)
-	old := w.boundClaim("v", nil)
-	w.bind(old, "another")
-	w.down("a")
-	w.deleteNode("a")
-	w.ExpectEvent("VolumeGivenUp")
-	w.Until("the agent's finalizer being gone, before which no claim is deleted", func() bool {
-		v := w.Volume("v")
-		return v != nil && len(v.Finalizers) == 1 && v.DeletionTimestamp != nil
+	synctest.Test(t, func(t *testing.T) {
+		w, _ := renewing(t)
+		old := w.boundClaim("v", nil)
+		w.bind(old, "another")
+		w.down("a")
+		w.deleteNode("a")
+		w.ExpectEvent("VolumeGivenUp")
+		w.Until("the agent's finalizer being gone, before which no claim is deleted", func() bool {
+			v := w.Volume("v")
+			return v != nil && len(v.Finalizers) == 1 && v.DeletionTimestamp != nil
+		})
+		w.Stop()
+		w.started().leads()
+		w.made("other", "b", backend.DeleteOnNodeLoss)
+		second := w.boundClaim("other", nil)
+		w.down("b")
+		w.deleteNode("b")
+		w.Until("the claim of a true one being recreated", func() bool { c := w.claimOf("other"); return c != nil && c.UID != second.UID })
+		if claim := w.claimOf("v"); claim == nil || claim.UID != old.UID || claim.DeletionTimestamp != nil {
+			t.Errorf("the claim is %+v", claim)
+		}
 	})
-	w.Stop()
-	w.started().leads()
-	w.made("other", "b", backend.DeleteOnNodeLoss)
-	second := w.boundClaim("other", nil)
-	w.down("b")
-	w.deleteNode("b")
-	w.Until("the claim of a true one being recreated", func() bool { c := w.claimOf("other"); return c != nil && c.UID != second.UID })
-	if claim := w.claimOf("v"); claim == nil || claim.UID != old.UID || claim.DeletionTimestamp != nil {
-		t.Errorf("the claim is %+v", claim)
-	}
 }
 
 func TestRenew_VolumeWithoutAClaimIsGivenUpAlone(t *testing.T) {
-	w, _ := renewing(t)
-	w.down("a")
-	w.deleteNode("a")
-	w.Gone("v")
-	if claim := w.claimOf("v"); claim != nil {
-		t.Errorf("there is a claim: %+v", claim)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w, _ := renewing(t)
+		w.down("a")
+		w.deleteNode("a")
+		w.Gone("v")
+		if claim := w.claimOf("v"); claim != nil {
+			t.Errorf("there is a claim: %+v", claim)
+		}
+	})
 }
 
 func TestRenew_EventIsWrittenOnce(t *testing.T) {
-	w, _ := renewing(t)
-	w.boundClaim("v", nil)
-	w.down("a")
-	w.deleteNode("a")
-	w.Gone("v")
-	w.Until("the record of the node being forgotten, which is last", func() bool {
-		n, err := w.Nodes().Get(t.Context(), "a", metav1.GetOptions{})
-		return apierrors.IsNotFound(err) || err == nil && len(n.Spec.Discard) > 0
-	})
-	events := 0
-	for len(w.Events.Events) > 0 {
-		if strings.Contains(<-w.Events.Events, "VolumeGivenUp") {
-			events++
+	synctest.Test(t, func(t *testing.T) {
+		w, _ := renewing(t)
+		w.boundClaim("v", nil)
+		w.down("a")
+		w.deleteNode("a")
+		w.Gone("v")
+		w.Until("the record of the node being forgotten, which is last", func() bool {
+			n, err := w.Nodes().Get(t.Context(), "a", metav1.GetOptions{})
+			return apierrors.IsNotFound(err) || err == nil && len(n.Spec.Discard) > 0
+		})
+		events := 0
+		for len(w.Events.Events) > 0 {
+			if strings.Contains(<-w.Events.Events, "VolumeGivenUp") {
+				events++
+			}
 		}
-	}
-	if events != 2 { // on the volume, and on its claim
-		t.Errorf("%d events were written", events)
-	}
+		if events != 2 { // on the volume, and on its claim
+			t.Errorf("%d events were written", events)
+		}
+	})
 }

@@ -3,6 +3,7 @@ package volume_test
 import (
 	"encoding/json"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	core "k8s.io/api/core/v1"
@@ -48,128 +49,140 @@ func (w *world) persistentFor(claim *core.ObjectReference, name, handle string) 
 }
 
 func TestGarbage_OnlyAVolumeThatNoClaimCanUseIsCollected(t *testing.T) {
-	w, host := littered(t, time.Nanosecond)
-	w.claimed("garbage", "gone")
-	w.claimed("replaced", "bound-to-another")
-	w.Claim("bound-to-another", "another")
-	w.claimed("wanted", "pending")
-	w.Claim("pending", "")
-	w.claimed("bound", "gone")
-	w.persistent("bound", "bound")
-	w.claimed("renamed", "gone")
-	w.persistent("by-hand", "renamed")
-	if _, err := w.Backend.Create(t.Context(), inmemory.Spec("by-hand", mib)); err != nil { // without labels
-		t.Fatal(err)
-	}
-	if _, err := host.Create(t.Context(), backend.VolumeSpec{Name: "found", Size: backend.Size{Required: mib}, Labels: map[string]string{
-		"csi.storage.k8s.io/pvc/name": "gone", "csi.storage.k8s.io/pvc/namespace": "shop", "csi.storage.k8s.io/pv/name": "found",
-	}}); err != nil {
-		t.Fatal(err)
-	}
-	w.Until("the adopted one", func() bool { v := w.Volume("found"); return v != nil && v.Status.CreationTime != nil })
-	w.leads()
-	w.Gone("garbage")
-	w.Gone("replaced")
-	w.Until("the marks", func() bool {
-		return w.Volume("bound").Annotations["holdfast.dev/bound"] == "true" && w.Volume("renamed").Annotations["holdfast.dev/bound"] == "true"
-	})
-	for _, kept := range []string{"wanted", "bound", "renamed", "by-hand", "found"} {
-		if v := w.Volume(kept); v == nil || v.DeletionTimestamp != nil {
-			t.Errorf("%s was collected", kept)
+	synctest.Test(t, func(t *testing.T) {
+		w, host := littered(t, time.Nanosecond)
+		w.claimed("garbage", "gone")
+		w.claimed("replaced", "bound-to-another")
+		w.Claim("bound-to-another", "another")
+		w.claimed("wanted", "pending")
+		w.Claim("pending", "")
+		w.claimed("bound", "gone")
+		w.persistent("bound", "bound")
+		w.claimed("renamed", "gone")
+		w.persistent("by-hand", "renamed")
+		if _, err := w.Backend.Create(t.Context(), inmemory.Spec("by-hand", mib)); err != nil { // without labels
+			t.Fatal(err)
 		}
-	}
+		if _, err := host.Create(t.Context(), backend.VolumeSpec{Name: "found", Size: backend.Size{Required: mib}, Labels: map[string]string{
+			"csi.storage.k8s.io/pvc/name": "gone", "csi.storage.k8s.io/pvc/namespace": "shop", "csi.storage.k8s.io/pv/name": "found",
+		}}); err != nil {
+			t.Fatal(err)
+		}
+		w.Until("the adopted one", func() bool { v := w.Volume("found"); return v != nil && v.Status.CreationTime != nil })
+		w.leads()
+		w.Gone("garbage")
+		w.Gone("replaced")
+		w.Until("the marks", func() bool {
+			return w.Volume("bound").Annotations["holdfast.dev/bound"] == "true" && w.Volume("renamed").Annotations["holdfast.dev/bound"] == "true"
+		})
+		for _, kept := range []string{"wanted", "bound", "renamed", "by-hand", "found"} {
+			if v := w.Volume(kept); v == nil || v.DeletionTimestamp != nil {
+				t.Errorf("%s was collected", kept)
+			}
+		}
+	})
 }
 
 // TestGarbage_VolumeThatWasBoundIsNeverCollected: its PersistentVolume was deleted by someone who wanted to keep the data.
 func TestGarbage_VolumeThatWasBoundIsNeverCollected(t *testing.T) {
-	w, host := littered(t, time.Nanosecond)
-	w.claimed("kept", "gone")
-	w.persistent("kept", "kept")
-	w.leads()
-	w.Until("the mark", func() bool { return w.Volume("kept").Annotations["holdfast.dev/bound"] == "true" })
-	if err := w.Theirs.CoreV1().PersistentVolumes().Delete(t.Context(), "kept", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	w.claimed("garbage", "gone")
-	w.Gone("garbage")
-	if !host.Has("kept") || w.Volume("kept").DeletionTimestamp != nil {
-		t.Error("it was collected")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w, host := littered(t, time.Nanosecond)
+		w.claimed("kept", "gone")
+		w.persistent("kept", "kept")
+		w.leads()
+		w.Until("the mark", func() bool { return w.Volume("kept").Annotations["holdfast.dev/bound"] == "true" })
+		if err := w.Theirs.CoreV1().PersistentVolumes().Delete(t.Context(), "kept", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		w.claimed("garbage", "gone")
+		w.Gone("garbage")
+		if !host.Has("kept") || w.Volume("kept").DeletionTimestamp != nil {
+			t.Error("it was collected")
+		}
+	})
 }
 
 // An agent may write any labels on its Volumes.
 func TestGarbage_VolumeWhoseClaimCannotBeReadKeepsNoOtherFromBeingNoted(t *testing.T) {
-	w, _ := littered(t, time.Nanosecond)
-	bad := inmemory.Spec("bad", mib)
-	bad.Labels = map[string]string{"csi.storage.k8s.io/pvc/name": "a/b", "csi.storage.k8s.io/pvc/namespace": "shop"}
-	if _, err := w.Backend.Create(t.Context(), bad); err != nil {
-		t.Fatal(err)
-	}
-	w.claimed("kept", "gone")
-	w.persistent("kept", "kept")
-	w.claimed("garbage", "gone")
-	w.leads()
-	w.Until("the mark", func() bool { return w.Volume("kept").Annotations["holdfast.dev/bound"] == "true" })
-	w.Gone("garbage")
-	if v := w.Volume("bad"); v == nil || v.DeletionTimestamp != nil {
-		t.Error("one whose claim cannot be read was collected")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w, _ := littered(t, time.Nanosecond)
+		bad := inmemory.Spec("bad", mib)
+		bad.Labels = map[string]string{"csi.storage.k8s.io/pvc/name": "a/b", "csi.storage.k8s.io/pvc/namespace": "shop"}
+		if _, err := w.Backend.Create(t.Context(), bad); err != nil {
+			t.Fatal(err)
+		}
+		w.claimed("kept", "gone")
+		w.persistent("kept", "kept")
+		w.claimed("garbage", "gone")
+		w.leads()
+		w.Until("the mark", func() bool { return w.Volume("kept").Annotations["holdfast.dev/bound"] == "true" })
+		w.Gone("garbage")
+		if v := w.Volume("bad"); v == nil || v.DeletionTimestamp != nil {
+			t.Error("one whose claim cannot be read was collected")
+		}
+	})
 }
 
 func TestGarbage_YoungVolumeIsNotCollected(t *testing.T) {
-	w, _ := littered(t, time.Hour)
-	w.claimed("young", "gone")
-	w.leads()
-	w.API.Requests()
-	looks := 0
-	w.Until("three looks", func() bool { looks += w.API.Requests()["list persistentvolumes"]; return looks >= 3 })
-	if v := w.Volume("young"); v == nil || v.DeletionTimestamp != nil {
-		t.Error("it was collected")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w, _ := littered(t, time.Hour)
+		w.claimed("young", "gone")
+		w.leads()
+		w.API.Requests()
+		looks := 0
+		w.Until("three looks", func() bool { looks += w.API.Requests()["list persistentvolumes"]; return looks >= 3 })
+		if v := w.Volume("young"); v == nil || v.DeletionTimestamp != nil {
+			t.Error("it was collected")
+		}
+	})
 }
 
 func TestGarbage_WithoutCandidatesNothingIsRequested(t *testing.T) {
-	w, _ := littered(t, time.Nanosecond)
-	w.claimed("kept", "gone")
-	w.persistent("kept", "kept")
-	w.leads()
-	w.Until("the mark", func() bool { return w.Volume("kept").Annotations["holdfast.dev/bound"] == "true" })
-	// What only a round finishes: it has seen the mark, which came before.
-	round := func(name string) {
-		if _, err := w.Backend.Create(t.Context(), inmemory.Spec(name, mib)); err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		w, _ := littered(t, time.Nanosecond)
+		w.claimed("kept", "gone")
+		w.persistent("kept", "kept")
+		w.leads()
+		w.Until("the mark", func() bool { return w.Volume("kept").Annotations["holdfast.dev/bound"] == "true" })
+		// What only a round finishes: it has seen the mark, which came before.
+		round := func(name string) {
+			if _, err := w.Backend.Create(t.Context(), inmemory.Spec(name, mib)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := w.Volumes().Patch(t.Context(), name, types.MergePatchType, requestedBefore(t, w.Volume(name).UID), metav1.PatchOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			w.Gone(name)
 		}
-		if _, err := w.Volumes().Patch(t.Context(), name, types.MergePatchType, requestedBefore(t, w.Volume(name).UID), metav1.PatchOptions{}); err != nil {
-			t.Fatal(err)
+		round("first")
+		w.API.Requests()
+		round("second")
+		round("third")
+		if asked := w.API.Requests()["list persistentvolumes"]; asked > 0 {
+			t.Errorf("%d lists were requested", asked)
 		}
-		w.Gone(name)
-	}
-	round("first")
-	w.API.Requests()
-	round("second")
-	round("third")
-	if asked := w.API.Requests()["list persistentvolumes"]; asked > 0 {
-		t.Errorf("%d lists were requested", asked)
-	}
+	})
 }
 
 // TestGarbage_VolumeOfAControllerThatDiedBeforeItsResponseIsCollected is a kill between the write of the object and the answer.
 func TestGarbage_VolumeOfAControllerThatDiedBeforeItsResponseIsCollected(t *testing.T) {
-	w, host := littered(t, time.Nanosecond)
-	if _, err := w.Volumes().Create(t.Context(), &v1beta1.Volume{
-		ObjectMeta: metav1.ObjectMeta{Name: "v", Finalizers: []string{v1beta1.AgentFinalizer}},
-		Spec: v1beta1.VolumeSpec{Name: "v", Node: "a", ClaimRef: v1beta1.ReferenceTo("shop/gone"), Labels: map[string]string{
-			"csi.storage.k8s.io/pvc/name": "gone", "csi.storage.k8s.io/pvc/namespace": "shop", "csi.storage.k8s.io/pv/name": "v",
-		}},
-	}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	w.Until("the volume", func() bool { return host.Has("v") })
-	w.leads()
-	w.Gone("v")
-	if host.Has("v") {
-		t.Error("it is still on the disk")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w, host := littered(t, time.Nanosecond)
+		if _, err := w.Volumes().Create(t.Context(), &v1beta1.Volume{
+			ObjectMeta: metav1.ObjectMeta{Name: "v", Finalizers: []string{v1beta1.AgentFinalizer}},
+			Spec: v1beta1.VolumeSpec{Name: "v", Node: "a", ClaimRef: v1beta1.ReferenceTo("shop/gone"), Labels: map[string]string{
+				"csi.storage.k8s.io/pvc/name": "gone", "csi.storage.k8s.io/pvc/namespace": "shop", "csi.storage.k8s.io/pv/name": "v",
+			}},
+		}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		w.Until("the volume", func() bool { return host.Has("v") })
+		w.leads()
+		w.Gone("v")
+		if host.Has("v") {
+			t.Error("it is still on the disk")
+		}
+	})
 }
 
 // requestedBefore is the patch of a controller that died when it had requested a deletion.
@@ -185,30 +198,32 @@ func requestedBefore(t *testing.T, uid types.UID) []byte {
 }
 
 func TestDeletion_ThatWasRequestedByAControllerThatDiedIsFinishedByTheNext(t *testing.T) {
-	w, host := littered(t, time.Hour)
-	if _, err := w.Backend.Create(t.Context(), inmemory.Spec("v", mib)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.Backend.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "v"}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.Volumes().Patch(t.Context(), "v", types.MergePatchType, requestedBefore(t, w.Volume("v").UID), metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	s, err := w.Snapshots().Get(t.Context(), "s", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.Snapshots().Patch(t.Context(), "s", types.MergePatchType, requestedBefore(t, s.UID), metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	w.leads()
-	w.Gone("v")
-	w.Until("the end of the snapshot", func() bool {
-		_, err := w.Snapshots().Get(t.Context(), "s", metav1.GetOptions{})
-		return apierrors.IsNotFound(err)
+	synctest.Test(t, func(t *testing.T) {
+		w, host := littered(t, time.Hour)
+		if _, err := w.Backend.Create(t.Context(), inmemory.Spec("v", mib)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Backend.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "v"}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Volumes().Patch(t.Context(), "v", types.MergePatchType, requestedBefore(t, w.Volume("v").UID), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		s, err := w.Snapshots().Get(t.Context(), "s", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Snapshots().Patch(t.Context(), "s", types.MergePatchType, requestedBefore(t, s.UID), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		w.leads()
+		w.Gone("v")
+		w.Until("the end of the snapshot", func() bool {
+			_, err := w.Snapshots().Get(t.Context(), "s", metav1.GetOptions{})
+			return apierrors.IsNotFound(err)
+		})
+		if host.Has("v") {
+			t.Error("it is on the disk still")
+		}
 	})
-	if host.Has("v") {
-		t.Error("it is on the disk still")
-	}
 }

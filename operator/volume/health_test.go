@@ -3,6 +3,7 @@ package volume_test
 import (
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	core "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -25,33 +26,35 @@ func (w *world) pod(name, claim string, phase core.PodPhase) {
 }
 
 func TestHealth_UsersOfAVolumeGetOneEventPerFault(t *testing.T) {
-	w := newWorld(t)
-	w.Puppet("a", gib)
-	w.Start()
-	w.waiting("data", "ours", "1Gi")
-	w.pod("uses", "data", core.PodRunning)
-	w.pod("ended", "data", core.PodSucceeded)
-	w.pod("stranger", "other", core.PodRunning)
-	if _, err := w.Volumes().Create(t.Context(), &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: "v"}, Spec: v1beta1.VolumeSpec{
-		Name: "v", Node: "a", ClaimRef: v1beta1.ReferenceTo("shop/data"), Size: v1beta1.VolumeSize{Required: resource.NewQuantity(mib, resource.BinarySI)},
-	}}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	w.leads()
-	is := func(status metav1.ConditionStatus, reason, message string) {
-		w.Answer("v", func(v *v1beta1.Volume) {
-			inmemory.Made(v)
-			v.Status.Conditions = []metav1.Condition{{Type: v1beta1.HealthyCondition, Status: status, Reason: reason, Message: message, LastTransitionTime: metav1.Now()}}
-		})
-	}
-	is(metav1.ConditionTrue, v1beta1.ReasonHealthy, "")
-	for _, reason := range []string{v1beta1.ReasonFileSystem, v1beta1.ReasonNotGrown, v1beta1.ReasonDevice} {
-		is(metav1.ConditionFalse, reason, "1 error")
-		for _, want := range []string{"Warning " + reason + " volume v: ", "Warning " + reason + " claim data, volume v: "} {
-			if event := <-w.Events.Events; !strings.HasPrefix(event, want) {
-				t.Errorf("the event is %q, want %q", event, want)
-			}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.Puppet("a", gib)
+		w.Start()
+		w.waiting("data", "ours", "1Gi")
+		w.pod("uses", "data", core.PodRunning)
+		w.pod("ended", "data", core.PodSucceeded)
+		w.pod("stranger", "other", core.PodRunning)
+		if _, err := w.Volumes().Create(t.Context(), &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: "v"}, Spec: v1beta1.VolumeSpec{
+			Name: "v", Node: "a", ClaimRef: v1beta1.ReferenceTo("shop/data"), Size: v1beta1.VolumeSize{Required: resource.NewQuantity(mib, resource.BinarySI)},
+		}}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
 		}
-		is(metav1.ConditionFalse, reason, "2 errors") // which is no news
-	}
+		w.leads()
+		is := func(status metav1.ConditionStatus, reason, message string) {
+			w.Answer("v", func(v *v1beta1.Volume) {
+				inmemory.Made(v)
+				v.Status.Conditions = []metav1.Condition{{Type: v1beta1.HealthyCondition, Status: status, Reason: reason, Message: message, LastTransitionTime: metav1.Now()}}
+			})
+		}
+		is(metav1.ConditionTrue, v1beta1.ReasonHealthy, "")
+		for _, reason := range []string{v1beta1.ReasonFileSystem, v1beta1.ReasonNotGrown, v1beta1.ReasonDevice} {
+			is(metav1.ConditionFalse, reason, "1 error")
+			for _, want := range []string{"Warning " + reason + " volume v: ", "Warning " + reason + " claim data, volume v: "} {
+				if event := <-w.Events.Events; !strings.HasPrefix(event, want) {
+					t.Errorf("the event is %q, want %q", event, want)
+				}
+			}
+			is(metav1.ConditionFalse, reason, "2 errors") // which is no news
+		}
+	})
 }

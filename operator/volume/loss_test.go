@@ -5,7 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
+	"testing/synctest"
 
 	core "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,31 +18,17 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/cluster"
-	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/rig/inmemory"
 )
 
-const shortLease = 2 * time.Second
-
 // lossy is a cluster of nodes a and b under a leading controller; the agent of a can be stopped.
 func lossy(t *testing.T) (*world, map[string]*inmemory.Host) {
-	return lossyAfter(t, shortLease)
-}
-
-func lossyAfter(t *testing.T, lease time.Duration) (*world, map[string]*inmemory.Host) {
 	w := newWorld(t)
-	w.leases(lease)
 	for _, name := range []string{"a", "b"} {
 		w.KubernetesNode(name)
 	}
 	hosts := w.Hosts(map[string]int64{"a": gib, "b": gib})
 	return w.leads(), hosts
-}
-
-// leases gives agents Leases that end within a test.
-func (w *world) leases(last time.Duration) {
-	hostfs.NotInGate(w, "has Leases of seconds in real time")
-	w.Lease = last
 }
 
 func (w *world) made(name, node string, loss backend.OnNodeLoss) {
@@ -91,139 +77,148 @@ func (w *world) deleteNode(name string) {
 }
 
 func TestLoss_NodeThatIsDownKeepsItsVolumesVisibleAndTakesThemBack(t *testing.T) {
-	w, hosts := lossy(t)
-	w.made("v", "a", "")
-	w.made("other", "b", "")
-	w.down("a")
-	w.reason("v", v1beta1.ReasonNodeDown)
-	if v := w.Volume("v"); v.Status.Phase != v1beta1.PhaseReady {
-		t.Errorf("it is %s", v.Status.Phase)
-	}
-	v, err := w.Backend.Get(t.Context(), "v")
-	if err != nil || !v.Condition.Abnormal || v.Access != (backend.Access{}) {
-		t.Errorf("callers see %+v, %v", v, err)
-	}
-	w.ExpectEvent(v1beta1.ReasonNodeDown)
-	_, reason := w.Readiness(w.Volume("other").Status.Conditions)
-	if reason != v1beta1.ReasonReady {
-		t.Errorf("the other node's volume is %s", reason)
-	}
-	w.Agent("a", hosts["a"])
-	w.reason("v", v1beta1.ReasonReady)
-	w.Ready("a")
+	synctest.Test(t, func(t *testing.T) {
+		w, hosts := lossy(t)
+		w.made("v", "a", "")
+		w.made("other", "b", "")
+		w.down("a")
+		w.reason("v", v1beta1.ReasonNodeDown)
+		if v := w.Volume("v"); v.Status.Phase != v1beta1.PhaseReady {
+			t.Errorf("it is %s", v.Status.Phase)
+		}
+		v, err := w.Backend.Get(t.Context(), "v")
+		if err != nil || !v.Condition.Abnormal || v.Access != (backend.Access{}) {
+			t.Errorf("callers see %+v, %v", v, err)
+		}
+		w.ExpectEvent(v1beta1.ReasonNodeDown)
+		_, reason := w.Readiness(w.Volume("other").Status.Conditions)
+		if reason != v1beta1.ReasonReady {
+			t.Errorf("the other node's volume is %s", reason)
+		}
+		w.Agent("a", hosts["a"])
+		w.reason("v", v1beta1.ReasonReady)
+		w.Ready("a")
+	})
 }
 
 func TestLoss_RequestForANodeThatIsDownFailsAtOnce(t *testing.T) {
-	w, _ := lossy(t)
-	w.made("v", "a", "")
-	w.down("a")
-	_, err := w.Backend.Create(t.Context(), inmemory.Spec("w", mib, "a"))
-	inmemory.Expect(t, err, backend.ErrExhausted, "node a is down", "last renewed its Lease")
-	_, err = w.Backend.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "v"})
-	inmemory.Expect(t, err, backend.ErrUnavailable, "node a is down")
-	_, err = w.Backend.Clone(t.Context(), "v", inmemory.Spec("c", mib))
-	inmemory.Expect(t, err, backend.ErrUnavailable, "node a is down")
-	_, err = w.Backend.Expand(t.Context(), "v", backend.Size{Required: 2 * mib})
-	inmemory.Expect(t, err, backend.ErrUnavailable, "node a is down")
-	_, err = w.Backend.CapacityAt(t.Context(), "a", "")
-	inmemory.Expect(t, err, backend.ErrUnavailable)
-	if v, err := w.Backend.Create(t.Context(), inmemory.Spec("w", mib)); err != nil || v.Node != "b" {
-		t.Errorf("with a choice: %+v, %v", v, err)
-	}
-	inmemory.Expect(t, w.Backend.Delete(t.Context(), "v"), backend.ErrUnavailable, "node a", "down")
-	if v := w.Volume("v"); v == nil || v.DeletionTimestamp == nil {
-		t.Errorf("the wish was forgotten: %+v", v)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w, _ := lossy(t)
+		w.made("v", "a", "")
+		w.down("a")
+		_, err := w.Backend.Create(t.Context(), inmemory.Spec("w", mib, "a"))
+		inmemory.Expect(t, err, backend.ErrExhausted, "node a is down", "last renewed its Lease")
+		_, err = w.Backend.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "v"})
+		inmemory.Expect(t, err, backend.ErrUnavailable, "node a is down")
+		_, err = w.Backend.Clone(t.Context(), "v", inmemory.Spec("c", mib))
+		inmemory.Expect(t, err, backend.ErrUnavailable, "node a is down")
+		_, err = w.Backend.Expand(t.Context(), "v", backend.Size{Required: 2 * mib})
+		inmemory.Expect(t, err, backend.ErrUnavailable, "node a is down")
+		_, err = w.Backend.CapacityAt(t.Context(), "a", "")
+		inmemory.Expect(t, err, backend.ErrUnavailable)
+		if v, err := w.Backend.Create(t.Context(), inmemory.Spec("w", mib)); err != nil || v.Node != "b" {
+			t.Errorf("with a choice: %+v, %v", v, err)
+		}
+		inmemory.Expect(t, w.Backend.Delete(t.Context(), "v"), backend.ErrUnavailable, "node a", "down")
+		if v := w.Volume("v"); v == nil || v.DeletionTimestamp == nil {
+			t.Errorf("the wish was forgotten: %+v", v)
+		}
+	})
 }
 
 func TestLoss_VolumeOfADeletedNodeIsUnreachableAndReturnsWithIt(t *testing.T) {
-	w, hosts := lossy(t)
-	w.made("v", "a", backend.RetainOnNodeLoss)
-	if _, err := w.Backend.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "v"}); err != nil {
-		t.Fatal(err)
-	}
-	hosts["a"].Write("v", []byte("precious"))
-	w.down("a")
-	w.deleteNode("a")
-	w.reason("v", v1beta1.ReasonNodeGone)
-	w.Until("the phase", func() bool { return w.Volume("v").Status.Phase == v1beta1.PhaseUnreachable })
-	w.ExpectEvent(v1beta1.ReasonNodeGone)
-	w.Until("the snapshot's phase", func() bool {
-		s, err := w.Snapshots().Get(t.Context(), "s", metav1.GetOptions{})
-		return err == nil && s.Status.Phase == v1beta1.PhaseUnreachable
+	synctest.Test(t, func(t *testing.T) {
+		w, hosts := lossy(t)
+		w.made("v", "a", backend.RetainOnNodeLoss)
+		if _, err := w.Backend.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "v"}); err != nil {
+			t.Fatal(err)
+		}
+		hosts["a"].Write("v", []byte("precious"))
+		w.down("a")
+		w.deleteNode("a")
+		w.reason("v", v1beta1.ReasonNodeGone)
+		w.Until("the phase", func() bool { return w.Volume("v").Status.Phase == v1beta1.PhaseUnreachable })
+		w.ExpectEvent(v1beta1.ReasonNodeGone)
+		w.Until("the snapshot's phase", func() bool {
+			s, err := w.Snapshots().Get(t.Context(), "s", metav1.GetOptions{})
+			return err == nil && s.Status.Phase == v1beta1.PhaseUnreachable
+		})
+		w.KubernetesNode("a")
+		w.Agent("a", hosts["a"])
+		w.reason("v", v1beta1.ReasonReady)
+		if got := string(hosts["a"].Read("v", 100)); got != "precious" || w.Volume("v").Status.Phase != v1beta1.PhaseReady {
+			t.Errorf("it came back with %q", got)
+		}
 	})
-	w.KubernetesNode("a")
-	w.Agent("a", hosts["a"])
-	w.reason("v", v1beta1.ReasonReady)
-	if got := string(hosts["a"].Read("v", 100)); got != "precious" || w.Volume("v").Status.Phase != v1beta1.PhaseReady {
-		t.Errorf("it came back with %q", got)
-	}
 }
 
 func TestLoss_VolumeWhoseClassGivesUpWithItsNodeDoesNotReturn(t *testing.T) {
-	w, hosts := lossy(t)
-	w.made("v", "a", backend.DeleteOnNodeLoss)
-	w.made("kept", "a", "")
-	w.down("a")
-	w.reason("v", v1beta1.ReasonNodeDown) // down is not gone
-	n, err := w.Theirs.CoreV1().Nodes().Get(t.Context(), "a", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	n.Spec.Taints = []core.Taint{{Key: "node.kubernetes.io/out-of-service", Effect: core.TaintEffectNoExecute}}
-	if _, err := w.Theirs.CoreV1().Nodes().Update(t.Context(), n, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	w.Gone("v")
-	w.ExpectEvent("VolumeGivenUp")
-	w.Until("the end of it for callers", func() bool { return w.Backend.Delete(t.Context(), "v") == nil })
-	w.reason("kept", v1beta1.ReasonNodeGone)
-	w.Agent("a", hosts["a"])
-	w.reason("kept", v1beta1.ReasonReady)
-	w.Until("the disk without it", func() bool { return !hosts["a"].Has("v") })
-	w.Until("nothing more to discard", func() bool {
-		n, err := w.Nodes().Get(t.Context(), "a", metav1.GetOptions{})
-		return err == nil && len(n.Spec.Discard) == 0
+	synctest.Test(t, func(t *testing.T) {
+		w, hosts := lossy(t)
+		w.made("v", "a", backend.DeleteOnNodeLoss)
+		w.made("kept", "a", "")
+		w.down("a")
+		w.reason("v", v1beta1.ReasonNodeDown) // down is not gone
+		n, err := w.Theirs.CoreV1().Nodes().Get(t.Context(), "a", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.Spec.Taints = []core.Taint{{Key: "node.kubernetes.io/out-of-service", Effect: core.TaintEffectNoExecute}}
+		if _, err := w.Theirs.CoreV1().Nodes().Update(t.Context(), n, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		w.Gone("v")
+		w.ExpectEvent("VolumeGivenUp")
+		w.Until("the end of it for callers", func() bool { return w.Backend.Delete(t.Context(), "v") == nil })
+		w.reason("kept", v1beta1.ReasonNodeGone)
+		w.Agent("a", hosts["a"])
+		w.reason("kept", v1beta1.ReasonReady)
+		w.Until("the disk without it", func() bool { return !hosts["a"].Has("v") })
+		w.Until("nothing more to discard", func() bool {
+			n, err := w.Nodes().Get(t.Context(), "a", metav1.GetOptions{})
+			return err == nil && len(n.Spec.Discard) == 0
+		})
+		if w.Volume("v") != nil {
+			t.Error("it was adopted")
+		}
 	})
-	if w.Volume("v") != nil {
-		t.Error("it was adopted")
-	}
 }
 
 // The cache of Nodes is behind: by the API server, the node is there again.
 func TestLoss_NothingIsGivenUpByTheCacheOfNodesAlone(t *testing.T) {
-	w := newWorld(t)
-	w.leases(shortLease)
-	w.KubernetesNode("a")
-	ahead := &nodesAhead{Interface: w.Theirs}
-	w.Change = func(c *cluster.Config) { c.Kubernetes = ahead }
-	w.Hosts(map[string]int64{"a": gib})
-	w.leads()
-	w.made("v", "a", backend.DeleteOnNodeLoss)
-	w.down("a")
-	ahead.there.Store(true)
-	w.deleteNode("a")
-	w.Until("the question of whether it is gone", func() bool { return ahead.questions.Load() > 0 })
-	again := func() {
-		t.Helper()
-		touch := []byte(`{"metadata":{"annotations":{"touched":"` + rand.String(5) + `"}}}`)
-		if _, err := w.Volumes().Patch(t.Context(), "v", types.MergePatchType, touch, metav1.PatchOptions{}); err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.KubernetesNode("a")
+		ahead := &nodesAhead{Interface: w.Theirs}
+		w.Change = func(c *cluster.Config) { c.Kubernetes = ahead }
+		w.Hosts(map[string]int64{"a": gib})
+		w.leads()
+		w.made("v", "a", backend.DeleteOnNodeLoss)
+		w.down("a")
+		ahead.there.Store(true)
+		w.deleteNode("a")
+		w.Until("the question of whether it is gone", func() bool { return ahead.questions.Load() > 0 })
+		again := func() {
+			t.Helper()
+			touch := []byte(`{"metadata":{"annotations":{"touched":"` + rand.String(5) + `"}}}`)
+			if _, err := w.Volumes().Patch(t.Context(), "v", types.MergePatchType, touch, metav1.PatchOptions{}); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	before := ahead.questions.Load()
-	again()
-	w.Until("the next look at it, after the first", func() bool { return ahead.questions.Load() > before })
-	v := w.Volume("v")
-	if v == nil || v.DeletionTimestamp != nil {
-		t.Fatalf("the volume is %+v", v)
-	}
-	if _, reason := w.Readiness(v.Status.Conditions); reason != v1beta1.ReasonNodeDown {
-		t.Errorf("the volume is %s", reason)
-	}
-	ahead.there.Store(false)
-	again()
-	w.Gone("v")
+		before := ahead.questions.Load()
+		again()
+		w.Until("the next look at it, after the first", func() bool { return ahead.questions.Load() > before })
+		v := w.Volume("v")
+		if v == nil || v.DeletionTimestamp != nil {
+			t.Fatalf("the volume is %+v", v)
+		}
+		if _, reason := w.Readiness(v.Status.Conditions); reason != v1beta1.ReasonNodeDown {
+			t.Errorf("the volume is %s", reason)
+		}
+		ahead.there.Store(false)
+		again()
+		w.Gone("v")
+	})
 }
 
 // nodesAhead is a client to which Nodes may be there that are not in caches.
@@ -258,88 +253,97 @@ func (n nodeAhead) Get(ctx context.Context, name string, o metav1.GetOptions) (*
 }
 
 func TestLoss_DeletedVolumeOfADeletedNodeIsReleased(t *testing.T) {
-	w, hosts := lossy(t)
-	w.made("v", "a", "")
-	w.down("a")
-	inmemory.Expect(t, w.Backend.Delete(t.Context(), "v"), backend.ErrUnavailable)
-	w.deleteNode("a")
-	w.Until("the end of it for callers", func() bool { return w.Backend.Delete(t.Context(), "v") == nil })
-	w.KubernetesNode("a")
-	w.Agent("a", hosts["a"])
-	w.Until("the disk without it", func() bool { return !hosts["a"].Has("v") })
+	synctest.Test(t, func(t *testing.T) {
+		w, hosts := lossy(t)
+		w.made("v", "a", "")
+		w.down("a")
+		inmemory.Expect(t, w.Backend.Delete(t.Context(), "v"), backend.ErrUnavailable)
+		w.deleteNode("a")
+		w.Until("the end of it for callers", func() bool { return w.Backend.Delete(t.Context(), "v") == nil })
+		w.KubernetesNode("a")
+		w.Agent("a", hosts["a"])
+		w.Until("the disk without it", func() bool { return !hosts["a"].Has("v") })
+	})
 }
 
 func TestLoss_NodeThatGoesDownDuringCreationBlocksNoCaller(t *testing.T) {
-	w, hosts := lossy(t)
-	inside, block := make(chan struct{}, 100), make(chan struct{})
-	stuck := &stuckHost{Host: hosts["a"], inside: inside, block: block}
-	w.Agents["a"]()
-	wire := w.Agent("a", stuck)
-	release := sync.OnceFunc(func() { close(block) })
-	t.Cleanup(release) // before the agent is stopped
-	w.Ready("a")
-	made := make(chan error, 1)
-	go func() {
-		_, err := w.Backend.Create(context.WithoutCancel(t.Context()), inmemory.Spec("v", mib, "a"))
-		made <- err
-	}()
-	<-inside
-	wire.Cut.Store(true) // the agent goes on making the volume, which the controller cannot see
-	err := <-made
-	inmemory.Expect(t, err, backend.ErrExhausted, "node a is down")
-	w.Gone("v")
-	if v, err := w.Backend.Create(t.Context(), inmemory.Spec("v", mib, "b")); err != nil || v.Node != "b" {
-		t.Fatalf("elsewhere: %+v, %v", v, err)
-	}
-	release() // now the first one is made after all, and is one too many
-	wire.Cut.Store(false)
-	w.Until("the disk of a without it", func() bool { return stuck.made.Load() > 0 && !hosts["a"].Has("v") })
-	if !hosts["b"].Has("v") || w.Volume("v").Spec.Node != "b" {
-		t.Error("the second one went with the first")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w, hosts := lossy(t)
+		inside, block := make(chan struct{}, 100), make(chan struct{})
+		stuck := &stuckHost{Host: hosts["a"], inside: inside, block: block}
+		w.Agents["a"]()
+		wire := w.Agent("a", stuck)
+		release := sync.OnceFunc(func() { close(block) })
+		t.Cleanup(release) // before the agent is stopped
+		w.Ready("a")
+		made := make(chan error, 1)
+		go func() {
+			_, err := w.Backend.Create(context.WithoutCancel(t.Context()), inmemory.Spec("v", mib, "a"))
+			made <- err
+		}()
+		<-inside
+		wire.Cut.Store(true) // the agent goes on making the volume, which the controller cannot see
+		err := <-made
+		inmemory.Expect(t, err, backend.ErrExhausted, "node a is down")
+		w.Gone("v")
+		if v, err := w.Backend.Create(t.Context(), inmemory.Spec("v", mib, "b")); err != nil || v.Node != "b" {
+			t.Fatalf("elsewhere: %+v, %v", v, err)
+		}
+		release() // now the first one is made after all, and is one too many
+		wire.Cut.Store(false)
+		w.Until("the disk of a without it", func() bool { return stuck.made.Load() > 0 && !hosts["a"].Has("v") })
+		if !hosts["b"].Has("v") || w.Volume("v").Spec.Node != "b" {
+			t.Error("the second one went with the first")
+		}
+	})
 }
 
 func TestLoss_RecordsOfADeletedNodeAreRemovedWhenNothingCanReturn(t *testing.T) {
-	w, _ := lossy(t)
-	w.down("a")
-	w.deleteNode("a")
-	w.Until("the end of its record", func() bool {
-		_, err := w.Nodes().Get(t.Context(), "a", metav1.GetOptions{})
-		_, errLease := w.Theirs.CoordinationV1().Leases("holdfast-system").Get(t.Context(), v1beta1.LeasePrefix+"a", metav1.GetOptions{})
-		return apierrors.IsNotFound(err) && apierrors.IsNotFound(errLease)
+	synctest.Test(t, func(t *testing.T) {
+		w, _ := lossy(t)
+		w.down("a")
+		w.deleteNode("a")
+		w.Until("the end of its record", func() bool {
+			_, err := w.Nodes().Get(t.Context(), "a", metav1.GetOptions{})
+			_, errLease := w.Theirs.CoordinationV1().Leases("holdfast-system").Get(t.Context(), v1beta1.LeasePrefix+"a", metav1.GetOptions{})
+			return apierrors.IsNotFound(err) && apierrors.IsNotFound(errLease)
+		})
+		if _, err := w.Nodes().Get(t.Context(), "b", metav1.GetOptions{}); err != nil {
+			t.Errorf("the other node: %v", err)
+		}
 	})
-	if _, err := w.Nodes().Get(t.Context(), "b", metav1.GetOptions{}); err != nil {
-		t.Errorf("the other node: %v", err)
-	}
 }
 
 func TestLoss_DeletedNodeObjectOfALiveAgentChangesNothing(t *testing.T) {
-	w, _ := lossyAfter(t, 4*shortLease) // an agent that gets no processor for so long counts as down
-	w.made("v", "a", backend.DeleteOnNodeLoss)
-	w.made("lost", "b", "")
-	w.deleteNode("a")
-	w.down("b")
-	w.deleteNode("b")
-	w.Until("the other node being reconciled, after this one", func() bool { return w.Volume("lost").Status.Phase == v1beta1.PhaseUnreachable })
-	v := w.Volume("v")
-	if v == nil || v.DeletionTimestamp != nil {
-		t.Fatalf("the volume is %+v", v)
-	}
-	if _, reason := w.Readiness(v.Status.Conditions); reason != v1beta1.ReasonReady {
-		t.Errorf("the volume is %s", reason)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w, _ := lossy(t)
+		w.made("v", "a", backend.DeleteOnNodeLoss)
+		w.made("lost", "b", "")
+		w.deleteNode("a")
+		w.down("b")
+		w.deleteNode("b")
+		w.Until("the other node being reconciled, after this one", func() bool { return w.Volume("lost").Status.Phase == v1beta1.PhaseUnreachable })
+		v := w.Volume("v")
+		if v == nil || v.DeletionTimestamp != nil {
+			t.Fatalf("the volume is %+v", v)
+		}
+		if _, reason := w.Readiness(v.Status.Conditions); reason != v1beta1.ReasonReady {
+			t.Errorf("the volume is %s", reason)
+		}
+	})
 }
 
 func TestLoss_LateLeaderHandlesEarlierLosses(t *testing.T) {
-	w := newWorld(t)
-	w.leases(shortLease)
-	w.KubernetesNode("a")
-	w.Hosts(map[string]int64{"a": gib})
-	w.made("v", "a", "")
-	w.Agents["a"]()
-	w.Stop()
-	w.started().leads()
-	w.reason("v", v1beta1.ReasonNodeDown)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.KubernetesNode("a")
+		w.Hosts(map[string]int64{"a": gib})
+		w.made("v", "a", "")
+		w.Agents["a"]()
+		w.Stop()
+		w.started().leads()
+		w.reason("v", v1beta1.ReasonNodeDown)
+	})
 }
 
 // stuckHost makes volumes only when it is released.

@@ -3,12 +3,14 @@ package volume_test
 import (
 	"os"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/rand"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 )
 
@@ -18,7 +20,8 @@ func TestMain(m *testing.M) { os.Exit(realapi.Main(m)) }
 // conditions, deletion held by a finalizer, preconditions.
 func TestLoss_NodeIsLostAndReturnsOnARealAPIServer(t *testing.T) {
 	w := realWorld(t)
-	w.leases(shortLease)
+	hostfs.NotInGate(t, "has Leases of seconds in real time")
+	w.Lease = 10 * time.Second
 	name := "lost-" + rand.String(5)
 	w.KubernetesNode(name)
 	hosts := w.Hosts(map[string]int64{name: gib})

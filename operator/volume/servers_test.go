@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	storage "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,56 +17,58 @@ import (
 )
 
 func TestServers_SilentOneIsDownAndNeverDeleted(t *testing.T) {
-	w := newWorld(t)
-	w.leases(shortLease)
-	w.KubernetesNode("node-a")
-	hosts := w.Servers(map[string]int64{inmemory.ServerA: 4 * gib}, map[string]int64{"node-a": gib})
-	w.leads()
-	for _, name := range []string{"v", "leaving"} {
-		if _, err := w.Backend.Create(t.Context(), inmemory.SharedSpec(name, mib, "")); err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.KubernetesNode("node-a")
+		hosts := w.Servers(map[string]int64{inmemory.ServerA: 4 * gib}, map[string]int64{"node-a": gib})
+		w.leads()
+		for _, name := range []string{"v", "leaving"} {
+			if _, err := w.Backend.Create(t.Context(), inmemory.SharedSpec(name, mib, "")); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	w.down(inmemory.ServerA)
-	w.reason("v", v1beta1.ReasonNodeDown)
-	v, err := w.Backend.Get(t.Context(), "v")
-	if err != nil || !v.Condition.Abnormal || v.Access.NFS == nil { // what it exports may go on without its agent
-		t.Errorf("the volume is %+v, %v", v, err)
-	}
-	err = w.Backend.Delete(t.Context(), "leaving")
-	inmemory.Expect(t, err, backend.ErrUnavailable, "NFS server shop/a", "when the server is back")
-	// A Node object of that name would be a coincidence; its end says nothing of the server.
-	w.KubernetesNode(inmemory.ServerA)
-	w.deleteNode(inmemory.ServerA)
-	w.KubernetesNode("node-b")
-	w.deleteNode("node-b") // reconciled after it
-	w.down("node-a")
-	if o := w.Volume("v"); o == nil || o.Status.Phase != v1beta1.PhaseReady {
-		t.Errorf("the volume is %+v", o)
-	}
-	if o := w.Volume("leaving"); o == nil {
-		t.Error("a volume was given up that the server still has")
-	}
-	if _, err := w.Nodes().Get(t.Context(), inmemory.ServerA, metav1.GetOptions{}); err != nil {
-		t.Errorf("the server's record: %v", err)
-	}
-	w.Agent(inmemory.ServerA, inmemory.Exporter{Host: hosts[inmemory.ServerA]})
-	w.Gone("leaving")
-	w.reason("v", v1beta1.ReasonReady)
+		w.down(inmemory.ServerA)
+		w.reason("v", v1beta1.ReasonNodeDown)
+		v, err := w.Backend.Get(t.Context(), "v")
+		if err != nil || !v.Condition.Abnormal || v.Access.NFS == nil { // what it exports may go on without its agent
+			t.Errorf("the volume is %+v, %v", v, err)
+		}
+		err = w.Backend.Delete(t.Context(), "leaving")
+		inmemory.Expect(t, err, backend.ErrUnavailable, "NFS server shop/a", "when the server is back")
+		// A Node object of that name would be a coincidence; its end says nothing of the server.
+		w.KubernetesNode(inmemory.ServerA)
+		w.deleteNode(inmemory.ServerA)
+		w.KubernetesNode("node-b")
+		w.deleteNode("node-b") // reconciled after it
+		w.down("node-a")
+		if o := w.Volume("v"); o == nil || o.Status.Phase != v1beta1.PhaseReady {
+			t.Errorf("the volume is %+v", o)
+		}
+		if o := w.Volume("leaving"); o == nil {
+			t.Error("a volume was given up that the server still has")
+		}
+		if _, err := w.Nodes().Get(t.Context(), inmemory.ServerA, metav1.GetOptions{}); err != nil {
+			t.Errorf("the server's record: %v", err)
+		}
+		w.Agent(inmemory.ServerA, inmemory.Exporter{Host: hosts[inmemory.ServerA]})
+		w.Gone("leaving")
+		w.reason("v", v1beta1.ReasonReady)
+	})
 }
 
 func TestServers_VolumeIsCreatedElsewhereWhileOneIsDown(t *testing.T) {
-	w := newWorld(t)
-	w.leases(shortLease)
-	w.Servers(map[string]int64{inmemory.ServerA: 4 * gib, inmemory.ServerB: 2 * gib}, map[string]int64{"node-a": gib})
-	w.leads()
-	w.down(inmemory.ServerA)
-	v, err := w.Backend.Create(t.Context(), inmemory.SharedSpec("v", mib, ""))
-	if err != nil || v.Server != "team/b" {
-		t.Errorf("made %+v, %v", v, err)
-	}
-	_, err = w.Backend.Create(t.Context(), inmemory.SharedSpec("w", mib, "shop/a"))
-	inmemory.Expect(t, err, backend.ErrUnavailable, "shop/a", "down")
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.Servers(map[string]int64{inmemory.ServerA: 4 * gib, inmemory.ServerB: 2 * gib}, map[string]int64{"node-a": gib})
+		w.leads()
+		w.down(inmemory.ServerA)
+		v, err := w.Backend.Create(t.Context(), inmemory.SharedSpec("v", mib, ""))
+		if err != nil || v.Server != "team/b" {
+			t.Errorf("made %+v, %v", v, err)
+		}
+		_, err = w.Backend.Create(t.Context(), inmemory.SharedSpec("w", mib, "shop/a"))
+		inmemory.Expect(t, err, backend.ErrUnavailable, "shop/a", "down")
+	})
 }
 
 func TestServers_ClaimForASharedVolumeGetsTheirCapacity(t *testing.T) {
@@ -81,52 +84,56 @@ func TestServers_ClaimForASharedVolumeGetsTheirCapacity(t *testing.T) {
 		"none":        {nil, nil, "there is no NFS server. Create an NFSServer."},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			w.Change = func(c *cluster.Config) { c.Driver = "csi.holdfast.dev" }
-			w.Servers(c.servers, map[string]int64{"node-a": 100 * gib})
-			class := &storage.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "shared"}, Provisioner: "csi.holdfast.dev", Parameters: map[string]string{"shared": "true"}}
-			maps.Copy(class.Parameters, c.parameters)
-			if _, err := w.Theirs.StorageV1().StorageClasses().Create(t.Context(), class, metav1.CreateOptions{}); err != nil {
-				t.Fatal(err)
-			}
-			w.waiting("big", class.Name, "50Gi")
-			w.leads()
-			var events []string
-			w.Until("the event", func() bool {
-				select {
-				case e := <-w.Events.Events:
-					events = append(events, e)
-				default:
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.Change = func(c *cluster.Config) { c.Driver = "csi.holdfast.dev" }
+				w.Servers(c.servers, map[string]int64{"node-a": 100 * gib})
+				class := &storage.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "shared"}, Provisioner: "csi.holdfast.dev", Parameters: map[string]string{"shared": "true"}}
+				maps.Copy(class.Parameters, c.parameters)
+				if _, err := w.Theirs.StorageV1().StorageClasses().Create(t.Context(), class, metav1.CreateOptions{}); err != nil {
+					t.Fatal(err)
 				}
-				return slices.Contains(events, "Warning NoRoom 50Gi is requested, and "+c.want)
+				w.waiting("big", class.Name, "50Gi")
+				w.leads()
+				var events []string
+				w.Until("the event", func() bool {
+					select {
+					case e := <-w.Events.Events:
+						events = append(events, e)
+					default:
+					}
+					return slices.Contains(events, "Warning NoRoom 50Gi is requested, and "+c.want)
+				})
 			})
 		})
 	}
 }
 
 func TestServers_WithoutAnAllowedOneTheClaimGetsTheRemedy(t *testing.T) {
-	w := newWorld(t)
-	w.Change = func(c *cluster.Config) { c.Driver = "csi.holdfast.dev" }
-	w.Servers(map[string]int64{inmemory.ServerB: 4 * gib}, map[string]int64{"node-a": gib})
-	w.Allow()
-	class := &storage.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "shared"}, Provisioner: "csi.holdfast.dev", Parameters: map[string]string{"shared": "true"}}
-	if _, err := w.Theirs.StorageV1().StorageClasses().Create(t.Context(), class, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	w.Until("the list", func() bool { _, err := w.Backend.SharedCapacity(t.Context(), "team/b", ""); return err != nil })
-	_, err := w.Backend.Create(t.Context(), inmemory.SharedSpec("v", mib, ""))
-	inmemory.Expect(t, err, backend.ErrUnavailable, "team/b", `"namespaces":["team"]`)
-	w.waiting("files", class.Name, "1Gi")
-	w.leads()
-	var events []string
-	w.Until("the event", func() bool {
-		select {
-		case e := <-w.Events.Events:
-			events = append(events, e)
-		default:
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.Change = func(c *cluster.Config) { c.Driver = "csi.holdfast.dev" }
+		w.Servers(map[string]int64{inmemory.ServerB: 4 * gib}, map[string]int64{"node-a": gib})
+		w.Allow()
+		class := &storage.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "shared"}, Provisioner: "csi.holdfast.dev", Parameters: map[string]string{"shared": "true"}}
+		if _, err := w.Theirs.StorageV1().StorageClasses().Create(t.Context(), class, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
 		}
-		return slices.ContainsFunc(events, func(e string) bool {
-			return strings.HasPrefix(e, "Warning NoRoom") && strings.Contains(e, "team/b") && strings.Contains(e, `"namespaces":["team"]`)
+		w.Until("the list", func() bool { _, err := w.Backend.SharedCapacity(t.Context(), "team/b", ""); return err != nil })
+		_, err := w.Backend.Create(t.Context(), inmemory.SharedSpec("v", mib, ""))
+		inmemory.Expect(t, err, backend.ErrUnavailable, "team/b", `"namespaces":["team"]`)
+		w.waiting("files", class.Name, "1Gi")
+		w.leads()
+		var events []string
+		w.Until("the event", func() bool {
+			select {
+			case e := <-w.Events.Events:
+				events = append(events, e)
+			default:
+			}
+			return slices.ContainsFunc(events, func(e string) bool {
+				return strings.HasPrefix(e, "Warning NoRoom") && strings.Contains(e, "team/b") && strings.Contains(e, `"namespaces":["team"]`)
+			})
 		})
 	})
 }

@@ -2,6 +2,7 @@ package volume_test
 
 import (
 	"testing"
+	"testing/synctest"
 
 	core "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -9,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
-	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/rig/inmemory"
 )
 
@@ -46,7 +46,6 @@ func (w *world) unschedulable(name, claim, node string) {
 }
 
 func TestUnplaced_PodThatFitsNowhereGetsTheNodesThatLackTheClientOfItsVolume(t *testing.T) {
-	hostfs.NotInGate(t, "waits for a minute in real time")
 	sites := map[string]struct{ node, fsType, condition, says string }{
 		"image":  {"block.ceph.holdfast.dev", "ext4", v1beta1.RBDVolumesCondition, "Ceph pool block"},
 		"files":  {"files.ceph.holdfast.dev", v1beta1.CephFSType, v1beta1.CephFSVolumesCondition, "Ceph pool files"},
@@ -54,46 +53,49 @@ func TestUnplaced_PodThatFitsNowhereGetsTheNodesThatLackTheClientOfItsVolume(t *
 	}
 	for name, site := range sites {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			w.Puppet("a", gib)
-			w.Puppet("b", gib)
-			w.Start()
-			for of, site := range sites {
-				w.placed(of, site.node, site.fsType)
-				w.unschedulable("waits-for-"+of, of, "")
-			}
-			w.placed("own", "a", "ext4")
-			w.unschedulable("full", "own", "")
-			w.unschedulable("runs", name, "b")
-			w.leads()
-			lacks := func(node, module string) {
-				n, err := w.Nodes().Get(t.Context(), node, metav1.GetOptions{})
-				if err != nil {
-					t.Fatal(err)
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.Puppet("a", gib)
+				w.Puppet("b", gib)
+				w.Start()
+				for of, site := range sites {
+					w.placed(of, site.node, site.fsType)
+					w.unschedulable("waits-for-"+of, of, "")
 				}
-				meta.SetStatusCondition(&n.Status.Conditions, metav1.Condition{
-					Type: site.condition, Status: metav1.ConditionFalse, Reason: "NoClient", Message: "the kernel has no module " + module,
-				})
-				if _, err := w.Nodes().UpdateStatus(t.Context(), n, metav1.UpdateOptions{}); err != nil {
-					t.Fatal(err)
+				w.placed("own", "a", "ext4")
+				w.unschedulable("full", "own", "")
+				w.unschedulable("runs", name, "b")
+				w.leads()
+				lacks := func(node, module string) {
+					n, err := w.Nodes().Get(t.Context(), node, metav1.GetOptions{})
+					if err != nil {
+						t.Fatal(err)
+					}
+					meta.SetStatusCondition(&n.Status.Conditions, metav1.Condition{
+						Type: site.condition, Status: metav1.ConditionFalse, Reason: "NoClient", Message: "the kernel has no module " + module,
+					})
+					if _, err := w.Nodes().UpdateStatus(t.Context(), n, metav1.UpdateOptions{}); err != nil {
+						t.Fatal(err)
+					}
+					w.Until("the controller knowing it", func() bool { return w.Backend.CanUse(node, v1beta1.ClientLabels[site.condition]) != nil })
 				}
-				w.Until("the controller knowing it", func() bool { return w.Backend.CanUse(node, v1beta1.ClientLabels[site.condition]) != nil })
-			}
-			expect := func(nodes string) {
-				want := "Warning NoClient volume " + name + " is in " + site.says + ", and these nodes cannot use it: " + nodes + ", the kernel has no module first"
-				if event := <-w.Events.Events; event != want {
-					t.Errorf("the event is %q, want %q", event, want)
+				expect := func(nodes string) {
+					want := "Warning NoClient volume " + name + " is in " + site.says + ", and these nodes cannot use it: " + nodes + ", the kernel has no module first"
+					if event := <-w.Events.Events; event != want {
+						t.Errorf("the event is %q, want %q", event, want)
+					}
 				}
-			}
-			lacks("b", "first")
-			expect("b. On b")
-			lacks("a", "first")
-			w.unschedulable("waits-too", name, "")
-			lacks("b", "other") // the controller looks again
-			expect("a, b. On a")
-			if len(w.Events.Events) > 0 {
-				t.Errorf("reported again: %q", <-w.Events.Events)
-			}
+				synctest.Wait() // until the controller knows what the volumes are
+				lacks("b", "first")
+				expect("b. On b")
+				lacks("a", "first")
+				w.unschedulable("waits-too", name, "")
+				lacks("b", "other") // the controller looks again
+				expect("a, b. On a")
+				if len(w.Events.Events) > 0 {
+					t.Errorf("reported again: %q", <-w.Events.Events)
+				}
+			})
 		})
 	}
 }

@@ -2,6 +2,7 @@ package volume_test
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -11,40 +12,44 @@ import (
 )
 
 func TestUnreadable_VolumeIsNeverGarbage(t *testing.T) {
-	w, host := littered(t, time.Nanosecond)
-	w.claimed("kept", "gone")
-	w.Spoil("kept")
-	w.claimed("garbage", "gone")
-	w.leads()
-	w.Gone("garbage")
-	if v := w.Volume("kept"); v == nil || v.DeletionTimestamp != nil || v.Unreadable() == nil || !host.Has("kept") {
-		t.Errorf("it became %+v", v)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w, host := littered(t, time.Nanosecond)
+		w.claimed("kept", "gone")
+		w.Spoil("kept")
+		w.claimed("garbage", "gone")
+		w.leads()
+		w.Gone("garbage")
+		if v := w.Volume("kept"); v == nil || v.DeletionTimestamp != nil || v.Unreadable() == nil || !host.Has("kept") {
+			t.Errorf("it became %+v", v)
+		}
+	})
 }
 
 func TestUnreadable_VolumeIsNotGivenUpWithItsNode(t *testing.T) {
-	w := newWorld(t).started()
-	w.Puppet("a", gib)
-	w.KubernetesNode("a")
-	w.leads()
-	for _, name := range []string{"v", "other"} {
-		o := &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{v1beta1.AgentFinalizer}}, Spec: v1beta1.VolumeSpec{Name: name, Node: "a", OnNodeLoss: v1beta1.DeleteOnNodeLoss}}
-		if _, err := w.Volumes().Create(t.Context(), o, metav1.CreateOptions{}); err != nil {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t).started()
+		w.Puppet("a", gib)
+		w.KubernetesNode("a")
+		w.leads()
+		for _, name := range []string{"v", "other"} {
+			o := &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{v1beta1.AgentFinalizer}}, Spec: v1beta1.VolumeSpec{Name: name, Node: "a", OnNodeLoss: v1beta1.DeleteOnNodeLoss}}
+			if _, err := w.Volumes().Create(t.Context(), o, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			w.Answer(name, inmemory.Made)
+		}
+		w.Spoil("v")
+		w.Beat("a", 1)
+		if err := w.Theirs.CoreV1().Nodes().Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		w.Answer(name, inmemory.Made)
-	}
-	w.Spoil("v")
-	w.Beat("a", 1)
-	if err := w.Theirs.CoreV1().Nodes().Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	w.Gone("other")
-	w.Until("the word that it cannot be read", func() bool {
-		status, reason := w.Readiness(w.Volume("v").Status.Conditions)
-		return status == metav1.ConditionFalse && reason == v1beta1.ReasonUnreadable
+		w.Gone("other")
+		w.Until("the word that it cannot be read", func() bool {
+			status, reason := w.Readiness(w.Volume("v").Status.Conditions)
+			return status == metav1.ConditionFalse && reason == v1beta1.ReasonUnreadable
+		})
+		if v := w.Volume("v"); v.DeletionTimestamp != nil || v.Status.Phase == v1beta1.PhaseLost || v.Unreadable() == nil {
+			t.Errorf("it became %+v", v)
+		}
 	})
-	if v := w.Volume("v"); v.DeletionTimestamp != nil || v.Status.Phase == v1beta1.PhaseLost || v.Unreadable() == nil {
-		t.Errorf("it became %+v", v)
-	}
 }

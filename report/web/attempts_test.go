@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"crypto/tls"
 	"fmt"
 	"net"
@@ -10,20 +11,22 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"k8s.io/utils/clock"
 	testclock "k8s.io/utils/clock/testing"
 
 	"github.com/holdfast-storage/holdfast/listener"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
-// from is the client of an address of this host, with real connections.
+// from is the client of an address.
 func (r *rig) from(address string) *http.Client {
-	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}}
 	return &http.Client{Timeout: time.Minute, Transport: &http.Transport{
-		DialContext: d.DialContext, DisableKeepAlives: true,
-		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // who it is does not matter here
+		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return r.dial(ctx, address) },
+		DisableKeepAlives: true,
+		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // who it is does not matter here
 	}}
 }
 
@@ -40,13 +43,6 @@ func (r *rig) status(client *http.Client, password string) (int, http.Header) {
 	return response.StatusCode, response.Header
 }
 
-// at is a clock that the test moves.
-func (r *rig) at() (forward func(time.Duration)) {
-	c := testclock.NewFakePassiveClock(time.Now())
-	r.server.attempts = newAttempts(c)
-	return func(by time.Duration) { c.SetTime(c.Now().Add(by)) }
-}
-
 func (r *rig) told() (all []string) {
 	for {
 		select {
@@ -59,95 +55,99 @@ func (r *rig) told() (all []string) {
 }
 
 func TestWhoGoesThroughPasswordsIsRefusedAndOthersAreNot(t *testing.T) {
-	r := newRig(t)
-	r.open()
-	forward := r.at()
-	guesser, other := r.from("127.0.0.2"), r.from("127.0.0.3")
-	for i := range maxAttempts {
-		if status, _ := r.status(guesser, fmt.Sprint("guess", i)); status != http.StatusUnauthorized {
-			t.Fatalf("guess %d: %d", i, status)
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.open()
+		guesser, other := r.from("127.0.0.2"), r.from("127.0.0.3")
+		for i := range maxAttempts {
+			if status, _ := r.status(guesser, fmt.Sprint("guess", i)); status != http.StatusUnauthorized {
+				t.Fatalf("guess %d: %d", i, status)
+			}
 		}
-	}
-	if told := r.told(); len(told) > 0 {
-		t.Errorf("reported before any client is refused: %q", told)
-	}
-	status, header := r.status(guesser, "one more")
-	if status != http.StatusTooManyRequests || header.Get("Retry-After") == "" {
-		t.Errorf("one more: %d, %v", status, header)
-	}
-	// Or it would learn which of its guesses is right.
-	if status, _ := r.status(guesser, password); status != http.StatusTooManyRequests {
-		t.Errorf("the right one among too many guesses: %d", status)
-	}
-	if status, _ := r.status(other, password); status != http.StatusOK {
-		t.Errorf("another client with the right password: %d", status)
-	}
-	told := r.told()
-	if len(told) != 1 || !strings.Contains(told[0], reasonWrongPasswords) || !strings.Contains(told[0], "127.0.0.2") || strings.Contains(told[0], "guess") {
-		t.Errorf("reported %q", told)
-	}
-	forward(attemptReturns)
-	if status, _ := r.status(guesser, password); status != http.StatusOK {
-		t.Errorf("the right password a while later: %d", status)
-	}
-	if status, _ := r.status(guesser, "wrong again"); status != http.StatusUnauthorized {
-		t.Error("it may not try one more")
-	}
-	if status, _ := r.status(guesser, "and again"); status != http.StatusTooManyRequests {
-		t.Errorf("it may try two at once: %d", status)
-	}
-	if told := r.told(); len(told) > 0 {
-		t.Errorf("reported again, of the same client: %q", told)
-	}
+		if told := r.told(); len(told) > 0 {
+			t.Errorf("reported before any client is refused: %q", told)
+		}
+		status, header := r.status(guesser, "one more")
+		if status != http.StatusTooManyRequests || header.Get("Retry-After") == "" {
+			t.Errorf("one more: %d, %v", status, header)
+		}
+		// Or it would learn which of its guesses is right.
+		if status, _ := r.status(guesser, password); status != http.StatusTooManyRequests {
+			t.Errorf("the right one among too many guesses: %d", status)
+		}
+		if status, _ := r.status(other, password); status != http.StatusOK {
+			t.Errorf("another client with the right password: %d", status)
+		}
+		told := r.told()
+		if len(told) != 1 || !strings.Contains(told[0], reasonWrongPasswords) || !strings.Contains(told[0], "127.0.0.2") || strings.Contains(told[0], "guess") {
+			t.Errorf("reported %q", told)
+		}
+		<-time.After(attemptReturns)
+		if status, _ := r.status(guesser, password); status != http.StatusOK {
+			t.Errorf("the right password a while later: %d", status)
+		}
+		if status, _ := r.status(guesser, "wrong again"); status != http.StatusUnauthorized {
+			t.Error("it may not try one more")
+		}
+		if status, _ := r.status(guesser, "and again"); status != http.StatusTooManyRequests {
+			t.Errorf("it may try two at once: %d", status)
+		}
+		if told := r.told(); len(told) > 0 {
+			t.Errorf("reported again, of the same client: %q", told)
+		}
+	})
 }
 
 func TestTheRightPasswordIsNeverTooMany(t *testing.T) {
-	r := newRig(t)
-	r.open()
-	r.at()
-	client := r.from("127.0.0.2")
-	for range 3 * maxAttempts {
-		if status, _ := r.status(client, password); status != http.StatusOK {
-			t.Fatalf("got %d", status)
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.open()
+		client := r.from("127.0.0.2")
+		for range 3 * maxAttempts {
+			if status, _ := r.status(client, password); status != http.StatusOK {
+				t.Fatalf("got %d", status)
+			}
 		}
-	}
+	})
 }
 
 func TestAtTheSameTimeNoMoreGuessesAreLookedAt(t *testing.T) {
-	r := newRig(t)
-	r.open()
-	r.at()
-	var mu sync.Mutex
-	got := map[int]int{}
-	var all sync.WaitGroup
-	for i := range 4 * maxAttempts {
-		all.Go(func() {
-			status, _ := r.status(r.from("127.0.0.2"), fmt.Sprint("guess", i))
-			mu.Lock()
-			defer mu.Unlock()
-			got[status]++
-		})
-	}
-	all.Wait()
-	if got[http.StatusUnauthorized] != maxAttempts || got[http.StatusTooManyRequests] != 3*maxAttempts {
-		t.Errorf("got %v", got)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.open()
+		var mu sync.Mutex
+		got := map[int]int{}
+		var all sync.WaitGroup
+		for i := range 4 * maxAttempts {
+			all.Go(func() {
+				status, _ := r.status(r.from("127.0.0.2"), fmt.Sprint("guess", i))
+				mu.Lock()
+				defer mu.Unlock()
+				got[status]++
+			})
+		}
+		all.Wait()
+		if got[http.StatusUnauthorized] != maxAttempts || got[http.StatusTooManyRequests] != 3*maxAttempts {
+			t.Errorf("got %v", got)
+		}
+	})
 }
 
 func TestWithANewPasswordEverybodyBeginsAnew(t *testing.T) {
-	r := newRig(t)
-	r.open()
-	r.at()
-	for range maxAttempts {
-		r.status(r.http, "new")
-	}
-	r.eventually("it is refused", func() bool { status, _ := r.status(r.http, password); return status == http.StatusTooManyRequests })
-	r.secret("access", map[string]string{userKey: user, passwordKey: "new"})
-	other := r.from("127.0.0.2")
-	r.eventually("the new password counts", func() bool { status, _ := r.status(other, "new"); return status == http.StatusOK })
-	if status, _ := r.status(r.http, "new"); status != http.StatusOK {
-		t.Errorf("the client that was refused gets %d with the new password", status)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.open()
+		for range maxAttempts {
+			r.status(r.http, "new")
+		}
+		wait.Until(r, "it is refused", func() bool { status, _ := r.status(r.http, password); return status == http.StatusTooManyRequests })
+		r.secret("access", map[string]string{userKey: user, passwordKey: "new"})
+		other := r.from("127.0.0.2")
+		wait.Until(r, "the new password counts", func() bool { status, _ := r.status(other, "new"); return status == http.StatusOK })
+		if status, _ := r.status(r.http, "new"); status != http.StatusOK {
+			t.Errorf("the client that was refused gets %d with the new password", status)
+		}
+	})
 }
 
 func TestAHostWithManyAddressesIsOneClient(t *testing.T) {
@@ -191,23 +191,24 @@ func TestWhatIsRememberedOfClientsIsBounded(t *testing.T) {
 }
 
 func TestManyClientsThatGuessAreToldTogether(t *testing.T) {
-	r := newRig(t)
-	r.open()
-	forward := r.at()
-	guess := func(client int) {
-		for range maxAttempts + 1 {
-			r.status(r.from(fmt.Sprintf("127.0.1.%d", client)), "wrong")
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.open()
+		guess := func(client int) {
+			for range maxAttempts + 1 {
+				r.status(r.from(fmt.Sprintf("127.0.1.%d", client)), "wrong")
+			}
 		}
-	}
-	for client := range 4 {
-		guess(client + 1)
-	}
-	if told := r.told(); len(told) != 1 || !strings.Contains(told[0], "127.0.1.1") {
-		t.Errorf("reported %q", told)
-	}
-	forward(refusalEventEvery)
-	guess(5)
-	if told := r.told(); len(told) != 1 || !strings.Contains(told[0], "127.0.1.5") || !strings.Contains(told[0], "3 others") {
-		t.Errorf("reported %q", told)
-	}
+		for client := range 4 {
+			guess(client + 1)
+		}
+		if told := r.told(); len(told) != 1 || !strings.Contains(told[0], "127.0.1.1") {
+			t.Errorf("reported %q", told)
+		}
+		<-time.After(refusalEventEvery)
+		guess(5)
+		if told := r.told(); len(told) != 1 || !strings.Contains(told[0], "127.0.1.5") || !strings.Contains(told[0], "3 others") {
+			t.Errorf("reported %q", told)
+		}
+	})
 }

@@ -3,36 +3,39 @@ package web
 import (
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 func TestEveryReplicaTellsTheNumbersOfTheWholeCluster(t *testing.T) {
-	r := newRig(t)
-	c := r.cluster("holdfast", "")
-	c.Status.Phase = v1beta1.ClusterDegraded
-	c.Status.Conditions = []metav1.Condition{
-		{Type: v1beta1.DegradedCondition, Status: metav1.ConditionTrue, Reason: "VolumesHidden"},
-		{Type: v1beta1.ProtectedCondition, Status: metav1.ConditionFalse, Reason: "PoliciesMissing"},
-	}
-	if _, err := r.ours.HoldfastV1beta1().StorageClusters().UpdateStatus(t.Context(), c, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	r.node("a", metav1.ConditionTrue, "fast")
-	r.node("b", metav1.ConditionUnknown)
-	r.fence("b", metav1.ConditionFalse, v1beta1.ReasonNotFenced)
-	r.node(v1beta1.NodeOfServer("shop/files"), metav1.ConditionTrue, "volumes")
-	r.node(v1beta1.NodeOfCephPool("block"), metav1.ConditionFalse, "block")
-	r.volume("v5", v1beta1.NodeOfCephPool("block"), "block", v1beta1.VolumeStatus{Phase: v1beta1.PhaseReady})
-	r.volume("v1", "a", "fast", v1beta1.VolumeStatus{Phase: v1beta1.PhaseReady})
-	r.volume("v2", "a", "", v1beta1.VolumeStatus{Phase: v1beta1.PhaseReady, Pool: "fast"})
-	r.volume("v4", v1beta1.NodeOfServer("shop/files"), "volumes", v1beta1.VolumeStatus{Phase: v1beta1.PhaseReady})
-	r.volume("v3", "b", "slow", v1beta1.VolumeStatus{})
-	const want = `
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		c := r.cluster("holdfast", "")
+		c.Status.Phase = v1beta1.ClusterDegraded
+		c.Status.Conditions = []metav1.Condition{
+			{Type: v1beta1.DegradedCondition, Status: metav1.ConditionTrue, Reason: "VolumesHidden"},
+			{Type: v1beta1.ProtectedCondition, Status: metav1.ConditionFalse, Reason: "PoliciesMissing"},
+		}
+		if _, err := r.ours.HoldfastV1beta1().StorageClusters().UpdateStatus(t.Context(), c, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		r.node("a", metav1.ConditionTrue, "fast")
+		r.node("b", metav1.ConditionUnknown)
+		r.fence("b", metav1.ConditionFalse, v1beta1.ReasonNotFenced)
+		r.node(v1beta1.NodeOfServer("shop/files"), metav1.ConditionTrue, "volumes")
+		r.node(v1beta1.NodeOfCephPool("block"), metav1.ConditionFalse, "block")
+		r.volume("v5", v1beta1.NodeOfCephPool("block"), "block", v1beta1.VolumeStatus{Phase: v1beta1.PhaseReady})
+		r.volume("v1", "a", "fast", v1beta1.VolumeStatus{Phase: v1beta1.PhaseReady})
+		r.volume("v2", "a", "", v1beta1.VolumeStatus{Phase: v1beta1.PhaseReady, Pool: "fast"})
+		r.volume("v4", v1beta1.NodeOfServer("shop/files"), "volumes", v1beta1.VolumeStatus{Phase: v1beta1.PhaseReady})
+		r.volume("v3", "b", "slow", v1beta1.VolumeStatus{})
+		const want = `
 # HELP holdfast_cluster_ceph_pools Pools in Ceph clusters, by whether they are ready: true, false, or unknown while their agent does not report.
 # TYPE holdfast_cluster_ceph_pools gauge
 holdfast_cluster_ceph_pools{ready="false"} 1
@@ -91,22 +94,25 @@ holdfast_cluster_volumes{ceph_pool="",nfs_server="",node="b",phase="Pending",poo
 holdfast_cluster_volumes{ceph_pool="",nfs_server="shop/files",node="shop.files.nfs.holdfast.dev",phase="Ready",pool="volumes"} 1
 holdfast_cluster_volumes{ceph_pool="block",nfs_server="",node="block.ceph.holdfast.dev",phase="Ready",pool="block"} 1
 `
-	for range 2 {
-		s := r.start()
-		r.eventually("the cluster is known", s.filled.Load)
-		if err := testutil.CollectAndCompare(s.Collector(), strings.NewReader(want)); err != nil {
-			t.Error(err)
+		for range 2 {
+			s := r.start()
+			wait.Until(r, "the cluster is known", s.filled.Load)
+			if err := testutil.CollectAndCompare(s.Collector(), strings.NewReader(want)); err != nil {
+				t.Error(err)
+			}
 		}
-	}
+	})
 }
 
 func TestBeforeTheClusterIsKnownNothingIsTold(t *testing.T) {
-	r := newRig(t)
-	r.api.Close()
-	s := r.start()
-	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(s.Collector())
-	if families, err := registry.Gather(); err != nil || len(families) > 0 {
-		t.Errorf("got %v, %v", families, err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.api.Close()
+		s := r.start()
+		registry := prometheus.NewPedanticRegistry()
+		registry.MustRegister(s.Collector())
+		if families, err := registry.Gather(); err != nil || len(families) > 0 {
+			t.Errorf("got %v, %v", families, err)
+		}
+	})
 }

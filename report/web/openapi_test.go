@@ -9,11 +9,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 // described is the document as a client reads it.
@@ -144,103 +146,109 @@ func (r *rig) furnish() {
 	})
 	r.warn("pod", "Reason", time.Now())
 	r.start()
-	r.eventually("the user may come in, and all is known", func() bool {
+	wait.Until(r, "the user may come in, and all is known", func() bool {
 		return r.get("/api/v1/events").status == http.StatusOK && len(r.server.known().Hidden) == 0
 	})
 }
 
 func TestTheDocumentDescribesEveryFieldOfEveryAnswer(t *testing.T) {
-	r := newRig(t)
-	r.furnish()
-	d := read[described](r, "/openapi.json")
-	if !strings.HasPrefix(d.OpenAPI, "3.") || len(d.Paths) != len(apiRoutes())+len(documentPaths)+2 {
-		t.Fatalf("version %s with %d paths", d.OpenAPI, len(d.Paths))
-	}
-	for path, methods := range d.Paths {
-		operation := methods["get"]
-		if len(methods) != 1 || operation.Summary == "" {
-			t.Errorf("%s: %v", path, methods)
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.furnish()
+		d := read[described](r, "/openapi.json")
+		if !strings.HasPrefix(d.OpenAPI, "3.") || len(d.Paths) != len(apiRoutes())+len(documentPaths)+2 {
+			t.Fatalf("version %s with %d paths", d.OpenAPI, len(d.Paths))
 		}
-		for _, name := range []string{"v1", "a", "s1", "v2", "b", "s2", "nowhere"} {
-			a := r.get(strings.ReplaceAll(path, "{name}", name))
-			response, ok := operation.Responses[fmt.Sprint(a.status)]
-			if !ok || response.Description == "" {
-				t.Errorf("%s: status %d is not described", path, a.status)
-				continue
+		for path, methods := range d.Paths {
+			operation := methods["get"]
+			if len(methods) != 1 || operation.Summary == "" {
+				t.Errorf("%s: %v", path, methods)
 			}
-			kind, _, _ := strings.Cut(a.header.Get("Content-Type"), ";")
-			described, ok := response.Content[kind]
-			if !ok {
-				t.Errorf("%s: %d with content %q, described are %v", path, a.status, kind, slices.Collect(maps.Keys(response.Content)))
-				continue
-			}
-			var value any = string(a.body)
-			if kind == "application/json" {
-				if err := json.Unmarshal(a.body, &value); err != nil {
-					t.Fatal(err)
+			for _, name := range []string{"v1", "a", "s1", "v2", "b", "s2", "nowhere"} {
+				a := r.get(strings.ReplaceAll(path, "{name}", name))
+				response, ok := operation.Responses[fmt.Sprint(a.status)]
+				if !ok || response.Description == "" {
+					t.Errorf("%s: status %d is not described", path, a.status)
+					continue
+				}
+				kind, _, _ := strings.Cut(a.header.Get("Content-Type"), ";")
+				described, ok := response.Content[kind]
+				if !ok {
+					t.Errorf("%s: %d with content %q, described are %v", path, a.status, kind, slices.Collect(maps.Keys(response.Content)))
+					continue
+				}
+				var value any = string(a.body)
+				if kind == "application/json" {
+					if err := json.Unmarshal(a.body, &value); err != nil {
+						t.Fatal(err)
+					}
+				}
+				for _, fault := range d.check(described.Schema, path, value) {
+					t.Error(fault)
 				}
 			}
-			for _, fault := range d.check(described.Schema, path, value) {
-				t.Error(fault)
-			}
 		}
-	}
+	})
 }
 
 func TestTheDocumentDescribesEveryRefusal(t *testing.T) {
-	r := newRig(t)
-	r.furnish()
-	d := read[described](r, "/api/v1/openapi.json")
-	refused := map[string]func(path string) *http.Request{
-		"400": func(path string) *http.Request { return r.request(http.MethodGet, path+"?nonsense=1", nil) },
-		"401": func(path string) *http.Request {
-			q := r.request(http.MethodGet, path, nil)
-			q.Header.Del("Authorization")
-			return q
-		},
-		"405": func(path string) *http.Request { return r.request(http.MethodPost, path, nil) },
-		"413": func(path string) *http.Request { return r.request(http.MethodGet, path, strings.NewReader("x")) },
-	}
-	for _, route := range apiRoutes() {
-		for status, ask := range refused {
-			a := r.ask(ask(strings.ReplaceAll(route.path, "{name}", "x")))
-			var value any
-			if err := json.Unmarshal(a.body, &value); err != nil || fmt.Sprint(a.status) != status {
-				t.Fatalf("%s: %d %s, want %s", route.path, a.status, a.body, status)
-			}
-			response := d.Paths[route.path]["get"].Responses[status]
-			for _, fault := range d.check(response.Content["application/json"].Schema, route.path+" "+status, value) {
-				t.Error(fault)
-			}
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.furnish()
+		d := read[described](r, "/api/v1/openapi.json")
+		refused := map[string]func(path string) *http.Request{
+			"400": func(path string) *http.Request { return r.request(http.MethodGet, path+"?nonsense=1", nil) },
+			"401": func(path string) *http.Request {
+				q := r.request(http.MethodGet, path, nil)
+				q.Header.Del("Authorization")
+				return q
+			},
+			"405": func(path string) *http.Request { return r.request(http.MethodPost, path, nil) },
+			"413": func(path string) *http.Request { return r.request(http.MethodGet, path, strings.NewReader("x")) },
 		}
-	}
-}
-
-func TestEveryParameterThatIsDescribedIsTaken(t *testing.T) {
-	r := newRig(t)
-	r.furnish()
-	d := read[described](r, "/openapi.json")
-	for path, methods := range d.Paths {
-		for _, p := range methods["get"].Parameters {
-			if p.Description == "" {
-				t.Errorf("%s: %s has no description", path, p.Name)
-			}
-			values := append(slices.Clone(p.Schema.Enum), "x")
-			switch {
-			case p.In == "path", p.Name == continueParameter.name:
-				continue // the paths are asked in another test, the pages too
-			case p.Schema.Type == "integer":
-				values = []string{"1", "1000"}
-			case len(p.Schema.Enum) > 0:
-				values = p.Schema.Enum
-			}
-			for _, value := range values {
-				if a := r.get(path + "?" + p.Name + "=" + value); a.status != http.StatusOK {
-					t.Errorf("%s: %s=%s: %d %s", path, p.Name, value, a.status, a.body)
+		for _, route := range apiRoutes() {
+			for status, ask := range refused {
+				a := r.ask(ask(strings.ReplaceAll(route.path, "{name}", "x")))
+				var value any
+				if err := json.Unmarshal(a.body, &value); err != nil || fmt.Sprint(a.status) != status {
+					t.Fatalf("%s: %d %s, want %s", route.path, a.status, a.body, status)
+				}
+				response := d.Paths[route.path]["get"].Responses[status]
+				for _, fault := range d.check(response.Content["application/json"].Schema, route.path+" "+status, value) {
+					t.Error(fault)
 				}
 			}
 		}
-	}
+	})
+}
+
+func TestEveryParameterThatIsDescribedIsTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.furnish()
+		d := read[described](r, "/openapi.json")
+		for path, methods := range d.Paths {
+			for _, p := range methods["get"].Parameters {
+				if p.Description == "" {
+					t.Errorf("%s: %s has no description", path, p.Name)
+				}
+				values := append(slices.Clone(p.Schema.Enum), "x")
+				switch {
+				case p.In == "path", p.Name == continueParameter.name:
+					continue // the paths are asked in another test, the pages too
+				case p.Schema.Type == "integer":
+					values = []string{"1", "1000"}
+				case len(p.Schema.Enum) > 0:
+					values = p.Schema.Enum
+				}
+				for _, value := range values {
+					if a := r.get(path + "?" + p.Name + "=" + value); a.status != http.StatusOK {
+						t.Errorf("%s: %s=%s: %d %s", path, p.Name, value, a.status, a.body)
+					}
+				}
+			}
+		}
+	})
 }
 
 // The check above is worth what it finds.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"path"
 	"strings"
@@ -29,6 +30,7 @@ import (
 	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/test/rig/alongside"
 	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 const (
@@ -37,7 +39,7 @@ const (
 	password  = "correct horse"
 )
 
-// rig is an API server, and a Server that serves what is there over real TLS.
+// rig is an API server, and a Server that serves what is there over TLS.
 type rig struct {
 	*testing.T
 	api    *miniapi.Server
@@ -116,11 +118,81 @@ func newRig(t *testing.T) *rig {
 	api := miniapi.New(t)
 	r := &rig{T: t, api: api, ours: client.NewForConfigOrDie(api.Config()), theirs: kubernetes.NewForConfigOrDie(api.Config()), events: record.NewFakeRecorder(100)}
 	r.http = &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{
+		DialContext:     func(ctx context.Context, _, _ string) (net.Conn, error) { return r.dial(ctx, "127.0.0.1") },
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // who it is is tested apart from what it says
 		// Each request shows the certificate of its time.
 		DisableKeepAlives: true, ForceAttemptHTTP2: true,
 	}}
 	return r
+}
+
+// port takes connections of this process, without sockets, so that a bubble has all of them.
+type port struct {
+	address net.Addr
+	calls   chan net.Conn
+	closed  chan struct{}
+	close   func()
+}
+
+func newPort(address net.Addr) *port {
+	p := &port{address: address, calls: make(chan net.Conn), closed: make(chan struct{})}
+	p.close = sync.OnceFunc(func() { close(p.closed) })
+	return p
+}
+
+func (p *port) Addr() net.Addr { return p.address }
+
+func (p *port) Close() error {
+	p.close()
+	return nil
+}
+
+func (p *port) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.calls:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// call connects from an address.
+func (p *port) call(from string) (net.Conn, error) {
+	client, server := net.Pipe()
+	select {
+	case p.calls <- called{server, &net.TCPAddr{IP: net.ParseIP(from), Port: 1000}}:
+		return client, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// called is the end of the server.
+type called struct {
+	net.Conn
+	from net.Addr
+}
+
+func (c called) RemoteAddr() net.Addr { return c.from }
+
+// dial connects to the server from an address.
+func (r *rig) dial(ctx context.Context, from string) (net.Conn, error) {
+	if p, is := r.server.listener.(*port); is {
+		return p.call(from)
+	}
+	return new(net.Dialer).DialContext(ctx, "tcp", r.server.Address())
+}
+
+// dialTLS connects to the server, and fails with what the handshake does.
+func (r *rig) dialTLS(config *tls.Config) (*tls.Conn, error) {
+	r.Helper()
+	plain, err := r.dial(r.Context(), "127.0.0.1")
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.Cleanup(func() { plain.Close() })
+	conn := tls.Client(plain, config)
+	return conn, conn.HandshakeContext(r.Context())
 }
 
 // watches are those of one process, until the test ends.
@@ -141,6 +213,19 @@ func (r *rig) start() *Server {
 
 func (r *rig) replica() *Server {
 	r.Helper()
+	s := r.listening()
+	if err := s.listener.Close(); err != nil {
+		r.Fatal(err)
+	}
+	s.listener = newPort(s.listener.Addr())
+	ctx, cancel := context.WithCancel(context.Background())
+	alongside.Run(ctx, r, cancel, s.Run)
+	return s
+}
+
+// listening is a server with a real port, which does not run.
+func (r *rig) listening() *Server {
+	r.Helper()
 	_, theirs := r.clients()
 	s, err := New(Config{
 		Address: "127.0.0.1:0", Namespace: namespace, Watches: r.watches(), Kubernetes: theirs,
@@ -149,8 +234,6 @@ func (r *rig) replica() *Server {
 	if err != nil {
 		r.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	alongside.Run(ctx, r, cancel, s.Run)
 	return s
 }
 
@@ -160,7 +243,7 @@ func (r *rig) open() {
 	r.cluster("holdfast", "access")
 	r.secret("access", map[string]string{userKey: user, passwordKey: password})
 	r.start()
-	r.eventually("the user may come in", func() bool { return r.get("/api/v1/cluster").status == http.StatusOK })
+	wait.Until(r, "the user may come in", func() bool { return r.get("/api/v1/cluster").status == http.StatusOK })
 }
 
 func (r *rig) cluster(name, secret string) *v1beta1.StorageCluster {
@@ -190,21 +273,6 @@ func (r *rig) secret(name string, data map[string]string) {
 	}
 	if err != nil {
 		r.Fatal(err)
-	}
-}
-
-// eventually waits for what follows from a watch of the server, of which the arrival cannot be observed.
-func (r *rig) eventually(what string, so func() bool) {
-	r.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	late := time.After(time.Minute)
-	for !so() {
-		select {
-		case <-tick.C:
-		case <-late:
-			r.Fatalf("still not so: %s", what)
-		}
 	}
 }
 
@@ -333,7 +401,7 @@ func (r *rig) snapshot(name, source, node string, status v1beta1.SnapshotStatus)
 // volumes waits until the server knows n of them.
 func (r *rig) volumes(n int) {
 	r.Helper()
-	r.eventually(fmt.Sprintf("%d volumes are known", n), func() bool {
+	wait.Until(r, fmt.Sprintf("%d volumes are known", n), func() bool {
 		l := read[List[Volume]](r, "/api/v1/volumes")
 		return len(l.Items)+l.Remaining == n
 	})

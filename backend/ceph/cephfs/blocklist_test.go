@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/backend/ceph"
 	rig "github.com/holdfast-storage/holdfast/test/rig/ceph"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 // sessions are the addresses of the clients of the file system, by their users.
@@ -63,7 +64,7 @@ func TestBlocklist_ClientOfAFileSystemWritesNothingAnyMore(t *testing.T) {
 	if err := w.tryWrite(v, "file", []byte("too late")); !hasErrno(err, syscall.ESHUTDOWN) {
 		t.Errorf("the client that is shut out wrote: %v", err)
 	}
-	w.eventually(func() error {
+	wait.For(w.T, "what should hold", func() error {
 		if got := w.sessions()["admin"]; got == address {
 			return syscall.EAGAIN
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/backend"
 	rig "github.com/holdfast-storage/holdfast/test/rig/ceph"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 // large is a volume whose copy takes a while: the manager copies file by file.
@@ -27,7 +28,7 @@ func TestCopy_OutlivesItsCallerWhoLearnsHowFarItIs(t *testing.T) {
 	w := newWorld(t, 0)
 	large(w)
 	var err error
-	w.eventually(func() error {
+	wait.For(w.T, "what should hold", func() error {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err = w.backend.Clone(ctx, "a", backend.VolumeSpec{Name: "b"})
@@ -67,7 +68,7 @@ func TestCopy_EndsWhenItsVolumeIsDeleted(t *testing.T) {
 		_, err := w.backend.Clone(context.Background(), "a", backend.VolumeSpec{Name: "b"})
 		copied <- err
 	}()
-	w.eventually(func() error {
+	wait.For(w.T, "what should hold", func() error {
 		if n, _ := w.backend.ops.InFlight(); n == 0 || len(copied) > 0 {
 			return errors.New("no copy runs")
 		}

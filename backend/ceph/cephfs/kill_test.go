@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend/ceph"
 	"github.com/holdfast-storage/holdfast/crashpoint"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 // operation is what a process is killed in, and the next one repeats.
@@ -300,7 +301,7 @@ func TestKill_ACopyIsCompletedByTheNextProcess(t *testing.T) {
 	i := slices.IndexFunc(operations, func(op operation) bool { return op.name == "clone" })
 	w.killed(operations[i], crashpoint.CopyBegun)
 	w.open()
-	w.eventually(func() error { _, err := w.backend.Get(t.Context(), "b"); return err })
+	wait.For(w.T, "what should hold", func() error { _, err := w.backend.Get(t.Context(), "b"); return err })
 	holds("a", "b")(w)
 	w.empty()
 }

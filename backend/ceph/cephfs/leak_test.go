@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 	rig "github.com/holdfast-storage/holdfast/test/rig/ceph"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 // TestOutages_LeakNothing makes and deletes volumes, copies and snapshots while the OSD and the monitor are killed and
@@ -39,7 +40,7 @@ func TestOutages_LeakNothing(t *testing.T) {
 	w.persist(ctx, func() error { return w.snapshotOf(ctx, "s", "a") })
 	w.live(ctx, 0) // the first leaves what is never removed, such as Ceph's index of copies
 	var before map[string]string
-	w.eventually(func() error {
+	wait.For(w.T, "what should hold", func() error {
 		before = w.content()
 		for path := range before {
 			if strings.HasPrefix(path, "/volumes/_deleting/") || before[objects] != "0" {
@@ -78,7 +79,7 @@ func TestOutages_LeakNothing(t *testing.T) {
 		}
 	}
 	t.Logf("daemons were killed %d times", kills)
-	w.eventually(func() error { return differences(before, w.content()) }) // Ceph removes what is deleted later
+	wait.For(w.T, "what should hold", func() error { return differences(before, w.content()) }) // Ceph removes what is deleted later
 }
 
 func differences(before, after map[string]string) error {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/backend"
 	rig "github.com/holdfast-storage/holdfast/test/rig/ceph"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 // What a cluster that does not answer may cost a caller: it is far more than its patience, for slow machines, and far less
@@ -42,7 +43,7 @@ func TestOutage_IsSaidInSecondsAndEndsWithItsCause(t *testing.T) {
 			if err := c.Start(d); err != nil {
 				t.Fatal(err)
 			}
-			w.eventually(func() error {
+			wait.For(w.T, "what should hold", func() error {
 				_, err := w.backend.Create(t.Context(), spec)
 				return err
 			})
@@ -70,5 +71,5 @@ func TestOutage_FromTheStartIsSaidAndEnds(t *testing.T) {
 	if err := c.Start(rig.Monitor); err != nil {
 		t.Fatal(err)
 	}
-	w.eventually(func() error { _, err := w.backend.List(t.Context()); return err })
+	wait.For(w.T, "what should hold", func() error { _, err := w.backend.List(t.Context()); return err })
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/ceph"
 	rig "github.com/holdfast-storage/holdfast/test/rig/ceph"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 const (
@@ -274,33 +275,13 @@ func (w *world) close() {
 	}
 }
 
-// eventually waits until a condition holds.
-func (w *world) eventually(holds func() error) {
-	w.Helper()
-	ctx, cancel := context.WithTimeout(w.Context(), rig.Patience)
-	defer cancel()
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := holds()
-		if err == nil {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			w.Fatalf("it does not hold: %v", err)
-		}
-	}
-}
-
 // empty fails unless nothing is left in the group, nor is recorded as begun.
 func (w *world) empty() {
 	w.Helper()
 	if _, err := w.backend.List(w.Context()); err != nil { // opens the pool
 		w.Fatal(err)
 	}
-	w.eventually(func() error {
+	wait.For(w.T, "what should hold", func() error {
 		g := &group{fs: w.fs(), dir: "/volumes/" + w.config.Group}
 		names, err := g.names()
 		if err != nil {

@@ -33,7 +33,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend/cluster"
 	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
-	"github.com/holdfast-storage/holdfast/test/rig/realapi"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 // Cluster is one, of one test.
@@ -178,14 +178,10 @@ func (w *Cluster) Ready(node string) {
 	})
 }
 
-// Until waits for what is not an event of the API, or of a real one.
+// Until waits for what is not an event of the API, or of a real one, while the test runs: a hand may help after it.
 func (w *Cluster) Until(what string, done func() bool) {
 	w.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	if realapi.Until(ctx, func() bool { return done() || w.Context().Err() != nil }) != nil { // or a hand that helped, after its test
-		w.Fatalf("%s did not come", what)
-	}
+	wait.Until(w, what, func() bool { return done() || w.Context().Err() != nil })
 }
 
 // Unfinished makes a call with little time, and again until it ends where its object is. On a busy machine the first may
@@ -231,6 +227,9 @@ func (w *Cluster) Beat(name string, seconds int32) {
 	if err != nil {
 		_, err = leases.Create(w.Context(), &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Name: v1beta1.LeasePrefix + name}, Spec: spec}, metav1.CreateOptions{})
 	} else {
+		if at := l.Spec.RenewTime; !now.After(at.Time) { // in virtual time
+			now = metav1.NewMicroTime(at.Add(time.Microsecond))
+		}
 		l.Spec = spec
 		_, err = leases.Update(w.Context(), l, metav1.UpdateOptions{})
 	}

@@ -1,6 +1,9 @@
-// Package miniapi is a Kubernetes API in memory, for tests: objects of any kind over HTTP, with what controllers
-// depend on. Resource versions and conflicts, generations, finalizers, preconditions, the status subresource, merge
-// patches, a simple server-side apply, selectors, and watches that can be broken and held up.
+// Package miniapi is a Kubernetes API in memory, for tests: objects of any kind, with what controllers depend on.
+// Resource versions and conflicts, generations, finalizers, preconditions, the status subresource, merge patches, a
+// simple server-side apply, selectors, and watches that can be broken and held up.
+//
+// Clients of this process reach it without a socket, so that a test can run them in a bubble of testing/synctest, where
+// time passes only while all wait. Clients of another process reach it at its URL.
 //
 // It neither validates nor defaults, and knows no roles: for those there is a real cluster.
 package miniapi
@@ -11,13 +14,17 @@ import (
 	"sync"
 	"testing"
 
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/rest"
 )
 
+func init() { //nolint:gochecknoinits // it is for all that import this package
+	// Without the handler that sleeps when errors come soon after each other, by a clock that all bubbles would share.
+	utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1] //nolint:reassign // the variable is there for that
+}
+
 // Server is one API.
 type Server struct {
-	http *httptest.Server
-
 	mu       sync.Mutex
 	changed  *sync.Cond // broadcast when history grows or held, broken or closed change
 	version  int
@@ -29,6 +36,7 @@ type Server struct {
 	requests map[string]int
 	logs     map[string]*logFile // by namespace/pod
 	written  []logChange
+	listens  *httptest.Server // nil until its URL is needed
 }
 
 // key names an object. The name is empty in that of a whole resource.
@@ -45,13 +53,22 @@ type event struct {
 	old     object
 }
 
-// New serves an empty API until the test ends.
+// New is an empty API until the test ends.
 func New(t testing.TB) *Server {
 	s := &Server{objects: map[key]object{}, requests: map[string]int{}, logs: map[string]*logFile{}}
 	s.changed = sync.NewCond(&s.mu)
-	s.http = httptest.NewServer(http.HandlerFunc(s.serve))
 	t.Cleanup(s.Close)
 	return s
+}
+
+// URL is where clients of other processes reach the API.
+func (s *Server) URL() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.listens == nil {
+		s.listens = httptest.NewServer(http.HandlerFunc(s.serve))
+	}
+	return s.listens.URL
 }
 
 // Close ends the API and every watch.
@@ -59,14 +76,23 @@ func (s *Server) Close() {
 	s.mu.Lock()
 	s.closed = true
 	s.changed.Broadcast()
+	listens := s.listens
 	s.mu.Unlock()
-	s.http.CloseClientConnections()
-	s.http.Close()
+	if listens != nil {
+		listens.CloseClientConnections()
+		listens.Close()
+	}
 }
 
-// Config is for clients, without a limit on their rate.
+func (s *Server) ended() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
+}
+
+// Config is for clients of this process, without a limit on their rate.
 func (s *Server) Config() *rest.Config {
-	return &rest.Config{Host: s.http.URL, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}
+	return &rest.Config{Host: "http://miniapi", Transport: transport{s}, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}
 }
 
 // BreakWatches ends every watch, as an API server that restarts does.

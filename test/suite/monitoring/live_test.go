@@ -1,7 +1,6 @@
 package monitoring
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,7 +12,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"golang.org/x/sys/unix"
@@ -21,6 +19,7 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops/child"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/rig/standalone"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 // server is a Prometheus that scrapes one process.
@@ -88,17 +87,12 @@ func startPrometheus(t *testing.T, targets map[string]string) *server {
 // await waits until something is so.
 func (s *server) await(what string, is func() bool) {
 	s.Helper()
-	ctx, cancel := context.WithTimeout(s.Context(), standalone.Patience)
-	defer cancel()
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for !is() {
-		select {
-		case <-ctx.Done():
-			s.Fatalf("never: %s; firing: %v", what, s.firing())
-		case <-tick.C:
+	wait.For(s, what, func() error {
+		if !is() {
+			return fmt.Errorf("firing: %v", s.firing())
 		}
-	}
+		return nil
+	})
 }
 
 // get decodes what the API answers into data, unless that is nil.
