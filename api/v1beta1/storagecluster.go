@@ -280,6 +280,16 @@ type NFSSpec struct {
 	// addresses, no node could mount. Then only the servers restrict which clients may mount. True if left out.
 	// +optional
 	NetworkPolicies *bool `json:"networkPolicies,omitempty"`
+	// inlineVolumeNamespaces are the namespaces, beside that of Holdfast, whose pods may mount NFS by themselves while there
+	// are NFSServers, as volumes of the type nfs. The kubelet mounts these with the address of the node, which the servers
+	// admit: such a pod reads and writes every volume of every server. Claims are not affected.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=63
+	// +kubebuilder:validation:items:XValidation:rule=`self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')`,message="it must be the name of a namespace: lowercase letters, digits and -, such as team-a"
+	InlineVolumeNamespaces []string `json:"inlineVolumeNamespaces,omitempty"`
 }
 
 // ServiceSpec is the Service of the API.

@@ -144,7 +144,7 @@ func TestDeletionRequest_OneThatIsMadeStaysWhileOthersWrite(t *testing.T) {
 	if _, err := r.as(controllerUser).HoldfastV1beta1().Volumes().Patch(t.Context(), "node1", types.MergePatchType, []byte(`{"spec":`+deletionRequest+`}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := o.patch(r.as(agentUser), `{"size":{"required":"1Gi"}}`); err != nil {
+	if _, err := r.as(agentUser).HoldfastV1beta1().Volumes().Patch(t.Context(), "node1", types.MergePatchType, []byte(`{"metadata":{"finalizers":["holdfast.dev/agent"]}}`), metav1.PatchOptions{}); err != nil {
 		t.Errorf("the agent writes beside it: %v", err)
 	}
 	v := &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: "copy", Labels: map[string]string{v1beta1.AdoptedLabel: "true"}}, Spec: v1beta1.VolumeSpec{Name: "copy", Node: "node1"}}

@@ -344,7 +344,7 @@ func TestToken_WithoutAServerPodWritesNothing(t *testing.T) {
 }
 
 func TestPolicy_NamesEveryStatusFieldThatAServerMayNotWrite(t *testing.T) {
-	objects, err := limitsOf(nil, nil, "ours")
+	objects, err := limitsOf(nil, nil, &v1beta1.NFSSpec{}, "ours")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -362,7 +362,7 @@ func TestPolicy_NamesEveryStatusFieldThatAServerMayNotWrite(t *testing.T) {
 
 func TestPolicy_LimitsHoldTheAddressesOfKnownServers(t *testing.T) {
 	servers := []*v1beta1.NFSServer{named("b", "two"), named("a", "one"), named("a", "headless"), named("a", "none")}
-	objects, err := limitsOf(servers, map[string]string{"a/one": "10.0.0.1", "b/two": "fd00::2", "a/headless": "None", "c/stray": "10.0.0.3"}, "ours")
+	objects, err := limitsOf(servers, map[string]string{"a/one": "10.0.0.1", "b/two": "fd00::2", "a/headless": "None", "c/stray": "10.0.0.3"}, &v1beta1.NFSSpec{}, "ours")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -374,7 +374,7 @@ func TestPolicy_LimitsHoldTheAddressesOfKnownServers(t *testing.T) {
 			t.Errorf("%s names the namespace of the manifests: %v", o.GetName(), err)
 		}
 	}
-	if len(names) != 6 || !slices.Contains(names, "ValidatingAdmissionPolicyBinding "+classPolicy) {
+	if len(names) != 8 || !slices.Contains(names, "ValidatingAdmissionPolicyBinding "+classPolicy) {
 		t.Errorf("the limits are %v", names)
 	}
 	variables, _, _ := unstructured.NestedSlice(objects[0].Object, "spec", "variables")

@@ -40,7 +40,7 @@ func (r *rig) partsOf(s *v1beta1.NFSServer) []*unstructured.Unstructured {
 	if err != nil {
 		r.Fatal(err)
 	}
-	limits, err := limitsOf(nil, nil, realapi.Namespace)
+	limits, err := limitsOf(nil, nil, &v1beta1.NFSSpec{}, realapi.Namespace)
 	if err != nil {
 		r.Fatal(err)
 	}

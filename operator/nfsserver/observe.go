@@ -39,6 +39,7 @@ type observed struct {
 
 	kinds       map[schema.GroupKind]bool // that the API server knows, of Kinds
 	unguarded   bool                      // the API server knows no policies, so no loop devices are allocated
+	unlimited   []string                  // the policies and bindings of servers that are missing
 	service     string                    // the address of the Service; "" if it has none yet, or is not there
 	shut        bool                      // there is the NetworkPolicy
 	statefulSet *unstructured.Unstructured
@@ -79,7 +80,7 @@ func (c *Controller) observeCaches(d desired) (o observed, err error) {
 	s := d.server
 	o = observed{
 		now: time.Now(), entitled: c.entitled(s, d.cluster), pods: c.podsOf(s), claim: c.claim(s),
-		kinds: map[schema.GroupKind]bool{}, unguarded: !render.HasPolicies(c.Owned.Has),
+		kinds: map[schema.GroupKind]bool{}, unguarded: !render.HasPolicies(c.Owned.Has), unlimited: c.unlimited(),
 		service: c.serviceAddress(s), shut: c.Servers.Get(refTo(s, networkPolicy.Group, networkPolicy.Kind)) != nil,
 		statefulSet: c.Servers.Get(refTo(s, apps.GroupName, "StatefulSet")), account: c.Servers.Get(accountRef(s.Namespace)),
 		incomplete: slices.ContainsFunc([]string{"nfsservers", "volumes", "snapshots", "storagenodes"}, func(kind string) bool { return !c.Whole(kind) }),

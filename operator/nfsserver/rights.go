@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	admission "k8s.io/api/admissionregistration/v1"
 	core "k8s.io/api/core/v1"
 	rbac "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -128,10 +129,14 @@ func shared(o object) (*unstructured.Unstructured, error) {
 }
 
 // accountPolicy limits the accounts of servers to their own objects.
-const accountPolicy = "holdfast-nfs-account"
+const (
+	accountPolicy = "holdfast-nfs-account"
+	policyKind    = "ValidatingAdmissionPolicy"
+)
 
-// limitsOf returns the policies that limit the rights of servers. addresses are those of the servers, by NAMESPACE/NAME.
-func limitsOf(servers []*v1beta1.NFSServer, addresses map[string]string, namespace string) (finished []*unstructured.Unstructured, err error) {
+// limitsOf returns the policies that limit the rights of servers, and who mounts from them. addresses are those of the
+// servers, by NAMESPACE/NAME.
+func limitsOf(servers []*v1beta1.NFSServer, addresses map[string]string, spec *v1beta1.NFSSpec, namespace string) (finished []*unstructured.Unstructured, err error) {
 	all, err := render.Policies(deploy.NFSAccountPolicies, namespace)
 	if err != nil {
 		return nil, err
@@ -144,8 +149,14 @@ func limitsOf(servers []*v1beta1.NFSServer, addresses map[string]string, namespa
 		}
 	}
 	for _, o := range all {
-		if o.GetName() == accountPolicy && o.GetKind() == "ValidatingAdmissionPolicy" {
-			if err := render.SetVariable(o, "servers", "{"+strings.Join(known, ", ")+"}"); err != nil {
+		if o.GetKind() == policyKind {
+			switch o.GetName() {
+			case accountPolicy:
+				err = render.SetVariable(o, "servers", "{"+strings.Join(known, ", ")+"}")
+			case render.MountsPolicy:
+				err = render.SetVariable(o, "allowed", render.CELList(append([]string{namespace}, spec.InlineVolumeNamespaces...)))
+			}
+			if err != nil {
 				return nil, err
 			}
 		}
@@ -163,11 +174,28 @@ func (c *Controller) limits(servers []*v1beta1.NFSServer) ([]*unstructured.Unstr
 	if !render.HasPolicies(c.Owned.Has) {
 		return nil, nil
 	}
+	cluster, err := c.cluster()
+	if err != nil {
+		return nil, err
+	}
 	addresses := map[string]string{}
 	for _, s := range servers {
 		addresses[keyOf(s).String()] = c.serviceAddress(s)
 	}
-	return limitsOf(servers, addresses, c.Namespace)
+	return limitsOf(servers, addresses, &cluster.Spec.NFS, c.Namespace)
+}
+
+// unlimited names the policies and bindings that are missing.
+func (c *Controller) unlimited() (missing []string) {
+	for _, name := range render.ServerLimits() {
+		for _, kind := range []string{policyKind, policyKind + "Binding"} {
+			ref := apply.Ref{GroupKind: schema.GroupKind{Group: admission.GroupName, Kind: kind}, NamespacedName: types.NamespacedName{Name: name}}
+			if live := c.Owned.Get(ref); live == nil || live.GetDeletionTimestamp() != nil {
+				missing = append(missing, ref.String())
+			}
+		}
+	}
+	return missing
 }
 
 // grant gives all entitled servers their rights, and one its account, which may not be cached yet. All servers share one

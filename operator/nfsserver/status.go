@@ -19,6 +19,7 @@ import (
 	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/kube/apply"
 	"github.com/holdfast-storage/holdfast/kube/podstatus"
+	"github.com/holdfast-storage/holdfast/operator/render"
 )
 
 // The reasons of the conditions.
@@ -42,6 +43,9 @@ const (
 	reasonPaused      = "Paused"
 	reasonInUse       = "ExportsInUse"
 	reasonTerminating = "Terminating"
+	reasonInPlace     = "PoliciesInPlace"
+	reasonMissing     = "PoliciesMissing"
+	reasonNoPolicies  = "PoliciesUnknown" // to the API server
 )
 
 // conclude computes the result of a pass: the status, the events, and when to run again.
@@ -87,7 +91,7 @@ func (r *round) status() v1beta1.NFSServerStatus {
 		next.AllowedClients = r.clients()
 	}
 	r.room(&next)
-	for _, c := range []metav1.Condition{r.available(ever, &next), r.progressing(), r.degraded(ever)} {
+	for _, c := range []metav1.Condition{r.available(ever, &next), r.progressing(), r.degraded(ever), r.protected()} {
 		c.ObservedGeneration, c.LastTransitionTime = s.Generation, metav1.NewTime(r.now.Truncate(time.Second))
 		c.Message = kube.Shorten(c.Message, kube.LongestMessage)
 		meta.SetStatusCondition(&next.Conditions, c)
@@ -198,6 +202,19 @@ func (r *round) degraded(ever bool) metav1.Condition {
 		return is(reasonNotAllowed, r.stranger())
 	}
 	return kube.NewCondition(v1beta1.DegradedCondition, false, reasonHealthy, "")
+}
+
+// protected says whether the API server keeps pods from mounting the volumes by themselves, and accounts from what is not
+// theirs.
+func (r *round) protected() metav1.Condition {
+	switch {
+	case r.unguarded:
+		return kube.NewCondition(v1beta1.ProtectedCondition, false, reasonNoPolicies, render.WithoutPolicies)
+	case len(r.unlimited) > 0:
+		return kube.NewCondition(v1beta1.ProtectedCondition, false, reasonMissing, fmt.Sprintf(
+			"there is no %s: any pod may mount the volumes of this server by itself, or an account write what is not its own, until the operator has repaired it", strings.Join(r.unlimited, ", ")))
+	}
+	return kube.NewCondition(v1beta1.ProtectedCondition, true, reasonInPlace, "pods mount volumes by claims alone, but in namespaces of spec.nfs.inlineVolumeNamespaces, and accounts write only their own objects")
 }
 
 // fault says why the spec cannot be applied.

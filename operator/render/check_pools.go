@@ -65,7 +65,7 @@ func (p *plan) checkPlace(at string, pool v1beta1.PoolSpec) error {
 	}
 	if pool.Devices != nil {
 		if pool.Path != "" {
-			return fmt.Errorf("%s: pool %s has the path %s and devices: it may have one of them", at, pool.Name, pool.Path)
+			return fmt.Errorf("%s: pool %s has the path %.80s and devices: it may have one of them", at, pool.Name, pool.Path)
 		}
 		if pool.RequireMount {
 			return fmt.Errorf("%s.requireMount: true is not allowed for pool %s, which has devices: they are always mounted", at, pool.Name)

@@ -16,16 +16,17 @@ import (
 
 // elsewhere are the fields that no object shows, and the code that applies them.
 var elsewhere = map[string]string{
-	"fencing.after":       "what shuts out lost nodes",
-	"fencing.pods":        "what shuts out lost nodes",
-	"deletionPolicy":      "what removes the StorageCluster",
-	"csi.attachRequired":  "clusters without pools in Ceph clusters, which there are here",
-	"imageRegistry":       "images that are not named, which all are here",
-	"images.nfs":          "what makes NFS servers",
-	"nfs.networkPolicies": "what makes NFS servers",
-	"nfs.nodeNetworks[0]": "what makes NFS servers",
-	"secretRef.name":      "what reads the secret",
-	"secretRef.namespace": "what reads the secret",
+	"fencing.after":                 "what shuts out lost nodes",
+	"fencing.pods":                  "what shuts out lost nodes",
+	"deletionPolicy":                "what removes the StorageCluster",
+	"csi.attachRequired":            "clusters without pools in Ceph clusters, which there are here",
+	"imageRegistry":                 "images that are not named, which all are here",
+	"images.nfs":                    "what makes NFS servers",
+	"nfs.networkPolicies":           "what makes NFS servers",
+	"nfs.inlineVolumeNamespaces[0]": "what makes NFS servers",
+	"nfs.nodeNetworks[0]":           "what makes NFS servers",
+	"secretRef.name":                "what reads the secret",
+	"secretRef.namespace":           "what reads the secret",
 }
 
 // otherwise are values to try instead of leaving the field out, which would mean the same.

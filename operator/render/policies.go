@@ -20,6 +20,9 @@ var (
 // LoopSetsPolicy is the policy without which no loop devices are allocated, and its binding.
 const LoopSetsPolicy = "holdfast-loop-sets"
 
+// MountsPolicy is the policy without which pods mount the volumes of NFS servers by themselves, and its binding.
+const MountsPolicy = "holdfast-nfs-mounts"
+
 // Limits are the policies, each with a binding of its name, that limit the accounts of a StorageCluster to what is theirs, and
 // loop devices to the pods that may have them.
 func Limits(spec *v1beta1.StorageClusterSpec) []string {
@@ -32,9 +35,9 @@ func Limits(spec *v1beta1.StorageClusterSpec) []string {
 	return all
 }
 
-// ServerLimits are those for the accounts of NFS servers, which exist as long as there are servers.
+// ServerLimits are those for the accounts of NFS servers and for pods that mount NFS, which exist as long as there are servers.
 func ServerLimits() []string {
-	return []string{"holdfast-nfs-account", "holdfast-nfs-claims", "holdfast-nfs-classes"}
+	return []string{"holdfast-nfs-account", "holdfast-nfs-claims", "holdfast-nfs-classes", MountsPolicy}
 }
 
 // LimitsOf returns the policies of Limits and their bindings for a StorageCluster.

@@ -41,9 +41,14 @@ func (p *plan) serverNamespaces(more ...string) string {
 			all = append(all, namespace)
 		}
 	}
-	quoted := make([]string, 0, len(all))
-	for _, namespace := range all {
-		quoted = append(quoted, strconv.Quote(namespace))
+	return CELList(all)
+}
+
+// CELList is a list in an expression of a policy.
+func CELList(words []string) string {
+	quoted := make([]string, 0, len(words))
+	for _, word := range words {
+		quoted = append(quoted, strconv.Quote(word))
 	}
 	return "[" + strings.Join(quoted, ", ") + "]"
 }

@@ -64,6 +64,7 @@ func TestNFSServer_ThatPublishesAClaimServesItReadOnly(t *testing.T) {
 	s.Pod("editor", kube.Mount("files", "/data"), kube.Script("echo first >/data/file; sync /data/file; sleep infinity"))
 	s.Ready("editor")
 	s.Serve("published", s.Home, map[string]any{"publish": map[string]any{"claimName": "files", "name": "docs"}})
+	s.AllowNFSMounts()
 	server, path, access := published(t, s)
 	if path != "/docs" || access != "ReadOnly" {
 		t.Errorf("the server says that clients mount %q and may %q", path, access)
@@ -148,6 +149,7 @@ func TestNFSServer_DataOfPlainVolumesIsRetainedOrArchivedByClass(t *testing.T) {
 	s := begin(t)
 	node := nodesWithClients(t)[0]
 	server := serve(t, s)
+	s.AllowNFSMounts()
 
 	kept, keptID := disposed(t, s, node, "retain", "Retained")
 	drop := discard(t, s, "volumes", keptID, s.Admin().DeleteVolume)

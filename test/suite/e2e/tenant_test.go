@@ -58,6 +58,33 @@ func TestTenant_APodReachesNoNFSServerByItself(t *testing.T) {
 	})
 }
 
+// The kubelet mounts a volume of the type nfs with the address of the node, which every server admits.
+func TestTenant_PodMountsNoNFSServerWithoutAClaim(t *testing.T) {
+	t.Parallel()
+	s, owner := begin(t), begin(t)
+	node := nodesWithClients(t)[0]
+	serve(t, owner)
+	owner.Claim("shop", "32Mi", byMany, kube.OfClass(plain(t, owner)))
+	owner.Run("owner", kube.Mount("shop", "/data"), kube.OnNode(node), kube.Script("echo secret >/data/it; sync"))
+	export := owner.Volume("shop").Spec.NFS
+	thief := func(server, path string) error {
+		_, err := s.Client.CoreV1().Pods(s.Namespace).Create(t.Context(), kube.NewPod("thief", s.Home, kube.MountNFS(server, path, "/all")), metav1.CreateOptions{})
+		return err
+	}
+	for _, server := range []string{export.Server, "nfs-shared." + owner.Namespace + ".svc"} {
+		for _, path := range []string{export.Path, "/"} {
+			if err := thief(server, path); !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "spec.nfs.inlineVolumeNamespaces") {
+				t.Errorf("a pod that mounts %s:%s: %v", server, path, err)
+			}
+		}
+	}
+	s.AllowNFSMounts()
+	if found := s.Run("allowed", kube.MountNFS(export.Server, export.Path, "/all"), kube.OnNode(node), kube.Script("cat /all/it")); found != "secret\n" {
+		t.Errorf("without the policy the pod finds %q; the attack is none", found)
+	}
+	s.DeletePod("allowed")
+}
+
 func TestTenant_PodGetsNoLoopDevicesInANamespaceThatIsNotAllowed(t *testing.T) {
 	t.Parallel()
 	s := begin(t)

@@ -59,29 +59,47 @@ func (s *Space) DisallowServers() {
 	s.allowServers(s.t.Context(), false)
 }
 
-// allowServers writes the list of the StorageCluster, and waits until the API server goes by it.
-func (s *Space) allowServers(ctx context.Context, allow bool) {
+// AllowNFSMounts lets the pods of the namespace mount NFS without a claim.
+func (s *Space) AllowNFSMounts() {
+	s.t.Helper()
+	s.allow(s.t.Context(), "inlineVolumeNamespaces", true)
+	s.BeforeEnd(func(ctx context.Context) error { s.allow(ctx, "inlineVolumeNamespaces", false); return nil })
+	asked := NewPod("asked", s.Home, MountNFS("192.0.2.1", "/", "/data"))
+	s.Eventually(s.t.Context(), "mounts of NFS being allowed", func(ctx context.Context) error {
+		_, err := s.Client.CoreV1().Pods(s.Namespace).Create(ctx, asked, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err
+	})
+}
+
+// allow writes a list of namespaces of spec.nfs of the StorageCluster.
+func (s *Space) allow(ctx context.Context, list string, allow bool) {
 	s.t.Helper()
 	clusters := s.Holdfast("storageclusters")
-	s.Eventually(ctx, "the namespaces of NFS servers in the StorageCluster", func(ctx context.Context) error {
+	s.Eventually(ctx, "spec.nfs."+list+" of the StorageCluster", func(ctx context.Context) error {
 		all, err := clusters.List(ctx, metav1.ListOptions{Limit: 1})
 		if err != nil || len(all.Items) == 0 {
 			return errors.Join(err, errors.New("there is no StorageCluster"))
 		}
 		c := &all.Items[0]
-		names, _, err := unstructured.NestedStringSlice(c.Object, "spec", "nfs", "namespaces")
+		names, _, err := unstructured.NestedStringSlice(c.Object, "spec", "nfs", list)
 		if err != nil || slices.Contains(names, s.Namespace) == allow {
 			return err
 		}
 		if names = slices.DeleteFunc(names, func(name string) bool { return name == s.Namespace }); allow {
 			names = append(names, s.Namespace)
 		}
-		if err := unstructured.SetNestedStringSlice(c.Object, names, "spec", "nfs", "namespaces"); err != nil {
+		if err := unstructured.SetNestedStringSlice(c.Object, names, "spec", "nfs", list); err != nil {
 			return err
 		}
 		_, err = clusters.Update(ctx, c, metav1.UpdateOptions{})
 		return err
 	})
+}
+
+// allowServers waits until the API server goes by what is allowed.
+func (s *Space) allowServers(ctx context.Context, allow bool) {
+	s.t.Helper()
+	s.allow(ctx, "namespaces", allow)
 	if !allow {
 		return
 	}
