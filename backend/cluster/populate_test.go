@@ -35,126 +35,136 @@ func (w *world) intoCeph() error {
 }
 
 func TestPopulated_VolumeIsMadeEmptyAndReturnedWhenItIsComplete(t *testing.T) {
-	w, pool, _ := withCeph(t, v1beta1.EngineRBD, 100*gib, 100*gib)
-	w.snapshotOnNode()
-	inmemory.Expect(t, w.intoCeph(), backend.ErrBusy, "by a pod")
-	o := w.Volume("v")
-	if o.Spec.PopulatedBy != v1beta1.PopulatedByPod || o.Spec.Node != inmemory.CephPool || v1beta1.Bytes(o.Spec.Size.Required) != 2*mib {
-		t.Fatalf("the object asks for %+v", o.Spec)
-	}
-	if v, err := pool.Get(t.Context(), "v"); err != nil || v.Source != nil || v.Size != 2*mib {
-		t.Fatalf("the pool has %+v, %v", v, err)
-	}
-	if v, err := w.Backend.Get(t.Context(), "v"); err != nil || v.Access.RBD == nil {
-		t.Errorf("the pod that copies would use %+v, %v", v, err)
-	}
-	_, err := w.Backend.Snapshot(t.Context(), backend.SnapshotSpec{Name: "of-v", Source: "v"})
-	inmemory.Expect(t, err, backend.ErrUnavailable, "all of its content")
-	_, err = w.Backend.Clone(t.Context(), "v", cephSpec("clone", 2*mib))
-	inmemory.Expect(t, err, backend.ErrUnavailable, "all of its content")
-
-	w.Answer("v", func(v *v1beta1.Volume) {
-		v.Status.Copy = &v1beta1.VolumeCopy{Phase: v1beta1.CopyCopying, BytesDone: 700, BytesTotal: 2000}
-	})
-	w.Until("the word how far it is", func() bool { return strings.Contains(w.intoCeph().Error(), "700 of 2000 bytes") })
-	w.Answer("v", func(v *v1beta1.Volume) {
-		meta.SetStatusCondition(&v.Status.Conditions, metav1.Condition{Type: v1beta1.PopulatedCondition, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonPopulated})
-	})
-	for range 2 {
-		v, err := w.Backend.Restore(t.Context(), "s", cephSpec("v", 0))
-		if err != nil || v.Source == nil || v.Source.ID != "s" || v.Size != 2*mib {
-			t.Fatalf("complete it is %+v, %v", v, err)
+	synctest.Test(t, func(t *testing.T) {
+		w, pool, _ := withCeph(t, v1beta1.EngineRBD, 100*gib, 100*gib)
+		w.snapshotOnNode()
+		inmemory.Expect(t, w.intoCeph(), backend.ErrBusy, "by a pod")
+		o := w.Volume("v")
+		if o.Spec.PopulatedBy != v1beta1.PopulatedByPod || o.Spec.Node != inmemory.CephPool || v1beta1.Bytes(o.Spec.Size.Required) != 2*mib {
+			t.Fatalf("the object asks for %+v", o.Spec)
 		}
-	}
-	w.Until("the agent saying that it is ready", func() bool {
-		status, _ := w.Readiness(w.Volume("v").Status.Conditions)
-		return status == metav1.ConditionTrue && w.Volume("v").Status.Copy != nil
+		if v, err := pool.Get(t.Context(), "v"); err != nil || v.Source != nil || v.Size != 2*mib {
+			t.Fatalf("the pool has %+v, %v", v, err)
+		}
+		if v, err := w.Backend.Get(t.Context(), "v"); err != nil || v.Access.RBD == nil {
+			t.Errorf("the pod that copies would use %+v, %v", v, err)
+		}
+		_, err := w.Backend.Snapshot(t.Context(), backend.SnapshotSpec{Name: "of-v", Source: "v"})
+		inmemory.Expect(t, err, backend.ErrUnavailable, "all of its content")
+		_, err = w.Backend.Clone(t.Context(), "v", cephSpec("clone", 2*mib))
+		inmemory.Expect(t, err, backend.ErrUnavailable, "all of its content")
+
+		w.Answer("v", func(v *v1beta1.Volume) {
+			v.Status.Copy = &v1beta1.VolumeCopy{Phase: v1beta1.CopyCopying, BytesDone: 700, BytesTotal: 2000}
+		})
+		w.Until("the word how far it is", func() bool { return strings.Contains(w.intoCeph().Error(), "700 of 2000 bytes") })
+		w.Answer("v", func(v *v1beta1.Volume) {
+			meta.SetStatusCondition(&v.Status.Conditions, metav1.Condition{Type: v1beta1.PopulatedCondition, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonPopulated})
+		})
+		for range 2 {
+			v, err := w.Backend.Restore(t.Context(), "s", cephSpec("v", 0))
+			if err != nil || v.Source == nil || v.Source.ID != "s" || v.Size != 2*mib {
+				t.Fatalf("complete it is %+v, %v", v, err)
+			}
+		}
+		w.Until("the agent saying that it is ready", func() bool {
+			status, _ := w.Readiness(w.Volume("v").Status.Conditions)
+			return status == metav1.ConditionTrue && w.Volume("v").Status.Copy != nil
+		})
 	})
 }
 
 func TestPopulated_VolumeDeletedWhileItIsCopiedIsNotTaken(t *testing.T) {
-	w, pool, _ := withCeph(t, v1beta1.EngineRBD, 100*gib, 100*gib)
-	w.snapshotOnNode()
-	inmemory.Expect(t, w.intoCeph(), backend.ErrBusy)
-	if err := w.Volumes().Delete(t.Context(), "v", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	w.Until("the agent finding it", func() bool {
-		v, err := w.Volumes().Get(t.Context(), "v", metav1.GetOptions{})
-		return err == nil && v.IsIncomplete()
+	synctest.Test(t, func(t *testing.T) {
+		w, pool, _ := withCeph(t, v1beta1.EngineRBD, 100*gib, 100*gib)
+		w.snapshotOnNode()
+		inmemory.Expect(t, w.intoCeph(), backend.ErrBusy)
+		if err := w.Volumes().Delete(t.Context(), "v", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		w.Until("the agent finding it", func() bool {
+			v, err := w.Volumes().Get(t.Context(), "v", metav1.GetOptions{})
+			return err == nil && v.IsIncomplete()
+		})
+		_, err := w.Backend.Restore(t.Context(), "s", cephSpec("v", 0))
+		inmemory.Expect(t, err, backend.ErrExists, "holdfast volumes delete v")
+		_, err = w.Backend.Clone(t.Context(), "v", cephSpec("clone", 2*mib))
+		inmemory.Expect(t, err, backend.ErrPrecondition, "only a part of its content")
+		if err := w.Backend.Delete(t.Context(), "v"); err != nil {
+			t.Fatal(err)
+		}
+		if w.Gone("v"); pool.Has("v") {
+			t.Error("the pool still has it")
+		}
+		inmemory.Expect(t, w.intoCeph(), backend.ErrBusy)
 	})
-	_, err := w.Backend.Restore(t.Context(), "s", cephSpec("v", 0))
-	inmemory.Expect(t, err, backend.ErrExists, "holdfast volumes delete v")
-	_, err = w.Backend.Clone(t.Context(), "v", cephSpec("clone", 2*mib))
-	inmemory.Expect(t, err, backend.ErrPrecondition, "only a part of its content")
-	if err := w.Backend.Delete(t.Context(), "v"); err != nil {
-		t.Fatal(err)
-	}
-	if w.Gone("v"); pool.Has("v") {
-		t.Error("the pool still has it")
-	}
-	inmemory.Expect(t, w.intoCeph(), backend.ErrBusy)
 }
 
 func TestPopulated_FailedCopyIsTheErrorAndIsRemoved(t *testing.T) {
-	w, pool, _ := withCeph(t, v1beta1.EngineRBD, 100*gib, 100*gib)
-	w.snapshotOnNode()
-	inmemory.Expect(t, w.intoCeph(), backend.ErrBusy)
-	w.Answer("v", func(v *v1beta1.Volume) {
-		v.Status.Copy = &v1beta1.VolumeCopy{Phase: v1beta1.CopyFailed, Message: "no space left in /to"}
+	synctest.Test(t, func(t *testing.T) {
+		w, pool, _ := withCeph(t, v1beta1.EngineRBD, 100*gib, 100*gib)
+		w.snapshotOnNode()
+		inmemory.Expect(t, w.intoCeph(), backend.ErrBusy)
+		w.Answer("v", func(v *v1beta1.Volume) {
+			v.Status.Copy = &v1beta1.VolumeCopy{Phase: v1beta1.CopyFailed, Message: "no space left in /to"}
+		})
+		if o := w.Volume("v"); o.IsComplete() {
+			t.Error("it counts as complete")
+		}
+		var err error
+		w.Until("the error", func() bool {
+			err = w.intoCeph()
+			return strings.Contains(err.Error(), "no space left in /to")
+		})
+		inmemory.Expect(t, err, backend.ErrPrecondition, "could not be copied")
+		w.Gone("v")
+		if pool.Has("v") {
+			t.Error("the pool still has it")
+		}
 	})
-	if o := w.Volume("v"); o.IsComplete() {
-		t.Error("it counts as complete")
-	}
-	var err error
-	w.Until("the error", func() bool {
-		err = w.intoCeph()
-		return strings.Contains(err.Error(), "no space left in /to")
-	})
-	inmemory.Expect(t, err, backend.ErrPrecondition, "could not be copied")
-	w.Gone("v")
-	if pool.Has("v") {
-		t.Error("the pool still has it")
-	}
 }
 
 func TestPopulated_WhatDoesNotFitTheSourceIsRefused(t *testing.T) {
-	w, _, host := withCeph(t, v1beta1.EngineRBD, 100*gib, 100*gib)
-	w.snapshotOnNode()
-	block := cephSpec("a", 0)
-	block.Mode = backend.Block
-	_, err := w.Backend.Restore(t.Context(), "s", block)
-	inmemory.Expect(t, err, backend.ErrInvalid, "mode Block", "mode Filesystem")
-	_, err = w.Backend.Restore(t.Context(), "s", cephSpec("b", mib))
-	inmemory.Expect(t, err, backend.ErrOutOfRange, "1048576 bytes", "2097152")
-	gone := cephSpec("d", 0)
-	gone.Labels = map[string]string{v1beta1.ClaimNamespaceLabel: "shop", v1beta1.ClaimNameLabel: "gone"}
-	_, err = w.Backend.Restore(t.Context(), "s", gone)
-	inmemory.Expect(t, err, backend.ErrPrecondition, "shop/gone is gone")
-	limited := cephSpec("c", 0)
-	limited.Size.Limit = mib
-	_, err = w.Backend.Restore(t.Context(), "s", limited)
-	inmemory.Expect(t, err, backend.ErrInvalid, "as large as snapshot s")
-	for _, name := range []string{"a", "b", "c", "d"} {
-		if w.Volume(name) != nil || host.Has(backend.ID(name)) {
-			t.Errorf("%s is there", name)
+	synctest.Test(t, func(t *testing.T) {
+		w, _, host := withCeph(t, v1beta1.EngineRBD, 100*gib, 100*gib)
+		w.snapshotOnNode()
+		block := cephSpec("a", 0)
+		block.Mode = backend.Block
+		_, err := w.Backend.Restore(t.Context(), "s", block)
+		inmemory.Expect(t, err, backend.ErrInvalid, "mode Block", "mode Filesystem")
+		_, err = w.Backend.Restore(t.Context(), "s", cephSpec("b", mib))
+		inmemory.Expect(t, err, backend.ErrOutOfRange, "1048576 bytes", "2097152")
+		gone := cephSpec("d", 0)
+		gone.Labels = map[string]string{v1beta1.ClaimNamespaceLabel: "shop", v1beta1.ClaimNameLabel: "gone"}
+		_, err = w.Backend.Restore(t.Context(), "s", gone)
+		inmemory.Expect(t, err, backend.ErrPrecondition, "shop/gone is gone")
+		limited := cephSpec("c", 0)
+		limited.Size.Limit = mib
+		_, err = w.Backend.Restore(t.Context(), "s", limited)
+		inmemory.Expect(t, err, backend.ErrInvalid, "as large as snapshot s")
+		for _, name := range []string{"a", "b", "c", "d"} {
+			if w.Volume(name) != nil || host.Has(backend.ID(name)) {
+				t.Errorf("%s is there", name)
+			}
 		}
-	}
+	})
 }
 
 func TestPopulated_NodeOfTheSourceMustReachTheCephPool(t *testing.T) {
 	for engine, condition := range map[v1beta1.Engine]string{v1beta1.EngineRBD: v1beta1.RBDVolumesCondition, v1beta1.EngineCephFS: v1beta1.CephFSVolumesCondition} {
 		t.Run(string(engine), func(t *testing.T) {
-			w, _, _ := withCeph(t, engine, 100*gib, 100*gib)
-			w.snapshotOnNode()
-			_ = w.reports(condition, metav1.ConditionFalse)
-			_, err := w.Backend.Restore(t.Context(), "s", cephSpec("v", 0))
-			inmemory.Expect(t, err, backend.ErrPrecondition, "the kernel has no module", "on node "+node, "mend that")
-			if w.Volume("v") != nil {
-				t.Error("it is requested")
-			}
-			_ = w.reports(condition, metav1.ConditionTrue)
-			inmemory.Expect(t, w.intoCeph(), backend.ErrBusy)
+			synctest.Test(t, func(t *testing.T) {
+				w, _, _ := withCeph(t, engine, 100*gib, 100*gib)
+				w.snapshotOnNode()
+				_ = w.reports(condition, metav1.ConditionFalse)
+				_, err := w.Backend.Restore(t.Context(), "s", cephSpec("v", 0))
+				inmemory.Expect(t, err, backend.ErrPrecondition, "the kernel has no module", "on node "+node, "mend that")
+				if w.Volume("v") != nil {
+					t.Error("it is requested")
+				}
+				_ = w.reports(condition, metav1.ConditionTrue)
+				inmemory.Expect(t, w.intoCeph(), backend.ErrBusy)
+			})
 		})
 	}
 }
@@ -205,18 +215,20 @@ func TestPopulated_PoolsOfOneNodeAreCopiedThere(t *testing.T) {
 }
 
 func TestPopulated_SourceInACephPoolLeavesTheNodeToTheScheduler(t *testing.T) {
-	w, pool, _ := withCeph(t, v1beta1.EngineRBD, 100*gib, gib)
-	if _, err := w.Backend.Create(t.Context(), cephSpec("there", mib)); err != nil {
-		t.Fatal(err)
-	}
-	spec := inmemory.Spec("v", mib, node)
-	spec.NodesYield = true
-	err := w.Unfinished("by a pod", func(ctx context.Context) error {
-		_, err := w.Backend.Clone(ctx, "there", spec)
-		return err
+	synctest.Test(t, func(t *testing.T) {
+		w, pool, _ := withCeph(t, v1beta1.EngineRBD, 100*gib, gib)
+		if _, err := w.Backend.Create(t.Context(), cephSpec("there", mib)); err != nil {
+			t.Fatal(err)
+		}
+		spec := inmemory.Spec("v", mib, node)
+		spec.NodesYield = true
+		err := w.Unfinished("by a pod", func(ctx context.Context) error {
+			_, err := w.Backend.Clone(ctx, "there", spec)
+			return err
+		})
+		inmemory.Expect(t, err, backend.ErrBusy)
+		if o := w.Volume("v"); o.Spec.Node != node || o.Spec.PopulatedBy != v1beta1.PopulatedByPod || pool.Has("v") {
+			t.Errorf("requested %+v", o.Spec)
+		}
 	})
-	inmemory.Expect(t, err, backend.ErrBusy)
-	if o := w.Volume("v"); o.Spec.Node != node || o.Spec.PopulatedBy != v1beta1.PopulatedByPod || pool.Has("v") {
-		t.Errorf("requested %+v", o.Spec)
-	}
 }

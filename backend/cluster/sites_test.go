@@ -44,89 +44,97 @@ func (w *world) configure(pools ...v1beta1.PoolSpec) {
 }
 
 func TestCephPool_ItsVolumesAreThereWhereverTheyAreRequested(t *testing.T) {
-	for engine, reach := range map[v1beta1.Engine]backend.Reach{v1beta1.EngineRBD: backend.OneHost, v1beta1.EngineCephFS: backend.ManyHosts} {
-		w, pool, _ := withCeph(t, engine, 4*gib, 100*gib)
-		if got := w.Backend.Reach("memory"); got != reach {
-			t.Errorf("%s is reached by %d", engine, got)
-		}
-		v, err := w.Backend.Create(t.Context(), cephSpec("v", gib, node))
-		if err != nil || v.Node != inmemory.CephPool || v.Reach != reach || v.Shared || !pool.Has("v") {
-			t.Fatalf("%s: made %+v, %v", engine, v, err)
-		}
-		if v.Access.RBD == nil && v.Access.CephFS == nil {
-			t.Errorf("%s: it is used by %+v", engine, v.Access)
-		}
-		w.Until("the volume counts once, where the report that has it overtook the volume", func() bool {
-			c, err := w.Backend.Capacity(t.Context(), "memory")
-			if err != nil {
-				t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		for engine, reach := range map[v1beta1.Engine]backend.Reach{v1beta1.EngineRBD: backend.OneHost, v1beta1.EngineCephFS: backend.ManyHosts} {
+			w, pool, _ := withCeph(t, engine, 4*gib, 100*gib)
+			if got := w.Backend.Reach("memory"); got != reach {
+				t.Errorf("%s is reached by %d", engine, got)
 			}
-			return c.Available == 3*gib
-		})
-		_, err = w.Backend.Create(t.Context(), cephSpec("large", 5*gib, node))
-		inmemory.Expect(t, err, backend.ErrExhausted, "Ceph pool memory", "3221225472 bytes")
-	}
+			v, err := w.Backend.Create(t.Context(), cephSpec("v", gib, node))
+			if err != nil || v.Node != inmemory.CephPool || v.Reach != reach || v.Shared || !pool.Has("v") {
+				t.Fatalf("%s: made %+v, %v", engine, v, err)
+			}
+			if v.Access.RBD == nil && v.Access.CephFS == nil {
+				t.Errorf("%s: it is used by %+v", engine, v.Access)
+			}
+			w.Until("the volume counts once, where the report that has it overtook the volume", func() bool {
+				c, err := w.Backend.Capacity(t.Context(), "memory")
+				if err != nil {
+					t.Fatal(err)
+				}
+				return c.Available == 3*gib
+			})
+			_, err = w.Backend.Create(t.Context(), cephSpec("large", 5*gib, node))
+			inmemory.Expect(t, err, backend.ErrExhausted, "Ceph pool memory", "3221225472 bytes")
+		}
+	})
 }
 
 func TestCephPool_HasNoVolumesOfOthers(t *testing.T) {
-	w, pool, host := withCeph(t, v1beta1.EngineRBD, 100*gib, 2*gib)
-	for name, nodes := range map[string][]string{"free": nil, "chosen": {node}} {
-		if v, err := w.Backend.Create(t.Context(), inmemory.Spec(name, mib, nodes...)); err != nil || v.Node != node || v.Reach != backend.ItsHost || !host.Has(v.ID) {
-			t.Errorf("%s: made %+v, %v", name, v, err)
+	synctest.Test(t, func(t *testing.T) {
+		w, pool, host := withCeph(t, v1beta1.EngineRBD, 100*gib, 2*gib)
+		for name, nodes := range map[string][]string{"free": nil, "chosen": {node}} {
+			if v, err := w.Backend.Create(t.Context(), inmemory.Spec(name, mib, nodes...)); err != nil || v.Node != node || v.Reach != backend.ItsHost || !host.Has(v.ID) {
+				t.Errorf("%s: made %+v, %v", name, v, err)
+			}
 		}
-	}
-	_, err := w.Backend.Create(t.Context(), inmemory.Spec("large", 5*gib))
-	inmemory.Expect(t, err, backend.ErrExhausted, node)
-	_, err = w.Backend.Create(t.Context(), inmemory.Spec("strange", mib, inmemory.CephPool))
-	inmemory.Expect(t, err, backend.ErrExhausted)
-	if has := pool.Volumes(); len(has) > 0 {
-		t.Errorf("the Ceph pool has %v", has)
-	}
-	if c, err := w.Backend.Capacity(t.Context(), ""); err != nil || c.Total != 2*gib {
-		t.Errorf("nodes have %+v, %v", c, err)
-	}
+		_, err := w.Backend.Create(t.Context(), inmemory.Spec("large", 5*gib))
+		inmemory.Expect(t, err, backend.ErrExhausted, node)
+		_, err = w.Backend.Create(t.Context(), inmemory.Spec("strange", mib, inmemory.CephPool))
+		inmemory.Expect(t, err, backend.ErrExhausted)
+		if has := pool.Volumes(); len(has) > 0 {
+			t.Errorf("the Ceph pool has %v", has)
+		}
+		if c, err := w.Backend.Capacity(t.Context(), ""); err != nil || c.Total != 2*gib {
+			t.Errorf("nodes have %+v, %v", c, err)
+		}
+	})
 }
 
 func TestCephPool_WhatIsMadeOfItsVolumesStaysThere(t *testing.T) {
-	w, _, _ := withCeph(t, v1beta1.EngineRBD, 100*gib, 100*gib)
-	for _, name := range []string{"v", "w"} {
-		if _, err := w.Backend.Create(t.Context(), cephSpec(name, mib)); err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		w, _, _ := withCeph(t, v1beta1.EngineRBD, 100*gib, 100*gib)
+		for _, name := range []string{"v", "w"} {
+			if _, err := w.Backend.Create(t.Context(), cephSpec(name, mib)); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	if v, err := w.Backend.Expand(t.Context(), "v", backend.Size{Required: 2 * mib}); err != nil || v.Size != 2*mib || v.Reach != backend.OneHost {
-		t.Fatalf("grown to %+v, %v", v, err)
-	}
-	s, err := w.Backend.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "v"})
-	if err != nil || s.Node != inmemory.CephPool || !s.Shared {
-		t.Fatalf("the snapshot is %+v, %v", s, err)
-	}
-	if v, err := w.Backend.Restore(t.Context(), "s", cephSpec("restored", 2*mib, node)); err != nil || v.Node != inmemory.CephPool {
-		t.Errorf("restored %+v, %v", v, err)
-	}
-	if v, err := w.Backend.Clone(t.Context(), "v", cephSpec("cloned", 2*mib, node)); err != nil || v.Node != inmemory.CephPool {
-		t.Errorf("cloned %+v, %v", v, err)
-	}
-	g, err := w.Backend.SnapshotGroup(t.Context(), backend.GroupSpec{Name: "g", Sources: []backend.ID{"v", "w"}})
-	if err != nil || len(g.Snapshots) != 2 {
-		t.Errorf("the group is %+v, %v", g, err)
-	}
-	if err := w.Backend.Delete(t.Context(), "w"); err != nil {
-		t.Error(err)
-	}
+		if v, err := w.Backend.Expand(t.Context(), "v", backend.Size{Required: 2 * mib}); err != nil || v.Size != 2*mib || v.Reach != backend.OneHost {
+			t.Fatalf("grown to %+v, %v", v, err)
+		}
+		s, err := w.Backend.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "v"})
+		if err != nil || s.Node != inmemory.CephPool || !s.Shared {
+			t.Fatalf("the snapshot is %+v, %v", s, err)
+		}
+		if v, err := w.Backend.Restore(t.Context(), "s", cephSpec("restored", 2*mib, node)); err != nil || v.Node != inmemory.CephPool {
+			t.Errorf("restored %+v, %v", v, err)
+		}
+		if v, err := w.Backend.Clone(t.Context(), "v", cephSpec("cloned", 2*mib, node)); err != nil || v.Node != inmemory.CephPool {
+			t.Errorf("cloned %+v, %v", v, err)
+		}
+		g, err := w.Backend.SnapshotGroup(t.Context(), backend.GroupSpec{Name: "g", Sources: []backend.ID{"v", "w"}})
+		if err != nil || len(g.Snapshots) != 2 {
+			t.Errorf("the group is %+v, %v", g, err)
+		}
+		if err := w.Backend.Delete(t.Context(), "w"); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 func TestCephPool_SharedVolumesAndGroupsAreNotMadeOfWhatIsThere(t *testing.T) {
-	w, _, _ := withCeph(t, v1beta1.EngineRBD, 100*gib, 100*gib)
-	for _, s := range []backend.VolumeSpec{cephSpec("there", mib), inmemory.Spec("local", mib)} {
-		if _, err := w.Backend.Create(t.Context(), s); err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		w, _, _ := withCeph(t, v1beta1.EngineRBD, 100*gib, 100*gib)
+		for _, s := range []backend.VolumeSpec{cephSpec("there", mib), inmemory.Spec("local", mib)} {
+			if _, err := w.Backend.Create(t.Context(), s); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	_, err := w.Backend.Clone(t.Context(), "there", inmemory.SharedSpec("b", mib, ""))
-	inmemory.Expect(t, err, backend.ErrInvalid, "Ceph pool memory", "class without shared")
-	_, err = w.Backend.SnapshotGroup(t.Context(), backend.GroupSpec{Name: "g", Sources: []backend.ID{"there", "local"}})
-	inmemory.Expect(t, err, backend.ErrInvalid, "Ceph pool memory has there", "node node-a has local")
+		_, err := w.Backend.Clone(t.Context(), "there", inmemory.SharedSpec("b", mib, ""))
+		inmemory.Expect(t, err, backend.ErrInvalid, "Ceph pool memory", "class without shared")
+		_, err = w.Backend.SnapshotGroup(t.Context(), backend.GroupSpec{Name: "g", Sources: []backend.ID{"there", "local"}})
+		inmemory.Expect(t, err, backend.ErrInvalid, "Ceph pool memory has there", "node node-a has local")
+	})
 }
 
 func TestCephPool_IsWaitedFor(t *testing.T) {
@@ -164,21 +172,23 @@ func TestCephPool_ConfigurationSaysWhereAPoolIs(t *testing.T) {
 }
 
 func TestCephPool_VolumesAreUsedWhileItsAgentIsSilent(t *testing.T) {
-	w, _, _ := withCeph(t, v1beta1.EngineRBD, gib, gib)
-	if _, err := w.Backend.Create(t.Context(), cephSpec("v", mib)); err != nil {
-		t.Fatal(err)
-	}
-	w.Agents[inmemory.CephPool]()
-	w.Beat(inmemory.CephPool, 1)
-	w.Until("the silence", func() bool { return w.Backend.WhyDown(inmemory.CephPool) != "" })
-	v, err := w.Backend.Get(t.Context(), "v")
-	if err != nil || v.Access.RBD == nil || !v.Condition.Abnormal {
-		t.Errorf("it is %+v, %v", v, err)
-	}
-	_, err = w.Backend.Create(t.Context(), cephSpec("w", mib))
-	inmemory.Expect(t, err, backend.ErrUnavailable, "Ceph pool memory")
-	err = w.Backend.Delete(t.Context(), "v")
-	inmemory.Expect(t, err, backend.ErrUnavailable, "Ceph pool memory", "agent is back")
+	synctest.Test(t, func(t *testing.T) {
+		w, _, _ := withCeph(t, v1beta1.EngineRBD, gib, gib)
+		if _, err := w.Backend.Create(t.Context(), cephSpec("v", mib)); err != nil {
+			t.Fatal(err)
+		}
+		w.Agents[inmemory.CephPool]()
+		w.Beat(inmemory.CephPool, 1)
+		w.Until("the silence", func() bool { return w.Backend.WhyDown(inmemory.CephPool) != "" })
+		v, err := w.Backend.Get(t.Context(), "v")
+		if err != nil || v.Access.RBD == nil || !v.Condition.Abnormal {
+			t.Errorf("it is %+v, %v", v, err)
+		}
+		_, err = w.Backend.Create(t.Context(), cephSpec("w", mib))
+		inmemory.Expect(t, err, backend.ErrUnavailable, "Ceph pool memory")
+		err = w.Backend.Delete(t.Context(), "v")
+		inmemory.Expect(t, err, backend.ErrUnavailable, "Ceph pool memory", "agent is back")
+	})
 }
 
 func TestCephPool_ImageIsAttachedToOneNodeAtATime(t *testing.T) {
