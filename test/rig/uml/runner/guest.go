@@ -29,9 +29,6 @@ func guest() error {
 	j, err := readJob(dir)
 	status := 0
 	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, "booted"), nil, 0o600) // package uml waits for it
-	}
-	if err == nil {
 		status, err = work(dir, j)
 	}
 	if err == nil {
@@ -62,6 +59,9 @@ func work(dir string, j job) (status int, err error) {
 		return 0, err
 	}
 	if err := furnish(dir, j.Work); err != nil {
+		return 0, err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "booted"), nil, 0o600); err != nil { // package uml waits for it
 		return 0, err
 	}
 	if err := os.WriteFile("/proc/sys/kernel/modprobe", []byte(filepath.Join(dir, "runner")), 0); err != nil {
