@@ -217,12 +217,18 @@ func (l *leader) reconcileHealth(ctx context.Context, name string) (time.Duratio
 	return 0, nil
 }
 
-// warnUsers does nothing for a claim that is gone.
+// warnUsers does nothing for a claim that is gone, or has another volume.
 func (l *leader) warnUsers(ctx context.Context, v *v1beta1.Volume) error {
 	of := v.Spec.ClaimRef
 	claim, err := l.Kubernetes.CoreV1().PersistentVolumeClaims(of.Namespace).Get(ctx, of.Name, metav1.GetOptions{})
 	if err != nil {
 		return kube.IgnoreNotFound(err)
+	}
+	if v.Labels[v1beta1.AdoptedLabel] != "" { // an agent has written whose it is
+		pv, err := l.Kubernetes.CoreV1().PersistentVolumes().Get(ctx, claim.Spec.VolumeName, metav1.GetOptions{})
+		if err != nil || isBound(v, claim, pv) != nil {
+			return kube.IgnoreNotFound(err)
+		}
 	}
 	pods, err := l.Kubernetes.CoreV1().Pods(of.Namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {

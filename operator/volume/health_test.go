@@ -58,3 +58,40 @@ func TestHealth_UsersOfAVolumeGetOneEventPerFault(t *testing.T) {
 		}
 	})
 }
+
+func TestHealth_VolumeOfAnAgentWarnsNoClaimThatHasAnother(t *testing.T) {
+	for name, handle := range map[string]string{"the claim's": "v", "another's": "w", "no": ""} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			w.Puppet("a", gib)
+			w.Start()
+			claim := w.waiting("data", "ours", "1Gi")
+			if handle != "" {
+				pv := &core.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv"}, Spec: core.PersistentVolumeSpec{
+					ClaimRef: &core.ObjectReference{Namespace: "shop", Name: "data", UID: claim.UID}, PersistentVolumeSource: core.PersistentVolumeSource{CSI: &core.CSIPersistentVolumeSource{Driver: v1beta1.DriverName, VolumeHandle: handle}},
+				}}
+				if _, err := w.Theirs.CoreV1().PersistentVolumes().Create(t.Context(), pv, metav1.CreateOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				claim.Spec.VolumeName = "pv"
+				if _, err := w.Theirs.CoreV1().PersistentVolumeClaims("shop").Update(t.Context(), claim, metav1.UpdateOptions{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := w.Volumes().Create(t.Context(), &v1beta1.Volume{
+				ObjectMeta: metav1.ObjectMeta{Name: "v", Labels: map[string]string{v1beta1.AdoptedLabel: "true"}}, Spec: v1beta1.VolumeSpec{Name: "v", Node: "a", ClaimRef: v1beta1.ReferenceTo("shop/data")},
+			}, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			w.leads()
+			w.Answer("v", func(v *v1beta1.Volume) {
+				inmemory.Made(v)
+				v.Status.Conditions = []metav1.Condition{{Type: v1beta1.HealthyCondition, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonDevice, Message: "click here", LastTransitionTime: metav1.Now()}}
+			})
+			synctest.Wait()
+			if got := len(w.Events.Events); got != 0 && handle != "v" || got != 1 && handle == "v" {
+				t.Errorf("the claim with %s PersistentVolume gets %d events", name, got)
+			}
+		})
+	}
+}
