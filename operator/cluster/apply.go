@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"time"
 
+	admission "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -72,12 +74,27 @@ func (r *Controller) maintain(ctx context.Context, c *v1beta1.StorageCluster) (*
 	return s, kube.Sooner(kube.Sooner(again, p.again), s.rolloutAgain()), ctx.Err()
 }
 
+// apply applies the policies first. While one of them fails, no account gets a right that it does not have yet.
 func (r *Controller) apply(ctx context.Context, c *v1beta1.StorageCluster, objects []*unstructured.Unstructured) apply.Outcome {
 	spared := apply.Spared{}
 	for _, ref := range controllerRefs(r.Namespace) {
 		spared[ref] = func(live *unstructured.Unstructured) bool { return r.spares(c, live) }
 	}
-	return r.Owned.ApplySparing(ctx, objects, spared)
+	var policies, rest []*unstructured.Unstructured
+	for _, o := range objects {
+		if o.GroupVersionKind().Group == admission.GroupName {
+			policies = append(policies, o)
+		} else {
+			rest = append(rest, o)
+		}
+	}
+	out := r.Owned.ApplySparing(ctx, policies, spared)
+	if len(out.Failures) > 0 {
+		rest = slices.DeleteFunc(rest, func(o *unstructured.Unstructured) bool {
+			return o.GroupVersionKind().Group == rbac.Group && strings.HasSuffix(o.GetKind(), "Binding")
+		})
+	}
+	return out.And(r.Owned.ApplySparing(ctx, rest, spared))
 }
 
 // bringSnapshots installs the kinds of snapshots at the start of a process, and when they are missing. A failure only

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	admission "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -56,6 +58,33 @@ func TestProtected_MissingPolicyIsReported(t *testing.T) {
 	}
 	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.Paused = false })
 	r.protection(reasonInPlace, metav1.ConditionTrue)
+}
+
+func TestInstall_NoAccountHasRightsWhileAPolicyCannotBeMade(t *testing.T) {
+	r := newRig(t).start()
+	policies, bindings := r.theirs.AdmissionregistrationV1().ValidatingAdmissionPolicies(), r.theirs.RbacV1().ClusterRoleBindings()
+	foreign := &admission.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: nodeAccount}, Spec: admission.ValidatingAdmissionPolicySpec{
+		MatchConstraints: &admission.MatchResources{ResourceRules: []admission.NamedRuleWithOperations{{RuleWithOperations: admission.RuleWithOperations{
+			Operations: []admission.OperationType{admission.Create}, Rule: admission.Rule{APIGroups: []string{"example.com"}, APIVersions: []string{"v1"}, Resources: []string{"none"}},
+		}}}},
+		Validations: []admission.Validation{{Expression: "true"}},
+	}}
+	if _, err := policies.Create(t.Context(), foreign, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.Cleanup(func() { _ = policies.Delete(background, nodeAccount, metav1.DeleteOptions{}) })
+	r.create("holdfast", nil)
+	r.condition("holdfast", v1beta1.ProgressingCondition, reasonForeign, nodeAccount)
+	if _, err := bindings.Get(t.Context(), agents, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the account of the nodes, which nothing limits: %v", err)
+	}
+	if err := policies.Delete(t.Context(), nodeAccount, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.reconciled("holdfast")
+	if _, err := bindings.Get(t.Context(), agents, metav1.GetOptions{}); err != nil {
+		t.Errorf("once it is limited: %v", err)
+	}
 }
 
 func (r *rig) protectedMessage() string {
