@@ -16,6 +16,8 @@ import (
 // Kubernetes itself deletes the pods then, so nothing is added but that the node cannot write any more. Silence may also be
 // that of a network, in which the node's pods go on and serve others, and only the users of an application know whether two
 // of its pods may run at once for a while, so they must request it.
+//
+// +kubebuilder:validation:XValidation:rule=`!has(self.after) || has(self.pods) && self.pods in ['WithCephVolumes', 'None'] || has(self.namespaces) && size(self.namespaces) > 0`,fieldPath=.namespaces,message="with after, and pods Labelled or left out, name the namespaces whose pods may have a silent node shut out: all pods on that node lose their volumes in Ceph clusters then"
 type FencingSpec struct {
 	// pods to delete by force when their node is shut out. Labelled, if empty, are those with the label
 	// holdfast.dev/fenced: "true"; WithCephVolumes are all that use a volume in a Ceph cluster. None disables fencing: a
@@ -26,6 +28,16 @@ type FencingSpec struct {
 	// 1m, such as 5m. If left out, silence is not enough. Where more than half of the nodes are silent, none is lost by that.
 	// +optional
 	After *Duration `json:"after,omitempty"`
+	// namespaces whose pods have their node shut out by its silence, where pods is Labelled: all that uses volumes in Ceph
+	// clusters on that node loses them then, pods of other namespaces too, so the label alone is not enough. Name those of
+	// NFSServers as well, whose pods have the label.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=63
+	// +kubebuilder:validation:items:XValidation:rule=`self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')`,message="it must be the name of a namespace: lowercase letters, digits and -, such as team-a"
+	Namespaces []string `json:"namespaces,omitempty"`
 }
 
 // FencedPods says which pods are deleted by force when their node is shut out of the Ceph clusters.
@@ -56,6 +68,11 @@ func (f FencingSpec) Chooses(labels map[string]string) bool {
 		return true
 	}
 	return labels[FencedLabel] == "true"
+}
+
+// Heeds says whether a pod of a namespace that Chooses has chosen has its node shut out by the node's silence.
+func (f FencingSpec) Heeds(namespace string) bool {
+	return f.Pods == FenceWithCephVolumes || slices.Contains(f.Namespaces, namespace)
 }
 
 // Fence shuts a node out of all Ceph clusters. Its agent stages no volume of them while it is there.

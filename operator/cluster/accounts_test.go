@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -242,6 +244,61 @@ func TestToken_WithoutANodeWritesNothing(t *testing.T) {
 			t.Errorf("on a node with the name of a server: %s: %v", a, err)
 		}
 	}
+}
+
+// A client that two nodes have recorded would keep both from being shut out, and one of another node would be shut out.
+func TestToken_OfANodePodRecordsNoCephClientOfAnotherNode(t *testing.T) {
+	const policy = "holdfast-node-clients"
+	r := newRig(t).start()
+	r.create("holdfast", nil)
+	r.reconciled("holdfast")
+	r.keptTo("clients-one", "clients-two")
+	realapi.PodOn(t, r.config, namespace, agents, "clients-two-pod", "clients-two")
+	agent := realapi.WithToken(t, r.config, namespace, agents, "clients-two-pod")
+	record := func(clients ...string) realapi.Attempt {
+		all := []v1beta1.CephClient{}
+		for _, c := range clients {
+			fsid, address, _ := strings.Cut(c, " ")
+			all = append(all, v1beta1.CephClient{FSID: fsid, ID: "client.1", Address: v1beta1.CephAddress(address)})
+		}
+		body, err := json.Marshal(map[string]any{"status": map[string]any{"cephClients": all}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return realapi.Attempt{Verb: "patch", What: theStorageNodes + "/status", Name: "clients-two", Body: string(body)}
+	}
+	recorded := func(node string, clients ...string) {
+		if _, err := r.ours.HoldfastV1beta1().StorageNodes().Patch(t.Context(), node, types.MergePatchType, []byte(record(clients...).Body), metav1.PatchOptions{}, "status"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const its, own = "f 10.0.0.5:0/1", "f 10.0.0.6:0/2"
+	recorded("clients-one", its)
+	recorded("clients-two", own)
+	r.refusedSoon(policy, agent, record(its))
+	for name, c := range map[string]struct {
+		clients []string
+		says    string
+	}{
+		"that of another": {[]string{its}, "node clients-one has recorded"},
+		"beside its own":  {[]string{own, its}, "10.0.0.5:0/1 of the Ceph cluster f"},
+		"in capitals":     {[]string{"f [2001:DB8::5]:0/3"}, "canonical form"},
+		"too long":        {[]string{"f [2001:db8:0::5]:0/3"}, "canonical form"},
+		"no address":      {[]string{"f 300.0.0.5:0/3"}, "canonical form"},
+	} {
+		if err := record(c.clients...).Try(t.Context(), agent); !refusedBy(policy, err) || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for name, clients := range map[string][]string{
+		"a second": {own, "f [2001:db8::5]:0/3"}, "the same number in another cluster": {own, "g 10.0.0.5:0/1"}, "one whose address is not known": {own, "f"}, "none": nil,
+	} {
+		if err := record(clients...).Try(t.Context(), agent); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	recorded("clients-one")
+	wait.Until(r, "one that no node has any more being free", func() bool { return record(its).Try(t.Context(), agent) == nil })
 }
 
 // refusedSoon waits until the API server holds a policy: it reads it some time after it is made.

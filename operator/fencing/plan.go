@@ -82,7 +82,7 @@ func (o observed) planStart() plan {
 	case o.silent < o.after:
 		p.again = o.after - o.silent
 		return p
-	case !slices.ContainsFunc(o.pods, o.isDoomed):
+	case !slices.ContainsFunc(o.pods, func(p *core.Pod) bool { return o.isDoomed(p) && o.fencing.Heeds(p.Namespace) }):
 		p.again = lookAgain
 		return p
 	case 2*o.silentNodes > o.nodes:

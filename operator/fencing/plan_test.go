@@ -52,7 +52,7 @@ func pod(name string, labels map[string]string) *core.Pod {
 }
 
 func silentOnly(after time.Duration) func(*observed) {
-	return func(o *observed) { o.node.Spec.Taints, o.after = nil, after }
+	return func(o *observed) { o.node.Spec.Taints, o.after, o.fencing.Namespaces = nil, after, []string{"shop"} }
 }
 
 // requested is after the first step.
@@ -160,8 +160,9 @@ func TestPlan_TakesOneStepAfterTheOther(t *testing.T) {
 		}), "", ""},
 		"but not before its time":          {lost(silentOnly(11 * time.Minute)), "", ""},
 		"nor without a pod that is chosen": {lost(silentOnly(5*time.Minute), func(o *observed) { o.pods = o.pods[1:] }), "", ""},
+		"nor with the label alone":         {lost(silentOnly(5*time.Minute), func(o *observed) { o.fencing.Namespaces = []string{"other"} }), "", ""},
 		"all pods can be chosen": {lost(silentOnly(5*time.Minute), func(o *observed) {
-			o.pods, o.fencing.Pods = o.pods[1:], v1beta1.FenceWithCephVolumes
+			o.pods, o.fencing = o.pods[1:], v1beta1.FencingSpec{Pods: v1beta1.FenceWithCephVolumes}
 		}), "fence NodeDown, False Fencing", ""},
 		"half of the nodes may be silent": {lost(silentOnly(5*time.Minute), func(o *observed) { o.nodes, o.silentNodes = 4, 2 }), "fence NodeDown, False Fencing", ""},
 		"more than half is no evidence":   {lost(silentOnly(5*time.Minute), func(o *observed) { o.silentNodes = 3 }), "False TooManySilent", "3 of 5 nodes"},

@@ -17,6 +17,7 @@ import (
 // elsewhere are the fields that no object shows, and the code that applies them.
 var elsewhere = map[string]string{
 	"fencing.after":                 "what shuts out lost nodes",
+	"fencing.namespaces[0]":         "what shuts out lost nodes",
 	"fencing.pods":                  "what shuts out lost nodes",
 	"deletionPolicy":                "what removes the StorageCluster",
 	"csi.attachRequired":            "clusters without pools in Ceph clusters, which there are here",

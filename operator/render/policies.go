@@ -27,7 +27,7 @@ const MountsPolicy = "holdfast-nfs-mounts"
 // loop devices to the pods that may have them.
 func Limits(spec *v1beta1.StorageClusterSpec) []string {
 	all := []string{
-		"holdfast-applications", "holdfast-deletion", "holdfast-fencing", "holdfast-node-account", "holdfast-node-requests", "holdfast-population", LoopSetsPolicy,
+		"holdfast-applications", "holdfast-deletion", "holdfast-fencing", "holdfast-node-account", "holdfast-node-clients", "holdfast-node-requests", "holdfast-population", LoopSetsPolicy,
 	}
 	if len(cephSites(spec)) > 0 {
 		all = append(all, "holdfast-ceph-account")

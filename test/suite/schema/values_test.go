@@ -78,6 +78,8 @@ func TestValues_UnreadableIsRefusedWithAnExample(t *testing.T) {
 		{"StorageCluster", `{"imagePullPolicy":%v}`, `"Sometimes" "always"`, "IfNotPresent"},
 		{"StorageCluster", `{"nfs":{"nodeNetworks":[%v]}}`, `"*" "10.0.0.0/33" "010.0.0.1" "10.0.0.0/08" "fd00::/100" "fd00::/127" "fe80::1%eth0" "::ffff:10.0.0.1/96" "10.0.0" "10.0.0.7/" "a" ""`, "100.64.0.0/16"},
 		{"StorageCluster", `{"nfs":{"namespaces":[%v]}}`, `"A" "a.b" "-a" "a b" "*"`, "team-a"},
+		{"StorageCluster", `{"fencing":{"namespaces":[%v]}}`, `"A" "a.b" "-a" "a b" "*"`, "team-a"},
+		{"StorageCluster", `{"fencing":{"after":"5m","pods":%v}}`, `"" "Labelled"`, "name the namespaces"},
 		{"StorageCluster", `{"nfs":{"inlineVolumeNamespaces":[%v]}}`, `"A" "a.b" "-a" "a b" "*"`, "team-a"},
 		{"StorageCluster", `{"csi":{"ephemeral":{"pools":["a"],"maxSize":%v}}}`, `"1e1.5" "-1" "0" "1Ki" "" "x" "9223372036854775808" "NaN"`, "10Gi"},
 		{"StorageCluster", `{"csi":{"ephemeral":{"maxSize":"1Gi","pools":[%v]}}}`, `"A" "" "a/b" "../a"`, ""},

@@ -93,8 +93,8 @@ func expectLetIn(t *testing.T, s *kube.Space, node string, addresses []string, s
 	}
 }
 
-// fencingAfter has nodes shut out by silence, until the end of the test.
-func fencingAfter(t *testing.T, after string) {
+// fencingAfter has nodes shut out by silence, if a pod of the test's namespace asks for it, until the end of the test.
+func fencingAfter(t *testing.T, s *kube.Space, after string) {
 	t.Helper()
 	set := func(ctx context.Context, f v1beta1.FencingSpec) error {
 		if err := change(ctx, func(spec *v1beta1.StorageClusterSpec) { spec.Fencing = f }); err != nil {
@@ -107,7 +107,7 @@ func fencingAfter(t *testing.T, after string) {
 			t.Error(err)
 		}
 	})
-	if err := set(t.Context(), v1beta1.FencingSpec{After: new(v1beta1.Duration(after))}); err != nil {
+	if err := set(t.Context(), v1beta1.FencingSpec{After: new(v1beta1.Duration(after)), Namespaces: []string{s.Namespace}}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -226,7 +226,7 @@ func write(block int) string {
 func TestFence_NodeThatIsOnlyCutOffCannotWriteAnyMore(t *testing.T) {
 	s := begin(t)
 	one, other := withClients(t)
-	fencingAfter(t, "1m")
+	fencingAfter(t, s, "1m")
 	s.Claim("disk", "64Mi", kube.OfClass(imageClass), kube.Block)
 	device := kube.Device("disk", "/dev/disk")
 	s.Pod("old", device, kube.OnNode(one), fenced, kube.Script(remoteScript))
@@ -315,7 +315,7 @@ func nameClients(t *testing.T, s *kube.Space, node string) {
 func TestFence_NodeThatIsOnlyCutOffCannotChangeAFileSystemAnyMore(t *testing.T) {
 	s := begin(t)
 	one, other := withClients(t)
-	fencingAfter(t, "1m")
+	fencingAfter(t, s, "1m")
 	s.Claim("files", "1Gi", kube.OfClass(fileClass))
 	mount := kube.Mount("files", "/data")
 	s.Pod("old", mount, kube.OnNode(one), fenced, kube.AsRoot, kube.Script(remoteScript))
