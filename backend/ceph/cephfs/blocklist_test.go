@@ -64,7 +64,7 @@ func TestBlocklist_ClientOfAFileSystemWritesNothingAnyMore(t *testing.T) {
 	if err := w.tryWrite(v, "file", []byte("too late")); !hasErrno(err, syscall.ESHUTDOWN) {
 		t.Errorf("the client that is shut out wrote: %v", err)
 	}
-	wait.For(w.T, "what should hold", func() error {
+	wait.For(w, "a new session", func() error {
 		if got := w.sessions()["admin"]; got == address {
 			return syscall.EAGAIN
 		}

@@ -28,7 +28,7 @@ func TestCopy_OutlivesItsCallerWhoLearnsHowFarItIs(t *testing.T) {
 	w := newWorld(t, 0)
 	large(w)
 	var err error
-	wait.For(w.T, "what should hold", func() error {
+	wait.For(w, "the answer saying how far the copy is", func() error {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err = w.backend.Clone(ctx, "a", backend.VolumeSpec{Name: "b"})
@@ -68,7 +68,7 @@ func TestCopy_EndsWhenItsVolumeIsDeleted(t *testing.T) {
 		_, err := w.backend.Clone(context.Background(), "a", backend.VolumeSpec{Name: "b"})
 		copied <- err
 	}()
-	wait.For(w.T, "what should hold", func() error {
+	wait.For(w, "a copy that runs", func() error {
 		if n, _ := w.backend.ops.InFlight(); n == 0 || len(copied) > 0 {
 			return errors.New("no copy runs")
 		}

@@ -301,7 +301,7 @@ func TestKill_ACopyIsCompletedByTheNextProcess(t *testing.T) {
 	i := slices.IndexFunc(operations, func(op operation) bool { return op.name == "clone" })
 	w.killed(operations[i], crashpoint.CopyBegun)
 	w.open()
-	wait.For(w.T, "what should hold", func() error { _, err := w.backend.Get(t.Context(), "b"); return err })
+	wait.For(w, "volume b being served", func() error { _, err := w.backend.Get(t.Context(), "b"); return err })
 	holds("a", "b")(w)
 	w.empty()
 }

@@ -40,7 +40,7 @@ func TestOutages_LeakNothing(t *testing.T) {
 	w.persist(ctx, func() error { return w.snapshotOf(ctx, "s", "a") })
 	w.live(ctx, 0) // the first leaves what is never removed, such as Ceph's index of copies
 	var before map[string]string
-	wait.For(w.T, "what should hold", func() error {
+	wait.For(w, "an empty pool", func() error {
 		before = w.content()
 		for path := range before {
 			if strings.HasPrefix(path, "/volumes/_deleting/") || before[objects] != "0" {
@@ -49,10 +49,10 @@ func TestOutages_LeakNothing(t *testing.T) {
 		}
 		return nil
 	})
-	var wait sync.WaitGroup
+	var living sync.WaitGroup
 	next, ended := make(chan int), make(chan struct{})
 	for range workers {
-		wait.Go(func() {
+		living.Go(func() {
 			for i := range next {
 				w.live(ctx, i)
 				ended <- struct{}{}
@@ -64,7 +64,7 @@ func TestOutages_LeakNothing(t *testing.T) {
 			next <- i + 1
 		}
 		close(next)
-		wait.Wait()
+		living.Wait()
 		close(ended)
 	}()
 	kills, done := 0, 0
@@ -79,7 +79,7 @@ func TestOutages_LeakNothing(t *testing.T) {
 		}
 	}
 	t.Logf("daemons were killed %d times", kills)
-	wait.For(w.T, "what should hold", func() error { return differences(before, w.content()) }) // Ceph removes what is deleted later
+	wait.For(w, "Ceph having removed what was deleted", func() error { return differences(before, w.content()) }) // Ceph removes what is deleted later
 }
 
 func differences(before, after map[string]string) error {

@@ -43,7 +43,7 @@ func TestOutage_IsSaidInSecondsAndEndsWithItsCause(t *testing.T) {
 			if err := c.Start(d); err != nil {
 				t.Fatal(err)
 			}
-			wait.For(w.T, "what should hold", func() error {
+			wait.For(w, "the creation of a volume", func() error {
 				_, err := w.backend.Create(t.Context(), spec)
 				return err
 			})
@@ -71,5 +71,5 @@ func TestOutage_FromTheStartIsSaidAndEnds(t *testing.T) {
 	if err := c.Start(rig.Monitor); err != nil {
 		t.Fatal(err)
 	}
-	wait.For(w.T, "what should hold", func() error { _, err := w.backend.List(t.Context()); return err })
+	wait.For(w, "the list of volumes", func() error { _, err := w.backend.List(t.Context()); return err })
 }

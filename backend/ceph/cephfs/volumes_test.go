@@ -28,12 +28,12 @@ func TestVolume_HoldsWhatWasPromisedAndNoMore(t *testing.T) {
 	if err != nil || grown.Size != 128*mib {
 		t.Fatalf("grown is %+v, %v", grown, err)
 	}
-	wait.For(w.T, "what should hold", func() error { return w.tryWrite(v, "too much", make([]byte, 64*mib)) })
+	wait.For(w, "room for more", func() error { return w.tryWrite(v, "too much", make([]byte, 64*mib)) })
 	w.refused(w.tryWrite(v, "more", make([]byte, 128*mib)))
 	if got := w.ceph("fs", "subvolume", "info", rig.FileSystem, "a", "--group_name", w.config.Group); !strings.Contains(got, fmt.Sprintf(`"bytes_quota": %d`, 128*mib)) {
 		t.Errorf("the quota is not what was requested: %s", got)
 	}
-	wait.For(w.T, "what should hold", func() error {
+	wait.For(w, "its use being counted", func() error {
 		got, err := w.backend.Get(t.Context(), v.ID)
 		if err != nil || got.Used < 64*mib {
 			return fmt.Errorf("%+v, %w", got, err)
@@ -55,7 +55,7 @@ func TestVolume_HoldsAsManyFilesAsRequested(t *testing.T) {
 	if err != nil || v.Inodes != 8 {
 		t.Fatalf("%+v, %v", v, err)
 	}
-	wait.For(w.T, "what should hold", func() error { // the file system counts with a delay
+	wait.For(w, "the limit of files", func() error { // the file system counts with a delay
 		for i := range 64 {
 			if err := w.tryWrite(v, fmt.Sprintf("file%d", i), []byte("x")); err != nil {
 				w.refused(err)
@@ -110,7 +110,7 @@ func TestVolume_WhoseQuotaOrFilesWereChangedByHandIsAbnormal(t *testing.T) {
 		t.Fatal(err)
 	}
 	for id, says := range map[backend.ID]string{"a": "resize", "b": "is gone"} {
-		wait.For(w.T, "what should hold", func() error {
+		wait.For(w, "the fault being shown", func() error {
 			v, err := w.backend.Get(t.Context(), id)
 			if err != nil || !v.Condition.Abnormal || !strings.Contains(v.Condition.Message, says) {
 				return fmt.Errorf("%+v, %w", v, err)

@@ -281,7 +281,7 @@ func (w *world) empty() {
 	if _, err := w.backend.List(w.Context()); err != nil { // opens the pool
 		w.Fatal(err)
 	}
-	wait.For(w.T, "what should hold", func() error {
+	wait.For(w, "an empty group", func() error {
 		g := &group{fs: w.fs(), dir: "/volumes/" + w.config.Group}
 		names, err := g.names()
 		if err != nil {
