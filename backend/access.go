@@ -12,6 +12,7 @@ type Access struct {
 // NFS is a volume that an NFS server exports.
 type NFS struct {
 	Server string // address; empty inside the server, which does not know its own
+	Port   int32  // 0: that of NFS
 	Path   string // export path that clients mount
 }
 

@@ -71,6 +71,12 @@ func TestPersistentVolume_OfAnAdoptedVolumeEqualsACreatedOne(t *testing.T) {
 				Size: size, Mode: v1beta1.ModeFilesystem, Access: &v1beta1.VolumeAccess{NFS: &v1beta1.VolumeNFS{Server: "10.0.0.7", Path: "/pvc-1"}},
 			}}, "xfs",
 		},
+		"shared at another port": {
+			&backend.Volume{ID: "pvc-1", Size: gib, Shared: true, Access: backend.Access{NFS: &backend.NFS{Server: "10.0.0.7", Port: 3049, Path: "/pvc-1"}}},
+			&v1beta1.Volume{Spec: v1beta1.VolumeSpec{Node: "team.main.nfs.holdfast.dev", Shared: true}, Status: v1beta1.VolumeStatus{
+				Size: size, Mode: v1beta1.ModeFilesystem, Access: &v1beta1.VolumeAccess{NFS: &v1beta1.VolumeNFS{Server: "10.0.0.7", Port: 3049, Path: "/pvc-1"}},
+			}}, "xfs",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			made := c.volume(test.volume)

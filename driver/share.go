@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -16,6 +17,7 @@ import (
 // share is what of a shared volume a node mounts: a directory of an NFS server, or one of a CephFS.
 type share struct {
 	server string // address or name
+	port   uint16 // 0: that of NFS
 	path   string
 	cephfs *backend.CephFS
 }
@@ -36,6 +38,13 @@ func parseContext(id backend.ID, volume map[string]string) (s share, shared bool
 		err = fmt.Errorf("%w volume_context: %s is %s; of volume %s it must be /%s", backend.ErrInvalid, pathContext, backend.Quote(s.path), id, id)
 	case net.ParseIP(s.server) == nil && !isHostName(s.server):
 		err = fmt.Errorf("%w volume_context: %s is %s; it must be an address or the name of a host", backend.ErrInvalid, serverContext, backend.Quote(s.server))
+	}
+	if port := volume[portContext]; port != "" && err == nil {
+		n, wrong := strconv.ParseUint(port, 10, 16)
+		if wrong != nil || n == 0 {
+			return s, true, fmt.Errorf("%w volume_context: %s is %s; it must be a number from 1 to 65535", backend.ErrInvalid, portContext, backend.Quote(port))
+		}
+		s.port = uint16(n)
 	}
 	return s, true, err
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
@@ -18,6 +19,7 @@ import (
 
 const (
 	serverContext = "holdfast.dev/nfs-server"
+	portContext   = "holdfast.dev/nfs-port" // not of a server that has that of NFS
 	pathContext   = "holdfast.dev/nfs-path"
 )
 
@@ -79,7 +81,11 @@ func contextOf(v *backend.Volume) map[string]string {
 	if v.Access.NFS == nil {
 		return nil
 	}
-	return map[string]string{serverContext: v.Access.NFS.Server, pathContext: v.Access.NFS.Path}
+	c := map[string]string{serverContext: v.Access.NFS.Server, pathContext: v.Access.NFS.Path}
+	if port := v.Access.NFS.Port; port != 0 {
+		c[portContext] = strconv.Itoa(int(port))
+	}
+	return c
 }
 
 // siteCapacity is the same at every node that can use such volumes. That there is no site now is no mistake of the caller.

@@ -259,6 +259,12 @@ func TestSharedVolume_ContextIsUnique(t *testing.T) {
 			t.Errorf("%s: shared %v, %v", name, shared, err)
 		}
 	}
+	for port, want := range map[string]uint16{"": 0, "3049": 3049, "65535": 65535, "0": 0, "65536": 0, "-1": 0, "nfs": 0, "3049,sec=none": 0} {
+		s, _, err := parseContext("v", map[string]string{serverContext: "10.96.0.7", portContext: port, pathContext: "/v"})
+		if s.port != want || (err == nil) != (want != 0 || port == "") {
+			t.Errorf("port %q: %d, %v", port, s.port, err)
+		}
+	}
 	if _, shared, err := parseContext("v", map[string]string{"other": "key"}); shared || err != nil {
 		t.Errorf("without any: shared %v, %v", shared, err)
 	}

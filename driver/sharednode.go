@@ -63,7 +63,7 @@ func (n *node) mountNFS(ctx context.Context, id backend.ID, s share, options []s
 	if err != nil {
 		return fmt.Errorf("volume %s: %w", id, err)
 	}
-	nfs := nodeops.NFS{Server: s.server, Address: address, Path: s.path, Options: options, Namespaces: n.Namespaces}
+	nfs := nodeops.NFS{Server: s.server, Address: address, Port: s.port, Path: s.path, Options: options, Namespaces: n.Namespaces}
 	err = nodeops.MountNFS(ctx, nfs, staging)
 	if lack, is := errors.AsType[*nodeops.NFSClientError](err); is {
 		return fmt.Errorf("%w: volume %s: node %s cannot mount shared volumes: %w", backend.ErrPrecondition, id, n.NodeID, lack)

@@ -45,6 +45,9 @@ func (p *Provisioner) persistent(o controller.ProvisionOptions, v *backend.Volum
 	if len(options) == 0 {
 		options = p.MountOptions
 	}
+	if nfs := v.Access.NFS; nfs != nil {
+		options = slices.Concat(options, v1beta1.NFSPortOption(nfs.Port))
+	}
 	mode := core.PersistentVolumeFilesystem
 	annotations := map[string]string{
 		v1beta1.NFSServerAnnotation: p.Identity, v1beta1.NFSStoreAnnotation: p.journal.store, v1beta1.NFSVolumeAnnotation: string(v.ID),

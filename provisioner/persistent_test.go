@@ -1,6 +1,7 @@
 package provisioner
 
 import (
+	"slices"
 	"testing"
 
 	core "k8s.io/api/core/v1"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/admin/persistent"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/backend"
 )
 
 func TestPersistentVolume_OfAnAdoptedVolumeEqualsAProvisionedOne(t *testing.T) {
@@ -48,5 +50,16 @@ func TestPersistentVolume_OfAnAdoptedVolumeEqualsAProvisionedOne(t *testing.T) {
 	}
 	if !p.owns(adopted) {
 		t.Error("the server would not delete it")
+	}
+}
+
+func TestPersistentVolume_OfAServerWithAnotherPortNamesIt(t *testing.T) {
+	p := &Provisioner{Config: Config{Path: func(id backend.ID) string { return "/" + string(id) }}, journal: &journal{}}
+	o := options(nil, func(o *controller.ProvisionOptions) { o.StorageClass.MountOptions = []string{"hard"} })
+	for port, want := range map[int32][]string{0: {"hard"}, 3049: {"hard", "port=3049"}} {
+		v := &backend.Volume{ID: "v", Access: backend.Access{NFS: &backend.NFS{Port: port, Path: "/v"}}}
+		if got := p.persistent(o, v, "10.0.0.7").Spec.MountOptions; !slices.Equal(got, want) {
+			t.Errorf("with port %d the options are %q", port, got)
+		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	core "k8s.io/api/core/v1"
@@ -22,6 +23,7 @@ const (
 
 	// The volume attribute with the export of a shared volume.
 	pathAttribute = "holdfast.dev/nfs-path"
+	portAttribute = "holdfast.dev/nfs-port"
 )
 
 // Options are the properties of the PersistentVolume that do not follow from the Volume.
@@ -71,12 +73,16 @@ func Of(v *v1beta1.Volume, o Options) (*core.PersistentVolume, error) {
 func lead(pv *core.PersistentVolume, v *v1beta1.Volume) {
 	if Plain(v) {
 		pv.Spec.NFS = &core.NFSVolumeSource{Server: v.Status.Access.NFS.Server, Path: v.Status.Access.NFS.Path}
+		pv.Spec.MountOptions = append(pv.Spec.MountOptions, v1beta1.NFSPortOption(v.Status.Access.NFS.Port)...)
 		return
 	}
 	pv.Spec.CSI = &core.CSIPersistentVolumeSource{Driver: v1beta1.DriverName, VolumeHandle: v.Name}
 	switch {
 	case v.Spec.Shared:
 		pv.Spec.CSI.VolumeAttributes = map[string]string{v1beta1.NFSServerAttribute: v.Status.Access.NFS.Server, pathAttribute: v.Status.Access.NFS.Path}
+		if port := v.Status.Access.NFS.Port; port != 0 {
+			pv.Spec.CSI.VolumeAttributes[portAttribute] = strconv.Itoa(int(port))
+		}
 	case v.IsOfCephFS():
 		pv.Spec.NodeAffinity = onlyWhere(v1beta1.CephFSVolumesKey, "true")
 	case v1beta1.CephPoolOf(v.Spec.Node) != "":

@@ -13,7 +13,7 @@ func toAccess(a *v1beta1.VolumeAccess) backend.Access {
 	}
 	access := backend.Access{Image: a.Image, Directory: a.Directory}
 	if a.NFS != nil {
-		access.NFS = &backend.NFS{Server: a.NFS.Server, Path: a.NFS.Path}
+		access.NFS = &backend.NFS{Server: a.NFS.Server, Port: a.NFS.Port, Path: a.NFS.Path}
 	}
 	if r := a.RBD; r != nil {
 		access.RBD = &backend.RBD{Cluster: toCeph(r.Cluster), Pool: r.Pool, Namespace: r.Namespace, Image: r.Image, ImageID: r.ImageID}
@@ -34,7 +34,7 @@ func fromAccess(a backend.Access, address string) *v1beta1.VolumeAccess {
 		if address = cmp.Or(a.NFS.Server, address); address == "" {
 			return nil
 		}
-		o.NFS = &v1beta1.VolumeNFS{Server: address, Path: a.NFS.Path}
+		o.NFS = &v1beta1.VolumeNFS{Server: address, Port: a.NFS.Port, Path: a.NFS.Path}
 	}
 	if r := a.RBD; r != nil {
 		o.RBD = &v1beta1.VolumeRBD{Cluster: fromCeph(r.Cluster), Pool: r.Pool, Namespace: r.Namespace, Image: r.Image, ImageID: r.ImageID}

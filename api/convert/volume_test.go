@@ -188,6 +188,7 @@ func TestAccess_ToWhatAServerExportsIsAtItsAddress(t *testing.T) {
 		want    *v1beta1.VolumeNFS
 	}{
 		"at its address":                 {exported, "10.0.0.7", &v1beta1.VolumeNFS{Server: "10.0.0.7", Path: "/a"}},
+		"at another port":                {backend.Access{NFS: &backend.NFS{Port: 3049, Path: "/a"}}, "10.0.0.7", &v1beta1.VolumeNFS{Server: "10.0.0.7", Port: 3049, Path: "/a"}},
 		"at the one it knows":            {elsewhere, "10.0.0.7", &v1beta1.VolumeNFS{Server: "10.0.0.9", Path: "/a"}},
 		"nowhere as long as it has none": {exported, "", nil},
 		"nowhere if not exported":        {backend.Access{}, "10.0.0.7", nil},

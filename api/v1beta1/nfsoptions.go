@@ -44,6 +44,14 @@ func NFSMountOptions(ofServer []string) []string {
 	return slices.Concat(slices.DeleteFunc(slices.Clone(usualOptions), func(usual string) bool { return !open(usual) }), ofServer)
 }
 
+// NFSPortOption is what a PersistentVolume of a server needs that has another port; 0 is the usual one.
+func NFSPortOption(port int32) []string {
+	if port == 0 {
+		return nil
+	}
+	return []string{fmt.Sprint("port=", port)}
+}
+
 func optionKey(option string) string {
 	key, _, _ := strings.Cut(option, "=")
 	return key

@@ -58,6 +58,7 @@ type NFSServer struct {
 // +kubebuilder:validation:XValidation:rule=`!has(self.engine) || self.engine in ["", "Image", "Directory"]`,fieldPath=.engine,message="an NFS server has its volumes on its own storage: it must be Image or Directory"
 // +kubebuilder:validation:XValidation:rule=`(has(self.engine) && self.engine != "" ? self.engine : "Image") == (has(oldSelf.engine) && oldSelf.engine != "" ? oldSelf.engine : "Image")`,fieldPath=.engine,message="cannot be changed; make another server"
 // +kubebuilder:validation:XValidation:rule=`(has(self.service) && has(self.service.clusterIP) ? self.service.clusterIP : "") == (has(oldSelf.service) && has(oldSelf.service.clusterIP) ? oldSelf.service.clusterIP : "")`,fieldPath=.service.clusterIP,message="cannot be changed, since volumes name it; make another server"
+// +kubebuilder:validation:XValidation:rule=`(has(self.service) && has(self.service.port) ? self.service.port : 2049) == (has(oldSelf.service) && has(oldSelf.service.port) ? oldSelf.service.port : 2049)`,fieldPath=.service.port,message="cannot be changed, since volumes name it; make another server"
 // +kubebuilder:validation:XValidation:rule=`!has(self.maxExports) || self.maxExports <= 4096 || has(self.publish) || has(self.engine) && self.engine == "Directory"`,fieldPath=.maxExports,message="at most 4096 with the engine Image, for which a node has no more loop devices; make more servers"
 // +kubebuilder:validation:XValidation:rule=`!has(self.publish) || !has(self.exports) || !has(self.exports.access) || self.exports.access in ["", "ReadOnly", "None"]`,fieldPath=.exports.access,message="what is published is read only"
 type NFSServerSpec struct {
@@ -225,8 +226,16 @@ type NFSExports struct {
 	Clients []string `json:"clients,omitempty"`
 }
 
-// NFSService is the Service of the server. It has one port, 2049.
+// NFSService is the Service of the server. It has one port.
 type NFSService struct {
+	// port is 2049 if left out. The kubelet mounts a volume of the type nfs that a pod names, without a claim, at 2049 alone: with
+	// another port no such pod reaches the server. Clients outside of the cluster give it as the mount option port.
+	// +optional
+	// +kubebuilder:validation:Minimum=1024
+	// +kubebuilder:validation:Maximum=65535
+	// +kubebuilder:validation:XValidation:rule=`self != 9090`,message="9090 is the port of the metrics; choose another"
+	Port int32 `json:"port,omitempty"`
+
 	// type is ClusterIP if empty. With NodePort and LoadBalancer, in most networks a client from outside the cluster,
 	// or a pod that uses such a port, appears with the address of a node, and may then mount regardless of
 	// exports.clients.
@@ -335,7 +344,7 @@ type NFSServerList struct {
 	Items []NFSServer `json:"items"`
 }
 
-// NFSPort is the only one that a server has for clients.
+// NFSPort is the port for clients of a server whose spec names none.
 const NFSPort = 2049
 
 // NFSServerAttribute is the volume attribute with the address of the server that has a shared volume, as package driver
@@ -413,6 +422,9 @@ func (s *NFSServerStatus) Address() string {
 	}
 	return host
 }
+
+// Port is the one that the server has for clients.
+func (s *NFSServerSpec) Port() int32 { return cmp.Or(s.Service.Port, NFSPort) }
 
 // Access is what clients may do unless a volume says otherwise.
 func (s *NFSServerSpec) Access() NFSAccess {

@@ -292,6 +292,11 @@ type VolumeNFS struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Server string `json:"server"`
+	// port of the server; 2049 if left out.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	Port int32 `json:"port,omitempty"`
 	// path of the volume there.
 	// +required
 	// +kubebuilder:validation:MinLength=1

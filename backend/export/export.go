@@ -42,6 +42,7 @@ type Config struct {
 	ExportsDir string  // where volumes are mounted, each at its ID; used by no other process
 	StateDir   string  // for the ledger of exports; as durable as the volumes, and not in one of them
 	Exporter   Exporter
+	Port       int32         // at which clients find the exports; 0: that of NFS
 	Defaults   Settings      // of volumes without labels for them
 	Images     bool          // the wrapped backend keeps images, which may have any file system
 	MaxExports int           // 0: the number of ids; at most the number of Loops, if those are given

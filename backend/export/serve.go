@@ -73,7 +73,7 @@ func (b *Backend) export(ctx context.Context, v *backend.Volume, now *exportStat
 		return nil, explain(fmt.Errorf("export %d: %w", known.ID, err))
 	}
 	crashpoint.Here(crashpoint.ExportPut)
-	now.nfs = &backend.NFS{Path: PathOf(v.ID)}
+	now.nfs = &backend.NFS{Port: b.Port, Path: PathOf(v.ID)}
 	return fault, nil
 }
 

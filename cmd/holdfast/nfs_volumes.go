@@ -93,6 +93,9 @@ func (n *nfs) export(ctx context.Context, storage *local.Backend, server *ganesh
 		Backend: storage, ExportsDir: exports, StateDir: ids, Exporter: server, Defaults: s, MaxExports: n.maxExports, Images: n.engine == "image",
 		Loops: devices.Allocated(os.Getenv(devices.Variable)), Log: log,
 	}
+	if n.port != v1beta1.NFSPort {
+		c.Port = int32(n.port)
+	}
 	if n.access == string(v1beta1.NFSNone) {
 		c.Exporter = shut{server}
 	}

@@ -3,6 +3,7 @@ package nfsserver
 import (
 	"cmp"
 	"slices"
+	"strconv"
 
 	core "k8s.io/api/core/v1"
 	networking "k8s.io/api/networking/v1"
@@ -11,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/deploy"
 )
 
@@ -61,6 +61,7 @@ func service(in input) ([]*unstructured.Unstructured, error) {
 	}
 	spec := in.server.Spec.Service
 	o.Annotations = spec.Annotations
+	o.Spec.Ports[0].Port = in.server.Spec.Port()
 	o.Spec.Type = cmp.Or(spec.Type, core.ServiceTypeClusterIP)
 	o.Spec.Selector = selector(in.server)
 	// A Service that a user deleted gets the same address again, which volumes have.
@@ -90,7 +91,7 @@ func (in input) networkPolicy() *networking.NetworkPolicy {
 	port := func(n int32) []networking.NetworkPolicyPort {
 		return []networking.NetworkPolicyPort{{Protocol: new(core.ProtocolTCP), Port: new(intstr.FromInt32(n))}}
 	}
-	nfs := networking.NetworkPolicyIngressRule{Ports: port(v1beta1.NFSPort)}
+	nfs := networking.NetworkPolicyIngressRule{Ports: port(in.server.Spec.Port())}
 	named := in.server.Spec.Exports.Clients
 	rules := []networking.NetworkPolicyIngressRule{{Ports: port(metricsPort)}}
 	switch clients := slices.Concat(in.closing.clients, named); {
@@ -114,7 +115,7 @@ func (in input) ciliumPolicy() (*unstructured.Unstructured, error) {
 		"endpointSelector": map[string]any{"matchLabels": selector(in.server)},
 		"ingress": []any{map[string]any{
 			"fromEntities": []string{"host", "remote-node"},
-			"toPorts":      []any{map[string]any{"ports": []any{map[string]any{"port": "2049", "protocol": "TCP"}}}},
+			"toPorts":      []any{map[string]any{"ports": []any{map[string]any{"port": strconv.Itoa(int(in.server.Spec.Port())), "protocol": "TCP"}}}},
 		}},
 	})
 	if err != nil {

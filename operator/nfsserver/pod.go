@@ -64,6 +64,7 @@ func (in *input) pod(pod *core.PodSpec) {
 	pod.Affinity = in.affinity()
 	c.Image = in.serverImage()
 	c.Args = append(c.Args, in.arguments()...)
+	c.Ports[0].ContainerPort = s.Port()
 	if len(s.Exports.Clients) == 0 && in.closing.on {
 		c.Env = append(c.Env, core.EnvVar{Name: clientsVariable, Value: clientsOfStatus})
 	}
@@ -144,6 +145,7 @@ func (in *input) arguments() (args []string) {
 	add("server", in.server.Namespace+"/"+in.server.Name)
 	add("namespace", in.holdfast)
 	add("address", cmp.Or(s.Service.ClusterIP, in.address))
+	add("port", number(int64(s.Service.Port)))
 	if s.Publish != nil {
 		add("publish", publishedMount)
 		add("publish-name", path(s))

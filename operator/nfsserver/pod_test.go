@@ -352,6 +352,24 @@ func TestPod_ProbesAndPortsMatchTheProgram(t *testing.T) {
 	}
 }
 
+func TestPod_PortOfTheSpecIsTheOneForClients(t *testing.T) {
+	in := asked(func(s *v1beta1.NFSServerSpec) { s.Service.Port = 3049 })
+	if c := in.container(t); c.Ports[0].ContainerPort != 3049 || !slices.Contains(c.Args, "--port=3049") {
+		t.Errorf("the pod has %+v and %v", c.Ports, c.Args)
+	}
+	if p := as[core.Service](t, in.objects(t), "Service").Spec.Ports; len(p) != 1 || p[0].Port != 3049 || p[0].TargetPort.StrVal != "nfs" {
+		t.Errorf("the Service has %+v", p)
+	}
+	in.server.Spec.Exports.Clients = []string{"10.0.0.1"}
+	if p := in.networkPolicy().Spec.Ingress; len(p) != 2 || p[1].Ports[0].Port.IntValue() != 3049 {
+		t.Errorf("the NetworkPolicy has %+v", p)
+	}
+	cilium, err := in.ciliumPolicy()
+	if text := fmt.Sprint(cilium.Object); err != nil || !strings.Contains(text, "port:3049") || strings.Contains(text, "2049") {
+		t.Errorf("that of Cilium is %s, %v", text, err)
+	}
+}
+
 func TestPod_ReplacedForItsAccountIsOtherwiseTheSame(t *testing.T) {
 	in := asked(nil)
 	before := as[apps.StatefulSet](t, in.objects(t), "StatefulSet").Spec.Template

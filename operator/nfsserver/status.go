@@ -63,7 +63,7 @@ func (r *round) status() v1beta1.NFSServerStatus {
 	next := *s.Status.DeepCopy()
 	next.ObservedGeneration = s.Generation
 	if address := r.address(); address != "" {
-		next.Endpoint = net.JoinHostPort(address, strconv.Itoa(v1beta1.NFSPort))
+		next.Endpoint = net.JoinHostPort(address, strconv.Itoa(int(s.Spec.Port())))
 	}
 	next.Access = s.Spec.Access()
 	next.ClaimName, next.StorageClassName = claimName(s), ""

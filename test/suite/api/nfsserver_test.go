@@ -200,6 +200,7 @@ func TestNFSServer_ImmutableFieldsCannotBeChanged(t *testing.T) {
 		{made, "spec.engine", func(s *v1beta1.NFSServer) { s.Spec.Engine, s.Spec.MaxExports = v1beta1.EngineImage, 0 }},
 		{made, "spec.service.clusterIP", func(s *v1beta1.NFSServer) { s.Spec.Service.ClusterIP = "10.96.0.8" }},
 		{made, "spec.service.clusterIP", func(s *v1beta1.NFSServer) { s.Spec.Service = v1beta1.NFSService{} }},
+		{made, "spec.service.port", func(s *v1beta1.NFSServer) { s.Spec.Service.Port = 3049 }},
 		{ofClaim, "spec.storage.claimName", func(s *v1beta1.NFSServer) { s.Spec.Storage.ClaimName = "another" }},
 		{ofDirectory, "spec.storage.hostPath", func(s *v1beta1.NFSServer) { s.Spec.Storage.HostPath = "/other" }},
 		{ofDirectory, "spec.nodeSelectorTerms", func(s *v1beta1.NFSServer) { s.Spec.NodeSelectorTerms = nil }},

@@ -85,6 +85,29 @@ func TestTenant_PodMountsNoNFSServerWithoutAClaim(t *testing.T) {
 	s.DeletePod("allowed")
 }
 
+// The kubelet mounts a volume of the type nfs at the port of NFS alone, and finds nothing there.
+func TestTenant_PodReachesNoServerOfAnotherPortWithoutAClaim(t *testing.T) {
+	t.Parallel()
+	s := begin(t)
+	node := nodesWithClients(t)[0]
+	s.AllowNFSMounts()
+	spec := storage()
+	spec["service"] = map[string]any{"port": 3049}
+	s.Serve("shared", s.Home, spec)
+	for door, class := range byBothDoors(t, s) {
+		s.Claim(door, "32Mi", byMany, kube.OfClass(class))
+		for _, pod := range []string{"writer", "reader"} {
+			if found := s.Run(door+"-"+pod, kube.Mount(door, "/data"), kube.OnNode(node), kube.Script("echo "+pod+" >>/data/it; sync /data/it; cat /data/it")); !strings.HasPrefix(found, "writer\n") {
+				t.Errorf("%s of %s: %q", pod, door, found)
+			}
+		}
+	}
+	export := s.Volume("plain").Spec.NFS
+	s.Pod("thief", kube.MountNFS(export.Server, export.Path, "/all"), kube.OnNode(node))
+	s.AwaitEvent("thief", "FailedMount", export.Server)
+	s.DeletePod("thief")
+}
+
 func TestTenant_PodGetsNoLoopDevicesInANamespaceThatIsNotAllowed(t *testing.T) {
 	t.Parallel()
 	s := begin(t)

@@ -198,7 +198,7 @@ var full = map[string][]string{
 		`{"task":"Pull","pool":"a","taskImage":"i"}`,
 	},
 	"NFSServer": {
-		`{"storage":{"size":"1Gi","storageClassName":"a"},"engine":"Directory","exports":{"squash":"Root","anonUID":5,"anonGID":5,"access":"ReadOnly","clients":["10.0.0.0/8"]},"service":{"type":"NodePort","clusterIP":"10.0.0.1","annotations":{"a":"b"}},"maxExports":5,"gracePeriod":"90s","resources":{"claims":[{"name":"a","request":"b"}],"limits":{"memory":"1Gi"},"requests":{"cpu":"1"}},"mountOptions":["nconnect=4"],"tolerations":[{"key":"a","operator":"Equal","value":"b","effect":"NoExecute","tolerationSeconds":5}],"nodeSelectorTerms":[{"matchExpressions":[{"key":"a","operator":"In","values":["b"]}],"matchFields":[{"key":"metadata.name","operator":"In","values":["a"]}]}],"reclaimPolicy":"Delete"}`,
+		`{"storage":{"size":"1Gi","storageClassName":"a"},"engine":"Directory","exports":{"squash":"Root","anonUID":5,"anonGID":5,"access":"ReadOnly","clients":["10.0.0.0/8"]},"service":{"port":3049,"type":"NodePort","clusterIP":"10.0.0.1","annotations":{"a":"b"}},"maxExports":5,"gracePeriod":"90s","resources":{"claims":[{"name":"a","request":"b"}],"limits":{"memory":"1Gi"},"requests":{"cpu":"1"}},"mountOptions":["nconnect=4"],"tolerations":[{"key":"a","operator":"Equal","value":"b","effect":"NoExecute","tolerationSeconds":5}],"nodeSelectorTerms":[{"matchExpressions":[{"key":"a","operator":"In","values":["b"]}],"matchFields":[{"key":"metadata.name","operator":"In","values":["a"]}]}],"reclaimPolicy":"Delete"}`,
 		`{"storage":{"claimName":"a"}}`,
 		`{"storage":{"hostPath":"/srv/a"},"nodeSelectorTerms":[{"matchExpressions":[{"key":"a","operator":"Exists"}]}]}`,
 		`{"publish":{"claimName":"a","name":"b"}}`,

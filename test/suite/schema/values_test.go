@@ -66,6 +66,7 @@ func TestValues_UnreadableIsRefusedWithAnExample(t *testing.T) {
 		{"NFSServer", `{"storage":{"claimName":%v}}`, `"A" "a b" "a/b" "-a" "a..b"`, "photos"},
 		{"NFSServer", `{"storage":{"size":"1Gi","storageClassName":%v}}`, `"A" "a b"`, "holdfast"},
 		{"NFSServer", `{"publish":{"claimName":%v}}`, `"A" "a b"`, "photos"},
+		{"NFSServer", `{"storage":{"size":"1Gi"},"service":{"port":%v}}`, `1023 65536 9090 -1`, ""},
 		{"NFSServer", `{"storage":{"size":"1Gi"},"exports":{"clients":[%v]}}`, `"*" "10.0.0.0/33" "010.0.0.1" "fd00::/100" ""`, "10.0.0.0/8"},
 		{"Volume", `{"name":"a","node":"n","size":{"required":%v}}`, `"1e1.5" "1e400" "-1" "" "x" "9223372036854775808" "1e30" -1`, "10Gi"},
 		{"Volume", `{"name":"a","node":"n","size":{"limit":%v}}`, `"1e1.5" "-1" ""`, "10Gi"},
