@@ -80,6 +80,10 @@ func onlyWhatIsStagedIsPublished(w *world) {
 
 func aReadOnlyTargetTakesNoWrites(w *world) {
 	id := w.create("v", nil).GetVolumeId()
+	w.must(w.stage(id, mount(readerOnly)))
+	w.expectError(w.publish(id, "writer", mount(multiWriter), false), codes.FailedPrecondition, "read-only where it is staged")
+	w.expectGone("writer")
+	w.must(w.unstage(id))
 	w.use(id, "writer", mount(multiWriter))
 	for range 2 {
 		w.must(w.publish(id, "reader", mount(multiWriter), true))
