@@ -70,7 +70,7 @@ func (f FencingSpec) Chooses(labels map[string]string) bool {
 	return labels[FencedLabel] == "true"
 }
 
-// Heeds says whether a pod of a namespace that Chooses has chosen has its node shut out by the node's silence.
+// Heeds says whether a node that is silent is shut out for a pod of a namespace, if Chooses has chosen that pod.
 func (f FencingSpec) Heeds(namespace string) bool {
 	return f.Pods == FenceWithCephVolumes || slices.Contains(f.Namespaces, namespace)
 }

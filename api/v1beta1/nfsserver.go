@@ -235,7 +235,6 @@ type NFSService struct {
 	// +kubebuilder:validation:Maximum=65535
 	// +kubebuilder:validation:XValidation:rule=`self != 9090`,message="9090 is the port of the metrics; choose another"
 	Port int32 `json:"port,omitempty"`
-
 	// type is ClusterIP if empty. With NodePort and LoadBalancer, in most networks a client from outside the cluster,
 	// or a pod that uses such a port, appears with the address of a node, and may then mount regardless of
 	// exports.clients.

@@ -48,6 +48,13 @@ func (r *rig) keptTo(nodes ...string) {
 	}
 }
 
+// agentOn is the account of the nodes with the token of a pod on a node.
+func (r *rig) agentOn(node string) *rest.Config {
+	r.Helper()
+	realapi.PodOn(r.T, r.config, namespace, agents, node+"-pod", node)
+	return realapi.WithToken(r.T, r.config, namespace, agents, node+"-pod")
+}
+
 const (
 	theVolumes      = "holdfast.dev/v1beta1/volumes"
 	theSnapshots    = "holdfast.dev/v1beta1/snapshots"
@@ -115,8 +122,7 @@ func TestToken_OfANodePodWritesOnlyObjectsOfItsNode(t *testing.T) {
 	r.create("holdfast", nil)
 	r.reconciled("holdfast")
 	r.keptTo("agents-one", "agents-two")
-	realapi.PodOn(t, r.config, namespace, agents, "agents-one-pod", "agents-one")
-	agent := realapi.WithToken(t, r.config, namespace, agents, "agents-one-pod")
+	agent := r.agentOn("agents-one")
 	r.refusedSoon(nodeAccount, agent, realapi.Attempt{Verb: "update", What: theVolumes, Name: "agents-two"})
 	for _, a := range append(ofNode("agents-one"), realapi.Attempt{Verb: "create", What: theEvents, In: "default", Name: "e", Body: strings.ReplaceAll(anEvent, "IN", "default")}) {
 		if a.Verb == "patch" && !strings.HasPrefix(a.What, theStorageNodes) {
@@ -156,8 +162,7 @@ func TestToken_OfANodePodMayNotWriteObjectsOfKubernetes(t *testing.T) {
 	r.create("holdfast", nil)
 	r.reconciled("holdfast")
 	r.keptTo("agents-one")
-	realapi.PodOn(t, r.config, namespace, agents, "agents-one-pod", "agents-one")
-	agent := realapi.WithToken(t, r.config, namespace, agents, "agents-one-pod")
+	agent := r.agentOn("agents-one")
 	const group = "holdfast.dev"
 	for right, want := range map[realapi.Right][]string{
 		{Group: group, Resource: "volumes"}:                               {"get", "list", "watch", "create", "update", "patch"},
@@ -253,8 +258,7 @@ func TestToken_OfANodePodRecordsNoCephClientOfAnotherNode(t *testing.T) {
 	r.create("holdfast", nil)
 	r.reconciled("holdfast")
 	r.keptTo("clients-one", "clients-two")
-	realapi.PodOn(t, r.config, namespace, agents, "clients-two-pod", "clients-two")
-	agent := realapi.WithToken(t, r.config, namespace, agents, "clients-two-pod")
+	agent := r.agentOn("clients-two")
 	record := func(clients ...string) realapi.Attempt {
 		all := []v1beta1.CephClient{}
 		for _, c := range clients {

@@ -222,8 +222,7 @@ func TestToken_OfANodePodNamesNoCephCluster(t *testing.T) {
 	r.create("holdfast", nil)
 	r.reconciled("holdfast")
 	r.keptTo("agents-one")
-	realapi.PodOn(t, r.config, namespace, agents, "agents-one-pod", "agents-one")
-	agent := realapi.WithToken(t, r.config, namespace, agents, "agents-one-pod")
+	agent := r.agentOn("agents-one")
 	realapi.AllRights(t, r.config, namespace, agents)
 	for _, body := range []string{
 		`{"rbd":{"cluster":{"fsid":"` + cephFSID + `","monitors":["v2:10.0.0.1:3300"],"user":"u"},"pool":"p","image":"a"}}`,

@@ -79,7 +79,7 @@ func TestOutages_LeakNothing(t *testing.T) {
 		}
 	}
 	t.Logf("daemons were killed %d times", kills)
-	wait.For(w, "Ceph having removed what was deleted", func() error { return differences(before, w.content()) }) // Ceph removes what is deleted later
+	wait.For(w, "Ceph having removed what was deleted", func() error { return differences(before, w.content()) })
 }
 
 func differences(before, after map[string]string) error {
