@@ -15,7 +15,7 @@ func (s *treeSync) leaf(from *node, name string) error {
 	if err != nil {
 		return err
 	}
-	has, err := there(to, name)
+	has, err := s.there(to, name)
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,9 @@ var ErrForeign = errors.New("another file system is there, or a subvolume of btr
 // lostAndFound is a directory that ext4 makes in its root directory. It stays there, whatever the source has.
 const lostAndFound = "lost+found"
 
+// cephSnapshots is a name that each directory of a CephFS has for its snapshots, and no other entry gets.
+const cephSnapshots = ".snap"
+
 // SyncTree makes the tree dst, which may be in another file system, equal to src. It keeps what CopyTree keeps, or fails
 // with ErrCannotKeep; notOfTheContent lists what belongs to the file system and is left out. What dst has and src has
 // not is removed, but for lost+found in the root directory.
@@ -45,6 +48,7 @@ type treeSync struct {
 	*contentSync
 	dst, src string
 	into     openPath // the copies of the directories on the current path
+	inCeph   bool
 	first    hardLinks
 	bytes    int64 // of data that is complete
 	entries  int64 // that are complete
@@ -64,6 +68,11 @@ func (s *treeSync) run() (err error) {
 	defer from.Close()
 	defer to.Close()
 	defer func() { s.into.close() }()
+	var st unix.Statfs_t
+	if err := unix.Fstatfs(int(to.Fd()), &st); err != nil {
+		return fmt.Errorf("%s: %w", s.dst, err)
+	}
+	s.inCeph = st.Type == unix.CEPH_SUPER_MAGIC
 	if err := s.openLinks(from); err != nil {
 		return err
 	}
@@ -119,6 +128,14 @@ func exists(dir *node, name string) (bool, error) {
 	return true, nil
 }
 
+// there opens the copy of an entry; nil if it does not exist.
+func (s *treeSync) there(dir *node, name string) (*node, error) {
+	if s.inCeph && name == cephSnapshots {
+		return nil, fmt.Errorf("%s: %w: in a CephFS this is the name of the directory of snapshots; give it another one in the source", shortPath(dir.File, name), ErrCannotKeep)
+	}
+	return there(dir, name)
+}
+
 // there opens an entry; nil if it does not exist.
 func there(dir *node, name string) (*node, error) {
 	n, err := openNode(dir.File, name)
@@ -152,7 +169,7 @@ func (s *treeSync) enter(top, from *node, name string) error {
 
 // directory returns the copy of a directory, which it makes if it is not there.
 func (s *treeSync) directory(to *node, name string) (n *node, fresh bool, err error) {
-	n, err = there(to, name)
+	n, err = s.there(to, name)
 	switch {
 	case err != nil:
 		return nil, false, err

@@ -151,3 +151,23 @@ func TestGuestCephFS_OldMessengerAndSecureWorkToo(t *testing.T) {
 	mounted(ctx, t, old)
 	mounted(ctx, t, secure)
 }
+
+func TestGuestCephFS_TreeWithTheNameOfItsSnapshotsIsRefused(t *testing.T) {
+	ctx, w := onGuest(t)
+	target, _ := mounted(ctx, t, w.directory(t, "shared"))
+	for name, make := range map[string]func(path string) error{
+		"directory": func(path string) error { return os.Mkdir(path, 0o700) },
+		"file":      func(path string) error { return os.WriteFile(path, nil, 0o600) },
+	} {
+		src, dst := filepath.Join(t.TempDir(), "src"), filepath.Join(target, name)
+		if err := errors.Join(os.MkdirAll(filepath.Join(src, "deep"), 0o700), make(filepath.Join(src, "deep", ".snap")), os.Mkdir(dst, 0o700)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := nodeops.SyncTree(ctx, dst, src, func(int64) {}); !errors.Is(err, nodeops.ErrCannotKeep) || !strings.Contains(err.Error(), "deep/.snap: ") {
+			t.Errorf("a %s: %v", name, err)
+		}
+		if err := os.RemoveAll(dst); err != nil {
+			t.Error(err)
+		}
+	}
+}
