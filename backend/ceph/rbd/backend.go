@@ -128,12 +128,16 @@ func (b *Backend) find(ctx context.Context, k kind, id backend.ID) (*record, err
 
 func (s *session) find(k kind, id backend.ID) (*record, error) {
 	r, err := s.look(k, id)
-	if err != nil || r == nil || !errors.Is(r.damage, errIncomplete) {
+	if err != nil || r != nil && !errors.Is(r.damage, errIncomplete) {
 		return r, err
 	}
-	entries, err := s.ledger.get(r.name)
-	if err != nil || entries[r.name].State != complete {
+	name := imageName(k, id)
+	entries, err := s.ledger.get(name)
+	if err != nil || entries[name].State != complete {
 		return nil, err
+	}
+	if r == nil {
+		return &record{name: name, kind: k, id: id, size: entries[name].Charge, damage: errMissing}, nil
 	}
 	r.damage = errReplaced
 	return r, nil
@@ -161,16 +165,30 @@ func (s *session) list(k kind, read func(*record)) ([]*record, error) {
 	if err != nil {
 		return nil, err
 	}
-	var ids []backend.ID
+	entries, err := s.ledger.all()
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]bool{}
 	for _, name := range names {
+		all[name] = true
+	}
+	for name, p := range entries { // also those that Ceph has lost
+		all[name] = all[name] || p.State == complete
+	}
+	var ids []backend.ID
+	for name, there := range all {
+		if !there {
+			continue
+		}
 		if is, id, ours := parseName(name); ours && is == k {
 			ids = append(ids, id)
 		}
 	}
 	var (
-		mu   sync.Mutex
-		all  []*record
-		errs []error
+		mu    sync.Mutex
+		found []*record
+		errs  []error
 	)
 	atOnce(ids, func(id backend.ID) {
 		r, err := s.find(k, id)
@@ -183,11 +201,11 @@ func (s *session) list(k kind, read func(*record)) ([]*record, error) {
 			errs = append(errs, err)
 		}
 		if r != nil {
-			all = append(all, r)
+			found = append(found, r)
 		}
 	})
-	slices.SortFunc(all, func(x, y *record) int { return cmp.Compare(x.id, y.id) })
-	return all, errors.Join(errs...)
+	slices.SortFunc(found, func(x, y *record) int { return cmp.Compare(x.id, y.id) })
+	return found, errors.Join(errs...)
 }
 
 // readers is how many images are read at once.

@@ -154,7 +154,7 @@ func (b *Backend) giveWay(ctx context.Context, short *shortage) (gone bool, err 
 	if err != nil {
 		return false, err
 	}
-	all = slices.DeleteFunc(all, func(t *discarded) bool { return t.shared })
+	all = slices.DeleteFunc(all, func(t *discarded) bool { return t.shared || t.kept })
 	var gives int64
 	for _, t := range all {
 		gives += t.Charge

@@ -83,8 +83,8 @@ func (b *Backend) need(ctx context.Context, k kind, id backend.ID, of string) (*
 	case r.meta.Group == "":
 		return r, nil
 	}
-	g, err := b.findGroup(ctx, r.meta.Group)
-	if err == nil && g == nil {
+	is, err := b.memberOf(ctx, r)
+	if err == nil && is == unfinished {
 		err = fmt.Errorf("%w: %s %s%s: its group %s is not complete", backend.ErrNotFound, k, id, of, r.meta.Group)
 	}
 	return r, err
@@ -258,38 +258,70 @@ func (b *Backend) clear(ctx context.Context, name string) error {
 			return nil, err
 		}
 		if r != nil && !errors.Is(r.damage, errIncomplete) {
-			if promised && p.State == building { // completed by what seemed to fail
-				p.State, p.Charge = complete, r.size
-				return nil, s.ledger.change(map[string]*promise{name: &p}, nil)
-			}
-			return nil, nil
+			return nil, s.completed(r, p)
 		}
 		if !promised {
 			return nil, fmt.Errorf("%w: pool %s has an image %s that is not of Holdfast; rename it", backend.ErrExists, b.Name, name)
 		}
-		if r != nil && p.State == complete {
-			return nil, fmt.Errorf("%w: image %s: %w", backend.ErrPrecondition, name, errReplaced)
+		if p.State == complete {
+			damage := errReplaced
+			if r == nil {
+				damage = errMissing
+			}
+			return nil, fmt.Errorf("%w: image %s: %w", backend.ErrPrecondition, name, damage)
 		}
 		return nil, s.discard(name, p)
 	})
 	return err
 }
 
-// discard removes an image that is not complete, and its promise.
+// completed records that an image is complete after all, since only what seemed to fail has made it. A member of a group that is
+// not goes.
+func (s *session) completed(r *record, p promise) error {
+	if p.State != building {
+		return nil
+	}
+	if r.meta != nil && r.meta.Group != "" {
+		groups, err := s.groups()
+		if err != nil {
+			return err
+		}
+		if groups[r.meta.Group] == nil {
+			return s.trashAndErase(r)
+		}
+	}
+	p.State, p.Charge = complete, r.size
+	return s.ledger.change(map[string]*promise{r.name: &p}, nil)
+}
+
+// abortedFor is how long what was not completed stays in the trash, for the case that it was something else.
+const abortedFor = time.Hour
+
+// discard moves an image that was not completed to the trash, and ends its promise.
 func (s *session) discard(name string, p promise) error {
 	if p.Source != "" {
 		if err := s.dropTemporary(p.Source, name); err != nil {
 			return err
 		}
 	}
-	err := s.with(name, func(image *rbd.Image) error { return unsnap(image, contentSnapshot) })
-	if err == nil || absent(err) { // Ceph may have less than an image of that name
-		var id string
-		if id, err = s.idOf(name); err == nil {
-			err = s.despiteTheDead(id, func() error { return rbd.RemoveImage(s.ioctx, name) })
+	k, id, _ := parseName(name)
+	r, err := s.look(k, id)
+	switch {
+	case err != nil:
+		return err
+	case r == nil: // Ceph may have less than an image of that name
+		if err := rbd.RemoveImage(s.ioctx, name); err != nil && !absent(err) {
+			return err
 		}
+		return s.ledger.change(map[string]*promise{name: nil}, nil)
+	case r.damage == nil:
+		return fmt.Errorf("%w: image %s is complete, and is not discarded", backend.ErrUnavailable, name)
 	}
-	if err != nil && !absent(err) {
+	// The next process knows by that what it finds in the trash.
+	if err := s.ledger.change(map[string]*promise{trashKey(r.image): {State: aborted, Deleted: time.Now().UTC()}}, nil); err != nil {
+		return err
+	}
+	if err := s.despiteTheDead(r.image, func() error { return rbd.GetImage(s.ioctx, name).Trash(abortedFor) }); err != nil && !absent(err) {
 		return err
 	}
 	return s.ledger.change(map[string]*promise{name: nil}, nil)

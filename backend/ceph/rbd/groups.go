@@ -133,7 +133,10 @@ func (b *Backend) takeGroup(ctx context.Context, id backend.ID, spec backend.Gro
 	}
 	crashpoint.Here(crashpoint.ImagesGrouped)
 	_, err = call(ctx, b, "recording group "+string(id), func(s *session) (any, error) {
-		return nil, s.ioctx.SetOmap(groupsObject, map[string][]byte{string(id): encode(g)})
+		if err := s.ioctx.SetOmap(groupsObject, map[string][]byte{string(id): encode(g)}); err != nil {
+			return nil, err
+		}
+		return nil, s.setMembers(g, complete)
 	})
 	if err != nil {
 		return nil, err
@@ -177,7 +180,25 @@ func (s *session) makeMember(p *part) error {
 		return err
 	}
 	p.made = true
-	return s.ledger.change(map[string]*promise{name: {Charge: p.meta.Size, State: complete}}, nil)
+	return nil
+}
+
+// setMembers says in the ledger whether the members of a group are complete. They are only as long as their group is recorded:
+// before and after that they are what may be discarded.
+func (s *session) setMembers(g *groupRecord, is state) error {
+	var names []string
+	for _, m := range g.Members {
+		names = append(names, imageName(snapshots, m.Snapshot))
+	}
+	entries, err := s.ledger.get(names...)
+	if err != nil {
+		return err
+	}
+	next := map[string]*promise{}
+	for name, p := range entries {
+		next[name] = &promise{Charge: p.Charge, State: is}
+	}
+	return s.ledger.change(next, nil)
 }
 
 // snapTogether takes a snapshot of each source while the locks of all are held.
@@ -233,11 +254,38 @@ func (b *Backend) dropMember(ctx context.Context, id backend.ID) error {
 	if err != nil || r == nil || r.meta == nil || r.meta.Group == "" {
 		return err
 	}
-	g, err := b.findGroup(ctx, r.meta.Group)
-	if err != nil || g != nil {
+	if is, err := b.memberOf(ctx, r); err != nil || is != unfinished {
 		return err
 	}
 	return b.remove(ctx, r)
+}
+
+// membership is what a member of a group is without its group.
+type membership int
+
+const (
+	inGroup    membership = iota
+	unfinished            // the group was not completed, or is being deleted: the member does not exist for callers
+	orphaned              // Ceph has lost the record of the group
+)
+
+func (b *Backend) memberOf(ctx context.Context, r *record) (membership, error) {
+	return call(ctx, b, "looking for the group of "+r.name, func(s *session) (membership, error) {
+		groups, err := s.groups()
+		if err != nil || groups[r.meta.Group] != nil {
+			return inGroup, err
+		}
+		entries, err := s.ledger.get(r.name)
+		return membershipOf(entries[r.name]), err
+	})
+}
+
+// membershipOf is that of a member whose group is not recorded.
+func membershipOf(p promise) membership {
+	if p.State == complete {
+		return orphaned
+	}
+	return unfinished
 }
 
 func (b *Backend) group(ctx context.Context, g *groupRecord) (*backend.Group, error) {
@@ -276,6 +324,9 @@ func (b *Backend) DeleteGroup(ctx context.Context, id backend.ID) error {
 			return nil, err
 		}
 		_, err = call(ctx, b, "removing group "+string(id), func(s *session) (any, error) {
+			if err := s.setMembers(g, building); err != nil {
+				return nil, err
+			}
 			op := rados.CreateWriteOp()
 			defer op.Release()
 			op.RmOmapKeys([]string{string(id)})

@@ -3,6 +3,7 @@
 package rbd
 
 import (
+	"encoding/json"
 	"errors"
 
 	"github.com/ceph/go-ceph/rbd"
@@ -23,6 +24,8 @@ type record struct {
 	size   int64
 	meta   *meta
 	damage error // why there is no meta
+	// orphaned is a snapshot of a group whose record is lost.
+	orphaned bool
 }
 
 // headerObject is that of an image, which has all that Ceph knows of it.
@@ -65,6 +68,24 @@ func (s *session) lookInTrash(id, name string) (*record, error) {
 	}
 	defer image.Close()
 	return s.readImage(image, name)
+}
+
+// lookUnnamed reads the metadata of an image that Ceph does not open, since it has its ID in no list; nil: there is none.
+func (s *session) lookUnnamed(image string) (*record, error) {
+	const key = "metadata_" + metaKey // as Ceph keeps it
+	found, err := s.ioctx.GetOmapValues(headerObject(image), "", key, 1)
+	if err != nil && !absent(err) {
+		return nil, err
+	}
+	var m meta
+	if json.Unmarshal(found[key], &m) != nil {
+		return nil, nil
+	}
+	r := &record{name: m.imageName(), image: image, kind: m.Kind, id: m.ID, size: m.Size}
+	if r.meta, r.damage = parseMeta(string(found[key]), r.name, image); r.damage != nil {
+		return nil, nil
+	}
+	return r, nil
 }
 
 func (s *session) readImage(image *rbd.Image, name string) (*record, error) {

@@ -53,7 +53,11 @@ func (b *Backend) emptyTrash(ctx context.Context, now time.Time) error {
 			return nil, err
 		}
 		for _, t := range list {
-			if t.State == removing || now.Sub(t.Deleted) >= max(0, b.TrashRetention) {
+			keeps := max(0, b.TrashRetention)
+			if t.State == aborted {
+				keeps = abortedFor
+			}
+			if t.unlisted == nil && (t.State == removing || now.Sub(t.Deleted) >= keeps) {
 				due = append(due, image{t.Id, t.Name})
 			}
 		}

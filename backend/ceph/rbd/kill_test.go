@@ -14,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/ceph/go-ceph/rados"
 	"github.com/ceph/go-ceph/rbd"
@@ -272,9 +273,15 @@ func checkLeft(t *testing.T, at ceph.Config, o operation) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		entries, err := (&ledger{ioctx: ioctx}).all()
+		if err != nil {
+			t.Fatal(err)
+		}
 		for _, d := range trash {
-			left = append(left, "+"+d.Name)
 			promised = append(promised, trashKey(d.Id))
+			if entries[trashKey(d.Id)].State != aborted {
+				left = append(left, "+"+d.Name)
+			}
 		}
 		slices.Sort(left)
 		slices.Sort(promised)
@@ -323,5 +330,33 @@ func checkLedger(t *testing.T, ioctx *rados.IOContext, want []string) {
 	}
 	if headers != len(want) {
 		t.Errorf("%d images have headers, want %d: %s", headers, len(want), fmt.Sprint(want))
+	}
+}
+
+// An image that was being made is in the trash for an hour, and is charged for none of it.
+func TestAborted_ImageIsRemovedAnHourLater(t *testing.T) {
+	at := newPool(t, 0)
+	kill(t, at, operations[0], crashpoint.ImageFilled)
+	b, end := open(t, at, Config{})
+	defer end()
+	if all, err := b.List(t.Context()); err != nil || len(all) != 0 {
+		t.Fatalf("there are %+v, %v", all, err)
+	}
+	if trash, err := b.Trash(t.Context()); err != nil || len(trash) != 0 {
+		t.Errorf("it can be restored: %+v, %v", trash, err)
+	}
+	if is, err := b.Capacity(t.Context(), ""); err != nil || is.Promised != 0 {
+		t.Errorf("promised are %d, %v", is.Promised, err)
+	}
+	for _, test := range []struct {
+		after time.Duration
+		left  bool
+	}{{abortedFor / 2, true}, {abortedFor, false}} {
+		if err := b.emptyTrash(ceph.Background(t.Context()), time.Now().Add(test.after)); err != nil {
+			t.Error(err)
+		}
+		if listed, err := small.Command(t.Context(), "rbd", "trash", "ls", "--all", at.Pool); err != nil || strings.Contains(listed, "volume.a") != test.left {
+			t.Errorf("after %s the trash of Ceph has %q, %v", test.after, listed, err)
+		}
 	}
 }

@@ -25,10 +25,11 @@ const ledgerObject = "holdfast.promises"
 type state string
 
 const (
-	building state = "building" // it may be there, or a part of it, and is removed by who finds it
+	building state = "building" // it may be there, or a part of it, and is discarded by who finds it; or a member of a group that is not
 	complete state = "complete"
 	trashed  state = "trashed"  // it can be restored
-	removing state = "removing" // it cannot; copies of it may still need its content
+	aborted  state = "aborted"  // it was not completed, and is removed later
+	removing state = "removing" // it cannot be restored; copies of it may still need its content
 )
 
 // promise is an entry of the ledger. Its key is the image's name, or, in the trash, trash. and the image's ID.

@@ -72,7 +72,9 @@ var (
 	errIncomplete = errors.New("the image is not complete")
 	// errReplaced is what errIncomplete means where the ledger says that the image is complete.
 	errReplaced = errors.New("its metadata " + metaKey + " is missing or of another image, as after `rbd migration`, `rbd import` or `rbd image-meta remove`; the data is left as it is: keep it with `rbd cp` and restore the volume, or delete the volume")
-	errNewer    = errors.New("written by a newer version")
+	// errMissing is that of an image that cannot be found, and which the ledger says is complete.
+	errMissing = errors.New("it was complete, and Ceph does not find it any more: a placement group was lost, or it was removed with `rbd rm`; if it comes back, so does the volume with the next start of the pool's process; otherwise delete the volume or snapshot")
+	errNewer   = errors.New("written by a newer version")
 )
 
 // parseMeta reads the metadata of an image, by the name that it has or had and its ID. Without any, or with that of another

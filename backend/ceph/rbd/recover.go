@@ -3,8 +3,11 @@
 package rbd
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,7 +18,8 @@ import (
 )
 
 // recover puts right what a killed process has left: it has the pool, so nothing is being made. Images that are complete
-// are promised to, others that were promised to are removed, and what is not ours is left as it is.
+// are promised to, those that were being made are discarded, and what is not ours is left as it is. What was complete and
+// cannot be found, since Ceph has lost or taken back an object of its own, is named again, or kept as damaged.
 func (b *Backend) recover(s *session) error {
 	entries, err := s.ledger.all()
 	if err != nil {
@@ -30,9 +34,14 @@ func (b *Backend) recover(s *session) error {
 		return err
 	}
 	there := map[string]bool{}
-	foreign := 0
 	for _, name := range names {
 		there[name] = true
+	}
+	if err := b.recoverNames(s, there, entries); err != nil {
+		return err
+	}
+	foreign := 0
+	for _, name := range slices.Sorted(maps.Keys(there)) {
 		ours, err := b.recoverImage(s, name, entries, groups)
 		if err != nil {
 			return err
@@ -55,10 +64,10 @@ func (b *Backend) recover(s *session) error {
 		id, trash := strings.CutPrefix(key, trashKey(""))
 		switch {
 		case trash && !inTrash[id]:
-			err = s.ledger.change(map[string]*promise{key: nil}, nil)
+			err = s.dropTrashed(key, id)
 		case trash && p.State == removing:
 			err = s.eraseClaimed(id)
-		case !trash && !there[key]: // perhaps less than an image
+		case !trash && !there[key] && p.State == building: // perhaps less than an image
 			err = s.discard(key, p)
 		}
 		if err != nil {
@@ -66,6 +75,131 @@ func (b *Backend) recover(s *session) error {
 		}
 	}
 	return s.ledger.sumUp()
+}
+
+// manyLost is from how many images on a pool is not taken that has lost half of them.
+const manyLost = 3
+
+// recoverNames looks for images that are complete and are not in the list of images, of which there has the names, and adds
+// them to both. Where many cannot be found the pool is another one, or an older copy: no image in it is changed.
+func (b *Backend) recoverNames(s *session, there map[string]bool, entries map[string]promise) error {
+	trash, err := rbd.GetTrashList(s.ioctx)
+	if err != nil {
+		return err
+	}
+	moved := map[string]bool{} // perhaps by a process that was killed before it has recorded that
+	for _, t := range trash {
+		moved[t.Name] = true
+	}
+	var lost []string
+	all := 0
+	for name, p := range entries {
+		if _, _, named := parseName(name); !named || p.State != complete {
+			continue
+		}
+		all++
+		if !there[name] && !moved[name] {
+			lost = append(lost, name)
+		}
+	}
+	if lost, err = b.nameAgain(s, there, lost); err != nil {
+		return err
+	}
+	slices.Sort(lost)
+	if len(lost) >= manyLost && 2*len(lost) >= all {
+		return fmt.Errorf("%w: pool %s of the Ceph cluster lacks %d of the %d images that it is to have, such as %s: it is another pool, or an older copy, or Ceph has lost objects of it. No image in it is changed. "+
+			"Bring it back; or, if they are gone for good, forget each with `%s`", backend.ErrUnavailable, s.config.Pool, len(lost), all, lost[0], s.rados("rmomapkey "+ledgerObject+" "+lost[0]))
+	}
+	for _, name := range lost {
+		b.log.Error("an image that was complete is not in the pool any more; what room it has stays promised until its volume or snapshot is deleted", "image", name)
+	}
+	return nil
+}
+
+// nameAgain puts those images into Ceph's list again that can be opened by their names, and returns which others there are. A
+// copy is opened only once that of which it is one is in the list.
+func (b *Backend) nameAgain(s *session, there map[string]bool, names []string) (lost []string, err error) {
+	for {
+		lost = nil
+		for _, name := range names {
+			k, id, _ := parseName(name)
+			r, err := s.look(k, id)
+			if err != nil {
+				return nil, err
+			}
+			if r == nil || r.damage != nil {
+				lost = append(lost, name)
+				continue
+			}
+			b.log.Error("an image was not in Ceph's list of images any more, and is put there again", "image", r.name, "id", r.image)
+			if err := s.rename(r.image, r.name); err != nil {
+				return nil, err
+			}
+			there[r.name] = true
+		}
+		if len(lost) == len(names) || len(lost) == 0 {
+			return lost, nil
+		}
+		names = lost
+	}
+}
+
+// rados is a command of an administrator for the pool.
+func (s *session) rados(command string) string {
+	in := "rados -p " + s.config.Pool
+	if s.config.Namespace != "" {
+		in += " -N " + s.config.Namespace
+	}
+	return in + " " + command
+}
+
+// The objects by which Ceph finds an image: one for each name has its ID, and one of the pool has all names and IDs.
+const (
+	directoryObject = "rbd_directory"
+	idObject        = "rbd_id."
+)
+
+// rename gives an image its name again, which no other image has.
+func (s *session) rename(image, name string) error {
+	encoded := func(text string) []byte {
+		return append(binary.LittleEndian.AppendUint32(nil, uint32(len(text))), text...)
+	}
+	if err := s.ioctx.WriteFull(idObject+name, encoded(image)); err != nil {
+		return err
+	}
+	return s.ioctx.SetOmap(directoryObject, map[string][]byte{"name_" + name: encoded(image), "id_" + image: encoded(name)})
+}
+
+// listedAs returns the ID that the list of images has for a name; "" if it has none.
+func (s *session) listedAs(name string) (string, error) {
+	key := "name_" + name
+	found, err := s.ioctx.GetOmapValues(directoryObject, "", key, 1)
+	if absent(err) {
+		return "", nil
+	}
+	if value := found[key]; err == nil && len(value) >= 4 {
+		return string(value[4:]), nil
+	}
+	return "", err
+}
+
+// dropTrashed ends the promise to what was in the trash of Ceph, and was removed or restored. Where the image is there without
+// a name, Ceph has lost its list.
+func (s *session) dropTrashed(key, image string) error {
+	restored, err := s.lookInTrash(image, "")
+	if err != nil {
+		return err
+	}
+	if restored == nil {
+		if _, err = s.ioctx.Stat(headerObject(image)); err == nil {
+			s.log.Error("a deleted image is not in Ceph's list of its trash any more; it is kept, and can be restored", "id", image)
+			return nil
+		}
+		if !absent(err) {
+			return err
+		}
+	}
+	return s.ledger.change(map[string]*promise{key: nil}, nil)
 }
 
 // recoverImage puts one image right, and says whether it is ours.
@@ -84,14 +218,13 @@ func (b *Backend) recoverImage(s *session, name string, entries map[string]promi
 		if !promised {
 			return false, nil
 		}
-		if r != nil && p.State == complete {
-			b.log.Error("a damaged image, left alone", "image", name, "error", errReplaced)
-			return true, nil
+		if p.State == complete {
+			return true, b.recoverDamaged(s, name, r)
 		}
-		b.log.Info("an image that was not completed is removed", "image", name)
+		b.log.Info("an image that was not completed is discarded", "image", name)
 		return true, s.discard(name, p)
-	case r.meta != nil && r.meta.Group != "" && groups[r.meta.Group] == nil:
-		b.log.Info("a snapshot of a group that was not completed is removed", "image", name)
+	case r.meta != nil && r.meta.Group != "" && groups[r.meta.Group] == nil && p.State == building:
+		b.log.Info("a snapshot of a group that was not completed, or was deleted, is removed", "image", name)
 		return true, s.trashAndErase(r)
 	}
 	if err := s.finish(r, p); err != nil {
@@ -101,6 +234,28 @@ func (b *Backend) recoverImage(s *session, name string, entries map[string]promi
 		b.flattenLater(name)
 	}
 	return true, nil
+}
+
+// recoverDamaged handles an image that was complete and has no metadata of its own (r), or cannot be opened by its name (nil):
+// then Ceph may have lost the name alone.
+func (b *Backend) recoverDamaged(s *session, name string, r *record) error {
+	if r != nil {
+		b.log.Error("a damaged image, left alone", "image", name, "error", errReplaced)
+		return nil
+	}
+	image, err := s.listedAs(name)
+	if err != nil || image == "" {
+		return err
+	}
+	if r, err = s.lookInTrash(image, name); err != nil {
+		return err
+	}
+	if r == nil || r.damage != nil {
+		b.log.Error("a damaged image, left alone", "image", name, "id", image, "error", errMissing)
+		return nil
+	}
+	b.log.Error("Ceph did not find an image by its name any more, and does again", "image", name, "id", image)
+	return s.rename(image, name)
 }
 
 // finish does what was left to do of making or growing an image that is complete.

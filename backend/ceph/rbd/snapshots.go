@@ -77,6 +77,9 @@ func (b *Backend) snapshot(r *record) *backend.Snapshot {
 	m := r.meta
 	s.Name, s.Source, s.Group, s.Size, s.Mode, s.FSType, s.Created = m.Name, m.Source.ID, m.Group, m.Size, m.Mode, m.FSType, m.Created
 	s.Used = m.Size
+	if r.orphaned {
+		s.Group, s.Condition = "", backend.Abnormal("snapshot %s has its content, and Ceph has lost the record of its group %s (object %s); restore from it by itself, or delete it", r.id, m.Group, groupsObject)
+	}
 	return s
 }
 
@@ -89,9 +92,11 @@ func (b *Backend) findSnapshot(ctx context.Context, id backend.ID) (*record, err
 	if err != nil || r == nil || r.meta == nil || r.meta.Group == "" {
 		return r, err
 	}
-	g, err := b.findGroup(ctx, r.meta.Group)
-	if err != nil || g == nil {
+	switch is, err := b.memberOf(ctx, r); {
+	case err != nil || is == unfinished:
 		return nil, err
+	case is == orphaned:
+		r.orphaned = true
 	}
 	return r, nil
 }
@@ -117,10 +122,16 @@ func (b *Backend) ListSnapshots(ctx context.Context) ([]*backend.Snapshot, error
 		if err != nil {
 			return nil, err
 		}
+		entries, err := s.ledger.all()
+		if err != nil {
+			return nil, err
+		}
 		for _, r := range all {
-			if r.meta == nil || r.meta.Group == "" || groups[r.meta.Group] != nil {
-				found = append(found, b.snapshot(r))
+			r.orphaned = r.meta != nil && r.meta.Group != "" && groups[r.meta.Group] == nil
+			if r.orphaned && membershipOf(entries[r.name]) == unfinished {
+				continue
 			}
+			found = append(found, b.snapshot(r))
 		}
 		return found, nil
 	})
@@ -136,7 +147,7 @@ func (b *Backend) DeleteSnapshot(ctx context.Context, id backend.ID) error {
 		if r == nil {
 			return nil, b.clearRemains(ctx, snapshots, id)
 		}
-		if r.meta != nil && r.meta.Group != "" {
+		if r.meta != nil && r.meta.Group != "" && !r.orphaned {
 			return nil, fmt.Errorf("%w: snapshot %s belongs to group %s; delete the group", backend.ErrPrecondition, id, r.meta.Group)
 		}
 		return nil, b.remove(ctx, r)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/ceph/go-ceph/rbd"
@@ -22,6 +23,7 @@ type discarded struct {
 	promise
 	deleted time.Time
 	shared  bool // with copies, which must be flattened before it can go
+	kept    bool // Ceph has lost its list, and does not remove it
 }
 
 func (b *Backend) Delete(ctx context.Context, id backend.ID) error {
@@ -57,6 +59,9 @@ func (b *Backend) remove(ctx context.Context, r *record) error {
 	if errors.Is(r.damage, errNewer) {
 		return fmt.Errorf("%w: %w; delete it with the newer program", backend.ErrPrecondition, r.damaged())
 	}
+	if errors.Is(r.damage, errMissing) {
+		return b.forget(ctx, r)
+	}
 	next := b.discardedAs(r)
 	_, err := call(ctx, b, "moving image "+r.name+" to the trash", func(s *session) (any, error) {
 		if err := s.unused(r); err != nil {
@@ -81,6 +86,22 @@ func (b *Backend) remove(ctx context.Context, r *record) error {
 		return err
 	}
 	return b.purge(ctx, r.image, r.name)
+}
+
+// forget ends the promise to an image that is not there any more, unless the list of images still has it.
+func (b *Backend) forget(ctx context.Context, r *record) error {
+	_, err := call(ctx, b, "forgetting image "+r.name, func(s *session) (any, error) {
+		image, err := s.listedAs(r.name)
+		if err != nil {
+			return nil, err
+		}
+		if image != "" {
+			return nil, fmt.Errorf("%w: %w; Ceph's list of images still has it, as %s: if that is gone for good, run `%s` first", backend.ErrPrecondition, r.damaged(), image, s.rados("rmomapkey "+directoryObject+" name_"+r.name))
+		}
+		b.log.Warn("a deleted image was not there any more", "image", r.name)
+		return nil, s.ledger.change(map[string]*promise{r.name: nil}, nil)
+	})
+	return err
 }
 
 // discardedAs is the state of an image that is moved to the trash.
@@ -170,6 +191,7 @@ func (s *session) erase(image string) (gone bool, err error) {
 type trashedImage struct {
 	rbd.TrashInfo
 	promise
+	unlisted *record // Ceph has lost its list, and neither opens nor removes it
 }
 
 func (s *session) trash() (ours []trashedImage, err error) {
@@ -183,7 +205,21 @@ func (s *session) trash() (ours []trashedImage, err error) {
 	}
 	for _, t := range list {
 		if p, is := entries[trashKey(t.Id)]; is {
-			ours = append(ours, trashedImage{t, p})
+			ours = append(ours, trashedImage{TrashInfo: t, promise: p})
+			delete(entries, trashKey(t.Id))
+		}
+	}
+	for key, p := range entries {
+		image, is := strings.CutPrefix(key, trashKey(""))
+		if !is || p.State != trashed {
+			continue
+		}
+		r, err := s.lookUnnamed(image)
+		if err != nil {
+			return nil, err
+		}
+		if r != nil {
+			ours = append(ours, trashedImage{TrashInfo: rbd.TrashInfo{Id: image, Name: r.name}, promise: p, unlisted: r})
 		}
 	}
 	return ours, nil
@@ -198,6 +234,10 @@ func (b *Backend) trash(ctx context.Context) ([]*discarded, error) {
 		}
 		for _, t := range list {
 			if k, _, named := parseName(t.Name); t.State != trashed || !named || k != volumes {
+				continue
+			}
+			if t.unlisted != nil {
+				all = append(all, &discarded{record: t.unlisted, promise: t.promise, deleted: t.Deleted, kept: true})
 				continue
 			}
 			d, err := s.readTrash(t.TrashInfo, t.promise)
@@ -290,7 +330,11 @@ func (b *Backend) revive(ctx context.Context, d *discarded) (*backend.Volume, er
 			if entries[key].State != trashed {
 				return nil, fmt.Errorf("%w: volume %s is no longer in the trash of pool %s: it expired, or its space was needed", backend.ErrNotFound, d.id, b.Name)
 			}
-			if err := rbd.TrashRestore(s.ioctx, d.image, d.name); err != nil {
+			err = rbd.TrashRestore(s.ioctx, d.image, d.name)
+			if absent(err) { // Ceph has lost its list
+				err = s.rename(d.image, d.name)
+			}
+			if err != nil {
 				return nil, err
 			}
 			crashpoint.Here(crashpoint.ImageRevived)
