@@ -70,6 +70,10 @@ type Config struct {
 	CephVolumes map[string]func() (reason string, err error)
 	// CephHost knows the clients of Ceph clusters that the kernel of the host has; nil where volumes of them are not used.
 	CephHost CephHost
+	// PublicKey is what the agents of Ceph pools encrypt the key of this node's user to; "" where it has none.
+	PublicKey string
+	// NodeUsers makes the users of nodes in the cluster of a Ceph pool; nil where nodes share one.
+	NodeUsers backend.NodeUsers
 	// Foreign says which volumes on disk get no object: inline volumes, which are deleted with their pod. Nil means none.
 	Foreign func(*backend.Volume) bool
 	// ForeignAllowed says whether inline volumes can be created here.
@@ -107,6 +111,7 @@ type Agent struct {
 	snapshots kube.Writer[*v1beta1.Snapshot, v1beta1.SnapshotStatus]
 	node      publisher
 	ceph      cephClients
+	users     nodeUsers
 	inline    atomic.Int32 // volumes that are Foreign; negative until they were counted
 
 	abilities []*ability

@@ -23,7 +23,7 @@ import (
 // status.blocklist what the cluster has confirmed. What that has and the spec no longer lists is let in again, so that no
 // agent needs to remember what an earlier one has done. What is to expire goes from the report only.
 
-// keepBlocklist works until ctx ends. Also without a change it looks regularly: entries of a blocklist expire, and an
+// keepBlocklist, and the users of nodes with it, works until ctx ends. Also without a change it looks regularly: entries of a blocklist expire, and an
 // administrator may remove one.
 func (a *Agent) keepBlocklist(ctx context.Context) {
 	tick := time.NewTicker(a.SurveyEvery)
@@ -33,6 +33,10 @@ func (a *Agent) keepBlocklist(ctx context.Context) {
 		retry = nil
 		if err := a.reconcileBlocklist(ctx); err != nil && ctx.Err() == nil {
 			a.log.Warn("the clients that are to be shut out of the Ceph cluster could not be brought up to date; trying again", "error", err)
+			retry = time.After(min(a.SurveyEvery, fencedLook))
+		}
+		if err := a.reconcileNodeUsers(ctx); err != nil && ctx.Err() == nil {
+			a.log.Warn("the users of nodes in the Ceph cluster could not be brought up to date; trying again", "error", err)
 			retry = time.After(min(a.SurveyEvery, fencedLook))
 		}
 		select {

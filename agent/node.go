@@ -172,7 +172,7 @@ func (a *Agent) nodeStatus(ctx context.Context, n *v1beta1.StorageNode) *v1beta1
 	}
 	s.Conditions = append(s.Conditions, reported.Conditions...)        // with the times of their last transitions
 	meta.RemoveStatusCondition(&s.Conditions, v1beta1.FencedCondition) // the controller's
-	s.Addresses = a.addresses(reported)
+	s.Addresses, s.PublicKey = a.addresses(reported), a.PublicKey
 	usable := 0
 	var ailing []string
 	for _, p := range a.Pools {

@@ -21,6 +21,7 @@ type watches struct {
 	volumes   watch.VolumeIndexInformer
 	snapshots watch.SnapshotIndexInformer
 	node      watch.StorageNodeIndexInformer
+	nodes     watch.StorageNodeIndexInformer // all; nil where they have no users of their own
 	starters  []func(context.Context)
 	heard     []cache.DoneChecker // every listener has got the existing objects
 }
@@ -36,7 +37,15 @@ func (w *watches) prepare(a *Agent) error {
 	w.snapshots = watch.ToTypedSnapshotInformer(things.Holdfast().V1beta1().Snapshots()).TypedInformer()
 	w.node = watch.ToTypedStorageNodeInformer(nodes.Holdfast().V1beta1().StorageNodes()).TypedInformer()
 	w.starters = append(w.starters, things.StartWithContext, nodes.StartWithContext)
+	var err error
+	if a.NodeUsers != nil {
+		all := holdfast.NewSharedInformerFactoryWithOptions(a.Client, 0, holdfast.WithTransform(kube.Slim))
+		w.nodes = watch.ToTypedStorageNodeInformer(all.Holdfast().V1beta1().StorageNodes()).TypedInformer()
+		w.starters = append(w.starters, all.StartWithContext)
+		err = hear(w, w.nodes, a.nodeUserListener())
+	}
 	return errors.Join(
+		err,
 		hear(w, w.volumes, a.volumeListener()),
 		hear(w, w.snapshots, a.snapshotListener()),
 		hear(w, w.node, a.nodeListener()),

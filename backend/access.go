@@ -1,5 +1,7 @@
 package backend
 
+import "strings"
+
 // Access describes how a node reaches the data of a volume. Exactly one field is set. Only nodeops acts on it.
 type Access struct {
 	Image     string // path of a disk image
@@ -20,8 +22,23 @@ type NFS struct {
 type Ceph struct {
 	FSID     string   // identifies the cluster, regardless of its monitors
 	Monitors []string // addresses of monitors: v2:ADDRESS:PORT or v1:ADDRESS:PORT
-	User     string   // without the prefix "client."
+	User     string   // without the prefix "client."; what all begin with, where each node has one of its own
 	Secure   bool     // encrypt all traffic, which requires monitors with messenger v2
+}
+
+// HasOwnUsers says whether each node has a user of its own, NAME.POOL.NODE, and for which pool of Holdfast: User is NAME.POOL.
+// with a point at its end, and the names of pools have none.
+func (c Ceph) HasOwnUsers() (pool string, is bool) {
+	before, is := strings.CutSuffix(c.User, ".")
+	return before[strings.LastIndexByte(before, '.')+1:], is
+}
+
+// UserOf is the user of a node.
+func (c Ceph) UserOf(node string) string {
+	if _, own := c.HasOwnUsers(); own {
+		return c.User + node
+	}
+	return c.User
 }
 
 // RBD is a volume that is an image in a pool of a Ceph cluster.

@@ -130,3 +130,12 @@ type Fencer interface {
 	// Fenced returns the clients that the cluster is to keep out, whether or not all of it knows yet, and for long enough.
 	Fenced(ctx context.Context) ([]string, error)
 }
+
+// NodeUsers is implemented by backends in a cluster that can know each host as a user of its own.
+type NodeUsers interface {
+	// NodeUser makes the user of a host, or finds it, and returns its key, encrypted to the public key of the host. It is the
+	// same as before while both keys are.
+	NodeUser(ctx context.Context, node, publicKey string) (key string, err error)
+	// RemoveNodeUser removes it: it connects no more. One that is not there is fine.
+	RemoveNodeUser(ctx context.Context, node string) error
+}

@@ -15,53 +15,59 @@ import (
 // CephKeys has the keys of the users as whom a node speaks to Ceph clusters. They are requested whenever a volume is
 // staged and kept nowhere.
 type CephKeys interface {
-	CephKey(ctx context.Context, c backend.Ceph) (nodeops.CephKey, error)
+	// CephKey returns the key of the user that c has for a node.
+	CephKey(ctx context.Context, c backend.Ceph, node string) (nodeops.CephKey, error)
 }
 
 // CephKeyFiles is a directory with a file FSID.USER for each user of each cluster, with its key, of mode 0400.
 type CephKeyFiles string
 
 // CephKey reads the file.
-func (dir CephKeyFiles) CephKey(_ context.Context, c backend.Ceph) (nodeops.CephKey, error) {
-	name := c.FSID + "." + c.User
+func (dir CephKeyFiles) CephKey(_ context.Context, c backend.Ceph, node string) (nodeops.CephKey, error) {
+	name := c.FSID + "." + c.UserOf(node)
 	if name != filepath.Base(name) {
 		return nodeops.CephKey{}, fmt.Errorf("%s cannot be a file name", backend.Quote(name))
 	}
 	return nodeops.ReadCephKey(filepath.Join(string(dir), name))
 }
 
-func (n *node) cephKey(ctx context.Context, id backend.ID, c backend.Ceph) (nodeops.CephKey, error) {
+// ceph is the cluster of a volume, as this node connects to it.
+func (n *node) ceph(ctx context.Context, id backend.ID, c backend.Ceph) (nodeops.Ceph, error) {
+	at := cluster(c)
 	if n.CephKeys == nil {
-		return nodeops.CephKey{}, fmt.Errorf("%w: volume %s is in the Ceph cluster %s, of which node %s has no keys", backend.ErrPrecondition, id, c.FSID, n.NodeID)
+		return at, fmt.Errorf("%w: volume %s is in the Ceph cluster %s, of which node %s has no keys", backend.ErrPrecondition, id, c.FSID, n.NodeID)
 	}
-	key, err := n.CephKeys.CephKey(ctx, c)
+	at.Namespaces, at.User = n.Namespaces, c.UserOf(n.NodeID)
+	var err error
+	at.Key, err = n.CephKeys.CephKey(ctx, c, n.NodeID)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return key, fmt.Errorf("%w: volume %s: node %s has no key of user %s of the Ceph cluster %s yet: the secret that ceph.nodeSecretRef of the pool names must have it, and a change gets to the node in a minute or two: %w",
-			backend.ErrPrecondition, id, n.NodeID, c.User, c.FSID, err)
+		return at, fmt.Errorf("%w: volume %s: node %s has no key of user %s of the Ceph cluster %s yet: the secret that ceph.nodeSecretRef of the pool names must have it, and a change gets to the node in a minute or two: %w",
+			backend.ErrPrecondition, id, n.NodeID, at.User, c.FSID, err)
 	case err != nil:
-		return key, fmt.Errorf("%w: volume %s: the key of user %s of the Ceph cluster %s: %w", backend.ErrPrecondition, id, c.User, c.FSID, err)
+		return at, fmt.Errorf("%w: volume %s: the key of user %s of the Ceph cluster %s: %w", backend.ErrPrecondition, id, at.User, c.FSID, err)
 	}
-	return key, nil
+	return at, nil
 }
 
-func ceph(c backend.Ceph, key nodeops.CephKey, namespaces string) nodeops.Ceph {
-	return nodeops.Ceph{FSID: c.FSID, Monitors: c.Monitors, User: c.User, Key: key, Secure: c.Secure, Namespaces: namespaces}
+// cluster is one that is not connected to.
+func cluster(c backend.Ceph) nodeops.Ceph {
+	return nodeops.Ceph{FSID: c.FSID, Monitors: c.Monitors, User: c.User, Secure: c.Secure}
 }
 
-func cephFS(c *backend.CephFS, key nodeops.CephKey, namespaces string) *nodeops.CephFS {
-	return &nodeops.CephFS{Cluster: ceph(c.Cluster, key, namespaces), FileSystem: c.FileSystem, Path: c.Path}
+func cephFS(c *backend.CephFS, at nodeops.Ceph) *nodeops.CephFS {
+	return &nodeops.CephFS{Cluster: at, FileSystem: c.FileSystem, Path: c.Path}
 }
 
 func (n *node) mountCephFS(ctx context.Context, id backend.ID, c *backend.CephFS, options []string, staging string) error {
 	if !isCephPath(c.Path, id) { // by it alone its mounts are known afterwards
 		return fmt.Errorf("%w: volume %s is in %s, of which no directory has its id", backend.ErrPrecondition, id, backend.Quote(c.Path))
 	}
-	key, err := n.cephKey(ctx, id, c.Cluster)
+	at, err := n.ceph(ctx, id, c.Cluster)
 	if err != nil {
 		return err
 	}
-	fs := cephFS(c, key, n.Namespaces)
+	fs := cephFS(c, at)
 	fs.Options = options
 	if err := nodeops.MountCephFS(ctx, *fs, staging); err != nil {
 		return n.cephError(id, err)

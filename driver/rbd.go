@@ -13,9 +13,9 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
-func rbdOf(v *backend.Volume, key nodeops.CephKey, namespaces string) nodeops.RBD {
+func rbdOf(v *backend.Volume, at nodeops.Ceph) nodeops.RBD {
 	r := v.Access.RBD
-	return nodeops.RBD{Cluster: ceph(r.Cluster, key, namespaces), Pool: r.Pool, Namespace: r.Namespace, Image: r.Image, ImageID: r.ImageID}
+	return nodeops.RBD{Cluster: at, Pool: r.Pool, Namespace: r.Namespace, Image: r.Image, ImageID: r.ImageID}
 }
 
 // devicesOf asks the kernel for the devices of a volume's image.
@@ -23,7 +23,7 @@ func devicesOf(v *backend.Volume) ([]nodeops.RBDDevice, error) {
 	if v.Access.RBD.Image != backend.RBDImage(v.ID) { // by it alone its devices are known when the backend does not answer
 		return nil, fmt.Errorf("%w: the image of volume %s is called %s; it must bear the id of the volume: %s", backend.ErrPrecondition, v.ID, backend.Quote(v.Access.RBD.Image), backend.RBDImage(v.ID))
 	}
-	r := rbdOf(v, nodeops.CephKey{}, "")
+	r := rbdOf(v, cluster(v.Access.RBD.Cluster))
 	devices, err := r.Devices()
 	if err != nil {
 		return nil, fmt.Errorf("%w: volume %s: %w", backend.ErrPrecondition, v.ID, err)
@@ -35,11 +35,11 @@ func devicesOf(v *backend.Volume) ([]nodeops.RBDDevice, error) {
 func (n *node) mapImage(ctx context.Context, v *backend.Volume, readOnly bool) (*nodeops.RBDDevice, error) {
 	ctx, cancel := context.WithTimeout(ctx, n.Patience)
 	defer cancel()
-	key, err := n.cephKey(ctx, v.ID, v.Access.RBD.Cluster)
+	at, err := n.ceph(ctx, v.ID, v.Access.RBD.Cluster)
 	if err != nil {
 		return nil, err
 	}
-	r := rbdOf(v, key, n.Namespaces)
+	r := rbdOf(v, at)
 	r.ReadOnly = readOnly
 	d, err := nodeops.MapRBD(ctx, r)
 	if err != nil {

@@ -81,7 +81,7 @@ func (s share) String() string {
 // shownBy says whether a mount of the volume is one of the share.
 func (s share) shownBy(m *nodeops.Mount) bool {
 	if s.cephfs != nil {
-		return cephFS(s.cephfs, nodeops.CephKey{}, "").ShownBy(m)
+		return cephFS(s.cephfs, cluster(s.cephfs.Cluster)).ShownBy(m)
 	}
 	return m.Source == s.String()
 }

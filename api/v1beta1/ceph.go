@@ -13,7 +13,7 @@ import (
 // +kubebuilder:validation:XValidation:rule=`(has(self.dataPool) ? self.dataPool : "") == (has(oldSelf.dataPool) ? oldSelf.dataPool : "") || !has(oldSelf.dataPool) || oldSelf.dataPool == ""`,fieldPath=.dataPool,message="cannot be changed once it is set; add another pool"
 // +kubebuilder:validation:XValidation:rule=`(has(self.filesystem) ? self.filesystem : "") == (has(oldSelf.filesystem) ? oldSelf.filesystem : "")`,fieldPath=.filesystem,message="cannot be changed, since volumes are there; add another pool"
 // +kubebuilder:validation:XValidation:rule=`(has(self.__namespace__) ? self.__namespace__ : "") == (has(oldSelf.__namespace__) ? oldSelf.__namespace__ : "")`,fieldPath=.namespace,message="cannot be changed, since volumes are there; add another pool"
-// +kubebuilder:validation:XValidation:rule=`self.secretRef.name != self.nodeSecretRef.name`,fieldPath=.nodeSecretRef.name,message="it must be another secret than secretRef: nodes get a key that can do no more than use volumes"
+// +kubebuilder:validation:XValidation:rule=`!has(self.nodeSecretRef) || self.secretRef.name != self.nodeSecretRef.name`,fieldPath=.nodeSecretRef.name,message="it must be another secret than secretRef: nodes get a key that can do no more than use volumes"
 // +kubebuilder:validation:XValidation:rule=`(has(self.user) && self.user != "" ? self.user : "holdfast") != (has(self.nodeUser) && self.nodeUser != "" ? self.nodeUser : "holdfast-node")`,fieldPath=.nodeUser,message="it must be another user than user: nodes get a key that can do no more than use volumes"
 // +kubebuilder:validation:XValidation:rule=`!has(self.secure) || !self.secure || self.monitors.exists(m, m.startsWith("v2:"))`,fieldPath=.secure,message="only the messenger v2 encrypts: give monitors as v2:ADDRESS:PORT, such as v2:10.0.0.1:3300"
 type CephSpec struct {
@@ -39,7 +39,8 @@ type CephSpec struct {
 	// +kubebuilder:validation:XValidation:rule=`self.matches('^([A-Za-z0-9][A-Za-z0-9._-]*)?$')`,message="it must be letters, digits and . _ -, without client., such as holdfast"
 	// +kubebuilder:validation:XValidation:rule=`!self.startsWith('client.')`,message="leave out client."
 	User string `json:"user,omitempty"`
-	// nodeUser is the user as whom nodes mount volumes, without client.; holdfast-node if empty.
+	// nodeUser is the user as whom nodes mount volumes, without client.; holdfast-node if empty. Without nodeSecretRef it begins
+	// the name of the user of each node.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	// +kubebuilder:validation:XValidation:rule=`self.matches('^([A-Za-z0-9][A-Za-z0-9._-]*)?$')`,message="it must be letters, digits and . _ -, without client., such as holdfast-node"
@@ -48,9 +49,10 @@ type CephSpec struct {
 	// secretRef names the secret whose key named key is the key of user. No node gets it.
 	// +required
 	SecretRef CephSecretReference `json:"secretRef"`
-	// nodeSecretRef names the secret whose key named key is the key of nodeUser. All nodes get it.
-	// +required
-	NodeSecretRef CephSecretReference `json:"nodeSecretRef"`
+	// nodeSecretRef names the secret whose key named key is the key of nodeUser. All nodes get it. Without it each node has a
+	// user of its own, NODEUSER.POOL.NODE, which the pool makes, and removes when the node is shut out.
+	// +optional
+	NodeSecretRef CephSecretReference `json:"nodeSecretRef,omitzero"`
 	// secure encrypts all that is sent, which takes monitors with the messenger v2.
 	// +optional
 	Secure bool `json:"secure,omitempty"`
@@ -94,8 +96,30 @@ const CephKeyName = "key"
 // UserName is the user that makes the volumes.
 func (c *CephSpec) UserName() string { return cmp.Or(c.User, "holdfast") }
 
-// NodeUserName is the user as whom nodes mount volumes.
+// NodeUserName is the user as whom nodes mount volumes, or what those of all nodes begin with.
 func (c *CephSpec) NodeUserName() string { return cmp.Or(c.NodeUser, "holdfast-node") }
+
+// HasNodeUsers says whether each node has a user of its own.
+func (c *CephSpec) HasNodeUsers() bool { return c.NodeSecretRef.Name == "" }
+
+// NodeUser is a user of a Ceph cluster that one node has for the volumes of a pool.
+type NodeUser struct {
+	// node that it is for.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Node string `json:"node"`
+	// publicKey that its key is encrypted to.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	PublicKey string `json:"publicKey"`
+	// key of the user, encrypted so that the node alone can read it.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	Key string `json:"key"`
+}
 
 // Place says where the volumes of a pool are, as a path says it of others: ceph:FSID/pool/POOL/NAMESPACE or
 // ceph:FSID/filesystem/FILESYSTEM/NAMESPACE.

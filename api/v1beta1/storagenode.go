@@ -158,6 +158,16 @@ type StorageNodeStatus struct {
 	// +listMapKey=node
 	// +kubebuilder:validation:MaxItems=1024
 	Blocklist []BlocklistEntry `json:"blocklist,omitempty"`
+	// publicKey of a node is what pools in Ceph clusters encrypt the key of its user to.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	PublicKey string `json:"publicKey,omitempty"`
+	// nodeUsers of a pool in a Ceph cluster are the users of those nodes that have one of their own.
+	// +optional
+	// +listType=map
+	// +listMapKey=node
+	// +kubebuilder:validation:MaxItems=1024
+	NodeUsers []NodeUser `json:"nodeUsers,omitempty"`
 	// conditions are Ready; Healthy, of the pools' file systems; SharedVolumes, RBDVolumes
 	// and CephFSVolumes: whether such volumes can be used on the node; KeyRefused: that a Ceph cluster refuses a new key of
 	// the pool; NodeUserRefused: that it refuses that of the nodes, or what they need; and Fenced: whether the node is shut out of all Ceph clusters, which is absent until it was to be.

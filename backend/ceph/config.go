@@ -25,7 +25,7 @@ type Config struct {
 	FSID       string   // of the cluster; another one that answers there is refused. Empty: any is taken
 	User       string   // without "client."
 	Key        Key
-	NodeUser   string // as whom nodes use volumes, without "client."; empty: User
+	NodeUser   string // as whom nodes use volumes, without "client."; with a point at its end: as backend.Ceph has it; empty: User
 	Secure     bool   // all that is sent is encrypted, which takes monitors with the messenger v2
 	Pool       string // of images
 	Namespace  string // in that pool; may be empty

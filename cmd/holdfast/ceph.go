@@ -26,7 +26,8 @@ Ceph cluster, with cephfs a directory of one of its file systems. Nodes use the 
 
 While the Ceph cluster cannot be reached, or refuses the key, the process runs on and says why in the StorageNode of the pool
 and at /readyz. A key that is changed in --key-file is used without a restart. What is wrong with the key and
-the caps of --node-user is in the condition NodeUserRefused of the StorageNode, if --node-key-file is given.
+the caps of --node-user is in the condition NodeUserRefused of the StorageNode, if --node-key-file is given. Where --node-user ends
+with a point, each node has a user of its own: the process makes it, and hands the node its key, encrypted.
 
 One process serves a pool at a time: the one that holds its Lease. Another one stands by. It tries what it needs, and is ready if it could serve the pool; if
 it could not, it ends with the reason, so that a Deployment goes on with the pod that it has.
@@ -62,7 +63,7 @@ func cephFlags(flags *pflag.FlagSet) *cephPool {
 	flags.StringVar(&c.site.Ceph.FSID, "fsid", "", "`UUID` of the Ceph cluster, which ceph fsid prints; another one that answers is not used")
 	flags.StringVar(&c.monitors, "monitors", "", "`addresses` of its monitors, v2:ADDRESS:PORT or v1:ADDRESS:PORT, separated by commas")
 	flags.StringVar(&c.site.Ceph.User, "user", "holdfast", "`name`, without client., of the Ceph user that makes the volumes, whose key is in --key-file")
-	flags.StringVar(&c.site.Ceph.NodeUser, "node-user", "holdfast-node", "`name`, without client., of the Ceph user as whom nodes use the volumes")
+	flags.StringVar(&c.site.Ceph.NodeUser, "node-user", "holdfast-node", "`name`, without client., of the Ceph user as whom nodes use the volumes; NAME.POOL. with a point at its end: each node as a user of its own, of that and its name")
 	flags.StringVar(&c.site.Ceph.Pool, "ceph-pool", "", "`name` of the pool of images in the Ceph cluster, for the engine "+cephsite.RBD)
 	flags.StringVar(&c.site.Ceph.FileSystem, "ceph-filesystem", "", "`name` of the file system in the Ceph cluster, for the engine "+cephsite.CephFS)
 	flags.StringVar(&c.site.Ceph.Namespace, "ceph-namespace", "", "`name` of the namespace of the pool, which may have none, or of the subvolume group of the file system (holdfast if empty)")
@@ -134,9 +135,13 @@ func (c *cephPool) measure(pool cephsite.Measured) error {
 func (c *cephPool) join(pool cephsite.Site, clients *clients, log *slog.Logger) ([]part, error) {
 	in := v1beta1.CephSpec{FSID: c.site.Ceph.FSID, Pool: c.site.Ceph.Pool, Filesystem: c.site.Ceph.FileSystem, Namespace: c.site.Ceph.Namespace}
 	requests := policy.Requests(clients.kubernetes, log)
+	var users backend.NodeUsers
+	if _, own := c.site.Ceph.ForNodes().HasOwnUsers(); own {
+		users = pool
+	}
 	a, err := agent.New(agent.Config{
-		Requests: requests,
-		Node:     v1beta1.NodeOfCephPool(c.site.Pool), Version: version, Backend: pool,
+		Requests: requests, NodeUsers: users,
+		Node: v1beta1.NodeOfCephPool(c.site.Pool), Version: version, Backend: pool,
 		Pools:  []agent.Pool{{Name: c.site.Pool, Path: in.Place(), Engine: c.site.Engine}},
 		Client: clients.holdfast, Kubernetes: clients.kubernetes, Namespace: c.namespace, Events: clients.events, Log: log,
 	})

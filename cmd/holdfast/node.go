@@ -70,8 +70,8 @@ func nodeFlags(flags *pflag.FlagSet) *node {
 	flags.IntVar(&n.loopSets, "loop-sets", 8, "how many sets of 256 loop devices may be allocated to NFS servers here, a `number` up to 16: a server takes one for each 256 volumes that are images (resource holdfast.dev/loop-set), through --kubelet-registration-dir; 0: none")
 	flags.BoolVar(&n.onlyLoopSets, "only-loop-sets", false, "allocate loop devices to NFS servers and do nothing else, for nodes without CSI")
 	flags.StringVar(&n.driver.Namespaces, "namespaces", "", "`directory` such as /proc/1/ns with the network, net, and the host name, uts, of this host, where they are not those of this process: shared volumes are mounted through that network and must outlive this process's")
-	flags.StringVar(&n.cephKeys, "ceph-keys", "", "`directory` with a file FSID.USER for each user of a Ceph cluster as whom this node uses volumes, with the key; none: volumes in Ceph pools are not used here")
-	flags.StringSliceVar(&n.cephEngines, "ceph-engines", nil, "`engines` of the Ceph pools, rbd and cephfs, separated by commas: the node reports whether its kernel has what they need")
+	flags.StringVar(&n.cephKeys, "ceph-keys", "", "`directory` with a file FSID.USER for each user of a Ceph cluster as whom this node uses volumes, with the key; none: only those of pools that have a user for each node are used")
+	flags.StringSliceVar(&n.cephEngines, "ceph-engines", nil, "`engines` of the Ceph pools, rbd and cephfs, separated by commas: the node reports whether its kernel has what they need; none: volumes in Ceph pools are not used here")
 	flags.DurationVar(&n.driver.Patience, "server-patience", driver.DefaultPatience, "how long a call waits for a server of shared volumes that does not answer, a `duration`")
 	flags.StringVar(&n.config, "config", "", "`file` with the pools of all nodes: {\"pools\": [...]} as in the spec of a StorageCluster. Instead of --pool")
 	flags.StringVar(&n.stateDir, "state-dir", "/var/lib/holdfast", "`directory` of Holdfast on this host, for --config: pools without a path, the mount points of disks, and their records")
@@ -149,6 +149,12 @@ func (n *node) join(storage *local.Backend, log *slog.Logger) ([]part, error) {
 	if err != nil {
 		return nil, err
 	}
+	usesCeph := n.cephKeys != "" || len(n.cephEngines) > 0
+	keys, public := (*cephKeys)(nil), ""
+	if usesCeph {
+		keys = n.ownCephKeys(log)
+		public = keys.public()
+	}
 	a, err := agent.New(agent.Config{
 		Requests: requests,
 		Node:     n.driver.NodeID, Version: version, Backend: storage, Pools: served,
@@ -156,14 +162,15 @@ func (n *node) join(storage *local.Backend, log *slog.Logger) ([]part, error) {
 		Log: log, Foreign: driver.Ephemeral, ForeignAllowed: len(n.driver.Inline.Pools) > 0, Addresses: n.addresses, SharedVolumes: n.sharedVolumes,
 		CephVolumes: n.cephVolumes(),
 		CephHost:    host,
+		PublicKey:   public,
 	})
 	if err != nil {
 		return nil, err
 	}
 	allowedByCluster(&n.driver)
 	n.driver.Services, n.driver.Released = driver.NodeServices, a.Released
-	if n.cephKeys != "" {
-		n.useCeph(storage, a.Released)
+	if usesCeph {
+		n.useCeph(storage, keys, a.Released)
 	}
 	n.driver.CephClient = host.recordedBy(a)
 	n.driver.CheckComplete = checkComplete(n.clients.holdfast.HoldfastV1beta1().Volumes())

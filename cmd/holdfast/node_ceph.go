@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,13 +23,72 @@ import (
 )
 
 // useCeph lets the driver use volumes of Ceph pools beside those of this node.
-func (n *node) useCeph(storage *local.Backend, released func(backend.ID)) {
+func (n *node) useCeph(storage *local.Backend, keys *cephKeys, released func(backend.ID)) {
 	reached := &nodeStorage{Backend: storage, volumes: n.clients.holdfast.HoldfastV1beta1().Volumes()}
-	n.driver.Backend, n.driver.CephKeys = reached, driver.CephKeyFiles(n.cephKeys)
+	n.driver.Backend, n.driver.CephKeys = reached, keys
 	n.driver.Released = func(id backend.ID) {
 		reached.forget(id)
 		released(id)
 	}
+}
+
+// cephKeys has the keys of the users as whom this node uses volumes of Ceph pools: in files, of the user that all nodes have;
+// and in the StorageNode of a pool that has one for each node, encrypted.
+type cephKeys struct {
+	files driver.CephKeyFiles
+	pools typed.StorageNodeInterface
+	own   nodeops.NodeKey
+	lacks error // why this node has no key to decrypt with
+}
+
+// ownCephKeys keeps what it decrypts with beside the socket: each node has the kubelet's directory, whatever its pools are.
+func (n *node) ownCephKeys(log *slog.Logger) *cephKeys {
+	keys := &cephKeys{files: driver.CephKeyFiles(n.cephKeys), pools: n.clients.holdfast.HoldfastV1beta1().StorageNodes()}
+	socket, err := driver.SocketPath(n.driver.Endpoint)
+	if err == nil {
+		keys.own, err = nodeops.LoadNodeKey(filepath.Join(filepath.Dir(socket), "node.key"))
+	}
+	if keys.lacks = err; err != nil {
+		log.Error("volumes of Ceph pools that have a user for each node cannot be used here", "error", keys.lacks)
+	}
+	return keys
+}
+
+// public is what pools encrypt to; nothing if this node could not decrypt it.
+func (k *cephKeys) public() string {
+	if k.lacks != nil {
+		return ""
+	}
+	return k.own.Public()
+}
+
+// CephKey asks the API server only for what is in no file.
+func (k *cephKeys) CephKey(ctx context.Context, c backend.Ceph, node string) (none nodeops.CephKey, err error) {
+	pool, own := c.HasOwnUsers()
+	switch {
+	case !own:
+		return k.files.CephKey(ctx, c, node)
+	case k.lacks != nil:
+		return none, errors.New(k.lacks.Error()) // and not that a file is missing, which is said of those of all nodes
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookUpTime)
+	defer cancel()
+	site, err := k.pools.Get(ctx, v1beta1.NodeOfCephPool(pool), metav1.GetOptions{})
+	if err != nil {
+		return none, err
+	}
+	i := slices.IndexFunc(site.Status.NodeUsers, func(u v1beta1.NodeUser) bool { return u.Node == node && u.PublicKey == k.own.Public() })
+	if i < 0 {
+		if n, err := k.pools.Get(ctx, node, metav1.GetOptions{}); err == nil && n.Spec.Fence != nil {
+			return none, fmt.Errorf("node %s is shut out of all Ceph clusters since %s, and has a user again when it is let in", node, n.Spec.Fence.RequestedAt.UTC().Format(time.RFC3339))
+		}
+		return none, fmt.Errorf("pool %s has none for it yet in status.nodeUsers of StorageNode %s: its pod makes it, and says in the condition %s of that StorageNode what keeps it from that", pool, site.Name, v1beta1.NodeUserRefusedCondition)
+	}
+	text, err := k.own.Open(site.Status.NodeUsers[i].Key, c.FSID+"."+c.UserOf(node))
+	if err != nil {
+		return none, fmt.Errorf("what StorageNode %s has in status.nodeUsers: %w", site.Name, err)
+	}
+	return nodeops.ParseCephKey(string(text))
 }
 
 // cephClient is the kernel's client for volumes of an engine. As the use of a volume does, check has the kernel load a module

@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/local"
+	"github.com/holdfast-storage/holdfast/nodeops"
 	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
 )
 
@@ -35,6 +36,55 @@ func putVolume(t *testing.T, c client.Interface, name, node string, status v1bet
 	v.Status = status
 	if _, err := volumes.UpdateStatus(t.Context(), v, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
+	}
+}
+
+func TestCephKeys_NodeWithAUserOfItsOwnReadsItsKeyAndNoOther(t *testing.T) {
+	_, ours, _ := cephNode(t)
+	key, err := nodeops.LoadNodeKey(filepath.Join(t.TempDir(), "key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := &cephKeys{pools: ours.HoldfastV1beta1().StorageNodes(), own: key}
+	of := backend.Ceph{FSID: "f", User: "holdfast-node.block."}
+	fails := func(node, says string) {
+		t.Helper()
+		if _, err := k.CephKey(t.Context(), of, node); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("the key of node %s: %v", node, err)
+		}
+	}
+	fails("a", "not found")
+	site, err := k.pools.Create(t.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: v1beta1.NodeOfCephPool("block")}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fails("a", "pool block has none for it yet in status.nodeUsers")
+	fence := &v1beta1.Fence{Reason: "NodeDown", RequestedAt: metav1.NowMicro()}
+	if _, err := k.pools.Create(t.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: "lost"}, Spec: v1beta1.StorageNodeSpec{Fence: fence}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	fails("lost", "node lost is shut out of all Ceph clusters since ")
+	const secret = "AQAAAAAAAAAAABAAAAAAAAAAAAAAAAAAAAAAAA=="
+	for node, user := range map[string]string{"a": "holdfast-node.block.a", "b": "holdfast-node.block.a"} {
+		sealed, err := nodeops.SealForNode(key.Public(), "f."+user, []byte(secret))
+		if err != nil {
+			t.Fatal(err)
+		}
+		site.Status.NodeUsers = append(site.Status.NodeUsers, v1beta1.NodeUser{Node: node, PublicKey: key.Public(), Key: sealed})
+	}
+	site.Status.NodeUsers = append(site.Status.NodeUsers, v1beta1.NodeUser{Node: "c", PublicKey: "of another", Key: site.Status.NodeUsers[0].Key})
+	if _, err := k.pools.UpdateStatus(t.Context(), site, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := k.CephKey(t.Context(), of, "a"); err != nil {
+		t.Error(err)
+	}
+	fails("b", "for another purpose")
+	fails("c", "has none for it yet")
+	k.lacks = errors.New("the disk is read-only")
+	fails("a", "read-only")
+	if k.public() != "" {
+		t.Error("it reports a key that it does not have")
 	}
 }
 

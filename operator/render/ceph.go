@@ -25,6 +25,8 @@ const (
 	cephRights = name + "-ceph"
 	// cephKeys is the directory of the node pod that has the key of each user of each Ceph cluster, as FSID.USER.
 	cephKeys = "/etc/holdfast/ceph"
+	// nodeKey is the volume of a pool's pod with the key of the user that all nodes have.
+	nodeKey = "node-key"
 )
 
 // CephObjectName is the name of the Deployment and of the account of a pool in a Ceph cluster.
@@ -114,9 +116,14 @@ func (p *plan) cephSite(pool v1beta1.PoolSpec) (*apps.Deployment, error) {
 		switch v.Name {
 		case "key":
 			pod.Volumes[i].Secret.SecretName = pool.Ceph.SecretRef.Name
-		case "node-key":
+		case nodeKey:
 			pod.Volumes[i].Secret.SecretName = pool.Ceph.NodeSecretRef.Name
 		}
+	}
+	if pool.Ceph.HasNodeUsers() {
+		main.Args = slices.DeleteFunc(main.Args, func(arg string) bool { return strings.HasPrefix(arg, "--node-key-file=") })
+		main.VolumeMounts = slices.DeleteFunc(main.VolumeMounts, func(m core.VolumeMount) bool { return m.Name == nodeKey })
+		pod.Volumes = slices.DeleteFunc(pod.Volumes, func(v core.Volume) bool { return v.Name == nodeKey })
 	}
 	p.applyPodSettings(pod)
 	return d, nil
@@ -132,7 +139,7 @@ func cephArguments(pool v1beta1.PoolSpec) []string {
 		"--fsid=" + c.FSID,
 		"--monitors=" + strings.Join(c.Monitors, ","),
 		"--user=" + c.UserName(),
-		"--node-user=" + c.NodeUserName(),
+		"--node-user=" + userOfNodes(pool),
 	}
 	for _, optional := range [][2]string{
 		{"ceph-pool", c.Pool},
@@ -163,7 +170,7 @@ func (p *plan) mountCephKeys(pod *core.PodSpec) {
 	for _, pool := range v1beta1.CephPools(p.pools) {
 		engines = append(engines, strings.ToLower(string(pool.Engine)))
 		file := nodeKeyFile(pool.Ceph)
-		if has[file] { // several pools of one cluster
+		if has[file] || pool.Ceph.HasNodeUsers() { // several pools of one cluster; or nodes get their keys from the pool
 			continue
 		}
 		has[file] = true
@@ -173,17 +180,20 @@ func (p *plan) mountCephKeys(pod *core.PodSpec) {
 			Optional:             new(true),
 		}})
 	}
-	if len(sources) == 0 {
+	if len(engines) == 0 {
 		return
 	}
-	const volume = "ceph-keys"
-	pod.Volumes = append(pod.Volumes, core.Volume{Name: volume, VolumeSource: core.VolumeSource{
-		Projected: &core.ProjectedVolumeSource{Sources: sources, DefaultMode: new(int32(0o400))},
-	}})
 	main := container(pod, name)
+	if len(sources) > 0 {
+		const volume = "ceph-keys"
+		pod.Volumes = append(pod.Volumes, core.Volume{Name: volume, VolumeSource: core.VolumeSource{
+			Projected: &core.ProjectedVolumeSource{Sources: sources, DefaultMode: new(int32(0o400))},
+		}})
+		main.Args = append(main.Args, "--ceph-keys="+cephKeys)
+		main.VolumeMounts = append(main.VolumeMounts, core.VolumeMount{Name: volume, MountPath: cephKeys, ReadOnly: true})
+	}
 	slices.Sort(engines)
-	main.Args = append(main.Args, "--ceph-keys="+cephKeys, "--ceph-engines="+strings.Join(slices.Compact(engines), ","))
-	main.VolumeMounts = append(main.VolumeMounts, core.VolumeMount{Name: volume, MountPath: cephKeys, ReadOnly: true})
+	main.Args = append(main.Args, "--ceph-engines="+strings.Join(slices.Compact(engines), ","))
 	if slices.Contains(engines, "rbd") {
 		mountSysfs(pod, main)
 	}
@@ -197,6 +207,15 @@ func mountSysfs(pod *core.PodSpec, c *core.Container) {
 		HostPath: &core.HostPathVolumeSource{Path: "/sys", Type: new(core.HostPathDirectory)},
 	}})
 	c.VolumeMounts = append(c.VolumeMounts, core.VolumeMount{Name: volume, MountPath: "/sys"})
+}
+
+// userOfNodes is as whom nodes use the volumes of a pool. Where each has a user of its own it ends with a point, and begins the
+// names of all.
+func userOfNodes(pool v1beta1.PoolSpec) string {
+	if pool.Ceph.HasNodeUsers() {
+		return pool.Ceph.NodeUserName() + "." + pool.Name + "."
+	}
+	return pool.Ceph.NodeUserName()
 }
 
 // nodeKeyFile is where below cephKeys a node finds the key by which it reaches a volume: what it knows of that is the cluster
@@ -234,7 +253,7 @@ func (p *plan) cephPolicies() ([]object, error) {
 func celPlace(pool v1beta1.PoolSpec) string {
 	c, quoted := pool.Ceph, []string{}
 	for _, word := range []string{
-		string(pool.Engine), c.FSID, cmp.Or(c.Filesystem, c.Pool), c.Namespace, c.NodeUserName(), strings.Join(c.Monitors, ","), strconv.FormatBool(c.Secure),
+		string(pool.Engine), c.FSID, cmp.Or(c.Filesystem, c.Pool), c.Namespace, userOfNodes(pool), strings.Join(c.Monitors, ","), strconv.FormatBool(c.Secure),
 	} {
 		quoted = append(quoted, strconv.Quote(word))
 	}
@@ -244,7 +263,10 @@ func celPlace(pool v1beta1.PoolSpec) string {
 // CephSecrets are the secrets that the pools of a StorageCluster name, sorted.
 func CephSecrets(c *v1beta1.StorageCluster) (names []string) {
 	for _, pool := range v1beta1.CephPools(c.Spec.Pools) {
-		names = append(names, pool.Ceph.SecretRef.Name, pool.Ceph.NodeSecretRef.Name)
+		names = append(names, pool.Ceph.SecretRef.Name)
+		if !pool.Ceph.HasNodeUsers() {
+			names = append(names, pool.Ceph.NodeSecretRef.Name)
+		}
 	}
 	slices.Sort(names)
 	return slices.Compact(names)

@@ -115,6 +115,46 @@ func TestCeph_ArgumentsSayWhichPool(t *testing.T) {
 	}
 }
 
+func TestCeph_PoolWithAUserForEachNodeMakesThemAndNoPodMountsAKeyOfNodes(t *testing.T) {
+	in := ask(func(s *v1beta1.StorageClusterSpec) {
+		own, shared := blockPool(), filesPool()
+		own.Ceph.NodeSecretRef.Name = ""
+		s.Pools = []v1beta1.PoolSpec{own, shared}
+	})
+	pod := siteOf(t, in, "block").Spec.Template.Spec
+	if args := container(&pod, "holdfast").Args; !slices.Contains(args, "--node-user=holdfast-node.block.") || strings.Contains(strings.Join(args, " "), "--node-key-file") {
+		t.Errorf("the arguments of its pod are %q", args)
+	}
+	for _, v := range pod.Volumes {
+		if v.Secret != nil && v.Secret.SecretName != "ceph" {
+			t.Errorf("its pod mounts the secret %q", v.Secret.SecretName)
+		}
+	}
+	pod = nodeOf(t, in).Spec.Template.Spec
+	for _, v := range pod.Volumes {
+		if v.Projected != nil && len(v.Projected.Sources) != 1 { // the other pool's
+			t.Errorf("nodes mount %+v", v.Projected.Sources)
+		}
+	}
+	policy := must[admission.ValidatingAdmissionPolicy](t, in, "ValidatingAdmissionPolicy", "holdfast-ceph-account")
+	if v := policy.Spec.Variables[0].Expression; !strings.Contains(v, `"rbd", "", "holdfast-node.block."`) || !strings.Contains(v, `"cephfs", "", "holdfast-node"`) {
+		t.Errorf("the policy knows %s", v)
+	}
+	in.Cluster.Spec.Pools = in.Cluster.Spec.Pools[:1]
+	pod = nodeOf(t, in).Spec.Template.Spec
+	if args := strings.Join(container(&pod, "holdfast").Args, " "); strings.Contains(args, "--ceph-keys") || !strings.Contains(args, "--ceph-engines=rbd") {
+		t.Errorf("the arguments of nodes are %s", args)
+	}
+	for _, v := range pod.Volumes {
+		if v.Projected != nil || v.Secret != nil {
+			t.Errorf("nodes mount %+v", v)
+		}
+	}
+	if names := CephSecrets(in.Cluster); !slices.Equal(names, []string{"ceph"}) {
+		t.Errorf("the secrets that are read are %q", names)
+	}
+}
+
 func TestCeph_NodesGetTheKeysOfTheirUserAndNoOthers(t *testing.T) {
 	pod := nodeOf(t, askCeph()).Spec.Template.Spec
 	var sources []core.VolumeProjection
@@ -287,6 +327,7 @@ func TestCheck_InvalidCephPoolIsRefused(t *testing.T) {
 		"a user that is a path":       {ceph(func(c *v1beta1.CephSpec) { c.NodeUser = ".." }), []string{"ceph.nodeUser"}},
 		"an option in a pool":         {ceph(func(c *v1beta1.CephSpec) { c.Pool = "a,key=b" }), []string{"ceph.pool", "a,key=b"}},
 		"one user for both":           {ceph(func(c *v1beta1.CephSpec) { c.NodeUser = "holdfast" }), []string{"ceph.nodeUser", "name another user"}},
+		"a user as of a node":         {ceph(func(c *v1beta1.CephSpec) { c.User, c.NodeSecretRef.Name = "holdfast-node.block.n1", "" }), []string{"ceph.user", "holdfast-node.block.n1", "begin"}},
 		"one secret for both":         {ceph(func(c *v1beta1.CephSpec) { c.NodeSecretRef = c.SecretRef }), []string{"ceph.nodeSecretRef", "name another secret"}},
 		"no name of a secret":         {ceph(func(c *v1beta1.CephSpec) { c.SecretRef.Name = "" }), []string{"ceph.secretRef.name"}},
 		"one place for two": {

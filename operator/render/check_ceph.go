@@ -34,6 +34,8 @@ func (p *plan) checkCeph(at string, pool v1beta1.PoolSpec) error {
 		return fmt.Errorf("%s.ceph.filesystem: pool %s has the engine CephFS: name in ceph.filesystem the file system of the Ceph cluster that is to have the directories, and leave out ceph.pool", at, pool.Name)
 	case c.UserName() == c.NodeUserName():
 		return fmt.Errorf("%s.ceph.nodeUser: %s is the user of the pool as well: nodes get a key that can do no more than use volumes; name another user", at, c.NodeUserName())
+	case c.HasNodeUsers() && strings.HasPrefix(c.UserName(), userOfNodes(pool)):
+		return fmt.Errorf("%s.ceph.user: %s is not allowed: the users of nodes begin with %s; name another user", at, c.UserName(), userOfNodes(pool))
 	case c.SecretRef.Name == c.NodeSecretRef.Name:
 		return fmt.Errorf("%s.ceph.nodeSecretRef: %s is the secret of the pool as well: nodes get a key that can do no more than use volumes; name another secret", at, c.NodeSecretRef.Name)
 	}
@@ -45,8 +47,10 @@ func (p *plan) checkCeph(at string, pool v1beta1.PoolSpec) error {
 	if err := checkName(at+".ceph.secretRef.name", c.SecretRef.Name); err != nil {
 		return err
 	}
-	if err := checkName(at+".ceph.nodeSecretRef.name", c.NodeSecretRef.Name); err != nil {
-		return err
+	if !c.HasNodeUsers() {
+		if err := checkName(at+".ceph.nodeSecretRef.name", c.NodeSecretRef.Name); err != nil {
+			return err
+		}
 	}
 	return errors.Join(checkMonitors(at, c), p.checkNodeKeys(at, pool))
 }
@@ -76,7 +80,7 @@ func checkMonitors(at string, c *v1beta1.CephSpec) error {
 func (p *plan) checkNodeKeys(at string, pool v1beta1.PoolSpec) error {
 	for _, other := range v1beta1.CephPools(p.pools) {
 		own, its := pool.Ceph, other.Ceph
-		if nodeKeyFile(own) == nodeKeyFile(its) && own.NodeSecretRef != its.NodeSecretRef {
+		if nodeKeyFile(own) == nodeKeyFile(its) && own.NodeSecretRef != its.NodeSecretRef && !own.HasNodeUsers() && !its.HasNodeUsers() {
 			return fmt.Errorf("%s.ceph.nodeSecretRef: pools %s and %s are used by client.%s of one Ceph cluster, with the keys of the secrets %s and %s: name one of them in both",
 				at, pool.Name, other.Name, own.NodeUserName(), own.NodeSecretRef.Name, its.NodeSecretRef.Name)
 		}
@@ -100,6 +104,9 @@ func checkCephKeys(p *plan) error {
 		own, err := p.cephKey(at+".secretRef", pool.Ceph.SecretRef.Name, pool.Ceph.UserName())
 		if err != nil {
 			return err
+		}
+		if pool.Ceph.HasNodeUsers() {
+			continue
 		}
 		nodes, err := p.cephKey(at+".nodeSecretRef", pool.Ceph.NodeSecretRef.Name, pool.Ceph.NodeUserName())
 		if err != nil {

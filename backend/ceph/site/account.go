@@ -14,6 +14,9 @@ import (
 	directories "github.com/holdfast-storage/holdfast/backend/ceph/cephfs"
 )
 
+// partsOfCeph are what caps are for.
+var partsOfCeph = []string{"mon", "mgr", "mds", "osd"}
+
 // account is a user of the Ceph cluster, with all the caps that it needs for the pool.
 type account struct {
 	user   string // without "client."
@@ -27,9 +30,12 @@ func (p *pool) maker() account {
 	a := account{user: c.User, secret: "the pool"}
 	if p.Engine == CephFS {
 		a.caps = map[string]string{"mon": "allow r, " + shutOut, "mgr": "allow rw", "mds": "allow rwp fsname=" + c.FileSystem, "osd": "allow r tag cephfs data=" + c.FileSystem}
-		return a
+	} else {
+		a.caps = map[string]string{"mon": "profile rbd, " + shutOut, "osd": p.profiles("")}
 	}
-	a.caps = map[string]string{"mon": "profile rbd, " + shutOut, "osd": p.profiles("")}
+	if _, own := c.ForNodes().HasOwnUsers(); own {
+		a.caps["mon"] = taken(a.caps["mon"] + ", " + p.makesUsers())
+	}
 	return a
 }
 
@@ -64,6 +70,15 @@ func (p *pool) group() string {
 	return "/volumes/" + cmp.Or(p.Ceph.Namespace, directories.DefaultGroup)
 }
 
+// taken is a cap that monitors take: one whose length has 0 as its lowest byte is none to them.
+func taken(caps string) string {
+	const byteOfLength = 256
+	if len(caps)%byteOfLength == 0 {
+		return strings.Replace(caps, ", ", ",  ", 1)
+	}
+	return caps
+}
+
 // shutOut lets the user shut the clients of a lost node out of the cluster, and let them in again.
 const shutOut = `allow command "osd blocklist"`
 
@@ -93,7 +108,7 @@ func (a account) refusedKey(file string) error {
 // grant is the command of an administrator that gives the account its caps.
 func (a account) grant(verb string) string {
 	words := []string{"ceph auth", verb, "client." + a.user}
-	for _, of := range []string{"mon", "mgr", "mds", "osd"} {
+	for _, of := range partsOfCeph {
 		if what := a.caps[of]; what != "" {
 			words = append(words, of, "'"+what+"'")
 		}

@@ -21,6 +21,7 @@ type Site interface {
 	backend.Backend
 	backend.PoolMemory
 	backend.Warner
+	backend.NodeUsers // where each node has a user of its own
 	// Run connects to the cluster, and follows its state and that of the key, until ctx ends.
 	Run(ctx context.Context) error
 	// Try says why the pool could not be served from now on. It disturbs no process that serves it.

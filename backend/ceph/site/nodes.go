@@ -28,21 +28,29 @@ type looked struct {
 // lookAtNodes says why nodes cannot use the volumes of a pool that is served itself. What is no fault of their user, such as a
 // cluster that does not answer, leaves what was known.
 func (p *pool) lookAtNodes(ctx context.Context) error {
-	if p.NodeKeyFile == "" {
+	_, own := p.Ceph.ForNodes().HasOwnUsers()
+	if p.NodeKeyFile == "" && !own {
 		return nil
 	}
 	was := p.NodeWarning()
-	key, err := readKey(p.NodeKeyFile, p.mounter())
-	if err != nil {
-		p.nodesLooked = looked{}
-		return fmt.Errorf("pool %s: %w", p.Pool, err)
+	var key ceph.Key
+	var err error
+	if !own {
+		if key, err = readKey(p.NodeKeyFile, p.mounter()); err != nil {
+			p.nodesLooked = looked{}
+			return fmt.Errorf("pool %s: %w", p.Pool, err)
+		}
 	}
 	if key == p.nodesLooked.key && time.Now().Before(p.nodesLooked.again) {
 		return was
 	}
 	limited, cancel := context.WithTimeout(ctx, p.Ceph.Patience)
 	defer cancel()
-	err = p.checkNodeUser(limited, key)
+	if own {
+		err = p.lookAtNodeUsers(limited)
+	} else {
+		err = p.checkNodeUser(limited, p.mounter(), key)
+	}
 	p.nodesLooked = looked{key, time.Now().Add(nodesEvery)}
 	if _, refused := errors.AsType[refusal](err); refused {
 		p.nodesLooked = looked{}
@@ -57,8 +65,8 @@ func (p *pool) lookAtNodes(ctx context.Context) error {
 }
 
 // checkNodeUser connects as nodes do, and asks for no more than the caps of docs/ceph.md allow.
-func (p *pool) checkNodeUser(ctx context.Context, key ceph.Key) error {
-	as, c := p.mounter(), p.Ceph
+func (p *pool) checkNodeUser(ctx context.Context, as account, key ceph.Key) error {
+	c := p.Ceph
 	c.User, c.Key = as.user, key
 	cluster, err := ceph.New(c, slog.New(slog.DiscardHandler))
 	if err != nil {

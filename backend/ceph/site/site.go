@@ -35,7 +35,8 @@ type pool struct {
 	trouble error         // why the pool cannot be used; nil: it can
 	warning error         // what will make it unusable
 	nodes   error         // why nodes cannot use its volumes
-	changed func()        // nil: none is called
+	sealed  map[string]sealedKey
+	changed func() // nil: none is called
 	ending  sync.WaitGroup
 
 	nodesLooked looked // only Run uses it

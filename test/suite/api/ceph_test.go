@@ -36,6 +36,7 @@ func TestCephPool_FieldsGoWithTheirEngine(t *testing.T) {
 		"all that there can be": {func(p *v1beta1.PoolSpec) {
 			p.Overcommit, p.Reserved, p.Ceph.Namespace, p.Ceph.DataPool, p.Ceph.Secure = "2", "5%", "n", "d", true
 		}, "", ""},
+		"no secret of nodes":     {func(p *v1beta1.PoolSpec) { p.Ceph.NodeSecretRef.Name = "" }, "", ""},
 		"no cluster":             {func(p *v1beta1.PoolSpec) { p.Ceph = nil }, "spec.pools[0].ceph", "RBD and CephFS"},
 		"no engine":              {func(p *v1beta1.PoolSpec) { p.Engine = "" }, "spec.pools[0].ceph", "give one of these"},
 		"an engine of nodes":     {func(p *v1beta1.PoolSpec) { p.Engine = v1beta1.EngineDirectory }, "spec.pools[0].ceph", ""},

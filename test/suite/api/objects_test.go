@@ -117,6 +117,7 @@ func fullNodeStatus() v1beta1.StorageNodeStatus {
 		}},
 		Addresses: []string{"10.0.0.7", "fd00::7"}, InlineVolumes: new(int32(3)), InlineVolumesAllowed: new(true),
 		CephClients: []v1beta1.CephClient{{FSID: "11111111-2222-3333-4444-555555555555", ID: "client.4711", Address: "[fd00::7]:0/1234", BootID: "b"}}, CephVolumes: []string{"pvc-1", "pvc-2"},
+		PublicKey: "a", NodeUsers: []v1beta1.NodeUser{{Node: "a", PublicKey: "a", Key: "b"}},
 		Blocklist: []v1beta1.BlocklistEntry{{
 			Node: "node-b", Addresses: []v1beta1.CephAddress{"10.0.0.8:0/4294967295"}, Unconfirmed: []v1beta1.CephAddress{"10.0.0.8:0/7"},
 			RequestedAt: new(metav1.NewMicroTime(time.Unix(1_700_000_000, 0))), Message: "no quorum",

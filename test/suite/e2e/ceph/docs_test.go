@@ -16,14 +16,14 @@ import (
 // documentedPool is that of docs/ceph.md, and its class.
 const documentedPool = "ceph"
 
-// TestDocs_FiveCommandsLeadToABoundClaim runs the commands of docs/ceph.md as they are there.
-func TestDocs_FiveCommandsLeadToABoundClaim(t *testing.T) {
+// TestDocs_FourCommandsLeadToABoundClaim runs the commands of docs/ceph.md as they are there.
+func TestDocs_FourCommandsLeadToABoundClaim(t *testing.T) {
 	t.Cleanup(func() { forgetDocumented(t) }) // after the claim
 	s := begin(t)
 	one, _ := withClients(t)
 	script := documentedCommands(t)
-	if got := strings.Count(script, "\n\n") + 1; got != 5 {
-		t.Fatalf("docs/ceph.md has %d commands, not 5:\n%s", got, script)
+	if got := strings.Count(script, "\n\n") + 1; got != 4 {
+		t.Fatalf("docs/ceph.md has %d commands, not 4:\n%s", got, script)
 	}
 	out, err := inShell(t, s, script).CombinedOutput()
 	if t.Logf("%s", out); err != nil {
@@ -82,7 +82,7 @@ func forgetDocumented(t *testing.T) {
 	}
 	for _, args := range [][]string{
 		{"delete", "--ignore-not-found", "storageclass", documentedPool},
-		{"-n", kube.System, "delete", "--ignore-not-found", "secret", "ceph-holdfast", "ceph-holdfast-node"},
+		{"-n", kube.System, "delete", "--ignore-not-found", "secret", "ceph-holdfast"},
 	} {
 		cluster.MustKubectl(t, args...)
 	}

@@ -23,6 +23,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/test/rig/ceph"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
 )
 
@@ -112,6 +113,16 @@ func fencingAfter(t *testing.T, s *kube.Space, after string) {
 	}
 }
 
+// keyOf is the key of the user that a node has for the pool of images; "" if there is no such user.
+func keyOf(t *testing.T, node string) string {
+	t.Helper()
+	key, err := storage.Ceph(t.Context(), "auth", "get-key", "client."+nodeUserName+"."+imageClass+"."+node)
+	if err != nil && !strings.Contains(err.Error(), "ENOENT") {
+		t.Fatal(err)
+	}
+	return key
+}
+
 func TestFence_NodeWithoutPowerIsShutOutAndNoSyncedByteIsLost(t *testing.T) {
 	s := begin(t)
 	one, other := withClients(t)
@@ -122,11 +133,15 @@ func TestFence_NodeWithoutPowerIsShutOutAndNoSyncedByteIsLost(t *testing.T) {
 	s.Pod("successor", kube.Mount("data", "/data"), kube.OnNode(other))
 	s.AwaitEvent("successor", "FailedAttachVolume", "already used")
 	written := s.FollowAppender("writer")
-	clients, since := clientsOf(t, s, one), time.Now()
+	clients, since, key := clientsOf(t, s, one), time.Now(), keyOf(t, one)
 	boot := s.CutPower(one)
 	written.End()
 	in := s.DeclareOut(one)
 	awaitFenced(s, one, v1beta1.ReasonFenced)
+	wait.Until(t, "the end of the user of "+one, func() bool { return keyOf(t, one) == "" })
+	if key == "" || keyOf(t, other) == "" {
+		t.Errorf("nodes that are not shut out have the keys %q and %q", key, keyOf(t, other))
+	}
 	s.Ready("successor")
 	s.ExpectBlocks("successor", written)
 	t.Logf("all of %d blocks are there", len(written.Blocks))
@@ -159,6 +174,9 @@ func TestFence_NodeWithoutPowerIsShutOutAndNoSyncedByteIsLost(t *testing.T) {
 	s.Pod("again", kube.Mount("data", "/data"), kube.OnNode(one), kube.Script(kube.Appender))
 	s.Ready("again")
 	s.ExpectBlocks("again", written)
+	if now := keyOf(t, one); now == "" || now == key {
+		t.Errorf("let in again it has the key %q, and had %q", now, key)
+	}
 }
 
 // remote is a pod that runs scripts which it gets over its own network, whether or not its node reaches the API server.

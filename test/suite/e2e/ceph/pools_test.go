@@ -19,15 +19,17 @@ import (
 	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
 )
 
-// What docs/ceph.md has the administrator give each user.
+// What docs/ceph.md has the administrator give each user. Nodes have users of their own for the pool of images, and one that all
+// have for that of directories.
 var (
+	own      = ` with entity prefix "client.` + nodeUserName + `.` + imageClass + `."`
+	ownCaps  = ` caps_mon="profile rbd" caps_mgr="allow service none r" caps_mds="allow r path=/none" caps_osd="profile rbd pool=` + images + `"`
 	userCaps = []string{
-		"mon", `allow r, profile rbd, allow command "osd blocklist"`, "mgr", "allow rw", "mds", "allow rwp fsname=" + ceph.FileSystem,
+		"mon", `allow r, profile rbd, allow command "osd blocklist", allow command "auth get-or-create"` + own + ownCaps + `, allow command "auth caps"` + own + ownCaps + `, allow command "auth rm"` + own, "mgr", "allow rw", "mds", "allow rwp fsname=" + ceph.FileSystem,
 		"osd", "profile rbd pool=" + images + ", allow r tag cephfs data=" + ceph.FileSystem,
 	}
 	nodeCaps = []string{
-		"mon", "allow r, profile rbd", "mds", "allow rw fsname=" + ceph.FileSystem + " path=/volumes/holdfast",
-		"osd", "profile rbd pool=" + images + ", allow rw tag cephfs data=" + ceph.FileSystem,
+		"mon", "allow r fsname=" + ceph.FileSystem, "mds", "allow rw fsname=" + ceph.FileSystem + " path=/volumes/holdfast", "osd", "allow rw tag cephfs data=" + ceph.FileSystem,
 	}
 )
 
@@ -73,6 +75,7 @@ func addPools(ctx context.Context) error {
 	}
 	rbd, files := one, one
 	rbd.Pool, files.Filesystem = images, ceph.FileSystem
+	rbd.NodeSecretRef.Name = ""
 	err := change(ctx, func(spec *v1beta1.StorageClusterSpec) {
 		asInstalled(spec)
 		spec.Pools = append(spec.Pools,

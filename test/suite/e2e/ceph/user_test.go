@@ -25,12 +25,11 @@ func setUser(ctx context.Context, user string) error {
 	})
 }
 
-// setNodeUser changes the user as whom nodes use the volumes of both pools.
+// setNodeUser changes the user as whom all nodes use the volumes of the pool of directories.
 func setNodeUser(ctx context.Context, user, secret string) error {
 	err := change(ctx, func(spec *v1beta1.StorageClusterSpec) {
-		for _, p := range v1beta1.CephPools(spec.Pools) {
-			p.Ceph.NodeUser, p.Ceph.NodeSecretRef.Name = user, secret
-		}
+		i := slices.IndexFunc(spec.Pools, func(p v1beta1.PoolSpec) bool { return p.Name == fileClass })
+		spec.Pools[i].Ceph.NodeUser, spec.Pools[i].Ceph.NodeSecretRef.Name = user, secret
 	})
 	if err != nil {
 		return err
@@ -122,29 +121,23 @@ func TestNodeUser_IsReplacedByAnotherWhileVolumesAreUsed(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	for engine, class := range classes {
-		s.Claim("data-"+class, "1Gi", kube.OfClass(class))
-		s.Pod("user-"+class, kube.Mount("data-"+class, "/data"), kube.OnNode(one))
-		s.Ready("user-" + class)
-		s.Exec("user-"+class, "sh", "-ec", "echo before-"+engine+" >/data/file; sync /data/file")
-	}
+	s.Claim("data", "1Gi", kube.OfClass(fileClass))
+	s.Pod("user", kube.Mount("data", "/data"), kube.OnNode(one))
+	s.Ready("user")
+	s.Exec("user", "sh", "-ec", "echo before >/data/file; sync /data/file")
 	if err := setNodeUser(t.Context(), next, secret); err != nil {
 		t.Fatal(err)
 	}
-	for _, class := range classes {
-		s.Exec("user-"+class, "sh", "-ec", "echo after >>/data/file; sync /data/file") // as the user before
-		s.DeletePod("user-" + class)
-	}
+	s.Exec("user", "sh", "-ec", "echo after >>/data/file; sync /data/file") // as the user before
+	s.DeletePod("user")
 	if _, err := storage.Ceph(t.Context(), "auth", "rm", "client."+nodeUserName); err != nil {
 		t.Fatal(err)
 	}
-	for engine, class := range classes {
-		for i, node := range []string{one, other} {
-			pod := fmt.Sprintf("next-%s-%d", class, i)
-			if found := s.Run(pod, kube.Mount("data-"+class, "/data"), kube.OnNode(node), kube.Script("cat /data/file")); found != "before-"+engine+"\nafter\n" {
-				t.Errorf("%s on node %s has %q", engine, node, found)
-			}
-			s.DeletePod(pod)
+	for i, node := range []string{one, other} {
+		pod := fmt.Sprintf("next-%d", i)
+		if found := s.Run(pod, kube.Mount("data", "/data"), kube.OnNode(node), kube.Script("cat /data/file")); found != "before\nafter\n" {
+			t.Errorf("on node %s it has %q", node, found)
 		}
+		s.DeletePod(pod)
 	}
 }

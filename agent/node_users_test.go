@@ -1,0 +1,182 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
+)
+
+// users are those of a Ceph cluster. A key has the number of the user that it is of.
+type users struct {
+	mu    sync.Mutex
+	made  int
+	has   map[string]int
+	fails error
+}
+
+func (u *users) NodeUser(_ context.Context, node, publicKey string) (string, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.fails != nil {
+		return "", u.fails
+	}
+	if u.has[node] == 0 {
+		u.made++
+		u.has[node] = u.made
+	}
+	return fmt.Sprintf("%d for %s", u.has[node], publicKey), nil
+}
+
+func (u *users) RemoveNodeUser(_ context.Context, node string) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.fails != nil {
+		return u.fails
+	}
+	delete(u.has, node)
+	return nil
+}
+
+func (u *users) set(fails error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.fails = fails
+}
+
+func (u *users) is(node string) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.has[node] > 0
+}
+
+// newUsers is the agent of a pool in a Ceph cluster with a user for each node.
+func newUsers(t *testing.T) (*rig, *users) {
+	r, u := newRig(t), &users{has: map[string]int{}}
+	r.change = func(c *Config) {
+		f := &fencing{host: r.host}
+		f.set(nil)
+		c.Backend, c.NodeUsers = f, u
+	}
+	return r.begin(), u
+}
+
+func (r *rig) patchOther(name, patch string, part ...string) {
+	r.Helper()
+	if _, err := r.nodes.Patch(r.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}, part...); err != nil {
+		r.Fatal(err)
+	}
+}
+
+// join makes the StorageNode of a node with a public key.
+func (r *rig) join(name, publicKey string) {
+	r.Helper()
+	if _, err := r.nodes.Create(r.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+		r.Fatal(err)
+	}
+	r.patchOther(name, `{"status":{"publicKey":"`+publicKey+`"}}`, "status")
+}
+
+// handed is what a node has in the pool's StorageNode.
+func (r *rig) handed(name string) string {
+	all := r.status().NodeUsers
+	if i := slices.IndexFunc(all, func(u v1beta1.NodeUser) bool { return u.Node == name }); i >= 0 {
+		return all[i].Key
+	}
+	return ""
+}
+
+const (
+	askedFence = `{"spec":{"fence":{"reason":"NodeDown","requestedAt":"2026-11-25T12:00:00.000000Z"}}}`
+	usedFence  = `{"spec":{"fence":{"reason":"NodeDown","requestedAt":"2026-11-25T12:00:00.000000Z","shutOutAt":"2026-11-25T12:01:00.000000Z"}}}`
+)
+
+func TestNodeUsers_EachNodeIsHandedTheKeyOfItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, u := newUsers(t)
+		r.join("a", "A")
+		wait.Until(r, "the key of a", func() bool { return r.handed("a") == "1 for A" })
+		u.set(errors.New("client.holdfast may not do this"))
+		r.join("b", "B")
+		r.patchOther("a", `{"status":{"publicKey":"A2"}}`, "status")
+		wait.Never(r, "what was handed is taken away, or made up", time.Second, func() bool { return r.handed("a") != "1 for A" || r.handed("b") != "" })
+		u.set(nil)
+		wait.Until(r, "both keys", func() bool { return r.handed("a") == "1 for A2" && r.handed("b") == "2 for B" })
+		r.restart()
+		if err := u.RemoveNodeUser(t.Context(), "b"); err != nil { // by an administrator, who wants another key
+			t.Fatal(err)
+		}
+		wait.Until(r, "another key", func() bool { return r.handed("b") == "3 for B" })
+		if r.handed("a") != "1 for A2" {
+			t.Errorf("the other has %s", r.handed("a"))
+		}
+	})
+}
+
+// The accounts of NFS servers and of other pools write the StorageNodes of these, and use no volume of the pool.
+func TestNodeUsers_WhatIsNoNodeGetsNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, u := newUsers(t)
+		sites := []string{v1beta1.NodeOfServer("team/files"), v1beta1.NodeOfCephPool("other")}
+		for _, site := range sites {
+			r.join(site, "S")
+		}
+		r.join("a", "A")
+		wait.Until(r, "the key of the node", func() bool { return r.handed("a") != "" })
+		for _, site := range sites {
+			if u.is(site) || r.handed(site) != "" {
+				t.Errorf("%s has a user, and the key %q", site, r.handed(site))
+			}
+		}
+	})
+}
+
+func TestNodeUsers_AreRemovedOnceTheirNodesAreShutOutForGood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, u := newUsers(t)
+		r.join("a", "A")
+		wait.Until(r, "the key", func() bool { return r.handed("a") == "1 for A" })
+		r.patchOther("a", askedFence)
+		wait.Never(r, "the user goes before the clients of the node", time.Second, func() bool { return !u.is("a") || r.handed("a") == "" })
+		u.set(errors.New("no quorum"))
+		r.patchOther("a", usedFence)
+		wait.Never(r, "the report goes before the user", time.Second, func() bool { return r.handed("a") == "" })
+		u.set(nil)
+		wait.Until(r, "the end of the user", func() bool { return !u.is("a") && r.handed("a") == "" })
+		r.restart()
+		wait.Never(r, "it is made again", time.Second, func() bool { return u.is("a") || r.handed("a") != "" })
+		r.patchOther("a", `{"spec":{"fence":null}}`)
+		wait.Until(r, "another key once it is let in", func() bool { return r.handed("a") == "2 for A" })
+	})
+}
+
+func TestNodeUsers_OutliveAStorageNodeThatIsDeletedByMistake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, u := newUsers(t)
+		r.join("a", "A")
+		r.join("gone", "G")
+		wait.Until(r, "the keys", func() bool { return r.handed("a") != "" && r.handed("gone") != "" })
+		was := r.handed("a")
+		for _, name := range []string{"a", "gone"} {
+			if err := r.nodes.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		wait.Never(r, "a user goes", nodeUserStays/2*r.agent.SurveyEvery, func() bool { return !u.is("a") || !u.is("gone") })
+		r.join("a", "A")
+		wait.Until(r, "the end of the user of the other", func() bool { return !u.is("gone") && r.handed("gone") == "" })
+		if r.handed("a") != was {
+			t.Errorf("the node that came back has %s, and had %s", r.handed("a"), was)
+		}
+	})
+}

@@ -1,0 +1,229 @@
+//go:build ceph
+
+package site
+
+import (
+	"encoding/json"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-storage/holdfast/backend/ceph"
+	"github.com/holdfast-storage/holdfast/nodeops"
+	rig "github.com/holdfast-storage/holdfast/test/rig/ceph"
+)
+
+// withNodeUsers is a pool whose user may make those of nodes, and no more than that.
+func withNodeUsers(t *testing.T, engine string, change ...func(*Config)) Config {
+	t.Helper()
+	c := configOf(t, engine)
+	c.NodeKeyFile, c.Ceph.NodeUser = "", c.Ceph.NodeUser+"."+c.Pool+"."
+	for _, f := range change {
+		f(&c)
+	}
+	limitTo(t, &c, "", "")
+	return c
+}
+
+// nodeOf opens what a node was handed.
+func nodeOf(t *testing.T, c Config, own nodeops.NodeKey, node, sealed string) ceph.Key {
+	t.Helper()
+	secret, err := own.Open(sealed, c.Ceph.FSID+"."+c.Ceph.NodeUser+node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ceph.Key(secret)
+}
+
+func TestNodeUser_IsMadeForOneNodeAndRemoved(t *testing.T) {
+	rig.Require(t)
+	own, err := nodeops.LoadNodeKey(filepath.Join(t.TempDir(), "key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]Config{
+		"images":                           withNodeUsers(t, RBD),
+		"images in a namespace":            withNodeUsers(t, RBD, func(c *Config) { c.Ceph.Namespace = "team" }),
+		"images with data in another pool": withNodeUsers(t, RBD, func(c *Config) { c.Ceph.DataPool = newPool(t) }),
+		"directories":                      withNodeUsers(t, CephFS),
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := open(t, c)
+			p.look(t.Context())
+			if err := p.Ready(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := p.NodeWarning(); err != nil {
+				t.Errorf("nodes cannot use it: %v", err)
+			}
+			keys := map[string]ceph.Key{}
+			for _, node := range []string{"a", "b.example.com"} {
+				sealed, err := p.NodeUser(t.Context(), node, own.Public())
+				if err != nil {
+					t.Fatal(err)
+				}
+				again, err := p.NodeUser(t.Context(), node, own.Public())
+				if err != nil || again != sealed {
+					t.Errorf("handed again is another key: %v", err)
+				}
+				keys[node] = nodeOf(t, c, own, node, sealed)
+				if strings.Contains(sealed, string(keys[node])) {
+					t.Error("the key is not encrypted")
+				}
+				if err := p.checkNodeUser(t.Context(), p.ofNode(node), keys[node]); err != nil {
+					t.Errorf("node %s cannot use volumes: %v", node, err)
+				}
+			}
+			if keys["a"] == keys["b.example.com"] {
+				t.Error("two nodes have one key")
+			}
+			for range 2 {
+				if err := p.RemoveNodeUser(t.Context(), "a"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := p.checkNodeUser(t.Context(), p.ofNode("a"), keys["a"]); err == nil || !strings.Contains(err.Error(), "refuses client.") {
+				t.Errorf("once it is removed, its key connects: %v", err)
+			}
+			if err := p.checkNodeUser(t.Context(), p.ofNode("b.example.com"), keys["b.example.com"]); err != nil {
+				t.Errorf("the other: %v", err)
+			}
+			sealed, err := p.NodeUser(t.Context(), "a", own.Public())
+			if err != nil || nodeOf(t, c, own, "a", sealed) == keys["a"] {
+				t.Errorf("made again it has the key from before: %v", err)
+			}
+		})
+	}
+}
+
+func TestNodeUser_GetsTheCapsThatThePoolNeedsByNow(t *testing.T) {
+	c := withNodeUsers(t, RBD)
+	own, err := nodeops.LoadNodeKey(filepath.Join(t.TempDir(), "key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := open(t, c)
+	p.look(t.Context())
+	before, err := p.NodeUser(t.Context(), "a", own.Public())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Ceph.DataPool = newPool(t)
+	limitTo(t, &c, "", "")
+	p = open(t, c)
+	p.look(t.Context())
+	after, err := p.NodeUser(t.Context(), "a", own.Public())
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := nodeOf(t, c, own, "a", after)
+	if key != nodeOf(t, c, own, "a", before) {
+		t.Error("for other caps it got another key, with which what is mounted does not go on")
+	}
+	if err := p.checkNodeUser(t.Context(), p.ofNode("a"), key); err != nil {
+		t.Error(err)
+	}
+}
+
+// The key of a pool gives no more of the Ceph cluster than the pool.
+func TestNodeUser_MakerOfThemMakesNoOthers(t *testing.T) {
+	for _, engine := range []string{RBD, CephFS} {
+		c := withNodeUsers(t, engine)
+		p := open(t, c)
+		p.look(t.Context())
+		s := p.serving()
+		if s == nil {
+			t.Fatal(p.Ready(t.Context()))
+		}
+		try := func(what, name string, change map[string]string) {
+			t.Helper()
+			as := p.ofNode("a")
+			if name != "" {
+				as.user = name
+			}
+			for of, cap := range change {
+				as.caps[of] = cap
+			}
+			for _, verb := range []string{"get-or-create", "caps"} {
+				_, err := p.auth(t.Context(), s.cluster, verb, as, as.caps)
+				if _, refused := errors.AsType[refusal](err); !refused {
+					t.Errorf("%s: auth %s of %s: %v", engine, verb, what, err)
+				}
+			}
+		}
+		for of, cap := range map[string]string{"mon": "allow *", "mgr": "allow *", "mds": "allow *", "osd": "allow *"} {
+			try("a user that may all of "+of, "", map[string]string{of: cap})
+		}
+		try("another user", "other."+c.Pool, nil)
+		try("that of another pool", strings.TrimSuffix(c.Ceph.NodeUser, ".")+"x.a", nil)
+		for _, name := range []string{"admin", c.Ceph.User} {
+			err := p.removeUser(t.Context(), s.cluster, account{user: name})
+			if _, refused := errors.AsType[refusal](err); !refused {
+				t.Errorf("%s: auth rm of client.%s: %v", engine, name, err)
+			}
+		}
+	}
+}
+
+// Monitors refuse a user whose caps for them have a length that is a multiple of 256.
+func TestNodeUser_CapsOfItsMakerHaveALengthThatMonitorsTake(t *testing.T) {
+	c := configOf(t, RBD)
+	c.NodeKeyFile, c.Ceph.NodeUser = "", c.Ceph.NodeUser+"."+c.Pool+"."
+	const byteOfLength, gap = 256, ",  "
+	for !strings.Contains((&pool{Config: c}).maker().caps["mon"], gap) {
+		c.Ceph.NodeUser = "x" + c.Ceph.NodeUser
+	}
+	caps := (&pool{Config: c}).maker().caps
+	if plain := strings.Replace(caps["mon"], gap, ", ", 1); len(plain)%byteOfLength != 0 {
+		t.Fatalf("a cap of the length %d is changed", len(plain))
+	} else {
+		setCaps(t, account{user: c.Ceph.User, caps: caps}, "mon", plain)
+		if err := preflight(t, c); err == nil || !strings.Contains(err.Error(), "refuses client."+c.Ceph.User) {
+			t.Errorf("monitors take caps of the length %d by now, and nothing has to be changed for them: %v", len(plain), err)
+		}
+	}
+	limitTo(t, &c, "", "")
+	if err := preflight(t, c); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestNodeUser_MakerWithoutTheCapsIsNamed(t *testing.T) {
+	for _, engine := range []string{RBD, CephFS} {
+		c := withNodeUsers(t, engine)
+		plain := c
+		plain.Ceph.NodeUser = ""
+		setCaps(t, account{user: c.Ceph.User, caps: (&pool{Config: plain}).maker().caps}, "", "")
+		p := open(t, c)
+		p.look(t.Context())
+		if err := p.Ready(t.Context()); err != nil {
+			t.Errorf("the pool cannot be used: %v", err)
+		}
+		err := p.NodeWarning()
+		if err == nil || !strings.Contains(err.Error(), "may not make and remove the users of nodes: ceph auth get-or-create client."+c.Ceph.NodeUser+noNode) ||
+			!strings.Contains(err.Error(), "`ceph auth caps client."+c.Ceph.User) {
+			t.Errorf("%s: it says %v", engine, err)
+		}
+		limitTo(t, &c, "", "")
+		p.look(t.Context())
+		if err := p.NodeWarning(); err != nil {
+			t.Errorf("%s: with the caps: %v", engine, err)
+		}
+		text, err := small.Ceph(t.Context(), "auth", "ls", "--format=json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var listed struct {
+			Dump []struct{ Entity string } `json:"auth_dump"`
+		}
+		if err := json.Unmarshal([]byte(text), &listed); err != nil || len(listed.Dump) == 0 {
+			t.Fatalf("%v: %.200s", err, text)
+		}
+		for _, u := range listed.Dump {
+			if strings.HasPrefix(u.Entity, "client."+c.Ceph.NodeUser) {
+				t.Errorf("%s: %s is left", engine, u.Entity)
+			}
+		}
+	}
+}
