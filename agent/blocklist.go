@@ -23,8 +23,8 @@ import (
 // status.blocklist what the cluster has confirmed. What that has and the spec no longer lists is let in again, so that no
 // agent needs to remember what an earlier one has done. What is to expire goes from the report only.
 
-// keepBlocklist, and the users of nodes with it, works until ctx ends. Also without a change it looks regularly: entries of a blocklist expire, and an
-// administrator may remove one.
+// keepBlocklist works until ctx ends, on the users of nodes too. Also without a change it looks regularly: entries of a blocklist
+// expire, and an administrator may remove one.
 func (a *Agent) keepBlocklist(ctx context.Context) {
 	tick := time.NewTicker(a.SurveyEvery)
 	defer tick.Stop()
@@ -187,13 +187,19 @@ func (a *Agent) reportBlocklist(ctx context.Context, n *v1beta1.StorageNode, nex
 	if equality.Semantic.DeepEqual(next, n.Status.Blocklist) || len(next)+len(n.Status.Blocklist) == 0 {
 		return nil
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": n.UID}, "status": map[string]any{"blocklist": next}})
-	if err != nil {
-		return err
-	}
-	if _, err := a.Client.HoldfastV1beta1().StorageNodes().Patch(ctx, a.Node, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager}, "status"); err != nil {
+	if err := a.reportList(ctx, n, "blocklist", next); err != nil {
 		return fmt.Errorf("%w: reporting the clients that are shut out: %w", backend.ErrUnavailable, err)
 	}
 	n.Status.Blocklist = next
 	return nil
+}
+
+// reportList writes a list in the status of this agent's StorageNode that the publisher does not apply.
+func (a *Agent) reportList(ctx context.Context, n *v1beta1.StorageNode, field string, list any) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": n.UID}, "status": map[string]any{field: list}})
+	if err != nil {
+		return err
+	}
+	_, err = a.Client.HoldfastV1beta1().StorageNodes().Patch(ctx, a.Node, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager}, "status")
+	return err
 }

@@ -2,15 +2,11 @@ package agent
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	watch "github.com/holdfast-storage/holdfast/api/client/informers/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
@@ -90,7 +86,12 @@ func (a *Agent) reconcileNodeUsers(ctx context.Context) error {
 		errs = append(errs, fmt.Errorf("%w: %d nodes have a user of their own, and at most %d can: give the pool ceph.nodeSecretRef, for one that all have", backend.ErrPrecondition, len(next), mostNodeUsers))
 		next = next[:mostNodeUsers]
 	}
-	return errors.Join(append(errs, a.reportNodeUsers(ctx, n, next))...)
+	if !slices.Equal(next, n.Status.NodeUsers) {
+		if err := a.reportList(ctx, n, "nodeUsers", next); err != nil {
+			errs = append(errs, fmt.Errorf("%w: handing the nodes the keys of their users: %w", backend.ErrUnavailable, err))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // nodeUser returns what a node is to have, given what it had; nothing if it is to have none. A node that is not there is nil.
@@ -124,18 +125,4 @@ func (a *Agent) nodeUser(ctx context.Context, had v1beta1.NodeUser, name string,
 	}
 	a.users.seen[name] = time.Now()
 	return v1beta1.NodeUser{Node: name, PublicKey: n.Status.PublicKey, Key: key}, nil
-}
-
-func (a *Agent) reportNodeUsers(ctx context.Context, n *v1beta1.StorageNode, next []v1beta1.NodeUser) error {
-	if slices.Equal(next, n.Status.NodeUsers) {
-		return nil
-	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": n.UID}, "status": map[string]any{"nodeUsers": next}})
-	if err != nil {
-		return err
-	}
-	if _, err := a.Client.HoldfastV1beta1().StorageNodes().Patch(ctx, a.Node, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager}, "status"); err != nil {
-		return fmt.Errorf("%w: handing the nodes the keys of their users: %w", backend.ErrUnavailable, err)
-	}
-	return nil
 }

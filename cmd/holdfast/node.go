@@ -149,11 +149,9 @@ func (n *node) join(storage *local.Backend, log *slog.Logger) ([]part, error) {
 	if err != nil {
 		return nil, err
 	}
-	usesCeph := n.cephKeys != "" || len(n.cephEngines) > 0
-	keys, public := (*cephKeys)(nil), ""
-	if usesCeph {
+	var keys *cephKeys // nil: volumes of Ceph pools are not used here
+	if n.cephKeys != "" || len(n.cephEngines) > 0 {
 		keys = n.ownCephKeys(log)
-		public = keys.public()
 	}
 	a, err := agent.New(agent.Config{
 		Requests: requests,
@@ -162,14 +160,14 @@ func (n *node) join(storage *local.Backend, log *slog.Logger) ([]part, error) {
 		Log: log, Foreign: driver.Ephemeral, ForeignAllowed: len(n.driver.Inline.Pools) > 0, Addresses: n.addresses, SharedVolumes: n.sharedVolumes,
 		CephVolumes: n.cephVolumes(),
 		CephHost:    host,
-		PublicKey:   public,
+		PublicKey:   keys.public(),
 	})
 	if err != nil {
 		return nil, err
 	}
 	allowedByCluster(&n.driver)
 	n.driver.Services, n.driver.Released = driver.NodeServices, a.Released
-	if usesCeph {
+	if keys != nil {
 		n.useCeph(storage, keys, a.Released)
 	}
 	n.driver.CephClient = host.recordedBy(a)

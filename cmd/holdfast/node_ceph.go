@@ -56,7 +56,7 @@ func (n *node) ownCephKeys(log *slog.Logger) *cephKeys {
 
 // public is what pools encrypt to; nothing if this node could not decrypt it.
 func (k *cephKeys) public() string {
-	if k.lacks != nil {
+	if k == nil || k.lacks != nil {
 		return ""
 	}
 	return k.own.Public()

@@ -47,10 +47,11 @@ func (p *plan) checkCeph(at string, pool v1beta1.PoolSpec) error {
 	if err := checkName(at+".ceph.secretRef.name", c.SecretRef.Name); err != nil {
 		return err
 	}
-	if !c.HasNodeUsers() {
-		if err := checkName(at+".ceph.nodeSecretRef.name", c.NodeSecretRef.Name); err != nil {
-			return err
-		}
+	if c.HasNodeUsers() {
+		return checkMonitors(at, c)
+	}
+	if err := checkName(at+".ceph.nodeSecretRef.name", c.NodeSecretRef.Name); err != nil {
+		return err
 	}
 	return errors.Join(checkMonitors(at, c), p.checkNodeKeys(at, pool))
 }
@@ -80,7 +81,7 @@ func checkMonitors(at string, c *v1beta1.CephSpec) error {
 func (p *plan) checkNodeKeys(at string, pool v1beta1.PoolSpec) error {
 	for _, other := range v1beta1.CephPools(p.pools) {
 		own, its := pool.Ceph, other.Ceph
-		if nodeKeyFile(own) == nodeKeyFile(its) && own.NodeSecretRef != its.NodeSecretRef && !own.HasNodeUsers() && !its.HasNodeUsers() {
+		if nodeKeyFile(own) == nodeKeyFile(its) && own.NodeSecretRef != its.NodeSecretRef && !its.HasNodeUsers() {
 			return fmt.Errorf("%s.ceph.nodeSecretRef: pools %s and %s are used by client.%s of one Ceph cluster, with the keys of the secrets %s and %s: name one of them in both",
 				at, pool.Name, other.Name, own.NodeUserName(), own.NodeSecretRef.Name, its.NodeSecretRef.Name)
 		}

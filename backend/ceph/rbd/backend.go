@@ -145,8 +145,12 @@ func (s *session) find(k kind, id backend.ID) (*record, error) {
 
 func (b *Backend) List(ctx context.Context) ([]*backend.Volume, error) {
 	all, err := call(ctx, b, "listing volumes", func(s *session) ([]*record, error) {
+		entries, err := s.ledger.all()
+		if err != nil {
+			return nil, err
+		}
 		until := time.Now().Add(measuring)
-		return s.list(volumes, func(r *record) { b.measureUsed(s, r, until) })
+		return s.list(volumes, entries, func(r *record) { b.measureUsed(s, r, until) })
 	})
 	if err != nil {
 		return nil, err
@@ -159,36 +163,32 @@ func (b *Backend) List(ctx context.Context) ([]*backend.Volume, error) {
 	return found, nil
 }
 
-// list reads all images of a kind, in the order of IDs, and shows them to read as they come.
-func (s *session) list(k kind, read func(*record)) ([]*record, error) {
-	names, err := rbd.GetImageNames(s.ioctx)
+// list reads all images of a kind, in the order of IDs, and shows them to read as they come: those that Ceph has, and those that
+// are complete by the entries of the ledger.
+func (s *session) list(k kind, entries map[string]promise, read func(*record)) ([]*record, error) {
+	listed, err := rbd.GetImageNames(s.ioctx)
 	if err != nil {
 		return nil, err
 	}
-	entries, err := s.ledger.all()
-	if err != nil {
-		return nil, err
+	names := map[string]bool{}
+	for _, name := range listed {
+		names[name] = true
 	}
-	all := map[string]bool{}
-	for _, name := range names {
-		all[name] = true
-	}
-	for name, p := range entries { // also those that Ceph has lost
-		all[name] = all[name] || p.State == complete
+	for name, p := range entries {
+		if p.State == complete {
+			names[name] = true
+		}
 	}
 	var ids []backend.ID
-	for name, there := range all {
-		if !there {
-			continue
-		}
+	for name := range names {
 		if is, id, ours := parseName(name); ours && is == k {
 			ids = append(ids, id)
 		}
 	}
 	var (
-		mu    sync.Mutex
-		found []*record
-		errs  []error
+		mu   sync.Mutex
+		all  []*record
+		errs []error
 	)
 	atOnce(ids, func(id backend.ID) {
 		r, err := s.find(k, id)
@@ -201,11 +201,11 @@ func (s *session) list(k kind, read func(*record)) ([]*record, error) {
 			errs = append(errs, err)
 		}
 		if r != nil {
-			found = append(found, r)
+			all = append(all, r)
 		}
 	})
-	slices.SortFunc(found, func(x, y *record) int { return cmp.Compare(x.id, y.id) })
-	return found, errors.Join(errs...)
+	slices.SortFunc(all, func(x, y *record) int { return cmp.Compare(x.id, y.id) })
+	return all, errors.Join(errs...)
 }
 
 // readers is how many images are read at once.

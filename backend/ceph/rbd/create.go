@@ -83,8 +83,8 @@ func (b *Backend) need(ctx context.Context, k kind, id backend.ID, of string) (*
 	case r.meta.Group == "":
 		return r, nil
 	}
-	is, err := b.memberOf(ctx, r)
-	if err == nil && is == unfinished {
+	exists, err := b.memberExists(ctx, r)
+	if err == nil && !exists {
 		err = fmt.Errorf("%w: %s %s%s: its group %s is not complete", backend.ErrNotFound, k, id, of, r.meta.Group)
 	}
 	return r, err

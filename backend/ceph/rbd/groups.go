@@ -254,38 +254,28 @@ func (b *Backend) dropMember(ctx context.Context, id backend.ID) error {
 	if err != nil || r == nil || r.meta == nil || r.meta.Group == "" {
 		return err
 	}
-	if is, err := b.memberOf(ctx, r); err != nil || is != unfinished {
+	if exists, err := b.memberExists(ctx, r); err != nil || exists {
 		return err
 	}
 	return b.remove(ctx, r)
 }
 
-// membership is what a member of a group is without its group.
-type membership int
-
-const (
-	inGroup    membership = iota
-	unfinished            // the group was not completed, or is being deleted: the member does not exist for callers
-	orphaned              // Ceph has lost the record of the group
-)
-
-func (b *Backend) memberOf(ctx context.Context, r *record) (membership, error) {
-	return call(ctx, b, "looking for the group of "+r.name, func(s *session) (membership, error) {
-		groups, err := s.groups()
-		if err != nil || groups[r.meta.Group] != nil {
-			return inGroup, err
-		}
-		entries, err := s.ledger.get(r.name)
-		return membershipOf(entries[r.name]), err
-	})
+// exists says whether a snapshot exists for callers. A member of a group does not before its group is recorded, and while that is
+// deleted. Where Ceph has lost the record, that is noted.
+func (r *record) exists(groups map[backend.ID]*groupRecord, p promise) bool {
+	r.orphaned = r.meta != nil && r.meta.Group != "" && groups[r.meta.Group] == nil
+	return !r.orphaned || p.State == complete
 }
 
-// membershipOf is that of a member whose group is not recorded.
-func membershipOf(p promise) membership {
-	if p.State == complete {
-		return orphaned
-	}
-	return unfinished
+func (b *Backend) memberExists(ctx context.Context, r *record) (bool, error) {
+	return call(ctx, b, "looking for the group of "+r.name, func(s *session) (bool, error) {
+		groups, err := s.groups()
+		if err != nil {
+			return false, err
+		}
+		entries, err := s.ledger.get(r.name)
+		return r.exists(groups, entries[r.name]), err
+	})
 }
 
 func (b *Backend) group(ctx context.Context, g *groupRecord) (*backend.Group, error) {

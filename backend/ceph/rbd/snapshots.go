@@ -92,11 +92,8 @@ func (b *Backend) findSnapshot(ctx context.Context, id backend.ID) (*record, err
 	if err != nil || r == nil || r.meta == nil || r.meta.Group == "" {
 		return r, err
 	}
-	switch is, err := b.memberOf(ctx, r); {
-	case err != nil || is == unfinished:
+	if exists, err := b.memberExists(ctx, r); err != nil || !exists {
 		return nil, err
-	case is == orphaned:
-		r.orphaned = true
 	}
 	return r, nil
 }
@@ -118,20 +115,18 @@ func (b *Backend) ListSnapshots(ctx context.Context) ([]*backend.Snapshot, error
 		if err != nil {
 			return nil, err
 		}
-		all, err := s.list(snapshots, func(*record) {})
-		if err != nil {
-			return nil, err
-		}
 		entries, err := s.ledger.all()
 		if err != nil {
 			return nil, err
 		}
+		all, err := s.list(snapshots, entries, func(*record) {})
+		if err != nil {
+			return nil, err
+		}
 		for _, r := range all {
-			r.orphaned = r.meta != nil && r.meta.Group != "" && groups[r.meta.Group] == nil
-			if r.orphaned && membershipOf(entries[r.name]) == unfinished {
-				continue
+			if r.exists(groups, entries[r.name]) {
+				found = append(found, b.snapshot(r))
 			}
-			found = append(found, b.snapshot(r))
 		}
 		return found, nil
 	})

@@ -330,9 +330,10 @@ func (b *Backend) revive(ctx context.Context, d *discarded) (*backend.Volume, er
 			if entries[key].State != trashed {
 				return nil, fmt.Errorf("%w: volume %s is no longer in the trash of pool %s: it expired, or its space was needed", backend.ErrNotFound, d.id, b.Name)
 			}
-			err = rbd.TrashRestore(s.ioctx, d.image, d.name)
-			if absent(err) { // Ceph has lost its list
+			if d.kept {
 				err = s.rename(d.image, d.name)
+			} else {
+				err = rbd.TrashRestore(s.ioctx, d.image, d.name)
 			}
 			if err != nil {
 				return nil, err

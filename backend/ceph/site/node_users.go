@@ -76,7 +76,11 @@ func (p *pool) NodeUser(ctx context.Context, node, publicKey string) (string, er
 	return sealed, nil
 }
 
+// RemoveNodeUser forgets the key too.
 func (p *pool) RemoveNodeUser(ctx context.Context, node string) error {
+	p.mu.Lock()
+	delete(p.sealed, node)
+	p.mu.Unlock()
 	return p.do(ctx, func(s *serving) error { return p.removeUser(ctx, s.cluster, p.ofNode(node)) })
 }
 
