@@ -75,16 +75,24 @@ func (a *Agent) reconcileNodeUsers(ctx context.Context) error {
 		}
 	}
 	next, errs := []v1beta1.NodeUser{}, []error{}
+	room, without := mostNodeUsers-len(had), 0
 	for _, name := range slices.Sorted(maps.Keys(nodes)) {
+		_, has := had[name]
+		if !has && room <= 0 { // those that have one keep it
+			without++
+			continue
+		}
 		u, err := a.nodeUser(ctx, had[name], name, nodes[name])
 		if u.Node != "" {
 			next = append(next, u)
+			if !has {
+				room--
+			}
 		}
 		errs = append(errs, err)
 	}
-	if len(next) > mostNodeUsers {
-		errs = append(errs, fmt.Errorf("%w: %d nodes have a user of their own, and at most %d can: give the pool ceph.nodeSecretRef, for one that all have", backend.ErrPrecondition, len(next), mostNodeUsers))
-		next = next[:mostNodeUsers]
+	if without > 0 {
+		errs = append(errs, fmt.Errorf("%w: %d nodes have a user of their own, as many as can, and %d have none: give the pool ceph.nodeSecretRef, for one that all have", backend.ErrPrecondition, len(next), without))
 	}
 	if !slices.Equal(next, n.Status.NodeUsers) {
 		if err := a.reportList(ctx, n, "nodeUsers", next); err != nil {

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -157,6 +158,26 @@ func TestNodeUsers_AreRemovedOnceTheirNodesAreShutOutForGood(t *testing.T) {
 		wait.Never(r, "it is made again", time.Second, func() bool { return u.is("a") || r.handed("a") != "" })
 		r.patchOther("a", `{"spec":{"fence":null}}`)
 		wait.Until(r, "another key once it is let in", func() bool { return r.handed("a") == "2 for A" })
+	})
+}
+
+func TestNodeUsers_MoreNodesThanThereCanBeTakeNoneAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, u := newUsers(t)
+		all := make([]v1beta1.NodeUser, mostNodeUsers)
+		for i := range all {
+			all[i] = v1beta1.NodeUser{Node: fmt.Sprintf("n%04d", i), PublicKey: "N", Key: "N"}
+		}
+		status, err := json.Marshal(map[string]any{"status": map[string]any{"nodeUsers": all}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.stop()
+		r.patchNode(string(status), "status")
+		r.begin()
+		r.join("a", "A") // before all of them in the list
+		wait.Never(r, "another list", nodeUserStays/4*r.agent.SurveyEvery, func() bool { return u.is("a") || !slices.Equal(r.status().NodeUsers, all) })
+		wait.Until(r, "the key, once there is room", func() bool { return r.handed("a") == "1 for A" })
 	})
 }
 
