@@ -8,6 +8,9 @@ import (
 	"slices"
 	"time"
 
+	storage "k8s.io/api/storage/v1"
+	storagewatch "k8s.io/client-go/informers/storage/v1"
+
 	watch "github.com/holdfast-storage/holdfast/api/client/informers/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
@@ -17,6 +20,9 @@ import (
 // encrypted to that, into status.nodeUsers of its StorageNode. A user is removed when the clients of its node were shut out for
 // good, so that who has the key does not come back: the node gets another one when it is let in again. Before that it stays,
 // whatever is deleted: the kernel of a node that runs goes on only as long as its user is there.
+//
+// A user that is confined reaches the volumes that are attached to its node. One that the kernel there still has stays
+// within its reach: what says that it is attached may have been deleted by mistake, or be missing in a backup.
 
 const (
 	// nodeUserStays is how many surveys a user outlives the StorageNode of its node, which the agent of a node that runs makes
@@ -31,6 +37,7 @@ const (
 // nodeUsers is what this process knows of users, by node.
 type nodeUsers struct {
 	seen    map[string]time.Time // when each was looked at last
+	given   map[string][]string  // what it was made for then, and its key, encrypted
 	missed  map[string]time.Time // since when its StorageNode is not there
 	removed map[string]bool
 }
@@ -39,10 +46,17 @@ func (a *Agent) nodeUserListener() watch.StorageNodeHandlerFuncs {
 	return watch.StorageNodeHandlerFuncs{
 		AddFunc: func(*v1beta1.StorageNode) { a.lookAtCephClients() },
 		UpdateFunc: func(old, n *v1beta1.StorageNode) {
-			if old.Status.PublicKey != n.Status.PublicKey || isShutOut(old) != isShutOut(n) {
+			if old.Status.PublicKey != n.Status.PublicKey || isShutOut(old) != isShutOut(n) || !slices.Equal(old.Status.CephVolumes, n.Status.CephVolumes) {
 				a.lookAtCephClients()
 			}
 		},
+	}
+}
+
+func (a *Agent) attachmentListener() storagewatch.VolumeAttachmentHandlerFuncs {
+	return storagewatch.VolumeAttachmentHandlerFuncs{
+		AddFunc:    func(*storage.VolumeAttachment) { a.lookAtCephClients() },
+		DeleteFunc: func(storagewatch.DeletedVolumeAttachment) { a.lookAtCephClients() },
 	}
 }
 
@@ -60,20 +74,10 @@ func (a *Agent) reconcileNodeUsers(ctx context.Context) error {
 		return err
 	}
 	if a.users.seen == nil {
-		a.users = nodeUsers{seen: map[string]time.Time{}, missed: map[string]time.Time{}, removed: map[string]bool{}}
+		a.users = nodeUsers{seen: map[string]time.Time{}, given: map[string][]string{}, missed: map[string]time.Time{}, removed: map[string]bool{}}
 	}
-	had, nodes := map[string]v1beta1.NodeUser{}, map[string]*v1beta1.StorageNode{}
-	for _, u := range n.Status.NodeUsers {
-		had[u.Node], nodes[u.Node] = u, nil
-	}
-	for _, other := range listed[v1beta1.StorageNode](a.watches.nodes) {
-		if v1beta1.IsSite(other.Name) { // an account of a tenant's namespace may write that of an NFS server
-			continue
-		}
-		if _, has := had[other.Name]; has || other.Status.PublicKey != "" {
-			nodes[other.Name] = other
-		}
-	}
+	had, nodes := a.usersOf(n)
+	attached := a.attached()
 	next, errs := []v1beta1.NodeUser{}, []error{}
 	room, without := mostNodeUsers-len(had), 0
 	for _, name := range slices.Sorted(maps.Keys(nodes)) {
@@ -82,7 +86,7 @@ func (a *Agent) reconcileNodeUsers(ctx context.Context) error {
 			without++
 			continue
 		}
-		u, err := a.nodeUser(ctx, had[name], name, nodes[name])
+		u, err := a.nodeUser(ctx, had[name], name, nodes[name], attached[name])
 		if u.Node != "" {
 			next = append(next, u)
 			if !has {
@@ -102,8 +106,62 @@ func (a *Agent) reconcileNodeUsers(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
+// usersOf returns what the StorageNode of this pool has, and the nodes that have a user or can have one: nil for one that is not there.
+func (a *Agent) usersOf(n *v1beta1.StorageNode) (had map[string]v1beta1.NodeUser, nodes map[string]*v1beta1.StorageNode) {
+	had, nodes = map[string]v1beta1.NodeUser{}, map[string]*v1beta1.StorageNode{}
+	for _, u := range n.Status.NodeUsers {
+		had[u.Node], nodes[u.Node] = u, nil
+	}
+	for _, other := range listed[v1beta1.StorageNode](a.watches.nodes) {
+		if v1beta1.IsSite(other.Name) { // an account of a tenant's namespace may write that of an NFS server
+			continue
+		}
+		if _, has := had[other.Name]; has || other.Status.PublicKey != "" {
+			nodes[other.Name] = other
+		}
+	}
+	return had, nodes
+}
+
+// attached returns the volumes of this pool that are attached to each node, where users are confined to these.
+func (a *Agent) attached() map[string][]backend.ID {
+	all := map[string][]backend.ID{}
+	if a.watches.attachments == nil {
+		return all
+	}
+	for _, at := range listed[storage.VolumeAttachment](a.watches.attachments) {
+		if id := a.volumeOf(at); id != "" {
+			all[at.Spec.NodeName] = append(all[at.Spec.NodeName], backend.ID(id))
+		}
+	}
+	for _, volumes := range all {
+		slices.Sort(volumes)
+	}
+	return all
+}
+
+// volumeOf returns the volume of this pool that a VolumeAttachment is of; "" if it is of none. Its own name says which: no
+// PersistentVolume has to be read. That has the name of the volume, unless an administrator wrote it.
+func (a *Agent) volumeOf(at *storage.VolumeAttachment) string {
+	is := func(id string) bool { return at.Name == v1beta1.AttachmentName(id, at.Spec.Attacher, at.Spec.NodeName) }
+	if name := at.Spec.Source.PersistentVolumeName; at.Spec.Attacher != v1beta1.DriverName || name == nil {
+		return ""
+	} else if id, err := backend.IDFor(*name); err == nil && is(string(id)) {
+		if cached[v1beta1.Volume](a.watches.volumes, string(id)) == nil {
+			return "" // of another pool
+		}
+		return string(id)
+	}
+	for _, v := range listed[v1beta1.Volume](a.watches.volumes) {
+		if is(v.Name) {
+			return v.Name
+		}
+	}
+	return ""
+}
+
 // nodeUser returns what a node is to have, given what it had; nothing if it is to have none. A node that is not there is nil.
-func (a *Agent) nodeUser(ctx context.Context, had v1beta1.NodeUser, name string, n *v1beta1.StorageNode) (v1beta1.NodeUser, error) {
+func (a *Agent) nodeUser(ctx context.Context, had v1beta1.NodeUser, name string, n *v1beta1.StorageNode, attached []backend.ID) (v1beta1.NodeUser, error) {
 	if n != nil {
 		delete(a.users.missed, name)
 	} else if _, is := a.users.missed[name]; !is {
@@ -123,14 +181,26 @@ func (a *Agent) nodeUser(ctx context.Context, had v1beta1.NodeUser, name string,
 		a.users.removed[name] = true
 		delete(a.users.seen, name)
 		return v1beta1.NodeUser{}, nil
-	case n.Status.PublicKey == "", had.PublicKey == n.Status.PublicKey && time.Since(a.users.seen[name]) < nodeUserLook*a.SurveyEvery:
+	}
+	request := []string{n.Status.PublicKey}
+	var inUse []backend.ID
+	if a.NodeUsers.Confined() {
+		for _, id := range n.Status.CephVolumes {
+			inUse = append(inUse, backend.ID(id))
+		}
+		request = append(request, fmt.Sprint(attached, inUse))
+	}
+	if n.Status.PublicKey == "" || slices.Equal(a.users.given[name], append(request, had.Key)) && time.Since(a.users.seen[name]) < nodeUserLook*a.SurveyEvery {
 		return had, nil
 	}
 	delete(a.users.removed, name)
-	key, err := a.NodeUsers.NodeUser(ctx, name, n.Status.PublicKey)
+	key, err := a.NodeUsers.NodeUser(ctx, name, n.Status.PublicKey, attached, inUse)
 	if err != nil {
 		return had, err
 	}
-	a.users.seen[name] = time.Now()
+	a.users.seen[name], a.users.given[name] = time.Now(), append(request, key)
+	if key == "" {
+		return v1beta1.NodeUser{}, nil
+	}
 	return v1beta1.NodeUser{Node: name, PublicKey: n.Status.PublicKey, Key: key}, nil
 }

@@ -11,10 +11,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	storage "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
@@ -24,13 +26,30 @@ type users struct {
 	made  int
 	has   map[string]int
 	fails error
+	// Of users that are confined: what each reaches, what its node has in use, and how often one was looked at.
+	confined     bool
+	reach, inUse map[string][]backend.ID
+	asked        int
 }
 
-func (u *users) NodeUser(_ context.Context, node, publicKey string) (string, error) {
+func (u *users) NodeUser(_ context.Context, node, publicKey string, attached, inUse []backend.ID) (string, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.fails != nil {
 		return "", u.fails
+	}
+	if u.asked++; u.confined {
+		u.inUse[node] = inUse
+		reach := slices.Clone(attached)
+		for _, id := range u.reach[node] {
+			if slices.Contains(inUse, id) && !slices.Contains(reach, id) {
+				reach = append(reach, id)
+			}
+		}
+		if u.reach[node] = reach; len(reach) == 0 {
+			delete(u.has, node)
+			return "", nil
+		}
 	}
 	if u.has[node] == 0 {
 		u.made++
@@ -38,6 +57,8 @@ func (u *users) NodeUser(_ context.Context, node, publicKey string) (string, err
 	}
 	return fmt.Sprintf("%d for %s", u.has[node], publicKey), nil
 }
+
+func (u *users) Confined() bool { return u.confined }
 
 func (u *users) RemoveNodeUser(_ context.Context, node string) error {
 	u.mu.Lock()
@@ -61,9 +82,30 @@ func (u *users) is(node string) bool {
 	return u.has[node] > 0
 }
 
+func (u *users) reaches(node string) string {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return fmt.Sprint(u.reach[node])
+}
+
+func (u *users) uses(node string) string {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return fmt.Sprint(u.inUse[node])
+}
+
+func (u *users) times() int {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.asked
+}
+
 // newUsers is the agent of a pool in a Ceph cluster with a user for each node.
-func newUsers(t *testing.T) (*rig, *users) {
+func newUsers(t *testing.T, change ...func(*users)) (*rig, *users) {
 	r, u := newRig(t), &users{has: map[string]int{}}
+	for _, f := range change {
+		f(u)
+	}
 	r.change = func(c *Config) {
 		f := &fencing{host: r.host}
 		f.set(nil)
@@ -198,6 +240,75 @@ func TestNodeUsers_OutliveAStorageNodeThatIsDeletedByMistake(t *testing.T) {
 		wait.Until(r, "the end of the user of the other", func() bool { return !u.is("gone") && r.handed("gone") == "" })
 		if r.handed("a") != was {
 			t.Errorf("the node that came back has %s, and had %s", r.handed("a"), was)
+		}
+	})
+}
+
+// attach makes the VolumeAttachment of a PersistentVolume, which has the name of its volume but for one that an administrator wrote.
+func (r *rig) attach(volume, pv, node, driver string) (detach func()) {
+	r.Helper()
+	all, name := r.leases.StorageV1().VolumeAttachments(), v1beta1.AttachmentName(volume, driver, node)
+	_, err := all.Create(r.Context(), &storage.VolumeAttachment{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       storage.VolumeAttachmentSpec{Attacher: driver, NodeName: node, Source: storage.VolumeAttachmentSource{PersistentVolumeName: &pv}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		r.Fatal(err)
+	}
+	return func() {
+		r.Helper()
+		if err := all.Delete(r.Context(), name, metav1.DeleteOptions{}); err != nil {
+			r.Fatal(err)
+		}
+	}
+}
+
+func TestNodeUsers_ThatAreConfinedReachWhatIsAttachedOrInUse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, u := newUsers(t, func(u *users) {
+			u.confined, u.reach, u.inUse = true, map[string][]backend.ID{}, map[string][]backend.ID{}
+		})
+		r.withVolumes("v1", "v2")
+		r.join("a", "A")
+		r.join("b", "B")
+		wait.Never(r, "the key of a node that uses nothing", time.Second, func() bool { return r.handed("a") != "" })
+		detach := r.attach("v1", "v1", "a", v1beta1.DriverName)
+		r.attach("elsewhere", "elsewhere", "a", v1beta1.DriverName)
+		r.attach("v2", "v2", "a", "another.example.com")
+		wait.Until(r, "the key of a", func() bool { return r.handed("a") == "1 for A" && u.reaches("a") == "[v1]" })
+		r.attach("v1", "v1", "b", v1beta1.DriverName)
+		r.attach("v2", "by-hand", "b", v1beta1.DriverName)
+		wait.Until(r, "both volumes of b", func() bool { return r.handed("b") == "2 for B" && u.reaches("b") == "[v1 v2]" })
+		if is := u.reaches("a"); is != "[v1]" {
+			t.Errorf("a reaches %s", is)
+		}
+		r.patchOther("a", `{"status":{"cephVolumes":["v1","v2"]}}`, "status")
+		wait.Until(r, "the agent to see what is in use", func() bool { return u.uses("a") == "[v1 v2]" })
+		detach()
+		wait.Never(r, "what the kernel has is taken away, or what a node says given", time.Minute, func() bool { return u.reaches("a") != "[v1]" || r.handed("a") != "1 for A" })
+		r.restart()
+		wait.Never(r, "the same of another process", time.Minute, func() bool { return u.reaches("a") != "[v1]" || r.handed("a") != "1 for A" })
+		unmounted := time.Now()
+		r.patchOther("a", `{"status":{"cephVolumes":["v2"]}}`, "status")
+		wait.Until(r, "the end of the user", func() bool { return u.reaches("a") == "[]" && r.handed("a") == "" })
+		if took := time.Since(unmounted); took >= r.agent.SurveyEvery {
+			t.Errorf("it took %s", took)
+		}
+	})
+}
+
+func TestNodeUsers_ThatAreNotConfinedAreNotAskedForWhenSomethingIsAttached(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, u := newUsers(t)
+		r.withVolumes("v1")
+		r.join("a", "A")
+		wait.Until(r, "the key of a", func() bool { return r.handed("a") != "" })
+		asked := u.times()
+		r.attach("v1", "v1", "a", v1beta1.DriverName)
+		r.patchOther("a", `{"status":{"cephVolumes":["v1"]}}`, "status")
+		synctest.Wait()
+		if now := u.times(); now != asked {
+			t.Errorf("asked %d times", now-asked)
 		}
 	})
 }

@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/informers"
+	storagewatch "k8s.io/client-go/informers/storage/v1"
 	"k8s.io/client-go/tools/cache"
 
 	holdfast "github.com/holdfast-storage/holdfast/api/client/informers"
@@ -18,12 +20,13 @@ import (
 
 // watches watches the objects of this node only.
 type watches struct {
-	volumes   watch.VolumeIndexInformer
-	snapshots watch.SnapshotIndexInformer
-	node      watch.StorageNodeIndexInformer
-	nodes     watch.StorageNodeIndexInformer // all; nil where they have no users of their own
-	starters  []func(context.Context)
-	heard     []cache.DoneChecker // every listener has got the existing objects
+	volumes     watch.VolumeIndexInformer
+	snapshots   watch.SnapshotIndexInformer
+	node        watch.StorageNodeIndexInformer
+	nodes       watch.StorageNodeIndexInformer             // all; nil where they have no users of their own
+	attachments storagewatch.VolumeAttachmentIndexInformer // nil where users are not confined to what is attached
+	starters    []func(context.Context)
+	heard       []cache.DoneChecker // every listener has got the existing objects
 }
 
 func (w *watches) prepare(a *Agent) error {
@@ -43,6 +46,12 @@ func (w *watches) prepare(a *Agent) error {
 		w.nodes = watch.ToTypedStorageNodeInformer(all.Holdfast().V1beta1().StorageNodes()).TypedInformer()
 		w.starters = append(w.starters, all.StartWithContext)
 		err = hear(w, w.nodes, a.nodeUserListener())
+		if a.NodeUsers.Confined() {
+			kubernetes := informers.NewSharedInformerFactoryWithOptions(a.Kubernetes, 0, informers.WithTransform(kube.Slim))
+			w.attachments = storagewatch.ToTypedVolumeAttachmentInformer(kubernetes.Storage().V1().VolumeAttachments()).TypedInformer()
+			w.starters = append(w.starters, kubernetes.StartWithContext)
+			err = errors.Join(err, hear(w, w.attachments, a.attachmentListener()))
+		}
 	}
 	return errors.Join(
 		err,

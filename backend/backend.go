@@ -135,7 +135,12 @@ type Fencer interface {
 type NodeUsers interface {
 	// NodeUser makes the user of a host, or finds it, and returns its key, encrypted to the public key of the host. It is the
 	// same as before while both keys are.
-	NodeUser(ctx context.Context, node, publicKey string) (key string, err error)
+	//
+	// Where users are Confined, it is given the volumes that are attached to the host, and keeps of what it had those that the
+	// host has in use. Without any there is no user, and the key is "".
+	NodeUser(ctx context.Context, node, publicKey string, attached, inUse []ID) (key string, err error)
+	// Confined says whether a user reaches no other volumes of the pool.
+	Confined() bool
 	// RemoveNodeUser removes it: it connects no more. One that is not there is fine.
 	RemoveNodeUser(ctx context.Context, node string) error
 }

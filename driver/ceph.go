@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"time"
 
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/crashpoint"
@@ -29,6 +30,15 @@ func (dir CephKeyFiles) CephKey(_ context.Context, c backend.Ceph, node string) 
 		return nodeops.CephKey{}, fmt.Errorf("%s cannot be a file name", backend.Quote(name))
 	}
 	return nodeops.ReadCephKey(filepath.Join(string(dir), name))
+}
+
+// grantEvery is how often a mount is tried that the cluster refuses.
+const grantEvery = 200 * time.Millisecond
+
+// isConfined says whether a node reaches a volume only from shortly after it was attached, when the agent of the pool has seen that.
+func isConfined(c *backend.CephFS) bool {
+	_, own := c.Cluster.HasOwnUsers()
+	return own
 }
 
 // ceph is the cluster of a volume, as this node connects to it.
@@ -63,6 +73,28 @@ func (n *node) mountCephFS(ctx context.Context, id backend.ID, c *backend.CephFS
 	if !isCephPath(c.Path, id) { // by it alone its mounts are known afterwards
 		return fmt.Errorf("%w: volume %s is in %s, of which no directory has its id", backend.ErrPrecondition, id, backend.Quote(c.Path))
 	}
+	for {
+		err := n.tryCephFS(ctx, id, c, options, staging)
+		if err == nil {
+			break
+		}
+		if _, lack := errors.AsType[*nodeops.CephClientError](err); lack || !isConfined(c) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(grantEvery):
+		}
+	}
+	crashpoint.Here(crashpoint.StageMounted)
+	if err := n.reportCephFSClient(ctx, id, staging); err != nil {
+		return errors.Join(err, nodeops.UnmountShared(context.WithoutCancel(ctx), staging, n.Patience))
+	}
+	return nil
+}
+
+func (n *node) tryCephFS(ctx context.Context, id backend.ID, c *backend.CephFS, options []string, staging string) error {
 	at, err := n.ceph(ctx, id, c.Cluster)
 	if err != nil {
 		return err
@@ -71,10 +103,6 @@ func (n *node) mountCephFS(ctx context.Context, id backend.ID, c *backend.CephFS
 	fs.Options = options
 	if err := nodeops.MountCephFS(ctx, *fs, staging); err != nil {
 		return n.cephError(id, err)
-	}
-	crashpoint.Here(crashpoint.StageMounted)
-	if err := n.reportCephFSClient(ctx, id, staging); err != nil {
-		return errors.Join(err, nodeops.UnmountShared(context.WithoutCancel(ctx), staging, n.Patience))
 	}
 	return nil
 }

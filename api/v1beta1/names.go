@@ -1,5 +1,10 @@
 package v1beta1
 
+import (
+	"crypto/sha256"
+	"fmt"
+)
+
 const (
 	// DriverName is the CSI driver, and the provisioner of its classes.
 	DriverName = "csi.holdfast.dev"
@@ -58,6 +63,11 @@ const AgentFinalizer = "holdfast.dev/agent"
 // AdoptedLabel, with the value "true", is on an object that an agent wrote for a volume or snapshot that it found on
 // disk without one.
 const AdoptedLabel = "holdfast.dev/adopted"
+
+// AttachmentName is the name that Kubernetes gives the VolumeAttachment of a volume and a node.
+func AttachmentName(volume, driver, node string) string {
+	return fmt.Sprintf("csi-%x", sha256.Sum256([]byte(volume+driver+node)))
+}
 
 // AttachedAnnotation, on a Volume that one node at a time may use, names the node that it is attached to.
 const AttachedAnnotation = "holdfast.dev/attached-to"

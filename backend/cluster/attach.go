@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -100,7 +99,7 @@ func (b *Backend) isAttached(ctx context.Context, id backend.ID, node string) (b
 
 // attachedSince returns when the VolumeAttachment of a volume and a node was made; nil if there is none.
 func (b *Backend) attachedSince(ctx context.Context, id backend.ID, node string) (*metav1.Time, error) {
-	name := fmt.Sprintf("csi-%x", sha256.Sum256([]byte(string(id)+b.Driver+node)))
+	name := v1beta1.AttachmentName(string(id), b.Driver, node)
 	found, err := b.Kubernetes.StorageV1().VolumeAttachments().List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()})
 	if err != nil {
 		return nil, err

@@ -55,7 +55,7 @@ func (p *pool) startCopy(ctx context.Context, name string, m *meta, from *entry)
 		crashpoint.Here(crashpoint.CopyFrozen)
 	}
 	err := p.manage(ctx, fmt.Sprintf("copying snapshot %s of %s into subvolume %s", m.Copy.Snapshot, from.name, name), func(a *admin.FSAdmin) error {
-		return a.CloneSubVolumeSnapshot(p.in.FileSystem, p.Group, from.name, m.Copy.Snapshot, name, &admin.CloneOptions{TargetGroup: p.Group, PoolLayout: p.in.DataPool})
+		return a.CloneSubVolumeSnapshot(p.in.FileSystem, p.Group, from.name, m.Copy.Snapshot, name, &admin.CloneOptions{TargetGroup: p.Group})
 	})
 	if err != nil {
 		return err

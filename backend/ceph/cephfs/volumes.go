@@ -134,7 +134,7 @@ func (p *pool) create(ctx context.Context, id backend.ID, spec backend.VolumeSpe
 	defer done()
 	crashpoint.Here(crashpoint.BuildBegun)
 	err = p.manage(ctx, "making subvolume "+name, func(a *admin.FSAdmin) error {
-		return a.CreateSubVolume(p.in.FileSystem, p.Group, name, &admin.SubVolumeOptions{Size: admin.ByteCount(m.Size), Mode: 0o755, PoolLayout: p.in.DataPool})
+		return a.CreateSubVolume(p.in.FileSystem, p.Group, name, &admin.SubVolumeOptions{Size: admin.ByteCount(m.Size), Mode: 0o755, PoolLayout: p.in.DataPool, NamespaceIsolated: true})
 	})
 	if err == nil {
 		err = p.commit(ctx, name, m)

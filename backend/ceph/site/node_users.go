@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/ceph"
+	"github.com/holdfast-storage/holdfast/backend/ceph/cephfs"
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
@@ -22,10 +23,14 @@ const noNode = "-"
 // Monitors compare only caps that are given: what is not needed is given as a cap that allows nothing.
 var noCaps = map[string]string{"mgr": "allow service none r", "mds": "allow r path=/none"}
 
-// ofNode is the user that a node has for itself.
+// ofNode is the user that a node has for itself. The caps of one that is confined are the manager's to give.
 func (p *pool) ofNode(node string) account {
 	a := p.mounter()
 	a.user = p.Ceph.ForNodes().UserOf(node)
+	if p.Confined() {
+		a.caps = nil
+		return a
+	}
 	for of, none := range noCaps {
 		if a.caps[of] == "" {
 			a.caps[of] = none
@@ -34,10 +39,14 @@ func (p *pool) ofNode(node string) account {
 	return a
 }
 
-// makesUsers are the caps for mon that let the maker of volumes make and remove such users, and no others.
+// makesUsers are the caps for mon that let the maker of volumes make and remove such users, and no others. Those that are confined
+// the manager makes.
 func (p *pool) makesUsers() string {
 	a := p.ofNode("")
 	prefix := fmt.Sprintf(` with entity prefix "client.%s"`, a.user)
+	if p.Confined() {
+		return `allow command "auth get"` + prefix + `, allow command "auth rm"` + prefix
+	}
 	exactly := prefix
 	for _, of := range partsOfCeph {
 		exactly += fmt.Sprintf(` caps_%s="%s"`, of, a.caps[of])
@@ -53,11 +62,22 @@ type sealedKey struct {
 
 var _ backend.NodeUsers = (*pool)(nil)
 
+// Confined: no caps distinguish images.
+func (p *pool) Confined() bool {
+	_, own := p.Ceph.ForNodes().HasOwnUsers()
+	return own && p.Engine == CephFS
+}
+
 // NodeUser seals a key once.
-func (p *pool) NodeUser(ctx context.Context, node, publicKey string) (string, error) {
+func (p *pool) NodeUser(ctx context.Context, node, publicKey string, attached, inUse []backend.ID) (string, error) {
 	as := p.ofNode(node)
-	key, err := use(ctx, p, func(s *serving) (ceph.Key, error) { return p.addUser(ctx, s.cluster, as) })
-	if err != nil {
+	key, err := use(ctx, p, func(s *serving) (ceph.Key, error) {
+		if p.Confined() {
+			return p.confine(ctx, s, as, attached, inUse)
+		}
+		return p.addUser(ctx, s.cluster, as)
+	})
+	if err != nil || key == "" {
 		return "", err
 	}
 	p.mu.Lock()
@@ -107,11 +127,59 @@ func (p *pool) lookAtNodeUsers(ctx context.Context) error {
 // tryNodeUsers makes the user of no node, and asks whether it could use volumes.
 func (p *pool) tryNodeUsers(ctx context.Context, cluster *ceph.Cluster) error {
 	as := p.ofNode(noNode)
+	if p.Confined() { // without a volume there is none
+		_, err := p.findUser(ctx, cluster, as)
+		return errors.Join(err, p.removeUser(ctx, cluster, as))
+	}
 	key, err := p.addUser(ctx, cluster, as)
 	if err != nil {
 		return err
 	}
 	return errors.Join(p.checkNodeUser(ctx, as, key), p.removeUser(ctx, cluster, as))
+}
+
+// confine gives a user the volumes that are attached to its node, and returns its key; none if it has no volumes.
+func (p *pool) confine(ctx context.Context, s *serving, as account, attached, inUse []backend.ID) (ceph.Key, error) {
+	u, err := p.findUser(ctx, s.cluster, as)
+	if err != nil {
+		return "", err
+	}
+	any, err := s.engine.(*cephfs.Backend).Confine(ctx, as.user, u.Caps, attached, inUse)
+	switch {
+	case err != nil:
+		return "", p.refused(err, "mgr", "let the manager make users of nodes: ceph fs subvolume authorize")
+	case !any:
+		return "", p.removeUser(ctx, s.cluster, as)
+	case u.Key == "":
+		u, err = p.findUser(ctx, s.cluster, as)
+	}
+	return u.Key, err
+}
+
+// user is one of Ceph, as the monitors know it.
+type user struct {
+	Key  ceph.Key
+	Caps map[string]string
+}
+
+// findUser returns a user without a key if there is none.
+func (p *pool) findUser(ctx context.Context, cluster *ceph.Cluster, as account) (user, error) {
+	text, err := p.auth(ctx, cluster, "get", as, nil)
+	if errors.Is(err, unix.ENOENT) {
+		return user{}, nil
+	}
+	if err != nil {
+		return user{}, err
+	}
+	return readUser(text, as)
+}
+
+func readUser(text []byte, as account) (user, error) {
+	var users []user
+	if json.Unmarshal(text, &users) != nil || len(users) != 1 || users[0].Key.Check(as.user) != nil {
+		return user{}, fmt.Errorf("%w: the answer of the monitors has no key of client.%s", backend.ErrUnavailable, as.user)
+	}
+	return users[0], nil
 }
 
 // addUser makes a user with its caps, or finds it and corrects them. The answers of the monitors have the key.
@@ -125,11 +193,8 @@ func (p *pool) addUser(ctx context.Context, cluster *ceph.Cluster, as account) (
 	if err != nil {
 		return "", err
 	}
-	var users []struct{ Key ceph.Key }
-	if json.Unmarshal(text, &users) != nil || len(users) != 1 || users[0].Key.Check(as.user) != nil {
-		return "", fmt.Errorf("%w: the monitors made client.%s, and their answer has no key of it", backend.ErrUnavailable, as.user)
-	}
-	return users[0].Key, nil
+	u, err := readUser(text, as)
+	return u.Key, err
 }
 
 func (p *pool) removeUser(ctx context.Context, cluster *ceph.Cluster, as account) error {

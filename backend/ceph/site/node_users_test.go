@@ -3,12 +3,20 @@
 package site
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/ceph/go-ceph/cephfs"
+	"github.com/ceph/go-ceph/rados"
+
+	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/ceph"
 	"github.com/holdfast-storage/holdfast/nodeops"
 	rig "github.com/holdfast-storage/holdfast/test/rig/ceph"
@@ -46,7 +54,6 @@ func TestNodeUser_IsMadeForOneNodeAndRemoved(t *testing.T) {
 		"images":                           withNodeUsers(t, RBD),
 		"images in a namespace":            withNodeUsers(t, RBD, func(c *Config) { c.Ceph.Namespace = "team" }),
 		"images with data in another pool": withNodeUsers(t, RBD, func(c *Config) { c.Ceph.DataPool = newPool(t) }),
-		"directories":                      withNodeUsers(t, CephFS),
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := open(t, c)
@@ -59,11 +66,11 @@ func TestNodeUser_IsMadeForOneNodeAndRemoved(t *testing.T) {
 			}
 			keys := map[string]ceph.Key{}
 			for _, node := range []string{"a", "b.example.com"} {
-				sealed, err := p.NodeUser(t.Context(), node, own.Public())
+				sealed, err := p.NodeUser(t.Context(), node, own.Public(), nil, nil)
 				if err != nil {
 					t.Fatal(err)
 				}
-				again, err := p.NodeUser(t.Context(), node, own.Public())
+				again, err := p.NodeUser(t.Context(), node, own.Public(), nil, nil)
 				if err != nil || again != sealed {
 					t.Errorf("handed again is another key: %v", err)
 				}
@@ -89,11 +96,195 @@ func TestNodeUser_IsMadeForOneNodeAndRemoved(t *testing.T) {
 			if err := p.checkNodeUser(t.Context(), p.ofNode("b.example.com"), keys["b.example.com"]); err != nil {
 				t.Errorf("the other: %v", err)
 			}
-			sealed, err := p.NodeUser(t.Context(), "a", own.Public())
+			sealed, err := p.NodeUser(t.Context(), "a", own.Public(), nil, nil)
 			if err != nil || nodeOf(t, c, own, "a", sealed) == keys["a"] {
 				t.Errorf("made again it has the key from before: %v", err)
 			}
 		})
+	}
+}
+
+// asNode does something in the Ceph cluster as a node would.
+func asNode[T any](t *testing.T, p *pool, node string, key ceph.Key, f func(*ceph.Cluster) (T, error)) (T, error) {
+	t.Helper()
+	c := p.Ceph
+	c.User, c.Key = p.ofNode(node).user, key
+	cluster, err := ceph.New(c, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := cluster.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}()
+	return f(cluster)
+}
+
+// writeAs writes a file into the directory of a volume, and reads it.
+func writeAs(t *testing.T, p *pool, node string, key ceph.Key, v *backend.Volume) error {
+	t.Helper()
+	_, err := asNode(t, p, node, key, func(cluster *ceph.Cluster) (any, error) {
+		return mounted(t.Context(), p, cluster, v.Access.CephFS.Path, func(m *cephfs.MountInfo) (any, error) {
+			return nil, errors.Join(write(m, "file of "+node), read(m, "file of "+node))
+		})
+	})
+	return err
+}
+
+func write(m *cephfs.MountInfo, name string) error {
+	f, err := m.Open("/"+name, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write([]byte("content"))
+	return errors.Join(err, f.Fsync(cephfs.SyncAll), f.Close())
+}
+
+func read(m *cephfs.MountInfo, name string) error {
+	f, err := m.Open("/"+name, os.O_RDONLY, 0)
+	if err != nil {
+		return err
+	}
+	b := make([]byte, 16)
+	n, err := f.Read(b)
+	if err == nil && string(b[:n]) != "content" {
+		err = fmt.Errorf("it holds %q", b[:n])
+	}
+	return errors.Join(err, f.Close())
+}
+
+// objectsAs lists the objects of a volume in the data pool, past the metadata servers.
+func objectsAs(t *testing.T, p *pool, node string, key ceph.Key, namespace string) (n int, err error) {
+	t.Helper()
+	pools, err := p.dataPools(t.Context(), p.serving().cluster)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return asNode(t, p, node, key, func(cluster *ceph.Cluster) (int, error) {
+		return ceph.Call(t.Context(), cluster, "listing objects", func(conn *rados.Conn) (int, error) {
+			io, err := conn.OpenIOContext(pools[0])
+			if err != nil {
+				return 0, err
+			}
+			defer io.Destroy()
+			io.SetNamespace(namespace)
+			n := 0
+			return n, io.ListObjects(func(string) { n++ })
+		})
+	})
+}
+
+func TestNodeUser_OfDirectoriesReachesThoseThatAreAttachedAndNoOthers(t *testing.T) {
+	rig.Require(t)
+	own, err := nodeops.LoadNodeKey(filepath.Join(t.TempDir(), "key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := withNodeUsers(t, CephFS)
+	p := open(t, c)
+	p.look(t.Context())
+	if err := errors.Join(p.Ready(t.Context()), p.NodeWarning()); err != nil {
+		t.Fatal(err)
+	}
+	made := func(v *backend.Volume, err error) *backend.Volume {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	spec := func(name string) backend.VolumeSpec {
+		return backend.VolumeSpec{Name: name, Size: backend.Size{Required: 1 << 20}}
+	}
+	v1, v2 := made(p.Create(t.Context(), spec("v1"))), made(p.Create(t.Context(), spec("v2")))
+	give := func(node string, attached []backend.ID, inUse ...backend.ID) ceph.Key {
+		t.Helper()
+		sealed, err := p.NodeUser(t.Context(), node, own.Public(), attached, inUse)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if sealed == "" {
+			return ""
+		}
+		return nodeOf(t, c, own, node, sealed)
+	}
+	reaches := func(node string, key ceph.Key, v *backend.Volume, expected bool) {
+		t.Helper()
+		if err := writeAs(t, p, node, key, v); (err == nil) != expected {
+			t.Errorf("node %s writes files of %s: %v", node, v.ID, err)
+		}
+		if _, err := objectsAs(t, p, node, key, "fsvolumens_"+string(v.ID)); (err == nil) != expected {
+			t.Errorf("node %s lists objects of %s: %v", node, v.ID, err)
+		}
+	}
+	if key := give("a", nil); key != "" {
+		t.Error("without a volume a node has a user")
+	}
+	a, b := give("a", []backend.ID{"v1", "missing"}), give("b", []backend.ID{"v2"})
+	reaches("a", a, v1, true)
+	reaches("a", a, v2, false)
+	reaches("b", b, v2, true)
+	reaches("b", b, v1, false)
+	for _, namespace := range []string{"", rados.AllNamespaces} {
+		if _, err := objectsAs(t, p, "a", a, namespace); err == nil {
+			t.Errorf("a node lists the objects of namespace %q", namespace)
+		}
+	}
+	if again := give("a", []backend.ID{"v1", "v2"}); again != a {
+		t.Error("for another volume it got another key, with which what is mounted does not go on")
+	}
+	reaches("a", a, v2, true)
+	if again := give("a", []backend.ID{"v2"}, "v1"); again != a {
+		t.Error("another key")
+	}
+	reaches("a", a, v1, true) // it is in use
+	if again := give("a", []backend.ID{"v2"}); again != a {
+		t.Error("another key")
+	}
+	reaches("a", a, v1, false)
+	reaches("a", a, v2, true)
+	if again := give("a", []backend.ID{"v2"}, "v1"); again != a {
+		t.Error("another key")
+	}
+	reaches("a", a, v1, false) // what a node says is in use is given to no node
+
+	copied := made(p.Clone(t.Context(), "v1", spec("copied")))
+	b = give("b", []backend.ID{"copied"})
+	if err := writeAs(t, p, "b", b, copied); err != nil {
+		t.Errorf("a copy: %v", err)
+	}
+	_, err = asNode(t, p, "b", b, func(cluster *ceph.Cluster) (any, error) {
+		return mounted(t.Context(), p, cluster, copied.Access.CephFS.Path, func(m *cephfs.MountInfo) (any, error) { return nil, read(m, "file of a") })
+	})
+	if err != nil {
+		t.Errorf("what was copied: %v", err)
+	}
+
+	for range 2 {
+		if err := p.RemoveNodeUser(t.Context(), "a"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := writeAs(t, p, "a", a, v2); err == nil {
+		t.Error("once it is removed, its key connects")
+	}
+	after := give("a", []backend.ID{"v1", "v2"})
+	if after == a {
+		t.Error("made again it has the key from before")
+	}
+	reaches("a", after, v1, true)
+	reaches("a", after, v2, true)
+	for _, id := range []backend.ID{"v1", "v2"} {
+		if err := p.Delete(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if key := give("a", nil); key != "" {
+		t.Error("without a volume a node has a user")
+	}
+	if text, err := small.Ceph(t.Context(), "auth", "get", "client."+c.Ceph.NodeUser+"a"); err == nil {
+		t.Errorf("the user is left: %s", text)
 	}
 }
 
@@ -105,7 +296,7 @@ func TestNodeUser_GetsTheCapsThatThePoolNeedsByNow(t *testing.T) {
 	}
 	p := open(t, c)
 	p.look(t.Context())
-	before, err := p.NodeUser(t.Context(), "a", own.Public())
+	before, err := p.NodeUser(t.Context(), "a", own.Public(), nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +304,7 @@ func TestNodeUser_GetsTheCapsThatThePoolNeedsByNow(t *testing.T) {
 	limitTo(t, &c, "", "")
 	p = open(t, c)
 	p.look(t.Context())
-	after, err := p.NodeUser(t.Context(), "a", own.Public())
+	after, err := p.NodeUser(t.Context(), "a", own.Public(), nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,6 +330,9 @@ func TestNodeUser_MakerOfThemMakesNoOthers(t *testing.T) {
 		try := func(what, name string, change map[string]string) {
 			t.Helper()
 			as := p.ofNode("a")
+			if as.caps == nil { // the manager makes it; the monitors let its maker make none
+				as.caps = p.mounter().caps
+			}
 			if name != "" {
 				as.user = name
 			}
@@ -201,7 +395,8 @@ func TestNodeUser_MakerWithoutTheCapsIsNamed(t *testing.T) {
 			t.Errorf("the pool cannot be used: %v", err)
 		}
 		err := p.NodeWarning()
-		if err == nil || !strings.Contains(err.Error(), "may not make and remove the users of nodes: ceph auth get-or-create client."+c.Ceph.NodeUser+noNode) ||
+		verb := map[string]string{RBD: "get-or-create", CephFS: "get"}[engine]
+		if err == nil || !strings.Contains(err.Error(), "may not make and remove the users of nodes: ceph auth "+verb+" client."+c.Ceph.NodeUser+noNode) ||
 			!strings.Contains(err.Error(), "`ceph auth caps client."+c.Ceph.User) {
 			t.Errorf("%s: it says %v", engine, err)
 		}

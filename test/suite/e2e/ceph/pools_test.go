@@ -19,13 +19,14 @@ import (
 	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
 )
 
-// What docs/ceph.md has the administrator give each user. Nodes have users of their own for the pool of images, and one that all
-// have for that of directories.
+// What docs/ceph.md has the administrator give each user. Nodes have users of their own; nodeCaps are for one that all have, of
+// directories.
 var (
 	own      = ` with entity prefix "client.` + nodeUserName + `.` + imageClass + `."`
+	ownFiles = ` with entity prefix "client.` + nodeUserName + `.` + fileClass + `."`
 	ownCaps  = ` caps_mon="profile rbd" caps_mgr="allow service none r" caps_mds="allow r path=/none" caps_osd="profile rbd pool=` + images + `"`
 	userCaps = []string{
-		"mon", `allow r, profile rbd, allow command "osd blocklist", allow command "auth get-or-create"` + own + ownCaps + `, allow command "auth caps"` + own + ownCaps + `, allow command "auth rm"` + own, "mgr", "allow rw", "mds", "allow rwp fsname=" + ceph.FileSystem,
+		"mon", `allow r, profile rbd, allow command "osd blocklist", allow command "auth get-or-create"` + own + ownCaps + `, allow command "auth caps"` + own + ownCaps + `, allow command "auth rm"` + own + `, allow command "auth get"` + ownFiles + `, allow command "auth rm"` + ownFiles, "mgr", "allow rw", "mds", "allow rwp fsname=" + ceph.FileSystem,
 		"osd", "profile rbd pool=" + images + ", allow r tag cephfs data=" + ceph.FileSystem,
 	}
 	nodeCaps = []string{
@@ -39,7 +40,6 @@ const (
 	imageClass  = "e2e-rbd"
 	fileClass   = "e2e-cephfs"
 	userSecret  = "e2e-ceph"
-	nodeSecret  = "e2e-ceph-node"
 	// Not those of docs/ceph.md, whose commands a test runs.
 	userName, nodeUserName = "e2e", "e2e-node"
 )
@@ -53,30 +53,21 @@ func addPools(ctx context.Context) error {
 	if err := storage.CreateRBDPool(ctx, images, 0); err != nil {
 		return err
 	}
-	for _, user := range []struct {
-		name, secret string
-		caps         []string
-	}{
-		{userName, userSecret, userCaps},
-		{nodeUserName, nodeSecret, nodeCaps},
-	} {
-		key, err := storage.CreateUser(ctx, user.name, user.caps...)
-		if err != nil {
-			return err
-		}
-		if err := putSecret(ctx, user.secret, key); err != nil {
-			return err
-		}
+	key, err := storage.CreateUser(ctx, userName, userCaps...)
+	if err != nil {
+		return err
+	}
+	if err := putSecret(ctx, userSecret, key); err != nil {
+		return err
 	}
 	one := v1beta1.CephSpec{
 		Monitors: []string{"v2:" + storage.Monitor, "v1:" + storage.MonitorV1}, FSID: storage.FSID,
 		User: userName, NodeUser: nodeUserName,
-		SecretRef: v1beta1.CephSecretReference{Name: userSecret}, NodeSecretRef: v1beta1.CephSecretReference{Name: nodeSecret},
+		SecretRef: v1beta1.CephSecretReference{Name: userSecret},
 	}
 	rbd, files := one, one
 	rbd.Pool, files.Filesystem = images, ceph.FileSystem
-	rbd.NodeSecretRef.Name = ""
-	err := change(ctx, func(spec *v1beta1.StorageClusterSpec) {
+	err = change(ctx, func(spec *v1beta1.StorageClusterSpec) {
 		asInstalled(spec)
 		spec.Pools = append(spec.Pools,
 			v1beta1.PoolSpec{Name: imageClass, Engine: v1beta1.EngineRBD, Ceph: &rbd, TrashRetention: new(v1beta1.Duration("0s"))},
@@ -94,11 +85,9 @@ func addPools(ctx context.Context) error {
 
 func removePools(ctx context.Context) error {
 	err := leave(ctx, asInstalled)
-	for _, name := range []string{userSecret, nodeSecret} {
-		gone := cluster.Client.CoreV1().Secrets(kube.System).Delete(ctx, name, metav1.DeleteOptions{})
-		if !apierrors.IsNotFound(gone) {
-			err = errors.Join(err, gone)
-		}
+	gone := cluster.Client.CoreV1().Secrets(kube.System).Delete(ctx, userSecret, metav1.DeleteOptions{})
+	if !apierrors.IsNotFound(gone) {
+		err = errors.Join(err, gone)
 	}
 	return err
 }

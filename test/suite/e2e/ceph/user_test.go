@@ -97,7 +97,60 @@ func TestUser_ThatCephRefusesLeavesThePoolWithThePodThatServesIt(t *testing.T) {
 	}
 }
 
-// As docs/ceph.md has an administrator rotate the key of nodes.
+func TestNodeUser_ReachesTheDirectoriesThatAreAttachedToItsNode(t *testing.T) {
+	s := begin(t)
+	one, other := withClients(t)
+	caps := func(node string) string { // none where there is no such user
+		text, _ := storage.Ceph(t.Context(), "auth", "get", "client."+nodeUserName+"."+fileClass+"."+node)
+		return text
+	}
+	path := func(claim string) string {
+		return "path=/volumes/holdfast/" + s.Volume(claim).Spec.CSI.VolumeHandle + "/"
+	}
+	for _, claim := range []string{"first", "second"} {
+		s.Claim(claim, "1Gi", kube.OfClass(fileClass), kube.AccessMode(corev1.ReadWriteMany))
+	}
+	s.Pod("a", kube.Mount("first", "/data"), kube.OnNode(one))
+	s.Pod("b", kube.Mount("first", "/data"), kube.Mount("second", "/more"), kube.OnNode(other))
+	s.Ready("a")
+	s.Ready("b")
+	s.Exec("a", "sh", "-ec", "echo written >/data/file; sync /data/file")
+	if a := caps(one); !strings.Contains(a, path("first")) || strings.Contains(a, path("second")) {
+		t.Errorf("the user of the node of a: %s", a)
+	}
+	if b := caps(other); !strings.Contains(b, path("first")) || !strings.Contains(b, path("second")) {
+		t.Errorf("the user of the node of b: %s", b)
+	}
+	s.DeletePod("b")
+	s.Pod("b-again", kube.Mount("first", "/data"), kube.OnNode(other))
+	s.Ready("b-again")
+	ctx, cancel := context.WithTimeout(t.Context(), kube.Patience)
+	defer cancel()
+	err := kube.Until(ctx, func(context.Context) error {
+		if b := caps(other); !strings.Contains(b, path("first")) || strings.Contains(b, path("second")) {
+			return fmt.Errorf("the user of the node of b: %s", b)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found := s.Exec("b-again", "cat", "/data/file"); found != "written\n" {
+		t.Errorf("it reads %q", found)
+	}
+	s.DeletePod("a")
+	err = kube.Until(ctx, func(context.Context) error {
+		if a := caps(one); a != "" {
+			return fmt.Errorf("a node that uses nothing has the user %s", a)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// As docs/ceph.md has an administrator give nodes one user that all have.
 func TestNodeUser_IsReplacedByAnotherWhileVolumesAreUsed(t *testing.T) {
 	s := begin(t)
 	one, other := withClients(t)
@@ -111,12 +164,7 @@ func TestNodeUser_IsReplacedByAnotherWhileVolumesAreUsed(t *testing.T) {
 	}
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(t.Context())
-		key, err := storage.CreateUser(ctx, nodeUserName, nodeCaps...)
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		err = errors.Join(putSecret(ctx, nodeSecret, key), setNodeUser(ctx, nodeUserName, nodeSecret), cluster.Client.CoreV1().Secrets(kube.System).Delete(ctx, secret, metav1.DeleteOptions{}))
+		err := errors.Join(setNodeUser(ctx, nodeUserName, ""), cluster.Client.CoreV1().Secrets(kube.System).Delete(ctx, secret, metav1.DeleteOptions{}))
 		if err != nil {
 			t.Error(err)
 		}
@@ -130,7 +178,7 @@ func TestNodeUser_IsReplacedByAnotherWhileVolumesAreUsed(t *testing.T) {
 	}
 	s.Exec("user", "sh", "-ec", "echo after >>/data/file; sync /data/file") // as the user before
 	s.DeletePod("user")
-	if _, err := storage.Ceph(t.Context(), "auth", "rm", "client."+nodeUserName); err != nil {
+	if _, err := storage.Ceph(t.Context(), "auth", "rm", "client."+nodeUserName+"."+fileClass+"."+one); err != nil {
 		t.Fatal(err)
 	}
 	for i, node := range []string{one, other} {
