@@ -2,7 +2,6 @@ package driver
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -68,7 +67,7 @@ func (n *node) unmapImage(ctx context.Context, d *nodeops.RBDDevice) error {
 	return err
 }
 
-// attachImage mounts the file system of a volume's image, which it makes where the volume is new.
+// attachImage mounts the file system of a volume's image.
 func (n *node) attachImage(ctx context.Context, v *backend.Volume, a access, target string) (small, err error) {
 	d, err := n.mapImage(ctx, v, a.readOnly())
 	if err != nil {
@@ -79,36 +78,6 @@ func (n *node) attachImage(ctx context.Context, v *backend.Volume, a access, tar
 		return nil, errors.Join(err, n.unmapImage(context.WithoutCancel(ctx), d))
 	}
 	return small, nil
-}
-
-// format makes the file system of a volume that has no source and no content yet.
-func format(ctx context.Context, v *backend.Volume, device string) error {
-	if v.Access.RBD == nil || v.Source != nil {
-		return nil
-	}
-	spec := nodeops.MkfsSpec{FSType: v.FSType, Options: v.MkfsOptions, Inodes: v.Inodes}
-	if v.FSType == "xfs" {
-		spec.UUID = uuidOf(v)
-	}
-	_, err := nodeops.FormatOnce(ctx, device, spec)
-	switch {
-	case errors.Is(err, nodeops.ErrNotEmpty):
-		return fmt.Errorf("%w: volume %s has no file system, and is not formatted, since it is not empty; look at what is in its image, or delete it: %w", backend.ErrPrecondition, v.ID, err)
-	case errors.Is(err, nodeops.ErrMkfsRefused):
-		return fmt.Errorf("%w: volume %s: %w", backend.ErrInvalid, v.ID, err)
-	case err != nil:
-		return fmt.Errorf("volume %s: %w", v.ID, err)
-	}
-	return nil
-}
-
-// uuidOf is what an xfs is known by as that of the volume's image, also when it is unfinished.
-func uuidOf(v *backend.Volume) string {
-	r := v.Access.RBD
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s/%s/%s/%s/%s", r.Cluster.FSID, r.Pool, r.Namespace, r.Image, r.ImageID))
-	const version, variant = 0x80, 0x80 // 8: made as its maker likes
-	sum[6], sum[8] = sum[6]&0x0f|version, sum[8]&0x3f|variant
-	return fmt.Sprintf("%x-%x-%x-%x-%x", sum[:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16])
 }
 
 // releaseImage unmaps those devices of a volume's image that nothing uses. A file system that is still being written,

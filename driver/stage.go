@@ -142,9 +142,6 @@ func (n *node) attach(ctx context.Context, v *backend.Volume, a access, target s
 func (n *node) mountDevice(ctx context.Context, v *backend.Volume, a access, device, target string) (small, err error) {
 	crashpoint.Here(crashpoint.StageAttached)
 	if !a.readOnly() {
-		if err := format(ctx, v, device); err != nil {
-			return nil, err
-		}
 		if small, err = n.prepare(ctx, v, device); err != nil {
 			return nil, err
 		}

@@ -1,114 +1,80 @@
 package nodeops
 
 import (
+	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/nodeops/mkfs"
 )
 
-// FormatOnce makes a file system on an attached device that has none, and returns whether it did. It does not touch a
-// device with content: a file system of any type is left to its mount, anything else is ErrNotEmpty. If this process is
-// killed, the device is either formatted or proven empty. An unfinished xfs is recognized by spec.UUID. The other types
-// are made in memory, where they need little space, and their first MiB, without which they are not recognized, is
-// written last and at once.
-func FormatOnce(ctx context.Context, device string, spec MkfsSpec) (made bool, err error) {
-	if err := CheckMkfs(spec); err != nil {
-		return false, err
-	}
-	found, err := signature(ctx, device)
-	if err != nil {
-		return false, err
-	}
-	if found == "xfs" && spec.UUID != "" {
-		head, err := ReadXFSHead(device)
-		if err != nil {
-			return false, err
-		}
-		if head != nil && head.Unfinished && head.UUID == spec.UUID {
-			if err := EraseUnfinishedXFS(device, spec.UUID); err != nil {
-				return false, err
-			}
-			found = ""
-		}
-	}
-	if found != "" {
-		return false, nil
-	}
-	if spec.FSType == "xfs" {
-		return true, MakeFS(ctx, device, spec)
-	}
-	if err := ProvenEmpty(ctx, device); err != nil {
-		return false, fmt.Errorf("making %s: %w", spec.FSType, err)
-	}
-	return true, formatByCopy(ctx, device, spec)
+// FSContent is a file system that was made in memory, for a device that is not attached here.
+type FSContent struct {
+	file *os.File
+	size int64
 }
 
-// formatByCopy makes the file system in memory and copies the parts that are not zero.
-func formatByCopy(ctx context.Context, device string, spec MkfsSpec) error {
-	to, err := os.OpenFile(device, os.O_RDWR|unix.O_EXCL|unix.O_DIRECT, 0)
+// mostLog limits the log of an xfs that is made in memory, which mkfs.xfs fills with zeros: by itself it makes one of up to 2 GiB.
+const (
+	mostLog    = 128 << 20
+	largestLog = 256 << 30 // of a file system whose log mkfs.xfs makes no larger
+)
+
+// NewFSContent makes a file system of a size. Close frees its memory.
+func NewFSContent(ctx context.Context, size int64, spec MkfsSpec) (content *FSContent, err error) {
+	given, err := mkfs.Parse(spec.FSType, spec.Options)
 	if err != nil {
-		return fmt.Errorf("formatting %s: %w", device, err)
+		return nil, err
 	}
-	defer to.Close()
-	size, err := to.Seek(0, io.SeekEnd)
-	if err != nil {
-		return err
+	if spec.FSType == "xfs" && size > largestLog && !given.Has("-l") {
+		spec.Options = append([]string{"-l", fmt.Sprintf("size=%d", mostLog)}, spec.Options...)
 	}
 	fd, err := unix.MemfdCreate("holdfast-format", unix.MFD_CLOEXEC)
 	if err != nil {
-		return os.NewSyscallError("memfd_create", err)
+		return nil, os.NewSyscallError("memfd_create", err)
 	}
-	from := os.NewFile(uintptr(fd), fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), fd))
-	defer from.Close()
-	if err := from.Truncate(size); err != nil {
-		return err
+	file := os.NewFile(uintptr(fd), fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), fd))
+	defer func() {
+		if err != nil {
+			file.Close()
+		}
+	}()
+	if err := file.Truncate(size); err != nil {
+		return nil, err
 	}
-	if err := MakeFS(ctx, from.Name(), spec); err != nil {
-		return err
+	if err := MakeFS(ctx, file.Name(), spec); err != nil {
+		return nil, err
 	}
-	if err := copyHeadLast(ctx, to, from, size); err != nil {
-		return fmt.Errorf("formatting %s: %w", device, err)
-	}
-	return nil
+	return &FSContent{file, size}, nil
 }
 
-// copyHeadLast copies in blocks of one MiB, which RBD writes atomically.
-func copyHeadLast(ctx context.Context, to, from *os.File, size int64) error {
-	block, err := unix.Mmap(-1, 0, edge, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE) // page-aligned
-	if err != nil {
-		return os.NewSyscallError("mmap", err)
-	}
-	defer func() { _ = unix.Munmap(block) }()
-	put := func(at int64) error {
-		part := block[:min(edge, size-at)]
-		if _, err := io.ReadFull(io.NewSectionReader(from, at, int64(len(part))), part); err != nil {
-			return err
-		}
-		_, err := to.WriteAt(part, at)
-		return err
-	}
-	next := int64(edge)
-	err = eachData(from, size, func(begin, end int64) error {
-		for at := max(next, begin/edge*edge); at < end; at += edge {
-			if err := errors.Join(ctx.Err(), put(at)); err != nil {
+// CopyTo writes all that is not zero to what is zero everywhere.
+func (c *FSContent) CopyTo(ctx context.Context, to io.WriterAt) error {
+	const unit = 64 << 10
+	part, zero := make([]byte, unit), make([]byte, unit)
+	next := int64(0) // ranges of data may share a unit
+	return eachData(c.file, c.size, func(begin, end int64) error {
+		for at := max(next, begin/unit*unit); at < end; at += unit {
+			n := min(unit, c.size-at)
+			if _, err := io.ReadFull(io.NewSectionReader(c.file, at, n), part[:n]); err != nil {
 				return err
 			}
-			next = at + edge
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if !bytes.Equal(part[:n], zero[:n]) {
+				if _, err := to.WriteAt(part[:n], at); err != nil {
+					return err
+				}
+			}
+			next = at + unit
 		}
 		return nil
 	})
-	if err != nil {
-		return err
-	}
-	if err := to.Sync(); err != nil {
-		return err
-	}
-	if err := put(0); err != nil {
-		return err
-	}
-	return to.Sync()
 }
+
+func (c *FSContent) Close() error { return c.file.Close() }

@@ -48,6 +48,9 @@ func MountFS(ctx context.Context, device, target, fstype string, options []strin
 // repairs are the commands that repair a file system in an image that is not attached.
 var repairs = map[string]string{"ext4": "e2fsck -f", "xfs": "xfs_repair", "btrfs": "btrfs check"}
 
+// headRepairs are those of one whose start was overwritten, with a copy of what was there that lies further back.
+var headRepairs = map[string]string{"ext4": "e2fsck -f -y -b 32768 -B 4096", "xfs": "xfs_repair", "btrfs": "btrfs rescue super-recover -y"}
+
 // diagnose determines why a mount failed: the kernel's error has many possible causes.
 func diagnose(ctx context.Context, device, fstype string, options []string, failure error) error {
 	if known, err := os.ReadFile("/proc/filesystems"); err == nil && !slices.Contains(strings.Fields(string(known)), fstype) {
@@ -58,7 +61,7 @@ func diagnose(ctx context.Context, device, fstype string, options []string, fail
 	case err != nil:
 		return errors.Join(failure, err)
 	case found == "":
-		return fmt.Errorf("%w: no file system is on it, its start was overwritten; restore the volume from a snapshot or backup: %w", ErrDamaged, failure)
+		return fmt.Errorf("%w: no file system is on it, its start was overwritten or lost; unstage the volume and run %s on a copy of its image, or restore it from a snapshot or backup: %w", ErrDamaged, headRepairs[fstype], failure)
 	case found != fstype:
 		return fmt.Errorf("%w: %s is on it, not %s; if that was not intended, restore the volume from a snapshot or backup: %w", ErrDamaged, found, fstype, failure)
 	case slices.ContainsFunc(options, isSpecific):

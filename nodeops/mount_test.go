@@ -3,9 +3,11 @@ package nodeops
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -133,6 +135,57 @@ func TestMountFS_NeverFormats(t *testing.T) {
 	}
 	if got := allocated(t, image); got != 0 {
 		t.Errorf("%d bytes were written", got)
+	}
+}
+
+// What the error says gets back what lies further back.
+func TestMountFS_LostHeadIsNamedWithTheCommandThatRepairsIt(t *testing.T) {
+	for fstype, size := range map[string]int64{"ext4": 512 * mib, "xfs": 512 * mib, "btrfs": 512 * mib} {
+		t.Run(fstype, func(t *testing.T) {
+			image := newImage(t, fstype, size)
+			dirs := mountImage(t, image)
+			const files = 4000
+			for i := range files { // an ext4 has the first of them near its head
+				dir := filepath.Join(dirs, strconv.Itoa(i%8))
+				if err := os.MkdirAll(dir, 0o755); err != nil {
+					t.Fatal(err)
+				}
+				write(t, filepath.Join(dir, strconv.Itoa(i)), "content")
+			}
+			unmountAll(t, dirs)
+			f, err := os.OpenFile(image, os.O_RDWR, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = f.WriteAt(make([]byte, mib), 0)
+			if err := errors.Join(err, f.Close()); err != nil {
+				t.Fatal(err)
+			}
+			before := checksum(t, image)
+			l := attach(t, image, LoopOptions{Autoclear: true})
+			err = MountFS(t.Context(), l.Path, t.TempDir(), fstype, nil)
+			if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), " "+headRepairs[fstype]+" ") || checksum(t, image) != before {
+				t.Fatalf("it changed (%t), or the error is %v", checksum(t, image) != before, err)
+			}
+			repair := strings.Fields(headRepairs[fstype])
+			out, err := exec.CommandContext(t.Context(), repair[0], append(repair[1:], l.Path)...).CombinedOutput()
+			t.Logf("%v: %.1000s", err, out) // e2fsck fails when it has repaired something
+			target := t.TempDir()
+			if err := MountFS(t.Context(), l.Path, target, fstype, nil); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { unmountAll(t, target) })
+			found := 0
+			err = filepath.WalkDir(target, func(path string, e fs.DirEntry, err error) error {
+				if err == nil && e.Type().IsRegular() && read(t, path) == "content" {
+					found++
+				}
+				return err
+			})
+			if err != nil || found < files/4 {
+				t.Errorf("%d of %d files are back, %v", found, files, err)
+			}
+		})
 	}
 }
 

@@ -23,18 +23,19 @@ import (
 type Backend struct {
 	Config
 	ceph.Blocklist
-	cluster *ceph.Cluster
-	ops     backend.Operations
-	log     *slog.Logger
-	cookie  string
-	peeks   bool                    // another process may have the pool, which is only read
-	current atomic.Pointer[session] // nil: this process does not have the pool
-	closed  atomic.Bool
-	giving  sync.Mutex // held while trash is removed for room
-	stop    context.CancelFunc
-	keeper  sync.WaitGroup
-	usages  usages
-	flatten chan string // names of images that need too many others
+	cluster    *ceph.Cluster
+	ops        backend.Operations
+	log        *slog.Logger
+	cookie     string
+	peeks      bool                    // another process may have the pool, which is only read
+	current    atomic.Pointer[session] // nil: this process does not have the pool
+	closed     atomic.Bool
+	giving     sync.Mutex // held while trash is removed for room
+	formatting sync.Mutex // held while a file system is in memory
+	stop       context.CancelFunc
+	keeper     sync.WaitGroup
+	usages     usages
+	flatten    chan string // names of images that need too many others
 }
 
 var (

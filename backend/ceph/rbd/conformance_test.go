@@ -12,7 +12,7 @@ import (
 func TestBlockImage_Conforms(t *testing.T)      { conforms(t, backend.Block, "", "") }
 func TestFilesystemImage_Conforms(t *testing.T) { conforms(t, backend.Filesystem, "ext4", "team-a") }
 
-// conforms writes to the image itself: the file system is made by the node that first uses it.
+// conforms writes to the image itself, over its file system.
 func conforms(t *testing.T, mode backend.Mode, fstype, inside string) {
 	backendtest.Suite{Open: func(t *testing.T, size int64) *backendtest.Fixture {
 		at := newPool(t, size)

@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/ceph"
 	"github.com/holdfast-storage/holdfast/crashpoint"
+	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
 // Snapshots and groups have names of their own, which may equal those of volumes: their operations use other keys.
@@ -131,10 +132,15 @@ func (b *Backend) plan(id backend.ID, spec backend.VolumeSpec, source *backend.S
 		}
 	}
 	m.Mode = cmp.Or(m.Mode, backend.Filesystem)
+	var err error
 	if m.Mode == backend.Filesystem {
 		m.FSType = cmp.Or(m.FSType, "ext4")
+		least, err := nodeops.SmallestFS(m.FSType)
+		if err = cmp.Or(err, nodeops.CheckMkfs(mkfs(m))); err != nil {
+			return nil, fmt.Errorf("%w: volume %s: %w", backend.ErrInvalid, id, err)
+		}
+		smallest = max(smallest, least)
 	}
-	var err error
 	if m.Size, err = spec.Size.Choose(smallest, sizeUnit); err != nil {
 		return nil, fmt.Errorf("volume %s in pool %s: %w", id, b.Name, err)
 	}
@@ -154,7 +160,10 @@ func (b *Backend) build(ctx context.Context, id backend.ID, spec backend.VolumeS
 	}
 	r, err := b.make(ctx, m, from, func(s *session) error {
 		if from == nil {
-			return s.createImage(m.imageName(), m.Size)
+			if err := s.createImage(m.imageName(), m.Size); err != nil || m.Mode == backend.Block {
+				return err
+			}
+			return b.format(ctx, s, m)
 		}
 		if err := s.copy(m.imageName(), from); err != nil {
 			return err
@@ -165,6 +174,31 @@ func (b *Backend) build(ctx context.Context, id backend.ID, spec backend.VolumeS
 		return nil, err
 	}
 	return b.volume(r), nil
+}
+
+func mkfs(m *meta) nodeops.MkfsSpec {
+	return nodeops.MkfsSpec{FSType: m.FSType, Options: m.MkfsOptions, Inodes: m.Inodes}
+}
+
+// format makes the file system of a new volume, once there is room for it: its size says how much memory that takes. Nodes make
+// none: where there is none any more, it was lost.
+func (b *Backend) format(ctx context.Context, s *session, m *meta) error {
+	b.formatting.Lock() // the memory of one at a time
+	defer b.formatting.Unlock()
+	content, err := nodeops.NewFSContent(ctx, m.Size, mkfs(m))
+	if errors.Is(err, nodeops.ErrMkfsRefused) {
+		err = fmt.Errorf("%w: %w", backend.ErrInvalid, err)
+	}
+	if err != nil {
+		return fmt.Errorf("volume %s in pool %s: %w", m.ID, b.Name, err)
+	}
+	defer content.Close()
+	return s.with(m.imageName(), func(image *rbd.Image) error {
+		if err := content.CopyTo(ctx, image); err != nil {
+			return err
+		}
+		return image.Flush()
+	})
 }
 
 // grow makes an image at least that large.

@@ -315,27 +315,49 @@ func TestGuestDriver_UnstagesWithoutItsBackend(t *testing.T) {
 	}
 }
 
-func TestGuestDriver_NeverFormatsWhatIsNotEmpty(t *testing.T) {
+func TestGuestDriver_NeverFormats(t *testing.T) {
 	ctx, w := onGuest(t)
 	n, c := newNode(ctx, t, w), capability(backend.Filesystem, singleWriter)
-	v := n.addImage(w, "grown", backend.Filesystem, "ext4")
-	d, err := nodeops.MapRBD(ctx, w.image(t, "grown"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	put(t, d.Path, 300<<10, []byte("other user data"))
-	if err := n.stage("grown", c); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "not empty") {
-		t.Errorf("staging what has data: %v", err)
+	n.addImage(w, "grown", backend.Filesystem, "ext4")
+	if err := n.stage("grown", c); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "no file system is on it") {
+		t.Errorf("staging an empty image: %v", err)
 	}
 	nothingMapped(t)
-	d = alsoMapped(ctx, t, w.image(t, "grown"))
-	if got := get(t, d.Path, 300<<10, 15); string(got) != "other user data" {
-		t.Errorf("it has %q now", got)
+	d := mapped(ctx, t, w.image(t, "grown"))
+	if got := get(t, d.Path, 0, mib); !bytes.Equal(got, make([]byte, mib)) {
+		t.Error("it is not empty any more")
 	}
-	put(t, d.Path, 300<<10, make([]byte, 15))
-	n.volumes.set(func() { v.Source = &backend.Source{Kind: backend.SourceSnapshot, ID: "s"} })
-	if err := n.stage("grown", c); status.Code(err) != codes.FailedPrecondition {
-		t.Errorf("staging an empty copy of something: %v", err)
+}
+
+// A lost object reads as zeros.
+func TestGuestDriver_FileSystemWhoseFirstObjectIsLostIsNotMadeAgain(t *testing.T) {
+	const object = 4 * mib
+	for fsType, repair := range map[string]string{"ext4": "e2fsck", "xfs": "xfs_repair", "btrfs": "btrfs rescue"} {
+		t.Run(fsType, func(t *testing.T) {
+			ctx, w := onGuest(t)
+			n, c, id := newNode(ctx, t, w), capability(backend.Filesystem, singleWriter), "lost-"+fsType
+			n.addImage(w, backend.ID(id), backend.Filesystem, fsType)
+			n.twice("staging", func() error { return n.stage(id, c) })
+			n.twice("unstaging", func() error { return n.unstage(id) })
+			d, err := nodeops.MapRBD(ctx, w.image(t, backend.ID(id)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			put(t, d.Path, 0, make([]byte, object))
+			if err := nodeops.UnmapRBD(ctx, d); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 {
+				if err := n.stage(id, c); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "no file system is on it") || !strings.Contains(err.Error(), repair) {
+					t.Errorf("staging: %v", err)
+				}
+				nothingMapped(t)
+			}
+			d = mapped(ctx, t, w.image(t, backend.ID(id)))
+			if got := get(t, d.Path, 0, object); !bytes.Equal(got, make([]byte, object)) {
+				t.Error("something was written there")
+			}
+		})
 	}
 }
 

@@ -43,8 +43,11 @@ type world struct {
 
 const pool = "disks"
 
-// images of volumes of 1 GiB; the same name stands for other content in a namespace.
-var images = []string{"plain", "grown", "cut", "staged", "block", "left", "dead", "secret", "twice", "cutfs", "other", "fenced"}
+// images of volumes of 1 GiB, with their file systems; the same name stands for other content in a namespace.
+var images = map[string]string{
+	"plain": "", "grown": "", "cut": "", "block": "", "secret": "", "twice": "", "fenced": "",
+	"staged": "ext4", "other": "xfs", "left": "btrfs", "dead": "ext4", "cutfs": "ext4", "lost-ext4": "ext4", "lost-xfs": "xfs", "lost-btrfs": "btrfs",
+}
 
 func TestNode(t *testing.T) {
 	hostfs.RequireRoot(t)
@@ -98,8 +101,17 @@ func prepare(t *testing.T, c *ceph.Cluster, work string) {
 		t.Fatal(err)
 	}
 	do("rbd", "namespace", "create", pool+"/tenant")
-	for _, image := range images {
-		do("rbd", "create", "--size", "1G", pool+"/"+backend.RBDImage(backend.ID(image)))
+	for image, fsType := range images {
+		file := filepath.Join(t.TempDir(), "image")
+		if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Truncate(file, gib)); err != nil {
+			t.Fatal(err)
+		}
+		if fsType != "" {
+			if err := nodeops.MakeFS(t.Context(), file, nodeops.MkfsSpec{FSType: fsType}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		do("rbd", "import", file, pool+"/"+backend.RBDImage(backend.ID(image)))
 	}
 	plain := backend.RBDImage("plain")
 	do("rbd", "create", "--size", "1G", pool+"/tenant/"+plain)

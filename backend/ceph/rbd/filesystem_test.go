@@ -1,0 +1,59 @@
+//go:build ceph
+
+package rbd
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/holdfast-storage/holdfast/backend"
+)
+
+func TestCreate_VolumeHasItsFileSystem(t *testing.T) {
+	at, b, _ := openWith(t, Config{})
+	for fsType, check := range map[string][]string{"ext4": {"e2fsck", "-f", "-n"}, "xfs": {"xfs_repair", "-n"}, "btrfs": {"btrfs", "check"}} {
+		v, err := b.Create(t.Context(), backend.VolumeSpec{Name: fsType, FSType: fsType, Size: backend.Size{Required: size}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		image := filepath.Join(t.TempDir(), "image")
+		if err := os.WriteFile(image, read(t, at, v, int(v.Size)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := exec.CommandContext(t.Context(), check[0], append(check[1:], image)...).CombinedOutput(); err != nil {
+			t.Errorf("%s of %d bytes: %v: %s", fsType, v.Size, err, out)
+		}
+	}
+	v, err := b.Create(t.Context(), backend.VolumeSpec{Name: "few", Inodes: 1000, MkfsOptions: []string{"-L", "label"}, Size: backend.Size{Required: size}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Contains(read(t, at, v, mib), []byte("label")) {
+		t.Error("its options are lost")
+	}
+}
+
+func TestCreate_FileSystemThatCannotBeMadeIsRefusedAndLeavesNothing(t *testing.T) {
+	at, b, end := openWith(t, Config{})
+	for name, test := range map[string]struct {
+		spec backend.VolumeSpec
+		want error
+	}{
+		"an option that does not exist":    {backend.VolumeSpec{MkfsOptions: []string{"--no-such-option"}}, backend.ErrInvalid},
+		"an option that the size refuses":  {backend.VolumeSpec{FSType: "xfs", MkfsOptions: []string{"-l", "size=3g"}}, backend.ErrInvalid},
+		"a limit below the smallest":       {backend.VolumeSpec{FSType: "xfs", Size: backend.Size{Required: size, Limit: 2 * size}}, backend.ErrOutOfRange},
+		"inodes of what does not have any": {backend.VolumeSpec{FSType: "btrfs", Inodes: 1000}, backend.ErrInvalid},
+		"more than any memory could hold":  {backend.VolumeSpec{Size: backend.Size{Required: 1 << 60}}, backend.ErrExhausted},
+	} {
+		test.spec.Name = "v"
+		if _, err := b.Create(t.Context(), test.spec); !errors.Is(err, test.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	end()
+	checkLeft(t, at, operation{})
+}
