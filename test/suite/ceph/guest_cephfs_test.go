@@ -159,7 +159,7 @@ func TestGuestCephFS_TreeWithTheNameOfItsSnapshotsIsRefused(t *testing.T) {
 		"directory": func(path string) error { return os.Mkdir(path, 0o700) },
 		"file":      func(path string) error { return os.WriteFile(path, nil, 0o600) },
 	} {
-		src, dst := filepath.Join(t.TempDir(), "src"), filepath.Join(target, name)
+		src, dst := filepath.Join(t.TempDir(), "src"), filepath.Join(target, "tree of a "+name)
 		if err := errors.Join(os.MkdirAll(filepath.Join(src, "deep"), 0o700), make(filepath.Join(src, "deep", ".snap")), os.Mkdir(dst, 0o700)); err != nil {
 			t.Fatal(err)
 		}
