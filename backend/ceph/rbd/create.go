@@ -135,11 +135,14 @@ func (b *Backend) plan(id backend.ID, spec backend.VolumeSpec, source *backend.S
 	var err error
 	if m.Mode == backend.Filesystem {
 		m.FSType = cmp.Or(m.FSType, "ext4")
-		least, err := nodeops.SmallestFS(m.FSType)
-		if err = cmp.Or(err, nodeops.CheckMkfs(mkfs(m))); err != nil {
+	}
+	if m.Mode == backend.Filesystem && from == nil {
+		if err = nodeops.CheckMkfs(mkfs(m)); err != nil {
 			return nil, fmt.Errorf("%w: volume %s: %w", backend.ErrInvalid, id, err)
 		}
-		smallest = max(smallest, least)
+		if smallest, err = nodeops.SmallestFS(m.FSType); err != nil {
+			return nil, err
+		}
 	}
 	if m.Size, err = spec.Size.Choose(smallest, sizeUnit); err != nil {
 		return nil, fmt.Errorf("volume %s in pool %s: %w", id, b.Name, err)

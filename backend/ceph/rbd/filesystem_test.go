@@ -37,6 +37,17 @@ func TestCreate_VolumeHasItsFileSystem(t *testing.T) {
 	}
 }
 
+func TestCreate_CopyHasTheFileSystemOfItsSourceWhateverTheOptions(t *testing.T) {
+	_, b, _ := openWith(t, Config{})
+	if _, err := b.Create(t.Context(), backend.VolumeSpec{Name: "v", FSType: "xfs", Size: backend.Size{Required: size}}); err != nil {
+		t.Fatal(err)
+	}
+	c, err := b.Clone(t.Context(), "v", backend.VolumeSpec{Name: "c", MkfsOptions: []string{"-O", "^has_journal"}, Inodes: 1000}) // of a class for ext4
+	if err != nil || c.FSType != "xfs" {
+		t.Errorf("%+v, %v", c, err)
+	}
+}
+
 func TestCreate_FileSystemThatCannotBeMadeIsRefusedAndLeavesNothing(t *testing.T) {
 	at, b, end := openWith(t, Config{})
 	for name, test := range map[string]struct {
