@@ -74,11 +74,11 @@ func (n *node) mountCephFS(ctx context.Context, id backend.ID, c *backend.CephFS
 		return fmt.Errorf("%w: volume %s is in %s, of which no directory has its id", backend.ErrPrecondition, id, backend.Quote(c.Path))
 	}
 	for {
-		err := n.tryCephFS(ctx, id, c, options, staging)
+		again, err := n.tryCephFS(ctx, id, c, options, staging)
 		if err == nil {
 			break
 		}
-		if _, lack := errors.AsType[*nodeops.CephClientError](err); lack || !isConfined(c) {
+		if !again || !isConfined(c) {
 			return err
 		}
 		select {
@@ -88,29 +88,40 @@ func (n *node) mountCephFS(ctx context.Context, id backend.ID, c *backend.CephFS
 		}
 	}
 	crashpoint.Here(crashpoint.StageMounted)
-	if err := n.reportCephFSClient(ctx, id, staging); err != nil {
+	if err := n.reportCephFSClient(ctx, id, staging); err != nil { // the record of a volume that was not mounted yet may have gone
 		return errors.Join(err, nodeops.UnmountShared(context.WithoutCancel(ctx), staging, n.Patience))
 	}
 	return nil
 }
 
-func (n *node) tryCephFS(ctx context.Context, id backend.ID, c *backend.CephFS, options []string, staging string) error {
+// tryCephFS mounts a volume whose client is recorded before, and says whether it may be tried again.
+func (n *node) tryCephFS(ctx context.Context, id backend.ID, c *backend.CephFS, options []string, staging string) (again bool, err error) {
 	at, err := n.ceph(ctx, id, c.Cluster)
 	if err != nil {
-		return err
+		return true, err
 	}
 	fs := cephFS(c, at)
 	fs.Options = options
-	if err := nodeops.MountCephFS(ctx, *fs, staging); err != nil {
-		return n.cephError(id, err)
+	var refused error
+	err = nodeops.MountCephFS(ctx, *fs, staging, func(client nodeops.CephClient) error {
+		refused = n.recordCephClient(ctx, id, client)
+		return refused
+	})
+	if err == nil || refused != nil {
+		return false, refused
 	}
-	return nil
+	_, lack := errors.AsType[*nodeops.CephClientError](err)
+	return !lack, n.cephError(id, err)
 }
 
-func (n *node) reportCephFSClient(ctx context.Context, id backend.ID, staging string) error {
+func (n *node) recordCephClient(ctx context.Context, id backend.ID, client nodeops.CephClient) error {
 	if n.CephClient == nil {
 		return nil
 	}
+	return n.CephClient(ctx, id, client)
+}
+
+func (n *node) reportCephFSClient(ctx context.Context, id backend.ID, staging string) error {
 	m, err := sharedAt(id, staging)
 	if err != nil || m == nil {
 		return err
@@ -119,7 +130,7 @@ func (n *node) reportCephFSClient(ctx context.Context, id backend.ID, staging st
 	if err != nil {
 		return fmt.Errorf("%w: volume %s: %w", backend.ErrUnavailable, id, err)
 	}
-	return n.CephClient(ctx, id, client)
+	return n.recordCephClient(ctx, id, client)
 }
 
 // cephError says what a failure to reach a volume in a Ceph cluster is to a caller.

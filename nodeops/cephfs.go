@@ -85,20 +85,26 @@ func CephFSPath(m *Mount) string {
 
 // MountCephFS mounts a directory of a CephFS. It needs nothing of the host but a kernel with the module ceph, which is a
 // CephClientError where it has not, and returns when ctx ends: what the kernel then still waits for never appears at
-// target, and a repeat waits with it. The key of the user is seen by the kernel alone.
-func MountCephFS(ctx context.Context, c CephFS, target string) error {
+// target, and a repeat waits with it. The key of the user is seen by the kernel alone. Nothing sees the mount before use, which
+// may be nil, has accepted the client that the kernel made for it.
+func MountCephFS(ctx context.Context, c CephFS, target string, use func(CephClient) error) error {
 	if err := c.check(); err != nil {
 		return fmt.Errorf("mounting %s: %w", &c, err)
 	}
 	what := fmt.Sprintf("%s of the Ceph cluster %s with %q", &c, c.Cluster.FSID, c.Options)
-	err := detached.mountAt(ctx, target, what, func() (int, error) {
+	err := detached.mountAt(ctx, target, what, func() (newMount, error) {
 		if err := CheckCephFSClient(); err != nil { // before anything else that this host may lack
-			return -1, err
+			return newMount{}, err
 		}
 		if err := enterNamespaces(c.Cluster.Namespaces, "net"); err != nil {
-			return -1, err
+			return newMount{}, err
 		}
 		return c.open()
+	}, func(m newMount) error {
+		if use == nil {
+			return nil
+		}
+		return use(m.client)
 	})
 	if err != nil {
 		return fmt.Errorf("mounting %s of the Ceph cluster %s at %s: %w", &c, c.Cluster.FSID, target, err)
@@ -107,56 +113,62 @@ func MountCephFS(ctx context.Context, c CephFS, target string) error {
 }
 
 // open makes the mount, which is nowhere yet.
-func (c *CephFS) open() (int, error) {
+func (c *CephFS) open() (newMount, error) {
 	fs, err := fsopenCeph()
 	if err != nil {
-		return -1, err
+		return newMount{}, err
 	}
 	defer unix.Close(fs)
 	if err := c.Cluster.Key.addToThread(); err != nil {
-		return -1, err
+		return newMount{}, err
 	}
 	addresses, mode, err := c.Cluster.messengers()
 	if err != nil {
-		return -1, err
+		return newMount{}, err
 	}
 	attributes, options := attributesOf(c.Options)
 	source := strings.Join(addresses, ",") + ":" + c.Path
 	all := slices.Concat([]string{"source=" + source}, c.Cluster.options(mode), []string{"mds_namespace=" + c.FileSystem}, cephfsDefaults, options)
 	for _, o := range all {
 		if err := configure(fs, o); err != nil {
-			return -1, joined(fmt.Errorf("option %s: %w", o, err), kernelMessages(fs))
+			return newMount{}, joined(fmt.Errorf("option %s: %w", o, err), kernelMessages(fs))
 		}
 	}
 	if err := unix.FsconfigCreate(fs); err != nil {
-		return -1, joined(c.explain(err), kernelMessages(fs))
+		return newMount{}, joined(c.explain(err), kernelMessages(fs))
 	}
 	fd, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, int(attributes.Attr_set))
 	if err != nil {
-		return -1, os.NewSyscallError("fsmount", err)
+		return newMount{}, os.NewSyscallError("fsmount", err)
 	}
-	if err := c.isThere(fd); err != nil {
+	client, err := c.clientOf(fd)
+	if err != nil {
 		unix.Close(fd)
-		return -1, err
+		return newMount{}, err
 	}
-	return fd, nil
+	return newMount{fd, client}, nil
 }
 
-// isThere asks a mount which cluster it is of: the kernel mounts what the monitors have, whatever fsid it was given.
-func (c *CephFS) isThere(mount int) error {
+// clientOf asks a mount which cluster it is of, since the kernel mounts what the monitors have, whatever fsid it was given, and
+// through which client.
+func (c *CephFS) clientOf(mount int) (CephClient, error) {
 	top, err := unix.Openat(mount, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return fmt.Errorf("opening what was mounted: %w", err)
+		return CephClient{}, fmt.Errorf("opening what was mounted: %w", err)
 	}
 	defer unix.Close(top)
 	fsid, err := sized(func(b []byte) (int, error) { return unix.Fgetxattr(top, "ceph.cluster_fsid", b) })
 	switch {
 	case err != nil:
-		return fmt.Errorf("asking for the fsid of the cluster, which takes Linux 5.12 or later: %w", err)
+		return CephClient{}, fmt.Errorf("asking for the fsid of the cluster, which takes Linux 5.12 or later: %w", err)
 	case strings.Trim(string(fsid), "\x00") != c.Cluster.FSID:
-		return fmt.Errorf("what answers at %s is another cluster, with the fsid %q", c.Cluster.at(), fsid)
+		return CephClient{}, fmt.Errorf("what answers at %s is another cluster, with the fsid %q", c.Cluster.at(), fsid)
 	}
-	return nil
+	id, err := sized(func(b []byte) (int, error) { return unix.Fgetxattr(top, cephFSClientID, b) })
+	if err != nil {
+		return CephClient{}, fmt.Errorf("asking as which client it is mounted: %w", err)
+	}
+	return newCephFSClient(c.Cluster.FSID, id), nil
 }
 
 // explain says what the kernel's number means here.
@@ -177,27 +189,31 @@ func (c *CephFS) explain(err error) error {
 	return fmt.Errorf("%w; the kernel's log may say more", err)
 }
 
+// cephFSClientID is the attribute of each file of a mount that names its client, as "client4305".
+const cephFSClientID = "ceph.client_id"
+
 // CephFSClient asks a mount, whose cluster may be dead, for the client of the kernel that it speaks through.
 func CephFSClient(ctx context.Context, m *Mount) (CephClient, error) {
 	answer, err := cephClients.do(ctx, m.Device, func() (any, error) {
-		id := make([]byte, 64)
-		n, err := unix.Getxattr(m.Target, "ceph.client_id", id)
-		if err != nil {
-			return CephClient{}, err
-		}
-		return CephClient{ID: "client." + strings.TrimPrefix(string(id[:n]), "client")}, nil
+		return sized(func(b []byte) (int, error) { return unix.Getxattr(m.Target, cephFSClientID, b) })
 	})
 	if err != nil {
 		return CephClient{}, fmt.Errorf("asking %s as which client it is mounted: %w", m.Target, err)
 	}
-	client, _ := answer.(CephClient)
+	id, _ := answer.([]byte)
+	fsid := ""
 	for o := range strings.SplitSeq(m.Options, ",") {
-		if fsid, is := strings.CutPrefix(o, "fsid="); is {
-			client.FSID = fsid
+		if given, is := strings.CutPrefix(o, "fsid="); is {
+			fsid = given
 		}
 	}
-	client.Address = cephFSAddress(client)
-	return client, nil
+	return newCephFSClient(fsid, id), nil
+}
+
+func newCephFSClient(fsid string, id []byte) CephClient {
+	c := CephClient{FSID: fsid, ID: "client." + strings.TrimPrefix(string(id), "client")}
+	c.Address = cephFSAddress(c)
+	return c
 }
 
 var cephClients offThread

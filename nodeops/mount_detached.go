@@ -22,15 +22,22 @@ type detachedMounts struct {
 type detachedMount struct {
 	what   string // source and options, to distinguish a new request from a repeated one
 	done   chan struct{}
-	fd     int
+	opened newMount
 	err    error
 	wanted int // number of waiting callers
 }
 
 var detached detachedMounts
 
-// mountAt attaches at target the mount that open creates, or fails when ctx ends.
-func (d *detachedMounts) mountAt(ctx context.Context, target, what string, open func() (fd int, err error)) error {
+// newMount is a mount that is nowhere yet.
+type newMount struct {
+	fd     int
+	client CephClient // of a CephFS
+}
+
+// mountAt attaches at target the mount that open creates, or fails when ctx ends. Nothing sees the mount before ready, which
+// may be nil, has returned without an error.
+func (d *detachedMounts) mountAt(ctx context.Context, target, what string, open func() (newMount, error), ready func(newMount) error) error {
 	m, err := d.join(target, what, open)
 	if err != nil {
 		return err
@@ -44,13 +51,18 @@ func (d *detachedMounts) mountAt(ctx context.Context, target, what string, open 
 	if m.err != nil {
 		return m.err
 	}
-	if err := unix.MoveMount(m.fd, "", unix.AT_FDCWD, target, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+	if ready != nil {
+		if err := ready(m.opened); err != nil {
+			return err
+		}
+	}
+	if err := unix.MoveMount(m.opened.fd, "", unix.AT_FDCWD, target, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
 		return os.NewSyscallError("move_mount", err)
 	}
 	return nil
 }
 
-func (d *detachedMounts) join(target, what string, open func() (int, error)) (*detachedMount, error) {
+func (d *detachedMounts) join(target, what string, open func() (newMount, error)) (*detachedMount, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	m := d.running[target]
@@ -58,13 +70,13 @@ func (d *detachedMounts) join(target, what string, open func() (int, error)) (*d
 	case m != nil && m.what != what:
 		return nil, fmt.Errorf("the kernel still waits for a server to mount %s there", m.what)
 	case m == nil:
-		m = &detachedMount{what: what, done: make(chan struct{}), fd: -1}
+		m = &detachedMount{what: what, done: make(chan struct{}), opened: newMount{fd: -1}}
 		if d.running == nil {
 			d.running = map[string]*detachedMount{}
 		}
 		d.running[target] = m
 		go func() {
-			m.fd, m.err = open()
+			m.opened, m.err = open()
 			d.mu.Lock()
 			defer d.mu.Unlock()
 			close(m.done)
@@ -94,8 +106,8 @@ func (d *detachedMounts) drop(target string, m *detachedMount) {
 		return
 	}
 	delete(d.running, target)
-	if m.fd >= 0 {
-		unix.Close(m.fd)
+	if m.err == nil {
+		unix.Close(m.opened.fd)
 	}
 }
 
@@ -146,7 +158,10 @@ func BindShared(ctx context.Context, source, target string, readOnly bool, optio
 			source, target, shorten(others[0]), slices.Sorted(maps.Keys(mountAttributes)))
 	}
 	what := fmt.Sprintf("%s with attributes %x", source, attributes.Attr_set)
-	err := detached.mountAt(ctx, target, what, func() (int, error) { return cloneMount(source, attributes) })
+	err := detached.mountAt(ctx, target, what, func() (newMount, error) {
+		fd, err := cloneMount(source, attributes)
+		return newMount{fd: fd}, err
+	}, nil)
 	return wrapBind(source, target, err)
 }
 

@@ -81,24 +81,56 @@ func TestDetachedMount_BindOfASharedFileSystemIsTheRequestedOne(t *testing.T) {
 	}
 }
 
+func clonedMount(dir string) (newMount, error) {
+	fd, err := cloneMount(dir, unix.MountAttr{})
+	return newMount{fd: fd}, err
+}
+
+func TestDetachedMount_IsNotSeenBeforeItIsAccepted(t *testing.T) {
+	dir := tmpfs(t)
+	target := t.TempDir()
+	unmountAtEnd(t, target)
+	var d detachedMounts
+	refusal := errors.New("refused")
+	for _, want := range []error{refusal, nil} {
+		var given newMount
+		err := d.mountAt(t.Context(), target, "a", func() (newMount, error) { return clonedMount(dir) }, func(m newMount) error {
+			given = m
+			if at, err := MountAt(target); at != nil || err != nil {
+				t.Errorf("before it is accepted there is %+v, %v", at, err)
+			}
+			return want
+		})
+		if !errors.Is(err, want) {
+			t.Errorf("%v, want %v", err, want)
+		}
+		if at, err := MountAt(target); (at != nil) != (want == nil) || err != nil {
+			t.Errorf("after %v there is %+v, %v", want, at, err)
+		}
+		if link, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", given.fd)); err == nil {
+			t.Errorf("its descriptor is still open, as %s", link)
+		}
+	}
+}
+
 func TestDetachedMount_AbandonedCallNeverMounts(t *testing.T) {
 	dir := tmpfs(t)
 	target := t.TempDir()
 	var d detachedMounts
 	answer, calls := make(chan struct{}), 0
-	open := func() (int, error) {
+	open := func() (newMount, error) {
 		calls++
 		<-answer
-		return cloneMount(dir, unix.MountAttr{})
+		return clonedMount(dir)
 	}
 	for range 3 {
 		short, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-		if err := d.mountAt(short, target, "a", open); !errors.Is(err, context.DeadlineExceeded) {
+		if err := d.mountAt(short, target, "a", open, nil); !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatalf("of a server that does not answer: %v", err)
 		}
 		cancel()
 	}
-	if err := d.mountAt(t.Context(), target, "b", open); err == nil || !strings.Contains(err.Error(), "a there") {
+	if err := d.mountAt(t.Context(), target, "b", open, nil); err == nil || !strings.Contains(err.Error(), "a there") {
 		t.Errorf("another wish for the same target: %v", err)
 	}
 	m := d.running[target]
@@ -113,7 +145,7 @@ func TestDetachedMount_AbandonedCallNeverMounts(t *testing.T) {
 	if at, err := MountAt(target); at != nil || err != nil {
 		t.Errorf("it appeared as %+v, %v", at, err)
 	}
-	if link, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", m.fd)); err == nil {
+	if link, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", m.opened.fd)); err == nil {
 		t.Errorf("its descriptor is still open, as %s", link)
 	}
 }
@@ -124,18 +156,18 @@ func TestDetachedMount_RetryGetsTheResultOfTheCallBefore(t *testing.T) {
 	unmountAtEnd(t, target)
 	var d detachedMounts
 	answer, calls := make(chan struct{}), 0
-	open := func() (int, error) {
+	open := func() (newMount, error) {
 		calls++
 		<-answer
-		return cloneMount(dir, unix.MountAttr{})
+		return clonedMount(dir)
 	}
 	short, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	if err := d.mountAt(short, target, "a", open); err == nil {
+	if err := d.mountAt(short, target, "a", open, nil); err == nil {
 		t.Fatal("it was mounted before the server answered")
 	}
 	done := make(chan error)
-	go func() { done <- d.mountAt(t.Context(), target, "a", open) }()
+	go func() { done <- d.mountAt(t.Context(), target, "a", open, nil) }()
 	close(answer)
 	if err := <-done; err != nil {
 		t.Fatal(err)

@@ -83,12 +83,13 @@ func MountNFS(ctx context.Context, n NFS, target string) error {
 		return fmt.Errorf("mounting %s: %w", n, err)
 	}
 	what := fmt.Sprintf("%s (%s) with %q", n, n.Address, n.Options)
-	err := detached.mountAt(ctx, target, what, func() (int, error) {
+	err := detached.mountAt(ctx, target, what, func() (newMount, error) {
 		if err := enterNFS(n.Namespaces); err != nil {
-			return -1, nfsClient(knowsNFS(), err)
+			return newMount{}, nfsClient(knowsNFS(), err)
 		}
-		return n.open()
-	})
+		fd, err := n.open()
+		return newMount{fd: fd}, err
+	}, nil)
 	if err != nil {
 		return fmt.Errorf("mounting %s at %s: %w", n, target, err)
 	}

@@ -22,7 +22,12 @@ const step = 10 * time.Second
 func mounted(ctx context.Context, t *testing.T, c nodeops.CephFS) (target string, m *nodeops.Mount) {
 	t.Helper()
 	target = t.TempDir()
-	if err := nodeops.MountCephFS(ctx, c, target); err != nil {
+	var first nodeops.CephClient
+	accept := func(c nodeops.CephClient) error {
+		first = c
+		return nil
+	}
+	if err := nodeops.MountCephFS(ctx, c, target, accept); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -33,6 +38,9 @@ func mounted(ctx context.Context, t *testing.T, c nodeops.CephFS) (target string
 	m, err := nodeops.MountAt(target)
 	if err != nil || m == nil {
 		t.Fatalf("mounted is %+v, %v", m, err)
+	}
+	if client, err := nodeops.CephFSClient(ctx, m); err != nil || client != first || client.Address == "" {
+		t.Errorf("it is mounted as %+v, %v; before, it was %+v", client, err, first)
 	}
 	return target, m
 }
@@ -130,7 +138,7 @@ func TestGuestCephFS_WhatCannotBeMountedIsSaidClearlyAndLeavesNothing(t *testing
 		t.Run(name, func(t *testing.T) {
 			c, target := w.directory(t, "shared"), t.TempDir()
 			test.change(&c)
-			err := nodeops.MountCephFS(ctx, c, target)
+			err := nodeops.MountCephFS(ctx, c, target, nil)
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("%v, want %q", err, test.want)
 				_ = nodeops.UnmountShared(ctx, target, step)

@@ -72,8 +72,14 @@ func newNode(ctx context.Context, t *testing.T, w world) *node {
 	s := serve(ctx, t, w, driver.Config{
 		Services: driver.NodeServices, Backend: n.volumes,
 		CephClient: func(_ context.Context, id backend.ID, c nodeops.CephClient) error {
-			n.volumes.set(func() { n.clients[id] = c })
-			return nil
+			m, err := nodeops.MountAt(n.staging(string(id)))
+			n.volumes.set(func() {
+				if _, again := n.clients[id]; m != nil && !again {
+					t.Errorf("%s was mounted before its client was recorded", id)
+				}
+				n.clients[id] = c
+			})
+			return err
 		},
 	})
 	n.NodeClient, n.log = s.NodeClient, s.log
@@ -397,7 +403,7 @@ func TestGuestDriver_DirectoryOfACephFSIsShared(t *testing.T) {
 	if client := n.clients["shared"]; !strings.HasPrefix(client.ID, "client.") {
 		t.Errorf("its client was reported as %+v", client)
 	}
-	n.volumes.set(func() { delete(n.clients, "shared") })
+	n.volumes.set(func() { n.clients["shared"] = nodeops.CephClient{} })
 	n.twice("staging what a process mounted that was killed before it reported the client", func() error { return n.stage("shared", c) })
 	if client := n.clients["shared"]; !strings.HasPrefix(client.ID, "client.") {
 		t.Errorf("its client was not reported again: %+v", client)

@@ -260,7 +260,7 @@ func TestBareGuest_IsToldWhichModuleIsMissing(t *testing.T) {
 		t.Errorf("asked about the client: %v", err)
 	}
 	target := t.TempDir()
-	if err := nodeops.MountCephFS(ctx, w.directory(t, "shared"), target); !isLack(err, "ceph") || !strings.Contains(err.Error(), "modprobe ceph") {
+	if err := nodeops.MountCephFS(ctx, w.directory(t, "shared"), target, nil); !isLack(err, "ceph") || !strings.Contains(err.Error(), "modprobe ceph") {
 		t.Errorf("mounting: %v", err)
 	}
 	if err := nodeops.CheckCephFSClient(); !isLack(err, "ceph") {
