@@ -3,6 +3,7 @@
 package ceph
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -48,11 +49,12 @@ func Do[T any](ctx context.Context, c *Cluster, ops *backend.Operations, id back
 	defer c.part(operationKey{ops, id}, op)
 	waiting, leave := context.WithCancel(ctx)
 	watched := make(chan struct{})
+	var stalled error
 	go func() {
 		defer close(watched)
-		if reason := op.awaitStall(waiting); reason != nil && outer != nil {
-			outer.stallFor(reason)
-		} else if reason != nil {
+		if stalled = op.awaitStall(waiting); stalled != nil && outer != nil {
+			outer.stallFor(stalled)
+		} else if stalled != nil {
 			leave()
 		}
 	}()
@@ -68,7 +70,7 @@ func Do[T any](ctx context.Context, c *Cluster, ops *backend.Operations, id back
 		outer.resume()
 		return value, err
 	}
-	if reason := op.why(); err != nil && reason != nil && left {
+	if reason := cmp.Or(op.why(), stalled); err != nil && reason != nil && left { // it may have gone on since
 		return value, fmt.Errorf("%w (%v)", reason, err)
 	}
 	return value, err
