@@ -6,9 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ceph/go-ceph/cephfs"
+	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-storage/holdfast/backend"
 	rig "github.com/holdfast-storage/holdfast/test/rig/ceph"
@@ -113,5 +117,66 @@ func TestSnapshot_OfAnotherKeepsItsNameAndItsVolume(t *testing.T) {
 	}
 	if got := w.snapshotsOf("a"); !strings.Contains(got, `"s"`) {
 		t.Errorf("the snapshots are %s", got)
+	}
+}
+
+// TestCopy_LosesWhatTheDocumentsSay: if Ceph keeps one of these, docs/ceph.md is to say so.
+func TestCopy_LosesWhatTheDocumentsSay(t *testing.T) {
+	w := newWorld(t, 0)
+	source := w.create("a", 256*mib)
+	path := func(v *backend.Volume, name string) string { return v.Access.CephFS.Path + "/" + name }
+	w.write(source, "file", []byte("one"))
+	const length = 32 * mib
+	f, err := w.fs().Open(path(source, "holes"), os.O_WRONLY|os.O_CREATE, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = f.WriteAt([]byte("x"), length-1)
+	for _, err := range []error{
+		err, f.Close(),
+		w.fs().SetXattr(path(source, "file"), "user.of", []byte("x"), cephfs.XattrDefault),
+		w.fs().Link(path(source, "file"), path(source, "link")),
+		w.fs().Mknod(path(source, "fifo"), unix.S_IFIFO|0o600, 0),
+		w.fs().Chmod(path(source, "file"), 0o751),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	copied, err := w.backend.Clone(t.Context(), "a", backend.VolumeSpec{Name: "b"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stat := func(v *backend.Volume, name string) *cephfs.CephStatx {
+		st, err := w.fs().Statx(path(v, name), cephfs.StatxBasicStats, 0)
+		if err != nil {
+			return &cephfs.CephStatx{}
+		}
+		return st
+	}
+	kept := func(v *backend.Volume) map[string]bool {
+		_, err := w.fs().GetXattr(path(v, "file"), "user.of")
+		names, listed := w.cluster.Command(t.Context(), "rados", "--pool", rig.FileSystem+".data", "ls", "--all")
+		if listed != nil {
+			t.Fatal(listed)
+		}
+		return map[string]bool{
+			"content":    string(w.read(v, "file")) == "one" && string(w.read(v, "link")) == "one" && len(w.read(v, "holes")) == length,
+			"mode":       stat(v, "file").Mode&0o777 == 0o751,
+			"attributes": err == nil,
+			"hard links": stat(v, "file").Nlink == 2,
+			"fifos":      stat(v, "fifo").Mode&unix.S_IFMT == unix.S_IFIFO,
+			"holes":      strings.Count(names, fmt.Sprintf("%x.", stat(v, "holes").Inode)) == 1,
+		}
+	}
+	for what, is := range kept(source) {
+		if !is {
+			t.Errorf("%s: not in the source", what)
+		}
+	}
+	for what, is := range kept(copied) {
+		if want := what == "content" || what == "mode"; is != want {
+			t.Errorf("%s: kept is %t, want %t", what, is, want)
+		}
 	}
 }

@@ -170,12 +170,12 @@ func (w *world) content() map[string]string {
 	if err := walk(m, "/volumes", all); err != nil {
 		w.Fatal(err)
 	}
-	names, err := w.cluster.Command(w.Context(), "rados", "--pool", rig.FileSystem+".data", "ls")
+	names, err := w.cluster.Command(w.Context(), "rados", "--pool", rig.FileSystem+".data", "ls", "--all")
 	if err != nil {
 		w.Fatal(err)
 	}
 	// Each file has one object here. Ceph rewrites files of its own under other numbers, so that names say nothing.
-	all[objects] = fmt.Sprint(len(strings.Fields(names)) - len(slices.DeleteFunc(slices.Collect(maps.Values(all)), func(is string) bool { return is != file })))
+	all[objects] = fmt.Sprint(strings.Count(names, "\n") - len(slices.DeleteFunc(slices.Collect(maps.Values(all)), func(is string) bool { return is != file })))
 	return all
 }
 
