@@ -69,12 +69,12 @@ func (b *Backend) create(ctx context.Context, spec backend.VolumeSpec, source *b
 		}
 		v, err := c.step(ctx)
 		switch {
-		case v != nil:
-			return v, v.Satisfies(spec, source)
 		case ctx.Err() != nil && errors.Is(err, ctx.Err()):
 			return nil, b.volumes.busy(c.call, err)
 		case err != nil:
 			return nil, err
+		case v != nil:
+			return v, v.Satisfies(spec, source)
 		}
 	}
 }
@@ -99,7 +99,7 @@ func (c *creation) step(ctx context.Context) (*backend.Volume, error) {
 	case s.made && o.IsIncomplete():
 		return nil, fmt.Errorf("%w: %w, and it is made again", backend.ErrExists, errIncomplete(o))
 	case s.made:
-		return c.volume(o), nil
+		return c.volume(o), c.checkOrigin(ctx, o, s.node, c.source)
 	case s.failure() != nil && c.asks(o):
 		return nil, c.refuse(ctx, o, s.failure())
 	case s.failure() != nil:

@@ -49,6 +49,11 @@ func (b *Backend) SnapshotGroup(ctx context.Context, spec backend.GroupSpec) (*b
 		return nil, err
 	}
 	if g, err := b.GetGroup(ctx, id); err == nil {
+		for _, o := range b.groupObjects(id) {
+			if err := b.checkOrigin(ctx, o, o.Spec.Node, &backend.Source{Kind: backend.SourceVolume, ID: backend.ID(o.Spec.SourceRef.Name)}); err != nil {
+				return nil, err
+			}
+		}
 		return g, g.Satisfies(spec)
 	}
 	if err := b.together(ctx, id, sources); err != nil {
@@ -84,8 +89,10 @@ func (b *Backend) takeAll(ctx context.Context, group *v1beta1.SnapshotGroup) ([]
 	all, ctx := errgroup.WithContext(ctx)
 	for i, m := range members {
 		all.Go(func() (err error) {
-			taken[i], err = b.reserve(ctx, m.id, m.spec, group)
-			return err
+			if taken[i], err = b.reserve(ctx, m.id, m.spec, group); err != nil {
+				return err
+			}
+			return b.snapshot(taken[i]).Satisfies(m.spec)
 		})
 	}
 	return taken, all.Wait()

@@ -3,6 +3,7 @@ package cluster
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -33,6 +34,25 @@ func (b *Backend) origin(ctx context.Context, source *backend.Source) (origin, e
 		return origin{}, err
 	}
 	return origin{v.Spec.Node, v.Status.Pool, v1beta1.Bytes(v.Status.Size), backend.Mode(v.Status.Mode)}, nil
+}
+
+// checkOrigin refuses what an agent has written under the name of a copy where the source of that is not: it could have any
+// content. If the source is gone, the copy was made before.
+func (b *Backend) checkOrigin(ctx context.Context, o v1beta1.Object, node string, source *backend.Source) error {
+	if source == nil || o.GetLabels()[v1beta1.AdoptedLabel] == "" {
+		return nil
+	}
+	from, err := b.origin(ctx, source)
+	switch {
+	case errors.Is(err, backend.ErrNotFound):
+		return nil
+	case err != nil:
+		return err
+	case from.node != node:
+		return fmt.Errorf("%w: %s is on %s, which has written it, and is no copy of %s, which is on %s; delete it, and look for who did",
+			backend.ErrExists, o.GetName(), v1beta1.SiteOf(node), source, v1beta1.SiteOf(from.node))
+	}
+	return nil
 }
 
 func errIncomplete(v *v1beta1.Volume) error {

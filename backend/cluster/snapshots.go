@@ -50,7 +50,7 @@ func (b *Backend) reserve(ctx context.Context, id backend.ID, spec backend.Snaps
 		case o != nil && !sameGroup(o.Spec.Group, group):
 			return nil, fmt.Errorf("%w: snapshot %s is there, of another group or of none; choose another name", backend.ErrExists, id)
 		case o != nil && snapshotState(o).made && !c.leaving(o):
-			return o, nil
+			return o, b.checkOrigin(ctx, o, o.Spec.Node, &backend.Source{Kind: backend.SourceVolume, ID: spec.Source})
 		}
 		err := b.takeStep(ctx, c, o, spec, group)
 		switch {

@@ -4,6 +4,9 @@ import (
 	"testing"
 	"testing/synctest"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/test/rig/inmemory"
 )
@@ -53,4 +56,75 @@ func TestServer_ThatIsNotAllowedGetsNoVolumesOfOthers(t *testing.T) {
 			return err == nil && v.Server == "team/b"
 		})
 	})
+}
+
+// What an agent has written is a copy only where the source is: its content may be anything.
+func TestStranger_WhatAnotherNodeHasWrittenIsNoCopy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.Hosts(map[string]int64{node: gib})
+		w.Puppet("other", gib)
+		w.Ready("other")
+		ctx := t.Context()
+		if _, err := w.Backend.Create(ctx, inmemory.Spec("v", mib, node)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Backend.Snapshot(ctx, backend.SnapshotSpec{Name: "s", Source: "v"}); err != nil {
+			t.Fatal(err)
+		}
+		w.forgedVolume("restored", v1beta1.SourceReference{Kind: v1beta1.SourceSnapshot, Name: "s"})
+		_, err := w.Backend.Restore(ctx, "s", inmemory.Spec("restored", mib))
+		inmemory.Expect(t, err, backend.ErrExists, "restored is on node other", "snapshot s", "on node "+node, "look for who did")
+		w.forgedVolume("cloned", v1beta1.FromVolume("v"))
+		_, err = w.Backend.Clone(ctx, "v", inmemory.Spec("cloned", mib))
+		inmemory.Expect(t, err, backend.ErrExists, "cloned is on node other", "look for who did")
+		w.forgedSnapshot("taken", "v", nil)
+		_, err = w.Backend.Snapshot(ctx, backend.SnapshotSpec{Name: "taken", Source: "v"})
+		inmemory.Expect(t, err, backend.ErrExists, "taken is on node other", "look for who did")
+		group := backend.GroupSpec{Name: "g", Sources: []backend.ID{"v"}}
+		member, err := backend.IDFor(group.Member("v").Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.forgedSnapshot(string(member), "v", &v1beta1.SnapshotGroup{Name: "g", Volumes: []string{"v"}})
+		_, err = w.Backend.SnapshotGroup(ctx, group)
+		inmemory.Expect(t, err, backend.ErrExists, "look for who did")
+		if _, err := w.Backend.Restore(ctx, "s", inmemory.Spec("true", mib)); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// forgedVolume is what the agent of the node other writes as its own.
+func (w *world) forgedVolume(name string, source v1beta1.SourceReference) {
+	w.Helper()
+	o := &v1beta1.Volume{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1beta1.AdoptedLabel: "true"}},
+		Spec:       v1beta1.VolumeSpec{Name: name, Node: "other", SourceRef: &source, Size: v1beta1.VolumeSize{Required: v1beta1.Quantity(mib)}},
+	}
+	if _, err := w.Volumes().Create(w.Context(), o, metav1.CreateOptions{}); err != nil {
+		w.Fatal(err)
+	}
+	w.Answer(name, func(v *v1beta1.Volume) {
+		inmemory.Made(v)
+		v.Status.SourceRef = &source
+	})
+	w.Until("the controller knowing it", func() bool { _, err := w.Backend.Get(w.Context(), backend.ID(name)); return err == nil })
+}
+
+func (w *world) forgedSnapshot(name, volume string, group *v1beta1.SnapshotGroup) {
+	w.Helper()
+	o := &v1beta1.Snapshot{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1beta1.AdoptedLabel: "true"}},
+		Spec:       v1beta1.SnapshotSpec{Name: name, Node: "other", SourceRef: v1beta1.FromVolume(volume), Group: group},
+	}
+	made, err := w.Snapshots().Create(w.Context(), o, metav1.CreateOptions{})
+	if err != nil {
+		w.Fatal(err)
+	}
+	made.Status.Phase, made.Status.Size, made.Status.Pool, made.Status.CreationTime = v1beta1.PhaseReady, v1beta1.Quantity(mib), "memory", new(metav1.NowMicro())
+	if _, err := w.Snapshots().UpdateStatus(w.Context(), made, metav1.UpdateOptions{}); err != nil {
+		w.Fatal(err)
+	}
+	w.Until("the controller knowing it", func() bool { _, err := w.Backend.GetSnapshot(w.Context(), backend.ID(name)); return err == nil })
 }

@@ -28,16 +28,21 @@ func (r *Controller) apply(ctx context.Context, o observed, p plan) (time.Durati
 	if p.giveBack != "" {
 		r.slots.giveBack(o.target.UID, p.giveBack)
 	}
-	if p.begin {
-		return r.begin(ctx, o, p)
-	}
-	for _, role := range p.bind {
-		err := r.bind(ctx, o, role)
+	if o.own.source != nil && (p.begin || len(p.bind) > 0) {
+		err := r.checkSource(ctx, o)
 		switch {
 		case errors.Is(err, errForged):
 			p.giveUp(o, o.copied(), err.Error())
 			return p.again, r.write(ctx, o, p)
 		case err != nil:
+			return 0, err
+		}
+	}
+	if p.begin {
+		return r.begin(ctx, o, p)
+	}
+	for _, role := range p.bind {
+		if err := r.bind(ctx, o, role); err != nil {
 			return 0, err
 		}
 	}
@@ -178,9 +183,6 @@ func (r *Controller) bind(ctx context.Context, o observed, role role) error {
 	v := o.target
 	if role == source {
 		v = o.own.source
-		if err := r.checkSource(ctx, o); err != nil {
-			return err
-		}
 	}
 	pv, err := persistentOf(r.Storage.Namespace, o.target, v, role)
 	if err != nil {

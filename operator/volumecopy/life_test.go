@@ -422,26 +422,38 @@ func TestLife_CopiesThatHaveNoRoomKeepNoOtherWaiting(t *testing.T) {
 }
 
 func TestLife_SourceThatAnotherNodeHasMadeIsNotCopied(t *testing.T) {
-	l := newLife(t)
-	if _, err := l.request(); !errors.Is(err, backend.ErrBusy) {
-		t.Fatalf("before the copy: %v", err)
-	}
-	uid := l.Volume(l.target).UID
-	forged := &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: "copy-" + string(uid)}, Spec: v1beta1.VolumeSpec{
-		Name: "copy-" + string(uid), Node: l.node, Size: v1beta1.VolumeSize{Required: v1beta1.Quantity(mib)}, Mode: v1beta1.ModeFilesystem,
-		Labels: map[string]string{v1beta1.CopyLabel: l.target, v1beta1.CopyUIDLabel: string(uid)},
-	}}
-	if _, err := l.Volumes().Create(t.Context(), forged, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	l.Until("the agent of another node having made it", func() bool { v := l.Volume(forged.Name); return v != nil && v.IsComplete() })
-	const forever = -1
-	l.lead(forever)
-	l.Until("the copy being given up", func() bool { return l.status().Phase == v1beta1.CopyFailed })
-	if s := l.status(); !strings.Contains(s.Message, "another account has written it") || !strings.Contains(s.Message, forged.Name) {
-		t.Errorf("the status is %+v", s)
-	}
-	if has := l.has(); !strings.HasPrefix(has, "0 pods") {
-		t.Errorf("there are %s", has)
+	for name, silent := range map[string]bool{"complete": false, "of a node that is down": true} {
+		t.Run(name, func(t *testing.T) {
+			l := newLife(t)
+			if _, err := l.request(); !errors.Is(err, backend.ErrBusy) {
+				t.Fatalf("before the copy: %v", err)
+			}
+			uid := l.Volume(l.target).UID
+			forged := &v1beta1.Volume{
+				ObjectMeta: metav1.ObjectMeta{Name: "copy-" + string(uid)},
+				Spec: v1beta1.VolumeSpec{
+					Name: "copy-" + string(uid), Node: l.node, Size: v1beta1.VolumeSize{Required: v1beta1.Quantity(mib)}, Mode: v1beta1.ModeFilesystem,
+					Labels: map[string]string{v1beta1.CopyLabel: l.target, v1beta1.CopyUIDLabel: string(uid)},
+				},
+			}
+			if silent {
+				forged.Spec.Node, forged.Labels = "nowhere", map[string]string{v1beta1.AdoptedLabel: "true"}
+			}
+			if _, err := l.Volumes().Create(t.Context(), forged, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			if !silent {
+				l.Until("the agent of another node having made it", func() bool { v := l.Volume(forged.Name); return v != nil && v.IsComplete() })
+			}
+			const forever = -1
+			l.lead(forever)
+			l.Until("the copy being given up", func() bool { return l.status().Phase == v1beta1.CopyFailed })
+			if s := l.status(); !strings.Contains(s.Message, "another account has written it") || !strings.Contains(s.Message, forged.Name) {
+				t.Errorf("the status is %+v", s)
+			}
+			if has := l.has(); !strings.HasPrefix(has, "0 pods") {
+				t.Errorf("there are %s", has)
+			}
+		})
 	}
 }

@@ -50,7 +50,7 @@ func (r *Controller) takeSlot(of *v1beta1.Volume) (waits string, wanted bool) {
 	}
 	all, sources, pods := kube.Cached(r.volumes.List), map[types.UID]*v1beta1.Volume{}, map[string][]*core.Pod{}
 	for _, v := range all {
-		if isTemporary(v) {
+		if isTemporary(v) && v.Labels[v1beta1.AdoptedLabel] == "" { // an agent that is silent since may have written any other
 			sources[types.UID(v.Spec.Labels[v1beta1.CopyUIDLabel])] = v
 		}
 	}
