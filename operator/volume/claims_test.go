@@ -17,8 +17,16 @@ import (
 
 const protection = "kubernetes.io/pvc-protection"
 
-// boundClaim writes the claim of a volume, as it is when it is bound.
+// boundClaim writes the claim of a volume and its PersistentVolume, as they are when the claim is bound.
 func (w *world) boundClaim(volume string, change func(*core.PersistentVolumeClaim)) *core.PersistentVolumeClaim {
+	w.Helper()
+	claim := w.newClaim(volume, change)
+	w.bind(claim, volume)
+	return claim
+}
+
+// newClaim writes a claim that names the PersistentVolume of a volume.
+func (w *world) newClaim(volume string, change func(*core.PersistentVolumeClaim)) *core.PersistentVolumeClaim {
 	w.Helper()
 	claim := &core.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{
@@ -89,7 +97,6 @@ func TestRenew_ClaimOfAVolumeThatIsGivenUpIsRecreated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, _ := renewing(t)
 		old := w.boundClaim("v", nil)
-		w.bind(old, "v")
 		w.down("a")
 		w.deleteNode("a")
 		w.ExpectEvent("VolumeGivenUp")
@@ -148,7 +155,7 @@ func TestRenew_ClaimRecreatedByAnotherIsLeftAlone(t *testing.T) {
 		w.Until("the deletion of the claim being requested", func() bool { return w.claimOf("v").DeletionTimestamp != nil })
 		w.Stop() // so that this test is first
 		w.releaseClaim("v")
-		mine := w.boundClaim("v", func(c *core.PersistentVolumeClaim) { c.Spec.VolumeName = "" })
+		mine := w.newClaim("v", func(c *core.PersistentVolumeClaim) { c.Spec.VolumeName = "" })
 		w.started().leads()
 		w.Gone("v")
 		if claim := w.claimOf("v"); claim == nil || claim.UID != mine.UID {
@@ -180,29 +187,48 @@ func TestRenew_ClaimOfAnotherVolumeIsLeftAlone(t *testing.T) {
 }
 
 // An agent writes the labels of its Volumes.
-func TestRenew_ClaimThatIsBoundToAnotherVolumeIsNotDeleted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w, _ := renewing(t)
-		old := w.boundClaim("v", nil)
-		w.bind(old, "another")
-		w.down("a")
-		w.deleteNode("a")
-		w.ExpectEvent("VolumeGivenUp")
-		w.Until("the agent's finalizer being gone, before which no claim is deleted", func() bool {
-			v := w.Volume("v")
-			return v != nil && len(v.Finalizers) == 1 && v.DeletionTimestamp != nil
+func TestRenew_ClaimThatIsNotBoundToTheVolumeIsNotTouched(t *testing.T) {
+	for name, bind := range map[string]func(*world, *core.PersistentVolumeClaim){
+		"bound to another": func(w *world, claim *core.PersistentVolumeClaim) { w.bind(claim, "another") },
+		"its PersistentVolume is of another": func(w *world, claim *core.PersistentVolumeClaim) {
+			w.bind(&core.PersistentVolumeClaim{Spec: claim.Spec}, "v")
+		},
+		"there is no PersistentVolume": func(*world, *core.PersistentVolumeClaim) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w, _ := renewing(t)
+				old := w.newClaim("v", nil)
+				bind(w, old)
+				w.down("a")
+				w.deleteNode("a")
+				w.Gone("v")
+				if claim := w.claimOf("v"); claim == nil || claim.UID != old.UID || claim.DeletionTimestamp != nil {
+					t.Errorf("the claim is %+v", claim)
+				}
+				if events := w.written("VolumeGivenUp"); events != 1 { // on the volume
+					t.Errorf("%d events were written", events)
+				}
+				if err := w.Theirs.CoreV1().PersistentVolumeClaims("shop").Delete(t.Context(), old.Name, metav1.DeleteOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				if claim := w.claimOf("v"); claim != nil {
+					t.Errorf("the claim that its user has deleted is there again: %+v", claim)
+				}
+			})
 		})
-		w.Stop()
-		w.started().leads()
-		w.made("other", "b", backend.DeleteOnNodeLoss)
-		second := w.boundClaim("other", nil)
-		w.down("b")
-		w.deleteNode("b")
-		w.Until("the claim of a true one being recreated", func() bool { c := w.claimOf("other"); return c != nil && c.UID != second.UID })
-		if claim := w.claimOf("v"); claim == nil || claim.UID != old.UID || claim.DeletionTimestamp != nil {
-			t.Errorf("the claim is %+v", claim)
+	}
+}
+
+// written counts the events with a reason that nothing has read yet.
+func (w *world) written(reason string) (n int) {
+	for len(w.Events.Events) > 0 {
+		if strings.Contains(<-w.Events.Events, reason) {
+			n++
 		}
-	})
+	}
+	return n
 }
 
 func TestRenew_VolumeWithoutAClaimIsGivenUpAlone(t *testing.T) {
@@ -228,13 +254,7 @@ func TestRenew_EventIsWrittenOnce(t *testing.T) {
 			n, err := w.Nodes().Get(t.Context(), "a", metav1.GetOptions{})
 			return apierrors.IsNotFound(err) || err == nil && len(n.Spec.Discard) > 0
 		})
-		events := 0
-		for len(w.Events.Events) > 0 {
-			if strings.Contains(<-w.Events.Events, "VolumeGivenUp") {
-				events++
-			}
-		}
-		if events != 2 { // on the volume, and on its claim
+		if events := w.written("VolumeGivenUp"); events != 2 { // on the volume, and on its claim
 			t.Errorf("%d events were written", events)
 		}
 	})

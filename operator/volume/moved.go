@@ -53,5 +53,6 @@ func movedEvents(v *v1beta1.Volume, to *v1beta1.StorageNode) []event {
 	message := fmt.Sprintf("volume %s is on node %s now, with its pool %s (ID %s), and node %s is gone: its object is written again for node %s. "+
 		"Its PersistentVolume still names node %s; holdfast volumes adopt %s creates one for the claim where the data is",
 		v.Name, to.Name, v.Status.Pool, v.Status.PoolID, v.Spec.Node, to.Name, v.Spec.Node, v.Name)
-	return append(aboutVolume(v, v1beta1.ReasonPoolMoved, message), event{to, v1beta1.ReasonPoolMoved, message})
+	isAgents := v.Labels[v1beta1.AdoptedLabel] != "" // and so is what it says of its claim
+	return append(aboutVolume(v, !isAgents, v1beta1.ReasonPoolMoved, message), event{to, v1beta1.ReasonPoolMoved, message})
 }

@@ -38,7 +38,7 @@ func (l *leader) observeNode(ctx context.Context, name string) (nodeObserved, er
 	o.moved = l.observeMoved(o)
 	for _, v := range o.volumes {
 		if o.needsClaim(v) {
-			if o.claims[v.UID], err = l.liveClaim(ctx, v); err != nil {
+			if o.claims[v.UID], err = l.claimOf(ctx, v); err != nil {
 				return o, err
 			}
 		}
@@ -64,6 +64,29 @@ func (l *leader) liveNode(ctx context.Context, name string) (*core.Node, error) 
 		return nil, fmt.Errorf("whether node %s is gone: %w", name, err)
 	}
 	return n, nil
+}
+
+// claimOf is liveClaim for a volume that is given up, but returns only a claim that is bound to the volume until that is on record:
+// an agent writes which claim a Volume is for.
+func (l *leader) claimOf(ctx context.Context, v *v1beta1.Volume) (*core.PersistentVolumeClaim, error) {
+	claim, err := l.liveClaim(ctx, v)
+	switch {
+	case err != nil || claim == nil || needsRenewal(v):
+		return claim, err
+	case claim.Spec.VolumeName == "":
+		return nil, nil
+	}
+	pv, err := l.Kubernetes.CoreV1().PersistentVolumes().Get(ctx, claim.Spec.VolumeName, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("the PersistentVolume of volume %s: %w", v.Name, err)
+	}
+	if other := isBound(v, claim, pv); other != nil {
+		claim = nil
+	}
+	return claim, nil
 }
 
 // liveClaim asks the API server for the claim that a volume was made for; nil if it is gone.

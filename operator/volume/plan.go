@@ -228,8 +228,11 @@ func (p outage) planVolume(v *v1beta1.Volume, o nodeObserved) step[*v1beta1.Volu
 			s.claim = again(claim)
 		}
 		if !o.reported[v.UID] {
-			s.events = aboutVolume(v, "VolumeGivenUp",
-				"the volume is given up because its node is gone and onNodeLoss is Delete: "+p.cause+". Its claim is recreated and gets a new, empty volume")
+			message, renews := "the volume is given up because its node is gone and onNodeLoss is Delete: "+p.cause, s.claim != nil || v.Annotations[renewalAnnotation] != ""
+			if renews {
+				message += ". Its claim is recreated and gets a new, empty volume"
+			}
+			s.events = aboutVolume(v, renews, "VolumeGivenUp", message)
 		}
 	case mark:
 		s.object = v.DeepCopy()
@@ -267,10 +270,10 @@ func (p outage) markStored(made bool, generation int64, phase *v1beta1.Phase, co
 	return unreachable
 }
 
-// aboutVolume is an event on a volume and on its claim.
-func aboutVolume(v *v1beta1.Volume, reason, message string) []event {
+// aboutVolume is an event on a volume, and on its claim where it is known to be that of the volume.
+func aboutVolume(v *v1beta1.Volume, isClaims bool, reason, message string) []event {
 	events := []event{{v, reason, message}}
-	if claim := v.Spec.Labels[v1beta1.ClaimNameLabel]; claim != "" {
+	if claim := v.Spec.Labels[v1beta1.ClaimNameLabel]; claim != "" && isClaims {
 		events = append(events, event{&core.ObjectReference{
 			Kind: "PersistentVolumeClaim", APIVersion: "v1", Name: claim, Namespace: v.Spec.Labels[v1beta1.ClaimNamespaceLabel],
 		}, reason, message})
