@@ -198,17 +198,22 @@ func (l *life) use(name string) {
 		PersistentVolumeSource: core.PersistentVolumeSource{CSI: &core.CSIPersistentVolumeSource{Driver: v1beta1.DriverName, VolumeHandle: name}},
 	}}, metav1.CreateOptions{})
 	errs = append(errs, err)
-	_, err = theirs.CoreV1().PersistentVolumeClaims("default").Create(ctx, &core.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: core.PersistentVolumeClaimSpec{
-		AccessModes: modes, VolumeName: name, StorageClassName: new(""), Resources: core.VolumeResourceRequirements{Requests: size},
-	}}, metav1.CreateOptions{})
-	errs = append(errs, err)
+	claim := func(name, persistentVolume string) core.Volume {
+		_, err := theirs.CoreV1().PersistentVolumeClaims("default").Create(ctx, &core.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: core.PersistentVolumeClaimSpec{
+			AccessModes: modes, VolumeName: persistentVolume, StorageClassName: new(""), Resources: core.VolumeResourceRequirements{Requests: size},
+		}}, metav1.CreateOptions{})
+		errs = append(errs, err)
+		return core.Volume{Name: name, VolumeSource: core.VolumeSource{PersistentVolumeClaim: &core.PersistentVolumeClaimVolumeSource{ClaimName: name}}}
+	}
 	p := &core.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: core.PodSpec{
 		NodeName: l.node, Containers: []core.Container{{Name: "a", Image: "busybox:1"}}, AutomountServiceAccountToken: new(false),
 		Tolerations: []core.Toleration{{Operator: core.TolerationOpExists}}, // Kubernetes deletes it for no taint
-		Volumes:     []core.Volume{{Name: "v", VolumeSource: core.VolumeSource{PersistentVolumeClaim: &core.PersistentVolumeClaimVolumeSource{ClaimName: name}}}},
+		Volumes:     []core.Volume{claim(name, name)},
 	}}
 	if strings.HasPrefix(name, "chosen") {
 		p.Labels = map[string]string{v1beta1.FencedLabel: "true"}
+	} else { // a claim whose author has written the PersistentVolume of another into it
+		p.Spec.Volumes = append(p.Spec.Volumes, claim("thief-"+name, "chosen"+strings.TrimPrefix(l.node, "lost")))
 	}
 	_, err = theirs.CoreV1().Pods("default").Create(ctx, p, metav1.CreateOptions{})
 	errs = append(errs, err)
@@ -226,8 +231,10 @@ func (l *life) remove(name string) {
 	free := []byte(`{"metadata":{"finalizers":null}}`)
 	_ = l.Theirs.StorageV1().VolumeAttachments().Delete(ctx, name, now)
 	_ = l.Theirs.CoreV1().Pods("default").Delete(ctx, name, now)
-	_ = l.Theirs.CoreV1().PersistentVolumeClaims("default").Delete(ctx, name, now)
-	_, _ = l.Theirs.CoreV1().PersistentVolumeClaims("default").Patch(ctx, name, types.MergePatchType, free, metav1.PatchOptions{})
+	for _, claim := range []string{name, "thief-" + name} {
+		_ = l.Theirs.CoreV1().PersistentVolumeClaims("default").Delete(ctx, claim, now)
+		_, _ = l.Theirs.CoreV1().PersistentVolumeClaims("default").Patch(ctx, claim, types.MergePatchType, free, metav1.PatchOptions{})
+	}
 	_ = l.Theirs.CoreV1().PersistentVolumes().Delete(ctx, name, now)
 	_, _ = l.Theirs.CoreV1().PersistentVolumes().Patch(ctx, name, types.MergePatchType, free, metav1.PatchOptions{})
 }

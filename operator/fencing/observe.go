@@ -153,7 +153,7 @@ func (r *Controller) observeUse(ctx context.Context, o *observed) error {
 		if a.Spec.Attacher != r.Driver || a.Spec.NodeName != o.name || pv == nil || needed[*pv] || a.Annotations[fencedAnnotation] != "" {
 			continue
 		}
-		is, err := r.isInCeph(ctx, *pv)
+		is, err := r.isInCeph(ctx, *pv, nil)
 		if err != nil {
 			return err
 		}
@@ -186,7 +186,7 @@ func (r *Controller) cephVolumes(ctx context.Context, p *core.Pod) (names []stri
 		if err != nil || c.Spec.VolumeName == "" {
 			continue
 		}
-		is, err := r.isInCeph(ctx, c.Spec.VolumeName)
+		is, err := r.isInCeph(ctx, c.Spec.VolumeName, c)
 		if err != nil {
 			return nil, err
 		}
@@ -197,10 +197,15 @@ func (r *Controller) cephVolumes(ctx context.Context, p *core.Pod) (names []stri
 	return names, nil
 }
 
-func (r *Controller) isInCeph(ctx context.Context, persistentVolume string) (bool, error) {
+// isInCeph says whether a PersistentVolume is in a Ceph cluster and, if a claim is given, is that of the claim: its author may name
+// any.
+func (r *Controller) isInCeph(ctx context.Context, persistentVolume string, of *core.PersistentVolumeClaim) (bool, error) {
 	pv, err := r.Kubernetes.CoreV1().PersistentVolumes().Get(ctx, persistentVolume, metav1.GetOptions{})
 	if err != nil || pv.Spec.CSI == nil || pv.Spec.CSI.Driver != r.Driver {
 		return false, kube.IgnoreNotFound(err)
+	}
+	if ref := pv.Spec.ClaimRef; of != nil && (ref == nil || ref.Namespace != of.Namespace || ref.Name != of.Name) {
+		return false, nil
 	}
 	v, err := r.volumes.Get(pv.Spec.CSI.VolumeHandle)
 	return err == nil && v1beta1.CephPoolOf(v.Spec.Node) != "", nil // the only error of a cache is that there is none
