@@ -14,13 +14,14 @@ import (
 )
 
 // A volume is mounted by the kernel of a node, and a server sees the node by the address over which its packets leave:
-// one of those in its Node, or of a bridge or tunnel of the pod network. The agents report all that their hosts have;
-// for nodes without one, and for addresses of no interface, there are the annotations of known networks.
+// one of those in its Node, or of a bridge or tunnel of the pod network. The agents report all that their hosts have, of which
+// those count that the Node shows too; for tunnels there are the annotations of known networks.
 
 // The addresses of flannel and OVN are derived from other annotations.
 const (
 	flannelPrefix = "flannel.alpha.coreos.com/"
 	ovnPrefix     = "k8s.ovn.org/"
+	ovnSubnets    = ovnPrefix + "node-subnets" // as {"default":["10.128.0.0/23"]}
 )
 
 // tunnelAnnotations hold one address each.
@@ -41,9 +42,9 @@ func isGone(agent *v1beta1.StorageNode) bool {
 	return ready != nil && ready.Reason == v1beta1.ReasonNodeGone
 }
 
-// clientsOf returns the source addresses and networks of nodes, and of deleted ones that are not gone, sorted and without
-// duplicates.
-func clientsOf(nodes []*core.Node, agents map[string]*v1beta1.StorageNode, further []string) []string {
+// clientsOf returns the source addresses and networks of nodes, sorted and without duplicates. Of a deleted node that is not gone it
+// keeps those that were let in before, since nothing but its agent says whose they are.
+func clientsOf(nodes []*core.Node, agents map[string]*v1beta1.StorageNode, further, before []string) []string {
 	var all []netip.Prefix
 	add := func(text string) {
 		p, ok := parseClient(text)
@@ -62,7 +63,7 @@ func clientsOf(nodes []*core.Node, agents map[string]*v1beta1.StorageNode, furth
 		if known[name] || isGone(agent) {
 			continue
 		}
-		for _, text := range onlyAddresses(agent.Status.Addresses) {
+		for _, text := range slices.DeleteFunc(onlyAddresses(agent.Status.Addresses), func(text string) bool { return !slices.Contains(before, text) }) {
 			add(text)
 		}
 	}
@@ -101,8 +102,7 @@ func parseClient(text string) (netip.Prefix, bool) {
 	return p.Masked(), err == nil
 }
 
-// addressesOf returns those of one node. Its agent may report single addresses only: a node that is taken over must not
-// open the servers to networks.
+// addressesOf returns those of one node.
 func addressesOf(n *core.Node, agent *v1beta1.StorageNode) (all []string) {
 	for _, a := range n.Status.Addresses {
 		if a.Type == core.NodeInternalIP {
@@ -110,7 +110,7 @@ func addressesOf(n *core.Node, agent *v1beta1.StorageNode) (all []string) {
 		}
 	}
 	if agent != nil {
-		all = append(all, onlyAddresses(agent.Status.Addresses)...)
+		all = append(all, slices.DeleteFunc(onlyAddresses(agent.Status.Addresses), func(text string) bool { return !isOf(n, text) })...)
 	}
 	for _, key := range tunnelAnnotations {
 		all = append(all, onlyAddresses([]string{n.Annotations[key]})...)
@@ -133,13 +133,37 @@ func addressesOf(n *core.Node, agent *v1beta1.StorageNode) (all []string) {
 	return all
 }
 
+// isOf says whether the Node shows that an address is the node's own: who has the token of its agent must not open the servers to
+// pods or to other hosts. Bridges have the first address of the node's pods, the port of OVN the second.
+func isOf(n *core.Node, address string) bool {
+	a, _ := netip.ParseAddr(address)
+	within := func(networks []string, last int) bool {
+		return slices.ContainsFunc(networks, func(network string) bool {
+			p, err := netip.ParsePrefix(network)
+			if err != nil || p.IsSingleIP() {
+				return false
+			}
+			own := p.Masked().Addr()
+			for range last {
+				if own == a {
+					return true
+				}
+				own = own.Next()
+			}
+			return own == a
+		})
+	}
+	ovn := strings.FieldsFunc(n.Annotations[ovnSubnets], func(r rune) bool { return strings.ContainsRune(`"[]{}, `, r) })
+	return within(n.Spec.PodCIDRs, 1) || within(ovn, 2)
+}
+
 func onlyAddresses(texts []string) []string {
 	return slices.DeleteFunc(slices.Clone(texts), func(text string) bool { _, err := netip.ParseAddr(text); return err != nil })
 }
 
 // clients returns the addresses and networks of all nodes that are there.
 func (r *round) clients() []string {
-	return clientsOf(r.nodes, r.agents, r.cluster.Spec.NFS.NodeNetworks)
+	return clientsOf(r.nodes, r.agents, r.cluster.Spec.NFS.NodeNetworks, r.server.Status.AllowedClients)
 }
 
 // knowsNodes says whether the addresses of all nodes are known. Agents of the previous release do not report theirs:
@@ -152,7 +176,7 @@ func (r *round) knowsNodes() bool {
 // seenOtherwise says whether the addresses of a node have changed.
 func seenOtherwise(old, now any) bool {
 	a, b := old.(*core.Node), now.(*core.Node)
-	return !slices.Equal(addressesOf(a, nil), addressesOf(b, nil))
+	return !slices.Equal(addressesOf(a, nil), addressesOf(b, nil)) || !slices.Equal(a.Spec.PodCIDRs, b.Spec.PodCIDRs) || a.Annotations[ovnSubnets] != b.Annotations[ovnSubnets]
 }
 
 // toldOtherwise says whether the addresses that an agent reports have changed, or whether it is gone.

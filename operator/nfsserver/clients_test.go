@@ -31,7 +31,9 @@ func TestClients_AreTheAddressesOfTheNodes(t *testing.T) {
 		gone := v1beta1.StorageNodeStatus{Addresses: []string{"10.0.0.99"}, Conditions: []metav1.Condition{{Type: v1beta1.ReadyCondition, Reason: v1beta1.ReasonNodeGone}}}
 		return map[string]*v1beta1.StorageNode{"a": {Status: v1beta1.StorageNodeStatus{Addresses: addresses}}, "gone": {Status: gone}}
 	}
-	deleted := map[string]*v1beta1.StorageNode{"b": {Status: v1beta1.StorageNodeStatus{Addresses: []string{"10.0.0.98", "10.0.0.0/8"}}}}
+	deleted := map[string]*v1beta1.StorageNode{"b": {Status: v1beta1.StorageNodeStatus{Addresses: []string{"10.0.0.98", "10.244.5.9", "10.0.0.0/8"}}}}
+	before := []string{"10.0.0.98", "10.0.0.0/8"} // let in before
+	ovn := map[string]string{"k8s.ovn.org/node-subnets": `{"default":["10.128.2.0/23","fd01:0:0:3::/64"]}`}
 	for what, test := range map[string]struct {
 		node    *core.Node
 		agents  map[string]*v1beta1.StorageNode
@@ -42,21 +44,26 @@ func TestClients_AreTheAddressesOfTheNodes(t *testing.T) {
 		"of two families":          {nodeAt("a", nil, "10.0.0.7", "fd00::7"), nil, nil, "10.0.0.7 fd00::7"},
 		"several addresses":        {nodeAt("a", nil, "10.0.0.7", "192.168.0.7", "10.0.0.7"), nil, nil, "10.0.0.7 192.168.0.7"},
 		"without one":              {nodeAt("a", nil), nil, nil, ""},
-		"its bridges and tunnels":  {nodeAt("a", nil, "10.0.0.7"), agent("10.0.0.7", "10.244.3.1", "10.9.8.4", "fd10:3::1"), nil, "10.0.0.7 10.9.8.4 10.244.3.1 fd10:3::1"},
+		"its bridges and tunnels":  {nodeAt("a", nil, "10.0.0.7"), agent("10.0.0.7", "10.244.3.1", "fd10:3::1"), nil, "10.0.0.7 10.244.3.1 fd10:3::1"},
+		"of a pod of the node":     {nodeAt("a", nil, "10.0.0.7"), agent("10.0.0.7", "10.244.3.2", "fd10:3::2"), nil, "10.0.0.7"},
+		"of a pod of another":      {nodeAt("a", nil, "10.0.0.7"), agent("10.0.0.7", "10.244.9.1"), nil, "10.0.0.7"},
+		"of another node":          {nodeAt("a", nil, "10.0.0.7"), agent("10.0.0.7", "10.0.0.8"), nil, "10.0.0.7"},
+		"outside of the cluster":   {nodeAt("a", nil, "10.0.0.7"), agent("10.0.0.7", "198.51.100.4"), nil, "10.0.0.7"},
 		"an agent that is forged":  {nodeAt("a", nil, "10.0.0.7"), agent("0.0.0.0/0", "10.0.0.0/8", "127.0.0.1", "::", "169.254.1.1", "x"), nil, "10.0.0.7"},
 		"deleted, still running":   {nodeAt("a", nil, "10.0.0.7"), deleted, nil, "10.0.0.7 10.0.0.98"},
 		"of flannel":               {nodeAt("a", map[string]string{"flannel.alpha.coreos.com/backend-type": "vxlan"}, "10.0.0.7"), nil, nil, "10.0.0.7 10.244.3.0 10.244.3.1 fd10:3:: fd10:3::1"},
 		"of Calico":                {nodeAt("a", map[string]string{"projectcalico.org/IPv4IPIPTunnelAddr": "10.244.9.64", "projectcalico.org/IPv4Address": "10.0.0.0/8"}, "10.0.0.7"), nil, nil, "10.0.0.7 10.244.9.64"},
 		"of Cilium":                {nodeAt("a", map[string]string{"network.cilium.io/ipv4-cilium-host": "10.244.3.77"}, "10.0.0.7"), nil, nil, "10.0.0.7 10.244.3.77"},
 		"of OVN":                   {nodeAt("a", map[string]string{"k8s.ovn.org/node-subnets": "{}"}, "10.0.0.7"), nil, nil, "10.0.0.7 100.64.0.0/16 fd98::/64"},
+		"the port of OVN":          {nodeAt("a", ovn, "10.0.0.7"), agent("10.128.2.2", "fd01:0:0:3::2", "10.128.2.3"), nil, "10.0.0.7 10.128.2.2 100.64.0.0/16 fd01:0:0:3::2 fd98::/64"},
 		"and what is said further": {nodeAt("a", nil, "10.0.0.7"), nil, []string{"192.168.9.1/24", "10.0.0.7", "nonsense", "fd00::/120"}, "10.0.0.7 192.168.9.0/24"},
 	} {
-		if got := strings.Join(clientsOf([]*core.Node{test.node}, test.agents, test.further), " "); got != test.want {
+		if got := strings.Join(clientsOf([]*core.Node{test.node}, test.agents, test.further, before), " "); got != test.want {
 			t.Errorf("%s: %s, not %s", what, got, test.want)
 		}
 	}
 	// What each of them is, a server can export to.
-	for _, c := range clientsOf([]*core.Node{nodeAt("a", map[string]string{"flannel.alpha.coreos.com/x": "", "k8s.ovn.org/x": ""}, "10.0.0.7", "fd00::7")}, nil, nil) {
+	for _, c := range clientsOf([]*core.Node{nodeAt("a", map[string]string{"flannel.alpha.coreos.com/x": "", "k8s.ovn.org/x": ""}, "10.0.0.7", "fd00::7")}, nil, nil, nil) {
 		if err := checkClient(c); err != nil {
 			t.Errorf("%s %v", c, err)
 		}
@@ -168,7 +175,7 @@ func TestClients_FollowNodesThatComeAndGo(t *testing.T) {
 		_ = nodes.Delete(background, name, metav1.DeleteOptions{})
 		_ = r.ours.HoldfastV1beta1().StorageNodes().Delete(background, name, metav1.DeleteOptions{})
 	})
-	if _, err := nodes.Create(t.Context(), &core.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+	if _, err := nodes.Create(t.Context(), &core.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: core.NodeSpec{PodCIDR: "198.51.100.64/28", PodCIDRs: []string{"198.51.100.64/28"}}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	status := []byte(`{"status":{"addresses":[{"type":"InternalIP","address":"192.0.2.9"}]}}`)
