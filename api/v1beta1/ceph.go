@@ -102,6 +102,9 @@ func (c *CephSpec) NodeUserName() string { return cmp.Or(c.NodeUser, "holdfast-n
 // HasNodeUsers says whether each node has a user of its own.
 func (c *CephSpec) HasNodeUsers() bool { return c.NodeSecretRef.Name == "" }
 
+// Directory is where the volumes of a pool of directories are.
+func (c *CephSpec) Directory() string { return "/volumes/" + cmp.Or(c.Namespace, "holdfast") }
+
 // NodeUser is a user of a Ceph cluster that one node has for the volumes of a pool.
 type NodeUser struct {
 	// node that it is for.

@@ -4,11 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	admission "k8s.io/api/admissionregistration/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube"
@@ -45,7 +41,7 @@ func (r *Controller) protected(c *v1beta1.StorageCluster) metav1.Condition {
 		case live == nil || live.GetDeletionTimestamp() != nil:
 			missing = append(missing, ref.String())
 		case c.Annotations[v1beta1.PausedByAnnotation] != "": // an upgrade keeps those of the previous release until its end
-		case !sameRules(live, wanted):
+		case !render.SameRules(live, wanted):
 			changed = append(changed, ref.String())
 		}
 	}
@@ -56,46 +52,4 @@ func (r *Controller) protected(c *v1beta1.StorageCluster) metav1.Condition {
 		return is(false, reasonChanged, fmt.Sprintf("%s was changed: %s", strings.Join(changed, ", "), unprotected))
 	}
 	return is(true, reasonInPlace, "accounts write only their own objects, and loop devices are for NFS servers alone")
-}
-
-// sameRules says whether a policy or a binding equals the desired one.
-func sameRules(live, wanted *unstructured.Unstructured) bool {
-	if wanted.GetKind() == "ValidatingAdmissionPolicy" {
-		is, isOne := as[admission.ValidatingAdmissionPolicy](live)
-		want, wantOne := as[admission.ValidatingAdmissionPolicy](wanted)
-		if want.Spec.FailurePolicy == nil {
-			want.Spec.FailurePolicy = new(admission.Fail)
-		}
-		setDefaults(want.Spec.MatchConstraints)
-		return isOne && wantOne && equality.Semantic.DeepEqual(is.Spec, want.Spec)
-	}
-	is, isOne := as[admission.ValidatingAdmissionPolicyBinding](live)
-	want, wantOne := as[admission.ValidatingAdmissionPolicyBinding](wanted)
-	setDefaults(want.Spec.MatchResources)
-	return isOne && wantOne && equality.Semantic.DeepEqual(is.Spec, want.Spec)
-}
-
-func as[T any](o *unstructured.Unstructured) (typed T, ok bool) {
-	return typed, runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &typed) == nil
-}
-
-// setDefaults sets the defaults that the API server sets.
-func setDefaults(m *admission.MatchResources) {
-	if m == nil {
-		return
-	}
-	if m.MatchPolicy == nil {
-		m.MatchPolicy = new(admission.Equivalent)
-	}
-	if m.NamespaceSelector == nil {
-		m.NamespaceSelector = &metav1.LabelSelector{}
-	}
-	if m.ObjectSelector == nil {
-		m.ObjectSelector = &metav1.LabelSelector{}
-	}
-	for i := range m.ResourceRules {
-		if rule := &m.ResourceRules[i]; rule.Scope == nil {
-			rule.Scope = new(admission.AllScopes)
-		}
-	}
 }

@@ -2,6 +2,7 @@ package nfsserver
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
@@ -209,8 +211,14 @@ func (a *attacked) never() []realapi.Attempt {
 		elsewhere("create", func(pv *core.PersistentVolume) { pv.Spec.MountOptions = []string{"hard,addr=10.0.0.1"} }),
 		elsewhere("create", func(pv *core.PersistentVolume) { pv.Annotations[core.MountOptionAnnotation] = "hard,addr=10.0.0.1" }),
 		elsewhere("create", func(pv *core.PersistentVolume) { pv.Annotations[core.MountOptionAnnotation] = "" }),
+		elsewhere("create", func(pv *core.PersistentVolume) { pv.Annotations[dataAnnotation] = other }),
+		elsewhere("create", func(pv *core.PersistentVolume) { pv.Annotations[policyAnnotation] = "Delete" }),
 		{Verb: "patch", What: ofPersistent, Name: "own-" + a.namespace, Body: `{"metadata":{"annotations":{"volume.beta.kubernetes.io/mount-options":"addr=10.0.0.1"}}}`},
 		{Verb: "patch", What: ofPersistent, Name: "optioned-" + a.namespace, Body: `{"metadata":{"annotations":{"volume.beta.kubernetes.io/mount-options":"addr=10.0.0.1"}}}`},
+		{Verb: "patch", What: ofPersistent, Name: "own-" + a.namespace, Body: `{"metadata":{"annotations":{"` + dataAnnotation + `":"` + other + `"}}}`},
+		{Verb: "patch", What: ofPersistent, Name: "own-" + a.namespace, Body: `{"metadata":{"annotations":{"` + policyAnnotation + `":"Delete"}}}`},
+		{Verb: "patch", What: ofPersistent, Name: "own-" + a.namespace, Body: `{"metadata":{"labels":{"a":"b"}}}`},
+		{Verb: "patch", What: ofPersistent, Name: "own-" + a.namespace, Body: `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"a","uid":"1"}]}}`},
 		{Verb: "patch", What: ofPersistent, Name: "own-" + a.namespace, Body: `{"spec":{"persistentVolumeReclaimPolicy":"Retain"}}`},
 		{Verb: "patch", What: ofPersistent, Name: "own-" + a.namespace, Body: `{"spec":{"mountOptions":["addr=10.0.0.1"]}}`},
 		{Verb: "patch", What: ofPersistent, Name: "own-" + a.namespace, Body: `{"metadata":{"annotations":{"nfs.holdfast.dev/server":"` + other + `"}}}`},
@@ -324,6 +332,35 @@ func TestToken_OfAnNFSServerWritesOnlyItsOwnObjects(t *testing.T) {
 			t.Errorf("with all rights: %s: %v", one, err)
 		}
 	}
+	marked := "marked-" + a.namespace
+	a.mark(marked)
+	for _, one := range realapi.Unmarked(marked, marked) {
+		if err := one.Try(t.Context(), a.token); !refusedByPolicy(accountPolicy, err) {
+			t.Errorf("with all rights: %s: %v", one, err)
+		}
+	}
+}
+
+// mark makes a Volume and a Snapshot of the server with what controllers go by.
+func (a *attacked) mark(id string) {
+	a.Helper()
+	v := &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: id}, Spec: v1beta1.VolumeSpec{Name: id, Node: a.own.NodeName(), Shared: true}}
+	s := &v1beta1.Snapshot{ObjectMeta: metav1.ObjectMeta{Name: id}, Spec: v1beta1.SnapshotSpec{Name: id, Node: a.own.NodeName(), SourceRef: v1beta1.FromVolume(id)}}
+	realapi.Mark(v)
+	realapi.Mark(s)
+	volumes, snapshots := a.ours.HoldfastV1beta1().Volumes(), a.ours.HoldfastV1beta1().Snapshots()
+	_, noVolume := volumes.Create(a.Context(), v, metav1.CreateOptions{})
+	_, noSnapshot := snapshots.Create(a.Context(), s, metav1.CreateOptions{})
+	if err := errors.Join(noVolume, noSnapshot); err != nil {
+		a.Fatal(err)
+	}
+	a.Cleanup(func() {
+		free := []byte(`{"metadata":{"finalizers":null}}`)
+		_, _ = volumes.Patch(background, id, types.MergePatchType, free, metav1.PatchOptions{})
+		_, _ = snapshots.Patch(background, id, types.MergePatchType, free, metav1.PatchOptions{})
+		_ = volumes.Delete(background, id, metav1.DeleteOptions{})
+		_ = snapshots.Delete(background, id, metav1.DeleteOptions{})
+	})
 }
 
 func TestToken_WithoutAServerPodWritesNothing(t *testing.T) {

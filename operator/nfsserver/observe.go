@@ -39,7 +39,7 @@ type observed struct {
 
 	kinds       map[schema.GroupKind]bool // that the API server knows, of Kinds
 	unguarded   bool                      // the API server knows no policies, so no loop devices are allocated
-	unlimited   []string                  // the policies and bindings of servers that are missing
+	unlimited   []string                  // the policies and bindings of servers that are missing or changed
 	service     string                    // the address of the Service; "" if it has none yet, or is not there
 	shut        bool                      // there is the NetworkPolicy
 	statefulSet *unstructured.Unstructured
@@ -78,9 +78,13 @@ func (c *Controller) observe(ctx context.Context, d desired) (observed, error) {
 
 func (c *Controller) observeCaches(d desired) (o observed, err error) {
 	s := d.server
+	unlimited, err := c.unlimited()
+	if err != nil {
+		return o, err
+	}
 	o = observed{
 		now: time.Now(), entitled: c.entitled(s, d.cluster), pods: c.podsOf(s), claim: c.claim(s),
-		kinds: map[schema.GroupKind]bool{}, unguarded: !render.HasPolicies(c.Owned.Has), unlimited: c.unlimited(),
+		kinds: map[schema.GroupKind]bool{}, unguarded: !render.HasPolicies(c.Owned.Has), unlimited: unlimited,
 		service: c.serviceAddress(s), shut: c.Servers.Get(refTo(s, networkPolicy.Group, networkPolicy.Kind)) != nil,
 		statefulSet: c.Servers.Get(refTo(s, apps.GroupName, "StatefulSet")), account: c.Servers.Get(accountRef(s.Namespace)),
 		incomplete: slices.ContainsFunc([]string{"nfsservers", "volumes", "snapshots", "storagenodes"}, func(kind string) bool { return !c.Whole(kind) }),

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 
-	admission "k8s.io/api/admissionregistration/v1"
 	core "k8s.io/api/core/v1"
 	rbac "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -185,17 +184,24 @@ func (c *Controller) limits(servers []*v1beta1.NFSServer) ([]*unstructured.Unstr
 	return limitsOf(servers, addresses, &cluster.Spec.NFS, c.Namespace)
 }
 
-// unlimited names the policies and bindings that are missing.
-func (c *Controller) unlimited() (missing []string) {
-	for _, name := range render.ServerLimits() {
-		for _, kind := range []string{policyKind, policyKind + "Binding"} {
-			ref := apply.Ref{GroupKind: schema.GroupKind{Group: admission.GroupName, Kind: kind}, NamespacedName: types.NamespacedName{Name: name}}
-			if live := c.Owned.Get(ref); live == nil || live.GetDeletionTimestamp() != nil {
-				missing = append(missing, ref.String())
+// unlimited names the policies and bindings that are missing, or have other rules. What servers there are is not compared: it is
+// written with the rights of each.
+func (c *Controller) unlimited() (missing []string, err error) {
+	limits, err := limitsOf(nil, nil, &v1beta1.NFSSpec{}, c.Namespace)
+	for _, wanted := range limits {
+		live := c.Owned.Get(apply.RefOf(wanted))
+		if live != nil && live.GetDeletionTimestamp() == nil {
+			live = live.DeepCopy()
+			for _, o := range []*unstructured.Unstructured{live, wanted} {
+				unstructured.RemoveNestedField(o.Object, "spec", "variables")
+			}
+			if render.SameRules(live, wanted) {
+				continue
 			}
 		}
+		missing = append(missing, apply.RefOf(wanted).String())
 	}
-	return missing
+	return missing, err
 }
 
 // grant gives all entitled servers their rights, and one its account, which may not be cached yet. All servers share one

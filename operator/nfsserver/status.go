@@ -212,7 +212,7 @@ func (r *round) protected() metav1.Condition {
 		return kube.NewCondition(v1beta1.ProtectedCondition, false, reasonNoPolicies, render.WithoutPolicies)
 	case len(r.unlimited) > 0:
 		return kube.NewCondition(v1beta1.ProtectedCondition, false, reasonMissing, fmt.Sprintf(
-			"there is no %s: any pod may mount the volumes of this server by itself, or an account write what is not its own, until the operator has repaired it", strings.Join(r.unlimited, ", ")))
+			"%s is missing or was changed: any pod may mount the volumes of this server by itself, or an account write what is not its own, until the operator has repaired it", strings.Join(r.unlimited, ", ")))
 	}
 	return kube.NewCondition(v1beta1.ProtectedCondition, true, reasonInPlace, "pods mount volumes by claims alone, but in namespaces of spec.nfs.inlineVolumeNamespaces, and accounts write only their own objects")
 }

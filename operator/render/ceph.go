@@ -249,11 +249,14 @@ func (p *plan) cephPolicies() ([]object, error) {
 }
 
 // celPlace is where a pool is and how nodes reach it, as the policy compares it: engine, cluster, pool or file system,
-// namespace, user, monitors, whether all is encrypted.
+// namespace or directory, user, monitors, whether all is encrypted.
 func celPlace(pool v1beta1.PoolSpec) string {
-	c, quoted := pool.Ceph, []string{}
+	c, quoted, within := pool.Ceph, []string{}, pool.Ceph.Namespace
+	if pool.Engine == v1beta1.EngineCephFS {
+		within = c.Directory()
+	}
 	for _, word := range []string{
-		string(pool.Engine), c.FSID, cmp.Or(c.Filesystem, c.Pool), c.Namespace, userOfNodes(pool), strings.Join(c.Monitors, ","), strconv.FormatBool(c.Secure),
+		string(pool.Engine), c.FSID, cmp.Or(c.Filesystem, c.Pool), within, userOfNodes(pool), strings.Join(c.Monitors, ","), strconv.FormatBool(c.Secure),
 	} {
 		quoted = append(quoted, strconv.Quote(word))
 	}

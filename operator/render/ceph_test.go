@@ -137,7 +137,7 @@ func TestCeph_PoolWithAUserForEachNodeMakesThemAndNoPodMountsAKeyOfNodes(t *test
 		}
 	}
 	policy := must[admission.ValidatingAdmissionPolicy](t, in, "ValidatingAdmissionPolicy", "holdfast-ceph-account")
-	if v := policy.Spec.Variables[0].Expression; !strings.Contains(v, `"rbd", "", "holdfast-node.block."`) || !strings.Contains(v, `"cephfs", "", "holdfast-node"`) {
+	if v := policy.Spec.Variables[0].Expression; !strings.Contains(v, `"rbd", "", "holdfast-node.block."`) || !strings.Contains(v, `"cephfs", "/volumes/holdfast", "holdfast-node"`) {
 		t.Errorf("the policy knows %s", v)
 	}
 	in.Cluster.Spec.Pools = in.Cluster.Spec.Pools[:1]
@@ -252,7 +252,7 @@ func TestCeph_PolicyKnowsWhereEachPoolIs(t *testing.T) {
 		t.Errorf("it is %+v", policy.Spec)
 	}
 	const monitors = "v2:10.0.0.1:3300,v1:10.0.0.1:6789"
-	want := `{"block": ["RBD", "` + testFSID + `", "rbd", "", "holdfast-node", "` + monitors + `", "false"], "files": ["CephFS", "` + testFSID + `", "cephfs", "", "holdfast-node", "` + monitors + `", "false"]}`
+	want := `{"block": ["RBD", "` + testFSID + `", "rbd", "", "holdfast-node", "` + monitors + `", "false"], "files": ["CephFS", "` + testFSID + `", "cephfs", "/volumes/holdfast", "holdfast-node", "` + monitors + `", "false"]}`
 	if v := policy.Spec.Variables[0]; v.Name != "places" || v.Expression != want {
 		t.Errorf("it knows %s: %s", v.Name, v.Expression)
 	}

@@ -23,11 +23,12 @@ const LoopSetsPolicy = "holdfast-loop-sets"
 // MountsPolicy is the policy without which pods mount the volumes of NFS servers by themselves, and its binding.
 const MountsPolicy = "holdfast-nfs-mounts"
 
-// Limits are the policies, each with a binding of its name, that limit the accounts of a StorageCluster to what is theirs, and
-// loop devices to the pods that may have them.
+// Limits are the policies, each with a binding of its name, that limit the accounts of a StorageCluster to what is theirs, loop
+// devices to the pods that may have them, and deletion to what has no data.
 func Limits(spec *v1beta1.StorageClusterSpec) []string {
 	all := []string{
-		"holdfast-applications", "holdfast-deletion", "holdfast-fencing", "holdfast-node-account", "holdfast-node-clients", "holdfast-node-requests", "holdfast-population", LoopSetsPolicy,
+		"holdfast-applications", "holdfast-cascade", "holdfast-deletion", "holdfast-fencing", "holdfast-node-account", "holdfast-node-clients", "holdfast-node-requests",
+		"holdfast-population", "holdfast-uninstall", LoopSetsPolicy,
 	}
 	if len(cephSites(spec)) > 0 {
 		all = append(all, "holdfast-ceph-account")
