@@ -71,17 +71,21 @@ func Of(v *v1beta1.Volume, o Options) (*core.PersistentVolume, error) {
 
 // lead sets how nodes reach the volume, and which.
 func lead(pv *core.PersistentVolume, v *v1beta1.Volume) {
+	nfs := &v1beta1.VolumeNFS{} // an agent may have written that it is shared, and not where
+	if a := v.Status.Access; a != nil && a.NFS != nil {
+		nfs = a.NFS
+	}
 	if Plain(v) {
-		pv.Spec.NFS = &core.NFSVolumeSource{Server: v.Status.Access.NFS.Server, Path: v.Status.Access.NFS.Path}
-		pv.Spec.MountOptions = append(pv.Spec.MountOptions, v1beta1.NFSPortOption(v.Status.Access.NFS.Port)...)
+		pv.Spec.NFS = &core.NFSVolumeSource{Server: nfs.Server, Path: nfs.Path}
+		pv.Spec.MountOptions = append(pv.Spec.MountOptions, v1beta1.NFSPortOption(nfs.Port)...)
 		return
 	}
 	pv.Spec.CSI = &core.CSIPersistentVolumeSource{Driver: v1beta1.DriverName, VolumeHandle: v.Name}
 	switch {
 	case v.Spec.Shared:
-		pv.Spec.CSI.VolumeAttributes = map[string]string{v1beta1.NFSServerAttribute: v.Status.Access.NFS.Server, pathAttribute: v.Status.Access.NFS.Path}
-		if port := v.Status.Access.NFS.Port; port != 0 {
-			pv.Spec.CSI.VolumeAttributes[portAttribute] = strconv.Itoa(int(port))
+		pv.Spec.CSI.VolumeAttributes = map[string]string{v1beta1.NFSServerAttribute: nfs.Server, pathAttribute: nfs.Path}
+		if nfs.Port != 0 {
+			pv.Spec.CSI.VolumeAttributes[portAttribute] = strconv.Itoa(int(nfs.Port))
 		}
 	case v.IsOfCephFS():
 		pv.Spec.NodeAffinity = onlyWhere(v1beta1.CephFSVolumesKey, "true")
@@ -135,7 +139,7 @@ func CheckReal(v *v1beta1.Volume) error {
 	case v.Status.Size == nil || v.Status.Size.Sign() <= 0:
 		return fmt.Errorf("the status of Volume %s has no size, so it was never created (phase %s); wait until it is Ready",
 			v.Name, cmp.Or(v.Status.Phase, v1beta1.PhasePending))
-	case v.Spec.Shared && (v.Status.Access == nil || v.Status.Access.NFS == nil):
+	case (v.Spec.Shared || Plain(v)) && (v.Status.Access == nil || v.Status.Access.NFS == nil):
 		return fmt.Errorf("NFS server %s has not reported the address of Volume %s yet; wait until the server runs", v1beta1.ServerOf(v.Spec.Node), v.Name)
 	}
 	return nil
