@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"encoding/json"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -153,6 +154,54 @@ func TestToken_OfANodePodWritesOnlyObjectsOfItsNode(t *testing.T) {
 	others = append(others, realapi.Attempt{Verb: "deletecollection", What: theVolumes}, realapi.Attempt{Verb: "deletecollection", What: theSnapshots})
 	r.refusedAlone(nodeAccount, agent, "agents-one", others)
 	r.refusedAlone(nodeAccount, agent, "agents-one", realapi.Forged("agents-one", "agents-one", "agents-one"))
+	r.leavesToControllers(nodeAccount, agent, "agents-one")
+}
+
+// leavesToControllers fails unless policies refuse an agent the removal of what controllers go by, and requests that are theirs.
+func (r *rig) leavesToControllers(policy string, agent *rest.Config, node string) {
+	r.Helper()
+	id := "marked-" + strings.ReplaceAll(node, ".", "-")
+	v := &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: id}, Spec: v1beta1.VolumeSpec{Name: id, Node: node}}
+	s := &v1beta1.Snapshot{ObjectMeta: metav1.ObjectMeta{Name: id}, Spec: v1beta1.SnapshotSpec{Name: id, Node: node, SourceRef: v1beta1.FromVolume(id)}}
+	realapi.Mark(v)
+	realapi.Mark(s)
+	_, noVolume := r.ours.HoldfastV1beta1().Volumes().Create(r.Context(), v, metav1.CreateOptions{})
+	_, noSnapshot := r.ours.HoldfastV1beta1().Snapshots().Create(r.Context(), s, metav1.CreateOptions{})
+	if err := errors.Join(noVolume, noSnapshot); err != nil {
+		r.Fatal(err)
+	}
+	for _, a := range realapi.Unmarked(id, id) {
+		if err := a.Try(r.Context(), agent); !refusedBy(policy, err) {
+			r.Errorf("with all rights: %s: %v", a, err)
+		}
+	}
+	r.refusesRequests(policy, agent, realapi.Reserved(id, node))
+	r.refusesRequests(policy, agent, realapi.Requested(id, id, node))
+}
+
+// refusesRequests fails unless the policy of an account or that of the requests refuses them.
+func (r *rig) refusesRequests(ofAccount string, as *rest.Config, byPolicy map[string][]realapi.Attempt) {
+	r.Helper()
+	for policy, attempts := range byPolicy {
+		for _, a := range attempts {
+			if err := a.Try(r.Context(), as); !refusedBy(policy, err) && !refusedBy(ofAccount, err) {
+				r.Errorf("%s, with all rights: %s: %v", policy, a, err)
+			}
+		}
+	}
+}
+
+func TestReserved_AServerMakesNoRequestOfTheController(t *testing.T) {
+	r := newRig(t).start()
+	r.create("holdfast", nil)
+	r.reconciled("holdfast")
+	r.stored()
+	as := rest.CopyConfig(r.config)
+	as.Impersonate = rest.ImpersonationConfig{UserName: serverUser, Groups: []string{"system:masters"}}
+	reserved := realapi.Reserved("team", serverNode)
+	r.refusedSoon("holdfast-population", as, reserved["holdfast-population"][0])
+	r.refusedSoon("holdfast-node-requests", as, reserved["holdfast-node-requests"][0])
+	r.refusesRequests("holdfast-nfs-account", as, reserved)
 }
 
 // TestToken_OfANodePodMayNotWriteObjectsOfKubernetes: what no policy keeps it from, as the policy is about what is

@@ -215,6 +215,18 @@ func TestToken_OfACephPoolWritesOnlyObjectsOfItsPool(t *testing.T) {
 		access(`{"cephfs":{"cluster":{"fsid":"`+cephFSID+`","monitors":["v2:10.0.0.1:3300"],"user":"holdfast-node"},"filesystem":"cephfs","path":"/"}}`),
 	)
 	r.refusedAlone(cephAccount, agent, "", append(others, realapi.Forged(id, id, blockSite)...))
+	r.leavesToControllers(cephAccount, agent, blockSite)
+
+	files, cephfs := realapi.WithToken(t, r.config, namespace, "holdfast-ceph-files", ""), func(filesystem, path string) realapi.Attempt {
+		return realapi.Attempt{Verb: "patch", What: theVolumes + "/status", Name: "files-ceph-holdfast-dev", Body: `{"status":{"access":{"cephfs":{"cluster":{"fsid":"` + cephFSID +
+			`","monitors":["v2:10.0.0.1:3300"],"user":"holdfast-node"},"filesystem":"` + filesystem + `","path":"` + path + `"}}}}`}
+	}
+	realapi.AllRights(t, r.config, namespace, "holdfast-ceph-files")
+	wait.For(r, "the rights of a pool of directories", func() error { return cephfs("cephfs", "/volumes/holdfast/a/1").Try(t.Context(), files) })
+	r.refusedSoon(cephAccount, files, realapi.Attempt{Verb: "delete", What: theVolumes, Name: "agents-one"})
+	r.refusedAlone(cephAccount, files, "", []realapi.Attempt{
+		cephfs("other", "/volumes/holdfast/b/1"), cephfs("cephfs", "/"), cephfs("cephfs", "/volumes/other/b/1"), cephfs("cephfs", "/volumes/holdfast-2/b/1"), cephfs("cephfs", "/home/b"),
+	})
 }
 
 func TestToken_OfANodePodNamesNoCephCluster(t *testing.T) {

@@ -3,10 +3,12 @@ package realapi
 import (
 	"fmt"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
-// What controllers go by: none of it is an agent's to write.
+// What controllers go by: none of it is an agent's to write or to remove.
 var (
 	metadata = map[string][]string{
 		"labels": {
@@ -19,33 +21,105 @@ var (
 		},
 	}
 	finalizers = []string{"holdfast.dev/renew-claim", v1beta1.OperatorFinalizer, "kubernetes.io/pv-protection", "foregroundDeletion"}
+	owner      = metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: "a", UID: "1"}
 )
 
-// Forged are, but for the annotation holdfast.dev/renew-claim, which only the controller may write, writes of what controllers go by on a Volume, a Snapshot and a StorageNode that an agent may write.
-func Forged(volume, snapshot, node string) (all []Attempt) {
-	for what, name := range map[string]string{"volumes": volume, "snapshots": snapshot, "storagenodes": node} {
-		patch := func(format string, args ...any) {
-			all = append(all, Attempt{Verb: "patch", What: "holdfast.dev/v1beta1/" + what, Name: name, Body: `{"metadata":` + fmt.Sprintf(format, args...) + `}`})
+// Mark gives an object of an agent all of that metadata, for Unmarked.
+func Mark(o metav1.Object) {
+	all := map[string]map[string]string{}
+	for field, keys := range metadata {
+		all[field] = map[string]string{}
+		for _, key := range keys {
+			all[field][key] = "true"
 		}
+	}
+	o.SetLabels(all["labels"])
+	o.SetAnnotations(all["annotations"])
+	o.SetFinalizers(append([]string{v1beta1.AgentFinalizer}, finalizers...))
+	o.SetOwnerReferences([]metav1.OwnerReference{owner})
+}
+
+func patchOf(what, name string) func(format string, args ...any) Attempt {
+	return func(format string, args ...any) Attempt {
+		return Attempt{Verb: "patch", What: "holdfast.dev/v1beta1/" + what, Name: name, Body: fmt.Sprintf(format, args...)}
+	}
+}
+
+// Unmarked are the removals of what Mark has given to a Volume and a Snapshot of an agent.
+func Unmarked(volume, snapshot string) (all []Attempt) {
+	for what, name := range map[string]string{"volumes": volume, "snapshots": snapshot} {
+		patch := patchOf(what, name)
 		for field, keys := range metadata {
 			for _, key := range keys {
-				patch(`{%q:{%q:"forged"}}`, field, key)
+				all = append(all, patch(`{"metadata":{%q:{%q:null}}}`, field, key))
+			}
+			all = append(all, patch(`{"metadata":{%q:null}}`, field))
+		}
+		all = append(all, patch(`{"metadata":{"finalizers":[%q]}}`, v1beta1.AgentFinalizer), patch(`{"metadata":{"finalizers":null}}`), patch(`{"metadata":{"ownerReferences":null}}`))
+	}
+	return all
+}
+
+// Forged are writes of what controllers go by on a Volume, a Snapshot and a StorageNode that an agent may write. Those that the
+// policy for its account leaves to another policy are in Reserved.
+func Forged(volume, snapshot, node string) (all []Attempt) {
+	for what, name := range map[string]string{"volumes": volume, "snapshots": snapshot, "storagenodes": node} {
+		patch := patchOf(what, name)
+		for field, keys := range metadata {
+			for _, key := range keys {
+				all = append(all, patch(`{"metadata":{%q:{%q:"forged"}}}`, field, key))
 			}
 		}
 		for _, f := range finalizers {
-			patch(`{"finalizers":[%q,%q]}`, v1beta1.AgentFinalizer, f)
+			all = append(all, patch(`{"metadata":{"finalizers":[%q,%q]}}`, v1beta1.AgentFinalizer, f))
 		}
-		patch(`{"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"a","uid":"1"}]}`)
+		all = append(all, patch(`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"a","uid":"1"}]}}`))
 	}
-	all = append(all, Attempt{Verb: "patch", What: "holdfast.dev/v1beta1/volumes", Name: volume, Body: `{"spec":{"size":{"required":"1Ti"}}}`})
-	const body = `{"apiVersion":"holdfast.dev/v1beta1","kind":"Volume","metadata":{"labels":{%q:"true"%s}%s},"spec":{"name":"new","node":%q}}`
-	for _, more := range [][2]string{
-		{`,"holdfast.dev/copy-for":"a"`, ""},
-		{"", `,"annotations":{"holdfast.dev/bound":"a"}`},
-		{"", `,"finalizers":["holdfast.dev/renew-claim"]`},
-		{"", `,"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"a","uid":"1"}]`},
-	} {
-		all = append(all, Attempt{Verb: "create", What: "holdfast.dev/v1beta1/volumes", Name: "new", Body: fmt.Sprintf(body, v1beta1.AdoptedLabel, more[0], more[1], node)})
+	all = append(all, patchOf("volumes", volume)(`{"spec":{"size":{"required":"1Ti"}}}`))
+	for kind, of := range map[string][2]string{"Volume": {"volumes", ""}, "Snapshot": {"snapshots", `,"sourceRef":{"kind":"Volume","name":"a"}`}} {
+		const body = `{"apiVersion":"holdfast.dev/v1beta1","kind":%q,"metadata":{"labels":{%q:"true"%s}%s},"spec":{"name":"new","node":%q%s}}`
+		for _, more := range [][2]string{
+			{`,"holdfast.dev/copy-for":"a"`, ""},
+			{"", `,"annotations":{"holdfast.dev/bound":"a"}`},
+			{"", `,"finalizers":["holdfast.dev/renew-claim"]`},
+			{"", `,"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"a","uid":"1"}]`},
+		} {
+			all = append(all, Attempt{Verb: "create", What: "holdfast.dev/v1beta1/" + of[0], Name: "new", Body: fmt.Sprintf(body, kind, v1beta1.AdoptedLabel, more[0], more[1], node, of[1])})
+		}
 	}
 	return all
+}
+
+// Reserved are requests of the controller alone about what an agent may write, by the policy that refuses them to all others.
+func Reserved(volume, node string) map[string][]Attempt {
+	v, status, n := patchOf("volumes", volume), patchOf("volumes/status", volume), patchOf("storagenodes", node)
+	const create = `{"apiVersion":"holdfast.dev/v1beta1","kind":"Volume","metadata":{"labels":{%q:"true"}},"spec":{"name":"new","node":%q,"populatedBy":"Pod","sourceRef":{"kind":"Volume","name":"a"}}}`
+	const at = "2026-11-24T00:00:00.000000Z"
+	return map[string][]Attempt{
+		"holdfast-population": {
+			v(`{"metadata":{"annotations":{"holdfast.dev/renew-claim":"{}"}}}`),
+			{Verb: "create", What: "holdfast.dev/v1beta1/volumes", Name: "new", Body: fmt.Sprintf(create, v1beta1.AdoptedLabel, node)},
+			status(`{"status":{"copy":{"phase":"Complete"}}}`),
+			status(`{"status":{"conditions":[{"type":"Populated","status":"True","reason":"a","message":"","lastTransitionTime":"2026-11-24T00:00:00Z"}]}}`),
+		},
+		"holdfast-node-requests": {
+			n(`{"spec":{"fence":{"reason":"NodeGone","requestedAt":%q}}}`, at),
+			n(`{"spec":{"blocklist":[{"node":"b","addresses":["10.0.0.5:0/1"],"requestedAt":%q}]}}`, at),
+		},
+	}
+}
+
+// Requested are requests that only the controller, and an NFS server for its own, may make, by the policy that refuses them.
+func Requested(volume, snapshot, node string) map[string][]Attempt {
+	n := patchOf("storagenodes", node)
+	const (
+		by       = `"requestedBy":"x","requestedAt":"2026-11-24T00:00:00.000000Z"`
+		deletion = `{"spec":{"deletion":{"uid":"u",` + by + `}}}`
+	)
+	return map[string][]Attempt{
+		"holdfast-deletion": {patchOf("volumes", volume)(deletion), patchOf("snapshots", snapshot)(deletion)},
+		"holdfast-node-requests": {
+			n(`{"spec":{"discard":[{"kind":"Volume","name":"a","uid":"1",` + by + `}]}}`), n(`{"spec":{"restore":[{"name":"a"}]}}`), n(`{"spec":{"replacePools":[{"name":"a","id":"1"}]}}`),
+		},
+	}
 }

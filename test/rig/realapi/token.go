@@ -85,7 +85,7 @@ func Allowed(t testing.TB, as *rest.Config, right Right) (verbs []string) {
 // AllRights gives an account all that RBAC can give. What is refused it then is refused by a policy.
 func AllRights(t testing.TB, config *rest.Config, namespace, account string) {
 	t.Helper()
-	client, name := kubernetes.NewForConfigOrDie(config).RbacV1().ClusterRoleBindings(), "test-all-rights-"+namespace
+	client, name := kubernetes.NewForConfigOrDie(config).RbacV1().ClusterRoleBindings(), "test-all-rights-"+namespace+"-"+account
 	binding := &rbac.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbac.RoleRef{APIGroup: rbac.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
 		Subjects: []rbac.Subject{{Kind: rbac.ServiceAccountKind, Namespace: namespace, Name: account}},

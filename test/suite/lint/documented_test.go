@@ -1,11 +1,56 @@
 package lint
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 )
+
+// TestDocuments_NameTestsThatExist: a name that ends with _ is that of all tests that begin with it.
+func TestDocuments_NameTestsThatExist(t *testing.T) {
+	const root = "../../.."
+	named, there := map[string]string{}, "\n"
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		isTest, isDocument := strings.HasSuffix(path, "_test.go"), strings.HasSuffix(path, ".md")
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && strings.HasPrefix(d.Name(), ".") && path != root || d.Name() == "bin":
+			return fs.SkipDir
+		case !isTest && !isDocument:
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		if isDocument {
+			for _, match := range regexp.MustCompile("`(Test[A-Z][A-Za-z0-9]*_[A-Za-z0-9_]*)`").FindAllSubmatch(text, -1) {
+				named[string(match[1])] = path
+			}
+			return err
+		}
+		for _, match := range regexp.MustCompile(`(?m)^func (Test[A-Za-z0-9_]+)\(`).FindAllSubmatch(text, -1) {
+			there += string(match[1]) + "\n"
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, path := range named {
+		end := "\n"
+		if strings.HasSuffix(name, "_") {
+			end = ""
+		}
+		if !strings.Contains(there, "\n"+name+end) {
+			t.Errorf("%s names %s, which does not exist", path, name)
+		}
+	}
+	if len(named) < 40 {
+		t.Errorf("only %d tests are named", len(named))
+	}
+}
 
 // Each mistake of docs/reliability.md is shown by a test, and each test of such a mistake is listed there.
 func TestReliability_EachTestOfTheListExists(t *testing.T) {
