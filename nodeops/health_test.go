@@ -50,7 +50,7 @@ func TestHealth_SoundFileSystemReportsNothing(t *testing.T) {
 func TestHealth_Ext4ReportsItsErrors(t *testing.T) {
 	requireRoot(t)
 	image := remake(t, 64*mib, MkfsSpec{FSType: "ext4"})
-	dir, device := mountLoop(t, image, "ext4")
+	dir, device := mountLoop(t, image, "ext4", "errors=continue")
 	hostfs.MeetError(t, device)
 	hostfs.MeetError(t, device)
 	says(t, dir, "had errors: 2,", "first at 2", "trigger_test_error", "repaired before it is mounted")
@@ -62,7 +62,7 @@ func TestHealth_Ext4ReportsItsErrors(t *testing.T) {
 
 func TestHealth_FileSystemThatTurnedReadOnlyIsReported(t *testing.T) {
 	requireRoot(t)
-	dir, device := mountLoop(t, remake(t, 64*mib, MkfsSpec{FSType: "ext4"}), "ext4", "errors=remount-ro")
+	dir, device := mountLoop(t, remake(t, 64*mib, MkfsSpec{FSType: "ext4"}), "ext4")
 	hostfs.MeetError(t, device)
 	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o600); !errors.Is(err, unix.EROFS) {
 		t.Fatalf("it can be written: %v", err)

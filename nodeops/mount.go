@@ -39,6 +39,9 @@ func MountFS(ctx context.Context, device, target, fstype string, options []strin
 	if fstype == "xfs" && !slices.Contains(all, "nouuid") {
 		all = append(all, "nouuid") // a clone is mounted beside its source
 	}
+	if fstype == "ext4" && !slices.ContainsFunc(all, func(o string) bool { return strings.HasPrefix(o, "errors=") }) {
+		all = append(all, "errors=remount-ro") // it would go on writing to what it knows to be damaged
+	}
 	if err := mounter().Mount(device, target, fstype, all); err != nil {
 		return fmt.Errorf("mounting %s: %w", device, diagnose(ctx, device, fstype, options, oneLine(err)))
 	}
