@@ -19,12 +19,20 @@ func CopyFile(ctx context.Context, dst, src *os.File) (reflinked bool, err error
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
+	if reflinked, err = CloneFile(dst, src); err == nil && !reflinked {
+		err = CopySparse(ctx, dst, src)
+	}
+	return reflinked, err
+}
+
+// CloneFile makes dst share the blocks of src, unless their file system cannot do that.
+func CloneFile(dst, src *os.File) (reflinked bool, err error) {
 	err = uninterrupted(func() error { return unix.IoctlFileClone(int(dst.Fd()), int(src.Fd())) })
 	switch {
 	case err == nil:
 		return true, nil
 	case cannotShare(err):
-		return false, CopySparse(ctx, dst, src)
+		return false, nil
 	}
 	return false, fmt.Errorf("cloning %s to %s: %w", src.Name(), dst.Name(), err)
 }

@@ -1,11 +1,13 @@
 package local
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -20,6 +22,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend/local/engine"
 	"github.com/holdfast-storage/holdfast/nodeops"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 func TestGroup_OfVolumesInUseHoldsOneInstantOnXFS(t *testing.T) { groupHoldsOneInstant(t, hostfs.XFS) }
@@ -376,5 +379,64 @@ func TestClone_ThickOneOfARawVolumeInUseHoldsOneInstant(t *testing.T) {
 	}
 	if left, err := os.ReadDir(filepath.Dir(c.Access.Image)); err != nil || len(left) != 2 {
 		t.Errorf("its entry has %v, %v, want the image and its metadata", left, err)
+	}
+}
+
+// On btrfs a file without checksums, which has the attribute C, cannot be cloned into one that has them.
+func TestClone_ImageThatCannotBeClonedIsCopiedOnlyWhileItHasNoUser(t *testing.T) {
+	b := served(t, PoolConfig{Name: "pool", Path: hostfs.New(t, hostfs.Btrfs, 2<<30)})
+	const size = 64 * mib
+	image := made(t, b, sized("raw", size)).Access.Image
+	other := image + ".other"
+	writeSyncedFile(t, other, nil)
+	if out, err := exec.CommandContext(t.Context(), "chattr", "+C", other).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	writeSyncedFile(t, other, bytes.Repeat([]byte("x"), size))
+	if err := os.Rename(other, image); err != nil {
+		t.Fatal(err)
+	}
+	loop, err := nodeops.AttachLoop(t.Context(), image, nodeops.LoopOptions{Autoclear: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	thick := sized("thick", size)
+	thick.Provisioning = backend.Thick
+	for _, spec := range []backend.VolumeSpec{sized("thin", size), thick} {
+		if c, err := b.Clone(t.Context(), "raw", spec); !errors.Is(err, backend.ErrPrecondition) || !strings.Contains(err.Error(), "stop its user first") {
+			t.Errorf("%s, of an image in use: %+v, %v", spec.Name, c, err)
+		}
+	}
+	loop.Close()
+	wait.Until(t, "the image having no user", func() bool { devices, err := nodeops.LoopsOf(image); return err == nil && len(devices) == 0 })
+	for _, spec := range []backend.VolumeSpec{sized("thin", size), thick} {
+		c, err := b.Clone(t.Context(), "raw", spec)
+		if err != nil {
+			t.Errorf("%s: %v", spec.Name, err)
+			continue
+		}
+		if content, err := os.ReadFile(c.Access.Image); err != nil || len(content) != size || content[0] != 'x' || content[size-1] != 'x' {
+			t.Errorf("%s has %d bytes, %v", spec.Name, len(content), err)
+		}
+	}
+}
+
+func TestDelete_DamagedVolumeThatIsInUseIsKept(t *testing.T) {
+	c := PoolConfig{Name: "pool", Path: hostfs.New(t, hostfs.XFS, 1<<30), TrashRetention: backend.NoTrash}
+	b := open(t, c)
+	image := made(t, b, sized("a", mib)).Access.Image
+	loop, err := nodeops.AttachLoop(t.Context(), image, nodeops.LoopOptions{Autoclear: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(b.Close(t.Context()), os.Truncate(filepath.Join(filepath.Dir(image), metaFile), 0)); err != nil {
+		t.Fatal(err)
+	}
+	b = served(t, c)
+	says(t, b.Delete(t.Context(), "a"), backend.ErrPrecondition, "in use", loop.Path)
+	loop.Close()
+	wait.For(t, "its deletion", func() error { return b.Delete(t.Context(), "a") })
+	if _, err := os.Stat(image); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("its image is there: %v", err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/backend/local/engine"
 	"github.com/holdfast-storage/holdfast/crashpoint"
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
@@ -50,15 +51,18 @@ func (p *pool) remove(ctx context.Context, r *record) error {
 }
 
 func (p *pool) unused(r *record) error {
-	if r.kind == groups || r.damage != nil {
+	if r.kind == groups {
 		return nil
 	}
-	e, err := p.entry(r)
-	if err != nil {
-		return err
+	dir, err := p.root.OpenRoot(r.place) // what is damaged may be in use all the same
+	switch {
+	case err != nil && r.damage != nil:
+		return nil
+	case err != nil:
+		return fmt.Errorf("%w: %s of pool %s: %w", backend.ErrPrecondition, r.place, p.Name, err)
 	}
-	defer e.Dir.Close()
-	by, err := p.engine.InUse(e)
+	defer dir.Close()
+	by, err := p.engine.InUse(&engine.Entry{ID: r.id, Dir: dir})
 	if err != nil {
 		return err
 	}

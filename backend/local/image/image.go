@@ -118,19 +118,44 @@ func (en *Engine) Copy(ctx context.Context, e, source *engine.Entry) error {
 	defer src.Close()
 	switch thick := isThick(e.Content); {
 	case thick && en.reflink:
-		return create(e, instant, func(dst *os.File) error {
-			_, err := nodeops.CopyFile(ctx, dst, src)
-			return exhausted(err)
-		})
+		return create(e, instant, func(dst *os.File) error { return en.copyImage(ctx, dst, src, source) })
 	case thick:
 		return fill(ctx, e, src)
 	}
 	return create(e, file, func(dst *os.File) error {
-		if _, err := nodeops.CopyFile(ctx, dst, src); err != nil {
-			return exhausted(err)
+		if err := en.copyImage(ctx, dst, src, source); err != nil {
+			return err
 		}
 		return resize(dst, e.Content)
 	})
+}
+
+// copyImage clones an image, or copies it. Where the pool can clone, its user was stopped for the instant of that only: one that
+// cannot be cloned, such as a file without checksums on btrfs, is copied while it has no user, or not at all.
+func (en *Engine) copyImage(ctx context.Context, dst, src *os.File, source *engine.Entry) error {
+	reflinked, err := nodeops.CloneFile(dst, src)
+	switch {
+	case err != nil || reflinked:
+		return exhausted(err)
+	case !en.reflink:
+		return exhausted(nodeops.CopySparse(ctx, dst, src))
+	}
+	before, err := src.Stat()
+	if err != nil {
+		return err
+	}
+	devices, err := nodeops.LoopsOf(imagePath(source))
+	switch {
+	case err != nil:
+		return err
+	case len(devices) > 0:
+		return fmt.Errorf("%w: the image of volume %s cannot be cloned, as other images of its pool can (lsattr shows whether it has the attribute C), and is in use (%s), so a copy would not belong to one instant; stop its user first",
+			backend.ErrPrecondition, source.ID, strings.Join(devices, ", "))
+	}
+	if err := nodeops.CopySparse(ctx, dst, src); err != nil {
+		return exhausted(err)
+	}
+	return checkUnused(source, before)
 }
 
 // create makes a file of an entry.
