@@ -39,6 +39,10 @@ func volumeStatus(o *v1beta1.Volume, v *backend.Volume, failure error, address s
 	s.Phase, s.Error = r.phase(), r.errorOf()
 	r.conditions(&s.Conditions, o.Generation)
 	switch {
+	case v != nil && !v.Incomplete && r.populating:
+		meta.SetStatusCondition(&s.Conditions, metav1.Condition{
+			Type: v1beta1.CompleteCondition, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonPutBack, Message: fmt.Sprintf(putBack, o.Name), ObservedGeneration: o.Generation,
+		})
 	case r.incomplete: // Ready says so as well, but not while the volume is out of reach
 		meta.SetStatusCondition(&s.Conditions, metav1.Condition{
 			Type: v1beta1.CompleteCondition, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonIncomplete, Message: incomplete, ObservedGeneration: o.Generation,
@@ -67,6 +71,9 @@ func noticeable(old, now, size int64) bool {
 }
 
 const incomplete = "it has only a part of its content: its Volume was deleted while a pod copied the rest; delete it, and the claim is copied again"
+
+const putBack = "its pool has all of its content, and its object says that a pod has still to bring that, as after etcd was put back: nothing is copied into it. " +
+	"Delete the object (kubectl delete volumes.holdfast.dev %[1]s), which is written again as what is stored, and bind it to its claim (holdfast volumes adopt %[1]s)"
 
 // report is the state of a volume or a snapshot to write.
 type report struct {

@@ -352,6 +352,12 @@ func TestVolume_ThatAPodPopulatesIsMadeEmptyAndReadyWhenItIsComplete(t *testing.
 		if r.onDisk("a").Incomplete {
 			t.Error("the disk has it as incomplete")
 		}
+		write(func(s *v1beta1.VolumeStatus) { meta.RemoveStatusCondition(&s.Conditions, v1beta1.PopulatedCondition) }) // etcd is put back
+		wait.Until(r, "the object being known as older than the content", func() bool { return r.volume("a").IsPutBack() })
+		write(func(s *v1beta1.VolumeStatus) {
+			meta.SetStatusCondition(&s.Conditions, metav1.Condition{Type: v1beta1.PopulatedCondition, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonPopulated})
+		})
+		wait.Until(r, "it being whole by both", func() bool { v := r.volume("a"); return !v.IsPutBack() && v.Status.Phase == v1beta1.PhaseReady })
 	})
 }
 

@@ -33,7 +33,7 @@ func affinity(all []*csi.Topology) *core.VolumeNodeAffinity {
 func TestNames_OfTheDriverAreThoseOfTheAPI(t *testing.T) {
 	for ours, theirs := range map[string]string{
 		DefaultName: v1beta1.DriverName, TopologyKey: v1beta1.TopologyKey, SharedVolumesKey: v1beta1.SharedVolumesKey,
-		RBDVolumesKey: v1beta1.RBDVolumesKey, CephFSVolumesKey: v1beta1.CephFSVolumesKey,
+		RBDVolumesKey: v1beta1.RBDVolumesKey, CephFSVolumesKey: v1beta1.CephFSVolumesKey, populatesContext: v1beta1.PopulatesAttribute,
 	} {
 		if ours != theirs {
 			t.Errorf("the driver says %s, the API %s", ours, theirs)

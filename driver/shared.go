@@ -19,8 +19,10 @@ import (
 
 const (
 	serverContext = "holdfast.dev/nfs-server"
-	portContext   = "holdfast.dev/nfs-port" // not of a server that has that of NFS
-	pathContext   = "holdfast.dev/nfs-path"
+	// populatesContext is that of the PersistentVolume by which a pod brings the content.
+	populatesContext = "holdfast.dev/populates"
+	portContext      = "holdfast.dev/nfs-port" // not of a server that has that of NFS
+	pathContext      = "holdfast.dev/nfs-path"
 )
 
 const readersOnly = csi.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY

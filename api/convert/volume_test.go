@@ -82,7 +82,7 @@ func volumeBack(t *testing.T, f *filler) {
 	var want backend.Volume
 	f.fill(&want)
 	want.Name, want.Size = cmp.Or(want.Name, "name"), want.Size+1
-	want.Reach, want.Incomplete = backend.ItsHost, false // a condition says so, which the agent writes
+	want.Reach, want.Incomplete, want.AttachedTo = backend.ItsHost, false, "" // a condition and an annotation say so, which others write
 	if want.Server = ""; want.Shared {
 		want.Server, want.Reach = "team/files", backend.ManyHosts
 		want.Node = v1beta1.NodeOfServer(want.Server)

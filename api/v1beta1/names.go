@@ -137,7 +137,8 @@ const (
 	// own objects, and refuses loop devices to other pods.
 	ProtectedCondition = "Protected"
 	// CompleteCondition: of a StorageUpgrade or NodeJob, it has succeeded; False of a Volume, it was found on a disk with a
-	// part of its content only. Of other Volumes it is absent.
+	// part of its content only; True, the disk has all of it and the object says that a pod has still to bring it. Of other
+	// Volumes it is absent.
 	CompleteCondition = "Complete"
 	// FailedCondition: of a StorageUpgrade or NodeJob, it has failed.
 	FailedCondition = "Failed"
@@ -219,6 +220,7 @@ const (
 	ReasonPopulated  = "Populated"  // the content was copied and verified
 	ReasonPopulating = "Populating" // a pod copies the content, or waits to
 	ReasonCopyFailed = "CopyFailed" // the content could not be copied, and the message says why
+	ReasonPutBack    = "PutBack"    // of Complete: the object is older than the content, which is there
 	ReasonIncomplete = "Incomplete" // of Ready and Complete: the Volume was deleted while its content was copied, and found again
 )
 

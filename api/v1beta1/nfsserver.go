@@ -350,6 +350,10 @@ const NFSPort = 2049
 // writes it.
 const NFSServerAttribute = "holdfast.dev/nfs-server"
 
+// PopulatesAttribute is the volume attribute, with any value, of a PersistentVolume by which a pod brings the content of a volume, as
+// package driver reads it.
+const PopulatesAttribute = "holdfast.dev/populates"
+
 // NFSServerAnnotation is on the PersistentVolumes of the external provisioner: NAMESPACE/NAME of the server that has it.
 const NFSServerAnnotation = "nfs.holdfast.dev/server"
 

@@ -171,6 +171,11 @@ func (o *Volume) IsIncomplete() bool {
 	return meta.IsStatusConditionFalse(o.Status.Conditions, CompleteCondition)
 }
 
+// IsPutBack says whether the volume has the content that its object says a pod has still to bring.
+func (o *Volume) IsPutBack() bool {
+	return meta.IsStatusConditionTrue(o.Status.Conditions, CompleteCondition)
+}
+
 // PoolName is the pool that has the volume, or will have it.
 func (o *Volume) PoolName() string { return cmp.Or(o.Status.Pool, o.Spec.Pool) }
 
@@ -251,7 +256,8 @@ type VolumeStatus struct {
 	// +optional
 	Copy *VolumeCopy `json:"copy,omitempty"`
 	// conditions are Ready and Healthy; Populated of a volume with spec.populatedBy, which only the controller writes; and
-	// Complete, which is False, of a volume that has only a part of its content.
+	// Complete, which is False, of a volume that has only a part of its content, or True, of one that has all of it and whose
+	// object says otherwise.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	core "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
@@ -117,6 +118,9 @@ func (p *plan) populate(o observed) {
 		p.again = soon
 		p.write(o, now, &event{core.EventTypeNormal, v1beta1.ReasonPopulated, "all of its content is there: " + now.Checksum})
 		p.condition = condition(o, metav1.ConditionTrue, v1beta1.ReasonPopulated, "its content was copied and verified: "+now.Checksum)
+	case o.target.IsPutBack(): // an application may have written to it since
+		p.dismantle(o.own)
+		p.wait(o, next, meta.FindStatusCondition(o.target.Status.Conditions, v1beta1.CompleteCondition).Message)
 	case o.waits != "":
 		p.wait(o, next, o.waits)
 	case o.own.source == nil || !o.own.source.IsComplete() || o.own.source.DeletionTimestamp != nil:

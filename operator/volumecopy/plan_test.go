@@ -66,6 +66,11 @@ func wasBound(o *observed) {
 	}
 }
 
+// putBack is with the content on its disk.
+func putBack(o *observed) {
+	o.target.Status.Conditions = append(o.target.Status.Conditions, metav1.Condition{Type: v1beta1.CompleteCondition, Status: metav1.ConditionTrue, Message: "etcd was put back"})
+}
+
 func status(c v1beta1.VolumeCopy) func(*observed) {
 	return func(o *observed) { o.target.Status.Copy = &c }
 }
@@ -162,6 +167,8 @@ func TestPlan_TakesOneStepAfterTheOther(t *testing.T) {
 		"nor is one that an agent has found":              {at(func(o *observed) { o.target.Labels = map[string]string{v1beta1.AdoptedLabel: "true"} }), "", ""},
 		"it waits for a slot":                             {at(func(o *observed) { o.waits = "4 volumes are copied at a time" }), "Pending attempt 0 failures 0 Populating", "4 volumes"},
 		"the source comes first":                          {at(), "begin", ""},
+		"nothing is copied over what is there":            {at(putBack), "Pending attempt 0 failures 0 Populating", "etcd was put back"},
+		"nor goes on":                                     {at(status(copying(50, 1)), runs(v1beta1.CopyCopying, 60, 100), putBack), "remove -1, Copying 50% attempt 1 failures 0 Populating", "etcd was put back"},
 		"it is waited for":                                {at(begun, func(o *observed) { o.own.source.Status.CreationTime = nil }), "begin", ""},
 		"one that is deleted is made again":               {at(begun, func(o *observed) { o.own.source.DeletionTimestamp = &deleted }), "begin", ""},
 		"both are given to a pod":                         {at(begun), "bind", ""},

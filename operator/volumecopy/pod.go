@@ -39,6 +39,9 @@ func persistentOf(namespace string, t, v *v1beta1.Volume, r role) (*core.Persist
 	if err == nil {
 		pv.Labels = labelsOf(t)
 	}
+	if err == nil && r == target && pv.Spec.CSI != nil {
+		pv.Spec.CSI.VolumeAttributes = map[string]string{v1beta1.PopulatesAttribute: "true"}
+	}
 	return pv, err
 }
 
