@@ -139,7 +139,8 @@ type Volume struct {
 	Server       string // NAMESPACE/NAME of that NFS server
 	OnNodeLoss   OnNodeLoss
 	Source       *Source
-	Incomplete   bool // another has not brought all of its content
+	Incomplete   bool   // another has not brought all of its content
+	AttachedTo   string // the node that one node at a time may use it on, where that is recorded
 	Created      time.Time
 	Used         int64 // bytes allocated in the pool
 	Access       Access

@@ -39,10 +39,8 @@ func (n *node) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeRequ
 		if err != nil {
 			return err
 		}
-		if v.Incomplete && n.CheckComplete != nil {
-			if err := n.CheckComplete(ctx, id); err != nil {
-				return err
-			}
+		if err := n.mayStage(ctx, v, req.GetVolumeContext()); err != nil {
+			return err
 		}
 		if share, is := sharedAccess(v); is {
 			return n.stageShared(ctx, id, share, access, req.GetStagingTargetPath())
@@ -53,6 +51,22 @@ func (n *node) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeRequ
 		return nil, err
 	}
 	return &csi.NodeStageVolumeResponse{}, nil
+}
+
+// mayStage refuses an image that another node has, a volume without all of its content, and to copy into one that has it: for a
+// Ceph pool its agent says that in the object.
+func (n *node) mayStage(ctx context.Context, v *backend.Volume, volumeContext map[string]string) error {
+	inCeph := v.Access.RBD != nil || v.Access.CephFS != nil
+	switch {
+	case v.Access.RBD != nil && v.AttachedTo != "" && v.AttachedTo != n.NodeID:
+		return fmt.Errorf("%w: volume %s is attached to node %s, and an image is used by one node at a time: it can be used on node %s once it is attached to that",
+			backend.ErrPrecondition, v.ID, v.AttachedTo, n.NodeID)
+	case volumeContext[populatesContext] != "" && !v.Incomplete && !inCeph:
+		return fmt.Errorf("%w: volume %s is stored with all of its content, so nothing is copied into it", backend.ErrPrecondition, v.ID)
+	case v.Incomplete && n.CheckComplete != nil:
+		return n.CheckComplete(ctx, v.ID)
+	}
+	return nil
 }
 
 // lookUp returns a volume that can be used as asked.

@@ -46,3 +46,42 @@ func TestStage_VolumeWithoutAllOfItsContentIsRefused(t *testing.T) {
 		}
 	}
 }
+
+func TestStage_NothingIsCopiedIntoAVolumeThatHasItsContent(t *testing.T) {
+	memory := backendtest.NewMemory()
+	r := newRig(t, onDisk{memory})
+	for _, spec := range []backend.VolumeSpec{{Name: "whole"}, {Name: "part", Incomplete: true}} {
+		spec.Size.Required = gib
+		if _, err := memory.Create(t.Context(), spec); err != nil {
+			t.Fatal(err)
+		}
+		request := &csi.NodeStageVolumeRequest{
+			VolumeId: spec.Name, StagingTargetPath: "/nowhere/s", VolumeCapability: mountCapability(""), VolumeContext: map[string]string{populatesContext: "true"},
+		}
+		_, err := r.NodeStageVolume(r.ctx(), request)
+		expectError(t, err, codes.FailedPrecondition, map[string]string{"whole": "all of its content", "part": "directory of /nowhere/s"}[spec.Name])
+	}
+}
+
+// inCeph has images that are attached to the node of that name.
+type inCeph struct{ *backendtest.Memory }
+
+func (c inCeph) Get(ctx context.Context, id backend.ID) (*backend.Volume, error) {
+	v, err := c.Memory.Get(ctx, id)
+	if err == nil {
+		v.Access, v.AttachedTo = backend.Access{RBD: &backend.RBD{}}, map[backend.ID]string{"other": "other", "own": "n", "unknown": ""}[id]
+	}
+	return v, err
+}
+
+func TestStage_ImageThatIsAttachedToAnotherNodeIsRefused(t *testing.T) {
+	memory := backendtest.NewMemory()
+	r := newRig(t, inCeph{memory}, func(c *Config) { c.NodeID = "n" })
+	for name, want := range map[string]string{"other": "attached to node other", "own": "directory of /nowhere/s", "unknown": "directory of /nowhere/s"} {
+		if _, err := memory.Create(t.Context(), backend.VolumeSpec{Name: name, Size: backend.Size{Required: gib}}); err != nil {
+			t.Fatal(err)
+		}
+		_, err := r.NodeStageVolume(r.ctx(), &csi.NodeStageVolumeRequest{VolumeId: name, StagingTargetPath: "/nowhere/s", VolumeCapability: mountCapability("")})
+		expectError(t, err, codes.FailedPrecondition, want)
+	}
+}

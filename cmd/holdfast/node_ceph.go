@@ -160,7 +160,7 @@ func (s *nodeStorage) Get(ctx context.Context, id backend.ID) (*backend.Volume, 
 		return nil, fmt.Errorf("%w: volume %s, which is not made yet in %s", backend.ErrNotFound, id, v1beta1.SiteOf(o.Spec.Node))
 	}
 	v = convert.ToVolume(o)
-	v.Incomplete = o.IsIncomplete()
+	v.Incomplete, v.AttachedTo = o.IsIncomplete(), o.Annotations[v1beta1.AttachedAnnotation]
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.known == nil {
