@@ -175,7 +175,7 @@ func (w *world) content() map[string]string {
 		w.Fatal(err)
 	}
 	// Each file has one object here. Ceph rewrites files of its own under other numbers, so that names say nothing.
-	all[objects] = fmt.Sprint(strings.Count(names, "\n") - len(slices.DeleteFunc(slices.Collect(maps.Values(all)), func(is string) bool { return is != file })))
+	all[objects] = fmt.Sprint(len(slices.Collect(strings.Lines(names))) - len(slices.DeleteFunc(slices.Collect(maps.Values(all)), func(is string) bool { return is != file })))
 	return all
 }
 
