@@ -48,12 +48,9 @@ func (r *Controller) apply(ctx context.Context, o observed, p plan) error {
 	return errors.Join(errs...)
 }
 
-// writeFence sets or removes spec.fence of the node.
+// writeFence sets or removes spec.fence of the node: about the clients, or the fence, that were seen, and no others.
 func (r *Controller) writeFence(ctx context.Context, o observed, f *v1beta1.Fence) error {
-	is := map[string]any{"uid": o.storageNode.UID}
-	if f != nil { // it is about the clients that were seen, and no others
-		is["resourceVersion"] = o.storageNode.ResourceVersion
-	}
+	is := map[string]any{"uid": o.storageNode.UID, "resourceVersion": o.storageNode.ResourceVersion}
 	patch, err := json.Marshal(map[string]any{"metadata": is, "spec": map[string]any{"fence": f}})
 	if err != nil {
 		return err
@@ -76,9 +73,11 @@ func (r *Controller) writeCondition(ctx context.Context, o observed, c *metav1.C
 	if !meta.SetStatusCondition(&n.Status.Conditions, *c) {
 		return nil
 	}
-	if _, err := r.Client.HoldfastV1beta1().StorageNodes().UpdateStatus(ctx, n, metav1.UpdateOptions{FieldManager: fieldManager}); err != nil {
+	written, err := r.Client.HoldfastV1beta1().StorageNodes().UpdateStatus(ctx, n, metav1.UpdateOptions{FieldManager: fieldManager})
+	if err != nil {
 		return fmt.Errorf("writing the condition Fenced of StorageNode %s: %w", o.name, err)
 	}
+	*o.storageNode = *written
 	if was != nil && was.Status == c.Status && was.Reason == c.Reason {
 		return nil
 	}
@@ -111,8 +110,9 @@ func (r *Controller) writeRequest(ctx context.Context, node string, q request) e
 		if s.Unreadable() != nil {
 			return s.Unreadable() // entries that cannot be read would be lost
 		}
-		if q.entry == nil && s.Spec.BlocklistOf(node) == nil {
-			return nil
+		is := s.Spec.BlocklistOf(node)
+		if ends := q.entry == nil || q.entry.Expire; ends && (is == nil || is.RequestedAt.After(q.upTo.Time)) {
+			return nil // there is none, or the node was shut out again since
 		}
 		rest := slices.DeleteFunc(s.Spec.Blocklist, func(e v1beta1.BlocklistRequest) bool { return e.Node == node })
 		if q.entry != nil {

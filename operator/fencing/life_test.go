@@ -15,6 +15,7 @@ import (
 
 	core "k8s.io/api/core/v1"
 	storage "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -289,6 +290,40 @@ type mortal struct {
 	left  int
 	dead  chan struct{}
 	lived bool
+	pause *pause
+}
+
+// pause holds a controller before its first write to an object, until it is to go on, and says when the write after that one was
+// answered.
+type pause struct {
+	object         string
+	held, on, gone chan struct{}
+	goOn           func()
+	writes         int
+}
+
+func newPause(object string) *pause {
+	p := &pause{object: object, held: make(chan struct{}), on: make(chan struct{}), gone: make(chan struct{})}
+	p.goOn = sync.OnceFunc(func() { close(p.on) })
+	return p
+}
+
+// before holds a write, and returns what to do after it.
+func (p *pause) before(q *http.Request) (after func()) {
+	switch {
+	case p == nil || p.writes == 0 && !strings.HasSuffix(q.URL.Path, "/"+p.object):
+		return func() {}
+	case p.writes == 0:
+		close(p.held)
+		<-p.on
+	}
+	p.writes++
+	return func() {
+		const next = 2
+		if p.writes == next {
+			close(p.gone)
+		}
+	}
 }
 
 func (m *mortal) RoundTrip(q *http.Request) (*http.Response, error) {
@@ -302,6 +337,7 @@ func (m *mortal) RoundTrip(q *http.Request) (*http.Response, error) {
 			}
 			return nil, errors.New("the controller was killed")
 		}
+		defer m.pause.before(q)()
 		m.left--
 		if q.Method == http.MethodDelete && !m.life.ceph.isShutOut() {
 			m.life.Errorf("%s is deleted before the node is shut out", q.URL.Path)
@@ -313,7 +349,12 @@ func (m *mortal) RoundTrip(q *http.Request) (*http.Response, error) {
 // lead runs a controller until it was killed after so many writes, or the test ends.
 func (l *life) lead(writes int) (dead <-chan struct{}, stop func()) {
 	l.Helper()
-	m := &mortal{life: l, left: writes, dead: make(chan struct{}), lived: true}
+	return l.leadPaused(writes, nil)
+}
+
+func (l *life) leadPaused(writes int, p *pause) (dead <-chan struct{}, stop func()) {
+	l.Helper()
+	m := &mortal{life: l, left: writes, dead: make(chan struct{}), lived: true, pause: p}
 	config := rest.CopyConfig(l.Config)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { m.next = next; return m })
 	ours, theirs := client.NewForConfigOrDie(config), kubernetes.NewForConfigOrDie(config)
@@ -413,6 +454,55 @@ func TestLife_NodeIsShutOutAndLetInAgainByControllersThatAreKilled(t *testing.T)
 	}
 	if err := l.agent.RecordCephClient(t.Context(), "v", v1beta1.CephClient{FSID: fsid, ID: "client.4712"}); err != nil {
 		t.Errorf("a new client of a node that is back: %v", err)
+	}
+}
+
+// A leader that was suspended for longer than its Lease goes on with what it has decided.
+func TestLife_ControllerThatWasPausedEndsNoLaterFence(t *testing.T) {
+	l := newLife(t)
+	c := v1beta1.CephClient{FSID: fsid, ID: "client.4711", Address: address, BootID: "boot-1"}
+	lost := func() {
+		t.Helper()
+		l.kernel.set(c)
+		if err := l.agent.RecordCephClient(t.Context(), "v", c); err != nil {
+			t.Fatal(err)
+		}
+		l.stopNode()
+		l.taint(`[{"key":"node.kubernetes.io/out-of-service","effect":"NoSchedule"}]`)
+		l.awaitReason(v1beta1.ReasonFenced)
+	}
+	_, stop := l.lead(1000)
+	lost()
+	first := l.storageNode(l.node).Spec.Fence.RequestedAt
+	stop()
+	old := newPause(l.site)
+	l.leadPaused(1000, old)
+	t.Cleanup(old.goOn)
+	l.kernel.set()
+	l.startNode()
+	l.taint(`[]`)
+	l.ready()
+	l.Until("the decision that the node is let in", func() bool { return isClosed(old.held) })
+	_, stop = l.lead(1000)
+	l.Until("the end of the fence", func() bool { return l.storageNode(l.node).Spec.Fence == nil && !l.ceph.isShutOut() })
+	l.Until("the next second", func() bool { return time.Now().Unix() > first.Unix() })
+	lost()
+	stop()
+	second := l.storageNode(l.node).Spec.Fence
+	old.goOn()
+	l.Until("what the controller writes then", func() bool { return isClosed(old.gone) })
+	site, node := l.storageNode(l.site), l.storageNode(l.node)
+	if e := site.Spec.BlocklistOf(l.node); e == nil || !e.RequestedAt.After(first.Time) || !equality.Semantic.DeepEqual(node.Spec.Fence, second) || !l.ceph.isShutOut() {
+		t.Errorf("the pool keeps out %+v, the fence is %+v", site.Spec.Blocklist, node.Spec.Fence)
+	}
+}
+
+func isClosed(c chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
 	}
 }
 

@@ -39,6 +39,8 @@ type plan struct {
 type request struct {
 	site  *v1beta1.StorageNode
 	entry *v1beta1.BlocklistRequest // nil: none
+	// upTo is of the fence that this was decided on: a later one is not ended by it. Zero: nothing is ended.
+	upTo metav1.MicroTime
 }
 
 // planNode takes the next step with one node.
@@ -124,7 +126,7 @@ func (o observed) planFence() plan {
 func (o observed) planReturn() plan {
 	p := plan{unfence: true}
 	for _, s := range o.sites { // all of them: a request may have been written that the cache does not have yet
-		p.requests = append(p.requests, request{site: s.StorageNode})
+		p.requests = append(p.requests, request{site: s.StorageNode, upTo: o.storageNode.Spec.Fence.RequestedAt})
 	}
 	if !o.storageNode.WasShutOut() { // nothing was taken from it: all that it has may go on
 		p.condition = o.condition(false, v1beta1.ReasonWithdrawn, "the node is back before it was shut out")
@@ -215,7 +217,7 @@ func (o observed) request(s site, addresses []v1beta1.CephAddress) *request {
 	entry.Addresses = append(slices.Clone(entry.Addresses), addresses...)
 	slices.Sort(entry.Addresses)
 	entry.Addresses = slices.Compact(entry.Addresses)
-	return &request{s.StorageNode, entry}
+	return &request{site: s.StorageNode, entry: entry}
 }
 
 func (o observed) bootID() string {
@@ -237,11 +239,11 @@ func (o observed) withoutNode() (requests []request) {
 		again := o.node != nil && e.BootID != "" && o.node.Status.NodeInfo.BootID != "" && o.node.Status.NodeInfo.BootID != e.BootID
 		switch {
 		case again, e.Expire && s.Status.BlocklistOf(o.name) == nil:
-			requests = append(requests, request{site: s.StorageNode})
+			requests = append(requests, request{site: s.StorageNode, upTo: e.RequestedAt})
 		case !e.Expire && (o.now.Sub(e.RequestedAt.Time) > orphansLast || slices.Contains(s.surplus, o.name)):
 			entry := e.DeepCopy()
 			entry.Expire = true
-			requests = append(requests, request{s.StorageNode, entry})
+			requests = append(requests, request{s.StorageNode, entry, e.RequestedAt})
 		}
 	}
 	return requests
