@@ -44,6 +44,8 @@ type pool struct {
 	building map[string]bool
 	freed    []gift
 	told     map[string]bool // strangers that were reported
+
+	deleted ceph.Sightings
 }
 
 // mostMaking bounds how many volumes are made at once: what is being made is listed in attributes of the group, whose room

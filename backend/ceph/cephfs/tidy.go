@@ -52,7 +52,7 @@ func (b *Backend) tasks(ctx context.Context, p *pool) (tasks []task, err error) 
 		}
 	}
 	for _, e := range s.entries {
-		if m := e.volume; m != nil && (m.State != ready || m.Copy != nil || m.Charge != m.Size || m.Deleted != nil && p.expired(m, time.Now())) {
+		if m := e.volume; m != nil && (m.State != ready || m.Copy != nil || m.Charge != m.Size || m.Deleted != nil && p.expired(e.name, m, time.Now())) {
 			tasks = append(tasks, task{e.id, "finish", func(ctx context.Context) error { return b.finish(ctx, p, e.name) }})
 		}
 		for _, snapshot := range e.snapshots {

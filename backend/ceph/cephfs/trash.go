@@ -25,7 +25,7 @@ func (p *pool) remove(ctx context.Context, e *entry) error {
 	now := time.Now().UTC()
 	m := *e.volume
 	m.Deleted = &now
-	if p.expired(&m, now) || m.State != ready {
+	if p.expired(e.name, &m, now) || m.State != ready {
 		m.State = removing
 	}
 	if err := p.record(ctx, e.name, &m); err != nil {
@@ -41,8 +41,8 @@ func (p *pool) remove(ctx context.Context, e *entry) error {
 	return nil
 }
 
-func (p *pool) expired(m *meta, now time.Time) bool {
-	return m.Ephemeral || p.TrashRetention < 0 || now.Sub(*m.Deleted) >= p.TrashRetention
+func (p *pool) expired(name string, m *meta, now time.Time) bool {
+	return m.Ephemeral || p.TrashRetention < 0 || p.deleted.Ripe(name, *m.Deleted, now, p.TrashRetention)
 }
 
 // markRemoving takes a volume out of the trash for good, so that half of it is never restored. The caller holds the token of promises.
@@ -55,6 +55,7 @@ func (p *pool) markRemoving(ctx context.Context, e *entry) error {
 // purge removes a volume that was marked.
 func (p *pool) purge(ctx context.Context, e *entry) error {
 	crashpoint.Here(crashpoint.TrashTaken)
+	p.deleted.Forget(e.name)
 	return p.destroy(ctx, e.name, e.volume)
 }
 
@@ -74,7 +75,7 @@ func (p *pool) takeExpired(ctx context.Context, name string) (*entry, error) {
 	}
 	defer release()
 	e, err := look(ctx, p, "looking at "+name, func(g *group) (*entry, error) { return g.read(name) })
-	if err != nil || e == nil || !e.volume.trashed() || !p.expired(e.volume, time.Now()) {
+	if err != nil || e == nil || !e.volume.trashed() || !p.expired(name, e.volume, time.Now()) {
 		return nil, err
 	}
 	return e, p.markRemoving(ctx, e)
@@ -149,6 +150,7 @@ func (p *pool) undelete(ctx context.Context, id backend.ID) (*backend.Volume, er
 	if err := p.record(ctx, trash[i].name, &m); err != nil {
 		return nil, err
 	}
+	p.deleted.Forget(trash[i].name)
 	crashpoint.Here(crashpoint.UndeleteRenamed)
 	return p.volume(ctx, &entry{name: trash[i].name, id: id, volume: &m})
 }

@@ -57,7 +57,7 @@ func (b *Backend) emptyTrash(ctx context.Context, now time.Time) error {
 			if t.State == aborted {
 				keeps = abortedFor
 			}
-			if t.unlisted == nil && (t.State == removing || now.Sub(t.Deleted) >= keeps) {
+			if t.unlisted == nil && (t.State == removing || b.deleted.Ripe(t.Id, t.Deleted, now, keeps)) {
 				due = append(due, image{t.Id, t.Name})
 			}
 		}
@@ -67,6 +67,7 @@ func (b *Backend) emptyTrash(ctx context.Context, now time.Time) error {
 		if ctx.Err() != nil {
 			break
 		}
+		b.deleted.Forget(i.id)
 		if err := b.purge(ctx, i.id, i.name); err != nil {
 			b.log.Warn("a deleted image cannot be removed; retrying", "image", i.name, "id", i.id, "error", err)
 			continue

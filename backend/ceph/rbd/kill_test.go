@@ -351,7 +351,7 @@ func TestAborted_ImageIsRemovedAnHourLater(t *testing.T) {
 	for _, test := range []struct {
 		after time.Duration
 		left  bool
-	}{{abortedFor / 2, true}, {abortedFor, false}} {
+	}{{0, true}, {abortedFor / 2, true}, {2 * abortedFor, false}} {
 		if err := b.emptyTrash(ceph.Background(t.Context()), time.Now().Add(test.after)); err != nil {
 			t.Error(err)
 		}

@@ -338,6 +338,7 @@ func (b *Backend) revive(ctx context.Context, d *discarded) (*backend.Volume, er
 			if err != nil {
 				return nil, err
 			}
+			b.deleted.Forget(d.image)
 			crashpoint.Here(crashpoint.ImageRevived)
 			p := promise{Charge: d.Charge, State: complete}
 			if err := s.ledger.change(map[string]*promise{key: nil, d.name: &p}, nil); err != nil {
