@@ -65,7 +65,7 @@ func (b *Backend) CheckDetached(ctx context.Context, id backend.ID, node string)
 		}
 	}
 	return fmt.Errorf("%w: volume %s is not detached from node %s, which may still write to it: its kubelet reports the volume as in use, and its StorageNode %s. "+
-		"If the node runs, its agent records what it has; if it is off, delete the Node %[3]s", backend.ErrUnavailable, id, node, lacks)
+		"If the node runs, its agent records what it has; if it is off for good, delete the Node %[3]s", backend.ErrUnavailable, id, node, lacks)
 }
 
 func notDetached(id backend.ID, n *v1beta1.StorageNode) error {

@@ -58,6 +58,38 @@ func TestFence_OnlyTheControllerShutsOutAndLetsIn(t *testing.T) {
 	}
 }
 
+func TestStorageNode_WithClientsOfCephStaysUntilItIsShutOut(t *testing.T) {
+	r := newRig(t).start()
+	r.create("holdfast", nil)
+	r.reconciled("holdfast")
+	r.stored()
+	nodes := r.ours.HoldfastV1beta1().StorageNodes()
+	status := func(body string) {
+		t.Helper()
+		if _, err := nodes.Patch(t.Context(), "node1", types.MergePatchType, []byte(`{"status":`+body+`}`), metav1.PatchOptions{}, "status"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	remove := func() error {
+		return nodes.Delete(t.Context(), "node1", metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
+	}
+	if err := remove(); err != nil {
+		t.Errorf("without clients: %v", err)
+	}
+	status(`{"cephClients":[{"fsid":"` + cephFSID + `","id":"client.1","address":"10.0.0.5:0/1"}]}`)
+	wait.Until(r, "the record being kept", func() bool {
+		err := remove()
+		return refusedBy("holdfast-node-requests", err) && strings.Contains(err.Error(), "node.kubernetes.io/out-of-service")
+	})
+	if err := r.as(controllerUser).HoldfastV1beta1().StorageNodes().Delete(t.Context(), "node1", metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
+		t.Errorf("by the controller: %v", err)
+	}
+	status(`{"conditions":[{"type":"Fenced","status":"True","reason":"Fenced","message":"","lastTransitionTime":"2026-11-25T00:00:00Z"}]}`)
+	if err := remove(); err != nil {
+		t.Errorf("once it is shut out: %v", err)
+	}
+}
+
 // lonely makes a pod on a node that is not there, and its end.
 func (r *rig) lonely(name string, claim bool, labels map[string]string) {
 	r.Helper()

@@ -267,6 +267,9 @@ func (r *rig) sweep() {
 			continue
 		}
 		for _, o := range all.Items {
+			if resource == "storagenodes" { // with clients of Ceph clusters it stays
+				_, _ = kind.Patch(ctx, o.GetName(), types.MergePatchType, []byte(`{"status":{"cephClients":null}}`), metav1.PatchOptions{}, "status")
+			}
 			_ = kind.Delete(ctx, o.GetName(), metav1.DeleteOptions{})
 			_, _ = kind.Patch(ctx, o.GetName(), types.MergePatchType, free, metav1.PatchOptions{})
 		}
