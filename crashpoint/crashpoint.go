@@ -93,15 +93,12 @@ const (
 	ImageGiven    Step = "image-given"    // taken out of the trash to be removed, nothing is removed
 	ImageRemoved  Step = "image-removed"  // removed, its size is still counted in the ledger
 	ImageRevived  Step = "image-revived"  // has its name again, the ledger still has it in the trash
-	ImagesSnapped Step = "images-snapped" // all sources of a group have snapshots and are locked
-	ImagesGrouped Step = "images-grouped" // all members exist, the record of the group does not
-	GroupDropped  Step = "group-dropped"  // the record is removed, the members exist
 )
 
 // ImageSteps lists all steps of images in a Ceph cluster.
 var ImageSteps = []Step{
 	ImagePromised, ImageSnapped, ImageCloned, ImageFilled, ImageReady, ImageGrown, ImageRecorded, ImageTrashed, ImageGiven, ImageRemoved,
-	ImageRevived, ImagesSnapped, ImagesGrouped, GroupDropped,
+	ImageRevived,
 }
 
 // CephFSSteps lists all steps of volumes in a CephFS, which are named as those of other volumes.

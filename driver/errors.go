@@ -35,6 +35,8 @@ func toStatus(err error) error {
 	case code == codes.NotFound && !backend.IsAbsent(err): // to a caller, not found would be final
 		code = codes.Unavailable
 	case known:
+	case errors.Is(err, backend.ErrUnsupported):
+		code = codes.Unimplemented
 	case errors.Is(err, context.Canceled):
 		code = codes.Canceled
 	case errors.Is(err, context.DeadlineExceeded):

@@ -163,13 +163,17 @@ func (b *Backend) DeleteGroup(ctx context.Context, id backend.ID) error {
 	}
 }
 
-// together refuses sources that are not all on one node.
+// together refuses sources that are not all on one node, and those in a Ceph pool.
 func (b *Backend) together(ctx context.Context, id backend.ID, sources []backend.ID) error {
 	nodes := map[string][]string{}
 	for _, source := range sources {
 		v, err := b.findComplete(ctx, source)
 		if err != nil {
 			return fmt.Errorf("%w, a source of group %s", err, id)
+		}
+		if site := v1beta1.SiteOf(v.Spec.Node); site.Kind == v1beta1.SiteCephPool {
+			return fmt.Errorf("%w: group %s: %s, which has %s, takes no snapshots of groups: those of images need Ceph 19 (Squid), and of directories Ceph has none; make a snapshot of each volume",
+				backend.ErrUnsupported, id, site, source)
 		}
 		nodes[v.Spec.Node] = append(nodes[v.Spec.Node], string(source))
 	}
@@ -180,5 +184,5 @@ func (b *Backend) together(ctx context.Context, id backend.ID, sources []backend
 	for _, node := range slices.Sorted(maps.Keys(nodes)) {
 		all = append(all, v1beta1.SiteOf(node).String()+" has "+strings.Join(nodes[node], ", "))
 	}
-	return fmt.Errorf("%w group %s: all volumes of a group must be on one node, NFS server or Ceph pool: %s", backend.ErrInvalid, id, Few(all, "; "))
+	return fmt.Errorf("%w group %s: all volumes of a group must be on one node or NFS server: %s", backend.ErrInvalid, id, Few(all, "; "))
 }

@@ -40,14 +40,13 @@ type Backend struct {
 }
 
 var (
-	_ backend.Backend          = (*Backend)(nil)
-	_ backend.Expander         = (*Backend)(nil)
-	_ backend.Completer        = (*Backend)(nil)
-	_ backend.Snapshotter      = (*Backend)(nil)
-	_ backend.GroupSnapshotter = (*Backend)(nil)
-	_ backend.Cloner           = (*Backend)(nil)
-	_ backend.Trasher          = (*Backend)(nil)
-	_ backend.Fencer           = (*Backend)(nil)
+	_ backend.Backend     = (*Backend)(nil)
+	_ backend.Expander    = (*Backend)(nil)
+	_ backend.Completer   = (*Backend)(nil)
+	_ backend.Snapshotter = (*Backend)(nil)
+	_ backend.Cloner      = (*Backend)(nil)
+	_ backend.Trasher     = (*Backend)(nil)
+	_ backend.Fencer      = (*Backend)(nil)
 )
 
 // Open serves a pool until Close. It does not wait for the cluster: as long as that cannot be reached, calls fail with

@@ -18,9 +18,8 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
-// Snapshots and groups have names of their own, which may equal those of volumes: their operations use other keys.
+// Snapshots have names of their own, which may equal those of volumes: their operations use other keys.
 func snapshotKey(id backend.ID) backend.ID { return "snapshot/" + id }
-func groupKey(id backend.ID) backend.ID    { return "group/" + id }
 
 // do runs an operation on one ID.
 func do[T any](ctx context.Context, b *Backend, id backend.ID, verb string, f func(context.Context) (T, error)) (T, error) {
@@ -81,14 +80,8 @@ func (b *Backend) need(ctx context.Context, k kind, id backend.ID, of string) (*
 		return nil, fmt.Errorf("%w: %s %s%s in pool %s", backend.ErrNotFound, k, id, of, b.Name)
 	case r.meta == nil:
 		return nil, r.check()
-	case r.meta.Group == "":
-		return r, nil
 	}
-	exists, err := b.memberExists(ctx, r)
-	if err == nil && !exists {
-		err = fmt.Errorf("%w: %s %s%s: its group %s is not complete", backend.ErrNotFound, k, id, of, r.meta.Group)
-	}
-	return r, err
+	return r, nil
 }
 
 // accepts refuses what no image can be.
@@ -265,11 +258,6 @@ func (s *session) copy(name string, from *record) error {
 		return err
 	}
 	crashpoint.Here(crashpoint.ImageSnapped)
-	return s.copySnapped(name, from)
-}
-
-// copySnapped goes on where the source has its temporary snapshot.
-func (s *session) copySnapped(name string, from *record) error {
 	if err := s.cloneImage(from.name, temporaryPrefix+name, name); err != nil {
 		return errors.Join(err, s.dropTemporary(from.name, name))
 	}
@@ -312,20 +300,10 @@ func (b *Backend) clear(ctx context.Context, name string) error {
 	return err
 }
 
-// completed records that an image is complete after all, since only what seemed to fail has made it. A member of a group that is
-// not goes.
+// completed records that an image is complete after all, since only what seemed to fail has made it.
 func (s *session) completed(r *record, p promise) error {
 	if p.State != building {
 		return nil
-	}
-	if r.meta != nil && r.meta.Group != "" {
-		groups, err := s.groups()
-		if err != nil {
-			return err
-		}
-		if groups[r.meta.Group] == nil {
-			return s.trashAndErase(r)
-		}
 	}
 	p.State, p.Charge = complete, r.size
 	return s.ledger.change(map[string]*promise{r.name: &p}, nil)

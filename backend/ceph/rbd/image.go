@@ -24,8 +24,6 @@ type record struct {
 	size   int64
 	meta   *meta
 	damage error // why there is no meta
-	// orphaned is a snapshot of a group whose record is lost.
-	orphaned bool
 }
 
 // headerObject is that of an image, which has all that Ceph knows of it.

@@ -60,11 +60,6 @@ func snapped(ctx context.Context, b *Backend) error {
 	return err
 }
 
-func grouped(ctx context.Context, b *Backend) error {
-	_, err := b.SnapshotGroup(ctx, backend.GroupSpec{Name: "g", Sources: []backend.ID{"a", "b"}})
-	return err
-}
-
 var built = []crashpoint.Step{crashpoint.ImagePromised, crashpoint.ImageFilled, crashpoint.ImageReady}
 
 var operations = []operation{{
@@ -128,18 +123,6 @@ var operations = []operation{{
 		return nil
 	},
 	leaves: []string{"volume.a"},
-}, {
-	name: "group", steps: []crashpoint.Step{crashpoint.ImagePromised, crashpoint.ImagesSnapped, crashpoint.ImageCloned, crashpoint.ImageFilled, crashpoint.ImagesGrouped},
-	prepare: func(ctx context.Context, b *Backend) error { return created(ctx, b, "a", "b") },
-	call:    grouped,
-	leaves:  []string{"snapshot.*", "snapshot.*", "volume.a", "volume.b"},
-}, {
-	name: "delete group", steps: []crashpoint.Step{crashpoint.GroupDropped, crashpoint.ImageTrashed},
-	prepare: func(ctx context.Context, b *Backend) error {
-		return errors.Join(created(ctx, b, "a", "b"), grouped(ctx, b))
-	},
-	call:   func(ctx context.Context, b *Backend) error { return b.DeleteGroup(ctx, "g") },
-	leaves: []string{"volume.a", "volume.b"},
 }}
 
 // TestKill_AtAnyStepConverges kills a process at every named step, on a real Ceph, and sees that the same call of the next
@@ -210,16 +193,6 @@ func kill(t *testing.T, at ceph.Config, o operation, step crashpoint.Step) {
 	}
 }
 
-// TestKill_OfAGroupSnapshotLetsWritersGoOn kills a process that has the locks of images, and starts no other.
-func TestKill_OfAGroupSnapshotLetsWritersGoOn(t *testing.T) {
-	at := newPool(t, 0)
-	o := operations[slices.IndexFunc(operations, func(o operation) bool { return o.name == "group" })]
-	kill(t, at, o, crashpoint.ImagesSnapped)
-	for _, name := range []string{"volume.a", "volume.b"} {
-		write(t, at, &backend.Volume{Access: backend.Access{RBD: &backend.RBD{Image: name}}}, []byte("content"))
-	}
-}
-
 func beKilled(t *testing.T, name string) {
 	var given shownPool
 	if err := json.Unmarshal([]byte(os.Getenv(crashingPool)), &given); err != nil {
@@ -264,9 +237,6 @@ func checkLeft(t *testing.T, at ceph.Config, o operation) {
 			}
 			image.Close()
 			promised = append(promised, name)
-			if strings.HasPrefix(name, "snapshot.") && slices.Contains(o.leaves, "snapshot.*") {
-				name = "snapshot.*"
-			}
 			left = append(left, name)
 		}
 		trash, err := rbd.GetTrashList(ioctx)

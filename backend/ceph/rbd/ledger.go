@@ -25,7 +25,7 @@ const ledgerObject = "holdfast.promises"
 type state string
 
 const (
-	building state = "building" // it may be there, or a part of it, and is discarded by who finds it; or a member of a group that is not
+	building state = "building" // it may be there, or a part of it, and is discarded by who finds it
 	complete state = "complete"
 	trashed  state = "trashed"  // it can be restored
 	aborted  state = "aborted"  // it was not completed, and is removed later

@@ -22,13 +22,11 @@ import (
 type loss struct {
 	object  string
 	damaged []backend.ID // of the volumes a, b and c
-	alone   bool         // snapshots of the group have lost it
 }
 
 var losses = map[string]loss{
 	"directory":      {object: directoryObject},
 	"trash":          {object: "rbd_trash"},
-	"groups":         {object: groupsObject, alone: true},
 	"image metadata": {object: "", damaged: []backend.ID{"a"}},
 	"image ID":       {object: idObject + "volume.a"},
 	"ledger":         {object: ledgerObject},
@@ -51,23 +49,20 @@ func dataOf(t *testing.T, at ceph.Config) map[string]bool {
 	return found
 }
 
-// lostPool has the volumes a, b and c, of which a has content, a snapshot of it, a group of a and b, and the deleted volume t.
+// lostPool has the volumes a, b and c, of which a has content, a snapshot of it, and the deleted volume t.
 // Of its first days there is a copy of an object.
 func lostPool(t *testing.T, object string) (at ceph.Config, content []byte) {
 	t.Helper()
 	at, b, end := openWith(t, Config{TrashRetention: time.Hour}, "a", "early")
 	ctx := t.Context()
 	_, content = filled(t, at, b)
-	if _, err := b.SnapshotGroup(ctx, backend.GroupSpec{Name: "early", Sources: []backend.ID{"a"}}); err != nil {
-		t.Fatal(err)
-	}
 	if err := b.Delete(ctx, "early"); err != nil {
 		t.Fatal(err)
 	}
 	if object != "" {
 		inPool(t, at, "cp", object, "older")
 	}
-	if err := errors.Join(created(ctx, b, "b", "c", "t"), grouped(ctx, b), b.Delete(ctx, "t")); err != nil {
+	if err := errors.Join(created(ctx, b, "b", "c", "t"), b.Delete(ctx, "t")); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := b.Snapshot(ctx, backend.SnapshotSpec{Name: "s", Source: "a"}); err != nil {
@@ -170,53 +165,15 @@ func (l loss) check(t *testing.T, b *Backend) {
 		t.Errorf("volume a is made again: %v", err)
 	}
 	snapshots, err := b.ListSnapshots(ctx)
-	if err != nil || len(snapshots) != 4 {
-		t.Errorf("there are %d snapshots, want 4: %v", len(snapshots), err)
-	}
-	alone := 0
-	for _, s := range snapshots {
-		if s.Condition.Abnormal {
-			alone++
-		}
-	}
-	if l.alone != (alone > 0) {
-		t.Errorf("%d snapshots have lost their group", alone)
+	if err != nil || len(snapshots) != 1 {
+		t.Errorf("there are %d snapshots, want 1: %v", len(snapshots), err)
 	}
 	trash, err := b.Trash(ctx)
 	if err != nil || len(trash) != 2 {
 		t.Errorf("the trash has %+v, %v", trash, err)
 	}
-	if is, err := b.Capacity(ctx, ""); err != nil || is.Promised < 9*size {
-		t.Errorf("promised are %d, %v, to nine images of %d", is.Promised, err, size)
-	}
-}
-
-func TestLoss_SnapshotWithoutItsGroupIsUsedAndDeletedByItself(t *testing.T) {
-	at, _ := lostPool(t, "")
-	inPool(t, at, "rm", groupsObject)
-	b, end := open(t, at, Config{TrashRetention: time.Hour})
-	defer end()
-	ctx := t.Context()
-	all, err := b.ListSnapshots(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, s := range all {
-		if !s.Condition.Abnormal {
-			continue
-		}
-		if s.Group != "" || !strings.Contains(s.Condition.Message, groupsObject) {
-			t.Errorf("it is %+v", s)
-		}
-		if _, err := b.Restore(ctx, s.ID, backend.VolumeSpec{Name: "of-" + string(s.ID)}); err != nil {
-			t.Error(err)
-		}
-		if err := b.DeleteSnapshot(ctx, s.ID); err != nil {
-			t.Error(err)
-		}
-	}
-	if left, err := b.ListSnapshots(ctx); err != nil || len(left) != 1 {
-		t.Errorf("left are %+v, %v", left, err)
+	if is, err := b.Capacity(ctx, ""); err != nil || is.Promised < 6*size {
+		t.Errorf("promised are %d, %v, to six images of %d", is.Promised, err, size)
 	}
 }
 

@@ -51,7 +51,6 @@ type meta struct {
 	Labels       map[string]string    `json:"labels,omitempty"`
 	OnNodeLoss   backend.OnNodeLoss   `json:"onNodeLoss,omitempty"`
 	Source       *backend.Source      `json:"source,omitempty"`
-	Group        backend.ID           `json:"group,omitempty"`
 	Ephemeral    bool                 `json:"ephemeral,omitempty"`
 	Incomplete   bool                 `json:"incomplete,omitempty"` // another has not brought all of its content
 }

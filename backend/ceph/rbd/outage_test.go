@@ -141,7 +141,7 @@ func snapshotOf(ctx context.Context, b *Backend, name string, source backend.ID)
 
 // live has a volume made, in one of all ways, copied and deleted.
 func live(ctx context.Context, t *testing.T, b *Backend, i int) {
-	name, snapshot, group := fmt.Sprintf("v%d", i), fmt.Sprintf("s%d", i), fmt.Sprintf("g%d", i)
+	name, snapshot := fmt.Sprintf("v%d", i), fmt.Sprintf("s%d", i)
 	id := backend.ID(name)
 	spec := backend.VolumeSpec{Name: name}
 	for _, step := range []func() error{
@@ -157,11 +157,6 @@ func live(ctx context.Context, t *testing.T, b *Backend, i int) {
 			return err
 		},
 		func() error { return snapshotOf(ctx, b, snapshot, id) },
-		func() error {
-			_, err := b.SnapshotGroup(ctx, backend.GroupSpec{Name: group, Sources: []backend.ID{id}})
-			return err
-		},
-		func() error { return b.DeleteGroup(ctx, backend.ID(group)) },
 		func() error { return b.Delete(ctx, id) },
 		func() error { return b.DeleteSnapshot(ctx, backend.ID(snapshot)) },
 	} {

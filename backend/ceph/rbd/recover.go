@@ -25,10 +25,6 @@ func (b *Backend) recover(s *session) error {
 	if err != nil {
 		return err
 	}
-	groups, err := s.groups()
-	if err != nil {
-		return err
-	}
 	names, err := rbd.GetImageNames(s.ioctx)
 	if err != nil {
 		return err
@@ -42,7 +38,7 @@ func (b *Backend) recover(s *session) error {
 	}
 	foreign := 0
 	for _, name := range slices.Sorted(maps.Keys(there)) {
-		ours, err := b.recoverImage(s, name, entries, groups)
+		ours, err := b.recoverImage(s, name, entries)
 		if err != nil {
 			return err
 		}
@@ -203,7 +199,7 @@ func (s *session) dropTrashed(key, image string) error {
 }
 
 // recoverImage puts one image right, and says whether it is ours.
-func (b *Backend) recoverImage(s *session, name string, entries map[string]promise, groups map[backend.ID]*groupRecord) (ours bool, err error) {
+func (b *Backend) recoverImage(s *session, name string, entries map[string]promise) (ours bool, err error) {
 	k, id, named := parseName(name)
 	if !named {
 		return false, nil
@@ -223,9 +219,6 @@ func (b *Backend) recoverImage(s *session, name string, entries map[string]promi
 		}
 		b.log.Info("an image that was not completed is discarded", "image", name)
 		return true, s.discard(name, p)
-	case r.meta != nil && r.meta.Group != "" && groups[r.meta.Group] == nil && p.State == building:
-		b.log.Info("a snapshot of a group that was not completed, or was deleted, is removed", "image", name)
-		return true, s.trashAndErase(r)
 	}
 	if err := s.finish(r, p); err != nil {
 		return true, err
@@ -279,18 +272,6 @@ func (s *session) finish(r *record, p promise) error {
 		return nil
 	}
 	return s.ledger.change(map[string]*promise{r.name: &want}, nil)
-}
-
-// trashAndErase removes an image that no caller knows.
-func (s *session) trashAndErase(r *record) error {
-	if err := s.despiteTheDead(r.image, func() error { return rbd.GetImage(s.ioctx, r.name).Trash(0) }); err != nil {
-		return err
-	}
-	p := &promise{Charge: r.size, State: removing}
-	if err := s.ledger.change(map[string]*promise{r.name: nil, trashKey(r.image): p}, nil); err != nil {
-		return err
-	}
-	return s.eraseClaimed(r.image)
 }
 
 // eraseClaimed removes an image that is in the trash for good, and its promise, unless copies need it.

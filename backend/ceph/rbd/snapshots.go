@@ -36,9 +36,6 @@ func (b *Backend) Snapshot(ctx context.Context, spec backend.SnapshotSpec) (*bac
 			if err != nil {
 				return nil, err
 			}
-			if err := b.dropMember(ctx, id); err != nil {
-				return nil, err
-			}
 			m := snapshotMeta(id, spec, from)
 			made, err := b.make(ctx, m, from, func(s *session) error {
 				if err := s.copy(m.imageName(), from); err != nil {
@@ -75,27 +72,17 @@ func (b *Backend) snapshot(r *record) *backend.Snapshot {
 		return s
 	}
 	m := r.meta
-	s.Name, s.Source, s.Group, s.Size, s.Mode, s.FSType, s.Created = m.Name, m.Source.ID, m.Group, m.Size, m.Mode, m.FSType, m.Created
+	s.Name, s.Source, s.Size, s.Mode, s.FSType, s.Created = m.Name, m.Source.ID, m.Size, m.Mode, m.FSType, m.Created
 	s.Used = m.Size
-	if r.orphaned {
-		s.Group, s.Condition = "", backend.Abnormal("snapshot %s has its content, and Ceph has lost the record of its group %s (object %s); restore from it by itself, or delete it", r.id, m.Group, groupsObject)
-	}
 	return s
 }
 
-// findSnapshot looks a snapshot up. A member of a group that is not complete does not exist.
+// findSnapshot looks a snapshot up.
 func (b *Backend) findSnapshot(ctx context.Context, id backend.ID) (*record, error) {
 	if !valid(id) {
 		return nil, nil
 	}
-	r, err := b.find(ctx, snapshots, id)
-	if err != nil || r == nil || r.meta == nil || r.meta.Group == "" {
-		return r, err
-	}
-	if exists, err := b.memberExists(ctx, r); err != nil || !exists {
-		return nil, err
-	}
-	return r, nil
+	return b.find(ctx, snapshots, id)
 }
 
 func (b *Backend) GetSnapshot(ctx context.Context, id backend.ID) (*backend.Snapshot, error) {
@@ -111,10 +98,6 @@ func (b *Backend) GetSnapshot(ctx context.Context, id backend.ID) (*backend.Snap
 
 func (b *Backend) ListSnapshots(ctx context.Context) ([]*backend.Snapshot, error) {
 	all, err := call(ctx, b, "listing snapshots", func(s *session) (found []*backend.Snapshot, err error) {
-		groups, err := s.groups()
-		if err != nil {
-			return nil, err
-		}
 		entries, err := s.ledger.all()
 		if err != nil {
 			return nil, err
@@ -124,9 +107,7 @@ func (b *Backend) ListSnapshots(ctx context.Context) ([]*backend.Snapshot, error
 			return nil, err
 		}
 		for _, r := range all {
-			if r.exists(groups, entries[r.name]) {
-				found = append(found, b.snapshot(r))
-			}
+			found = append(found, b.snapshot(r))
 		}
 		return found, nil
 	})
@@ -141,9 +122,6 @@ func (b *Backend) DeleteSnapshot(ctx context.Context, id backend.ID) error {
 		}
 		if r == nil {
 			return nil, b.clearRemains(ctx, snapshots, id)
-		}
-		if r.meta != nil && r.meta.Group != "" && !r.orphaned {
-			return nil, fmt.Errorf("%w: snapshot %s belongs to group %s; delete the group", backend.ErrPrecondition, id, r.meta.Group)
 		}
 		return nil, b.remove(ctx, r)
 	})

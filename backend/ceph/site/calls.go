@@ -131,24 +131,4 @@ func (p *pool) Undelete(ctx context.Context, id backend.ID) (*backend.Volume, er
 	return use(ctx, p, func(s *serving) (*backend.Volume, error) { return s.Undelete(ctx, id) })
 }
 
-// groupedPool is a pool whose engine takes snapshots of several volumes at one instant.
-type groupedPool struct{ *pool }
-
-var (
-	_ backend.GroupSnapshotter = (*groupedPool)(nil)
-	_ engine                   = (*pool)(nil) // with all that the agent looks for
-)
-
-func (s *serving) groups() backend.GroupSnapshotter { return s.engine.(backend.GroupSnapshotter) }
-
-func (p *groupedPool) SnapshotGroup(ctx context.Context, spec backend.GroupSpec) (*backend.Group, error) {
-	return use(ctx, p.pool, func(s *serving) (*backend.Group, error) { return s.groups().SnapshotGroup(ctx, spec) })
-}
-
-func (p *groupedPool) DeleteGroup(ctx context.Context, id backend.ID) error {
-	return p.do(ctx, func(s *serving) error { return s.groups().DeleteGroup(ctx, id) })
-}
-
-func (p *groupedPool) GetGroup(ctx context.Context, id backend.ID) (*backend.Group, error) {
-	return use(ctx, p.pool, func(s *serving) (*backend.Group, error) { return s.groups().GetGroup(ctx, id) })
-}
+var _ engine = (*pool)(nil) // with all that the agent looks for

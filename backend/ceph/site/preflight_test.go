@@ -33,7 +33,7 @@ func open(t *testing.T, c Config) *pool {
 	}
 	p, is := opened.(*pool)
 	if !is {
-		p = opened.(*groupedPool).pool
+		p = opened.(*pool)
 	}
 	t.Cleanup(func() {
 		if err := p.Close(context.Background()); err != nil {

@@ -49,9 +49,6 @@ func Open(c Config, log *slog.Logger) (Site, error) {
 	}
 	p := &pool{Config: c, log: log.With("pool", c.Pool), suspected: make(chan struct{}, 1), settled: make(chan struct{})}
 	p.trouble = fmt.Errorf("%w: pool %s: the Ceph cluster is being connected to", backend.ErrUnavailable, c.Pool)
-	if c.Engine == RBD {
-		return &groupedPool{p}, nil
-	}
 	return p, nil
 }
 

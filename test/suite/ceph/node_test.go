@@ -79,7 +79,6 @@ func TestNode(t *testing.T) {
 		serveControllers(t, work)
 		inside(t, work, "^TestNodeOfController_")
 	})
-	t.Run("GroupSnapshot", func(t *testing.T) { groupOfMapped(t, c, work) })
 	t.Run("PowerCut", func(t *testing.T) {
 		cutAfterWriting(t, work)
 		inside(t, work, "^TestCutGuest_Finds")
