@@ -60,10 +60,11 @@ type pool struct {
 	failed      atomic.Bool        // the file system was shut down by an error, which statfs does not show on new kernels
 	evicting    sync.Mutex         // held while trash is removed for one caller, so that no other takes the freed space
 
-	mu       sync.Mutex
-	entries  map[kind]map[backend.ID]*record
-	trash    map[string]*record // by place
-	building map[string]*record // by place
+	mu        sync.Mutex
+	entries   map[kind]map[backend.ID]*record
+	trash     map[string]*record // by place
+	sightings backend.Sightings  // of the trash
+	building  map[string]*record // by place
 	// leftovers are the entries of building on which no operation works, by place.
 	leftovers map[string]*leftover
 	foreign   int64            // bytes that other programs use in the file system
@@ -81,7 +82,6 @@ type record struct {
 	damage   error
 	charge   int64
 	deleted  time.Time // when it was moved to the trash
-	seen     time.Time // when this process first saw it in the trash
 	freeable int64     // bytes that its removal from the trash frees, at least
 }
 
@@ -315,6 +315,6 @@ func (p *pool) readTrash(name string) *record {
 		return nil
 	}
 	r := p.read(kind(k), id, path.Join(trashDir, name))
-	r.deleted, r.seen = time.Unix(0, nanos), time.Now()
+	r.deleted = time.Unix(0, nanos)
 	return r
 }

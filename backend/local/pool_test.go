@@ -510,10 +510,10 @@ func TestTrash_AWrongClockDoesNotEmptyIt(t *testing.T) {
 	if !kept() {
 		t.Fatal("it was removed at the start")
 	}
-	if p.emptyTrash(t.Context(), time.Now().Add(seenAtLeast-time.Minute)); !kept() {
+	if p.emptyTrash(t.Context(), time.Now().Add(backend.SeenAtLeast-time.Minute)); !kept() {
 		t.Error("it was removed before it was seen for an hour")
 	}
-	if p.emptyTrash(t.Context(), time.Now().Add(seenAtLeast)); kept() {
+	if p.emptyTrash(t.Context(), time.Now().Add(backend.SeenAtLeast)); kept() {
 		t.Error("it is kept for good")
 	}
 }

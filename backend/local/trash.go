@@ -29,7 +29,7 @@ func (p *pool) remove(ctx context.Context, r *record) error {
 		return err
 	}
 	now := time.Now()
-	gone := &record{kind: r.kind, id: r.id, place: path.Join(trashDir, trashName(r.kind, r.id, now)), meta: r.meta, damage: r.damage, charge: r.charge, deleted: now, seen: now}
+	gone := &record{kind: r.kind, id: r.id, place: path.Join(trashDir, trashName(r.kind, r.id, now)), meta: r.meta, damage: r.damage, charge: r.charge, deleted: now}
 	if !p.expired(gone, now) {
 		gone.freeable = p.measureFreeableOf(r)
 	}
@@ -72,17 +72,12 @@ func (p *pool) unused(r *record) error {
 	return nil
 }
 
-// seenAtLeast is how long this process has seen a deleted volume before it removes it for its age. The age is by the
-// clocks of the deletion and of now, of which either may be wrong, as after a boot without the time; this is by the
-// monotonic clock.
-const seenAtLeast = time.Hour
-
 func (p *pool) expired(r *record, now time.Time) bool {
 	ephemeral := r.meta != nil && r.meta.Ephemeral
 	if r.kind != volumes || ephemeral || p.TrashRetention == backend.NoTrash {
 		return true
 	}
-	return now.Sub(r.deleted) >= p.TrashRetention && now.Sub(r.seen) >= min(p.TrashRetention, seenAtLeast)
+	return p.sightings.Ripe(r.place, r.deleted, now, p.TrashRetention)
 }
 
 // claim reserves an entry of the trash for one caller, who removes or restores it. Its space stays promised until then.
@@ -102,6 +97,7 @@ func (p *pool) claimLocked(r *record) *record {
 	claimed.place = path.Join(buildingDir, path.Base(r.place))
 	p.building[claimed.place] = &claimed
 	delete(p.trash, r.place)
+	p.sightings.Forget(r.place)
 	return &claimed
 }
 

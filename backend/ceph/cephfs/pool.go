@@ -43,9 +43,9 @@ type pool struct {
 	mu       sync.Mutex
 	building map[string]bool
 	freed    []gift
-	told     map[string]bool // strangers that were reported
+	told     map[string]bool // what was reported
 
-	deleted ceph.Sightings
+	deleted backend.Sightings
 }
 
 // mostMaking bounds how many volumes are made at once: what is being made is listed in attributes of the group, whose room

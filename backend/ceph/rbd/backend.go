@@ -36,7 +36,7 @@ type Backend struct {
 	keeper     sync.WaitGroup
 	usages     usages
 	flatten    chan string // names of images that need too many others
-	deleted    ceph.Sightings
+	deleted    backend.Sightings
 }
 
 var (

@@ -1,4 +1,4 @@
-package ceph
+package backend
 
 import (
 	"testing"

@@ -1,13 +1,13 @@
-package ceph
+package backend
 
 import (
 	"sync"
 	"time"
 )
 
-// seenAtLeast is how long this process has seen what was deleted before it removes it for its age. The age is by the clocks of
+// SeenAtLeast is how long this process has seen what was deleted before it removes it for its age. The age is by the clocks of
 // the deletion and of now, of which either may be wrong, as after a boot without the time; this is by the monotonic clock.
-const seenAtLeast = time.Hour
+const SeenAtLeast = time.Hour
 
 // Sightings knows since when this process has seen what is in the trash of a pool.
 type Sightings struct {
@@ -26,7 +26,7 @@ func (s *Sightings) Ripe(what string, deleted, now time.Time, keep time.Duration
 	if _, seen := s.first[what]; !seen {
 		s.first[what] = now
 	}
-	return now.Sub(deleted) >= keep && (keep < time.Minute || now.Sub(s.first[what]) >= min(keep, seenAtLeast))
+	return now.Sub(deleted) >= keep && (keep < time.Minute || now.Sub(s.first[what]) >= min(keep, SeenAtLeast))
 }
 
 // Forget is called when something has left the trash.
