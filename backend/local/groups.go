@@ -174,18 +174,20 @@ func homeIn(pools []*pool, ref *groupRef) (home *pool, replaced bool) {
 	return nil, true
 }
 
-// sweepGroups removes members of groups that are incomplete or deleted, before a pool is used. Without its ID, another
-// pool is not known to be that of the group.
+// sweepGroups removes members of groups that are incomplete or deleted, before a pool is used: those in it, and those in other
+// pools of a group whose record would be in it. Without its ID, another pool is not known to be that of the group.
 func (b *Backend) sweepGroups(ctx context.Context, p *pool) {
 	ctx, cancel := context.WithTimeout(ctx, recoverWithin)
 	defer cancel()
 	known := append(b.pools(), p)
-	for _, r := range p.each(snapshots) {
-		if wholeIn(known, r) || r.meta.Group.PoolID == "" && r.meta.Group.Pool != p.Name {
-			continue
-		}
-		if err := p.remove(ctx, r); err != nil {
-			p.log.Warn("a snapshot of an incomplete group stays", "snapshot", r.id, "error", err)
+	for _, owner := range known {
+		for _, r := range owner.each(snapshots) {
+			if wholeIn(known, r) || (owner != p || r.meta.Group.PoolID == "") && r.meta.Group.Pool != p.Name {
+				continue
+			}
+			if err := owner.remove(ctx, r); err != nil {
+				owner.log.Warn("a snapshot of an incomplete group stays", "snapshot", r.id, "error", err)
+			}
 		}
 	}
 }
@@ -217,30 +219,31 @@ func (b *Backend) GetGroup(_ context.Context, id backend.ID) (*backend.Group, er
 	return b.group(p, r)
 }
 
-// DeleteGroup removes the record first. From then on the group does not exist, and its members are removed now or at
-// the next start.
+// DeleteGroup removes the record first. From then on the group does not exist, and its members are removed now, by a repeat of
+// the call, or at the next start.
 func (b *Backend) DeleteGroup(ctx context.Context, id backend.ID) error {
 	_, err := backend.Do(ctx, &b.ops, groupKey(id), "delete group", func(ctx context.Context) (any, error) {
 		p, r := b.find(groups, id)
 		if r == nil {
-			return nil, b.absent("group %s", id)
+			return nil, errors.Join(b.removeMembers(ctx, id), b.absent("group %s", id))
 		}
 		if err := p.remove(ctx, r); err != nil {
 			return nil, err
 		}
-		if r.meta == nil {
-			return nil, nil
-		}
-		for _, m := range r.meta.Members {
-			if owner, err := b.pool(m.Pool, backend.ErrUnavailable); err == nil {
-				if s := owner.find(snapshots, m.Snapshot); s != nil {
-					if err := owner.remove(ctx, s); err != nil {
-						return nil, err
-					}
-				}
-			}
-		}
-		return nil, nil
+		return nil, b.removeMembers(ctx, id)
 	})
 	return err
+}
+
+// removeMembers removes the snapshots of a group that has no record.
+func (b *Backend) removeMembers(ctx context.Context, id backend.ID) error {
+	var errs []error
+	for _, p := range b.pools() {
+		for _, r := range p.each(snapshots) {
+			if r.meta != nil && r.meta.Group != nil && r.meta.Group.ID == id && !b.whole(r) {
+				errs = append(errs, p.remove(ctx, r))
+			}
+		}
+	}
+	return errors.Join(errs...)
 }

@@ -163,6 +163,38 @@ func TestPools_GroupMaySpanSeveral(t *testing.T) {
 	}
 }
 
+func TestPools_GroupWhoseDeletionFailedInOneIsDeletedByARepeat(t *testing.T) {
+	slow, fast := emptyPool(t), emptyPool(t)
+	slow.Name, fast.Name = "slow", "fast"
+	b := served(t, slow, fast)
+	data, other, wal := block("data"), block("other"), block("wal")
+	data.Pool, other.Pool, wal.Pool = "slow", "fast", "slow"
+	g, err := b.SnapshotGroup(t.Context(), backend.GroupSpec{Name: "g", Sources: []backend.ID{made(t, b, data).ID, made(t, b, other).ID, made(t, b, wal).ID}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := b.pool("fast", backend.ErrUnavailable)
+	if err != nil {
+		t.Fatal(err)
+	}
+	device := p.device
+	p.device = "8:1048575"
+	says(t, b.DeleteGroup(t.Context(), g.ID), backend.ErrUnavailable, "gone")
+	p.device = device
+	left := func() (n int) {
+		for _, p := range b.pools() {
+			n += len(p.each(snapshots))
+		}
+		return n
+	}
+	if n := left(); n != 1 {
+		t.Errorf("%d snapshots are left, want that of the pool that cannot be used", n)
+	}
+	if err := b.DeleteGroup(t.Context(), g.ID); err != nil || left() != 0 {
+		t.Errorf("%d snapshots are left: %v", left(), err)
+	}
+}
+
 func TestPools_MemberOfAGroupOutlivesThePoolOfItsRecord(t *testing.T) {
 	slow, fast, other := emptyPool(t), emptyPool(t), emptyPool(t)
 	slow.Name, fast.Name, other.Name = "slow", "fast", "slow" // its disk is replaced

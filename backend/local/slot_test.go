@@ -205,13 +205,14 @@ func TestMetrics_ShowAnUnreachablePoolAsDown(t *testing.T) {
 }
 
 func TestUnreachablePool_IncompleteGroupIsSweptWhenItReturns(t *testing.T) {
-	far := named(t, "far")
-	b, err := Open(t.Context(), []PoolConfig{far}, silent)
+	far, near := named(t, "far"), named(t, "near")
+	b, err := Open(t.Context(), []PoolConfig{far, near}, silent)
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := made(t, b, block("a"))
-	g, err := b.SnapshotGroup(t.Context(), backend.GroupSpec{Name: "g", Sources: []backend.ID{v.ID}})
+	v, other := made(t, b, block("a")), block("b")
+	other.Pool = "near"
+	g, err := b.SnapshotGroup(t.Context(), backend.GroupSpec{Name: "g", Sources: []backend.ID{v.ID, made(t, b, other).ID}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,11 +224,13 @@ func TestUnreachablePool_IncompleteGroupIsSweptWhenItReturns(t *testing.T) {
 		t.Fatal(err)
 	}
 	way := &gate{}
-	b = reachable(t, Site{far, way.reach})
+	b = reachable(t, Site{near, nil}, Site{far, way.reach})
 	way.open.Store(true)
 	b.tryAll(t.Context())
-	if left, err := os.ReadDir(filepath.Join(far.Path, string(snapshots))); err != nil || len(left) > 0 {
-		t.Errorf("left of the group: %v, %v", left, err)
+	for _, p := range []PoolConfig{far, near} {
+		if left, err := os.ReadDir(filepath.Join(p.Path, string(snapshots))); err != nil || len(left) > 0 {
+			t.Errorf("left of the group in pool %s: %v, %v", p.Name, left, err)
+		}
 	}
 	if _, err := b.Get(t.Context(), v.ID); err != nil {
 		t.Error(err)
