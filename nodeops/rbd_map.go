@@ -28,6 +28,8 @@ import (
 // rbdMaps are the mappings under way, each with a thread that may hang in the kernel for ever: none gets a second one. One
 // that succeeds when no caller waits for it any more is undone.
 type rbdMaps struct {
+	onThread func(*RBD) (device *RBDDevice, undo func() error, err error)
+
 	mu      sync.Mutex
 	running map[string]*rbdMap // by what is mapped
 }
@@ -39,7 +41,9 @@ type rbdMap struct {
 	wanted int // callers who wait
 }
 
-var mapping rbdMaps
+var mapping = rbdMaps{onThread: (*RBD).mapOnThread, running: map[string]*rbdMap{}}
+
+var errAbandoned = errors.New("an earlier attempt succeeded when no caller waited for it any more, and was undone; retry")
 
 // MapRBD makes a device of an image, or returns the device that shows it already: two would be two clients of it. It
 // needs nothing of the host but a kernel with the module rbd, which is a CephClientError where it has not, and returns
@@ -72,9 +76,6 @@ func (all *rbdMaps) join(r *RBD) *rbdMap {
 	m := all.running[key]
 	if m == nil {
 		m = &rbdMap{done: make(chan struct{})}
-		if all.running == nil {
-			all.running = map[string]*rbdMap{}
-		}
 		all.running[key] = m
 		go all.run(key, m, *r)
 	}
@@ -88,56 +89,61 @@ func (all *rbdMaps) leave(m *rbdMap) {
 	m.wanted--
 }
 
-// run maps on a thread of its own, which has the key and is in the network that is requested, and ends with it.
+// run maps on a thread of its own, which has the key and is in the network that is requested, and ends with it. What is undone
+// still runs until then, so that no caller is given a device that goes.
 func (all *rbdMaps) run(key string, m *rbdMap, r RBD) {
-	device, fresh, err := r.mapOnThread()
-	if all.end(key, m, device, err) && fresh {
-		_ = device.unmap() // it stays for who maps it next if it cannot be removed; that waits for no other caller
+	device, undo, err := all.onThread(&r)
+	if undo != nil && !all.isWanted(m) {
+		device, err = nil, errors.Join(errAbandoned, undo())
 	}
-}
-
-// end gives callers the result, and says whether there are none.
-func (all *rbdMaps) end(key string, m *rbdMap, device *RBDDevice, err error) (abandoned bool) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	m.device, m.err = device, err
 	delete(all.running, key)
 	close(m.done)
-	return m.wanted == 0
 }
 
-func (r *RBD) mapOnThread() (device *RBDDevice, fresh bool, err error) {
+func (all *rbdMaps) isWanted(m *rbdMap) bool {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	return m.wanted > 0
+}
+
+// mapOnThread returns the device of an image, and what unmaps it again if it was not mapped before.
+func (r *RBD) mapOnThread() (device *RBDDevice, undo func() error, err error) {
 	if err := CheckRBDClient(); err != nil {
-		return nil, false, err
+		return nil, nil, err
 	}
 	unlock, err := r.lock()
 	if err != nil {
-		return nil, false, err
+		return nil, nil, err
 	}
 	defer unlock()
 	devices, err := r.Devices()
 	switch {
 	case err != nil:
-		return nil, false, err
+		return nil, nil, err
 	case len(devices) > 1:
-		return nil, false, fmt.Errorf("it is mapped more than once, as %s and %s; find out who has done so and unmap one of them", devices[0].Path, devices[1].Path)
+		return nil, nil, fmt.Errorf("it is mapped more than once, as %s and %s; find out who has done so and unmap one of them", devices[0].Path, devices[1].Path)
 	case len(devices) == 1 && devices[0].ReadOnly && !r.readOnly():
-		return nil, false, fmt.Errorf("it is mapped read-only as %s; stop its users first", devices[0].Path)
+		return nil, nil, fmt.Errorf("it is mapped read-only as %s; stop its users first", devices[0].Path)
 	case len(devices) == 1:
-		return &devices[0], false, nil
+		return &devices[0], nil, nil
 	}
 	if err := enterNamespaces(r.Cluster.Namespaces, "net"); err != nil {
-		return nil, false, err
+		return nil, nil, err
 	}
 	if err := r.Cluster.Key.addToThread(); err != nil {
-		return nil, false, err
+		return nil, nil, err
 	}
 	line, err := r.add()
 	if err != nil {
-		return nil, false, err
+		return nil, nil, err
 	}
-	device, err = r.added(line)
-	return device, err == nil, err
+	if device, err = r.added(line); err != nil {
+		return nil, nil, err
+	}
+	return device, device.unmap, nil
 }
 
 func (r *RBD) readOnly() bool { return r.ReadOnly || r.Snapshot != "" }
