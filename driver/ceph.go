@@ -89,7 +89,7 @@ func (n *node) mountCephFS(ctx context.Context, id backend.ID, c *backend.CephFS
 	}
 	crashpoint.Here(crashpoint.StageMounted)
 	if err := n.reportCephFSClient(ctx, id, staging); err != nil { // the record of a volume that was not mounted yet may have gone
-		return errors.Join(err, nodeops.UnmountShared(context.WithoutCancel(ctx), staging, n.Patience))
+		return errors.Join(err, nodeops.UnmountShared(context.WithoutCancel(ctx), staging, n.Patience, 0))
 	}
 	return nil
 }

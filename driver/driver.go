@@ -34,6 +34,8 @@ const (
 	// DefaultPatience is how long a call waits for a server of shared volumes that does not answer. An unmount may wait
 	// for it four times.
 	DefaultPatience = 10 * time.Second
+	// DefaultGiveUpAfter is longer than an NFS server is silent that moves to another node, with the grace period there.
+	DefaultGiveUpAfter = 3 * time.Minute
 )
 
 // Services says which services a driver has besides identity.
@@ -72,6 +74,7 @@ type Config struct {
 	// its content may use. The volume is not staged if it fails. May be nil.
 	CheckComplete func(context.Context, backend.ID) error
 	Patience      time.Duration // with a server of shared volumes that does not answer; DefaultPatience if 0
+	GiveUpAfter   time.Duration // how long such a server is silent before unwritten data is lost; DefaultGiveUpAfter if 0
 	StopTimeout   time.Duration
 	Leading       <-chan struct{}  // until it is closed, another replica makes the volumes; nil: there is none
 	Released      func(backend.ID) // called with each volume that is no longer in use here; may be nil
@@ -102,7 +105,7 @@ var (
 func New(c Config) (*Driver, error) {
 	c.Name = cmp.Or(c.Name, DefaultName)
 	c.StopTimeout = cmp.Or(c.StopTimeout, DefaultStopTimeout)
-	c.Patience = cmp.Or(c.Patience, DefaultPatience)
+	c.Patience, c.GiveUpAfter = cmp.Or(c.Patience, DefaultPatience), cmp.Or(c.GiveUpAfter, DefaultGiveUpAfter)
 	socket, err := SocketPath(c.Endpoint)
 	switch {
 	case err != nil:

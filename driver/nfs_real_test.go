@@ -40,7 +40,7 @@ func newClient(t *testing.T) *client {
 		}
 	})
 	c.rig = newRig(t, backendtest.NewMemory(), func(config *Config) {
-		config.Services, config.Patience, config.Namespaces = NodeServices, 3*time.Second, "/proc/1/ns"
+		config.Services, config.Patience, config.GiveUpAfter, config.Namespaces = NodeServices, 3*time.Second, -1, "/proc/1/ns"
 	})
 	return c
 }

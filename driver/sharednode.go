@@ -148,7 +148,7 @@ func (n *node) giveShared(ctx context.Context, id backend.ID, a access, staged *
 
 // unpublishShared takes the target away, also when the server is dead.
 func (n *node) unpublishShared(ctx context.Context, m *nodeops.Mount) error {
-	if err := nodeops.UnmountShared(ctx, m.Target, n.Patience); err != nil {
+	if err := nodeops.UnmountShared(ctx, m.Target, n.Patience, n.GiveUpAfter); err != nil {
 		return err
 	}
 	if err := removeTarget(m.Target); err != nil {

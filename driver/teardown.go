@@ -81,7 +81,7 @@ func (n *node) NodeUnstageVolume(ctx context.Context, req *csi.NodeUnstageVolume
 	}
 	err = n.do(ctx, id, "unstage", func(ctx context.Context) error {
 		if m, err := sharedAt(id, req.GetStagingTargetPath()); m != nil && err == nil {
-			return nodeops.UnmountShared(ctx, m.Target, n.Patience)
+			return nodeops.UnmountShared(ctx, m.Target, n.Patience, n.GiveUpAfter)
 		}
 		return n.unstage(ctx, n.find(ctx, id), req.GetStagingTargetPath())
 	})
@@ -184,7 +184,7 @@ func (n *node) unmount(ctx context.Context, p *mountState, path string) (bound u
 		return nil, err
 	}
 	if nodeops.IsRBD(nodeops.AttachedUnder(m)) { // its cluster may be dead
-		return nil, nodeops.UnmountShared(ctx, path, n.Patience)
+		return nil, nodeops.UnmountShared(ctx, path, n.Patience, n.GiveUpAfter)
 	}
 	return nil, nodeops.Unmount(ctx, path)
 }

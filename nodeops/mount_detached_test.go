@@ -68,7 +68,7 @@ func TestDetachedMount_BindOfASharedFileSystemIsTheRequestedOne(t *testing.T) {
 			if err != nil || m == nil || m.FSType != "tmpfs" || m.ReadOnly != test.readOnly {
 				t.Errorf("it is %+v, %v", m, err)
 			}
-			if err := UnmountShared(t.Context(), target, time.Minute); err != nil {
+			if err := UnmountShared(t.Context(), target, time.Minute, 0); err != nil {
 				t.Error(err)
 			}
 			if m, err := MountAt(target); m != nil || err != nil {
@@ -189,7 +189,7 @@ func TestDetachedMount_RespondingFileSystemIsUnmountedOnlyWhenUnused(t *testing.
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if err := UnmountShared(t.Context(), target, time.Minute); !errors.Is(err, unix.EBUSY) || !strings.Contains(err.Error(), "stop the processes") {
+	if err := UnmountShared(t.Context(), target, time.Minute, 0); !errors.Is(err, unix.EBUSY) || !strings.Contains(err.Error(), "stop the processes") {
 		t.Errorf("in use: %v", err)
 	}
 	if m, err := MountAt(target); m == nil || err != nil {
@@ -197,7 +197,7 @@ func TestDetachedMount_RespondingFileSystemIsUnmountedOnlyWhenUnused(t *testing.
 	}
 	f.Close()
 	for range 2 {
-		if err := UnmountShared(t.Context(), target, time.Minute); err != nil {
+		if err := UnmountShared(t.Context(), target, time.Minute, 0); err != nil {
 			t.Error(err)
 		}
 	}

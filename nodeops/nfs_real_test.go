@@ -86,7 +86,7 @@ func TestNFSVolume_IsMountedAsRequested(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(bound, "more"), nil, 0o600); !errors.Is(err, unix.EROFS) {
 			t.Errorf("writing where it is read-only: %v", err)
 		}
-		if err := UnmountShared(bounded(t), bound, time.Minute); err != nil {
+		if err := UnmountShared(bounded(t), bound, time.Minute, 0); err != nil {
 			t.Error(err)
 		}
 	}
@@ -96,7 +96,7 @@ func TestNFSVolume_IsMountedAsRequested(t *testing.T) {
 	if info, err := os.Stat(target); err != nil || info.Mode()&os.ModeSetgid == 0 {
 		t.Errorf("the top is %v, %v", info, err)
 	}
-	if err := UnmountShared(bounded(t), target, time.Minute); err != nil {
+	if err := UnmountShared(bounded(t), target, time.Minute, 0); err != nil {
 		t.Error(err)
 	}
 	if m, err := MountAt(target); m != nil || err != nil {
@@ -158,7 +158,7 @@ func TestNFSVolume_OfASilentServerIsUnmounted(t *testing.T) {
 		t.Errorf("mounting: %v", err)
 	}
 	for _, dir := range []string{late, bound, target} {
-		if err := UnmountShared(bounded(t), dir, time.Second); err != nil {
+		if err := UnmountShared(bounded(t), dir, time.Second, 0); err != nil {
 			t.Errorf("unmounting: %v", err)
 		}
 		if m, err := MountAt(dir); m != nil || err != nil {
@@ -215,12 +215,18 @@ func TestNFSVolume_InUseIsUnmountedOnlyWhenItsServerIsSilent(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if err := UnmountShared(bounded(t), target, time.Minute); !errors.Is(err, unix.EBUSY) {
+	if err := UnmountShared(bounded(t), target, time.Minute, 0); !errors.Is(err, unix.EBUSY) {
 		t.Errorf("while its server answers: %v", err)
 	}
 	s.Stop()
-	if err := UnmountShared(bounded(t), target, time.Second); err != nil {
-		t.Errorf("while its server is silent: %v", err)
+	if err := UnmountShared(bounded(t), target, time.Second, time.Hour); err == nil || !strings.Contains(err.Error(), "has not answered for") {
+		t.Errorf("while its server may come back: %v", err)
+	}
+	if m, err := MountAt(target); m == nil || err != nil {
+		t.Fatalf("before the server is given up there is %+v, %v", m, err)
+	}
+	if err := UnmountShared(bounded(t), target, time.Second, 0); err != nil {
+		t.Errorf("when its server is given up: %v", err)
 	}
 	if m, err := MountAt(target); m != nil || err != nil {
 		t.Errorf("afterwards there is %+v, %v", m, err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/singleflight"
@@ -41,9 +42,10 @@ func StatfsShared(ctx context.Context, m *Mount) (FSUsage, error) {
 
 // UnmountShared removes all mounts at target, even if their server does not answer. Each step is limited to step: an
 // ordinary unmount; if the server does not answer and no other mount has the file system, a forced one, which fails all
-// pending requests and loses unwritten data; then a lazy one, which leaves the rest to the last user. A mount that is
-// in use, of a server that answers, is an error, as for Unmount.
-func UnmountShared(ctx context.Context, target string, step time.Duration) error {
+// pending requests and loses unwritten data; then a lazy one, which leaves the rest to the last user. The last mount is not
+// forced before the server has been silent for giveUp since the first attempt: until then the caller repeats. A mount that
+// is in use, of a server that answers, is an error, as for Unmount.
+func UnmountShared(ctx context.Context, target string, step, giveUp time.Duration) error {
 	for {
 		stack, err := stackAt(target)
 		if err != nil || len(stack) == 0 {
@@ -52,24 +54,29 @@ func UnmountShared(ctx context.Context, target string, step time.Duration) error
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("unmounting %s: %w", target, err)
 		}
-		if err := unmountShared(ctx, &stack[len(stack)-1], step); err != nil {
+		if err := unmountShared(ctx, &stack[len(stack)-1], step, giveUp); err != nil {
 			return fmt.Errorf("unmounting %s from %s: %w", stack[len(stack)-1].Source, target, err)
 		}
 	}
 }
 
-func unmountShared(ctx context.Context, m *Mount, step time.Duration) error {
+func unmountShared(ctx context.Context, m *Mount, step, giveUp time.Duration) error {
 	err := tryUnmount(ctx, m, 0, step)
 	if err == nil || !isMounted(m) {
+		silent.end(m.ID)
 		return nil // the kernel still writes its unwritten data
 	}
 	if answers(ctx, m, step) {
+		silent.end(m.ID)
 		if errors.Is(err, unix.EBUSY) {
 			return fmt.Errorf("%w; stop the processes that have files open there", err)
 		}
 		return err
 	}
 	if isOnlyMount(m) {
+		if lasts := silent.lasts(m.ID); lasts < giveUp {
+			return fmt.Errorf("its server has not answered for %s; what is not written to it yet is given up after %s: %w", lasts.Round(time.Second), giveUp, err)
+		}
 		if err := tryUnmount(ctx, m, unix.MNT_FORCE, step); err == nil || !isMounted(m) {
 			return nil
 		}
@@ -78,6 +85,30 @@ func unmountShared(ctx context.Context, m *Mount, step time.Duration) error {
 		return err
 	}
 	return nil
+}
+
+// silences has since when servers are known not to answer, by the mounts that are to go.
+type silences struct {
+	mu    sync.Mutex
+	since map[string]time.Time
+}
+
+var silent = silences{since: map[string]time.Time{}}
+
+// lasts returns how long ago the first of a row of calls was.
+func (s *silences) lasts(mount string) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.since[mount].IsZero() {
+		s.since[mount] = time.Now()
+	}
+	return time.Since(s.since[mount])
+}
+
+func (s *silences) end(mount string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.since, mount)
 }
 
 func tryUnmount(ctx context.Context, m *Mount, flags int, limit time.Duration) error {

@@ -31,7 +31,7 @@ func mounted(ctx context.Context, t *testing.T, c nodeops.CephFS) (target string
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := nodeops.UnmountShared(context.WithoutCancel(ctx), target, step); err != nil {
+		if err := nodeops.UnmountShared(context.WithoutCancel(ctx), target, step, 0); err != nil {
 			t.Error(err)
 		}
 	})
@@ -71,10 +71,10 @@ func TestGuestCephFS_IsMountedAndKnown(t *testing.T) {
 	if err := os.WriteFile(file, []byte("holdfast"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := nodeops.UnmountShared(ctx, target, step); err != nil {
+	if err := nodeops.UnmountShared(ctx, target, step, 0); err != nil {
 		t.Fatal(err)
 	}
-	if err := nodeops.UnmountShared(ctx, target, step); err != nil {
+	if err := nodeops.UnmountShared(ctx, target, step, 0); err != nil {
 		t.Errorf("unmounting what is gone: %v", err)
 	}
 	again, _ := mounted(ctx, t, w.directory(t, "shared"))
@@ -141,7 +141,7 @@ func TestGuestCephFS_WhatCannotBeMountedIsSaidClearlyAndLeavesNothing(t *testing
 			err := nodeops.MountCephFS(ctx, c, target, nil)
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("%v, want %q", err, test.want)
-				_ = nodeops.UnmountShared(ctx, target, step)
+				_ = nodeops.UnmountShared(ctx, target, step, 0)
 			}
 			t.Log(err)
 			if m, err := nodeops.MountAt(target); err != nil || m != nil {
