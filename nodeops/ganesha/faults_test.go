@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -113,6 +114,40 @@ func TestServer_WithAFullVolumeServes(t *testing.T) {
 	signal(t, l.ganesha, unix.SIGKILL)
 	<-l.ganesha.done
 	r.is(e)
+}
+
+// As on a node that was shut out of its Ceph cluster: another one may serve the volumes by now.
+func TestServer_WhoseDiskTakesNoWritesEndsAtOnceAndServesWhenItDoesAgain(t *testing.T) {
+	c := testConfig(t)
+	c.RecoveryDir = hostfs.New(t, hostfs.Ext4, 16<<20)
+	c.Interval = time.Hour
+	r := prepare(t, c, newExport(t, 1))
+	r.start()
+	l := r.up()
+	remount := func(how uintptr) {
+		if err := unix.Mount("", c.RecoveryDir, "", unix.MS_REMOUNT|how, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	remount(unix.MS_RDONLY)
+	writable := sync.OnceFunc(func() { remount(0) })
+	defer writable()
+	awaitEnd(t, l.ganesha)
+	for ctx := r.within(); r.attempts() < 3; runtime.Gosched() {
+		if r.Ready() || ctx.Err() != nil {
+			t.Fatalf("it serves from a disk that takes no writes, or does not try again: %v", ctx.Err())
+		}
+	}
+	writable()
+	if r.up() == l {
+		t.Error("nothing was started again")
+	}
+}
+
+func (r *running) attempts() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.restarts
 }
 
 func TestServer_HangIsNoticedWithoutARequest(t *testing.T) {

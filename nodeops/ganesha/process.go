@@ -32,6 +32,9 @@ func (s *Server) start(ctx context.Context) (*process, error) {
 
 func (s *Server) startBoth(ctx context.Context, l *process) error {
 	c := &s.config
+	if err := s.disk.refusal(ctx, c.Patience); err != nil {
+		return err
+	}
 	epoch, err := nextEpoch(c.RecoveryDir, time.Now())
 	if err != nil {
 		c.Log.Warn("the number of this start of the NFS server could not be stored; free space where it is", "dir", c.RecoveryDir, "error", err)

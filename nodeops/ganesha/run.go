@@ -95,8 +95,9 @@ func (s *Server) applyLoop(ctx context.Context, l *process) error {
 	s.config.Log.Info("the NFS server is up", "port", s.config.Port, "exports", len(l.served))
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
-	sick := make(chan error, 1)
+	sick := make(chan error, 2)
 	go func() { sick <- l.watch(watching, &s.config) }()
+	go func() { sick <- s.disk.watch(watching, s.config.Patience) }()
 	retry := time.NewTicker(questionsBeforeRetry * s.config.Interval)
 	defer retry.Stop()
 	for {

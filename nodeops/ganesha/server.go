@@ -19,6 +19,7 @@ import (
 // Server serves exports while Run runs.
 type Server struct {
 	config   Config
+	disk     disk
 	requests chan request
 	ended    chan struct{} // closed when Run has returned
 
@@ -58,7 +59,7 @@ func New(c Config) (*Server, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	return &Server{config: c, requests: make(chan request), ended: make(chan struct{}), clients: slices.Clone(c.Clients), exports: map[uint16]wanted{}}, nil
+	return &Server{config: c, disk: disk{dir: c.RecoveryDir}, requests: make(chan request), ended: make(chan struct{}), clients: slices.Clone(c.Clients), exports: map[uint16]wanted{}}, nil
 }
 
 // Put adds or changes an export. Once Run was called it waits until Ganesha serves the change; if Ganesha refuses it,

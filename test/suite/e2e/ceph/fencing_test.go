@@ -424,11 +424,11 @@ func TestFence_NodeWithClientsThatAreNotKnownIsNamedAndKeepsItsVolumes(t *testin
 	}
 }
 
-func TestFence_NFSServerMovesAndItsClientsKeepTheirLocks(t *testing.T) {
-	s := begin(t)
-	one, other := withClients(t)
+// serveFrom runs an NFS server on one of two nodes, with its volumes in an image, and on the other one the pod holder, which
+// has a lock and writes.
+func serveFrom(s *kube.Space, one, other string) (server string, goesOn func()) {
 	uncordon := s.Cordon(other)
-	server := s.ServeOnAny("shared", []string{one, other}, map[string]any{
+	server = s.ServeOnAny("shared", []string{one, other}, map[string]any{
 		"storage": map[string]any{"storageClassName": imageClass, "size": "3Gi"}, "reclaimPolicy": "Delete",
 	})
 	uncordon()
@@ -436,27 +436,86 @@ func TestFence_NFSServerMovesAndItsClientsKeepTheirLocks(t *testing.T) {
 	s.Claim("data", "64Mi", kube.OfClass(class), kube.AccessMode(corev1.ReadWriteMany))
 	s.Pod("holder", kube.Mount("data", "/data"), kube.OnNode(other), kube.Script(kube.Holder))
 	s.Ready("holder")
-	goesOn := func() {
-		t.Helper()
-		s.AwaitLines("holder", s.Wrote("holder")+20)
-	}
+	goesOn = func() { s.AwaitLines("holder", s.Wrote("holder")+20) }
 	goesOn()
+	return server, goesOn
+}
 
-	clients, cut := clientsOf(t, s, one), time.Now()
-	boot := s.CutPower(one)
-	in := s.DeclareOut(one)
-	awaitFenced(s, one, v1beta1.ReasonFenced)
+func awaitServerOn(s *kube.Space, server, node string) {
 	kube.AwaitOne(s, s.Client.CoreV1().Pods(s.Namespace), server, "to run on the other node", func(p *corev1.Pod) (bool, error) {
-		return p.Spec.NodeName == other && p.Status.Phase == corev1.PodRunning, nil
+		return p.Spec.NodeName == node && p.Status.Phase == corev1.PodRunning, nil
 	})
-	goesOn()
-	t.Logf("the client wrote %.0f s after the power cut of its server", time.Since(cut).Seconds())
+}
+
+func expectWhole(t *testing.T, s *kube.Space) {
+	t.Helper()
 	if wrong := s.Exec("holder", "sh", "-c", "awk '$1 != NR { print NR, $1 }' /data/log"); wrong != "" {
 		t.Errorf("lines are missing or written twice: %s", wrong)
 	}
 	if restarts := s.Ready("holder").Status.ContainerStatuses[0].RestartCount; restarts > 0 {
 		t.Errorf("the client failed %d times", restarts)
 	}
+}
+
+// The server's node loses only the API server: it runs on, and so do its clients and their connections.
+func TestFence_NFSServerOnANodeThatIsOnlyCutOffServesNoMore(t *testing.T) {
+	s := begin(t)
+	one, other := withClients(t)
+	fencingAfter(t, s, "1m")
+	server, goesOn := serveFrom(s, one, other)
+	s.Pod("near", kube.Mount("data", "/data"), kube.OnNode(one), kube.TolerateAll, kube.Script(remoteScript))
+	near := newRemote(t, s, "near")
+	const last = "timeout -s KILL 10 tail -n 1 /data/log"
+	if said, ok := near.do(last + "; echo 1 >/data/near; sync /data/near"); !ok {
+		t.Fatal(said)
+	}
+
+	clients, cut := clientsOf(t, s, one), time.Now()
+	mend := s.CutAPI(one)
+	if said, ok := near.do(last); !ok {
+		t.Fatalf("a server without the API server does not serve: %s", said)
+	}
+	awaitFenced(s, one, v1beta1.ReasonFenced)
+	awaitServerOn(s, server, other)
+	goesOn()
+	t.Logf("the client wrote %.0f s after its server was cut off", time.Since(cut).Seconds())
+	// The way of this client to the server does not change before its node reaches the API server.
+	for _, script := range []string{last, "timeout -s KILL 10 sh -c 'echo 2 >>/data/near; sync /data/near'"} {
+		if said, ok := near.do(script); ok {
+			t.Errorf("the server that is shut out still serves: %s", said)
+		}
+	}
+	expectWhole(t, s)
+
+	mend()
+	awaitFenced(s, one, v1beta1.ReasonReleased)
+	expectLetIn(t, s, one, clients, cut)
+	ctx, cancel := context.WithTimeout(t.Context(), kube.Patience)
+	defer cancel()
+	s.Eventually(ctx, "the client on the node that was cut off to go on, beside one that has the lock", func(ctx context.Context) error {
+		said, err := near.try(ctx, "timeout -s KILL 10 flock -n /data/lock echo free || { test $? = 1 && cat /data/near; }")
+		if err == nil && said != "1\nexit 0\n" {
+			err = fmt.Errorf("it says %q", said)
+		}
+		return err
+	})
+	goesOn()
+	expectWhole(t, s)
+}
+
+func TestFence_NFSServerMovesAndItsClientsKeepTheirLocks(t *testing.T) {
+	s := begin(t)
+	one, other := withClients(t)
+	server, goesOn := serveFrom(s, one, other)
+
+	clients, cut := clientsOf(t, s, one), time.Now()
+	boot := s.CutPower(one)
+	in := s.DeclareOut(one)
+	awaitFenced(s, one, v1beta1.ReasonFenced)
+	awaitServerOn(s, server, other)
+	goesOn()
+	t.Logf("the client wrote %.0f s after the power cut of its server", time.Since(cut).Seconds())
+	expectWhole(t, s)
 
 	boot()
 	in()
