@@ -3,6 +3,7 @@ package cluster_test
 import (
 	"crypto/sha256"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -78,6 +79,29 @@ func TestAttach_OfAVolumeThatWasWrittenAgainWaitsForTheNodeThatHasIt(t *testing.
 		w.inUse()
 		if err := w.Backend.Attach(t.Context(), "v", "other"); err != nil {
 			t.Errorf("once that node has it no more: %v", err)
+		}
+	})
+}
+
+func TestDelete_OfAVolumeThatTheKernelOfANodeHasIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.hosts("v")
+		record := func(volumes ...string) {
+			w.status(func(n *v1beta1.StorageNode) { n.Status.CephVolumes = volumes })
+			w.Until("the record in the cache", func() bool {
+				n, err := w.Backend.Watches.Holdfast.Holdfast().V1beta1().StorageNodes().Lister().Get(node)
+				return err == nil && slices.Equal(n.Status.CephVolumes, volumes)
+			})
+		}
+		record("v")
+		inmemory.Expect(t, w.Backend.Delete(t.Context(), "v"), backend.ErrPrecondition, "volume v", "in use on node "+node)
+		if v, err := w.Volumes().Get(t.Context(), "v", metav1.GetOptions{}); err != nil || v.DeletionRequested() {
+			t.Errorf("its deletion is requested: %+v, %v", v, err)
+		}
+		record()
+		if err := w.Backend.Delete(t.Context(), "v"); err != nil { // no pool has made it
+			t.Errorf("a volume that no node has: %v", err)
 		}
 	})
 }

@@ -48,7 +48,7 @@ func (b *Backend) Delete(ctx context.Context, id backend.ID) error {
 		down := b.liveness.down(s.node)
 		switch {
 		case !c.asked(o) && (s.request == nil || !s.deleting):
-			if err := b.unbound(ctx, o); err != nil {
+			if err := cmp.Or(b.unbound(ctx, o), b.unused(o)); err != nil {
 				return false, err
 			}
 			return false, b.volumes.removeAny(ctx, c, o, "the volume was deleted by its caller")

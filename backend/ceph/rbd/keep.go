@@ -67,11 +67,11 @@ func (b *Backend) emptyTrash(ctx context.Context, now time.Time) error {
 		if ctx.Err() != nil {
 			break
 		}
-		b.deleted.Forget(i.id)
 		if err := b.purge(ctx, i.id, i.name); err != nil {
 			b.log.Warn("a deleted image cannot be removed; retrying", "image", i.name, "id", i.id, "error", err)
 			continue
 		}
+		b.deleted.Forget(i.id)
 		if err := b.release(ctx, i.id, i.name); err != nil {
 			b.log.Warn("copies of a deleted image cannot be given content of their own; retrying", "image", i.name, "id", i.id, "error", err)
 		}

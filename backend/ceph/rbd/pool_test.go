@@ -233,6 +233,39 @@ func TestSource_IsGoneForGoodOnceItsCopiesHaveContentOfTheirOwn(t *testing.T) {
 }
 
 // TestTrash_MoveThatWasCutShortIsFinished has images in the states in which a kill leaves them while Ceph moves them.
+// Ceph says of an image that is in use what it says of one that copies need.
+func TestTrash_ImageThatAClientHasKeepsItsContentUntilThatEnds(t *testing.T) {
+	at, b, end := openWith(t, Config{TrashRetention: time.Hour}, "a")
+	defer end()
+	v, content := filled(t, at, b)
+	if err := b.Delete(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	later := time.Now().Add(2 * time.Hour)
+	hands(t, at, func(pool *rados.IOContext) {
+		image, err := rbd.OpenImageById(pool, v.Access.RBD.ImageID, rbd.NoSnapshot)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer image.Close()
+		for _, now := range []time.Time{time.Now(), later} {
+			if err := b.emptyTrash(ceph.Background(t.Context()), now); err != nil {
+				t.Error(err)
+			}
+		}
+		got := make([]byte, len(content))
+		if _, err := image.ReadAt(got, 0); err != nil || !bytes.Equal(got, content) {
+			t.Errorf("it has lost its content: %v", err)
+		}
+	})
+	if err := b.emptyTrash(ceph.Background(t.Context()), later); err != nil {
+		t.Error(err)
+	}
+	if listed, err := small.Command(t.Context(), "rbd", "trash", "ls", "--all", at.Pool); err != nil || strings.Contains(listed, "volume.a") {
+		t.Errorf("the trash of Ceph has %q, %v", listed, err)
+	}
+}
+
 func TestTrash_MoveThatWasCutShortIsFinished(t *testing.T) {
 	for name, test := range map[string]struct {
 		retention time.Duration

@@ -3,6 +3,7 @@
 package rbd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -124,19 +125,28 @@ func (s *session) unused(r *record) error {
 		return err
 	}
 	defer image.Close()
+	user, err := s.userOf(image)
+	if err != nil || user == "" {
+		return err
+	}
+	return inUse(r, "at "+user)
+}
+
+// userOf returns the address of a living client of an image that is not this process; "" if there is none.
+func (s *session) userOf(image *rbd.Image) (string, error) {
 	watchers, err := image.ListWatchers()
 	if err != nil {
-		return err
+		return "", err
 	}
 	watchers = slices.DeleteFunc(watchers, func(w rbd.ImageWatcher) bool { return uint64(w.Id) == s.conn.GetInstanceID() })
 	if len(watchers) == 0 {
-		return nil
+		return "", nil
 	}
 	living, err := s.living(watchers)
 	if err != nil || len(living) == 0 {
-		return err
+		return "", err
 	}
-	return inUse(r, "at "+living[0].Addr)
+	return living[0].Addr, nil
 }
 
 // purge removes an image that is in the trash for good. Where copies share its content it stays until they are flattened,
@@ -184,7 +194,12 @@ func (s *session) erase(image string) (gone bool, err error) {
 	if !isErrno(err, unix.ENOTEMPTY) && !isErrno(err, unix.EBUSY) {
 		return false, err
 	}
-	return false, s.withID(image, func(open *rbd.Image) error { return open.Resize(0) })
+	return false, s.withID(image, func(open *rbd.Image) error {
+		if user, err := s.userOf(open); err != nil || user != "" {
+			return cmp.Or(err, fmt.Errorf("%w: image %s in the trash is in use (at %s), and is not removed", backend.ErrPrecondition, image, user))
+		}
+		return open.Resize(0)
+	})
 }
 
 // trashedImage is an image of Holdfast in the trash of Ceph.
