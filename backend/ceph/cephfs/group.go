@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/ceph/go-ceph/cephfs"
 
@@ -136,6 +137,20 @@ func (g *group) number(at, name string) (int64, error) {
 		return 0, fmt.Errorf("reading %s of %s: %w", name, at, err)
 	}
 	return n, nil
+}
+
+// changed returns when anything in a directory was changed last.
+func (g *group) changed(at string) (time.Time, error) {
+	data, err := g.attr(at, "ceph.dir.rctime") // SECONDS.NANOSECONDS
+	if err != nil || len(data) == 0 {
+		return time.Time{}, err
+	}
+	seconds, _, _ := strings.Cut(string(data), ".")
+	n, err := strconv.ParseInt(seconds, 10, 64)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("reading ceph.dir.rctime of %s: %w", at, err)
+	}
+	return time.Unix(n, 0), nil
 }
 
 func (g *group) set(at, name string, v any) error {

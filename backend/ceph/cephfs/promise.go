@@ -236,6 +236,11 @@ func (p *pool) trashOf(ctx context.Context, s *survey) (trash []trashedEntry, gi
 		if !e.volume.trashed() {
 			continue
 		}
+		if used, err := p.usedSince(ctx, e); err != nil {
+			return nil, 0, err
+		} else if used {
+			continue
+		}
 		used, err := look(ctx, p, "measuring "+e.name, func(g *group) (int64, error) { return g.number(e.volume.Path, "ceph.dir.rbytes") })
 		if err != nil && !gone(err) {
 			return nil, 0, err

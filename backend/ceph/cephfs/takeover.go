@@ -14,7 +14,8 @@ import (
 )
 
 // retakeAfter is how long a process that took the pool must be silent before the one from which it was taken takes it
-// back: of two that serve one pool by mistake, one is to stay out.
+// back: of two that serve one pool by mistake, one is to stay out. Their clocks agree as well as Ceph demands, which warns of
+// a difference of a twentieth of a second.
 const retakeAfter = 6 * tidyEvery
 
 // mayTake says no when this process had the pool, and another one has taken it.

@@ -110,14 +110,20 @@ func (p *pool) isMaking(name string) bool {
 
 // report names, once, what lies in the group and is not of Holdfast. It is never touched.
 func (p *pool) report(strangers []string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	for _, name := range strangers {
-		if !p.told[name] && !p.building[name] {
-			p.told[name] = true
+		if !p.isMaking(name) && p.firstTime(name) {
 			p.log.Warn("not of Holdfast, left alone", "subvolume", name)
 		}
 	}
+}
+
+// firstTime says whether something was not reported yet.
+func (p *pool) firstTime(what string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	first := !p.told[what]
+	p.told[what] = true
+	return first
 }
 
 // keep looks after the pool until the backend is closed.

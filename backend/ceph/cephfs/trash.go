@@ -78,7 +78,29 @@ func (p *pool) takeExpired(ctx context.Context, name string) (*entry, error) {
 	if err != nil || e == nil || !e.volume.trashed() || !p.expired(name, e.volume, time.Now()) {
 		return nil, err
 	}
+	if used, err := p.usedSince(ctx, e); err != nil || used {
+		return nil, err
+	}
 	return e, p.markRemoving(ctx, e)
+}
+
+// lastWrites is how long after its deletion the clients of a volume may still write what they had in memory.
+const lastWrites = time.Minute
+
+// usedSince says whether the files of a deleted volume were changed after its deletion: it was restored, and Ceph has taken
+// that back, as with `cephfs-journal-tool` or an older copy of an object. It is not removed by itself.
+func (p *pool) usedSince(ctx context.Context, e *entry) (bool, error) {
+	changed, err := look(ctx, p, "looking when "+e.name+" was changed", func(g *group) (time.Time, error) { return g.changed(e.volume.Path) })
+	if gone(err) {
+		return false, nil
+	}
+	if err != nil || !changed.After(e.volume.Deleted.Add(lastWrites)) {
+		return false, err
+	}
+	if p.firstTime("used " + e.name) {
+		p.log.Error("a volume in the trash was used after its deletion, so Ceph has taken back that it was restored; it is kept: restore it again", "volume", e.id, "subvolume", e.name, "deleted", e.volume.Deleted, "changed", changed)
+	}
+	return true, nil
 }
 
 // trashed returns what can be restored, the last deleted first.
