@@ -46,6 +46,7 @@ const pool = "disks"
 // images of volumes of 1 GiB, with their file systems; the same name stands for other content in a namespace.
 var images = map[string]string{
 	"plain": "", "grown": "", "cut": "", "block": "", "secret": "", "twice": "", "fenced": "",
+	"killed-raw": "", "killed-ext4": "ext4",
 	"staged": "ext4", "other": "xfs", "left": "btrfs", "dead": "ext4", "cutfs": "ext4", "lost-ext4": "ext4", "lost-xfs": "xfs", "lost-btrfs": "btrfs",
 }
 
