@@ -335,47 +335,106 @@ func TestFreeze_IdleVolumeThatIsPutToUseMeanwhileIsCopiedAgain(t *testing.T) {
 	}
 }
 
-// The first block of a raw volume is written before the last one, so no instant has a newer last one.
-func TestClone_ThickOneOfARawVolumeInUseHoldsOneInstant(t *testing.T) {
-	b := served(t, PoolConfig{Name: "pool", Path: hostfs.New(t, hostfs.XFS, 2<<30)})
+// TestClone_OfAVolumeThatIsWrittenHoldsOneInstant writes to two places of a volume in turn, with a sync each: no instant has a
+// newer second one. Where an image can only be copied, a raw one in use is refused.
+func TestClone_OfAVolumeThatIsWrittenHoldsOneInstant(t *testing.T) {
+	for _, k := range []hostfs.Kind{hostfs.XFS, hostfs.Btrfs, hostfs.Ext4} {
+		for _, how := range []backend.Provisioning{backend.Thin, backend.Thick} {
+			t.Run(fmt.Sprintf("%s raw on %s", how, k.Name), func(t *testing.T) {
+				holdsOneInstant(t, k, how, rawInUse, k.Name == hostfs.Ext4.Name)
+			})
+			t.Run(fmt.Sprintf("%s mounted on %s", how, k.Name), func(t *testing.T) {
+				holdsOneInstant(t, k, how, mountedInUse, false)
+			})
+		}
+	}
+}
+
+// twoPlaces is a volume in use: two places to write to, and what a copy of it has there.
+type twoPlaces struct {
+	*backend.Volume
+	places [2]io.WriterAt
+	read   func(*backend.Volume) [2]string
+}
+
+func rawInUse(t *testing.T, b *Backend) twoPlaces {
 	const size = 256 * mib
-	v := made(t, b, sized("raw", size))
+	v := made(t, b, sized("v", size))
 	writeSyncedFile(t, v.Access.Image, make([]byte, size))
 	loop, err := nodeops.AttachLoop(t.Context(), v.Access.Image, nodeops.LoopOptions{Autoclear: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer loop.Close()
+	t.Cleanup(func() { loop.Close() })
 	device, err := os.OpenFile(loop.Path, os.O_WRONLY|os.O_SYNC, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer device.Close()
+	t.Cleanup(func() { device.Close() })
+	return twoPlaces{v, [2]io.WriterAt{device, io.NewOffsetWriter(device, size-4096)}, func(c *backend.Volume) [2]string {
+		content, err := os.ReadFile(c.Access.Image)
+		if err != nil || len(content) != size {
+			t.Fatalf("the clone has %d bytes, %v", len(content), err)
+		}
+		return [2]string{string(content[:20]), string(content[size-4096 : size-4096+20])}
+	}}
+}
+
+func mountedInUse(t *testing.T, b *Backend) (w twoPlaces) {
+	w.Volume = made(t, b, backend.VolumeSpec{Name: "v", Size: backend.Size{Required: 64 * mib}})
+	dir := use(t, w.Volume)
+	for i := range w.places {
+		f, err := os.OpenFile(filepath.Join(dir, strconv.Itoa(i)), os.O_WRONLY|os.O_CREATE|os.O_SYNC, 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { f.Close() })
+		w.places[i] = f
+	}
+	w.read = func(c *backend.Volume) (texts [2]string) {
+		mounted(t, c, func(dir string) {
+			for i := range texts {
+				text, err := os.ReadFile(filepath.Join(dir, strconv.Itoa(i)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				texts[i] = string(text)
+			}
+		})
+		return texts
+	}
+	return w
+}
+
+func holdsOneInstant(t *testing.T, k hostfs.Kind, how backend.Provisioning, inUse func(*testing.T, *Backend) twoPlaces, refused bool) {
+	b := served(t, PoolConfig{Name: "pool", Path: hostfs.New(t, k, 2<<30)})
+	w := inUse(t, b)
 	var count atomic.Int64
 	stop, stopped := make(chan struct{}), make(chan error)
-	go func() {
-		stopped <- writeCounters([]io.WriterAt{device, io.NewOffsetWriter(device, size-4096)}, &count, stop)
-	}()
+	go func() { stopped <- writeCounters(w.places[:], &count, stop) }()
 	goesOn(t, &count, stopped)
-	spec := sized("copy", size)
-	spec.Provisioning = backend.Thick
-	c, err := b.Clone(t.Context(), "raw", spec)
+	c, err := b.Clone(t.Context(), "v", backend.VolumeSpec{Name: "copy", Mode: w.Mode, Provisioning: how, Size: backend.Size{Required: w.Size}})
+	goesOn(t, &count, stopped)
 	close(stop)
-	if err := errors.Join(err, <-stopped); err != nil {
+	if failed := <-stopped; failed != nil {
+		t.Error(failed)
+	}
+	if refused {
+		says(t, err, backend.ErrPrecondition, "volume v", "attached as a raw block device", "stop its user first")
+		return
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
-	content, err := os.ReadFile(c.Access.Image)
-	if err != nil || len(content) != size {
-		t.Fatalf("the clone has %d bytes, %v", len(content), err)
-	}
-	first, errFirst := strconv.Atoi(string(content[:20]))
-	last, errLast := strconv.Atoi(string(content[size-4096 : size-4096+20]))
-	if errFirst != nil || errLast != nil || last > first || last < first-1 {
-		t.Errorf("the clone has %d and %d, %v, which were never there at one instant", first, last, errors.Join(errFirst, errLast))
+	texts := w.read(c)
+	first, errFirst := strconv.Atoi(texts[0])
+	then, errThen := strconv.Atoi(texts[1])
+	if errFirst != nil || errThen != nil || then > first || then < first-1 {
+		t.Errorf("the clone has %d and %d, %v, which were never there at one instant", first, then, errors.Join(errFirst, errThen))
 	}
 	info, err := os.Stat(c.Access.Image)
-	if err != nil || info.Sys().(*syscall.Stat_t).Blocks*512 < size {
-		t.Errorf("a thick clone has %+v, %v", info, err)
+	if err != nil || how == backend.Thick && info.Sys().(*syscall.Stat_t).Blocks*512 < w.Size {
+		t.Errorf("the clone has %+v, %v", info, err)
 	}
 	if left, err := os.ReadDir(filepath.Dir(c.Access.Image)); err != nil || len(left) != 2 {
 		t.Errorf("its entry has %v, %v, want the image and its metadata", left, err)
