@@ -29,6 +29,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	kubeinformers "k8s.io/client-go/informers"
@@ -85,7 +86,8 @@ type Controller struct {
 	given  sync.Map // UIDs of servers that got their rights from this process, which edits of the Role do not take away
 	barred sync.Map // by the UIDs of servers, when users last kept an object of it from being written
 
-	rights sync.Mutex // held from observing the rights to writing them, so that no stale state is written
+	rules  func() ([]*unstructured.Unstructured, error) // that each look compares the policies with
+	rights sync.Mutex                                   // held from observing the rights to writing them, so that no stale state is written
 }
 
 const (
@@ -119,7 +121,7 @@ func New(c Config) (*Controller, error) {
 	}
 	kinds, kubernetes := c.Watches.Holdfast.Holdfast().V1beta1(), c.Watches.Cluster.Core().V1()
 	r := &Controller{
-		Config: c, pods: watchPods(c.Kubernetes),
+		Config: c, pods: watchPods(c.Kubernetes), rules: sync.OnceValues(func() ([]*unstructured.Unstructured, error) { return rulesOf(c.Namespace) }),
 		servers: kinds.NFSServers().Lister(), clusters: kinds.StorageClusters().Lister(), storageNodes: kinds.StorageNodes().Lister(),
 		volumes: kinds.Volumes().Lister(), snapshots: kinds.Snapshots().Lister(),
 		nodes: kubernetes.Nodes().Lister(), namespaces: kubernetes.Namespaces().Lister(),

@@ -184,17 +184,24 @@ func (c *Controller) limits(servers []*v1beta1.NFSServer) ([]*unstructured.Unstr
 	return limitsOf(servers, addresses, &cluster.Spec.NFS, c.Namespace)
 }
 
+// rulesOf returns the policies that limit servers and their bindings, without what is written for each server.
+func rulesOf(namespace string) ([]*unstructured.Unstructured, error) {
+	limits, err := limitsOf(nil, nil, &v1beta1.NFSSpec{}, namespace)
+	for _, o := range limits {
+		unstructured.RemoveNestedField(o.Object, "spec", "variables")
+	}
+	return limits, err
+}
+
 // unlimited names the policies and bindings that are missing, or have other rules. What servers there are is not compared: it is
 // written with the rights of each.
 func (c *Controller) unlimited() (missing []string, err error) {
-	limits, err := limitsOf(nil, nil, &v1beta1.NFSSpec{}, c.Namespace)
-	for _, wanted := range limits {
+	rules, err := c.rules()
+	for _, wanted := range rules {
 		live := c.Owned.Get(apply.RefOf(wanted))
 		if live != nil && live.GetDeletionTimestamp() == nil {
 			live = live.DeepCopy()
-			for _, o := range []*unstructured.Unstructured{live, wanted} {
-				unstructured.RemoveNestedField(o.Object, "spec", "variables")
-			}
+			unstructured.RemoveNestedField(live.Object, "spec", "variables")
 			if render.SameRules(live, wanted) {
 				continue
 			}
