@@ -40,6 +40,7 @@ type Trashed struct {
 	Size           int64                        `json:"size"`
 	DeletionTime   time.Time                    `json:"deletionTime"`
 	ExpirationTime time.Time                    `json:"expirationTime"`
+	Incomplete     bool                         `json:"incomplete,omitempty"`
 }
 
 // Volumes lists the Volumes of the cluster, sorted by name.
@@ -113,6 +114,7 @@ func (a *Admin) Trash(ctx context.Context) ([]Trashed, error) {
 		for _, t := range n.Status.Trash {
 			all = append(all, Trashed{
 				Name: t.Name, ClaimRef: t.ClaimRef, Node: n.Name, Pool: t.Pool, Size: t.Size.Value(), DeletionTime: t.DeletionTime.Time, ExpirationTime: t.ExpirationTime.Time,
+				Incomplete: t.Incomplete,
 			})
 		}
 	}
@@ -148,9 +150,9 @@ func WriteSnapshots(out io.Writer, rows []Row, wide bool) error {
 
 // WriteTrash writes a table; wide adds columns.
 func WriteTrash(out io.Writer, all []Trashed, wide bool) error {
-	t := newTable(out, wide, []string{"NAME", "CLAIM", "NODE", "POOL", "SIZE", "DELETED", "EXPIRES"}, "CSI NAME")
+	t := newTable(out, wide, []string{"NAME", "CLAIM", "NODE", "POOL", "SIZE", "DELETED", "EXPIRES", "CONDITION"}, "CSI NAME")
 	for _, e := range all {
-		t.row(e.Name, e.ClaimRef.String(), e.Node, e.Pool, size(e.Size), stamp(e.DeletionTime), stamp(e.ExpirationTime), quote(e.CSIName))
+		t.row(e.Name, e.ClaimRef.String(), e.Node, e.Pool, size(e.Size), stamp(e.DeletionTime), stamp(e.ExpirationTime), map[bool]string{true: "incomplete"}[e.Incomplete], quote(e.CSIName))
 	}
 	return t.end()
 }

@@ -75,16 +75,18 @@ func TestTrash_IsThatOfAllNodesTheLastDeletedFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		noon := time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
-		r.node("a", inTrash("pvc-1", "shop/orders", noon))
+		part := inTrash("pvc-1", "shop/orders", noon)
+		part.Incomplete = true
+		r.node("a", part)
 		r.node("b")
 		r.node("shared.main.nfs.holdfast.dev", inTrash("pvc-2", "", noon.Add(time.Hour)))
 		all, err := r.Trash(t.Context())
 		r.must(err)
 		var out strings.Builder
 		r.must(WriteTrash(&out, all, false))
-		want := "NAME   CLAIM        NODE                          POOL  SIZE  DELETED            EXPIRES\n" +
-			"pvc-2  -            shared.main.nfs.holdfast.dev  fast  1Gi   2026-11-24 13:00Z  2026-11-25 13:00Z\n" +
-			"pvc-1  shop/orders  a                             fast  1Gi   2026-11-24 12:00Z  2026-11-25 12:00Z\n"
+		want := "NAME   CLAIM        NODE                          POOL  SIZE  DELETED            EXPIRES            CONDITION\n" +
+			"pvc-2  -            shared.main.nfs.holdfast.dev  fast  1Gi   2026-11-24 13:00Z  2026-11-25 13:00Z  -\n" +
+			"pvc-1  shop/orders  a                             fast  1Gi   2026-11-24 12:00Z  2026-11-25 12:00Z  incomplete\n"
 		if out.String() != want {
 			t.Errorf("got\n%swant\n%s", &out, want)
 		}

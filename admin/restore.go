@@ -40,6 +40,9 @@ func (a *Admin) Restore(ctx context.Context, name, node string) error {
 	case exists && (n == nil || restoring(n, name) == nil && !missing(there, n.Name)):
 		return a.notRestored(ctx, there, n)
 	}
+	if t := trashed(n, name); t != nil && t.Incomplete {
+		return fmt.Errorf("volume %s in the trash of %s was deleted before all of its content had been copied into it: it is a part of what it was to be, and is not restored; copy its source again", name, n.Name)
+	}
 	ctx, cancel := a.limited(ctx)
 	defer cancel()
 	if err := a.requestRestore(ctx, n.Name, name); err != nil {

@@ -34,6 +34,20 @@ func TestRestore_BringsTheVolumeBackAndSaysWhatComesNext(t *testing.T) {
 	})
 }
 
+func TestRestore_OfAPartOfACopyIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.agent("")
+		part := inTrash("pvc-1", "shop/orders", time.Now())
+		part.Incomplete = true
+		r.node("a", part)
+		r.refuses(r.Restore(t.Context(), "pvc-1", ""), "pvc-1", "trash of a", "before all of its content had been copied", "copy its source again")
+		if len(r.restores("a")) > 0 {
+			t.Error("it is requested")
+		}
+	})
+}
+
 func TestRestore_IsRequestedByTheControllerInTheNameOfTheUserBesideOtherRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

@@ -45,4 +45,6 @@ type Trashed struct {
 	Labels  map[string]string
 	Deleted time.Time
 	Expires time.Time // earlier if its space is needed
+
+	Incomplete bool // it was deleted before another had brought all of its content
 }

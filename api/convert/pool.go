@@ -39,5 +39,6 @@ func FromTrashed(t backend.Trashed) v1beta1.TrashedVolume {
 	return v1beta1.TrashedVolume{
 		Name: string(t.ID), Pool: t.Pool, ClaimRef: v1beta1.ReferenceTo(v1beta1.ClaimOf(t.Labels)), Size: *v1beta1.Quantity(t.Size),
 		DeletionTime: metav1.NewTime(t.Deleted.Truncate(time.Second)), ExpirationTime: metav1.NewTime(t.Expires.Truncate(time.Second)),
+		Incomplete: t.Incomplete,
 	}
 }

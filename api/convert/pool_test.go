@@ -69,10 +69,11 @@ func TestPool_UnreachableHasTheReasonOfItsBackend(t *testing.T) {
 func TestTrashedVolume_IsShownInWholeSeconds(t *testing.T) {
 	got := FromTrashed(backend.Trashed{
 		ID: "a", Name: "A", Pool: "fast", Size: 5, Labels: map[string]string{v1beta1.ClaimNameLabel: "data", v1beta1.ClaimNamespaceLabel: "shop"},
-		Deleted: time.Unix(1, 5), Expires: time.Unix(2, 5),
+		Deleted: time.Unix(1, 5), Expires: time.Unix(2, 5), Incomplete: true,
 	})
 	want := v1beta1.TrashedVolume{
 		Name: "a", ClaimRef: v1beta1.ReferenceTo("shop/data"), Pool: "fast", Size: *v1beta1.Quantity(5), DeletionTime: metav1.Unix(1, 0), ExpirationTime: metav1.Unix(2, 0),
+		Incomplete: true,
 	}
 	if !equality.Semantic.DeepEqual(got, want) {
 		t.Errorf("it is %+v", got)

@@ -252,6 +252,9 @@ type TrashedVolume struct {
 	// expirationTime is when it is removed for good; sooner where its space is needed.
 	// +required
 	ExpirationTime metav1.Time `json:"expirationTime"`
+	// incomplete is set where the volume was deleted before all of its content had been copied into it.
+	// +optional
+	Incomplete bool `json:"incomplete,omitempty"`
 }
 
 // StorageNodeColumns is what kubectl prints; SetColumns computes it from the pools.

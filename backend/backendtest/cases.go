@@ -201,6 +201,7 @@ func completed(c checker) {
 	if v = c.get(v.ID); !v.Incomplete {
 		c.Error("a growth or a restart has completed it")
 	}
+	c.staysIncompleteInTrash(v.ID)
 	for range 2 {
 		if err := complete(v.ID); err != nil {
 			c.Fatal(err)

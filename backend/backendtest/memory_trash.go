@@ -36,6 +36,7 @@ func (m *Memory) Trash(context.Context) ([]backend.Trashed, error) {
 		v := t.volume
 		all = append(all, backend.Trashed{
 			ID: v.ID, Name: v.Name, Pool: v.Pool, Size: v.Size, Labels: v.Labels, Deleted: t.deleted, Expires: t.deleted.Add(24 * time.Hour),
+			Incomplete: v.Incomplete,
 		})
 	}
 	return all, nil

@@ -119,3 +119,22 @@ func trashGivesWay(c checker) {
 	c.want(backend.ErrExhausted, err) // two of six tenths each
 	c.holds("b")
 }
+
+// staysIncompleteInTrash deletes a volume that has no content yet, and restores it where there is a trash.
+func (c checker) staysIncompleteInTrash(id backend.ID) {
+	c.Helper()
+	trash, ok := c.Backend.(backend.Trasher)
+	if !ok {
+		return
+	}
+	if err := c.Backend.Delete(ctx, id); err != nil {
+		c.Fatal(err)
+	}
+	all, err := trash.Trash(ctx)
+	if err != nil || len(all) != 1 || all[0].ID != id || !all[0].Incomplete {
+		c.Fatalf("the trash has %+v, %v, want an incomplete volume %s", all, err, id)
+	}
+	if v := c.undelete(id); !v.Incomplete {
+		c.Error("the trash has completed it")
+	}
+}

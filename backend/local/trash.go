@@ -156,7 +156,7 @@ func (b *Backend) Trash(context.Context) ([]backend.Trashed, error) {
 		for _, r := range p.trashed() {
 			t := backend.Trashed{ID: r.id, Pool: p.Name, Deleted: r.deleted, Expires: r.deleted.Add(max(0, p.TrashRetention))}
 			if r.meta != nil {
-				t.Name, t.Size, t.Labels = r.meta.Name, r.meta.Content.Size, r.meta.Labels
+				t.Name, t.Size, t.Labels, t.Incomplete = r.meta.Name, r.meta.Content.Size, r.meta.Labels, r.meta.Incomplete
 			}
 			all = append(all, t)
 		}

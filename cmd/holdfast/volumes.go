@@ -249,6 +249,7 @@ func trashOfPools(ctx context.Context, of cephsite.View) ([]admin.Trashed, error
 	for _, t := range all {
 		rows = append(rows, admin.Trashed{
 			Name: string(t.ID), CSIName: t.Name, ClaimRef: v1beta1.ReferenceTo(v1beta1.ClaimOf(t.Labels)), Pool: t.Pool, Size: t.Size, DeletionTime: t.Deleted, ExpirationTime: t.Expires,
+			Incomplete: t.Incomplete,
 		})
 	}
 	return rows, err

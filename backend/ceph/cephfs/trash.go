@@ -132,6 +132,7 @@ func (b *Backend) Trash(ctx context.Context) ([]backend.Trashed, error) {
 		m := e.volume
 		all = append(all, backend.Trashed{
 			ID: e.id, Name: m.Name, Pool: p.Name, Size: m.Size, Labels: m.Labels, Deleted: *m.Deleted, Expires: m.Deleted.Add(max(0, p.TrashRetention)),
+			Incomplete: m.Incomplete,
 		})
 	}
 	return all, nil

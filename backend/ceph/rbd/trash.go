@@ -299,7 +299,7 @@ func (b *Backend) Trash(ctx context.Context) ([]backend.Trashed, error) {
 	for _, d := range all {
 		t := backend.Trashed{ID: d.id, Pool: b.Name, Deleted: d.deleted, Expires: d.deleted.Add(max(0, b.TrashRetention))}
 		if d.meta != nil {
-			t.Name, t.Size, t.Labels = d.meta.Name, d.meta.Size, d.meta.Labels
+			t.Name, t.Size, t.Labels, t.Incomplete = d.meta.Name, d.meta.Size, d.meta.Labels, d.meta.Incomplete
 		}
 		found = append(found, t)
 	}

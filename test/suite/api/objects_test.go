@@ -114,6 +114,7 @@ func fullNodeStatus() v1beta1.StorageNodeStatus {
 		},
 		Trash: []v1beta1.TrashedVolume{{
 			Name: "a", Pool: "fast", ClaimRef: v1beta1.ReferenceTo("team/data"), Size: *exactly(1 << 30), DeletionTime: longAgo, ExpirationTime: metav1.NewTime(longAgo.Add(24 * time.Hour)),
+			Incomplete: true,
 		}},
 		Addresses: []string{"10.0.0.7", "fd00::7"}, InlineVolumes: new(int32(3)), InlineVolumesAllowed: new(true),
 		CephClients: []v1beta1.CephClient{{FSID: "11111111-2222-3333-4444-555555555555", ID: "client.4711", Address: "[fd00::7]:0/1234", BootID: "b"}}, CephVolumes: []string{"pvc-1", "pvc-2"},
