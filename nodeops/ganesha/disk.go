@@ -24,7 +24,7 @@ type disk struct {
 	probe singleflight.Group // a probe may hang in the kernel; none is begun while one does
 }
 
-// refusal returns an error if the disk takes no writes and will not again before it is mounted again. One that does not answer
+// refusal returns an error if the disk takes no writes, and none before it is mounted again. One that does not answer
 // in time may go on where it was, and one that is full serves: both are no reason to end.
 func (d *disk) refusal(ctx context.Context, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)

@@ -1,0 +1,106 @@
+package accidents
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
+	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
+)
+
+// secondPool adds a pool on the home node until the test ends, when its namespace is gone: it begins before the namespace.
+func secondPool(t *testing.T) {
+	t.Helper()
+	if cluster == nil {
+		kube.SkipWithout(t)
+	}
+	c, err := objects.StorageClusters().Get(t.Context(), clusterName, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	home := []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{{
+		Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: cluster.Nodes(t)[:1],
+	}}}}
+	set := func(pools ...v1beta1.PoolSpec) {
+		t.Helper()
+		text, err := json.Marshal(map[string]any{"spec": map[string]any{"pools": pools}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		cluster.MustKubectl(t, "patch", "storagecluster", clusterName, "--type=merge", "-p", string(text))
+	}
+	t.Cleanup(func() { set(c.Spec.Pools...) })
+	set(append(c.Spec.Pools, v1beta1.PoolSpec{
+		Name: "second", Path: filepath.Join(filepath.Dir(c.Spec.Pools[0].Path), "second"), Reserved: "0", Overcommit: "2", NodeSelectorTerms: home,
+	})...)
+}
+
+// copying begins a copy of the snapshot large into the second pool, and returns its volume while a pod brings the content.
+func (p *precious) copying(class, claim string) (volume string) {
+	p.t.Helper()
+	p.Claim(claim, "1Gi", kube.OfClass(class), kube.From("VolumeSnapshot", "large"))
+	p.Pod(claim, kube.Mount(claim, "/data"))
+	p.CopyPod("")
+	all, err := objects.Volumes().List(p.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	for i := range all.Items {
+		if all.Items[i].IsBeingPopulated() {
+			return all.Items[i].Name
+		}
+	}
+	p.t.Fatal("no volume is being copied")
+	return ""
+}
+
+func TestCopies_CutShortAreNeverTakenForVolumes(t *testing.T) {
+	hostfs.Long(t)
+	secondPool(t)
+	p := keep(t, begin(t))
+	class := p.Class("second", "csi.holdfast.dev", "pool", "second")
+	p.Claim("large", "1Gi")
+	p.sums["large"] = p.Run("fill-large", kube.Mount("large", "/data"), kube.Script(`head -c 600000000 /dev/urandom >/data/file; sync /data/file; sha256sum </data/file`))
+	p.DeletePod("fill-large")
+	p.Snapshot("large", "large")
+
+	p.sub("the object is deleted", func(p *precious) {
+		volume := p.copying(class, "forgotten")
+		cluster.MustKubectl(p.t, "delete", "--wait=false", "volumes.holdfast.dev", volume)
+		kube.AwaitOne(p.Space, objects.Volumes(), volume, "to be written again as a part of a volume", func(v *v1beta1.Volume) (bool, error) {
+			c := meta.FindStatusCondition(v.Status.Conditions, v1beta1.ReadyCondition)
+			return v.Spec.PopulatedBy == "" && c != nil && c.Reason == v1beta1.ReasonIncomplete, nil
+		})
+		if out, err := cluster.RunHoldfast(p.t, "volumes", "adopt", volume, "--claim", p.Namespace+"/stolen"); err == nil || !strings.Contains(out+err.Error(), "all of its content") {
+			p.t.Errorf("a part of a volume is given a claim: %s, %v", out, err)
+		}
+		p.DeletePod("forgotten")
+		p.DeleteClaim("forgotten")
+		cluster.MustRunHoldfast(p.t, "volumes", "delete", volume)
+		if out, err := cluster.RunHoldfast(p.t, "volumes", "restore", volume); err == nil || !strings.Contains(out+err.Error(), "before all of its content") {
+			p.t.Errorf("a part of a volume is restored: %s, %v", out, err)
+		}
+	})
+	p.sub("etcd is put back", func(p *precious) {
+		state := filepath.Join(p.t.TempDir(), "state")
+		p.copying(class, "whole")
+		p.control("save-state", state)
+		p.Ready("whole")
+		const later = `head -c 3000000 /dev/urandom >/data/later; sync /data/later; cat /data/file /data/later | sha256sum`
+		sum := p.Exec("whole", "sh", "-ec", later)
+		p.control("restore-state", state)
+		p.Ready("whole")
+		if got := p.Exec("whole", "sh", "-ec", "cat /data/file /data/later | sha256sum"); got != sum {
+			p.t.Errorf("what a pod wrote after the copy is %q, was %q", got, sum)
+		}
+		p.DeletePod("whole")
+		p.DeleteClaim("whole")
+	})
+}
