@@ -4,14 +4,10 @@ import (
 	"testing"
 	"time"
 
-	core "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
 	client "github.com/holdfast-storage/holdfast/api/client/clientset"
@@ -34,19 +30,6 @@ func begin(t *testing.T) (*Server, typed.VolumeInterface, *v1beta1.Volume) {
 	return s, volumes, v
 }
 
-func TestObject_HasTheFieldsThatTheServerSets(t *testing.T) {
-	_, volumes, v := begin(t)
-	if v.UID == "" || v.ResourceVersion == "" || v.Generation != 1 || v.CreationTimestamp.IsZero() || v.Status.Phase != "" {
-		t.Errorf("got %+v", v)
-	}
-	if _, err := volumes.Create(t.Context(), v, metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
-		t.Errorf("a second one: %v", err)
-	}
-	if _, err := volumes.Get(t.Context(), "b", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("an absent one: %v", err)
-	}
-}
-
 func TestObject_SpecAndStatusAreWrittenSeparately(t *testing.T) {
 	_, volumes, v := begin(t)
 	v.Status.Phase = v1beta1.PhaseReady
@@ -67,42 +50,6 @@ func TestObject_SpecAndStatusAreWrittenSeparately(t *testing.T) {
 	same, err := volumes.Update(t.Context(), spec, metav1.UpdateOptions{})
 	if err != nil || same.ResourceVersion != spec.ResourceVersion {
 		t.Errorf("writing nothing new: %+v, %v", same, err)
-	}
-}
-
-func TestFinalizer_HoldsADeletion(t *testing.T) {
-	_, volumes, _ := begin(t)
-	wrong := types.UID("other")
-	err := volumes.Delete(t.Context(), "a", metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &wrong}})
-	if !apierrors.IsConflict(err) {
-		t.Errorf("the deletion of another incarnation: %v", err)
-	}
-	if err := volumes.Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	v, err := volumes.Get(t.Context(), "a", metav1.GetOptions{})
-	if err != nil || v.DeletionTimestamp == nil {
-		t.Fatalf("got %+v, %v", v, err)
-	}
-	if _, err := volumes.Patch(t.Context(), "a", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := volumes.Get(t.Context(), "a", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("after the last finalizer: %v", err)
-	}
-}
-
-func TestApply_ConditionsOfTwoManagersCoexist(t *testing.T) {
-	_, volumes, _ := begin(t)
-	for _, kind := range []string{"Ready", "Healthy", "Ready"} {
-		patch := `{"apiVersion":"holdfast.dev/v1beta1","kind":"Volume","metadata":{"name":"a"},"status":{"conditions":[{"type":"` + kind + `","status":"True"}]}}`
-		if _, err := volumes.Patch(t.Context(), "a", types.ApplyPatchType, []byte(patch), metav1.PatchOptions{FieldManager: kind}, "status"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	v, err := volumes.Get(t.Context(), "a", metav1.GetOptions{})
-	if err != nil || len(v.Status.Conditions) != 2 || !meta.IsStatusConditionTrue(v.Status.Conditions, "Healthy") {
-		t.Errorf("got %+v, %v", v.Status, err)
 	}
 }
 
@@ -156,55 +103,4 @@ func TestCache_FollowsThroughBrokenAndHeldWatches(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect("=a")
-}
-
-func TestKinds_NamespacedOnesAndSelectorsWork(t *testing.T) {
-	s := New(t)
-	claims := kubernetes.NewForConfigOrDie(s.Config()).CoreV1().PersistentVolumeClaims("one")
-	claim := &core.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "c", Labels: map[string]string{"app": "x"}}, Spec: core.PersistentVolumeClaimSpec{VolumeName: "v"}}
-	if _, err := claims.Create(t.Context(), claim, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	for selector, want := range map[string]int{"app=x": 1, "app=y": 0, "": 1} {
-		list, err := claims.List(t.Context(), metav1.ListOptions{LabelSelector: selector})
-		if err != nil || len(list.Items) != want {
-			t.Errorf("%q: %d, %v", selector, len(list.Items), err)
-		}
-	}
-	other, err := kubernetes.NewForConfigOrDie(s.Config()).CoreV1().PersistentVolumeClaims("two").List(t.Context(), metav1.ListOptions{})
-	if err != nil || len(other.Items) != 0 {
-		t.Errorf("in another namespace: %v, %v", other.Items, err)
-	}
-	if n := s.Requests()["list persistentvolumeclaims"]; n != 4 {
-		t.Errorf("%d lists were counted", n)
-	}
-}
-
-func TestSelector_ObjectsComeAndGoByTheirLabels(t *testing.T) {
-	claims := kubernetes.NewForConfigOrDie(New(t).Config()).CoreV1().PersistentVolumeClaims("one")
-	watching, err := claims.Watch(t.Context(), metav1.ListOptions{LabelSelector: "app=x"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer watching.Stop()
-	label := func(app string) {
-		if _, err := claims.Patch(t.Context(), "c", types.MergePatchType, []byte(`{"metadata":{"labels":{"app":"`+app+`"}}}`), metav1.PatchOptions{}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	claim := &core.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "c", Labels: map[string]string{"app": "y"}}}
-	if _, err := claims.Create(t.Context(), claim, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	for _, app := range []string{"z", "x", "y", "x"} {
-		label(app)
-	}
-	if err := claims.Delete(t.Context(), "c", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []watch.EventType{watch.Added, watch.Deleted, watch.Added, watch.Deleted} {
-		if e := <-watching.ResultChan(); e.Type != want {
-			t.Errorf("%s came, want %s", e.Type, want)
-		}
-	}
 }

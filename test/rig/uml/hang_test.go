@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
@@ -49,15 +48,5 @@ func TestHang_MachineThatHasBootedMaySpin(t *testing.T) {
 	watchBoot(ctx, hang, scratch, spinning(t))
 	if ctx.Err() != nil {
 		t.Errorf("it was switched off for %v", context.Cause(ctx))
-	}
-}
-
-func TestSpent_IsThatOfUserAndKernel(t *testing.T) {
-	const stat = "42 (a) b (c) R 1 42 42 0 -1 4194560 100 0 0 0 150 50 7 8 20 0 1 0 100 1000 10"
-	if took := spent(stat); took != 2*time.Second {
-		t.Errorf("%s", took)
-	}
-	if took := spent(""); took != 0 {
-		t.Errorf("of none: %s", took)
 	}
 }

@@ -49,23 +49,6 @@ func TestMachine_ReturnsTheExitCodeOfTheProgram(t *testing.T) {
 	}
 }
 
-func TestMachine_AllOutputOfTheProgramIsReturnedAndNothingElse(t *testing.T) {
-	ctx := requireMachine(t)
-	var out bytes.Buffer
-	script := `echo "$WORD"; seq 100000; echo to stderr >&2`
-	if status, err := Run(ctx, small, []string{"sh", "-c", script}, []string{"WORD=it's here"}, &out); err != nil || status != 0 {
-		t.Fatal(status, err)
-	}
-	want := []string{"it's here"}
-	for i := range 100000 {
-		want = append(want, strconv.Itoa(i+1))
-	}
-	want = append(want, "to stderr", "")
-	if out.String() != strings.Join(want, "\n") {
-		t.Errorf("of %d bytes %d came out", len(strings.Join(want, "\n")), out.Len())
-	}
-}
-
 func TestMachine_HasTheHostsFilesReadOnlyAndItsOwnDisks(t *testing.T) {
 	ctx := requireMachine(t)
 	m := small
@@ -110,27 +93,6 @@ func TestMachine_DeadKernelIsAnErrorWithItsLastWords(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "Kernel panic") {
 		t.Errorf("status %d, %v, want an error with the kernel's panic", status, err)
 	}
-}
-
-func TestMachine_EndedContextSwitchesItOff(t *testing.T) {
-	ctx, cancel := context.WithCancel(requireMachine(t))
-	t.Setenv("TMPDIR", t.TempDir())
-	_, err := Run(ctx, small, []string{"sh", "-c", "echo up; sleep 600"}, nil, heard(cancel))
-	if err == nil || ctx.Err() == nil {
-		t.Errorf("got %v, want an error", err)
-	}
-	nothingLeft(t, os.TempDir())
-}
-
-func TestMachine_SilentForTooLongIsSwitchedOff(t *testing.T) {
-	ctx := requireMachine(t)
-	t.Setenv("TMPDIR", t.TempDir())
-	m := small
-	m.Silence = 5 * time.Second
-	if _, err := Run(ctx, m, []string{"sh", "-c", "echo up; sleep 600"}, nil, io.Discard); !errors.Is(err, ErrSilent) {
-		t.Errorf("got %v, want %v", err, ErrSilent)
-	}
-	nothingLeft(t, os.TempDir())
 }
 
 func TestMachine_NothingOutlivesAKilledCaller(t *testing.T) {

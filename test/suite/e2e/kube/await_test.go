@@ -62,37 +62,6 @@ func (w *waiting) isOver() bool {
 	}
 }
 
-func TestAwait_EndsWhenTheWatchShowsTheState(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := wait(t, fake.NewClientset(pod("a", corev1.PodPending)), isRunning)
-		if w.isOver() {
-			t.Fatal("a pending pod was taken for a running one")
-		}
-		if _, err := w.client.CoreV1().Pods("test").Update(t.Context(), pod("a", corev1.PodRunning), metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		if !w.isOver() || w.err != nil {
-			t.Errorf("over %v, error %v", w.isOver(), w.err)
-		}
-	})
-}
-
-func TestAwait_EndSeesObjectsThatAreGoneAndThoseThatGo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		nothing := func(pods []*corev1.Pod) (bool, error) { return len(pods) == 0, nil }
-		if w := wait(t, fake.NewClientset(), nothing); !w.isOver() || w.err != nil {
-			t.Errorf("without a pod: over %v, error %v", w.isOver(), w.err)
-		}
-		w := wait(t, fake.NewClientset(pod("a", corev1.PodRunning)), nothing)
-		if err := w.client.CoreV1().Pods("test").Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		if !w.isOver() || w.err != nil {
-			t.Errorf("after the deletion: over %v, error %v", w.isOver(), w.err)
-		}
-	})
-}
-
 func TestAwait_TimedOutKeepsTheLastState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := wait(t, fake.NewClientset(pod("a", corev1.PodPending)), isRunning)
@@ -100,16 +69,6 @@ func TestAwait_TimedOutKeepsTheLastState(t *testing.T) {
 		w.cancel(late)
 		if !w.isOver() || !errors.Is(w.err, late) || len(w.seen) != 1 || w.seen[0].GetName() != "a" {
 			t.Errorf("over %v, error %v, seen %v", w.isOver(), w.err, w.seen)
-		}
-	})
-}
-
-func TestAwait_ErrorOfTheConditionEndsIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		hopeless := errors.New("it has failed")
-		w := wait(t, fake.NewClientset(pod("a", corev1.PodFailed)), func([]*corev1.Pod) (bool, error) { return false, hopeless })
-		if !w.isOver() || !errors.Is(w.err, hopeless) {
-			t.Errorf("over %v, error %v", w.isOver(), w.err)
 		}
 	})
 }

@@ -13,14 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func TestChoose_WithoutANameThereIsNoCluster(t *testing.T) {
-	t.Setenv(ClusterVariable, "")
-	t.Setenv(KubeconfigVariable, "")
-	if c, err := Choose(t.Context(), t.TempDir()); c != nil || err != nil {
-		t.Errorf("found %v, %v", c, err)
-	}
-}
-
 func TestChoose_TwoNamesAreRefusedWithBoth(t *testing.T) {
 	t.Setenv(ClusterVariable, "e2e")
 	t.Setenv(KubeconfigVariable, "/tmp/kind")
@@ -49,27 +41,6 @@ func kubeconfigOf(t *testing.T, clusters string) string {
 		t.Fatal(err)
 	}
 	return path
-}
-
-func TestChoose_AKubeconfigNamesAClusterWithoutItsMachines(t *testing.T) {
-	kubeconfig := kubeconfigOf(t, `{"apiVersion":"holdfast.dev/v1beta1","kind":"StorageCluster","metadata":{"name":"holdfast"}}`)
-	t.Setenv(ClusterVariable, "")
-	t.Setenv(KubeconfigVariable, kubeconfig)
-	c, err := Choose(t.Context(), "/nowhere") // no program is built
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := c.release(); err != nil {
-			t.Error(err)
-		}
-	}()
-	if !c.given || c.Name != kubeconfig || c.Client == nil || c.turn == nil {
-		t.Errorf("the cluster is %+v", c)
-	}
-	if _, err := c.Do(t.Context(), "kill-node", "node2"); err == nil || !strings.Contains(err.Error(), kubeconfig) {
-		t.Errorf("a command for its machines ended with %v", err)
-	}
 }
 
 func TestChoose_AClusterWithoutHoldfastIsRefusedWithWhatToDo(t *testing.T) {
@@ -134,15 +105,5 @@ func TestGivenCluster_PodsAreGivenOnlyNodesThatTakeThem(t *testing.T) {
 	c.given = true
 	if all := c.Nodes(t); !slices.Equal(all, []string{"node1"}) {
 		t.Errorf("of a cluster that was given there are %v", all)
-	}
-}
-
-func TestSkipWithout_SaysWhatIsLacking(t *testing.T) {
-	t.Setenv("HOLDFAST_REQUIRE", "")
-	for kubeconfig, want := range map[string]string{"": "run make e2e", "/tmp/kind": "changes the whole installation"} {
-		t.Setenv(KubeconfigVariable, kubeconfig)
-		if tried := try(t, "TestIt", SkipWithout); !tried.skipped || !strings.Contains(tried.said.String(), want) {
-			t.Errorf("skipped %v, said %q", tried.skipped, tried.said.String())
-		}
 	}
 }

@@ -4,11 +4,8 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 func runningPod(name, node, container string) *corev1.Pod {
@@ -32,36 +29,4 @@ func TestKill_ThatHitsNothingFailsTheTest(t *testing.T) {
 			t.Errorf("the failure says %q", tried.said.String())
 		}
 	})
-}
-
-func TestLeader_IsTheHolderOfTheLease(t *testing.T) {
-	c, client := imitation(t)
-	for _, name := range []string{"dead", "alive"} {
-		if err := client.Tracker().Add(runningPod(name, "node1", "holdfast")); err != nil {
-			t.Fatal(err)
-		}
-	}
-	lease := func(holder string, renewed time.Time) *coordinationv1.Lease {
-		return &coordinationv1.Lease{
-			ObjectMeta: metav1.ObjectMeta{Name: "lease", Namespace: System},
-			Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder, RenewTime: &metav1.MicroTime{Time: renewed}},
-		}
-	}
-	leases := client.CoordinationV1().Leases(System)
-	if _, err := leases.Create(t.Context(), lease("dead", time.Now().Add(-time.Second)), metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	tried := try(t, "TestIt", func(t testing.TB) {
-		go func() {
-			if _, err := leases.Update(t.Context(), lease("alive", time.Now().Add(time.Second)), metav1.UpdateOptions{}); err != nil {
-				t.Error(err)
-			}
-		}()
-		if found := (&Space{Cluster: c, t: t}).Leader("lease"); found.Name != "alive" {
-			t.Errorf("it is %s", found.Name)
-		}
-	})
-	if tried.failed {
-		t.Error(tried.said.String())
-	}
 }

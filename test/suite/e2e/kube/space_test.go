@@ -4,7 +4,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -18,23 +17,6 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 )
-
-func TestNamespace_HasTheWordsOfItsTest(t *testing.T) {
-	for test, want := range map[string]string{
-		"TestClaim_VolumeIsDeletedWithIt":   "claim-volume-is-deleted-with-it",
-		"TestEachNode/node2_and_again":      "each-node-node2-and-again",
-		"TestX/A_b#01":                      "x-a-b-01",
-		"Test" + strings.Repeat("Long", 20): strings.Repeat("long-", 9) + "long",
-	} {
-		got := namespaceOf(test)
-		if got != want {
-			t.Errorf("%s: %s", test, got)
-		}
-		if !regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,48}[a-z0-9])?$`).MatchString(got) {
-			t.Errorf("%s: %s is no name with room for a suffix", test, got)
-		}
-	}
-}
 
 // imitation is a cluster that remembers, without controllers.
 func imitation(t *testing.T) (*Cluster, *fake.Clientset) {
@@ -82,17 +64,6 @@ func usesAVolume(c *Cluster) func(testing.TB) {
 		s.Claim("data", "1Gi")
 		s.Pod("user", Mount("data", "/data"))
 	}
-}
-
-func TestSpace_EndsWithItsTest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c, client := imitation(t)
-		obeying(client)
-		if passed := try(t, "TestIt", usesAVolume(c)); passed.failed || passed.said.Len() > 0 {
-			t.Error(passed.said.String())
-		}
-		noNamespaces(t, client)
-	})
 }
 
 func noNamespaces(t *testing.T, client *fake.Clientset) {

@@ -94,20 +94,3 @@ func TestLoops_DeviceReusedByAnotherIsNotDetached(t *testing.T) {
 		t.Error("it was detached")
 	}
 }
-
-func TestLoops_DeviceWithADeletedFileIsDetached(t *testing.T) {
-	needRoot(t)
-	dir := t.TempDir()
-	file := disk(t, dir)
-	device := attach(t, file)
-	loops, err := Loops(dir)
-	if err != nil || len(loops) != 1 || loops[0].Device != device {
-		t.Fatalf("loop devices %v, want %s, error %v", loops, device, err)
-	}
-	if err := os.Remove(file); err != nil {
-		t.Fatal(err)
-	}
-	if !loops[0].Attached() {
-		t.Error("it counts as another's")
-	}
-}

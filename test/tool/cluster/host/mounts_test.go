@@ -3,7 +3,6 @@ package host
 import (
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -17,27 +16,6 @@ func needRoot(t *testing.T) {
 			t.Fatal("HOLDFAST_REQUIRE names root, and this process has not got it")
 		}
 		t.Skip("only root mounts")
-	}
-}
-
-func TestMountinfo_IsReadWithSpacesAndPropagation(t *testing.T) {
-	const info = "36 35 98:0 /x /a\\040b rw,noatime shared:7 master:1 - ext4 /dev/vda rw\n" +
-		"37 35 0:5 / /c rw - tmpfs none rw\n"
-	got, err := parseMounts(info)
-	want := []Mount{{"/a b", "ext4", "/dev/vda", "/x", true}, {"/c", "tmpfs", "none", "/", false}}
-	if err != nil || !slices.Equal(got, want) {
-		t.Errorf("got %v, error %v", got, err)
-	}
-	if _, err := parseMounts("nonsense\n"); err == nil {
-		t.Error("nonsense is taken")
-	}
-}
-
-func TestMounts_DirectoryWithTheSamePrefixIsNotBelow(t *testing.T) {
-	for path, want := range map[string]bool{"/a/b": true, "/a/b/c": true, "/a/bc": false, "/a": false} {
-		if Below(path, "/a/b") != want {
-			t.Errorf("Below(%q) is not %t", path, want)
-		}
 	}
 }
 
@@ -74,29 +52,5 @@ func TestMounts_RemovingATreeUnmountsAndSparesWhatWasMounted(t *testing.T) {
 	}
 	if _, err := os.Stat(keep); err != nil {
 		t.Errorf("a file outside of the tree is gone: %v", err)
-	}
-}
-
-func TestMounts_SharingADirectoryTwiceMountsItOnce(t *testing.T) {
-	needRoot(t)
-	dir := t.TempDir()
-	t.Cleanup(func() { _ = UnmountBelow(dir) })
-	for range 2 {
-		if err := ShareMounts(dir); err != nil {
-			t.Fatal(err)
-		}
-	}
-	mounts, err := Mounts()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var at []Mount
-	for _, m := range mounts {
-		if m.Target == dir {
-			at = append(at, m)
-		}
-	}
-	if len(at) != 1 || !at[0].Shared {
-		t.Errorf("mounts there: %v", at)
 	}
 }
