@@ -109,6 +109,18 @@ func TestAdopt_OfAVolumeWhoseDeletionWasRequestedMeanwhileIsRefused(t *testing.T
 	})
 }
 
+func TestAdopt_OfAVolumeWithoutAllOfItsContentIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t).withClasses()
+		r.volume("pvc-1", func(v *v1beta1.Volume) {
+			v.Spec.PopulatedBy = v1beta1.PopulatedByPod
+			v.Status.Copy = &v1beta1.VolumeCopy{Phase: v1beta1.CopyCopying, BytesDone: 1, BytesTotal: 4}
+		})
+		r.refuses(r.Adopt(t.Context(), adoption), "does not have all of its content yet (Copying 25%)", "wait until")
+		r.untouched()
+	})
+}
+
 func TestAdopt_OfAClaimThatIsNotBoundInTimeSaysWhereToLook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t).withClasses() // no controller binds claims

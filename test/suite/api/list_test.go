@@ -96,6 +96,25 @@ func TestColumns_OfNodes(t *testing.T) {
 		"True|1/2|500Gi|100Gi|1177Mi|8|v1.2.3|300Gi|fine")
 }
 
+func TestColumns_OfStorageClusters(t *testing.T) {
+	needServer(t)
+	clusters := client.HoldfastV1beta1().StorageClusters()
+	c, err := clusters.Create(t.Context(), &v1beta1.StorageCluster{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-columns-"}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ended(t, clusters.Delete(context.Background(), c.Name, metav1.DeleteOptions{})) })
+	c.Status = v1beta1.StorageClusterStatus{
+		Phase: v1beta1.ClusterRunning, DesiredNodes: 3, ReadyNodes: 2, Version: "v1.2.3", Volumes: 8,
+		Conditions: []metav1.Condition{{Type: v1beta1.ReadyCondition, Status: metav1.ConditionTrue, Reason: "UpToDate", Message: "fine", LastTransitionTime: metav1.Now()}},
+	}
+	if _, err := clusters.UpdateStatus(t.Context(), c, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	wantTable(t, "storageclusters", c.Name, 0, "NAME READY PHASE NODES READY NODES VERSION VOLUMES AGE", "True|Running|3|2|v1.2.3|8")
+	wantTable(t, "storageclusters", c.Name, 1, "NAME READY PHASE NODES READY NODES VERSION VOLUMES AGE MESSAGE", "True|Running|3|2|v1.2.3|8|fine")
+}
+
 func TestKinds_HaveShortNamesAndNoNamespace(t *testing.T) {
 	needServer(t)
 	list, err := client.Discovery().ServerResourcesForGroupVersion(v1beta1.SchemeGroupVersion.String())

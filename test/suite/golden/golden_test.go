@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -237,6 +238,9 @@ func (l *life) removal(t *testing.T) {
 			if strings.Contains(o.String(), "holdfast") && o.Resource.Resource != "events" {
 				left = append(left, o.String())
 			}
+			for _, trace := range onNodes(o) {
+				left = append(left, o.String()+" has "+trace)
+			}
 		}
 		if len(left) > 0 {
 			err = errors.New(strings.Join(left, "\n"))
@@ -244,6 +248,19 @@ func (l *life) removal(t *testing.T) {
 		return err
 	})
 	nothingOnHost(t, pools)
+}
+
+// onNodes are the labels, annotations and drivers of Holdfast that a Node or a CSINode has.
+func onNodes(o kube.Listed) (traces []string) {
+	if o.Resource.Resource != "nodes" && o.Resource.Resource != "csinodes" {
+		return nil
+	}
+	keys := slices.AppendSeq(slices.Collect(maps.Keys(o.GetLabels())), maps.Keys(o.GetAnnotations()))
+	drivers, _, _ := unstructured.NestedSlice(o.Object, "spec", "drivers")
+	for _, driver := range drivers {
+		keys = append(keys, fmt.Sprint(driver))
+	}
+	return slices.DeleteFunc(keys, func(key string) bool { return !strings.Contains(key, "holdfast") })
 }
 
 // nothingOnHost looks for mounts and loop devices of the pools; deleted volumes may still be in their trash.

@@ -18,8 +18,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
@@ -96,34 +94,6 @@ func (a *admin) address(name string) string {
 
 func code(want int) func(answer) bool { return func(a answer) bool { return a.code == want } }
 
-func TestService_HasTheNameTypePortsAndAnnotationsOfTheSpec(t *testing.T) {
-	hostfs.Long(t)
-	a := administer(t)
-	a.awaitAnswer(a.address("holdfast"), "/livez", "", "", code(http.StatusOK))
-	a.change(func(spec *v1beta1.StorageClusterSpec) {
-		spec.Service = v1beta1.ServiceSpec{
-			Name: "e2e-api", Type: corev1.ServiceTypeNodePort, Port: 443, TargetPort: 6443,
-			Annotations: map[string]string{"e2e.holdfast.dev/annotation": "value"},
-		}
-	})
-	services := a.Client.CoreV1().Services(kube.System)
-	kube.AwaitNone(a.Space, services, kube.Named("holdfast"), "the Service with the name of before")
-	service, err := services.Get(t.Context(), "e2e-api", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := service.Spec.Ports[0]
-	if service.Spec.Type != corev1.ServiceTypeNodePort || port.Port != 443 || port.NodePort == 0 || service.Annotations["e2e.holdfast.dev/annotation"] != "value" {
-		t.Errorf("the Service is %+v", service)
-	}
-	a.awaitAnswer(a.address("e2e-api"), "/livez", "", "", code(http.StatusOK)) // with the port of the pods behind it
-	for name, pod := range a.pods("controller") {
-		if said, err := ask(t.Context(), net.JoinHostPort(pod.Status.PodIP, "6443"), "/livez", "", ""); err != nil || said.code != http.StatusOK {
-			t.Errorf("pod %s answers %+v, %v", name, said, err)
-		}
-	}
-}
-
 func TestAPI_ServesHoldersOfTheSecretsPasswordWithItsCertificate(t *testing.T) {
 	hostfs.Long(t)
 	a := administer(t)
@@ -162,37 +132,6 @@ func TestAPI_ServesHoldersOfTheSecretsPasswordWithItsCertificate(t *testing.T) {
 	data["password"] = "another"
 	a.secret("api", data)
 	a.awaitAnswer(address, path, data["username"], "another", code(http.StatusOK))
-}
-
-func TestIngress_LeadsToTheServiceWithTheCertificateOfTheSecret(t *testing.T) {
-	a := administer(t)
-	data := credentials()
-	data["tls.crt"], data["tls.key"] = pair(t, "storage.example")
-	a.secret("ingress", data)
-	a.change(func(spec *v1beta1.StorageClusterSpec) {
-		spec.SecretRef = &v1beta1.SecretReference{Name: "ingress"}
-		spec.Ingress = v1beta1.IngressSpec{
-			Enabled: true, IngressClassName: "e2e", Host: "storage.example", TLS: true, Annotations: map[string]string{"e2e.holdfast.dev/annotation": "value"},
-		}
-	})
-	ingresses := a.Client.NetworkingV1().Ingresses(kube.System)
-	kube.AwaitOne(a.Space, ingresses, "holdfast", "to be as requested", func(i *networkingv1.Ingress) (bool, error) {
-		if *i.Spec.IngressClassName != "e2e" || i.Annotations["e2e.holdfast.dev/annotation"] != "value" || len(i.Spec.TLS) != 1 || len(i.Spec.Rules) != 1 {
-			return false, fmt.Errorf("it is %+v", i)
-		}
-		rule := i.Spec.Rules[0]
-		if to := rule.HTTP.Paths[0].Backend.Service; rule.Host != "storage.example" || to.Name != "holdfast" || to.Port.Name != "api" {
-			return false, fmt.Errorf("it leads to %+v", rule)
-		}
-		return true, nil
-	})
-	secrets := a.Client.CoreV1().Secrets(kube.System)
-	kube.AwaitOne(a.Space, secrets, "holdfast-ingress", "to hold the pair", func(s *corev1.Secret) (bool, error) {
-		return string(s.Data["tls.crt"]) == data["tls.crt"] && string(s.Data["tls.key"]) == data["tls.key"], nil
-	})
-	a.change(func(spec *v1beta1.StorageClusterSpec) { spec.Ingress = v1beta1.IngressSpec{} })
-	kube.AwaitNone(a.Space, ingresses, kube.Named("holdfast"), "the Ingress that is not requested")
-	kube.AwaitNone(a.Space, secrets, kube.Named("holdfast-ingress"), "the secret of the Ingress")
 }
 
 // pair is a certificate for a host, signed by itself, and its key.

@@ -16,26 +16,6 @@ import (
 	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
 )
 
-func TestAttach_IsEnabledAndDisabled(t *testing.T) {
-	hostfs.Long(t)
-	a := administer(t)
-	a.load("csi-attacher")
-	a.change(func(spec *v1beta1.StorageClusterSpec) { spec.CSI.AttachRequired = true })
-	a.expectAttach(true)
-	s := begin(t)
-	use(s, "data")
-	volume := s.Volume("data").Name
-	a.awaitAttached(volume, true)
-	s.DeletePod("data")
-	a.awaitAttached(volume, false)
-	s.DeleteClaim("data")
-	kube.AwaitNone(s, s.Client.CoreV1().PersistentVolumes(), kube.Named(volume), "volume "+volume)
-
-	a.change(func(spec *v1beta1.StorageClusterSpec) { spec.CSI.AttachRequired = false })
-	a.expectAttach(false)
-	use(s, "next")
-}
-
 func TestAttach_VolumesInUseSurviveItsChangeAndCanBeDeletedAfterIt(t *testing.T) {
 	hostfs.Long(t)
 	s := begin(t) // ends last, when no pod attaches any more
@@ -67,22 +47,6 @@ func (a *admin) awaitAttached(volume string, want bool) {
 		})
 		return attached == want, nil
 	})
-}
-
-func (a *admin) expectAttach(want bool) {
-	a.t.Helper()
-	driver, err := a.Client.StorageV1().CSIDrivers().Get(a.t.Context(), "csi.holdfast.dev", metav1.GetOptions{})
-	if err != nil || *driver.Spec.AttachRequired != want {
-		a.t.Errorf("the driver asks to attach: %+v, %v", driver.Spec, err)
-	}
-	_, controller := a.templates()
-	has := false
-	for _, c := range controller.Containers {
-		has = has || c.Name == "csi-attacher"
-	}
-	if has != want {
-		a.t.Errorf("with attach %t, csi-attacher runs: %t", want, has)
-	}
 }
 
 // load brings the image of a sidecar, which the usual spec does not need, to all nodes.

@@ -37,7 +37,7 @@ var notInObjects = map[string]string{
 	"debug":           "TestDebug_IsVisibleInTheLogsAndRestartsNoNodePod",
 	"deletionPolicy":  "TestOrphan_VolumeReturnsWithItsDataAfterTheNextInstallation",
 	"images.nfs":      "TestServer_UpgradeChangesItsImage, of operator/nfsserver",
-	"monitoring":      "TestMonitoring_LearnedPodMonitorIsCreatedUnlessDisabled",
+	"monitoring":      "TestKinds_LearnedKindIsUsedAndForgottenKindIsNot, of operator/cluster",
 	"secretRef":       "TestAPI_ServesHoldersOfTheSecretsPasswordWithItsCertificate",
 }
 

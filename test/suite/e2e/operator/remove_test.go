@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -61,90 +60,6 @@ func (a *admin) isRemoved(ctx context.Context) error {
 		err = errors.New("the kind StorageCluster is there")
 	}
 	return err
-}
-
-// inventory names all that the API server has, but for what Kubernetes makes by itself as time goes by. Of nodes it has
-// what others may leave there.
-func (a *admin) inventory() map[string]bool {
-	a.t.Helper()
-	all, err := a.Everything(a.t.Context(), "")
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	names := map[string]bool{}
-	for _, o := range all {
-		if o.Resource.Resource == "events" {
-			continue
-		}
-		names[o.String()] = true
-		switch o.Resource.Resource {
-		case "nodes", "csinodes":
-			for key := range o.GetLabels() {
-				names[o.String()+" label "+key] = true
-			}
-			for key := range o.GetAnnotations() {
-				names[o.String()+" annotation "+key] = true
-			}
-			spec, _ := o.Object["spec"].(fields)
-			drivers, _ := spec["drivers"].([]any)
-			for _, driver := range drivers {
-				names[fmt.Sprint(o, " driver ", driver.(fields)["name"])] = true
-			}
-		}
-	}
-	return names
-}
-
-// ofHoldfast are those names of an inventory that no other program would have.
-func ofHoldfast(names map[string]bool) []string {
-	return slices.DeleteFunc(slices.Sorted(maps.Keys(names)), func(name string) bool {
-		return !strings.Contains(name, "holdfast")
-	})
-}
-
-func TestUninstall_LeavesNothingBehindAndOneApplyInstallsAgain(t *testing.T) {
-	hostfs.Long(t)
-	a := administer(t)
-	s := begin(t) // before the first look, and its volumes end before the cluster is put back
-	_, other := twoNodes(t)
-	a.remove()
-	a.awaitRemoved()
-	before := a.inventory()
-	if left := ofHoldfast(before); len(left) > 0 {
-		t.Errorf("the first removal left %s", strings.Join(left, "\n"))
-	}
-
-	holdfast, own := a.manifests()
-	a.eventually("one apply to be taken", func(ctx context.Context) error { return a.apply(ctx, holdfast, own) })
-	a.awaitReconciled()
-	c := a.get()
-	if nodes := len(a.pods("node")); int(c.Status.ReadyNodes) != nodes || int(c.Status.DesiredNodes) != nodes || c.Status.Version == "" || !says(c, v1beta1.AvailableCondition, "Available") {
-		t.Errorf("with %d node pods: %s", nodes, inWords(c.Status))
-	}
-	s.Claim("data", "64Mi")
-	s.Run("user", kube.Mount("data", "/data"), kube.OnNode(other), kube.Script("echo written >/data/file; sync /data/file"))
-	a.await("to count the volume", func(c *v1beta1.StorageCluster) bool { return c.Status.Volumes == 1 })
-
-	a.remove()
-	a.refusedFor("1 volume exists")
-	s.Run("again", kube.Mount("data", "/data"), kube.OnNode(other), kube.Script("grep written /data/file")) // what is to stay works
-	s.DeletePod("user")
-	s.DeletePod("again")
-	s.DeleteClaim("data")
-	a.awaitRemoved()
-
-	after := a.inventory()
-	for _, name := range slices.Sorted(maps.Keys(after)) {
-		if !before[name] {
-			t.Errorf("left behind: %s", name)
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(before)) {
-		if !after[name] {
-			t.Errorf("taken along: %s", name)
-		}
-	}
-	t.Logf("%d objects before and %d after", len(before), len(after))
 }
 
 func TestManifest_AloneCreatesAStorageClusterWithoutASpec(t *testing.T) {
@@ -203,15 +118,6 @@ func (a *admin) released() (file string) {
 	return file
 }
 
-// refusedFor waits until a deletion is refused in the condition and in an event.
-func (a *admin) refusedFor(why string) {
-	a.t.Helper()
-	a.await("to be refused", func(c *v1beta1.StorageCluster) bool {
-		return c.Status.Phase == v1beta1.ClusterTerminating && says(c, v1beta1.ProgressingCondition, "VolumesExist", why, "Orphan")
-	})
-	a.AwaitClusterEvent(clusterName, "Terminating", why)
-}
-
 func (a *admin) eventually(what string, ask func(context.Context) error) {
 	a.t.Helper()
 	ctx, cancel := context.WithTimeout(a.t.Context(), 2*kube.Patience)
@@ -241,7 +147,15 @@ func TestOrphan_VolumeReturnsWithItsDataAfterTheNextInstallation(t *testing.T) {
 	if left := a.count("volumes"); left != volumes {
 		t.Errorf("%d Volumes are left of %d", left, volumes)
 	}
-	for _, name := range ofHoldfast(a.inventory()) {
+	all, err := a.Everything(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range all {
+		name := o.String()
+		if !strings.Contains(name, "holdfast") || o.Resource.Resource == "events" {
+			continue // no other program has that in its names
+		}
 		kept := func(part string) bool { return strings.Contains(name, part) }
 		if !slices.ContainsFunc([]string{"volumes.holdfast.dev", "snapshots.holdfast.dev", "nfsservers.holdfast.dev", "storagenodes.holdfast.dev", "apiservices.apiregistration.k8s.io v1beta1.holdfast.dev"}, kept) {
 			t.Errorf("left behind: %s", name)

@@ -2,12 +2,9 @@ package operator
 
 import (
 	"path/filepath"
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
@@ -108,31 +105,5 @@ func TestTransfer_GoesOnWhenItsPodIsDeleted(t *testing.T) {
 	if read := s.Result("reads"); read != written {
 		t.Errorf("read is %s, written was %s", read, written)
 	}
-	s.NothingCopied()
-}
-
-func TestTransfer_VolumeGetsNoOtherClaimBeforeItIsComplete(t *testing.T) {
-	hostfs.Long(t)
-	a := administer(t)
-	node := a.transferPools()
-	s := begin(t)
-	s.Claim("data", "1Gi")
-	s.Run("writes", kube.Mount("data", "/data"), kube.OnNode(node), kube.Script("head -c 600000000 /dev/urandom >/data/file; sync"))
-	s.DeletePod("writes")
-	s.Claim("copy", "1Gi", kube.OfClass("e2e-second"), kube.From("PersistentVolumeClaim", "data"))
-	s.Pod("reads", kube.Mount("copy", "/data"), kube.AnyNode)
-	var target string
-	kube.Await(a.Space, a.Holdfast("volumes"), metav1.ListOptions{}, "the volume", func(all []*unstructured.Unstructured) (bool, error) {
-		for _, v := range all {
-			if by, _, _ := unstructured.NestedString(v.Object, "spec", "populatedBy"); by != "" {
-				target = v.GetName()
-			}
-		}
-		return target != "", nil
-	})
-	if out, err := cluster.RunHoldfast(t, "volumes", "adopt", target, "--claim", s.Namespace+"/stolen"); err == nil || !strings.Contains(out+err.Error(), "all of its content") {
-		t.Errorf("a volume without all of its content is given a claim: %s, %v", out, err)
-	}
-	s.Ready("reads")
 	s.NothingCopied()
 }

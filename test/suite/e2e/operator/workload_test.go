@@ -99,20 +99,6 @@ func (a *admin) workloads() (statefulSet, deployment bool) {
 	return len(sets.Items) > 0, len(deployments.Items) > 0
 }
 
-func TestController_HasAsManyPodsAsReplicas(t *testing.T) {
-	hostfs.Long(t)
-	a := administer(t)
-	for _, replicas := range []int32{3, 1} {
-		a.change(func(spec *v1beta1.StorageClusterSpec) { spec.Controller.Replicas = &replicas })
-		if n := len(a.pods("controller")); n != int(replicas) {
-			t.Errorf("with %d replicas there are %d controllers", replicas, n)
-		}
-		s := begin(t)
-		s.Claim("data", "16Mi")
-		s.Run("user", kube.Mount("data", "/data"), kube.Script("touch /data/file"))
-	}
-}
-
 func TestCSI_DisabledRemovesTheNodePluginAndEnabledServesVolumesAgain(t *testing.T) {
 	hostfs.Long(t)
 	s := begin(t)
