@@ -14,7 +14,6 @@ import (
 	"runtime"
 	"strings"
 	"sync"
-	"testing"
 
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/yaml"
@@ -145,26 +144,26 @@ func metadataVersion(sources string) string {
 }
 
 // broken is an image whose nodes do not work, on every node.
-func (s *site) broken(how string) v1beta1.Image {
+func (s *site) broken() v1beta1.Image {
 	s.t.Helper()
-	image := "holdfast.test/broken:" + how
-	program, archive := filepath.Join(scratch, "broken"), filepath.Join(scratch, how+".tar")
+	const image = "holdfast.test/broken:v1"
+	program, archive := filepath.Join(scratch, "broken"), filepath.Join(scratch, "broken.tar")
 	build := exec.CommandContext(s.t.Context(), "go", "build", "-o", program, "./broken")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		s.t.Fatalf("./broken: %v: %s", err, out)
 	}
-	if err := writeImage(archive, image, program, "BROKEN="+how); err != nil {
+	if err := writeImage(archive, image, program); err != nil {
 		s.t.Fatal(err)
 	}
 	if _, err := s.Do(s.t.Context(), "load-image", archive); err != nil {
 		s.t.Fatal(err)
 	}
-	return v1beta1.Image(image)
+	return image
 }
 
 // writeImage writes an archive of an image that is one program, as docker save does.
-func writeImage(archive, name, program, variable string) (err error) {
+func writeImage(archive, name, program string) error {
 	layer := program + ".layer"
 	content, err := os.ReadFile(program)
 	if err != nil {
@@ -179,7 +178,7 @@ func writeImage(archive, name, program, variable string) (err error) {
 	}
 	config, err := json.Marshal(map[string]any{
 		"architecture": runtime.GOARCH, "os": "linux",
-		"config": map[string]any{"Entrypoint": []string{"/program"}, "Env": []string{variable}},
+		"config": map[string]any{"Entrypoint": []string{"/program"}},
 		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{fmt.Sprintf("sha256:%x", sha256.Sum256(packed))}},
 	})
 	if err != nil {
@@ -210,22 +209,4 @@ func writeTar(path string, files ...file) error {
 		err = errors.Join(err, failed)
 	}
 	return errors.Join(err, w.Close(), out.Close())
-}
-
-func TestLostFields_AreThoseOfTheEarlierReleaseOnly(t *testing.T) {
-	dirs := map[string]string{"earlier": t.TempDir(), "later": t.TempDir()}
-	for name, properties := range map[string]string{"earlier": "{a: {}, b: {items: {properties: {c: {}}}}}", "later": "{a: {}, b: {}, d: {}}"} {
-		text := "metadata: {name: k}\nspec: {versions: [{name: v, schema: {openAPIV3Schema: {properties: " + properties + "}}}]}\n"
-		crds := filepath.Join(dirs[name], "deploy/crds")
-		if err := os.MkdirAll(crds, 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(crds, "holdfast.dev_k.yaml"), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	lost, err := lostFields(dirs["earlier"], dirs["later"])
-	if err != nil || len(lost) != 1 || lost[0] != "k/v.b[].c" {
-		t.Errorf("lost are %v, %v", lost, err)
-	}
 }

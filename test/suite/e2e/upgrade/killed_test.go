@@ -47,31 +47,6 @@ func TestUpgrade_ContinuesThoughTheControllerIsKilledAtEveryStep(t *testing.T) {
 	s.binds("after")
 }
 
-func TestOfflineUpgrade_ContinuesThoughTheControllerIsKilledWhileItScales(t *testing.T) {
-	hostfs.Long(t)
-	s := begin(t)
-	earlier := s.earlier()
-	a := s.startApplications()
-	k := &killings{site: s}
-	u := s.upgrade("offline", v1beta1.StorageUpgradeSpec{Image: earlier, Strategy: v1beta1.OfflineUpgrade})
-	k.killAt(u.Name, []v1beta1.UpgradeStep{v1beta1.StepScaleDown, v1beta1.StepNodes, v1beta1.StepScaleUp})
-	s.completes(u.Name, offlineSteps, s.image, earlier)
-	a.expectRunningAgain()
-}
-
-func TestRollback_ContinuesThoughTheControllerIsKilled(t *testing.T) {
-	hostfs.Long(t)
-	s := begin(t)
-	image := s.broken("exits")
-	counters := s.count()
-	k := &killings{site: s}
-	u := s.upgrade("exits", v1beta1.StorageUpgradeSpec{Image: image, NodeTimeout: seconds(90)})
-	k.killAt(u.Name, []v1beta1.UpgradeStep{v1beta1.StepNodes, v1beta1.StepRollBack})
-	s.fails(u.Name, v1beta1.StepNodes, "ended with code 2", string(s.image)+" runs again")
-	expectUndisturbed(t, counters)
-	s.binds("after")
-}
-
 // killings end the controller that leads, by turns with a signal and with its pod: a container that is killed too often
 // is kept waiting by the kubelet.
 type killings struct {

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	core "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
@@ -104,36 +103,5 @@ func (r *record) expect(t *testing.T, images ...v1beta1.Image) {
 		if !slices.Equal(served, images) {
 			t.Errorf("node %s had %v, want %v", node, served, images)
 		}
-	}
-}
-
-func TestNodePods_TwoNodesWithoutOneAtTheSameTimeAreFound(t *testing.T) {
-	pod := func(uid, node string, ready core.ConditionStatus) *core.Pod {
-		return &core.Pod{
-			ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid), Name: uid},
-			Spec:       core.PodSpec{NodeName: node, Containers: []core.Container{{Name: "holdfast", Image: uid[:1]}}},
-			Status:     core.PodStatus{Conditions: []core.PodCondition{{Type: core.PodReady, Status: ready}}},
-		}
-	}
-	r := &record{nodes: 2, pods: map[types.UID]*core.Pod{}, served: map[string][]v1beta1.Image{}}
-	steps := []watch.Event{
-		{Type: watch.Added, Object: pod("a1", "one", core.ConditionTrue)},
-		{Type: watch.Added, Object: pod("a2", "two", core.ConditionTrue)},
-		{Type: watch.Deleted, Object: pod("a1", "one", core.ConditionTrue)},
-		{Type: watch.Added, Object: pod("b1", "one", core.ConditionFalse)},
-	}
-	for _, event := range steps {
-		r.note(event)
-	}
-	if len(r.complaints) > 0 {
-		t.Errorf("one after the other is complained of: %v", r.complaints)
-	}
-	r.note(watch.Event{Type: watch.Modified, Object: pod("a2", "two", core.ConditionFalse)})
-	if len(r.complaints) != 1 {
-		t.Errorf("of two at once it says %v", r.complaints)
-	}
-	r.note(watch.Event{Type: watch.Modified, Object: pod("b1", "one", core.ConditionTrue)})
-	if want := []v1beta1.Image{"a", "b"}; !slices.Equal(r.served["one"], want) {
-		t.Errorf("node one had %v, want %v", r.served["one"], want)
 	}
 }

@@ -40,34 +40,6 @@ func TestOfflineUpgrade_StopsUsersOfVolumesAndStartsThemAgain(t *testing.T) {
 	}
 }
 
-// TestOfflineUpgrade_NamesThePodWithoutAController has one application that could be stopped, which is not.
-func TestOfflineUpgrade_NamesThePodWithoutAController(t *testing.T) {
-	hostfs.Long(t)
-	s := begin(t)
-	before := s.nodePods()
-	deployment := s.deploy("one")
-	s.Claim("bare", "32Mi")
-	s.Pod("bare", kube.Mount("bare", "/data"))
-	bare := s.Ready("bare")
-	u := s.upgrade("offline", v1beta1.StorageUpgradeSpec{Image: s.earlier(), Strategy: v1beta1.OfflineUpgrade, NodeTimeout: seconds(120)})
-	s.fails(u.Name, v1beta1.StepPreflight, "pod "+s.Namespace+"/bare")
-	if now := s.Ready("bare"); now.UID != bare.UID {
-		t.Error("the pod is another")
-	}
-	now, err := s.Client.AppsV1().Deployments(s.Namespace).Get(t.Context(), deployment, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if now.Generation != 1 || *now.Spec.Replicas != 1 {
-		t.Errorf("the Deployment was changed: it has generation %d and %d replicas", now.Generation, *now.Spec.Replicas)
-	}
-	for node, uid := range s.nodePods() {
-		if uid != before[node] {
-			t.Errorf("node %s has another pod", node)
-		}
-	}
-}
-
 // applications use volumes, each in its own way.
 type applications struct {
 	*site

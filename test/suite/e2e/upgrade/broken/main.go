@@ -1,12 +1,9 @@
-// Command broken is a release that says which version it is, as every upgrade asks, and does not work on a node. The
-// variable BROKEN of its image says how: exits, or hangs.
+// Command broken is a release that says which version it is, as every upgrade asks, and does not work on a node.
 package main
 
 import (
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 )
 
 func main() {
@@ -14,10 +11,5 @@ func main() {
 		fmt.Println(`{"version":"broken","metadata":{"writes":1,"reads":1000}}`)
 		return
 	}
-	if os.Getenv("BROKEN") == "exits" {
-		panic("this release does not work")
-	}
-	asked := make(chan os.Signal, 1)
-	signal.Notify(asked, syscall.SIGTERM)
-	<-asked
+	panic("this release does not work")
 }
