@@ -194,38 +194,3 @@ func (h holding) strays(pools string, gone []string, said string) (strays []stri
 	}
 	return strays
 }
-
-func TestStray_IsAnythingOnANodeThatNoObjectHolds(t *testing.T) {
-	const pools = "/var/lib/pools"
-	const staged = "mount 40 30 7:3 / /var/lib/kubelet/plugins/kubernetes.io/csi/csi.holdfast.dev/0123/globalmount rw - ext4 /dev/loop3 rw"
-	const published = "mount 41 30 7:3 / /var/lib/kubelet/pods/1/volumes/kubernetes.io~csi/pvc-a/mount rw master:1 - ext4 /dev/loop3 rw"
-	fine := []string{
-		"trash 1048576", "disk .trash/volumes.gone.1", "disk .trash/volumes.gone.1/image", "trash 2097152",
-		"disk volumes/a", "disk volumes/a/image", "disk volumes/a/meta.json", "disk snapshots/s", "disk snapshots/s/image",
-		"loop /dev/loop3 " + pools + "/default/volumes/a/image", "loop /dev/loop4 /elsewhere/volumes/b/image", "loop /dev/loop5 ",
-		staged, published, "mount 42 30 8:1 /x " + pools + "/default rw - xfs /dev/sda rw", "mount 43 30 0:5 / /proc rw - proc proc rw",
-	}
-	h := holding{volumes: map[string]bool{"a": true}, snapshots: map[string]bool{"s": true}}
-	if strays := h.strays(pools, []string{"gone"}, strings.Join(fine, "\n")+"\n"); len(strays) > 0 {
-		t.Errorf("of what is fine there is left %q", strays)
-	}
-	if bytes := inTrash(strings.Join(fine, "\n")); bytes != 3<<20 {
-		t.Errorf("the trash has %d bytes", bytes)
-	}
-	for _, stray := range []string{
-		"disk volumes/b", "disk snapshots/a", "disk .tmp/volumes.b.1", "disk .trash/x", "disk .trash/snapshots.s.1",
-		"loop /dev/loop8 " + pools + "/default/.trash/volumes.gone.1/image",
-		"loop /dev/loop6 " + pools + "/default/volumes/b/image (deleted)", strings.ReplaceAll(staged, "loop3", "loop6"),
-		"mount 44 30 0:5 /loop6 /var/lib/kubelet/plugins/kubernetes.io/csi/volumeDevices/publish/pvc-b/1 rw - devtmpfs udev rw",
-		"loop /dev/loop7 /volumes/gone/image (deleted)", "mount 46 30 0:5 /x/gone /mnt rw - xfs /dev/sda rw",
-		"mount 45 30 7:6 / " + pools + "/default/volumes/b/m rw - ext4 /dev/loop6 rw",
-	} {
-		if strays := h.strays(pools, []string{"gone"}, strings.Join(append(fine, stray), "\n")); !slices.Equal(strays, []string{stray}) {
-			t.Errorf("of %q there is left %q", stray, strays)
-		}
-	}
-	h.volumes["c"] = true
-	if strays := h.strays(pools, []string{"gone"}, strings.Join(fine, "\n")); !slices.Equal(strays, []string{"there is no image of volume c"}) {
-		t.Errorf("of a volume without an image there is left %q", strays)
-	}
-}

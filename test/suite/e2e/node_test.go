@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 
@@ -40,17 +39,6 @@ func TestNode_HasTheVolumesOfItsPods(t *testing.T) {
 	}
 }
 
-func TestNode_MissingImageIsRefusedAtOnce(t *testing.T) {
-	t.Parallel()
-	s := begin(t)
-	for _, node := range allNodes(t) {
-		s.Pod(node, kube.OnNode(node), func(p *corev1.Pod) {
-			p.Spec.Containers[0].Image, p.Spec.Containers[0].ImagePullPolicy = "registry.k8s.io/none:1", corev1.PullAlways
-		})
-		s.AwaitEvent(node, "Failed", "http://127.0.0.1:1/v2/none/", "connection refused")
-	}
-}
-
 // placed is the node that a volume says it is on.
 func placed(volume *corev1.PersistentVolume) string {
 	if volume.Spec.NodeAffinity == nil || volume.Spec.NodeAffinity.Required == nil {
@@ -65,28 +53,3 @@ func placed(volume *corev1.PersistentVolume) string {
 	}
 	return ""
 }
-
-func TestDNS_ServiceIsFoundByNameFromEveryNode(t *testing.T) {
-	t.Parallel()
-	s := begin(t)
-	nodes := allNodes(t)
-	// The client is there before the server, and before the node knows where to find it.
-	const script = "until timeout 2 wget -qO /dev/shm/answer $SHORT 2>/dev/null; do sleep 0.5; done; cat /dev/shm/answer; timeout 5 wget -qO - $FULL"
-	for i, node := range nodes {
-		s.Pod("server-"+node, kube.OnNode(node), kube.Label("serves", node), kube.Script(
-			"mkdir /dev/shm/www; echo "+node+" >/dev/shm/www/index.html; httpd -f -p 8080 -h /dev/shm/www"))
-		s.Service("web-"+node, "serves", node, 8080)
-		server := neighbour(nodes, i)
-		s.Pod("client-"+node, kube.OnNode(node), kube.Once, kube.Script(script), kube.Env("SHORT", "http://web-"+server),
-			kube.Env("FULL", fmt.Sprintf("http://web-%s.%s.svc.cluster.local", server, s.Namespace)))
-	}
-	for i, node := range nodes {
-		server := neighbour(nodes, i)
-		if answer := s.Result("client-" + node); answer != strings.Repeat(server+"\n", 2) {
-			t.Errorf("on %s the service of %s answers %q", node, server, answer)
-		}
-	}
-}
-
-// neighbour is another node, or the same where there is only one.
-func neighbour(nodes []string, i int) string { return nodes[(i+1)%len(nodes)] }

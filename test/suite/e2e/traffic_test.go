@@ -147,16 +147,3 @@ func table(costs []cost) string {
 	w.Flush() // to memory
 	return text.String()
 }
-
-func TestTraffic_CostsAreTheRequestsOfABusyClusterBeyondThoseOfAnIdleOne(t *testing.T) {
-	made, renewed, rare := kube.Request{Verb: "POST", Resource: "volumes"}, kube.Request{Verb: "PUT", Resource: "leases"}, kube.Request{Verb: "GET", Resource: "nodes"}
-	costs := costsOf(
-		map[kube.Request]float64{made: 10, renewed: 7, rare: 1, {Verb: "WATCH", Resource: "pods"}: 100},
-		map[kube.Request]float64{renewed: 7, rare: 0.8}, 10)
-	if len(costs) != 1 || costs[0].Request != made || costs[0].each != 1 {
-		t.Errorf("%+v", costs)
-	}
-	if got := table(costs); !strings.Contains(got, "volumes   POST    1.00\n") || !strings.Contains(got, "all       writes  1.00\n") {
-		t.Errorf("the table is\n%s", got)
-	}
-}

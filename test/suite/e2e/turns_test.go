@@ -2,11 +2,8 @@ package e2e
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"sync"
 	"testing"
-	"testing/synctest"
 
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
@@ -129,88 +126,4 @@ func (t *turns) leave(who any) {
 		t.alone = nil
 	}
 	t.changed.Broadcast()
-}
-
-// entrants run in a bubble and get in when they may.
-type entrants struct {
-	*turns
-	mu sync.Mutex
-	in map[string]bool
-}
-
-func (e *entrants) enter(who string, by func(any)) {
-	e.set(who, false)
-	go func() {
-		by(who)
-		e.set(who, true)
-	}()
-	synctest.Wait()
-}
-
-func (e *entrants) exit(who string) {
-	e.set(who, false)
-	e.leave(who)
-	synctest.Wait()
-}
-
-func (e *entrants) set(who string, in bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.in[who] = in; !in {
-		delete(e.in, who)
-	}
-}
-
-func (e *entrants) expect(t *testing.T, want ...string) {
-	t.Helper()
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if got := slices.Sorted(maps.Keys(e.in)); !slices.Equal(got, want) {
-		t.Errorf("in are %v, want %v", got, want)
-	}
-}
-
-func TestTurns_ExclusiveRunsAloneAndSharedIsNotBlockedByTheWaiting(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e := &entrants{turns: newTurns(), in: map[string]bool{}}
-		e.enter("a", e.share)
-		e.enter("cut", e.takeAlone)
-		e.enter("b", e.share)
-		e.expect(t, "a", "b")
-		e.exit("a")
-		e.expect(t, "b")
-		e.exit("b")
-		e.expect(t, "cut")
-		e.enter("cut", e.takeAlone) // it has what it asks for
-		e.expect(t, "cut")
-		if !e.isAlone("cut") || e.isAlone("c") {
-			t.Error("it is not known who is alone")
-		}
-		e.enter("c", e.share)
-		e.enter("d", e.takeAlone)
-		e.expect(t, "cut")
-		e.enter("cut", e.share) // it boots
-		e.expect(t, "c", "cut")
-		e.exit("cut")
-		e.exit("never in")
-		e.expect(t, "c")
-		e.exit("c")
-		e.expect(t, "d")
-		e.exit("d")
-	})
-}
-
-func TestTurns_TwoSharersCanBothBecomeExclusiveInTurn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e := &entrants{turns: newTurns(), in: map[string]bool{}}
-		e.enter("a", e.share)
-		e.enter("b", e.share)
-		e.enter("a", e.takeAlone)
-		e.expect(t, "b")
-		e.enter("b", e.takeAlone)
-		e.expect(t, "b")
-		e.exit("b")
-		e.expect(t, "a")
-		e.exit("a")
-	})
 }
