@@ -14,203 +14,43 @@ import (
 	"testing"
 )
 
-const (
-	module = "github.com/holdfast-storage/holdfast"
-	allow  = ""
-)
+const module = "github.com/holdfast-storage/holdfast"
 
-// cases are imports and the rule that refuses each; a rule without a case here fails the test.
+// cases are imports and the rule that refuses each; a rule without a case here fails the test. That a rule allows what it
+// must is shown by the repository, which the linter reads in make lint.
 var cases = []struct{ file, imports, rule string }{
-	{"backend/a.go", "golang.org/x/sys/unix", "backend"},
-	{"backend/a.go", module + "/nodeops", "backend"},
-	{"backend/a.go", module + "/backend/local/engine", "backend"},
-	{"backend/a.go", "os", allow},
-	{"backend/a_test.go", module + "/backend/backendtest", allow},
-	{"backend/a_test.go", "k8s.io/client-go/kubernetes", "backend-without-kubernetes"},
-
-	{"backend/local/image/a.go", "github.com/container-storage-interface/spec/lib/go/csi", "backend-local-engines"},
-	{"backend/local/image/a.go", "k8s.io/apimachinery/pkg/api/resource", "backend-local-engines"},
-	{"backend/local/image/a.go", module + "/backend/local", "backend-local-engines"},
-	{"backend/local/image/a.go", module + "/driver", "backend-local-engines"},
-	{"backend/local/image/a.go", "github.com/prometheus/client_golang/prometheus", "backend-local-engines"},
-	{"backend/local/image/a.go", module + "/backend", allow},
-	{"backend/local/image/a.go", module + "/backend/local/engine", allow},
-	{"backend/local/image/a.go", module + "/crashpoint", allow},
-	{"backend/local/image/a.go", module + "/nodeops", allow},
-	{"backend/local/image/a.go", "golang.org/x/sys/unix", allow},
-	{"backend/local/image/a.go", "golang.org/x/sync/errgroup", allow},
-	{"backend/local/image/a_test.go", "google.golang.org/grpc", "backend-without-kubernetes"},
-	{"backend/local/image/a_test.go", "github.com/container-storage-interface/spec/lib/go/csi", "backend-without-kubernetes"},
-	{"backend/local/image/a_test.go", "github.com/kubernetes-csi/csi-test/v5/pkg/sanity", "backend-without-kubernetes"},
-	{"backend/local/image/a_test.go", "sigs.k8s.io/yaml", "backend-without-kubernetes"},
-
-	{"backend/local/a.go", module + "/driver", "backend-local"},
-	{"backend/local/a.go", "k8s.io/utils/exec", "backend-local"},
-	{"backend/local/a.go", module + "/backend/local/image", allow},
-	{"backend/local/a.go", module + "/backend/local/directory", allow},
-	{"backend/local/a.go", module + "/backend", allow},
-	{"backend/local/a.go", module + "/crashpoint", allow},
-	{"backend/local/a.go", module + "/backend/local/engine", allow},
-	{"backend/local/a.go", module + "/nodeops", allow},
-	{"backend/local/a.go", "golang.org/x/sync/errgroup", allow},
-	{"backend/local/a.go", "golang.org/x/sys/unix", allow},
-	{"backend/local/a.go", "os", allow},
-	{"backend/local/a.go", "github.com/prometheus/client_golang/prometheus", allow},
-
-	{"backend/export/a.go", module + "/backend/local", "backend-export"},
-	{"backend/export/a.go", module + "/nodeops/ganesha", allow},
-
-	{"backend/ceph/a.go", module + "/nodeops", "backend-ceph"},
-	{"backend/ceph/a.go", module + "/backend/ceph/rbd", "backend-ceph"},
-	{"backend/ceph/a.go", module + "/backend", allow},
-	{"backend/ceph/a.go", "github.com/ceph/go-ceph/rados", allow},
-	{"backend/ceph/rbd/a.go", module + "/backend/local", "backend-ceph-engines"},
-	{"backend/ceph/rbd/a.go", "k8s.io/utils/exec", "backend-ceph-engines"},
-	{"backend/ceph/rbd/a.go", module + "/backend/ceph", allow},
-	{"backend/ceph/rbd/a.go", module + "/crashpoint", allow},
-	{"backend/ceph/rbd/a.go", "github.com/ceph/go-ceph/rbd", allow},
-	{"backend/ceph/site/a.go", module + "/nodeops", "backend-ceph-site"},
-	{"backend/ceph/site/a.go", module + "/backend/ceph/rbd", allow},
-	{"backend/ceph/site/a.go", "github.com/prometheus/client_golang/prometheus", allow},
-
-	{"backend/cluster/a.go", module + "/nodeops", "backend-cluster"},
-	{"backend/cluster/a.go", module + "/backend/local", "backend-cluster"},
-	{"backend/cluster/a.go", module + "/agent", "backend-cluster"},
-	{"backend/cluster/a.go", "github.com/container-storage-interface/spec/lib/go/csi", "backend-cluster"},
-	{"backend/cluster/a.go", module + "/api/v1beta1", allow},
-	{"backend/cluster/a.go", module + "/api/convert", allow},
-	{"backend/cluster/a.go", module + "/backend", allow},
-	{"backend/cluster/a.go", module + "/kube", allow},
-	{"backend/cluster/a.go", module + "/kube/apply", "backend-cluster"},
-	{"backend/cluster/a.go", "k8s.io/client-go/kubernetes", allow},
-
-	{"bench/a.go", module + "/driver", "bench"},
-	{"bench/a.go", module + "/api/v1beta1", "bench"},
-	{"bench/a.go", "k8s.io/client-go/kubernetes", allow},
-	{"bench/a.go", module + "/printable", allow},
-
-	{"nodeops/a.go", module + "/backend", "nodeops"},
-	{"nodeops/a.go", "k8s.io/api/core/v1", "nodeops"},
-	{"nodeops/a_test.go", module + "/backend", "nodeops"},
-	{"nodeops/a.go", "k8s.io/mount-utils", allow},
-	{"nodeops/ganesha/a.go", "github.com/godbus/dbus/v5", allow},
-	{"nodeops/a.go", "golang.org/x/sys/unix", allow},
-	{"nodeops/a.go", "golang.org/x/sync/errgroup", allow},
-	{"nodeops/a.go", "k8s.io/utils/exec", allow},
-	{"nodeops/a.go", "os", allow},
-	{"nodeops/a_test.go", module + "/nodeops", allow},
-
-	{"api/v1beta1/a.go", "k8s.io/client-go/kubernetes", "api"},
-	{"api/v1beta1/a.go", "k8s.io/api/core/v1", allow},
-	{"api/v1beta1/a.go", "k8s.io/api/apps/v1", "api"},
-	{"api/v1beta1/a.go", module + "/backend", "api"},
-	{"api/v1beta1/a.go", "k8s.io/apimachinery/pkg/apis/meta/v1", allow},
-	{"api/v1beta1/a.go", module + "/api/client/clientset", "api"},
-	{"api/v1beta1/a.go", "time", allow},
-
-	{"api/convert/a.go", module + "/nodeops", "api-convert"},
+	{"agent/a.go", module + "/backend/local/image", "agent"},
 	{"api/convert/a.go", module + "/backend/local", "api-convert"},
-	{"api/convert/a.go", "k8s.io/client-go/kubernetes", "api-convert"},
-	{"api/convert/a.go", module + "/api/v1beta1", allow},
-	{"api/convert/a.go", module + "/backend", allow},
-	{"api/v1beta1/a.go", module + "/api/convert", "api"},
-
-	{"driver/a.go", module + "/provisioner", "driver"},
-	{"driver/a.go", module + "/operator", "driver"},
-	{"driver/a.go", module + "/operator/apply", "driver"},
-	{"driver/a.go", module + "/agent", "driver"},
-	{"driver/a.go", module + "/backend/local", "driver"},
-	{"driver/a.go", module + "/backend/local/image", "driver"},
-	{"driver/a.go", "k8s.io/client-go/kubernetes", "driver"},
-	{"driver/a.go", "k8s.io/api/core/v1", "driver"},
-	{"driver/a.go", module + "/api/v1beta1", "driver"},
-	{"driver/a.go", module + "/backend", allow},
-	{"driver/a.go", module + "/crashpoint", allow},
-	{"driver/a.go", module + "/nodeops", allow},
-	{"driver/a.go", "google.golang.org/grpc", allow},
-	{"driver/a_test.go", module + "/backend/backendtest", allow},
-
-	{"provisioner/a.go", module + "/driver", "provisioner"},
-	{"provisioner/a.go", module + "/operator", "provisioner"},
-	{"provisioner/a.go", module + "/agent", "provisioner"},
-	{"provisioner/a.go", module + "/backend/cluster", "provisioner"},
-	{"provisioner/a.go", module + "/backend", allow},
-
-	{"operator/a.go", module + "/driver", "operator"},
-	{"operator/a.go", module + "/provisioner", "operator"},
-	{"operator/a.go", module + "/agent", "operator"},
-	{"operator/a.go", module + "/backend/local", "operator"},
-	{"operator/a.go", module + "/api/convert", "operator"},
-	{"operator/a.go", module + "/nodeops", "operator"},
-	{"operator/a.go", module + "/report/status", "operator"},
-	{"operator/a.go", module + "/kube/apply", allow},
-	{"operator/nfs/a.go", module + "/driver", "operator"},
-	{"operator/render/a.go", "os", "render"},
-	{"operator/render/a_test.go", "os", allow},
-	{"operator/nfs/a.go", module + "/backend/cluster", "operator"},
-
-	{"operator/volume/a.go", module + "/backend/local", "operator-volume"},
-	{"operator/volume/a.go", module + "/nodeops", "operator-volume"},
-	{"operator/volume/a.go", module + "/agent", "operator-volume"},
-	{"operator/volume/a.go", module + "/operator/render", "operator-volume"},
-	{"operator/volumecopy/a.go", module + "/backend/local", "operator-volumecopy"},
-	{"operator/volumecopy/a.go", module + "/operator/render", "operator-volumecopy"},
-	{"operator/volume/a.go", module + "/backend/cluster", allow},
-	{"operator/volume/a.go", module + "/kube", allow},
-
-	{"report/status/a.go", module + "/backend", "report-and-admin"},
-	{"report/web/a.go", module + "/nodeops", "report-and-admin"},
-	{"report/web/a.go", module + "/api/convert", "report-and-admin"},
-	{"admin/a.go", module + "/driver", "report-and-admin"},
-	{"admin/a.go", module + "/api/v1beta1", allow},
-
-	{"kube/a.go", module + "/operator/render", "kube"},
-	{"kube/a.go", module + "/backend", "kube"},
-	{"kube/a.go", module + "/api/convert", "kube"},
-	{"kube/a.go", module + "/api/v1beta1", allow},
-	{"kube/a.go", module + "/api/client/clientset", allow},
-	{"kube/a.go", "k8s.io/client-go/tools/cache", allow},
-	{"kube/apply/a.go", module + "/kube", allow},
-
-	{"kubelet/devices/a.go", module + "/agent", "kubelet"},
-	{"kubelet/devices/a.go", "k8s.io/client-go/kubernetes", "kubelet"},
-	{"kubelet/registration/a.go", module + "/driver", allow},
-
-	{"transfer/a.go", module + "/backend", "transfer"},
-	{"transfer/a.go", "k8s.io/client-go/kubernetes", "transfer"},
-	{"transfer/a.go", module + "/nodeops", allow},
-
+	{"api/v1beta1/a.go", module + "/api/client/clientset", "api"},
+	{"backend/a.go", "golang.org/x/sys/unix", "backend"},
+	{"backend/a_test.go", "k8s.io/client-go/kubernetes", "backend-without-kubernetes"},
+	{"backend/ceph/a.go", module + "/backend/ceph/rbd", "backend-ceph"},
+	{"backend/ceph/rbd/a.go", module + "/backend/local", "backend-ceph-engines"},
+	{"backend/ceph/site/a.go", module + "/backend/local", "backend-ceph-site"},
+	{"backend/cluster/a.go", module + "/backend/local", "backend-cluster"},
+	{"backend/export/a.go", module + "/backend/local", "backend-export"},
+	{"backend/local/a.go", module + "/driver", "backend-local"},
+	{"backend/local/image/a.go", module + "/backend/local", "backend-local-engines"},
+	{"bench/a.go", module + "/driver", "bench"},
+	{"cmd/holdfast/a.go", module + "/test/rig", "tests-stay-tests"},
 	{"crashpoint/a.go", module + "/nodeops", "crashpoint"},
 	{"deploy/a.go", "k8s.io/api/core/v1", "deploy"},
-	{"deploy/a.go", "embed", allow},
-	{"parameters/a.go", module + "/backend", "parameters"},
-	{"parameters/a.go", "regexp", allow},
-	{"printable/a.go", module + "/report/status", "printable"},
-
-	{"healthz/a.go", module + "/backend", "healthz"},
-	{"listener/a.go", module + "/backend", "listener"},
-	{"listener/a.go", "google.golang.org/grpc/keepalive", allow},
-	{"operator/a.go", module + "/api/v1beta1", allow},
-
-	{"agent/a.go", module + "/driver", "agent"},
-	{"agent/a.go", module + "/operator", "agent"},
-	{"agent/a.go", module + "/provisioner", "agent"},
-	{"agent/a.go", module + "/backend/local/image", "agent"},
-	{"agent/a.go", module + "/nodeops", allow},
-
-	{"cmd/holdfast/a.go", module + "/test/rig", "tests-stay-tests"},
-	{"cmd/holdfast/a.go", "testing", "tests-stay-tests"},
-	{"cmd/holdfast/a.go", module + "/driver", allow},
-	{"cmd/holdfast/a.go", module + "/backend/local", allow},
-	{"cmd/holdfast/a.go", "k8s.io/klog/v2", allow},
-	{"backend/backendtest/a.go", "testing", allow},
-
-	{"driver/a.go", "log", "one-logger"},
-	{"driver/a.go", "io/ioutil", "one-logger"},
-	{"driver/a.go", "github.com/pkg/errors", "one-logger"},
+	{"driver/a.go", "k8s.io/client-go/kubernetes", "driver"},
 	{"driver/a.go", "k8s.io/klog/v2", "one-logger"},
-	{"driver/a.go", "log/slog", allow},
-	{"test/suite/e2e/a.go", module + "/operator", allow},
+	{"healthz/a.go", module + "/backend", "healthz"},
+	{"kube/a.go", module + "/operator/render", "kube"},
+	{"kubelet/devices/a.go", module + "/agent", "kubelet"},
+	{"listener/a.go", module + "/backend", "listener"},
+	{"nodeops/a_test.go", module + "/backend", "nodeops"},
+	{"operator/a.go", module + "/nodeops", "operator"},
+	{"operator/render/a.go", "os", "render"},
+	{"operator/volume/a.go", module + "/backend/local", "operator-volume"},
+	{"operator/volumecopy/a.go", module + "/backend/local", "operator-volumecopy"},
+	{"parameters/a.go", module + "/backend", "parameters"},
+	{"printable/a.go", module + "/report/status", "printable"},
+	{"provisioner/a.go", module + "/operator", "provisioner"},
+	{"report/web/a.go", module + "/nodeops", "report-and-admin"},
+	{"transfer/a.go", "k8s.io/client-go/kubernetes", "transfer"},
 }
 
 func TestImports_EveryRuleRefusesWhatItIsWrittenFor(t *testing.T) {
@@ -233,9 +73,7 @@ func TestImports_EveryRuleRefusesWhatItIsWrittenFor(t *testing.T) {
 	for i, c := range cases {
 		file := fmt.Sprintf("%s/case%d%s", filepath.Dir(c.file), i, strings.TrimPrefix(filepath.Base(c.file), "a"))
 		write(t, filepath.Join(tree, file), fmt.Sprintf("package %s\n\nimport _ %q\n", filepath.Base(filepath.Dir(c.file)), c.imports))
-		if c.rule != allow {
-			want[fmt.Sprintf("%s: %s", file, c.imports)] = c.rule
-		}
+		want[fmt.Sprintf("%s: %s", file, c.imports)] = c.rule
 	}
 	got := refusals(t, root, tree)
 	proven := map[string]bool{}
@@ -244,11 +82,6 @@ func TestImports_EveryRuleRefusesWhatItIsWrittenFor(t *testing.T) {
 			t.Errorf("%s: want it refused by rule %s, got %v", what, rule, got[what])
 		}
 		proven[rule] = true
-	}
-	for what, rules := range got {
-		if want[what] == "" {
-			t.Errorf("%s: want it allowed, but %v refuse it", what, rules)
-		}
 	}
 	for _, rule := range ruleNames(t, string(config)) {
 		if !proven[rule] {
@@ -284,17 +117,12 @@ var calls = []struct{ imports, call, says string }{
 	{`"os"`, `os.Exit(1)`, "only main ends the process"},
 	{`"k8s.io/mount-utils"`, `m := mount.SafeFormatAndMount{}; _ = m.FormatAndMount("/dev/a", "/b", "ext4", nil)`, "formatted by nodeops alone"},
 	{`"k8s.io/mount-utils"`, `m := &mount.SafeFormatAndMount{}; _ = m.FormatAndMountSensitive("/dev/a", "/b", "ext4", nil, nil)`, "formatted by nodeops alone"},
-	{`"k8s.io/mount-utils"`, `m := &mount.SafeFormatAndMount{}; _ = m.Mount("/dev/a", "/b", "ext4", nil)`, allow},
 }
 
 // mountUtils has of k8s.io/mount-utils what the calls need.
 const mountUtils = `package mount
 
-type Mounter struct{}
-
-func (*Mounter) Mount(source, target, fstype string, options []string) error { return nil }
-
-type SafeFormatAndMount struct{ Mounter }
+type SafeFormatAndMount struct{}
 
 func (*SafeFormatAndMount) FormatAndMount(source, target, fstype string, options []string) error { return nil }
 
@@ -328,8 +156,7 @@ func TestCalls_EachForbiddenOneIsRefused(t *testing.T) {
 		said[issue.Pos.Filename] += issue.Text
 	}
 	for i, c := range calls {
-		got := said[fmt.Sprintf("nodeops/case%d.go", i)]
-		if (got == "") != (c.says == allow) || !strings.Contains(got, c.says) {
+		if got := said[fmt.Sprintf("nodeops/case%d.go", i)]; !strings.Contains(got, c.says) {
 			t.Errorf("%s: the linter says %q, want %q", c.call, got, c.says)
 		}
 	}

@@ -22,7 +22,6 @@ var (
 	pathForm     = regexp.MustCompile(`^[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*/?$`)
 	// ofKubernetes are labels, annotations and resources, which look like paths.
 	ofKubernetes = regexp.MustCompile(`^[a-z0-9.-]*\.(dev|io)(/|$)`)
-	testName     = regexp.MustCompile(`^Test[A-Za-z0-9_]+$`)
 )
 
 func TestMap_EveryPathThatIsNamedExists(t *testing.T) {
@@ -35,17 +34,6 @@ func TestMap_EveryPathThatIsNamedExists(t *testing.T) {
 		}
 		if len(named) < 20 {
 			t.Errorf("only %d paths were found in %s", len(named), document)
-		}
-	}
-}
-
-func TestMap_EveryTestThatIsNamedExists(t *testing.T) {
-	there := testsThere(t)
-	for _, document := range mapped {
-		for _, span := range codeSpan.FindAllStringSubmatch(read(t, document), -1) {
-			if testName.MatchString(span[1]) && !there[span[1]] {
-				t.Errorf("%s names %s, which is no test here", document, span[1])
-			}
 		}
 	}
 }
@@ -80,14 +68,6 @@ func TestMap_TheIndexHasEveryPage(t *testing.T) {
 	}
 }
 
-func TestMap_PathIsDistinguishedFromSimilarWords(t *testing.T) {
-	text := "`driver` `driver/stage.go` `make test` `holdfast.dev/agent` `topology.holdfast.dev/node` `NAMESPACE/NAME` `/etc/x` `.golangci.yml` `spec.pools` `volumes/ID/meta.json` `./bench` `operator/nowhere.go` `.tmp`"
-	want := "driver/stage.go .golangci.yml bench operator/nowhere.go"
-	if got := strings.Join(pathsIn(text), " "); got != want {
-		t.Errorf("found are %s\nwant      %s", got, want)
-	}
-}
-
 // pathsIn returns the paths of this repository that a text names: what has a slash or the name of a source file.
 func pathsIn(text string) (paths []string) {
 	for _, span := range codeSpan.FindAllStringSubmatch(text, -1) {
@@ -99,30 +79,6 @@ func pathsIn(text string) (paths []string) {
 		}
 	}
 	return paths
-}
-
-func testsThere(t *testing.T) map[string]bool {
-	t.Helper()
-	there, function := map[string]bool{}, regexp.MustCompile(`(?m)^func (Test[A-Za-z0-9_]+)\(`)
-	err := filepath.WalkDir(repository, func(path string, entry os.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case entry.IsDir() && (entry.Name() == ".git" || entry.Name() == "bin"):
-			return filepath.SkipDir
-		case !strings.HasSuffix(path, "_test.go"):
-			return nil
-		}
-		source, err := os.ReadFile(path)
-		for _, match := range function.FindAllSubmatch(source, -1) {
-			there[string(match[1])] = true
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return there
 }
 
 func read(t *testing.T, path string) string {

@@ -136,38 +136,3 @@ func isCall(call *ast.CallExpr, pkg, name string) bool {
 	x, is := s.X.(*ast.Ident)
 	return is && x.Name == pkg
 }
-
-func TestSleep_IsFoundWhereItIsOne(t *testing.T) {
-	for body, want := range map[string]int{
-		`<-time.After(d)`:                                                     1,
-		`for ; ; <-time.After(d) { try() }`:                                   1,
-		`select { case <-time.After(d): }`:                                    1,
-		`go func() { <-time.After(d); try() }()`:                              1,
-		`synctest.Test(t, func(t *testing.T) { <-time.After(d) })`:            0,
-		`synctest.Test(t, func(t *testing.T) { try() }); <-time.After(d)`:     1,
-		`select { case <-time.After(d): case <-done: }`:                       0,
-		`select { case <-done: <-time.After(d); default: }`:                   1,
-		`late := time.After(d); select { case <-late: case <-done: }; <-done`: 0,
-	} {
-		source := "package p\n\nfunc f() { " + body + " }\n"
-		if got := sleeps(t, "a_test.go", []byte(source)); len(got) != want {
-			t.Errorf("%s: found %v, want %d", body, got, want)
-		}
-	}
-}
-
-func TestSleep_LoopThatRestartsATimerIsFound(t *testing.T) {
-	for body, want := range map[string]int{
-		`for !done() { select { case <-ctx.Done(): case <-time.After(d): } }`:                             1,
-		`for range all { if so { select { case e := <-events: use(e); case <-time.After(d): fail() } } }`: 1,
-		`go func() { for { for { select { case <-time.After(d): default: } } } }()`:                       1,
-		`for late := time.After(d); ; { select { case <-late: return; case <-tick.C: } }`:                 0,
-		`for range all { run(func() { select { case <-done: case <-time.After(d): } }) }`:                 0,
-		`select { case <-done: for range all { try() }; case <-time.After(d): }`:                          0,
-	} {
-		source := "package p\n\nfunc f() { " + body + " }\n"
-		if got := rounds(t, "a_test.go", []byte(source)); len(got) != want {
-			t.Errorf("%s: found %v, want %d", body, got, want)
-		}
-	}
-}

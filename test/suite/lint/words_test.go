@@ -56,30 +56,6 @@ func TestWords_AreThoseOfTheField(t *testing.T) {
 	}
 }
 
-func TestWords_AreFoundWhereverTheyStand(t *testing.T) {
-	source := "package p\n\n// run sees to it.\nfunc settleAll() string { told := \"a\"; return told + `nobody` } // anew\n"
-	for file, test := range map[string]struct {
-		text string
-		want []string
-	}{
-		"a.go":     {source, []string{"a.go:3: sees to", "a.go:4: settleAll", "a.go:4: nobody", "a.go:4: anew"}},
-		"a.md":     {"Fine.\n\nIt tells why,\nand lets go.\n", []string{"a.md:3: tells", "a.md:4: lets go"}},
-		"a.yaml":   {"a: b # Whoever reads\n", []string{"a.yaml:1: Whoever"}},
-		"words.md": {"A teller of bold, unsettled news asks for what he needs.\n", nil},
-	} {
-		found := wordsIn(file, test.text)
-		for i, want := range test.want {
-			if i >= len(found) || !strings.HasPrefix(found[i], want+": write ") {
-				t.Errorf("%s: found are %q", file, found)
-				break
-			}
-		}
-		if len(found) != len(test.want) {
-			t.Errorf("%s: found are %q", file, found)
-		}
-	}
-}
-
 // wordFiles are the files in the repository that people write, but for this one.
 func wordFiles(t *testing.T) (files []string) {
 	t.Helper()

@@ -101,22 +101,3 @@ func TestWorkflows_RunWhatIsThere(t *testing.T) {
 		}
 	}
 }
-
-func TestWorkflows_WrongOnesAreRefused(t *testing.T) {
-	job := func(run string) string {
-		return "jobs: {a: {steps: [{run: " + fmt.Sprintf("%q", run) + "}]}}"
-	}
-	if _, wrong := workflowErrors(t, job("make lint VERSION=ci | tee log\n")); len(wrong) > 0 {
-		t.Error(wrong)
-	}
-	for _, wrong := range []string{
-		job("make lnit"), job("make lint generatd"), job("make lint VERSIN=1"), job("make --no-print-directory lnit"),
-		job("sudo env A=1 images/biuld holdfast"), job("release/chek"), job("go vet ./drivers/..."), job("kubectl apply -f deploy/instal.yaml"),
-		job("if true; then"), job("echo 'a"), job("echo ${{ github.ref_name }}"), job("shutdown now"),
-		"jobs: {a: {container: x, steps: [{run: echo}]}}", "jobs: {a: {steps: [{run: echo, shell: sh}]}}", "jobs: {a: {steps: [{name: a}]}}", "jobs: {a: [}",
-	} {
-		if _, got := workflowErrors(t, wrong); len(got) == 0 {
-			t.Errorf("nothing is wrong in\n%s", wrong)
-		}
-	}
-}
