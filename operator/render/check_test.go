@@ -117,12 +117,16 @@ func TestCheck_InvalidClassIsRefused(t *testing.T) {
 		"two defaults": {func(s *v1beta1.StorageClusterSpec) {
 			s.StorageClasses = []v1beta1.StorageClassSpec{{Name: "a", Default: true}, {Name: "b"}, {Name: "c", Default: true}}
 		}, []string{"spec.storageClasses[2].default", "class c", "class a"}},
-		"no name":               {oneClass(v1beta1.StorageClassSpec{}), []string{"spec.storageClasses[0].name"}},
-		"a long name":           {oneClass(v1beta1.StorageClassSpec{Name: long}), []string{"spec.storageClasses[0].name", "253"}},
-		"a name in capitals":    {oneClass(v1beta1.StorageClassSpec{Name: "Fast"}), []string{"spec.storageClasses[0].name", "Fast"}},
-		"an odd policy":         {oneClass(v1beta1.StorageClassSpec{Name: "a", ReclaimPolicy: core.PersistentVolumeReclaimRecycle}), []string{"spec.storageClasses[0].reclaimPolicy", "Recycle", "Delete or Retain"}},
-		"an odd mode":           {oneClass(v1beta1.StorageClassSpec{Name: "a", VolumeBindingMode: "Later"}), []string{"spec.storageClasses[0].volumeBindingMode", "Later", "Immediate"}},
-		"an odd file system":    {oneClass(v1beta1.StorageClassSpec{Name: "a", FSType: "ntfs"}), []string{"spec.storageClasses[0].fsType", "ntfs", "btrfs"}},
+		"no name":            {oneClass(v1beta1.StorageClassSpec{}), []string{"spec.storageClasses[0].name"}},
+		"a long name":        {oneClass(v1beta1.StorageClassSpec{Name: long}), []string{"spec.storageClasses[0].name", "253"}},
+		"a name in capitals": {oneClass(v1beta1.StorageClassSpec{Name: "Fast"}), []string{"spec.storageClasses[0].name", "Fast"}},
+		"an odd policy":      {oneClass(v1beta1.StorageClassSpec{Name: "a", ReclaimPolicy: core.PersistentVolumeReclaimRecycle}), []string{"spec.storageClasses[0].reclaimPolicy", "Recycle", "Delete or Retain"}},
+		"an odd mode":        {oneClass(v1beta1.StorageClassSpec{Name: "a", VolumeBindingMode: "Later"}), []string{"spec.storageClasses[0].volumeBindingMode", "Later", "Immediate"}},
+		"an odd file system": {oneClass(v1beta1.StorageClassSpec{Name: "a", FSType: "ntfs"}), []string{"spec.storageClasses[0].fsType", "ntfs", "btrfs"}},
+		"a type of directories": {func(s *v1beta1.StorageClusterSpec) {
+			s.Pools = []v1beta1.PoolSpec{{Name: "tree", Engine: v1beta1.EngineDirectory, Path: "/var/lib/holdfast/tree"}}
+			s.StorageClasses = []v1beta1.StorageClassSpec{{Name: "a", Pool: "tree", FSType: v1beta1.Ext4}}
+		}, []string{"spec.storageClasses[0].fsType", "engine Directory"}},
 		"an odd loss":           {oneClass(v1beta1.StorageClassSpec{Name: "a", OnNodeLoss: "Cry"}), []string{"spec.storageClasses[0].onNodeLoss", "Cry", "Retain"}},
 		"a pool in two places":  {with(map[string]string{"pool": "fast"}), []string{"spec.storageClasses[0].parameters", "spec.storageClasses[0].pool"}},
 		"a loss in two places":  {with(map[string]string{"onNodeLoss": "Delete"}), []string{"spec.storageClasses[0].onNodeLoss"}},

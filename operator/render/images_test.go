@@ -115,26 +115,6 @@ func TestImages_NFSServersIsBesideHoldfasts(t *testing.T) {
 	}
 }
 
-func TestImages_EveryContainerHasOne(t *testing.T) {
-	in := everything()
-	in.Cluster.Spec.Images = v1beta1.Images{
-		Holdfast: "r/holdfast", CSIProvisioner: "r/csi-provisioner", CSIAttacher: "r/csi-attacher", CSIResizer: "r/csi-resizer", CSISnapshotter: "r/csi-snapshotter",
-		SnapshotController: "r/snapshot-controller", CSINodeDriverRegistrar: "r/csi-node-driver-registrar", CSILivenessProbe: "r/livenessprobe",
-	}
-	seen := 0
-	for _, pod := range podsOf(t, in) {
-		for _, c := range pod.Containers {
-			seen++
-			if c.Image != "r/"+c.Name {
-				t.Errorf("%s has the image %s", c.Name, c.Image)
-			}
-		}
-	}
-	if seen != 9 {
-		t.Errorf("only %d containers were looked at", seen)
-	}
-}
-
 func TestImages_UpgradeReplacesIt(t *testing.T) {
 	for name, test := range map[string]struct{ image, controllerImage, controller, node string }{
 		"none":       {"", "", "r/old", "r/old"},
