@@ -124,25 +124,6 @@ func TestChart_StorageClusterAndKindsStayWhenTheReleaseIsRemoved(t *testing.T) {
 	}
 }
 
-func TestChart_SetsTheImage(t *testing.T) {
-	chart := loaded(t)
-	metadata := *chart.Metadata
-	metadata.AppVersion = "v7"
-	of := *chart.Chart
-	of.Metadata = &metadata
-	objects, err := (&Chart{&of}).Render(Release{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	key := "Deployment " + namespace + "/holdfast-controller"
-	if got := containers(t, objects)[key+" holdfast"].Image; got != "holdfast/holdfast:v7" {
-		t.Errorf("it is %s", got)
-	}
-	if got := objects[key].GetLabels()["app.kubernetes.io/version"]; got != "v7" {
-		t.Errorf("the version is %s", got)
-	}
-}
-
 var loadOnce = sync.OnceValues(LoadChart)
 
 // loaded is the chart, which no test changes.

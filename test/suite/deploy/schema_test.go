@@ -134,18 +134,29 @@ func TestValues_BadIsRefusedByItsPath(t *testing.T) {
 		path    []string
 		message []string
 	}{
-		"a relative directory":   {"var/lib/kubelet", []string{"csi", "kubeletDir"}, []string{"/csi/kubeletDir", "pattern"}},
-		"no replica":             {0, []string{"controller", "replicas"}, []string{"/controller/replicas", "minimum"}},
-		"a replica and a half":   {1.5, []string{"controller", "replicas"}, []string{"/controller/replicas", "integer"}},
-		"an unknown engine":      {"zfs", []string{"pools", "engine"}, []string{"/pools/0/engine", "'Directory'"}},
-		"a size of another unit": {"10GB", []string{"pools", "reserved"}, []string{"/pools/0/reserved", "10GB"}},
-		"a class in capitals":    {"Fast", []string{"storageClasses", "name"}, []string{"/storageClasses/0/name", "Fast"}},
-		"an unknown file system": {"zfs", []string{"storageClasses", "fsType"}, []string{"/storageClasses/0/fsType", "'xfs'"}},
-		"a number as parameter":  {map[string]any{"inodes": 1000}, []string{"storageClasses", "parameters"}, []string{"/storageClasses/0/parameters/inodes", "want string"}},
-		"an odd type of Service": {"ExternalName", []string{"service", "type"}, []string{"/service/type", "'NodePort'"}},
+		"a relative directory":      {"var/lib/kubelet", []string{"cluster", "csi", "kubeletDir"}, []string{"/csi/kubeletDir", "pattern"}},
+		"no replica":                {0, []string{"cluster", "controller", "replicas"}, []string{"/controller/replicas", "minimum"}},
+		"a replica and a half":      {1.5, []string{"cluster", "controller", "replicas"}, []string{"/controller/replicas", "integer"}},
+		"an unknown engine":         {"zfs", []string{"cluster", "pools", "engine"}, []string{"/pools/0/engine", "'Directory'"}},
+		"a size of another unit":    {"10GB", []string{"cluster", "pools", "reserved"}, []string{"/pools/0/reserved", "10GB"}},
+		"a class in capitals":       {"Fast", []string{"cluster", "storageClasses", "name"}, []string{"/storageClasses/0/name", "Fast"}},
+		"an unknown file system":    {"zfs", []string{"cluster", "storageClasses", "fsType"}, []string{"/storageClasses/0/fsType", "'xfs'"}},
+		"a number as parameter":     {map[string]any{"inodes": 1000}, []string{"cluster", "storageClasses", "parameters"}, []string{"/storageClasses/0/parameters/inodes", "want string"}},
+		"an odd type of Service":    {"ExternalName", []string{"cluster", "service", "type"}, []string{"/service/type", "'NodePort'"}},
+		"another account":           {"mine", []string{"serviceAccount", "name"}, []string{"/serviceAccount/name", "'holdfast-controller'"}},
+		"a number as an annotation": {1, []string{"serviceAccount", "annotations", "a"}, []string{"/serviceAccount/annotations/a", "want string"}},
+		"an odd policy":             {"Sometimes", []string{"imagePullPolicy"}, []string{"/imagePullPolicy", "'IfNotPresent'"}},
+		"a secret as a text":        {[]any{"registry"}, []string{"imagePullSecrets"}, []string{"/imagePullSecrets/0", "want object"}},
+		"a URL as a registry":       {"https://r.example", []string{"global", "imageRegistry"}, []string{"/global/imageRegistry", "https://r.example"}},
+		"an unknown affinity":       {map[string]any{"nodeAfinity": nil}, []string{"affinity"}, []string{"/affinity", "nodeAfinity"}},
+		"a label as a number":       {map[string]any{"a": 1}, []string{"podLabels"}, []string{"/podLabels/a", "want string"}},
+		"one argument":              {"--log-format=json", []string{"extraArgs"}, []string{"/extraArgs", "want array"}},
+		"kinds as a text":           {"yes", []string{"crds", "enabled"}, []string{"/crds/enabled", "want boolean"}},
+		"an unknown of kinds":       {true, []string{"crds", "install"}, []string{"/crds", "install"}},
+		"no list of nodes":          {[]any{"a"}, []string{"nodeSelector"}, []string{"/nodeSelector", "want object"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			refused(t, chart, with(everything(t), c.value, append([]string{"cluster"}, c.path...)...), c.message...)
+			refused(t, chart, with(everything(t), c.value, c.path...), c.message...)
 		})
 	}
 }

@@ -32,16 +32,6 @@ func TestStrict_EveryInstalledFieldIsKnownToKubernetes(t *testing.T) {
 	}
 }
 
-func TestStrict_UnknownFieldIsFound(t *testing.T) {
-	objects, err := Parse([]byte("apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: a, lables: {}}\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := decode(kinds(t), objects["ServiceAccount a"]); err == nil {
-		t.Error("metadata.lables was taken")
-	}
-}
-
 // made are the installations, once they are.
 var made map[string]Objects
 

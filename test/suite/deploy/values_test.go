@@ -82,30 +82,6 @@ func TestValues_EachFamiliarOneOfTheChartIsTried(t *testing.T) {
 	}
 }
 
-func TestValues_BadFamiliarOneIsRefusedByItsName(t *testing.T) {
-	for name, c := range map[string]struct {
-		value   any
-		path    []string
-		message []string
-	}{
-		"another account":           {"mine", []string{"serviceAccount", "name"}, []string{"/serviceAccount/name", "'holdfast-controller'"}},
-		"a number as an annotation": {1, []string{"serviceAccount", "annotations", "a"}, []string{"/serviceAccount/annotations/a", "want string"}},
-		"an odd policy":             {"Sometimes", []string{"imagePullPolicy"}, []string{"/imagePullPolicy", "'IfNotPresent'"}},
-		"a secret as a text":        {[]any{"registry"}, []string{"imagePullSecrets"}, []string{"/imagePullSecrets/0", "want object"}},
-		"a URL as a registry":       {"https://r.example", []string{"global", "imageRegistry"}, []string{"/global/imageRegistry", "https://r.example"}},
-		"an unknown affinity":       {map[string]any{"nodeAfinity": nil}, []string{"affinity"}, []string{"/affinity", "nodeAfinity"}},
-		"a label as a number":       {map[string]any{"a": 1}, []string{"podLabels"}, []string{"/podLabels/a", "want string"}},
-		"one argument":              {"--log-format=json", []string{"extraArgs"}, []string{"/extraArgs", "want array"}},
-		"kinds as a text":           {"yes", []string{"crds", "enabled"}, []string{"/crds/enabled", "want boolean"}},
-		"an unknown of kinds":       {true, []string{"crds", "install"}, []string{"/crds", "install"}},
-		"no list of nodes":          {[]any{"a"}, []string{"nodeSelector"}, []string{"/nodeSelector", "want object"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			refused(t, loaded(t), with(map[string]any{}, c.value, c.path...), c.message...)
-		})
-	}
-}
-
 func TestValues_AccountHasAnnotations(t *testing.T) {
 	annotations := map[string]any{"example.com/role": "storage"}
 	account := render(t, Release{Values: map[string]any{"serviceAccount": map[string]any{"annotations": annotations}}})["ServiceAccount "+namespace+"/holdfast-controller"]
