@@ -13,12 +13,9 @@ import (
 	core "k8s.io/api/core/v1"
 	storage "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
-	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
@@ -41,22 +38,6 @@ func TestClaim_IsBoundAndItsDataIsDeletedWithIt(t *testing.T) {
 		wait.Until(a.t, "the journal is empty", func() bool { return len(s.running.journal.all()) == 0 })
 		a.deleteClaim("data")
 		a.nothingLeft(s)
-	})
-}
-
-func TestClaim_RetainedPersistentVolumeStaysWithItsData(t *testing.T) {
-	hostfs.NotInGate(t, "counts events in real time")
-	eachAPI(t, func(t *testing.T, a *api) {
-		s := newServer(t, a.client)
-		s.start()
-		class := a.class(s.config.Name, map[string]string{"onDelete": "retain"})
-		a.claim("data", class, s.config.Name)
-		a.bound("data")
-		a.deleteClaim("data")
-		wait.Until(a.t, "the PersistentVolume is gone", func() bool { return len(a.persistentVolumes(s.config.Name)) == 0 })
-		if len(s.disk.volumes()) != 1 || len(s.events.with("Retained")) != 1 {
-			t.Errorf("volumes %v, events %v", s.disk.volumes(), s.events.with(""))
-		}
 	})
 }
 
@@ -331,34 +312,6 @@ func TestLease_LossEndsTheTermAndNotTheProcess(t *testing.T) {
 	a.nothingLeft(s)
 }
 
-func TestProvision_PausesWhileTheLeaseCannotBeRenewed(t *testing.T) {
-	hostfs.NotInGate(t, "has a Lease of a second in real time")
-	a := inMemory(t)
-	client := a.client.(*fake.Clientset)
-	s := newServer(t, client)
-	s.config.Lease = time.Second
-	var fails atomic.Bool
-	client.PrependReactor("update", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return fails.Load(), nil, errors.New("no route")
-	})
-	p := s.start()
-	class := a.class(s.config.Name, nil)
-	for i := range 3 {
-		wait.Until(a.t, "it has the Lease", p.gate.isOpen)
-		fails.Store(true)
-		wait.Until(a.t, "it rests", func() bool { return !p.gate.isOpen() })
-		name := fmt.Sprintf("data-%d", i)
-		a.claim(name, class, s.config.Name)
-		if a.isBound(name) {
-			t.Error("it provisions without the Lease")
-		}
-		fails.Store(false)
-		a.bound(name)
-		a.deleteClaim(name)
-		a.nothingLeft(s)
-	}
-}
-
 // nodeOf is where the pod of a claim is to run. A provisioner that cannot provision for that node clears the selection.
 const nodeOf = "volume.kubernetes.io/selected-node"
 
@@ -383,23 +336,6 @@ func (a *api) claimOfAPod(provisioner string) (node string) {
 		a.t.Fatal(err)
 	}
 	return nodes.Items[0].Name
-}
-
-func TestClaim_OfAPodIsProvisionedWhenItsNodeIsSelected(t *testing.T) {
-	a := realServer(t)
-	s := newServer(t, a.client)
-	s.start()
-	node := a.claimOfAPod(s.config.Name)
-	wait.Until(a.t, "another node is requested", func() bool {
-		c, err := a.client.CoreV1().PersistentVolumeClaims(a.namespace).Get(t.Context(), "data", metav1.GetOptions{})
-		return err == nil && c.Annotations[nodeOf] == ""
-	})
-	if err := a.choose(node); err != nil {
-		t.Fatal(err)
-	}
-	a.bound("data")
-	a.deleteClaim("data")
-	a.nothingLeft(s)
 }
 
 // The scheduler may choose again before this process has its own answer.
