@@ -8,7 +8,6 @@ import (
 	"time"
 
 	core "k8s.io/api/core/v1"
-	storage "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -68,31 +67,6 @@ func TestServer_StatusFollowsTheReportsOfThePod(t *testing.T) {
 		is := r.server("data").Status
 		return is.Exports == 2 && is.Clients == 3 && is.Columns == (v1beta1.NFSServerColumns{Capacity: "900Mi", Promised: "300Mi"})
 	})
-}
-
-func TestServer_EachFieldOfTheSpecReachesThePod(t *testing.T) {
-	r := newRig(t)
-	r.create("data", nil)
-	r.serve("data")
-	for _, step := range []struct {
-		change func(*v1beta1.NFSServerSpec)
-		want   string
-	}{
-		{func(s *v1beta1.NFSServerSpec) { s.Exports.Squash = v1beta1.NFSSquashRoot }, "--squash=root_squash"},
-		{func(s *v1beta1.NFSServerSpec) { s.Exports.Clients = []string{"10.0.0.0/8"} }, "--clients=10.0.0.0/8"},
-		{func(s *v1beta1.NFSServerSpec) { s.MaxExports = 12 }, "--max-exports=12"},
-		{func(s *v1beta1.NFSServerSpec) { s.Exports.Access = v1beta1.NFSReadOnly }, "--access=ReadOnly"},
-	} {
-		before := r.pod("data").UID
-		r.change("data", step.change)
-		r.argument("data", step.want)
-		wait.Until(r, "another pod with "+step.want, func() bool {
-			p := r.pod("data")
-			return p != nil && p.UID != before && slices.Contains(p.Spec.Containers[0].Args, step.want)
-		})
-		r.serve("data")
-	}
-	wait.Until(r, "the access in the status", func() bool { return r.server("data").Status.Access == v1beta1.NFSReadOnly })
 }
 
 func TestServer_BrokenPodIsReplacedWhenTheSpecIsCorrected(t *testing.T) {
@@ -159,36 +133,6 @@ func TestServer_EditedOrDeletedObjectsAreRepaired(t *testing.T) {
 	})
 }
 
-func TestClaim_GrowsWithTheStorage(t *testing.T) {
-	r := newRig(t)
-	class := &storage.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: r.namespace}, Provisioner: "test.holdfast.dev/none", AllowVolumeExpansion: new(true)}
-	if _, err := r.theirs.StorageV1().StorageClasses().Create(t.Context(), class, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = r.theirs.StorageV1().StorageClasses().Delete(background, class.Name, metav1.DeleteOptions{})
-	})
-	r.create("data", func(s *v1beta1.NFSServerSpec) { s.Storage.StorageClassName = &class.Name })
-	r.bind("nfs-data", class.Name)
-	r.serve("data")
-	wait.Until(r, "the capacity", func() bool { return r.server("data").Status.Columns.Capacity == "1Gi" })
-	r.change("data", func(s *v1beta1.NFSServerSpec) { s.Storage.Size = new(resource.MustParse("3Gi")) })
-	claims := r.theirs.CoreV1().PersistentVolumeClaims(r.namespace)
-	wait.Until(r, "the claim asking for more", func() bool {
-		c, err := claims.Get(t.Context(), "nfs-data", metav1.GetOptions{})
-		return err == nil && c.Spec.Resources.Requests.Storage().String() == "3Gi"
-	})
-	r.condition("data", v1beta1.ProgressingCondition, reasonGrowing, "has 1Gi and should have 3Gi")
-	if r.server("data").Status.Phase != v1beta1.NFSRunning {
-		t.Error("it does not serve while it grows")
-	}
-	wait.Modify(r, claims.Get, claims.UpdateStatus, "nfs-data", func(c *core.PersistentVolumeClaim) {
-		c.Status.Capacity[core.ResourceStorage] = resource.MustParse("3Gi")
-	})
-	r.condition("data", v1beta1.ProgressingCondition, reasonUpToDate)
-	wait.Until(r, "the new capacity", func() bool { return r.server("data").Status.Columns.Capacity == "3Gi" })
-}
-
 // bind makes a PersistentVolume for a claim, of which nothing is used.
 func (r *rig) bind(claim, class string) {
 	r.Helper()
@@ -218,30 +162,6 @@ func TestServer_ClassThatRefusesExpansionIsReported(t *testing.T) {
 	wait.Until(r, "the event", func() bool { return len(r.events.with("Warning FailedCreation: claim nfs-data cannot grow")) == 1 })
 }
 
-func TestServer_PublishesAnExistingClaim(t *testing.T) {
-	r := newRig(t)
-	r.create("photos", func(s *v1beta1.NFSServerSpec) {
-		s.Storage, s.Publish = nil, &v1beta1.NFSPublication{ClaimName: "album"}
-	})
-	r.condition("photos", v1beta1.AvailableCondition, reasonClaim, "there is no claim album")
-	album := &core.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "album"}, Spec: core.PersistentVolumeClaimSpec{
-		AccessModes: []core.PersistentVolumeAccessMode{core.ReadOnlyMany}, StorageClassName: new(noClass),
-		Resources: core.VolumeResourceRequirements{Requests: core.ResourceList{core.ResourceStorage: resource.MustParse("1Gi")}},
-	}}
-	if _, err := r.theirs.CoreV1().PersistentVolumeClaims(r.namespace).Create(t.Context(), album, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	r.serve("photos")
-	if s := r.server("photos").Status; s.Path != "/album" || s.Access != v1beta1.NFSReadOnly || s.Exports != 1 {
-		t.Errorf("the status is %+v", s)
-	}
-	r.delete("photos")
-	r.gone("photos")
-	if _, err := r.theirs.CoreV1().PersistentVolumeClaims(r.namespace).Get(t.Context(), "album", metav1.GetOptions{}); err != nil {
-		t.Errorf("the foreign claim: %v", err)
-	}
-}
-
 func TestServer_ForeignObjectsAreLeftAlone(t *testing.T) {
 	r := newRig(t)
 	service := &core.Service{ObjectMeta: metav1.ObjectMeta{Name: "nfs-data"}, Spec: core.ServiceSpec{Ports: []core.ServicePort{{Port: 80}}}}
@@ -267,18 +187,6 @@ func TestServer_ForeignObjectsAreLeftAlone(t *testing.T) {
 	}
 }
 
-func TestServer_SecondServerOfOneClaimIsRefused(t *testing.T) {
-	r := newRig(t)
-	mine := func(s *v1beta1.NFSServerSpec) { s.Storage = &v1beta1.NFSStorage{ClaimName: "mine"} }
-	r.create("first", mine)
-	wait.Until(r, "the first", func() bool { return r.statefulSet("first") != nil })
-	r.create("second", mine)
-	r.condition("second", v1beta1.AvailableCondition, reasonInvalid, "NFSServer first")
-	if r.statefulSet("second") != nil {
-		t.Error("the second has a pod")
-	}
-}
-
 func TestServer_NamespaceThatForbidsThePodIsReportedWithTheRemedy(t *testing.T) {
 	r := newRig(t)
 	level := func(value string) {
@@ -294,21 +202,6 @@ func TestServer_NamespaceThatForbidsThePodIsReportedWithTheRemedy(t *testing.T) 
 	wait.Until(r, "the event", func() bool { return len(r.events.with("Warning FailedCreation: namespace")) == 1 })
 	level("privileged")
 	r.serve("data")
-}
-
-func TestServer_PausedClusterLeavesItAlone(t *testing.T) {
-	r := newRig(t)
-	r.create("data", nil)
-	r.serve("data")
-	r.changeCluster(func(s *v1beta1.StorageClusterSpec) { s.Paused = true })
-	r.condition("data", v1beta1.ProgressingCondition, reasonPaused)
-	r.change("data", func(s *v1beta1.NFSServerSpec) { s.MaxExports = 5 })
-	r.condition("data", v1beta1.ProgressingCondition, reasonPaused) // it has seen the change
-	if slices.Contains(r.statefulSet("data").Spec.Template.Spec.Containers[0].Args, "--max-exports=5") {
-		t.Error("the pod was changed")
-	}
-	r.changeCluster(func(s *v1beta1.StorageClusterSpec) { s.Paused = false })
-	r.argument("data", "--max-exports=5")
 }
 
 func TestServer_UpgradeChangesItsImage(t *testing.T) {
@@ -413,23 +306,6 @@ func TestServer_UpgradeUpdatesTheNextWhenTheOneBeforeServes(t *testing.T) {
 	r.withoutConflict(func() error { return r.controller.RollBack(t.Context(), "r/holdfast:1") })
 	if r.image("a") != "r/nfs:1" || r.image("b") != "r/nfs:1" {
 		t.Errorf("rolled back, a has %s, b %s", r.image("a"), r.image("b"))
-	}
-}
-
-func TestServer_UpgradeDoesNotWaitForOneThatDidNotServeBefore(t *testing.T) {
-	r := newRig(t)
-	r.pausedForUpgrade("a", "b")
-	r.fails("a")
-	began := now().Add(time.Minute)
-	wait.Until(r, "the turn of the second", func() bool {
-		next, _, unawaited := r.upgrade(began)
-		return next == r.namespace+"/b" && slices.Equal(unawaited, []string{r.namespace + "/a"})
-	})
-	if r.image("a") != "r/nfs:2" || r.image("b") != "r/nfs:2" {
-		t.Errorf("a has %s, b %s", r.image("a"), r.image("b"))
-	}
-	if next, _, _ := r.upgrade(time.Time{}); next != r.namespace+"/a" {
-		t.Errorf("of an upgrade that began before a stopped, next is %q", next)
 	}
 }
 

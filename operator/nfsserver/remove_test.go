@@ -243,26 +243,6 @@ func TestDeletion_KeepsTheClaimUnlessTheSpecSaysOtherwise(t *testing.T) {
 	}
 }
 
-func TestDeletion_ForeignClaimIsNeitherUsedNorDeleted(t *testing.T) {
-	r := newRig(t)
-	claim := claimFor(server(nil))
-	claim.Namespace, claim.Labels = r.namespace, nil
-	claim.Spec.StorageClassName = new(noClass)
-	if _, err := r.theirs.CoreV1().PersistentVolumeClaims(r.namespace).Create(t.Context(), claim, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	r.create("data", func(s *v1beta1.NFSServerSpec) { s.ReclaimPolicy = core.PersistentVolumeReclaimDelete })
-	r.condition("data", v1beta1.DegradedCondition, reasonForeign, "nfs-data")
-	if r.statefulSet("data") != nil {
-		t.Error("a pod was made that would write to it")
-	}
-	r.delete("data")
-	r.gone("data")
-	if kept, err := r.theirs.CoreV1().PersistentVolumeClaims(r.namespace).Get(t.Context(), "nfs-data", metav1.GetOptions{}); err != nil || kept.DeletionTimestamp != nil {
-		t.Errorf("the claim: %v", err)
-	}
-}
-
 func TestRestart_OfTheControllerContinuesWithExistingObjects(t *testing.T) {
 	r := newRig(t)
 	r.create("data", nil)
