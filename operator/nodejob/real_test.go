@@ -224,16 +224,6 @@ func TestKubelet_CompletionWordFollowedByMuchOutputIsFound(t *testing.T) {
 	r.end(job, v1beta1.JobCompleted)
 }
 
-func TestKubelet_ExitWithoutTheCompletionWordIsAFailure(t *testing.T) {
-	r := newKubeletRig(t)
-	job := r.end(r.job("echo nothing of the kind", func(s *v1beta1.NodeJobSpec) { s.CompletionWord = "done" }), v1beta1.JobFailed)
-	for _, n := range job.Status.Nodes {
-		if !strings.Contains(n.Message, `exit code 0 and did not write "done"`) {
-			t.Errorf("node %s: %+v", n.Name, n)
-		}
-	}
-}
-
 func TestKubelet_MissingImageIsNamed(t *testing.T) {
 	hostfs.Long(t)
 	r := newKubeletRig(t)
@@ -251,38 +241,10 @@ func TestKubelet_MissingImageIsNamed(t *testing.T) {
 	}
 }
 
-func TestKubelet_TwoJobsAtOnceSeeTheirOwnPodsOnly(t *testing.T) {
-	r := newKubeletRig(t)
-	good, bad := r.job("sleep 1", nil), r.job("sleep 1; exit 1", nil)
-	r.end(bad, v1beta1.JobFailed)
-	r.end(good, v1beta1.JobCompleted)
-}
-
 func TestKubelet_PullSucceedsThoughTheImageHasNothingToRun(t *testing.T) {
 	r := newKubeletRig(t)
 	job := r.job("", func(s *v1beta1.NodeJobSpec) {
 		*s = v1beta1.NodeJobSpec{Task: v1beta1.PullTask, TaskImage: "holdfast.test/pause:1", BackoffLimit: ptr.To[int32](0), Timeout: s.Timeout}
 	})
 	r.end(job, v1beta1.JobCompleted)
-}
-
-func TestKubelet_JobDeletedWhileItRunsLeavesNothing(t *testing.T) {
-	r := newKubeletRig(t)
-	job := r.job("trap exit TERM; sleep 1000 & wait", nil)
-	wait.Until(r, "its pods", func() bool { return len(r.pods(job)) == r.nodes })
-	r.remove(job)
-}
-
-func TestKubelet_JobIsContinuedByAnotherController(t *testing.T) {
-	r := newKubeletRig(t)
-	job := r.job("sleep 5", nil)
-	wait.Until(r, "its pods", func() bool { return len(r.pods(job)) == r.nodes })
-	r.start()()
-	r.start()
-	job = r.end(job, v1beta1.JobCompleted)
-	for _, n := range job.Status.Nodes {
-		if n.Attempts != 1 {
-			t.Errorf("node %s was begun %d times", n.Name, n.Attempts)
-		}
-	}
 }
