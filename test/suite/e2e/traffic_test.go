@@ -32,6 +32,13 @@ func TestTraffic_RequestsOfAClaimAreBounded(t *testing.T) {
 	began := time.Now()
 	busy := count(t, s, func() { live(t, s, immediate, claims) })
 	idle := count(t, s, wait(t, time.Since(began)))
+	for request, n := range idle {
+		// The namespace controller requests the deletion of all that may be in a namespace, and nodes report what they have.
+		expected := request.Verb == "DELETE" && request.Resource == "nfsservers.holdfast.dev" || strings.HasSuffix(request.Resource, "storagenodes.holdfast.dev/status")
+		if ours := request.Verb == "APPLY" || request.Write() && strings.Contains(request.Resource, "holdfast.dev"); ours && !expected && n > 0 {
+			t.Errorf("an idle cluster writes: %.0f times %s %s", n, request.Verb, request.Resource)
+		}
+	}
 	costs := costsOf(busy, idle, claims)
 	t.Logf("for each of %d claims, less what an idle cluster asks in the same time:\n%s", claims, table(costs))
 

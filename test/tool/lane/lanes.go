@@ -215,7 +215,6 @@ var rest = []lane{
 		require: "root,uml,cluster,nodes,third-node", debian: uml, cluster: "e2e-lane", setup: []string{"images", "e2e-cluster"},
 		tests: []group{
 			{packages: []string{"./test/suite/e2e"}, run: "^TestTraffic_Requests", env: inE2E},
-			{packages: []string{"./test/suite/e2e/operator"}, run: "^TestIdle_", env: inE2E},
 		},
 	},
 	{
