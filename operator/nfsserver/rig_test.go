@@ -271,16 +271,6 @@ func (r *rig) ready(name string) {
 	})
 }
 
-// fails makes the pod of a server not ready, as its kubelet would.
-func (r *rig) fails(name string) {
-	r.Helper()
-	pods := r.theirs.CoreV1().Pods(r.namespace)
-	wait.Modify(r, pods.Get, pods.UpdateStatus, "nfs-"+name+"-0", func(pod *core.Pod) {
-		pod.Status.Conditions = []core.PodCondition{{Type: core.PodReady, Status: core.ConditionFalse, LastTransitionTime: metav1.Now()}}
-	})
-	r.condition(name, v1beta1.AvailableCondition, reasonNotServing)
-}
-
 // volume asks for one on a server.
 func (r *rig) volume(s *v1beta1.NFSServer, name string) *v1beta1.Volume {
 	r.Helper()

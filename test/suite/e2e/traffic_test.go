@@ -48,8 +48,8 @@ func TestTraffic_RequestsOfAClaimAreBounded(t *testing.T) {
 			writes += c.each
 		}
 	}
-	if writes > mostWrites {
-		t.Errorf("%.2f writes for a claim, and %d are allowed", writes, mostWrites)
+	if writes > mostWrites || writes < 1 {
+		t.Errorf("%.2f writes for a claim, and from 1 to %d are allowed", writes, mostWrites)
 	}
 	// The object of the volume: created, its status written, deleted, its finalizer removed.
 	for request, most := range map[kube.Request]float64{
