@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
@@ -27,27 +26,6 @@ func ofHoldfast(resource string) runtimeschema.GroupVersionResource {
 type judge struct {
 	*testing.T
 	*cluster
-}
-
-// create makes an object, which goes with the test.
-func (j judge) create(in dynamic.ResourceInterface, o map[string]any) string {
-	j.Helper()
-	made, err := in.Create(j.Context(), &unstructured.Unstructured{Object: o}, metav1.CreateOptions{})
-	if err != nil {
-		j.Fatal(err)
-	}
-	name := made.GetName()
-	j.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		defer cancel()
-		err := wait.PollUntilContextCancel(ctx, 200*time.Millisecond, true, func(ctx context.Context) (bool, error) {
-			return apierrors.IsNotFound(in.Delete(ctx, name, metav1.DeleteOptions{})), nil
-		})
-		if err != nil {
-			j.Errorf("%s is not gone: %v", name, err)
-		}
-	})
-	return name
 }
 
 // follow looks at an object until it is judged for good. That must not be before it is so by what the object says itself.
@@ -80,46 +58,6 @@ func (j judge) follow(in dynamic.ResourceInterface, name string, want status.Sta
 	})
 	if err != nil {
 		j.Errorf("%s: %v, but %s", name, err, last)
-	}
-}
-
-func has(value string, fields ...string) func(*unstructured.Unstructured) bool {
-	return func(o *unstructured.Unstructured) bool {
-		is, _, _ := unstructured.NestedString(o.Object, fields...)
-		return is == value
-	}
-}
-
-func TestKstatus_JudgesWhatTheOperatorWrites(t *testing.T) {
-	j := judge{t, connect(t)}
-	jobs := j.dynamic.Resource(ofHoldfast("nodejobs"))
-	job := func(script string) map[string]any {
-		return map[string]any{"apiVersion": "holdfast.dev/v1beta1", "kind": "NodeJob", "metadata": map[string]any{"generateName": "kstatus-"}, "spec": map[string]any{
-			"image": "busybox:1", "command": []any{"sh", "-c", script}, "backoffLimit": int64(0),
-		}}
-	}
-	j.follow(jobs, j.create(jobs, job("true")), status.CurrentStatus, has("Completed", "status", "phase"))
-	j.follow(jobs, j.create(jobs, job("exit 1")), status.FailedStatus, has("Failed", "status", "phase"))
-
-	servers := j.dynamic.Resource(ofHoldfast("nfsservers")).Namespace(namespace)
-	server := j.create(servers, map[string]any{"apiVersion": "holdfast.dev/v1beta1", "kind": "NFSServer", "metadata": map[string]any{"name": "kstatus"}, "spec": map[string]any{
-		"storage": map[string]any{"size": "64Mi"}, "reclaimPolicy": "Delete",
-	}})
-	j.follow(servers, server, status.CurrentStatus, has("Running", "status", "phase"))
-
-	for resource, so := range map[string]func(*unstructured.Unstructured) bool{
-		"storageclusters": has("Running", "status", "phase"), "storagenodes": func(*unstructured.Unstructured) bool { return true }, "volumes": has("Ready", "status", "phase"),
-	} {
-		all, err := j.dynamic.Resource(ofHoldfast(resource)).List(t.Context(), metav1.ListOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(all.Items) == 0 {
-			t.Errorf("there are no %s", resource)
-		}
-		for _, o := range all.Items {
-			j.follow(j.dynamic.Resource(ofHoldfast(resource)), o.GetName(), status.CurrentStatus, so)
-		}
 	}
 }
 
