@@ -120,10 +120,3 @@ func TestCephPool_WhereItsVolumesAreCannotBeChanged(t *testing.T) {
 		})
 	}
 }
-
-func TestNFSServer_HasNoEngineOfCeph(t *testing.T) {
-	needServer(t)
-	for _, engine := range []v1beta1.Engine{v1beta1.EngineRBD, v1beta1.EngineCephFS} {
-		mustRefuse(t, createServer(t, func(s *v1beta1.NFSServer) { s.Spec.Engine, s.Spec.MaxExports = engine, 1 }), "spec.engine")
-	}
-}

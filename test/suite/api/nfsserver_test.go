@@ -55,6 +55,7 @@ func storage(s v1beta1.NFSStorage) func(*v1beta1.NFSServer) {
 	return func(n *v1beta1.NFSServer) { n.Spec.Storage = &s }
 }
 
+// The API server takes the schema as test/suite/schema does, which breaks each rule of a field.
 func TestNFSServer_ThatBreaksARuleIsRefused(t *testing.T) {
 	needServer(t)
 	for _, test := range []struct {
@@ -65,59 +66,14 @@ func TestNFSServer_ThatBreaksARuleIsRefused(t *testing.T) {
 		{"metadata.name", func(s *v1beta1.NFSServer) { s.Name = "a.b" }},
 		{"spec", func(s *v1beta1.NFSServer) { s.Spec.Storage = nil }},
 		{"spec", func(s *v1beta1.NFSServer) { s.Spec.Publish = &v1beta1.NFSPublication{ClaimName: "a"} }},
-		{"spec.storage", storage(v1beta1.NFSStorage{})},
-		{"spec.storage", storage(v1beta1.NFSStorage{Size: amount("1Gi"), ClaimName: "a"})},
-		{"spec.storage", storage(v1beta1.NFSStorage{Size: amount("1Gi"), HostPath: "/srv"})},
 		{"spec.storage", storage(v1beta1.NFSStorage{ClaimName: "a", HostPath: "/srv"})},
-		{"spec.storage.storageClassName", storage(v1beta1.NFSStorage{ClaimName: "a", StorageClassName: new("fast")})},
-		{"spec.storage.storageClassName", storage(v1beta1.NFSStorage{Size: amount("1Gi"), StorageClassName: new("")})},
-		{"spec.storage.size", storage(v1beta1.NFSStorage{Size: amount("0")})},
-		{"spec.storage.size", storage(v1beta1.NFSStorage{Size: amount("-1Gi")})},
-		{"spec.storage.size", storage(v1beta1.NFSStorage{Size: amount("1023Ki")})},
 		{"spec.storage.claimName", storage(v1beta1.NFSStorage{ClaimName: strings.Repeat("c", 5000)})},
-		{"spec.storage.hostPath", storage(v1beta1.NFSStorage{HostPath: "srv"})},
-		{"spec.storage.hostPath", storage(v1beta1.NFSStorage{HostPath: "/"})},
-		{"spec.storage.hostPath", storage(v1beta1.NFSStorage{HostPath: "/srv/../etc"})},
-		{"spec.storage.hostPath", storage(v1beta1.NFSStorage{HostPath: "/srv,/etc"})},
-		{"spec.nodeSelectorTerms", func(s *v1beta1.NFSServer) {
-			s.Spec.Storage, s.Spec.NodeSelectorTerms = &v1beta1.NFSStorage{HostPath: "/srv"}, nil
-		}},
-		{"spec.publish.claimName", func(s *v1beta1.NFSServer) { publish(s); s.Spec.Publish.ClaimName = "" }},
-		{"spec.publish.name", func(s *v1beta1.NFSServer) { publish(s); s.Spec.Publish.Name = "../photos" }},
-		{"spec.publish.name", func(s *v1beta1.NFSServer) { publish(s); s.Spec.Publish.Name = "a/b" }},
-		{"spec.publish.name", func(s *v1beta1.NFSServer) { publish(s); s.Spec.Publish.Name = "a\";}" }},
 		{"spec.exports.access", func(s *v1beta1.NFSServer) { publish(s); s.Spec.Exports.Access = v1beta1.NFSReadWrite }},
-		{"spec.exports.access", func(s *v1beta1.NFSServer) { s.Spec.Exports.Access = "RW" }},
-		{"spec.engine", func(s *v1beta1.NFSServer) { s.Spec.Engine = "ceph" }},
-		{"spec.exports.squash", func(s *v1beta1.NFSServer) { s.Spec.Exports.Squash = "root" }},
-		{"spec.exports.anonUID", func(s *v1beta1.NFSServer) { s.Spec.Exports.AnonUID = new(int64(-1)) }},
-		{"spec.exports.anonGID", func(s *v1beta1.NFSServer) { s.Spec.Exports.AnonGID = new(int64(1 << 32)) }},
 		{"spec.exports.clients", func(s *v1beta1.NFSServer) { s.Spec.Exports.Clients = slices.Repeat([]string{"10.0.0.1"}, 65) }},
 		{"spec.exports.clients[1]", func(s *v1beta1.NFSServer) { s.Spec.Exports.Clients = []string{"10.0.0.1", "*"} }},
-		{"spec.exports.clients[0]", func(s *v1beta1.NFSServer) { s.Spec.Exports.Clients = []string{"example.com"} }},
-		{"spec.exports.clients[0]", func(s *v1beta1.NFSServer) { s.Spec.Exports.Clients = []string{"10.0.0.1; Access_Type = RW"} }},
-		{"spec.exports.clients[0]", func(s *v1beta1.NFSServer) { s.Spec.Exports.Clients = []string{""} }},
-		{"spec.exports.clients[0]", func(s *v1beta1.NFSServer) { s.Spec.Exports.Clients = []string{"fd00::/100"} }},
-		{"spec.exports.clients[0]", func(s *v1beta1.NFSServer) { s.Spec.Exports.Clients = []string{"fd00::/127"} }},
-		{"spec.exports.clients[0]", func(s *v1beta1.NFSServer) { s.Spec.Exports.Clients = []string{"::ffff:10.0.0.1"} }},
-		{"spec.exports.clients[0]", func(s *v1beta1.NFSServer) { s.Spec.Exports.Clients = []string{"::ffff:10.0.0.0/97"} }},
-		{"spec.exports.clients[0]", func(s *v1beta1.NFSServer) { s.Spec.Exports.Clients = []string{"fe80::1%eth0"} }},
-		{"spec.service.type", func(s *v1beta1.NFSServer) { s.Spec.Service.Type = core.ServiceTypeExternalName }},
-		{"spec.service.clusterIP", func(s *v1beta1.NFSServer) { s.Spec.Service.ClusterIP = "None" }},
-		{"spec.maxExports", func(s *v1beta1.NFSServer) { s.Spec.MaxExports = -1 }},
-		{"spec.maxExports", func(s *v1beta1.NFSServer) { s.Spec.MaxExports = 65536 }},
 		{"spec.maxExports", func(s *v1beta1.NFSServer) { s.Spec.Engine, s.Spec.MaxExports = "", 4097 }},
-		{"spec.gracePeriod", func(s *v1beta1.NFSServer) { s.Spec.GracePeriod = new(v1beta1.Duration("0s")) }},
-		{"spec.gracePeriod", func(s *v1beta1.NFSServer) { s.Spec.GracePeriod = new(v1beta1.Duration("1h")) }},
 		{"spec.gracePeriod", func(s *v1beta1.NFSServer) { s.Spec.GracePeriod = new(v1beta1.Duration("1.5s")) }},
-		{"spec.gracePeriod", func(s *v1beta1.NFSServer) { s.Spec.GracePeriod = new(v1beta1.Duration("1.000000001s")) }},
-		{"spec.gracePeriod", func(s *v1beta1.NFSServer) { s.Spec.GracePeriod = new(v1beta1.Duration("0.001d")) }},
-		{"spec.mountOptions[0]", func(s *v1beta1.NFSServer) { s.Spec.MountOptions = []string{"ro,exec"} }},
-		{"spec.mountOptions[0]", func(s *v1beta1.NFSServer) { s.Spec.MountOptions = []string{"a b"} }},
 		{"spec.mountOptions[1]", func(s *v1beta1.NFSServer) { s.Spec.MountOptions = []string{"nfsvers=4.1", "nfsvers=3"} }},
-		{"spec.mountOptions[0]", func(s *v1beta1.NFSServer) { s.Spec.MountOptions = []string{"v4.0"} }},
-		{"spec.mountOptions[0]", func(s *v1beta1.NFSServer) { s.Spec.MountOptions = []string{"proto=udp"} }},
-		{"spec.mountOptions[0]", func(s *v1beta1.NFSServer) { s.Spec.MountOptions = []string{"sec=krb5p"} }},
 		{"spec.reclaimPolicy", func(s *v1beta1.NFSServer) { s.Spec.ReclaimPolicy = core.PersistentVolumeReclaimRecycle }},
 	} {
 		t.Run(test.field, func(t *testing.T) { mustRefuse(t, createServer(t, test.change), test.field) })

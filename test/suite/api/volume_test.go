@@ -81,31 +81,6 @@ func TestName_IsMeasuredInBytes(t *testing.T) {
 	}
 }
 
-func TestSize_IsANumberOfBytes(t *testing.T) {
-	needServer(t)
-	for _, size := range []string{"0", "1", "10Gi", "1Pi", "1.5Gi", "1e9", "9223372036854775807"} {
-		only := func(v *v1beta1.Volume) { v.Spec.Size = v1beta1.VolumeSize{Required: amount(size), Limit: amount(size)} }
-		if err := createVolume(t, only); err != nil {
-			t.Errorf("%s: %v", size, err)
-		}
-	}
-	for _, size := range []string{"-1", "-10Gi", "99E", "1000e18"} {
-		mustRefuse(t, createVolume(t, func(v *v1beta1.Volume) { v.Spec.Size = v1beta1.VolumeSize{Required: amount(size)} }), "spec.size.required")
-		mustRefuse(t, createVolume(t, func(v *v1beta1.Volume) { v.Spec.Size = v1beta1.VolumeSize{Limit: amount(size)} }), "spec.size.limit")
-	}
-	if err := createVolume(t, func(v *v1beta1.Volume) { v.Spec.Size.Limit = amount("0") }); err != nil {
-		t.Errorf("a limit of 0 is none: %v", err)
-	}
-}
-
-func TestVolume_NeedsOnlyANameAndANode(t *testing.T) {
-	needServer(t)
-	err := createVolume(t, func(v *v1beta1.Volume) { v.Spec = v1beta1.VolumeSpec{Name: "a", Node: nowhere} })
-	if err != nil {
-		t.Error(err)
-	}
-}
-
 // patchVolume asks whether the server would take a change of an object.
 func patchVolume(t *testing.T, v *v1beta1.Volume, patch string, subresources ...string) error {
 	t.Helper()
