@@ -154,7 +154,7 @@ func (o *operator) run(ctx context.Context, c *clients, watches *kube.Watches, l
 // serve is the API of a replica, whether or not it leads.
 func (o *operator) serve(c *clients, watches *kube.Watches, health *healthz.Checks, log *slog.Logger) (*web.Server, error) {
 	return web.New(web.Config{
-		Address: o.address, Namespace: o.namespace, Watches: watches, Kubernetes: c.kubernetes, Events: c.events,
+		Address: o.address, Namespace: o.namespace, Watches: watches, Kubernetes: c.kubernetes,
 		Health: health, Log: log,
 	})
 }

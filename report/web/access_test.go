@@ -1,11 +1,17 @@
 package web
 
 import (
+	"context"
 	"crypto/tls"
+	"fmt"
+	"net"
 	"net/http"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -178,6 +184,100 @@ func TestTheServiceSpeaksHTTP2AndNoOldTLS(t *testing.T) {
 		if err == nil {
 			conn.Close()
 			t.Error("TLS 1.1 is spoken")
+		}
+	})
+}
+
+// try asks with a password from an address, and returns how long that took. It returns no status if ctx ended.
+func (r *rig) try(ctx context.Context, from, password string) (a answer, took time.Duration) {
+	r.Helper()
+	c := &http.Client{Transport: &http.Transport{
+		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return r.dial(ctx, from) },
+		DisableKeepAlives: true,
+		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // who it is does not matter here
+	}}
+	q := r.request(http.MethodGet, "/api/v1/cluster", nil).WithContext(ctx)
+	q.SetBasicAuth(user, password)
+	begun := time.Now()
+	response, err := c.Do(q)
+	if err != nil {
+		return answer{}, time.Since(begun)
+	}
+	response.Body.Close()
+	return answer{status: response.StatusCode, header: response.Header}, time.Since(begun)
+}
+
+func TestPassword_AWrongOneIsAnsweredLateAndFewAtOnceAreLookedAt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.open()
+		var mu sync.Mutex
+		got := map[int]int{}
+		var all sync.WaitGroup
+		for range 40 {
+			all.Go(func() {
+				a, took := r.try(t.Context(), "127.0.0.2", "guess")
+				mu.Lock()
+				defer mu.Unlock()
+				got[a.status]++
+				if a.status == http.StatusUnauthorized && took < guessDelay || a.status == http.StatusTooManyRequests && (took > 0 || a.header.Get("Retry-After") != "1") {
+					t.Errorf("%d after %s, %v", a.status, took, a.header)
+				}
+			})
+		}
+		<-time.After(guessDelay / 2)
+		// Or the client would learn which of its guesses is right.
+		if a, _ := r.try(t.Context(), "127.0.0.2", password); a.status != http.StatusTooManyRequests {
+			t.Errorf("the right one among too many guesses: %d", a.status)
+		}
+		if a, took := r.try(t.Context(), "127.0.0.3", password); a.status != http.StatusOK || took > 0 {
+			t.Errorf("another client with the right password: %d after %s", a.status, took)
+		}
+		all.Wait()
+		if got[http.StatusUnauthorized] != maxGuessesPerClient || got[http.StatusTooManyRequests] != 40-maxGuessesPerClient {
+			t.Errorf("got %v", got)
+		}
+		if a, _ := r.try(t.Context(), "127.0.0.2", password); a.status != http.StatusOK {
+			t.Errorf("the right one a second later: %d", a.status)
+		}
+
+		hungUp, cancel := context.WithTimeout(t.Context(), guessDelay/4)
+		defer cancel()
+		for range maxGuessesPerClient {
+			all.Go(func() { r.try(hungUp, "127.0.0.2", "guess") })
+		}
+		all.Wait()
+		if a, _ := r.try(t.Context(), "127.0.0.2", password); a.status != http.StatusTooManyRequests {
+			t.Errorf("a client that hangs up guesses the sooner: %d", a.status)
+		}
+	})
+}
+
+func TestPassword_GuessesOfAllClientsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.open()
+		// A host has all addresses of a /64, which are one client.
+		client := func(network, host int) string { return fmt.Sprintf("2001:db8:0:%x::%x", network, host+1) }
+		var looked [8]atomic.Int32
+		var all sync.WaitGroup
+		for i := range 10 * maxGuesses {
+			all.Go(func() {
+				if a, _ := r.try(t.Context(), client(i%8, i), "guess"); a.status == http.StatusUnauthorized {
+					looked[i%8].Add(1)
+				}
+			})
+		}
+		all.Wait()
+		total := int32(0)
+		for i := range looked {
+			total += looked[i].Load()
+			if n := looked[i].Load(); n > maxGuessesPerClient {
+				t.Errorf("%d of one client are looked at", n)
+			}
+		}
+		if total != maxGuesses || len(r.server.guesses.clients) > 0 {
+			t.Errorf("%d are looked at, and %v stay", total, r.server.guesses.clients)
 		}
 	})
 }

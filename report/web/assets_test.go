@@ -39,25 +39,8 @@ func TestPage_IsBehindTheSameLogin(t *testing.T) {
 				t.Errorf("%s without a password: %d", path, a.status)
 			}
 			q.SetBasicAuth(user, "wrong")
-			if a := r.ask(q); a.status != http.StatusUnauthorized && a.status != http.StatusTooManyRequests {
+			if a := r.ask(q); a.status != http.StatusUnauthorized {
 				t.Errorf("%s with a wrong password: %d", path, a.status)
-			}
-		}
-	})
-}
-
-func TestPage_WrongPasswordsCountAsThoseOfTheAPI(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
-		r.open()
-		q := r.request(http.MethodGet, "/", nil)
-		q.SetBasicAuth(user, "wrong")
-		for range maxAttempts {
-			r.ask(q)
-		}
-		for _, path := range []string{"/", "/page/page.js", "/api/v1/cluster"} {
-			if a := r.get(path); a.status != http.StatusTooManyRequests {
-				t.Errorf("%s after %d wrong passwords: %d", path, maxAttempts, a.status)
 			}
 		}
 	})

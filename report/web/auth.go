@@ -4,8 +4,7 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"net/http"
-
-	"github.com/holdfast-storage/holdfast/listener"
+	"strconv"
 )
 
 // credentials are kept as hashes, which are of one length whatever is compared.
@@ -15,7 +14,7 @@ func newCredentials(user, password string) *credentials {
 	return &credentials{sha256.Sum256([]byte(user)), sha256.Sum256([]byte(password))}
 }
 
-// are takes as long for what is right as for what is wrong.
+// are returns whether both are right. It takes as long for wrong ones as for right ones.
 func (c *credentials) are(user, password string) bool {
 	given := newCredentials(user, password)
 	return subtle.ConstantTimeCompare(c.user[:], given.user[:])&subtle.ConstantTimeCompare(c.password[:], given.password[:]) == 1
@@ -29,18 +28,14 @@ func (s *Server) guarded(next http.Handler) http.Handler {
 			fail(w, http.StatusForbidden, access.why+" Without that, /livez and /readyz alone are served.")
 			return
 		}
-		user, password, given := r.BasicAuth()
-		right := given && access.are(user, password)
-		if given {
-			if v := s.attempts.judge(listener.ClientOf(r.RemoteAddr), *access.credentials, right); v.refused {
-				s.refuseClient(w, r, v)
-				return
-			}
+		right, refused := s.guesses.check(r, access.credentials)
+		if refused {
+			w.Header().Set("Retry-After", strconv.Itoa(int(guessDelay.Seconds())))
+			fail(w, http.StatusTooManyRequests, "too many wrong passwords came at once, so none is looked at for a second: try again, with the right one")
+			return
 		}
 		if !right {
-			if given {
-				s.Log.Debug("refused a user of the API", "remote", r.RemoteAddr, "path", r.URL.Path)
-			}
+			s.Log.Debug("refused a request to the API", "remote", r.RemoteAddr, "path", r.URL.Path)
 			w.Header().Set("WWW-Authenticate", `Basic realm="holdfast", charset="UTF-8"`)
 			fail(w, http.StatusUnauthorized, "give the user and the password that are in the secret of the StorageCluster's spec.secretRef, as basic authentication")
 			return

@@ -23,7 +23,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/record"
 
 	client "github.com/holdfast-storage/holdfast/api/client/clientset"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
@@ -47,7 +46,6 @@ type rig struct {
 	theirs kubernetes.Interface
 	server *Server
 	http   *http.Client
-	events *record.FakeRecorder
 	denied atomic.Pointer[denial] // to the server
 	log    logged                 // of the server
 }
@@ -116,7 +114,7 @@ func (l *logged) lines(with string) (lines []string) {
 
 func newRig(t *testing.T) *rig {
 	api := miniapi.New(t)
-	r := &rig{T: t, api: api, ours: client.NewForConfigOrDie(api.Config()), theirs: kubernetes.NewForConfigOrDie(api.Config()), events: record.NewFakeRecorder(100)}
+	r := &rig{T: t, api: api, ours: client.NewForConfigOrDie(api.Config()), theirs: kubernetes.NewForConfigOrDie(api.Config())}
 	r.http = &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{
 		DialContext:     func(ctx context.Context, _, _ string) (net.Conn, error) { return r.dial(ctx, "127.0.0.1") },
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // who it is is tested apart from what it says
@@ -229,7 +227,7 @@ func (r *rig) listening() *Server {
 	_, theirs := r.clients()
 	s, err := New(Config{
 		Address: "127.0.0.1:0", Namespace: namespace, Watches: r.watches(), Kubernetes: theirs,
-		Events: r.events, Log: slog.New(slog.NewTextHandler(io.MultiWriter(r.Output(), &r.log), &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Log: slog.New(slog.NewTextHandler(io.MultiWriter(r.Output(), &r.log), &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})
 	if err != nil {
 		r.Fatal(err)

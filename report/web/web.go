@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,7 +18,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 
 	"github.com/holdfast-storage/holdfast/api/client/listers/api/v1beta1"
@@ -34,9 +34,8 @@ type Config struct {
 	Namespace  string        // of Holdfast: where the self-made certificate is, and a secret that names no other
 	Watches    *kube.Watches // those of the process; Run starts what is not started
 	Kubernetes kubernetes.Interface
-	Events     record.EventRecorder // nil writes none
-	Health     *healthz.Checks      // of this process, to which the server adds its own; nil: there are no others
-	Log        *slog.Logger         // nil discards
+	Health     *healthz.Checks // of this process, to which the server adds its own; nil: there are no others
+	Log        *slog.Logger    // nil discards
 }
 
 // Server is the HTTPS service of one replica. All replicas serve the same, whether or not they lead.
@@ -59,7 +58,7 @@ type Server struct {
 	document []byte // OpenAPI
 	handler  http.Handler
 	identity *identity
-	attempts *attempts
+	guesses  guesses
 	filled   atomic.Bool // the caches have all that existed at the start
 }
 
@@ -70,8 +69,7 @@ func New(c Config) (*Server, error) {
 	}
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	c.Address, c.Health = cmp.Or(c.Address, DefaultAddress), cmp.Or(c.Health, &healthz.Checks{})
-	s := &Server{Config: c, clock: clock.RealClock{}}
-	s.attempts = newAttempts(s.clock)
+	s := &Server{Config: c, clock: clock.RealClock{}, guesses: guesses{clients: map[netip.Prefix]int{}}}
 	s.Health.Ready("informer-sync", s.informed)
 	clusters := s.Watches.Holdfast.Holdfast().V1beta1().StorageClusters()
 	if err := s.watch(); err != nil {
@@ -107,14 +105,6 @@ func (s *Server) informed(context.Context) error {
 
 // Address that is listened on.
 func (s *Server) Address() string { return s.listener.Addr().String() }
-
-func (s *Server) port() string {
-	_, port, err := net.SplitHostPort(s.Address())
-	if err != nil {
-		return s.Address()
-	}
-	return port
-}
 
 // Run serves until ctx ends. It keeps serving while the API server is unreachable; handlers report that.
 func (s *Server) Run(ctx context.Context) error {

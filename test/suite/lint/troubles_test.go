@@ -15,7 +15,7 @@ var well = map[string]bool{
 // sources are the files that have the words of conditions and events.
 var sources = []string{
 	"api/v1beta1/names.go", "api/v1beta1/shared.go", "operator/cluster/status.go", "operator/cluster/protection.go", "operator/cluster/inline.go",
-	"operator/nfsserver/status.go", "operator/nodejob/conclude.go", "operator/upgrade/plan.go", "report/web/attempts.go", "kube/apply/stranger.go",
+	"operator/nfsserver/status.go", "operator/nodejob/conclude.go", "operator/upgrade/plan.go", "kube/apply/stranger.go",
 }
 
 var wordOfTrouble = regexp.MustCompile(`(?m)^\s*(?:const )?(?:[Rr]eason\w+|\w+Condition|Phase\w+ Phase|Error\w+ ErrorCode)\s*= "(\w+)"`)

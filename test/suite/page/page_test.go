@@ -369,9 +369,9 @@ func TestLive_WhatIsOldIsSaidToBeOld(t *testing.T) {
 	p.until("it is heard of again", `document.getElementById('seen').textContent === 'Live'`)
 
 	p.intercept(func(string) (int, map[string]string, string) {
-		return http.StatusTooManyRequests, map[string]string{"Retry-After": "7"}, `{"status":429,"reason":"","message":"10 wrong passwords came from here"}`
+		return http.StatusTooManyRequests, map[string]string{"Retry-After": "7"}, `{"status":429,"reason":"","message":"too many wrong passwords came at once"}`
 	})
-	p.until("a refusal is shown", notices+`.includes('10 wrong passwords came from here')`)
+	p.until("a refusal is shown", notices+`.includes('too many wrong passwords came at once')`)
 	p.intercept(nil)
 	p.until("it goes on by itself", `document.getElementById('seen').textContent === 'Live'`)
 	p.sound(w, "stale")
