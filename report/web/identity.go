@@ -3,7 +3,6 @@ package web
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -26,18 +25,17 @@ const (
 // checkEvery is how often the certificate's age is looked at.
 const checkEvery = time.Hour
 
-// identity is who the server is to its clients, and whom it lets in. It follows the StorageCluster and two secrets, and
-// what it has read last counts: a change needs no restart, a secret that cannot be read for a while does no harm.
+// identity holds the certificate of the server and the user that is admitted. It follows the StorageCluster and two
+// secrets; a change needs no restart, and while a secret cannot be read, what it held last counts.
 type identity struct {
 	Config
 	clusters listers.StorageClusterLister
 	changed  chan struct{}
 	given    *kube.SecretWatch // spec.secretRef
-	own      *kube.SecretWatch // the self-made certificate
+	own      *kube.SecretWatch // the self-signed certificate
 	refused  refusals
 
 	pair   atomic.Pointer[tls.Certificate]
-	lasts  atomic.Bool // the pair is in a secret, so that others and later processes have it too
 	access atomic.Pointer[access]
 }
 
@@ -60,18 +58,17 @@ func isNew(refusal error, last *string) bool {
 	return *last != "" && *last != before
 }
 
-// newIdentity begins with a certificate that this process alone has, so that clients get an answer from the start.
+// newIdentity starts with a certificate that only this process has, so that clients get an answer at once.
 func newIdentity(c Config, clusters listers.StorageClusterLister) (*identity, error) {
 	i := &identity{Config: c, clusters: clusters, changed: make(chan struct{}, 1)}
 	i.given, i.own = kube.NewSecretWatch(c.Kubernetes, i.wake), kube.NewSecretWatch(c.Kubernetes, i.wake)
-	made, err := makePair(nil, namesFor(nil, c.Namespace), time.Now())
+	data, err := makePair(namesFor(nil, c.Namespace), time.Now())
 	if err != nil {
 		return nil, err
 	}
-	if err := i.use(made.cert, made.key); err != nil {
+	if err := i.use(data); err != nil {
 		return nil, err
 	}
-	i.lasts.Store(false)
 	i.access.Store(&access{why: "It is not known yet who may: the cluster could not be read so far."})
 	return i, nil
 }
@@ -140,32 +137,23 @@ func (i *identity) update(ctx context.Context) error {
 	i.access.Store(letIn(c, secret, known, refusal))
 	switch {
 	case !known:
-		return nil // it may have a pair, whose place is not taken before that is sure
+		return nil // the secret may have a pair, which takes precedence
 	case secret == nil || len(secret.Data[core.TLSCertKey])+len(secret.Data[core.TLSPrivateKeyKey]) == 0:
 		return i.keepOwn(ctx, c)
 	}
-	err = i.use(secret.Data[core.TLSCertKey], secret.Data[core.TLSPrivateKeyKey])
-	if err == nil || i.lasts.Load() {
-		return about(secret, err) // with an error, what was there before stays in use
+	if err := i.use(secret.Data); err != nil {
+		return fmt.Errorf("secret %s: %w", name, err)
 	}
-	return errors.Join(about(secret, err), i.keepOwn(ctx, c))
+	return nil
 }
 
-func about(s *core.Secret, err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("secret %s/%s: %w", s.Namespace, s.Name, err)
-}
-
-// use takes a pair if it is one.
-func (i *identity) use(cert, key []byte) error {
-	pair, err := tls.X509KeyPair(cert, key)
+// use shows the pair of a secret from now on. An invalid pair leaves the previous one in use.
+func (i *identity) use(data map[string][]byte) error {
+	pair, err := tls.X509KeyPair(data[core.TLSCertKey], data[core.TLSPrivateKeyKey])
 	if err != nil {
 		return fmt.Errorf("its keys %s and %s are no pair: %w", core.TLSCertKey, core.TLSPrivateKeyKey, err)
 	}
 	i.pair.Store(&pair)
-	i.lasts.Store(true)
 	return nil
 }
 

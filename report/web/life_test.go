@@ -68,12 +68,12 @@ func TestWhatIsKnownIsToldWhileTheApiServerIsAway(t *testing.T) {
 		r := newRig(t)
 		r.node("a", metav1.ConditionTrue, "fast")
 		r.open()
-		wait.Until(r, "the server is ready", r.isReady)
+		wait.Until(r, "the server is ready", r.isKept)
 		r.api.Close()
 		if l := read[List[Node]](r, "/api/v1/nodes"); len(l.Items) != 1 {
 			t.Errorf("got %+v", l)
 		}
-		if !r.isReady() {
+		if a := r.get("/readyz"); a.status != http.StatusOK {
 			t.Error("it is not ready any more")
 		}
 	})

@@ -330,6 +330,15 @@ func read[T any](r *rig, path string) (into T) {
 	return into
 }
 
+func (r *rig) must(err error) {
+	r.Helper()
+	if err != nil {
+		r.Fatal(err)
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
 func gib(n int64) *resource.Quantity { return resource.NewQuantity(n<<30, resource.BinarySI) }
 
 func (r *rig) node(name string, ready metav1.ConditionStatus, pools ...string) {
