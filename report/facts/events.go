@@ -9,18 +9,18 @@ import (
 
 // Event is a warning of Holdfast, with how often it came. Its fields have the names that they have in an Event of Kubernetes.
 type Event struct {
-	LastTimestamp  time.Time       `json:"lastTimestamp" doc:"When it came last."`
-	InvolvedObject ObjectReference `json:"involvedObject" doc:"What it is about."`
-	Reason         string          `json:"reason" doc:"What happened, in one word."`
-	Message        string          `json:"message" doc:"What happened, for people."`
-	Count          int             `json:"count" doc:"How often it came."`
+	LastTimestamp  time.Time       `json:"lastTimestamp"`
+	InvolvedObject ObjectReference `json:"involvedObject"`
+	Reason         string          `json:"reason"`
+	Message        string          `json:"message"`
+	Count          int             `json:"count"` // how often it came
 }
 
 // ObjectReference names an object of any kind.
 type ObjectReference struct {
-	Kind      string `json:"kind" doc:"Kind of the object."`
-	Namespace string `json:"namespace,omitempty" doc:"Its namespace, if it has one."`
-	Name      string `json:"name" doc:"Its name."`
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
 }
 
 // String is KIND NAME or KIND NAMESPACE/NAME.
@@ -32,7 +32,7 @@ func (r ObjectReference) String() string {
 }
 
 // Events are the warnings that Holdfast or its sidecars wrote, or that are about what belongs to it: the newest first, at
-// most so many; all if that is 0.
+// most so many.
 func (f *Facts) Events(most int) []Event {
 	found := []Event{}
 	for _, e := range f.Warnings {
@@ -44,9 +44,6 @@ func (f *Facts) Events(most int) []Event {
 	}
 	slices.SortStableFunc(found, func(a, b Event) int { return b.LastTimestamp.Compare(a.LastTimestamp) })
 	found = together(found)
-	if most == 0 {
-		return found
-	}
 	return found[:min(len(found), most)]
 }
 

@@ -15,14 +15,14 @@ import (
 // Finding is what needs the attention of a person now. Volumes and snapshots in the same phase are one finding, since a
 // node that is lost has hundreds of them.
 type Finding struct {
-	Level     Level         `json:"level" doc:"How bad it is: problem, something does not work; warning, something will surprise a user."`
-	Kind      string        `json:"kind" doc:"Kind of the object: StorageCluster, StorageNode, Pool, NFSServer, CephPool, Volume, Snapshot, StorageUpgrade or NodeJob."`
-	Namespace string        `json:"namespace,omitempty" doc:"Of an NFS server, its namespace."`
-	Name      string        `json:"name,omitempty" doc:"Name of the object, or of the pool. Missing where there are several."`
-	Node      string        `json:"node,omitempty" doc:"Of a pool, the node that has it."`
-	Count     int           `json:"count" doc:"How many objects have it."`
-	Phase     v1beta1.Phase `json:"phase,omitempty" doc:"Of volumes and snapshots, the phase that they are in."`
-	Message   string        `json:"message" doc:"What is wrong and what to do; of several objects, what is wrong with the first."`
+	Level     Level         `json:"level"`               // Problem: something does not work; Warning: something will surprise a user
+	Kind      string        `json:"kind"`                // also Pool and CephPool
+	Namespace string        `json:"namespace,omitempty"` // of an NFS server
+	Name      string        `json:"name,omitempty"`      // missing where there are several
+	Node      string        `json:"node,omitempty"`      // of a pool
+	Count     int           `json:"count"`               // of objects
+	Phase     v1beta1.Phase `json:"phase,omitempty"`     // of volumes and snapshots
+	Message   string        `json:"message"`             // what is wrong and what to do; of several, what is wrong with the first
 }
 
 // Findings are all that the objects of Holdfast show, problems first.

@@ -206,7 +206,7 @@ func TestEvents_AreThoseOfHoldfastTheNewestFirst(t *testing.T) {
 	f := &Facts{Namespace: "holdfast-system", Warnings: []*core.Event{
 		warn("a", "holdfast", "Old", 0, time.Hour), warn("a", "holdfast", "Often", 2, time.Minute), warn("a", "holdfast-agent", "Often", 3, time.Second), warn("a", "kubelet", "Other", 1, 0), normal,
 	}}
-	if all := f.Events(0); len(all) != 2 || all[0].Reason != "Often" || all[0].Count != 5 || all[0].InvolvedObject != (ObjectReference{"Pod", "shop", "a"}) || all[1].Count != 1 {
+	if all := f.Events(9); len(all) != 2 || all[0].Reason != "Often" || all[0].Count != 5 || all[0].InvolvedObject != (ObjectReference{"Pod", "shop", "a"}) || all[1].Count != 1 {
 		t.Errorf("%+v", all)
 	}
 	if few := f.Events(1); len(few) != 1 {

@@ -27,21 +27,18 @@ const (
 	Run      Verb = "Run"
 )
 
-// Verbs are all of them.
-var Verbs = []Verb{Create, Grow, Delete, Restore, Replace, Upgrade, RollBack, Run}
-
 // Operation is what is being done now.
 type Operation struct {
-	Verb         Verb                         `json:"verb" doc:"What is done."`
-	Kind         string                       `json:"kind" doc:"Kind of the object: StorageCluster, StorageUpgrade, NodeJob, NFSServer, Volume, Snapshot or Pool."`
-	Namespace    string                       `json:"namespace,omitempty" doc:"Of an NFS server, its namespace."`
-	Name         string                       `json:"name" doc:"Name of the object, or of the pool."`
-	ClaimRef     *v1beta1.NamespacedReference `json:"claimRef,omitempty" doc:"Of a volume, the claim it was made for."`
-	Node         string                       `json:"node,omitempty" doc:"The node on which it is done."`
-	Message      string                       `json:"message,omitempty" doc:"Where it stands."`
-	DoneNodes    int                          `json:"doneNodes" doc:"How many nodes are done, where it goes from node to node."`
-	DesiredNodes int                          `json:"desiredNodes" doc:"How many nodes there are to do; 0 where it does not go from node to node."`
-	StartTime    *time.Time                   `json:"startTime,omitempty" doc:"When it began, as far as known."`
+	Verb         Verb                         `json:"verb"`
+	Kind         string                       `json:"kind"`                // also Pool
+	Namespace    string                       `json:"namespace,omitempty"` // of an NFS server
+	Name         string                       `json:"name"`
+	ClaimRef     *v1beta1.NamespacedReference `json:"claimRef,omitempty"` // of a volume
+	Node         string                       `json:"node,omitempty"`     // on which it is done
+	Message      string                       `json:"message,omitempty"`  // where it stands
+	DoneNodes    int                          `json:"doneNodes"`
+	DesiredNodes int                          `json:"desiredNodes"`        // 0 where it does not go from node to node
+	StartTime    *time.Time                   `json:"startTime,omitempty"` // as far as known
 }
 
 // small kinds come after those that are of the whole cluster.

@@ -31,8 +31,6 @@ func TestAnswers_HaveTheNamesOfTheKindsAndOfTheCommands(t *testing.T) {
 		own    []string // fields that no model has
 	}{
 		{Cluster{}, of(metav1.ObjectMeta{}, v1beta1.StorageClusterStatus{}, status.Cluster{}, v1beta1.Pool{}), nil},
-		{NodeHealth{}, of(v1beta1.NodeHealth{}, status.Node{}), nil},
-		{Condition{}, of(metav1.Condition{}), nil},
 		{Node{}, of(metav1.ObjectMeta{}, v1beta1.StorageNodeStatus{}, status.Node{}, status.Pool{}, v1beta1.VolumeSpec{}), []string{"phase"}},
 		{Pool{}, of(v1beta1.Pool{}, status.Pool{}, v1beta1.VolumeSpec{}), nil},
 		{Volume{}, of(metav1.ObjectMeta{}, v1beta1.VolumeSpec{}, v1beta1.VolumeStatus{}, status.Pool{}, facts.Unwell{}), []string{"healthy", "attention"}},

@@ -18,9 +18,13 @@ import (
 )
 
 // shown is the certificate that clients get.
-func (r *rig) shown() *x509.Certificate {
+func (r *rig) shown() *x509.Certificate { return r.shownBy(r.server) }
+
+func (r *rig) shownBy(s *Server) *x509.Certificate {
 	r.Helper()
-	return r.get("/livez").pair.PeerCertificates[0]
+	pair, err := s.identity.certificate(nil)
+	r.must(err)
+	return pair.Leaf
 }
 
 // own is the secret of the self-signed certificate; nil if there is none.
@@ -183,7 +187,7 @@ func TestCertificate_OfTheUserIsShownAndFollowed(t *testing.T) {
 		broken[core.TLSPrivateKeyKey] = pair("four.example.com")[core.TLSPrivateKeyKey]
 		broken[passwordKey] = "seen"
 		r.secret("access", broken)
-		q := r.request(http.MethodGet, "/api/v1/cluster", nil)
+		q := r.request(http.MethodGet, reportPath, nil)
 		q.SetBasicAuth(user, "seen")
 		wait.Until(r, "the broken pair is known", func() bool { return r.ask(q).status == http.StatusOK })
 		if name := r.shown().DNSNames[0]; name != "two.example.com" {

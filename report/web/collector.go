@@ -26,6 +26,10 @@ var (
 	availableDesc = prometheus.NewDesc("holdfast_cluster_pool_available_bytes", "Bytes that can still be promised, including what the trash would free.", []string{"node", "nfs_server", "ceph_pool", "pool"}, nil)
 )
 
+var clusterPhases = []v1beta1.ClusterPhase{
+	v1beta1.ClusterCreating, v1beta1.ClusterRunning, v1beta1.ClusterPending, v1beta1.ClusterDegraded, v1beta1.ClusterUpgrading, v1beta1.ClusterPaused, v1beta1.ClusterTerminating,
+}
+
 // Collector exports metrics of the whole cluster, once it is known.
 func (s *Server) Collector() prometheus.Collector { return (*collector)(s) }
 

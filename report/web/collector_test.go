@@ -22,12 +22,15 @@ func TestEveryReplicaTellsTheNumbersOfTheWholeCluster(t *testing.T) {
 			{Type: v1beta1.DegradedCondition, Status: metav1.ConditionTrue, Reason: "VolumesHidden"},
 			{Type: v1beta1.ProtectedCondition, Status: metav1.ConditionFalse, Reason: "PoliciesMissing"},
 		}
-		if _, err := r.ours.HoldfastV1beta1().StorageClusters().UpdateStatus(t.Context(), c, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		r.must(second(r.ours.HoldfastV1beta1().StorageClusters().UpdateStatus(t.Context(), c, metav1.UpdateOptions{})))
 		r.node("a", metav1.ConditionTrue, "fast")
 		r.node("b", metav1.ConditionUnknown)
-		r.fence("b", metav1.ConditionFalse, v1beta1.ReasonNotFenced)
+		nodes := r.ours.HoldfastV1beta1().StorageNodes()
+		b, err := nodes.Get(t.Context(), "b", metav1.GetOptions{})
+		r.must(err)
+		b.Status.Conditions = append(b.Status.Conditions, metav1.Condition{Type: v1beta1.FencedCondition, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonNotFenced})
+		_, err = nodes.UpdateStatus(t.Context(), b, metav1.UpdateOptions{})
+		r.must(err)
 		r.node(v1beta1.NodeOfServer("shop/files"), metav1.ConditionTrue, "volumes")
 		r.node(v1beta1.NodeOfCephPool("block"), metav1.ConditionFalse, "block")
 		r.volume("v5", v1beta1.NodeOfCephPool("block"), "block", v1beta1.VolumeStatus{Phase: v1beta1.PhaseReady})
@@ -95,7 +98,7 @@ holdfast_cluster_volumes{ceph_pool="",nfs_server="shop/files",node="shop.files.n
 holdfast_cluster_volumes{ceph_pool="block",nfs_server="",node="block.ceph.holdfast.dev",phase="Ready",pool="block"} 1
 `
 		for range 2 {
-			s := r.start()
+			s := r.replica()
 			wait.Until(r, "the cluster is known", s.filled.Load)
 			if err := testutil.CollectAndCompare(s.Collector(), strings.NewReader(want)); err != nil {
 				t.Error(err)
@@ -108,7 +111,7 @@ func TestBeforeTheClusterIsKnownNothingIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.api.Close()
-		s := r.start()
+		s := r.replica()
 		registry := prometheus.NewPedanticRegistry()
 		registry.MustRegister(s.Collector())
 		if families, err := registry.Gather(); err != nil || len(families) > 0 {

@@ -1,15 +1,21 @@
 package web
 
 import (
+	"bufio"
 	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/holdfast-storage/holdfast/listener"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
@@ -40,24 +46,66 @@ func TestWhatTheServerNeedsIsAskedFor(t *testing.T) {
 	})
 }
 
-func TestTheEndOfItsContextClosesThePort(t *testing.T) {
+func TestServer_SpeaksTLSWithinLimitsUntilItsContextEnds(t *testing.T) {
 	r := newRig(t)
-	s, err := New(Config{Address: "127.0.0.1:0", Namespace: namespace, Watches: r.watches(), Kubernetes: r.theirs})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := r.listening()
 	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
 	ended := make(chan error)
 	go func() { ended <- s.Run(ctx) }()
-	r.server = s
-	if a := r.get("/livez"); a.status != http.StatusOK {
-		t.Errorf("%d %s", a.status, a.body)
+	dial := func() (net.Conn, error) { return new(net.Dialer).DialContext(t.Context(), "tcp", s.Address()) }
+	speak := func(config *tls.Config) (*tls.Conn, error) {
+		config.InsecureSkipVerify = true
+		plain, err := dial()
+		r.must(err)
+		t.Cleanup(func() { plain.Close() })
+		conn := tls.Client(plain, config)
+		return conn, conn.HandshakeContext(t.Context())
+	}
+	if _, err := speak(&tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}); err == nil { //nolint:gosec // it must be refused
+		t.Error("TLS 1.1 is spoken")
+	}
+	conn, err := speak(&tls.Config{NextProtos: []string{"h2"}})
+	if err != nil || conn.ConnectionState().NegotiatedProtocol != "h2" || !conn.ConnectionState().PeerCertificates[0].Equal(r.shownBy(s)) {
+		t.Errorf("HTTP/2: %+v, %v", conn.ConnectionState(), err)
+	}
+	request := func(header string, want int) *tls.Conn {
+		conn, err := speak(&tls.Config{NextProtos: []string{"http/1.1"}})
+		r.must(err)
+		go fmt.Fprintf(conn, "GET /livez HTTP/1.1\r\nHost: h\r\nX: %s\r\n\r\n", header) // the server may hang up before all of it is written
+		response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		r.must(err)
+		response.Body.Close()
+		if response.StatusCode != want {
+			t.Errorf("a header of %d bytes: %s", len(header), response.Status)
+		}
+		return conn
+	}
+	request(strings.Repeat("x", 64<<10), http.StatusRequestHeaderFieldsTooLarge)
+	idle, closed := request("x", http.StatusOK), make(chan struct{})
+	go func() {
+		defer close(closed)
+		_, _ = io.Copy(io.Discard, idle)
+	}()
+	var silent []net.Conn
+	for range 2 * listener.Connections {
+		c, err := dial()
+		r.must(err)
+		silent = append(silent, c)
+	}
+	select {
+	case <-closed:
+	case <-time.After(time.Minute): // half of what an idle connection has
+		t.Error("more connections than the limit stay open")
+	}
+	for _, c := range silent {
+		c.Close()
 	}
 	cancel()
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	if conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", s.Address()); err == nil {
+	if conn, err := dial(); err == nil {
 		conn.Close()
 		t.Error("the port is open")
 	}
@@ -70,8 +118,8 @@ func TestWhatIsKnownIsToldWhileTheApiServerIsAway(t *testing.T) {
 		r.open()
 		wait.Until(r, "the server is ready", r.isKept)
 		r.api.Close()
-		if l := read[List[Node]](r, "/api/v1/nodes"); len(l.Items) != 1 {
-			t.Errorf("got %+v", l)
+		if report := r.report(); len(report.Nodes) != 1 {
+			t.Errorf("got %+v", report)
 		}
 		if a := r.get("/readyz"); a.status != http.StatusOK {
 			t.Error("it is not ready any more")
@@ -90,8 +138,8 @@ func TestBeforeTheClusterIsKnownTheServerSaysSo(t *testing.T) {
 		if a := r.get("/readyz"); a.status != http.StatusInternalServerError || !strings.Contains(string(a.body), "[-]informer-sync failed: the cluster could not be read so far") {
 			t.Errorf("/readyz: %d %s", a.status, a.body)
 		}
-		if a := r.get("/api/v1/nodes"); a.status != http.StatusForbidden || !strings.Contains(a.message(), "not known yet") {
-			t.Errorf("/api/v1/nodes: %d %s", a.status, a.body)
+		if a := r.get(reportPath); a.status != http.StatusForbidden || !strings.Contains(a.message(), "not known yet") {
+			t.Errorf("the report: %d %s", a.status, a.body)
 		}
 	})
 }

@@ -3,14 +3,13 @@ package web
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"path"
 	"strings"
 	"sync"
@@ -38,14 +37,13 @@ const (
 	password  = "correct horse"
 )
 
-// rig is an API server, and a Server that serves what is there over TLS.
+// rig is an API server, and a Server whose handler the test calls.
 type rig struct {
 	*testing.T
 	api    *miniapi.Server
 	ours   client.Interface
 	theirs kubernetes.Interface
 	server *Server
-	http   *http.Client
 	denied atomic.Pointer[denial] // to the server
 	log    logged                 // of the server
 }
@@ -114,83 +112,30 @@ func (l *logged) lines(with string) (lines []string) {
 
 func newRig(t *testing.T) *rig {
 	api := miniapi.New(t)
-	r := &rig{T: t, api: api, ours: client.NewForConfigOrDie(api.Config()), theirs: kubernetes.NewForConfigOrDie(api.Config())}
-	r.http = &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{
-		DialContext:     func(ctx context.Context, _, _ string) (net.Conn, error) { return r.dial(ctx, "127.0.0.1") },
-		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // who it is is tested apart from what it says
-		// Each request shows the certificate of its time.
-		DisableKeepAlives: true, ForceAttemptHTTP2: true,
-	}}
-	return r
+	return &rig{T: t, api: api, ours: client.NewForConfigOrDie(api.Config()), theirs: kubernetes.NewForConfigOrDie(api.Config())}
 }
 
-// port takes connections of this process, without sockets, so that a bubble has all of them.
-type port struct {
-	address net.Addr
-	calls   chan net.Conn
-	closed  chan struct{}
-	close   func()
+// noPort accepts no connection, and keeps no clock of a bubble waiting.
+type noPort struct {
+	net.Listener
+	closed chan struct{}
+	close  func()
 }
 
-func newPort(address net.Addr) *port {
-	p := &port{address: address, calls: make(chan net.Conn), closed: make(chan struct{})}
+func newNoPort(of net.Listener) *noPort {
+	p := &noPort{Listener: of, closed: make(chan struct{})}
 	p.close = sync.OnceFunc(func() { close(p.closed) })
 	return p
 }
 
-func (p *port) Addr() net.Addr { return p.address }
-
-func (p *port) Close() error {
+func (p *noPort) Close() error {
 	p.close()
 	return nil
 }
 
-func (p *port) Accept() (net.Conn, error) {
-	select {
-	case c := <-p.calls:
-		return c, nil
-	case <-p.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-// call connects from an address.
-func (p *port) call(from string) (net.Conn, error) {
-	client, server := net.Pipe()
-	select {
-	case p.calls <- called{server, &net.TCPAddr{IP: net.ParseIP(from), Port: 1000}}:
-		return client, nil
-	case <-p.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-// called is the end of the server.
-type called struct {
-	net.Conn
-	from net.Addr
-}
-
-func (c called) RemoteAddr() net.Addr { return c.from }
-
-// dial connects to the server from an address.
-func (r *rig) dial(ctx context.Context, from string) (net.Conn, error) {
-	if p, is := r.server.listener.(*port); is {
-		return p.call(from)
-	}
-	return new(net.Dialer).DialContext(ctx, "tcp", r.server.Address())
-}
-
-// dialTLS connects to the server, and fails with what the handshake does.
-func (r *rig) dialTLS(config *tls.Config) (*tls.Conn, error) {
-	r.Helper()
-	plain, err := r.dial(r.Context(), "127.0.0.1")
-	if err != nil {
-		r.Fatal(err)
-	}
-	r.Cleanup(func() { plain.Close() })
-	conn := tls.Client(plain, config)
-	return conn, conn.HandshakeContext(r.Context())
+func (p *noPort) Accept() (net.Conn, error) {
+	<-p.closed
+	return nil, net.ErrClosed
 }
 
 // watches are those of one process, until the test ends.
@@ -202,20 +147,16 @@ func (r *rig) watches() *kube.Watches {
 }
 
 // start serves until the test ends.
-func (r *rig) start() *Server {
+func (r *rig) start() {
 	r.Helper()
-	s := r.replica()
-	r.server = s
-	return s
+	r.server = r.replica()
 }
 
 func (r *rig) replica() *Server {
 	r.Helper()
 	s := r.listening()
-	if err := s.listener.Close(); err != nil {
-		r.Fatal(err)
-	}
-	s.listener = newPort(s.listener.Addr())
+	r.must(s.listener.Close())
+	s.listener = newNoPort(s.listener)
 	ctx, cancel := context.WithCancel(context.Background())
 	alongside.Run(ctx, r, cancel, s.Run)
 	return s
@@ -229,9 +170,7 @@ func (r *rig) listening() *Server {
 		Address: "127.0.0.1:0", Namespace: namespace, Watches: r.watches(), Kubernetes: theirs,
 		Log: slog.New(slog.NewTextHandler(io.MultiWriter(r.Output(), &r.log), &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})
-	if err != nil {
-		r.Fatal(err)
-	}
+	r.must(err)
 	return s
 }
 
@@ -241,7 +180,7 @@ func (r *rig) open() {
 	r.cluster("holdfast", "access")
 	r.secret("access", map[string]string{userKey: user, passwordKey: password})
 	r.start()
-	wait.Until(r, "the user may come in", func() bool { return r.get("/api/v1/cluster").status == http.StatusOK })
+	wait.Until(r, "the user may come in", func() bool { return r.get(reportPath).status == http.StatusOK })
 }
 
 func (r *rig) cluster(name, secret string) *v1beta1.StorageCluster {
@@ -251,9 +190,7 @@ func (r *rig) cluster(name, secret string) *v1beta1.StorageCluster {
 		c.Spec.SecretRef = &v1beta1.SecretReference{Name: secret}
 	}
 	made, err := r.ours.HoldfastV1beta1().StorageClusters().Create(r.Context(), c, metav1.CreateOptions{})
-	if err != nil {
-		r.Fatal(err)
-	}
+	r.must(err)
 	return made
 }
 
@@ -269,9 +206,7 @@ func (r *rig) secret(name string, data map[string]string) {
 	if err != nil {
 		_, err = secrets.Create(r.Context(), s, metav1.CreateOptions{})
 	}
-	if err != nil {
-		r.Fatal(err)
-	}
+	r.must(err)
 }
 
 // answer is what came back.
@@ -279,8 +214,6 @@ type answer struct {
 	status int
 	header http.Header
 	body   []byte
-	proto  string
-	pair   *tls.ConnectionState
 }
 
 func (a answer) message() string {
@@ -294,40 +227,33 @@ func (a answer) message() string {
 func (r *rig) get(path string) answer { return r.ask(r.request(http.MethodGet, path, nil)) }
 
 func (r *rig) request(method, path string, body io.Reader) *http.Request {
-	r.Helper()
-	q, err := http.NewRequestWithContext(r.Context(), method, "https://"+r.server.Address()+path, body)
-	if err != nil {
-		r.Fatal(err)
-	}
+	q := httptest.NewRequestWithContext(r.Context(), method, path, body)
 	q.SetBasicAuth(user, password)
 	return q
 }
 
 func (r *rig) ask(q *http.Request) answer {
-	r.Helper()
-	response, err := r.http.Do(q)
-	if err != nil {
-		r.Fatal(err)
-	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		r.Fatal(err)
-	}
-	return answer{response.StatusCode, response.Header, body, response.Proto, response.TLS}
+	w := httptest.NewRecorder()
+	r.server.handler.ServeHTTP(w, q)
+	return answer{w.Code, w.Result().Header, w.Body.Bytes()}
 }
 
-// read asks and expects an answer.
-func read[T any](r *rig, path string) (into T) {
+// report is the answer to the user.
+func (r *rig) report() (report Report) {
 	r.Helper()
-	a := r.get(path)
+	a := r.get(reportPath)
 	if a.status != http.StatusOK {
-		r.Fatalf("%s: %d %s", path, a.status, a.body)
+		r.Fatalf("%d %s", a.status, a.body)
 	}
-	if err := json.Unmarshal(a.body, &into); err != nil {
-		r.Fatal(err)
-	}
-	return into
+	r.must(json.Unmarshal(a.body, &report))
+	return report
+}
+
+// until waits for a report.
+func (r *rig) until(what string, is func(Report) bool) (report Report) {
+	r.Helper()
+	wait.Until(r, what, func() bool { report = r.report(); return is(report) })
+	return report
 }
 
 func (r *rig) must(err error) {
@@ -339,77 +265,66 @@ func (r *rig) must(err error) {
 
 func second[T any](_ T, err error) error { return err }
 
+// put creates an object and then sets its status, as its controller does.
+func put[O any](r *rig, o *O, create func(context.Context, *O, metav1.CreateOptions) (*O, error), update func(context.Context, *O, metav1.UpdateOptions) (*O, error), status func(*O)) {
+	r.Helper()
+	o, err := create(r.Context(), o, metav1.CreateOptions{})
+	r.must(err)
+	status(o)
+	_, err = update(r.Context(), o, metav1.UpdateOptions{})
+	r.must(err)
+}
+
 func gib(n int64) *resource.Quantity { return resource.NewQuantity(n<<30, resource.BinarySI) }
 
 func (r *rig) node(name string, ready metav1.ConditionStatus, pools ...string) {
 	r.Helper()
-	n := &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	nodes := r.ours.HoldfastV1beta1().StorageNodes()
-	n, err := nodes.Create(r.Context(), n, metav1.CreateOptions{})
-	if err != nil {
-		r.Fatal(err)
-	}
-	n.Status = v1beta1.StorageNodeStatus{Version: "v1.2.3", Conditions: []metav1.Condition{{
-		Type: v1beta1.ReadyCondition, Status: ready, Reason: "Because", Message: "what " + name + " says", LastTransitionTime: metav1.Now(),
-	}}}
-	for _, p := range pools {
-		n.Status.Pools = append(n.Status.Pools, v1beta1.Pool{
-			Name: p, Path: "/srv/" + p, Engine: v1beta1.EngineImage, Capacity: *gib(100), Promised: *gib(40), Used: *gib(30), Available: *gib(60),
-			Smallest: *gib(1), Largest: *gib(60), Volumes: 2, Snapshots: 1,
-		})
-	}
-	if _, err = nodes.UpdateStatus(r.Context(), n, metav1.UpdateOptions{}); err != nil {
-		r.Fatal(err)
-	}
-}
-
-// fence gives a node the condition Fenced.
-func (r *rig) fence(name string, status metav1.ConditionStatus, reason string) {
-	r.Helper()
-	nodes := r.ours.HoldfastV1beta1().StorageNodes()
-	n, err := nodes.Get(r.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		r.Fatal(err)
-	}
-	n.Status.Conditions = append(n.Status.Conditions, metav1.Condition{Type: v1beta1.FencedCondition, Status: status, Reason: reason, Message: "why it is so", LastTransitionTime: metav1.Now()})
-	if _, err = nodes.UpdateStatus(r.Context(), n, metav1.UpdateOptions{}); err != nil {
-		r.Fatal(err)
-	}
+	put(r, &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}}, nodes.Create, nodes.UpdateStatus, func(n *v1beta1.StorageNode) {
+		n.Status = v1beta1.StorageNodeStatus{Version: "v1.2.3", Conditions: []metav1.Condition{{
+			Type: v1beta1.ReadyCondition, Status: ready, Reason: "Because", Message: "what " + name + " says", LastTransitionTime: metav1.Now(),
+		}}}
+		for _, p := range pools {
+			message := ""
+			if p == "gone" {
+				message = "its disk is not there"
+			}
+			n.Status.Pools = append(n.Status.Pools, v1beta1.Pool{
+				Name: p, Message: message, Path: "/srv/" + p, Engine: v1beta1.EngineImage, Capacity: *gib(100), Promised: *gib(40), Used: *gib(30), Available: *gib(60),
+				Smallest: *gib(1), Largest: *gib(60), Volumes: 2, Snapshots: 1,
+			})
+		}
+	})
 }
 
 func (r *rig) volume(name, node, pool string, status v1beta1.VolumeStatus) {
 	r.Helper()
-	v := &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.VolumeSpec{Name: "pvc-" + name, ClaimRef: v1beta1.ReferenceTo("shop/" + name), Node: node, Pool: pool}}
 	volumes := r.ours.HoldfastV1beta1().Volumes()
-	v, err := volumes.Create(r.Context(), v, metav1.CreateOptions{})
-	if err != nil {
-		r.Fatal(err)
-	}
-	v.Status = status
-	if _, err = volumes.UpdateStatus(r.Context(), v, metav1.UpdateOptions{}); err != nil {
-		r.Fatal(err)
-	}
+	spec := v1beta1.VolumeSpec{Name: "pvc-" + name, ClaimRef: v1beta1.ReferenceTo("shop/" + name), Node: node, Pool: pool}
+	put(r, &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}, volumes.Create, volumes.UpdateStatus, func(v *v1beta1.Volume) { v.Status = status })
 }
 
 func (r *rig) snapshot(name, source, node string, status v1beta1.SnapshotStatus) {
 	r.Helper()
-	o := &v1beta1.Snapshot{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.SnapshotSpec{Name: "snapshot-" + name, SourceRef: v1beta1.FromVolume(source), Node: node}}
 	snapshots := r.ours.HoldfastV1beta1().Snapshots()
-	o, err := snapshots.Create(r.Context(), o, metav1.CreateOptions{})
-	if err != nil {
-		r.Fatal(err)
-	}
-	o.Status = status
-	if _, err = snapshots.UpdateStatus(r.Context(), o, metav1.UpdateOptions{}); err != nil {
-		r.Fatal(err)
-	}
+	spec := v1beta1.SnapshotSpec{Name: "snapshot-" + name, SourceRef: v1beta1.FromVolume(source), Node: node}
+	put(r, &v1beta1.Snapshot{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}, snapshots.Create, snapshots.UpdateStatus, func(o *v1beta1.Snapshot) { o.Status = status })
 }
 
-// volumes waits until the server knows n of them.
-func (r *rig) volumes(n int) {
+func (r *rig) nfsServer(namespace, name string, status v1beta1.NFSServerStatus) {
 	r.Helper()
-	wait.Until(r, fmt.Sprintf("%d volumes are known", n), func() bool {
-		l := read[List[Volume]](r, "/api/v1/volumes")
-		return len(l.Items)+l.Remaining == n
+	servers := r.ours.HoldfastV1beta1().NFSServers(namespace)
+	put(r, &v1beta1.NFSServer{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}, servers.Create, servers.UpdateStatus, func(s *v1beta1.NFSServer) {
+		s.Status = status
+		s.Status.ObservedGeneration = s.Generation
 	})
+}
+
+func (r *rig) warn(name, reason string, at time.Time) {
+	r.Helper()
+	_, err := r.theirs.CoreV1().Events("shop").Create(r.Context(), &core.Event{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Type: core.EventTypeWarning, Reason: reason, Message: "of " + name, LastTimestamp: metav1.NewTime(at),
+		InvolvedObject: core.ObjectReference{Kind: "Pod", Namespace: "shop", Name: name}, Source: core.EventSource{Component: "holdfast"},
+	}, metav1.CreateOptions{})
+	r.must(err)
 }

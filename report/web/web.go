@@ -1,5 +1,5 @@
-// Package web serves what there is in the cluster over HTTPS, for people and programs without a way to the API server:
-// read-only JSON, from watches alone, so that no request costs the API server anything.
+// Package web serves one report about the cluster over HTTPS, as JSON and as a page, for people and programs without
+// access to the API server. It answers from watches, so that no request costs the API server anything.
 package web
 
 import (
@@ -31,7 +31,7 @@ const DefaultAddress = ":5705"
 // Config is what a Server needs.
 type Config struct {
 	Address    string        // to listen on; DefaultAddress if empty
-	Namespace  string        // of Holdfast: where the self-made certificate is, and a secret that names no other
+	Namespace  string        // of Holdfast: of the self-signed certificate, and of a secret that names no other
 	Watches    *kube.Watches // those of the process; Run starts what is not started
 	Kubernetes kubernetes.Interface
 	Health     *healthz.Checks // of this process, to which the server adds its own; nil: there are no others
@@ -55,7 +55,6 @@ type Server struct {
 	clock     clock.PassiveClock
 	heard     atomic.Pointer[time.Time] // when the API server was heard of last
 
-	document []byte // OpenAPI
 	handler  http.Handler
 	identity *identity
 	guesses  guesses
@@ -77,9 +76,6 @@ func New(c Config) (*Server, error) {
 	}
 	var err error
 	if s.identity, err = newIdentity(c, s.clusters); err != nil {
-		return nil, err
-	}
-	if s.document, err = document(); err != nil {
 		return nil, err
 	}
 	if err := s.identity.listen(clusters.Informer()); err != nil {

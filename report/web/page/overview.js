@@ -1,8 +1,9 @@
-import { Failure } from './api.js';
 import { legend, progress } from './bars.js';
 import { eventKey, objectOf, place, qualified, roomOf, since, siteName } from './cells.js';
 import { el, data, message, plain, reconcile, remembering } from './dom.js';
 import { count, many } from './format.js';
+import { poolOrders, poolsOf } from './lists.js';
+import { sorted } from './select.js';
 import { link } from './state.js';
 import { badge, panel, unknown } from './table.js';
 
@@ -72,11 +73,9 @@ function poolLine(p) {
 
 // headline says in one sentence how it is.
 function headline(cluster, findings) {
-  const bad = findings.items.filter((f) => f.level === 'problem').length;
-  const total = findings.total;
-  const level = bad > 0 ? 'bad' : total > 0 ? 'warning' : 'fine';
-  const more = bad === findings.items.length && total > bad; // they are the worst, and not all
-  const text = bad > 0 ? (more ? `More than ${many(bad, 'problem')}` : many(bad, 'problem')) : total > 0 ? many(total, 'warning') : cluster.desiredNodes ? 'All is well' : 'No node stores yet';
+  const bad = findings.filter((f) => f.level === 'problem').length;
+  const level = bad > 0 ? 'bad' : findings.length > 0 ? 'warning' : 'fine';
+  const text = bad > 0 ? many(bad, 'problem') : findings.length > 0 ? many(findings.length, 'warning') : cluster.desiredNodes ? 'All is well' : 'No node stores yet';
   return el('div', { class: `headline ${level}` }, el('span', { class: 'dot', 'aria-hidden': 'true' }),
     el('div', {}, el('p', { class: 'state' }, text), el('p', { class: 'muted' }, data(cluster.name), ' is ', plain(cluster.phase ?? 'not looked at yet').toLowerCase(), cluster.upgrade ? [', upgrade ', data(cluster.upgrade)] : null)));
 }
@@ -95,13 +94,12 @@ function part(title, make, key, to, none, attributes) {
   return {
     node: box.node,
     box,
-    update(answer, most = some) {
-      if (answer instanceof Failure) return box.show(unknown(answer));
-      const items = answer.items.slice(0, most);
+    update(all, most = some) {
+      const items = all.slice(0, most);
       box.node.hidden = !none && items.length === 0;
-      box.note(answer.total > 1 ? count(answer.total) : '');
+      box.note(all.length > 1 ? count(all.length) : '');
       reconcile(list, lines(items, key));
-      const rest = answer.total - items.length;
+      const rest = all.length - items.length;
       reconcile(more, rest > 0 ? [to ? el('a', { href: to }, `${count(rest)} more`) : el('span', { class: 'muted' }, `and ${count(rest)} more`)] : []);
       return box.show(...(items.length ? [list] : [empty]), ...(rest > 0 ? [more] : []));
     },
@@ -120,26 +118,24 @@ export function overview() {
   const parts = el('div', { class: 'parts' }, attention.node, el('div', { class: 'column' }, nodes.node, pools.node), el('div', { class: 'column' }, doing.node, warned.node));
   return {
     node: el('div', {}, missing, top, parts),
-    paths: () => ({
-      pools: `pools?limit=${some}&sort=-use`, events: `events?limit=${some}`, servers: 'nfsservers?limit=1',
-    }),
     adopt: () => {},
-    update({ cluster, findings, operations, pools: room, events, servers }) {
+    update(report) {
+      const { cluster, findings, operations, events, nfsServers } = report;
       attention.update(findings, 20);
       doing.update(operations);
-      warned.update(events);
-      pools.update(room);
-      const failed = cluster instanceof Failure;
-      reconcile(missing, failed ? [unknown(cluster)] : []);
-      nodes.update(failed ? { items: [], total: 0 } : { items: [...cluster.nodes].sort((a, b) => a.ready - b.ready), total: cluster.nodes.length }, 60);
-      if (failed || findings instanceof Failure) return reconcile(top, []);
+      if (events) warned.update(events);
+      else warned.box.show(unknown('events', report, 'events'));
+      pools.update(sorted(poolsOf(report), poolOrders, '-use'));
+      reconcile(missing, cluster ? [] : [el('p', { class: 'notice warning' }, 'There is no StorageCluster; kubectl apply one.')]);
+      nodes.update(cluster ? [...cluster.nodes].sort((a, b) => a.ready - b.ready) : [], 60);
+      if (!cluster) return reconcile(top, []);
       return reconcile(top, [
         headline(cluster, findings),
         el('div', { class: 'tiles' },
           tile('Nodes ready', count(cluster.readyNodes), ` of ${count(cluster.desiredNodes)}`, link({ view: 'pools' })),
-          tile('Volumes', count(cluster.volumes), '', link({ view: 'volumes' })),
-          tile('Snapshots', count(cluster.snapshots), '', link({ view: 'snapshots' })),
-          tile('NFS servers', servers instanceof Failure ? '–' : count(servers.total), '', link({ view: 'servers' }))),
+          tile('Volumes', count(report.volumes.length), '', link({ view: 'volumes' })),
+          tile('Snapshots', count(report.snapshots.length), '', link({ view: 'snapshots' })),
+          tile('NFS servers', nfsServers ? count(nfsServers.length) : '–', '', link({ view: 'servers' }))),
         el('div', { class: 'total' }, el('p', { class: 'muted small' }, 'All pools of nodes that can be used'), roomOf(cluster, 'All pools')),
       ]);
     },

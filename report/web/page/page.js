@@ -1,19 +1,18 @@
-import { all, Failure } from './api.js';
+import { get, Failure } from './api.js';
 import { el, data, plain, reconcile } from './dom.js';
 import { count, duration } from './format.js';
 import { events, pools, servers, snapshots, volumes } from './lists.js';
 import { overview } from './overview.js';
 import { link, read, views } from './state.js';
 
-// The API is asked every few seconds, and says in a few bytes when nothing has changed. A stream would hold one of the
-// few answers that the controller makes at once, for each page that is open.
+// The report is asked for every few seconds; a few bytes say that nothing has changed. A stream would hold one of the few
+// answers that the controller makes at once, for each page that is open.
 const every = 5;
 const slowest = 60;
 const staleAfter = 20; // seconds without an answer
 const apiServerSilent = 60; // seconds: every node renews its Lease each 10
 
 const makers = { overview, pools, volumes, snapshots, servers, events };
-const always = { cluster: 'cluster', findings: 'findings?limit=20', operations: 'operations?limit=20' };
 
 const main = document.getElementById('main');
 const notices = document.getElementById('notices');
@@ -23,6 +22,7 @@ const nav = document.getElementById('views');
 
 let state = read(location.search);
 let view; // what is built for the state's view
+let report = null; // the last one
 let request = 0; // the last one; the answers of those before it are of no use
 let timer;
 let failures = 0;
@@ -33,7 +33,6 @@ let ended = false; // by a failure after which asking again would be wrong
 
 function build() {
   view = makers[state.view](navigate);
-  view.name = state.view;
   reconcile(main, [el('p', { class: 'muted loading' }, 'Loading …')]);
 }
 
@@ -51,12 +50,12 @@ function arrive() {
     window.scrollTo(0, 0);
   }
   view.adopt(state);
-  showViews();
-  refresh();
+  if (report) show();
+  else showViews();
 }
 
-function showViews(cluster) {
-  const counts = cluster && !(cluster instanceof Failure) ? { volumes: cluster.volumes, snapshots: cluster.snapshots } : null;
+function showViews() {
+  const counts = report && { volumes: report.volumes.length, snapshots: report.snapshots.length };
   if (!nav.childNodes.length) nav.append(...Object.entries(views).map(([name, title]) => el('a', { href: link({ view: name }), 'data-view': name }, title, el('span', { class: 'count' }))));
   for (const a of nav.children) {
     const name = a.dataset.view;
@@ -72,13 +71,11 @@ async function refresh() {
   clearTimeout(timer);
   if (ended) return;
   const mine = ++request;
-  const asked = { ...state };
-  const shown = view;
   try {
-    const { parts, age } = await all({ ...always, ...shown.paths(asked) });
+    const answer = await get();
     if (mine !== request) return;
-    [failures, failure, last, silent] = [0, null, Date.now(), age];
-    show(shown, parts, asked);
+    [failures, failure, last, silent, report] = [0, null, Date.now(), answer.age, answer.report];
+    show();
   } catch (error) {
     if (mine !== request) return;
     failures++;
@@ -91,14 +88,14 @@ async function refresh() {
   if (!document.hidden && !ended) timer = setTimeout(refresh, 1000 * wait);
 }
 
-function show(shown, parts, asked) {
-  shown.update(parts, asked);
-  reconcile(main, [shown.node]);
-  showViews(parts.cluster);
-  const { cluster, findings } = parts;
-  document.getElementById('version').textContent = plain([cluster.oldestVersion, cluster.version].filter(Boolean).join(' to '));
-  const bad = findings.total ? `(${findings.total}) ` : '';
-  document.title = `${bad}${views[asked.view]} · Holdfast`;
+function show() {
+  view.update(report, state);
+  reconcile(main, [view.node]);
+  showViews();
+  const { cluster, findings } = report;
+  document.getElementById('version').textContent = plain([cluster?.oldestVersion, cluster?.version].filter(Boolean).join(' to '));
+  const bad = findings.length ? `(${findings.length}) ` : '';
+  document.title = `${bad}${views[state.view]} · Holdfast`;
 }
 
 // tick says how old is what is shown, every second: it is never shown as fresh when it is not.

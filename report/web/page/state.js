@@ -34,13 +34,3 @@ export function changed(state, fields) {
 }
 
 export const pageSize = 100;
-
-// query is what the API is asked for the list of a state, with these of its fields.
-export function query(path, state, ...filters) {
-  const given = new URLSearchParams({ limit: pageSize });
-  for (const field of ['search', ...filters]) {
-    if (state[field]) given.set(field, state[field]);
-  }
-  if (state.page) given.set('offset', (state.page - 1) * pageSize);
-  return `${path}?${given}`;
-}

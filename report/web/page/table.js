@@ -1,6 +1,6 @@
-import { Failure } from './api.js';
 import { el, data, plain, reconcile, remembering } from './dom.js';
 import { count, many } from './format.js';
+import { select } from './select.js';
 import { changed, link, pageSize } from './state.js';
 
 // badge says in a word, and in a colour, how something is.
@@ -21,8 +21,8 @@ export function panel(title, attributes = {}) {
 }
 
 // unknown is what stands in the place of what cannot be read.
-export function unknown(failure) {
-  return el('p', { class: 'notice warning' }, data(failure.message));
+export function unknown(what, report, part) {
+  return el('p', { class: 'notice warning' }, data(`The ${what} are not known: ${report.hidden?.[part]}`));
 }
 
 // table has a column for each of columns: {name, title, sort, show, number, wide}. It works as cards on a narrow screen, so
@@ -88,18 +88,19 @@ function pager(noun) {
   };
 }
 
-// listView is a view that is one table with its tools: {path, noun, columns, key, empty, filters, sorts, note}.
+// listView is a view that is one table with its tools: {part, items, words, filters, orders, noun, columns, key, empty,
+// choices, sorts}. Its items are in a part of the report.
 export function listView(of, navigate) {
   const tools = toolbar(of, navigate);
   const rows = table(of.noun, of.columns(navigate), of.key, of.empty);
   const body = el('div', {});
   return {
     node: el('section', { 'aria-label': of.title }, el('h2', { class: 'title' }, of.title), tools.node, of.above, body),
-    paths: (state) => ({ list: of.path(state) }),
     adopt: (state) => tools.update(state),
-    update({ list }, state) {
-      if (list instanceof Failure) return reconcile(body, [unknown(list)]);
-      rows.update(list, state);
+    update(report, state) {
+      const all = of.items ? of.items(report) : report[of.part];
+      if (!all) return reconcile(body, [unknown(`${of.noun}s`, report, of.part)]);
+      rows.update(select(all, of, state), state);
       return reconcile(body, [rows.node]);
     },
   };
@@ -120,7 +121,7 @@ function toolbar(of, navigate) {
     clearTimeout(timer);
     timer = setTimeout(now, typing);
   });
-  const selects = [...(of.filters ?? []), ...(of.sorts ? [{ field: 'sort', title: 'Sort', any: 'by name', values: of.sorts, narrow: true }] : [])].map((f) => {
+  const selects = [...(of.choices ?? []), ...(of.sorts ? [{ field: 'sort', title: 'Sort', any: 'by name', values: of.sorts, narrow: true }] : [])].map((f) => {
     const select = el('select', { id: `filter-${f.field}`, change: () => navigate(changed(state, { [f.field]: select.value || undefined })) },
       el('option', { value: '' }, f.any), Object.entries(f.values).map(([value, title]) => el('option', { value }, title)));
     return { f, select, node: el('div', { class: f.narrow ? 'field narrow' : 'field' }, el('label', { for: select.id }, f.title), select) };

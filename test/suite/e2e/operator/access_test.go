@@ -97,7 +97,7 @@ func code(want int) func(answer) bool { return func(a answer) bool { return a.co
 func TestAPI_ServesHoldersOfTheSecretsPasswordWithItsCertificate(t *testing.T) {
 	hostfs.Long(t)
 	a := administer(t)
-	const path = "/api/v1/cluster"
+	const path = "/api/v1/report"
 	address := a.address("holdfast")
 	own := a.awaitAnswer(address, path, "", "", code(http.StatusForbidden)).issuer
 
@@ -108,11 +108,14 @@ func TestAPI_ServesHoldersOfTheSecretsPasswordWithItsCertificate(t *testing.T) {
 	said := a.awaitAnswer(address, path, data["username"], data["password"], func(said answer) bool {
 		return said.code == http.StatusOK && !said.issuer.Equal(own)
 	})
-	var shown struct {
-		Name, Phase string
-		ReadyNodes  int32
+	var report struct {
+		Cluster struct {
+			Name, Phase string
+			ReadyNodes  int32
+		}
 	}
-	if err := json.Unmarshal([]byte(said.body), &shown); err != nil || shown.Name != clusterName || shown.Phase != string(v1beta1.ClusterRunning) || shown.ReadyNodes != a.get().Status.ReadyNodes {
+	err := json.Unmarshal([]byte(said.body), &report)
+	if shown := report.Cluster; err != nil || shown.Name != clusterName || shown.Phase != string(v1beta1.ClusterRunning) || shown.ReadyNodes != a.get().Status.ReadyNodes {
 		t.Errorf("it says %s, %v", said.body, err)
 	}
 	if names := said.issuer.DNSNames; len(names) != 1 || names[0] != "storage.example" {
