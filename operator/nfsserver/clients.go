@@ -15,7 +15,7 @@ import (
 
 // A volume is mounted by the kernel of a node, and a server sees the node by the address over which its packets leave:
 // one of those in its Node, or of a bridge or tunnel of the pod network. The agents report all that their hosts have, of which
-// those count that the Node shows too; for tunnels there are the annotations of known networks.
+// those count that the Node shows too, or that are beside its pods; for tunnels there are the annotations of known networks.
 
 // The addresses of flannel and OVN are derived from other annotations.
 const (
@@ -44,7 +44,7 @@ func isGone(agent *v1beta1.StorageNode) bool {
 
 // clientsOf returns the source addresses and networks of nodes, sorted and without duplicates. Of a deleted node that is not gone it
 // keeps those that were let in before, since nothing but its agent says whose they are.
-func clientsOf(nodes []*core.Node, agents map[string]*v1beta1.StorageNode, further, before []string) []string {
+func clientsOf(nodes []*core.Node, agents map[string]*v1beta1.StorageNode, beside map[string][]string, further, before []string) []string {
 	var all []netip.Prefix
 	add := func(text string) {
 		p, ok := parseClient(text)
@@ -55,7 +55,7 @@ func clientsOf(nodes []*core.Node, agents map[string]*v1beta1.StorageNode, furth
 	known := map[string]bool{}
 	for _, n := range nodes {
 		known[n.Name] = true
-		for _, text := range addressesOf(n, agents[n.Name]) {
+		for _, text := range addressesOf(n, agents[n.Name], beside[n.Name]) {
 			add(text)
 		}
 	}
@@ -102,15 +102,15 @@ func parseClient(text string) (netip.Prefix, bool) {
 	return p.Masked(), err == nil
 }
 
-// addressesOf returns those of one node.
-func addressesOf(n *core.Node, agent *v1beta1.StorageNode) (all []string) {
+// addressesOf returns those of one node; beside are those beside its pods.
+func addressesOf(n *core.Node, agent *v1beta1.StorageNode, beside []string) (all []string) {
 	for _, a := range n.Status.Addresses {
 		if a.Type == core.NodeInternalIP {
 			all = append(all, a.Address)
 		}
 	}
 	if agent != nil {
-		all = append(all, slices.DeleteFunc(onlyAddresses(agent.Status.Addresses), func(text string) bool { return !isOf(n, text) })...)
+		all = append(all, slices.DeleteFunc(onlyAddresses(agent.Status.Addresses), func(text string) bool { return !isOf(n, text) && !slices.Contains(beside, text) })...)
 	}
 	for _, key := range tunnelAnnotations {
 		all = append(all, onlyAddresses([]string{n.Annotations[key]})...)
@@ -163,7 +163,7 @@ func onlyAddresses(texts []string) []string {
 
 // clients returns the addresses and networks of all nodes that are there.
 func (r *round) clients() []string {
-	return clientsOf(r.nodes, r.agents, r.cluster.Spec.NFS.NodeNetworks, r.server.Status.AllowedClients)
+	return clientsOf(r.nodes, r.agents, r.beside, r.cluster.Spec.NFS.NodeNetworks, r.server.Status.AllowedClients)
 }
 
 // knowsNodes says whether the addresses of all nodes are known. Agents of the previous release do not report theirs:
@@ -176,7 +176,7 @@ func (r *round) knowsNodes() bool {
 // seenOtherwise says whether the addresses of a node have changed.
 func seenOtherwise(old, now any) bool {
 	a, b := old.(*core.Node), now.(*core.Node)
-	return !slices.Equal(addressesOf(a, nil), addressesOf(b, nil)) || !slices.Equal(a.Spec.PodCIDRs, b.Spec.PodCIDRs) || a.Annotations[ovnSubnets] != b.Annotations[ovnSubnets]
+	return !slices.Equal(addressesOf(a, nil, nil), addressesOf(b, nil, nil)) || !slices.Equal(a.Spec.PodCIDRs, b.Spec.PodCIDRs) || a.Annotations[ovnSubnets] != b.Annotations[ovnSubnets]
 }
 
 // toldOtherwise says whether the addresses that an agent reports have changed, or whether it is gone.

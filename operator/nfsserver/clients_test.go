@@ -58,12 +58,12 @@ func TestClients_AreTheAddressesOfTheNodes(t *testing.T) {
 		"the port of OVN":          {nodeAt("a", ovn, "10.0.0.7"), agent("10.128.2.2", "fd01:0:0:3::2", "10.128.2.3"), nil, "10.0.0.7 10.128.2.2 100.64.0.0/16 fd01:0:0:3::2 fd98::/64"},
 		"and what is said further": {nodeAt("a", nil, "10.0.0.7"), nil, []string{"192.168.9.1/24", "10.0.0.7", "nonsense", "fd00::/120"}, "10.0.0.7 192.168.9.0/24"},
 	} {
-		if got := strings.Join(clientsOf([]*core.Node{test.node}, test.agents, test.further, before), " "); got != test.want {
+		if got := strings.Join(clientsOf([]*core.Node{test.node}, test.agents, nil, test.further, before), " "); got != test.want {
 			t.Errorf("%s: %s, not %s", what, got, test.want)
 		}
 	}
 	// What each of them is, a server can export to.
-	for _, c := range clientsOf([]*core.Node{nodeAt("a", map[string]string{"flannel.alpha.coreos.com/x": "", "k8s.ovn.org/x": ""}, "10.0.0.7", "fd00::7")}, nil, nil, nil) {
+	for _, c := range clientsOf([]*core.Node{nodeAt("a", map[string]string{"flannel.alpha.coreos.com/x": "", "k8s.ovn.org/x": ""}, "10.0.0.7", "fd00::7")}, nil, nil, nil, nil) {
 		if err := checkClient(c); err != nil {
 			t.Errorf("%s %v", c, err)
 		}

@@ -82,9 +82,10 @@ type Controller struct {
 	written      kube.Writer[*v1beta1.NFSServer, v1beta1.NFSServerStatus]
 	unreadable   kube.UnreadableReporter
 
-	kept   sync.Map // by the UIDs of claims, when their PersistentVolume last did outlive them
-	given  sync.Map // UIDs of servers that got their rights from this process, which edits of the Role do not take away
-	barred sync.Map // by the UIDs of servers, when users last kept an object of it from being written
+	kept    sync.Map // by the UIDs of claims, when their PersistentVolume last did outlive them
+	given   sync.Map // UIDs of servers that got their rights from this process, which edits of the Role do not take away
+	besides sync.Map // by the names of nodes, their addresses beside those of their pods
+	barred  sync.Map // by the UIDs of servers, when users last kept an object of it from being written
 
 	rules  func() ([]*unstructured.Unstructured, error) // that each look compares the policies with
 	rights sync.Mutex                                   // held from observing the rights to writing them, so that no stale state is written

@@ -31,6 +31,7 @@ type observed struct {
 	namespace  *core.Namespace                 // nil if it is gone
 	nodes      []*core.Node                    // all of the cluster
 	agents     map[string]*v1beta1.StorageNode // of nodes, by their names
+	beside     map[string][]string             // what nodes have beside the addresses of their pods
 	storage    *v1beta1.StorageNode            // the server's own report; nil if there is none yet
 	volumes    int
 	exports    int // volumes that are made
@@ -62,6 +63,9 @@ type observed struct {
 func (c *Controller) observe(ctx context.Context, d desired) (observed, error) {
 	o, err := c.observeCaches(d)
 	if err != nil {
+		return o, err
+	}
+	if err := c.observeBeside(ctx, &o); err != nil {
 		return o, err
 	}
 	r := &round{desired: d, observed: o}

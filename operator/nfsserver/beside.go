@@ -1,0 +1,89 @@
+package nfsserver
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+	"time"
+
+	core "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+)
+
+// Networks that manage addresses by themselves, as Cilium does, give a node an address among those of its pods that its Node does
+// not show. It counts while it is in the network of the agent's own pod there, as the API server has that, and no pod has it.
+
+// besideFor is how long what was found of a node counts.
+const besideFor = 5 * time.Minute
+
+type beside struct {
+	reported, own []string
+	found         time.Time
+}
+
+// observeBeside finds the addresses of nodes beside those of their pods.
+func (c *Controller) observeBeside(ctx context.Context, o *observed) error {
+	o.beside = map[string][]string{}
+	for _, n := range o.nodes {
+		agent := o.agents[n.Name]
+		if agent == nil {
+			continue
+		}
+		shown := addressesOf(n, agent, nil)
+		reported := slices.DeleteFunc(onlyAddresses(agent.Status.Addresses), func(a string) bool { return slices.Contains(shown, a) })
+		if len(reported) == 0 {
+			continue
+		}
+		known, _ := c.besides.Load(n.Name)
+		last, is := known.(beside)
+		if !is || !slices.Equal(last.reported, reported) || o.now.Sub(last.found) > besideFor {
+			// From the cache of the API server: those of one node are looked up there.
+			pods, err := c.Kubernetes.CoreV1().Pods("").List(ctx, metav1.ListOptions{ResourceVersion: "0", FieldSelector: fields.OneTermEqualSelector("spec.nodeName", n.Name).String()})
+			if err != nil {
+				return err
+			}
+			last = beside{reported, besidePods(n.Name, c.Namespace, pods.Items, reported), o.now}
+			c.besides.Store(n.Name, last)
+		}
+		o.beside[n.Name] = last.own
+	}
+	return nil
+}
+
+// besidePods returns which addresses are in the network of the agent's pod on a node, and no pod's. Networks of pods have at least
+// 256 addresses, or 2^64.
+func besidePods(node, namespace string, pods []core.Pod, addresses []string) (own []string) {
+	var networks []netip.Prefix
+	taken := map[netip.Addr]bool{}
+	for i := range pods {
+		p := &pods[i]
+		if p.Spec.NodeName != node || p.Spec.HostNetwork {
+			continue
+		}
+		isAgent := p.Namespace == namespace && p.Labels[v1beta1.ComponentLabel] == v1beta1.NodeComponent
+		for _, ip := range p.Status.PodIPs {
+			a, err := netip.ParseAddr(ip.IP)
+			if err != nil {
+				continue
+			}
+			taken[a] = true
+			if isAgent {
+				bits := 24
+				if a.Is6() {
+					bits = 64
+				}
+				networks = append(networks, netip.PrefixFrom(a, bits).Masked())
+			}
+		}
+	}
+	for _, text := range addresses {
+		a, err := netip.ParseAddr(text)
+		if err == nil && !taken[a] && slices.ContainsFunc(networks, func(n netip.Prefix) bool { return n.Contains(a) }) {
+			own = append(own, text)
+		}
+	}
+	return own
+}
