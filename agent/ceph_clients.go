@@ -36,7 +36,14 @@ type cephClients struct {
 	mu       sync.Mutex    // held while the record is written
 	recorded cephRecord    // what the object has, as far as this process has written it
 	complete types.UID     // the object that has all that the kernel had before this process
+	partial  bool          // not all mounts have answered which client they have
 	dirty    chan struct{} // holds a token when there may be something to do
+}
+
+func (c *cephClients) setComplete(object types.UID) {
+	if !c.partial {
+		c.complete = object
+	}
 }
 
 type cephRecord struct {
@@ -120,7 +127,8 @@ func (a *Agent) editCephRecord(ctx context.Context, change func(*v1beta1.Storage
 				return fmt.Errorf("%w: recording the clients of Ceph clusters of node %s: %w", backend.ErrUnavailable, a.Node, err)
 			}
 		}
-		a.ceph.recorded, a.ceph.complete = next, n.UID
+		a.ceph.recorded = next
+		a.ceph.setComplete(n.UID)
 		return nil
 	}
 }
@@ -181,7 +189,7 @@ func (a *Agent) pruneCephClients(ctx context.Context) error {
 			return cephRecord{without(clients, gone), known.volumes}, nil
 		}))
 	} else {
-		a.ceph.complete = n.UID
+		a.ceph.setComplete(n.UID)
 	}
 	return errors.Join(errs...)
 }
@@ -192,10 +200,22 @@ const inUseLimit = 5 * time.Second
 // recordFor returns the volumes that the kernel has, and all clients that it may have. The object may have been deleted since
 // they were recorded, perhaps while no agent ran. The caller has the lock.
 func (a *Agent) recordFor(ctx context.Context, n *v1beta1.StorageNode) (r cephRecord, err error) {
-	ctx, cancel := context.WithTimeout(ctx, inUseLimit)
-	defer cancel()
 	known := recordIn(n)
-	volumes, inUse, err := a.CephHost.InUse(ctx, slices.Concat(known.volumes, a.ceph.recorded.volumes))
+	look := func(recorded []string) ([]string, []v1beta1.CephClient, error) {
+		ctx, cancel := context.WithTimeout(ctx, inUseLimit)
+		defer cancel()
+		return a.CephHost.InUse(ctx, recorded)
+	}
+	var volumes []string
+	var inUse []v1beta1.CephClient
+	a.ceph.partial = false
+	if n.UID != a.ceph.complete { // one that was put back has volumes, and the clients that they had then: all mounts are asked
+		volumes, inUse, err = look(nil)
+		a.ceph.partial = err != nil
+	}
+	if n.UID == a.ceph.complete || a.ceph.partial { // what is recorded may be in a cluster that is dead
+		volumes, inUse, err = look(slices.Concat(known.volumes, a.ceph.recorded.volumes))
+	}
 	if err != nil {
 		return known, err
 	}

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -187,6 +188,15 @@ func TestCephVolumes_AreRecordedUntilTheKernelHasThemNoMore(t *testing.T) {
 		wait.Until(r, "the record of what the kernel has, in an object that was made again", func() bool {
 			return recorded("files")() && slices.Equal(r.recorded(), []string{"client.1"})
 		})
+		// An older state of the object is put back, in which another client had the volume.
+		r.stop()
+		older, err := json.Marshal(map[string]any{"status": map[string]any{"cephClients": []v1beta1.CephClient{cephClient("client.0")}, "cephVolumes": []string{"files"}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.patchOther(node, string(older), "status")
+		r.begin()
+		wait.Until(r, "the record of the client that the kernel has in truth", func() bool { return slices.Equal(r.recorded(), []string{"client.1"}) })
 		k.use(nil, nil)
 		k.set()
 		r.agent.Released("files")
