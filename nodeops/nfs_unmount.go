@@ -66,7 +66,8 @@ func unmountShared(ctx context.Context, m *Mount, step, giveUp time.Duration) er
 		silent.end(m.ID)
 		return nil // the kernel still writes its unwritten data
 	}
-	if answers(ctx, m, step) {
+	asked := ask(ctx, m, step)
+	if asked == nil {
 		silent.end(m.ID)
 		if errors.Is(err, unix.EBUSY) {
 			return fmt.Errorf("%w; stop the processes that have files open there", err)
@@ -74,41 +75,50 @@ func unmountShared(ctx context.Context, m *Mount, step, giveUp time.Duration) er
 		return err
 	}
 	if isOnlyMount(m) {
-		if lasts := silent.lasts(m.ID); lasts < giveUp {
-			return fmt.Errorf("its server has not answered for %s; what is not written to it yet is given up after %s: %w", lasts.Round(time.Second), giveUp, err)
+		if lasts := silent.lasts(m.ID, giveUp); errors.Is(asked, context.DeadlineExceeded) && lasts < giveUp {
+			return fmt.Errorf("its server has not answered for %s; what is not written to it yet is given up after %s: %w", lasts.Round(time.Second), giveUp, asked)
 		}
 		if err := tryUnmount(ctx, m, unix.MNT_FORCE, step); err == nil || !isMounted(m) {
+			silent.end(m.ID)
 			return nil
 		}
 	}
 	if err := tryUnmount(ctx, m, unix.MNT_DETACH, step); err != nil && isMounted(m) {
 		return err
 	}
+	silent.end(m.ID)
 	return nil
 }
 
-// silences has since when servers are known not to answer, by the mounts that are to go.
+// silences has since when servers are known not to answer, by the mounts that are to go. The kernel gives the ID of a mount to
+// another one later.
 type silences struct {
 	mu    sync.Mutex
-	since map[string]time.Time
+	mount map[string]silence
 }
 
-var silent = silences{since: map[string]time.Time{}}
+type silence struct{ since, last time.Time }
 
-// lasts returns how long ago the first of a row of calls was.
-func (s *silences) lasts(mount string) time.Duration {
+var silent = silences{mount: map[string]silence{}}
+
+// lasts returns how long ago the first of a row of calls was. After a pause of giveUp another row begins.
+func (s *silences) lasts(mount string, giveUp time.Duration) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.since[mount].IsZero() {
-		s.since[mount] = time.Now()
+	now := time.Now()
+	is, known := s.mount[mount]
+	if !known || now.Sub(is.last) > giveUp {
+		is.since = now
 	}
-	return time.Since(s.since[mount])
+	is.last = now
+	s.mount[mount] = is
+	return now.Sub(is.since)
 }
 
 func (s *silences) end(mount string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.since, mount)
+	delete(s.mount, mount)
 }
 
 func tryUnmount(ctx context.Context, m *Mount, flags int, limit time.Duration) error {
@@ -120,11 +130,12 @@ func tryUnmount(ctx context.Context, m *Mount, flags int, limit time.Duration) e
 	return err
 }
 
-func answers(ctx context.Context, m *Mount, limit time.Duration) bool {
+// ask returns an error if the server does not answer in time, or no longer has what is mounted.
+func ask(ctx context.Context, m *Mount, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	_, err := StatfsShared(ctx, m)
-	return err == nil
+	return err
 }
 
 // isMounted returns whether a mount still exists; true if the mount table cannot be read.

@@ -43,7 +43,7 @@ type rbdMap struct {
 
 var mapping = rbdMaps{onThread: (*RBD).mapOnThread, running: map[string]*rbdMap{}}
 
-var errAbandoned = errors.New("an earlier attempt succeeded when no caller waited for it any more, and was undone; retry")
+var errAbandoned = errors.New("an earlier attempt succeeded when no caller waited for it any more, and is undone; retry")
 
 // MapRBD makes a device of an image, or returns the device that shows it already: two would be two clients of it. It
 // needs nothing of the host but a kernel with the module rbd, which is a CephClientError where it has not, and returns
@@ -93,20 +93,16 @@ func (all *rbdMaps) leave(m *rbdMap) {
 // still runs until then, so that no caller is given a device that goes.
 func (all *rbdMaps) run(key string, m *rbdMap, r RBD) {
 	device, undo, err := all.onThread(&r)
-	if undo != nil && !all.isWanted(m) {
-		device, err = nil, errors.Join(errAbandoned, undo())
-	}
 	all.mu.Lock()
 	defer all.mu.Unlock()
+	if undo != nil && m.wanted == 0 {
+		all.mu.Unlock()
+		device, err = nil, errors.Join(errAbandoned, undo())
+		all.mu.Lock()
+	}
 	m.device, m.err = device, err
 	delete(all.running, key)
 	close(m.done)
-}
-
-func (all *rbdMaps) isWanted(m *rbdMap) bool {
-	all.mu.Lock()
-	defer all.mu.Unlock()
-	return m.wanted > 0
 }
 
 // mapOnThread returns the device of an image, and what unmaps it again if it was not mapped before.

@@ -25,7 +25,7 @@ type disk struct {
 }
 
 // refusal returns an error if the disk takes no writes, and none before it is mounted again. One that does not answer
-// in time may go on where it was, and one that is full serves: both are no reason to end.
+// in time may go on where it was, and one whose file system is full serves: both are no reason to end.
 func (d *disk) refusal(ctx context.Context, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -36,7 +36,7 @@ func (d *disk) refusal(ctx context.Context, limit time.Duration) error {
 	case <-ctx.Done():
 	}
 	if slices.ContainsFunc([]error{unix.EIO, unix.EROFS, unix.ESHUTDOWN, unix.ENXIO, unix.ENODEV}, func(gone error) bool { return errors.Is(err, gone) }) {
-		return fmt.Errorf("the disk of the NFS server takes no writes any more; it was shut out of its Ceph cluster, or is broken: %w", err)
+		return fmt.Errorf("the disk of the NFS server takes no writes any more; it was shut out of its Ceph cluster, is broken, or the pool below it is full: %w", err)
 	}
 	return nil
 }

@@ -125,9 +125,13 @@ func TestServer_WhoseDiskTakesNoWritesEndsAtOnceAndServesWhenItDoesAgain(t *test
 	r.start()
 	l := r.up()
 	remount := func(how uintptr) {
-		if err := unix.Mount("", c.RecoveryDir, "", unix.MS_REMOUNT|how, ""); err != nil {
-			t.Fatal(err)
+		err := unix.EBUSY // while a probe has its file open
+		for ctx := r.within(); errors.Is(err, unix.EBUSY) && ctx.Err() == nil; runtime.Gosched() {
+			if err, _ = unix.Mount("", c.RecoveryDir, "", unix.MS_REMOUNT|how, "").(unix.Errno); err == 0 {
+				return
+			}
 		}
+		t.Fatal(err)
 	}
 	remount(unix.MS_RDONLY)
 	writable := sync.OnceFunc(func() { remount(0) })
