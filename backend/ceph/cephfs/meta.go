@@ -51,6 +51,7 @@ type meta struct {
 	Ephemeral  bool               `json:"ephemeral,omitempty"`  // not kept in the trash
 	Incomplete bool               `json:"incomplete,omitempty"` // another has not brought all of its content
 	Deleted    *time.Time         `json:"deleted,omitempty"`    // since then it is in the trash
+	Changed    *time.Time         `json:"changed,omitempty"`    // when it was deleted its files had been changed last then, by clocks of clients
 	Copy       *origin            `json:"copy,omitempty"`       // while it is copied
 }
 

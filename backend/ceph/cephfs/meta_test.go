@@ -10,7 +10,7 @@ import (
 
 func TestMeta_FieldsAreThoseOfItsVersion(t *testing.T) {
 	backendtest.Stored(t, meta{},
-		"charge", "copy.bytes", "copy.snapshot", "copy.subvolume", "copy.temporary", "created", "deleted", "ephemeral",
+		"changed", "charge", "copy.bytes", "copy.snapshot", "copy.subvolume", "copy.temporary", "created", "deleted", "ephemeral",
 		"id", "incomplete", "inodes", "labels", "name", "onNodeLoss", "path", "size",
 		"source.id", "source.kind", "state", "version")
 	backendtest.Stored(t, snapshotMeta{},

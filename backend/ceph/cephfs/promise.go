@@ -239,6 +239,7 @@ func (p *pool) trashOf(ctx context.Context, s *survey) (trash []trashedEntry, gi
 		if used, err := p.usedSince(ctx, e); err != nil {
 			return nil, 0, err
 		} else if used {
+			s.kept -= e.volume.Charge // it gives nothing
 			continue
 		}
 		used, err := look(ctx, p, "measuring "+e.name, func(g *group) (int64, error) { return g.number(e.volume.Path, "ceph.dir.rbytes") })

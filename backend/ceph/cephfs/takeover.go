@@ -14,8 +14,8 @@ import (
 )
 
 // retakeAfter is how long a process that took the pool must be silent before the one from which it was taken takes it
-// back: of two that serve one pool by mistake, one is to stay out. Their clocks agree as well as Ceph demands, which warns of
-// a difference of a twentieth of a second.
+// back: of two that serve one pool by mistake, one is to stay out. By the clocks of their
+// hosts: with a difference of a minute they take it from each other, each time with all that the other has begun.
 const retakeAfter = 6 * tidyEvery
 
 // mayTake says no when this process had the pool, and another one has taken it.

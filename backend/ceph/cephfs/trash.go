@@ -25,6 +25,13 @@ func (p *pool) remove(ctx context.Context, e *entry) error {
 	now := time.Now().UTC()
 	m := *e.volume
 	m.Deleted = &now
+	changed, err := look(ctx, p, "looking when "+e.name+" was changed", func(g *group) (time.Time, error) { return g.changed(m.Path) })
+	switch {
+	case err == nil:
+		m.Changed = &changed
+	case !gone(err):
+		return err
+	}
 	if p.expired(e.name, &m, now) || m.State != ready {
 		m.State = removing
 	}
@@ -94,11 +101,15 @@ func (p *pool) usedSince(ctx context.Context, e *entry) (bool, error) {
 	if gone(err) {
 		return false, nil
 	}
-	if err != nil || !changed.After(e.volume.Deleted.Add(lastWrites)) {
+	last := e.volume.Deleted
+	if e.volume.Changed != nil {
+		last = e.volume.Changed
+	}
+	if err != nil || !changed.After(last.Add(lastWrites)) {
 		return false, err
 	}
 	if p.firstTime("used " + e.name) {
-		p.log.Error("a volume in the trash was used after its deletion, so Ceph has taken back that it was restored; it is kept: restore it again", "volume", e.id, "subvolume", e.name, "deleted", e.volume.Deleted, "changed", changed)
+		p.log.Error("a volume in the trash was used after its deletion, so Ceph has taken back that it was restored; it is kept: restore it again, or remove it with `ceph fs subvolume rm`", "volume", e.id, "subvolume", e.name, "deleted", e.volume.Deleted, "changed", changed)
 	}
 	return true, nil
 }
@@ -169,7 +180,7 @@ func (p *pool) undelete(ctx context.Context, id backend.ID) (*backend.Volume, er
 		return nil, fmt.Errorf("%w: volume %s is not in the trash of pool %s", backend.ErrNotFound, id, p.Name)
 	}
 	m := *trash[i].volume
-	m.Deleted = nil
+	m.Deleted, m.Changed = nil, nil
 	if err := p.record(ctx, trash[i].name, &m); err != nil {
 		return nil, err
 	}

@@ -232,7 +232,6 @@ func TestSource_IsGoneForGoodOnceItsCopiesHaveContentOfTheirOwn(t *testing.T) {
 	checkLeft(t, at, operation{leaves: []string{"volume.c"}})
 }
 
-// TestTrash_MoveThatWasCutShortIsFinished has images in the states in which a kill leaves them while Ceph moves them.
 // Ceph says of an image that is in use what it says of one that copies need.
 func TestTrash_ImageThatAClientHasKeepsItsContentUntilThatEnds(t *testing.T) {
 	at, b, end := openWith(t, Config{TrashRetention: time.Hour}, "a")
@@ -266,6 +265,7 @@ func TestTrash_ImageThatAClientHasKeepsItsContentUntilThatEnds(t *testing.T) {
 	}
 }
 
+// TestTrash_MoveThatWasCutShortIsFinished has images in the states in which a kill leaves them while Ceph moves them.
 func TestTrash_MoveThatWasCutShortIsFinished(t *testing.T) {
 	for name, test := range map[string]struct {
 		retention time.Duration

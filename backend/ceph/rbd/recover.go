@@ -281,6 +281,10 @@ func (s *session) eraseClaimed(image string) error {
 		s.log.Warn("an image was not moved to the trash wholly, and another has its name: delete or rename that one, and start again", "id", image)
 		return nil
 	}
+	if errors.Is(err, backend.ErrPrecondition) { // tried again when the trash is emptied
+		s.log.Warn("a deleted image cannot be removed", "id", image, "error", err)
+		return nil
+	}
 	if err != nil || !gone {
 		return err
 	}

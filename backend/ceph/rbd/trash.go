@@ -3,7 +3,6 @@
 package rbd
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -149,6 +148,15 @@ func (s *session) userOf(image *rbd.Image) (string, error) {
 	return living[0].Addr, nil
 }
 
+// unusedTrash fails while a client has an image in the trash open.
+func (s *session) unusedTrash(image *rbd.Image) error {
+	user, err := s.userOf(image)
+	if err != nil || user == "" {
+		return err
+	}
+	return fmt.Errorf("%w: an image in the trash is in use (at %s), and is not removed before that ends", backend.ErrPrecondition, user)
+}
+
 // purge removes an image that is in the trash for good. Where copies share its content it stays until they are flattened,
 // and so does its promise.
 func (b *Backend) purge(ctx context.Context, image, name string) error {
@@ -161,6 +169,9 @@ func (b *Backend) purge(ctx context.Context, image, name string) error {
 				return nil, err
 			}
 			if p.State != removing {
+				if err := s.withID(image, s.unusedTrash); err != nil && !absent(err) {
+					return nil, err
+				}
 				p.State = removing
 				if err := s.ledger.change(map[string]*promise{key: &p}, nil); err != nil {
 					return nil, err
@@ -195,8 +206,8 @@ func (s *session) erase(image string) (gone bool, err error) {
 		return false, err
 	}
 	return false, s.withID(image, func(open *rbd.Image) error {
-		if user, err := s.userOf(open); err != nil || user != "" {
-			return cmp.Or(err, fmt.Errorf("%w: image %s in the trash is in use (at %s), and is not removed", backend.ErrPrecondition, image, user))
+		if err := s.unusedTrash(open); err != nil {
+			return err
 		}
 		return open.Resize(0)
 	})

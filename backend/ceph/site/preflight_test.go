@@ -31,10 +31,7 @@ func open(t *testing.T, c Config) *pool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, is := opened.(*pool)
-	if !is {
-		p = opened.(*pool)
-	}
+	p := opened.(*pool)
 	t.Cleanup(func() {
 		if err := p.Close(context.Background()); err != nil {
 			t.Error(err)

@@ -17,12 +17,12 @@ import (
 
 func TestNodeOfController_PassesCSISanity(t *testing.T) {
 	withoutGroups := csisanity.Reasons()
-	withoutGroups["GroupController"] = "Ceph takes no snapshots of several subvolumes at one instant, and the service is not announced"
+	withoutGroups["GroupController"] = "pools in Ceph take no snapshots of groups, and the service is not announced"
 	for name, test := range map[string]struct {
 		engine, accessType string
 		reasons            map[string]string
 	}{
-		"rbd": {"rbd", "mount", csisanity.Reasons()}, "rbd, block": {"rbd", "block", csisanity.Reasons()}, "cephfs": {"cephfs", "mount", withoutGroups},
+		"rbd": {"rbd", "mount", withoutGroups}, "rbd, block": {"rbd", "block", withoutGroups}, "cephfs": {"cephfs", "mount", withoutGroups},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, w := onGuest(t)
