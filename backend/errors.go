@@ -11,7 +11,7 @@ var (
 	ErrExists = errors.New("already exists with other properties")
 	// ErrInvalid: the request can never be met.
 	ErrInvalid = errors.New("invalid")
-	// ErrUnsupported: no volume of this kind can do that yet; the message names the release that brings it.
+	// ErrUnsupported: no volume of this kind can do that yet; the message says what it waits for.
 	ErrUnsupported = errors.New("not supported")
 	// ErrOutOfRange: no volume of this kind can have the requested size.
 	ErrOutOfRange = errors.New("out of range")

@@ -23,8 +23,8 @@ var _ backend.Attacher = (*Backend)(nil)
 func (b *Backend) Attach(ctx context.Context, id backend.ID, node string) error {
 	return b.editAttached(ctx, id, func(now string) (string, error) {
 		if now == "" { // also in an object that was deleted, and written again by the pool's agent
-			if n := b.usedOn(id, node); n != nil {
-				now = n.Name
+			if others := b.usedOn(id, node); len(others) > 0 {
+				now = others[0].Name
 			}
 		}
 		if now == "" || now == node {
@@ -83,25 +83,27 @@ func (b *Backend) editAttached(ctx context.Context, id backend.ID, next func(now
 	return err
 }
 
-// usedOn returns another node whose kernel has a volume in a Ceph cluster, by the record of its agent; nil if there is none.
-func (b *Backend) usedOn(id backend.ID, node string) *v1beta1.StorageNode {
+// usedOn returns the other nodes whose kernels have a volume in a Ceph cluster, by the records of their agents.
+func (b *Backend) usedOn(id backend.ID, node string) (others []*v1beta1.StorageNode) {
 	for _, n := range kube.Cached(b.Watches.Holdfast.Holdfast().V1beta1().StorageNodes().Lister().List) {
 		if n.Name != node && slices.Contains(n.Status.CephVolumes, string(id)) {
-			return n
+			others = append(others, n)
 		}
 	}
-	return nil
+	return others
 }
 
 // unused fails while a node has a volume of a Ceph pool, also after its VolumeAttachment was removed by force: the pool itself
 // does not see who only reads.
 func (b *Backend) unused(v *v1beta1.Volume) error {
-	n := b.usedOn(backend.ID(v.Name), "")
-	if n == nil || n.WasShutOut() {
-		return nil
+	for _, n := range b.usedOn(backend.ID(v.Name), "") {
+		if n.WasShutOut() || b.fencingIsDisabled() && b.liveness.down(n.Name) != "" { // which is never shut out
+			continue
+		}
+		return fmt.Errorf("%w: volume %s is in use on node %s, whose kernel has it; it is deleted when its pods there have ended, or the node is shut out of Ceph",
+			backend.ErrPrecondition, v.Name, n.Name)
 	}
-	return fmt.Errorf("%w: volume %s is in use on node %s, whose kernel has it; it is deleted when its pods there have ended, or the node is shut out of Ceph",
-		backend.ErrPrecondition, v.Name, n.Name)
+	return nil
 }
 
 // isAttached says whether there is the VolumeAttachment that Kubernetes makes for a volume and a node.

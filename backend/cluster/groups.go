@@ -172,7 +172,7 @@ func (b *Backend) together(ctx context.Context, id backend.ID, sources []backend
 			return fmt.Errorf("%w, a source of group %s", err, id)
 		}
 		if site := v1beta1.SiteOf(v.Spec.Node); site.Kind == v1beta1.SiteCephPool {
-			return fmt.Errorf("%w: group %s: %s, which has %s, takes no snapshots of groups: those of images need Ceph 19 (Squid), and of directories Ceph has none; make a snapshot of each volume",
+			return fmt.Errorf("%w: group %s: %s, which has %s, takes no snapshots of groups: those of images wait for a release of Holdfast with the library of Ceph 19 (Squid), and of directories Ceph has none; make a snapshot of each volume",
 				backend.ErrUnsupported, id, site, source)
 		}
 		nodes[v.Spec.Node] = append(nodes[v.Spec.Node], string(source))

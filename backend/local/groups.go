@@ -179,13 +179,17 @@ func homeIn(pools []*pool, ref *groupRef) (home *pool, replaced bool) {
 func (b *Backend) sweepGroups(ctx context.Context, p *pool) {
 	ctx, cancel := context.WithTimeout(ctx, recoverWithin)
 	defer cancel()
-	known := append(b.pools(), p)
+	known := b.pools()
+	if !slices.Contains(known, p) {
+		known = append(known, p)
+	}
 	for _, owner := range known {
 		for _, r := range owner.each(snapshots) {
 			if wholeIn(known, r) || (owner != p || r.meta.Group.PoolID == "") && r.meta.Group.Pool != p.Name {
 				continue
 			}
-			if err := owner.remove(ctx, r); err != nil {
+			_, err := backend.Do(ctx, &b.ops, snapshotKey(r.id), "remove", func(ctx context.Context) (any, error) { return nil, owner.remove(ctx, r) })
+			if err != nil {
 				owner.log.Warn("a snapshot of an incomplete group stays", "snapshot", r.id, "error", err)
 			}
 		}
