@@ -28,6 +28,9 @@ func TestGolden_EachSpecRendersItsObjects(t *testing.T) {
 	usual := map[value]bool{}
 	sections := strings.Split(string(golden), "\n== ")
 	written.WriteString(sections[0])
+	if len(sections) < 2 {
+		t.Fatal("the golden file has no spec")
+	}
 	for i, section := range sections[1:] {
 		name, rest, _ := strings.Cut(section, "\n")
 		spec, want, _ := strings.Cut(rest, "--\n")

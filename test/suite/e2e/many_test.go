@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -60,8 +59,8 @@ func with(key, value string) func(*storagev1.StorageClass) {
 func noVolumes(s *kube.Space) {
 	kube.Await(s, s.Holdfast("volumes"), metav1.ListOptions{}, "the end of the volumes", func(all []*unstructured.Unstructured) (bool, error) {
 		return !slices.ContainsFunc(all, func(v *unstructured.Unstructured) bool {
-			claim, _, _ := unstructured.NestedString(v.Object, "spec", "claim")
-			return strings.HasPrefix(claim, s.Namespace+"/")
+			of, _, _ := unstructured.NestedString(v.Object, "spec", "claimRef", "namespace")
+			return of == s.Namespace
 		}), nil
 	})
 }

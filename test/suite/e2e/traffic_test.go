@@ -84,8 +84,8 @@ func live(t *testing.T, s *kube.Space, class string, count int) {
 	})
 	kube.Await(s, s.Holdfast("volumes"), metav1.ListOptions{}, "the end of the volumes", func(all []*unstructured.Unstructured) (bool, error) {
 		return !slices.ContainsFunc(all, func(v *unstructured.Unstructured) bool {
-			claim, _, _ := unstructured.NestedString(v.Object, "spec", "claim")
-			return strings.HasPrefix(claim, s.Namespace+"/")
+			of, _, _ := unstructured.NestedString(v.Object, "spec", "claimRef", "namespace")
+			return of == s.Namespace
 		}), nil
 	})
 }

@@ -83,15 +83,18 @@ func TestCopies_CutShortAreNeverTakenForVolumes(t *testing.T) {
 		}
 		p.DeletePod("forgotten")
 		p.DeleteClaim("forgotten")
-		cluster.MustRunHoldfast(p.t, "volumes", "delete", volume)
+		cluster.MustRunHoldfast(p.t, "volumes", "delete", volume, "--yes")
 		if out, err := cluster.RunHoldfast(p.t, "volumes", "restore", volume); err == nil || !strings.Contains(out+err.Error(), "before all of its content") {
 			p.t.Errorf("a part of a volume is restored: %s, %v", out, err)
 		}
 	})
 	p.sub("etcd is put back", func(p *precious) {
 		state := filepath.Join(p.t.TempDir(), "state")
-		p.copying(class, "whole")
+		volume := p.copying(class, "whole")
 		p.control("save-state", state)
+		if v, err := objects.Volumes().Get(p.t.Context(), volume, metav1.GetOptions{}); err != nil || !v.IsBeingPopulated() {
+			p.t.Fatalf("the copy ended while the state was saved: %v", err)
+		}
 		p.Ready("whole")
 		const later = `head -c 3000000 /dev/urandom >/data/later; sync /data/later; cat /data/file /data/later | sha256sum`
 		sum := p.Exec("whole", "sh", "-ec", later)
