@@ -248,3 +248,10 @@ func TestKubelet_PullSucceedsThoughTheImageHasNothingToRun(t *testing.T) {
 	})
 	r.end(job, v1beta1.JobCompleted)
 }
+
+func TestKubelet_JobDeletedWhileItRunsLeavesNothing(t *testing.T) {
+	r := newKubeletRig(t)
+	job := r.job("trap exit TERM; sleep 1000 & wait", nil)
+	wait.Until(r, "its pods", func() bool { return len(r.pods(job)) == r.nodes })
+	r.remove(job)
+}

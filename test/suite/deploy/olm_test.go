@@ -378,6 +378,20 @@ func TestBundle_NamesEveryImage(t *testing.T) {
 	}
 }
 
+func TestBundle_ExamplesAreOfItsKinds(t *testing.T) {
+	all := examples(t)
+	for key, example := range all {
+		if !slices.ContainsFunc(bundled(t).Spec.Kinds.Owned, func(kind ownedKind) bool {
+			return kind.Kind == example.GetKind() && example.GetAPIVersion() == "holdfast.dev/"+kind.Version
+		}) {
+			t.Errorf("%s is of no kind", key)
+		}
+	}
+	if all["StorageCluster holdfast"] == nil || len(all) < 3 {
+		t.Errorf("there are only %v", slices.Collect(maps.Keys(all)))
+	}
+}
+
 func TestBundle_LabelsOfTheImageMatch(t *testing.T) {
 	var metadata struct {
 		Annotations map[string]string `json:"annotations"`

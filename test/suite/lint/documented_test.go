@@ -52,8 +52,8 @@ func TestDocuments_NameTestsThatExist(t *testing.T) {
 	}
 }
 
-// Each mistake of docs/reliability.md is shown by a test, and each test of such a mistake is listed there.
-func TestReliability_EachTestOfTheListExists(t *testing.T) {
+// Each test of a mistake is listed in docs/reliability.md. That what is listed exists is TestDocuments_NameTestsThatExist.
+func TestReliability_ListsEachTestOfAMistake(t *testing.T) {
 	list, err := os.ReadFile("../../../docs/reliability.md")
 	if err != nil {
 		t.Fatal(err)
@@ -78,11 +78,6 @@ func TestReliability_EachTestOfTheListExists(t *testing.T) {
 		}
 		for _, match := range regexp.MustCompile(`(?m)^func (Test[A-Z][A-Za-z0-9_]*_[A-Za-z0-9_]+)\(`).FindAllSubmatch(text, -1) {
 			there[string(match[1])] = true
-		}
-	}
-	for name := range listed {
-		if !there[name] {
-			t.Errorf("docs/reliability.md names %s, which does not exist", name)
 		}
 	}
 	for name := range there {

@@ -1,6 +1,8 @@
 package sanity
 
 import (
+	"bytes"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -98,5 +100,30 @@ func TestExt4_ThatCannotBeRepairedIsRefusedWithTheRemedy(t *testing.T) {
 	w.expectFile("target", "file", "kept")
 	w.release(id, "target")
 	w.remove(id)
+	w.nothingLeft()
+}
+
+// What a program has overwritten at the start of a volume lies further back, unless another file system is made over it.
+func TestImage_WhoseStartIsLostIsNeverFormattedAgain(t *testing.T) {
+	w := newWorld(t, imageOnXFS, "")
+	for fs, repair := range map[string]string{"ext4": "e2fsck -f -y -b 32768", "xfs": "xfs_repair", "btrfs": "btrfs rescue"} {
+		id := w.create("lost-"+fs, fsType(fs)).GetVolumeId()
+		w.use(id, "target", mount(multiWriter))
+		w.write("target", "file", "kept")
+		w.release(id, "target")
+		f, err := os.OpenFile(w.image(id), os.O_WRONLY, 0)
+		w.must(err)
+		_, err = f.WriteAt(make([]byte, 1<<20), 0)
+		w.must(errors.Join(err, f.Sync(), f.Close()))
+		before, err := os.ReadFile(w.image(id))
+		w.must(err)
+		for range 2 {
+			w.expectError(w.stage(id, mount(multiWriter)), codes.FailedPrecondition, id, "no file system is on it", repair)
+		}
+		if after, err := os.ReadFile(w.image(id)); err != nil || !bytes.Equal(before, after) {
+			t.Errorf("%s: something was written to it: %v", fs, err)
+		}
+		w.remove(id)
+	}
 	w.nothingLeft()
 }
