@@ -53,6 +53,13 @@ func (c *Controller) observeBeside(ctx context.Context, o *observed) error {
 	return nil
 }
 
+func networkOf(a netip.Addr) netip.Prefix {
+	if a.Is6() {
+		return netip.PrefixFrom(a, 64).Masked()
+	}
+	return netip.PrefixFrom(a, 24).Masked()
+}
+
 // besidePods returns which addresses are in the network of the agent's pod on a node, and no pod's. Networks of pods have at least
 // 256 addresses, or 2^64.
 func besidePods(node, namespace string, pods []core.Pod, addresses []string) (own []string) {
@@ -71,11 +78,7 @@ func besidePods(node, namespace string, pods []core.Pod, addresses []string) (ow
 			}
 			taken[a] = true
 			if isAgent {
-				bits := 24
-				if a.Is6() {
-					bits = 64
-				}
-				networks = append(networks, netip.PrefixFrom(a, bits).Masked())
+				networks = append(networks, networkOf(a))
 			}
 		}
 	}
