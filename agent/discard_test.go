@@ -188,13 +188,15 @@ func TestDiscard_OfOneMemberOfAGroupKeepsTheOthers(t *testing.T) {
 }
 
 func TestDiscard_AGroupOfWhichAMemberWasGivenUpCanBeDeleted(t *testing.T) {
-	r, members := half(t)
-	r.change = func(c *Config) { c.RetryFirst, c.RetryLast, c.SurveyEvery = time.Hour, time.Hour, time.Hour } // the discard does not come first
-	r.restart()
-	r.removeSnapshot(members[1])
-	wait.Until(r, "the end of "+members[1], func() bool { return r.snapshot(members[1]) == nil })
-	r.agent.loop.Retry(key{v1beta1.SourceSnapshot, members[0]})
-	r.noGroup(members)
+	synctest.Test(t, func(t *testing.T) {
+		r, members := half(t)
+		r.change = func(c *Config) { c.RetryFirst, c.RetryLast, c.SurveyEvery = time.Hour, time.Hour, time.Hour } // the discard does not come first
+		r.restart()
+		r.removeSnapshot(members[1])
+		wait.Until(r, "the end of "+members[1], func() bool { return r.snapshot(members[1]) == nil })
+		r.agent.loop.Retry(key{v1beta1.SourceSnapshot, members[0]})
+		r.noGroup(members)
+	})
 }
 
 func TestDiscard_OfAllMembersRemovesTheGroup(t *testing.T) {
