@@ -14,7 +14,8 @@ import (
 )
 
 // Networks that manage addresses by themselves, as Cilium does, give a node an address among those of its pods that its Node does
-// not show. It counts while it is in the network of the agent's own pod there, as the API server has that, and no pod has it.
+// not show. It counts while it is in the network of the agent's own pod there, as the API server has that, and no pod has it. While
+// that pod is being replaced, or has no address yet, what was let in before stays.
 
 // besideFor is how long what was found of a node counts.
 const besideFor = 5 * time.Minute
@@ -24,8 +25,8 @@ type beside struct {
 	found         time.Time
 }
 
-// observeBeside finds the addresses of nodes beside those of their pods.
-func (c *Controller) observeBeside(ctx context.Context, o *observed) error {
+// observeBeside finds the addresses of nodes beside those of their pods; before are those that were let in.
+func (c *Controller) observeBeside(ctx context.Context, o *observed, before []string) error {
 	o.beside = map[string][]string{}
 	for _, n := range o.nodes {
 		agent := o.agents[n.Name]
@@ -45,7 +46,13 @@ func (c *Controller) observeBeside(ctx context.Context, o *observed) error {
 			if err != nil {
 				return err
 			}
-			last = beside{reported, besidePods(n.Name, c.Namespace, pods.Items, reported), o.now}
+			own, known := besidePods(n.Name, c.Namespace, pods.Items, reported)
+			if !known {
+				o.beside[n.Name] = slices.DeleteFunc(reported, func(a string) bool { return !slices.Contains(before, a) })
+				o.unknownBeside = true
+				continue
+			}
+			last = beside{reported, own, o.now}
 			c.besides.Store(n.Name, last)
 		}
 		o.beside[n.Name] = last.own
@@ -61,16 +68,20 @@ func networkOf(a netip.Addr) netip.Prefix {
 }
 
 // besidePods returns which addresses are in the network of the agent's pod on a node, and no pod's. Networks of pods have at least
-// 256 addresses, or 2^64.
-func besidePods(node, namespace string, pods []core.Pod, addresses []string) (own []string) {
+// 256 addresses, or 2^64. It is not known while the agent's pod has no address.
+func besidePods(node, namespace string, pods []core.Pod, addresses []string) (own []string, known bool) {
 	var networks []netip.Prefix
 	taken := map[netip.Addr]bool{}
 	for i := range pods {
 		p := &pods[i]
-		if p.Spec.NodeName != node || p.Spec.HostNetwork {
+		if p.Spec.NodeName != node {
 			continue
 		}
 		isAgent := p.Namespace == namespace && p.Labels[v1beta1.ComponentLabel] == v1beta1.NodeComponent
+		if p.Spec.HostNetwork {
+			known = known || isAgent
+			continue
+		}
 		for _, ip := range p.Status.PodIPs {
 			a, err := netip.ParseAddr(ip.IP)
 			if err != nil {
@@ -78,6 +89,7 @@ func besidePods(node, namespace string, pods []core.Pod, addresses []string) (ow
 			}
 			taken[a] = true
 			if isAgent {
+				known = true
 				networks = append(networks, networkOf(a))
 			}
 		}
@@ -88,5 +100,5 @@ func besidePods(node, namespace string, pods []core.Pod, addresses []string) (ow
 			own = append(own, text)
 		}
 	}
-	return own
+	return own, known
 }

@@ -3,9 +3,11 @@ package nfsserver
 import (
 	"slices"
 	"testing"
+	"time"
 
 	core "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
@@ -26,19 +28,20 @@ func TestClients_AnAddressBesideThePodsOfANodeIsItsOwnUnlessAPodHasIt(t *testing
 		pods     []core.Pod
 		reported []string
 		want     []string
+		unknown  bool
 	}{
-		"a router's":                 {[]core.Pod{agent}, []string{"10.0.3.77", "fd00:3::77"}, []string{"10.0.3.77", "fd00:3::77"}},
-		"of another network":         {[]core.Pod{agent}, []string{"10.0.4.77", "198.51.100.4", "fd00:4::1"}, nil},
-		"of a pod":                   {[]core.Pod{agent, pod("a", "shop", false, false, "10.0.3.77")}, []string{"10.0.3.77", "10.0.3.78"}, []string{"10.0.3.78"}},
-		"its own pod's":              {[]core.Pod{agent}, []string{"10.0.3.14"}, nil},
-		"a pod in the node's":        {[]core.Pod{agent, pod("a", "shop", false, true, "10.0.3.77")}, []string{"10.0.3.77"}, []string{"10.0.3.77"}},
-		"the agent in the node's":    {[]core.Pod{pod("a", "ours", true, true, "10.0.3.14")}, []string{"10.0.3.77"}, nil},
-		"of another node":            {[]core.Pod{pod("b", "ours", true, false, "10.0.3.14")}, []string{"10.0.3.77"}, nil},
-		"a pod that calls itself so": {[]core.Pod{pod("a", "shop", true, false, "10.0.3.14")}, []string{"10.0.3.77"}, nil},
-		"no agent yet":               {nil, []string{"10.0.3.77"}, nil},
+		"a router's":                 {[]core.Pod{agent}, []string{"10.0.3.77", "fd00:3::77"}, []string{"10.0.3.77", "fd00:3::77"}, false},
+		"of another network":         {[]core.Pod{agent}, []string{"10.0.4.77", "198.51.100.4", "fd00:4::1"}, nil, false},
+		"of a pod":                   {[]core.Pod{agent, pod("a", "shop", false, false, "10.0.3.77")}, []string{"10.0.3.77", "10.0.3.78"}, []string{"10.0.3.78"}, false},
+		"its own pod's":              {[]core.Pod{agent}, []string{"10.0.3.14"}, nil, false},
+		"a pod in the node's":        {[]core.Pod{agent, pod("a", "shop", false, true, "10.0.3.77")}, []string{"10.0.3.77"}, []string{"10.0.3.77"}, false},
+		"the agent in the node's":    {[]core.Pod{pod("a", "ours", true, true, "10.0.3.14")}, []string{"10.0.3.77"}, nil, false},
+		"of another node":            {[]core.Pod{pod("b", "ours", true, false, "10.0.3.14")}, []string{"10.0.3.77"}, nil, true},
+		"a pod that calls itself so": {[]core.Pod{pod("a", "shop", true, false, "10.0.3.14")}, []string{"10.0.3.77"}, nil, true},
+		"no agent yet":               {nil, []string{"10.0.3.77"}, nil, true},
 	} {
-		if got := besidePods("a", "ours", test.pods, test.reported); !slices.Equal(got, test.want) {
-			t.Errorf("%s: %v, want %v", name, got, test.want)
+		if got, known := besidePods("a", "ours", test.pods, test.reported); !slices.Equal(got, test.want) || known == test.unknown {
+			t.Errorf("%s: %v, known: %t, want %v", name, got, known, test.want)
 		}
 	}
 	n := nodeAt("a", nil, "192.168.0.7")
@@ -47,4 +50,34 @@ func TestClients_AnAddressBesideThePodsOfANodeIsItsOwnUnlessAPodHasIt(t *testing
 	if got := clientsOf([]*core.Node{n}, agents, map[string][]string{"a": {"10.0.3.77"}}, nil, nil); !slices.Equal(got, []string{"10.0.3.77", "192.168.0.7"}) {
 		t.Errorf("let in are %v", got)
 	}
+}
+
+// An update replaces the agents one after the other, and mounts must outlive that.
+func TestClients_AnAddressStaysLetInWhileTheAgentsPodIsReplaced(t *testing.T) {
+	n, agent := nodeAt("a", nil, "192.168.0.7"), &core.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ours", Name: "agent", Labels: map[string]string{v1beta1.ComponentLabel: v1beta1.NodeComponent}}, Spec: core.PodSpec{NodeName: "a"}}
+	kubernetes := fake.NewClientset(agent)
+	c := &Controller{Config: Config{Kubernetes: kubernetes, Namespace: "ours"}}
+	o := observed{now: time.Now(), nodes: []*core.Node{n}, agents: map[string]*v1beta1.StorageNode{"a": {Status: v1beta1.StorageNodeStatus{Addresses: []string{"192.168.0.7", "10.0.3.77", "10.0.3.78"}}}}}
+	see := func(when string, unknown bool, want ...string) {
+		t.Helper()
+		o.unknownBeside = false
+		if err := c.observeBeside(t.Context(), &o, []string{"10.0.3.77"}); err != nil {
+			t.Fatal(err)
+		}
+		if got := o.beside["a"]; !slices.Equal(got, want) || o.unknownBeside != unknown {
+			t.Errorf("%s: %v, not known: %t, want %v", when, got, o.unknownBeside, want)
+		}
+	}
+	see("without an address of the agent's pod", true, "10.0.3.77")
+	agent.Status.PodIPs = []core.PodIP{{IP: "10.0.3.14"}}
+	if _, err := kubernetes.CoreV1().Pods("ours").UpdateStatus(t.Context(), agent, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	see("with one", false, "10.0.3.77", "10.0.3.78")
+	if err := kubernetes.CoreV1().Pods("ours").Delete(t.Context(), "agent", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	see("a moment later", false, "10.0.3.77", "10.0.3.78")
+	o.now = o.now.Add(2 * besideFor)
+	see("while it is replaced", true, "10.0.3.77")
 }

@@ -25,18 +25,19 @@ import (
 
 // observed is all that a decision depends on. It is from caches, except where it is said to be live.
 type observed struct {
-	now        time.Time
-	entitled   bool                            // the server may be where it is, or has its rights from before
-	others     []*v1beta1.NFSServer            // all of the namespace
-	namespace  *core.Namespace                 // nil if it is gone
-	nodes      []*core.Node                    // all of the cluster
-	agents     map[string]*v1beta1.StorageNode // of nodes, by their names
-	beside     map[string][]string             // what nodes have beside the addresses of their pods
-	storage    *v1beta1.StorageNode            // the server's own report; nil if there is none yet
-	volumes    int
-	exports    int // volumes that are made
-	snapshots  int
-	incomplete bool // a kind is missing, or being deleted: it is unknown what the server holds
+	now           time.Time
+	entitled      bool                            // the server may be where it is, or has its rights from before
+	others        []*v1beta1.NFSServer            // all of the namespace
+	namespace     *core.Namespace                 // nil if it is gone
+	nodes         []*core.Node                    // all of the cluster
+	agents        map[string]*v1beta1.StorageNode // of nodes, by their names
+	beside        map[string][]string             // what nodes have beside the addresses of their pods
+	unknownBeside bool                            // the agent's pod of a node has no address
+	storage       *v1beta1.StorageNode            // the server's own report; nil if there is none yet
+	volumes       int
+	exports       int // volumes that are made
+	snapshots     int
+	incomplete    bool // a kind is missing, or being deleted: it is unknown what the server holds
 
 	kinds       map[schema.GroupKind]bool // that the API server knows, of Kinds
 	unguarded   bool                      // the API server knows no policies, so no loop devices are allocated
@@ -65,7 +66,7 @@ func (c *Controller) observe(ctx context.Context, d desired) (observed, error) {
 	if err != nil {
 		return o, err
 	}
-	if err := c.observeBeside(ctx, &o); err != nil {
+	if err := c.observeBeside(ctx, &o, d.server.Status.AllowedClients); err != nil {
 		return o, err
 	}
 	r := &round{desired: d, observed: o}

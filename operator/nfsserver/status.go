@@ -51,7 +51,7 @@ const (
 // conclude computes the result of a pass: the status, the events, and when to run again.
 func (r *round) conclude() (next v1beta1.NFSServerStatus, events []event, again time.Duration) {
 	next, again = r.status(), kube.Sooner(r.again, r.Again)
-	if len(r.Failures) > 0 || r.claimErr != nil {
+	if len(r.Failures) > 0 || r.claimErr != nil || r.unknownBeside { // pods are not watched
 		again = kube.Sooner(again, kube.RetryRefused)
 	}
 	return next, transitions(&r.server.Status, &next), again
