@@ -15,11 +15,13 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/local/engine"
+	"github.com/holdfast-storage/holdfast/backend/local/image"
 	"github.com/holdfast-storage/holdfast/nodeops"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
@@ -298,6 +300,34 @@ func putToUse(t *testing.T, image string) error {
 		err = errors.Join(err, f.Close())
 	}
 	return errors.Join(err, loop.Close())
+}
+
+func TestFreeze_VolumeThatCannotBeCopiedInTimeIsRefusedAndWaitsOnce(t *testing.T) {
+	u := newInUse(t, hostfs.Ext4)
+	u.copies.before = func() error { u.seen++; return nil }
+	u.copies.after = func() error { return nil }
+	disk := u.copies.Engine.(*image.Engine)
+	disk.FreezeLimit = time.Nanosecond
+	refused := func(err error) {
+		t.Helper()
+		says(t, err, backend.ErrPrecondition, "volume a was frozen for ")
+		u.thawed(t, "a copy that takes too long")
+		if u.seen != 1 {
+			t.Errorf("it was frozen and copied %d times, want once", u.seen)
+		}
+	}
+	_, err := u.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "a"})
+	refused(err)
+	disk.FreezeLimit = time.Minute
+	_, err = u.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "a"})
+	refused(err)
+	_, err = u.SnapshotGroup(t.Context(), backend.GroupSpec{Name: "g", Sources: []backend.ID{"a", "b"}})
+	refused(err)
+	_, err = u.Clone(t.Context(), "a", backend.VolumeSpec{Name: "c"})
+	refused(err)
+	if _, err := u.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "b"}); err != nil {
+		t.Errorf("another volume: %v", err)
+	}
 }
 
 func TestFreeze_IdleVolumeThatIsPutToUseMeanwhileIsCopiedAgain(t *testing.T) {

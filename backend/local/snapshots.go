@@ -2,7 +2,6 @@ package local
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/holdfast-storage/holdfast/backend"
@@ -159,26 +158,20 @@ func (b *Backend) ListSnapshots(context.Context) ([]*backend.Snapshot, error) {
 }
 
 // copyTogether copies several entries, each to its building, at one common instant.
-func copyTogether(ctx context.Context, parts []*part) (err error) {
-	var releases []func() error
-	defer func() {
-		for _, release := range releases {
-			err = errors.Join(err, release())
+func copyTogether(ctx context.Context, parts []*part) error {
+	copy := func(ctx context.Context) error {
+		crashpoint.Here(crashpoint.CopyFrozen)
+		for _, part := range parts {
+			if err := part.pool.engine.Copy(ctx, part.building.entry, part.from); err != nil {
+				return err
+			}
 		}
-	}()
-	for _, part := range parts {
-		release, err := part.pool.engine.Freeze(ctx, part.from, len(parts) > 1)
-		if err != nil {
-			return err
-		}
-		releases = append(releases, release)
+		crashpoint.Here(crashpoint.CopyDone)
+		return nil
 	}
-	crashpoint.Here(crashpoint.CopyFrozen)
 	for _, part := range parts {
-		if err := part.pool.engine.Copy(ctx, part.building.entry, part.from); err != nil {
-			return err
-		}
+		rest := copy
+		copy = func(ctx context.Context) error { return part.pool.engine.Frozen(ctx, part.from, len(parts) > 1, rest) }
 	}
-	crashpoint.Here(crashpoint.CopyDone)
-	return nil
+	return copy(ctx)
 }

@@ -89,14 +89,12 @@ func (p *pool) copyVolume(ctx context.Context, id backend.ID, spec backend.Volum
 
 // copyFrozen copies one entry at one instant.
 func (p *pool) copyFrozen(ctx context.Context, e, from *engine.Entry) error {
-	release, err := p.engine.Freeze(ctx, from, false)
-	if err != nil {
+	return p.engine.Frozen(ctx, from, false, func(ctx context.Context) error {
+		crashpoint.Here(crashpoint.CopyFrozen)
+		err := p.engine.Copy(ctx, e, from)
+		crashpoint.Here(crashpoint.CopyDone)
 		return err
-	}
-	crashpoint.Here(crashpoint.CopyFrozen)
-	err = p.engine.Copy(ctx, e, from)
-	crashpoint.Here(crashpoint.CopyDone)
-	return errors.Join(err, release())
+	})
 }
 
 // build plans a volume and creates its content with fill.

@@ -119,17 +119,21 @@ func missing(e *engine.Entry) (backend.Condition, bool) {
 	return backend.Condition{}, false
 }
 
-// idle returns a check that fails if the directory is in use, since directories cannot be frozen. It runs before the
-// copy and, as the release, after it.
-func (c *common) idle(e *engine.Entry, why string) func() error {
-	return func() error {
-		if by, err := c.InUse(e); err != nil {
-			return err
-		} else if by != "" {
-			return fmt.Errorf("%w: volume %s is in use (%s) and %s; stop its user first, or use engine=image", backend.ErrPrecondition, e.ID, by, why)
-		}
-		return nil
+// idle fails if the directory is in use, since directories cannot be frozen.
+func (c *common) idle(e *engine.Entry, why string) error {
+	by, err := c.InUse(e)
+	if err == nil && by != "" {
+		err = fmt.Errorf("%w: volume %s is in use (%s) and %s; stop its user first, or use engine=image", backend.ErrPrecondition, e.ID, by, why)
 	}
+	return err
+}
+
+// whileIdle runs copy, and fails if the entry is in use before it or after it.
+func (c *common) whileIdle(ctx context.Context, e *engine.Entry, why string, copy func(context.Context) error) error {
+	if err := c.idle(e, why); err != nil {
+		return err
+	}
+	return errors.Join(copy(ctx), c.idle(e, why))
 }
 
 // syncAll syncs the whole file system of an entry: a tree has too many files to sync one by one.

@@ -45,13 +45,12 @@ func (*subvolumes) Copy(_ context.Context, e, source *engine.Entry) error {
 
 func (*subvolumes) Finish(_ context.Context, e *engine.Entry, _ bool) error { return syncAll(e) }
 
-// Freeze need not freeze one subvolume, since its snapshot is atomic; several have no common instant.
-func (en *subvolumes) Freeze(_ context.Context, e *engine.Entry, together bool) (func() error, error) {
+// Frozen need not freeze one subvolume, since its snapshot is atomic; several have no common instant.
+func (en *subvolumes) Frozen(ctx context.Context, e *engine.Entry, together bool, copy func(context.Context) error) error {
 	if !together {
-		return func() error { return nil }, nil
+		return copy(ctx)
 	}
-	idle := en.idle(e, "several subvolumes cannot be frozen together")
-	return idle, idle()
+	return en.whileIdle(ctx, e, "several subvolumes cannot be frozen together", copy)
 }
 
 func (en *subvolumes) Grow(_ context.Context, e *engine.Entry) error {

@@ -13,61 +13,78 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
-// How long writes may be frozen: a clone takes milliseconds, a copy depends on the size.
-const (
-	cloneLimit = time.Minute
-	copyLimit  = time.Hour
-)
+// freezeLimit is how long writes may be frozen: a clone takes milliseconds, a copy depends on the size.
+const freezeLimit = time.Minute
 
-// Freeze freezes the file system that is mounted from the image. An image that is attached but not mounted is a raw
+// triedAgain is after what time a volume is frozen again that could not be copied within the limit.
+const triedAgain = 24 * time.Hour
+
+// Frozen freezes the file system that is mounted from the image. An image that is attached but not mounted is a raw
 // block volume in use: a clone of it alone is atomic in the kernel; a copy, or a clone together with other volumes, is
 // not. An image that is not attached may be, while it is copied.
-func (en *Engine) Freeze(ctx context.Context, e *engine.Entry, together bool) (func() error, error) {
+func (en *Engine) Frozen(ctx context.Context, e *engine.Entry, together bool, copy func(context.Context) error) error {
 	before, err := e.Dir.Lstat(file)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	devices, err := nodeops.LoopsOf(imagePath(e))
 	switch {
 	case err != nil:
-		return nil, err
+		return err
 	case len(devices) == 0 && en.reflink && !together:
-		return free, nil
+		return copy(ctx)
 	case len(devices) == 0:
-		return func() error { return checkUnused(e, before) }, nil
+		return errors.Join(copy(ctx), checkUnused(e, before))
 	}
 	mounts, err := nodeops.Mounts()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for _, m := range mounts {
 		for _, device := range devices {
 			if m.Root == "/" && nodeops.LoopUnder(&m) == device {
-				frozen, err := nodeops.Freeze(ctx, m.Target, en.limit())
-				if err != nil {
-					return nil, err
-				}
-				return frozen.Thaw, nil
+				return en.mountedFrozen(ctx, e, m.Target, copy)
 			}
 		}
 	}
 	attached := strings.Join(devices, ", ")
 	switch {
 	case together:
-		return nil, fmt.Errorf("%w: volume %s is attached as a raw block device (%s), which cannot be frozen together with other volumes; stop its user first", backend.ErrPrecondition, e.ID, attached)
+		return fmt.Errorf("%w: volume %s is attached as a raw block device (%s), which cannot be frozen together with other volumes; stop its user first", backend.ErrPrecondition, e.ID, attached)
 	case !en.reflink:
-		return nil, fmt.Errorf("%w: volume %s is attached as a raw block device (%s) and its pool cannot clone (xfs with reflink or btrfs can), so a copy would not belong to one instant; stop its user first", backend.ErrPrecondition, e.ID, attached)
+		return fmt.Errorf("%w: volume %s is attached as a raw block device (%s) and its pool cannot clone (xfs with reflink or btrfs can), so a copy would not belong to one instant; stop its user first", backend.ErrPrecondition, e.ID, attached)
 	}
 	for _, device := range devices {
 		if err := nodeops.SyncDevice(device); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return free, nil
+	return copy(ctx)
 }
 
-// free is the release function if nothing was frozen.
-func free() error { return nil }
+// mountedFrozen lets the user of a mounted volume wait once, not with each repeat of a call for a copy that takes too long.
+func (en *Engine) mountedFrozen(ctx context.Context, e *engine.Entry, mountpoint string, copy func(context.Context) error) error {
+	tooLarge := fmt.Errorf("%w: volume %s was frozen for %s, and not copied in that time: its pool cannot clone (xfs with reflink or btrfs can). "+
+		"Stop its user first; while it is in use, it is not frozen again for %s", backend.ErrPrecondition, e.ID, en.FreezeLimit, triedAgain)
+	if last, is := en.slow.Load(e.ID); is && time.Since(last.(time.Time)) < triedAgain {
+		return tooLarge
+	}
+	frozen, err := nodeops.Freeze(ctx, mountpoint, en.FreezeLimit)
+	if err != nil {
+		return err
+	}
+	limited, cancel := context.WithTimeout(ctx, en.FreezeLimit)
+	defer cancel()
+	err = copy(limited)
+	thawErr := frozen.Thaw()
+	if !en.reflink && limited.Err() != nil && ctx.Err() == nil {
+		en.slow.Store(e.ID, time.Now())
+		if err = tooLarge; errors.Is(thawErr, nodeops.ErrThawed) {
+			thawErr = nil
+		}
+	}
+	return errors.Join(err, thawErr)
+}
 
 // checkUnused fails if an image has been attached or written since before: a node does that whenever a pod starts.
 func checkUnused(e *engine.Entry, before os.FileInfo) error {
@@ -83,13 +100,6 @@ func checkUnused(e *engine.Entry, before os.FileInfo) error {
 		return fmt.Errorf("%w: volume %s was put to use while it was copied, so the copy would not belong to one instant; it is copied again", backend.ErrUnavailable, e.ID)
 	}
 	return nil
-}
-
-func (en *Engine) limit() time.Duration {
-	if en.reflink {
-		return cloneLimit
-	}
-	return copyLimit
 }
 
 // Recover thaws file systems that a killed process may have left frozen. One that cannot be thawed because it failed

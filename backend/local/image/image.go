@@ -10,7 +10,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -32,8 +34,11 @@ const smallestBlock = 1 << 20
 
 // Engine keeps the entries of a pool as images.
 type Engine struct {
+	FreezeLimit time.Duration // how long the user of a volume may wait while it is copied
+
 	path    string
 	reflink bool
+	slow    sync.Map // of backend.ID: when a mounted volume was frozen and not copied in time
 }
 
 var (
@@ -48,7 +53,7 @@ func Open(path string) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Engine{path: path, reflink: features.Reflink}, nil
+	return &Engine{FreezeLimit: freezeLimit, path: path, reflink: features.Reflink}, nil
 }
 
 func (*Engine) Close() error { return nil }
