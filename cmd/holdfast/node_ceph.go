@@ -24,7 +24,7 @@ import (
 
 // useCeph lets the driver use volumes of Ceph pools beside those of this node.
 func (n *node) useCeph(storage *local.Backend, keys *cephKeys, released func(backend.ID)) {
-	reached := &nodeStorage{Backend: storage, volumes: n.clients.holdfast.HoldfastV1beta1().Volumes()}
+	reached := &nodeStorage{Backend: storage, node: n.driver.NodeID, api: n.clients.holdfast.HoldfastV1beta1()}
 	n.driver.Backend, n.driver.CephKeys = reached, keys
 	n.driver.Released = func(id backend.ID) {
 		reached.forget(id)
@@ -127,7 +127,8 @@ func (n *node) cephVolumes() map[string]func() (reason string, err error) {
 // it. The agent of that pool is not needed for that.
 type nodeStorage struct {
 	*local.Backend
-	volumes typed.VolumeInterface
+	node string
+	api  typed.HoldfastV1beta1Interface
 
 	mu    sync.Mutex
 	known map[backend.ID]backend.Volume // of Ceph pools
@@ -146,7 +147,7 @@ func (s *nodeStorage) Get(ctx context.Context, id backend.ID) (*backend.Volume, 
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookUpTime)
 	defer cancel()
-	o, failed := s.volumes.Get(ctx, string(id), metav1.GetOptions{})
+	o, failed := s.api.Volumes().Get(ctx, string(id), metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(failed):
 		return nil, err
@@ -161,6 +162,11 @@ func (s *nodeStorage) Get(ctx context.Context, id backend.ID) (*backend.Volume, 
 	}
 	v = convert.ToVolume(o)
 	v.Incomplete, v.AttachedTo = o.IsIncomplete(), o.Annotations[v1beta1.AttachedAnnotation]
+	if v.AttachedTo == "" && v.Access.RBD != nil {
+		if v.AttachedTo, err = s.hasIt(ctx, id); err != nil {
+			return nil, err
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.known == nil {
@@ -168,6 +174,21 @@ func (s *nodeStorage) Get(ctx context.Context, id backend.ID) (*backend.Volume, 
 	}
 	s.known[id] = *v
 	return v, nil
+}
+
+// hasIt returns another node whose kernel has a volume, by the record of its agent, and that is not shut out: the object of a
+// volume that was deleted, and written again by the agent of its pool, does not say where it is attached.
+func (s *nodeStorage) hasIt(ctx context.Context, id backend.ID) (node string, err error) {
+	all, err := s.api.StorageNodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return "", fmt.Errorf("%w: volume %s is attached to no node by its object, and whether another node has it cannot be read: %w", backend.ErrUnavailable, id, err)
+	}
+	for i := range all.Items {
+		if n := &all.Items[i]; n.Name != s.node && !n.IsShutOut() && slices.Contains(n.Status.CephVolumes, string(id)) {
+			return n.Name, nil
+		}
+	}
+	return "", nil
 }
 
 // Recall spares the API server.

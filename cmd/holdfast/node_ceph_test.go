@@ -23,7 +23,7 @@ func cephNode(t *testing.T) (*nodeStorage, client.Interface, *miniapi.Server) {
 	t.Helper()
 	api := miniapi.New(t)
 	ours := client.NewForConfigOrDie(api.Config())
-	return &nodeStorage{Backend: local.OpenReachable(t.Context(), nil, slog.New(slog.DiscardHandler)), volumes: ours.HoldfastV1beta1().Volumes()}, ours, api
+	return &nodeStorage{Backend: local.OpenReachable(t.Context(), nil, slog.New(slog.DiscardHandler)), node: "here", api: ours.HoldfastV1beta1()}, ours, api
 }
 
 func putVolume(t *testing.T, c client.Interface, name, node string, status v1beta1.VolumeStatus) {
@@ -121,6 +121,43 @@ func TestNodeStorage_FindsVolumesOfCephPools(t *testing.T) {
 	if _, err := s.Recall(t.Context(), "image"); !errors.Is(err, backend.ErrUnavailable) {
 		t.Errorf("after it was released: %v", err)
 	}
+}
+
+func TestNodeStorage_ImageWhoseObjectDoesNotSayWhereItIsAttachedIsThatOfTheNodeThatHasIt(t *testing.T) {
+	s, ours, _ := cephNode(t)
+	putVolume(t, ours, "image", v1beta1.NodeOfCephPool("block"), v1beta1.VolumeStatus{
+		CreationTime: new(metav1.NowMicro()), Size: v1beta1.Quantity(1 << 30), Mode: v1beta1.ModeBlock, Access: &v1beta1.VolumeAccess{RBD: &v1beta1.VolumeRBD{
+			Cluster: v1beta1.VolumeCeph{FSID: "f", Monitors: []string{"v2:10.0.0.1:3300"}, User: "u"}, Pool: "p", Image: "image",
+		}},
+	})
+	attached := func(want string) {
+		t.Helper()
+		if v, err := s.Get(t.Context(), "image"); err != nil || v.AttachedTo != want {
+			t.Errorf("it is attached to %q, want %q: %v", v.AttachedTo, want, err)
+		}
+	}
+	nodes := ours.HoldfastV1beta1().StorageNodes()
+	has := func(name string) *v1beta1.StorageNode {
+		t.Helper()
+		n, err := nodes.Create(t.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		if err == nil {
+			n.Status.CephVolumes = []string{"image"}
+			n, err = nodes.UpdateStatus(t.Context(), n, metav1.UpdateOptions{})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	has("here")
+	attached("")
+	other := has("other")
+	attached("other")
+	other.Status.Conditions = []metav1.Condition{{Type: v1beta1.FencedCondition, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonFenced}}
+	if _, err := nodes.UpdateStatus(t.Context(), other, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	attached("")
 }
 
 func TestCephVolumes_ConditionNamesTheModule(t *testing.T) {

@@ -13,9 +13,9 @@ import (
 
 func TestNode_UsesAnIncompleteVolumeOnlyWhileItsContentIsBrought(t *testing.T) {
 	s, ours, api := cephNode(t)
-	check := checkComplete(s.volumes)
+	check := checkComplete(s.api.Volumes())
 	spec := v1beta1.VolumeSpec{Name: "populated", Node: "a", PopulatedBy: v1beta1.PopulatedByPod, SourceRef: &v1beta1.SourceReference{Kind: v1beta1.SourceVolume, Name: "source"}}
-	if _, err := s.volumes.Create(t.Context(), &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: spec.Name}, Spec: spec}, metav1.CreateOptions{}); err != nil {
+	if _, err := s.api.Volumes().Create(t.Context(), &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: spec.Name}, Spec: spec}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	putVolume(t, ours, "found", "a", v1beta1.VolumeStatus{})
