@@ -12,8 +12,10 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
+	client "github.com/holdfast-storage/holdfast/api/client/clientset"
 	listers "github.com/holdfast-storage/holdfast/api/client/listers/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
 )
 
 // silence is of all nodes that it has.
@@ -129,4 +131,27 @@ func TestObserve_OldestNodesThatAreGoneAreSurplusInAPoolThatListsTooMany(t *test
 	list("old", 6*time.Hour, false)
 	list("older", 7*time.Hour, false)
 	expect("older", "old")
+}
+
+func TestRequest_OfALaterFenceStaysAlsoWhereTheClockWasBehind(t *testing.T) {
+	ours := client.NewForConfigOrDie(miniapi.New(t).Config())
+	early, late := metav1.NewMicroTime(start), metav1.NewMicroTime(start.Add(time.Minute))
+	pool := storageNode("block.ceph.holdfast.dev")
+	pool.Spec.Blocklist = []v1beta1.BlocklistRequest{{Node: "a", Addresses: []v1beta1.CephAddress{mine}, RequestedAt: early}}
+	if _, err := ours.HoldfastV1beta1().StorageNodes().Create(t.Context(), pool, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r := &Controller{Config: Config{Client: ours}}
+	for _, test := range []struct {
+		of   metav1.MicroTime
+		left int
+	}{{late, 1}, {early, 0}} {
+		if err := r.writeRequest(t.Context(), "a", request{site: pool, of: test.of}); err != nil {
+			t.Fatal(err)
+		}
+		is, err := ours.HoldfastV1beta1().StorageNodes().Get(t.Context(), pool.Name, metav1.GetOptions{})
+		if err != nil || len(is.Spec.Blocklist) != test.left {
+			t.Errorf("what ends the fence of %s leaves %+v, %v", test.of, is.Spec.Blocklist, err)
+		}
+	}
 }

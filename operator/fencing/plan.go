@@ -39,8 +39,8 @@ type plan struct {
 type request struct {
 	site  *v1beta1.StorageNode
 	entry *v1beta1.BlocklistRequest // nil: none
-	// upTo is of the fence that this was decided on: a later one is not ended by it. Zero: nothing is ended.
-	upTo metav1.MicroTime
+	// of is when the fence that this was decided on was requested: another one is not ended by it. Zero: nothing is ended.
+	of metav1.MicroTime
 }
 
 // planNode takes the next step with one node.
@@ -94,7 +94,7 @@ func (o observed) planStart() plan {
 			o.name, o.silentNodes, o.nodes, core.TaintNodeOutOfService))
 		return p
 	}
-	p.fence = &v1beta1.Fence{Reason: reason, RequestedAt: metav1.NewMicroTime(o.now.Truncate(time.Second))}
+	p.fence = &v1beta1.Fence{Reason: reason, RequestedAt: metav1.NewMicroTime(o.now.Truncate(time.Microsecond))}
 	p.condition = o.condition(false, v1beta1.ReasonFencing, "its clients are to be shut out of the Ceph clusters: "+o.why())
 	return p
 }
@@ -109,10 +109,9 @@ func (o observed) planFence() plan {
 		p.condition = o.condition(false, v1beta1.ReasonNotFenced, impossible)
 	case waiting != "":
 		p.condition = o.condition(false, v1beta1.ReasonFencing, waiting)
-	case !o.isFenced():
+	case !o.storageNode.IsShutOut():
 		if !o.storageNode.WasShutOut() {
-			p.fence = o.storageNode.Spec.Fence.DeepCopy()
-			p.fence.ShutOutAt = new(metav1.NewMicroTime(o.now.Truncate(time.Second)))
+			p.fence = o.shutOutNow()
 		}
 		p.condition = o.condition(true, v1beta1.ReasonFenced, fmt.Sprintf(
 			"its %d clients are shut out of the Ceph clusters, which have confirmed that: %s", len(o.storageNode.Status.CephClients), o.why()))
@@ -126,19 +125,22 @@ func (o observed) planFence() plan {
 func (o observed) planReturn() plan {
 	p := plan{unfence: true}
 	for _, s := range o.sites { // all of them: a request may have been written that the cache does not have yet
-		p.requests = append(p.requests, request{site: s.StorageNode, upTo: o.storageNode.Spec.Fence.RequestedAt})
+		p.requests = append(p.requests, request{site: s.StorageNode, of: o.storageNode.Spec.Fence.RequestedAt})
 	}
-	if !o.storageNode.WasShutOut() { // nothing was taken from it: all that it has may go on
+	if !o.storageNode.WasShutOut() && !o.isListed() { // nothing was taken from it: all that it has may go on
 		p.condition = o.condition(false, v1beta1.ReasonWithdrawn, "the node is back before it was shut out")
 		return p
 	}
 	if left := o.left(); len(left) > 0 {
 		p = plan{again: lookAgain, pods: o.doomed(), gracefully: true}
+		if o.storageNode.Spec.Fence.ShutOutAt == nil {
+			p.fence = o.shutOutNow()
+		}
 		message := fmt.Sprintf("the node is back, and is let in again when its kernel has no client from before any more; it still has %s", strings.Join(left, ", "))
 		if users := o.users(); users != "" {
 			message += ". These pods use volumes that they cannot reach any more, and must be deleted: " + users
 		}
-		p.condition = o.condition(true, v1beta1.ReasonReleasing, message)
+		p.condition = o.condition(o.storageNode.IsShutOut(), v1beta1.ReasonReleasing, message)
 		return p
 	}
 	p.condition = o.condition(false, v1beta1.ReasonReleased, "the node is back and has no client from before any more")
@@ -208,13 +210,12 @@ func (o observed) addresses(fsid string) (all []v1beta1.CephAddress, fault strin
 func (o observed) request(s site, addresses []v1beta1.CephAddress) *request {
 	entry := &v1beta1.BlocklistRequest{Node: o.name, BootID: o.bootID(), RequestedAt: o.storageNode.Spec.Fence.RequestedAt}
 	if has := s.Spec.BlocklistOf(o.name); has != nil {
-		if includes(has.Addresses, addresses) && !has.Expire {
+		if includes(has.Addresses, addresses) && !has.Expire && has.RequestedAt.Equal(&entry.RequestedAt) {
 			return nil
 		}
-		entry = has.DeepCopy()
-		entry.Expire = false
+		entry.Addresses = slices.Clone(has.Addresses)
 	}
-	entry.Addresses = append(slices.Clone(entry.Addresses), addresses...)
+	entry.Addresses = append(entry.Addresses, addresses...)
 	slices.Sort(entry.Addresses)
 	entry.Addresses = slices.Compact(entry.Addresses)
 	return &request{site: s.StorageNode, entry: entry}
@@ -239,7 +240,7 @@ func (o observed) withoutNode() (requests []request) {
 		again := o.node != nil && e.BootID != "" && o.node.Status.NodeInfo.BootID != "" && o.node.Status.NodeInfo.BootID != e.BootID
 		switch {
 		case again, e.Expire && s.Status.BlocklistOf(o.name) == nil:
-			requests = append(requests, request{site: s.StorageNode, upTo: e.RequestedAt})
+			requests = append(requests, request{site: s.StorageNode, of: e.RequestedAt})
 		case !e.Expire && (o.now.Sub(e.RequestedAt.Time) > orphansLast || slices.Contains(s.surplus, o.name)):
 			entry := e.DeepCopy()
 			entry.Expire = true
@@ -274,10 +275,17 @@ func (o observed) conditionNow() *metav1.Condition {
 	return meta.FindStatusCondition(o.storageNode.Status.Conditions, v1beta1.FencedCondition)
 }
 
-// isFenced says whether all pools have confirmed that the node is shut out, and still do.
-func (o observed) isFenced() bool {
-	c := o.conditionNow()
-	return c != nil && c.Status == metav1.ConditionTrue
+// isListed reports whether any pool may have shut out clients of the node: a blocklist is that of the whole cluster, and the
+// kernel of the node gives up what Ceph refused once.
+func (o observed) isListed() bool {
+	return slices.ContainsFunc(o.sites, func(s site) bool { return s.Status.BlocklistOf(o.name) != nil })
+}
+
+// shutOutNow returns the fence of the node, which ends from now on only once the node has none of its clients any more.
+func (o observed) shutOutNow() *v1beta1.Fence {
+	f := o.storageNode.Spec.Fence.DeepCopy()
+	f.ShutOutAt = new(metav1.NewMicroTime(o.now.Truncate(time.Microsecond)))
+	return f
 }
 
 // needsPods says whether the plan depends on what only the API server knows.
