@@ -1,8 +1,10 @@
 package render
 
 import (
+	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -23,11 +25,14 @@ const LoopSetsPolicy = "holdfast-loop-sets"
 // MountsPolicy is the policy without which pods mount the volumes of NFS servers by themselves, and its binding.
 const MountsPolicy = "holdfast-nfs-mounts"
 
+// fencingPolicy limits which pods and VolumeAttachments the controller may delete.
+const fencingPolicy = "holdfast-fencing"
+
 // Limits are the policies, each with a binding of its name, that limit the accounts of a StorageCluster to what is theirs, loop
 // devices to the pods that may have them, and deletion to what has no data.
 func Limits(spec *v1beta1.StorageClusterSpec) []string {
 	all := []string{
-		"holdfast-applications", "holdfast-cascade", "holdfast-deletion", "holdfast-fencing", "holdfast-node-account", "holdfast-node-clients", "holdfast-node-requests",
+		"holdfast-applications", "holdfast-cascade", "holdfast-deletion", fencingPolicy, "holdfast-node-account", "holdfast-node-clients", "holdfast-node-requests",
 		"holdfast-population", "holdfast-uninstall", LoopSetsPolicy,
 	}
 	if len(cephSites(spec)) > 0 {
@@ -83,7 +88,9 @@ func (p *plan) policies() ([]object, error) {
 	if err := setParameters(objects); err != nil {
 		return nil, err
 	}
-	return objects, p.allowLoopSets(objects)
+	return objects, errors.Join(
+		p.setVariable(objects, LoopSetsPolicy, "allowed", p.serverNamespaces(p.Served...)),
+		p.setVariable(objects, fencingPolicy, "pods", strconv.Quote(string(p.spec.Fencing.Pods))))
 }
 
 // HasPolicies says whether the API server knows policies, as Kubernetes has since 1.30.
@@ -103,14 +110,15 @@ func Policies(file, namespace string) ([]*unstructured.Unstructured, error) {
 	return all, nil
 }
 
-// allowLoopSets writes the namespaces whose pods may have loop devices into the policy about that.
-func (p *plan) allowLoopSets(objects []object) error {
+// setVariable writes into a policy what the StorageCluster says. A policy with a parameter would refuse the requests of all, also of
+// those whom its conditions spare, while there is no parameter, or the API server has just started and does not know its kind.
+func (*plan) setVariable(objects []object, name, variable, expression string) error {
 	for _, o := range objects {
-		if policy, is := o.(*unstructured.Unstructured); is && policy.GetName() == LoopSetsPolicy && policy.GetKind() == admissionPolicyKind.Kind {
-			return SetVariable(policy, "allowed", p.serverNamespaces(p.Served...))
+		if policy, is := o.(*unstructured.Unstructured); is && policy.GetName() == name && policy.GetKind() == admissionPolicyKind.Kind {
+			return SetVariable(policy, variable, expression)
 		}
 	}
-	return fmt.Errorf("%s has no policy %s", deploy.LoopSetPolicies, LoopSetsPolicy)
+	return fmt.Errorf("there is no policy %s", name)
 }
 
 // SetVariable replaces the expression of a variable of a policy.

@@ -2,6 +2,7 @@ package render
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -11,9 +12,13 @@ import (
 	"github.com/holdfast-storage/holdfast/deploy"
 )
 
-// parametrized are the policies whose rules depend on what is in the cluster: where there is none of it, all is allowed, or the
-// conditions spare all but the account.
-var parametrized = []string{"holdfast-cascade", "holdfast-fencing", "holdfast-node-clients", "holdfast-uninstall"}
+// parametrized are the policies that depend on what is in the cluster, and the resources that they are about. Where there is no
+// parameter, or the API server that has just started does not know its kind, all that they match is refused, before their
+// conditions are asked.
+var parametrized = map[string][]string{
+	"holdfast-node-clients": {"storagenodes/status"},
+	"holdfast-uninstall":    {"customresourcedefinitions", "namespaces"}, // of the namespaces only that of Holdfast
+}
 
 func TestPolicies_FailClosedAndDeny(t *testing.T) {
 	in := ask(nil)
@@ -22,11 +27,12 @@ func TestPolicies_FailClosedAndDeny(t *testing.T) {
 		if policy.Spec.FailurePolicy == nil || *policy.Spec.FailurePolicy != admission.Fail {
 			t.Errorf("%s has the failurePolicy %v", name, policy.Spec.FailurePolicy)
 		}
-		// One that is missing would refuse what everybody writes, whom the conditions do not spare.
-		if policy.Spec.ParamKind != nil && !slices.Contains(parametrized, name) {
-			t.Errorf("%s depends on %v", name, policy.Spec.ParamKind)
-		}
-		if slices.Contains(parametrized, name) {
+		if policy.Spec.ParamKind != nil {
+			for _, r := range policy.Spec.MatchConstraints.ResourceRules {
+				if len(r.Resources) != 1 || !slices.Contains(parametrized[name], r.Resources[0]) {
+					t.Errorf("%s depends on %v, and would keep all from %v of %v", name, policy.Spec.ParamKind, r.Operations, r.Resources)
+				}
+			}
 			continue // its binding says for what
 		}
 		binding := must[admission.ValidatingAdmissionPolicyBinding](t, in, "ValidatingAdmissionPolicyBinding", name)
@@ -60,6 +66,16 @@ func TestLoopDevices_AreForTheNamespacesThatTheStorageClusterNames(t *testing.T)
 		policy := must[admission.ValidatingAdmissionPolicy](t, in, "ValidatingAdmissionPolicy", LoopSetsPolicy)
 		if v := policy.Spec.Variables; len(v) != 1 || v[0].Name != "allowed" || v[0].Expression != test.want {
 			t.Errorf("%s: the variables are %+v, want %s", name, v, test.want)
+		}
+	}
+}
+
+func TestFencingPolicy_HasWhatTheStorageClusterChooses(t *testing.T) {
+	for _, pods := range []v1beta1.FencedPods{"", v1beta1.FenceNone, v1beta1.FenceWithCephVolumes} {
+		in := ask(func(s *v1beta1.StorageClusterSpec) { s.Fencing.Pods = pods })
+		policy := must[admission.ValidatingAdmissionPolicy](t, in, "ValidatingAdmissionPolicy", "holdfast-fencing")
+		if v, want := policy.Spec.Variables, strconv.Quote(string(pods)); len(v) != 1 || v[0].Expression != want {
+			t.Errorf("the variables are %+v, want %s", v, want)
 		}
 	}
 }
