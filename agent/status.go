@@ -41,7 +41,7 @@ func volumeStatus(o *v1beta1.Volume, v *backend.Volume, failure error, address s
 	switch {
 	case v != nil && !v.Incomplete && r.populating:
 		meta.SetStatusCondition(&s.Conditions, metav1.Condition{
-			Type: v1beta1.CompleteCondition, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonPutBack, Message: fmt.Sprintf(putBack, o.Name), ObservedGeneration: o.Generation,
+			Type: v1beta1.CompleteCondition, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonPutBack, Message: putBack, ObservedGeneration: o.Generation,
 		})
 	case r.incomplete: // Ready says so as well, but not while the volume is out of reach
 		meta.SetStatusCondition(&s.Conditions, metav1.Condition{
@@ -72,8 +72,7 @@ func noticeable(old, now, size int64) bool {
 
 const incomplete = "it has only a part of its content: its Volume was deleted while a pod copied the rest; delete it, and the claim is copied again"
 
-const putBack = "its pool has all of its content, and its object says that a pod has still to bring that, as after etcd was put back: nothing is copied into it. " +
-	"Delete the object (kubectl delete volumes.holdfast.dev %[1]s), which is written again as what is stored, and bind it to its claim (holdfast volumes adopt %[1]s)"
+const putBack = "its pool has all of its content, and its object says that a pod has still to bring that, as after etcd was put back: nothing is copied into it"
 
 // report is the state of a volume or a snapshot to write.
 type report struct {

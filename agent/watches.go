@@ -86,7 +86,7 @@ func (a *Agent) volumeListener() watch.VolumeHandlerFuncs {
 			if old.Status.Phase != v.Status.Phase || v1beta1.Bytes(old.Status.Size) != v1beta1.Bytes(v.Status.Size) {
 				a.node.change()
 			}
-			if calls(old, v, v.Status.Conditions) || old.IsBeingPopulated() && !v.IsBeingPopulated() {
+			if calls(old, v, v.Status.Conditions) || old.IsBeingPopulated() != v.IsBeingPopulated() {
 				a.loop.Retry(key{v1beta1.SourceVolume, v.Name})
 			}
 		},

@@ -62,6 +62,9 @@ func (n *node) publishStaged(ctx context.Context, id backend.ID, a access, req *
 		if share, is := sharedAccess(v); is {
 			return n.publishShared(ctx, id, share, a, req)
 		}
+		if err := n.mayUse(ctx, v, req.GetVolumeContext()); err != nil {
+			return err
+		}
 		return explain(v, n.publish(ctx, v, a, req))
 	})
 }

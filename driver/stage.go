@@ -39,7 +39,7 @@ func (n *node) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeRequ
 		if err != nil {
 			return err
 		}
-		if err := n.mayStage(ctx, v, req.GetVolumeContext()); err != nil {
+		if err := n.mayUse(ctx, v, req.GetVolumeContext()); err != nil {
 			return err
 		}
 		if share, is := sharedAccess(v); is {
@@ -53,9 +53,9 @@ func (n *node) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeRequ
 	return &csi.NodeStageVolumeResponse{}, nil
 }
 
-// mayStage refuses an image that another node has, a volume without all of its content, and to copy into one that has it: for a
-// Ceph pool its agent says that in the object.
-func (n *node) mayStage(ctx context.Context, v *backend.Volume, volumeContext map[string]string) error {
+// mayUse refuses an image that another node has, a volume without all of its content, and to copy into one that has it, also where
+// a pod has it staged already: for a Ceph pool its agent says that in the object.
+func (n *node) mayUse(ctx context.Context, v *backend.Volume, volumeContext map[string]string) error {
 	inCeph := v.Access.RBD != nil || v.Access.CephFS != nil
 	switch {
 	case v.Access.RBD != nil && v.AttachedTo != "" && v.AttachedTo != n.NodeID:

@@ -60,6 +60,10 @@ func TestStage_NothingIsCopiedIntoAVolumeThatHasItsContent(t *testing.T) {
 		}
 		_, err := r.NodeStageVolume(r.ctx(), request)
 		expectError(t, err, codes.FailedPrecondition, map[string]string{"whole": "all of its content", "part": "directory of /nowhere/s"}[spec.Name])
+		_, err = r.NodePublishVolume(r.ctx(), &csi.NodePublishVolumeRequest{ // what another pod has staged before etcd was put back
+			VolumeId: spec.Name, StagingTargetPath: "/nowhere/s", TargetPath: "/nowhere/t", VolumeCapability: mountCapability(""), VolumeContext: request.VolumeContext,
+		})
+		expectError(t, err, codes.FailedPrecondition, map[string]string{"whole": "all of its content", "part": "/nowhere/"}[spec.Name])
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	core "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
@@ -110,17 +109,20 @@ func (o observed) copied() v1beta1.VolumeCopy {
 func (p *plan) populate(o observed) {
 	now := o.copied()
 	switch next := now; {
+	case o.target.IsPutBack() && now.Phase != v1beta1.CopyComplete: // it was verified then, and an application may have written to it since
+		p.dismantle(o.own)
+		p.again = soon
+		next.Phase, next.Message, next.Checksum = v1beta1.CopyComplete, "", ""
+		p.write(o, next, nil)
 	case now.Phase == v1beta1.CopyFailed:
 		p.dismantle(o.own)
 	case now.Phase == v1beta1.CopyComplete && o.own.isUsed():
 		p.dismantle(o.own)
 	case now.Phase == v1beta1.CopyComplete: // the temporary source goes after that: its node may be down
 		p.again = soon
-		p.write(o, now, &event{core.EventTypeNormal, v1beta1.ReasonPopulated, "all of its content is there: " + now.Checksum})
-		p.condition = condition(o, metav1.ConditionTrue, v1beta1.ReasonPopulated, "its content was copied and verified: "+now.Checksum)
-	case o.target.IsPutBack(): // an application may have written to it since
-		p.dismantle(o.own)
-		p.wait(o, next, meta.FindStatusCondition(o.target.Status.Conditions, v1beta1.CompleteCondition).Message)
+		proof := cmp.Or(now.Checksum, "its pool says so, and its object was older than that")
+		p.write(o, now, &event{core.EventTypeNormal, v1beta1.ReasonPopulated, "all of its content is there: " + proof})
+		p.condition = condition(o, metav1.ConditionTrue, v1beta1.ReasonPopulated, "its content was copied and verified: "+proof)
 	case o.waits != "":
 		p.wait(o, next, o.waits)
 	case o.own.source == nil || !o.own.source.IsComplete() || o.own.source.DeletionTimestamp != nil:
