@@ -89,6 +89,8 @@ func TestCopies_CutShortAreNeverTakenForVolumes(t *testing.T) {
 		const later = `head -c 3000000 /dev/urandom >/data/later; sync /data/later; cat /data/file /data/later | sha256sum`
 		sum := p.Exec("whole", "sh", "-ec", later)
 		p.control("restore-state", state)
+		p.DeletePod("whole") // its kubelet ends it: by the API server it has no node yet
+		p.Pod("whole", kube.Mount("whole", "/data"))
 		p.Ready("whole")
 		if got := p.Exec("whole", "sh", "-ec", "cat /data/file /data/later | sha256sum"); got != sum {
 			p.t.Errorf("what a pod wrote after the copy is %q, was %q", got, sum)
