@@ -159,7 +159,7 @@ func (b *Backend) ListSnapshots(context.Context) ([]*backend.Snapshot, error) {
 
 // copyTogether copies several entries, each to its building, at one common instant.
 func copyTogether(ctx context.Context, parts []*part) error {
-	copy := func(ctx context.Context) error {
+	do := func(ctx context.Context) error {
 		crashpoint.Here(crashpoint.CopyFrozen)
 		for _, part := range parts {
 			if err := part.pool.engine.Copy(ctx, part.building.entry, part.from); err != nil {
@@ -170,8 +170,8 @@ func copyTogether(ctx context.Context, parts []*part) error {
 		return nil
 	}
 	for _, part := range parts {
-		rest := copy
-		copy = func(ctx context.Context) error { return part.pool.engine.Frozen(ctx, part.from, len(parts) > 1, rest) }
+		rest := do
+		do = func(ctx context.Context) error { return part.pool.engine.Frozen(ctx, part.from, len(parts) > 1, rest) }
 	}
-	return copy(ctx)
+	return do(ctx)
 }

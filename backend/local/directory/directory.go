@@ -128,12 +128,12 @@ func (c *common) idle(e *engine.Entry, why string) error {
 	return err
 }
 
-// whileIdle runs copy, and fails if the entry is in use before it or after it.
-func (c *common) whileIdle(ctx context.Context, e *engine.Entry, why string, copy func(context.Context) error) error {
+// whileIdle runs do, and fails if the entry is in use before it or after it.
+func (c *common) whileIdle(ctx context.Context, e *engine.Entry, why string, do func(context.Context) error) error {
 	if err := c.idle(e, why); err != nil {
 		return err
 	}
-	return errors.Join(copy(ctx), c.idle(e, why))
+	return errors.Join(do(ctx), c.idle(e, why))
 }
 
 // syncAll syncs the whole file system of an entry: a tree has too many files to sync one by one.

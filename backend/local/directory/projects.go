@@ -70,8 +70,8 @@ func (en *projects) Copy(ctx context.Context, e, source *engine.Entry) error {
 
 func (en *projects) Finish(_ context.Context, e *engine.Entry, _ bool) error { return syncAll(e) }
 
-func (en *projects) Frozen(ctx context.Context, e *engine.Entry, _ bool, copy func(context.Context) error) error {
-	return en.whileIdle(ctx, e, "a directory of "+en.fsType+" cannot be copied at one instant while it is written", copy)
+func (en *projects) Frozen(ctx context.Context, e *engine.Entry, _ bool, do func(context.Context) error) error {
+	return en.whileIdle(ctx, e, "a directory of "+en.fsType+" cannot be copied at one instant while it is written", do)
 }
 
 func (en *projects) Grow(_ context.Context, e *engine.Entry) error {

@@ -22,7 +22,7 @@ const triedAgain = 24 * time.Hour
 // Frozen freezes the file system that is mounted from the image. An image that is attached but not mounted is a raw
 // block volume in use: a clone of it alone is atomic in the kernel; a copy, or a clone together with other volumes, is
 // not. An image that is not attached may be, while it is copied.
-func (en *Engine) Frozen(ctx context.Context, e *engine.Entry, together bool, copy func(context.Context) error) error {
+func (en *Engine) Frozen(ctx context.Context, e *engine.Entry, together bool, do func(context.Context) error) error {
 	before, err := e.Dir.Lstat(file)
 	if err != nil {
 		return err
@@ -32,9 +32,9 @@ func (en *Engine) Frozen(ctx context.Context, e *engine.Entry, together bool, co
 	case err != nil:
 		return err
 	case len(devices) == 0 && en.reflink && !together:
-		return copy(ctx)
+		return do(ctx)
 	case len(devices) == 0:
-		return errors.Join(copy(ctx), checkUnused(e, before))
+		return errors.Join(do(ctx), checkUnused(e, before))
 	}
 	mounts, err := nodeops.Mounts()
 	if err != nil {
@@ -43,7 +43,7 @@ func (en *Engine) Frozen(ctx context.Context, e *engine.Entry, together bool, co
 	for _, m := range mounts {
 		for _, device := range devices {
 			if m.Root == "/" && nodeops.LoopUnder(&m) == device {
-				return en.mountedFrozen(ctx, e, m.Target, copy)
+				return en.mountedFrozen(ctx, e, m.Target, do)
 			}
 		}
 	}
@@ -59,11 +59,11 @@ func (en *Engine) Frozen(ctx context.Context, e *engine.Entry, together bool, co
 			return err
 		}
 	}
-	return copy(ctx)
+	return do(ctx)
 }
 
 // mountedFrozen lets the user of a mounted volume wait once, not with each repeat of a call for a copy that takes too long.
-func (en *Engine) mountedFrozen(ctx context.Context, e *engine.Entry, mountpoint string, copy func(context.Context) error) error {
+func (en *Engine) mountedFrozen(ctx context.Context, e *engine.Entry, mountpoint string, do func(context.Context) error) error {
 	tooLarge := fmt.Errorf("%w: volume %s was frozen for %s, and not copied in that time: its pool cannot clone (xfs with reflink or btrfs can). "+
 		"Stop its user first; while it is in use, it is not frozen again for %s", backend.ErrPrecondition, e.ID, en.FreezeLimit, triedAgain)
 	if last, is := en.slow.Load(e.ID); is && time.Since(last.(time.Time)) < triedAgain {
@@ -75,7 +75,7 @@ func (en *Engine) mountedFrozen(ctx context.Context, e *engine.Entry, mountpoint
 	}
 	limited, cancel := context.WithTimeout(ctx, en.FreezeLimit)
 	defer cancel()
-	err = copy(limited)
+	err = do(limited)
 	thawErr := frozen.Thaw()
 	if !en.reflink && limited.Err() != nil && ctx.Err() == nil {
 		en.slow.Store(e.ID, time.Now())
