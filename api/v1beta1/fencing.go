@@ -91,8 +91,7 @@ type Fence struct {
 	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9][.][0-9]{6}(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
 	RequestedAt metav1.MicroTime `json:"requestedAt"`
 	// shutOutAt is when all pools had confirmed for the first time that the clients of the node are shut out, and its volumes
-	// could go to other nodes; or when the node was back after a part of the pools had. From then on it is let in again only
-	// without these clients.
+	// could go to other nodes. From then on it is let in again only without these clients.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9][.][0-9]{6}(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
@@ -190,15 +189,9 @@ func (c CephClient) Is(other CephClient) bool {
 	return c.FSID == other.FSID && c.ID == other.ID && c.BootID == other.BootID
 }
 
-// IsShutOut reports whether all pools have confirmed that the clients of the node are shut out, and still do: other nodes may
-// use its volumes.
-func (o *StorageNode) IsShutOut() bool {
-	return meta.IsStatusConditionTrue(o.Status.Conditions, FencedCondition)
-}
-
-// WasShutOut reports whether clients of the node were shut out, so that it is let in again only without them.
+// WasShutOut says whether other nodes may use the volumes of this one, since all pools had confirmed that it is shut out.
 func (o *StorageNode) WasShutOut() bool {
-	return o.Spec.Fence != nil && (o.Spec.Fence.ShutOutAt != nil || o.IsShutOut())
+	return o.Spec.Fence != nil && (o.Spec.Fence.ShutOutAt != nil || meta.IsStatusConditionTrue(o.Status.Conditions, FencedCondition))
 }
 
 // MostTrash is the most deleted volumes that the status of a StorageNode lists.

@@ -210,7 +210,7 @@ const (
 	ReasonFenced        = "Fenced"        // no client of the node can write any more
 	ReasonNotFenced     = "NotFenced"     // the node cannot be shut out, and the message says why
 	ReasonTooManySilent = "TooManySilent" // so many nodes are silent that their silence says nothing about one
-	ReasonReleasing     = "Releasing"     // the node is back and still has clients that were shut out, or may have been
+	ReasonReleasing     = "Releasing"     // the node is back and still has clients from before
 	ReasonReleased      = "Released"      // the node is back and has no client from before any more
 	ReasonWithdrawn     = "Withdrawn"     // the node came back before it was shut out
 )

@@ -97,7 +97,7 @@ func (b *Backend) usedOn(id backend.ID, node string) (others []*v1beta1.StorageN
 // does not see who only reads.
 func (b *Backend) unused(v *v1beta1.Volume) error {
 	for _, n := range b.usedOn(backend.ID(v.Name), "") {
-		if n.IsShutOut() || b.fencingIsDisabled() && b.liveness.down(n.Name) != "" { // which is never shut out
+		if n.WasShutOut() || b.fencingIsDisabled() && b.liveness.down(n.Name) != "" { // which is never shut out
 			continue
 		}
 		return fmt.Errorf("%w: volume %s is in use on node %s, whose kernel has it; it is deleted when its pods there have ended, or the node is shut out of Ceph",

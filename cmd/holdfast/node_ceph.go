@@ -176,7 +176,7 @@ func (s *nodeStorage) Get(ctx context.Context, id backend.ID) (*backend.Volume, 
 	return v, nil
 }
 
-// hasIt returns another node whose kernel has a volume, by the record of its agent, and that is not shut out: the object of a
+// hasIt returns another node whose kernel has a volume, by the record of its agent, and that was not shut out: the object of a
 // volume that was deleted, and written again by the agent of its pool, does not say where it is attached.
 func (s *nodeStorage) hasIt(ctx context.Context, id backend.ID) (node string, err error) {
 	all, err := s.api.StorageNodes().List(ctx, metav1.ListOptions{})
@@ -184,7 +184,7 @@ func (s *nodeStorage) hasIt(ctx context.Context, id backend.ID) (node string, er
 		return "", fmt.Errorf("%w: volume %s is attached to no node by its object, and whether another node has it cannot be read: %w", backend.ErrUnavailable, id, err)
 	}
 	for i := range all.Items {
-		if n := &all.Items[i]; n.Name != s.node && !n.IsShutOut() && slices.Contains(n.Status.CephVolumes, string(id)) {
+		if n := &all.Items[i]; n.Name != s.node && !n.WasShutOut() && slices.Contains(n.Status.CephVolumes, string(id)) {
 			return n.Name, nil
 		}
 	}

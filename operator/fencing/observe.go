@@ -50,9 +50,6 @@ type clientAddress struct {
 func (r *Controller) observe(ctx context.Context, name string) (observed, error) {
 	o := observed{name: name, now: time.Now(), down: r.Liveness.WhyDown(name), silent: r.Liveness.SilentFor(name), elsewhere: map[clientAddress]string{}}
 	o.node, _ = r.nodes.Get(name) // the only error of a cache is that there is none
-	if n, err := r.storageNodes.Get(name); err == nil {
-		o.storageNode = n.DeepCopy() // it is replaced by what is written
-	}
 	clusters := map[string]string{}
 	if c := v1beta1.Served(kube.Cached(r.clusters.List)); c != nil && c.Unreadable() == nil {
 		o.configured, o.fencing = true, c.Spec.Fencing
@@ -64,6 +61,10 @@ func (r *Controller) observe(ctx context.Context, name string) (observed, error)
 	o.disabled = o.fencing.Pods == v1beta1.FenceNone
 	for _, n := range kube.Cached(r.storageNodes.List) {
 		r.observeOther(&o, n, clusters)
+	}
+	// Last: its fence is not older than what the pools list. It is replaced by what is written.
+	if n, err := r.storageNodes.Get(name); err == nil {
+		o.storageNode = n.DeepCopy()
 	}
 	slices.SortFunc(o.sites, func(a, b site) int { return cmp.Compare(a.Name, b.Name) })
 	if !o.needsPods() {

@@ -143,9 +143,9 @@ func TestRequest_OfALaterFenceStaysAlsoWhereTheClockWasBehind(t *testing.T) {
 	}
 	r := &Controller{Config: Config{Client: ours}}
 	for _, test := range []struct {
-		of   metav1.MicroTime
+		of   []metav1.MicroTime
 		left int
-	}{{late, 1}, {early, 0}} {
+	}{{[]metav1.MicroTime{late}, 1}, {nil, 1}, {[]metav1.MicroTime{late, early}, 0}} {
 		if err := r.writeRequest(t.Context(), "a", request{site: pool, of: test.of}); err != nil {
 			t.Fatal(err)
 		}

@@ -39,8 +39,8 @@ type plan struct {
 type request struct {
 	site  *v1beta1.StorageNode
 	entry *v1beta1.BlocklistRequest // nil: none
-	// of is when the fence that this was decided on was requested: another one is not ended by it. Zero: nothing is ended.
-	of metav1.MicroTime
+	// of is when the fences that this was decided on were requested: another one is not ended by it.
+	of []metav1.MicroTime
 }
 
 // planNode takes the next step with one node.
@@ -109,9 +109,10 @@ func (o observed) planFence() plan {
 		p.condition = o.condition(false, v1beta1.ReasonNotFenced, impossible)
 	case waiting != "":
 		p.condition = o.condition(false, v1beta1.ReasonFencing, waiting)
-	case !o.storageNode.IsShutOut():
+	case !o.isFenced():
 		if !o.storageNode.WasShutOut() {
-			p.fence = o.shutOutNow()
+			p.fence = o.storageNode.Spec.Fence.DeepCopy()
+			p.fence.ShutOutAt = new(metav1.NewMicroTime(o.now.Truncate(time.Microsecond)))
 		}
 		p.condition = o.condition(true, v1beta1.ReasonFenced, fmt.Sprintf(
 			"its %d clients are shut out of the Ceph clusters, which have confirmed that: %s", len(o.storageNode.Status.CephClients), o.why()))
@@ -125,22 +126,23 @@ func (o observed) planFence() plan {
 func (o observed) planReturn() plan {
 	p := plan{unfence: true}
 	for _, s := range o.sites { // all of them: a request may have been written that the cache does not have yet
-		p.requests = append(p.requests, request{site: s.StorageNode, of: o.storageNode.Spec.Fence.RequestedAt})
+		of := []metav1.MicroTime{o.storageNode.Spec.Fence.RequestedAt}
+		if e := s.Spec.BlocklistOf(o.name); e != nil { // of an earlier fence, whose end an object that was unreadable then has missed
+			of = append(of, e.RequestedAt)
+		}
+		p.requests = append(p.requests, request{site: s.StorageNode, of: of})
 	}
-	if !o.storageNode.WasShutOut() && !o.isListed() { // nothing was taken from it: all that it has may go on
+	if !o.storageNode.WasShutOut() { // no other node got anything of it
 		p.condition = o.condition(false, v1beta1.ReasonWithdrawn, "the node is back before it was shut out")
 		return p
 	}
 	if left := o.left(); len(left) > 0 {
 		p = plan{again: lookAgain, pods: o.doomed(), gracefully: true}
-		if o.storageNode.Spec.Fence.ShutOutAt == nil {
-			p.fence = o.shutOutNow()
-		}
 		message := fmt.Sprintf("the node is back, and is let in again when its kernel has no client from before any more; it still has %s", strings.Join(left, ", "))
 		if users := o.users(); users != "" {
 			message += ". These pods use volumes that they cannot reach any more, and must be deleted: " + users
 		}
-		p.condition = o.condition(o.storageNode.IsShutOut(), v1beta1.ReasonReleasing, message)
+		p.condition = o.condition(o.isFenced(), v1beta1.ReasonReleasing, message)
 		return p
 	}
 	p.condition = o.condition(false, v1beta1.ReasonReleased, "the node is back and has no client from before any more")
@@ -164,10 +166,11 @@ func (o observed) shutOut() (requests []request, waiting, impossible string) {
 			continue
 		}
 		for _, s := range sites { // the blocklist is that of the cluster, but each pool waits for the OSDs that have its volumes
-			if r := o.request(s, addresses); r != nil {
+			r := o.request(s, addresses)
+			if r != nil {
 				requests = append(requests, *r)
 			}
-			if !s.hasConfirmed(o.name, addresses) {
+			if r != nil || !s.hasConfirmed(o.name, addresses) {
 				late = append(late, lateness(o.name, s))
 			}
 		}
@@ -240,11 +243,11 @@ func (o observed) withoutNode() (requests []request) {
 		again := o.node != nil && e.BootID != "" && o.node.Status.NodeInfo.BootID != "" && o.node.Status.NodeInfo.BootID != e.BootID
 		switch {
 		case again, e.Expire && s.Status.BlocklistOf(o.name) == nil:
-			requests = append(requests, request{site: s.StorageNode, of: e.RequestedAt})
+			requests = append(requests, request{site: s.StorageNode, of: []metav1.MicroTime{e.RequestedAt}})
 		case !e.Expire && (o.now.Sub(e.RequestedAt.Time) > orphansLast || slices.Contains(s.surplus, o.name)):
 			entry := e.DeepCopy()
 			entry.Expire = true
-			requests = append(requests, request{s.StorageNode, entry, e.RequestedAt})
+			requests = append(requests, request{s.StorageNode, entry, []metav1.MicroTime{e.RequestedAt}})
 		}
 	}
 	return requests
@@ -275,17 +278,10 @@ func (o observed) conditionNow() *metav1.Condition {
 	return meta.FindStatusCondition(o.storageNode.Status.Conditions, v1beta1.FencedCondition)
 }
 
-// isListed reports whether any pool may have shut out clients of the node: a blocklist is that of the whole cluster, and the
-// kernel of the node gives up what Ceph refused once.
-func (o observed) isListed() bool {
-	return slices.ContainsFunc(o.sites, func(s site) bool { return s.Status.BlocklistOf(o.name) != nil })
-}
-
-// shutOutNow returns the fence of the node, which ends from now on only once the node has none of its clients any more.
-func (o observed) shutOutNow() *v1beta1.Fence {
-	f := o.storageNode.Spec.Fence.DeepCopy()
-	f.ShutOutAt = new(metav1.NewMicroTime(o.now.Truncate(time.Microsecond)))
-	return f
+// isFenced says whether all pools have confirmed that the node is shut out, and still do.
+func (o observed) isFenced() bool {
+	c := o.conditionNow()
+	return c != nil && c.Status == metav1.ConditionTrue
 }
 
 // needsPods says whether the plan depends on what only the API server knows.
