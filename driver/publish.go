@@ -62,8 +62,10 @@ func (n *node) publishStaged(ctx context.Context, id backend.ID, a access, req *
 		if share, is := sharedAccess(v); is {
 			return n.publishShared(ctx, id, share, a, req)
 		}
-		if err := n.mayUse(ctx, v, req.GetVolumeContext()); err != nil {
-			return err
+		if req.GetVolumeContext()[populatesContext] != "" || v.Incomplete { // the volume may have its content since it was staged
+			if err := n.mayUse(ctx, v, req.GetVolumeContext()); err != nil {
+				return err
+			}
 		}
 		return explain(v, n.publish(ctx, v, a, req))
 	})

@@ -87,5 +87,9 @@ func TestStage_ImageThatIsAttachedToAnotherNodeIsRefused(t *testing.T) {
 		}
 		_, err := r.NodeStageVolume(r.ctx(), &csi.NodeStageVolumeRequest{VolumeId: name, StagingTargetPath: "/nowhere/s", VolumeCapability: mountCapability("")})
 		expectError(t, err, codes.FailedPrecondition, want)
+		_, err = r.NodePublishVolume(r.ctx(), &csi.NodePublishVolumeRequest{ // a pod that starts again where it is staged
+			VolumeId: name, StagingTargetPath: "/nowhere/s", TargetPath: "/nowhere/t", VolumeCapability: mountCapability(""),
+		})
+		expectError(t, err, codes.FailedPrecondition, "directory of /nowhere/s")
 	}
 }
