@@ -132,9 +132,13 @@ func counterIn(t *testing.T, b *Backend, s *backend.Snapshot) (n int) {
 type watched struct {
 	engine.Engine
 	before, after func() error
+	instead       func(context.Context) error // of the copy
 }
 
 func (w *watched) Copy(ctx context.Context, e, source *engine.Entry) error {
+	if w.instead != nil {
+		return w.instead(ctx)
+	}
 	if err := w.before(); err != nil {
 		return err
 	}
@@ -175,7 +179,8 @@ func newInUse(t *testing.T, k hostfs.Kind) *inUse {
 		u.mounted = append(u.mounted, use(t, made(t, u.Backend, backend.VolumeSpec{Name: name, Size: backend.Size{Required: 16 * mib}})))
 	}
 	p := u.pools()[0]
-	u.copies = &watched{Engine: p.engine}
+	nothing := func() error { return nil }
+	u.copies = &watched{Engine: p.engine, before: nothing, after: nothing}
 	p.engine = u.copies
 	return u
 }
@@ -304,30 +309,47 @@ func putToUse(t *testing.T, image string) error {
 
 func TestFreeze_VolumeThatCannotBeCopiedInTimeIsRefusedAndWaitsOnce(t *testing.T) {
 	u := newInUse(t, hostfs.Ext4)
-	u.copies.before = func() error { u.seen++; return nil }
-	u.copies.after = func() error { return nil }
 	disk := u.copies.Engine.(*image.Engine)
-	disk.FreezeLimit = time.Nanosecond
-	refused := func(err error) {
-		t.Helper()
-		says(t, err, backend.ErrPrecondition, "volume a was frozen for ")
-		u.thawed(t, "a copy that takes too long")
-		if u.seen != 1 {
-			t.Errorf("it was frozen and copied %d times, want once", u.seen)
-		}
+	group := func() error {
+		_, err := u.SnapshotGroup(t.Context(), backend.GroupSpec{Name: "g", Sources: []backend.ID{"a", "b"}})
+		return err
 	}
-	_, err := u.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "a"})
-	refused(err)
-	disk.FreezeLimit = time.Minute
-	_, err = u.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "a"})
-	refused(err)
-	_, err = u.SnapshotGroup(t.Context(), backend.GroupSpec{Name: "g", Sources: []backend.ID{"a", "b"}})
-	refused(err)
-	_, err = u.Clone(t.Context(), "a", backend.VolumeSpec{Name: "c"})
-	refused(err)
-	if _, err := u.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "b"}); err != nil {
-		t.Errorf("another volume: %v", err)
+	snapshot := func(source backend.ID) error {
+		_, err := u.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s-" + string(source), Source: source})
+		return err
 	}
+	clone := func() error {
+		_, err := u.Clone(t.Context(), "b", backend.VolumeSpec{Name: "c"})
+		return err
+	}
+	for _, op := range []struct {
+		name    string
+		do      func() error
+		limit   time.Duration
+		instead func(context.Context) error
+		says    string
+	}{
+		{"a group", group, time.Minute, func(context.Context) error { return context.DeadlineExceeded }, "volumes a, b were not copied together"},
+		{"a snapshot", func() error { return snapshot("b") }, time.Millisecond, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, "volume b was frozen for 1ms, and not copied"},
+	} {
+		disk.FreezeLimit, u.copies.instead = op.limit, op.instead
+		says(t, op.do(), backend.ErrPrecondition, op.says)
+		u.thawed(t, op.name+" that takes too long")
+		disk.FreezeLimit, u.copies.instead = time.Minute, nil
+		says(t, op.do(), backend.ErrPrecondition, "(this time it was not tried)")
+	}
+	says(t, clone(), backend.ErrPrecondition, "volume b was frozen for ")
+	if err := snapshot("a"); err != nil {
+		t.Errorf("a volume that was slow in a group only: %v", err)
+	}
+
+	errCopy := errors.New("this copy fails")
+	disk.FreezeLimit = time.Millisecond
+	u.copies.instead = func(ctx context.Context) error { <-ctx.Done(); return errCopy }
+	if _, err := u.Clone(t.Context(), "a", backend.VolumeSpec{Name: "d"}); !errors.Is(err, errCopy) || errors.Is(err, backend.ErrPrecondition) {
+		t.Errorf("a copy that fails late: %v", err)
+	}
+	u.thawed(t, "a copy that fails late")
 }
 
 func TestFreeze_IdleVolumeThatIsPutToUseMeanwhileIsCopiedAgain(t *testing.T) {

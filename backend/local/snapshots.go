@@ -3,6 +3,7 @@ package local
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/local/engine"
@@ -159,6 +160,10 @@ func (b *Backend) ListSnapshots(context.Context) ([]*backend.Snapshot, error) {
 
 // copyTogether copies several entries, each to its building, at one common instant.
 func copyTogether(ctx context.Context, parts []*part) error {
+	var ids []string
+	for _, part := range parts {
+		ids = append(ids, string(part.from.ID))
+	}
 	do := func(ctx context.Context) error {
 		crashpoint.Here(crashpoint.CopyFrozen)
 		for _, part := range parts {
@@ -169,9 +174,13 @@ func copyTogether(ctx context.Context, parts []*part) error {
 		crashpoint.Here(crashpoint.CopyDone)
 		return nil
 	}
+	group := ""
+	if len(parts) > 1 {
+		group = strings.Join(ids, ", ")
+	}
 	for _, part := range parts {
 		rest := do
-		do = func(ctx context.Context) error { return part.pool.engine.Frozen(ctx, part.from, len(parts) > 1, rest) }
+		do = func(ctx context.Context) error { return part.pool.engine.Frozen(ctx, part.from, group, rest) }
 	}
 	return do(ctx)
 }

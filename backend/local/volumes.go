@@ -89,7 +89,7 @@ func (p *pool) copyVolume(ctx context.Context, id backend.ID, spec backend.Volum
 
 // copyFrozen copies one entry at one instant.
 func (p *pool) copyFrozen(ctx context.Context, e, from *engine.Entry) error {
-	return p.engine.Frozen(ctx, from, false, func(ctx context.Context) error {
+	return p.engine.Frozen(ctx, from, "", func(ctx context.Context) error {
 		crashpoint.Here(crashpoint.CopyFrozen)
 		err := p.engine.Copy(ctx, e, from)
 		crashpoint.Here(crashpoint.CopyDone)

@@ -70,7 +70,7 @@ func (en *projects) Copy(ctx context.Context, e, source *engine.Entry) error {
 
 func (en *projects) Finish(_ context.Context, e *engine.Entry, _ bool) error { return syncAll(e) }
 
-func (en *projects) Frozen(ctx context.Context, e *engine.Entry, _ bool, do func(context.Context) error) error {
+func (en *projects) Frozen(ctx context.Context, e *engine.Entry, _ string, do func(context.Context) error) error {
 	return en.whileIdle(ctx, e, "a directory of "+en.fsType+" cannot be copied at one instant while it is written", do)
 }
 

@@ -46,8 +46,8 @@ func (*subvolumes) Copy(_ context.Context, e, source *engine.Entry) error {
 func (*subvolumes) Finish(_ context.Context, e *engine.Entry, _ bool) error { return syncAll(e) }
 
 // Frozen need not freeze one subvolume, since its snapshot is atomic; several have no common instant.
-func (en *subvolumes) Frozen(ctx context.Context, e *engine.Entry, together bool, do func(context.Context) error) error {
-	if !together {
+func (en *subvolumes) Frozen(ctx context.Context, e *engine.Entry, group string, do func(context.Context) error) error {
+	if group == "" {
 		return do(ctx)
 	}
 	return en.whileIdle(ctx, e, "several subvolumes cannot be frozen together", do)

@@ -63,9 +63,9 @@ type Engine interface {
 	// Finish makes a new entry durable, and usable beside the one from which it was copied.
 	Finish(ctx context.Context, e *Entry, copied bool) error
 	// Frozen runs do, which copies, while an entry is frozen, so that it is copied at one instant, and ends its context when that
-	// takes too long. together means that other entries are frozen too, for a common instant. After an error the copy must be
-	// discarded, since the freeze may not have lasted.
-	Frozen(ctx context.Context, e *Entry, together bool, do func(context.Context) error) error
+	// takes too long. group names all that are frozen together, for a common instant; it is empty for one alone. After an error the
+	// copy must be discarded, since the freeze may not have lasted.
+	Frozen(ctx context.Context, e *Entry, group string, do func(context.Context) error) error
 	// Grow grows the content to Content.Size, or leaves it unchanged if it fails. It is idempotent.
 	Grow(ctx context.Context, e *Entry) error
 	// ReconcileSize completes an interrupted Grow, so that the content and Content.Size agree. If a user already has the

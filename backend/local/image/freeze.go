@@ -19,10 +19,13 @@ const freezeLimit = time.Minute
 // triedAgain is after what time a volume is frozen again that could not be copied within the limit.
 const triedAgain = 24 * time.Hour
 
+// guardSlack is what the guard waits beyond the limit: a copy that takes too long is ended and thawed by who began it.
+const guardSlack = 10 * time.Second
+
 // Frozen freezes the file system that is mounted from the image. An image that is attached but not mounted is a raw
 // block volume in use: a clone of it alone is atomic in the kernel; a copy, or a clone together with other volumes, is
 // not. An image that is not attached may be, while it is copied.
-func (en *Engine) Frozen(ctx context.Context, e *engine.Entry, together bool, do func(context.Context) error) error {
+func (en *Engine) Frozen(ctx context.Context, e *engine.Entry, group string, do func(context.Context) error) error {
 	before, err := e.Dir.Lstat(file)
 	if err != nil {
 		return err
@@ -31,7 +34,7 @@ func (en *Engine) Frozen(ctx context.Context, e *engine.Entry, together bool, do
 	switch {
 	case err != nil:
 		return err
-	case len(devices) == 0 && en.reflink && !together:
+	case len(devices) == 0 && en.reflink && group == "":
 		return do(ctx)
 	case len(devices) == 0:
 		return errors.Join(do(ctx), checkUnused(e, before))
@@ -43,13 +46,13 @@ func (en *Engine) Frozen(ctx context.Context, e *engine.Entry, together bool, do
 	for _, m := range mounts {
 		for _, device := range devices {
 			if m.Root == "/" && nodeops.LoopUnder(&m) == device {
-				return en.mountedFrozen(ctx, e, m.Target, do)
+				return en.mountedFrozen(ctx, attempt{e.ID, group}, m.Target, do)
 			}
 		}
 	}
 	attached := strings.Join(devices, ", ")
 	switch {
-	case together:
+	case group != "":
 		return fmt.Errorf("%w: volume %s is attached as a raw block device (%s), which cannot be frozen together with other volumes; stop its user first", backend.ErrPrecondition, e.ID, attached)
 	case !en.reflink:
 		return fmt.Errorf("%w: volume %s is attached as a raw block device (%s) and its pool cannot clone (xfs with reflink or btrfs can), so a copy would not belong to one instant; stop its user first", backend.ErrPrecondition, e.ID, attached)
@@ -62,28 +65,43 @@ func (en *Engine) Frozen(ctx context.Context, e *engine.Entry, together bool, do
 	return do(ctx)
 }
 
+// attempt is to copy a mounted volume, alone or at one instant with the others of a group.
+type attempt struct {
+	id    backend.ID
+	group string
+}
+
 // mountedFrozen lets the user of a mounted volume wait once, not with each repeat of a call for a copy that takes too long.
-func (en *Engine) mountedFrozen(ctx context.Context, e *engine.Entry, mountpoint string, do func(context.Context) error) error {
-	tooLarge := fmt.Errorf("%w: volume %s was frozen for %s, and not copied in that time: its pool cannot clone (xfs with reflink or btrfs can). "+
-		"Stop its user first; while it is in use, it is not frozen again for %s", backend.ErrPrecondition, e.ID, en.FreezeLimit, triedAgain)
-	if last, is := en.slow.Load(e.ID); is && time.Since(last.(time.Time)) < triedAgain {
-		return tooLarge
+func (en *Engine) mountedFrozen(ctx context.Context, a attempt, mountpoint string, do func(context.Context) error) error {
+	for _, before := range []attempt{{id: a.id}, a} {
+		if at, is := en.slow.Load(before); is && time.Since(at.(time.Time)) < triedAgain {
+			return en.tooSlow(before, "this time it was not tried")
+		}
 	}
-	frozen, err := nodeops.Freeze(ctx, mountpoint, en.FreezeLimit)
+	frozen, err := nodeops.Freeze(ctx, mountpoint, en.FreezeLimit+guardSlack)
 	if err != nil {
 		return err
 	}
+	defer func() { _ = frozen.Thaw() }() // also after a panic
 	limited, cancel := context.WithTimeout(ctx, en.FreezeLimit)
 	defer cancel()
 	err = do(limited)
 	thawErr := frozen.Thaw()
-	if !en.reflink && limited.Err() != nil && ctx.Err() == nil {
-		en.slow.Store(e.ID, time.Now())
-		if err = tooLarge; errors.Is(thawErr, nodeops.ErrThawed) {
-			thawErr = nil
-		}
+	late := errors.Is(err, context.DeadlineExceeded) || limited.Err() != nil && errors.Is(thawErr, nodeops.ErrThawed)
+	if err = errors.Join(err, thawErr); late && !en.reflink {
+		en.slow.Store(a, time.Now())
+		err = en.tooSlow(a, err.Error())
 	}
-	return errors.Join(err, thawErr)
+	return err
+}
+
+func (en *Engine) tooSlow(a attempt, why string) error {
+	what := "and not copied in that time"
+	if a.group != "" {
+		what = "and the volumes " + a.group + " were not copied together in that time"
+	}
+	return fmt.Errorf("%w: volume %s was frozen for %s, %s: its pool cannot clone (xfs with reflink or btrfs can). "+
+		"Stop the pods that use it first; while it is in use, it is not frozen again for %s (%s)", backend.ErrPrecondition, a.id, en.FreezeLimit, what, triedAgain, why)
 }
 
 // checkUnused fails if an image has been attached or written since before: a node does that whenever a pod starts.

@@ -38,7 +38,7 @@ type Engine struct {
 
 	path    string
 	reflink bool
-	slow    sync.Map // of backend.ID: when a mounted volume was frozen and not copied in time
+	slow    sync.Map // of attempt: when it took longer than FreezeLimit
 }
 
 var (
