@@ -70,7 +70,7 @@ func parseName(name string) (kind, backend.ID, bool) {
 var (
 	errIncomplete = errors.New("the image is not complete")
 	// errReplaced is what errIncomplete means where the ledger says that the image is complete.
-	errReplaced = errors.New("its metadata " + metaKey + " is missing or of another image, as after `rbd migration`, `rbd import` or `rbd image-meta remove`; the data is left as it is. Write it again with `rbd image-meta set IMAGE " + metaKey + " JSON`: the JSON that `rbd image-meta get` shows of another volume, with id, name, size and image (`id` in `rbd info`) of this one; or delete the volume")
+	errReplaced = errors.New("its metadata " + metaKey + " is missing or of another image, as after `rbd migration`, `rbd import` or `rbd image-meta remove`; the data is left as it is. Write it again with `rbd image-meta set IMAGE " + metaKey + " JSON`: the JSON that `rbd image-meta get` shows of another complete volume of its class and mode, with id, name, size, labels and image (`id` in `rbd info`) of this one and without source; or delete the volume")
 	// errMissing is that of an image that cannot be found, and which the ledger says is complete.
 	errMissing = errors.New("it was complete, and Ceph does not find it any more: a placement group was lost, or it was removed with `rbd rm`; if it comes back, so does the volume with the next start of the pool's process; otherwise delete the volume or snapshot")
 	errNewer   = errors.New("written by a newer version")
