@@ -49,10 +49,12 @@ type Pool struct {
 
 // Config is what an Agent needs. A duration or count that is 0 has its default.
 type Config struct {
-	Node       string // the name of the Node object, or NAMESPACE.NAME.nfs.holdfast.dev of an NFS server
-	Address    string // of the NFS server, for clients; empty on a node
-	Version    string
-	Backend    backend.Backend
+	Node    string // the name of the Node object, or NAMESPACE.NAME.nfs.holdfast.dev of an NFS server
+	Address string // of the NFS server, for clients; empty on a node
+	Version string
+	Backend backend.Backend
+	// Delete deletes a volume of the backend; nil: as the backend does.
+	Delete     func(context.Context, backend.ID) error
 	Pools      []Pool // of the backend; the first is the default, and there may be none
 	Client     client.Interface
 	Kubernetes kubernetes.Interface
@@ -132,6 +134,9 @@ func New(c Config) (*Agent, error) {
 	c.Lease = max(time.Second, cmp.Or(c.Lease, DefaultLease).Truncate(time.Second))
 	c.SurveyEvery, c.PublishEvery = cmp.Or(c.SurveyEvery, DefaultSurveyEvery), cmp.Or(c.PublishEvery, DefaultPublishEvery)
 	c.RetryFirst, c.RetryLast = cmp.Or(c.RetryFirst, DefaultRetryFirst), cmp.Or(c.RetryLast, DefaultRetryLast)
+	if c.Delete == nil {
+		c.Delete = c.Backend.Delete
+	}
 	a := &Agent{Config: c, log: c.Log, work: newWork()}
 	a.inline.Store(-1)
 	if a.log == nil {

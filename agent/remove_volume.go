@@ -128,7 +128,7 @@ func (a *Agent) deleteVolume(ctx context.Context, o *v1beta1.Volume) error {
 			return waitsForPool(err)
 		}
 	}
-	return ended(a.Backend.Delete(ctx, id), func() error { _, err := a.Backend.Get(ctx, id); return err })
+	return ended(a.Delete(ctx, id), func() error { _, err := a.Backend.Get(ctx, id); return err })
 }
 
 // createdAfter says whether what is on the disk is younger than what an object was written for. Objects have microseconds.

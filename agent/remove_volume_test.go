@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -55,6 +56,23 @@ func TestDeletion_OfAVolumeInUseIsReportedAndRetriedOnRelease(t *testing.T) {
 		r.expectEvent(string(v1beta1.ErrorPrecondition))
 		r.host.set(func() { clear(r.host.refuse) })
 		r.agent.Released("a")
+		r.gone("a")
+	})
+}
+
+func TestDeletion_IsThatOfTheDriverOfTheNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.host.refuse["delete a"] = fmt.Errorf("%w: volume a is in use on this host (loop0)", backend.ErrPrecondition)
+		r.change = func(c *Config) {
+			c.Delete = func(ctx context.Context, id backend.ID) error {
+				r.host.set(func() { clear(r.host.refuse) }) // as one that unstages it
+				return r.host.Delete(ctx, id)
+			}
+		}
+		r.begin().ask("a")
+		r.phase("a", v1beta1.PhaseReady)
+		r.remove("a")
 		r.gone("a")
 	})
 }

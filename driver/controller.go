@@ -213,7 +213,7 @@ func (c *controller) DeleteVolume(ctx context.Context, req *csi.DeleteVolumeRequ
 	if err != nil {
 		return nil, err
 	}
-	if err := c.Backend.Delete(ctx, id); err != nil {
+	if err := c.Delete(ctx, id); err != nil {
 		return nil, err
 	}
 	return &csi.DeleteVolumeResponse{}, nil

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/holdfast-storage/holdfast/backend"
@@ -117,4 +118,48 @@ func (d *Driver) pods() (string, error) {
 		err = fmt.Errorf("%s is empty; mount the directory of the kubelet there", dir)
 	}
 	return dir, err
+}
+
+// Delete deletes a volume, also one that its staging alone has in use: a kubelet that was restarted between the unpublishing and
+// the unstaging of a volume never speaks of it again, and no pod gets a volume that is to be deleted.
+func (d *Driver) Delete(ctx context.Context, id backend.ID) error {
+	err := d.Backend.Delete(ctx, id)
+	if !errors.Is(err, backend.ErrPrecondition) || d.podsDir() == "" {
+		return err
+	}
+	n := &node{Driver: d}
+	ended := false
+	failed := n.do(ctx, id, "unstage", func(ctx context.Context) error {
+		p := n.find(ctx, id)
+		staging, failed := n.onlyStaged(p)
+		if failed != nil || staging == "" {
+			return failed
+		}
+		n.Log.Warn("unstaging a volume that is to be deleted, and that the kubelet has left staged", "volume", id, "path", staging)
+		ended = true
+		return n.unstage(ctx, p, staging)
+	})
+	if failed != nil || !ended {
+		return errors.Join(err, failed)
+	}
+	return d.Backend.Delete(ctx, id)
+}
+
+// onlyStaged returns where the kubelet has staged a volume that is mounted nowhere else; "" otherwise.
+func (n *node) onlyStaged(p *mountState) (string, error) {
+	mounts, err := p.mounts()
+	if err != nil || len(mounts) != 1 {
+		return "", err
+	}
+	staging := mounts[0].Target
+	if filepath.Base(staging) == deviceFile {
+		staging = filepath.Dir(staging)
+	}
+	csi := filepath.Join(filepath.Dir(n.podsDir()), "plugins", "kubernetes.io", "csi")
+	for _, dir := range []string{n.Name, "volumeDevices/staging"} { // of file systems, of block volumes
+		if strings.HasPrefix(staging, filepath.Join(csi, dir)+"/") {
+			return staging, nil
+		}
+	}
+	return "", nil
 }

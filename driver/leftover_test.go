@@ -8,9 +8,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 
 	"github.com/holdfast-storage/holdfast/backend"
@@ -148,5 +150,79 @@ func TestInlineVolume_MountedOneIsNotLeftOver(t *testing.T) {
 	}
 	if err := n.collect(t.Context()); err != nil || len(ids(t, b)) != 0 {
 		t.Errorf("after that: %v", err)
+	}
+}
+
+// staged is a volume in the directory of an engine, mounted where the kubelet stages volumes.
+func staged(t *testing.T, n *node, b *scripted) (staging string, mount func(target string)) {
+	t.Helper()
+	hostfs.RequireRoot(t)
+	n.Name = DefaultName
+	root := filepath.Dir(n.podsDir())
+	dir := filepath.Join(root, "volumes", "v", "data")
+	staging = filepath.Join(root, "plugins/kubernetes.io/csi", DefaultName, "hash/globalmount")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	mount = func(target string) {
+		t.Helper()
+		if err := os.MkdirAll(target, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Mount(dir, target, "", unix.MS_BIND, ""); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = unix.Unmount(target, unix.MNT_DETACH) })
+	}
+	b.get = func(id backend.ID) (*backend.Volume, error) {
+		return &backend.Volume{ID: id, Access: backend.Access{Directory: dir}}, nil
+	}
+	b.delete = func(backend.ID) error {
+		all, err := nodeops.Mounts()
+		if slices.ContainsFunc(all, func(m nodeops.Mount) bool { return strings.HasPrefix(m.Target, root+"/") }) {
+			err = fmt.Errorf("%w: volume v is in use", backend.ErrPrecondition)
+		}
+		return err
+	}
+	mount(staging)
+	return staging, mount
+}
+
+func TestDelete_OfAVolumeThatTheKubeletHasLeftStagedUnstagesIt(t *testing.T) {
+	n, b, log := kubeletNode(t, "other")
+	staging, _ := staged(t, n, b)
+	if err := n.Delete(t.Context(), "v"); err != nil {
+		t.Error(err)
+	}
+	if m, err := nodeops.MountAt(staging); m != nil || err != nil {
+		t.Errorf("it is still staged: %+v, %v", m, err)
+	}
+	if !strings.Contains(log.String(), "has left staged") {
+		t.Errorf("the log has %s", log)
+	}
+}
+
+func TestDelete_OfAVolumeThatAPodOrAnotherHasMountedLeavesItsMounts(t *testing.T) {
+	for name, target := range map[string]string{"a pod": "pods/driver/volumes/mount", "another": "somewhere"} {
+		t.Run(name, func(t *testing.T) {
+			n, b, _ := kubeletNode(t, "driver")
+			staging, mount := staged(t, n, b)
+			stays := []string{staging, filepath.Join(filepath.Dir(n.podsDir()), target)}
+			mount(stays[1])
+			if name == "another" { // and the kubelet has not
+				if err := unix.Unmount(staging, 0); err != nil {
+					t.Fatal(err)
+				}
+				stays = stays[1:]
+			}
+			if err := n.Delete(t.Context(), "v"); !errors.Is(err, backend.ErrPrecondition) {
+				t.Errorf("got %v", err)
+			}
+			for _, at := range stays {
+				if m, err := nodeops.MountAt(at); m == nil || err != nil {
+					t.Errorf("%s is not mounted any more: %v", at, err)
+				}
+			}
+		})
 	}
 }

@@ -26,6 +26,7 @@ type host struct {
 	registrationDir string
 	registersDriver bool
 	storage         atomic.Pointer[local.Backend] // nil while it is being opened
+	serving         *driver.Driver                // of the storage, before any part runs
 }
 
 // opener opens the storage of this host for this process.
@@ -96,11 +97,10 @@ func (h *host) serveStorage(ctx context.Context, open opener, join joiner, log *
 	if err != nil {
 		return err
 	}
-	d, err := driver.New(h.driver)
-	if err != nil {
+	if h.serving, err = driver.New(h.driver); err != nil {
 		return err
 	}
-	return runAll(ctx, append(parts, d.Run, followIOErrors(log)))
+	return runAll(ctx, append(parts, h.serving.Run, followIOErrors(log)))
 }
 
 // followIOErrors detects no errors where the kernel's log cannot be read.

@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-storage/holdfast/agent/policy"
 	"github.com/holdfast-storage/holdfast/api/client/informers"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/local"
 	"github.com/holdfast-storage/holdfast/driver"
 	"github.com/holdfast-storage/holdfast/kubelet/devices"
@@ -156,6 +157,7 @@ func (n *node) join(storage *local.Backend, log *slog.Logger) ([]part, error) {
 	a, err := agent.New(agent.Config{
 		Requests: requests,
 		Node:     n.driver.NodeID, Version: version, Backend: storage, Pools: served,
+		Delete: func(ctx context.Context, id backend.ID) error { return n.serving.Delete(ctx, id) },
 		Client: n.clients.holdfast, Kubernetes: n.clients.kubernetes, Namespace: n.namespace, Events: n.clients.events,
 		Log: log, Foreign: driver.Ephemeral, ForeignAllowed: len(n.driver.Inline.Pools) > 0, Addresses: n.addresses, SharedVolumes: n.sharedVolumes,
 		CephVolumes: n.cephVolumes(),
