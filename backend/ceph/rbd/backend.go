@@ -107,7 +107,7 @@ func (b *Backend) Get(ctx context.Context, id backend.ID) (*backend.Volume, erro
 		return nil, fmt.Errorf("%w: volume %s", backend.ErrNotFound, backend.Quote(string(id)))
 	}
 	r, err := call(ctx, b, "looking for volume "+string(id), func(s *session) (*record, error) {
-		r, err := s.find(volumes, id)
+		r, err := s.find(volumes, id, nil)
 		if r != nil {
 			b.measureUsed(s, r, time.Now().Add(measuring))
 		}
@@ -124,21 +124,21 @@ func (b *Backend) Get(ctx context.Context, id backend.ID) (*backend.Volume, erro
 
 // find looks for what is complete, or damaged.
 func (b *Backend) find(ctx context.Context, k kind, id backend.ID) (*record, error) {
-	return call(ctx, b, fmt.Sprintf("looking for %s %s", k, id), func(s *session) (*record, error) { return s.find(k, id) })
+	return call(ctx, b, fmt.Sprintf("looking for %s %s", k, id), func(s *session) (*record, error) { return s.find(k, id, nil) })
 }
 
-func (s *session) find(k kind, id backend.ID) (*record, error) {
-	r, err := s.look(k, id)
-	if err != nil || r != nil && !errors.Is(r.damage, errIncomplete) {
-		return r, err
-	}
-	name := imageName(k, id)
-	entries, err := s.ledger.get(name)
-	if err != nil || entries[name].State != complete {
+// find looks for it by the entries of the ledger; nil: they are read.
+func (s *session) find(k kind, id backend.ID, entries map[string]promise) (*record, error) {
+	r, p, err := s.current(k, id, entries)
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	if r == nil {
-		return &record{name: name, kind: k, id: id, size: entries[name].Charge, damage: errMissing}, nil
+	case r != nil && !errors.Is(r.damage, errIncomplete):
+		return r, nil
+	case p.State != complete:
+		return nil, nil
+	case r == nil:
+		return &record{name: imageName(k, id), kind: k, id: id, size: p.Charge, damage: errMissing}, nil
 	}
 	r.damage = errReplaced
 	return r, nil
@@ -192,7 +192,7 @@ func (s *session) list(k kind, entries map[string]promise, read func(*record)) (
 		errs []error
 	)
 	atOnce(ids, func(id backend.ID) {
-		r, err := s.find(k, id)
+		r, err := s.find(k, id, entries)
 		if r != nil {
 			read(r)
 		}

@@ -45,6 +45,49 @@ func (s *session) look(k kind, id backend.ID) (*record, error) {
 	return s.readImage(image, name)
 }
 
+// current reads an image by its name, and what the ledger has of that; entries are those of the ledger, nil: they are read. There
+// is none where Ceph has taken back the object of the name, which leads to an image that was deleted before this one was made.
+func (s *session) current(k kind, id backend.ID, entries map[string]promise) (*record, promise, error) {
+	name := imageName(k, id)
+	r, err := s.look(k, id)
+	if err != nil {
+		return nil, promise{}, err
+	}
+	keys := []string{name}
+	if r != nil {
+		keys = append(keys, trashKey(r.image))
+	}
+	if entries == nil {
+		if entries, err = s.ledger.get(keys...); err != nil {
+			return nil, promise{}, err
+		}
+	}
+	if r != nil {
+		deleted, err := s.wasDeleted(r, entries)
+		if err != nil {
+			return nil, promise{}, err
+		}
+		if deleted {
+			r = nil
+		}
+	}
+	return r, entries[name], nil
+}
+
+// wasDeleted reports whether an image is in the trash, by Ceph's list and by the ledger, which has another one of its name.
+func (s *session) wasDeleted(r *record, entries map[string]promise) (bool, error) {
+	if entries[r.name].State != complete || entries[trashKey(r.image)].State == "" {
+		return false, nil
+	}
+	key := trashEntry(r.image)
+	listed, err := s.ioctx.GetOmapValues(trashObject, "", key, 1)
+	if absent(err) {
+		return false, nil
+	}
+	_, is := listed[key]
+	return is, err
+}
+
 // idOf returns the ID of the image that has a name; "" if none has.
 func (s *session) idOf(name string) (string, error) {
 	k, id, _ := parseName(name)

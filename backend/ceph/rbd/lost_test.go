@@ -5,6 +5,7 @@ package rbd
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -20,16 +21,19 @@ import (
 
 // loss is what Ceph has lost of a pool, as after `ceph pg force-create-pg`, or taken back, as after `mark_unfound_lost revert`.
 type loss struct {
-	object  string
-	damaged []backend.ID // of the volumes a, b and c
+	objects []string
+	first   bool         // the older version is from before the first volume was deleted
+	damaged []backend.ID // of the volumes
 }
 
 var losses = map[string]loss{
-	"directory":      {object: directoryObject},
-	"trash":          {object: "rbd_trash"},
-	"image metadata": {object: "", damaged: []backend.ID{"a"}},
-	"image ID":       {object: idObject + "volume.a"},
-	"ledger":         {object: ledgerObject},
+	"directory":              {objects: []string{directoryObject}},
+	"trash":                  {objects: []string{trashObject}},
+	"directory and trash":    {objects: []string{directoryObject, trashObject}},
+	"image metadata":         {damaged: []backend.ID{"a"}},
+	"image ID":               {objects: []string{idObject + "volume.again"}, first: true},
+	"image ID and directory": {objects: []string{idObject + "volume.again", directoryObject}, first: true, damaged: []backend.ID{"again"}},
+	"ledger":                 {objects: []string{ledgerObject}},
 }
 
 // dataOf are the objects that have the content of images, and their headers.
@@ -49,22 +53,36 @@ func dataOf(t *testing.T, at ceph.Config) map[string]bool {
 	return found
 }
 
-// lostPool has the volumes a, b and c, of which a has content, a snapshot of it, and the deleted volume t.
-// Of its first days there is a copy of an object.
-func lostPool(t *testing.T, object string) (at ceph.Config, content []byte) {
+// pool has the volumes a, again, b, c and restored, of which a and again have content, a snapshot of a, and the deleted volumes
+// early, t and an earlier one with the name again.
+func (l loss) pool(t *testing.T) (at ceph.Config, content []byte) {
 	t.Helper()
-	at, b, end := openWith(t, Config{TrashRetention: time.Hour}, "a", "early")
+	at, b, end := openWith(t, Config{TrashRetention: time.Hour}, "a", "again", "early", "restored")
 	ctx := t.Context()
 	_, content = filled(t, at, b)
-	if err := b.Delete(ctx, "early"); err != nil {
+	older := func() {
+		for i, object := range l.objects {
+			inPool(t, at, "cp", object, fmt.Sprint("older", i))
+		}
+	}
+	if l.first {
+		older()
+	}
+	if err := errors.Join(b.Delete(ctx, "again"), b.Delete(ctx, "early"), b.Delete(ctx, "restored")); err != nil {
 		t.Fatal(err)
 	}
-	if object != "" {
-		inPool(t, at, "cp", object, "older")
+	if !l.first {
+		older()
 	}
-	if err := errors.Join(created(ctx, b, "b", "c", "t"), b.Delete(ctx, "t")); err != nil {
+	_, err := b.Undelete(ctx, "restored")
+	if err := errors.Join(err, created(ctx, b, "again", "b", "c", "t"), b.Delete(ctx, "t")); err != nil {
 		t.Fatal(err)
 	}
+	again, err := b.Get(ctx, "again")
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, at, again, content)
 	if _, err := b.Snapshot(ctx, backend.SnapshotSpec{Name: "s", Source: "a"}); err != nil {
 		t.Fatal(err)
 	}
@@ -81,12 +99,14 @@ func inPool(t *testing.T, at ceph.Config, args ...string) {
 
 func (l loss) happens(t *testing.T, at ceph.Config, older bool) {
 	t.Helper()
-	switch {
-	case l.object != "" && older:
-		inPool(t, at, "cp", "older", l.object)
-	case l.object != "":
-		inPool(t, at, "rm", l.object)
-	default:
+	for i, object := range l.objects {
+		if older {
+			inPool(t, at, "cp", fmt.Sprint("older", i), object)
+		} else {
+			inPool(t, at, "rm", object)
+		}
+	}
+	if l.objects == nil {
 		hands(t, at, func(pool *rados.IOContext) {
 			image, err := rbd.OpenImage(pool, "volume.a", rbd.NoSnapshot)
 			if err != nil {
@@ -109,7 +129,7 @@ func TestLoss_OfAnObjectOfCephCostsNoData(t *testing.T) {
 		for _, older := range []bool{false, true} {
 			title := map[bool]string{false: " removed", true: " of an older version"}[older]
 			t.Run(name+title, func(t *testing.T) {
-				at, content := lostPool(t, l.object)
+				at, content := l.pool(t)
 				before := dataOf(t, at)
 				l.happens(t, at, older)
 				for range 2 {
@@ -125,16 +145,35 @@ func TestLoss_OfAnObjectOfCephCostsNoData(t *testing.T) {
 						t.Errorf("%s is gone", object)
 					}
 				}
+				hands(t, at, func(pool *rados.IOContext) {
+					trash, err := rbd.GetTrashList(pool)
+					if err != nil {
+						t.Error(err)
+					}
+					for _, is := range trash { // as `rbd trash purge` would remove it
+						if is.Name == "volume.restored" {
+							t.Error("the volume restored is in Ceph's list of deleted images")
+						}
+					}
+				})
 				b, end := open(t, at, Config{TrashRetention: time.Hour})
 				defer end()
-				a, err := b.Get(t.Context(), "a")
-				if err != nil {
-					t.Fatal(err)
+				for _, id := range []backend.ID{"a", "again"} {
+					v, err := b.Get(t.Context(), id)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if id == "again" && v.Condition.Abnormal {
+						continue
+					}
+					if got := read(t, at, v, len(content)); !bytes.Equal(got, content) {
+						t.Errorf("volume %s has lost its content", id)
+					}
 				}
-				if got := read(t, at, a, len(content)); !bytes.Equal(got, content) {
-					t.Error("volume a has lost its content")
+				if err := b.Delete(t.Context(), "restored"); err != nil {
+					t.Error(err)
 				}
-				for _, id := range []backend.ID{"t", "early"} {
+				for _, id := range []backend.ID{"t", "early", "restored"} {
 					if v, err := b.Undelete(t.Context(), id); err != nil || v.Condition.Abnormal {
 						t.Errorf("volume %s is not restored: %+v, %v", id, v, err)
 					}
@@ -158,22 +197,24 @@ func (l loss) check(t *testing.T, b *Backend) {
 			t.Errorf("volume %s: %+v", v.ID, v.Condition)
 		}
 	}
-	if want := []backend.ID{"a", "b", "c"}; !slices.Equal(ids, want) {
+	if want := []backend.ID{"a", "again", "b", "c", "restored"}; !slices.Equal(ids, want) {
 		t.Errorf("there are the volumes %v, want %v", ids, want)
 	}
-	if err := created(ctx, b, "a"); (err == nil) != (len(l.damaged) == 0) {
-		t.Errorf("volume a is made again: %v", err)
+	for _, id := range ids {
+		if err := created(ctx, b, string(id)); (err != nil) != slices.Contains(l.damaged, id) {
+			t.Errorf("volume %s is made again: %v", id, err)
+		}
 	}
 	snapshots, err := b.ListSnapshots(ctx)
 	if err != nil || len(snapshots) != 1 {
 		t.Errorf("there are %d snapshots, want 1: %v", len(snapshots), err)
 	}
 	trash, err := b.Trash(ctx)
-	if err != nil || len(trash) != 2 {
+	if err != nil || len(trash) != 3 {
 		t.Errorf("the trash has %+v, %v", trash, err)
 	}
-	if is, err := b.Capacity(ctx, ""); err != nil || is.Promised < 6*size {
-		t.Errorf("promised are %d, %v, to six images of %d", is.Promised, err, size)
+	if is, err := b.Capacity(ctx, ""); err != nil || is.Promised < 9*size {
+		t.Errorf("promised are %d, %v, to nine images of %d", is.Promised, err, size)
 	}
 }
 

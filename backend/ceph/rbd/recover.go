@@ -94,13 +94,14 @@ func (b *Backend) recoverNames(s *session, there map[string]bool, entries map[st
 			continue
 		}
 		all++
-		if !there[name] && !moved[name] {
+		if !there[name] {
 			lost = append(lost, name)
 		}
 	}
-	if lost, err = b.nameAgain(s, there, lost); err != nil {
+	if lost, err = b.nameAgain(s, there, lost, entries); err != nil {
 		return err
 	}
+	lost = slices.DeleteFunc(lost, func(name string) bool { return moved[name] })
 	slices.Sort(lost)
 	if len(lost) >= manyLost && 2*len(lost) >= all {
 		return fmt.Errorf("%w: pool %s of the Ceph cluster lacks %d of the %d images that it is to have, such as %s: it is another pool, or an older copy, or Ceph has lost objects of it. No image in it is changed. "+
@@ -114,12 +115,12 @@ func (b *Backend) recoverNames(s *session, there map[string]bool, entries map[st
 
 // nameAgain puts those images into Ceph's list again that can be opened by their names, and returns which others there are. A
 // copy is opened only once that of which it is one is in the list.
-func (b *Backend) nameAgain(s *session, there map[string]bool, names []string) (lost []string, err error) {
+func (b *Backend) nameAgain(s *session, there map[string]bool, names []string, entries map[string]promise) (lost []string, err error) {
 	for {
 		lost = nil
 		for _, name := range names {
 			k, id, _ := parseName(name)
-			r, err := s.look(k, id)
+			r, _, err := s.current(k, id, entries)
 			if err != nil {
 				return nil, err
 			}
@@ -153,7 +154,11 @@ func (s *session) rados(command string) string {
 const (
 	directoryObject = "rbd_directory"
 	idObject        = "rbd_id."
+	trashObject     = "rbd_trash"
 )
+
+// trashEntry is that of an image in Ceph's list of its trash.
+func trashEntry(image string) string { return "id_" + image }
 
 // rename gives an image its name again, which no other image has.
 func (s *session) rename(image, name string) error {
@@ -205,7 +210,7 @@ func (b *Backend) recoverImage(s *session, name string, entries map[string]promi
 		return false, nil
 	}
 	p, promised := entries[name]
-	r, err := s.look(k, id)
+	r, _, err := s.current(k, id, entries)
 	if err != nil {
 		return false, err
 	}
@@ -215,7 +220,7 @@ func (b *Backend) recoverImage(s *session, name string, entries map[string]promi
 			return false, nil
 		}
 		if p.State == complete {
-			return true, b.recoverDamaged(s, name, r)
+			return true, b.recoverDamaged(s, name, r, entries)
 		}
 		b.log.Info("an image that was not completed is discarded", "image", name)
 		return true, s.discard(name, p)
@@ -231,7 +236,7 @@ func (b *Backend) recoverImage(s *session, name string, entries map[string]promi
 
 // recoverDamaged handles an image that was complete and has no metadata of its own (r), or cannot be opened by its name (nil):
 // then Ceph may have lost the name alone.
-func (b *Backend) recoverDamaged(s *session, name string, r *record) error {
+func (b *Backend) recoverDamaged(s *session, name string, r *record, entries map[string]promise) error {
 	if r != nil {
 		b.log.Error("a damaged image, left alone", "image", name, "error", errReplaced)
 		return nil
@@ -243,7 +248,13 @@ func (b *Backend) recoverDamaged(s *session, name string, r *record) error {
 	if r, err = s.lookInTrash(image, name); err != nil {
 		return err
 	}
-	if r == nil || r.damage != nil {
+	deleted := false
+	if r != nil {
+		if deleted, err = s.wasDeleted(r, entries); err != nil {
+			return err
+		}
+	}
+	if r == nil || r.damage != nil || deleted {
 		b.log.Error("a damaged image, left alone", "image", name, "id", image, "error", errMissing)
 		return nil
 	}
@@ -328,12 +339,16 @@ func (b *Backend) recoverTrashed(s *session, t rbd.TrashInfo, names map[string]b
 }
 
 // finishMove ends the move of an image to the trash. Ceph lists it there first, then removes its name, and says last that it
-// has moved: before that it can neither be removed nor restored. An image that still has its name has not moved: the
-// next request to delete it begins again.
+// has moved: before that it can neither be removed nor restored. An image that still has its name has not moved, or Ceph has taken
+// its list back: it is not in the trash, and the next request to delete it begins again.
 func (s *session) finishMove(t rbd.TrashInfo, names map[string]bool) (moved bool, err error) {
 	if names[t.Name] { // perhaps of another image, which would be moved
 		id, err := s.idOf(t.Name)
-		return id != t.Id, err
+		if err != nil || id != t.Id {
+			return true, err
+		}
+		s.log.Warn("an image that has its name is in Ceph's list of the trash, and is taken out of that", "image", t.Name, "id", t.Id)
+		return false, s.ioctx.RmOmapKeys(trashObject, []string{trashEntry(t.Id)})
 	}
 	if err := s.despiteTheDead(t.Id, func() error { return rbd.GetImage(s.ioctx, t.Name).Trash(0) }); err != nil && !absent(err) { // absent: it has moved
 		return false, fmt.Errorf("moving image %s to the trash: %w", t.Name, err)
