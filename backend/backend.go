@@ -14,7 +14,7 @@ type Backend interface {
 	// Create creates an empty volume. It fails with ErrExists if spec.Name belongs to a volume with another spec, with
 	// ErrExhausted if the volume does not fit, and with ErrInvalid or ErrOutOfRange if the spec can never be met.
 	Create(ctx context.Context, spec VolumeSpec) (*Volume, error)
-	// Delete removes a volume. It fails with ErrPrecondition while the volume is in use on this host.
+	// Delete removes a volume. It fails with ErrInUse while the volume is in use on this host.
 	Delete(ctx context.Context, id ID) error
 	// Get returns a volume, or ErrNotFound. A damaged volume is returned with its Condition set.
 	Get(ctx context.Context, id ID) (*Volume, error)

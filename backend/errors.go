@@ -1,6 +1,9 @@
 package backend
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 // The sentinels of a backend. Errors wrap them with a message that names the volume or pool, the values, and what to
 // do. Each front end translates them in one place.
@@ -21,6 +24,8 @@ var (
 	ErrBusy = errors.New("busy")
 	// ErrPrecondition: the state of the volume does not allow it; the message says why.
 	ErrPrecondition = errors.New("not possible now")
+	// ErrInUse is an ErrPrecondition: the volume is in use on this host.
+	ErrInUse = fmt.Errorf("%w", ErrPrecondition)
 	// ErrUnavailable: the pool is unmounted, read-only or failing.
 	ErrUnavailable = errors.New("pool unavailable")
 )

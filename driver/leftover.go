@@ -124,42 +124,37 @@ func (d *Driver) pods() (string, error) {
 // the unstaging of a volume never speaks of it again, and no pod gets a volume that is to be deleted.
 func (d *Driver) Delete(ctx context.Context, id backend.ID) error {
 	err := d.Backend.Delete(ctx, id)
-	if !errors.Is(err, backend.ErrPrecondition) || d.podsDir() == "" {
+	if !errors.Is(err, backend.ErrInUse) || d.podsDir() == "" {
 		return err
 	}
 	n := &node{Driver: d}
-	ended := false
-	failed := n.do(ctx, id, "unstage", func(ctx context.Context) error {
-		p := n.find(ctx, id)
-		staging, failed := n.onlyStaged(p)
-		if failed != nil || staging == "" {
-			return failed
-		}
-		n.Log.Warn("unstaging a volume that is to be deleted, and that the kubelet has left staged", "volume", id, "path", staging)
-		ended = true
-		return n.unstage(ctx, p, staging)
+	unstaged := false
+	failed := n.do(ctx, id, "unstage", func(ctx context.Context) (err error) {
+		unstaged, err = n.unstageLeftOver(ctx, id)
+		return err
 	})
-	if failed != nil || !ended {
+	if failed != nil || !unstaged {
 		return errors.Join(err, failed)
 	}
 	return d.Backend.Delete(ctx, id)
 }
 
-// onlyStaged returns where the kubelet has staged a volume that is mounted nowhere else; "" otherwise.
-func (n *node) onlyStaged(p *mountState) (string, error) {
+// unstageLeftOver unstages a volume that is mounted only where the kubelet stages volumes, and reports whether it is mounted nowhere
+// any more.
+func (n *node) unstageLeftOver(ctx context.Context, id backend.ID) (bool, error) {
+	p := n.find(ctx, id)
 	mounts, err := p.mounts()
 	if err != nil || len(mounts) != 1 {
-		return "", err
+		return len(mounts) == 0, err
 	}
 	staging := mounts[0].Target
 	if filepath.Base(staging) == deviceFile {
 		staging = filepath.Dir(staging)
 	}
-	csi := filepath.Join(filepath.Dir(n.podsDir()), "plugins", "kubernetes.io", "csi")
-	for _, dir := range []string{n.Name, "volumeDevices/staging"} { // of file systems, of block volumes
-		if strings.HasPrefix(staging, filepath.Join(csi, dir)+"/") {
-			return staging, nil
-		}
+	csi := filepath.Join(filepath.Dir(n.podsDir()), "plugins", "kubernetes.io", "csi") + "/"
+	if !strings.HasPrefix(staging, csi+n.Name+"/") && !strings.HasPrefix(staging, csi+"volumeDevices/staging/") {
+		return false, nil
 	}
-	return "", nil
+	n.Log.Warn("unstaging a volume that is to be deleted, and that the kubelet has left staged", "volume", id, "path", staging)
+	return true, n.unstage(ctx, p, staging)
 }

@@ -180,7 +180,7 @@ func staged(t *testing.T, n *node, b *scripted) (staging string, mount func(targ
 	b.delete = func(backend.ID) error {
 		all, err := nodeops.Mounts()
 		if slices.ContainsFunc(all, func(m nodeops.Mount) bool { return strings.HasPrefix(m.Target, root+"/") }) {
-			err = fmt.Errorf("%w: volume v is in use", backend.ErrPrecondition)
+			err = fmt.Errorf("%w: volume v", backend.ErrInUse)
 		}
 		return err
 	}
@@ -199,6 +199,18 @@ func TestDelete_OfAVolumeThatTheKubeletHasLeftStagedUnstagesIt(t *testing.T) {
 	}
 	if !strings.Contains(log.String(), "has left staged") {
 		t.Errorf("the log has %s", log)
+	}
+}
+
+func TestDelete_ThatIsRefusedForAnotherReasonUnstagesNothing(t *testing.T) {
+	n, b, _ := kubeletNode(t, "other")
+	staging, _ := staged(t, n, b)
+	b.delete = func(backend.ID) error { return backend.ErrPrecondition }
+	if err := n.Delete(t.Context(), "v"); !errors.Is(err, backend.ErrPrecondition) {
+		t.Errorf("got %v", err)
+	}
+	if m, err := nodeops.MountAt(staging); m == nil || err != nil {
+		t.Errorf("it is not staged any more: %v", err)
 	}
 }
 
