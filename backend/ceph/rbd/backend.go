@@ -127,18 +127,19 @@ func (b *Backend) find(ctx context.Context, k kind, id backend.ID) (*record, err
 	return call(ctx, b, fmt.Sprintf("looking for %s %s", k, id), func(s *session) (*record, error) { return s.find(k, id, nil) })
 }
 
-// find looks for it by the entries of the ledger; nil: they are read.
+// find looks for it; entries are those of the ledger, nil: they are read.
 func (s *session) find(k kind, id backend.ID, entries map[string]promise) (*record, error) {
-	r, p, err := s.current(k, id, entries)
-	switch {
-	case err != nil:
+	r, err := s.current(k, id, entries)
+	if err != nil || r != nil && !errors.Is(r.damage, errIncomplete) {
+		return r, err
+	}
+	name := imageName(k, id)
+	now, err := s.ledger.get(name) // entries may be from before it was deleted
+	if err != nil || now[name].State != complete {
 		return nil, err
-	case r != nil && !errors.Is(r.damage, errIncomplete):
-		return r, nil
-	case p.State != complete:
-		return nil, nil
-	case r == nil:
-		return &record{name: imageName(k, id), kind: k, id: id, size: p.Charge, damage: errMissing}, nil
+	}
+	if r == nil {
+		return &record{name: name, kind: k, id: id, size: now[name].Charge, damage: errMissing}, nil
 	}
 	r.damage = errReplaced
 	return r, nil

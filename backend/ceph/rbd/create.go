@@ -277,8 +277,13 @@ func (b *Backend) clear(ctx context.Context, name string) error {
 			return nil, err
 		}
 		p, promised := entries[name]
+		if p.State != complete {
+			if err := s.unname(name); err != nil {
+				return nil, err
+			}
+		}
 		k, id, _ := parseName(name)
-		r, err := s.look(k, id)
+		r, err := s.current(k, id, nil)
 		if err != nil || r == nil && !promised {
 			return nil, err
 		}
@@ -318,6 +323,9 @@ func (s *session) discard(name string, p promise) error {
 		if err := s.dropTemporary(p.Source, name); err != nil {
 			return err
 		}
+	}
+	if err := s.unname(name); err != nil { // what the name leads to would be removed
+		return err
 	}
 	k, id, _ := parseName(name)
 	r, err := s.look(k, id)

@@ -45,57 +45,59 @@ func (s *session) look(k kind, id backend.ID) (*record, error) {
 	return s.readImage(image, name)
 }
 
-// current reads an image by its name, and what the ledger has of that; entries are those of the ledger, nil: they are read. There
-// is none where Ceph has taken back the object of the name, which leads to an image that was deleted before this one was made.
-func (s *session) current(k kind, id backend.ID, entries map[string]promise) (*record, promise, error) {
-	name := imageName(k, id)
+// current reads an image by its name; entries are those of the ledger, nil: they are read. There is none where Ceph has taken back
+// the object of the name, which leads to an image that was deleted.
+func (s *session) current(k kind, id backend.ID, entries map[string]promise) (*record, error) {
 	r, err := s.look(k, id)
-	if err != nil {
-		return nil, promise{}, err
+	if err != nil || r == nil {
+		return nil, err
 	}
-	keys := []string{name}
-	if r != nil {
-		keys = append(keys, trashKey(r.image))
+	deleted, err := s.wasDeleted(r.image, entries)
+	if err != nil || deleted {
+		return nil, err
 	}
-	if entries == nil {
-		if entries, err = s.ledger.get(keys...); err != nil {
-			return nil, promise{}, err
-		}
-	}
-	if r != nil {
-		deleted, err := s.wasDeleted(r, entries)
-		if err != nil {
-			return nil, promise{}, err
-		}
-		if deleted {
-			r = nil
-		}
-	}
-	return r, entries[name], nil
+	return r, nil
 }
 
-// wasDeleted reports whether an image is in the trash, by Ceph's list and by the ledger, which has another one of its name.
-func (s *session) wasDeleted(r *record, entries map[string]promise) (bool, error) {
-	if entries[r.name].State != complete || entries[trashKey(r.image)].State == "" {
+// wasDeleted reports whether an image is in the trash, by the ledger and by Ceph's list: one that is being moved there or restored is
+// not, nor is one that either has from before it was restored.
+func (s *session) wasDeleted(image string, entries map[string]promise) (bool, error) {
+	key := trashKey(image)
+	if _, is := entries[key]; entries != nil && !is {
 		return false, nil
 	}
-	key := trashEntry(r.image)
-	listed, err := s.ioctx.GetOmapValues(trashObject, "", key, 1)
-	if absent(err) {
-		return false, nil
+	state, err := s.trashState(image)
+	if err != nil || state != trashNormal && state != trashRemoving {
+		return false, err
 	}
-	_, is := listed[key]
+	if entries == nil {
+		entries, err = s.ledger.get(key)
+	}
+	_, is := entries[key]
 	return is, err
 }
 
-// idOf returns the ID of the image that has a name; "" if none has.
-func (s *session) idOf(name string) (string, error) {
+// unname removes a name that leads to an image that was deleted.
+func (s *session) unname(name string) error {
 	k, id, _ := parseName(name)
 	r, err := s.look(k, id)
 	if err != nil || r == nil {
-		return "", err
+		return err
 	}
-	return r.image, nil
+	deleted, err := s.wasDeleted(r.image, nil)
+	if err != nil || !deleted {
+		return err
+	}
+	listed, err := s.listedAs(name)
+	if err != nil {
+		return err
+	}
+	if listed == r.image {
+		if err := s.ioctx.RmOmapKeys(directoryObject, []string{"name_" + name, "id_" + r.image}); err != nil {
+			return err
+		}
+	}
+	return s.ioctx.Delete(idObject + name)
 }
 
 // lookInTrash reads an image by its ID.

@@ -49,7 +49,7 @@ func (b *Backend) recover(s *session) error {
 	if foreign > 0 {
 		b.log.Warn("the pool has images that are not of Holdfast; they are left alone", "count", foreign)
 	}
-	inTrash, err := b.recoverTrash(s, there, entries)
+	inTrash, err := b.recoverTrash(s, entries)
 	if err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func (b *Backend) nameAgain(s *session, there map[string]bool, names []string, e
 		lost = nil
 		for _, name := range names {
 			k, id, _ := parseName(name)
-			r, _, err := s.current(k, id, entries)
+			r, err := s.current(k, id, entries)
 			if err != nil {
 				return nil, err
 			}
@@ -157,8 +157,41 @@ const (
 	trashObject     = "rbd_trash"
 )
 
-// trashEntry is that of an image in Ceph's list of its trash.
+// What Ceph's list of the trash says of an image.
+const (
+	trashNone      = -1
+	trashNormal    = 0
+	trashMoving    = 1
+	trashRemoving  = 2
+	trashRestoring = 3
+)
+
+// trashEntry is the key of an image in Ceph's list of the trash.
 func trashEntry(image string) string { return "id_" + image }
+
+// trashState returns what Ceph's list of the trash says of an image.
+func (s *session) trashState(image string) (int, error) {
+	key := trashEntry(image)
+	found, err := s.ioctx.GetOmapValues(trashObject, "", key, 1)
+	if absent(err) {
+		return trashNone, nil
+	}
+	value, is := found[key]
+	if err != nil || !is {
+		return trashNone, err
+	}
+	// The version, the oldest that can read it, the length, where it comes from, its name with the length, two times, the state.
+	const header, length, times = 1 + 1 + 4, 4, 8 + 8
+	at := header + 1
+	if len(value) < at+length {
+		return trashNone, fmt.Errorf("the entry %s of %s has %d bytes", key, trashObject, len(value))
+	}
+	at += length + int(binary.LittleEndian.Uint32(value[at:])) + times
+	if at >= len(value) { // of the first version
+		return trashNormal, nil
+	}
+	return int(value[at]), nil
+}
 
 // rename gives an image its name again, which no other image has.
 func (s *session) rename(image, name string) error {
@@ -210,7 +243,7 @@ func (b *Backend) recoverImage(s *session, name string, entries map[string]promi
 		return false, nil
 	}
 	p, promised := entries[name]
-	r, _, err := s.current(k, id, entries)
+	r, err := s.current(k, id, entries)
 	if err != nil {
 		return false, err
 	}
@@ -250,7 +283,7 @@ func (b *Backend) recoverDamaged(s *session, name string, r *record, entries map
 	}
 	deleted := false
 	if r != nil {
-		if deleted, err = s.wasDeleted(r, entries); err != nil {
+		if deleted, err = s.wasDeleted(r.image, entries); err != nil {
 			return err
 		}
 	}
@@ -302,16 +335,15 @@ func (s *session) eraseClaimed(image string) error {
 	return s.ledger.change(map[string]*promise{trashKey(image): nil}, nil)
 }
 
-// recoverTrash makes sure that what is ours in Ceph's trash is promised to, and returns all that is there. names are those of
-// images that are not.
-func (b *Backend) recoverTrash(s *session, names map[string]bool, entries map[string]promise) (map[string]bool, error) {
+// recoverTrash makes sure that what is ours in Ceph's trash is promised to, and returns all that is there.
+func (b *Backend) recoverTrash(s *session, entries map[string]promise) (map[string]bool, error) {
 	list, err := rbd.GetTrashList(s.ioctx)
 	if err != nil {
 		return nil, err
 	}
 	there := map[string]bool{}
 	for _, t := range list {
-		if there[t.Id], err = b.recoverTrashed(s, t, names, entries); err != nil {
+		if there[t.Id], err = b.recoverTrashed(s, t, entries); err != nil {
 			return nil, err
 		}
 	}
@@ -319,36 +351,40 @@ func (b *Backend) recoverTrash(s *session, names map[string]bool, entries map[st
 }
 
 // recoverTrashed says whether an image in the trash is there indeed, and promises to it if it is ours.
-func (b *Backend) recoverTrashed(s *session, t rbd.TrashInfo, names map[string]bool, entries map[string]promise) (bool, error) {
-	p, known := entries[trashKey(t.Id)]
-	if known && p.State == trashed {
-		return true, nil
-	}
-	if known {
-		return s.finishMove(t, names)
+func (b *Backend) recoverTrashed(s *session, t rbd.TrashInfo, entries map[string]promise) (bool, error) {
+	if _, known := entries[trashKey(t.Id)]; known {
+		return s.finishMove(t, entries)
 	}
 	r, err := s.lookInTrash(t.Id, t.Name)
 	if err != nil || r == nil || r.meta == nil { // not ours
 		return true, err
 	}
-	moved, err := s.finishMove(t, names)
+	moved, err := s.finishMove(t, entries)
 	if err != nil || !moved {
 		return moved, err
 	}
 	return true, b.recoverMove(s, r, t.DeletionTime, entries)
 }
 
-// finishMove ends the move of an image to the trash. Ceph lists it there first, then removes its name, and says last that it
-// has moved: before that it can neither be removed nor restored. An image that still has its name has not moved, or Ceph has taken
-// its list back: it is not in the trash, and the next request to delete it begins again.
-func (s *session) finishMove(t rbd.TrashInfo, names map[string]bool) (moved bool, err error) {
-	if names[t.Name] { // perhaps of another image, which would be moved
-		id, err := s.idOf(t.Name)
-		if err != nil || id != t.Id {
-			return true, err
-		}
+// finishMove ends the move of an image to the trash, or out of it. Ceph lists it there first, then removes its name, and says last
+// that it has moved: before that it can neither be removed nor restored. An image that has its name has not moved, was
+// restored, or Ceph has taken its list back: it is not in the trash, and the next request to delete it begins again.
+func (s *session) finishMove(t rbd.TrashInfo, entries map[string]promise) (moved bool, err error) {
+	k, id, named := parseName(t.Name)
+	if !named {
+		return true, nil
+	}
+	r, err := s.current(k, id, entries)
+	if err != nil {
+		return false, err
+	}
+	if r != nil && r.image == t.Id {
 		s.log.Warn("an image that has its name is in Ceph's list of the trash, and is taken out of that", "image", t.Name, "id", t.Id)
 		return false, s.ioctx.RmOmapKeys(trashObject, []string{trashEntry(t.Id)})
+	}
+	state, err := s.trashState(t.Id)
+	if err != nil || r != nil || state != trashMoving { // of another image, which would be moved
+		return true, err
 	}
 	if err := s.despiteTheDead(t.Id, func() error { return rbd.GetImage(s.ioctx, t.Name).Trash(0) }); err != nil && !absent(err) { // absent: it has moved
 		return false, fmt.Errorf("moving image %s to the trash: %w", t.Name, err)

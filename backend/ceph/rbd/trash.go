@@ -91,6 +91,9 @@ func (b *Backend) remove(ctx context.Context, r *record) error {
 // forget ends the promise to an image that is not there any more, unless the list of images still has it.
 func (b *Backend) forget(ctx context.Context, r *record) error {
 	_, err := call(ctx, b, "forgetting image "+r.name, func(s *session) (any, error) {
+		if err := s.unname(r.name); err != nil {
+			return nil, err
+		}
 		image, err := s.listedAs(r.name)
 		if err != nil {
 			return nil, err
@@ -166,6 +169,13 @@ func (b *Backend) purge(ctx context.Context, image, name string) error {
 			entries, err := s.ledger.get(key)
 			p, known := entries[key]
 			if err != nil || !known { // restored, or removed
+				return nil, err
+			}
+			state, err := s.trashState(image)
+			if err == nil && state == trashRestoring {
+				err = fmt.Errorf("%w: image %s is being restored from the trash; the next start of the pool's process ends that", backend.ErrPrecondition, name)
+			}
+			if err != nil {
 				return nil, err
 			}
 			if p.State != removing {
