@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -162,7 +163,15 @@ func (b *Backend) giveWay(ctx context.Context, short *shortage) (gone bool, err 
 	if len(all) == 0 || gives < short.missing {
 		return false, nil
 	}
-	oldest := slices.MinFunc(all, func(x, y *discarded) int { return x.deleted.Compare(y.deleted) })
-	b.log.Info("a deleted volume is removed early: its space is needed", "volume", oldest.id, "bytes", oldest.Charge)
-	return true, b.purge(ctx, oldest.image, oldest.name)
+	slices.SortFunc(all, func(x, y *discarded) int { return x.deleted.Compare(y.deleted) })
+	for _, oldest := range all {
+		b.log.Info("a deleted volume is removed early: its space is needed", "volume", oldest.id, "bytes", oldest.Charge)
+		if err := b.purge(ctx, oldest.image, oldest.name); !errors.Is(err, backend.ErrPrecondition) {
+			return true, err
+		}
+		if gives -= oldest.Charge; gives < short.missing { // it is in use, or being restored, and the others would go in vain
+			return false, nil
+		}
+	}
+	return false, nil
 }

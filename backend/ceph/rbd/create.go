@@ -277,13 +277,7 @@ func (b *Backend) clear(ctx context.Context, name string) error {
 			return nil, err
 		}
 		p, promised := entries[name]
-		if p.State != complete {
-			if err := s.unname(name); err != nil {
-				return nil, err
-			}
-		}
-		k, id, _ := parseName(name)
-		r, err := s.current(k, id, nil)
+		r, err := s.unname(name)
 		if err != nil || r == nil && !promised {
 			return nil, err
 		}
@@ -324,11 +318,10 @@ func (s *session) discard(name string, p promise) error {
 			return err
 		}
 	}
-	if err := s.unname(name); err != nil { // what the name leads to would be removed
-		return err
+	r, err := s.unname(name)
+	if err == nil && r == nil {
+		r, err = s.listed(name)
 	}
-	k, id, _ := parseName(name)
-	r, err := s.look(k, id)
 	switch {
 	case err != nil:
 		return err

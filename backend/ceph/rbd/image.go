@@ -77,27 +77,27 @@ func (s *session) wasDeleted(image string, entries map[string]promise) (bool, er
 	return is, err
 }
 
-// unname removes a name that leads to an image that was deleted.
-func (s *session) unname(name string) error {
+// unname removes a name that leads to an image that was deleted, and returns the image that has it otherwise; nil: there is none.
+func (s *session) unname(name string) (*record, error) {
 	k, id, _ := parseName(name)
 	r, err := s.look(k, id)
 	if err != nil || r == nil {
-		return err
+		return nil, err
 	}
 	deleted, err := s.wasDeleted(r.image, nil)
 	if err != nil || !deleted {
-		return err
+		return r, err
 	}
 	listed, err := s.listedAs(name)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if listed == r.image {
 		if err := s.ioctx.RmOmapKeys(directoryObject, []string{"name_" + name, "id_" + r.image}); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return s.ioctx.Delete(idObject + name)
+	return nil, s.ioctx.Delete(idObject + name)
 }
 
 // lookInTrash reads an image by its ID.

@@ -257,6 +257,12 @@ func TestLoss_OfManyImagesAtOnceLeavesThePoolAlone(t *testing.T) {
 
 // The process that restored the volume was killed in between, or lost the pool.
 func TestUndelete_ThatEndedHalfwayIsFinished(t *testing.T) {
+	for _, listed := range []bool{true, false} { // Ceph writes the object of the name first, and then its list
+		t.Run(fmt.Sprint("listed ", listed), func(t *testing.T) { undeleteEndsHalfway(t, listed) })
+	}
+}
+
+func undeleteEndsHalfway(t *testing.T, listed bool) {
 	at, b, end := openWith(t, Config{TrashRetention: time.Hour}, "a")
 	a, content := filled(t, at, b)
 	if err := b.Delete(t.Context(), "a"); err != nil {
@@ -282,6 +288,11 @@ func TestUndelete_ThatEndedHalfwayIsFinished(t *testing.T) {
 		if err := errors.Join(pool.SetOmap(trashObject, map[string][]byte{key: entry}), s.rename(image, "volume.a")); err != nil {
 			t.Fatal(err)
 		}
+		if !listed {
+			if err := pool.RmOmapKeys(directoryObject, []string{"name_volume.a", "id_" + image}); err != nil {
+				t.Fatal(err)
+			}
+		}
 		expect(trashRestoring)
 	})
 	if err := b.purge(ceph.Background(t.Context()), image, "volume.a"); !errors.Is(err, backend.ErrPrecondition) {
@@ -296,6 +307,9 @@ func TestUndelete_ThatEndedHalfwayIsFinished(t *testing.T) {
 		}
 		if trash, err := b.Trash(t.Context()); len(trash) > 0 || err != nil {
 			t.Errorf("the trash has %+v, %v", trash, err)
+		}
+		if all, err := b.List(t.Context()); len(all) != 1 || err != nil {
+			t.Errorf("there are %+v, %v", all, err)
 		}
 		if err := b.emptyTrash(ceph.Background(t.Context()), time.Now().Add(2*time.Hour)); err != nil {
 			t.Error(err)
@@ -337,5 +351,43 @@ func TestLoss_NameThatLeadsToADeletedImageIsThatOfANewVolume(t *testing.T) {
 	deleted, err := b.trash(t.Context())
 	if err != nil || len(deleted) != 1 || deleted[0].image == v.Access.RBD.ImageID {
 		t.Errorf("the new volume is the deleted one: %+v, %v", deleted, err)
+	}
+}
+
+// The process that was to restore the volume was killed before it had its name.
+func TestUndelete_ThatEndedBeforeItBeganCanBeRepeated(t *testing.T) {
+	at, b, end := openWith(t, Config{TrashRetention: time.Hour}, "a")
+	a, content := filled(t, at, b)
+	if err := b.Delete(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	end()
+	state := func(set bool) (is int) {
+		hands(t, at, func(pool *rados.IOContext) {
+			s := &session{ioctx: pool}
+			var err error
+			if set {
+				err = s.setTrashState(a.Access.RBD.ImageID, trashRestoring)
+			}
+			if is, err = s.trashState(a.Access.RBD.ImageID); err != nil {
+				t.Fatal(err)
+			}
+		})
+		return is
+	}
+	if is := state(true); is != trashRestoring {
+		t.Fatalf("Ceph has it in the trash as %d", is)
+	}
+	b, end = open(t, at, Config{TrashRetention: time.Hour})
+	defer end()
+	if trash, err := b.Trash(t.Context()); len(trash) != 1 || err != nil || state(false) != trashNormal {
+		t.Errorf("the trash has %+v, %v", trash, err)
+	}
+	v, err := b.Undelete(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(read(t, at, v, len(content)), content) {
+		t.Error("it has lost its content")
 	}
 }

@@ -171,26 +171,43 @@ func trashEntry(image string) string { return "id_" + image }
 
 // trashState returns what Ceph's list of the trash says of an image.
 func (s *session) trashState(image string) (int, error) {
-	key := trashEntry(image)
-	found, err := s.ioctx.GetOmapValues(trashObject, "", key, 1)
-	if absent(err) {
-		return trashNone, nil
-	}
-	value, is := found[key]
-	if err != nil || !is {
+	value, at, err := s.inTrash(image)
+	switch {
+	case err != nil || value == nil:
 		return trashNone, err
-	}
-	// The version, the oldest that can read it, the length, where it comes from, its name with the length, two times, the state.
-	const header, length, times = 1 + 1 + 4, 4, 8 + 8
-	at := header + 1
-	if len(value) < at+length {
-		return trashNone, fmt.Errorf("the entry %s of %s has %d bytes", key, trashObject, len(value))
-	}
-	at += length + int(binary.LittleEndian.Uint32(value[at:])) + times
-	if at >= len(value) { // of the first version
+	case at >= len(value): // of the first version
 		return trashNormal, nil
 	}
 	return int(value[at]), nil
+}
+
+func (s *session) setTrashState(image string, state byte) error {
+	value, at, err := s.inTrash(image)
+	if err != nil || at >= len(value) {
+		return err
+	}
+	value[at] = state
+	return s.ioctx.SetOmap(trashObject, map[string][]byte{trashEntry(image): value})
+}
+
+// inTrash returns the entry of an image in Ceph's list of the trash, and where in that its state is; nil: there is none.
+func (s *session) inTrash(image string) (value []byte, at int, err error) {
+	key := trashEntry(image)
+	found, err := s.ioctx.GetOmapValues(trashObject, "", key, 1)
+	if absent(err) {
+		return nil, 0, nil
+	}
+	value, is := found[key]
+	if err != nil || !is {
+		return nil, 0, err
+	}
+	// The version, the oldest that can read it, the length, where it comes from, its name with the length, two times, the state.
+	const header, length, times = 1 + 1 + 4, 4, 8 + 8
+	at = header + 1
+	if len(value) < at+length {
+		return nil, 0, fmt.Errorf("the entry %s of %s has %d bytes", key, trashObject, len(value))
+	}
+	return value, at + length + int(binary.LittleEndian.Uint32(value[at:])) + times, nil
 }
 
 // rename gives an image its name again, which no other image has.
@@ -215,6 +232,24 @@ func (s *session) listedAs(name string) (string, error) {
 		return string(value[4:]), nil
 	}
 	return "", err
+}
+
+// listed gives the image that the list of images has for a name that leads to none its name again, if it is complete; nil: there
+// is none.
+func (s *session) listed(name string) (*record, error) {
+	image, err := s.listedAs(name)
+	if err != nil || image == "" {
+		return nil, err
+	}
+	r, err := s.lookInTrash(image, name)
+	if err != nil || r == nil || r.damage != nil {
+		return nil, err
+	}
+	deleted, err := s.wasDeleted(image, nil)
+	if err != nil || deleted {
+		return nil, err
+	}
+	return r, s.rename(image, name)
 }
 
 // dropTrashed ends the promise to what was in the trash of Ceph, and was removed or restored. Where the image is there without
@@ -253,7 +288,7 @@ func (b *Backend) recoverImage(s *session, name string, entries map[string]promi
 			return false, nil
 		}
 		if p.State == complete {
-			return true, b.recoverDamaged(s, name, r, entries)
+			return true, b.recoverDamaged(s, name, r)
 		}
 		b.log.Info("an image that was not completed is discarded", "image", name)
 		return true, s.discard(name, p)
@@ -269,30 +304,21 @@ func (b *Backend) recoverImage(s *session, name string, entries map[string]promi
 
 // recoverDamaged handles an image that was complete and has no metadata of its own (r), or cannot be opened by its name (nil):
 // then Ceph may have lost the name alone.
-func (b *Backend) recoverDamaged(s *session, name string, r *record, entries map[string]promise) error {
+func (b *Backend) recoverDamaged(s *session, name string, r *record) error {
 	if r != nil {
 		b.log.Error("a damaged image, left alone", "image", name, "error", errReplaced)
 		return nil
 	}
-	image, err := s.listedAs(name)
-	if err != nil || image == "" {
+	r, err := s.listed(name)
+	switch {
+	case err != nil:
 		return err
+	case r == nil:
+		b.log.Error("a damaged image, left alone", "image", name, "error", errMissing)
+	default:
+		b.log.Error("Ceph did not find an image by its name any more, and does again", "image", name, "id", r.image)
 	}
-	if r, err = s.lookInTrash(image, name); err != nil {
-		return err
-	}
-	deleted := false
-	if r != nil {
-		if deleted, err = s.wasDeleted(r.image, entries); err != nil {
-			return err
-		}
-	}
-	if r == nil || r.damage != nil || deleted {
-		b.log.Error("a damaged image, left alone", "image", name, "id", image, "error", errMissing)
-		return nil
-	}
-	b.log.Error("Ceph did not find an image by its name any more, and does again", "image", name, "id", image)
-	return s.rename(image, name)
+	return nil
 }
 
 // finish does what was left to do of making or growing an image that is complete.
@@ -379,17 +405,38 @@ func (s *session) finishMove(t rbd.TrashInfo, entries map[string]promise) (moved
 		return false, err
 	}
 	if r != nil && r.image == t.Id {
-		s.log.Warn("an image that has its name is in Ceph's list of the trash, and is taken out of that", "image", t.Name, "id", t.Id)
-		return false, s.ioctx.RmOmapKeys(trashObject, []string{trashEntry(t.Id)})
+		return false, s.takeOut(r, entries[t.Name])
 	}
 	state, err := s.trashState(t.Id)
-	if err != nil || r != nil || state != trashMoving { // of another image, which would be moved
+	if err == nil && state == trashRestoring { // and has no name yet
+		err = s.setTrashState(t.Id, trashNormal)
+	}
+	if err != nil || r != nil || state != trashMoving {
+		return true, err
+	}
+	if listed, err := s.listedAs(t.Name); err != nil || listed != "" && listed != t.Id { // another image, which would be moved
 		return true, err
 	}
 	if err := s.despiteTheDead(t.Id, func() error { return rbd.GetImage(s.ioctx, t.Name).Trash(0) }); err != nil && !absent(err) { // absent: it has moved
 		return false, fmt.Errorf("moving image %s to the trash: %w", t.Name, err)
 	}
 	return true, nil
+}
+
+// takeOut takes an image that has its name out of Ceph's list of the trash.
+func (s *session) takeOut(r *record, p promise) error {
+	s.log.Warn("an image that has its name is in Ceph's list of the trash, and is taken out of that", "image", r.name, "id", r.image)
+	listed, err := s.listedAs(r.name)
+	if err == nil && listed == "" { // its restoration ended in between
+		err = s.rename(r.image, r.name)
+	}
+	if err == nil {
+		err = s.ioctx.RmOmapKeys(trashObject, []string{trashEntry(r.image)})
+	}
+	if err != nil || r.damage != nil {
+		return err
+	}
+	return s.finish(r, p)
 }
 
 // recoverMove records that an image was moved to the trash.

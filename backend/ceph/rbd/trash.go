@@ -91,7 +91,7 @@ func (b *Backend) remove(ctx context.Context, r *record) error {
 // forget ends the promise to an image that is not there any more, unless the list of images still has it.
 func (b *Backend) forget(ctx context.Context, r *record) error {
 	_, err := call(ctx, b, "forgetting image "+r.name, func(s *session) (any, error) {
-		if err := s.unname(r.name); err != nil {
+		if _, err := s.unname(r.name); err != nil {
 			return nil, err
 		}
 		image, err := s.listedAs(r.name)
