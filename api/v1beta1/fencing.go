@@ -189,9 +189,14 @@ func (c CephClient) Is(other CephClient) bool {
 	return c.FSID == other.FSID && c.ID == other.ID && c.BootID == other.BootID
 }
 
+// IsShutOut says whether all pools have confirmed that the node is shut out, and still do.
+func (o *StorageNode) IsShutOut() bool {
+	return meta.IsStatusConditionTrue(o.Status.Conditions, FencedCondition)
+}
+
 // WasShutOut says whether other nodes may use the volumes of this one, since all pools had confirmed that it is shut out.
 func (o *StorageNode) WasShutOut() bool {
-	return o.Spec.Fence != nil && (o.Spec.Fence.ShutOutAt != nil || meta.IsStatusConditionTrue(o.Status.Conditions, FencedCondition))
+	return o.Spec.Fence != nil && (o.Spec.Fence.ShutOutAt != nil || o.IsShutOut())
 }
 
 // MostTrash is the most deleted volumes that the status of a StorageNode lists.

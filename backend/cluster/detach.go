@@ -35,7 +35,7 @@ func (b *Backend) CheckDetached(ctx context.Context, id backend.ID, node string)
 		n, lacks = nil, "was deleted, and with it the record of the clients to shut out"
 	case err != nil:
 		return err
-	case meta.IsStatusConditionTrue(n.Status.Conditions, v1beta1.FencedCondition):
+	case n.IsShutOut():
 		return nil
 	case slices.Contains(n.Status.CephVolumes, string(id)):
 		return notDetached(id, n)

@@ -109,7 +109,7 @@ func (o observed) planFence() plan {
 		p.condition = o.condition(false, v1beta1.ReasonNotFenced, impossible)
 	case waiting != "":
 		p.condition = o.condition(false, v1beta1.ReasonFencing, waiting)
-	case !o.isFenced():
+	case !o.storageNode.IsShutOut():
 		if !o.storageNode.WasShutOut() {
 			p.fence = o.storageNode.Spec.Fence.DeepCopy()
 			p.fence.ShutOutAt = new(metav1.NewMicroTime(o.now.Truncate(time.Microsecond)))
@@ -142,7 +142,7 @@ func (o observed) planReturn() plan {
 		if users := o.users(); users != "" {
 			message += ". These pods use volumes that they cannot reach any more, and must be deleted: " + users
 		}
-		p.condition = o.condition(o.isFenced(), v1beta1.ReasonReleasing, message)
+		p.condition = o.condition(o.storageNode.IsShutOut(), v1beta1.ReasonReleasing, message)
 		return p
 	}
 	p.condition = o.condition(false, v1beta1.ReasonReleased, "the node is back and has no client from before any more")
@@ -276,12 +276,6 @@ func (o observed) isBack() bool {
 
 func (o observed) conditionNow() *metav1.Condition {
 	return meta.FindStatusCondition(o.storageNode.Status.Conditions, v1beta1.FencedCondition)
-}
-
-// isFenced says whether all pools have confirmed that the node is shut out, and still do.
-func (o observed) isFenced() bool {
-	c := o.conditionNow()
-	return c != nil && c.Status == metav1.ConditionTrue
 }
 
 // needsPods says whether the plan depends on what only the API server knows.

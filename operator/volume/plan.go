@@ -120,7 +120,7 @@ func (p *nodePlan) planRenewals(o nodeObserved) {
 func (o nodeObserved) isForgotten() bool {
 	n := o.storageNode
 	return !o.isThere() && n != nil && n.Unreadable() == nil && len(o.volumes) == 0 && len(o.snapshots) == 0 && len(n.Spec.Discard) == 0 &&
-		(len(n.Status.CephClients) == 0 || meta.IsStatusConditionTrue(n.Status.Conditions, v1beta1.FencedCondition))
+		(len(n.Status.CephClients) == 0 || n.IsShutOut())
 }
 
 // isSilent says whether the agent does not answer, and not only this process does not hear it.

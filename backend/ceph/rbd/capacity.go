@@ -165,8 +165,11 @@ func (b *Backend) giveWay(ctx context.Context, short *shortage) (gone bool, err 
 	}
 	slices.SortFunc(all, func(x, y *discarded) int { return x.deleted.Compare(y.deleted) })
 	for _, oldest := range all {
-		b.log.Info("a deleted volume is removed early: its space is needed", "volume", oldest.id, "bytes", oldest.Charge)
-		if err := b.purge(ctx, oldest.image, oldest.name); !errors.Is(err, backend.ErrPrecondition) {
+		err := b.purge(ctx, oldest.image, oldest.name)
+		if err == nil {
+			b.log.Info("a deleted volume was removed early: its space is needed", "volume", oldest.id, "bytes", oldest.Charge)
+		}
+		if !errors.Is(err, backend.ErrPrecondition) {
 			return true, err
 		}
 		if gives -= oldest.Charge; gives < short.missing { // it is in use, or being restored, and the others would go in vain

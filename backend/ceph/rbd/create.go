@@ -320,7 +320,7 @@ func (s *session) discard(name string, p promise) error {
 	}
 	r, err := s.unname(name)
 	if err == nil && r == nil {
-		r, err = s.listed(name)
+		r, err = s.nameListed(name)
 	}
 	switch {
 	case err != nil:

@@ -77,27 +77,32 @@ func (s *session) wasDeleted(image string, entries map[string]promise) (bool, er
 	return is, err
 }
 
-// unname removes a name that leads to an image that was deleted, and returns the image that has it otherwise; nil: there is none.
+// unname removes a name that leads to an image that was deleted, by the object of the name or by the list of images: what is
+// removed or made by the name would be that. It returns the image that has the name otherwise; nil: none has.
 func (s *session) unname(name string) (*record, error) {
 	k, id, _ := parseName(name)
 	r, err := s.look(k, id)
-	if err != nil || r == nil {
-		return nil, err
-	}
-	deleted, err := s.wasDeleted(r.image, nil)
-	if err != nil || !deleted {
-		return r, err
-	}
-	listed, err := s.listedAs(name)
 	if err != nil {
 		return nil, err
 	}
-	if listed == r.image {
-		if err := s.ioctx.RmOmapKeys(directoryObject, []string{"name_" + name, "id_" + r.image}); err != nil {
+	if r != nil {
+		deleted, err := s.wasDeleted(r.image, nil)
+		if err != nil || !deleted {
+			return r, err
+		}
+		if err := s.ioctx.Delete(idObject + name); err != nil {
 			return nil, err
 		}
 	}
-	return nil, s.ioctx.Delete(idObject + name)
+	image, err := s.listedAs(name)
+	if err != nil || image == "" {
+		return nil, err
+	}
+	deleted, err := s.wasDeleted(image, nil)
+	if err != nil || !deleted {
+		return nil, err
+	}
+	return nil, s.ioctx.RmOmapKeys(directoryObject, []string{"name_" + name, "id_" + image})
 }
 
 // lookInTrash reads an image by its ID.

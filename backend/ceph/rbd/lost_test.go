@@ -391,3 +391,30 @@ func TestUndelete_ThatEndedBeforeItBeganCanBeRepeated(t *testing.T) {
 		t.Error("it has lost its content")
 	}
 }
+
+// A volume of the same name was being made, and nothing of it was there yet.
+func TestLoss_WhatIsListedAgainIsNotRemovedWithWhatWasBeingMade(t *testing.T) {
+	at, b, end := openWith(t, Config{TrashRetention: time.Hour}, "a")
+	_, content := filled(t, at, b)
+	inPool(t, at, "cp", directoryObject, "older")
+	if err := b.Delete(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	_, err := call(ceph.Background(t.Context()), b, "promising", func(s *session) (any, error) {
+		return nil, s.ledger.change(map[string]*promise{"volume.a": {Charge: size, State: building}}, nil)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	end()
+	inPool(t, at, "cp", "older", directoryObject)
+	b, end = open(t, at, Config{TrashRetention: time.Hour})
+	defer end()
+	v, err := b.Undelete(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(read(t, at, v, len(content)), content) {
+		t.Error("the deleted volume has lost its content")
+	}
+}

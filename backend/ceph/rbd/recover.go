@@ -234,9 +234,9 @@ func (s *session) listedAs(name string) (string, error) {
 	return "", err
 }
 
-// listed gives the image that the list of images has for a name that leads to none its name again, if it is complete; nil: there
-// is none.
-func (s *session) listed(name string) (*record, error) {
+// nameListed gives the image that the list of images has for a name that leads to none its name again, if it is complete; nil:
+// there is none.
+func (s *session) nameListed(name string) (*record, error) {
 	image, err := s.listedAs(name)
 	if err != nil || image == "" {
 		return nil, err
@@ -309,7 +309,7 @@ func (b *Backend) recoverDamaged(s *session, name string, r *record) error {
 		b.log.Error("a damaged image, left alone", "image", name, "error", errReplaced)
 		return nil
 	}
-	r, err := s.listed(name)
+	r, err := s.nameListed(name)
 	switch {
 	case err != nil:
 		return err
