@@ -62,6 +62,7 @@ e2e-one() {
 	package=$(grep -rl --include='*_test.go' "^func ${T:?is missing: give a test, such as T=TestClaim_Data}" test/suite/e2e | xargs -r dirname | sort -u) || true
 	[ -n "$package" ] || { echo "T=$T: no test of test/suite/e2e has a name that begins so" >&2; exit 1; }
 	test/tool/cluster/install e2e "${NODES:-1}"
+	echo "== the cluster stays for the next call, and takes time from other tests: make down removes it"
 	# shellcheck disable=SC2086
 	HOLDFAST_TESTS=all HOLDFAST_CLUSTER=e2e go test -vet=off -count=1 -timeout "$TIMEOUT" -p 1 -v -run "^$T" $(printf "./%s " $package)
 }
