@@ -48,7 +48,7 @@ var (
 	inline = regexp.MustCompile("`([^`\n]+)`")
 )
 
-// Of returns the calls of some programs that a page shows, in its blocks and in its sentences.
+// Of returns the calls of some programs that a page shows, or of all, in its blocks and in its sentences.
 func Of(page string, programs ...string) (all []Call) {
 	page = Fenced.ReplaceAllString(page, "")
 	for _, block := range Paragraphs(page) {
@@ -57,7 +57,9 @@ func Of(page string, programs ...string) (all []Call) {
 	for _, span := range inline.FindAllStringSubmatch(page, -1) {
 		all = append(all, Shell(span[1])...)
 	}
-	return slices.DeleteFunc(all, func(c Call) bool { return !slices.Contains(programs, c.Words[0]) || len(c.Words) < 2 })
+	return slices.DeleteFunc(all, func(c Call) bool {
+		return len(programs) > 0 && !slices.Contains(programs, c.Words[0]) || len(c.Words) < 2
+	})
 }
 
 var (

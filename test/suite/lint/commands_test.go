@@ -1,7 +1,6 @@
 package lint
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,37 +13,20 @@ import (
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/util/jsonpath"
 	"sigs.k8s.io/yaml"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
-	"github.com/holdfast-storage/holdfast/operator/render"
 	"github.com/holdfast-storage/holdfast/parameters"
 	"github.com/holdfast-storage/holdfast/test/rig/documents"
 )
 
-// checkedElsewhere are commands whose lines another test checks.
-var checkedElsewhere = map[string]string{
-	"holdfast": "TestExamples_OfTheDocumentsAreAccepted parses them", "bin/holdfast": "the same",
-}
+// The commands of kubectl and holdfast are run in a cluster by TestDocuments_CommandsRunInACluster, those of helm by
+// test/suite/helm. What is read here needs no cluster: that what they and others name exists.
 
-// onTheHost are commands that no test runs, since they change a host or need what is not part of this repository.
-var onTheHost = map[string]string{
-	"mkfs.xfs": "formats a disk", "wipefs": "erases a disk", "chattr": "changes a directory of the host", "mount": "mounts on the host", "umount": "the same",
-	"blkid": "reads a disk", "rm": "removes data", "mkdir": "makes a directory of the host", "cat": "reads a pool of the host", "ls": "the same",
-	"ctr": "loads into the container runtime", "skopeo": "pushes to a registry", "curl": "asks a running process", "jq": "is a filter", "grep": "is a filter", "sed": "is a filter",
-	"sort": "is a filter", "comm": "is a filter", "base64": "is a filter", "openssl": "makes a password", "hostname": "asks the host",
-	"echo": "prints", "export": "sets a variable", "read": "is of the shell", "for": "is of the shell", "case": "is of the shell",
-	"bin/cluster": "starts and stops machines", "source": "is of the user's shell", "xargs": "passes names on", "dirname": "is of the shell", "dlv": "is a debugger",
-	"rbd": "asks a Ceph cluster", "rados": "the same",
-	"ceph": "asks a Ceph cluster", "podman": "runs an image that is not built here", "getfattr": "reads a pool of the host",
-	"cd": "is of the shell", "alias": "is of the user's shell", "0": "is a branch of case", "1": "is a branch of case", "*": "is a branch of case",
-}
-
-// noCommands begin the indented blocks that are not commands, with what they are.
-var noCommands = map[string]string{
-	"class holdfast of": "output of holdfast bench", "allocatable = ": "a formula", "no room: ": "a message", "pool.json ": "files of a pool",
-	"/volumes/<group>": "the files of a pool in Ceph", "[Unit]": "a unit of systemd", "scrape_configs:": "of the configuration of Prometheus",
+// foreignResources are the resources of Kubernetes and others that documents name.
+var foreignResources = []string{
+	"clusterroles", "configmap", "crd", "deployment", "namespace", "ns", "persistentvolume", "persistentvolumes", "pod", "pods", "prometheusrule", "pv", "pvc",
+	"secret", "storageclass", "storageoscluster", "validatingadmissionpolicy", "validatingadmissionpolicybinding",
 }
 
 // printed is what commands within manifests print, such as it may be.
@@ -53,26 +35,9 @@ var printed = strings.NewReplacer(
 	"$(ceph mon dump | grep -o 'v2:[^/]*' | paste -sd,)", "v2:10.0.0.1:3300,v2:10.0.0.2:3300",
 )
 
-// fragments are the indented parts of objects, by page and first word, and the kind that each is part of.
-var fragments = map[string][2]string{
-	"docs/ceph.md spec:":                   {"StorageCluster", ""},
-	"docs/pools.md spec:":                  {"StorageCluster", ""},
-	"docs/volume-objects.md spec:":         {"Volume", ""},
-	"docs/nodejob.md command:":             {"NodeJob", "spec"},
-	"docs/shared-volumes.md nodeSelector:": {"Pod", "spec"},
-}
-
-// foreignResources are the resources of Kubernetes and others that documents name.
-var foreignResources = map[string]string{
-	"pods": "Pod", "pod": "Pod", "pvc": "PersistentVolumeClaim", "persistentvolume": "PersistentVolume", "persistentvolumes": "PersistentVolume",
-	"storageclass": "StorageClass", "namespace": "Namespace", "ns": "Namespace", "crd": "", "secret": "Secret", "clusterroles": "ClusterRole", "prometheusrule": "", "configmap": "ConfigMap",
-	"validatingadmissionpolicy": "", "validatingadmissionpolicybinding": "", "storageoscluster": "", "deployment": "Deployment", "pv": "PersistentVolume",
-}
-
 // custom is what a CustomResourceDefinition says about its kind.
 type custom struct {
 	APIVersion, Kind string
-	Selectable       []string
 	Schema           map[string]any
 }
 
@@ -90,9 +55,8 @@ func customKinds(t *testing.T) map[string]custom {
 					ShortNames             []string
 				}
 				Versions []struct {
-					Name             string
-					SelectableFields []struct{ JSONPath string }
-					Schema           struct{ OpenAPIV3Schema map[string]any }
+					Name   string
+					Schema struct{ OpenAPIV3Schema map[string]any }
 				}
 			}
 		}
@@ -103,13 +67,7 @@ func customKinds(t *testing.T) map[string]custom {
 			continue
 		}
 		version := crd.Spec.Versions[0]
-		kind := custom{
-			APIVersion: crd.Spec.Group + "/" + version.Name, Kind: crd.Spec.Names.Kind,
-			Selectable: []string{"metadata.name", "metadata.namespace"}, Schema: version.Schema.OpenAPIV3Schema,
-		}
-		for _, field := range version.SelectableFields {
-			kind.Selectable = append(kind.Selectable, strings.TrimPrefix(field.JSONPath, "."))
-		}
+		kind := custom{crd.Spec.Group + "/" + version.Name, crd.Spec.Names.Kind, version.Schema.OpenAPIV3Schema}
 		for _, name := range append(crd.Spec.Names.ShortNames, crd.Spec.Names.Plural, crd.Spec.Names.Singular, crd.Spec.Names.Kind) {
 			all[name] = kind
 		}
@@ -139,36 +97,16 @@ func unknown(schema map[string]any, value any) string {
 	return ""
 }
 
-// sample makes a value with all that a schema has.
-func sample(schema map[string]any) any {
-	if items, ok := schema["items"].(map[string]any); ok {
-		return []any{sample(items)}
-	}
-	if schema["type"] != "object" {
-		return "x"
-	}
-	value := map[string]any{}
-	properties, _ := schema["properties"].(map[string]any)
-	for name, property := range properties {
-		if property, ok := property.(map[string]any); ok {
-			value[name] = sample(property)
-		}
-	}
-	return value
-}
-
 // reader checks the commands and manifests of one page.
 type reader struct {
-	page, text string
-	kinds      map[string]custom
-	decoder    apiruntime.Decoder
-	makefile   string
-	partial    bool   // what is checked refers to the rest of an object that is not there
-	settings   string // the Makefile and what it reads
-	lanes      string // the file that lists them
+	kinds    map[string]custom
+	decoder  apiruntime.Decoder
+	makefile string
+	settings string // the Makefile and what it reads
+	lanes    string // the file that lists them
 }
 
-func newReader(t *testing.T, page string) *reader {
+func newReader(t *testing.T) *reader {
 	t.Helper()
 	kinds := apiruntime.NewScheme()
 	for _, add := range []func(*apiruntime.Scheme) error{scheme.AddToScheme, v1beta1.AddToScheme} {
@@ -177,7 +115,7 @@ func newReader(t *testing.T, page string) *reader {
 		}
 	}
 	return &reader{
-		page: page, kinds: customKinds(t), makefile: read(t, "Makefile"), settings: read(t, "Makefile") + read(t, "test/run/env.sh") + read(t, "test/run/lanes.sh"),
+		kinds: customKinds(t), makefile: read(t, "Makefile"), settings: read(t, "Makefile") + read(t, "test/run/env.sh") + read(t, "test/run/lanes.sh"),
 		lanes:   read(t, "test/tool/lane/lanes.go"),
 		decoder: serializer.NewCodecFactory(kinds, serializer.EnableStrict).UniversalDeserializer(),
 	}
@@ -198,8 +136,8 @@ func (r *reader) object(document string) error {
 	if err := yaml.UnmarshalStrict([]byte(document), &content); err != nil {
 		return err
 	}
-	if content["apiVersion"] == "kustomize.config.k8s.io/v1beta1" {
-		return nil // test/suite/deploy builds each of the repository
+	if content["kind"] == nil || content["apiVersion"] == "kustomize.config.k8s.io/v1beta1" {
+		return nil // values of the chart or a kustomization: test/suite/deploy builds both
 	}
 	kind, isCustom := r.kinds[fmt.Sprint(content["kind"])]
 	if isCustom && content["apiVersion"] != kind.APIVersion {
@@ -215,15 +153,9 @@ func (r *reader) object(document string) error {
 	if err != nil {
 		return err
 	}
-	if ours, ok := object.(interface{ Unreadable() error }); ok && ours.Unreadable() != nil {
-		return ours.Unreadable()
-	}
 	switch object := object.(type) {
-	case *v1beta1.StorageCluster:
-		if r.partial {
-			return nil
-		}
-		_, err = render.Objects(render.Input{Cluster: object, Namespace: "holdfast-system", Release: render.NewRelease("holdfast/holdfast:v1", func(string) string { return "" })})
+	case interface{ Unreadable() error }:
+		return object.Unreadable()
 	case *storage.StorageClass:
 		switch object.Provisioner {
 		case "csi.holdfast.dev":
@@ -235,25 +167,43 @@ func (r *reader) object(document string) error {
 	return err
 }
 
-// command checks one command.
+// spec checks a spec that is shown without its object: one of the kinds must have all of its fields.
+func (r *reader) spec(text string) error {
+	content := map[string]any{}
+	if err := yaml.UnmarshalStrict([]byte(text), &content); err != nil {
+		return err
+	}
+	for _, kind := range r.kinds {
+		if unknown(kind.Schema, content) == "" {
+			return nil
+		}
+	}
+	return fmt.Errorf("no kind has all fields of\n%s", text)
+}
+
+// command checks what a command names.
 func (r *reader) command(c documents.Call) error {
-	name, args := strings.Trim(c.Words[0], "[]"), c.Words[1:]
+	name, args := c.Words[0], c.Words[1:]
+	paths := slices.DeleteFunc(slices.Clone(args), func(arg string) bool { return name != "go" || !strings.HasPrefix(arg, "./") })
 	switch {
-	case checkedElsewhere[name] != "" || onTheHost[name] != "":
-		return nil
 	case name == "make":
 		return r.make(args)
 	case name == "kubectl":
 		return r.kubectl(args, c.Stdin)
-	case name == "helm":
-		return r.helm(args)
-	case name == "go":
-		return r.golang(args)
-	case strings.HasPrefix(name, "test/tool/") || strings.HasPrefix(name, "images/"):
-		_, err := os.Stat(filepath.Join(repository, name))
-		return err
+	case strings.HasPrefix(name, "test/tool/"), strings.HasPrefix(name, "images/"):
+		paths = append(paths, name)
 	}
-	return fmt.Errorf("no check is known for %s: add one here, or to onTheHost with the reason", name)
+	for _, path := range paths {
+		if !exists(strings.TrimSuffix(path, "/...")) {
+			return fmt.Errorf("%s does not exist", path)
+		}
+	}
+	return nil
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(filepath.Join(repository, path))
+	return err == nil
 }
 
 func (r *reader) make(args []string) error {
@@ -273,294 +223,75 @@ func (r *reader) make(args []string) error {
 	return nil
 }
 
-func (r *reader) golang(args []string) error {
-	for _, arg := range args {
-		if path, ok := strings.CutPrefix(arg, "./"); ok {
-			if _, err := os.Stat(filepath.Join(repository, strings.TrimSuffix(path, "/..."))); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-func (r *reader) helm(args []string) error {
-	for i, arg := range args {
-		switch {
-		case strings.HasPrefix(arg, "deploy/"):
-			if _, err := os.Stat(filepath.Join(repository, arg, "Chart.yaml")); err != nil {
-				return err
-			}
-		case strings.HasPrefix(arg, "--set"):
-			return fmt.Errorf("%s is not checked: show a values.yaml, which test/suite/deploy checks", arg)
-		case arg == "--values" && !strings.Contains(r.install(), "# "+args[i+1]+"\n"):
-			return fmt.Errorf("docs/install.md shows no %s", args[i+1])
-		}
-	}
-	return nil
-}
-
-func (r *reader) install() string {
-	text, _ := os.ReadFile(filepath.Join(repository, "docs/install.md"))
-	return string(text)
-}
-
-// valueFlags are the flags of kubectl that documents give with a value in a word of its own.
-var valueFlags = []string{"-n", "-o", "-p", "-f", "-k", "-l", "-c", "--type", "--as", "--kubeconfig", "--field-selector", "--namespace", "--context"}
-
-// kubectl checks a command of kubectl: its resource, and what its flags give.
+// kubectl checks the files and kinds of a command of kubectl.
 func (r *reader) kubectl(args []string, stdin string) error {
-	flags, words := map[string]string{}, []string{}
-	for i := 0; i < len(args) && args[i] != ">"; i++ {
-		switch name, value, ok := strings.Cut(args[i], "="); {
-		case args[i] == "<" || !strings.HasPrefix(args[i], "-") || args[i] == "-":
-			words = append(words, args[i])
-		case !ok && slices.Contains(valueFlags, name) && i+1 < len(args):
+	var words []string // which are no flags
+	for i := 0; i < len(args); i++ {
+		switch args[i] {
+		case "-f", "-k":
+			if i++; i == len(args) || args[i] == "install.yaml" || args[i] == "mine" || args[i] == "-" {
+				return r.manifest(stdin) // what a release has, and what docs/install.md shows
+			}
+			if !exists(args[i]) {
+				return fmt.Errorf("%s does not exist", args[i])
+			}
+			return nil
+		case "-n", "-o", "-p", "-l", "--as", "--field-selector", "--type":
 			i++
-			flags[name] = args[i]
 		default:
-			flags[name] = value
+			if !strings.HasPrefix(args[i], "-") {
+				words = append(words, args[i])
+			}
 		}
 	}
-	if len(words) == 0 {
-		return nil
-	}
-	verb := words[0]
-	switch verb {
-	case "holdfast", "logs", "port-forward", "rollout", "drain", "explain", "taint":
-		return nil
-	case "apply", "create", "delete", "replace":
-		if file, ok := flags["-f"]; ok && file != "" {
-			return r.file(file, stdin)
-		}
-		if dir, ok := flags["-k"]; ok {
-			return r.kustomization(dir)
-		}
-		if verb != "delete" {
-			return nil // kubectl create secret and others of kubectl's own
-		}
-	case "get", "describe", "wait", "patch", "edit", "label", "annotate":
-	default:
-		return fmt.Errorf("no check is known for kubectl %s", verb)
-	}
-	if len(words) < 2 {
+	if len(words) < 2 || !slices.Contains([]string{"get", "describe", "wait", "patch", "edit", "label", "annotate"}, words[0]) {
 		return nil
 	}
 	for name := range strings.SplitSeq(strings.SplitN(words[1], "/", 2)[0], ",") {
-		if err := r.resource(strings.TrimSuffix(name, ".holdfast.dev"), flags); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
+		name = strings.TrimSuffix(name, ".holdfast.dev")
+		if _, ours := r.kinds[name]; !ours && !slices.Contains(foreignResources, name) {
+			return fmt.Errorf("%s is no resource of Holdfast, and not in foreignResources", name)
 		}
 	}
 	return nil
 }
 
-// resource checks a resource, and what flags say about its fields.
-func (r *reader) resource(name string, flags map[string]string) error {
-	kind, our := r.kinds[name]
-	other, known := foreignResources[name]
-	if !our && !known {
-		return fmt.Errorf("it is no resource of Holdfast, and not in foreignResources")
-	}
-	if patch := flags["-p"] + flags["--patch"]; patch != "" {
-		if !our {
-			kind.Kind = other
-		}
-		return r.patch(kind, flags["--type"], patch)
-	}
-	if !our {
-		return nil
-	}
-	if selector := flags["--field-selector"]; selector != "" {
-		if field, _, _ := strings.Cut(selector, "="); !slices.Contains(kind.Selectable, field) {
-			return fmt.Errorf("%s cannot be selected: only %v can", field, kind.Selectable)
-		}
-	}
-	output := flags["-o"]
-	if condition, ok := strings.CutPrefix(flags["--for"], "jsonpath="); ok {
-		output = "jsonpath=" + strings.SplitAfter(condition, "}")[0]
-	}
-	template, ok := strings.CutPrefix(output, "jsonpath=")
-	if !ok {
-		return nil
-	}
-	path := jsonpath.New(name)
-	if err := path.Parse(template); err != nil {
-		return err
-	}
-	if err := path.Parse(filter.ReplaceAllString(template, "[*]")); err != nil {
-		return err
-	}
-	return path.Execute(&strings.Builder{}, sample(kind.Schema))
-}
-
-// filter is a filter of a JSONPath, which selects nothing of a sample.
-var filter = regexp.MustCompile(`\[\?\([^)]*\)\]`)
-
-func (r *reader) patch(kind custom, patchType, patch string) error {
-	if patchType == "json" {
-		var operations []struct{ Op, Path string }
-		if err := json.Unmarshal([]byte(patch), &operations); err != nil {
-			return err
-		}
-		for _, operation := range operations {
-			if err := jsonPointer(sample(kind.Schema), operation.Path); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	object := map[string]any{}
-	if err := json.Unmarshal([]byte(patch), &object); err != nil {
-		return fmt.Errorf("%w: %s", err, patch)
-	}
-	patched := *r
-	patched.partial = true
-	return patched.part(kind.Kind, object)
-}
-
-// part checks a part of an object as if the rest of the object were around it.
-func (r *reader) part(kind string, object map[string]any) error {
-	object["apiVersion"], object["kind"] = "v1", kind
-	if known, ok := r.kinds[kind]; ok {
-		object["apiVersion"] = known.APIVersion
-	}
-	if object["metadata"] == nil {
-		object["metadata"] = map[string]any{"name": "holdfast"}
-	}
-	content, err := json.Marshal(object)
-	if err != nil {
-		return err
-	}
-	return r.object(string(content))
-}
-
-// jsonPointer refuses a path to a field that an object does not have.
-func jsonPointer(object any, path string) error {
-	for name := range strings.SplitSeq(strings.Trim(path, "/"), "/") {
-		fields, _ := object.(map[string]any)
-		if _, ok := fields[name]; !ok {
-			return fmt.Errorf("%s: there is no %s", path, name)
-		}
-		object = fields[name]
-	}
-	return nil
-}
-
-// file checks what kubectl reads: a file of the repository, or its standard input.
-func (r *reader) file(name, stdin string) error {
-	switch name {
-	case "-":
-		if stdin == "" {
-			return nil // from a pipe, whose other command is checked
-		}
-		return r.manifest(stdin)
-	case "install.yaml": // as it is called in a release
-		name = "deploy/install.yaml"
-	}
-	if _, err := os.Stat(filepath.Join(repository, name)); err != nil {
-		return err
-	}
-	if name == "deploy/install.yaml" {
-		return nil // test/suite/deploy decodes it
-	}
-	text, err := os.ReadFile(filepath.Join(repository, name))
-	if err != nil {
-		return err
-	}
-	return r.manifest(string(text))
-}
-
-func (r *reader) kustomization(dir string) error {
-	if strings.Contains(r.text, "# "+dir+"/kustomization.yaml\n") {
-		return nil
-	}
-	_, err := os.Stat(filepath.Join(repository, dir, "kustomization.yaml"))
-	return err
-}
-
-var inlineOfOurs = regexp.MustCompile("`((?:kubectl|make|helm|go) [^`\n]+)`")
-
-// blocks checks all of a page, and returns how many commands and manifests it has.
-func (r *reader) blocks(text string) (count int, wrong []error) {
+// page checks all of a page, and returns how many commands and manifests it has.
+func (r *reader) page(text string) (count int, wrong []error) {
 	note := func(err error) {
 		count++
 		if err != nil {
 			wrong = append(wrong, err)
 		}
 	}
-	r.text = text
 	for _, block := range documents.Fenced.FindAllStringSubmatch(text, -1) {
-		first, _, _ := strings.Cut(block[2], "\n")
-		switch {
-		case block[1] == "mermaid" || block[1] == "text": // pictures
-		case block[1] != "yaml":
-			note(fmt.Errorf("no check is known for a block of %q", block[1]))
-		case first == "# values.yaml" || first == "# mine/kustomization.yaml":
-			if r.page != "docs/install.md" { // TestDocs_ExamplesInstall reads that page alone
-				note(fmt.Errorf("%s is checked in docs/install.md only", first))
-			}
-		default:
+		if block[1] == "yaml" {
 			note(r.manifest(block[2]))
 		}
 	}
-	text = documents.Fenced.ReplaceAllString(text, "")
-	for _, block := range documents.Paragraphs(text) {
-		for _, err := range r.block(block) {
-			note(err)
+	for _, block := range documents.Paragraphs(documents.Fenced.ReplaceAllString(text, "")) {
+		switch {
+		case strings.HasPrefix(block, "apiVersion:"):
+			manifest, _, _ := strings.Cut(block, "\n\n")
+			note(r.manifest(manifest))
+		case strings.HasPrefix(block, "spec:\n"):
+			note(r.spec(block))
 		}
 	}
-	for _, span := range inlineOfOurs.FindAllStringSubmatch(text, -1) {
-		for _, c := range documents.Shell(span[1]) {
-			note(r.command(c))
+	for _, c := range documents.Of(text) {
+		if err := r.command(c); err != nil {
+			note(fmt.Errorf("%s: %w", strings.Join(c.Words, " "), err))
+		} else {
+			note(nil)
 		}
 	}
 	return count, wrong
 }
 
-// block checks an indented block, and returns a result for each of its commands.
-func (r *reader) block(text string) (results []error) {
-	for begin := range noCommands {
-		if strings.HasPrefix(text, begin) {
-			return nil
-		}
-	}
-	if manifest, rest, ok := strings.Cut(text, "\n\n"); strings.HasPrefix(text, "apiVersion:") {
-		results = append(results, r.manifest(manifest))
-		if text = rest; !ok {
-			return results
-		}
-	}
-	word, _, _ := strings.Cut(strings.TrimSpace(text), " ")
-	if part, ok := fragments[r.page+" "+strings.TrimSpace(word)]; ok || strings.HasPrefix(text, "spec:\n") {
-		return append(results, r.fragment(part, text))
-	}
-	for _, c := range documents.Commands(text) {
-		err := r.command(c)
-		if err != nil {
-			err = fmt.Errorf("%s: %w", strings.Join(c.Words, " "), err)
-		}
-		results = append(results, err)
-	}
-	return results
-}
-
-// fragment checks an indented part of an object.
-func (r *reader) fragment(part [2]string, text string) error {
-	kind, field := part[0], part[1]
-	object := map[string]any{}
-	if err := yaml.UnmarshalStrict([]byte(text), &object); err != nil {
-		return err
-	}
-	if field != "" {
-		object = map[string]any{field: object}
-	}
-	return r.part(kind, object)
-}
-
 func TestCommands_OfTheDocumentsAreCorrect(t *testing.T) {
-	total := 0
+	r, total := newReader(t), 0
 	for _, page := range append(glob(t, "docs/*.md"), "README.md", "CONTRIBUTING.md") {
-		count, wrong := newReader(t, page).blocks(read(t, page))
+		count, wrong := r.page(read(t, page))
 		total += count
 		for _, err := range wrong {
 			t.Errorf("%s: %v", page, err)
@@ -572,24 +303,15 @@ func TestCommands_OfTheDocumentsAreCorrect(t *testing.T) {
 }
 
 func TestCommands_WrongOnesAreRefused(t *testing.T) {
+	const class = "```yaml\napiVersion: storage.k8s.io/v1\nkind: StorageClass\nmetadata: {name: a}\nprovisioner: csi.holdfast.dev\nparameters: {fsType: xfs}\n```\n"
+	r := newReader(t)
 	for _, wrong := range []string{
-		"    make instal\n", "    make lane-golde\n", "    make e2e KUBECONFG=x\n", "    kubectl apply -f deploy/examples/clam.yaml\n", "    kubectl apply -k deploy/crd\n",
-		"    kubectl get storageclutser\n", "    kubectl get volumes --field-selector spec.size=1\n", "    kubectl frobnicate x\n",
-		"    kubectl get storagenode n -o jsonpath='{.status.pols[*].name}'\n", "    kubectl get storagenode n -o jsonpath='{.status'\n",
-		"    kubectl get storagenode n -o jsonpath='{.status.pools[?(@.name==\"fast\")].idd}'\n",
-		"    kubectl patch storagecluster holdfast --type=merge -p '{\"spec\":{\"debugg\":true}}'\n", "    kubectl patch storagecluster h -p '{\"spec\":'\n",
-		"    kubectl patch storagecluster h --type=json -p '[{\"op\":\"remove\",\"path\":\"/spec/image\"}]'\n",
-		"    kubectl patch persistentvolume p -p '{\"spec\":{\"reclaimPolicy\":\"Retain\"}}'\n",
-		"    helm install holdfast deploy/charts\n", "    helm install holdfast deploy/chart --values mine.yaml\n", "    helm install holdfast deploy/chart --set a=b\n",
-		"    go test ./drivers\n", "    shutdown now\n", "    test/tool/nothing\n", "Run `make nothing`.\n",
+		"    make instal\n", "    make lane-golde\n", "    make e2e KUBECONFG=x\n", "Run `make nothing`.\n", "    go test ./drivers\n", "    test/tool/nothing -v\n",
+		"    kubectl apply -f deploy/examples/clam.yaml\n", "    kubectl apply -k deploy/crd\n", "    kubectl get storageclutser\n", class,
 		"    kubectl apply -f - <<END\n    apiVersion: holdfast.dev/v1beta1\n    kind: StorageUpgrade\n    metadata: {name: v2}\n    spec: {imag: x}\n    END\n",
-		"    apiVersion: holdfast.dev/v1beta1\n    kind: NFSServer\n    metadata: {name: a}\n    spec: {store: {}}\n", "    spec:\n      pools: []\n",
-		"```yaml\napiVersion: holdfast.dev/v1beta1\nkind: StorageCluster\nmetadata: {name: a}\nspec: {controller: {replicas: 10}}\n```\n",
-		"```yaml\napiVersion: storage.k8s.io/v1\nkind: StorageClass\nmetadata: {name: a}\nprovisioner: csi.holdfast.dev\nparameters: {fsType: xfs}\n```\n",
-		"```yaml\napiVersion: storage.k8s.io/v1\nkind: StorageClass\nmetadata: {name: a}\nprovisioner: nfs.holdfast.dev\nparameters: {server: x}\n```\n",
-		"```bash\nls\n```\n", "```yaml\n# values.yaml\na: 1\n```\n",
+		"    apiVersion: holdfast.dev/v1beta1\n    kind: NFSServer\n    metadata: {name: a}\n    spec: {store: {}}\n", "    spec:\n      pols: []\n",
 	} {
-		if count, got := newReader(t, "docs/x.md").blocks(wrong); len(got) == 0 {
+		if count, got := r.page(wrong); len(got) == 0 {
 			t.Errorf("%d commands were found and none refused in\n%s", count, wrong)
 		}
 	}

@@ -54,36 +54,28 @@ var cases = []struct{ file, imports, rule string }{
 }
 
 func TestImports_EveryRuleRefusesWhatItIsWrittenFor(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds golangci-lint, which takes minutes the first time; run without -short")
+	config := read(t, ".golangci.yml")
+	files := map[string]string{"go.mod": exampleModule}
+	for i, c := range cases {
+		dir := filepath.Dir(c.file)
+		file := fmt.Sprintf("%s/case%d%s", dir, i, strings.TrimPrefix(filepath.Base(c.file), "a"))
+		files[file] = fmt.Sprintf("package %s\n\nimport _ %q\n", filepath.Base(dir), c.imports)
 	}
-	root, err := filepath.Abs("../../..")
-	if err != nil {
-		t.Fatal(err)
+	got := map[string]bool{} // files and the rule that refuses what they import
+	for _, issue := range issues(t, "depguard", files) {
+		if match := refusal.FindStringSubmatch(issue.Text); match != nil {
+			got[fmt.Sprintf("%s: %s by %s", issue.Pos.Filename, match[1], match[2])] = true
+		}
 	}
-	config, err := os.ReadFile(filepath.Join(root, ".golangci.yml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	tree := t.TempDir()
-	write(t, filepath.Join(tree, ".golangci.yml"), string(config))
-	// A module of another name: the cycles that the cases make must not be found, only refused.
-	write(t, filepath.Join(tree, "go.mod"), "module example.test\n\ngo 1.26.0\n")
-	want := map[string]string{}
+	proven := map[string]bool{}
 	for i, c := range cases {
 		file := fmt.Sprintf("%s/case%d%s", filepath.Dir(c.file), i, strings.TrimPrefix(filepath.Base(c.file), "a"))
-		write(t, filepath.Join(tree, file), fmt.Sprintf("package %s\n\nimport _ %q\n", filepath.Base(filepath.Dir(c.file)), c.imports))
-		want[fmt.Sprintf("%s: %s", file, c.imports)] = c.rule
-	}
-	got := refusals(t, root, tree)
-	proven := map[string]bool{}
-	for what, rule := range want {
-		if !got[what][rule] {
-			t.Errorf("%s: want it refused by rule %s, got %v", what, rule, got[what])
+		if want := fmt.Sprintf("%s: %s by %s", file, c.imports, c.rule); !got[want] {
+			t.Errorf("it is not refused: %s", want)
 		}
-		proven[rule] = true
+		proven[c.rule] = true
 	}
-	for _, rule := range ruleNames(t, string(config)) {
+	for _, rule := range ruleNames(t, config) {
 		if !proven[rule] {
 			t.Errorf("rule %s has no case here that it refuses", rule)
 		}
@@ -91,24 +83,6 @@ func TestImports_EveryRuleRefusesWhatItIsWrittenFor(t *testing.T) {
 }
 
 var refusal = regexp.MustCompile(`^import '(.+)' is not allowed from list '(.+?)'`)
-
-// refusals runs the linter over tree and returns what was refused, and by which rules.
-func refusals(t *testing.T, root, tree string) map[string]map[string]bool {
-	t.Helper()
-	found := map[string]map[string]bool{}
-	for _, issue := range issues(t, root, tree, "depguard") {
-		match := refusal.FindStringSubmatch(issue.Text)
-		if match == nil {
-			t.Fatalf("unexpected: %s: %s", issue.Pos.Filename, issue.Text)
-		}
-		what := fmt.Sprintf("%s: %s", issue.Pos.Filename, match[1])
-		if found[what] == nil {
-			found[what] = map[string]bool{}
-		}
-		found[what][match[2]] = true
-	}
-	return found
-}
 
 // calls are what forbidigo refuses, with a part of what it says.
 var calls = []struct{ imports, call, says string }{
@@ -132,27 +106,16 @@ func (*SafeFormatAndMount) FormatAndMountSensitive(source, target, fstype string
 `
 
 func TestCalls_EachForbiddenOneIsRefused(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds golangci-lint, which takes minutes the first time; run without -short")
+	files := map[string]string{
+		"go.mod":         exampleModule + "\nrequire k8s.io/mount-utils v0.0.0\n\nreplace k8s.io/mount-utils => ./mount\n",
+		"mount/go.mod":   "module k8s.io/mount-utils\n\ngo 1.26.0\n",
+		"mount/mount.go": mountUtils,
 	}
-	root, err := filepath.Abs("../../..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	config, err := os.ReadFile(filepath.Join(root, ".golangci.yml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	tree, utils := t.TempDir(), t.TempDir()
-	write(t, filepath.Join(utils, "go.mod"), "module k8s.io/mount-utils\n\ngo 1.26.0\n")
-	write(t, filepath.Join(utils, "mount.go"), mountUtils)
-	write(t, filepath.Join(tree, ".golangci.yml"), string(config))
-	write(t, filepath.Join(tree, "go.mod"), "module example.test\n\ngo 1.26.0\n\nrequire k8s.io/mount-utils v0.0.0\n\nreplace k8s.io/mount-utils => "+utils+"\n")
 	for i, c := range calls {
-		write(t, filepath.Join(tree, fmt.Sprintf("nodeops/case%d.go", i)), fmt.Sprintf("package nodeops\n\nimport %s\n\nfunc case%d() {\n\t%s\n}\n", c.imports, i, c.call))
+		files[fmt.Sprintf("nodeops/case%d.go", i)] = fmt.Sprintf("package nodeops\n\nimport %s\n\nfunc case%d() {\n\t%s\n}\n", c.imports, i, c.call)
 	}
 	said := map[string]string{}
-	for _, issue := range issues(t, root, tree, "forbidigo") {
+	for _, issue := range issues(t, "forbidigo", files) {
 		said[issue.Pos.Filename] += issue.Text
 	}
 	for i, c := range calls {
@@ -160,10 +123,13 @@ func TestCalls_EachForbiddenOneIsRefused(t *testing.T) {
 			t.Errorf("%s: the linter says %q, want %q", c.call, got, c.says)
 		}
 	}
-	if patterns := strings.Count(string(config), "        - pattern: "); patterns != 4 {
+	if patterns := strings.Count(read(t, ".golangci.yml"), "        - pattern: "); patterns != 4 {
 		t.Errorf("forbidigo has %d patterns: each has a case here", patterns)
 	}
 }
+
+// exampleModule has another name: the cycles that the cases make must not be found, only refused.
+const exampleModule = "module example.test\n\ngo 1.26.0\n"
 
 // issue is what the linter has to say.
 type issue struct {
@@ -171,11 +137,25 @@ type issue struct {
 	Pos  struct{ Filename string }
 }
 
-// issues runs one linter over tree.
-func issues(t *testing.T, root, tree, name string) []issue {
+// issues runs one linter, with the configuration of the repository, over a tree of some files.
+func issues(t *testing.T, name string, files map[string]string) []issue {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("builds golangci-lint, which takes minutes the first time; run without -short")
+	}
+	tree := t.TempDir()
+	files[".golangci.yml"] = read(t, ".golangci.yml")
+	for file, content := range files {
+		file = filepath.Join(tree, file)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	linter := exec.CommandContext(t.Context(), "go", "tool", "-n", "-modfile=test/tool/linter/go.mod", "golangci-lint-kube-api-linter")
-	linter.Dir = root
+	linter.Dir = repository
 	path, err := linter.Output()
 	if err != nil {
 		t.Fatalf("finding golangci-lint: %v", err)
@@ -211,14 +191,4 @@ func ruleNames(t *testing.T, config string) []string {
 		names = append(names, match[1])
 	}
 	return names
-}
-
-func write(t *testing.T, file, content string) {
-	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
 }
