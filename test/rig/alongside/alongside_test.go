@@ -30,18 +30,3 @@ func TestStop_EndsTheGoroutinesAndReturnsTheirErrorOnce(t *testing.T) {
 		}
 	}
 }
-
-func TestGo_EndsWithTheTest(t *testing.T) {
-	over := false
-	t.Run("inner", func(t *testing.T) {
-		ctx, cancel := context.WithCancel(context.Background())
-		Run(ctx, t, cancel, func(ctx context.Context) error {
-			<-ctx.Done()
-			over = true
-			return nil
-		})
-	})
-	if !over {
-		t.Error("it runs on")
-	}
-}

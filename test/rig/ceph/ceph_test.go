@@ -14,35 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestCluster_ServesAndComesBackAfterEachDaemonWasKilled(t *testing.T) {
-	c := Start(t, Options{MDS: true})
-	ctx := t.Context()
-	if err := c.CreateRBDPool(ctx, "p", 1<<30); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.CreateUser(ctx, "u", "mon", "profile rbd", "osd", "profile rbd pool=p"); err != nil {
-		t.Fatal(err)
-	}
-	for _, d := range []Daemon{Monitor, Manager, OSD, MDS} {
-		c.Kill(d)
-		if err := c.Start(d); err != nil {
-			t.Fatal(err)
-		}
-		if err := c.AwaitHealthy(ctx); err != nil {
-			t.Fatalf("after %s was killed: %v", d, err)
-		}
-	}
-	if _, err := c.Command(ctx, "rbd", "create", "--size", "1G", "p/image"); err != nil {
-		t.Fatal(err)
-	}
-	if names, err := c.Command(ctx, "rbd", "ls", "p"); err != nil || names != "image" {
-		t.Errorf("the pool holds %q, %v", names, err)
-	}
-	if _, err := c.Ceph(ctx, "fs", "subvolume", "create", FileSystem, "s"); err != nil {
-		t.Error(err)
-	}
-}
-
 // lingers makes the test below play a run that is killed.
 const lingers = "HOLDFAST_TEST_LINGERS"
 

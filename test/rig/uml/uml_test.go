@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -46,44 +45,6 @@ func TestMachine_ReturnsTheExitCodeOfTheProgram(t *testing.T) {
 		if status, err := Run(ctx, small, []string{"sh", "-c", script}, nil, io.Discard); err != nil || status != want {
 			t.Errorf("%s: status %d, %v, want %d", script, status, err, want)
 		}
-	}
-}
-
-func TestMachine_HasTheHostsFilesReadOnlyAndItsOwnDisks(t *testing.T) {
-	ctx := requireMachine(t)
-	m := small
-	m.Work, m.Disks = t.TempDir(), []int64{64 << 20}
-	if err := os.WriteFile(filepath.Join(m.Work, "word"), []byte("holdfast"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	script := `set -e
-		tr a-z A-Z < /run/work/word > /run/work/answer
-		test "$(blockdev --getsize64 /dev/ubdb)" = 67108864
-		truncate -s 64M /tmp/image; mkfs.ext4 -q -O project,quota -E quotatype=prjquota /tmp/image
-		mkdir /tmp/mnt; mount -o loop,prjquota /tmp/image /tmp/mnt
-		! touch /etc/holdfast-was-here`
-	var out bytes.Buffer
-	if status, err := Run(ctx, m, []string{"sh", "-c", script}, nil, &out); err != nil || status != 0 {
-		t.Errorf("status %d, %v:\n%s", status, err, out.String())
-	}
-	if answer, err := os.ReadFile(filepath.Join(m.Work, "answer")); err != nil || string(answer) != "HOLDFAST" {
-		t.Errorf("the program left %q, %v", answer, err)
-	}
-}
-
-func TestMachine_BootsAgainWhenTheProgramFails(t *testing.T) {
-	ctx := requireMachine(t)
-	m := small
-	m.Work, m.Restart = t.TempDir(), true
-	script := `cat /proc/sys/kernel/random/boot_id >>/run/work/boots
-		test "$(wc -l </run/work/boots)" = 3 || kill -9 $$`
-	if status, err := Run(ctx, m, []string{"sh", "-c", script}, nil, io.Discard); err != nil || status != 0 {
-		t.Errorf("status %d, %v", status, err)
-	}
-	boots, err := os.ReadFile(filepath.Join(m.Work, "boots"))
-	ids := strings.Fields(string(boots))
-	if slices.Sort(ids); err != nil || len(slices.Compact(ids)) != 3 {
-		t.Errorf("it booted as %s, %v", boots, err)
 	}
 }
 

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"os"
 	"regexp"
 	"strings"
@@ -62,24 +60,6 @@ func TestNFS_VolumesAreMeasuredWhereAClientExists(t *testing.T) {
 	checkClean(t, dir)
 }
 
-func TestBench_InterruptedRunLeavesNothingBehind(t *testing.T) {
-	hostfs.RequireRoot(t)
-	hostfs.Long(t)
-	binary, dir := build(t), t.TempDir()
-	for _, at := range []string{"making a pool", "fio 4 KiB random write", "lives of a volume", "a large volume"} {
-		t.Run(at, func(t *testing.T) {
-			ctx, cancel := context.WithCancelCause(t.Context())
-			interrupted := errors.New("interrupted")
-			progress := watch{text: at, seen: func() { cancel(interrupted) }}
-			err := run(ctx, []string{"-quick", "-only", "image/xfs", "-binary", binary, "-scratch", dir}, t.Output(), progress)
-			if err == nil || !errors.Is(context.Cause(ctx), interrupted) {
-				t.Errorf("the run was not interrupted: %v", err)
-			}
-			checkClean(t, dir)
-		})
-	}
-}
-
 func TestBench_UnknownTargetIsRefused(t *testing.T) {
 	err := run(t.Context(), []string{"-only", "image/zfs"}, t.Output(), t.Output())
 	if err == nil || !strings.Contains(err.Error(), "image/zfs") || !strings.Contains(err.Error(), "directory/btrfs") {
@@ -114,17 +94,4 @@ func checkClean(t *testing.T, dir string) {
 	if len(left) > 0 || strings.Contains(string(mounts), dir) || strings.Contains(loops, dir) {
 		t.Errorf("left behind: files %v, or among mounts:\n%s\nor loop devices of:\n%s", left, mounts, loops)
 	}
-}
-
-// watch calls seen when text is written to it.
-type watch struct {
-	text string
-	seen func()
-}
-
-func (w watch) Write(p []byte) (int, error) {
-	if strings.Contains(string(p), w.text) {
-		w.seen()
-	}
-	return len(p), nil
 }

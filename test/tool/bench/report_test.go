@@ -1,7 +1,6 @@
 package main
 
 import (
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -63,17 +62,6 @@ func TestTables_HoldEveryFigure(t *testing.T) {
 	}
 }
 
-func TestTable_WithoutFiguresIsOmitted(t *testing.T) {
-	r := report{nfs: []nfsRow{{"random write", []float64{100 * mib}, []float64{25 * mib}}}}
-	var out strings.Builder
-	if err := r.print(&out, "header"); err != nil {
-		t.Fatal(err)
-	}
-	if strings.Count(out.String(), "\n| --- ") != 1 {
-		t.Errorf("got\n%s", out.String())
-	}
-}
-
 func TestFio_OutputIsParsedOrRefused(t *testing.T) {
 	got, err := parseFio([]byte("fio: a warning\n" + `{"jobs": [{"read": {"io_bytes": 4096, "bw_bytes": 2048}, "write": {"io_bytes": 0, "bw_bytes": 0}}]}`))
 	if err != nil || got != 2048 {
@@ -83,18 +71,5 @@ func TestFio_OutputIsParsedOrRefused(t *testing.T) {
 		if got, err := parseFio([]byte(bad)); err == nil {
 			t.Errorf("%q: got %v, want an error", bad, got)
 		}
-	}
-}
-
-func TestProgress_OfAnotherMachineIsPrintedAsItArrives(t *testing.T) {
-	var printed []string
-	s := sorter{progress: func(line string) { printed = append(printed, line) }}
-	for _, part := range []string{"bench: fi", "o\n| a table |\nben", "ch: more\n| its end |", "\n"} {
-		if n, err := s.Write([]byte(part)); n != len(part) || err != nil {
-			t.Fatal(n, err)
-		}
-	}
-	if !slices.Equal(printed, []string{"fio", "more"}) || s.tables.String() != "| a table |\n| its end |\n" {
-		t.Errorf("printed are %q, the tables are %q", printed, s.tables.String())
 	}
 }

@@ -1,9 +1,6 @@
 package kube
 
 import (
-	"errors"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -94,32 +91,4 @@ func TestSpace_TestWithARemainingVolumeFails(t *testing.T) {
 		}
 		noNamespaces(t, client)
 	})
-}
-
-func TestSpace_FailedTestLeavesAFolderAndNamesIt(t *testing.T) {
-	base := filepath.Join(t.TempDir(), "artifacts")
-	t.Setenv(artifactsVariable, base)
-	c, client := imitation(t)
-	if err := os.Mkdir(filepath.Join(c.dir, "logs"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(c.dir, "logs", "etcd.log"), []byte("a line\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	client.PrependReactor("list", "events", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return true, nil, errors.New("no events today")
-	})
-	failed := try(t, "TestIt", func(t testing.TB) {
-		c.Space(t)
-		t.Fatal("on purpose")
-	})
-	folders, err := filepath.Glob(filepath.Join(base, "holdfast-e2e-it-*"))
-	if err != nil || len(folders) != 1 || !strings.Contains(failed.said.String(), "what the cluster knows is in "+folders[0]) {
-		t.Fatalf("folders %v, %v, the failure says %q", folders, err, failed.said.String())
-	}
-	for file, want := range map[string]string{"components/logs/etcd.log": "a line\n", "missing.txt": "no events today"} {
-		if content, err := os.ReadFile(filepath.Join(folders[0], file)); err != nil || !strings.Contains(string(content), want) {
-			t.Errorf("%s: %q, %v", file, content, err)
-		}
-	}
 }

@@ -45,22 +45,3 @@ func TestCompare_RunsOfAClassAreCombinedAndComparedWithTheOther(t *testing.T) {
 		t.Error(got)
 	}
 }
-
-func TestCompare_DifferentReportsAreRefused(t *testing.T) {
-	plain := bench.Measurement{Measure: bench.PlainPod, AtOnce: 1, Values: []bench.Seconds{1}}
-	text := filepath.Join(t.TempDir(), "text")
-	if err := os.WriteFile(text, []byte("AT ONCE"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for want, files := range map[string][]string{
-		"0 files of 0 classes": nil,
-		"1 files of 1 classes": {result(t, "a", true, plain)},
-		"ended early":          {result(t, "a", false, plain)},
-		"--output json":        {text},
-		"no such file":         {filepath.Join(t.TempDir(), "none")},
-	} {
-		if err := compare(files, &strings.Builder{}); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v: %v, want %q", files, err, want)
-		}
-	}
-}
