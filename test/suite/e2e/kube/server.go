@@ -53,12 +53,6 @@ func (s *Space) AllowServers() {
 	s.BeforeEnd(func(ctx context.Context) error { s.allowServers(ctx, false); return nil })
 }
 
-// DisallowServers leaves the namespace the servers that it has, and no others.
-func (s *Space) DisallowServers() {
-	s.t.Helper()
-	s.allowServers(s.t.Context(), false)
-}
-
 // AllowNFSMounts lets the pods of the namespace mount NFS without a claim.
 func (s *Space) AllowNFSMounts() {
 	s.t.Helper()

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 
@@ -277,13 +276,6 @@ func identities(pods map[string]corev1.Pod) map[string]string {
 		}
 	}
 	return all
-}
-
-func (a *admin) untouched(before map[string]string, component string) {
-	a.t.Helper()
-	if now := identities(a.pods(component)); !reflect.DeepEqual(before, now) {
-		a.t.Errorf("the pods of component %s were replaced or restarted:\n%v\n%v", component, before, now)
-	}
 }
 
 // directory is where the cluster keeps its files. It is on every node.

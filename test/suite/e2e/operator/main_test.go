@@ -53,3 +53,10 @@ func twoNodes(t *testing.T) (home, other string) {
 	}
 	return nodes[0], nodes[1]
 }
+
+// use makes a claim and a pod that has written to it and still uses it.
+func use(s *kube.Space, name string, options ...kube.PodOption) {
+	s.Claim(name, "16Mi")
+	s.Pod(name, append(options, kube.Mount(name, "/data"), kube.Script("touch /data/file; sleep infinity"))...)
+	s.Ready(name)
+}

@@ -1,28 +1,17 @@
 package upgrade
 
 import (
-	"cmp"
 	"fmt"
-	"path"
 	"slices"
 	"strings"
-	"testing"
 
 	core "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
-	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
 )
-
-const busybox = "busybox:1"
-
-// shared is a directory of each node that its node pod sees too: it is in that of the kubelet.
-func (s *site) shared() string {
-	return path.Join(cmp.Or(installed.CSI.KubeletDir, "/var/lib/kubelet"), s.Namespace)
-}
 
 // job runs one.
 func (s *site) job(name string, spec v1beta1.NodeJobSpec) *v1beta1.NodeJob {
@@ -33,8 +22,6 @@ func (s *site) job(name string, spec v1beta1.NodeJobSpec) *v1beta1.NodeJob {
 	}
 	return made
 }
-
-func script(text string) []string { return []string{"sh", "-ec", text} }
 
 // only selects nodes by name.
 func only(nodes ...string) *metav1.LabelSelector {
@@ -99,32 +86,4 @@ func namesOf(j *v1beta1.NodeJob) (names []string) {
 		names = append(names, n.Name)
 	}
 	return names
-}
-
-func podsOfJob(j *v1beta1.NodeJob) metav1.ListOptions {
-	return metav1.ListOptions{LabelSelector: "holdfast.dev/node-job=" + string(j.UID)}
-}
-
-func TestNodeJob_RunsOnceOnEachNodeAndItsPodsAreDeletedWithIt(t *testing.T) {
-	hostfs.Long(t)
-	s := begin(t)
-	j := s.job("writes", v1beta1.NodeJobSpec{
-		Image: busybox, Command: script(`echo once >>/host/ran; uname -r; echo "written $1"`), Args: []string{"sh", "well"},
-		HostPath: s.shared(), MountPath: "/host",
-	})
-	for _, n := range s.succeeds(j.Name, s.nodes...) {
-		if n.Attempts != 1 || n.ExitCode == nil || *n.ExitCode != 0 || !strings.HasSuffix(n.Log, "written well\n") {
-			t.Errorf("node %s says %+v", n.Name, n)
-		}
-		if kernel := s.OnHost(n.Name, "uname -r"); !strings.HasPrefix(n.Log, kernel) {
-			t.Errorf("on node %s, which has kernel %q, the job says %q", n.Name, kernel, n.Log)
-		}
-		if ran := s.OnHost(n.Name, "cat "+s.shared()+"/ran; rm -r "+s.shared()); ran != "once\n" {
-			t.Errorf("on node %s the job has written %q", n.Name, ran)
-		}
-	}
-	if err := objects.NodeJobs().Delete(t.Context(), j.Name, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	kube.AwaitNone(s.Space, s.Client.CoreV1().Pods(kube.System), podsOfJob(j), "the pods of job "+j.Name)
 }
