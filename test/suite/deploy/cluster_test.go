@@ -95,40 +95,6 @@ func TestAPIServer_AcceptsEveryInstalledObject(t *testing.T) {
 	}
 }
 
-func TestAPIServer_ServesEveryRule(t *testing.T) {
-	c := connect(t)
-	_, lists, err := c.discovery.ServerGroupsAndResources()
-	if err != nil {
-		t.Fatal(err)
-	}
-	api := maps.Clone(beside)
-	for _, list := range lists {
-		group, _, versioned := strings.Cut(list.GroupVersion, "/")
-		if !versioned {
-			group = "" // v1
-		}
-		for _, resource := range list.APIResources {
-			api[group+"/"+resource.Name] = resource.Verbs
-		}
-	}
-	for name, objects := range installations(t) {
-		for _, wrong := range wrongRules(t, objects, api) {
-			t.Errorf("%s: %s", name, wrong)
-		}
-	}
-}
-
-func TestAPIServer_RefusesInvalidObjects(t *testing.T) {
-	c := connect(t)
-	set := operated(t, nil, nil)["DaemonSet "+namespace+"/holdfast-node"]
-	if err := unstructured.SetNestedField(set.Object, "Never", "spec", "updateStrategy", "type"); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.try(t.Context(), set); err == nil || !strings.Contains(err.Error(), "updateStrategy") {
-		t.Errorf("a DaemonSet that cannot be was taken: %v", err)
-	}
-}
-
 // try asks the API server whether it would take an object, if it were new. The kinds are there already, and the
 // StorageCluster, of which there can be one; they are tried as changes.
 func (c *cluster) try(ctx context.Context, object *unstructured.Unstructured) error {

@@ -53,18 +53,6 @@ func TestDocs_ExamplesInstall(t *testing.T) {
 	}
 }
 
-func TestDocs_NamedFilesExist(t *testing.T) {
-	names := regexp.MustCompile(`\.?\.?/?deploy/[\w./-]*\w`).FindAllString(read(t, page), -1)
-	if len(names) < 10 {
-		t.Errorf("found were only %v", names)
-	}
-	for _, name := range names {
-		if _, err := os.Stat(path.Join(root, strings.TrimPrefix(name, "../"))); err != nil {
-			t.Error(err)
-		}
-	}
-}
-
 func TestChart_NotesNameWhatIsMissing(t *testing.T) {
 	for name, c := range map[string]struct {
 		kinds   []string

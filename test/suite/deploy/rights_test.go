@@ -7,8 +7,6 @@ import (
 
 	rbac "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	apischema "k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // rights are the rules that the controller has in every namespace, and in its own.
@@ -77,30 +75,6 @@ func TestRights_ControllerMayMakeInstalledObjectsGoWithTheStorageCluster(t *test
 		if may(rules, "patch", plural.Group, plural.Resource, "another") && !ofPools {
 			t.Errorf("it may patch any %s", object.GetKind())
 		}
-	}
-}
-
-// Kubernetes lets no account create a policy with parameters that it may not read.
-func TestRights_ControllerMayReadTheParametersOfPolicies(t *testing.T) {
-	rules, parameters := rights(t), 0
-	for key, object := range operated(t, nil, optionalKinds) {
-		kind, has, err := unstructured.NestedStringMap(object.Object, "spec", "paramKind")
-		if err != nil {
-			t.Fatalf("%s: %v", key, err)
-		}
-		if !has {
-			continue
-		}
-		parameters++
-		plural, _ := meta.UnsafeGuessKindToResource(apischema.FromAPIVersionAndKind(kind["apiVersion"], kind["kind"]))
-		for _, verb := range []string{"get", "list"} {
-			if !may(rules, verb, plural.Group, plural.Resource, "") {
-				t.Errorf("%s: it may not %s %s", key, verb, plural.Resource)
-			}
-		}
-	}
-	if parameters == 0 {
-		t.Error("no policy has a parameter")
 	}
 }
 

@@ -1,10 +1,6 @@
 package deploy
 
 import (
-	"bytes"
-	"compress/gzip"
-	"encoding/base64"
-	"encoding/json"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -12,7 +8,6 @@ import (
 	"testing"
 
 	"helm.sh/helm/v4/pkg/action"
-	release "helm.sh/helm/v4/pkg/release/v1"
 	core "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 )
@@ -107,55 +102,6 @@ func TestChart_KindsAreOfTheReleaseUnlessTheyAreNotWanted(t *testing.T) {
 	}
 	if all, kept := count(map[string]any{"keep": false}); all != 7 || kept != 0 {
 		t.Errorf("there are %d, of which %d stay", all, kept)
-	}
-}
-
-// Helm installs the directory before it reads the templates, and refuses objects of the templates that belong to no release.
-func TestChart_KindsOfTheDirectoryBelongToTheRelease(t *testing.T) {
-	rendered, seen := render(t, Release{}), 0
-	for _, file := range loaded(t).CRDObjects() {
-		objects, err := Parse(file.File.Data)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for key, object := range objects {
-			seen++
-			annotations := object.GetAnnotations()
-			if object.GetLabels()["app.kubernetes.io/managed-by"] != "Helm" || annotations["meta.helm.sh/release-name"] != "holdfast" || annotations["meta.helm.sh/release-namespace"] != namespace {
-				t.Errorf("%s is of %v", key, annotations)
-			}
-			if compact(object.Object["spec"]) != compact(rendered[key].Object["spec"]) {
-				t.Errorf("%s is another than that of the release", key)
-			}
-		}
-	}
-	if seen != 7 {
-		t.Errorf("there are %d", seen)
-	}
-}
-
-// Kubernetes takes no Secret above 1 MiB, and Helm keeps a release in one.
-func TestChart_ReleaseFitsInASecret(t *testing.T) {
-	files, err := loaded(t).Files(Release{Values: everything(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	content, err := json.Marshal(&release.Release{
-		Name: "holdfast", Chart: loaded(t).Chart, Config: everything(t), Manifest: strings.Join(slices.Collect(maps.Values(files)), "---\n"),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var packed bytes.Buffer
-	w := gzip.NewWriter(&packed)
-	if _, err := w.Write(content); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if size := base64.StdEncoding.EncodedLen(packed.Len()); size > 512<<10 || size < 50<<10 {
-		t.Errorf("a release takes %d bytes of 1 MiB", size)
 	}
 }
 
