@@ -82,36 +82,6 @@ func anInlineVolumeThatCannotBeMountedIsRemovedAtOnce(w *world) {
 	w.nothingLeft()
 }
 
-func aBadInlineVolumeIsRefusedAndNeverMade(w *world) {
-	for name, test := range map[string]struct {
-		attributes map[string]string
-		code       codes.Code
-		words      []string
-	}{
-		"unknown attribute":    {map[string]string{"sise": "1Gi"}, codes.InvalidArgument, []string{"sise", "size", "pool"}},
-		"parameter of a class": {map[string]string{"mkfsOptions": "-m 1"}, codes.InvalidArgument, []string{"mkfsOptions", "fsType"}},
-		"no number":            {map[string]string{"size": "large"}, codes.InvalidArgument, []string{"large", "10Gi"}},
-		"size of zero":         {map[string]string{"size": "0"}, codes.InvalidArgument, []string{`"0"`}},
-		"above int64":          {map[string]string{"size": "9223372036854775808"}, codes.OutOfRange, []string{"9223372036854775808"}},
-		"above the pool":       {map[string]string{"size": "1Ti"}, codes.ResourceExhausted, []string{"fast"}},
-		"unknown pool":         {map[string]string{"pool": "fats"}, codes.InvalidArgument, []string{"fats", "fast"}},
-		"unknown file system":  {map[string]string{"fsType": "jfs"}, codes.InvalidArgument, []string{"jfs"}},
-		"unknown provisioning": {map[string]string{"provisioning": "fat"}, codes.InvalidArgument, []string{"fat", "thick"}},
-		"bad inodes":           {map[string]string{"inodes": "-1"}, codes.InvalidArgument, []string{"-1"}},
-	} {
-		err := w.inline(handle, "target", test.attributes, false)
-		w.Log(name)
-		w.expectError(err, test.code, test.words...)
-		w.expectGone("target")
-	}
-	_, err := w.NodePublishVolume(w.ctx(), &csi.NodePublishVolumeRequest{
-		VolumeId: handle, TargetPath: w.path("target"), VolumeContext: map[string]string{"csi.storage.k8s.io/ephemeral": "true"},
-		VolumeCapability: block(multiWriter),
-	})
-	w.expectError(err, codes.InvalidArgument, "block")
-	w.nothingLeft()
-}
-
 func TestInlineVolume_IDIsValidForItAlone(t *testing.T) {
 	w := newWorld(t, imageOnXFS, "")
 	w.expectError(w.inline("v", "target", nil, false), codes.InvalidArgument, `"v"`, "ephemeral")

@@ -6,7 +6,6 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
@@ -76,40 +75,6 @@ func aVolumeThatGrewUnusedIsLargeWhenItIsStaged(w *world) {
 	}
 	w.release(id, "target")
 	w.remove(id)
-	w.nothingLeft()
-}
-
-func aRestoredVolumeIsAsLargeAsRequested(w *world) {
-	id := w.create("v", nil).GetVolumeId()
-	w.use(id, "target", mount(multiWriter))
-	w.write("target", "file", "old")
-	_, err := w.CreateSnapshot(w.ctx(), &csi.CreateSnapshotRequest{Name: "s", SourceVolumeId: id})
-	if status.Code(err) == codes.FailedPrecondition && w.kind.Name != "btrfs" && w.engine == "directory" {
-		w.must(w.unpublish(id, "target"))
-		w.must(w.unstage(id)) // a directory of xfs or ext4 cannot be copied at one instant while it is written
-		_, err = w.CreateSnapshot(w.ctx(), &csi.CreateSnapshotRequest{Name: "s", SourceVolumeId: id})
-		w.must(err)
-		w.use(id, "target", mount(multiWriter))
-	}
-	w.must(err)
-	w.write("target", "file", "new")
-	restored := w.create("restored", func(q *csi.CreateVolumeRequest) {
-		q.CapacityRange.RequiredBytes = gib
-		q.VolumeContentSource = &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Snapshot{
-			Snapshot: &csi.VolumeContentSource_SnapshotSource{SnapshotId: "s"},
-		}}
-	}).GetVolumeId()
-	w.use(restored, "restored", mount(multiWriter))
-	w.expectFile("restored", "file", "old")
-	if bytes, _ := w.usage(restored, "restored"); bytes.GetTotal() < 900*mib {
-		w.Errorf("it has %d bytes", bytes.GetTotal())
-	}
-	w.release(restored, "restored")
-	w.release(id, "target")
-	w.remove(restored)
-	w.remove(id)
-	_, err = w.DeleteSnapshot(w.ctx(), &csi.DeleteSnapshotRequest{SnapshotId: "s"})
-	w.must(err)
 	w.nothingLeft()
 }
 

@@ -74,22 +74,15 @@ var everywhere = []scenario{
 
 	{"a volume grows while it is used", aVolumeGrowsWhileItIsUsed},
 	{"a volume that grew unused is large when it is staged", aVolumeThatGrewUnusedIsLargeWhenItIsStaged},
-	{"a restored volume is as large as requested", aRestoredVolumeIsAsLargeAsRequested},
 	{"expand on the node refuses what is not there", expandOnTheNodeRefusesWhatIsNotThere},
 
 	{"stats are those of the volume and not of the pool", statsAreThoseOfTheVolumeAndNotOfThePool},
 	{"stats of what is not there are not found", statsOfWhatIsNotThereAreNotFound},
-	{"stats report the condition to old callers", statsReportTheConditionToOldCallers},
 	{"the health of a volume is that of its mounts too", theHealthOfAVolumeIsThatOfItsMountsToo},
 
 	{"an inline volume lives as long as its pod", anInlineVolumeLivesAsLongAsItsPod},
 	{"an inline volume that cannot be mounted is removed at once", anInlineVolumeThatCannotBeMountedIsRemovedAtOnce},
-	{"a bad inline volume is refused and never made", aBadInlineVolumeIsRefusedAndNeverMade},
 
-	{"real pools refuse by value and make nothing", realPoolsRefuseByValueAndMakeNothing},
-	{"a pool that is full refuses and keeps what it has", aPoolThatIsFullRefusesAndKeepsWhatItHas},
-	{"a pool that is read-only says so", aPoolThatIsReadOnlySaysSo},
-	{"a pool that was unmounted beneath the process says so", aPoolThatWasUnmountedBeneathTheProcessSaysSo},
 	{"a damaged volume is shown, refused, and hides no other", aDamagedVolumeIsShownRefusedAndHidesNoOther},
 }
 

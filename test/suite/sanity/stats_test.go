@@ -6,7 +6,6 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/protobuf/encoding/protowire"
 )
 
 func statsAreThoseOfTheVolumeAndNotOfThePool(w *world) {
@@ -72,19 +71,6 @@ func theHealthOfAVolumeIsThatOfItsMountsToo(w *world) {
 	}
 	if got := problems(w.path("elsewhere")); len(got) != 1 || got[0].GetStatus() != csi.VolumeHealthErrorType_INACCESSIBLE {
 		w.Errorf("a volume that is not mounted where it should be has %v", got)
-	}
-	w.release(id, "target")
-	w.remove(id)
-	w.nothingLeft()
-}
-
-func statsReportTheConditionToOldCallers(w *world) {
-	id := w.create("v", nil).GetVolumeId()
-	w.use(id, "target", mount(multiWriter))
-	resp, err := w.NodeGetVolumeStats(w.ctx(), &csi.NodeGetVolumeStatsRequest{VolumeId: id, VolumePath: w.path("target")})
-	w.must(err)
-	if number, _, n := protowire.ConsumeTag(resp.ProtoReflect().GetUnknown()); n < 0 || number != 2 {
-		w.Errorf("no volume condition in %v", resp)
 	}
 	w.release(id, "target")
 	w.remove(id)
