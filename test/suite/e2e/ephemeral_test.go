@@ -84,13 +84,6 @@ func inlineOf(t *testing.T, s *kube.Space, uid string) (ids []string) {
 	return ids
 }
 
-func TestInlineVolume_ImpossibleRequestIsReportedToItsPod(t *testing.T) {
-	t.Parallel()
-	s := begin(t)
-	s.Pod("user", kube.Inline("/data", map[string]string{"size": "64Mi", "colour": "green"}))
-	s.AwaitEvent("user", "FailedMount", "colour", "size", "fsType")
-}
-
 func TestGenericEphemeralVolume_IsAClaimThatEndsWithItsPod(t *testing.T) {
 	t.Parallel()
 	s := begin(t)

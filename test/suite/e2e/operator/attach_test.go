@@ -49,6 +49,47 @@ func (a *admin) awaitAttached(volume string, want bool) {
 	})
 }
 
+func TestAttach_NodeTakesNoMoreVolumesThanItsLimit(t *testing.T) {
+	hostfs.Long(t)
+	a := administer(t)
+	_, other := twoNodes(t)
+	a.limit(2)
+	s := begin(t) // ends before the limit
+	for _, name := range []string{"a", "b"} {
+		use(s, name)
+	}
+	s.Claim("c", "16Mi")
+	s.Pod("c", kube.Mount("c", "/data"))
+	s.AwaitEvent("c", "FailedScheduling", "max volume count")
+	s.Claim("d", "16Mi")
+	s.Pod("d", kube.Mount("d", "/data"), kube.AnyNode)
+	if at := s.Ready("d").Spec.NodeName; at == s.Home {
+		t.Errorf("a pod that may run on %s runs where no more volumes may be", other)
+	}
+	s.DeletePod("a")
+	s.Ready("c")
+}
+
+// limit changes how many volumes each node takes, and waits until the kubelets know.
+func (a *admin) limit(volumes int64) {
+	a.t.Helper()
+	a.change(func(spec *v1beta1.StorageClusterSpec) { spec.CSI.MaxVolumesPerNode = volumes })
+	a.eventually("the kubelets to know the limit", func(ctx context.Context) error {
+		nodes, err := a.Client.StorageV1().CSINodes().List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		for _, n := range nodes.Items {
+			for _, d := range n.Spec.Drivers {
+				if d.Name == v1beta1.DriverName && (d.Allocatable == nil || d.Allocatable.Count == nil || int64(*d.Allocatable.Count) != volumes) {
+					return fmt.Errorf("node %s says it takes %+v", n.Name, d.Allocatable)
+				}
+			}
+		}
+		return nil
+	})
+}
+
 // load brings the image of a sidecar, which the usual spec does not need, to all nodes.
 func (a *admin) load(name string) {
 	a.t.Helper()
