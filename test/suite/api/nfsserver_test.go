@@ -3,7 +3,6 @@ package api_test
 import (
 	"context"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -53,62 +52,6 @@ func publish(s *v1beta1.NFSServer) {
 
 func storage(s v1beta1.NFSStorage) func(*v1beta1.NFSServer) {
 	return func(n *v1beta1.NFSServer) { n.Spec.Storage = &s }
-}
-
-// The API server takes the schema as test/suite/schema does, which breaks each rule of a field.
-func TestNFSServer_ThatBreaksARuleIsRefused(t *testing.T) {
-	needServer(t)
-	for _, test := range []struct {
-		field  string
-		change func(*v1beta1.NFSServer)
-	}{
-		{"metadata.name", func(s *v1beta1.NFSServer) { s.Name = strings.Repeat("a", 49) }},
-		{"metadata.name", func(s *v1beta1.NFSServer) { s.Name = "a.b" }},
-		{"spec", func(s *v1beta1.NFSServer) { s.Spec.Storage = nil }},
-		{"spec", func(s *v1beta1.NFSServer) { s.Spec.Publish = &v1beta1.NFSPublication{ClaimName: "a"} }},
-		{"spec.storage", storage(v1beta1.NFSStorage{ClaimName: "a", HostPath: "/srv"})},
-		{"spec.storage.claimName", storage(v1beta1.NFSStorage{ClaimName: strings.Repeat("c", 5000)})},
-		{"spec.exports.access", func(s *v1beta1.NFSServer) { publish(s); s.Spec.Exports.Access = v1beta1.NFSReadWrite }},
-		{"spec.exports.clients", func(s *v1beta1.NFSServer) { s.Spec.Exports.Clients = slices.Repeat([]string{"10.0.0.1"}, 65) }},
-		{"spec.exports.clients[1]", func(s *v1beta1.NFSServer) { s.Spec.Exports.Clients = []string{"10.0.0.1", "*"} }},
-		{"spec.maxExports", func(s *v1beta1.NFSServer) { s.Spec.Engine, s.Spec.MaxExports = "", 4097 }},
-		{"spec.gracePeriod", func(s *v1beta1.NFSServer) { s.Spec.GracePeriod = new(v1beta1.Duration("1.5s")) }},
-		{"spec.mountOptions[1]", func(s *v1beta1.NFSServer) { s.Spec.MountOptions = []string{"nfsvers=4.1", "nfsvers=3"} }},
-		{"spec.reclaimPolicy", func(s *v1beta1.NFSServer) { s.Spec.ReclaimPolicy = core.PersistentVolumeReclaimRecycle }},
-	} {
-		t.Run(test.field, func(t *testing.T) { mustRefuse(t, createServer(t, test.change), test.field) })
-	}
-}
-
-func TestNFSServer_AllAllowedValuesAreAccepted(t *testing.T) {
-	needServer(t)
-	for name, change := range map[string]func(*v1beta1.NFSServer){
-		"everything":  func(*v1beta1.NFSServer) {},
-		"a long name": func(s *v1beta1.NFSServer) { s.Name = strings.Repeat("a", 48) },
-		"a size and nothing else": func(s *v1beta1.NFSServer) {
-			s.Spec = v1beta1.NFSServerSpec{Storage: &v1beta1.NFSStorage{Size: amount("1Mi")}}
-		},
-		"a claim":                   storage(v1beta1.NFSStorage{ClaimName: "mine"}),
-		"a directory":               storage(v1beta1.NFSStorage{HostPath: "/srv/nfs"}),
-		"publishing":                publish,
-		"publishing without access": func(s *v1beta1.NFSServer) { publish(s); s.Spec.Exports.Access = "" },
-		"publishing and shutting":   func(s *v1beta1.NFSServer) { publish(s); s.Spec.Exports.Access = v1beta1.NFSNone },
-		"publishing alone": func(s *v1beta1.NFSServer) {
-			s.Spec = v1beta1.NFSServerSpec{Publish: &v1beta1.NFSPublication{ClaimName: "photos", Name: "p"}}
-		},
-		"the most images":         func(s *v1beta1.NFSServer) { s.Spec.Engine, s.Spec.MaxExports = v1beta1.EngineImage, 4096 },
-		"no exports":              func(s *v1beta1.NFSServer) { s.Spec.Exports = v1beta1.NFSExports{} },
-		"the shortest grace":      func(s *v1beta1.NFSServer) { s.Spec.GracePeriod = v1beta1.DurationOf(time.Second) },
-		"the longest grace":       func(s *v1beta1.NFSServer) { s.Spec.GracePeriod = v1beta1.DurationOf(3 * time.Minute) },
-		"a service address of v6": func(s *v1beta1.NFSServer) { s.Spec.Service.ClusterIP = "fd00::7" },
-		"nothing that is left blank": func(s *v1beta1.NFSServer) {
-			s.Spec.Engine, s.Spec.ReclaimPolicy, s.Spec.Service, s.Spec.MaxExports = "", "", v1beta1.NFSService{}, 0
-		},
-	} {
-		if err := createServer(t, change); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
 }
 
 func TestNFSServer_KeepsEveryField(t *testing.T) {

@@ -1,10 +1,8 @@
 package api_test
 
 import (
-	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,55 +18,6 @@ func createSnapshot(t *testing.T, change func(*v1beta1.Snapshot)) error {
 	change(s)
 	_, err := client.HoldfastV1beta1().Snapshots().Create(t.Context(), s, metav1.CreateOptions{DryRun: dryRun})
 	return err
-}
-
-func TestSnapshot_ThatBreaksARuleIsRefused(t *testing.T) {
-	needServer(t)
-	for _, test := range []struct {
-		field  string
-		change func(*v1beta1.Snapshot)
-	}{
-		{"metadata.name", func(s *v1beta1.Snapshot) { s.Name = "a.b" }},
-		{"spec.name", func(s *v1beta1.Snapshot) { s.Spec.Name = "" }},
-		{"spec.name", func(s *v1beta1.Snapshot) { s.Spec.Name = strings.Repeat("ä", 2049) }},
-		{"spec.sourceRef.name", func(s *v1beta1.Snapshot) { s.Spec.SourceRef.Name, s.Spec.Group = "", nil }},
-		{"spec.sourceRef.kind", func(s *v1beta1.Snapshot) { s.Spec.SourceRef.Kind = v1beta1.SourceSnapshot }},
-		{"spec.sourceRef.name", func(s *v1beta1.Snapshot) { s.Spec.SourceRef.Name, s.Spec.Group = "../a", nil }},
-		{"spec.node", func(s *v1beta1.Snapshot) { s.Spec.Node = "" }},
-		{"spec.node", func(s *v1beta1.Snapshot) { s.Spec.Node = strings.Repeat("n", 254) }},
-		{"spec.group.name", func(s *v1beta1.Snapshot) { s.Spec.Group.Name = "" }},
-		{"spec.group.name", func(s *v1beta1.Snapshot) { s.Spec.Group.Name = strings.Repeat("ä", 2049) }},
-		{"spec.group.volumes", func(s *v1beta1.Snapshot) { s.Spec.Group.Volumes = []string{"b", "c"} }},
-		{"spec.group.volumes[1]", func(s *v1beta1.Snapshot) { s.Spec.Group.Volumes = []string{"a", "B"} }},
-		{"spec.group.volumes[1]", func(s *v1beta1.Snapshot) { s.Spec.Group.Volumes = []string{"a", "a"} }},
-		{"spec.group.volumes", func(s *v1beta1.Snapshot) { s.Spec.Group.Volumes = []string{} }},
-	} {
-		t.Run(test.field, func(t *testing.T) { mustRefuse(t, createSnapshot(t, test.change), test.field) })
-	}
-}
-
-func TestSnapshot_NeedsNoGroup(t *testing.T) {
-	needServer(t)
-	if err := createSnapshot(t, func(s *v1beta1.Snapshot) { s.Spec.Group = nil }); err != nil {
-		t.Error(err)
-	}
-}
-
-func TestGroup_MayHaveManyMembers(t *testing.T) {
-	needServer(t)
-	for members, allowed := range map[int]bool{256: true, 257: false} {
-		err := createSnapshot(t, func(s *v1beta1.Snapshot) {
-			s.Spec.Group.Volumes = []string{"a"}
-			for i := range members - 1 {
-				s.Spec.Group.Volumes = append(s.Spec.Group.Volumes, fmt.Sprintf("%060d", i))
-			}
-		})
-		if !allowed {
-			mustRefuse(t, err, "spec.group.volumes")
-		} else if err != nil {
-			t.Errorf("%d: %v", members, err)
-		}
-	}
 }
 
 // fixedOfSnapshot has for each field of a spec, none of which ever changes, a value other than fullSnapshot's.

@@ -45,28 +45,3 @@ func TestStorageCluster_ConvertedFromStorageOSIsAccepted(t *testing.T) {
 		})
 	}
 }
-
-func TestStorageCluster_StatefulSetNeedsAPermanentReplica(t *testing.T) {
-	needServer(t)
-	for _, test := range []struct {
-		strategy v1beta1.ControllerKind
-		replicas *int32
-		taken    bool
-	}{
-		{v1beta1.AsStatefulSet, nil, true},
-		{v1beta1.AsStatefulSet, new(int32(2)), true},
-		{v1beta1.AsStatefulSet, new(int32(1)), false},
-		{v1beta1.AsDeployment, new(int32(1)), true},
-		{"", new(int32(1)), true},
-	} {
-		c := &v1beta1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "holdfast"}}
-		c.Spec.Controller.Kind, c.Spec.Controller.Replicas = test.strategy, test.replicas
-		if err := createCluster(t, c); test.taken {
-			if err != nil {
-				t.Errorf("%+v: %v", c.Spec.CSI, err)
-			}
-		} else {
-			mustRefuse(t, err, "spec.controller.replicas")
-		}
-	}
-}

@@ -3,7 +3,6 @@ package api_test
 import (
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -22,43 +21,6 @@ func createVolume(t *testing.T, change func(*v1beta1.Volume)) error {
 	return err
 }
 
-func TestVolume_ThatBreaksARuleIsRefused(t *testing.T) {
-	needServer(t)
-	for _, test := range []struct {
-		field  string
-		change func(*v1beta1.Volume)
-	}{
-		{"spec.name", func(v *v1beta1.Volume) { v.Spec.Name = "" }},
-		{"spec.claimRef.name", func(v *v1beta1.Volume) { v.Spec.ClaimRef = v1beta1.ReferenceTo("shop/" + strings.Repeat("c", 254)) }},
-		{"spec.node", func(v *v1beta1.Volume) { v.Spec.Node = "" }},
-		{"spec.node", func(v *v1beta1.Volume) { v.Spec.Node = strings.Repeat("n", 254) }},
-		{"spec.pool", func(v *v1beta1.Volume) { v.Spec.Pool = "../fast" }},
-		{"spec.size.required", func(v *v1beta1.Volume) { v.Spec.Size = v1beta1.VolumeSize{Required: amount("-1")} }},
-		{"spec.size.limit", func(v *v1beta1.Volume) { v.Spec.Size.Limit = amount("1Gi") }},
-		{"spec.mode", func(v *v1beta1.Volume) { v.Spec.Mode = "filesystem" }},
-		{"spec.fsType", func(v *v1beta1.Volume) { v.Spec.FSType = "ntfs" }},
-		{"spec.provisioning", func(v *v1beta1.Volume) { v.Spec.Provisioning = "thin" }},
-		{"spec.mkfsOptions", func(v *v1beta1.Volume) { v.Spec.MkfsOptions = slices.Repeat([]string{"-m"}, 65) }},
-		{"spec.mkfsOptions[1]", func(v *v1beta1.Volume) { v.Spec.MkfsOptions = []string{"-L", strings.Repeat("l", 257)} }},
-		{"spec.inodes", func(v *v1beta1.Volume) { v.Spec.Inodes = -1 }},
-		{"spec.labels", func(v *v1beta1.Volume) {
-			for i := range 64 {
-				v.Spec.Labels[strconv.Itoa(i)] = ""
-			}
-		}},
-		{"spec.sourceRef.kind", func(v *v1beta1.Volume) { v.Spec.SourceRef.Kind = "volume" }},
-		{"spec.sourceRef.name", func(v *v1beta1.Volume) { v.Spec.SourceRef.Name = "no_id" }},
-		{"spec.populatedBy", func(v *v1beta1.Volume) { v.Spec.PopulatedBy = "Agent" }},
-		{"spec.populatedBy", func(v *v1beta1.Volume) { v.Spec.SourceRef = nil }},
-		{"spec.populatedBy", func(v *v1beta1.Volume) {
-			v.Spec.Node, v.Spec.Shared, v.Spec.OnNodeLoss = "a.b.nfs.holdfast.dev", true, ""
-		}},
-		{"spec.onNodeLoss", func(v *v1beta1.Volume) { v.Spec.OnNodeLoss = "Forget" }},
-	} {
-		t.Run(test.field, func(t *testing.T) { mustRefuse(t, createVolume(t, test.change), test.field) })
-	}
-}
-
 func TestVolume_IsNamedByItsID(t *testing.T) {
 	needServer(t)
 	for _, id := range []string{"0", "pvc-8f14e45f", strings.Repeat("a", 63)} {
@@ -68,16 +30,6 @@ func TestVolume_IsNamedByItsID(t *testing.T) {
 	}
 	for _, name := range []string{"a.b", strings.Repeat("a", 64)} { // names that are fit for other objects
 		mustRefuse(t, createVolume(t, func(v *v1beta1.Volume) { v.Name = name }), "metadata.name")
-	}
-}
-
-func TestName_IsMeasuredInBytes(t *testing.T) {
-	needServer(t)
-	if err := createVolume(t, func(v *v1beta1.Volume) { v.Spec.Name = strings.Repeat("ä", 2048) }); err != nil {
-		t.Errorf("4096 bytes: %v", err)
-	}
-	for _, name := range []string{strings.Repeat("ä", 2048) + "a", strings.Repeat("a", 4097)} {
-		mustRefuse(t, createVolume(t, func(v *v1beta1.Volume) { v.Spec.Name = name }), "spec.name")
 	}
 }
 

@@ -121,6 +121,42 @@ func TestValues_UnreadableIsRefusedWithAnExample(t *testing.T) {
 		{"Snapshot", `{"name":"a","sourceRef":{"kind":"Volume","name":"v"},"node":"n","deletion":{"uid":"u","requestedBy":"c","requestedAt":%v}}`, `"2026-11-24T03:00:00Z" "2026-11-24t03:00:00.000000z" "2026-11-24T03:00:60.000000Z" "yesterday" "" [] [""] "2026-02-30T03:00:00.000000Z"`, ""},
 		{"Volume", `{"name":"a","node":"n","deletion":{"uid":"u","requestedBy":"c","requestedAt":%v}}`, `"2026-11-24T03:00:00Z"`, ""},
 		{"StorageNode", `{"restore":[{"name":"a","requestedAt":%v}]}`, `"2026-11-24T03:00:00Z"`, ""},
+		{"NFSServer", `%v`, `{} {"storage":{"size":"1Gi"},"publish":{"claimName":"a"}}`, "spec"},
+		{"NFSServer", `{"storage":{"claimName":%v}}`, quoted(strings.Repeat("c", 5000)), "spec.storage.claimName"},
+		{"NFSServer", `{"publish":{"claimName":"a"},"exports":{"access":%v}}`, `"ReadWrite"`, "spec.exports.access"},
+		{"NFSServer", `{"storage":{"size":"1Gi"},"exports":{"clients":%v}}`, listOf(65, "10.0.0.%d"), "spec.exports.clients"},
+		{"NFSServer", `{"storage":{"size":"1Gi"},"maxExports":%v}`, `4097`, "spec.maxExports"},
+		{"NFSServer", `{"storage":{"size":"1Gi"},"reclaimPolicy":%v}`, `"Recycle"`, "spec.reclaimPolicy"},
+		{"Volume", `{"name":%v,"node":"n"}`, `"" ` + quoted(strings.Repeat("ä", 2048)+"a") + quoted(strings.Repeat("a", 4097)), "spec.name"},
+		{"Volume", `{"name":"a","node":"n","claimRef":{"namespace":"shop","name":%v}}`, quoted(strings.Repeat("c", 254)), "spec.claimRef.name"},
+		{"Volume", `{"name":"a","node":%v}`, `"" ` + quoted(strings.Repeat("n", 254)), "spec.node"},
+		{"Volume", `{"name":"a","node":"n","pool":%v}`, `"../fast"`, "spec.pool"},
+		{"Volume", `{"name":"a","node":"n","size":{"required":"10Gi","limit":%v}}`, `"1Gi"`, "spec.size.limit"},
+		{"Volume", `{"name":"a","node":"n","mode":%v}`, `"filesystem"`, "spec.mode"},
+		{"Volume", `{"name":"a","node":"n","fsType":%v}`, `"ntfs"`, "spec.fsType"},
+		{"Volume", `{"name":"a","node":"n","provisioning":%v}`, `"thin"`, "spec.provisioning"},
+		{"Volume", `{"name":"a","node":"n","mkfsOptions":%v}`, listOf(65, "-m%d"), "spec.mkfsOptions"},
+		{"Volume", `{"name":"a","node":"n","mkfsOptions":["-L",%v]}`, quoted(strings.Repeat("l", 257)), "spec.mkfsOptions[1]"},
+		{"Volume", `{"name":"a","node":"n","inodes":%v}`, `-1`, "spec.inodes"},
+		{"Volume", `{"name":"a","node":"n","sourceRef":%v}`, `{"kind":"volume","name":"b"}`, "spec.sourceRef.kind"},
+		{"Volume", `{"name":"a","node":"n","sourceRef":%v}`, `{"kind":"Volume","name":"no_id"}`, "spec.sourceRef.name"},
+		{"Volume", `{"name":"a","node":"n","sourceRef":{"kind":"Volume","name":"b"},"populatedBy":%v}`, `"Agent"`, "spec.populatedBy"},
+		{"Volume", `{"name":"a","node":"n","populatedBy":%v}`, `"Pod"`, "spec.populatedBy"},
+		{"Volume", `{"name":"a","node":"a.b.nfs.holdfast.dev","shared":true,"sourceRef":{"kind":"Volume","name":"b"},"populatedBy":%v}`, `"Pod"`, "spec.populatedBy"},
+		{"Volume", `{"name":"a","node":"n","onNodeLoss":%v}`, `"Forget"`, "spec.onNodeLoss"},
+		{"Volume", `{"name":"a","shared":true,"node":%v}`, `"node-a" "server.nfs.holdfast.dev" "no.server.nfs.holdfast.dev.more"`, "spec.node"},
+		{"Volume", `{"name":"a","shared":true,"node":"no.server.nfs.holdfast.dev","serverRef":%v}`, `{"namespace":"other","name":"server"} {"namespace":"no","name":"../server"}`, "spec.serverRef"},
+		{"Volume", `{"name":"a","node":"no.server.nfs.holdfast.dev","serverRef":%v}`, `{"namespace":"no","name":"server"}`, "spec.serverRef"},
+		{"Volume", `{"name":"a","shared":true,"node":"no.server.nfs.holdfast.dev","mode":%v}`, `"Block"`, "spec.mode"},
+		{"Volume", `{"name":"a","shared":true,"node":"no.server.nfs.holdfast.dev","onNodeLoss":%v}`, `"Delete"`, "spec.onNodeLoss"},
+		{"Snapshot", `{"name":%v,"sourceRef":{"kind":"Volume","name":"a"},"node":"n"}`, `"" ` + quoted(strings.Repeat("ä", 2049)), "spec.name"},
+		{"Snapshot", `{"name":"s","sourceRef":{"kind":"Volume","name":%v},"node":"n"}`, `"" "../a"`, "spec.sourceRef.name"},
+		{"Snapshot", `{"name":"s","sourceRef":{"kind":%v,"name":"a"},"node":"n"}`, `"Snapshot"`, "spec.sourceRef.kind"},
+		{"Snapshot", `{"name":"s","sourceRef":{"kind":"Volume","name":"a"},"node":%v}`, `"" ` + quoted(strings.Repeat("n", 254)), "spec.node"},
+		{"Snapshot", `{"name":"s","sourceRef":{"kind":"Volume","name":"a"},"node":"n","group":{"volumes":["a"],"name":%v}}`, `"" ` + quoted(strings.Repeat("ä", 2049)), "spec.group.name"},
+		{"Snapshot", `{"name":"s","sourceRef":{"kind":"Volume","name":"m0"},"node":"n","group":{"name":"g","volumes":%v}}`, `["b","c"] [] ` + listOf(257, "m%d"), "spec.group.volumes"},
+		{"Snapshot", `{"name":"s","sourceRef":{"kind":"Volume","name":"a"},"node":"n","group":{"name":"g","volumes":%v}}`, `["a","B"]`, "spec.group.volumes[1]"},
+		{"StorageCluster", `{"controller":{"kind":"StatefulSet","replicas":%v}}`, `1`, "spec.controller.replicas"},
 	} {
 		for _, value := range split(c.values) {
 			_, err := all[c.kind].refuses(object(c.kind, with(c.spec, value)))
@@ -131,6 +167,15 @@ func TestValues_UnreadableIsRefusedWithAnExample(t *testing.T) {
 			}
 		}
 	}
+}
+
+// listOf is a list in JSON of so many texts that differ.
+func listOf(count int, format string) string {
+	var all []string
+	for i := range count {
+		all = append(all, quoted(fmt.Sprintf(format, i)))
+	}
+	return "[" + strings.Join(all, ",") + "]"
 }
 
 // split reads values in JSON with spaces between them.
@@ -168,6 +213,14 @@ func TestValues_ValidIsAccepted(t *testing.T) {
 		{"StorageCluster", `{"images":{"nfs":%v}}`, `"" "a" "registry.example:5000/a/b_c:v1" "[fd00::1]:5000/a:v1" "a@sha256:0123456789abcdef"`},
 		{"StorageCluster", `{"storageClasses":[{"name":"a","mountOptions":[%v]}]}`, `"noatime" "context=\"system_u:object_r:a:s0:c1,c2\""`},
 		{"Snapshot", `{"name":"a","sourceRef":{"kind":"Volume","name":"v"},"node":"n","deletion":{"uid":"u","requestedBy":"c","requestedAt":%v}}`, `"2026-11-24T03:00:00.000000Z" "2026-11-24T03:00:00.123456+01:00"`},
+		{"Volume", `{"name":%v,"node":"n"}`, quoted(strings.Repeat("ä", 2048))},
+		{"Volume", `{"name":"a","shared":true,"node":"no.server.nfs.holdfast.dev","serverRef":%v}`, `{"namespace":"no","name":"server"}`},
+		{"Volume", `{"name":"a","node":"no.server.nfs.holdfast.dev","shared":%v}`, `false`},
+		{"Snapshot", `{"name":"s","sourceRef":{"kind":"Volume","name":"m0"},"node":"n","group":{"name":"g","volumes":%v}}`, listOf(256, "m%d")},
+		{"NFSServer", `%v`, `{"publish":{"claimName":"a"}} {"publish":{"claimName":"a"},"exports":{"access":"None"}} {"storage":{"size":"1Gi"},"engine":"Image","maxExports":4096}`},
+		{"NFSServer", `{"storage":{"size":"1Gi"},"service":{"clusterIP":%v}}`, `"10.96.0.7" "fd00::7"`},
+		{"NFSServer", `{"storage":{"size":"1Gi"},"exports":{"clients":[%v]}}`, `"10.0.0.0/8" "10.0.0.7" "10.0.0.7/32" "fd00::/8" "fd00::/99" "fd00::1" "fd00::1/128"`},
+		{"StorageCluster", `{"controller":%v}`, `{"kind":"StatefulSet"} {"kind":"StatefulSet","replicas":2} {"kind":"Deployment","replicas":1} {"replicas":1}`},
 	} {
 		for _, value := range split(c.values) {
 			kept, err := all[c.kind].refuses(object(c.kind, with(c.spec, value)))
@@ -179,6 +232,61 @@ func TestValues_ValidIsAccepted(t *testing.T) {
 			}
 		}
 	}
+}
+
+func TestCephPool_FieldsGoWithTheirEngine(t *testing.T) {
+	const pool = `{"name":"block","engine":"RBD","ceph":{"fsid":"11111111-2222-3333-4444-555555555555","monitors":["v2:10.0.0.1:3300","v1:[fd00::1]:6789"],"pool":"rbd","secretRef":{"name":"ceph"},"nodeSecretRef":{"name":"ceph-node"}}}`
+	all := definitions(t)
+	for _, c := range []struct{ change, says string }{ // which is empty where it is taken
+		{`{}`, ""},
+		{`{"engine":"CephFS","ceph":{"pool":"","filesystem":"cephfs"}}`, ""},
+		{`{"overcommit":"2","reserved":"5%","ceph":{"namespace":"n","dataPool":"d","secure":true}}`, ""},
+		{`{"ceph":{"nodeSecretRef":null}}`, ""},
+		{`{"ceph":null}`, "RBD and CephFS"},
+		{`{"engine":""}`, "give one of these"},
+		{`{"engine":"Directory"}`, "spec.pools[0].ceph"},
+		{`{"ceph":{"pool":""}}`, "RBD needs it"},
+		{`{"engine":"CephFS","ceph":{"filesystem":"f"}}`, "one of them"},
+		{`{"engine":"CephFS","ceph":{"pool":""}}`, "CephFS needs it"},
+		{`{"path":"/srv/a"}`, "leave them out"},
+		{`{"devices":{"model":"x"}}`, "spec.pools[0].ceph"},
+		{`{"nodeSelectorTerms":[{"matchExpressions":[{"key":"a","operator":"Exists"}]}]}`, "spec.pools[0].ceph"},
+		{`{"name":"a-"}`, "must not end with -"},
+		{`{"ceph":{"monitors":["v2:mon.example:3300"]}}`, "v2:10.0.0.1:3300"},
+		{`{"ceph":{"monitors":["v2:10.0.0.1"]}}`, "spec.pools[0].ceph.monitors[0]"},
+		{`{"ceph":{"monitors":[]}}`, "spec.pools[0].ceph.monitors"},
+		{`{"ceph":{"fsid":"mine"}}`, "ceph fsid"},
+		{`{"ceph":{"secure":true,"monitors":["v1:10.0.0.1:6789"]}}`, "spec.pools[0].ceph.secure"},
+		{`{"ceph":{"user":"client.admin"}}`, "leave out client."},
+		{`{"ceph":{"user":"a","nodeUser":"a"}}`, "another user"},
+		{`{"ceph":{"user":"holdfast-node"}}`, "another user"},
+		{`{"ceph":{"nodeSecretRef":{"name":"ceph"}}}`, "another secret"},
+		{`{"ceph":{"pool":"rbd,key=x"}}`, "spec.pools[0].ceph.pool"},
+	} {
+		changed, err := json.Marshal(merged(tree(t, pool), tree(t, c.change)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = all["StorageCluster"].refuses(object("StorageCluster", `{"pools":[`+string(changed)+`]}`))
+		if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
+			t.Errorf("with %s: %v, want %q", c.change, err, c.says)
+		}
+	}
+}
+
+// merged is a value in JSON with the fields of another, of which null takes one away.
+func merged(value, change any) any {
+	fields, is := change.(map[string]any)
+	into, ok := value.(map[string]any)
+	if !is || !ok {
+		return change
+	}
+	for name, field := range fields {
+		if into[name] = merged(into[name], field); field == nil {
+			delete(into, name)
+		}
+	}
+	return into
 }
 
 func TestSchema_ImmutableFieldsDoNotHideOtherErrors(t *testing.T) {
