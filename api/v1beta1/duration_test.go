@@ -3,7 +3,6 @@ package v1beta1
 import (
 	"math"
 	"math/rand/v2"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -67,21 +66,6 @@ func TestDuration_WrittenByGoIsReadAgain(t *testing.T) {
 		}
 	}
 }
-
-func TestDuration_SchemaIsTheFormThatIsParsed(t *testing.T) {
-	for _, file := range []string{"storageclusters", "nodejobs", "storageupgrades", "nfsservers"} {
-		text, err := os.ReadFile("../../deploy/crds/holdfast.dev_" + file + ".yaml")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !strings.Contains(unfolded(string(text)), "self.matches('"+durationForm.String()+"')") {
-			t.Errorf("%s: no field has the form %s", file, durationForm)
-		}
-	}
-}
-
-// unfolded is YAML without its line breaks.
-func unfolded(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 func FuzzDuration(f *testing.F) {
 	for _, seed := range []string{"7d", "1d12h", "0", "", "-1", "1_000", "١", "NaN", "1e400", "0.1", "1.5µs", "9999d9999d9999d9999d9999d9999d9999d9999d"} {

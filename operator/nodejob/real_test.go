@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"os"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -173,38 +172,6 @@ func TestKubelet_RunsAJobOnEveryNode(t *testing.T) {
 	r.remove(job)
 }
 
-func TestKubelet_ReportsWhyAJobFailed(t *testing.T) {
-	r := newKubeletRig(t)
-	job := r.end(r.job("echo no disk here >&2; exit 3", func(s *v1beta1.NodeJobSpec) { s.BackoffLimit = ptr.To[int32](1) }), v1beta1.JobFailed)
-	for _, n := range job.Status.Nodes {
-		if n.Attempts != 2 || n.ExitCode == nil || *n.ExitCode != 3 || n.Log != "no disk here\n" || !strings.Contains(n.Message, "exit code 3") {
-			t.Errorf("node %s: %+v", n.Name, n)
-		}
-	}
-	r.wantEvents(job, nodejob.ReasonFailed)
-	wait.Until(r, "only the pods of the last attempts being left", func() bool { return len(r.pods(job)) == r.nodes })
-}
-
-func TestKubelet_ContainerThatTimesOutIsEnded(t *testing.T) {
-	r := newKubeletRig(t)
-	job := r.job("echo still at it; trap exit TERM; sleep 1000 & wait", func(s *v1beta1.NodeJobSpec) { s.Timeout = v1beta1.DurationOf(time.Hour) })
-	wait.Until(r, "its containers having begun", func() bool {
-		pods := r.pods(job)
-		return len(pods) == r.nodes && !slices.ContainsFunc(pods, func(p core.Pod) bool {
-			log, err := r.kubernetes.CoreV1().Pods(p.Namespace).GetLogs(p.Name, &core.PodLogOptions{}).DoRaw(t.Context())
-			return err != nil || string(log) != "still at it\n"
-		})
-	})
-	r.anHourLater(job)
-	job = r.end(job, v1beta1.JobFailed)
-	for _, n := range job.Status.Nodes {
-		if !strings.HasPrefix(n.Message, "not done after 1h") || n.Log != "still at it\n" {
-			t.Errorf("node %s: %+v", n.Name, n)
-		}
-	}
-	wait.Until(r, "the pods being ended", func() bool { return len(r.pods(job)) == 0 })
-}
-
 func TestKubelet_CompletionWordEndsAContainerThatKeepsRunning(t *testing.T) {
 	r := newKubeletRig(t)
 	job := r.end(r.job("echo begun; sleep 1; echo all is DONE now; trap exit TERM; sleep 1000 & wait", func(s *v1beta1.NodeJobSpec) { s.CompletionWord = "is DONE" }), v1beta1.JobCompleted)
@@ -214,14 +181,6 @@ func TestKubelet_CompletionWordEndsAContainerThatKeepsRunning(t *testing.T) {
 		}
 	}
 	wait.Until(r, "the pods being ended", func() bool { return len(r.pods(job)) == 0 })
-}
-
-func TestKubelet_CompletionWordFollowedByMuchOutputIsFound(t *testing.T) {
-	hostfs.Long(t)
-	r := newKubeletRig(t)
-	// More than the kubelet keeps of a log.
-	job := r.job("sleep 2; echo the-word; yes filling the log | head -c 60000000; sleep 15", func(s *v1beta1.NodeJobSpec) { s.CompletionWord = "the-word" })
-	r.end(job, v1beta1.JobCompleted)
 }
 
 func TestKubelet_MissingImageIsNamed(t *testing.T) {

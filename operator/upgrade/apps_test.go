@@ -2,8 +2,6 @@ package upgrade
 
 import (
 	"context"
-	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -11,19 +9,14 @@ import (
 
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
-	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 )
-
-func TestMain(m *testing.M) { os.Exit(realapi.Main(m)) }
 
 // town is a cluster with things that use volumes.
 type town struct {
@@ -269,43 +262,5 @@ func TestApplications_AnnotationThatIsNoNumberIsIgnored(t *testing.T) {
 		if a.before != "" || a.replicas != 1 {
 			t.Errorf("%q: %+v", text, a)
 		}
-	}
-}
-
-func TestApplications_RealAPIServerKeepsTheReplicas(t *testing.T) {
-	client := kubernetes.NewForConfigOrDie(realapi.Config(t))
-	w := &town{t, client}
-	name := "test-" + rand.String(8)
-	w.must(client.CoreV1().Namespaces().Create(t.Context(), &core.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}))
-	v := &core.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	v.Spec = core.PersistentVolumeSpec{
-		Capacity: core.ResourceList{"storage": resource.MustParse("1Gi")}, AccessModes: []core.PersistentVolumeAccessMode{"ReadWriteOnce"},
-		PersistentVolumeReclaimPolicy: core.PersistentVolumeReclaimRetain, ClaimRef: &core.ObjectReference{Namespace: name, Name: "c"},
-		PersistentVolumeSource: core.PersistentVolumeSource{CSI: &core.CSIPersistentVolumeSource{Driver: csiDriver, VolumeHandle: "v"}},
-	}
-	w.must(client.CoreV1().PersistentVolumes().Create(t.Context(), v, metav1.CreateOptions{}))
-	t.Cleanup(func() {
-		for _, err := range []error{
-			client.CoreV1().PersistentVolumes().Delete(context.Background(), name, metav1.DeleteOptions{}),
-			client.CoreV1().Namespaces().Delete(context.Background(), name, metav1.DeleteOptions{}),
-		} {
-			if err != nil {
-				t.Error(err)
-			}
-		}
-	})
-	labels := map[string]string{"app": "web"}
-	d := &apps.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "web"}}
-	d.Spec = apps.DeploymentSpec{Replicas: ptr.To[int32](3), Selector: &metav1.LabelSelector{MatchLabels: labels}}
-	d.Spec.Template.Labels = labels
-	d.Spec.Template.Spec = core.PodSpec{Volumes: using("c"), Containers: []core.Container{{Name: "c", Image: "busybox:1"}}, NodeSelector: map[string]string{"no": "such"}}
-	w.must(client.AppsV1().Deployments(name).Create(t.Context(), d, metav1.CreateOptions{}))
-	scaling(t, w, name, func() (int32, string) {
-		d, err := client.AppsV1().Deployments(name).Get(t.Context(), "web", metav1.GetOptions{})
-		w.must(d, err)
-		return *d.Spec.Replicas, d.Annotations[v1beta1.ReplicasAnnotation]
-	})
-	if fmt.Sprint(w.look().blockers) != "[]" {
-		t.Errorf("blockers are %v", w.look().blockers)
 	}
 }

@@ -231,6 +231,6 @@ var (
 	inE2E              = []string{"HOLDFAST_CLUSTER=e2e-lane"}
 	controllerPackages = []string{
 		"./kube/apply", "./operator/bootstrap", "./operator/cluster", "./operator/fencing", "./operator/nfsserver", "./operator/nodejob", "./operator/snapshots",
-		"./operator/upgrade", "./operator/volume", "./operator/volumecopy", "./provisioner", "./backend/cluster",
+		"./operator/volume", "./operator/volumecopy", "./provisioner", "./backend/cluster",
 	}
 )

@@ -266,18 +266,6 @@ func (a *admin) pods(component string) map[string]corev1.Pod {
 	return all
 }
 
-// identities are what changes when a pod is replaced or one of its containers restarted.
-func identities(pods map[string]corev1.Pod) map[string]string {
-	all := map[string]string{}
-	for name, p := range pods {
-		all[name] = string(p.UID)
-		for _, c := range p.Status.ContainerStatuses {
-			all[name] += " " + c.ContainerID
-		}
-	}
-	return all
-}
-
 // directory is where the cluster keeps its files. It is on every node.
 func (a *admin) directory() string {
 	return filepath.Dir(a.Kubeconfig())
