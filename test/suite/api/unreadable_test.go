@@ -3,29 +3,20 @@ package api_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"log/slog"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 
-	"github.com/holdfast-storage/holdfast/agent"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
-	"github.com/holdfast-storage/holdfast/backend/backendtest"
 	"github.com/holdfast-storage/holdfast/kube"
-	"github.com/holdfast-storage/holdfast/operator/nodejob"
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 )
 
@@ -185,93 +176,4 @@ func find(t *testing.T, kind string) v1beta1.Object {
 	}
 	t.Fatalf("%s: it is not in the list", kind)
 	return nil
-}
-
-func TestUnreadable_OneOfEachKindBlocksNoOther(t *testing.T) {
-	needServer(t)
-	for i, c := range spoilt {
-		if !slices.ContainsFunc(spoilt[:i], func(before spoiling) bool { return before.kind == c.kind }) { // one of each
-			spoil(t, c.resource, c.kind, c.spec, c.field)
-		}
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	kinds := client.HoldfastV1beta1()
-	v := &v1beta1.Volume{
-		ObjectMeta: metav1.ObjectMeta{Name: "test-good", Finalizers: []string{v1beta1.AgentFinalizer}},
-		Spec:       v1beta1.VolumeSpec{Name: "test-good", Node: "test-spoilt-node", Size: v1beta1.VolumeSize{Required: resource.NewQuantity(16<<20, resource.BinarySI)}},
-	}
-	if _, err := kinds.Volumes().Create(ctx, v, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	// When the agent has ended, which would write the object again; with it goes who takes its finalizer off.
-	t.Cleanup(func() {
-		free := []byte(`{"metadata":{"finalizers":null}}`)
-		_, err := kinds.Volumes().Patch(context.Background(), "test-good", types.MergePatchType, free, metav1.PatchOptions{})
-		ended(t, err)
-		ended(t, kinds.Volumes().Delete(context.Background(), "test-good", metav1.DeleteOptions{}))
-	})
-	reconcile(t)
-	job := &v1beta1.NodeJob{ObjectMeta: metav1.ObjectMeta{Name: "test-good"}, Spec: v1beta1.NodeJobSpec{
-		Image: "i", LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"no": "where"}},
-	}}
-	if _, err := kinds.NodeJobs().Create(ctx, job, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = kinds.NodeJobs().Delete(context.Background(), "test-good", metav1.DeleteOptions{}) })
-	if err := realapi.Until(ctx, func() bool {
-		v, err := kinds.Volumes().Get(ctx, "test-good", metav1.GetOptions{})
-		j, failed := kinds.NodeJobs().Get(ctx, "test-good", metav1.GetOptions{})
-		return err == nil && failed == nil && v.Status.Phase == v1beta1.PhaseReady && j.Status.Phase == v1beta1.JobFailed
-	}); err != nil {
-		t.Error("the others are not reconciled")
-	}
-	for _, kind := range []string{"Volume", "Snapshot"} {
-		if err := realapi.Until(ctx, func() bool { return strings.Contains(statusOf(t, find(t, kind)), v1beta1.ReasonUnreadable) }); err != nil {
-			t.Errorf("%s: neither status nor event reports that it cannot be read: %s", kind, statusOf(t, find(t, kind)))
-		}
-	}
-}
-
-func statusOf(t *testing.T, o v1beta1.Object) string {
-	t.Helper()
-	text, err := json.Marshal(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, status, _ := strings.Cut(string(text), `"status"`)
-	return status
-}
-
-// reconcile runs an agent and the controller of jobs until the test ends.
-func reconcile(t *testing.T) {
-	t.Helper()
-	theirs := kubernetes.NewForConfigOrDie(realapi.Config(t))
-	log := slog.New(slog.NewTextHandler(t.Output(), nil))
-	a, err := agent.New(agent.Config{
-		Node: "test-spoilt-node", Version: "1", Backend: backendtest.NewMemory(), Pools: []agent.Pool{{Name: "memory", Path: "/memory", Engine: "image"}},
-		Client: client, Kubernetes: theirs, Log: log, Namespace: realapi.Namespace, SurveyEvery: 100 * time.Millisecond,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	watches := kube.NewWatches(ctx, client, theirs, realapi.Namespace)
-	jobs, err := nodejob.New(nodejob.Config{Client: client, Kubernetes: theirs, Watches: watches, Namespace: realapi.Namespace, Log: log})
-	if err != nil {
-		t.Fatal(err)
-	}
-	watches.Start()
-	ended := make(chan error, 2)
-	go func() { ended <- a.Run(ctx) }()
-	go func() { ended <- jobs.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		for range cap(ended) {
-			if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
-				t.Error(err)
-			}
-		}
-		_ = client.HoldfastV1beta1().StorageNodes().Delete(context.Background(), "test-spoilt-node", metav1.DeleteOptions{})
-	})
 }

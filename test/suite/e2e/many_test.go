@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"testing"
 
@@ -63,30 +62,4 @@ func noVolumes(s *kube.Space) {
 			return of == s.Namespace
 		}), nil
 	})
-}
-
-func TestClaim_FiftyAtOnceAreBoundAndDeleted(t *testing.T) {
-	t.Parallel()
-	s := begin(t)
-	allNodes(t) // volumes are on all of them
-	immediate := class(t, s, atOnce)
-	const count = 50
-	for i := range count {
-		s.Claim(fmt.Sprint("c", i), "16Mi", kube.OfClass(immediate))
-	}
-	claims := s.Client.CoreV1().PersistentVolumeClaims(s.Namespace)
-	kube.Await(s, claims, metav1.ListOptions{}, "all claims to be bound", func(all []*corev1.PersistentVolumeClaim) (bool, error) {
-		bound := 0
-		for _, c := range all {
-			if c.Status.Phase == corev1.ClaimBound {
-				bound++
-			}
-		}
-		return bound == count, nil
-	})
-	if err := claims.DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	kube.AwaitNone(s, claims, metav1.ListOptions{}, "the claims")
-	noVolumes(s)
 }

@@ -16,36 +16,6 @@ import (
 	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
 )
 
-func TestSharedVolume_GrowsWhileInUseAndIsCopied(t *testing.T) {
-	hostfs.Long(t)
-	t.Parallel()
-	s := begin(t)
-	node := nodesWithClients(t)[0]
-	serve(t, s)
-	// Any kernel lets root of a container grow an xfs that is in use.
-	class := mounted(t, s, "csi.storage.k8s.io/fstype", "xfs")
-	s.Claim("data", "320Mi", byMany, kube.OfClass(class))
-	s.Pod("writer", kube.Mount("data", "/data"), kube.OnNode(node), kube.Script("echo before >/data/file; sync /data/file; sleep infinity"))
-	s.Ready("writer")
-	s.Exec("writer", "sh", "-c", "until test -s /data/file; do sleep 0.1; done")
-	s.Grow("data", "512Mi")
-	if size := strings.TrimSpace(s.Exec("writer", "sh", "-ec", "df -mP /data | awk 'NR == 2 { print ($2 > 400 && $2 <= 512) }'")); size != "1" {
-		t.Errorf("the pod does not see that the volume has grown: %s", s.Exec("writer", "df", "-m", "/data"))
-	}
-	s.Snapshot("snap", "data")
-	s.Exec("writer", "sh", "-ec", "echo after >/data/file; sync /data/file")
-	s.Claim("restored", "512Mi", byMany, kube.OfClass(class), kube.From("VolumeSnapshot", "snap"))
-	s.Claim("cloned", "512Mi", kube.AccessMode(corev1.ReadOnlyMany), kube.OfClass(class), kube.From("PersistentVolumeClaim", "data"))
-	s.Pod("restored", kube.Mount("restored", "/data"), kube.OnNode(node), kube.Once, kube.Script("cat /data/file; echo more >/data/more; sync /data/more"))
-	s.Pod("cloned", kube.Mount("cloned", "/data"), kube.OnNode(node), kube.Once, kube.Script(onlyReads))
-	if found := s.Result("restored"); found != "before\n" {
-		t.Errorf("the volume from the snapshot says %q", found)
-	}
-	if found := s.Result("cloned"); found != "after\nread only\n" {
-		t.Errorf("the copy for readers says %q", found)
-	}
-}
-
 // onlyReads reads a file, and tries to write in each way that there is.
 const onlyReads = `
 	cat /data/file

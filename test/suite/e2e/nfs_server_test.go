@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -120,31 +119,5 @@ func TestNFSServer_StorageGrows(t *testing.T) {
 	}
 	if size := s.Exec(server, "sh", "-c", "df -mP /data | awk 'NR == 2 { print ($2 > 3500) }'"); strings.TrimSpace(size) != "1" {
 		t.Errorf("the server has %s", s.Exec(server, "df", "-m", "/data"))
-	}
-}
-
-func TestSharedVolume_WithAGroupIsWrittenByItsMembers(t *testing.T) {
-	hostfs.Long(t)
-	t.Parallel()
-	s := begin(t)
-	node := nodesWithClients(t)[0]
-	serve(t, s)
-	s.Claim("grouped", "64Mi", byMany, kube.OfClass(plain(t, s, "gid", "4321", "rootSquash", "true")))
-	if volume := s.Volume("grouped"); volume.Annotations["pv.beta.kubernetes.io/gid"] != "4321" {
-		t.Errorf("the kubelet gets %v", volume.Annotations)
-	}
-	said := s.Run("member", kube.Mount("grouped", "/data"), kube.OnNode(node), asUser(1234), kube.Script(`
-		stat -c '%a %g' /data; echo mine >/data/file && stat -c '%u %g' /data/file`))
-	if said != "2770 4321\n1234 4321\n" {
-		t.Errorf("a user whom the kubelet gives the group says %q", said)
-	}
-}
-
-// asUser runs a pod as a user without the group of a volume.
-func asUser(user int64) kube.PodOption {
-	return func(p *corev1.Pod) {
-		p.Spec.SecurityContext = &corev1.PodSecurityContext{
-			RunAsNonRoot: new(true), RunAsUser: &user, RunAsGroup: &user, SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-		}
 	}
 }
