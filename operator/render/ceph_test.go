@@ -2,7 +2,6 @@ package render
 
 import (
 	"encoding/base64"
-	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -47,74 +46,6 @@ func siteOf(t *testing.T, in Input, pool string) *apps.Deployment {
 	return must[apps.Deployment](t, in, "Deployment", "holdfast-ceph-"+pool)
 }
 
-func TestCeph_EachPoolHasAWorkloadOfItsOwnWithoutPrivileges(t *testing.T) {
-	in := askCeph()
-	for _, pool := range []string{"block", "files"} {
-		d := siteOf(t, in, pool)
-		if rolls := d.Spec.Strategy.RollingUpdate; *d.Spec.Replicas != 1 || rolls == nil || rolls.MaxUnavailable.IntValue() != 0 || rolls.MaxSurge.IntValue() != 1 {
-			t.Errorf("%s: a pod goes before the next one could serve the pool: %d, %+v", pool, *d.Spec.Replicas, d.Spec.Strategy)
-		}
-		pod, labels := d.Spec.Template.Spec, d.Spec.Template.Labels
-		if !maps.Equal(d.Spec.Selector.MatchLabels, labels) || labels[v1beta1.CephPoolLabel] != pool || labels[v1beta1.ComponentLabel] != "ceph" {
-			t.Errorf("%s: the selector is %v, the labels are %v", pool, d.Spec.Selector.MatchLabels, labels)
-		}
-		if pod.ServiceAccountName != d.Name || look[core.ServiceAccount](t, in, "ServiceAccount", d.Name) == nil {
-			t.Errorf("%s: its account is %s", pool, pod.ServiceAccountName)
-		}
-		c := container(&pod, "holdfast")
-		s, p := c.SecurityContext, pod.SecurityContext
-		if *s.AllowPrivilegeEscalation || s.Privileged != nil || !*s.ReadOnlyRootFilesystem || !slices.Equal(s.Capabilities.Drop, []core.Capability{"ALL"}) || len(s.Capabilities.Add) > 0 ||
-			!*p.RunAsNonRoot || p.SeccompProfile.Type != core.SeccompProfileTypeRuntimeDefault || pod.HostNetwork || pod.HostPID {
-			t.Errorf("%s: it may more than the restricted profile allows: %+v, %+v", pool, s, p)
-		}
-		secrets := map[string]core.SecretVolumeSource{}
-		for _, v := range pod.Volumes {
-			if v.HostPath != nil {
-				t.Errorf("%s: it mounts %+v", pool, v)
-			}
-			if v.Secret != nil {
-				secrets[mountOf(c, v.Name).MountPath] = *v.Secret
-			}
-		}
-		if own := secrets["/etc/holdfast/ceph"]; own.SecretName != "ceph" || own.Optional != nil || *own.DefaultMode != 0o400 || !slices.Contains(c.Args, "--key-file=/etc/holdfast/ceph/key") {
-			t.Errorf("%s: its key is %+v", pool, own)
-		}
-		if theirs := secrets["/etc/holdfast/ceph-node"]; theirs.SecretName != "ceph-node" || !*theirs.Optional || *theirs.DefaultMode != 0o400 || !slices.Contains(c.Args, "--node-key-file=/etc/holdfast/ceph-node/key") {
-			t.Errorf("%s: the key of nodes is %+v", pool, theirs)
-		}
-		for _, m := range c.VolumeMounts {
-			if m.SubPath != "" {
-				t.Errorf("%s: %s is a file, which never changes with its secret", pool, m.MountPath)
-			}
-		}
-	}
-}
-
-func TestCeph_ArgumentsSayWhichPool(t *testing.T) {
-	in := askCeph()
-	block, files := siteOf(t, in, "block"), siteOf(t, in, "files")
-	for pool, want := range map[*apps.Deployment][]string{
-		block: {"ceph", "--pool=block", "--engine=rbd", "--fsid=" + testFSID, "--monitors=v2:10.0.0.1:3300,v1:10.0.0.1:6789", "--user=holdfast", "--node-user=holdfast-node", "--ceph-pool=rbd"},
-		files: {"ceph", "--pool=files", "--engine=cephfs", "--ceph-filesystem=cephfs"},
-	} {
-		args := pool.Spec.Template.Spec.Containers[0].Args
-		for _, arg := range want {
-			if !slices.Contains(args, arg) {
-				t.Errorf("%s: there is no %s in %q", pool.Name, arg, args)
-			}
-		}
-	}
-	p := blockPool()
-	p.Overcommit, p.Reserved, p.TrashRetention = "1.5", "10Gi", new(v1beta1.Duration("7d"))
-	p.Ceph.User, p.Ceph.NodeUser, p.Ceph.DataPool, p.Ceph.Namespace, p.Ceph.Secure = "a", "b", "wide", "mine", true
-	args := strings.Join(cephArguments(p), " ")
-	for _, arg := range []string{"--overcommit=1.5", "--reserved=10737418240", "--trash-retention=168h0m0s", "--user=a", "--node-user=b", "--ceph-data-pool=wide", "--ceph-namespace=mine", "--secure"} {
-		if !strings.Contains(args, arg) {
-			t.Errorf("there is no %s in %s", arg, args)
-		}
-	}
-}
-
 func TestCeph_PoolWithAUserForEachNodeMakesThemAndNoPodMountsAKeyOfNodes(t *testing.T) {
 	in := ask(func(s *v1beta1.StorageClusterSpec) {
 		own, shared := blockPool(), filesPool()
@@ -152,38 +83,6 @@ func TestCeph_PoolWithAUserForEachNodeMakesThemAndNoPodMountsAKeyOfNodes(t *test
 	}
 	if names := CephSecrets(in.Cluster); !slices.Equal(names, []string{"ceph"}) {
 		t.Errorf("the secrets that are read are %q", names)
-	}
-}
-
-func TestCeph_NodesGetTheKeysOfTheirUserAndNoOthers(t *testing.T) {
-	pod := nodeOf(t, askCeph()).Spec.Template.Spec
-	var sources []core.VolumeProjection
-	for _, v := range pod.Volumes {
-		if v.Secret != nil {
-			t.Errorf("it mounts the secret %s", v.Secret.SecretName)
-		}
-		if v.Projected != nil {
-			sources = append(sources, v.Projected.Sources...)
-			if *v.Projected.DefaultMode != 0o400 {
-				t.Errorf("the mode of the keys is %o", *v.Projected.DefaultMode)
-			}
-		}
-	}
-	if len(sources) != 1 { // both pools are of one cluster and user
-		t.Fatalf("the sources are %+v", sources)
-	}
-	s := sources[0].Secret
-	if s.Name != "ceph-node" || !*s.Optional || len(s.Items) != 1 || s.Items[0].Key != "key" || s.Items[0].Path != testFSID+".holdfast-node" {
-		t.Errorf("it is %+v", s)
-	}
-	if args := container(&pod, "holdfast").Args; !slices.Contains(args, "--ceph-keys=/etc/holdfast/ceph") || !slices.Contains(args, "--ceph-engines=cephfs,rbd") {
-		t.Errorf("the arguments are %q", args)
-	}
-	if m := mountOf(container(&pod, "holdfast"), "sys"); m.MountPath != "/sys" || m.ReadOnly {
-		t.Errorf("the sysfs of the host is mounted as %+v: no image can be mapped", m)
-	}
-	if m := mountOf(container(&pod, "holdfast"), "ceph-keys"); m.MountPath != "/etc/holdfast/ceph" || m.SubPath != "" || !m.ReadOnly {
-		t.Errorf("it is mounted as %+v", m)
 	}
 }
 
@@ -427,15 +326,6 @@ func TestCheck_ClassOfACephFSHasNoFileSystem(t *testing.T) {
 	in.Cluster.Spec.StorageClasses = []v1beta1.StorageClassSpec{{Name: "a", Pool: "files", FSType: v1beta1.XFS}}
 	if _, err := Objects(in); err == nil || !strings.Contains(err.Error(), "spec.storageClasses[0].fsType") || !strings.Contains(err.Error(), "pool files") {
 		t.Errorf("got %v", err)
-	}
-}
-
-func TestCeph_VolumesAreAttached(t *testing.T) {
-	in := askCeph()
-	driver := must[storage.CSIDriver](t, in, "CSIDriver", "csi.holdfast.dev")
-	pod := must[apps.Deployment](t, in, "Deployment", "holdfast-controller").Spec.Template.Spec
-	if !*driver.Spec.AttachRequired || !slices.Contains(container(&pod, "holdfast").Args, "--attach") || container(&pod, "csi-attacher") == nil {
-		t.Errorf("attaching is required: %t; the arguments are %q", *driver.Spec.AttachRequired, container(&pod, "holdfast").Args)
 	}
 }
 

@@ -18,32 +18,6 @@ func classOf(t *testing.T, in Input, name string) *storage.StorageClass {
 	return must[storage.StorageClass](t, in, "StorageClass", name)
 }
 
-// fsGroup is given by the driver, and a mount with a context would fit neither pods that share a volume nor directories.
-func TestCSIDriver_SaysHowVolumesAreMounted(t *testing.T) {
-	spec := must[storage.CSIDriver](t, ask(nil), "CSIDriver", "csi.holdfast.dev").Spec
-	if *spec.FSGroupPolicy != storage.FileFSGroupPolicy || *spec.SELinuxMount {
-		t.Errorf("the policy of fsGroup is %s, and with SELinux it is mounted with a context: %v", *spec.FSGroupPolicy, *spec.SELinuxMount)
-	}
-}
-
-// A mount of a shared volume lasts as long as the network that it was made from, so it is not made from that of a pod.
-func TestSharedVolumes_AreMountedFromTheNetworkOfTheNode(t *testing.T) {
-	pod := nodeOf(t, ask(nil)).Spec.Template.Spec
-	if args := arguments(t, pod, "holdfast"); !slices.Contains(args, "--namespaces=/host/proc/1/ns") {
-		t.Errorf("the arguments are %v", args)
-	}
-	for _, v := range pod.Volumes {
-		if v.Name != "proc" {
-			continue
-		}
-		if m := mountOf(container(&pod, "holdfast"), "proc"); v.HostPath == nil || v.HostPath.Path != "/proc" || m.MountPath != "/host/proc" || !m.ReadOnly {
-			t.Errorf("%+v is mounted as %+v", v, m)
-		}
-		return
-	}
-	t.Error("the processes of the node cannot be seen")
-}
-
 func TestSnapshotClasses_AreRenderedWhereTheirKindsExist(t *testing.T) {
 	both := []string{"VolumeSnapshotClass", "VolumeGroupSnapshotClass"}
 	for _, known := range [][]string{nil, both[:1], both} {

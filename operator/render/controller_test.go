@@ -49,23 +49,6 @@ func arguments(t *testing.T, pod core.PodSpec, name string) []string {
 	return c.Args
 }
 
-func TestController_NewPodsThatAreNotReadyLeaveTheOldOnes(t *testing.T) {
-	update := withSpec(t, nil).Spec.Strategy.RollingUpdate
-	if update == nil || update.MaxUnavailable.IntValue() != 0 || update.MaxSurge.IntValue() != 1 {
-		t.Errorf("it is updated by %+v", update)
-	}
-}
-
-func TestController_DoesNotPreventTheDrainOfTheOnlyNodeItFitsOn(t *testing.T) {
-	for name, in := range inputs() {
-		for _, o := range rendered(t, in) {
-			if o.GetKind() == "PodDisruptionBudget" {
-				t.Errorf("%s: there is %s %s", name, o.GetKind(), o.GetName())
-			}
-		}
-	}
-}
-
 func TestController_StatefulSetRunsTheSamePods(t *testing.T) {
 	as := func(strategy v1beta1.ControllerKind) Input {
 		in := everything()
