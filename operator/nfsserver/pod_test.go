@@ -73,29 +73,6 @@ func (in input) container(t *testing.T) core.Container {
 	return in.set(t).Spec.Template.Spec.Containers[0]
 }
 
-func TestPod_AllObjectsAreNamedLabelledAndOwned(t *testing.T) {
-	objects := asked(nil).objects(t)
-	var kinds []string
-	for _, o := range objects {
-		kinds = append(kinds, o.GetKind())
-		if o.GetName() != "nfs-data" || o.GetNamespace() != "team" || o.GetLabels()[Label] != "data" || o.GetLabels()[managedBy] != "holdfast-operator" {
-			t.Errorf("%s: %s/%s with %v", o.GetKind(), o.GetNamespace(), o.GetName(), o.GetLabels())
-		}
-		if _, instance := o.GetLabels()["app.kubernetes.io/instance"]; instance {
-			t.Errorf("%s: with this label, the StorageCluster would prune it", o.GetKind())
-		}
-		if owners := o.GetOwnerReferences(); len(owners) != 1 || owners[0].Kind != "NFSServer" || owners[0].UID != "1234" || *owners[0].BlockOwnerDeletion {
-			t.Errorf("%s: the owners are %v", o.GetKind(), owners)
-		}
-		if _, has := o.Object["status"]; has {
-			t.Errorf("%s has a status", o.GetKind())
-		}
-	}
-	if !slices.Equal(kinds, []string{"Service", "StatefulSet"}) {
-		t.Errorf("there are %v", kinds) // and nothing that could keep a node from being drained
-	}
-}
-
 func TestPod_SelectorMatchesPodsOfThisServerAlone(t *testing.T) {
 	in, other := asked(nil), asked(nil)
 	other.server.Name = "other"
@@ -181,71 +158,6 @@ func limits(name core.ResourceName, amount string) core.ResourceRequirements {
 	return core.ResourceRequirements{Limits: core.ResourceList{name: resource.MustParse(amount)}}
 }
 
-func TestPod_ArgumentsFollowTheSpec(t *testing.T) {
-	everywhere := []string{"nfs", "--data=/data", "--run-dir=/run/holdfast/nfs", "--metrics-address=:9090", "--host-address=$(HOST_IP)", "--server=team/data", "--namespace=holdfast-system", "--address=10.0.0.9"}
-	for name, test := range map[string]struct {
-		change func(*v1beta1.NFSServerSpec)
-		want   []string
-	}{
-		"by default": {nil, []string{"--engine=image", "--access=ReadWrite"}},
-		"publishing": {publishing, []string{"--publish=/published", "--publish-name=photos", "--uid=1234", "--access=ReadOnly"}},
-		"publishing under a name": {func(s *v1beta1.NFSServerSpec) {
-			publishing(s)
-			s.Publish.Name = "p"
-		}, []string{"--publish=/published", "--publish-name=p", "--uid=1234", "--access=ReadOnly"}},
-		"all": {func(s *v1beta1.NFSServerSpec) {
-			s.Engine, s.MaxExports, s.GracePeriod = v1beta1.EngineDirectory, 7, new(v1beta1.Duration("90s"))
-			s.MountOptions = []string{"nconnect=4", "noatime"}
-			s.Exports = v1beta1.NFSExports{Squash: v1beta1.NFSSquashAll, AnonUID: new(int64(0)), AnonGID: new(int64(1000)), Access: v1beta1.NFSNone, Clients: []string{"10.0.0.0/8", "fd00::1"}}
-		}, []string{
-			"--engine=directory", "--mount-options=nconnect=4,noatime", "--max-exports=7", "--access=None", "--squash=all_squash",
-			"--anon-uid=0", "--anon-gid=1000", "--clients=10.0.0.0/8,fd00::1", "--grace-period=1m30s",
-		}},
-	} {
-		if got, want := asked(test.change).container(t).Args, slices.Concat(everywhere, test.want); !slices.Equal(got, want) {
-			t.Errorf("%s: the arguments are\n%v, want\n%v", name, got, want)
-		}
-	}
-}
-
-func TestPod_StorageIsMountedAtData(t *testing.T) {
-	for name, test := range map[string]struct {
-		change func(*v1beta1.NFSServerSpec)
-		want   string // of the volumes data and published
-	}{
-		"made":      {nil, "claim nfs-data"},
-		"existing":  {func(s *v1beta1.NFSServerSpec) { s.Storage = &v1beta1.NFSStorage{ClaimName: "mine"} }, "claim mine"},
-		"directory": {func(s *v1beta1.NFSServerSpec) { s.Storage = &v1beta1.NFSStorage{HostPath: "/srv/nfs"} }, "host /srv/nfs"},
-		"published": {publishing, "published claim photos, read only"},
-	} {
-		in := asked(test.change)
-		pod := in.set(t).Spec.Template.Spec
-		got := ""
-		for _, v := range pod.Volumes {
-			switch {
-			case v.PersistentVolumeClaim != nil:
-				got = "claim " + v.PersistentVolumeClaim.ClaimName
-			case v.HostPath != nil:
-				got = "host " + v.HostPath.Path
-			}
-		}
-		for _, m := range pod.Containers[0].VolumeMounts {
-			switch {
-			case m.Name == publishedVolume && m.ReadOnly && m.MountPath == publishedMount:
-				got = "published " + got + ", read only"
-			case m.Name == dataVolume && m.MountPath != "/data":
-				got = "data at " + m.MountPath
-			}
-		}
-		if got != test.want {
-			t.Errorf("%s: it is %q, want %q", name, got, test.want)
-		}
-		if !slices.ContainsFunc(pod.Containers[0].VolumeMounts, func(m core.VolumeMount) bool { return m.Name == dataVolume }) {
-			t.Errorf("%s: nothing is mounted at /data", name)
-		}
-	}
-}
-
 func TestService_KeepsItsAddress(t *testing.T) {
 	for name, test := range map[string]struct{ asked, had, want string }{
 		"none yet":     {"", "", ""},
@@ -315,40 +227,6 @@ func TestPod_StorageClusterSetsImageSecretsAndPriority(t *testing.T) {
 	}
 	if priority := asked(nil).set(t).Spec.Template.Spec.PriorityClassName; priority != "system-cluster-critical" {
 		t.Errorf("by itself the priority is %s", priority)
-	}
-}
-
-func TestService_FollowsTheSpec(t *testing.T) {
-	in := asked(func(s *v1beta1.NFSServerSpec) {
-		s.Service = v1beta1.NFSService{Type: core.ServiceTypeLoadBalancer, Annotations: map[string]string{"a": "b"}}
-		s.Resources = core.ResourceRequirements{Requests: core.ResourceList{"memory": resource.MustParse("1Gi")}}
-	})
-	service := as[core.Service](t, in.objects(t), "Service")
-	if service.Spec.Type != core.ServiceTypeLoadBalancer || service.Annotations["a"] != "b" {
-		t.Errorf("it is %+v", service)
-	}
-	if requests := in.container(t).Resources.Requests; requests.Memory().String() != "1Gi" || len(requests) != 1 {
-		t.Errorf("the requests are %v", requests)
-	}
-	if in.server.Spec.Resources.Limits != nil {
-		t.Error("the spec was changed")
-	}
-}
-
-func TestPod_ProbesAndPortsMatchTheProgram(t *testing.T) {
-	set := asked(nil).set(t)
-	c := set.Spec.Template.Spec.Containers[0]
-	if c.ReadinessProbe.HTTPGet.Path != "/readyz" || c.LivenessProbe.HTTPGet.Path != "/livez" || c.ReadinessProbe.HTTPGet.Port.StrVal != "metrics" {
-		t.Errorf("the probes are %+v and %+v", c.ReadinessProbe, c.LivenessProbe)
-	}
-	if alive := c.LivenessProbe; alive.FailureThreshold < 12 {
-		t.Errorf("a server that is late is ended by %+v", alive)
-	}
-	if len(c.Ports) != 2 || c.Ports[0].ContainerPort != v1beta1.NFSPort || c.Ports[1].ContainerPort != 9090 {
-		t.Errorf("the ports are %v", c.Ports)
-	}
-	if *set.Spec.Replicas != 1 || len(set.Spec.VolumeClaimTemplates) != 0 {
-		t.Errorf("it has %d replicas, and the claims %v, which could not grow", *set.Spec.Replicas, set.Spec.VolumeClaimTemplates)
 	}
 }
 

@@ -1,0 +1,69 @@
+package nfsserver
+
+import (
+	"flag"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// TestGolden_EachSpecRendersItsObjects compares with testdata/specs.txt: what is rendered of the first spec, and then, for each
+// spec, the lines that it adds (+) and takes away (-). go test -update writes the file; read what it changes.
+func TestGolden_EachSpecRendersItsObjects(t *testing.T) {
+	const file = "testdata/specs.txt"
+	golden, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sections := strings.Split(string(golden), "\n== ")
+	written, usual := sections[0], []string{}
+	if len(sections) < 2 {
+		t.Fatal("the golden file has no spec")
+	}
+	for i, section := range sections[1:] {
+		name, rest, _ := strings.Cut(section, "\n")
+		text, want, _ := strings.Cut(rest, "--\n")
+		var spec v1beta1.NFSServerSpec
+		if err := yaml.UnmarshalStrict([]byte(text), &spec); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		var lines []string
+		for _, o := range asked(func(s *v1beta1.NFSServerSpec) { *s = spec }).objects(t) {
+			encoded, err := yaml.Marshal(o.Object)
+			if err != nil {
+				t.Fatal(err)
+			}
+			lines = append(lines, strings.SplitAfter(string(encoded), "\n")...)
+		}
+		got := without("+ ", lines, usual) + without("- ", usual, lines)
+		if i == 0 {
+			usual = lines
+		}
+		written += "\n== " + name + "\n" + text + "--\n" + got
+		if strings.TrimSpace(got) != strings.TrimSpace(want) && !*update {
+			t.Errorf("%s: rendered is\n%s", name, got)
+		}
+	}
+	if *update {
+		if err := os.WriteFile(file, []byte(written), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// without is what the lines have that others do not.
+func without(sign string, lines, others []string) (text string) {
+	for _, line := range lines {
+		if line != "" && !slices.Contains(others, line) {
+			text += sign + line
+		}
+	}
+	return text
+}
