@@ -106,26 +106,25 @@ func TestClaim_DeletedDuringProvisioningLeaksNothing(t *testing.T) {
 }
 
 func TestClaim_FailureIsRetriedUntilItSucceeds(t *testing.T) {
-	eachAPI(t, func(t *testing.T, a *api) {
-		s := newServer(t, a.client)
-		s.config.RetryFirst, s.config.RetryLast = time.Millisecond, 5*time.Millisecond
-		const often = 20 // the library gives up after 15 by default
-		s.disk.hook(func(_ context.Context, call string) error {
-			if n := s.disk.called(call); (call == "create" || call == "delete") && n <= often {
-				return fmt.Errorf("%w: this was try %d", backend.ErrUnavailable, n)
-			}
-			return nil
-		})
-		s.start()
-		class := a.class(s.config.Name, nil)
-		a.claim("data", class, s.config.Name)
-		a.bound("data")
-		a.deleteClaim("data")
-		a.nothingLeft(s)
-		if made, gone := s.disk.called("create"), s.disk.called("delete"); made <= often || gone <= often {
-			t.Errorf("it was made at try %d and deleted at try %d", made, gone)
+	a := inMemory(t)
+	s := newServer(t, a.client)
+	s.config.RetryFirst, s.config.RetryLast = time.Millisecond, 5*time.Millisecond
+	const often = 20 // the library gives up after 15 by default
+	s.disk.hook(func(_ context.Context, call string) error {
+		if n := s.disk.called(call); (call == "create" || call == "delete") && n <= often {
+			return fmt.Errorf("%w: this was try %d", backend.ErrUnavailable, n)
 		}
+		return nil
 	})
+	s.start()
+	class := a.class(s.config.Name, nil)
+	a.claim("data", class, s.config.Name)
+	a.bound("data")
+	a.deleteClaim("data")
+	a.nothingLeft(s)
+	if made, gone := s.disk.called("create"), s.disk.called("delete"); made <= often || gone <= often {
+		t.Errorf("it was made at try %d and deleted at try %d", made, gone)
+	}
 }
 
 func (w *waiting) count() int {
@@ -135,56 +134,53 @@ func (w *waiting) count() int {
 }
 
 func TestClaim_DeletedWhileItWaitsForCapacityIsForgotten(t *testing.T) {
-	eachAPI(t, func(t *testing.T, a *api) {
-		s := newServer(t, a.client)
-		s.disk.hook(func(_ context.Context, call string) error {
-			if call == "create" {
-				return backend.ErrExhausted
-			}
-			return nil
-		})
-		s.config.RetryFirst, s.config.RetryLast = patience, patience
-		s.start()
-		class := a.class(s.config.Name, nil)
-		a.claim("data", class, s.config.Name)
-		a.claim("kept", class, s.config.Name)
-		wait.Until(a.t, "both wait", func() bool { return s.running.waiting.count() == 2 })
-		a.deleteClaim("data")
-		wait.Until(a.t, "one waits", func() bool { return s.running.waiting.count() == 1 })
-		a.deleteClaim("kept")
-		wait.Until(a.t, "none waits", func() bool { return s.running.waiting.count() == 0 })
+	a := inMemory(t)
+	s := newServer(t, a.client)
+	s.disk.hook(func(_ context.Context, call string) error {
+		if call == "create" {
+			return backend.ErrExhausted
+		}
+		return nil
 	})
+	s.config.RetryFirst, s.config.RetryLast = patience, patience
+	s.start()
+	class := a.class(s.config.Name, nil)
+	a.claim("data", class, s.config.Name)
+	a.claim("kept", class, s.config.Name)
+	wait.Until(a.t, "both wait", func() bool { return s.running.waiting.count() == 2 })
+	a.deleteClaim("data")
+	wait.Until(a.t, "one waits", func() bool { return s.running.waiting.count() == 1 })
+	a.deleteClaim("kept")
+	wait.Until(a.t, "none waits", func() bool { return s.running.waiting.count() == 0 })
 }
 
 func TestClaim_WaitingForCapacityIsProvisionedWhenAVolumeIsDeleted(t *testing.T) {
-	eachAPI(t, func(t *testing.T, a *api) {
-		s := newServer(t, a.client)
-		s.disk.Memory = backendtest.NewMemorySized(gib)
-		s.config.RetryFirst, s.config.RetryLast = patience, patience // it is not found by trying again
-		s.start()
-		class := a.class(s.config.Name, nil)
-		a.claim("first", class, s.config.Name)
-		a.bound("first")
-		a.claim("second", class, s.config.Name)
-		wait.Until(a.t, "it was tried", func() bool { return s.disk.called("created") >= 2 })
-		a.deleteClaim("first")
-		a.bound("second")
-	})
+	a := inMemory(t)
+	s := newServer(t, a.client)
+	s.disk.Memory = backendtest.NewMemorySized(gib)
+	s.config.RetryFirst, s.config.RetryLast = patience, patience // it is not found by trying again
+	s.start()
+	class := a.class(s.config.Name, nil)
+	a.claim("first", class, s.config.Name)
+	a.bound("first")
+	a.claim("second", class, s.config.Name)
+	wait.Until(a.t, "it was tried", func() bool { return s.disk.called("created") >= 2 })
+	a.deleteClaim("first")
+	a.bound("second")
 }
 
 func TestClaim_FaultyOnesGetEventsAndTheOthersAreServed(t *testing.T) {
-	eachAPI(t, func(t *testing.T, a *api) {
-		s := newServer(t, a.client)
-		s.start()
-		bad, good := a.class(s.config.Name, map[string]string{"gid": "root"}), a.class(s.config.Name, nil)
-		a.claim("bad", bad, s.config.Name)
-		a.claim("good", good, s.config.Name)
-		a.bound("good")
-		wait.Until(a.t, "the fault is reported", func() bool { return strings.Contains(a.events("bad"), `gid="root"`) })
-		if a.isBound("bad") || len(s.disk.volumes()) != 1 {
-			t.Errorf("volumes %v", s.disk.volumes())
-		}
-	})
+	a := inMemory(t)
+	s := newServer(t, a.client)
+	s.start()
+	bad, good := a.class(s.config.Name, map[string]string{"gid": "root"}), a.class(s.config.Name, nil)
+	a.claim("bad", bad, s.config.Name)
+	a.claim("good", good, s.config.Name)
+	a.bound("good")
+	wait.Until(a.t, "the fault is reported", func() bool { return strings.Contains(a.events("bad"), `gid="root"`) })
+	if a.isBound("bad") || len(s.disk.volumes()) != 1 {
+		t.Errorf("volumes %v", s.disk.volumes())
+	}
 }
 
 // events are the messages about a claim.
