@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 func TestVolumes_AreListedByNameWithWhatIsNotWell(t *testing.T) {
@@ -134,9 +135,7 @@ func TestLists_WhatOthersWroteDoesNotMoveTheCursor(t *testing.T) {
 	failed.Status.Error = &v1beta1.Error{Code: v1beta1.ErrorExhausted, Message: "no room" + erases}
 	var out strings.Builder
 	rows := []Row{rowOf(recordOf(odd)), rowOf(recordOf(failed))}
-	if err := errors.Join(WriteVolumes(&out, rows, true), WriteTrash(&out, []Trashed{{Name: "old" + erases, Pool: erases}}, true)); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, errors.Join(WriteVolumes(&out, rows, true), WriteTrash(&out, []Trashed{{Name: "old" + erases, Pool: erases}}, true)))
 	a := &Admin{Config{Out: &out}}
 	if err := a.sayf("%s", describe(recordOf(odd))); err != nil { // as before a deletion
 		t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/parameters"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 func aClass(name, provisioner string, parameters map[string]string) storage.StorageClass {
@@ -200,10 +201,7 @@ func TestPlan_ChoosesTheClassThatFits(t *testing.T) {
 			if test.see != nil {
 				test.see(o)
 			}
-			b, err := o.plan(test.want)
-			if err != nil {
-				t.Fatal(err)
-			}
+			b := check.Got(o.plan(test.want))(t)
 			if got := b.pv.Spec.StorageClassName; got != test.class || classOf(b.claim) != test.class || len(b.notes) != test.notes {
 				t.Errorf("class %q of the PersistentVolume, %q of the claim, notes %q", got, classOf(b.claim), b.notes)
 			}
@@ -217,9 +215,7 @@ func TestPlan_UsesAPersistentVolumeThatWasReleasedAgainAndKeepsItFromBeingReclai
 		n.Status.Phase = core.VolumeReleased
 	})
 	b, err := seen(released).plan(Adoption{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	want := `{"metadata":{"resourceVersion":"7"},"spec":{"claimRef":{"apiVersion":"v1","kind":"PersistentVolumeClaim","name":"orders",` +
 		`"namespace":"shop","resourceVersion":null,"uid":null},"persistentVolumeReclaimPolicy":"Retain"}}`
 	if string(b.pvPatch) != want || b.newPV || !b.newClaim || b.claim.Spec.VolumeName != "pvc-1" {
@@ -281,10 +277,7 @@ func TestPlan_UsesOnlyAPersistentVolumeThatLeadsToTheVolume(t *testing.T) {
 
 func TestPlan_GivesAClaimThatLostItsPersistentVolumeOneOfThatName(t *testing.T) {
 	lost := pendingClaim(func(c *core.PersistentVolumeClaim) { c.Spec.VolumeName, c.Status.Phase = "pvc-1", core.ClaimLost })
-	b, err := seen(lost).plan(Adoption{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := check.Got(seen(lost).plan(Adoption{}))(t)
 	if b.pv.Name != "pvc-1" || !b.newPV || b.setName || b.pv.Spec.ClaimRef.UID != "u1" {
 		t.Errorf("it is %+v, for %+v", b, b.pv.Spec.ClaimRef)
 	}

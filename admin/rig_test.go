@@ -19,6 +19,7 @@ import (
 
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
 	typed "github.com/holdfast-storage/holdfast/api/client/clientset/typed/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
 )
 
@@ -56,11 +57,7 @@ func newRig(t *testing.T) *rig {
 
 func connect(t *testing.T, config *rest.Config) Clients {
 	t.Helper()
-	c, err := Connect(config, namespace)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
+	return check.Got(Connect(config, namespace))(t)
 }
 
 // transcript is the output of a command.
@@ -197,10 +194,7 @@ func answer(q *http.Request, code int, value any) (*http.Response, error) {
 func seeing(t *testing.T, open func(context.Context, metav1.ListOptions) (watch.Interface, error), f func(watch.Event)) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	w, err := open(ctx, metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := check.Got(open(ctx, metav1.ListOptions{}))(t)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/util/retry"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 func bytesOfSize(n int64) *resource.Quantity { return resource.NewQuantity(n, resource.BinarySI) }
@@ -97,9 +98,7 @@ func (r *rig) change(node string, f func(*v1beta1.StorageNode)) {
 		_, err = nodes.UpdateStatus(context.Background(), n, metav1.UpdateOptions{})
 		return err
 	})
-	if err != nil {
-		r.Error(err)
-	}
+	check.Report(r, err)
 }
 
 // agent acts as the agent: it deletes and restores what is requested, with the trash. With a refusal, restores fail
@@ -148,9 +147,7 @@ func (r *rig) unprotectedAgent() {
 		v.Finalizers = nil
 		_, err := r.kinds.Volumes().Update(context.Background(), v, metav1.UpdateOptions{})
 		_, again := r.kinds.Volumes().Create(context.Background(), aVolume(v.Name), metav1.CreateOptions{})
-		if err := errors.Join(err, again); err != nil {
-			r.Error(err)
-		}
+		check.Report(r, errors.Join(err, again))
 	})
 	seeing(r.T, r.kinds.Snapshots().Watch, func(e watch.Event) {
 		s, is := e.Object.(*v1beta1.Snapshot)
@@ -160,9 +157,7 @@ func (r *rig) unprotectedAgent() {
 		s.Finalizers = nil
 		_, err := r.kinds.Snapshots().Update(context.Background(), s, metav1.UpdateOptions{})
 		_, again := r.kinds.Snapshots().Create(context.Background(), &v1beta1.Snapshot{ObjectMeta: metav1.ObjectMeta{Name: s.Name}, Spec: s.Spec}, metav1.CreateOptions{})
-		if err := errors.Join(err, again); err != nil {
-			r.Error(err)
-		}
+		check.Report(r, errors.Join(err, again))
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
@@ -17,20 +18,12 @@ import (
 func (r *rig) stored(spec backend.VolumeSpec) *backend.Volume {
 	r.Helper()
 	spec.Size.Required = 16 * mib
-	v, err := r.host.Memory.Create(r.Context(), spec)
-	if err != nil {
-		r.Fatal(err)
-	}
-	return v
+	return check.Got(r.host.Memory.Create(r.Context(), spec))(r)
 }
 
 func (r *rig) onDisk(name string) *backend.Volume {
 	r.Helper()
-	v, err := r.host.Memory.Get(r.Context(), backend.ID(name))
-	if err != nil {
-		r.Fatal(err)
-	}
-	return v
+	return check.Got(r.host.Memory.Get(r.Context(), backend.ID(name)))(r)
 }
 
 func (r *rig) adopted(name string) *v1beta1.Volume {
@@ -49,12 +42,8 @@ func TestAdopt_DataWithoutAnObjectGetsOne(t *testing.T) {
 			Name: "Odd Name", Mode: backend.Block, Provisioning: backend.Thick, Inodes: 7,
 			Labels: map[string]string{"csi.storage.k8s.io/pvc/name": "data", "csi.storage.k8s.io/pvc/namespace": "shop"},
 		})
-		if _, err := r.host.Memory.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: odd.ID}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := r.host.Clone(t.Context(), odd.ID, backend.VolumeSpec{Name: "copy"}); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(r.host.Memory.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: odd.ID}))(t)
+		check.Got(r.host.Clone(t.Context(), odd.ID, backend.VolumeSpec{Name: "copy"}))(t)
 		r.begin()
 		v := r.adopted(string(odd.ID))
 		if v.Spec.Name != "Odd Name" || v.Spec.ClaimRef.String() != "shop/data" || v.Spec.Mode != v1beta1.ModeBlock || v.Spec.Provisioning != v1beta1.Thick ||
@@ -94,9 +83,7 @@ func TestAdopt_DataCreatedByAnotherFrontEndGetsItsObjectAtOnceWithoutAnEvent(t *
 		v := r.stored(backend.VolumeSpec{Name: "a"})
 		r.agent.Made(backend.SourceVolume, v.ID)
 		r.adopted("a")
-		if _, err := r.host.Memory.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: v.ID}); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(r.host.Memory.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: v.ID}))(t)
 		r.agent.Made(backend.SourceSnapshot, "s")
 		r.readySnapshot("s")
 		r.agent.Made(backend.SourceVolume, v.ID) // which has its object
@@ -146,10 +133,7 @@ func TestAdopt_GroupIsAdoptedWholeAndDeletedWhole(t *testing.T) {
 		r := newRig(t)
 		r.stored(backend.VolumeSpec{Name: "a"})
 		r.stored(backend.VolumeSpec{Name: "b"})
-		g, err := r.host.Memory.SnapshotGroup(t.Context(), backend.GroupSpec{Name: "g", Sources: []backend.ID{"a", "b"}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		g := check.Got(r.host.Memory.SnapshotGroup(t.Context(), backend.GroupSpec{Name: "g", Sources: []backend.ID{"a", "b"}}))(t)
 		r.begin()
 		for _, m := range g.Snapshots {
 			r.readySnapshot(string(m.ID))

@@ -12,19 +12,15 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 // giveUp writes what a controller writes when it gives up things of a node.
 func (r *rig) giveUp(all ...v1beta1.Discard) {
 	r.Helper()
-	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"discard": all}})
-	if err != nil {
-		r.Fatal(err)
-	}
-	if _, err := r.nodes.Patch(r.Context(), node, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-		r.Fatal(err)
-	}
+	patch := check.Got(json.Marshal(map[string]any{"spec": map[string]any{"discard": all}}))(r)
+	check.Got(r.nodes.Patch(r.Context(), node, types.MergePatchType, patch, metav1.PatchOptions{}))(r)
 }
 
 func discard(kind v1beta1.SourceKind, name string, uid types.UID) v1beta1.Discard {
@@ -45,9 +41,7 @@ func TestDiscard_VolumeGivenUpWhileTheNodeWasDownIsNotAdopted(t *testing.T) {
 		r.stop()
 		r.stored(backend.VolumeSpec{Name: "old"})
 		r.stored(backend.VolumeSpec{Name: "kept"})
-		if _, err := r.host.Memory.Snapshot(t.Context(), backend.SnapshotSpec{Name: "old", Source: "old"}); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(r.host.Memory.Snapshot(t.Context(), backend.SnapshotSpec{Name: "old", Source: "old"}))(t)
 		r.giveUp(discard(v1beta1.SourceVolume, "old", "u1"), discard(v1beta1.SourceSnapshot, "old", "u2"))
 		r.begin()
 		r.adopted("kept")
@@ -74,9 +68,7 @@ func TestDiscard_HappensAfterTheObjectIsGoneAndNotBefore(t *testing.T) {
 		}
 		r.remove("a")
 		r.phase("a", v1beta1.PhaseDeleting)
-		if _, err := r.volumes.Patch(t.Context(), "a", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(r.volumes.Patch(t.Context(), "a", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}))(t)
 		r.gone("a")
 		r.withVolumes("y")
 		if r.volume("a") != nil {
@@ -94,14 +86,10 @@ func TestDiscard_WhatTheCacheDoesNotShowYetIsNotAdopted(t *testing.T) {
 		r := newRig(t).begin()
 		r.stop()
 		r.stored(backend.VolumeSpec{Name: "a"})
-		if _, err := r.host.Memory.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "a"}); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(r.host.Memory.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "a"}))(t)
 		adopt := func() {
 			t.Helper()
-			if err := errors.Join(r.agent.adoptVolume(t.Context(), "a"), r.agent.adoptSnapshot(t.Context(), "s")); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, errors.Join(r.agent.adoptVolume(t.Context(), "a"), r.agent.adoptSnapshot(t.Context(), "s")))
 		}
 		r.giveUp(discard(v1beta1.SourceVolume, "a", "u1"), discard(v1beta1.SourceSnapshot, "s", "u2"))
 		if adopt(); r.volume("a") != nil || r.snapshot("s") != nil {
@@ -154,9 +142,7 @@ func half(t *testing.T) (r *rig, members []string) {
 	}
 	r.stop()
 	r.giveUp(discard(v1beta1.SourceSnapshot, members[0], r.snapshot(members[0]).UID))
-	if _, err := r.snapshots.Patch(t.Context(), members[0], types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(r.snapshots.Patch(t.Context(), members[0], types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}))(t)
 	r.dropSnapshot(members[0])
 	r.begin().withVolumes("y") // so the list was seen
 	return r, members
@@ -204,9 +190,7 @@ func TestDiscard_OfAllMembersRemovesTheGroup(t *testing.T) {
 		r, members := half(t)
 		r.stop()
 		r.giveUp(discard(v1beta1.SourceSnapshot, members[0], "u1"), discard(v1beta1.SourceSnapshot, members[1], r.snapshot(members[1]).UID))
-		if _, err := r.snapshots.Patch(t.Context(), members[1], types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(r.snapshots.Patch(t.Context(), members[1], types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}))(t)
 		r.dropSnapshot(members[1])
 		r.begin()
 		r.noGroup(members)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
@@ -85,9 +86,7 @@ func cephClient(id string) v1beta1.CephClient {
 
 func (r *rig) patchNode(spec string, part ...string) {
 	r.Helper()
-	if _, err := r.nodes.Patch(r.Context(), node, types.MergePatchType, []byte(spec), metav1.PatchOptions{}, part...); err != nil {
-		r.Fatal(err)
-	}
+	check.Got(r.nodes.Patch(r.Context(), node, types.MergePatchType, []byte(spec), metav1.PatchOptions{}, part...))(r)
 }
 
 func (r *rig) status() v1beta1.StorageNodeStatus {
@@ -112,9 +111,7 @@ func TestCephClients_AreRecordedUntilTheKernelHasThemNoMore(t *testing.T) {
 		r.begin()
 		k.set(cephClient("client.1"), cephClient("client.2"))
 		for _, id := range []string{"client.1", "client.2", "client.1"} {
-			if err := r.agent.RecordCephClient(t.Context(), "v", cephClient(id)); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, r.agent.RecordCephClient(t.Context(), "v", cephClient(id)))
 		}
 		if got := r.recorded(); !slices.Equal(got, []string{"client.1", "client.2"}) {
 			t.Fatalf("recorded are %v", got)
@@ -128,12 +125,8 @@ func TestCephClients_AreRecordedUntilTheKernelHasThemNoMore(t *testing.T) {
 		k.set(cephClient("client.2"))
 		wait.Until(r, "the end of one client in the record", func() bool { return slices.Equal(r.recorded(), []string{"client.2"}) })
 		r.restart()
-		if err := r.agent.RecordCephClient(t.Context(), "v", cephClient("client.2")); err != nil {
-			t.Fatal(err)
-		}
-		if err := r.nodes.Delete(t.Context(), node, metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, r.agent.RecordCephClient(t.Context(), "v", cephClient("client.2")))
+		check.OK(t, r.nodes.Delete(t.Context(), node, metav1.DeleteOptions{}))
 		wait.Until(r, "the record in a StorageNode that was deleted", func() bool { return slices.Equal(r.recorded(), []string{"client.2"}) })
 		if k.wasFreed("client.2") {
 			t.Error("a client was freed without a fence")
@@ -149,9 +142,7 @@ func TestCephVolumes_AreRecordedUntilTheKernelHasThemNoMore(t *testing.T) {
 		k.set(cephClient("client.1"))
 		k.use([]string{"image"}, []string{"files"})
 		for _, id := range []backend.ID{"image", "files", "image"} {
-			if err := r.agent.RecordCephClient(t.Context(), id, cephClient("client.1")); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, r.agent.RecordCephClient(t.Context(), id, cephClient("client.1")))
 		}
 		recorded := func(volumes ...string) func() bool {
 			return func() bool {
@@ -167,17 +158,13 @@ func TestCephVolumes_AreRecordedUntilTheKernelHasThemNoMore(t *testing.T) {
 		r.agent.Released("files")
 		wait.Until(r, "the end of one that was unmounted", recorded("image"))
 		k.use(nil, []string{"files"})
-		if err := r.agent.RecordCephClient(t.Context(), "files", cephClient("client.1")); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, r.agent.RecordCephClient(t.Context(), "files", cephClient("client.1")))
 		r.agent.Released("image")
 		wait.Until(r, "the end of one that was unmapped", recorded("files"))
 
 		// The object goes while no agent runs that would know.
 		r.stop()
-		if err := r.nodes.Delete(t.Context(), node, metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, r.nodes.Delete(t.Context(), node, metav1.DeleteOptions{}))
 		k.answer(errors.New("the cluster of a mount does not answer"))
 		r.begin()
 		err := r.agent.RecordCephClient(t.Context(), "image", cephClient("client.2"))
@@ -191,9 +178,7 @@ func TestCephVolumes_AreRecordedUntilTheKernelHasThemNoMore(t *testing.T) {
 		// An older state of the object is put back, in which another client had the volume.
 		r.stop()
 		older, err := json.Marshal(map[string]any{"status": map[string]any{"cephClients": []v1beta1.CephClient{cephClient("client.0")}, "cephVolumes": []string{"files"}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		r.patchOther(node, string(older), "status")
 		r.begin()
 		wait.Until(r, "the record of the client that the kernel has in truth", func() bool { return slices.Equal(r.recorded(), []string{"client.1"}) })
@@ -210,9 +195,7 @@ func TestCephClients_OfANodeThatIsShutOutAreNotUsed(t *testing.T) {
 		r.change = func(c *Config) { c.CephHost = k }
 		r.begin()
 		k.set(cephClient("client.1"))
-		if err := r.agent.RecordCephClient(t.Context(), "v", cephClient("client.1")); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, r.agent.RecordCephClient(t.Context(), "v", cephClient("client.1")))
 		r.patchNode(`{"spec":{"fence":{"reason":"NodeGone","requestedAt":"2026-11-25T12:00:00.000000Z"}}}`)
 		err := r.agent.RecordCephClient(t.Context(), "v", cephClient("client.2"))
 		if !errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), "shut out of all Ceph clusters since 2026-11-25T12:00:00Z (NodeGone)") {
@@ -223,9 +206,7 @@ func TestCephClients_OfANodeThatIsShutOutAreNotUsed(t *testing.T) {
 		}
 		k.set(cephClient("client.1"), cephClient("client.2"))
 		k.use(nil, []string{"v", "refused"}) // and not unmounted yet
-		if err := r.agent.pruneCephClients(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, r.agent.pruneCephClients(t.Context()))
 		if got := r.recorded(); !slices.Equal(got, []string{"client.1"}) {
 			t.Errorf("with a refused client that is still there, recorded are %v", got)
 		}

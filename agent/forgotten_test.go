@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-storage/holdfast/agent/policy"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
@@ -180,9 +181,7 @@ func TestObject_ThatLosesItsFinalizerByHandIsWrittenAgain(t *testing.T) {
 		r.drop("a")
 		o := r.volume("a")
 		o.Finalizers = nil
-		if _, err := r.volumes.Update(t.Context(), o, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(r.volumes.Update(t.Context(), o, metav1.UpdateOptions{}))(t)
 		r.gone("a")
 		r.begin()
 		r.writtenAgain(before)

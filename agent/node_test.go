@@ -19,6 +19,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
@@ -61,10 +62,7 @@ func TestStorageNode_IsOfItsGenerationFromTheFirstStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.change = func(c *Config) { c.SurveyEvery = time.Hour }
-		changes, err := r.nodes.Watch(t.Context(), metav1.ListOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		changes := check.Got(r.nodes.Watch(t.Context(), metav1.ListOptions{}))(t)
 		defer changes.Stop()
 		r.begin()
 		for change := range changes.ResultChan() {
@@ -76,9 +74,7 @@ func TestStorageNode_IsOfItsGenerationFromTheFirstStatus(t *testing.T) {
 			break
 		}
 		patch := `{"spec":{"discard":[{"kind":"Volume","name":"none","uid":"u1","requestedBy":"a test","requestedAt":"2026-11-24T03:00:00.000000Z"}]}}`
-		if _, err := r.nodes.Patch(t.Context(), node, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(r.nodes.Patch(t.Context(), node, types.MergePatchType, []byte(patch), metav1.PatchOptions{}))(t)
 		var n *v1beta1.StorageNode
 		wait.Until(r, "the status of the changed spec", func() bool { n = r.node(); return n.Generation > 1 && n.Status.ObservedGeneration == n.Generation })
 		expectGeneration(t, n)
@@ -105,10 +101,10 @@ func TestStorageNode_ReportsWhetherVolumesElsewhereCanBeUsed(t *testing.T) {
 				r := newRig(t)
 				var mu sync.Mutex
 				lacks := errors.New("the kernel has no client")
-				check := func() (string, error) { mu.Lock(); defer mu.Unlock(); return reason, lacks }
+				lacking := func() (string, error) { mu.Lock(); defer mu.Unlock(); return reason, lacks }
 				r.change = func(c *Config) {
-					if c.SharedVolumes = check; condition != v1beta1.SharedVolumesCondition {
-						c.SharedVolumes, c.CephVolumes = nil, map[string]func() (string, error){condition: check}
+					if c.SharedVolumes = lacking; condition != v1beta1.SharedVolumesCondition {
+						c.SharedVolumes, c.CephVolumes = nil, map[string]func() (string, error){condition: lacking}
 					}
 				}
 				r.begin()
@@ -333,9 +329,7 @@ func TestStorageNode_MarkedDeadOrDeletedIsReportedAliveAgain(t *testing.T) {
 			return err == nil
 		})
 		wait.Until(r, "a sign of life", func() bool { return !writtenOff(r.node().Status.Conditions) })
-		if err := r.nodes.Delete(t.Context(), node, metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, r.nodes.Delete(t.Context(), node, metav1.DeleteOptions{}))
 		wait.Until(r, "a new record", func() bool { return len(r.node().Status.Pools) == 1 })
 	})
 }
@@ -399,9 +393,7 @@ func TestLease_IsRenewedWhenTheStatusCannotBeWritten(t *testing.T) {
 		}
 		first := renewed("a Lease", time.Time{})
 		second := renewed("a renewal", first)
-		if err := leases.Delete(t.Context(), v1beta1.LeasePrefix+node, metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, leases.Delete(t.Context(), v1beta1.LeasePrefix+node, metav1.DeleteOptions{}))
 		renewed("a new Lease", second)
 		r.restart()
 		renewed("the next agent's Lease", second)
@@ -430,10 +422,7 @@ func TestAgent_StopsWhileTheAPIIsUnreachable(t *testing.T) {
 	r := newRig(t).begin()
 	r.stop()
 	r.api.Close()
-	a, err := New(r.agent.Config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := check.Got(New(r.agent.Config))(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if err := a.Run(ctx); err == nil {

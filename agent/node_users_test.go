@@ -17,6 +17,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
@@ -116,17 +117,13 @@ func newUsers(t *testing.T, change ...func(*users)) (*rig, *users) {
 
 func (r *rig) patchOther(name, patch string, part ...string) {
 	r.Helper()
-	if _, err := r.nodes.Patch(r.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}, part...); err != nil {
-		r.Fatal(err)
-	}
+	check.Got(r.nodes.Patch(r.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}, part...))(r)
 }
 
 // join makes the StorageNode of a node with a public key.
 func (r *rig) join(name, publicKey string) {
 	r.Helper()
-	if _, err := r.nodes.Create(r.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
-		r.Fatal(err)
-	}
+	check.Got(r.nodes.Create(r.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}))(r)
 	r.patchOther(name, `{"status":{"publicKey":"`+publicKey+`"}}`, "status")
 }
 
@@ -210,10 +207,7 @@ func TestNodeUsers_MoreNodesThanThereCanBeTakeNoneAway(t *testing.T) {
 		for i := range all {
 			all[i] = v1beta1.NodeUser{Node: fmt.Sprintf("n%04d", i), PublicKey: "N", Key: "N"}
 		}
-		status, err := json.Marshal(map[string]any{"status": map[string]any{"nodeUsers": all}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		status := check.Got(json.Marshal(map[string]any{"status": map[string]any{"nodeUsers": all}}))(t)
 		r.stop()
 		r.patchNode(string(status), "status")
 		r.begin()
@@ -231,9 +225,7 @@ func TestNodeUsers_OutliveAStorageNodeThatIsDeletedByMistake(t *testing.T) {
 		wait.Until(r, "the keys", func() bool { return r.handed("a") != "" && r.handed("gone") != "" })
 		was := r.handed("a")
 		for _, name := range []string{"a", "gone"} {
-			if err := r.nodes.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, r.nodes.Delete(t.Context(), name, metav1.DeleteOptions{}))
 		}
 		wait.Never(r, "a user goes", nodeUserStays/2*r.agent.SurveyEvery, func() bool { return !u.is("a") || !u.is("gone") })
 		r.join("a", "A")
@@ -248,18 +240,13 @@ func TestNodeUsers_OutliveAStorageNodeThatIsDeletedByMistake(t *testing.T) {
 func (r *rig) attach(volume, pv, node, driver string) (detach func()) {
 	r.Helper()
 	all, name := r.leases.StorageV1().VolumeAttachments(), v1beta1.AttachmentName(volume, driver, node)
-	_, err := all.Create(r.Context(), &storage.VolumeAttachment{
+	check.Got(all.Create(r.Context(), &storage.VolumeAttachment{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec:       storage.VolumeAttachmentSpec{Attacher: driver, NodeName: node, Source: storage.VolumeAttachmentSource{PersistentVolumeName: &pv}},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		r.Fatal(err)
-	}
+	}, metav1.CreateOptions{}))(r)
 	return func() {
 		r.Helper()
-		if err := all.Delete(r.Context(), name, metav1.DeleteOptions{}); err != nil {
-			r.Fatal(err)
-		}
+		check.OK(r, all.Delete(r.Context(), name, metav1.DeleteOptions{}))
 	}
 }
 

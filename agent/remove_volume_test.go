@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
@@ -93,9 +94,7 @@ func TestDeletion_IsRetried(t *testing.T) {
 func TestDeletion_ObjectThatFailedOnATakenNameLeavesTheOtherVolumeAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		if _, err := r.host.Memory.Create(t.Context(), backend.VolumeSpec{Name: "a", Size: backend.Size{Required: 64 * mib}, Inodes: 77}); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(r.host.Memory.Create(t.Context(), backend.VolumeSpec{Name: "a", Size: backend.Size{Required: 64 * mib}, Inodes: 77}))(t)
 		r.ask("a", func(v *v1beta1.Volume) { v.Spec.Mode = v1beta1.ModeBlock })
 		r.begin()
 		if v := r.phase("a", v1beta1.PhaseFailed); v.Status.Error.Code != v1beta1.ErrorExists {
@@ -123,9 +122,7 @@ func TestDeletion_ObjectWithForeignFinalizersLosesOursAlone(t *testing.T) {
 		// And nothing is made for it again.
 		v := r.volume("a")
 		v.Labels = map[string]string{"some": "change"}
-		if _, err := r.volumes.Update(t.Context(), v, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(r.volumes.Update(t.Context(), v, metav1.UpdateOptions{}))(t)
 		r.ask("b")
 		r.phase("b", v1beta1.PhaseReady)
 		if r.host.has("a") || len(r.volume("a").Finalizers) != 1 {
@@ -147,9 +144,7 @@ func TestDeletion_VolumeCreatedForAnObjectThatIsGoneIsRemoved(t *testing.T) {
 		}
 		r.begin().ask("a")
 		<-inside
-		if _, err := r.volumes.Patch(t.Context(), "a", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(r.volumes.Patch(t.Context(), "a", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}))(t)
 		r.remove("a")
 		r.gone("a")
 		close(finish)
@@ -170,9 +165,7 @@ func (r *rig) unseenEnd(name string) {
 		return o != nil && o.DeletionTimestamp != nil && o.Status.Phase == v1beta1.PhaseDeleting
 	})
 	r.stop()
-	if _, err := r.volumes.Patch(r.Context(), name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
-		r.Fatal(err)
-	}
+	check.Got(r.volumes.Patch(r.Context(), name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}))(r)
 	r.host.set(func() { clear(r.host.refuse) })
 }
 
@@ -187,9 +180,7 @@ func TestDeletion_OfAnObjectThatIsGoneLeavesTheNextVolumeOfThatNameAlone(t *test
 	r := refusing(t, "a")
 	r.remove("a")
 	r.unseenEnd("a")
-	if _, err := r.agent.reconcile(t.Context(), key{v1beta1.SourceVolume, "a"}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(r.agent.reconcile(t.Context(), key{v1beta1.SourceVolume, "a"}))(t)
 	if !r.host.has("a") {
 		t.Error("it was deleted for an object that is gone")
 	}
@@ -204,9 +195,7 @@ func TestDeletion_OfASnapshotWhoseObjectIsGoneLeavesItAlone(t *testing.T) {
 		now := metav1.Now()
 		old.DeletionTimestamp = &now
 		old.Spec.Deletion = &v1beta1.DeletionRequest{UID: old.UID, RequestedBy: "a test", RequestedAt: metav1.NowMicro()}
-		if err := r.agent.removeSnapshot(t.Context(), old); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, r.agent.removeSnapshot(t.Context(), old))
 		if _, err := r.host.GetSnapshot(t.Context(), "s"); err != nil || r.snapshot("s") == nil {
 			t.Errorf("it was deleted for an object that is gone: %v", err)
 		}
@@ -217,9 +206,7 @@ func TestDeletion_VolumeThatWasCreatedAfterTheObjectsOwnStays(t *testing.T) {
 	r := refusing(t, "a")
 	r.remove("a")
 	r.phase("a", v1beta1.PhaseDeleting)
-	if err := r.host.Memory.Delete(t.Context(), "a"); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, r.host.Memory.Delete(t.Context(), "a"))
 	r.stored(backend.VolumeSpec{Name: "a"})
 	r.host.Write("a", []byte("of the next one"))
 	r.host.set(func() { clear(r.host.refuse) })

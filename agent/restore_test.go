@@ -18,6 +18,7 @@ import (
 	client "github.com/holdfast-storage/holdfast/api/client/clientset"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
@@ -40,29 +41,17 @@ func (r *rig) askBack(names ...string) {
 		now := metav1.NowMicro()
 		all = append(all, v1beta1.RestoreRequest{Name: name, RequestedBy: "a test", RequestedAt: &now})
 	}
-	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"restore": all}})
-	if err != nil {
-		r.Fatal(err)
-	}
-	if _, err := r.nodes.Patch(r.Context(), node, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-		r.Fatal(err)
-	}
+	patch := check.Got(json.Marshal(map[string]any{"spec": map[string]any{"restore": all}}))(r)
+	check.Got(r.nodes.Patch(r.Context(), node, types.MergePatchType, patch, metav1.PatchOptions{}))(r)
 }
 
 // deleteForGood asks for the end of a volume and of its data, as the controller does.
 func (r *rig) deleteForGood(name string) {
 	r.Helper()
 	request := v1beta1.DeletionRequest{UID: r.volume(name).UID, RequestedBy: "a test", RequestedAt: metav1.NowMicro()}
-	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"deletion": request}})
-	if err != nil {
-		r.Fatal(err)
-	}
-	if _, err := r.volumes.Patch(r.Context(), name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-		r.Fatal(err)
-	}
-	if err := r.volumes.Delete(r.Context(), name, metav1.DeleteOptions{}); err != nil {
-		r.Fatal(err)
-	}
+	patch := check.Got(json.Marshal(map[string]any{"spec": map[string]any{"deletion": request}}))(r)
+	check.Got(r.volumes.Patch(r.Context(), name, types.MergePatchType, patch, metav1.PatchOptions{}))(r)
+	check.OK(r, r.volumes.Delete(r.Context(), name, metav1.DeleteOptions{}))
 }
 
 // thrown puts a volume that holds its own name into the host's trash.
@@ -70,18 +59,12 @@ func (r *rig) thrown(name string, labels map[string]string) {
 	r.Helper()
 	v := r.stored(backend.VolumeSpec{Name: name, Labels: labels})
 	r.host.Write(v.ID, []byte(name))
-	if err := r.host.Memory.Delete(r.Context(), v.ID); err != nil {
-		r.Fatal(err)
-	}
+	check.OK(r, r.host.Memory.Delete(r.Context(), v.ID))
 }
 
 func (r *rig) trash() []backend.Trashed {
 	r.Helper()
-	all, err := r.host.Trash(r.Context())
-	if err != nil {
-		r.Fatal(err)
-	}
-	return all
+	return check.Got(r.host.Trash(r.Context()))(r)
 }
 
 // answered waits until no restore is requested any more.
@@ -205,11 +188,9 @@ func TestRestore_ThatIsImpossibleIsAnsweredAndNotRetried(t *testing.T) {
 		r.ask("made")
 		wait.Until(r, "the object", func() bool { v := r.volume("made"); return v != nil && v.Status.Error != nil })
 		r.thrown("made", nil)
-		if _, err := r.volumes.Create(t.Context(), &v1beta1.Volume{
+		check.Got(r.volumes.Create(t.Context(), &v1beta1.Volume{
 			ObjectMeta: metav1.ObjectMeta{Name: "moved"}, Spec: v1beta1.VolumeSpec{Name: "moved", Node: "node-b", Size: v1beta1.VolumeSize{Required: size(mib)}},
-		}, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		}, metav1.CreateOptions{}))(t)
 		r.thrown("moved", nil)
 		r.askBack("never", "made", "moved")
 		for name, words := range map[string]string{"never": "not in the trash", "made": "a new volume of the name made", "moved": "node-b"} {
@@ -327,9 +308,7 @@ func TestRestore_RestoredVolumeIsNotRemovedForAnObjectThatTheCacheStillShows(t *
 		r.host.Write("a", []byte("a"))
 		r.remove("a")
 		r.phase("a", v1beta1.PhaseDeleting)
-		if err := r.host.Memory.Delete(t.Context(), "a"); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, r.host.Memory.Delete(t.Context(), "a"))
 		r.askBack("a")
 		wait.Until(r, "the request in the cache of the agent", func() bool { return restoreOf(r.agent.nodeObject(), "a") != nil })
 		r.unseenEnd("a")
@@ -376,13 +355,9 @@ func TestRestore_RestoredVolumeIsNotDiscardedByAStaleCache(t *testing.T) {
 		})
 		r.stop()   // its cache stays as it is
 		r.giveUp() // another agent of the node has answered the request and restored the volume
-		if _, err := r.host.Memory.Undelete(t.Context(), "a"); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(r.host.Memory.Undelete(t.Context(), "a"))(t)
 		r.host.set(func() { r.host.broken = nil })
-		if err := r.agent.discard(t.Context(), k, (*v1beta1.Volume)(nil), false); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, r.agent.discard(t.Context(), k, (*v1beta1.Volume)(nil), false))
 		if n := r.host.count("delete a"); n != 0 || !r.host.has("a") {
 			t.Errorf("it was discarded %d times", n)
 		}

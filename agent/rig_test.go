@@ -25,6 +25,7 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/backendtest"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
@@ -72,10 +73,7 @@ func (r *rig) begin() *rig {
 	if r.change != nil {
 		r.change(&c)
 	}
-	a, err := New(c)
-	if err != nil {
-		r.Fatal(err)
-	}
+	a := check.Got(New(c))(r)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -109,11 +107,7 @@ func (r *rig) ask(name string, change ...func(*v1beta1.Volume)) *v1beta1.Volume 
 	for _, c := range change {
 		c(v)
 	}
-	made, err := r.volumes.Create(r.Context(), v, metav1.CreateOptions{})
-	if err != nil {
-		r.Fatal(err)
-	}
-	return made
+	return check.Got(r.volumes.Create(r.Context(), v, metav1.CreateOptions{}))(r)
 }
 
 func size(bytes int64) *resource.Quantity { return resource.NewQuantity(bytes, resource.BinarySI) }
@@ -121,9 +115,7 @@ func size(bytes int64) *resource.Quantity { return resource.NewQuantity(bytes, r
 func (r *rig) askSnapshot(name, source string, group *v1beta1.SnapshotGroup) *v1beta1.Snapshot {
 	r.Helper()
 	id, err := backend.IDFor(name)
-	if err != nil {
-		r.Fatal(err)
-	}
+	check.OK(r, err)
 	s, err := r.snapshots.Create(r.Context(), &v1beta1.Snapshot{
 		ObjectMeta: metav1.ObjectMeta{Name: string(id), Finalizers: []string{v1beta1.AgentFinalizer}},
 		Spec:       v1beta1.SnapshotSpec{Name: name, SourceRef: v1beta1.FromVolume(source), Node: node, Group: group},
@@ -131,9 +123,7 @@ func (r *rig) askSnapshot(name, source string, group *v1beta1.SnapshotGroup) *v1
 	if apierrors.IsAlreadyExists(err) && group != nil {
 		return r.snapshot(string(id)) // the agent saw another member first, took the group, and found this one
 	}
-	if err != nil {
-		r.Fatal(err)
-	}
+	check.OK(r, err)
 	return s
 }
 
@@ -190,43 +180,32 @@ func (r *rig) remove(name string) {
 // request asks for the data behind the object with that UID.
 func (r *rig) request(name string, uid types.UID) {
 	r.Helper()
-	if _, err := r.volumes.Patch(r.Context(), name, types.MergePatchType, deletion(r.T, uid), metav1.PatchOptions{}); err != nil {
-		r.Fatal(err)
-	}
+	check.Got(r.volumes.Patch(r.Context(), name, types.MergePatchType, deletion(r.T, uid), metav1.PatchOptions{}))(r)
 }
 
 // drop deletes an object as kubectl does.
 func (r *rig) drop(name string) {
 	r.Helper()
-	if err := r.volumes.Delete(r.Context(), name, metav1.DeleteOptions{}); err != nil {
-		r.Fatal(err)
-	}
+	check.OK(r, r.volumes.Delete(r.Context(), name, metav1.DeleteOptions{}))
 }
 
 func (r *rig) removeSnapshot(name string) {
 	r.Helper()
-	if _, err := r.snapshots.Patch(r.Context(), name, types.MergePatchType, deletion(r.T, r.snapshot(name).UID), metav1.PatchOptions{}); err != nil {
-		r.Fatal(err)
-	}
+	check.Got(r.snapshots.Patch(r.Context(), name, types.MergePatchType, deletion(r.T, r.snapshot(name).UID), metav1.PatchOptions{}))(r)
 	r.dropSnapshot(name)
 }
 
 func (r *rig) dropSnapshot(name string) {
 	r.Helper()
-	if err := r.snapshots.Delete(r.Context(), name, metav1.DeleteOptions{}); err != nil {
-		r.Fatal(err)
-	}
+	check.OK(r, r.snapshots.Delete(r.Context(), name, metav1.DeleteOptions{}))
 }
 
 // deletion is a patch with a request.
 func deletion(t *testing.T, uid types.UID) []byte {
 	t.Helper()
-	patch, err := json.Marshal(map[string]any{"spec": map[string]any{
+	patch := check.Got(json.Marshal(map[string]any{"spec": map[string]any{
 		"deletion": v1beta1.DeletionRequest{UID: uid, RequestedBy: "a test", RequestedAt: metav1.NowMicro(), Reason: "it ends"},
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}))(t)
 	return patch
 }
 
@@ -234,11 +213,7 @@ func deletion(t *testing.T, uid types.UID) []byte {
 func (r *rig) grow(name string, bytes int64) *v1beta1.Volume {
 	r.Helper()
 	patch := fmt.Sprintf(`{"spec":{"size":{"required":"%d"}}}`, bytes)
-	v, err := r.volumes.Patch(r.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-	if err != nil {
-		r.Fatal(err)
-	}
-	return v
+	return check.Got(r.volumes.Patch(r.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}))(r)
 }
 
 // expectCondition fails unless a condition has a status and a reason.

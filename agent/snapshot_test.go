@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
@@ -60,9 +61,7 @@ func TestSnapshot_ThatVanishedIsLostAndNotTakenAgain(t *testing.T) {
 		r := newRig(t).begin().withVolumes("a")
 		r.askSnapshot("s", "a", nil)
 		r.snapshotPhase("s", v1beta1.PhaseReady)
-		if err := r.host.DeleteSnapshot(t.Context(), "s"); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, r.host.DeleteSnapshot(t.Context(), "s"))
 		r.snapshotPhase("s", v1beta1.PhaseLost)
 		r.restart()
 		r.withVolumes("z")
@@ -160,9 +159,7 @@ func TestGroup_ThatDiffersFromItsMemberIsRefused(t *testing.T) {
 		if s := r.snapshotPhase("wrong", v1beta1.PhaseFailed); s.Status.Error.Code != v1beta1.ErrorInvalid {
 			t.Errorf("recorded %+v", s.Status.Error)
 		}
-		if _, err := r.host.Memory.SnapshotGroup(t.Context(), backend.GroupSpec{Name: "other", Sources: []backend.ID{"b"}}); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(r.host.Memory.SnapshotGroup(t.Context(), backend.GroupSpec{Name: "other", Sources: []backend.ID{"b"}}))(t)
 		members := r.askGroup("other", "a", "b")
 		if s := r.snapshotPhase(members[0], v1beta1.PhaseFailed); s.Status.Error.Code != v1beta1.ErrorExists {
 			t.Errorf("recorded %+v", s.Status.Error)

@@ -12,15 +12,14 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 // patched changes a volume past any schema.
 func (r *rig) patched(name, patch string) {
 	r.Helper()
-	if _, err := r.volumes.Patch(r.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
-		r.Fatal(err)
-	}
+	check.Got(r.volumes.Patch(r.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}))(r)
 }
 
 // awaitUnreadable waits for the condition that says that an object cannot be decoded.
@@ -104,16 +103,10 @@ func TestUnreadable_GroupIsNotDeletedWhileAMemberIsUnreadable(t *testing.T) {
 		r.readySnapshot(kept)
 		r.readySnapshot(gone)
 		r.stop()
-		if _, err := r.snapshots.Patch(t.Context(), kept, types.MergePatchType, []byte(`{"spec":{"group":"g"}}`), metav1.PatchOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(r.snapshots.Patch(t.Context(), kept, types.MergePatchType, []byte(`{"spec":{"group":"g"}}`), metav1.PatchOptions{}))(t)
 		request := fmt.Sprintf(`{"spec":{"deletion":{"uid":%q,"requestedBy":"a test","requestedAt":"2026-11-24T03:00:00.000000Z"}}}`, r.snapshot(gone).UID)
-		if _, err := r.snapshots.Patch(t.Context(), gone, types.MergePatchType, []byte(request), metav1.PatchOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		if err := r.snapshots.Delete(t.Context(), gone, metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(r.snapshots.Patch(t.Context(), gone, types.MergePatchType, []byte(request), metav1.PatchOptions{}))(t)
+		check.OK(t, r.snapshots.Delete(t.Context(), gone, metav1.DeleteOptions{}))
 		r.begin()
 		wait.Until(r, "a word on what the deletion waits for", func() bool {
 			s := r.snapshot(gone)
@@ -136,9 +129,7 @@ func TestUnreadable_DiscardWaitsForTheList(t *testing.T) {
 		r.stored(backend.VolumeSpec{Name: "old"})
 		patch := `{"spec":{"discard":[{"kind":"Volume","name":"old","uid":"u1","requestedBy":"a test","requestedAt":"2026-11-24T03:00:00.000000Z"},
 		{"kind":"Volume","name":"x","uid":"u2","requestedBy":"a test","requestedAt":"2026-11-24T03:00:00Z"}]}}`
-		if _, err := r.nodes.Patch(t.Context(), node, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(r.nodes.Patch(t.Context(), node, types.MergePatchType, []byte(patch), metav1.PatchOptions{}))(t)
 		r.begin()
 		wait.Until(r, "the word that the node cannot be read", func() bool {
 			c := meta.FindStatusCondition(r.node().Status.Conditions, v1beta1.ReadyCondition)
@@ -159,9 +150,7 @@ func TestUnreadable_NodeWithoutPoolsThatUsesThoseOfCephIsNotReady(t *testing.T) 
 		}
 		r.begin()
 		spoil := func(discard string) {
-			if _, err := r.nodes.Patch(t.Context(), node, types.MergePatchType, []byte(`{"spec":{"discard":`+discard+`}}`), metav1.PatchOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			check.Got(r.nodes.Patch(t.Context(), node, types.MergePatchType, []byte(`{"spec":{"discard":`+discard+`}}`), metav1.PatchOptions{}))(t)
 		}
 		is := func(status metav1.ConditionStatus, reason string) func() bool {
 			return func() bool {

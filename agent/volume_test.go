@@ -20,6 +20,7 @@ import (
 	client "github.com/holdfast-storage/holdfast/api/client/clientset"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
@@ -142,13 +143,9 @@ func TestVolume_ThatReturnsToTheDiskIsReadyAgain(t *testing.T) {
 		r := newRig(t).begin()
 		r.ask("a")
 		r.phase("a", v1beta1.PhaseReady)
-		if err := r.host.Memory.Delete(t.Context(), "a"); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, r.host.Memory.Delete(t.Context(), "a"))
 		r.phase("a", v1beta1.PhaseLost)
-		if _, err := r.host.Memory.Create(t.Context(), backend.VolumeSpec{Name: "a", Size: backend.Size{Required: 16 * mib}}); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(r.host.Memory.Create(t.Context(), backend.VolumeSpec{Name: "a", Size: backend.Size{Required: 16 * mib}}))(t)
 		r.phase("a", v1beta1.PhaseReady)
 		r.expectEvent("Recovered")
 	})

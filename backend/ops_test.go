@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 func TestOperations_RunOneAtATimePerID(t *testing.T) {
@@ -24,9 +26,7 @@ func TestOperations_RunOneAtATimePerID(t *testing.T) {
 		}()
 	}
 	for range callers {
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		check.Report(t, <-done)
 	}
 	if most.Load() != 1 {
 		t.Errorf("%d operations ran on one ID at once", most.Load())
@@ -38,9 +38,7 @@ func TestOperations_OnOtherIDsDoNotWait(t *testing.T) {
 	_, err := Do(t.Context(), &ops, "a", "outer", func(ctx context.Context) (any, error) {
 		return Do(ctx, &ops, "b", "inner", func(context.Context) (any, error) { return nil, nil })
 	})
-	if err != nil {
-		t.Error(err)
-	}
+	check.Report(t, err)
 }
 
 func TestOperation_OutlivesItsCallerAndReportsItsProgress(t *testing.T) {
@@ -76,9 +74,7 @@ func TestOperation_OutlivesItsCallerAndReportsItsProgress(t *testing.T) {
 		t.Errorf("%d operations are in flight, the oldest for %s", n, age)
 	}
 	close(release)
-	if err := ops.Wait(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, ops.Wait(t.Context()))
 	if _, err := Do(t.Context(), &ops, "a", "create", func(context.Context) (any, error) { return nil, nil }); err != nil {
 		t.Error(err)
 	}

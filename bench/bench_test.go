@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	core "k8s.io/api/core/v1"
 	storage "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -48,10 +49,7 @@ func (p *pretend) bench(change func(*Config)) *Bench {
 	c := config()
 	c.Client = p
 	change(&c)
-	b, err := New(c)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	b := check.Got(New(c))(p.t)
 	return b
 }
 
@@ -93,10 +91,7 @@ func expect(t *testing.T, r *Result, want []figure) {
 
 func TestRun_WaitingClassIsMeasuredThroughAllThreeMarks(t *testing.T) {
 	inBubble(t, waits, core.PersistentVolumeReclaimDelete, func(t *testing.T, p *pretend) {
-		result, err := p.run(t.Context(), same)
-		if err != nil {
-			t.Fatal(err)
-		}
+		result := check.Got(p.run(t.Context(), same))(t)
 		var want []figure
 		for _, n := range []struct{ atOnce, samples int }{{1, 2}, {3, 3}} {
 			want = append(want,
@@ -122,10 +117,7 @@ func TestRun_WaitingClassIsMeasuredThroughAllThreeMarks(t *testing.T) {
 
 func TestRun_ImmediateClassIsMeasuredWithoutAPod(t *testing.T) {
 	inBubble(t, immediate, core.PersistentVolumeReclaimDelete, func(t *testing.T, p *pretend) {
-		result, err := p.run(t.Context(), func(c *Config) { c.AtOnce, c.Repeat = []int{30, 1}, 5 })
-		if err != nil {
-			t.Fatal(err)
-		}
+		result := check.Got(p.run(t.Context(), func(c *Config) { c.AtOnce, c.Repeat = []int{30, 1}, 5 }))(t)
 		var want []figure
 		for _, n := range []struct{ atOnce, samples int }{{30, 30}, {1, 5}} {
 			want = append(want,
@@ -239,10 +231,7 @@ func TestRun_EndedPodFailsItWithoutWaiting(t *testing.T) {
 
 func TestRun_VolumesOfARetainingClassAreRemovedAndReported(t *testing.T) {
 	inBubble(t, immediate, core.PersistentVolumeReclaimRetain, func(t *testing.T, p *pretend) {
-		result, err := p.run(t.Context(), same)
-		if err != nil {
-			t.Fatal(err)
-		}
+		result := check.Got(p.run(t.Context(), same))(t)
 		if result.Class.ReclaimPolicy != "Retain" || len(result.Notes) != 1 || !strings.Contains(result.Notes[0], "retains") {
 			t.Errorf("%+v, %q", result.Class, result.Notes)
 		}
@@ -329,9 +318,7 @@ func TestRun_InterruptedRemovalNamesTheRemainingNamespace(t *testing.T) {
 	inBubble(t, immediate, core.PersistentVolumeReclaimDelete, func(t *testing.T, p *pretend) {
 		p.PrependReactor("delete", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, nil })
 		b := p.bench(func(c *Config) { c.AtOnce, c.Repeat = []int{1}, 1 })
-		if _, err := b.Run(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(b.Run(t.Context()))(t)
 		ctx, interrupt := context.WithCancelCause(t.Context())
 		time.AfterFunc(time.Second, func() { interrupt(errors.New("terminated signal received")) })
 		err := b.Close(ctx)

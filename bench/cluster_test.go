@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/bench"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/rig/standalone"
 	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
@@ -28,14 +29,9 @@ func realCluster(t *testing.T) *kube.Cluster {
 	if name == "" {
 		hostfs.Skip(t, "cluster", "needs a cluster with Holdfast in it, named in "+clusterVariable+": run make e2e")
 	}
-	c, err := kube.Connect(t.Context(), name, "../test/tool/cluster")
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := check.Got(kube.Connect(t.Context(), name, "../test/tool/cluster"))(t)
 	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
+		check.Report(t, c.Close())
 	})
 	return c
 }
@@ -52,10 +48,7 @@ func nothingLeft(t *testing.T, c *kube.Cluster, said string) {
 	if _, err := c.Client.CoreV1().Namespaces().Get(t.Context(), named[1], metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("namespace %s is left: %v", named[1], err)
 	}
-	volumes, err := c.Client.CoreV1().PersistentVolumes().List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	volumes := check.Got(c.Client.CoreV1().PersistentVolumes().List(t.Context(), metav1.ListOptions{}))(t)
 	for _, v := range volumes.Items {
 		if v.Spec.ClaimRef != nil && v.Spec.ClaimRef.Namespace == named[1] {
 			t.Errorf("volume %s of claim %s is left, %s", v.Name, v.Spec.ClaimRef.Name, v.Status.Phase)
@@ -86,9 +79,7 @@ func expect(t *testing.T, result bench.Result, atOnce, samples int, measures ...
 func TestCluster_ClassWithDefaults(t *testing.T) {
 	c := realCluster(t)
 	program, err := standalone.Binary(t.Context(), t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	node := c.Nodes(t)[0] // others are slow
 	var errs strings.Builder
 	cmd := exec.CommandContext(t.Context(), program, "bench", "--node", node, "--output", "json", "--storage-class", "holdfast", "--at-once", "1,3", "--repeat", "2")

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // sample is a result with all fields.
@@ -38,14 +40,9 @@ func sample() *Result {
 }
 
 func TestTable_ShowsAllResultsAndMarksMissingOnes(t *testing.T) {
-	want, err := os.ReadFile("testdata/table.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := check.Got(os.ReadFile("testdata/table.txt"))(t)
 	var got strings.Builder
-	if err := sample().Table(&got); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, sample().Table(&got))
 	if got.String() != string(want) {
 		t.Errorf("got:\n%s\nwant:\n%s", got.String(), want)
 	}
@@ -72,10 +69,7 @@ func TestTable_EveryMeasureHasASentence(t *testing.T) {
 }
 
 func TestJSON_ReadsBackAndNamesTheUnitOfEachNumber(t *testing.T) {
-	out, err := json.Marshal(sample())
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := check.Got(json.Marshal(sample()))(t)
 	var back struct {
 		Started time.Time
 		Took    float64 `json:"tookSeconds"`
@@ -87,9 +81,7 @@ func TestJSON_ReadsBackAndNamesTheUnitOfEachNumber(t *testing.T) {
 		Warnings     []Warning
 		Failures     []Failure
 	}
-	if err := json.Unmarshal(out, &back); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, json.Unmarshal(out, &back))
 	if back.Took != 61.5 || back.Volume.SizeBytes != 67108864 || back.StorageClass.Name != "fast" || len(back.Failures) != 12 || back.Warnings[0].Count != 12 {
 		t.Errorf("got %+v", back)
 	}
@@ -114,9 +106,7 @@ func TestJSON_EmptyListIsAnEmptyList(t *testing.T) {
 			t.Fatal("it has not failed")
 		}
 		asJSON, err := json.Marshal(result)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		for _, list := range []string{"measurements", "notes", "warnings"} {
 			if !strings.Contains(string(asJSON), fmt.Sprintf("%q:[]", list)) {
 				t.Errorf("%s is not an empty list in %s", list, asJSON)

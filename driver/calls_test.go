@@ -19,6 +19,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 func TestCalls_PanicBecomesInternalAndIsCounted(t *testing.T) {
@@ -78,9 +79,7 @@ func TestCalls_EachIsLoggedOnceAndCounted(t *testing.T) {
 		t.Errorf("%v failures were counted", n)
 	}
 	families, err := r.metrics.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	var latencies uint64
 	for _, f := range families {
 		if f.GetName() == "holdfast_csi_call_duration_seconds" {
@@ -116,17 +115,11 @@ func TestSecrets_ReachNeitherTheLogNorAnAnswer(t *testing.T) {
 	r, _ := newMemoryRig(t)
 	r.create("v")
 	r.snapshot("s", "v")
-	conn, err := grpc.NewClient(r.driver.Endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := check.Got(grpc.NewClient(r.driver.Endpoint, grpc.WithTransportCredentials(insecure.NewCredentials())))(t)
 	defer conn.Close()
 	methods, marked := 0, 0
 	for _, service := range []protoreflect.FullName{"csi.v1.Identity", "csi.v1.Controller", "csi.v1.GroupController", "csi.v1.Node"} {
-		d, err := protoregistry.GlobalFiles.FindDescriptorByName(service)
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := check.Got(protoregistry.GlobalFiles.FindDescriptorByName(service))(t)
 		all := d.(protoreflect.ServiceDescriptor).Methods()
 		for i := range all.Len() {
 			for _, id := range []string{"v", "s", "not/an/id", ""} {
@@ -185,10 +178,7 @@ func fill(t *testing.T, d protoreflect.MessageDescriptor, id string) (m proto.Me
 }
 
 func newMessage(t *testing.T, d protoreflect.MessageDescriptor) proto.Message {
-	m, err := protoregistry.GlobalTypes.FindMessageByName(d.FullName())
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := check.Got(protoregistry.GlobalTypes.FindMessageByName(d.FullName()))(t)
 	return m.New().Interface()
 }
 

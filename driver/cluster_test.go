@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/backendtest"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
@@ -147,9 +148,7 @@ func TestCluster_VolumeIsWhereItsBackendPutIt(t *testing.T) {
 	req := createRequest("v")
 	req.AccessibilityRequirements = &csi.TopologyRequirement{Requisite: []*csi.Topology{on("node-y"), on("node-x"), {Segments: map[string]string{"zone": "1"}}}}
 	resp, err := r.CreateVolume(r.ctx(), req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	if !slices.Equal(s.asked, []string{"node-y", "node-x"}) {
 		t.Errorf("the backend could choose among %v", s.asked)
 	}
@@ -177,10 +176,7 @@ func TestCluster_CloneIsCreatedOnTheNodeOfItsSource(t *testing.T) {
 		req := createRequest(name)
 		req.VolumeContentSource = contentSource(&backend.Source{Kind: backend.SourceVolume, ID: "source"})
 		req.AccessibilityRequirements = &csi.TopologyRequirement{Requisite: requisite}
-		resp, err := r.CreateVolume(r.ctx(), req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		resp := check.Got(r.CreateVolume(r.ctx(), req))(t)
 		return resp.GetVolume()
 	}
 	if v := clone("a", on("node-y")); !s.yields || nodeOf(v.GetAccessibleTopology()[0]) != "node-x" {
@@ -231,9 +227,7 @@ func TestServices_AreServedSeparatelyInACluster(t *testing.T) {
 	_, err = n.CreateVolume(n.ctx(), createRequest("v"))
 	expectError(t, err, codes.Unimplemented, "Controller")
 	plugin, err := n.GetPluginCapabilities(n.ctx(), &csi.GetPluginCapabilitiesRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	for _, c := range plugin.GetCapabilities() {
 		if s := c.GetService().GetType(); s != csi.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS && c.GetVolumeExpansion() == nil {
 			t.Errorf("the node service advertises %v", s)
@@ -252,9 +246,7 @@ func TestCluster_VolumeIsAttachedToItsNodeOnly(t *testing.T) {
 		return err
 	}
 	for range 2 {
-		if err := publish("v", "node-x", mountCapability("")); err != nil {
-			t.Error(err)
-		}
+		check.Report(t, publish("v", "node-x", mountCapability("")))
 	}
 	expectError(t, publish("v", "node-y", mountCapability("")), codes.FailedPrecondition, "node-x", "node-y")
 	expectError(t, publish("v", "node-z", mountCapability("")), codes.NotFound, "node-z")
@@ -286,9 +278,7 @@ func TestCluster_VolumeStaysAttachedToANodeThatMayStillWrite(t *testing.T) {
 		return err
 	}
 	expectError(t, unpublish("lost"), codes.Unavailable, "volume v", "node lost")
-	if err := unpublish("a"); err != nil {
-		t.Error(err)
-	}
+	check.Report(t, unpublish("a"))
 }
 
 func TestCluster_WithoutAttachPublishIsUnimplemented(t *testing.T) {
@@ -304,9 +294,7 @@ func TestReplica_ThatDoesNotLeadCreatesNothingUntilItDoes(t *testing.T) {
 	leading := make(chan struct{})
 	memory := backendtest.NewMemory()
 	r := rigWithoutProbe(t, memory, func(c *Config) { c.Services, c.NodeID, c.Leading = ControllerServices, "", leading })
-	if _, err := r.GetPluginInfo(r.ctx(), &csi.GetPluginInfoRequest{}, grpc.WaitForReady(true)); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(r.GetPluginInfo(r.ctx(), &csi.GetPluginInfoRequest{}, grpc.WaitForReady(true)))(t)
 	_, err := r.CreateVolume(r.ctx(), createRequest("v"))
 	expectError(t, err, codes.Unavailable, "another replica leads")
 	_, err = r.DeleteVolumeGroupSnapshot(r.ctx(), &csi.DeleteVolumeGroupSnapshotRequest{GroupSnapshotId: "g"})
@@ -332,9 +320,7 @@ func TestReplica_ThatWaitsStopsAtOnce(t *testing.T) {
 	r := rigWithoutProbe(t, backendtest.NewMemory(), func(c *Config) {
 		c.Services, c.NodeID, c.Leading, c.StopTimeout = ControllerServices, "", make(chan struct{}), time.Hour
 	})
-	if _, err := r.GetPluginInfo(r.ctx(), &csi.GetPluginInfoRequest{}, grpc.WaitForReady(true)); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(r.GetPluginInfo(r.ctx(), &csi.GetPluginInfoRequest{}, grpc.WaitForReady(true)))(t)
 	begun := make(chan struct{})
 	go func() {
 		close(begun)
@@ -342,9 +328,7 @@ func TestReplica_ThatWaitsStopsAtOnce(t *testing.T) {
 	}()
 	<-begun
 	r.shutdown()
-	if err := r.wait(); err != nil {
-		t.Error(err)
-	}
+	check.Report(t, r.wait())
 }
 
 func TestCluster_ClassSetsTheFateOfAVolumeWithoutItsNode(t *testing.T) {
@@ -362,9 +346,7 @@ func TestCluster_ClassSetsTheFateOfAVolumeWithoutItsNode(t *testing.T) {
 func TestCluster_ReleasedVolumeIsReported(t *testing.T) {
 	released := make(chan backend.ID, 1)
 	r := newRig(t, backendtest.NewMemory(), func(c *Config) { c.Released = func(id backend.ID) { released <- id } })
-	if _, err := r.NodeUnstageVolume(r.ctx(), &csi.NodeUnstageVolumeRequest{VolumeId: "v", StagingTargetPath: "/nowhere/s"}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(r.NodeUnstageVolume(r.ctx(), &csi.NodeUnstageVolumeRequest{VolumeId: "v", StagingTargetPath: "/nowhere/s"}))(t)
 	if id := <-released; id != "v" {
 		t.Errorf("a release of %s was reported", id)
 	}

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 func TestCreate_RepeatGivesTheSameAnswer(t *testing.T) {
@@ -22,16 +23,10 @@ func TestCreate_RepeatGivesTheSameAnswer(t *testing.T) {
 		req := createRequest(name)
 		req.VolumeContentSource = source
 		req.Parameters = map[string]string{"pool": "memory", reserved + "pvc/name": "claim", reserved + "pvc/namespace": "default"}
-		first, err := r.CreateVolume(r.ctx(), req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		first := check.Got(r.CreateVolume(r.ctx(), req))(t)
 		// What Kubernetes calls the claim decides nothing.
 		req.Parameters[reserved+"pvc/name"] = "renamed"
-		second, err := r.CreateVolume(r.ctx(), req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		second := check.Got(r.CreateVolume(r.ctx(), req))(t)
 		if !proto.Equal(first, second) {
 			t.Errorf("%s: first %v, then %v", name, first, second)
 		}
@@ -42,10 +37,7 @@ func TestCreate_RepeatGivesTheSameAnswer(t *testing.T) {
 		if !proto.Equal(second.GetVolume(), want) {
 			t.Errorf("got %v, want %v", second.GetVolume(), want)
 		}
-		v, err := memory.Get(r.ctx(), backend.ID(name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		v := check.Got(memory.Get(r.ctx(), backend.ID(name)))(t)
 		if labels := map[string]string{reserved + "pvc/name": "claim", reserved + "pvc/namespace": "default"}; !maps.Equal(v.Labels, labels) {
 			t.Errorf("labels are %v", v.Labels)
 		}
@@ -348,9 +340,7 @@ func TestDelete_OfAMissingVolumeSucceeds(t *testing.T) {
 	r, _ := newMemoryRig(t)
 	r.create("v")
 	for range 3 {
-		if _, err := r.DeleteVolume(r.ctx(), &csi.DeleteVolumeRequest{VolumeId: "v"}); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(r.DeleteVolume(r.ctx(), &csi.DeleteVolumeRequest{VolumeId: "v"}))(t)
 	}
 	_, err := r.ControllerGetVolume(r.ctx(), &csi.ControllerGetVolumeRequest{VolumeId: "v"})
 	expectError(t, err, codes.NotFound, "v")
@@ -414,10 +404,7 @@ func TestCapabilities_AreConfirmedOrRefusedWithTheReason(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			req := &csi.ValidateVolumeCapabilitiesRequest{VolumeId: "v", VolumeCapabilities: []*csi.VolumeCapability{test.capability}, Parameters: test.parameters}
-			resp, err := r.ValidateVolumeCapabilities(r.ctx(), req)
-			if err != nil {
-				t.Fatal(err)
-			}
+			resp := check.Got(r.ValidateVolumeCapabilities(r.ctx(), req))(t)
 			confirmed := resp.GetConfirmed()
 			if test.want != "" && (confirmed != nil || !strings.Contains(resp.GetMessage(), test.want)) {
 				t.Errorf("got %v, want a message that names %s", resp, test.want)

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-storage/holdfast/backend/backendtest"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 func TestConfig_InvalidIsRefusedByName(t *testing.T) {
@@ -32,10 +33,7 @@ func TestConfig_InvalidIsRefusedByName(t *testing.T) {
 			}
 		})
 	}
-	d, err := New(good)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := check.Got(New(good))(t)
 	if d.Name != DefaultName || d.StopTimeout != DefaultStopTimeout {
 		t.Errorf("defaults are %q and %s", d.Name, d.StopTimeout)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 var inlineHandle = "csi-" + strings.Repeat("0123456789abcdef", 4)
@@ -35,9 +36,7 @@ func TestInlineVolume_AttributesOfThePodBecomeASpec(t *testing.T) {
 		reserved + "serviceAccount.name": "default", reserved + "serviceAccount.tokens": marker,
 	}}
 	spec, err := ephemeralSpec(req, access{mode: backend.Filesystem, fsType: "xfs"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	labels := map[string]string{ephemeralKey: "true", reserved + "pod.name": "web-0", reserved + "pod.namespace": "shop", reserved + "pod.uid": "11"}
 	if spec.Name != inlineHandle || spec.Size.Required != 2*gib || spec.Pool != "fast" || spec.FSType != "xfs" || spec.Mode != backend.Filesystem ||
 		spec.Provisioning != backend.Thick || spec.Inodes != 100 || !maps.Equal(spec.Labels, labels) {
@@ -69,9 +68,7 @@ func TestInlineVolume_OnlyVolumesOfAPodAreDeletedWithIt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newScripted()
-			if _, err := b.Memory.Create(t.Context(), backend.VolumeSpec{Name: "v"}); err != nil {
-				t.Fatal(err)
-			}
+			check.Got(b.Memory.Create(t.Context(), backend.VolumeSpec{Name: "v"}))(t)
 			b.get = func(backend.ID) (*backend.Volume, error) {
 				switch {
 				case test.volume == nil:

@@ -5,16 +5,14 @@ import (
 	"testing"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 )
 
 func (r *rig) group(name string, sources ...string) *csi.VolumeGroupSnapshot {
 	r.Helper()
-	resp, err := r.CreateVolumeGroupSnapshot(r.ctx(), &csi.CreateVolumeGroupSnapshotRequest{Name: name, SourceVolumeIds: sources})
-	if err != nil {
-		r.Fatal(err)
-	}
+	resp := check.Got(r.CreateVolumeGroupSnapshot(r.ctx(), &csi.CreateVolumeGroupSnapshotRequest{Name: name, SourceVolumeIds: sources}))(r)
 	return resp.GetGroupSnapshot()
 }
 
@@ -90,9 +88,7 @@ func TestGroup_IsDeletedWholeOrNotAtAll(t *testing.T) {
 		t.Fatalf("a refused delete took a member: %v", err)
 	}
 	for range 2 {
-		if err := remove(members(g)...); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, remove(members(g)...))
 	}
 	for _, id := range members(g) {
 		_, err := r.GetSnapshot(r.ctx(), &csi.GetSnapshotRequest{SnapshotId: id})

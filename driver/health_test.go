@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // condition reads what a caller of CSI 1.12 and before finds in field 2 of a message.
@@ -54,21 +55,12 @@ func TestHealth_ConditionOfAVolumeReachesNewAndOldCallers(t *testing.T) {
 		"slow": csi.VolumeHealthErrorType_DEGRADED,
 	} {
 		ill := want != csi.VolumeHealthErrorType_UNKNOWN_VOLUME_HEALTH_TYPE
-		v, err := r.ControllerGetVolume(r.ctx(), &csi.ControllerGetVolumeRequest{VolumeId: string(id)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		v := check.Got(r.ControllerGetVolume(r.ctx(), &csi.ControllerGetVolumeRequest{VolumeId: string(id)}))(t)
 		if abnormal, message := condition(t, v.GetStatus()); abnormal != ill || ill && message != volumes[id].Condition.Message || message == "" {
 			t.Errorf("%s: abnormal %t, %q", id, abnormal, message)
 		}
-		fromController, err := r.ControllerGetVolumeHealth(r.ctx(), &csi.ControllerGetVolumeHealthRequest{VolumeId: string(id)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		fromNode, err := r.NodeGetVolumeHealth(r.ctx(), &csi.NodeGetVolumeHealthRequest{VolumeId: string(id)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		fromController := check.Got(r.ControllerGetVolumeHealth(r.ctx(), &csi.ControllerGetVolumeHealthRequest{VolumeId: string(id)}))(t)
+		fromNode := check.Got(r.NodeGetVolumeHealth(r.ctx(), &csi.NodeGetVolumeHealthRequest{VolumeId: string(id)}))(t)
 		for _, h := range []*csi.VolumeHealth{fromController.GetVolumeHealth(), fromNode.GetVolumeHealth()} {
 			if h.GetVolumeId() != string(id) || ill != (len(h.GetHealthStatuses()) == 1) {
 				t.Fatalf("%s: %v", id, h)
@@ -80,9 +72,7 @@ func TestHealth_ConditionOfAVolumeReachesNewAndOldCallers(t *testing.T) {
 		}
 	}
 	listed, err := r.ListVolumes(r.ctx(), &csi.ListVolumesRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	if abnormal, message := condition(t, listed.GetEntries()[0].GetStatus()); !abnormal || message != "its image is missing" {
 		t.Errorf("listed as abnormal %t, %q", abnormal, message)
 	}

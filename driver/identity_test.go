@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/holdfast-storage/holdfast/backend/backendtest"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 func TestPlugin_ReportsItsNameAndVersion(t *testing.T) {
@@ -21,10 +22,7 @@ func TestPlugin_ReportsItsNameAndVersion(t *testing.T) {
 // advertised lists everything that a driver says it can do.
 func (r *rig) advertised() (all []string) {
 	r.Helper()
-	plugin, err := r.GetPluginCapabilities(r.ctx(), &csi.GetPluginCapabilitiesRequest{})
-	if err != nil {
-		r.Fatal(err)
-	}
+	plugin := check.Got(r.GetPluginCapabilities(r.ctx(), &csi.GetPluginCapabilitiesRequest{}))(r)
 	for _, c := range plugin.GetCapabilities() {
 		if e := c.GetVolumeExpansion(); e != nil {
 			all = append(all, "expansion "+e.GetType().String())
@@ -32,10 +30,7 @@ func (r *rig) advertised() (all []string) {
 			all = append(all, c.GetService().GetType().String())
 		}
 	}
-	controller, err := r.ControllerGetCapabilities(r.ctx(), &csi.ControllerGetCapabilitiesRequest{})
-	if err != nil {
-		r.Fatal(err)
-	}
+	controller := check.Got(r.ControllerGetCapabilities(r.ctx(), &csi.ControllerGetCapabilitiesRequest{}))(r)
 	for _, c := range controller.GetCapabilities() {
 		all = append(all, "controller "+c.GetRpc().GetType().String())
 	}

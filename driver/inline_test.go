@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/nodeops"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
@@ -70,9 +71,7 @@ func TestInlineVolume_DefaultsAreWithinTheAllowedLimits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n, _ := inlineNode(Inline{Pools: test.pools, MaxSize: test.most})
-			if err := n.permit(t.Context(), &test.ask); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, n.permit(t.Context(), &test.ask))
 			if test.ask.Pool != test.pool || test.ask.Size.Required != test.size || test.ask.Size.Limit != test.most {
 				t.Errorf("got %+v", test.ask)
 			}
@@ -101,20 +100,13 @@ func TestInlineVolume_ExistingOneIsNotCheckedAgain(t *testing.T) {
 	if _, err := b.Memory.Get(t.Context(), id); !errors.Is(err, backend.ErrNotFound) {
 		t.Fatalf("it was made: %v", err)
 	}
-	spec, err := ephemeralSpec(req, a)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := b.Memory.Create(t.Context(), spec); err != nil {
-		t.Fatal(err)
-	}
+	spec := check.Got(ephemeralSpec(req, a))(t)
+	check.Got(b.Memory.Create(t.Context(), spec))(t)
 	// The memory backend gives no access, which the driver requests only after the check of what is allowed.
 	if err := n.publishEphemeral(t.Context(), id, a, req); err == nil || strings.Contains(err.Error(), "not allowed") {
 		t.Errorf("one that is there: %v", err)
 	}
-	if err := n.deleteEphemeral(t.Context(), id); err != nil {
-		t.Error(err)
-	}
+	check.Report(t, n.deleteEphemeral(t.Context(), id))
 }
 
 func TestInlineVolume_FinalAnswerLeavesNoVolume(t *testing.T) {
@@ -136,13 +128,8 @@ func TestInlineVolume_FinalAnswerLeavesNoVolume(t *testing.T) {
 			b.delete = func(backend.ID) error { return test.kept }
 			req.TargetPath = t.TempDir() + "/target"
 			if test.before {
-				spec, err := ephemeralSpec(req, a)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if _, err := b.Memory.Create(t.Context(), spec); err != nil {
-					t.Fatal(err)
-				}
+				spec := check.Got(ephemeralSpec(req, a))(t)
+				check.Got(b.Memory.Create(t.Context(), spec))(t)
 			}
 			// The memory backend gives no access.
 			expectError(t, toStatus(n.publishEphemeral(t.Context(), id, a, req)), test.code, test.words...)
@@ -156,10 +143,7 @@ func TestInlineVolume_FinalAnswerLeavesNoVolume(t *testing.T) {
 
 func TestInlineVolume_IsRetriedWithoutBeingMadeAgain(t *testing.T) {
 	n, b := inlineNode(Inline{})
-	v, err := b.Memory.Create(t.Context(), backend.VolumeSpec{Name: inlineHandle})
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := check.Got(b.Memory.Create(t.Context(), backend.VolumeSpec{Name: inlineHandle}))(t)
 	for _, cause := range []error{backend.ErrUnavailable, backend.ErrBusy, backend.ErrExhausted, context.DeadlineExceeded} {
 		if got := n.remembered(t.Context(), v, true, cause); !errors.Is(got, cause) {
 			t.Errorf("%v became %v", cause, got)
@@ -173,22 +157,13 @@ func TestInlineVolume_IsRetriedWithoutBeingMadeAgain(t *testing.T) {
 func TestInlineVolume_MountedOneIsNotRemoved(t *testing.T) {
 	hostfs.RequireRoot(t)
 	n, b := inlineNode(Inline{})
-	v, err := b.Memory.Create(t.Context(), backend.VolumeSpec{Name: inlineHandle})
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := check.Got(b.Memory.Create(t.Context(), backend.VolumeSpec{Name: inlineHandle}))(t)
 	v.Access.Directory = t.TempDir() + "/" + string(v.ID) + "/data"
 	target := t.TempDir()
-	if err := os.MkdirAll(v.Access.Directory, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := nodeops.Bind(t.Context(), v.Access.Directory, target, false, nil); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.MkdirAll(v.Access.Directory, 0o755))
+	check.OK(t, nodeops.Bind(t.Context(), v.Access.Directory, target, false, nil))
 	t.Cleanup(func() {
-		if err := nodeops.Unmount(context.Background(), target); err != nil {
-			t.Error(err)
-		}
+		check.Report(t, nodeops.Unmount(context.Background(), target))
 	})
 	expectError(t, toStatus(n.remembered(t.Context(), v, true, errors.New("its group"))), codes.Unavailable, "its group", target)
 	if _, err := b.Memory.Get(t.Context(), v.ID); err != nil {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/nodeops"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
@@ -29,19 +30,14 @@ func kubeletNode(t *testing.T, pods ...string) (n *node, b *scripted, log *buffe
 	log = &buffer{}
 	n.Log = slog.New(slog.NewTextHandler(log, nil))
 	for _, dir := range append([]string{"."}, pods...) {
-		if err := os.MkdirAll(filepath.Join(root, "pods", dir), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, os.MkdirAll(filepath.Join(root, "pods", dir), 0o755))
 	}
 	return n, b, log
 }
 
 func ids(t *testing.T, b *scripted) (all []string) {
 	t.Helper()
-	volumes, err := b.Memory.List(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	volumes := check.Got(b.Memory.List(t.Context()))(t)
 	for _, v := range volumes {
 		all = append(all, string(v.ID))
 	}
@@ -54,11 +50,7 @@ func makeFor(t *testing.T, b *scripted, name, uid string) *backend.Volume {
 	if uid == "" {
 		delete(spec.Labels, podUIDKey)
 	}
-	v, err := b.Memory.Create(t.Context(), spec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
+	return check.Got(b.Memory.Create(t.Context(), spec))(t)
 }
 
 func TestInlineVolume_OfAPoolOutOfReachLetsItsPodEnd(t *testing.T) {
@@ -78,9 +70,7 @@ func TestInlineVolume_OfAPoolOutOfReachLetsItsPodEnd(t *testing.T) {
 			b.get = func(backend.ID) (*backend.Volume, error) { return nil, test.get }
 			id, _ := backend.IDFor(inlineHandle)
 			target := t.TempDir() + "/mount"
-			if err := os.Mkdir(target, 0o755); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, os.Mkdir(target, 0o755))
 			_, err := n.NodeUnpublishVolume(t.Context(), &csi.NodeUnpublishVolumeRequest{VolumeId: inlineHandle, TargetPath: target})
 			expectError(t, toStatus(err), test.code)
 			if _, err := os.Lstat(target); !errors.Is(err, os.ErrNotExist) {
@@ -99,12 +89,8 @@ func TestInlineVolume_LeftOverIsDeletedWhenItsPodIsGone(t *testing.T) {
 	makeFor(t, b, "left-over", "ended")
 	makeFor(t, b, "of-no-known-pod", "")
 	makeFor(t, b, "of-a-path", "../nowhere")
-	if _, err := b.Memory.Create(t.Context(), backend.VolumeSpec{Name: "of-a-claim", Labels: map[string]string{podUIDKey: "ended"}}); err != nil {
-		t.Fatal(err)
-	}
-	if err := n.collect(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(b.Memory.Create(t.Context(), backend.VolumeSpec{Name: "of-a-claim", Labels: map[string]string{podUIDKey: "ended"}}))(t)
+	check.OK(t, n.collect(t.Context()))
 	if got, want := ids(t, b), []string{"of-a-claim", "of-a-path", "of-a-pod", "of-no-known-pod"}; !slices.Equal(got, want) {
 		t.Errorf("there are %q", got)
 	}
@@ -134,20 +120,14 @@ func TestInlineVolume_MountedOneIsNotLeftOver(t *testing.T) {
 	v := makeFor(t, b, "v", "ended")
 	v.Access.Directory = t.TempDir() + "/v/data"
 	target := t.TempDir()
-	if err := os.MkdirAll(v.Access.Directory, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.MkdirAll(v.Access.Directory, 0o755))
 	b.get = func(backend.ID) (*backend.Volume, error) { return v, nil }
-	if err := nodeops.Bind(t.Context(), v.Access.Directory, target, false, nil); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, nodeops.Bind(t.Context(), v.Access.Directory, target, false, nil))
 	err := n.collect(t.Context())
 	if err == nil || len(ids(t, b)) != 1 {
 		t.Errorf("while it is mounted: %v", err)
 	}
-	if err := nodeops.Unmount(context.Background(), target); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, nodeops.Unmount(context.Background(), target))
 	if err := n.collect(t.Context()); err != nil || len(ids(t, b)) != 0 {
 		t.Errorf("after that: %v", err)
 	}
@@ -161,17 +141,11 @@ func staged(t *testing.T, n *node, b *scripted) (staging string, mount func(targ
 	root := filepath.Dir(n.podsDir())
 	dir := filepath.Join(root, "volumes", "v", "data")
 	staging = filepath.Join(root, "plugins/kubernetes.io/csi", DefaultName, "hash/globalmount")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.MkdirAll(dir, 0o755))
 	mount = func(target string) {
 		t.Helper()
-		if err := os.MkdirAll(target, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := unix.Mount(dir, target, "", unix.MS_BIND, ""); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, os.MkdirAll(target, 0o755))
+		check.OK(t, unix.Mount(dir, target, "", unix.MS_BIND, ""))
 		t.Cleanup(func() { _ = unix.Unmount(target, unix.MNT_DETACH) })
 	}
 	b.get = func(id backend.ID) (*backend.Volume, error) {
@@ -191,9 +165,7 @@ func staged(t *testing.T, n *node, b *scripted) (staging string, mount func(targ
 func TestDelete_OfAVolumeThatTheKubeletHasLeftStagedUnstagesIt(t *testing.T) {
 	n, b, log := kubeletNode(t, "other")
 	staging, _ := staged(t, n, b)
-	if err := n.Delete(t.Context(), "v"); err != nil {
-		t.Error(err)
-	}
+	check.Report(t, n.Delete(t.Context(), "v"))
 	if m, err := nodeops.MountAt(staging); m != nil || err != nil {
 		t.Errorf("it is still staged: %+v, %v", m, err)
 	}
@@ -222,9 +194,7 @@ func TestDelete_OfAVolumeThatAPodOrAnotherHasMountedLeavesItsMounts(t *testing.T
 			stays := []string{staging, filepath.Join(filepath.Dir(n.podsDir()), target)}
 			mount(stays[1])
 			if name == "another" { // and the kubelet has not
-				if err := unix.Unmount(staging, 0); err != nil {
-					t.Fatal(err)
-				}
+				check.OK(t, unix.Unmount(staging, 0))
 				stays = stays[1:]
 			}
 			if err := n.Delete(t.Context(), "v"); !errors.Is(err, backend.ErrPrecondition) {

@@ -9,15 +9,13 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // listPage returns the ids of one page and the token of the next.
 func (r *rig) listPage(most int32, token string) (ids []string, next string) {
 	r.Helper()
-	resp, err := r.ListVolumes(r.ctx(), &csi.ListVolumesRequest{MaxEntries: most, StartingToken: token})
-	if err != nil {
-		r.Fatal(err)
-	}
+	resp := check.Got(r.ListVolumes(r.ctx(), &csi.ListVolumesRequest{MaxEntries: most, StartingToken: token}))(r)
 	for _, e := range resp.GetEntries() {
 		ids = append(ids, e.GetVolume().GetVolumeId())
 	}
@@ -56,9 +54,7 @@ func TestList_PagesStayStableWhileVolumesComeAndGo(t *testing.T) {
 	first, token := r.listPage(3, "")
 	// The last entry seen goes, with others on both sides, and new ones come on both sides.
 	for _, id := range []string{"v-000", "v-002", "v-004"} {
-		if _, err := r.DeleteVolume(r.ctx(), &csi.DeleteVolumeRequest{VolumeId: id}); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(r.DeleteVolume(r.ctx(), &csi.DeleteVolumeRequest{VolumeId: id}))(t)
 	}
 	r.create("a-before")
 	r.create("v-0035")

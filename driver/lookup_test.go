@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 func TestTeardown_DoesNotWaitForAPoolWhoseDiskHangs(t *testing.T) {
@@ -27,18 +28,12 @@ func TestTeardown_DoesNotWaitForAPoolWhoseDiskHangs(t *testing.T) {
 	}
 	for range 2 {
 		target, staging := t.TempDir()+"/mount", t.TempDir()
-		if err := os.Mkdir(target, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := n.NodeUnpublishVolume(t.Context(), &csi.NodeUnpublishVolumeRequest{VolumeId: "v", TargetPath: target}); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, os.Mkdir(target, 0o755))
+		check.Got(n.NodeUnpublishVolume(t.Context(), &csi.NodeUnpublishVolumeRequest{VolumeId: "v", TargetPath: target}))(t)
 		if _, err := os.Lstat(target); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("the target: %v", err)
 		}
-		if _, err := n.NodeUnstageVolume(t.Context(), &csi.NodeUnstageVolumeRequest{VolumeId: "v", StagingTargetPath: staging}); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(n.NodeUnstageVolume(t.Context(), &csi.NodeUnstageVolumeRequest{VolumeId: "v", StagingTargetPath: staging}))(t)
 	}
 	if begun.Load() > 1 || len(log.lines("cannot be looked up")) != 4 {
 		t.Errorf("%d look-ups hang; the log is %s", begun.Load(), log)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/nodeops"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
@@ -34,10 +35,7 @@ func TestMount_IsIdentifiedByTheEntryOfItsPath(t *testing.T) {
 
 func TestMount_DirectoryIsMatchedByItsOwnMountsOnly(t *testing.T) {
 	own, other := t.TempDir(), t.TempDir()
-	info, err := os.Stat(own)
-	if err != nil {
-		t.Fatal(err)
-	}
+	info := check.Got(os.Stat(own))(t)
 	p := &mountState{id: "v", v: &backend.Volume{ID: "v"}, dir: info}
 	for name, test := range map[string]struct {
 		m    nodeops.Mount
@@ -85,17 +83,13 @@ func attached(t *testing.T) (device, number string) {
 	hostfs.RequireRoot(t)
 	device = hostfs.Disk(t, 1<<20)
 	var st unix.Stat_t
-	if err := unix.Stat(device, &st); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, unix.Stat(device, &st))
 	return device, fmt.Sprintf("%d:%d", unix.Major(st.Rdev), unix.Minor(st.Rdev))
 }
 
 func TestMount_DeviceNodeIsNotIdentifiedByItsName(t *testing.T) {
 	file := t.TempDir() + "/loop7"
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(file, nil, 0o600))
 	for _, m := range []nodeops.Mount{
 		{Root: "/loop7", Target: file}, {Root: "/loop7", Target: "/dev/null"}, {Root: "/loop-control", Target: "/dev/loop-control"}, {Root: "/loop7", Target: "/nowhere"},
 	} {
@@ -107,15 +101,9 @@ func TestMount_DeviceNodeIsNotIdentifiedByItsName(t *testing.T) {
 
 func TestPaths_ToTheSameFileAreEqual(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.Mkdir(dir+"/a", 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir(dir+"/b", 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(dir+"/a", dir+"/link"); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.Mkdir(dir+"/a", 0o755))
+	check.OK(t, os.Mkdir(dir+"/b", 0o755))
+	check.OK(t, os.Symlink(dir+"/a", dir+"/link"))
 	for pair, want := range map[[2]string]bool{
 		{dir + "/a/x", dir + "/a/x"}: true, {dir + "/a/x", dir + "/link/x"}: true, {dir + "/a/x", dir + "/b/x"}: false,
 		{dir + "/a/x", dir + "/a/y"}: false, {dir + "/gone/x", dir + "/gone/x"}: true, {dir + "/gone/x", dir + "/a/x"}: false,

@@ -17,6 +17,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/backend/backendtest"
 	"github.com/holdfast-storage/holdfast/nodeops"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/nfsserver"
 )
 
@@ -35,9 +36,7 @@ func newClient(t *testing.T) *client {
 				err = errors.Join(err, unix.Unmount(m.Target, unix.MNT_DETACH))
 			}
 		}
-		if err != nil {
-			t.Error(err)
-		}
+		check.Report(t, err)
 	})
 	c.rig = newRig(t, backendtest.NewMemory(), func(config *Config) {
 		config.Services, config.Patience, config.GiveUpAfter, config.Namespaces = NodeServices, 3*time.Second, -1, "/proc/1/ns"
@@ -108,18 +107,13 @@ func (c *client) stats(volume, target string) (*csi.NodeGetVolumeStatsResponse, 
 
 func (c *client) health(volume, target string) []*csi.VolumeHealth_VolumeHealthEntry {
 	c.Helper()
-	resp, err := c.NodeGetVolumeHealth(c.ctx(), &csi.NodeGetVolumeHealthRequest{VolumeId: volume, VolumePublishPath: c.path(target)})
-	if err != nil {
-		c.Fatal(err)
-	}
+	resp := check.Got(c.NodeGetVolumeHealth(c.ctx(), &csi.NodeGetVolumeHealthRequest{VolumeId: volume, VolumePublishPath: c.path(target)}))(c)
 	return resp.GetVolumeHealth().GetHealthStatuses()
 }
 
 func (c *client) must(errs ...error) {
 	c.Helper()
-	if err := errors.Join(errs...); err != nil {
-		c.Fatal(err)
-	}
+	check.OK(c, errors.Join(errs...))
 }
 
 // left names what is mounted of the client's.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/nodeops"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 func TestNode_ReportsItsTopologyAndVolumeLimit(t *testing.T) {
@@ -20,9 +21,7 @@ func TestNode_ReportsItsTopologyAndVolumeLimit(t *testing.T) {
 		t.Errorf("got %v, %v", info, err)
 	}
 	capabilities, err := r.NodeGetCapabilities(r.ctx(), &csi.NodeGetCapabilitiesRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	var got []string
 	for _, c := range capabilities.GetCapabilities() {
 		got = append(got, c.GetRpc().GetType().String())
@@ -41,9 +40,7 @@ func TestCalls_ExpiredOneReportsTheProgress(t *testing.T) {
 		return nil, backend.ErrNotFound
 	}
 	d, err := New(Config{NodeID: "node-a", Endpoint: "unix:///run/x/csi.sock", Backend: b})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	n := &node{Driver: d}
 	req := &csi.NodeStageVolumeRequest{VolumeId: "v", StagingTargetPath: "/nowhere/s", VolumeCapability: mountCapability("")}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -55,9 +52,7 @@ func TestCalls_ExpiredOneReportsTheProgress(t *testing.T) {
 	_, err = n.NodeUnstageVolume(ctx, &csi.NodeUnstageVolumeRequest{VolumeId: "v", StagingTargetPath: "/nowhere/s"})
 	expectError(t, toStatus(err), codes.Aborted, "stage of v has been running for")
 	close(release)
-	if err := d.ops.Wait(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, d.ops.Wait(t.Context()))
 	_, err = n.NodeStageVolume(t.Context(), req)
 	expectError(t, toStatus(err), codes.NotFound)
 }

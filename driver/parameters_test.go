@@ -11,16 +11,14 @@ import (
 
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/parameters"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 func TestParameters_BecomeASpec(t *testing.T) {
-	spec, err := parseParameters(map[string]string{
+	spec := check.Got(parseParameters(map[string]string{
 		"pool": "fast", "provisioning": "thick", "mkfsOptions": " -m 1  -O ^huge_file ", "inodes": "1000",
 		reserved + "fstype": "ext4", reserved + "pv/name": "pvc-1",
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	if spec.Pool != "fast" || spec.Provisioning != backend.Thick || spec.Inodes != 1000 || spec.FSType != "ext4" ||
 		!slices.Equal(spec.MkfsOptions, []string{"-m", "1", "-O", "^huge_file"}) || spec.Labels[reserved+"pv/name"] != "pvc-1" {
 		t.Errorf("got %+v", spec)
@@ -39,10 +37,7 @@ func TestParameters_UnknownKeysOfKubernetesHaveNoEffect(t *testing.T) {
 	newer := map[string]string{reserved + "of-a-newer-sidecar": "x"}
 	req := createRequest("claim")
 	req.Parameters = newer
-	made, err := r.CreateVolume(r.ctx(), req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	made := check.Got(r.CreateVolume(r.ctx(), req))(t)
 	if all, err := memory.List(r.ctx()); err != nil || len(all) != 1 || len(all[0].Labels) != 0 {
 		t.Errorf("the volumes are %+v, %v", all, err)
 	}

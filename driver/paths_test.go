@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 func TestPaths_FromOutsideAreCheckedByTheirForm(t *testing.T) {
@@ -25,13 +26,8 @@ func TestPaths_FromOutsideAreCheckedByTheirForm(t *testing.T) {
 }
 
 func TestPaths_LinksAboveThemAreFollowedAndTheyThemselvesAreNot(t *testing.T) {
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(os.Mkdir(dir+"/real", 0o755), os.Symlink(dir+"/real", dir+"/link"), os.Symlink("/etc", dir+"/real/end")); err != nil {
-		t.Fatal(err)
-	}
+	dir := check.Got(filepath.EvalSymlinks(t.TempDir()))(t)
+	check.OK(t, errors.Join(os.Mkdir(dir+"/real", 0o755), os.Symlink(dir+"/real", dir+"/link"), os.Symlink("/etc", dir+"/real/end")))
 	for path, want := range map[string]string{dir + "/link/x/": dir + "/real/x", dir + "/link/end": dir + "/real/end", dir + "/link": dir + "/link"} {
 		if got, err := resolve(path); err != nil || got != want {
 			t.Errorf("resolve(%s) = %s, %v, want %s", path, got, err, want)
@@ -46,9 +42,7 @@ func TestTarget_IsCreatedAndRemovedOnceAndForeignFilesAreKept(t *testing.T) {
 	for _, mode := range []backend.Mode{backend.Filesystem, backend.Block} {
 		path := filepath.Join(t.TempDir(), "target")
 		undo, err := makeTarget(path, mode)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		keep, err := makeTarget(path, mode)
 		if err != nil {
 			t.Fatalf("what an attempt before left is refused: %v", err)
@@ -67,9 +61,7 @@ func TestTarget_IsCreatedAndRemovedOnceAndForeignFilesAreKept(t *testing.T) {
 	}
 	full := t.TempDir()
 	file := filepath.Join(full, "file")
-	if err := os.WriteFile(file, []byte("precious"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(file, []byte("precious"), 0o600))
 	for _, path := range []string{full, file} {
 		if err := removeTarget(path); !errors.Is(err, backend.ErrPrecondition) || !strings.Contains(err.Error(), path) {
 			t.Errorf("removeTarget(%s) = %v", path, err)

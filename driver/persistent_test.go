@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-storage/holdfast/admin/persistent"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // affinity is what external-provisioner makes of what a volume says of its topology.
@@ -81,10 +82,7 @@ func TestPersistentVolume_OfAnAdoptedVolumeEqualsACreatedOne(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			made := c.volume(test.volume)
 			test.object.Name = "pvc-1"
-			pv, err := persistent.Of(test.object, persistent.Options{Name: "pvc-1", FSType: "xfs"})
-			if err != nil {
-				t.Fatal(err)
-			}
+			pv := check.Got(persistent.Of(test.object, persistent.Options{Name: "pvc-1", FSType: "xfs"}))(t)
 			if pv.Spec.CSI.VolumeHandle != made.VolumeId || pv.Spec.Capacity.Storage().Value() != made.CapacityBytes || pv.Spec.CSI.FSType != test.fsType {
 				t.Errorf("it is %+v", pv.Spec)
 			}

@@ -23,6 +23,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/backendtest"
 	"github.com/holdfast-storage/holdfast/nodeops"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 const gib = 1 << 30
@@ -50,9 +51,7 @@ var impatient = grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: time.Milli
 func newRig(t *testing.T, b backend.Backend, adjust ...func(*Config)) *rig {
 	t.Helper()
 	r := rigWithoutProbe(t, b, adjust...)
-	if _, err := r.Probe(r.ctx(), &csi.ProbeRequest{}, grpc.WaitForReady(true)); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(r.Probe(r.ctx(), &csi.ProbeRequest{}, grpc.WaitForReady(true)))(t)
 	return r
 }
 
@@ -67,10 +66,7 @@ func rigWithoutProbe(t *testing.T, b backend.Backend, adjust ...func(*Config)) *
 	for _, f := range adjust {
 		f(&config)
 	}
-	d, err := New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := check.Got(New(config))(t)
 	d.mounts = func() ([]nodeops.Mount, error) { return nil, nil } // what others have staged on this machine is not the test's
 	ctx, cancel := context.WithCancel(context.Background())
 	r.driver, r.shutdown = d, cancel
@@ -78,10 +74,7 @@ func rigWithoutProbe(t *testing.T, b backend.Backend, adjust ...func(*Config)) *
 		r.err = d.Run(ctx)
 		close(r.done)
 	}()
-	conn, err := grpc.NewClient(config.Endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithConnectParams(impatient))
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := check.Got(grpc.NewClient(config.Endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithConnectParams(impatient)))(t)
 	r.IdentityClient, r.ControllerClient = csi.NewIdentityClient(conn), csi.NewControllerClient(conn)
 	r.GroupControllerClient, r.NodeClient = csi.NewGroupControllerClient(conn), csi.NewNodeClient(conn)
 	t.Cleanup(func() {
@@ -115,10 +108,7 @@ func (r *rig) ctx() context.Context {
 
 // shortDir is a directory whose path leaves room for a socket's name.
 func shortDir(t *testing.T) string {
-	dir, err := os.MkdirTemp("", "hf")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := check.Got(os.MkdirTemp("", "hf"))(t)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	return dir
 }
@@ -150,19 +140,13 @@ func createRequest(name string) *csi.CreateVolumeRequest {
 // create makes a volume of 1 GiB.
 func (r *rig) create(name string) *csi.Volume {
 	r.Helper()
-	resp, err := r.CreateVolume(r.ctx(), createRequest(name))
-	if err != nil {
-		r.Fatal(err)
-	}
+	resp := check.Got(r.CreateVolume(r.ctx(), createRequest(name)))(r)
 	return resp.GetVolume()
 }
 
 func (r *rig) snapshot(name, source string) *csi.Snapshot {
 	r.Helper()
-	resp, err := r.CreateSnapshot(r.ctx(), &csi.CreateSnapshotRequest{Name: name, SourceVolumeId: source})
-	if err != nil {
-		r.Fatal(err)
-	}
+	resp := check.Got(r.CreateSnapshot(r.ctx(), &csi.CreateSnapshotRequest{Name: name, SourceVolumeId: source}))(r)
 	return resp.GetSnapshot()
 }
 

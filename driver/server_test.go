@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // blocked is a backend in whose Create a call stays until release is called.
@@ -46,9 +47,7 @@ func TestStop_LetsRunningCallsEnd(t *testing.T) {
 		if status.Code(err) == codes.Unavailable {
 			break
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 	}
 	select {
 	case err := <-result:

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/backendtest"
 	"github.com/holdfast-storage/holdfast/nodeops"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
@@ -75,10 +76,7 @@ func TestSharedVolume_IsLimitedToNodesThatCanMountItIfItsClassSaysSo(t *testing.
 		for _, segments := range c.asked {
 			req.AccessibilityRequirements.Requisite = append(req.AccessibilityRequirements.Requisite, &csi.Topology{Segments: segments})
 		}
-		resp, err := r.CreateVolume(r.ctx(), req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		resp := check.Got(r.CreateVolume(r.ctx(), req))(t)
 		var got []string
 		for _, where := range resp.GetVolume().GetAccessibleTopology() {
 			if len(where.GetSegments()) != 1 {
@@ -204,9 +202,7 @@ func TestSharedVolume_CapacityIsTheSameAtEveryNode(t *testing.T) {
 
 func TestSharedVolume_GrowsAndIsCopiedWithoutItsNodes(t *testing.T) {
 	r, _ := newMemoryRig(t)
-	if _, err := r.CreateVolume(r.ctx(), sharedRequest("v")); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(r.CreateVolume(r.ctx(), sharedRequest("v")))(t)
 	grown, err := r.ControllerExpandVolume(r.ctx(), &csi.ControllerExpandVolumeRequest{VolumeId: "v", CapacityRange: &csi.CapacityRange{RequiredBytes: 2 * gib}})
 	if err != nil || grown.GetCapacityBytes() != 2*gib || grown.GetNodeExpansionRequired() {
 		t.Errorf("grown: %v, %v", grown, err)
@@ -225,9 +221,7 @@ func TestSharedVolume_GrowsAndIsCopiedWithoutItsNodes(t *testing.T) {
 
 func TestSharedVolume_IsAttachedWhereRequested(t *testing.T) {
 	r := newRig(t, backendtest.NewMemory(), func(c *Config) { c.Attach = true })
-	if _, err := r.CreateVolume(r.ctx(), sharedRequest("v")); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(r.CreateVolume(r.ctx(), sharedRequest("v")))(t)
 	req := &csi.ControllerPublishVolumeRequest{
 		VolumeId: "v", NodeId: "gone", VolumeCapability: sharedRequest("").GetVolumeCapabilities()[0],
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/backendtest"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // newSiteRig has one pool, memory, that all nodes reach.
@@ -137,9 +138,7 @@ func TestSite_OneOfSeveralAccessModesIsEnoughToBeRefused(t *testing.T) {
 func TestSite_VolumeIsAttachedToAnyNodeThatThereIs(t *testing.T) {
 	r, _ := newSiteRig(t, backend.ManyHosts, func(c *Config) { c.Attach = true })
 	req := inPool("v", csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER)
-	if _, err := r.CreateVolume(r.ctx(), req); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(r.CreateVolume(r.ctx(), req))(t)
 	for node, code := range map[string]codes.Code{"node-x": codes.OK, "node-y": codes.OK, "node-down": codes.OK, "node-new": codes.NotFound} {
 		_, err := r.ControllerPublishVolume(r.ctx(), &csi.ControllerPublishVolumeRequest{VolumeId: "v", NodeId: node, VolumeCapability: req.GetVolumeCapabilities()[0]})
 		expectError(t, err, code)
@@ -151,9 +150,7 @@ func TestSite_VolumeIsNotAttachedWhereTheKernelLacksTheClient(t *testing.T) {
 		r, s := newSiteRig(t, reach, func(c *Config) { c.Attach = true })
 		s.lacks = map[string]string{"node-x": "topology.holdfast.dev/another", "node-y": key}
 		req := inPool("v", csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER)
-		if _, err := r.CreateVolume(r.ctx(), req); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(r.CreateVolume(r.ctx(), req))(t)
 		attach := func(node string) error {
 			_, err := r.ControllerPublishVolume(r.ctx(), &csi.ControllerPublishVolumeRequest{VolumeId: "v", NodeId: node, VolumeCapability: req.GetVolumeCapabilities()[0]})
 			return err
@@ -169,9 +166,7 @@ func TestSite_VolumeIsNotAttachedWhereTheKernelLacksTheClient(t *testing.T) {
 func TestSite_ImageIsAttachedToOneNodeAtATime(t *testing.T) {
 	r, _ := newSiteRig(t, backend.OneHost, func(c *Config) { c.Attach = true })
 	req := inPool("v", csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER)
-	if _, err := r.CreateVolume(r.ctx(), req); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(r.CreateVolume(r.ctx(), req))(t)
 	attach := func(node string) error {
 		_, err := r.ControllerPublishVolume(r.ctx(), &csi.ControllerPublishVolumeRequest{VolumeId: "v", NodeId: node, VolumeCapability: req.GetVolumeCapabilities()[0]})
 		return err

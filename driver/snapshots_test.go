@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 func TestSnapshot_RepeatGivesTheSameAnswer(t *testing.T) {
@@ -77,10 +78,7 @@ func TestSnapshot_ListIsByPageSourceAndID(t *testing.T) {
 	r.snapshot("s-of-w", "w")
 	list := func(req *csi.ListSnapshotsRequest) (ids []string, next string) {
 		t.Helper()
-		resp, err := r.ListSnapshots(r.ctx(), req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		resp := check.Got(r.ListSnapshots(r.ctx(), req))(t)
 		for _, e := range resp.GetEntries() {
 			ids = append(ids, e.GetSnapshot().GetSnapshotId())
 		}
@@ -113,9 +111,7 @@ func TestSnapshot_DeletedIsGoneAndStaysGone(t *testing.T) {
 	r.create("v")
 	r.snapshot("s", "v")
 	for range 2 {
-		if _, err := r.DeleteSnapshot(r.ctx(), &csi.DeleteSnapshotRequest{SnapshotId: "s"}); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(r.DeleteSnapshot(r.ctx(), &csi.DeleteSnapshotRequest{SnapshotId: "s"}))(t)
 	}
 	_, err := r.GetSnapshot(r.ctx(), &csi.GetSnapshotRequest{SnapshotId: "s"})
 	expectError(t, err, codes.NotFound, "s")

@@ -6,19 +6,15 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 func TestSocket_IsForRootAlone(t *testing.T) {
 	path := filepath.Join(shortDir(t), "new", "csi.sock")
-	l, err := listen(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := check.Got(listen(t.Context(), path))(t)
 	defer l.Close()
-	info, err := os.Lstat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	info := check.Got(os.Lstat(path))(t)
 	if info.Mode() != os.ModeSocket|0o600 {
 		t.Errorf("mode is %s", info.Mode())
 	}
@@ -29,30 +25,19 @@ func TestSocket_IsForRootAlone(t *testing.T) {
 
 func TestSocket_StaleIsReplaced(t *testing.T) {
 	path := filepath.Join(shortDir(t), "csi.sock")
-	stale, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	stale := check.Got(net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"}))(t)
 	stale.SetUnlinkOnClose(false)
 	stale.Close()
-	l, err := listen(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := check.Got(listen(t.Context(), path))(t)
 	defer l.Close()
-	conn, err := net.Dial("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := check.Got(net.Dial("unix", path))(t)
 	conn.Close()
 }
 
 func TestSocket_InUseIsLeftAlone(t *testing.T) {
 	path := filepath.Join(shortDir(t), "csi.sock")
 	other, err := net.Listen("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	defer other.Close()
 	if _, err := listen(t.Context(), path); err == nil || !strings.Contains(err.Error(), "someone answers at "+path) {
 		t.Fatalf("got %v", err)
@@ -70,29 +55,17 @@ func TestSocket_MayHaveTheLongestPathOfTheKernel(t *testing.T) {
 	if _, err := SocketPath("unix://" + path + "s"); err == nil || !strings.Contains(err.Error(), "may have 107 bytes") {
 		t.Errorf("one of 108 bytes: %v", err)
 	}
-	path, err := SocketPath("unix://" + path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := listen(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	path = check.Got(SocketPath("unix://" + path))(t)
+	l := check.Got(listen(t.Context(), path))(t)
 	l.Close()
 }
 
 func TestSocket_OtherFileIsNeverReplaced(t *testing.T) {
 	dir := shortDir(t)
 	file, link, sub := filepath.Join(dir, "file"), filepath.Join(dir, "link"), filepath.Join(dir, "sub")
-	if err := os.WriteFile(file, []byte("precious"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(file, link); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir(sub, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(file, []byte("precious"), 0o600))
+	check.OK(t, os.Symlink(file, link))
+	check.OK(t, os.Mkdir(sub, 0o700))
 	for _, path := range []string{file, link, sub} {
 		before, _ := os.Lstat(path)
 		if _, err := listen(t.Context(), path); err == nil || !strings.Contains(err.Error(), path) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/backendtest"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // onDisk has volumes that could be mounted.
@@ -35,9 +36,7 @@ func TestStage_VolumeWithoutAllOfItsContentIsRefused(t *testing.T) {
 	})
 	for _, spec := range []backend.VolumeSpec{{Name: "whole"}, {Name: "part", Incomplete: true}, {Name: "populated", Incomplete: true}} {
 		spec.Size.Required = gib
-		if _, err := memory.Create(t.Context(), spec); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(memory.Create(t.Context(), spec))(t)
 		_, err := r.NodeStageVolume(r.ctx(), &csi.NodeStageVolumeRequest{VolumeId: spec.Name, StagingTargetPath: "/nowhere/s", VolumeCapability: mountCapability("")})
 		if spec.Name == "part" {
 			expectError(t, err, codes.FailedPrecondition, "only a part of its content")
@@ -52,9 +51,7 @@ func TestStage_NothingIsCopiedIntoAVolumeThatHasItsContent(t *testing.T) {
 	r := newRig(t, onDisk{memory})
 	for _, spec := range []backend.VolumeSpec{{Name: "whole"}, {Name: "part", Incomplete: true}} {
 		spec.Size.Required = gib
-		if _, err := memory.Create(t.Context(), spec); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(memory.Create(t.Context(), spec))(t)
 		request := &csi.NodeStageVolumeRequest{
 			VolumeId: spec.Name, StagingTargetPath: "/nowhere/s", VolumeCapability: mountCapability(""), VolumeContext: map[string]string{populatesContext: "true"},
 		}
@@ -82,9 +79,7 @@ func TestStage_ImageThatIsAttachedToAnotherNodeIsRefused(t *testing.T) {
 	memory := backendtest.NewMemory()
 	r := newRig(t, inCeph{memory}, func(c *Config) { c.NodeID = "n" })
 	for name, want := range map[string]string{"other": "attached to node other", "own": "directory of /nowhere/s", "unknown": "directory of /nowhere/s"} {
-		if _, err := memory.Create(t.Context(), backend.VolumeSpec{Name: name, Size: backend.Size{Required: gib}}); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(memory.Create(t.Context(), backend.VolumeSpec{Name: name, Size: backend.Size{Required: gib}}))(t)
 		_, err := r.NodeStageVolume(r.ctx(), &csi.NodeStageVolumeRequest{VolumeId: name, StagingTargetPath: "/nowhere/s", VolumeCapability: mountCapability("")})
 		expectError(t, err, codes.FailedPrecondition, want)
 		_, err = r.NodePublishVolume(r.ctx(), &csi.NodePublishVolumeRequest{ // a pod that starts again where it is staged

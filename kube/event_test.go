@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
 )
 
@@ -24,9 +25,7 @@ func TestEvent_ExistsOnceHoweverOftenItIsWritten(t *testing.T) {
 		first := &v1beta1.NodeJob{ObjectMeta: metav1.ObjectMeta{Name: "job", UID: "1"}}
 		again := &v1beta1.NodeJob{ObjectMeta: metav1.ObjectMeta{Name: "job", UID: "2"}} // another object of the same name
 		for _, e := range []Event{event(first, "Done", "3/3"), event(first, "Done", "3/3"), event(first, "Failed", ""), event(again, "Done", "")} {
-			if err := RecordOnce(t.Context(), client, "test", e); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, RecordOnce(t.Context(), client, "test", e))
 		}
 		list, err := client.CoreV1().Events(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{})
 		if err != nil || len(list.Items) != 3 {
@@ -42,13 +41,8 @@ func TestEvent_ExistsOnceHoweverOftenItIsWritten(t *testing.T) {
 func TestEvent_LongMessageIsCutBetweenCharacters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := kubernetes.NewForConfigOrDie(miniapi.New(t).Config())
-		if err := RecordOnce(t.Context(), client, "test", event(&v1beta1.NodeJob{ObjectMeta: metav1.ObjectMeta{Name: "job"}}, "Done", strings.Repeat("é", 5000))); err != nil {
-			t.Fatal(err)
-		}
-		list, err := client.CoreV1().Events(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, RecordOnce(t.Context(), client, "test", event(&v1beta1.NodeJob{ObjectMeta: metav1.ObjectMeta{Name: "job"}}, "Done", strings.Repeat("é", 5000))))
+		list := check.Got(client.CoreV1().Events(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{}))(t)
 		if m := list.Items[0].Message; len(m) > 1024 || !strings.HasSuffix(m, "é ...") {
 			t.Errorf("%d bytes, ending in %q", len(m), m[len(m)-8:])
 		}

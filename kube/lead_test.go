@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
 )
 
@@ -21,10 +22,7 @@ func lease(client kubernetes.Interface, holder string) Lease {
 // holderOf returns the holder of the Lease, or "" if it was released.
 func holderOf(t *testing.T, client kubernetes.Interface) string {
 	t.Helper()
-	l, err := client.CoordinationV1().Leases("ours").Get(t.Context(), "work", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := check.Got(client.CoordinationV1().Leases("ours").Get(t.Context(), "work", metav1.GetOptions{}))(t)
 	return *l.Spec.HolderIdentity
 }
 
@@ -72,14 +70,10 @@ func TestLead_LeaseIsReleasedWhenTheWorkEndsAndAnotherContinues(t *testing.T) {
 			t.Errorf("%q holds the Lease before the work has ended", holder)
 		}
 		close(ending)
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		check.Report(t, <-ended)
 		<-leading
 		nextEnds()
-		if err := <-nextEnded; err != nil {
-			t.Error(err)
-		}
+		check.Report(t, <-nextEnded)
 		if holder := holderOf(t, client); holder != "" {
 			t.Errorf("%q holds the Lease after all have ended", holder)
 		}
@@ -134,9 +128,7 @@ func TestLead_LeaseIsNotGivenBackBeforeTheWorkHasEnded(t *testing.T) {
 		client := kubernetes.NewForConfigOrDie(miniapi.New(t).Config())
 		ended := make(chan struct{})
 		lock := &heldLock{lease(client, "one").lock(), ended}
-		if err := lock.Create(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "one", LeaseDurationSeconds: 1}); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, lock.Create(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "one", LeaseDurationSeconds: 1}))
 		given := resourcelock.LeaderElectionRecord{LeaseDurationSeconds: 1}
 		if err := lock.Update(t.Context(), given); !errors.Is(err, errWorking) || holderOf(t, client) != "one" {
 			t.Errorf("during the work: %v, and %q holds it", err, holderOf(t, client))

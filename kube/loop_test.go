@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/holdfast-storage/holdfast/test/rig/alongside"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
 )
 
@@ -27,10 +28,7 @@ func started[K comparable](t *testing.T, c LoopConfig[K]) *Loop[K] {
 	if c.Log == nil {
 		c.Log = slog.New(slog.NewTextHandler(t.Output(), nil))
 	}
-	l, err := NewLoop(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := check.Got(NewLoop(c))(t)
 	run(t, l)
 	return l
 }
@@ -92,7 +90,7 @@ func TestLoop_AReconcileThatTakesLongDoesNotHoldUpOthersAndIsWaitedFor(t *testin
 	synctest.Test(t, func(t *testing.T) {
 		var slow, most, quick atomic.Int32
 		release := make(chan struct{})
-		l, err := NewLoop(LoopConfig[int]{Workers: 2, SlowAfter: time.Second, Reconcile: func(_ context.Context, key int) (time.Duration, error) {
+		l := check.Got(NewLoop(LoopConfig[int]{Workers: 2, SlowAfter: time.Second, Reconcile: func(_ context.Context, key int) (time.Duration, error) {
 			if key < 5 {
 				most.Store(max(most.Load(), slow.Add(1)))
 				defer slow.Add(-1)
@@ -101,10 +99,7 @@ func TestLoop_AReconcileThatTakesLongDoesNotHoldUpOthersAndIsWaitedFor(t *testin
 			}
 			quick.Add(1)
 			return 0, nil
-		}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}}))(t)
 		ctx, cancel := context.WithCancel(context.Background())
 		ended := make(chan struct{})
 		go func() { defer close(ended); _ = l.Run(ctx) }()
@@ -259,14 +254,11 @@ func TestLoop_RetryResetsTheBackoff(t *testing.T) {
 func TestLoop_WhatHasNotBegunWhenItEndsIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var runs atomic.Int32
-		l, err := NewLoop(LoopConfig[int]{Reconcile: func(ctx context.Context, _ int) (time.Duration, error) {
+		l := check.Got(NewLoop(LoopConfig[int]{Reconcile: func(ctx context.Context, _ int) (time.Duration, error) {
 			runs.Add(1)
 			<-ctx.Done()
 			return 0, nil
-		}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}}))(t)
 		for i := range 10 {
 			l.Enqueue(i)
 		}
@@ -289,22 +281,15 @@ func TestLoop_ReactsToRelevantChangesOnly(t *testing.T) {
 			return &core.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"of": label}}}
 		}
 		ran := make(chan string, 100)
-		l, err := NewLoop(LoopConfig[string]{Reconcile: func(_ context.Context, key string) (time.Duration, error) {
+		l := check.Got(NewLoop(LoopConfig[string]{Reconcile: func(_ context.Context, key string) (time.Duration, error) {
 			ran <- key
 			return 0, nil
-		}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}}))(t)
 		factory := informers.NewSharedInformerFactory(client, 0)
 		owner := func(object any) []string { return []string{object.(*core.Pod).Labels["of"]} }
 		relabelled := func(old, now any) bool { return owner(old)[0] != owner(now)[0] }
-		if err := l.WatchChanges(factory.Core().V1().Pods().Informer(), owner, relabelled); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := pods.Create(t.Context(), write("early", "early"), metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, l.WatchChanges(factory.Core().V1().Pods().Informer(), owner, relabelled))
+		check.Got(pods.Create(t.Context(), write("early", "early"), metav1.CreateOptions{}))(t)
 		factory.StartWithContext(t.Context())
 		run(t, l)
 		expect := func(what string, want ...string) {
@@ -322,22 +307,16 @@ func TestLoop_ReactsToRelevantChangesOnly(t *testing.T) {
 			}
 		}
 		expect("what was there before", "early")
-		if _, err := pods.Create(t.Context(), write("late", "late"), metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(pods.Create(t.Context(), write("late", "late"), metav1.CreateOptions{}))(t)
 		expect("what comes", "late")
 		moved := write("late", "late")
 		moved.Annotations = map[string]string{"a": "b"}
 		if _, err := pods.Update(t.Context(), moved, metav1.UpdateOptions{}); err != nil { // is filtered out
 			t.Fatal(err)
 		}
-		if _, err := pods.Update(t.Context(), write("late", "other"), metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(pods.Update(t.Context(), write("late", "other"), metav1.UpdateOptions{}))(t)
 		expect("what changes its owner", "late", "other")
-		if err := pods.Delete(t.Context(), "late", metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, pods.Delete(t.Context(), "late", metav1.DeleteOptions{}))
 		expect("what goes", "other")
 		synctest.Wait()
 		if len(ran) > 0 {
@@ -366,20 +345,13 @@ func TestLoop_ListensNoMoreWhenItHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := kubernetes.NewForConfigOrDie(miniapi.New(t).Config())
 		informer := &counted{SharedIndexInformer: informers.NewSharedInformerFactory(client, 0).Core().V1().Pods().Informer()}
-		l, err := NewLoop(LoopConfig[string]{Reconcile: func(context.Context, string) (time.Duration, error) { return 0, nil }})
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := check.Got(NewLoop(LoopConfig[string]{Reconcile: func(context.Context, string) (time.Duration, error) { return 0, nil }}))(t)
 		for range 2 {
-			if err := l.Watch(informer, func(any) []string { return nil }); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, l.Watch(informer, func(any) []string { return nil }))
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := l.Run(ctx); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, l.Run(ctx))
 		if n := informer.handlers.Load(); n != 0 {
 			t.Errorf("%d handlers of a loop that has ended are left", n)
 		}
@@ -388,22 +360,15 @@ func TestLoop_ListensNoMoreWhenItHasEnded(t *testing.T) {
 
 func TestLoop_CancelledBeforeItsCachesAreFilledEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, err := NewLoop(LoopConfig[string]{Reconcile: func(context.Context, string) (time.Duration, error) {
+		l := check.Got(NewLoop(LoopConfig[string]{Reconcile: func(context.Context, string) (time.Duration, error) {
 			t.Error("it ran without knowing what exists")
 			return 0, nil
-		}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}}))(t)
 		informer := cache.NewSharedIndexInformer(&cache.ListWatch{}, &core.Pod{}, 0, nil) // never started
-		if err := l.Watch(informer, func(any) []string { return nil }); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, l.Watch(informer, func(any) []string { return nil }))
 		l.Enqueue("one")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if err := l.Run(ctx); err != nil {
-			t.Error(err)
-		}
+		check.Report(t, l.Run(ctx))
 	})
 }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
@@ -61,9 +62,7 @@ func newSecretRig(t *testing.T, client kubernetes.Interface) *secretRig {
 func (r *secretRig) create(name types.NamespacedName, value string) {
 	r.Helper()
 	secret := &core.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}, Data: map[string][]byte{"key": []byte(value)}}
-	if _, err := r.client.CoreV1().Secrets(name.Namespace).Create(r.Context(), secret, metav1.CreateOptions{}); err != nil {
-		r.Fatal(err)
-	}
+	check.Got(r.client.CoreV1().Secrets(name.Namespace).Create(r.Context(), secret, metav1.CreateOptions{}))(r)
 }
 
 // eventually waits until a secret has the expected content, and reads it only after a notification.
@@ -103,9 +102,7 @@ func TestSecret_IsFollowedThroughItsChangesAndThenAnother(t *testing.T) {
 		r.eventually(a, isAbsent)
 		r.create(a, "first")
 		r.eventually(a, holds("first"))
-		if err := r.client.CoreV1().Secrets(a.Namespace).Delete(t.Context(), a.Name, metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, r.client.CoreV1().Secrets(a.Namespace).Delete(t.Context(), a.Name, metav1.DeleteOptions{}))
 		r.eventually(a, isAbsent)
 		r.eventually(b, holds("other"))
 	})

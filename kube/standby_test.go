@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	coordination "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -52,9 +53,7 @@ func TestStandby_WorkEndsWhenTheLeaseIsTakenAndWaitsUntilItIsFree(t *testing.T) 
 		}
 		left.Store(int64(time.Minute))
 		changed <- struct{}{}
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		check.Report(t, <-ended)
 		go func() {
 			<-time.After(time.Second)
 			left.Store(0)

@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
@@ -71,10 +72,7 @@ func (r *warningRig) watch(config *rest.Config) {
 	r.Helper()
 	w := NewWatches(r.Context(), holdfast.NewForConfigOrDie(config), kubernetes.NewForConfigOrDie(config), "holdfast-system")
 	r.cached = w.Warnings()
-	registered, err := r.cached.AddEventHandler(cache.ResourceEventHandlerFuncs{})
-	if err != nil {
-		r.Fatal(err)
-	}
+	registered := check.Got(r.cached.AddEventHandler(cache.ResourceEventHandlerFuncs{}))(r)
 	w.Start()
 	if !cache.WaitFor(r.Context(), "", registered.HasSyncedChecker()) {
 		r.Fatal("they were not listed")
@@ -102,9 +100,7 @@ func (r *warningRig) eventually(so func() bool) {
 
 func (r *warningRig) create(e *core.Event) {
 	r.Helper()
-	if _, err := r.client.CoreV1().Events(e.Namespace).Create(r.Context(), e, metav1.CreateOptions{}); err != nil {
-		r.Fatal(err)
-	}
+	check.Got(r.client.CoreV1().Events(e.Namespace).Create(r.Context(), e, metav1.CreateOptions{}))(r)
 }
 
 // warning is one of Holdfast about a claim, that many seconds after the first.
@@ -140,9 +136,7 @@ func TestWarnings_OfHoldfastAloneAreCached(t *testing.T) {
 		if names := r.names(); len(names) != 6 {
 			r.Errorf("cached are %v", names)
 		}
-		if err := r.client.CoreV1().Events("shop").Delete(r.Context(), "f-later", metav1.DeleteOptions{}); err != nil {
-			r.Fatal(err)
-		}
+		check.OK(r, r.client.CoreV1().Events("shop").Delete(r.Context(), "f-later", metav1.DeleteOptions{}))
 		r.eventually(func() bool { return !slices.Contains(r.names(), "f-later") })
 	})
 }
@@ -189,14 +183,8 @@ func TestWarnings_HugeOnesAreCachedWithoutWhatIsNotShown(t *testing.T) {
 
 func jsonEqual(t *testing.T, a, b any) bool {
 	t.Helper()
-	first, err := json.Marshal(a)
-	if err != nil {
-		t.Fatal(err)
-	}
-	second, err := json.Marshal(b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := check.Got(json.Marshal(a))(t)
+	second := check.Got(json.Marshal(b))(t)
 	return bytes.Equal(first, second)
 }
 
@@ -260,10 +248,7 @@ func TestWarnings_AreListedInSmallPages(t *testing.T) {
 		pages.all = append(pages.all, *warning("shop", strconv.Itoa(i), i))
 	}
 	w := &warnings{events: pages, namespace: "holdfast-system"}
-	list, err := w.list(t.Context(), metav1.ListOptions{ResourceVersion: "0", Limit: 500})
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := check.Got(w.list(t.Context(), metav1.ListOptions{ResourceVersion: "0", Limit: 500}))(t)
 	if l := list.(*core.EventList); len(l.Items) != warningsPerNamespace || l.ResourceVersion != "77" || l.Continue != "" {
 		t.Errorf("%d of version %s, continued at %q", len(l.Items), l.ResourceVersion, l.Continue)
 	}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
 )
 
@@ -24,10 +25,7 @@ func TestWatches_RequestEachKindOnceForAllListeners(t *testing.T) {
 				w.Holdfast.Holdfast().V1beta1().Volumes().Informer(), w.Cluster.Core().V1().Nodes().Informer(),
 				w.Everywhere.Core().V1().PersistentVolumeClaims().Informer(),
 			} {
-				registered, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{})
-				if err != nil {
-					t.Fatal(err)
-				}
+				registered := check.Got(informer.AddEventHandler(cache.ResourceEventHandlerFuncs{}))(t)
 				synced = append(synced, registered.HasSyncedChecker())
 			}
 			w.Start()
@@ -55,10 +53,7 @@ func TestSlim_LeavesOutWhoWroteWhat(t *testing.T) {
 		&core.Node{ObjectMeta: meta, Status: core.NodeStatus{Images: []core.ContainerImage{{}}}},
 		&core.PersistentVolumeClaim{ObjectMeta: meta}, &core.PersistentVolume{ObjectMeta: meta}, &core.Pod{ObjectMeta: meta},
 	} {
-		slim, err := Slim(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		slim := check.Got(Slim(o))(t)
 		got := slim.(metav1.Object)
 		if len(got.GetManagedFields()) > 0 || got.GetName() != "a" || got.GetUID() != "u" || got.GetResourceVersion() != "1" {
 			t.Errorf("%T became %+v", o, got)

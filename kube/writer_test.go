@@ -11,6 +11,7 @@ import (
 
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
 )
 
@@ -35,9 +36,7 @@ func newWriterRig(t *testing.T) *writerRig {
 	r.server, err = client.HoldfastV1beta1().NFSServers("shop").Create(t.Context(), &v1beta1.NFSServer{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "files", Finalizers: []string{"example.com/other"}},
 	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	return r
 }
 
@@ -45,10 +44,7 @@ func newWriterRig(t *testing.T) *writerRig {
 // remembers.
 func (r *writerRig) expect(phase v1beta1.NFSPhase, finalizers ...string) *v1beta1.NFSServer {
 	r.Helper()
-	now, err := r.client.HoldfastV1beta1().NFSServers("shop").Get(r.Context(), "files", metav1.GetOptions{})
-	if err != nil {
-		r.Fatal(err)
-	}
+	now := check.Got(r.client.HoldfastV1beta1().NFSServers("shop").Get(r.Context(), "files", metav1.GetOptions{}))(r)
 	if now.Status.Phase != phase || !slices.Equal(now.Finalizers, finalizers) {
 		r.Errorf("the server is %q with %v, want %q with %v", now.Status.Phase, now.Finalizers, phase, finalizers)
 	}
@@ -62,9 +58,7 @@ func (r *writerRig) expect(phase v1beta1.NFSPhase, finalizers ...string) *v1beta
 func (r *writerRig) behind() {
 	r.Helper()
 	patch := []byte(`{"metadata":{"labels":{"a":"b"}}}`)
-	if _, err := r.client.HoldfastV1beta1().NFSServers("shop").Patch(r.Context(), "files", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-		r.Fatal(err)
-	}
+	check.Got(r.client.HoldfastV1beta1().NFSServers("shop").Patch(r.Context(), "files", types.MergePatchType, patch, metav1.PatchOptions{}))(r)
 }
 
 func TestWriter_FinalizerIsAddedAndRemovedOnceAndForeignOnesStay(t *testing.T) {
@@ -78,9 +72,7 @@ func TestWriter_FinalizerIsAddedAndRemovedOnceAndForeignOnesStay(t *testing.T) {
 		if again, err := r.writer.AddFinalizer(t.Context(), held, "ours"); err != nil || again != held {
 			t.Errorf("added again: %+v, %v", again, err)
 		}
-		if err := r.writer.RemoveFinalizer(t.Context(), held, "ours"); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, r.writer.RemoveFinalizer(t.Context(), held, "ours"))
 		now := r.expect("", "example.com/other")
 		if err := r.writer.RemoveFinalizer(t.Context(), now, "ours"); err != nil {
 			t.Errorf("removed again: %v", err)

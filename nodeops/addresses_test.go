@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
@@ -38,9 +39,7 @@ func otherNetwork(t *testing.T, commands ...string) string {
 	t.Helper()
 	dir := t.TempDir()
 	file := dir + "/net"
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(file, nil, 0o600))
 	made := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // never unlocked, so that the thread ends
@@ -50,9 +49,7 @@ func otherNetwork(t *testing.T, commands ...string) string {
 		}
 		made <- unix.Mount("/proc/thread-self/ns/net", file, "", unix.MS_BIND, "")
 	}()
-	if err := <-made; err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, <-made)
 	t.Cleanup(func() { _ = unix.Unmount(file, unix.MNT_DETACH) })
 	for _, c := range commands {
 		if out, err := exec.CommandContext(t.Context(), "nsenter", "--net="+file, "sh", "-c", c).CombinedOutput(); err != nil {

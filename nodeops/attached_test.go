@@ -10,23 +10,18 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
 func TestOrphan_IsTheBindOfANodeThatIsGone(t *testing.T) {
 	hostfs.RequireRoot(t)
 	node, target := fmt.Sprintf("/dev/holdfast-test-%d", os.Getpid()), filepath.Join(t.TempDir(), "disk")
-	if err := errors.Join(unix.Mknod(node, unix.S_IFBLK|0o600, int(unix.Mkdev(7, 1<<19))), os.WriteFile(target, nil, 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, errors.Join(unix.Mknod(node, unix.S_IFBLK|0o600, int(unix.Mkdev(7, 1<<19))), os.WriteFile(target, nil, 0o600)))
 	t.Cleanup(func() { _ = os.Remove(node) })
-	if err := Bind(t.Context(), node, target, false, nil); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, Bind(t.Context(), node, target, false, nil))
 	t.Cleanup(func() {
-		if err := Unmount(context.WithoutCancel(t.Context()), target); err != nil {
-			t.Error(err)
-		}
+		check.Report(t, Unmount(context.WithoutCancel(t.Context()), target))
 	})
 	is := func() bool {
 		m, err := MountAt(target)
@@ -38,9 +33,7 @@ func TestOrphan_IsTheBindOfANodeThatIsGone(t *testing.T) {
 	if is() {
 		t.Error("the bind of a node that is there is an orphan")
 	}
-	if err := os.Remove(node); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.Remove(node))
 	if !is() {
 		t.Error("the bind of a node that is gone is no orphan")
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"golang.org/x/sys/unix"
 )
 
@@ -16,9 +17,7 @@ import (
 func newQuotaBtrfs(t testing.TB) (dir string) {
 	t.Helper()
 	dir = newFS(t, "btrfs", gib)
-	if err := EnableBtrfsQuota(t.Context(), dir); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, EnableBtrfsQuota(t.Context(), dir))
 	return dir
 }
 
@@ -29,9 +28,7 @@ func subvolume(t testing.TB, path string, limit int64) string {
 	if err == nil && limit > 0 {
 		err = LimitSubvolume(path, limit)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	return path
 }
 
@@ -39,11 +36,7 @@ func subvolume(t testing.TB, path string, limit int64) string {
 func committed(t testing.TB, path string) int64 {
 	t.Helper()
 	command(t, "sync", "-f", path)
-	used, err := SubvolumeUsage(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return used
+	return check.Got(SubvolumeUsage(path))(t)
 }
 
 // qgroups lists the quota groups of subvolumes with the program btrfs.
@@ -101,12 +94,8 @@ func TestSubvolume_NothingMovesIntoItFromAnother(t *testing.T) {
 
 func TestSubvolume_LimitGrows(t *testing.T) {
 	volume := subvolume(t, filepath.Join(newQuotaBtrfs(t), "volume"), 16*mib)
-	if err := LimitSubvolume(volume, 80*mib); err != nil {
-		t.Fatal(err)
-	}
-	if err := asContainer(t, waysIn["plain writes"], volume); err != nil {
-		t.Error(err)
-	}
+	check.OK(t, LimitSubvolume(volume, 80*mib))
+	check.Report(t, asContainer(t, waysIn["plain writes"], volume))
 	if err := LimitSubvolume(volume, 0); err == nil {
 		t.Error("a limit of 0 was accepted")
 	}
@@ -114,9 +103,7 @@ func TestSubvolume_LimitGrows(t *testing.T) {
 
 func TestSubvolume_InsideAnotherIsNotLimited(t *testing.T) {
 	volume := subvolume(t, filepath.Join(newQuotaBtrfs(t), "volume"), 16*mib)
-	if err := os.Chmod(volume, 0o777); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.Chmod(volume, 0o777))
 	script := `cd "$1"; exec setpriv --reuid=1234 --regid=1234 --clear-groups sh -e -c '
 		btrfs subvolume create inner; dd if=/dev/zero of=inner/f bs=1M count=64 conv=fsync'`
 	if _, err := run(t.Context(), "sh", "-c", script, "sh", volume); err != nil {
@@ -129,12 +116,8 @@ func TestSubvolume_LimitCoversDataSharedWithSnapshots(t *testing.T) {
 	volume := subvolume(t, filepath.Join(dir, "volume"), 64*mib)
 	command(t, "sh", "-e", "-c", "dd if=/dev/urandom of=$1/f bs=1M count=12 conv=fsync", "sh", volume)
 	clone := filepath.Join(dir, "clone")
-	if err := SnapshotSubvolume(clone, volume, false); err != nil {
-		t.Fatal(err)
-	}
-	if err := LimitSubvolume(clone, 16*mib); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, SnapshotSubvolume(clone, volume, false))
+	check.OK(t, LimitSubvolume(clone, 16*mib))
 	if used := committed(t, clone); used < 12*mib {
 		t.Errorf("%d bytes are used, want at least %d", used, 12*mib)
 	}
@@ -153,18 +136,12 @@ func TestSubvolume_DataSharedWithAnotherIsNotUnshared(t *testing.T) {
 	unshared := func() int64 {
 		t.Helper()
 		committed(t, volume)
-		bytes, err := SubvolumeUnshared(volume)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return bytes
+		return check.Got(SubvolumeUnshared(volume))(t)
 	}
 	if got := unshared(); got < 12*mib {
 		t.Errorf("%d bytes are unshared, want at least %d", got, 12*mib)
 	}
-	if err := SnapshotSubvolume(filepath.Join(dir, "clone"), volume, false); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, SnapshotSubvolume(filepath.Join(dir, "clone"), volume, false))
 	if got := unshared(); got >= mib {
 		t.Errorf("with a snapshot %d bytes are unshared", got)
 	}
@@ -175,9 +152,7 @@ func TestSubvolume_ReadOnlySnapshotKeepsItsContent(t *testing.T) {
 	volume := subvolume(t, filepath.Join(dir, "volume"), 0)
 	file := write(t, filepath.Join(volume, "file"), "before")
 	snapshot := filepath.Join(dir, "snapshot")
-	if err := SnapshotSubvolume(snapshot, volume, true); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, SnapshotSubvolume(snapshot, volume, true))
 	write(t, file, "after")
 	if got := read(t, filepath.Join(snapshot, "file")); got != "before" {
 		t.Errorf("got %q", got)
@@ -185,9 +160,7 @@ func TestSubvolume_ReadOnlySnapshotKeepsItsContent(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(snapshot, "file"), nil, 0o600); !errors.Is(err, unix.EROFS) {
 		t.Errorf("writing to it: %v, want %v", err, unix.EROFS)
 	}
-	if err := DeleteSubvolume(t.Context(), snapshot); err != nil {
-		t.Error(err)
-	}
+	check.Report(t, DeleteSubvolume(t.Context(), snapshot))
 	if err := SnapshotSubvolume(filepath.Join(dir, "s"), file, true); err == nil {
 		t.Error("a file was snapshotted")
 	}
@@ -199,9 +172,7 @@ func TestSubvolume_DeletionLeavesNoQgroups(t *testing.T) {
 		volume := subvolume(t, filepath.Join(dir, fmt.Sprint(i)), 64*mib)
 		command(t, "dd", "if=/dev/zero", "of="+filepath.Join(volume, "f"), "bs=1M", "count=2", "conv=fsync")
 		for range 2 {
-			if err := DeleteSubvolume(t.Context(), volume); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, DeleteSubvolume(t.Context(), volume))
 		}
 		cleaned(t, dir)
 	}
@@ -209,9 +180,7 @@ func TestSubvolume_DeletionLeavesNoQgroups(t *testing.T) {
 	if left := qgroups(t, dir); len(left) > 1 {
 		t.Errorf("left without a sweep: %v", left)
 	}
-	if err := SweepQgroups(dir); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, SweepQgroups(dir))
 	if left := qgroups(t, dir); len(left) > 0 {
 		t.Errorf("left after the sweep: %v", left)
 	}
@@ -226,24 +195,18 @@ func TestSubvolume_DeletionIncludesThoseInside(t *testing.T) {
 		write(t, filepath.Join(inner, "file"), "content")
 	}
 	beside := subvolume(t, filepath.Join(dir, "beside"), 64*mib)
-	if err := os.Symlink(beside, filepath.Join(volume, "link")); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.Symlink(beside, filepath.Join(volume, "link")))
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := DeleteSubvolume(ended, volume); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want %v", err, context.Canceled)
 	}
-	if err := DeleteSubvolume(t.Context(), volume); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, DeleteSubvolume(t.Context(), volume))
 	if _, err := os.Stat(volume); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("got %v", err)
 	}
 	cleaned(t, dir)
-	if err := SweepQgroups(dir); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, SweepQgroups(dir))
 	if left := qgroups(t, dir); len(left) != 1 {
 		t.Errorf("quota groups %v are left, want that of %s", left, beside)
 	}
@@ -251,9 +214,7 @@ func TestSubvolume_DeletionIncludesThoseInside(t *testing.T) {
 
 func TestSubvolume_OnlyASubvolumeIsDeletedAsOne(t *testing.T) {
 	dir := filepath.Join(newFS(t, "btrfs", fileSystems["btrfs"]), "plain")
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.Mkdir(dir, 0o755))
 	if err := DeleteSubvolume(t.Context(), dir); err == nil {
 		t.Error("a plain directory was deleted")
 	}
@@ -267,15 +228,11 @@ func TestSweep_RemovesQgroupsOfDeletedSubvolumesAndNoOthers(t *testing.T) {
 	gone := subvolume(t, filepath.Join(dir, "gone"), 16*mib)
 	kept := subvolume(t, filepath.Join(dir, "kept"), 16*mib)
 	snapshot := filepath.Join(dir, "snapshot")
-	if err := SnapshotSubvolume(snapshot, kept, true); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, SnapshotSubvolume(snapshot, kept, true))
 	command(t, "btrfs", "qgroup", "create", "1/7", dir)
 	command(t, "btrfs", "subvolume", "delete", "-c", gone) // as after a kill before the quota group was removed
 	cleaned(t, dir)
-	if err := SweepQgroups(dir); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, SweepQgroups(dir))
 	if left := qgroups(t, dir); len(left) != 2 {
 		t.Errorf("quota groups %v are left, want those of %s and %s", left, kept, snapshot)
 	}
@@ -293,22 +250,15 @@ func TestSweep_RemovesQgroupsOfDeletedSubvolumesAndNoOthers(t *testing.T) {
 // New kernels refuse to remove the quota groups of existing subvolumes; old ones do not.
 func TestSweep_KnowsWhichSubvolumesExist(t *testing.T) {
 	dir := newQuotaBtrfs(t)
-	root, err := os.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := check.Got(os.Open(dir))(t)
 	defer root.Close()
 	volume := subvolume(t, filepath.Join(dir, "volume"), 16*mib)
 	var id uint64
-	if err := onSubvolume(volume, func(_ *os.File, i uint64) error { id = i; return nil }); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, onSubvolume(volume, func(_ *os.File, i uint64) error { id = i; return nil }))
 	if exists, err := subvolumeExists(root, id); err != nil || !exists {
 		t.Errorf("subvolume %d exists: %t, %v", id, exists, err)
 	}
-	if err := DeleteSubvolume(t.Context(), volume); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, DeleteSubvolume(t.Context(), volume))
 	cleaned(t, dir)
 	if exists, err := subvolumeExists(root, id); err != nil || exists {
 		t.Errorf("subvolume %d is gone, but exists: %t, %v", id, exists, err)
@@ -326,16 +276,12 @@ func TestSubvolume_FromBeforeQuotasIsCountedAndLimited(t *testing.T) {
 		t.Error("the usage was reported without quotas")
 	}
 	for range 2 {
-		if err := EnableBtrfsQuota(t.Context(), dir); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, EnableBtrfsQuota(t.Context(), dir))
 	}
 	if used, err := SubvolumeUsage(volume); err != nil || used < 32*mib {
 		t.Errorf("%d bytes are used, %v, want at least %d", used, err, 32*mib)
 	}
-	if err := LimitSubvolume(volume, 48*mib); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, LimitSubvolume(volume, 48*mib))
 	if err := asContainer(t, waysIn["plain writes"], volume); !full(err) {
 		t.Errorf("got %v, want that it is full", err)
 	}
@@ -345,24 +291,17 @@ func TestQuotas_EnablingOnBtrfsRestoresLostCounts(t *testing.T) {
 	dir := newQuotaBtrfs(t)
 	volume := subvolume(t, filepath.Join(dir, "volume"), 64*mib)
 	command(t, "sh", "-e", "-c", "dd if=/dev/urandom of=$1/f bs=1M count=12 conv=fsync", "sh", volume)
-	if err := SnapshotSubvolume(filepath.Join(dir, "snapshot"), volume, true); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, SnapshotSubvolume(filepath.Join(dir, "snapshot"), volume, true))
 	groups := qgroups(t, dir)
 	command(t, "btrfs", "qgroup", "create", "1/7", dir)
 	_, _ = run(t.Context(), "btrfs", "qgroup", "assign", "--no-rescan", groups[0], "1/7", dir) // its exit status is a warning
-	root, err := os.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := check.Got(os.Open(dir))(t)
 	defer root.Close()
 	inconsistent := filepath.Join(qgroupsOf(root), "inconsistent")
 	if got := read(t, inconsistent); got != "1\n" {
 		t.Fatalf("%s holds %q: the kernel has not lost count", inconsistent, got)
 	}
-	if err := EnableBtrfsQuota(t.Context(), dir); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, EnableBtrfsQuota(t.Context(), dir))
 	if got := read(t, inconsistent); got != "0\n" {
 		t.Errorf("%s holds %q", inconsistent, got)
 	}
@@ -375,9 +314,7 @@ func TestSubvolume_IsDistinguishedFromADirectory(t *testing.T) {
 	dir := newFS(t, "btrfs", fileSystems["btrfs"])
 	volume := subvolume(t, filepath.Join(dir, "volume"), 0)
 	plain := filepath.Join(volume, "plain")
-	if err := os.Mkdir(plain, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.Mkdir(plain, 0o755))
 	for path, want := range map[string]bool{dir: true, volume: true, plain: false, t.TempDir(): false, write(t, filepath.Join(dir, "file"), ""): false} {
 		if got, err := IsSubvolume(path); err != nil || got != want {
 			t.Errorf("%s: %t, %v, want %t", path, got, err, want)

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 const someKey = "AQBbKwdrAAAAABAAxAbn+3mAp8tSc9MHYrGWdQ=="
@@ -34,17 +36,11 @@ func TestCephKey_IsReadAsCephPrintsIt(t *testing.T) {
 }
 
 func TestCephKey_IsNeverPrinted(t *testing.T) {
-	key, err := ParseCephKey(someKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := check.Got(ParseCephKey(someKey))(t)
 	c := Ceph{User: "node", Key: key}
 	var log strings.Builder
 	slog.New(slog.NewTextHandler(&log, nil)).Info("x", "key", key, "cluster", c)
-	encoded, err := json.Marshal(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	encoded := check.Got(json.Marshal(c))(t)
 	for _, said := range []string{fmt.Sprint(key), fmt.Sprintf("%v %+v %#v %s %q", c, c, c, key, key), log.String(), string(encoded)} {
 		for _, secret := range []string{someKey, fmt.Sprintf("%x", key.secret), fmt.Sprintf("%d", key.secret), string(key.secret), fmt.Sprintf("%#v", key.secret)} {
 			if strings.Contains(said, secret) {
@@ -58,9 +54,7 @@ func TestCephKey_FileIsItsOwnersAlone(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "key")
 	write(t, file, someKey)
 	for mode, good := range map[os.FileMode]bool{0o400: true, 0o600: false, 0o440: false, 0o404: false} {
-		if err := os.Chmod(file, mode); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, os.Chmod(file, mode))
 		if _, err := ReadCephKey(file); (err == nil) != good || err != nil && !strings.Contains(err.Error(), "chmod 0400") {
 			t.Errorf("mode %o: %v", mode, err)
 		}
@@ -75,20 +69,14 @@ func TestCephKey_IsReadFromAMountedSecret(t *testing.T) {
 		if err := os.Remove(name); err != nil && !os.IsNotExist(err) {
 			t.Fatal(err)
 		}
-		if err := os.Symlink(to, name); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, os.Symlink(to, name))
 	}
 	secret := func(version, key string) {
 		t.Helper()
-		if err := os.MkdirAll(filepath.Join(mount, version), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, os.MkdirAll(filepath.Join(mount, version), 0o755))
 		file := filepath.Join(mount, version, "key")
 		write(t, file, key)
-		if err := os.Chmod(file, 0o400); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, os.Chmod(file, 0o400))
 		link(version, "..data")
 	}
 	// As the kubelet does: a directory for each version, which a link names, and a link through that one for each key.
@@ -101,21 +89,15 @@ func TestCephKey_IsReadFromAMountedSecret(t *testing.T) {
 	other := "AQC" + someKey[3:]
 	secret("..2026_01_02", other)
 	want, err := ParseCephKey(other)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	if rotated, err := ReadCephKey(filepath.Join(mount, "fsid.node")); err != nil || !slices.Equal(rotated.secret, want.secret) {
 		t.Errorf("after a rotation: %v", err)
 	}
 	outside := filepath.Join(t.TempDir(), "key")
 	write(t, outside, someKey)
-	if err := os.Chmod(outside, 0o400); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.Chmod(outside, 0o400))
 	beside, err := filepath.Rel(mount, outside)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	for _, to := range []string{outside, beside, "..data/../../" + filepath.Base(mount) + "/..data/key", "..data", "fsid.node2"} {
 		link(to, "fsid.node2")
 		if _, err := ReadCephKey(filepath.Join(mount, "fsid.node2")); err == nil || strings.Contains(err.Error(), someKey) {
@@ -157,14 +139,9 @@ func TestCephFS_OptionsOfAMountCannotUndoAFence(t *testing.T) {
 }
 
 func TestRBD_NamesThatWouldBeMoreAreRefused(t *testing.T) {
-	key, err := ParseCephKey(someKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := check.Got(ParseCephKey(someKey))(t)
 	good := RBD{Cluster: Ceph{FSID: "01234567-89ab-cdef-0123-456789abcdef", Monitors: []string{"v2:10.0.0.1:3300"}, User: "node", Key: key}, Pool: "p.1", Image: "pvc-1"}
-	if err := good.check(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, good.check())
 	for _, odd := range []string{"", "a b", "a,secret=x", "a/b", "a@b", "a\nb", "a=b", "-", `a\b`, strings.Repeat("a", 300), "a\x00"} {
 		for name, change := range map[string]func(*RBD){
 			"pool": func(r *RBD) { r.Pool = odd }, "image": func(r *RBD) { r.Image = odd }, "user": func(r *RBD) { r.Cluster.User = odd },

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"golang.org/x/sys/unix"
 )
 
@@ -16,26 +17,18 @@ import (
 func holey(t testing.TB, path string, size int64) *os.File {
 	t.Helper()
 	newSparse(t, path, size)
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := check.Got(os.OpenFile(path, os.O_RDWR, 0))(t)
 	t.Cleanup(func() { f.Close() })
 	data := bytes.Repeat([]byte("holdfast"), 1<<14)
 	for _, at := range []int64{0, size / 2, size*3/4 + 1} {
-		if _, err := f.WriteAt(data, at); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(f.WriteAt(data, at))(t)
 	}
 	return f
 }
 
 func newFile(t testing.TB, path string) *os.File {
 	t.Helper()
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := check.Got(os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600))(t)
 	t.Cleanup(func() { f.Close() })
 	return f
 }
@@ -57,12 +50,8 @@ func TestCopy_HasTheContentAndHolesOfItsSource(t *testing.T) {
 				"CopySparse": func(dst *os.File) error { return CopySparse(t.Context(), dst, src) },
 			} {
 				dst := newFile(t, filepath.Join(dir, name))
-				if err := copyTo(dst); err != nil {
-					t.Fatal(err)
-				}
-				if err := dst.Sync(); err != nil {
-					t.Fatal(err)
-				}
+				check.OK(t, copyTo(dst))
+				check.OK(t, dst.Sync())
 				sameContent(t, dst, src)
 				if got, most := allocated(t, dst.Name()), allocated(t, src.Name())+mib; got > most {
 					t.Errorf("%s: the copy takes %d bytes, want at most %d", name, got, most)
@@ -77,14 +66,12 @@ func sameContent(t testing.TB, a, b *os.File) {
 	t.Helper()
 	infoA, errA := a.Stat()
 	infoB, errB := b.Stat()
-	if err := errors.Join(errA, errB); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, errors.Join(errA, errB))
 	if infoA.Size() != infoB.Size() {
 		t.Fatalf("%s has %d bytes, %s %d", a.Name(), infoA.Size(), b.Name(), infoB.Size())
 	}
 	for _, side := range [][2]*os.File{{a, b}, {b, a}} {
-		err := eachData(side[0], infoA.Size(), func(from, to int64) error {
+		check.OK(t, eachData(side[0], infoA.Size(), func(from, to int64) error {
 			one, other := make([]byte, to-from), make([]byte, to-from)
 			_, err1 := side[0].ReadAt(one, from)
 			_, err2 := side[1].ReadAt(other, from)
@@ -92,26 +79,19 @@ func sameContent(t testing.TB, a, b *os.File) {
 				t.Errorf("%s and %s differ between %d and %d", a.Name(), b.Name(), from, to)
 			}
 			return errors.Join(err1, err2)
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 }
 
 func TestCopy_ReflinkTakesNoSpaceAndIsIndependent(t *testing.T) {
 	dir := newFS(t, "xfs", fileSystems["xfs"])
 	src := newFile(t, filepath.Join(dir, "src"))
-	if _, err := src.Write(bytes.Repeat([]byte("x"), 200<<20)); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(src.Write(bytes.Repeat([]byte("x"), 200<<20)))(t)
 	dst := newFile(t, filepath.Join(dir, "dst")) // another 200 MiB would not fit
 	if reflinked, err := CopyFile(t.Context(), dst, src); err != nil || !reflinked {
 		t.Fatalf("reflinked: %t, %v", reflinked, err)
 	}
-	if _, err := src.WriteAt([]byte("changed"), 0); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(src.WriteAt([]byte("changed"), 0))(t)
 	if got := make([]byte, 7); readAt(t, dst, got, 0) && string(got) != "xxxxxxx" {
 		t.Errorf("the copy changed with its source: %q", got)
 	}
@@ -119,9 +99,7 @@ func TestCopy_ReflinkTakesNoSpaceAndIsIndependent(t *testing.T) {
 
 func readAt(t testing.TB, f *os.File, b []byte, at int64) bool {
 	t.Helper()
-	if _, err := f.ReadAt(b, at); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(f.ReadAt(b, at))(t)
 	return true
 }
 
@@ -132,24 +110,16 @@ func TestCopy_SparseIntoPreallocatedSpaceKeepsIt(t *testing.T) {
 			dir := newFS(t, fstype, size)
 			src := holey(t, filepath.Join(dir, "src"), 16*mib)
 			dst := newFile(t, filepath.Join(dir, "dst"))
-			if err := Preallocate(dst, 32*mib); err != nil {
-				t.Fatal(err)
-			}
-			if err := CopySparse(t.Context(), dst, src); err != nil {
-				t.Fatal(err)
-			}
-			if err := dst.Sync(); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, Preallocate(dst, 32*mib))
+			check.OK(t, CopySparse(t.Context(), dst, src))
+			check.OK(t, dst.Sync())
 			if got := allocated(t, dst.Name()); got < 32*mib {
 				t.Errorf("%d bytes of %d are left: blocks are shared or given back", got, 32*mib)
 			}
 			if info, err := dst.Stat(); err != nil || info.Size() != 32*mib {
 				t.Errorf("the copy was cut to %v", info.Size())
 			}
-			if err := dst.Truncate(16 * mib); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, dst.Truncate(16*mib))
 			sameContent(t, dst, src)
 		})
 	}
@@ -170,24 +140,18 @@ func TestCopy_ImageInUseIsCopiedAsItsDeviceSeesIt(t *testing.T) {
 			dir := newFS(t, pool, gib)
 			image := filepath.Join(dir, "image")
 			newSparse(t, image, 320*mib)
-			if err := MakeFS(t.Context(), image, MkfsSpec{FSType: "xfs"}); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, MakeFS(t.Context(), image, MkfsSpec{FSType: "xfs"}))
 			mounted, _ := mountLoop(t, image, "xfs")
 			for _, round := range []string{"first", "second"} {
 				content := string(bytes.Repeat([]byte(round), 1<<18))
 				write(t, filepath.Join(mounted, "file"), content)
 				frozen := freezeFor(t, mounted, 10*time.Minute)
 				src, err := os.Open(image)
-				if err != nil {
-					t.Fatal(err)
-				}
+				check.OK(t, err)
 				dst := newFile(t, filepath.Join(dir, round))
 				_, err = CopyFile(t.Context(), dst, src)
 				src.Close()
-				if err := errors.Join(err, frozen.Thaw()); err != nil {
-					t.Fatal(err)
-				}
+				check.OK(t, errors.Join(err, frozen.Thaw()))
 				copied, _ := mountLoop(t, dst.Name(), "xfs")
 				if read(t, filepath.Join(copied, "file")) != content {
 					t.Errorf("the %s copy does not hold what was written before the freeze", round)
@@ -214,9 +178,7 @@ func (c *endsAfter) Err() error {
 func TestCopy_IsCancelledBetweenTwoChunks(t *testing.T) {
 	dir := t.TempDir()
 	src := newFile(t, filepath.Join(dir, "src"))
-	if _, err := src.Write(make([]byte, 10*copyChunk)); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(src.Write(make([]byte, 10*copyChunk)))(t)
 	dst := newFile(t, filepath.Join(dir, "dst"))
 	if err := CopySparse(&endsAfter{t.Context(), 3}, dst, src); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want the context's end", err)
@@ -232,9 +194,7 @@ func TestCopy_IsCancelledBetweenTwoChunks(t *testing.T) {
 func TestCopy_ThatDoesNotFitIsENOSPC(t *testing.T) {
 	dir := newFS(t, "ext4", 16*mib)
 	src := newFile(t, filepath.Join(t.TempDir(), "src"))
-	if _, err := src.Write(bytes.Repeat([]byte("x"), 32<<20)); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(src.Write(bytes.Repeat([]byte("x"), 32<<20)))(t)
 	if _, err := CopyFile(t.Context(), newFile(t, filepath.Join(dir, "dst")), src); !errors.Is(err, unix.ENOSPC) {
 		t.Errorf("got %v, want ENOSPC", err)
 	}
@@ -246,14 +206,10 @@ func TestPreallocation_ThatDoesNotFitLeavesFileAndSpaceUnchanged(t *testing.T) {
 		t.Run(fstype, func(t *testing.T) {
 			dir := newFS(t, fstype, size)
 			f := newFile(t, filepath.Join(dir, "file"))
-			if err := Preallocate(f, mib); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, Preallocate(f, mib))
 			syncAt(t, dir)
 			before, err := Statfs(t.Context(), dir)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, err)
 			tooMuch := []int64{2 * size, before.Available + 2*mib}
 			if fstype == "xfs" {
 				tooMuch = append(tooMuch, before.Available+mib) // more than one file can allocate
@@ -281,16 +237,12 @@ func TestPreallocation_IsUsableWhenTheRestIsFull(t *testing.T) {
 		t.Run(fstype, func(t *testing.T) {
 			dir := newFS(t, fstype, fileSystems[fstype])
 			f := newFile(t, filepath.Join(dir, "file"))
-			if err := Preallocate(f, 8*mib); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, Preallocate(f, 8*mib))
 			fill(t, filepath.Join(dir, "filler"))
 			if _, err := f.WriteAt(bytes.Repeat([]byte("x"), 8<<20), 0); err != nil {
 				t.Error(err)
 			}
-			if err := f.Sync(); err != nil {
-				t.Error(err)
-			}
+			check.Report(t, f.Sync())
 		})
 	}
 }

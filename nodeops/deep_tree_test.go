@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
@@ -19,18 +20,10 @@ func deepen(t testing.TB, top string, depth int) { deepest(t, top, "d", depth).C
 // deepest returns the innermost one.
 func deepest(t testing.TB, top, name string, depth int) *os.File {
 	t.Helper()
-	dir, err := os.Open(top)
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := check.Got(os.Open(top))(t)
 	for range depth {
-		if err := unix.Mkdirat(int(dir.Fd()), name, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		next, err := openAt(dir, name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, unix.Mkdirat(int(dir.Fd()), name, 0o755))
+		next := check.Got(openAt(dir, name, unix.O_RDONLY|unix.O_DIRECTORY, 0))(t)
 		dir.Close()
 		dir = next
 	}
@@ -45,9 +38,7 @@ func linkedFiles(t testing.TB, top string, count int) {
 	at := int(dir.Fd())
 	for i := range count {
 		first := fmt.Sprint("first", i)
-		if err := errors.Join(unix.Mknodat(at, first, unix.S_IFREG|0o600, 0), unix.Linkat(at, first, at, fmt.Sprint("second", i), 0)); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, errors.Join(unix.Mknodat(at, first, unix.S_IFREG|0o600, 0), unix.Linkat(at, first, at, fmt.Sprint("second", i), 0)))
 	}
 }
 
@@ -67,9 +58,7 @@ func TestCopyTree_HardLinksTakeFewFilesAndLittleMemory(t *testing.T) {
 			peaks := map[string]int64{}
 			for name, count := range map[string]int{"few": 10, "many": count} {
 				src := filepath.Join(dir, name)
-				if err := errors.Join(os.Mkdir(src, 0o755), os.Mkdir(src+"-copy", 0o755)); err != nil {
-					t.Fatal(err)
-				}
+				check.OK(t, errors.Join(os.Mkdir(src, 0o755), os.Mkdir(src+"-copy", 0o755)))
 				linkedFiles(t, src, count)
 				peaks[name] = inChild(t, variable, src)
 				if linked := linkedNames(t, src+"-copy"); linked != 2*count {
@@ -90,10 +79,7 @@ func TestCopyTree_HardLinksTakeFewFilesAndLittleMemory(t *testing.T) {
 // linkedNames counts the names in a tree of files that have exactly two names.
 func linkedNames(t testing.TB, top string) (count int) {
 	t.Helper()
-	n, err := openTop(top)
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := check.Got(openTop(top))(t)
 	defer n.Close()
 	nothing := func(*node) error { return nil }
 	w := treeWalk{
@@ -105,18 +91,14 @@ func linkedNames(t testing.TB, top string) (count int) {
 			return nil
 		},
 	}
-	if err := w.walk(t.Context(), n); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, w.walk(t.Context(), n))
 	return count
 }
 
 func TestCopyTree_FileWithTheMaximumOfHardLinksIsCopied(t *testing.T) {
 	dir := newFS(t, "ext4", 256*mib)
 	src, dst := filepath.Join(dir, "src"), filepath.Join(dir, "dst")
-	if err := errors.Join(os.Mkdir(src, 0o755), os.Mkdir(dst, 0o755)); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, errors.Join(os.Mkdir(src, 0o755), os.Mkdir(dst, 0o755)))
 	first := write(t, filepath.Join(src, "first"), "x")
 	most := uint64(1)
 	for ; ; most++ {
@@ -124,13 +106,9 @@ func TestCopyTree_FileWithTheMaximumOfHardLinksIsCopied(t *testing.T) {
 		if errors.Is(err, unix.EMLINK) {
 			break
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 	}
-	if err := CopyTree(t.Context(), dst, src); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, CopyTree(t.Context(), dst, src))
 	var st unix.Stat_t
 	if err := unix.Stat(filepath.Join(dst, "first"), &st); err != nil || st.Nlink != most || most < 1000 {
 		t.Errorf("the copy has %d names of %d, %v", st.Nlink, most, err)
@@ -159,15 +137,10 @@ func TestWalk_DoesNotFollowADirectoryThatIsMovedAway(t *testing.T) {
 	requireRoot(t)
 	dir := t.TempDir()
 	top, elsewhere := filepath.Join(dir, "top"), filepath.Join(dir, "elsewhere")
-	if err := errors.Join(os.Mkdir(top, 0o755), os.Mkdir(elsewhere, 0o755)); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, errors.Join(os.Mkdir(top, 0o755), os.Mkdir(elsewhere, 0o755)))
 	precious := write(t, filepath.Join(elsewhere, "precious"), "")
 	deepen(t, top, 2*openLevels)
-	n, err := openTop(top)
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := check.Got(openTop(top))(t)
 	defer n.Close()
 	moved := filepath.Join(top, strings.Repeat("d/", openLevels/2))
 	depth := 0

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
@@ -21,13 +22,9 @@ func newSysfs(t *testing.T, lines ...string) (block string) {
 			name, content, _ = strings.Cut(line, "=")
 		}
 		path := filepath.Join(root, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, os.MkdirAll(filepath.Dir(path), 0o755))
 		if link {
-			if err := os.Symlink(content, path); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, os.Symlink(content, path))
 			continue
 		}
 		write(t, path, content+"\n")
@@ -45,14 +42,11 @@ func disk(name, place string, more ...string) (lines []string) {
 }
 
 func TestDevice_IsDescribedAsTheKernelKnowsIt(t *testing.T) {
-	devices, err := devicesIn(newSysfs(t, slices.Concat(
+	devices := check.Got(devicesIn(newSysfs(t, slices.Concat(
 		disk("sdaa", "pci/host0/target0", "device/model=ST4000  NM0035 ", "wwid=naa.5000c500", "queue/rotational=1", "ro=1", "sdaa1/partition=1", "holders/dm-0/x=1"),
 		disk("sdb", "pci/host0/target1", "size=0"),
 		disk("sdc", "pci/host0/target2", "device/serial=S1"),
-	)...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	)...)))(t)
 	if len(devices) != 2 || devices[0].Name != "sdc" || devices[1].Name != "sdaa" {
 		t.Fatalf("found %+v; want sdc before sdaa, and none without a size", devices)
 	}
@@ -151,14 +145,10 @@ func TestDevice_IsFoundThroughLinksAndPatterns(t *testing.T) {
 	}
 	t.Cleanup(func() { os.RemoveAll(links) })
 	for name, target := range map[string]string{"b": first, "a": second, "again": second, "part": "/dev/null"} {
-		if err := os.Symlink(target, filepath.Join(links, name)); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, os.Symlink(target, filepath.Join(links, name)))
 	}
 	all, err := Devices()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	for pattern, want := range map[string][]string{
 		links + "/*":                {second, first},
 		links + "/b":                {first},
@@ -192,10 +182,7 @@ func TestDevice_ThatWasRemovedIsGone(t *testing.T) {
 		t.Error("there is no such device")
 	}
 	for path, want := range map[string]bool{"/proc": false, newFS(t, "xfs", 320*mib): true} {
-		f, err := os.Open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := check.Got(os.Open(path))(t)
 		defer f.Close()
 		if number, err := DeviceOf(f); err != nil || (number != "") != want || DeviceGone(number) {
 			t.Errorf("%s lies on %q, %v", path, number, err)

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
@@ -21,9 +22,7 @@ const inProgress = 126
 func newXFSDisk(t *testing.T) (device string) {
 	t.Helper()
 	device = hostfs.Disk(t, 320*mib)
-	if err := MakeFS(t.Context(), device, MkfsSpec{FSType: "xfs", Options: []string{"-L", "hf-fast", "-m", "reflink=1"}, UUID: someUUID}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, MakeFS(t.Context(), device, MkfsSpec{FSType: "xfs", Options: []string{"-L", "hf-fast", "-m", "reflink=1"}, UUID: someUUID}))
 	return device
 }
 
@@ -41,9 +40,7 @@ func TestXFS_IsIdentifiedByItsUUIDAndLabel(t *testing.T) {
 func TestXFS_OtherContentHasNoHeader(t *testing.T) {
 	empty := hostfs.Disk(t, 64*mib)
 	ext4 := hostfs.Disk(t, 64*mib)
-	if err := MakeFS(t.Context(), ext4, MkfsSpec{FSType: "ext4"}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, MakeFS(t.Context(), ext4, MkfsSpec{FSType: "ext4"}))
 	short := write(t, filepath.Join(t.TempDir(), "short"), "XFSB")
 	for _, device := range []string{empty, ext4, short} {
 		if head, err := ReadXFSHead(device); err != nil || head != nil {
@@ -79,9 +76,7 @@ func TestXFS_OnlyTheUnfinishedOneOfThatUUIDIsErased(t *testing.T) {
 	}
 	hostfs.Overwrite(t, device, inProgress, 1)
 	hostfs.Overwrite(t, device, 320*mib-1, 1) // mkfs writes the end, too
-	if err := EraseUnfinishedXFS(device, someUUID); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, EraseUnfinishedXFS(device, someUUID))
 	if err := ProvenEmpty(t.Context(), device); err != nil {
 		t.Errorf("erased, and still %v", err)
 	}
@@ -90,9 +85,7 @@ func TestXFS_OnlyTheUnfinishedOneOfThatUUIDIsErased(t *testing.T) {
 func TestXFS_InUseIsNotErased(t *testing.T) {
 	device := newXFSDisk(t)
 	target := newTarget(t)
-	if _, err := MountDisk(t.Context(), device, target); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(MountDisk(t.Context(), device, target))(t)
 	hostfs.Overwrite(t, device, inProgress, 1)
 	if err := EraseUnfinishedXFS(device, someUUID); !errors.Is(err, unix.EBUSY) {
 		t.Errorf("it is mounted, and %v", err)
@@ -107,9 +100,7 @@ func TestDisk_IsMountedWithProjectQuotasWhereTheKernelHasThem(t *testing.T) {
 	device := newXFSDisk(t)
 	target := newTarget(t)
 	quotas, err := MountDisk(t.Context(), device, target)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	f, err := Probe(target)
 	if err != nil || f.ProjectQuota != quotas || !f.Reflink {
 		t.Errorf("it said quotas %t, found %+v, %v", quotas, f, err)
@@ -124,9 +115,7 @@ func TestDisk_IsMountedWithProjectQuotasWhereTheKernelHasThem(t *testing.T) {
 
 func TestDisk_KernelRefusesASecondOneOfTheSameUUID(t *testing.T) {
 	device := newXFSDisk(t)
-	if _, err := MountDisk(t.Context(), device, newTarget(t)); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(MountDisk(t.Context(), device, newTarget(t)))(t)
 	if _, err := MountDisk(t.Context(), newXFSDisk(t), newTarget(t)); err == nil {
 		t.Error("two disks of one identity are mounted")
 	}
@@ -142,14 +131,9 @@ func newTarget(t *testing.T) string {
 
 func firstMiB(t *testing.T, device string) []byte {
 	t.Helper()
-	f, err := os.Open(device)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := check.Got(os.Open(device))(t)
 	defer f.Close()
 	b := make([]byte, mib)
-	if _, err := f.ReadAt(b, 0); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(f.ReadAt(b, 0))(t)
 	return b
 }

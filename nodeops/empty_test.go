@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"golang.org/x/sys/unix"
 )
 
@@ -18,14 +19,9 @@ func TestEmpty_FileWithoutData(t *testing.T) {
 			hole := sparse(t, dir, 64*gib)
 			unwritten := filepath.Join(dir, "unwritten")
 			newSparse(t, unwritten, 0)
-			f, err := os.OpenFile(unwritten, os.O_RDWR, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			f := check.Got(os.OpenFile(unwritten, os.O_RDWR, 0))(t)
 			defer f.Close()
-			if err := Preallocate(f, 16*mib); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, Preallocate(f, 16*mib))
 			zeros := write(t, filepath.Join(dir, "zeros"), strings.Repeat("\x00", 3<<20))
 			for _, path := range []string{hole, unwritten, zeros} {
 				if err := ProvenEmpty(t.Context(), path); err != nil {
@@ -49,15 +45,10 @@ func TestEmpty_OneByteAnywhereMakesAFileNotEmpty(t *testing.T) {
 
 func TestEmpty_ZerosBeyondTheReadLimitAreNotProof(t *testing.T) {
 	image := sparse(t, t.TempDir(), 0)
-	f, err := os.OpenFile(image, os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := check.Got(os.OpenFile(image, os.O_WRONLY, 0))(t)
 	defer f.Close()
 	for range mostZeros/mib + 1 {
-		if _, err := f.Write(make([]byte, mib)); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(f.Write(make([]byte, mib)))(t)
 	}
 	if err := ProvenEmpty(t.Context(), image); !errors.Is(err, ErrNotEmpty) {
 		t.Errorf("got %v, want ErrNotEmpty", err)
@@ -79,9 +70,7 @@ func TestEmpty_DeviceNeedsNoSignatureAtItsEdgesAndNoUser(t *testing.T) {
 			copy(boot[446:], "\x80\x01\x01\x00\x83\x01\x01\x01\x01\x00\x00\x00\x00\x10\x00\x00")
 			boot[510], boot[511] = 0x55, 0xAA
 			write(t, image, string(boot))
-			if err := os.Truncate(image, size); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, os.Truncate(image, size))
 		}, "a partition table (dos)"},
 		"swap space": {func(t *testing.T, image string) { command(t, "mkswap", image) }, "swap"},
 	}
@@ -92,9 +81,7 @@ func TestEmpty_DeviceNeedsNoSignatureAtItsEdgesAndNoUser(t *testing.T) {
 			l := attach(t, image, LoopOptions{Autoclear: true})
 			err := ProvenEmpty(t.Context(), l.Path)
 			if c.want == "" {
-				if err != nil {
-					t.Error(err)
-				}
+				check.Report(t, err)
 				return
 			}
 			if !errors.Is(err, ErrNotEmpty) || !strings.Contains(err.Error(), c.want) {
@@ -106,10 +93,7 @@ func TestEmpty_DeviceNeedsNoSignatureAtItsEdgesAndNoUser(t *testing.T) {
 
 func TestEmpty_DeviceInUseIsNot(t *testing.T) {
 	l := attach(t, sparse(t, t.TempDir(), 16*mib), LoopOptions{Autoclear: true})
-	user, err := os.OpenFile(l.Path, os.O_RDWR|unix.O_EXCL, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	user := check.Got(os.OpenFile(l.Path, os.O_RDWR|unix.O_EXCL, 0))(t)
 	defer user.Close()
 	if err := ProvenEmpty(t.Context(), l.Path); !errors.Is(err, ErrNotEmpty) || !strings.Contains(err.Error(), "in use") {
 		t.Errorf("got %v, want ErrNotEmpty that says it is in use", err)
@@ -127,12 +111,7 @@ func TestEmpty_OnlyFilesAndBlockDevicesCanBe(t *testing.T) {
 
 func poke(t testing.TB, path string, at int64) {
 	t.Helper()
-	f, err := os.OpenFile(path, os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := check.Got(os.OpenFile(path, os.O_WRONLY, 0))(t)
 	defer f.Close()
-	if _, err := f.WriteAt([]byte{1}, at); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(f.WriteAt([]byte{1}, at))(t)
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"golang.org/x/sys/unix"
 )
 
@@ -43,9 +44,7 @@ func TestSpace_LackIsRecognized(t *testing.T) {
 func TestCommand_EndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	fifo := t.TempDir() + "/fifo"
-	if err := unix.Mkfifo(fifo, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, unix.Mkfifo(fifo, 0o600))
 	go func() {
 		_, _ = os.ReadFile(fifo) // returns when the command runs
 		cancel(nil)

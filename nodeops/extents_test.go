@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // scattered writes that many blocks with a hole after each, so that each is an extent.
@@ -16,13 +18,9 @@ func scattered(t testing.TB, path string, blocks int64) *os.File {
 		t.Fatal(err)
 	}
 	for i := range blocks {
-		if _, err := f.WriteAt(bytes.Repeat([]byte{1}, int(4*kib)), i*8*kib); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(f.WriteAt(bytes.Repeat([]byte{1}, int(4*kib)), i*8*kib))(t)
 	}
-	if err := f.Sync(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, f.Sync())
 	return f
 }
 
@@ -44,16 +42,10 @@ func TestExtents_AreUnsharedUntilAnotherFileHasThem(t *testing.T) {
 				t.Fatalf("copied with shared blocks: %t, %v", shared, err)
 			}
 			expect("after a copy", 0)
-			if _, err := src.WriteAt(bytes.Repeat([]byte{2}, int(4*kib)), 16*kib); err != nil {
-				t.Fatal(err)
-			}
-			if err := src.Sync(); err != nil {
-				t.Fatal(err)
-			}
+			check.Got(src.WriteAt(bytes.Repeat([]byte{2}, int(4*kib)), 16*kib))(t)
+			check.OK(t, src.Sync())
 			expect("after a write to one of its blocks", 4*kib)
-			if err := os.Remove(dst.Name()); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, os.Remove(dst.Name()))
 			dst.Close()
 			late, tick := time.After(10*time.Second), time.NewTicker(time.Millisecond)
 			defer tick.Stop()
@@ -78,10 +70,7 @@ func TestExtents_EmptyFileHasNoneAndUnsupportedFileSystemIsAnError(t *testing.T)
 	if got, err := Unshared(newFile(t, filepath.Join(newFS(t, "ext4", fileSystems["ext4"]), "empty"))); err != nil || got != 0 {
 		t.Errorf("an empty file has %d bytes, %v", got, err)
 	}
-	proc, err := os.Open("/proc/self/status")
-	if err != nil {
-		t.Fatal(err)
-	}
+	proc := check.Got(os.Open("/proc/self/status"))(t)
 	defer proc.Close()
 	if got, err := Unshared(proc); err == nil {
 		t.Errorf("of /proc it says %d", got)

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
@@ -60,9 +61,7 @@ func mountImage(t testing.TB, image string, options ...string) (mountpoint strin
 	t.Helper()
 	requireRoot(t)
 	mountpoint = filepath.Join(t.TempDir(), "mnt")
-	if err := os.Mkdir(mountpoint, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.Mkdir(mountpoint, 0o755))
 	args := []string{"-o", "loop"}
 	for _, o := range options {
 		args = append(args, "-o", o)
@@ -108,42 +107,28 @@ func unmountAll(t testing.TB, target string) {
 // newSparse makes a file that is one hole.
 func newSparse(t testing.TB, path string, size int64) {
 	t.Helper()
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := check.Got(os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600))(t)
 	defer f.Close()
-	if err := f.Truncate(size); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, f.Truncate(size))
 }
 
 // command runs a command and returns its output.
 func command(t testing.TB, name string, args ...string) string {
 	t.Helper()
-	out, err := run(context.WithoutCancel(t.Context()), name, args...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
+	return check.Got(run(context.WithoutCancel(t.Context()), name, args...))(t)
 }
 
 // write creates a file with this content and returns its path.
 func write(t testing.TB, path, content string) string {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(path, []byte(content), 0o600))
 	return path
 }
 
 // read returns a file's content.
 func read(t testing.TB, path string) string {
 	t.Helper()
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := check.Got(os.ReadFile(path))(t)
 	return string(b)
 }
 
@@ -151,24 +136,17 @@ func read(t testing.TB, path string) string {
 func allocated(t testing.TB, path string) int64 {
 	t.Helper()
 	var st unix.Stat_t
-	if err := unix.Stat(path, &st); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, unix.Stat(path, &st))
 	return st.Blocks * 512
 }
 
 // checksum is that of a file's content, including holes.
 func checksum(t testing.TB, path string) string {
 	t.Helper()
-	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := check.Got(os.Open(path))(t)
 	defer f.Close()
 	sum := sha256.New()
-	if _, err := io.Copy(sum, f); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(io.Copy(sum, f))(t)
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
@@ -176,9 +154,7 @@ func checksum(t testing.TB, path string) string {
 func fill(t testing.TB, path string) {
 	t.Helper()
 	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	defer f.Close()
 	for _, size := range []int64{mib, 4 * kib} {
 		for err = nil; err == nil; {
@@ -188,7 +164,5 @@ func fill(t testing.TB, path string) {
 			t.Fatal(err)
 		}
 	}
-	if err := f.Sync(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, f.Sync())
 }

@@ -15,24 +15,20 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
 // isFrozen tries to freeze the file system.
 func isFrozen(t testing.TB, dir string) bool {
 	t.Helper()
-	f, err := os.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := check.Got(os.Open(dir))(t)
 	defer f.Close()
 	switch err := unix.IoctlSetInt(int(f.Fd()), fiFreeze, 0); err {
 	case unix.EBUSY:
 		return true
 	case nil:
-		if err := unix.IoctlSetInt(int(f.Fd()), fiThaw, 0); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, unix.IoctlSetInt(int(f.Fd()), fiThaw, 0))
 		return false
 	default:
 		t.Fatal(err)
@@ -53,9 +49,7 @@ func thawed(t testing.TB, written <-chan error) {
 	t.Helper()
 	select {
 	case err := <-written:
-		if err != nil {
-			t.Error(err)
-		}
+		check.Report(t, err)
 	case <-time.After(time.Minute):
 		t.Fatal("the file system was not thawed")
 	}
@@ -63,11 +57,7 @@ func thawed(t testing.TB, written <-chan error) {
 
 func freezeFor(t testing.TB, dir string, limit time.Duration) *Frozen {
 	t.Helper()
-	f, err := Freeze(t.Context(), dir, limit)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return f
+	return check.Got(Freeze(t.Context(), dir, limit))(t)
 }
 
 func TestFreeze_BlocksWritesUntilTheThaw(t *testing.T) {
@@ -92,9 +82,7 @@ func TestFreeze_BlocksWritesUntilTheThaw(t *testing.T) {
 				t.Errorf("a write got through: %v", err)
 			default:
 			}
-			if err := f.Thaw(); err != nil {
-				t.Error(err)
-			}
+			check.Report(t, f.Thaw())
 			thawed(t, written)
 			if f.guard.cmd.ProcessState == nil {
 				t.Error("the guard is not reaped")
@@ -121,9 +109,7 @@ func TestFreeze_GuardThawsAfterTheLimitAndTheCopyIsInvalid(t *testing.T) {
 func TestFreeze_ThawByAnotherIsNoticed(t *testing.T) {
 	dir := newFS(t, "ext4", 16*mib)
 	f := freezeFor(t, dir, time.Minute)
-	if err := ThawLeftover(dir); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, ThawLeftover(dir))
 	if err := f.Thaw(); !errors.Is(err, ErrThawed) {
 		t.Errorf("got %v, want ErrThawed", err)
 	}
@@ -149,25 +135,16 @@ func TestFreeze_ByAnotherIsLeftAlone(t *testing.T) {
 	if !isFrozen(t, dir) {
 		t.Error("the second one thawed what the first had frozen")
 	}
-	if err := f.Thaw(); err != nil {
-		t.Error(err)
-	}
+	check.Report(t, f.Thaw())
 }
 
 func TestFreeze_LeftoverIsThawedAndTheRestIsLeftAlone(t *testing.T) {
 	dir := newFS(t, "ext4", 16*mib)
-	root, err := os.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := check.Got(os.Open(dir))(t)
 	defer root.Close()
-	if err := unix.IoctlSetInt(int(root.Fd()), fiFreeze, 0); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, unix.IoctlSetInt(int(root.Fd()), fiFreeze, 0))
 	for range 2 {
-		if err := ThawLeftover(dir); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, ThawLeftover(dir))
 		if isFrozen(t, dir) {
 			t.Error("it is still frozen")
 		}
@@ -204,9 +181,7 @@ func TestFreeze_CallerThatEndsDuringItLeavesNothingFrozen(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		go cancel()
 		if f, err := Freeze(ctx, dir, time.Minute); err == nil {
-			if err := f.Thaw(); err != nil {
-				t.Error(err)
-			}
+			check.Report(t, f.Thaw())
 		}
 	}
 	thawed(t, writeTo(t, dir))
@@ -225,9 +200,7 @@ func TestFreeze_NeedsAGuard(t *testing.T) {
 
 func TestFreeze_HostsOwnFileSystemIsNever(t *testing.T) {
 	sub := filepath.Join(newFS(t, "ext4", 16*mib), "dir")
-	if err := os.Mkdir(sub, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.Mkdir(sub, 0o755))
 	if _, err := Freeze(t.Context(), sub, time.Minute); err == nil || !strings.Contains(err.Error(), "nothing is mounted") {
 		t.Errorf("a directory where nothing is mounted: %v", err)
 	}
@@ -252,13 +225,8 @@ func TestFreeze_KilledFreezerIsThawed(t *testing.T) {
 	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^"+t.Name()+"$")
 	child.Env = append(os.Environ(), freezeInChild+"="+dir)
 	child.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	out, err := child.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := child.Start(); err != nil {
-		t.Fatal(err)
-	}
+	out := check.Got(child.StdoutPipe())(t)
+	check.OK(t, child.Start())
 	if line, err := bufio.NewReader(out).ReadString('\n'); line != "frozen\n" {
 		t.Fatalf("the child says %q, %v", line, err)
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"golang.org/x/sys/unix"
 )
 
@@ -18,9 +19,7 @@ const testGroup = 4321
 func modeAndGroup(t testing.TB, path string) string {
 	t.Helper()
 	var st unix.Stat_t
-	if err := unix.Lstat(path, &st); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, unix.Lstat(path, &st))
 	return fmt.Sprintf("%o %d:%d", st.Mode&0o7777, st.Uid, st.Gid)
 }
 
@@ -30,20 +29,13 @@ func TestGroup_MayUseTheWholeTreeAndNothingOutside(t *testing.T) {
 	before := modeAndGroup(t, outside)
 	top := filepath.Join(t.TempDir(), "top")
 	at := func(name string) string { return filepath.Join(top, name) }
-	err := errors.Join(os.MkdirAll(at("dir/sub"), 0o755), os.Chmod(at("dir"), 0o700), os.Mkdir(at("mount"), 0o755),
+	check.OK(t, errors.Join(os.MkdirAll(at("dir/sub"), 0o755), os.Chmod(at("dir"), 0o700), os.Mkdir(at("mount"), 0o755),
 		os.WriteFile(at("plain"), nil, 0o604), os.WriteFile(at("dir/sub/run"), nil, 0o700), os.WriteFile(at("dir/suid"), nil, 0o755),
 		os.Symlink(outside, at("link")), os.Chown(at("dir"), 1000, 1000), os.Chmod(at("dir/suid"), 0o775|fs.ModeSetuid),
-		unix.Mkfifo(at("fifo"), 0o600))
-	if err != nil {
-		t.Fatal(err)
-	}
+		unix.Mkfifo(at("fifo"), 0o600)))
 	t.Cleanup(func() { unmountAll(t, at("mount")) })
-	if err := unix.Mount("none", at("mount"), "tmpfs", 0, "mode=755"); err != nil {
-		t.Fatal(err)
-	}
-	if err := SetGroup(t.Context(), top, testGroup); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, unix.Mount("none", at("mount"), "tmpfs", 0, "mode=755"))
+	check.OK(t, SetGroup(t.Context(), top, testGroup))
 	for name, want := range map[string]string{
 		"":            "2775 0:4321",
 		"dir":         "2770 1000:4321",
@@ -70,23 +62,15 @@ func TestGroup_MayUseTheWholeTreeAndNothingOutside(t *testing.T) {
 func TestGroup_TreeWithACorrectTopIsSkipped(t *testing.T) {
 	requireRoot(t)
 	top := t.TempDir()
-	if err := SetGroup(t.Context(), top, testGroup); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, SetGroup(t.Context(), top, testGroup))
 	file := write(t, filepath.Join(top, "file"), "")
-	if err := os.Chown(file, 0, 5); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.Chown(file, 0, 5))
 	before := modeAndGroup(t, file)
-	if err := SetGroup(t.Context(), top, testGroup); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, SetGroup(t.Context(), top, testGroup))
 	if got := modeAndGroup(t, file); got != before {
 		t.Errorf("the file became %s, it was %s", got, before)
 	}
-	if err := SetGroup(t.Context(), top, testGroup+1); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, SetGroup(t.Context(), top, testGroup+1))
 	if got := modeAndGroup(t, file); got == before {
 		t.Error("another group got nothing")
 	}
@@ -101,9 +85,7 @@ func TestGroup_InterruptedPassIsRepeated(t *testing.T) {
 	if err := SetGroup(&endsAfter{t.Context(), 5}, top, testGroup); !errors.Is(err, context.Canceled) {
 		t.Fatalf("got %v, want the context's end", err)
 	}
-	if err := SetGroup(t.Context(), top, testGroup); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, SetGroup(t.Context(), top, testGroup))
 	for i := range 10 {
 		if got := modeAndGroup(t, filepath.Join(top, fmt.Sprint(i))); got != "660 0:4321" {
 			t.Errorf("file %d is %s", i, got)
@@ -116,9 +98,7 @@ func TestGroup_LinkIsNotChanged(t *testing.T) {
 	elsewhere := t.TempDir()
 	before := modeAndGroup(t, elsewhere)
 	link := filepath.Join(t.TempDir(), "link")
-	if err := os.Symlink(elsewhere, link); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.Symlink(elsewhere, link))
 	if err := SetGroup(t.Context(), link, testGroup); err == nil {
 		t.Error("the link was followed")
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"golang.org/x/sys/unix"
 )
 
@@ -15,13 +16,9 @@ func TestGrowUnmounted_Ext4GrowsToItsDeviceWithoutACapability(t *testing.T) {
 	image := remake(t, 64*mib, MkfsSpec{FSType: "ext4"})
 	device, dir := attach(t, image, LoopOptions{}).Path, t.TempDir()
 	t.Cleanup(func() { unmountAll(t, dir) })
-	if err := MountFS(t.Context(), device, dir, "ext4", nil); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, MountFS(t.Context(), device, dir, "ext4", nil))
 	write(t, filepath.Join(dir, "file"), "content")
-	if err := Unmount(t.Context(), dir); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, Unmount(t.Context(), dir))
 	path := os.Getenv("PATH")
 	for _, size := range []int64{64, 65, 128, 129, 130, 131, 200, 257, 1024} {
 		growImage(t, image, device, size*mib)
@@ -36,9 +33,7 @@ func TestGrowUnmounted_Ext4GrowsToItsDeviceWithoutACapability(t *testing.T) {
 			t.Errorf("of %d MiB the file system takes %d (%v)", size, has/mib, err)
 		}
 	}
-	if err := MountFS(t.Context(), device, dir, "ext4", nil); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, MountFS(t.Context(), device, dir, "ext4", nil))
 	if got := read(t, filepath.Join(dir, "file")); got != "content" {
 		t.Errorf("the file holds %q", got)
 	}
@@ -50,14 +45,9 @@ func TestGrowUnmounted_DeviceThatIsOpenForAMomentGrows(t *testing.T) {
 	image := remake(t, 64*mib, MkfsSpec{FSType: "ext4"})
 	device := attach(t, image, LoopOptions{}).Path
 	growImage(t, image, device, 128*mib)
-	f, err := os.OpenFile(device, os.O_RDONLY|unix.O_EXCL, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := check.Got(os.OpenFile(device, os.O_RDONLY|unix.O_EXCL, 0))(t)
 	time.AfterFunc(useGrace/4, func() { f.Close() })
-	if err := GrowUnmounted(t.Context(), device, "ext4"); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, GrowUnmounted(t.Context(), device, "ext4"))
 	if has, err := Ext4Size(device); err != nil || has != 128*mib {
 		t.Errorf("it has %d MiB (%v)", has/mib, err)
 	}
@@ -65,12 +55,8 @@ func TestGrowUnmounted_DeviceThatIsOpenForAMomentGrows(t *testing.T) {
 
 func TestGrowUnmounted_OtherFileSystemDoesNotGrow(t *testing.T) {
 	image := filepath.Join(t.TempDir(), "image")
-	if err := errors.Join(os.WriteFile(image, nil, 0o600), os.Truncate(image, mib)); err != nil {
-		t.Fatal(err)
-	}
-	if err := GrowUnmounted(t.Context(), image, "xfs"); err != nil {
-		t.Error(err)
-	}
+	check.OK(t, errors.Join(os.WriteFile(image, nil, 0o600), os.Truncate(image, mib)))
+	check.Report(t, GrowUnmounted(t.Context(), image, "xfs"))
 	if err := GrowUnmounted(t.Context(), image, "ext4"); !errors.Is(err, ErrDamaged) {
 		t.Errorf("got %v", err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
@@ -88,21 +89,15 @@ func TestHealth_BtrfsReportsTheErrorsOfItsDevice(t *testing.T) {
 	file := write(t, filepath.Join(dir, "file"), string(marker))
 	unmountAll(t, dir)
 	content, err := os.ReadFile(image)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	at := bytes.Index(content, marker[:4096])
 	f, err := os.OpenFile(image, os.O_WRONLY, 0)
 	if err != nil || at < 0 {
 		t.Fatalf("the file is at %d (%v)", at, err)
 	}
 	_, err = f.WriteAt([]byte("damage"), int64(at))
-	if err := errors.Join(err, f.Close()); err != nil {
-		t.Fatal(err)
-	}
-	if err := MountFS(t.Context(), attach(t, image, LoopOptions{Autoclear: true}).Path, dir, "btrfs", nil); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, errors.Join(err, f.Close()))
+	check.OK(t, MountFS(t.Context(), attach(t, image, LoopOptions{Autoclear: true}).Path, dir, "btrfs", nil))
 	if _, err := os.ReadFile(file); !errors.Is(err, unix.EIO) {
 		t.Fatalf("the damage on %s was not met: %v", device, err)
 	}
@@ -126,9 +121,7 @@ func TestHealth_FileSystemSmallerThanItsDeviceIsReported(t *testing.T) {
 			}
 			growing.Delete(device)
 			requireGrowth(t, fstype)
-			if err := GrowFS(t.Context(), device, dir); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, GrowFS(t.Context(), device, dir))
 			if h := FSHealth(t.Context(), mountAt(t, dir)); h != (Health{}) {
 				t.Errorf("once it has grown: %+v", h)
 			}

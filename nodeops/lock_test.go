@@ -7,14 +7,13 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"golang.org/x/sys/unix"
 )
 
 func TestLock_FileIsOpenedForWritingOnlyWhereNoOtherLockIsHeld(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(path, nil, 0o600))
 	for reading, want := range map[int][]int{
 		os.O_RDONLY: {os.O_RDONLY},
 		unix.O_PATH: {os.O_RDONLY, os.O_RDWR}, // flock fails with EBADF for it, as on NFS
@@ -27,10 +26,7 @@ func TestLock_FileIsOpenedForWritingOnlyWhereNoOtherLockIsHeld(t *testing.T) {
 			}
 			return os.OpenFile(path, flag, 0)
 		}
-		f, err := Lock(open, unix.LOCK_EX|unix.LOCK_NB)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := check.Got(Lock(open, unix.LOCK_EX|unix.LOCK_NB))(t)
 		if !slices.Equal(asked, want) {
 			t.Errorf("it was opened as %v, want %v", asked, want)
 		}
@@ -43,22 +39,14 @@ func TestLock_FileIsOpenedForWritingOnlyWhereNoOtherLockIsHeld(t *testing.T) {
 
 func TestLock_EndsWhenItIsClosedThoughAStartingCommandHasACopyOfTheFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(path, nil, 0o600))
 	open := func(flag int) (*os.File, error) { return os.OpenFile(path, flag, 0) }
 	first, err := Lock(open, unix.LOCK_EX)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	inherited, err := unix.Dup(int(first.Fd()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	defer unix.Close(inherited)
-	if err := first.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, first.Close())
 	second, err := Lock(open, unix.LOCK_EX|unix.LOCK_NB)
 	if err != nil {
 		t.Fatalf("the next lock: %v", err)

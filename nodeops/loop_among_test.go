@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
@@ -24,10 +25,7 @@ func lend(t *testing.T, first, count int) []string {
 	t.Helper()
 	requireRoot(t)
 	t.Cleanup(func() {
-		control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		control := check.Got(os.OpenFile("/dev/loop-control", os.O_RDWR, 0))(t)
 		defer control.Close()
 		for number := range count {
 			if err := unix.IoctlSetInt(int(control.Fd()), unix.LOOP_CTL_REMOVE, first+number); err != nil && !errors.Is(err, unix.ENODEV) {
@@ -35,11 +33,7 @@ func lend(t *testing.T, first, count int) []string {
 			}
 		}
 	})
-	devices, err := AddLoops(first, count)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return devices
+	return check.Got(AddLoops(first, count))(t)
 }
 
 func TestAttachLoop_UsesLentDevicesOnlyUntilNoneIsLeft(t *testing.T) {
@@ -111,10 +105,7 @@ func TestAttachLoop_WithoutALentDeviceTakesNoneOfThoseKeptForLending(t *testing.
 	requireRoot(t)
 	lend(t, unlikely, 1)
 	below := 0
-	entries, err := os.ReadDir("/sys/block")
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := check.Got(os.ReadDir("/sys/block"))(t)
 	for _, e := range entries {
 		if number := 0; scan(e.Name(), &number) && number < FirstReservedLoop {
 			below++
@@ -125,10 +116,7 @@ func TestAttachLoop_WithoutALentDeviceTakesNoneOfThoseKeptForLending(t *testing.
 		image := filepath.Join(dir, fmt.Sprint(i))
 		newSparse(t, image, mib)
 		t.Cleanup(func() { detachAll(t, image) })
-		l, err := AttachLoop(t.Context(), image, LoopOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := check.Got(AttachLoop(t.Context(), image, LoopOptions{}))(t)
 		l.Close()
 		if number := 0; !scan(filepath.Base(l.Path), &number) || number >= FirstReservedLoop && number < FirstReservedLoop+ReservedLoops {
 			t.Fatalf("image %d was attached to %s", i, l.Path)
@@ -151,19 +139,14 @@ func TestReclaim_DetachesEveryDeviceThatIsNeitherMountedNorOpen(t *testing.T) {
 	mounted := newImage(t, "ext4", 16*mib)
 	l := attach(t, mounted, only(2))
 	target := t.TempDir()
-	if err := unix.Mount(l.Path, target, "ext4", 0, ""); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, unix.Mount(l.Path, target, "ext4", 0, ""))
 	t.Cleanup(func() { unmountAll(t, target) })
 	l.Close()
 
 	theirs := sparse(t, t.TempDir(), mib)
 	attachByHand(t, devices[3], theirs)
 
-	free, err := ReclaimLoops(t.Context(), devices)
-	if err != nil {
-		t.Fatal(err)
-	}
+	free := check.Got(ReclaimLoops(t.Context(), devices))(t)
 	if want := []string{devices[0], devices[3], devices[4]}; !slices.Equal(free, want) {
 		t.Errorf("free are %v, want %v", free, want)
 	}
@@ -183,17 +166,13 @@ func TestReclaim_DetachesEveryDeviceThatIsNeitherMountedNorOpen(t *testing.T) {
 func attachByHand(t *testing.T, device, image string) {
 	t.Helper()
 	f, err := os.OpenFile(image, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	defer f.Close()
 	tick := time.NewTicker(time.Millisecond) // without a pause it would have it open nearly always, and it could not be detached
 	defer tick.Stop()
 	for err = unix.EBUSY; errors.Is(err, unix.EBUSY) || errors.Is(err, unix.ENXIO); <-tick.C { // while another process has it open
 		err = onDevice(device, func(fd int) error { return unix.IoctlSetInt(fd, unix.LOOP_SET_FD, int(f.Fd())) })
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	t.Cleanup(func() { detachAll(t, image) })
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
@@ -23,9 +24,7 @@ func attachElsewhere(t *testing.T, image string) (device string) {
 		read end || exit 0`
 	device = hostfs.Beside(t, "unshare", "--mount", "sh", "-ec", script, "sh", filepath.Dir(image), image)
 	t.Cleanup(func() {
-		if err := detachIf(context.WithoutCancel(t.Context()), device, func(File) bool { return true }); err != nil {
-			t.Error(err)
-		}
+		check.Report(t, detachIf(context.WithoutCancel(t.Context()), device, func(File) bool { return true }))
 	})
 	if name, err := BackingFile(device); err != nil || name != image {
 		t.Fatalf("%s says it is attached to %q, %v, want the victim's path %s: this tests nothing", device, name, err, image)
@@ -35,9 +34,7 @@ func attachElsewhere(t *testing.T, image string) (device string) {
 
 func TestLoopsOf_AFileOfTheSamePathInAnotherMountNamespaceIsNotTakenForTheImage(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "volumes", "victim")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.MkdirAll(dir, 0o700))
 	image := sparse(t, dir, 16*mib)
 	theirs := attachElsewhere(t, image)
 	if got := loopsOf(t, image); len(got) > 0 {
@@ -67,23 +64,13 @@ func TestDetach_KeepsWhatIsOnlyInTheCacheOfTheDevice(t *testing.T) {
 	requireRoot(t)
 	image := sparse(t, t.TempDir(), 16*mib)
 	l, err := AttachLoop(t.Context(), image, LoopOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	user, err := os.OpenFile(l.Path, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	want := bytes.Repeat([]byte("data"), int(mib))
-	if _, err := user.WriteAt(want, 4096); err != nil {
-		t.Fatal(err)
-	}
-	if err := user.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Detach(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(user.WriteAt(want, 4096))(t)
+	check.OK(t, user.Close())
+	check.OK(t, l.Detach(t.Context()))
 	got, err := os.ReadFile(image)
 	if err != nil || !bytes.Equal(got[4096:4096+len(want)], want) {
 		t.Errorf("of what was written %d bytes are lost (%v)", len(want)-bytes.Count(got, []byte("data"))*4, err)

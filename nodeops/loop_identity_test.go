@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"golang.org/x/sys/unix"
 )
 
@@ -24,9 +25,7 @@ func mountedAt(t testing.TB, target string) *Mount {
 func mountFor(t testing.TB, source, target, fstype string, flags uintptr) *Mount {
 	t.Helper()
 	requireRoot(t)
-	if err := unix.Mount(source, target, fstype, flags, ""); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, unix.Mount(source, target, fstype, flags, ""))
 	t.Cleanup(func() { unmountAll(t, target) })
 	return mountedAt(t, target)
 }
@@ -63,22 +62,16 @@ func TestLoopNode_IsTheDeviceOfTheNodeAndNotOfItsName(t *testing.T) {
 		t.Errorf("the node of %s is said to be of %q", one.Path, got)
 	}
 	var st unix.Stat_t
-	if err := unix.Stat(other.Path, &st); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, unix.Stat(other.Path, &st))
 	dir := t.TempDir()
 	mountFor(t, "liar", dir, "tmpfs", 0)
 	forged := filepath.Join(dir, filepath.Base(one.Path)) // has the name of one device, and is the node of another
-	if err := unix.Mknod(forged, unix.S_IFBLK|0o600, int(st.Rdev)); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, unix.Mknod(forged, unix.S_IFBLK|0o600, int(st.Rdev)))
 	if got := LoopNode(mountFor(t, forged, write(t, filepath.Join(t.TempDir(), "node"), ""), "", unix.MS_BIND)); got == one.Path {
 		t.Errorf("a node of %s is taken for %s because it bears its name", other.Path, one.Path)
 	}
 	named := filepath.Join(dir, "below", filepath.Base(one.Path))
-	if err := os.MkdirAll(named, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.MkdirAll(named, 0o755))
 	for what, m := range map[string]*Mount{
 		"a node that a pod has made":  mountFor(t, forged, write(t, filepath.Join(t.TempDir(), "node"), ""), "", unix.MS_BIND),
 		"a directory with its name":   mountFor(t, named, t.TempDir(), "", unix.MS_BIND),
@@ -116,10 +109,7 @@ func TestAttachLoop_DeviceDetachedWhileItsNodeIsInUseIsNotAllocated(t *testing.T
 func TestDetach_KeepsADeviceThatAnotherProcessHasOpenUntilItIsClosed(t *testing.T) {
 	image := sparse(t, t.TempDir(), mib)
 	l := attach(t, image, LoopOptions{})
-	theirs, err := os.Open(l.Path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	theirs := check.Got(os.Open(l.Path))(t)
 	defer theirs.Close()
 	if err := l.Detach(t.Context()); err == nil {
 		t.Fatal("it was detached while another process has it open")
@@ -137,10 +127,7 @@ func TestDetach_KeepsADeviceThatAnotherProcessHasOpenUntilItIsClosed(t *testing.
 
 // FuzzMounts: for any mount table, no device is reported for a mount of another one.
 func FuzzMounts(f *testing.F) {
-	table, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		f.Fatal(err)
-	}
+	table := check.Got(os.ReadFile("/proc/self/mountinfo"))(f)
 	l := &Loop{Path: "/dev/loop0"}
 	if os.Geteuid() == 0 {
 		l = attach(f, sparse(f, f.TempDir(), mib), LoopOptions{})
@@ -196,9 +183,7 @@ func FuzzDevices(f *testing.F) {
 		for file, content := range map[string]string{"dev": number, "size": size, "device/model": model, "wwid": id, "removable": removable} {
 			write(t, filepath.Join(place, file), content)
 		}
-		if err := os.Symlink(place, filepath.Join(sysfs, "block", name)); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, os.Symlink(place, filepath.Join(sysfs, "block", name)))
 		all, err := devicesIn(filepath.Join(sysfs, "block"))
 		if err != nil {
 			return
@@ -228,9 +213,7 @@ func clean(name, otherwise string) string {
 func TestDetach_LeavesADeviceWritableThatWasMadeReadOnlyForOne(t *testing.T) {
 	l := attach(t, sparse(t, t.TempDir(), mib), LoopOptions{Among: lend(t, unlikely, 1)})
 	setReadOnly(t, l.Path)
-	if err := l.Detach(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, l.Detach(t.Context()))
 	if isReadOnly(t, l.Path) {
 		t.Errorf("%s is read-only for what is attached to it next", l.Path)
 	}
@@ -247,20 +230,15 @@ func TestAttachLoop_ADeviceThatAnotherLeftReadOnlyIsWritable(t *testing.T) {
 
 func setReadOnly(t *testing.T, device string) {
 	t.Helper()
-	if err := onDevice(device, func(fd int) error { return unix.IoctlSetPointerInt(fd, unix.BLKROSET, 1) }); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, onDevice(device, func(fd int) error { return unix.IoctlSetPointerInt(fd, unix.BLKROSET, 1) }))
 }
 
 func isReadOnly(t *testing.T, device string) (readOnly bool) {
 	t.Helper()
-	err := onDevice(device, func(fd int) error {
+	check.OK(t, onDevice(device, func(fd int) error {
 		set, err := unix.IoctlGetInt(fd, unix.BLKROGET)
 		readOnly = set != 0
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return readOnly
 }

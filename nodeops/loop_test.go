@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"golang.org/x/sys/unix"
 )
 
@@ -18,10 +19,7 @@ import (
 func attach(t testing.TB, image string, o LoopOptions) *Loop {
 	t.Helper()
 	requireRoot(t)
-	l, err := AttachLoop(t.Context(), image, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := check.Got(AttachLoop(t.Context(), image, o))(t)
 	t.Cleanup(func() { l.Close() })
 	if !o.Autoclear {
 		t.Cleanup(func() { detachAll(t, image) })
@@ -41,11 +39,7 @@ func detachAll(t testing.TB, image string) {
 
 func fileAt(t testing.TB, path string) File {
 	t.Helper()
-	f, err := FileAt(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return f
+	return check.Got(FileAt(path))(t)
 }
 
 func loopsOf(t testing.TB, image string) []string {
@@ -94,17 +88,10 @@ func TestAttachLoop_DeviceHasDirectIOAndLargeSectorsWhereThePoolAllows(t *testin
 func TestLoop_DataWrittenToADeviceIsInItsImage(t *testing.T) {
 	image := sparse(t, t.TempDir(), mib)
 	l := attach(t, image, LoopOptions{})
-	f, err := os.OpenFile(l.Path, os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := check.Got(os.OpenFile(l.Path, os.O_WRONLY, 0))(t)
 	defer f.Close()
-	if _, err := f.WriteAt([]byte("payload"), 8192); err != nil {
-		t.Fatal(err)
-	}
-	if err := SyncDevice(l.Path); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(f.WriteAt([]byte("payload"), 8192))(t)
+	check.OK(t, SyncDevice(l.Path))
 	if got := read(t, image)[8192 : 8192+7]; got != "payload" {
 		t.Errorf("the image holds %q", got)
 	}
@@ -116,13 +103,9 @@ func TestAttachLoop_ImageIsNeverAttachedTwice(t *testing.T) {
 	first := attach(t, image, LoopOptions{})
 
 	hardLink := filepath.Join(dir, "other")
-	if err := os.Link(image, hardLink); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.Link(image, hardLink))
 	moved := filepath.Join(dir, "moved")
-	if err := os.Rename(image, moved); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.Rename(image, moved))
 	for _, path := range []string{hardLink, moved} {
 		if again := attach(t, path, LoopOptions{}); again.Path != first.Path {
 			t.Errorf("%s was attached to %s beside %s", path, again.Path, first.Path)
@@ -190,9 +173,7 @@ func TestLoop_AutoclearDeviceVanishesWithItsLastUser(t *testing.T) {
 	image := newImage(t, "ext4", 16*mib)
 	l := attach(t, image, LoopOptions{Autoclear: true})
 	target := t.TempDir()
-	if err := unix.Mount(l.Path, target, "ext4", 0, ""); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, unix.Mount(l.Path, target, "ext4", 0, ""))
 	t.Cleanup(func() { unmountAll(t, target) })
 	l.Close()
 	if got := loopsOf(t, image); !slices.Equal(got, []string{l.Path}) {
@@ -242,9 +223,7 @@ func TestDetach_IsRepeatable(t *testing.T) {
 	l.Close()
 	file := fileAt(t, image)
 	for range 2 {
-		if err := DetachLoop(t.Context(), l.Path, file); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, DetachLoop(t.Context(), l.Path, file))
 	}
 	if got := loopsOf(t, image); len(got) != 0 {
 		t.Errorf("detached, but still attached to %v", got)
@@ -259,9 +238,7 @@ func TestDetach_OfADeviceThatIsAnothersLetsItBe(t *testing.T) {
 	one, other := sparse(t, t.TempDir(), mib), sparse(t, t.TempDir(), mib)
 	file := fileAt(t, one)
 	first := attach(t, one, LoopOptions{Among: lent})
-	if err := first.Detach(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, first.Detach(t.Context()))
 	next := attach(t, other, LoopOptions{Among: lent})
 	next.Close()
 	for _, detach := range []func() error{
@@ -295,17 +272,12 @@ func TestLoop_DeviceReusedForAnotherImageCountsAsDetached(t *testing.T) {
 		file := fileAt(t, one)
 		go func() { ended <- DetachLoop(t.Context(), l.Path, file) }()
 		for asked := false; !asked; {
-			status, err := unix.IoctlLoopGetStatus64(int(l.device.Fd()))
-			if err != nil {
-				t.Fatal(err)
-			}
+			status := check.Got(unix.IoctlLoopGetStatus64(int(l.device.Fd())))(t)
 			asked = status.Flags&unix.LO_FLAGS_AUTOCLEAR != 0
 		}
 		l.Close()
 		attachByHand(t, l.Path, other)
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		check.Report(t, <-ended)
 		detachAll(t, other)
 	}
 }
@@ -313,9 +285,7 @@ func TestLoop_DeviceReusedForAnotherImageCountsAsDetached(t *testing.T) {
 func TestLoop_DeletedImageIsNotMistakenForItsSuccessor(t *testing.T) {
 	image := sparse(t, t.TempDir(), mib)
 	attach(t, image, LoopOptions{Autoclear: true})
-	if err := os.Remove(image); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.Remove(image))
 	newSparse(t, image, mib)
 	if got := loopsOf(t, image); len(got) != 0 {
 		t.Errorf("a new file is said to be attached to %v", got)
@@ -326,13 +296,9 @@ func TestAttachLoop_OnlyRegularFilesAreAttached(t *testing.T) {
 	requireRoot(t)
 	dir := t.TempDir()
 	link := filepath.Join(dir, "link")
-	if err := os.Symlink(sparse(t, dir, mib), link); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.Symlink(sparse(t, dir, mib), link))
 	fifo := filepath.Join(dir, "fifo")
-	if err := unix.Mkfifo(fifo, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, unix.Mkfifo(fifo, 0o600))
 	for _, path := range []string{link, fifo, dir, filepath.Join(dir, "missing")} {
 		if l, err := AttachLoop(t.Context(), path, LoopOptions{}); err == nil {
 			t.Errorf("%s was attached to %s", path, l.Path)
@@ -344,16 +310,9 @@ func TestAttachLoop_OnlyRegularFilesAreAttached(t *testing.T) {
 func TestLoop_DeviceGrowsWithItsImage(t *testing.T) {
 	image := sparse(t, t.TempDir(), mib)
 	l := attach(t, image, LoopOptions{})
-	if err := os.Truncate(image, 3*mib); err != nil {
-		t.Fatal(err)
-	}
-	if err := GrowLoop(l.Path); err != nil {
-		t.Fatal(err)
-	}
-	f, err := os.Open(l.Path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.Truncate(image, 3*mib))
+	check.OK(t, GrowLoop(l.Path))
+	f := check.Got(os.Open(l.Path))(t)
 	defer f.Close()
 	if size, err := f.Seek(0, 2); err != nil || size != 3*mib {
 		t.Errorf("the device has %d bytes (%v), want %d", size, err, 3*mib)

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"golang.org/x/sys/unix"
 )
 
@@ -18,15 +19,9 @@ func aligned(size int) []byte {
 // moved returns the I/O counters of what do does.
 func moved(t *testing.T, device string, do func()) Traffic {
 	t.Helper()
-	before, err := LoopTraffic(device)
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := check.Got(LoopTraffic(device))(t)
 	do()
-	after, err := LoopTraffic(device)
-	if err != nil {
-		t.Fatal(err)
-	}
+	after := check.Got(LoopTraffic(device))(t)
 	return after.since(before)
 }
 
@@ -35,18 +30,13 @@ func TestTraffic_OfALoopDeviceIsExactlyWhatWasWrittenAndRead(t *testing.T) {
 	image := t.TempDir() + "/image"
 	newSparse(t, image, 16*mib)
 	l := attach(t, image, LoopOptions{Autoclear: true})
-	f, err := os.OpenFile(l.Path, os.O_RDWR|unix.O_DIRECT, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := check.Got(os.OpenFile(l.Path, os.O_RDWR|unix.O_DIRECT, 0))(t)
 	defer f.Close() // udev, which waits for the last writer to close, then runs after the test
 	const requests, size = 7, 64 << 10
 	buffer := aligned(size)
 	written := moved(t, l.Path, func() {
 		for i := range requests {
-			if _, err := f.WriteAt(buffer, int64(i*size)); err != nil {
-				t.Fatal(err)
-			}
+			check.Got(f.WriteAt(buffer, int64(i*size)))(t)
 		}
 	})
 	if written.WrittenBytes != requests*size || written.Writes != requests {
@@ -55,9 +45,7 @@ func TestTraffic_OfALoopDeviceIsExactlyWhatWasWrittenAndRead(t *testing.T) {
 	var read Traffic
 	for range 10 { // udev may read too
 		read = moved(t, l.Path, func() {
-			if _, err := f.ReadAt(buffer, 0); err != nil {
-				t.Fatal(err)
-			}
+			check.Got(f.ReadAt(buffer, 0))(t)
 		})
 		if read == (Traffic{Reads: 1, ReadBytes: size}) {
 			return
@@ -73,18 +61,12 @@ func TestTraffic_OfAnotherFileOnTheSameDeviceIsNotCounted(t *testing.T) {
 	var device string
 	for i := range 20 {
 		l := attach(t, image, LoopOptions{Autoclear: true})
-		if err := os.WriteFile(l.Path, make([]byte, mib), 0); err != nil {
-			t.Fatal(err)
-		}
-		if err := SyncDevice(l.Path); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, os.WriteFile(l.Path, make([]byte, mib), 0))
+		check.OK(t, SyncDevice(l.Path))
 		if got, err := LoopTraffic(l.Path); err != nil || got.WrittenBytes != uint64(mib) {
 			t.Errorf("use %d of %s: %d bytes written are %+v, %v", i, l.Path, mib, got, err)
 		}
-		if err := l.Detach(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, l.Detach(t.Context()))
 		if l.Path == device {
 			return
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"golang.org/x/sys/unix"
 )
 
@@ -24,28 +25,19 @@ func TestRenewUUID_CopyHoldsTheDataOfItsSource(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			image := newImage(t, c.fstype, fileSystems[c.fstype], c.options...)
 			source := mountImage(t, image)
-			if err := os.WriteFile(filepath.Join(source, "file"), []byte("kept"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, os.WriteFile(filepath.Join(source, "file"), []byte("kept"), 0o600))
 			// As for one that was made long ago: the last check is older than the last mount.
-			frozen, err := Freeze(t.Context(), source, time.Minute)
-			if err != nil {
-				t.Fatal(err)
-			}
+			frozen := check.Got(Freeze(t.Context(), source, time.Minute))(t)
 			copied := image + ".copy"
 			command(t, "cp", "--sparse=always", image, copied)
-			if err := frozen.Thaw(); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, frozen.Thaw())
 			if c.fstype == "ext4" {
 				command(t, "tune2fs", "-T", "20010101", copied)
 			}
 			l := attach(t, copied, LoopOptions{})
 			target := t.TempDir()
 			replayLog(t, l.Path, target, c.fstype)
-			if err := RenewUUID(t.Context(), l.Path, c.fstype); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, RenewUUID(t.Context(), l.Path, c.fstype))
 			at := uuidAt[c.fstype]
 			a, errA := uuidOf(image, at)
 			b, errB := uuidOf(l.Path, at)
@@ -53,9 +45,7 @@ func TestRenewUUID_CopyHoldsTheDataOfItsSource(t *testing.T) {
 				t.Errorf("their UUIDs are %x and %x, %v, %v", a, b, errA, errB)
 			}
 			// MountFS would mount two file systems with the same UUID.
-			if err := unix.Mount(l.Path, target, c.fstype, 0, ""); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, unix.Mount(l.Path, target, c.fstype, 0, ""))
 			t.Cleanup(func() { unmountAll(t, target) })
 			if got := read(t, filepath.Join(target, "file")); got != "kept" {
 				t.Errorf("the copy holds %q", got)
@@ -64,8 +54,8 @@ func TestRenewUUID_CopyHoldsTheDataOfItsSource(t *testing.T) {
 			if out := dump(t, c.fstype, l.Path); c.name == "ext4" && !strings.Contains(out, "metadata_csum_seed") {
 				t.Errorf("all its checksums were rewritten: %s", out) // which takes long on a large file system
 			}
-			check := map[string][]string{"ext4": {"e2fsck", "-f", "-n", l.Path}, "xfs": {"xfs_repair", "-n", l.Path}}[c.fstype]
-			command(t, check[0], check[1:]...)
+			fsck := map[string][]string{"ext4": {"e2fsck", "-f", "-n", l.Path}, "xfs": {"xfs_repair", "-n", l.Path}}[c.fstype]
+			command(t, fsck[0], fsck[1:]...)
 		})
 	}
 }
@@ -81,37 +71,24 @@ func dump(t *testing.T, fstype, device string) string {
 // replayLog replays the log of a file system by a mount.
 func replayLog(t *testing.T, device, target, fstype string) {
 	t.Helper()
-	if err := MountFS(t.Context(), device, target, fstype, nil); err != nil {
-		t.Fatal(err)
-	}
-	if err := Unmount(t.Context(), target); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, MountFS(t.Context(), device, target, fstype, nil))
+	check.OK(t, Unmount(t.Context(), target))
 }
 
 func TestRenewUUID_LogOfACopyIsNotDiscarded(t *testing.T) {
 	image := newImage(t, "xfs", fileSystems["xfs"])
 	source := mountImage(t, image)
-	if err := os.WriteFile(filepath.Join(source, "file"), []byte("kept"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	frozen, err := Freeze(t.Context(), source, time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(filepath.Join(source, "file"), []byte("kept"), 0o600))
+	frozen := check.Got(Freeze(t.Context(), source, time.Minute))(t)
 	copied := image + ".copy"
 	command(t, "cp", "--sparse=always", image, copied)
-	if err := frozen.Thaw(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, frozen.Thaw())
 	l := attach(t, copied, LoopOptions{})
 	if err := RenewUUID(t.Context(), l.Path, "xfs"); err == nil {
 		t.Error("its log was thrown away")
 	}
 	replayLog(t, l.Path, t.TempDir(), "xfs")
-	if err := RenewUUID(t.Context(), l.Path, "xfs"); err != nil {
-		t.Error(err)
-	}
+	check.Report(t, RenewUUID(t.Context(), l.Path, "xfs"))
 }
 
 func TestRenewUUID_FailureIsAnError(t *testing.T) {

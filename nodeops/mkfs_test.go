@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-storage/holdfast/nodeops/mkfs"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
@@ -19,9 +20,7 @@ import (
 func remake(t testing.TB, size int64, spec MkfsSpec) string {
 	t.Helper()
 	image := sparse(t, t.TempDir(), size)
-	if err := MakeFS(t.Context(), image, spec); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, MakeFS(t.Context(), image, spec))
 	return image
 }
 
@@ -31,9 +30,7 @@ func mountLoop(t testing.TB, image, fstype string, options ...string) (mountpoin
 	l := attach(t, image, LoopOptions{Autoclear: true})
 	target := t.TempDir()
 	t.Cleanup(func() { unmountAll(t, target) })
-	if err := MountFS(t.Context(), l.Path, target, fstype, options); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, MountFS(t.Context(), l.Path, target, fstype, options))
 	l.Close()
 	return target, l.Path
 }
@@ -42,10 +39,7 @@ func TestMkfs_SmallestFileSystemOfEachTypeHoldsFiles(t *testing.T) {
 	requireRoot(t)
 	for fstype := range fileSystems {
 		t.Run(fstype, func(t *testing.T) {
-			size, err := SmallestFS(fstype)
-			if err != nil {
-				t.Fatal(err)
-			}
+			size := check.Got(SmallestFS(fstype))(t)
 			image := remake(t, size, MkfsSpec{FSType: fstype})
 			if fstype == "ext4" && !strings.Contains(command(t, "dumpe2fs", "-h", image), "has_journal") {
 				t.Error("it has no journal")
@@ -110,9 +104,7 @@ func TestMkfs_EmptyDeviceIsFormatted(t *testing.T) {
 		t.Run(fstype, func(t *testing.T) {
 			image := sparse(t, t.TempDir(), size)
 			l := attach(t, image, LoopOptions{Autoclear: true})
-			if err := MakeFS(t.Context(), l.Path, MkfsSpec{FSType: fstype}); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, MakeFS(t.Context(), l.Path, MkfsSpec{FSType: fstype}))
 			l.Close()
 			mountLoop(t, image, fstype)
 		})
@@ -127,34 +119,21 @@ func TestMkfs_KeepsPreallocatedSpace(t *testing.T) {
 			}
 			dir := t.TempDir()
 			var s unix.Statfs_t
-			if err := unix.Statfs(dir, &s); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, unix.Statfs(dir, &s))
 			if s.Type == unix.TMPFS_MAGIC { // which frees what mkfs.ext4 fills with zeros, and has no pools
 				dir = hostfs.New(t, hostfs.Ext4, gib)
 			}
 			image := sparse(t, dir, 0)
-			f, err := os.OpenFile(image, os.O_RDWR, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			f := check.Got(os.OpenFile(image, os.O_RDWR, 0))(t)
 			defer f.Close()
-			if err := Preallocate(f, size); err != nil {
-				t.Fatal(err)
-			}
-			if err := MakeFS(t.Context(), image, MkfsSpec{FSType: fstype}); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, Preallocate(f, size))
+			check.OK(t, MakeFS(t.Context(), image, MkfsSpec{FSType: fstype}))
 			if got := allocated(t, image); got < size {
 				t.Errorf("%d of %d bytes are left", got, size)
 			}
-			if err := errors.Join(f.Truncate(0), Preallocate(f, size)); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, errors.Join(f.Truncate(0), Preallocate(f, size)))
 			l := attach(t, image, LoopOptions{Autoclear: true})
-			if err := MakeFS(t.Context(), l.Path, MkfsSpec{FSType: fstype}); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, MakeFS(t.Context(), l.Path, MkfsSpec{FSType: fstype}))
 			if got := allocated(t, image); got < size {
 				t.Errorf("on a device: %d of %d bytes are left", got, size)
 			}
@@ -176,10 +155,7 @@ func TestMkfs_InodesAreAsManyAsRequested(t *testing.T) {
 	requireRoot(t)
 	for _, want := range []uint64{1000, 1024, 100000} {
 		dir, _ := mountLoop(t, remake(t, 256*mib, MkfsSpec{FSType: "ext4", Inodes: want}), "ext4")
-		usage, err := Statfs(t.Context(), dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		usage := check.Got(Statfs(t.Context(), dir))(t)
 		if got := uint64(usage.InodesFree); got < want || got > want+want/10+64 {
 			t.Errorf("%d inodes were requested, %d are free", want, got)
 		}
@@ -256,10 +232,7 @@ func TestMkfs_EveryAllowedOptionMakesAFileSystemThatMounts(t *testing.T) {
 	for fstype, examples := range allowed {
 		covered := map[string]bool{}
 		for _, options := range examples {
-			given, err := mkfs.Parse(fstype, options)
-			if err != nil {
-				t.Fatal(err)
-			}
+			given := check.Got(mkfs.Parse(fstype, options))(t)
 			for _, o := range given {
 				covered[o.Flag] = true
 			}
@@ -322,9 +295,7 @@ func TestMount_CloneIsMountedBesideItsSource(t *testing.T) {
 			images := []string{image, image + "1", image + "2"}
 			for i, clone := range images[1:] { // the second is a clone of the first
 				command(t, "cp", "--sparse=always", images[i], clone)
-				if err := RenewFSID(t.Context(), clone, fstype); err != nil {
-					t.Fatal(err)
-				}
+				check.OK(t, RenewFSID(t.Context(), clone, fstype))
 				// Some kernels tolerate two with the same identity, others confuse them.
 				if fstype == "btrfs" && identity(t, clone) == identity(t, images[i]) {
 					t.Error("the clone has the identity of its source")

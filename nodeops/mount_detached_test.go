@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"golang.org/x/sys/unix"
 )
 
@@ -18,9 +19,7 @@ import (
 func unmountAtEnd(t *testing.T, target string) {
 	t.Cleanup(func() {
 		if m, err := MountAt(target); m != nil || err != nil {
-			if err := errors.Join(err, unix.Unmount(target, unix.MNT_DETACH)); err != nil {
-				t.Error(err)
-			}
+			check.Report(t, errors.Join(err, unix.Unmount(target, unix.MNT_DETACH)))
 		}
 	})
 }
@@ -30,9 +29,7 @@ func tmpfs(t *testing.T) string {
 	t.Helper()
 	requireRoot(t)
 	dir := t.TempDir()
-	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, unix.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"))
 	unmountAtEnd(t, dir)
 	return dir
 }
@@ -53,13 +50,9 @@ func TestDetachedMount_BindOfASharedFileSystemIsTheRequestedOne(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			target := t.TempDir()
 			unmountAtEnd(t, target)
-			if err := BindShared(t.Context(), dir, target, test.readOnly, test.options); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, BindShared(t.Context(), dir, target, test.readOnly, test.options))
 			var st unix.Statfs_t
-			if err := unix.Statfs(target, &st); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, unix.Statfs(target, &st))
 			const all = unix.ST_RDONLY | unix.ST_NOSUID | unix.ST_NODEV | unix.ST_NOEXEC | unix.ST_NOATIME | unix.ST_RELATIME
 			if got := st.Flags & all; got != test.flags {
 				t.Errorf("the flags are %x, want %x", got, test.flags)
@@ -68,9 +61,7 @@ func TestDetachedMount_BindOfASharedFileSystemIsTheRequestedOne(t *testing.T) {
 			if err != nil || m == nil || m.FSType != "tmpfs" || m.ReadOnly != test.readOnly {
 				t.Errorf("it is %+v, %v", m, err)
 			}
-			if err := UnmountShared(t.Context(), target, time.Minute, 0); err != nil {
-				t.Error(err)
-			}
+			check.Report(t, UnmountShared(t.Context(), target, time.Minute, 0))
 			if m, err := MountAt(target); m != nil || err != nil {
 				t.Errorf("afterwards there is %+v, %v", m, err)
 			}
@@ -169,9 +160,7 @@ func TestDetachedMount_RetryGetsTheResultOfTheCallBefore(t *testing.T) {
 	done := make(chan error)
 	go func() { done <- d.mountAt(t.Context(), target, "a", open, nil) }()
 	close(answer)
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, <-done)
 	if at, err := MountAt(target); at == nil || err != nil {
 		t.Errorf("it is not there: %v", err)
 	}
@@ -180,14 +169,9 @@ func TestDetachedMount_RetryGetsTheResultOfTheCallBefore(t *testing.T) {
 func TestDetachedMount_RespondingFileSystemIsUnmountedOnlyWhenUnused(t *testing.T) {
 	dir := tmpfs(t)
 	target := t.TempDir()
-	if err := BindShared(t.Context(), dir, target, false, nil); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, BindShared(t.Context(), dir, target, false, nil))
 	unmountAtEnd(t, target)
-	f, err := os.Create(filepath.Join(target, "open"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := check.Got(os.Create(filepath.Join(target, "open")))(t)
 	defer f.Close()
 	if err := UnmountShared(t.Context(), target, time.Minute, 0); !errors.Is(err, unix.EBUSY) || !strings.Contains(err.Error(), "stop the processes") {
 		t.Errorf("in use: %v", err)
@@ -197,9 +181,7 @@ func TestDetachedMount_RespondingFileSystemIsUnmountedOnlyWhenUnused(t *testing.
 	}
 	f.Close()
 	for range 2 {
-		if err := UnmountShared(t.Context(), target, time.Minute, 0); err != nil {
-			t.Error(err)
-		}
+		check.Report(t, UnmountShared(t.Context(), target, time.Minute, 0))
 	}
 }
 
@@ -225,22 +207,13 @@ func TestDetachedMount_HangingCallIsSharedByAllCallers(t *testing.T) {
 func TestDetachedMount_OnlyTheTopOfASharedVolumeIsGivenToAGroup(t *testing.T) {
 	dir := tmpfs(t)
 	inner := filepath.Join(dir, "inner")
-	if err := os.Mkdir(inner, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	m, err := MountAt(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.Mkdir(inner, 0o755))
+	m := check.Got(MountAt(dir))(t)
 	for range 2 {
-		if err := SetTopGroup(t.Context(), m, 4711); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, SetTopGroup(t.Context(), m, 4711))
 	}
 	var top, below unix.Stat_t
-	if err := errors.Join(unix.Lstat(dir, &top), unix.Lstat(inner, &below)); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, errors.Join(unix.Lstat(dir, &top), unix.Lstat(inner, &below)))
 	if top.Gid != 4711 || top.Mode&0o2070 != 0o2070 || below.Gid != 0 || below.Mode&0o7777 != 0o755 {
 		t.Errorf("the top is of group %d, mode %o; below %d, %o", top.Gid, top.Mode, below.Gid, below.Mode)
 	}

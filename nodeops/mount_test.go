@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
@@ -38,14 +39,9 @@ func TestMount_DamagedImageIsRefusedWithTheRemedy(t *testing.T) {
 	requireRoot(t)
 	wipe := func(from, to int64) func(t *testing.T, image string) {
 		return func(t *testing.T, image string) {
-			f, err := os.OpenFile(image, os.O_WRONLY, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			f := check.Got(os.OpenFile(image, os.O_WRONLY, 0))(t)
 			defer f.Close()
-			if _, err := f.WriteAt(make([]byte, to-from), from); err != nil {
-				t.Fatal(err)
-			}
+			check.Got(f.WriteAt(make([]byte, to-from), from))(t)
 		}
 	}
 	for _, c := range []struct {
@@ -61,9 +57,7 @@ func TestMount_DamagedImageIsRefusedWithTheRemedy(t *testing.T) {
 		{"xfs super block torn", "xfs", "xfs", wipe(32, 48), []string{"xfs_repair"}},
 		{"btrfs trees wiped", "btrfs", "btrfs", wipe(mib, 200*mib), []string{"btrfs check"}},
 		{"ext4 cut short", "ext4", "ext4", func(t *testing.T, image string) {
-			if err := os.Truncate(image, mib); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, os.Truncate(image, mib))
 		}, []string{"e2fsck"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -114,9 +108,7 @@ func TestMount_OnlyKnownTypesAreMounted(t *testing.T) {
 
 func TestMountOptions_AreChecked(t *testing.T) {
 	fine := []string{"ro", "noatime", "commit=30", "discard", "data=writeback", "subvol=/a/b", "errors=remount-ro", "logbsize=256k", "nofail", `context="system_u:object_r:container_file_t:s0:c1,c2"`, "context=a:b:c"}
-	if err := CheckMountOptions(fine); err != nil {
-		t.Error(err)
-	}
+	check.Report(t, CheckMountOptions(fine))
 	for _, o := range []string{
 		"", "-o", "--bind", "bind", "rbind", "remount", "move", "loop", "loop=/dev/loop1", "offset=4096", "logdev=/dev/vda", "rtdev=/dev/vda", "device=/dev/vda",
 		"journal_path=/dev/vda", "errors=panic", "ro,bind", "commit=1,bind", "X-mount.mkdir", "x-mount.subdir=a", "a b", "a\nb", `context="a",bind`, `context="a",x="b"`, `label="a,bind"`, "=", "helper=x",
@@ -147,20 +139,14 @@ func TestMountFS_LostHeadIsNamedWithTheCommandThatRepairsIt(t *testing.T) {
 			const files = 4000
 			for i := range files { // an ext4 has the first of them near its head
 				dir := filepath.Join(dirs, strconv.Itoa(i%8))
-				if err := os.MkdirAll(dir, 0o755); err != nil {
-					t.Fatal(err)
-				}
+				check.OK(t, os.MkdirAll(dir, 0o755))
 				write(t, filepath.Join(dir, strconv.Itoa(i)), "content")
 			}
 			unmountAll(t, dirs)
 			f, err := os.OpenFile(image, os.O_RDWR, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, err)
 			_, err = f.WriteAt(make([]byte, mib), 0)
-			if err := errors.Join(err, f.Close()); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, errors.Join(err, f.Close()))
 			before := checksum(t, image)
 			l := attach(t, image, LoopOptions{Autoclear: true})
 			err = MountFS(t.Context(), l.Path, t.TempDir(), fstype, nil)
@@ -171,9 +157,7 @@ func TestMountFS_LostHeadIsNamedWithTheCommandThatRepairsIt(t *testing.T) {
 			out, err := exec.CommandContext(t.Context(), repair[0], append(repair[1:], l.Path)...).CombinedOutput()
 			t.Logf("%v: %.1000s", err, out) // e2fsck fails when it has repaired something
 			target := t.TempDir()
-			if err := MountFS(t.Context(), l.Path, target, fstype, nil); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, MountFS(t.Context(), l.Path, target, fstype, nil))
 			t.Cleanup(func() { unmountAll(t, target) })
 			found := 0
 			err = filepath.WalkDir(target, func(path string, e fs.DirEntry, err error) error {
@@ -195,13 +179,9 @@ func TestMount_DirectoriesAndDevicesAreBound(t *testing.T) {
 	dir := t.TempDir()
 	for _, readOnly := range []bool{false, true} {
 		target := filepath.Join(dir, "dir")
-		if err := os.MkdirAll(target, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, os.MkdirAll(target, 0o755))
 		t.Cleanup(func() { unmountAll(t, target) })
-		if err := Bind(t.Context(), source, target, readOnly, []string{"noexec"}); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, Bind(t.Context(), source, target, readOnly, []string{"noexec"}))
 		if got := read(t, filepath.Join(target, "file")); got != "content" {
 			t.Errorf("the bound directory holds %q", got)
 		}
@@ -216,21 +196,15 @@ func TestMount_DirectoriesAndDevicesAreBound(t *testing.T) {
 		if err := unix.Statfs(target, &st); err != nil || st.Flags&unix.ST_NOEXEC == 0 {
 			t.Errorf("the option noexec is lost (%v)", err)
 		}
-		if err := Unmount(t.Context(), target); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, Unmount(t.Context(), target))
 	}
 
 	l := attach(t, sparse(t, t.TempDir(), mib), LoopOptions{Autoclear: true})
 	target := write(t, filepath.Join(dir, "device"), "")
 	t.Cleanup(func() { unmountAll(t, target) })
-	if err := Bind(t.Context(), l.Path, target, false, nil); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, Bind(t.Context(), l.Path, target, false, nil))
 	var device, bound unix.Stat_t
-	if err := errors.Join(unix.Stat(l.Path, &device), unix.Stat(target, &bound)); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, errors.Join(unix.Stat(l.Path, &device), unix.Stat(target, &bound)))
 	if bound.Mode&unix.S_IFMT != unix.S_IFBLK || bound.Rdev != device.Rdev {
 		t.Error("the target is not the device")
 	}
@@ -242,9 +216,7 @@ func TestMount_BindIsReadOnlyInOneStep(t *testing.T) {
 	source, target := t.TempDir(), t.TempDir()
 	t.Cleanup(func() { unmountAll(t, target) })
 	t.Setenv("PATH", t.TempDir()) // there is no mount
-	if err := Bind(t.Context(), source, target, true, []string{"nosuid"}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, Bind(t.Context(), source, target, true, []string{"nosuid"}))
 	if m, err := MountAt(target); err != nil || m == nil || !m.ReadOnly {
 		t.Errorf("the mount is %+v, %v", m, err)
 	}
@@ -255,15 +227,10 @@ func TestMount_FailedBindLeavesNoMount(t *testing.T) {
 	target := t.TempDir()
 	t.Cleanup(func() { unmountAll(t, target) })
 	// A mount command whose second step, the read-only remount, fails.
-	genuine, err := exec.LookPath("mount")
-	if err != nil {
-		t.Fatal(err)
-	}
+	genuine := check.Got(exec.LookPath("mount"))(t)
 	bin := t.TempDir()
 	write(t, filepath.Join(bin, "mount"), "#!/bin/sh\ncase \"$*\" in *remount*) echo second step >&2; exit 32;; esac\nexec "+genuine+" \"$@\"\n")
-	if err := os.Chmod(filepath.Join(bin, "mount"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.Chmod(filepath.Join(bin, "mount"), 0o700))
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 	// The option is none of a mount, so it takes two steps.
 	if err := Bind(t.Context(), t.TempDir(), target, true, []string{"sync"}); err == nil || !strings.Contains(err.Error(), "second step") {
@@ -282,29 +249,20 @@ func TestUnmount_RemovesStackedMountsAndAcceptsNone(t *testing.T) {
 	target := t.TempDir()
 	t.Cleanup(func() { unmountAll(t, target) })
 	for range 3 {
-		if err := Bind(t.Context(), t.TempDir(), target, false, nil); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, Bind(t.Context(), t.TempDir(), target, false, nil))
 	}
 	for range 2 {
-		if err := Unmount(t.Context(), target); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, Unmount(t.Context(), target))
 	}
 	if m, err := MountAt(target); m != nil || err != nil {
 		t.Errorf("still mounted: %+v, %v", m, err)
 	}
-	if err := Unmount(t.Context(), filepath.Join(target, "never", "there")); err != nil {
-		t.Error(err)
-	}
+	check.Report(t, Unmount(t.Context(), filepath.Join(target, "never", "there")))
 }
 
 func TestUnmount_OfABusyMountIsReported(t *testing.T) {
 	dir := newFS(t, "ext4", 16*mib)
-	f, err := os.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := check.Got(os.Open(dir))(t)
 	defer f.Close()
 	if err := Unmount(t.Context(), dir); err == nil || !strings.Contains(err.Error(), "busy") || !strings.Contains(err.Error(), dir) {
 		t.Errorf("got %v, want an error that names %s and says it is busy", err, dir)
@@ -315,18 +273,11 @@ func TestUnmount_WaitsForATransientUserOfTheFileSystem(t *testing.T) {
 	hostfs.NotInGate(t, "races two timers")
 	requireRoot(t)
 	dir := t.TempDir()
-	if err := unix.Mount("test", dir, "tmpfs", 0, ""); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, unix.Mount("test", dir, "tmpfs", 0, ""))
 	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
-	looking, err := os.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	looking := check.Got(os.Open(dir))(t)
 	defer time.AfterFunc(5*busyPause, func() { looking.Close() }).Stop()
-	if err := Unmount(t.Context(), dir); err != nil {
-		t.Error(err)
-	}
+	check.Report(t, Unmount(t.Context(), dir))
 }
 
 func TestMount_CancelledCallMountsAndUnmountsNothing(t *testing.T) {
@@ -345,9 +296,7 @@ func TestMount_CancelledCallMountsAndUnmountsNothing(t *testing.T) {
 	if m, err := MountAt(target); m != nil || err != nil {
 		t.Fatalf("mounted: %+v, %v", m, err)
 	}
-	if err := MountFS(t.Context(), l.Path, target, "ext4", nil); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, MountFS(t.Context(), l.Path, target, "ext4", nil))
 	if err := Unmount(gone, target); !errors.Is(err, context.Canceled) {
 		t.Errorf("Unmount: %v", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"golang.org/x/sys/unix"
 )
 
@@ -37,22 +38,16 @@ func TestMountInfo_TopmostMountIsFoundAlsoThroughLinksAndOddNames(t *testing.T) 
 	requireRoot(t)
 	dir := filepath.Join(t.TempDir(), "a b\\c\td\ne")
 	target := filepath.Join(dir, "t")
-	if err := os.MkdirAll(target, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.MkdirAll(target, 0o755))
 	if m, err := MountAt(target); m != nil || err != nil {
 		t.Fatalf("nothing is mounted, got %+v, %v", m, err)
 	}
 	t.Cleanup(func() { unmountAll(t, target) })
 	for _, source := range []string{"lower", "upper"} {
-		if err := unix.Mount(source, target, "tmpfs", unix.MS_RDONLY, ""); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, unix.Mount(source, target, "tmpfs", unix.MS_RDONLY, ""))
 	}
 	link := filepath.Join(t.TempDir(), "link")
-	if err := os.Symlink(dir, link); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.Symlink(dir, link))
 	for _, path := range []string{target, target + "/", filepath.Join(link, "t")} {
 		m, err := MountAt(path)
 		if err != nil || m == nil || m.Source != "upper" || !m.ReadOnly || m.FSType != "tmpfs" {

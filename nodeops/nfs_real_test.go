@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/nfsserver"
 )
 
@@ -33,9 +34,7 @@ func mountServed(t *testing.T, path string, options ...string) (target string) {
 	t.Helper()
 	target = t.TempDir()
 	unmountAtEnd(t, target)
-	if err := MountNFS(bounded(t), served(path, options...), target); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, MountNFS(bounded(t), served(path, options...), target))
 	return target
 }
 
@@ -71,34 +70,24 @@ func TestNFSVolume_IsMountedAsRequested(t *testing.T) {
 	if err != nil || !strings.Contains(string(table), "vers=4.2") || !strings.Contains(string(table), ",hard,") || !strings.Contains(string(table), "timeo=50,retrans=2") {
 		t.Errorf("the options are not in %s, %v", table, err)
 	}
-	if err := os.Mkdir(filepath.Join(target, "inner"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.Mkdir(filepath.Join(target, "inner"), 0o755))
 	for source, want := range map[string]string{target: "127.0.0.1:/v", filepath.Join(target, "inner"): "127.0.0.1:/v/inner"} {
 		bound := t.TempDir()
 		unmountAtEnd(t, bound)
-		if err := BindShared(bounded(t), source, bound, true, nil); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, BindShared(bounded(t), source, bound, true, nil))
 		if m, err := MountAt(bound); err != nil || m.Source != want || m.Root != "/" || !m.ReadOnly {
 			t.Errorf("bound it is %+v, %v, want %s", m, err, want)
 		}
 		if err := os.WriteFile(filepath.Join(bound, "more"), nil, 0o600); !errors.Is(err, unix.EROFS) {
 			t.Errorf("writing where it is read-only: %v", err)
 		}
-		if err := UnmountShared(bounded(t), bound, time.Minute, 0); err != nil {
-			t.Error(err)
-		}
+		check.Report(t, UnmountShared(bounded(t), bound, time.Minute, 0))
 	}
-	if err := SetTopGroup(bounded(t), m, 4711); err != nil {
-		t.Error(err)
-	}
+	check.Report(t, SetTopGroup(bounded(t), m, 4711))
 	if info, err := os.Stat(target); err != nil || info.Mode()&os.ModeSetgid == 0 {
 		t.Errorf("the top is %v, %v", info, err)
 	}
-	if err := UnmountShared(bounded(t), target, time.Minute, 0); err != nil {
-		t.Error(err)
-	}
+	check.Report(t, UnmountShared(bounded(t), target, time.Minute, 0))
 	if m, err := MountAt(target); m != nil || err != nil {
 		t.Errorf("afterwards there is %+v, %v", m, err)
 	}
@@ -123,9 +112,7 @@ func TestNFSVolume_IsMountedFromOtherNamespaces(t *testing.T) {
 	n.Namespaces = "/proc/1/ns"
 	target := t.TempDir()
 	unmountAtEnd(t, target)
-	if err := MountNFS(bounded(t), n, target); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, MountNFS(bounded(t), n, target))
 	write(t, filepath.Join(target, "file"), "content")
 }
 
@@ -134,15 +121,10 @@ func TestNFSVolume_OfASilentServerIsUnmounted(t *testing.T) {
 	s, dirs := nfsserver.Start(t, testPort, "v", "w")
 	target, bound, late := mountServed(t, "/v"), t.TempDir(), t.TempDir()
 	unmountAtEnd(t, bound)
-	if err := BindShared(bounded(t), target, bound, false, nil); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, BindShared(bounded(t), target, bound, false, nil))
 	write(t, filepath.Join(bound, "file"), "content")
 	syncAt(t, bound)
-	m, err := MountAt(bound)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := check.Got(MountAt(bound))(t)
 	s.Stop()
 	for range 3 {
 		if _, err := StatfsShared(moment(t), m); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "127.0.0.1:/v") {
@@ -194,9 +176,7 @@ func TestNFSVolume_WritesContinueWhenItsServerReturns(t *testing.T) {
 	s.On()
 	select {
 	case err := <-done:
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 	case <-bounded(t).Done():
 		t.Fatal("it is not written, though its server is back")
 	}
@@ -210,10 +190,7 @@ func TestNFSVolume_InUseIsUnmountedOnlyWhenItsServerIsSilent(t *testing.T) {
 	target := mountServed(t, "/v")
 	write(t, filepath.Join(target, "file"), "content")
 	syncAt(t, target)
-	f, err := os.Open(filepath.Join(target, "file"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := check.Got(os.Open(filepath.Join(target, "file")))(t)
 	defer f.Close()
 	if err := UnmountShared(bounded(t), target, time.Minute, 0); !errors.Is(err, unix.EBUSY) {
 		t.Errorf("while its server answers: %v", err)

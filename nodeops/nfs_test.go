@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
@@ -38,9 +39,7 @@ func TestNFS_OnlyAnAddressIsMounted(t *testing.T) {
 			t.Errorf("%s reached the kernel: %v", name, err)
 		}
 	}
-	if err := CheckNFSOptions([]string{"softerr", "timeo=50", "nconnect=8", "noatime", "nosuid", "ro"}); err != nil {
-		t.Error(err)
-	}
+	check.Report(t, CheckNFSOptions([]string{"softerr", "timeo=50", "nconnect=8", "noatime", "nosuid", "ro"}))
 }
 
 func TestNFS_SourceIsAsTheMountTableShowsIt(t *testing.T) {
@@ -77,9 +76,7 @@ func TestNFS_ObstacleInTheHostsNetworkIsNamed(t *testing.T) {
 	requireRoot(t)
 	dir := t.TempDir()
 	for _, name := range []string{"net", "uts"} {
-		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
 	}
 	for name, c := range map[string]struct {
 		namespaces string

@@ -5,14 +5,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 func TestNodeKey_OpensWhatWasSealedForItBeforeARestart(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "deep", "key")
 	own, err := LoadNodeKey(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	sealed, err := SealForNode(own.Public(), "pool", []byte("secret"))
 	if err != nil || strings.Contains(sealed, "secret") {
 		t.Fatalf("sealed is %q, %v", sealed, err)
@@ -31,18 +31,9 @@ func TestNodeKey_OpensWhatWasSealedForItBeforeARestart(t *testing.T) {
 
 func TestNodeKey_OpensNothingElse(t *testing.T) {
 	dir := t.TempDir()
-	own, err := LoadNodeKey(filepath.Join(dir, "own"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	other, err := LoadNodeKey(filepath.Join(dir, "other"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	sealed, err := SealForNode(other.Public(), "pool", []byte("secret"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	own := check.Got(LoadNodeKey(filepath.Join(dir, "own")))(t)
+	other := check.Got(LoadNodeKey(filepath.Join(dir, "other")))(t)
+	sealed := check.Got(SealForNode(other.Public(), "pool", []byte("secret")))(t)
 	for what, open := range map[string]func() ([]byte, error){
 		"what another node was handed": func() ([]byte, error) { return own.Open(sealed, "pool") },
 		"it for another purpose":       func() ([]byte, error) { return other.Open(sealed, "another pool") },
@@ -62,9 +53,7 @@ func TestNodeKey_OpensNothingElse(t *testing.T) {
 
 func TestNodeKey_DamagedFileIsNamedAndKept(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "key")
-	if err := os.WriteFile(file, []byte("short"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(file, []byte("short"), 0o600))
 	if _, err := LoadNodeKey(file); err == nil || !strings.Contains(err.Error(), file) {
 		t.Errorf("got %v", err)
 	}

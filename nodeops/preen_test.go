@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // debugfs modifies an ext4 that is not mounted.
@@ -19,16 +21,9 @@ func debugfs(t testing.TB, image, request string) {
 // headOf reads the superblock of an ext4.
 func headOf(t testing.TB, image string) *ext4Head {
 	t.Helper()
-	f, err := os.Open(image)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := check.Got(os.Open(image))(t)
 	defer f.Close()
-	has, err := readExt4Head(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return has
+	return check.Got(readExt4Head(f))(t)
 }
 
 // withFile makes an ext4 with a file in it.
@@ -45,10 +40,7 @@ func withFile(t testing.TB) (image string) {
 // mountsOf returns the mounts of an image.
 func mountsOf(t testing.TB, image string) (found []Mount) {
 	t.Helper()
-	all, err := Mounts()
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := check.Got(Mounts())(t)
 	for _, m := range all {
 		if device := LoopUnder(&m); device != "" && IsAttached(device, image) {
 			found = append(found, m)
@@ -62,9 +54,7 @@ func holdsFile(t testing.TB, device string) {
 	t.Helper()
 	dir := t.TempDir()
 	t.Cleanup(func() { unmountAll(t, dir) })
-	if err := MountFS(t.Context(), device, dir, "ext4", nil); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, MountFS(t.Context(), device, dir, "ext4", nil))
 	if got := read(t, filepath.Join(dir, "file")); got != "content" {
 		t.Errorf("the file holds %q", got)
 	}
@@ -83,9 +73,7 @@ func TestPreen_Ext4MarkedWithErrorsIsRepairedOnce(t *testing.T) {
 			image := withFile(t)
 			debugfs(t, image, fmt.Sprint("set_super_value state ", state))
 			device := attach(t, image, LoopOptions{}).Path
-			if err := Preen(t.Context(), device, "ext4"); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, Preen(t.Context(), device, "ext4"))
 			if now := headOf(t, device); now.marked || now.unclean {
 				t.Errorf("it is %+v", now)
 			}
@@ -112,9 +100,7 @@ func TestPreen_Ext4ThatWasNotUnmountedHasItsJournalReplayed(t *testing.T) {
 	if now := headOf(t, device); !now.unclean {
 		t.Fatal("the copy is clean, it tests nothing")
 	}
-	if err := Preen(t.Context(), device, "ext4"); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, Preen(t.Context(), device, "ext4"))
 	if now := headOf(t, device); now.marked || now.unclean {
 		t.Errorf("it is %+v", now)
 	}
@@ -150,9 +136,7 @@ func TestPreen_FollowsTheExitCodeOfE2fsck(t *testing.T) {
 	device := attach(t, image, LoopOptions{}).Path
 	for code, fine := range map[int]bool{0: true, 1: true, 2: true, 3: true, 4: false, 8: false, 9: false, 12: false, 128: false} {
 		bin := t.TempDir()
-		if err := os.WriteFile(filepath.Join(bin, "e2fsck"), fmt.Appendf(nil, "#!/bin/sh\nexit %d\n", code), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, os.WriteFile(filepath.Join(bin, "e2fsck"), fmt.Appendf(nil, "#!/bin/sh\nexit %d\n", code), 0o700))
 		t.Setenv("PATH", bin)
 		if err := Preen(t.Context(), device, "ext4"); fine != (err == nil) || !fine && !errors.Is(err, ErrDamaged) {
 			t.Errorf("code %d: %v", code, err)

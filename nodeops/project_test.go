@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"golang.org/x/sys/unix"
 )
 
@@ -13,21 +14,13 @@ func TestProject_CoversATreeAndLaterFiles(t *testing.T) {
 		outside := write(t, filepath.Join(dir, "outside"), "not ours")
 		tree := filepath.Join(dir, "tree")
 		sub := filepath.Join(tree, "sub", "deeper")
-		if err := os.MkdirAll(sub, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, os.MkdirAll(sub, 0o755))
 		file := write(t, filepath.Join(sub, "file"), "content")
-		if err := os.Symlink(outside, filepath.Join(sub, "link")); err != nil {
-			t.Fatal(err)
-		}
-		if err := unix.Mkfifo(filepath.Join(sub, "pipe"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, os.Symlink(outside, filepath.Join(sub, "link")))
+		check.OK(t, unix.Mkfifo(filepath.Join(sub, "pipe"), 0o600))
 		const id = 77
 		for range 2 {
-			if err := SetProject(tree, id); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, SetProject(tree, id))
 		}
 		later := write(t, filepath.Join(sub, "later"), "content")
 		for path, inherits := range map[string]bool{tree: true, sub: true, file: false, later: false} {
@@ -47,14 +40,10 @@ func TestProject_CoversATreeAndLaterFiles(t *testing.T) {
 func TestProject_StopsAtOtherFileSystems(t *testing.T) {
 	onProjects(t, func(t *testing.T, dir string, _ *ProjectQuota) {
 		inner := filepath.Join(dir, "inner")
-		if err := os.Mkdir(inner, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, os.Mkdir(inner, 0o755))
 		t.Cleanup(func() { unmountAll(t, inner) })
 		command(t, "mount", "-t", "tmpfs", "tmpfs", inner)
 		write(t, filepath.Join(inner, "file"), "")
-		if err := SetProject(dir, 77); err != nil {
-			t.Error(err)
-		}
+		check.Report(t, SetProject(dir, 77))
 	})
 }

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
@@ -57,10 +58,7 @@ func newProjectFS(t testing.TB, fstype string) (mountpoint string) {
 
 func openProjects(t testing.TB, dir string) *ProjectQuota {
 	t.Helper()
-	q, err := OpenProjectQuota(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	q := check.Got(OpenProjectQuota(dir))(t)
 	t.Cleanup(func() { q.Close() })
 	return q
 }
@@ -68,12 +66,9 @@ func openProjects(t testing.TB, dir string) *ProjectQuota {
 // limited makes a directory with an id and a limit of its own.
 func limited(t testing.TB, q *ProjectQuota, dir string, l Limits) (id uint32) {
 	t.Helper()
-	id, err := q.Reserve(l, func(id uint32) error {
+	id = check.Got(q.Reserve(l, func(id uint32) error {
 		return errors.Join(os.Mkdir(dir, 0o755), SetProject(dir, id))
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	return id
 }
 
@@ -144,9 +139,7 @@ func TestProject_LimitOfInodesHolds(t *testing.T) {
 		if _, inodes, err := q.Usage(id); err != nil || inodes != 100 {
 			t.Errorf("%d inodes are used, %v, want 100", inodes, err)
 		}
-		if err := q.SetLimits(id, Limits{Bytes: 16 * mib}); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, q.SetLimits(id, Limits{Bytes: 16 * mib}))
 		if err := asContainer(t, `for i in $(seq 200); do : > $1/$i; done`, volume); err != nil {
 			t.Errorf("without a limit of inodes: %v", err)
 		}
@@ -171,24 +164,16 @@ func TestProject_LimitGrows(t *testing.T) {
 	onProjects(t, func(t *testing.T, dir string, q *ProjectQuota) {
 		volume := filepath.Join(dir, "volume")
 		id := limited(t, q, volume, Limits{Bytes: 16 * mib})
-		if err := q.SetLimits(id, Limits{Bytes: 80 * mib}); err != nil {
-			t.Fatal(err)
-		}
-		if err := asContainer(t, waysIn["plain writes"], volume); err != nil {
-			t.Error(err)
-		}
+		check.OK(t, q.SetLimits(id, Limits{Bytes: 80 * mib}))
+		check.Report(t, asContainer(t, waysIn["plain writes"], volume))
 	})
 }
 
 func TestProjectID_WithALimitOrAFileIsNeverAllocated(t *testing.T) {
 	onProjects(t, func(t *testing.T, dir string, q *ProjectQuota) {
 		elsewhere := openProjects(t, dir)
-		if err := elsewhere.SetLimits(firstProject, Limits{Inodes: 1}); err != nil {
-			t.Fatal(err)
-		}
-		if err := errors.Join(os.Mkdir(filepath.Join(dir, "d"), 0o755), SetProject(filepath.Join(dir, "d"), firstProject+1)); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, elsewhere.SetLimits(firstProject, Limits{Inodes: 1}))
+		check.OK(t, errors.Join(os.Mkdir(filepath.Join(dir, "d"), 0o755), SetProject(filepath.Join(dir, "d"), firstProject+1)))
 		for _, want := range []uint32{firstProject + 2, firstProject + 3} {
 			if got := limited(t, q, filepath.Join(dir, fmt.Sprint(want)), Limits{Bytes: mib}); got != want {
 				t.Errorf("got id %d, want %d", got, want)
@@ -202,16 +187,12 @@ func TestProjectID_ReleasedIsAllocatedAgainOnlyWhenItsFilesAreGone(t *testing.T)
 		first := limited(t, q, filepath.Join(dir, "first"), Limits{Bytes: mib})
 		limited(t, q, filepath.Join(dir, "second"), Limits{Bytes: mib})
 		for range 2 {
-			if err := q.Release(first); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, q.Release(first))
 		}
 		if got := limited(t, q, filepath.Join(dir, "third"), Limits{Bytes: mib}); got == first {
 			t.Fatalf("id %d was handed out while it has a directory", first)
 		}
-		if err := os.Remove(filepath.Join(dir, "first")); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, os.Remove(filepath.Join(dir, "first")))
 		command(t, "sh", "-c", "fsfreeze -f $1 && fsfreeze -u $1", "sh", dir) // xfs counts removed files until its background work is done
 		var got []uint32
 		for i := range 3 {
@@ -294,9 +275,7 @@ func reserveMany(t testing.TB, q *ProjectQuota) (ids []uint32) {
 				id, err := q.Reserve(Limits{Bytes: mib}, func(uint32) error { // gives the others time to select the same id
 					return unix.Syncfs(int(q.table.dir.Fd()))
 				})
-				if err != nil {
-					t.Error(err)
-				}
+				check.Report(t, err)
 				mu.Lock()
 				ids = append(ids, id)
 				mu.Unlock()
@@ -326,9 +305,7 @@ func reserveElsewhere(t testing.TB, dir string) (ids []uint32) {
 		}
 		ids = append(ids, uint32(id))
 	}
-	if err := cmd.Wait(); err != nil {
-		t.Error(err)
-	}
+	check.Report(t, cmd.Wait())
 	return ids
 }
 
@@ -337,15 +314,10 @@ func TestProject_LockIsOneForAllViewsOfAFileSystem(t *testing.T) {
 		var roots []os.FileInfo
 		for _, name := range []string{"one", "two"} {
 			view := t.TempDir()
-			if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, os.Mkdir(filepath.Join(dir, name), 0o755))
 			t.Cleanup(func() { unmountAll(t, view) })
 			command(t, "mount", "--bind", filepath.Join(dir, name), view)
-			root, err := openProjects(t, view).root.Stat()
-			if err != nil {
-				t.Fatal(err)
-			}
+			root := check.Got(openProjects(t, view).root.Stat())(t)
 			roots = append(roots, root)
 		}
 		if whole, err := os.Stat(dir); err != nil || !os.SameFile(roots[0], roots[1]) || !os.SameFile(roots[0], whole) {
@@ -358,16 +330,12 @@ func TestProjectID_HundredReservationsCostLessThanOneWalkOverTenThousand(t *test
 	hostfs.OnlyFigures(t)
 	onProjects(t, func(t *testing.T, _ string, q *ProjectQuota) {
 		for id := uint32(firstProject); id < firstProject+10000; id++ {
-			if err := q.SetLimits(id, Limits{Bytes: mib}); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, q.SetLimits(id, Limits{Bytes: mib}))
 		}
 		reserve := func(count int) time.Duration {
 			begin := time.Now()
 			for range count {
-				if _, err := q.Reserve(Limits{Bytes: mib}, func(uint32) error { return nil }); err != nil {
-					t.Fatal(err)
-				}
+				check.Got(q.Reserve(Limits{Bytes: mib}, func(uint32) error { return nil }))(t)
 			}
 			return time.Since(begin)
 		}
@@ -381,14 +349,9 @@ func TestProjectID_HundredReservationsCostLessThanOneWalkOverTenThousand(t *test
 
 func TestProjectQuota_WorksOnKernelsWithoutQuotactlFD(t *testing.T) {
 	onProjects(t, func(t *testing.T, dir string, q *ProjectQuota) {
-		device, err := deviceUnder(q.table.dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		device := check.Got(deviceUnder(q.table.dir))(t)
 		q.table.device = append([]byte(device), 0)
-		if err := q.table.enforced(); err != nil {
-			t.Error(err)
-		}
+		check.Report(t, q.table.enforced())
 		id := limited(t, q, filepath.Join(dir, "d"), Limits{Bytes: mib})
 		q.table.device = nil
 		if d, err := q.table.get(id); err != nil || d.BlockHard != 1024 || d.Inodes != 1 {

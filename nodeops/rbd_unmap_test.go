@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"golang.org/x/sys/unix"
 )
 
@@ -24,13 +25,9 @@ func TestRBD_RefreshOfAClusterThatDoesNotAnswerIsLeftBehind(t *testing.T) {
 		cancel()
 	}
 	cluster, err := os.OpenFile(file, os.O_RDWR, 0) // answers from now on
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	defer cluster.Close()
-	if err := refreshRBD(t.Context(), t.Name(), file); err != nil {
-		t.Error(err)
-	}
+	check.Report(t, refreshRBD(t.Context(), t.Name(), file))
 	// The two that were given up are one. The last is that one too, or one more.
 	content := make([]byte, 4)
 	if n, err := cluster.Read(content); err != nil || n == 0 || n > 2 {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"golang.org/x/sys/unix"
 )
 
@@ -17,14 +18,9 @@ import (
 func shareZeros(t testing.TB, path string, times int64) int64 {
 	t.Helper()
 	const length int64 = 16 * mib
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := check.Got(os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600))(t)
 	defer f.Close()
-	if _, err := f.WriteAt(make([]byte, length), 0); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(f.WriteAt(make([]byte, length), 0))(t)
 	for i := int64(1); i < times; i++ {
 		if err := unix.IoctlFileCloneRange(int(f.Fd()), &unix.FileCloneRange{Src_fd: int64(f.Fd()), Src_length: uint64(length), Dest_offset: uint64(i * length)}); err != nil { //nolint:gosec // small
 			t.Fatal(err)
@@ -52,13 +48,9 @@ func TestSyncTree_ZerosInSharedBlocksAreNotReadForever(t *testing.T) {
 	refused("the copy", err)
 	syncAndCompare(t, large, src) // into which it would fit
 
-	if err := errors.Join(os.RemoveAll(filepath.Join(small, "zeros")), os.Truncate(write(t, filepath.Join(small, "zeros"), ""), size)); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, errors.Join(os.RemoveAll(filepath.Join(small, "zeros")), os.Truncate(write(t, filepath.Join(small, "zeros"), ""), size)))
 	for _, dir := range []string{src, small} {
-		if err := errors.Join(os.Chmod(filepath.Join(dir, "zeros"), 0o600), os.Chtimes(filepath.Join(dir, "zeros"), time.Unix(1, 0), time.Unix(1, 0))); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, errors.Join(os.Chmod(filepath.Join(dir, "zeros"), 0o600), os.Chtimes(filepath.Join(dir, "zeros"), time.Unix(1, 0), time.Unix(1, 0))))
 	}
 	if _, err := SyncTree(t.Context(), small, src, ignore); err != nil {
 		t.Fatalf("what is copied already counts: %v", err)
@@ -69,8 +61,6 @@ func TestSyncTree_ZerosInSharedBlocksAreNotReadForever(t *testing.T) {
 
 func TestReadLimit_OfSizesThatAreHugeOrNotKnown(t *testing.T) {
 	for _, l := range []*readLimit{nil, {}, {source: math.MaxInt64}, {source: 1, target: math.MaxInt64 / 2}} {
-		if err := l.add(os.Stdin, math.MaxInt64/2); err != nil {
-			t.Error(err)
-		}
+		check.Report(t, l.add(os.Stdin, math.MaxInt64/2))
 	}
 }

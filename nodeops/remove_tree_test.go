@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
@@ -41,9 +42,7 @@ const fewFiles = 128
 // confined runs do with few file descriptors, and prints its peak memory.
 func confined(t *testing.T, do func() error) {
 	t.Helper()
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: fewFiles, Max: fewFiles}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: fewFiles, Max: fewFiles}))
 	if err := do(); err != nil {
 		t.Fatalf("%.2000v", err)
 	}
@@ -81,9 +80,7 @@ func TestRemoveTree_AnyDepthIsRemoved(t *testing.T) {
 			peaks := map[string]int64{}
 			for name, depth := range map[string]int{"shallow": depthOfTrees() / 10, "deep": depthOfTrees()} {
 				tree := filepath.Join(dir, name)
-				if err := os.Mkdir(tree, 0o755); err != nil {
-					t.Fatal(err)
-				}
+				check.OK(t, os.Mkdir(tree, 0o755))
 				deepen(t, tree, depth)
 				peaks[name] = inChild(t, variable, tree)
 			}
@@ -103,19 +100,13 @@ func TestRemoveTree_LeavesTheTargetsOfLinksAndMounts(t *testing.T) {
 	dir, elsewhere := t.TempDir(), t.TempDir()
 	tree := filepath.Join(dir, "tree")
 	inner := filepath.Join(tree, "a", "mounted")
-	if err := os.MkdirAll(inner, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.MkdirAll(inner, 0o755))
 	write(t, filepath.Join(elsewhere, "precious"), "x")
 	write(t, filepath.Join(tree, "a", "file"), "x")
-	if err := errors.Join(os.Symlink(elsewhere, filepath.Join(tree, "link")), unix.Mkfifo(filepath.Join(tree, "pipe"), 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, errors.Join(os.Symlink(elsewhere, filepath.Join(tree, "link")), unix.Mkfifo(filepath.Join(tree, "pipe"), 0o600)))
 	t.Cleanup(func() { unmountAll(t, inner) })
 	// It is on the same file system, so its st_dev is the same.
-	if err := unix.Mount(elsewhere, inner, "", unix.MS_BIND, ""); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, unix.Mount(elsewhere, inner, "", unix.MS_BIND, ""))
 	if err := removeAt(t.Context(), tree); !errors.Is(err, unix.EBUSY) {
 		t.Errorf("got %v, want that something is mounted", err)
 	}
@@ -126,13 +117,9 @@ func TestRemoveTree_LeavesTheTargetsOfLinksAndMounts(t *testing.T) {
 		t.Errorf("%s is left, want what cannot be removed", got)
 	}
 	unmountAll(t, inner)
-	if err := os.Symlink(elsewhere, filepath.Join(dir, "top")); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.Symlink(elsewhere, filepath.Join(dir, "top")))
 	for _, name := range []string{"tree", "top", "missing"} {
-		if err := removeAt(t.Context(), filepath.Join(dir, name)); err != nil {
-			t.Error(err)
-		}
+		check.Report(t, removeAt(t.Context(), filepath.Join(dir, name)))
 	}
 	if got := names(t, dir); len(got) > 0 || read(t, filepath.Join(elsewhere, "precious")) != "x" {
 		t.Errorf("%v is left", got)
@@ -144,9 +131,7 @@ func TestRemoveTree_FileThatCannotBeRemovedBlocksNothingElse(t *testing.T) {
 	tree := filepath.Join(dir, "tree")
 	deep := filepath.Join(tree, strings.Repeat("d/", 3*removeDepth))
 	for _, d := range []string{deep, filepath.Join(tree, "other", "empty")} {
-		if err := os.MkdirAll(d, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, os.MkdirAll(d, 0o755))
 	}
 	kept := write(t, filepath.Join(deep, "kept"), "x")
 	for i := range 1000 {
@@ -163,9 +148,7 @@ func TestRemoveTree_FileThatCannotBeRemovedBlocksNothingElse(t *testing.T) {
 		t.Fatalf("left are %d files: %.500v", len(left), left)
 	}
 	command(t, "chattr", "-i", left[0])
-	if err := removeAt(t.Context(), tree); err != nil {
-		t.Error(err)
-	}
+	check.Report(t, removeAt(t.Context(), tree))
 }
 
 func TestRemoveTree_DeepTreeIsRemovedFromAFullFileSystem(t *testing.T) {
@@ -174,9 +157,7 @@ func TestRemoveTree_DeepTreeIsRemovedFromAFullFileSystem(t *testing.T) {
 			args := map[string][]string{"ext4": {"-m", "0", "-N", "4096"}}[fstype]
 			dir := newFS(t, fstype, 320*mib, args...)
 			tree := filepath.Join(dir, "tree")
-			if err := os.Mkdir(tree, 0o755); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, os.Mkdir(tree, 0o755))
 			deepen(t, tree, 10*removeDepth)
 			fill(t, filepath.Join(dir, "full"))
 			for i := 0; ; i++ {
@@ -186,9 +167,7 @@ func TestRemoveTree_DeepTreeIsRemovedFromAFullFileSystem(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := removeAt(t.Context(), tree); err != nil {
-				t.Error(err)
-			}
+			check.Report(t, removeAt(t.Context(), tree))
 		})
 	}
 }
@@ -198,15 +177,9 @@ func TestRemoveTree_DirectoryOfAnotherProjectIsRemovedToo(t *testing.T) {
 		tree := filepath.Join(dir, "tree")
 		limited(t, q, tree, Limits{Bytes: 64 * mib})
 		deep := filepath.Join(tree, strings.Repeat("d/", removeDepth+3))
-		if err := os.MkdirAll(deep, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := SetProject(filepath.Join(tree, "d"), 4711); err != nil {
-			t.Fatal(err)
-		}
-		if err := removeAt(t.Context(), tree); err != nil {
-			t.Error(err)
-		}
+		check.OK(t, os.MkdirAll(deep, 0o755))
+		check.OK(t, SetProject(filepath.Join(tree, "d"), 4711))
+		check.Report(t, removeAt(t.Context(), tree))
 	})
 }
 
@@ -214,9 +187,7 @@ func TestRemoveTree_IsCancelledAndContinued(t *testing.T) {
 	requireRoot(t)
 	dir := t.TempDir()
 	tree := filepath.Join(dir, "tree")
-	if err := os.MkdirAll(filepath.Join(tree, strings.Repeat("d/", 3*removeDepth)), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.MkdirAll(filepath.Join(tree, strings.Repeat("d/", 3*removeDepth)), 0o755))
 	for i := range 20 {
 		write(t, filepath.Join(tree, fmt.Sprint(i)), "")
 	}

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
@@ -24,9 +25,7 @@ func TestReplace_FileIsReplacedWhole(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
 	for _, content := range []string{"first", "", "the third, which is longer"} {
-		if err := ReplaceFile(file, []byte(content)); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, ReplaceFile(file, []byte(content)))
 		holds(t, file, content)
 	}
 	var s unix.Stat_t
@@ -45,12 +44,8 @@ func TestReplace_LeftoverOfACrashIsNeitherReadNorFollowed(t *testing.T) {
 		"a part": func() error { return os.WriteFile(file+".new", []byte("a part that is longer than all"), 0o600) },
 		"a link": func() error { return os.Symlink("other", file+".new") },
 	} {
-		if err := errors.Join(os.WriteFile(other, []byte("other"), 0o600), left()); err != nil {
-			t.Fatal(err)
-		}
-		if err := ReplaceFile(file, []byte(name)); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, errors.Join(os.WriteFile(other, []byte("other"), 0o600), left()))
+		check.OK(t, ReplaceFile(file, []byte(name)))
 		holds(t, file, name)
 		holds(t, other, "other")
 	}
@@ -59,9 +54,7 @@ func TestReplace_LeftoverOfACrashIsNeitherReadNorFollowed(t *testing.T) {
 func TestReplace_FailureLeavesTheFileAsItIs(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
-	if err := errors.Join(ReplaceFile(file, []byte("old")), os.MkdirAll(filepath.Join(file+".new", "full"), 0o700)); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, errors.Join(ReplaceFile(file, []byte("old")), os.MkdirAll(filepath.Join(file+".new", "full"), 0o700)))
 	if err := ReplaceFile(file, []byte("new")); err == nil {
 		t.Error("it was replaced over a directory")
 	}
@@ -72,14 +65,9 @@ func TestReplace_FailureLeavesTheFileAsItIs(t *testing.T) {
 }
 
 func TestReplace_NewFileReplacesNothing(t *testing.T) {
-	dir, err := os.OpenRoot(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := check.Got(os.OpenRoot(t.TempDir()))(t)
 	defer dir.Close()
-	if err := errors.Join(WriteNew(dir, "file", []byte("first")), SyncDir(dir, ".")); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, errors.Join(WriteNew(dir, "file", []byte("first")), SyncDir(dir, ".")))
 	if err := WriteNew(dir, "file", []byte("second")); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("it was written again: %v", err)
 	}
@@ -88,9 +76,7 @@ func TestReplace_NewFileReplacesNothing(t *testing.T) {
 
 func TestReplace_FileIsRemovedOnce(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
-	if err := errors.Join(ReplaceFile(file, nil), RemoveFile(file)); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, errors.Join(ReplaceFile(file, nil), RemoveFile(file)))
 	if err := RemoveFile(file); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("again: %v", err)
 	}
@@ -100,15 +86,10 @@ func TestReplace_FileIsRemovedOnce(t *testing.T) {
 // another one automatically.
 func TestReplace_ReplacedCreatedOrRemovedFileSurvivesAPowerCut(t *testing.T) {
 	dir := hostfs.New(t, hostfs.XFS, 320*mib)
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := check.Got(os.OpenRoot(dir))(t)
 	defer root.Close()
 	at := func(dir, name string) string { return filepath.Join(dir, name) }
-	if err := errors.Join(root.Mkdir("sub", 0o700), ReplaceFile(at(dir, "removed"), []byte("old")), SyncDir(root, ".")); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, errors.Join(root.Mkdir("sub", 0o700), ReplaceFile(at(dir, "removed"), []byte("old")), SyncDir(root, ".")))
 	for _, step := range []struct {
 		name string
 		do   func() error
@@ -127,9 +108,7 @@ func TestReplace_ReplacedCreatedOrRemovedFileSurvivesAPowerCut(t *testing.T) {
 		}
 		t.Run(step.name, func(t *testing.T) { holds(t, at(hostfs.Cut(t, hostfs.XFS, dir), step.file), step.want) })
 	}
-	if err := RemoveFile(at(dir, "removed")); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, RemoveFile(at(dir, "removed")))
 	if _, err := os.Lstat(at(hostfs.Cut(t, hostfs.XFS, dir), "removed")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("what was removed is there again: %v", err)
 	}

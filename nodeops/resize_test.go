@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
@@ -25,20 +26,14 @@ func maySysResource(t testing.TB) bool {
 	t.Helper()
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
-	if err := unix.Capget(&header, &data[0]); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, unix.Capget(&header, &data[0]))
 	return data[0].Effective&(1<<unix.CAP_SYS_RESOURCE) != 0
 }
 
 func growImage(t testing.TB, image, device string, size int64) {
 	t.Helper()
-	if err := os.Truncate(image, size); err != nil {
-		t.Fatal(err)
-	}
-	if err := GrowLoop(device); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.Truncate(image, size))
+	check.OK(t, GrowLoop(device))
 }
 
 func TestResize_MountedFileSystemGrowsWithItsDevice(t *testing.T) {
@@ -51,9 +46,7 @@ func TestResize_MountedFileSystemGrowsWithItsDevice(t *testing.T) {
 			file := write(t, filepath.Join(dir, "file"), "content")
 			for _, times := range []int64{1, 4, 4, 64} {
 				growImage(t, image, device, times*size)
-				if err := GrowFS(t.Context(), device, dir); err != nil {
-					t.Fatal(err)
-				}
+				check.OK(t, GrowFS(t.Context(), device, dir))
 				usage, err := Statfs(t.Context(), dir)
 				if err != nil || usage.Total < times*size*3/4 {
 					t.Errorf("the device has %d bytes, the file system %d (%v)", times*size, usage.Total, err)
@@ -72,9 +65,7 @@ func TestGrow_WithoutPermissionNamesTheMissingCapability(t *testing.T) {
 	dir, device := mountLoop(t, image, "ext4")
 	// Commands started from this thread cannot get the capability; the thread ends with the test.
 	runtime.LockOSThread()
-	if err := unix.Prctl(unix.PR_CAPBSET_DROP, unix.CAP_SYS_RESOURCE, 0, 0, 0); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, unix.Prctl(unix.PR_CAPBSET_DROP, unix.CAP_SYS_RESOURCE, 0, 0, 0))
 	if err := GrowFS(t.Context(), device, dir); err != nil {
 		t.Errorf("nothing to grow: %v", err)
 	}
@@ -87,14 +78,9 @@ func TestGrow_WithoutPermissionNamesTheMissingCapability(t *testing.T) {
 func TestResize_ReadOnlyOrUnmountedFileSystemDoesNotGrow(t *testing.T) {
 	image := newImage(t, "xfs", fileSystems["xfs"])
 	dir, device := mountLoop(t, image, "xfs", "ro")
-	before, err := Statfs(t.Context(), dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := check.Got(Statfs(t.Context(), dir))(t)
 	growImage(t, image, device, 640*mib)
-	if err := GrowFS(t.Context(), device, dir); err != nil {
-		t.Error(err)
-	}
+	check.Report(t, GrowFS(t.Context(), device, dir))
 	if after, err := Statfs(t.Context(), dir); err != nil || after.Total != before.Total {
 		t.Errorf("got %+v, %v, want %+v", after, err, before)
 	}

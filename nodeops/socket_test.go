@@ -8,29 +8,23 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // socketPath has fewer than 108 bytes.
 func socketPath(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "socket-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := check.Got(os.MkdirTemp("", "socket-"))(t)
 	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
+		check.Report(t, os.RemoveAll(dir))
 	})
 	return filepath.Join(dir, "s.sock")
 }
 
 func listens(t *testing.T, path string) *Socket {
 	t.Helper()
-	s, err := ListenUnix(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := check.Got(ListenUnix(t.Context(), path))(t)
 	t.Cleanup(func() { _ = s.Close() }) // some are closed already
 	return s
 }
@@ -46,16 +40,12 @@ func TestSocket_StaleIsReplaced(t *testing.T) {
 		t.Errorf("it has mode %v, %v", info.Mode(), err)
 	}
 	conn, err := net.Dial("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	conn.Close()
 	if !s.Ours() {
 		t.Error("it does not know its own file")
 	}
-	if err := s.Remove(); err != nil {
-		t.Error(err)
-	}
+	check.Report(t, s.Remove())
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("it is left: %v", err)
 	}
@@ -70,18 +60,14 @@ func TestSocket_OtherFileIsNotReplaced(t *testing.T) {
 	if !first.Ours() {
 		t.Error("the first has lost its place")
 	}
-	if err := errors.Join(os.Remove(path), os.WriteFile(path, nil, 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, errors.Join(os.Remove(path), os.WriteFile(path, nil, 0o600)))
 	if _, err := ListenUnix(t.Context(), path); err == nil || !strings.Contains(err.Error(), "not a socket") {
 		t.Errorf("of a file: %v", err)
 	}
 	if first.Ours() {
 		t.Error("it takes another file for its own")
 	}
-	if err := first.Remove(); err != nil {
-		t.Error(err)
-	}
+	check.Report(t, first.Remove())
 	if _, err := os.Lstat(path); err != nil {
 		t.Errorf("it has removed another's file: %v", err)
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"golang.org/x/sys/unix"
 )
 
@@ -17,19 +18,13 @@ func TestUsage_ReportsSizeFilesAndType(t *testing.T) {
 	for fstype, size := range fileSystems {
 		t.Run(fstype, func(t *testing.T) {
 			dir := newFS(t, fstype, size)
-			before, err := Statfs(t.Context(), dir)
-			if err != nil {
-				t.Fatal(err)
-			}
+			before := check.Got(Statfs(t.Context(), dir))(t)
 			if before.Type != fstype || before.Total > size || before.Total < size/2 || before.Used+before.Available > before.Total {
 				t.Errorf("a %s of %d bytes: %+v", fstype, size, before)
 			}
 			write(t, filepath.Join(dir, "file"), strings.Repeat("x", 8<<20))
 			syncAt(t, dir)
-			after, err := Statfs(t.Context(), dir)
-			if err != nil {
-				t.Fatal(err)
-			}
+			after := check.Got(Statfs(t.Context(), dir))(t)
 			if grown := after.Used - before.Used; grown < 8*mib || grown > 12*mib {
 				t.Errorf("8 MiB were written and the usage grew by %d", grown)
 			}
@@ -76,9 +71,7 @@ func TestStatfs_HangingCallIsAwaitedUntilTheDeadlineAndNeverRepeated(t *testing.
 		late := make(chan FSUsage)
 		go func() {
 			usage, err := asked.ask(t.Context(), "/hangs", hang)
-			if err != nil {
-				t.Error(err)
-			}
+			check.Report(t, err)
 			late <- usage
 		}()
 		synctest.Wait()

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
@@ -42,14 +43,8 @@ func eachPair(t *testing.T, test func(t *testing.T, src, dst string)) {
 // syncAndCompare expects an equal copy, and returns how many bytes were written for it.
 func syncAndCompare(t testing.TB, dst, src string) (int64, Content) {
 	t.Helper()
-	written, err := SyncTree(t.Context(), dst, src, ignore)
-	if err != nil {
-		t.Fatal(err)
-	}
-	content, err := CompareTrees(t.Context(), dst, src, false, ignore)
-	if err != nil {
-		t.Fatal(err)
-	}
+	written := check.Got(SyncTree(t.Context(), dst, src, ignore))(t)
+	content := check.Got(CompareTrees(t.Context(), dst, src, false, ignore))(t)
 	return written, content
 }
 
@@ -86,9 +81,7 @@ func sameTrees(t testing.TB, dst, src string) {
 		sameContent(t, one, other)
 		return nil
 	})
-	if err != nil {
-		t.Error(err)
-	}
+	check.Report(t, err)
 }
 
 func TestSyncTree_CopyInAnotherFileSystemIsEqual(t *testing.T) {
@@ -114,9 +107,7 @@ func TestSyncTree_TargetLosesWhatItsSourceLacks(t *testing.T) {
 		plant(t, dst)
 		must := func(errs ...error) {
 			t.Helper()
-			if err := errors.Join(errs...); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, errors.Join(errs...))
 		}
 		// Names with another kind, more, fewer and wrong hard links, other content with the same time and size.
 		must(os.RemoveAll(filepath.Join(dst, "dir/sub")), os.Symlink("/etc", filepath.Join(dst, "dir/sub")))
@@ -138,9 +129,7 @@ func TestSyncTree_LostAndFoundOfTheTargetStays(t *testing.T) {
 	src, dst := twoFS(t, "xfs", "ext4")
 	found := write(t, filepath.Join(dst, lostAndFound, "#12"), "found by e2fsck")
 	inner := filepath.Join(dst, "dir", lostAndFound)
-	if err := errors.Join(os.Mkdir(filepath.Join(src, "dir"), 0o755), os.MkdirAll(inner, 0o755)); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, errors.Join(os.Mkdir(filepath.Join(src, "dir"), 0o755), os.MkdirAll(inner, 0o755)))
 	syncAndCompare(t, dst, src)
 	if read(t, found) != "found by e2fsck" {
 		t.Error("what e2fsck has found was removed")
@@ -153,25 +142,14 @@ func TestSyncTree_LostAndFoundOfTheTargetStays(t *testing.T) {
 func TestSyncTree_FileIsCopiedAgainFromWhereItsCopyEnds(t *testing.T) {
 	eachPair(t, func(t *testing.T, src, dst string) {
 		large := holey(t, filepath.Join(src, "large"), 64*mib)
-		if _, err := large.WriteAt(bytes.Repeat([]byte("more"), 5<<20), 8*mib); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(large.WriteAt(bytes.Repeat([]byte("more"), 5<<20), 8*mib))(t)
 		whole, _ := syncAndCompare(t, dst, src)
-		if err := large.Sync(); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, large.Sync())
 		// As if the second half had not been copied, and as if data were where the source has a hole.
-		copied, err := os.OpenFile(filepath.Join(dst, "large"), os.O_RDWR, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		copied := check.Got(os.OpenFile(filepath.Join(dst, "large"), os.O_RDWR, 0))(t)
 		defer copied.Close()
-		if err := copied.Truncate(16 * mib); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := copied.WriteAt([]byte("x"), 4*mib); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, copied.Truncate(16*mib))
+		check.Got(copied.WriteAt([]byte("x"), 4*mib))(t)
 		rest, _ := syncAndCompare(t, dst, src)
 		if rest == 0 || rest > whole/4*3 {
 			t.Errorf("%d bytes of %d were written again", rest, whole)
@@ -208,13 +186,9 @@ func TestSyncTree_DeepTreeWithOddNamesIsCopied(t *testing.T) {
 	dir := deepest(t, src, strings.Repeat("\n\xfe\x1b[2J'\"", 25), 60)
 	defer dir.Close()
 	for _, name := range []string{"-rf", " ", "\xff\xfe", "..\n", "$(id)", strings.Repeat("n", 255), ".holdfast-links", "lost+found"} {
-		if err := errors.Join(unix.Mknodat(int(dir.Fd()), name, unix.S_IFREG|0o600, 0), os.WriteFile(filepath.Join(src, name), []byte(name), 0o600)); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, errors.Join(unix.Mknodat(int(dir.Fd()), name, unix.S_IFREG|0o600, 0), os.WriteFile(filepath.Join(src, name), []byte(name), 0o600)))
 	}
-	if err := os.Link(filepath.Join(src, "-rf"), filepath.Join(src, "linked")); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.Link(filepath.Join(src, "-rf"), filepath.Join(src, "linked")))
 	_, content := syncAndCompare(t, dst, src)
 	if content.Files != 17 {
 		t.Errorf("%d files were compared", content.Files)
@@ -224,16 +198,12 @@ func TestSyncTree_DeepTreeWithOddNamesIsCopied(t *testing.T) {
 func TestSyncTree_RefusesWhatACopyWouldLack(t *testing.T) {
 	src, dst := twoFS(t, "btrfs", "ext4")
 	file := write(t, filepath.Join(src, "file"), "x")
-	if err := unix.Setxattr(file, "user.large", bytes.Repeat([]byte("x"), 8000), 0); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, unix.Setxattr(file, "user.large", bytes.Repeat([]byte("x"), 8000), 0))
 	_, err := SyncTree(t.Context(), dst, src, ignore)
 	if !errors.Is(err, ErrCannotKeep) || !strings.Contains(err.Error(), "user.large of "+filepath.Join(dst, "file")) {
 		t.Errorf("an attribute that is too large: %v", err)
 	}
-	if err := os.Remove(file); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.Remove(file))
 	command(t, "btrfs", "-q", "subvolume", "create", filepath.Join(src, "inner"))
 	for name, err := range map[string]error{
 		"sync":    func() error { _, err := SyncTree(t.Context(), dst, src, ignore); return err }(),
@@ -249,9 +219,7 @@ func TestSyncTree_TimeThatTheTargetCannotKeepIsNamed(t *testing.T) {
 	src := newFS(t, "btrfs", fileSystems["btrfs"])
 	dst := newFS(t, "ext4", fileSystems["ext4"], "-I", "128") // it keeps whole seconds
 	write(t, filepath.Join(src, "file"), "x")
-	if err := unix.UtimesNano(filepath.Join(src, "file"), []unix.Timespec{{Sec: 1e9, Nsec: 5}, {Sec: 1e9, Nsec: 5}}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, unix.UtimesNano(filepath.Join(src, "file"), []unix.Timespec{{Sec: 1e9, Nsec: 5}, {Sec: 1e9, Nsec: 5}}))
 	if _, err := SyncTree(t.Context(), dst, src, ignore); !errors.Is(err, ErrCannotKeep) || !strings.Contains(err.Error(), "modification time") {
 		t.Errorf("got %v", err)
 	}
@@ -273,9 +241,7 @@ func TestSyncTree_FullTargetSaysHowMuchIsMissing(t *testing.T) {
 	for i := range 300 {
 		write(t, filepath.Join(src, fmt.Sprint("small", i)), "")
 	}
-	if err := os.Remove(filepath.Join(src, "large")); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.Remove(filepath.Join(src, "large")))
 	few := newFS(t, "ext4", 64*mib, "-N", "128")
 	_, err = SyncTree(t.Context(), few, src, ignore)
 	if _, after, _ := strings.Cut(fmt.Sprint(err), "about "); !errors.Is(err, unix.ENOSPC) || !strings.Contains(after, " are missing") {
@@ -334,9 +300,7 @@ func TestCompareTrees_EveryDifferenceIsFoundAndMended(t *testing.T) {
 		}, "names"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if err := test.change(); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, test.change())
 			for _, mend := range []bool{false, true} {
 				_, err := CompareTrees(t.Context(), dst, src, mend, ignore)
 				if !errors.Is(err, ErrDiffers) || !strings.Contains(err.Error(), test.names) {
@@ -351,20 +315,13 @@ func TestCompareTrees_EveryDifferenceIsFoundAndMended(t *testing.T) {
 
 func flipAt(t testing.TB, path string, at int64) {
 	t.Helper()
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := check.Got(os.OpenFile(path, os.O_RDWR, 0))(t)
 	defer f.Close()
 	b := make([]byte, 1)
 	readAt(t, f, b, at)
 	b[0] ^= 1
-	if _, err := f.WriteAt(b, at); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Sync(); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(f.WriteAt(b, at))(t)
+	check.OK(t, f.Sync())
 }
 
 func TestCompareTrees_DigestIsThatOfTheContentInEveryFileSystem(t *testing.T) {
@@ -373,17 +330,11 @@ func TestCompareTrees_DigestIsThatOfTheContentInEveryFileSystem(t *testing.T) {
 	_, first := syncAndCompare(t, dst, src)
 	third := newFS(t, "btrfs", fileSystems["btrfs"])
 	_, second := syncAndCompare(t, third, dst) // lost+found of ext4 is an entry more
-	if err := os.Remove(filepath.Join(third, lostAndFound)); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.Remove(filepath.Join(third, lostAndFound)))
 	fourth := newFS(t, "xfs", fileSystems["xfs"])
 	var st unix.Stat_t
-	if err := unix.Stat(src, &st); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.UtimesNano(third, []unix.Timespec{st.Atim, st.Mtim}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, unix.Stat(src, &st))
+	check.OK(t, unix.UtimesNano(third, []unix.Timespec{st.Atim, st.Mtim}))
 	_, again := syncAndCompare(t, fourth, third)
 	if first != again || first.SHA256 == second.SHA256 || len(first.SHA256) != 64 {
 		t.Errorf("the digests are %v, %v and %v", first, second, again)
@@ -394,15 +345,11 @@ func TestCopyDevice_IsContinuedAndStaysThin(t *testing.T) {
 	requireRoot(t)
 	source, target := hostfs.Disk(t, 64*mib), hostfs.Disk(t, 65*mib)
 	f, err := os.OpenFile(source, os.O_RDWR|unix.O_SYNC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	defer f.Close()
 	data := bytes.Repeat([]byte("holdfast"), 1<<17)
 	for _, at := range []int64{0, 10*mib + 4096, 63 * mib} {
-		if _, err := f.WriteAt(data, at); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(f.WriteAt(data, at))(t)
 	}
 	var done int64
 	written, err := CopyDevice(t.Context(), target, source, func(n int64) { done += n })
@@ -454,9 +401,7 @@ func TestSyncTree_TakesFewFilesAndLittleMemory(t *testing.T) {
 	}
 	dir := newFS(t, "xfs", 8*gib)
 	src := filepath.Join(dir, "src")
-	if err := errors.Join(os.Mkdir(src, 0o755), os.Mkdir(src+"-copy", 0o755)); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, errors.Join(os.Mkdir(src, 0o755), os.Mkdir(src+"-copy", 0o755)))
 	linkedFiles(t, src, count)
 	// Memory depends on when garbage is collected. Half of what the pod may have is the limit.
 	if peak := inChild(t, variable, src); hostfs.Figures() && peak > shadow*128<<10 {

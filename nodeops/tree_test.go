@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"golang.org/x/sys/unix"
 )
 
@@ -29,9 +30,7 @@ func plant(t testing.TB, top string) {
 	at := func(name string) string { return filepath.Join(top, name) }
 	must := func(errs ...error) {
 		t.Helper()
-		if err := errors.Join(errs...); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, errors.Join(errs...))
 	}
 	must(os.MkdirAll(at("dir/sub/empty"), 0o755), os.Chown(at("dir/sub"), 1000, 2000), os.Chown(top, 7, 8))
 	must(os.Chmod(at("dir/sub"), 0o710|fs.ModeSetgid|fs.ModeSticky), os.Chmod(top, 0o777|fs.ModeSticky))
@@ -65,7 +64,7 @@ func describeTree(t testing.TB, top string) []string {
 	t.Helper()
 	var lines []string
 	first := map[uint64]string{}
-	err := filepath.WalkDir(top, func(path string, _ fs.DirEntry, err error) error {
+	check.OK(t, filepath.WalkDir(top, func(path string, _ fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -93,10 +92,7 @@ func describeTree(t testing.TB, top string) []string {
 		}
 		lines = append(lines, line)
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return lines
 }
 
@@ -104,9 +100,7 @@ func describeTree(t testing.TB, top string) []string {
 func peek(t testing.TB, path string) string {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOATIME, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	defer f.Close()
 	b := make([]byte, 100)
 	n, err := f.Read(b)
@@ -119,10 +113,7 @@ func peek(t testing.TB, path string) string {
 func xattrs(t testing.TB, path string) string {
 	t.Helper()
 	names := make([]byte, 4096)
-	n, err := unix.Llistxattr(path, names)
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := check.Got(unix.Llistxattr(path, names))(t)
 	var all []string
 	for name := range strings.SplitSeq(strings.TrimSuffix(string(names[:n]), "\x00"), "\x00") {
 		value := make([]byte, 4096)
@@ -143,16 +134,12 @@ func TestCopyTree_CopyEqualsItsSource(t *testing.T) {
 			dir := newFS(t, fstype, size)
 			src, dst := filepath.Join(dir, "src"), filepath.Join(dir, "dst")
 			for _, d := range []string{src, dst} {
-				if err := os.Mkdir(d, 0o700); err != nil {
-					t.Fatal(err)
-				}
+				check.OK(t, os.Mkdir(d, 0o700))
 			}
 			plant(t, src)
 			want := describeTree(t, src)
 			syncAt(t, dir)
-			if err := CopyTree(t.Context(), dst, src); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, CopyTree(t.Context(), dst, src))
 			got := describeTree(t, dst)
 			for i := range max(len(got), len(want)) {
 				if i >= len(got) || i >= len(want) || got[i] != want[i] {
@@ -174,10 +161,7 @@ func TestCopyTree_CopyEqualsItsSource(t *testing.T) {
 
 func open(t testing.TB, path string) *os.File {
 	t.Helper()
-	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := check.Got(os.Open(path))(t)
 	t.Cleanup(func() { f.Close() })
 	return f
 }
@@ -185,31 +169,21 @@ func open(t testing.TB, path string) *os.File {
 func TestCopyTree_UsesReflinksWherePossible(t *testing.T) {
 	dir := newFS(t, "xfs", fileSystems["xfs"])
 	src, dst := filepath.Join(dir, "src"), filepath.Join(dir, "dst")
-	if err := errors.Join(os.Mkdir(src, 0o755), os.Mkdir(dst, 0o755)); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, errors.Join(os.Mkdir(src, 0o755), os.Mkdir(dst, 0o755)))
 	write(t, filepath.Join(src, "large"), strings.Repeat("x", 150<<20)) // another one would not fit
-	if err := CopyTree(t.Context(), dst, src); err != nil {
-		t.Error(err)
-	}
+	check.Report(t, CopyTree(t.Context(), dst, src))
 }
 
 func TestCopyTree_StaysOnItsFileSystem(t *testing.T) {
 	requireRoot(t)
 	src, dst := t.TempDir(), t.TempDir()
 	inner, bound := filepath.Join(src, "inner"), filepath.Join(src, "bound")
-	if err := os.Mkdir(inner, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.Mkdir(inner, 0o755))
 	write(t, bound, "")
 	t.Cleanup(func() { unmountAll(t, inner); unmountAll(t, bound) })
-	if err := errors.Join(unix.Mount("none", inner, "tmpfs", 0, ""), unix.Mount("/dev/null", bound, "", unix.MS_BIND, "")); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, errors.Join(unix.Mount("none", inner, "tmpfs", 0, ""), unix.Mount("/dev/null", bound, "", unix.MS_BIND, "")))
 	write(t, filepath.Join(inner, "foreign"), "x")
-	if err := CopyTree(t.Context(), dst, src); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, CopyTree(t.Context(), dst, src))
 	if got := names(t, dst); !slices.Equal(got, []string{"inner"}) {
 		t.Errorf("copied %v", got)
 	}
@@ -222,9 +196,7 @@ func TestCopyTree_NeitherFollowsLinksNorOverwrites(t *testing.T) {
 	requireRoot(t)
 	src, dst, elsewhere := t.TempDir(), t.TempDir(), t.TempDir()
 	link := filepath.Join(t.TempDir(), "link")
-	if err := os.Symlink(elsewhere, link); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.Symlink(elsewhere, link))
 	write(t, filepath.Join(src, "name"), "new")
 	for _, pair := range [][2]string{{link, src}, {dst, link}} {
 		if err := CopyTree(t.Context(), pair[0], pair[1]); err == nil {
@@ -241,9 +213,7 @@ func TestCopyTree_IntoItselfIsRefused(t *testing.T) {
 	requireRoot(t)
 	src := t.TempDir()
 	dst := filepath.Join(src, "dst")
-	if err := os.Mkdir(dst, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.Mkdir(dst, 0o755))
 	if err := CopyTree(t.Context(), dst, src); err == nil || !strings.Contains(err.Error(), "copy itself") {
 		t.Errorf("got %v", err)
 	}
@@ -264,9 +234,7 @@ func TestCopyTree_IsCancelled(t *testing.T) {
 	requireRoot(t)
 	src, dst := t.TempDir(), t.TempDir()
 	for i := range 10 {
-		if err := os.Symlink("x", filepath.Join(src, fmt.Sprint(i))); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, os.Symlink("x", filepath.Join(src, fmt.Sprint(i))))
 	}
 	if err := CopyTree(&endsAfter{t.Context(), 5}, dst, src); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want the context's end", err)

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 func TestText_HasNothingThatATerminalActsOn(t *testing.T) {
@@ -28,10 +30,7 @@ func TestText_HasNothingThatATerminalActsOn(t *testing.T) {
 		if again := Line(lines); again != want {
 			t.Errorf("%q is %q in lines, want %q", text, again, want)
 		}
-		document, err := json.MarshalIndent([]string{text}, "", "  ")
-		if err != nil {
-			t.Fatal(err)
-		}
+		document := check.Got(json.MarshalIndent([]string{text}, "", "  "))(t)
 		escaped := JSON(document)
 		for _, r := range lines + string(escaped) {
 			if r != '\n' && r != '\t' && acts(r) {

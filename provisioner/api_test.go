@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
@@ -46,14 +47,9 @@ func realServer(t *testing.T) *api {
 	t.Helper()
 	config := realapi.Config(t)
 	a := &api{t: t, config: config, client: kubernetes.NewForConfigOrDie(config), namespace: "prov-" + rand.String(5)}
-	_, err := a.client.CoreV1().Namespaces().Create(t.Context(), &core.Namespace{ObjectMeta: metav1.ObjectMeta{Name: a.namespace}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Got(a.client.CoreV1().Namespaces().Create(t.Context(), &core.Namespace{ObjectMeta: metav1.ObjectMeta{Name: a.namespace}}, metav1.CreateOptions{}))(t)
 	t.Cleanup(func() {
-		if err := a.client.CoreV1().Namespaces().Delete(context.Background(), a.namespace, metav1.DeleteOptions{}); err != nil {
-			t.Error(err)
-		}
+		check.Report(t, a.client.CoreV1().Namespaces().Delete(context.Background(), a.namespace, metav1.DeleteOptions{}))
 	})
 	return a
 }
@@ -64,9 +60,7 @@ func (a *api) class(provisioner string, parameters map[string]string, change ...
 	for _, f := range change {
 		f(c)
 	}
-	if _, err := a.client.StorageV1().StorageClasses().Create(a.t.Context(), c, metav1.CreateOptions{}); err != nil {
-		a.t.Fatal(err)
-	}
+	check.Got(a.client.StorageV1().StorageClasses().Create(a.t.Context(), c, metav1.CreateOptions{}))(a.t)
 	a.t.Cleanup(func() { a.cleanUp(provisioner, c.Name) })
 	return c.Name
 }
@@ -77,9 +71,7 @@ func (a *api) cleanUp(provisioner, class string) {
 	if err := a.client.StorageV1().StorageClasses().Delete(ctx, class, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 		a.t.Error(err)
 	}
-	if err := a.client.CoreV1().PersistentVolumeClaims(a.namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
-		a.t.Error(err)
-	}
+	check.Report(a.t, a.client.CoreV1().PersistentVolumeClaims(a.namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}))
 	volumes := a.client.CoreV1().PersistentVolumes()
 	all, err := volumes.List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -113,18 +105,13 @@ func (a *api) claim(name, class, provisioner string) *core.PersistentVolumeClaim
 	if a.config == nil {
 		c.UID, c.Annotations = uuid.NewUUID(), map[string]string{wantedOf: provisioner}
 	}
-	c, err := a.client.CoreV1().PersistentVolumeClaims(a.namespace).Create(a.t.Context(), c, metav1.CreateOptions{})
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	c = check.Got(a.client.CoreV1().PersistentVolumeClaims(a.namespace).Create(a.t.Context(), c, metav1.CreateOptions{}))(a.t)
 	return c
 }
 
 func (a *api) deleteClaim(name string) {
 	a.t.Helper()
-	if err := a.client.CoreV1().PersistentVolumeClaims(a.namespace).Delete(a.t.Context(), name, metav1.DeleteOptions{}); err != nil {
-		a.t.Fatal(err)
-	}
+	check.OK(a.t, a.client.CoreV1().PersistentVolumeClaims(a.namespace).Delete(a.t.Context(), name, metav1.DeleteOptions{}))
 }
 
 func (a *api) isBound(name string) bool {
@@ -136,14 +123,8 @@ func (a *api) isBound(name string) bool {
 func (a *api) bound(name string) *core.PersistentVolume {
 	a.t.Helper()
 	wait.Until(a.t, "claim "+name+" is bound", func() bool { return a.isBound(name) })
-	c, err := a.client.CoreV1().PersistentVolumeClaims(a.namespace).Get(a.t.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	pv, err := a.client.CoreV1().PersistentVolumes().Get(a.t.Context(), c.Spec.VolumeName, metav1.GetOptions{})
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	c := check.Got(a.client.CoreV1().PersistentVolumeClaims(a.namespace).Get(a.t.Context(), name, metav1.GetOptions{}))(a.t)
+	pv := check.Got(a.client.CoreV1().PersistentVolumes().Get(a.t.Context(), c.Spec.VolumeName, metav1.GetOptions{}))(a.t)
 	return pv
 }
 
@@ -173,14 +154,8 @@ func (a *api) nothingLeft(s *server) {
 func inMemory(t *testing.T) *api {
 	client := fake.NewClientset()
 	a := &api{t: t, client: client, namespace: "default"}
-	claims, err := client.CoreV1().PersistentVolumeClaims("").Watch(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	volumes, err := client.CoreV1().PersistentVolumes().Watch(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	claims := check.Got(client.CoreV1().PersistentVolumeClaims("").Watch(t.Context(), metav1.ListOptions{}))(t)
+	volumes := check.Got(client.CoreV1().PersistentVolumes().Watch(t.Context(), metav1.ListOptions{}))(t)
 	var binding sync.WaitGroup
 	t.Cleanup(func() { claims.Stop(); volumes.Stop(); binding.Wait() })
 	binding.Go(func() {

@@ -13,15 +13,14 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // released is a PersistentVolume whose claim is gone.
 func released(t *testing.T, p *Provisioner, parameters map[string]string) *core.PersistentVolume {
 	t.Helper()
 	pv, _, err := p.Provision(t.Context(), options(parameters))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	pv.UID = "of-" + options(nil).PVC.UID
 	pv.Annotations[v1beta1.ProvisionedByAnnotation] = p.Name
 	pv.Status.Phase = core.VolumeReleased
@@ -40,9 +39,7 @@ func TestDelete_DeletedVolumeIsGoneAndCanBeDeletedAgain(t *testing.T) {
 	p := s.made()
 	pv := released(t, p, nil)
 	for range 2 {
-		if err := p.Delete(t.Context(), pv); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, p.Delete(t.Context(), pv))
 	}
 	if left := s.disk.volumes(); len(left) != 0 || len(p.journal.all()) != 0 {
 		t.Errorf("left are %v, %v", left, p.journal.all())
@@ -61,18 +58,14 @@ func TestDelete_AVolumeOfALivingClaimIsRefusedByName(t *testing.T) {
 	claim.Spec.VolumeName = pv.Name
 	pv.Spec.ClaimRef = &core.ObjectReference{Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID}
 	claims := client.CoreV1().PersistentVolumeClaims(claim.Namespace)
-	if _, err := claims.Create(t.Context(), claim, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(claims.Create(t.Context(), claim, metav1.CreateOptions{}))(t)
 	if err := p.Delete(t.Context(), pv); !errors.Is(err, backend.ErrPrecondition) || !strings.Contains(err.Error(), "default/data") {
 		t.Errorf("it answers %v", err)
 	}
 	if len(s.disk.volumes()) != 1 {
 		t.Error("the data is gone")
 	}
-	if err := claims.Delete(t.Context(), claim.Name, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, claims.Delete(t.Context(), claim.Name, metav1.DeleteOptions{}))
 	if err := p.Delete(t.Context(), pv); err != nil || len(s.disk.volumes()) != 0 {
 		t.Errorf("after the claim: %v, %v", err, s.disk.volumes())
 	}
@@ -106,12 +99,8 @@ func TestDelete_AVolumeOfALivingClaimByAnotherPersistentVolumeIsRefusedByName(t 
 			ClaimRef:               &core.ObjectReference{Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID},
 		}}
 		test.change(other, claim)
-		if _, err := client.CoreV1().PersistentVolumes().Create(t.Context(), other, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := client.CoreV1().PersistentVolumeClaims(claim.Namespace).Create(t.Context(), claim, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(client.CoreV1().PersistentVolumes().Create(t.Context(), other, metav1.CreateOptions{}))(t)
+		check.Got(client.CoreV1().PersistentVolumeClaims(claim.Namespace).Create(t.Context(), claim, metav1.CreateOptions{}))(t)
 		err := p.Delete(t.Context(), pv)
 		if kept := len(s.disk.volumes()) == 1; kept != test.refused {
 			t.Errorf("%s: kept is %v, %v", name, kept, err)
@@ -138,9 +127,7 @@ func TestDelete_RetainedDataStaysAndIsReported(t *testing.T) {
 	pv := released(t, p, map[string]string{"onDelete": "retain"})
 	s.disk.Write(volumeOf(pv), []byte("precious"))
 	for range 2 {
-		if err := p.Delete(t.Context(), pv); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, p.Delete(t.Context(), pv))
 	}
 	if got := s.disk.Read(volumeOf(pv), 8); string(got) != "precious" {
 		t.Errorf("the data is %q", got)
@@ -171,16 +158,12 @@ func TestDelete_ArchivedDataIsASnapshotAndNoExport(t *testing.T) {
 		}
 	}
 	s.disk.hook(nil)
-	if err := p.Delete(t.Context(), pv); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, p.Delete(t.Context(), pv))
 	snapshots, err := s.disk.ListSnapshots(t.Context())
 	if err != nil || len(snapshots) != 1 || len(s.disk.volumes()) != 0 {
 		t.Fatalf("snapshots %v, volumes %v, %v", snapshots, s.disk.volumes(), err)
 	}
-	if _, err := s.disk.Restore(t.Context(), snapshots[0].ID, backend.VolumeSpec{Name: "back"}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(s.disk.Restore(t.Context(), snapshots[0].ID, backend.VolumeSpec{Name: "back"}))(t)
 	if got := s.disk.Read("back", 8); string(got) != "precious" {
 		t.Errorf("the data is %q", got)
 	}
@@ -197,9 +180,7 @@ func TestDelete_ArchiveOfAnEarlierLifeIsNotTakenForThatOfThisRelease(t *testing.
 		pv := released(t, s.made(), map[string]string{"onDelete": "archive"})
 		pv.Status.LastPhaseTransitionTime = release
 		s.disk.Write(volumeOf(pv), []byte("old"))
-		if _, err := s.disk.Snapshot(t.Context(), backend.SnapshotSpec{Name: archivePrefix + string(volumeOf(pv)), Source: volumeOf(pv)}); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(s.disk.Snapshot(t.Context(), backend.SnapshotSpec{Name: archivePrefix + string(volumeOf(pv)), Source: volumeOf(pv)}))(t)
 		s.disk.Write(volumeOf(pv), []byte("new"))
 		s.config.StateDir = t.TempDir()
 		p := s.made()
@@ -226,9 +207,7 @@ func TestDelete_ArchiveOfAnEarlierLifeIsNotTakenForThatOfThisRelease(t *testing.
 		if err != nil || len(snapshots) != 2 {
 			t.Fatalf("%s: snapshots %v, %v", name, snapshots, err)
 		}
-		if _, err := s.disk.Restore(t.Context(), snapshots[1].ID, backend.VolumeSpec{Name: "back"}); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(s.disk.Restore(t.Context(), snapshots[1].ID, backend.VolumeSpec{Name: "back"}))(t)
 		if got := s.disk.Read("back", 3); string(got) != "new" {
 			t.Errorf("%s: archived is %q", name, got)
 		}
@@ -239,9 +218,7 @@ func TestDelete_DamagedArchiveIsNotTakenForOne(t *testing.T) {
 	s := newServer(t, quietClient())
 	p := s.made()
 	pv := released(t, p, map[string]string{"onDelete": "archive"})
-	if _, err := s.disk.Snapshot(t.Context(), backend.SnapshotSpec{Name: archivePrefix + string(volumeOf(pv)), Source: volumeOf(pv)}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(s.disk.Snapshot(t.Context(), backend.SnapshotSpec{Name: archivePrefix + string(volumeOf(pv)), Source: volumeOf(pv)}))(t)
 	p.Backend = damagedArchive{s.disk}
 	if err := p.Delete(t.Context(), pv); !errors.Is(err, backend.ErrPrecondition) || !strings.Contains(err.Error(), "snapshots delete "+archivePrefix+string(volumeOf(pv))) {
 		t.Errorf("it answers %v", err)
@@ -347,9 +324,7 @@ func TestDelete_ForgedPersistentVolumeDeletesNothing(t *testing.T) {
 	s := newServer(t, quietClient())
 	p := s.made()
 	pv := released(t, p, nil)
-	if _, err := s.disk.Memory.Create(t.Context(), backend.VolumeSpec{Name: "of-the-other-door"}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(s.disk.Memory.Create(t.Context(), backend.VolumeSpec{Name: "of-the-other-door"}))(t)
 	for name, change := range map[string]func(*core.PersistentVolume){
 		"names another volume": func(v *core.PersistentVolume) { v.Name = "forged" },
 		"names none":           func(v *core.PersistentVolume) { delete(v.Annotations, v1beta1.NFSVolumeAnnotation) },

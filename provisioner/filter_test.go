@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 func TestChoose_EachClaimIsForOneServer(t *testing.T) {
@@ -31,9 +32,7 @@ func TestChoose_EachClaimIsForOneServer(t *testing.T) {
 		"has other faults":        {map[string]string{"nfsServer": "backup", "speed": "fast"}, false, false},
 	} {
 		class := &storage.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "shared"}, Provisioner: p.Name, Parameters: test.parameters}
-		if err := p.classes.GetIndexer().Add(class); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, p.classes.GetIndexer().Add(class))
 		c := options(nil).PVC
 		c.Annotations = map[string]string{wantedOf: p.Name}
 		p.Default = func() bool { return true }
@@ -54,9 +53,7 @@ func TestChoose_ClaimWithAServerNameAloneIsForAServerOfThatName(t *testing.T) {
 		p := s.made()
 		for server, want := range map[string]bool{"main": first, "storage/main": true, "other/main": false, "backup": false} {
 			class := &storage.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "shared"}, Provisioner: p.Name, Parameters: map[string]string{"nfsServer": server}}
-			if err := p.classes.GetIndexer().Add(class); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, p.classes.GetIndexer().Add(class))
 			c := options(nil).PVC
 			c.Annotations = map[string]string{wantedOf: p.Name}
 			if got := p.ShouldProvision(t.Context(), c); got != want {
@@ -72,9 +69,7 @@ func TestChoose_ClaimOfAMissingServerGetsOneEvent(t *testing.T) {
 	p := s.made()
 	for server, want := range map[string]int{"gone": 1, "backup": 0, "main": 0} {
 		class := &storage.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "shared"}, Provisioner: p.Name, Parameters: map[string]string{"nfsServer": server}}
-		if err := p.classes.GetIndexer().Add(class); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, p.classes.GetIndexer().Add(class))
 		c := options(nil).PVC
 		c.UID, c.Annotations = types.UID(server), map[string]string{wantedOf: p.Name}
 		for _, first := range []bool{true, false} {
@@ -171,9 +166,7 @@ func TestPath_IsMadeOfTheIDAlone(t *testing.T) {
 	o := options(nil)
 	o.PVName, o.PVC.Name, o.PVC.Namespace = "pvc-../../etc/passwd", "../x", "..\n"
 	pv, _, err := p.Provision(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	if _, err := backend.ParseID(strings.TrimPrefix(pv.Spec.NFS.Path, "/")); err != nil {
 		t.Errorf("the path is %q", pv.Spec.NFS.Path)
 	}

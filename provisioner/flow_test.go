@@ -20,6 +20,7 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/backendtest"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
@@ -204,14 +205,8 @@ func TestLease_TwoProcessesOfOneServerTakeTurns(t *testing.T) {
 		s := newServer(t, a.client)
 		twin := newServer(t, a.client)
 		twin.config.Name, twin.config.StateDir = s.config.Name, t.TempDir()
-		one, err := New(s.config)
-		if err != nil {
-			t.Fatal(err)
-		}
-		other, err := New(twin.config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		one := check.Got(New(s.config))(t)
+		other := check.Got(New(twin.config))(t)
 		s.run(one)
 		wait.Until(a.t, "one has the Lease", one.gate.isOpen)
 		twin.run(other)
@@ -252,14 +247,8 @@ func TestClaim_TakenByTwoServersLeavesOneVolume(t *testing.T) {
 		}
 		s.disk.hook(meet)
 		rival.disk.hook(meet)
-		one, err := New(s.config)
-		if err != nil {
-			t.Fatal(err)
-		}
-		other, err := New(rival.config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		one := check.Got(New(s.config))(t)
+		other := check.Got(New(rival.config))(t)
 		s.run(one)
 		rival.run(other)
 		wait.Until(a.t, "both have their Lease", func() bool { return one.gate.isOpen() && other.gate.isOpen() })
@@ -328,9 +317,7 @@ func (a *api) claimOfAPod(provisioner string) (node string) {
 		a.t.Fatalf("%d nodes, %v", len(nodes.Items), err)
 	}
 	a.claim("data", class, provisioner)
-	if err := a.choose("gone"); err != nil {
-		a.t.Fatal(err)
-	}
+	check.OK(a.t, a.choose("gone"))
 	return nodes.Items[0].Name
 }
 
@@ -377,17 +364,13 @@ func TestClaim_PolicyChangedToRetainKeepsVolumeAndData(t *testing.T) {
 	a.claim("data", class, s.config.Name)
 	pv := a.bound("data")
 	retain := []byte(`{"spec":{"persistentVolumeReclaimPolicy":"Retain"}}`)
-	if _, err := a.client.CoreV1().PersistentVolumes().Patch(t.Context(), pv.Name, types.MergePatchType, retain, metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(a.client.CoreV1().PersistentVolumes().Patch(t.Context(), pv.Name, types.MergePatchType, retain, metav1.PatchOptions{}))(t)
 	a.deleteClaim("data")
 	wait.Until(a.t, "it may be deleted", func() bool {
 		v, err := a.client.CoreV1().PersistentVolumes().Get(t.Context(), pv.Name, metav1.GetOptions{})
 		return err == nil && v.Status.Phase == core.VolumeReleased && len(v.Finalizers) <= 1
 	})
-	if err := a.client.CoreV1().PersistentVolumes().Delete(t.Context(), pv.Name, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, a.client.CoreV1().PersistentVolumes().Delete(t.Context(), pv.Name, metav1.DeleteOptions{}))
 	wait.Until(a.t, "it is gone", func() bool { return len(a.persistentVolumes(s.config.Name)) == 0 })
 	s.stop()
 	again := s.start()

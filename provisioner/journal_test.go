@@ -9,14 +9,12 @@ import (
 	"testing"
 
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 func reopen(t *testing.T, dir string) *journal {
 	t.Helper()
-	j, err := openJournal(dir, slog.New(slog.NewTextHandler(t.Output(), nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	j := check.Got(openJournal(dir, slog.New(slog.NewTextHandler(t.Output(), nil))))(t)
 	t.Cleanup(func() { j.close() })
 	return j
 }
@@ -26,18 +24,14 @@ func TestJournal_SurvivesTheProcess(t *testing.T) {
 	j := reopen(t, dir)
 	e := entry{Name: "pvc-1", Namespace: "default", Claim: "data", UID: "1"}
 	for range 2 {
-		if err := j.begin("pvc-1", e); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, j.begin("pvc-1", e))
 	}
 	again := reopen(t, dir)
 	if got, ok := again.get("pvc-1"); !ok || got != e || again.store != j.store || again.store == "" {
 		t.Errorf("it has %+v, store %q and not %q", got, again.store, j.store)
 	}
 	for range 2 {
-		if err := again.end("pvc-1"); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, again.end("pvc-1"))
 	}
 	if left := reopen(t, dir).all(); len(left) != 0 {
 		t.Errorf("left are %v", left)
@@ -51,13 +45,9 @@ func TestJournal_EntryOfAnotherProcessIsReadBeforeItIsContinued(t *testing.T) {
 		t.Error("one disk has two identities")
 	}
 	for _, id := range []backend.ID{"pvc-1", "pvc-2"} {
-		if err := active.begin(id, entry{Name: string(id), UID: "1"}); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, active.begin(id, entry{Name: string(id), UID: "1"}))
 	}
-	if err := active.end("pvc-1"); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, active.end("pvc-1"))
 	if err := standby.read(slog.New(slog.DiscardHandler)); err != nil || !slices.Equal(standby.all(), []backend.ID{"pvc-2"}) {
 		t.Errorf("it has %v, %v", standby.all(), err)
 	}
@@ -65,15 +55,11 @@ func TestJournal_EntryOfAnotherProcessIsReadBeforeItIsContinued(t *testing.T) {
 
 func TestJournal_OtherFilesAreSkipped(t *testing.T) {
 	dir := t.TempDir()
-	if err := reopen(t, dir).begin("pvc-1", entry{Name: "pvc-1", UID: "1"}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, reopen(t, dir).begin("pvc-1", entry{Name: "pvc-1", UID: "1"}))
 	for name, content := range map[string]string{
 		"pvc-2.new": `{"name":"pvc-2","uid":"2"}`, "pvc-3": "", "pvc-4": "{", "pvc-5": "{}", "pvc-6": `{"name":"pvc-6"}`, "pvc-7": `{"uid":"7"}`, "lost+found": "x",
 	} {
-		if err := os.WriteFile(filepath.Join(dir, begunDir, name), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, os.WriteFile(filepath.Join(dir, begunDir, name), []byte(content), 0o600))
 	}
 	if got := reopen(t, dir).all(); !slices.Equal(got, []backend.ID{"pvc-1"}) {
 		t.Errorf("it has %v", got)
@@ -83,15 +69,11 @@ func TestJournal_OtherFilesAreSkipped(t *testing.T) {
 func TestIdentity_TruncatedIsRecreatedAndForgedIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, identityFile)
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(file, nil, 0o600))
 	if j := reopen(t, dir); j.store == "" {
 		t.Error("it has no identity")
 	}
-	if err := os.WriteFile(file, []byte("../x"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(file, []byte("../x"), 0o600))
 	if _, err := openJournal(dir, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), dir) {
 		t.Errorf("got %v", err)
 	}
@@ -100,9 +82,7 @@ func TestIdentity_TruncatedIsRecreatedAndForgedIsRefused(t *testing.T) {
 func TestJournal_ThatCannotBeWrittenStopsProvisioning(t *testing.T) {
 	s := newServer(t, quietClient())
 	p := s.made()
-	if err := os.RemoveAll(filepath.Join(s.config.StateDir, begunDir)); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.RemoveAll(filepath.Join(s.config.StateDir, begunDir)))
 	if _, _, err := p.Provision(t.Context(), options(nil)); err == nil || len(s.disk.volumes()) != 0 {
 		t.Errorf("volumes %v, %v", s.disk.volumes(), err)
 	}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
@@ -98,9 +99,7 @@ func (l *life) run(t *testing.T, p *Provisioner, end <-chan struct{}) {
 	case <-end:
 	}
 	kill()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
+	check.Report(t, <-ended)
 }
 
 // TestKill_AtAnyStepLeaksNothing makes and deletes a claim, with a process that dies at each step in turn and
@@ -138,10 +137,7 @@ func (a *api) dieAt(t *testing.T, s *server, class, name string, step int, delet
 	for _, l := range []*life{before, after} { // both are made before any client is at work
 		config := s.config
 		config.Client = l.client(a.config)
-		p, err := New(config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := check.Got(New(config))(t)
 		processes[l] = p
 	}
 	s.disk.hook(before.onDisk)
@@ -152,9 +148,7 @@ func (a *api) dieAt(t *testing.T, s *server, class, name string, step int, delet
 		if !a.waitFor(before.died, func() bool { return a.isBound(name) }) {
 			return
 		}
-		if err := a.client.CoreV1().PersistentVolumeClaims(a.namespace).Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil {
-			t.Error(err)
-		}
+		check.Report(t, a.client.CoreV1().PersistentVolumeClaims(a.namespace).Delete(context.Background(), name, metav1.DeleteOptions{}))
 		a.waitFor(before.died, func() bool { return len(a.persistentVolumes(s.config.Name)) == 0 })
 	}()
 	before.run(t, processes[before], through)
@@ -193,10 +187,7 @@ func (a *api) waitFor(died <-chan struct{}, is func() bool) bool {
 }
 
 func (a *api) hasClaim(name string) bool {
-	all, err := a.client.CoreV1().PersistentVolumeClaims(a.namespace).List(a.t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + name})
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	all := check.Got(a.client.CoreV1().PersistentVolumeClaims(a.namespace).List(a.t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + name}))(a.t)
 	return len(all.Items) > 0 && all.Items[0].DeletionTimestamp == nil
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend/export"
 	"github.com/holdfast-storage/holdfast/crashpoint"
 	"github.com/holdfast-storage/holdfast/nodeops/child"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
@@ -83,20 +84,14 @@ const placeVariable = "HOLDFAST_TEST_PROVISIONER_PLACE"
 func play(t *testing.T) {
 	data, err := os.ReadFile(os.Getenv(placeVariable))
 	var p place
-	if err := errors.Join(err, json.Unmarshal(data, &p)); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, errors.Join(err, json.Unmarshal(data, &p)))
 	volumes, _, err := p.open()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	d := &doomed{diesAt: p.DiesAt}
 	config := &rest.Config{Host: p.Host, BearerToken: p.Token, TLSClientConfig: p.TLS, QPS: -1}
 	config.Wrap(func(base http.RoundTripper) http.RoundTripper { d.base = base; return d })
 	provisioner, err := New(p.config(t, doomedDisk{volumes, d}, kubernetes.NewForConfigOrDie(config)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	t.Fatalf("it lives, and ended with %v", provisioner.Run(context.Background()))
 }
 
@@ -214,16 +209,12 @@ func (k *killing) kill(a *api, t *testing.T, e ending, name string) (died bool) 
 	doomed.DiesAt = e.number
 	file := filepath.Join(t.TempDir(), "place")
 	data, err := json.Marshal(doomed)
-	if err := errors.Join(err, os.WriteFile(file, data, 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, errors.Join(err, os.WriteFile(file, data, 0o600)))
 	cmd := exec.Command(k.binary, "-test.v", "-test.run", "^TestKill_AtAnyStepLeavesNothingOnARealDisk$")
 	cmd.Env = append(os.Environ(), placeVariable+"="+file, "HOLDFAST_CRASH_AT="+string(e.at), "HOLDFAST_API=")
 	cmd.Stdout, cmd.Stderr = t.Output(), t.Output()
 	ended, err := child.Start(cmd)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	over := make(chan struct{})
 	go func() { err = <-ended; close(over) }()
 	if a.waitFor(over, func() bool { return a.isBound(name) }) {
@@ -244,24 +235,16 @@ func (k *killing) kill(a *api, t *testing.T, e ending, name string) (died bool) 
 func (k *killing) succeed(a *api, t *testing.T, enough func(*Provisioner)) {
 	t.Helper()
 	volumes, closes, err := k.open()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	defer func() {
-		if err := closes(); err != nil {
-			t.Error(err)
-		}
+		check.Report(t, closes())
 	}()
 	p, err := New(k.config(t, volumes, a.client))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	ctx, stop := context.WithCancel(context.Background())
 	var living sync.WaitGroup
 	living.Go(func() {
-		if err := p.Run(ctx); err != nil {
-			t.Error(err)
-		}
+		check.Report(t, p.Run(ctx))
 	})
 	defer living.Wait()
 	defer stop()

@@ -22,6 +22,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend/local"
 	"github.com/holdfast-storage/holdfast/nodeops"
 	"github.com/holdfast-storage/holdfast/nodeops/ganesha"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 )
@@ -41,9 +42,7 @@ func newPlace(t *testing.T, a *api) *place {
 		Name: "nfs-" + rand.String(5) + ".holdfast.dev", Host: a.config.Host, Token: a.config.BearerToken, TLS: a.config.TLSClientConfig,
 	}
 	for _, dir := range []string{p.Pool, p.exported(), p.ids()} {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, os.MkdirAll(dir, 0o700))
 	}
 	return p
 }
@@ -107,19 +106,13 @@ func (p *place) left(t *testing.T, empty []string) (found []string) {
 			found = append(found, "file "+name)
 		}
 	}
-	mounts, err := nodeops.Mounts()
-	if err != nil {
-		t.Fatal(err)
-	}
+	mounts := check.Got(nodeops.Mounts())(t)
 	for _, m := range mounts {
 		if strings.HasPrefix(m.Target, p.exports()+"/") {
 			found = append(found, "mount "+m.Target)
 		}
 	}
-	devices, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
-	if err != nil {
-		t.Fatal(err)
-	}
+	devices := check.Got(filepath.Glob("/sys/block/loop*/loop/backing_file"))(t)
 	for _, device := range devices {
 		if file, err := os.ReadFile(device); err == nil && strings.HasPrefix(string(file), p.Pool+"/") {
 			found = append(found, "device "+device+" of "+strings.TrimSpace(string(file)))
@@ -150,13 +143,10 @@ func (p *place) identities(t *testing.T) (found []string) {
 func (p *place) files(t *testing.T) (names []string) {
 	t.Helper()
 	for _, dir := range []string{p.Pool, p.exported(), filepath.Join(p.Work, "provisioner")} {
-		err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		check.OK(t, filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
 			names = append(names, path)
 			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 	return names
 }

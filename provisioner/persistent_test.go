@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-storage/holdfast/admin/persistent"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 func TestPersistentVolume_OfAnAdoptedVolumeEqualsAProvisionedOne(t *testing.T) {
@@ -25,9 +26,7 @@ func TestPersistentVolume_OfAnAdoptedVolumeEqualsAProvisionedOne(t *testing.T) {
 		o.StorageClass.ReclaimPolicy = new(core.PersistentVolumeReclaimRetain)
 	})
 	pv, _, err := p.Provision(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	// The library writes these.
 	pv.Annotations[v1beta1.ProvisionedByAnnotation], pv.Spec.StorageClassName = p.Name, "shared"
 	pv.Spec.ClaimRef = &core.ObjectReference{Namespace: "default", Name: "data"}
@@ -42,9 +41,7 @@ func TestPersistentVolume_OfAnAdoptedVolumeEqualsAProvisionedOne(t *testing.T) {
 	adopted, err := persistent.Of(v, persistent.Options{
 		Name: persistent.NamesFor(v)[0], Claim: *pv.Spec.ClaimRef, ClassName: "shared", MountOptions: v1beta1.NFSMountOptions(nil), Store: p.journal.store,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	if !equality.Semantic.DeepEqual(adopted, pv) {
 		t.Errorf("adopted it is\n%+v\nand provisioned\n%+v", adopted, pv)
 	}

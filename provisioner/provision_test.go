@@ -22,6 +22,7 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/backendtest"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
@@ -71,9 +72,7 @@ func TestProvision_VolumeFollowsTheClass(t *testing.T) {
 		t.Errorf("the annotations are %v", a)
 	}
 	v, err := s.disk.Get(t.Context(), backend.ID(o.PVName))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	want := map[string]string{
 		v1beta1.NFSServerLabel: "storage/main", v1beta1.OnDeleteLabel: "retain", SquashLabel: "all_squash", v1beta1.GIDLabel: "1000", ClaimUIDLabel: string(o.PVC.UID),
 		v1beta1.ClaimNamespaceLabel: "default", v1beta1.ClaimNameLabel: "data", v1beta1.PersistentVolumeLabel: o.PVName + ofMain,
@@ -112,9 +111,7 @@ func TestProvision_CreatedVolumesAreReported(t *testing.T) {
 	}
 	s.disk.hook(nil)
 	pv := released(t, p, map[string]string{"onDelete": "archive"})
-	if err := p.Delete(t.Context(), pv); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, p.Delete(t.Context(), pv))
 	id := string(volumeOf(pv))
 	if want := []string{"volume " + id, "snapshot " + archivePrefix + id}; !slices.Equal(made, want) {
 		t.Errorf("reported are %v, want %v", made, want)
@@ -124,9 +121,7 @@ func TestProvision_CreatedVolumesAreReported(t *testing.T) {
 func TestProvision_ClassWithoutOptionsGetsThoseOfTheServer(t *testing.T) {
 	s := newServer(t, quietClient())
 	pv, _, err := s.made().Provision(t.Context(), options(nil))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	if v := s.disk.volume(string(volumeOf(pv))); v.Labels[ModeLabel] != "2777" || v.Labels[v1beta1.GIDLabel] != "" || v.Labels[SquashLabel] != "" {
 		t.Errorf("the labels are %v", v.Labels)
 	}
@@ -350,13 +345,9 @@ func TestProvision_VolumeWithAPersistentVolumeIsNotCreatedAgain(t *testing.T) {
 	s := newServer(t, quietClient())
 	p := s.made()
 	pv, _, err := p.Provision(t.Context(), options(map[string]string{"gid": "5"}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	s.disk.Write(volumeOf(pv), []byte("precious"))
-	if _, err := s.config.Client.CoreV1().PersistentVolumes().Create(t.Context(), pv, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(s.config.Client.CoreV1().PersistentVolumes().Create(t.Context(), pv, metav1.CreateOptions{}))(t)
 	if _, _, err := p.Provision(t.Context(), options(map[string]string{"gid": "6"})); !errors.Is(err, backend.ErrExists) {
 		t.Errorf("got %v", err)
 	}
@@ -368,9 +359,7 @@ func TestProvision_VolumeWithAPersistentVolumeIsNotCreatedAgain(t *testing.T) {
 func TestProvision_ForeignVolumeIsNotTaken(t *testing.T) {
 	s := newServer(t, quietClient())
 	o := options(nil)
-	if _, err := s.disk.Memory.Create(t.Context(), backend.VolumeSpec{Name: o.PVName, Size: backend.Size{Required: gib}}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(s.disk.Memory.Create(t.Context(), backend.VolumeSpec{Name: o.PVName, Size: backend.Size{Required: gib}}))(t)
 	if _, state, err := s.made().Provision(t.Context(), o); !errors.Is(err, backend.ErrExists) || state != controller.ProvisioningFinished {
 		t.Errorf("%s, %v", state, err)
 	}
@@ -383,9 +372,7 @@ func TestProvision_PersistentVolumeThatCannotBeWrittenIsReported(t *testing.T) {
 	s := newServer(t, quietClient())
 	p := s.made()
 	pv, _, err := p.Provision(t.Context(), options(nil))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	pv.Spec.ClaimRef = &core.ObjectReference{Namespace: "default", Name: "data"}
 	p.saved(t.Context(), pv, apierrors.NewForbidden(schema.GroupResource{Resource: "persistentvolumes"}, pv.Name, errors.New("no rights")))
 	if written := s.events.with("NotSaved"); len(written) != 1 || !strings.Contains(written[0], "no rights") {
@@ -403,9 +390,7 @@ func TestProvision_PersistentVolumeThatCannotBeWrittenIsReported(t *testing.T) {
 func TestProvision_ExistingPersistentVolumeIsCompared(t *testing.T) {
 	p := newServer(t, quietClient()).made()
 	pv, _, err := p.Provision(t.Context(), options(nil))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	p.working(t)
 	p.saved(t.Context(), pv, apierrors.NewAlreadyExists(schema.GroupResource{Resource: "persistentvolumes"}, pv.Name))
 	wait.Until(t, "it ends, as neither it nor its claim is there", func() bool { return len(p.journal.all()) == 0 })
@@ -415,13 +400,9 @@ func TestProvision_ExistingPersistentVolumeIsCompared(t *testing.T) {
 func TestProvision_EventsOfTheLibraryDoNotHideOurs(t *testing.T) {
 	p := newServer(t, quietClient()).made()
 	newer := &core.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-1"}, Status: core.PersistentVolumeStatus{Phase: core.VolumeReleased}}
-	if err := p.volumes.GetIndexer().Add(newer); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, p.volumes.GetIndexer().Add(newer))
 	for _, write := range []func(any) error{p.volumes.GetStore().Add, p.volumes.GetStore().Update} {
-		if err := write(&core.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-1"}}); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, write(&core.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-1"}}))
 		if o, _, err := p.volumes.GetStore().GetByKey("pvc-1"); err != nil || o != newer {
 			t.Errorf("%v, %v", o, err)
 		}
@@ -448,9 +429,7 @@ func TestProvision_MountOptionsOfTheServerExtendTheDefaults(t *testing.T) {
 		s := newServer(t, quietClient())
 		s.config.MountOptions = strings.Fields(given)
 		pv, _, err := s.made().Provision(t.Context(), options(nil))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		if got := strings.Join(pv.Spec.MountOptions, " "); got != want {
 			t.Errorf("of %q it is %q, want %q", given, got, want)
 		}
@@ -464,9 +443,7 @@ func TestProvision_ClaimGetsAnEventOfAFullServerAndIsProvisionedLater(t *testing
 	p := s.made()
 	fill := filepath.Join(full, "fill")
 	f, err := os.Create(fill)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	for _, size := range []int{1 << 20, 1 << 10} {
 		for err = nil; err == nil; {
 			_, err = f.Write(make([]byte, size))
@@ -483,9 +460,7 @@ func TestProvision_ClaimGetsAnEventOfAFullServerAndIsProvisionedLater(t *testing
 	if len(s.disk.volumes()) != 0 || len(p.journal.all()) != 0 || len(p.waiting.take()) != 1 {
 		t.Errorf("begun are %v, volumes %v", p.journal.all(), s.disk.volumes())
 	}
-	if err := os.Remove(fill); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.Remove(fill))
 	if _, _, err := p.Provision(t.Context(), options(nil)); err != nil {
 		t.Error(err)
 	}

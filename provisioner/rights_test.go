@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
@@ -44,21 +45,15 @@ func (a *api) grant(user rbac.Subject) {
 	a.t.Helper()
 	ctx := context.Background()
 	text, err := os.ReadFile("../deploy/operated/nfs-rbac.yaml")
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	check.OK(a.t, err)
 	meta, client := metav1.ObjectMeta{Name: user.Name}, a.client.RbacV1()
 	for document := range strings.SplitSeq(string(text), "\n---\n") {
 		var kind metav1.TypeMeta
-		if err := yaml.Unmarshal([]byte(document), &kind); err != nil {
-			a.t.Fatal(err)
-		}
+		check.OK(a.t, yaml.Unmarshal([]byte(document), &kind))
 		switch kind.Kind {
 		case "ClusterRole":
 			role := &rbac.ClusterRole{}
-			if err := yaml.Unmarshal([]byte(document), role); err != nil {
-				a.t.Fatal(err)
-			}
+			check.OK(a.t, yaml.Unmarshal([]byte(document), role))
 			role.ObjectMeta = meta
 			_, err = client.ClusterRoles().Create(ctx, role, metav1.CreateOptions{})
 			a.t.Cleanup(func() { a.removed(client.ClusterRoles().Delete(ctx, user.Name, metav1.DeleteOptions{})) })
@@ -68,9 +63,7 @@ func (a *api) grant(user rbac.Subject) {
 			a.t.Cleanup(func() { a.removed(client.ClusterRoleBindings().Delete(ctx, user.Name, metav1.DeleteOptions{})) })
 		case "Role":
 			role := &rbac.Role{}
-			if err := yaml.Unmarshal([]byte(document), role); err != nil {
-				a.t.Fatal(err)
-			}
+			check.OK(a.t, yaml.Unmarshal([]byte(document), role))
 			role.ObjectMeta = meta
 			_, err = client.Roles(realapi.Namespace).Create(ctx, role, metav1.CreateOptions{})
 			a.t.Cleanup(func() { a.removed(client.Roles(realapi.Namespace).Delete(ctx, user.Name, metav1.DeleteOptions{})) })
@@ -81,14 +74,10 @@ func (a *api) grant(user rbac.Subject) {
 				a.removed(client.RoleBindings(realapi.Namespace).Delete(ctx, user.Name, metav1.DeleteOptions{}))
 			})
 		}
-		if err != nil {
-			a.t.Fatal(err)
-		}
+		check.OK(a.t, err)
 	}
 }
 
 func (a *api) removed(err error) {
-	if err != nil {
-		a.t.Error(err)
-	}
+	check.Report(a.t, err)
 }

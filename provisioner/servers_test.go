@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-storage/holdfast/api/client/clientset/fake"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // nfsServer is an NFSServer of an age in seconds.
@@ -30,11 +31,7 @@ func nfsServer(namespace, name string, age int, change ...func(*v1beta1.NFSServe
 // serversOf are the servers as NAMESPACE/files sees them, without a list yet.
 func serversOf(t *testing.T, namespace string, c *fake.Clientset) *Servers {
 	t.Helper()
-	s, err := NewServers(types.NamespacedName{Namespace: namespace, Name: "files"}, "holdfast-system", c, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
+	return check.Got(NewServers(types.NamespacedName{Namespace: namespace, Name: "files"}, "holdfast-system", c, slog.New(slog.DiscardHandler)))(t)
 }
 
 // follow has the lists until the test ends.
@@ -43,9 +40,7 @@ func (s *Servers) follow(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(t.Context()) }()
 	t.Cleanup(func() {
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		check.Report(t, <-ended)
 	})
 	if !cache.WaitForCacheSync(t.Context().Done(), s.all.HasSynced, s.clusters.HasSynced) {
 		t.Fatal("the lists do not come")
@@ -111,9 +106,7 @@ func TestServers_OneTakesTheClaimsThatAnyCouldTake(t *testing.T) {
 	} {
 		client := fake.NewSimpleClientset(own.DeepCopy(), allowing("shop", "team", "a"))
 		for _, o := range test.others {
-			if err := client.Tracker().Add(o); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, client.Tracker().Add(o))
 		}
 		s := serversOf(t, "shop", client)
 		if s.IsDefault() || s.IsNamed("files") || !s.Known("unknown") || s.Own() != nil {

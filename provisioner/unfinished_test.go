@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/test/rig/alongside"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
@@ -25,9 +26,7 @@ func begun(t *testing.T, s *server) (*Provisioner, *core.PersistentVolume, backe
 	t.Helper()
 	p := s.made()
 	pv, _, err := p.Provision(t.Context(), options(nil))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	pv.Annotations[v1beta1.ProvisionedByAnnotation] = p.Name
 	return p, pv, volumeOf(pv)
 }
@@ -73,15 +72,11 @@ func TestBegun_EndsByWhatTheAPIServerSays(t *testing.T) {
 		if test.claim != nil {
 			c := options(nil).PVC
 			test.claim(c)
-			if _, err := p.Client.CoreV1().PersistentVolumeClaims(c.Namespace).Create(t.Context(), c, metav1.CreateOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			check.Got(p.Client.CoreV1().PersistentVolumeClaims(c.Namespace).Create(t.Context(), c, metav1.CreateOptions{}))(t)
 		}
 		if test.volume != nil {
 			test.volume(pv)
-			if _, err := p.Client.CoreV1().PersistentVolumes().Create(t.Context(), pv, metav1.CreateOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			check.Got(p.Client.CoreV1().PersistentVolumes().Create(t.Context(), pv, metav1.CreateOptions{}))(t)
 		}
 		if _, err := p.reconcile(t.Context(), id); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -101,9 +96,7 @@ func TestBegun_APersistentVolumeThatComesBetweenTwoQuestionsIsNotTakenForLost(t 
 	s := newServer(t, client)
 	p, pv, id := begun(t, s)
 	claim := options(nil).PVC
-	if err := client.Tracker().Add(claim.DeepCopy()); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, client.Tracker().Add(claim.DeepCopy()))
 	pv.Annotations[v1beta1.NFSServerAnnotation] = "storage/other"
 	claim.Spec.VolumeName = pv.Name
 	asked := 0
@@ -120,9 +113,7 @@ func TestBegun_APersistentVolumeThatComesBetweenTwoQuestionsIsNotTakenForLost(t 
 	client.PrependReactor("get", "persistentvolumes", between)
 	client.PrependReactor("get", "persistentvolumeclaims", between)
 	for range 2 {
-		if _, err := p.reconcile(t.Context(), id); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(p.reconcile(t.Context(), id))(t)
 	}
 	if len(s.disk.volumes()) != 0 || len(p.journal.all()) != 0 {
 		t.Errorf("the volume of the loser is kept: %v, journal %v", s.disk.volumes(), p.journal.all())
@@ -164,12 +155,8 @@ func TestBegun_VolumeThatCannotBeRemovedStaysInTheJournal(t *testing.T) {
 func TestBegun_ForeignVolumeIsNotRemoved(t *testing.T) {
 	s := newServer(t, fake.NewClientset())
 	p, _, id := begun(t, s)
-	if err := s.disk.Memory.Delete(t.Context(), id); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.disk.Memory.Create(t.Context(), backend.VolumeSpec{Name: string(id)}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, s.disk.Memory.Delete(t.Context(), id))
+	check.Got(s.disk.Memory.Create(t.Context(), backend.VolumeSpec{Name: string(id)}))(t)
 	if _, err := p.reconcile(t.Context(), id); err != nil || len(s.disk.volumes()) != 1 || len(p.journal.all()) != 0 {
 		t.Errorf("volumes %v, journal %v, %v", s.disk.volumes(), p.journal.all(), err)
 	}
@@ -186,13 +173,9 @@ func TestBegun_AClaimThatIsDeletedIsLookedAtAtOnce(t *testing.T) {
 		}
 	}
 	claims := p.Client.CoreV1().PersistentVolumeClaims("default")
-	if _, err := claims.Create(t.Context(), options(nil).PVC, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(claims.Create(t.Context(), options(nil).PVC, metav1.CreateOptions{}))(t)
 	p.working(t)
-	if err := claims.Delete(t.Context(), options(nil).PVC.Name, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, claims.Delete(t.Context(), options(nil).PVC.Name, metav1.DeleteOptions{}))
 	wait.Until(t, "volume "+string(id)+" is gone", func() bool { return len(s.disk.volumes()) == 0 && len(p.journal.all()) == 0 })
 }
 
@@ -216,17 +199,11 @@ func TestBegun_VolumeOfAnEarlierReleaseIsMadeAgainUnlessItHasItsPersistentVolume
 		old := s.disk.volume(string(id))
 		spec := backend.VolumeSpec{Name: old.Name, Size: backend.Size{Required: old.Size}, Mode: old.Mode, Labels: maps.Clone(old.Labels)}
 		spec.Labels[v1beta1.PersistentVolumeLabel] = old.Name
-		if err := s.disk.Delete(t.Context(), id); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := s.disk.Create(t.Context(), spec); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, s.disk.Delete(t.Context(), id))
+		check.Got(s.disk.Create(t.Context(), spec))(t)
 		if has {
 			pv.Name = old.Name
-			if _, err := p.Client.CoreV1().PersistentVolumes().Create(t.Context(), pv, metav1.CreateOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			check.Got(p.Client.CoreV1().PersistentVolumes().Create(t.Context(), pv, metav1.CreateOptions{}))(t)
 		}
 		_, _, first := p.Provision(t.Context(), options(nil))
 		again, _, second := p.Provision(t.Context(), options(nil))
@@ -248,9 +225,7 @@ func TestShouldProvision_ClaimThatWaitsToBeBoundIsNotProvisionedAgain(t *testing
 	if p.isProvisioned(claim) {
 		t.Error("it has no PersistentVolume yet")
 	}
-	if err := p.volumes.SharedIndexInformer.GetStore().Add(pv); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, p.volumes.SharedIndexInformer.GetStore().Add(pv))
 	if !p.isProvisioned(claim) {
 		t.Errorf("its PersistentVolume is %s", pv.Name)
 	}

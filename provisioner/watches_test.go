@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	core "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -27,10 +28,7 @@ func TestWatches_ForeignObjectsAreNotListed(t *testing.T) {
 			ListMeta: metav1.ListMeta{ResourceVersion: "7"}, Items: []core.PersistentVolumeClaim{*labelled("a", "yes"), *labelled("b", "no"), *labelled("c", "yes")},
 		}, nil
 	}, nil, onlyOurs)
-	got, err := cache.ToListerWithContext(source).ListWithContext(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := check.Got(cache.ToListerWithContext(source).ListWithContext(t.Context(), metav1.ListOptions{}))(t)
 	list, ok := got.(*core.PersistentVolumeClaimList)
 	if !ok || len(list.Items) != 2 || list.Items[0].Name != "a" || list.Items[1].Name != "c" || list.ResourceVersion != "7" {
 		t.Errorf("it is %+v", got)
@@ -41,10 +39,7 @@ func TestWatches_ObjectThatBecomesForeignIsSeenAsDeleted(t *testing.T) {
 	events := watch.NewFake()
 	source := chosen(nil, func(context.Context, metav1.ListOptions) (*core.PersistentVolumeClaimList, error) { return nil, nil },
 		func(context.Context, metav1.ListOptions) (watch.Interface, error) { return events, nil }, onlyOurs)
-	w, err := cache.ToWatcherWithContext(source).WatchWithContext(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := check.Got(cache.ToWatcherWithContext(source).WatchWithContext(t.Context(), metav1.ListOptions{}))(t)
 	defer w.Stop()
 	go func() {
 		events.Add(labelled("a", "yes"))
@@ -73,10 +68,7 @@ func TestWatches_CachedObjectIsReducedAndTheOriginalUnchanged(t *testing.T) {
 	c := &core.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "a", ManagedFields: fields}}
 	v := &core.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "b", ManagedFields: fields}}
 	for _, o := range []metav1.Object{c, v} {
-		got, err := slim(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := check.Got(slim(o))(t)
 		if m, ok := got.(metav1.Object); !ok || m.GetManagedFields() != nil || m.GetName() != o.GetName() || o.GetManagedFields() == nil {
 			t.Errorf("%s became %+v", o.GetName(), got)
 		}

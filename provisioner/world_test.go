@@ -27,6 +27,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/backendtest"
 	"github.com/holdfast-storage/holdfast/test/rig/alongside"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 )
@@ -68,10 +69,7 @@ func newServer(t *testing.T, client kubernetes.Interface) *server {
 // made is a provisioner that is not running, and holds its Lease all the same.
 func (s *server) made() *Provisioner {
 	s.t.Helper()
-	p, err := New(s.config)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	p := check.Got(New(s.config))(s.t)
 	s.t.Cleanup(func() { p.journal.close() })
 	p.gate.open(s.t.Context())
 	return p
@@ -80,10 +78,7 @@ func (s *server) made() *Provisioner {
 // start runs a process of the server until the test ends or it is stopped.
 func (s *server) start() *Provisioner {
 	s.t.Helper()
-	p, err := New(s.config)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	p := check.Got(New(s.config))(s.t)
 	s.run(p)
 	return p
 }

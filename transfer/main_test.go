@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
@@ -65,18 +66,13 @@ func transferred(t testing.TB, from, to string, copied func()) (progress, result
 	err = Run(t.Context(), Config{
 		From: from, To: to, Result: file, Every: time.Hour, Progress: &out, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), copied: copied,
 	})
-	text, readErr := os.ReadFile(file)
-	if readErr != nil {
-		t.Fatal(readErr)
-	}
+	text := check.Got(os.ReadFile(file))(t)
 	return out.String(), string(text), err
 }
 
 func must(t testing.TB, errs ...error) {
 	t.Helper()
-	if err := errors.Join(errs...); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, errors.Join(errs...))
 }
 
 // plant makes some thousand files of all sizes, with hard links.

@@ -15,18 +15,14 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 func sample(t *testing.T, file string) map[string]any {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join("testdata", file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := check.Got(os.ReadFile(filepath.Join("testdata", file)))(t)
 	var manifest map[string]any
-	if err := yaml.UnmarshalStrict(data, &manifest); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, yaml.UnmarshalStrict(data, &manifest))
 	return manifest
 }
 
@@ -41,9 +37,7 @@ func verdicts(remarks []Remark) map[string][]Verdict {
 
 func TestFields_EachHasATargetOrAReason(t *testing.T) {
 	got, remarks, err := Convert(sample(t, "every-field.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	enable, seconds := true, int64(60)
 	want := &v1beta1.StorageCluster{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "holdfast.dev/v1beta1", Kind: "StorageCluster"},
@@ -88,10 +82,7 @@ func TestFields_EachHasATargetOrAReason(t *testing.T) {
 
 func text(t *testing.T, c *v1beta1.StorageCluster) string {
 	t.Helper()
-	data, err := yaml.Marshal(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := check.Got(yaml.Marshal(c))(t)
 	return string(data)
 }
 
@@ -102,9 +93,7 @@ func TestConvert_NothingIsSilentlyDropped(t *testing.T) {
 	given := map[string]any{}
 	flatten("", manifest, given)
 	_, remarks, err := Convert(manifest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	said := verdicts(remarks)
 	for path := range given {
 		if path != "kind" && path != "apiVersion" && said[path] == nil {
@@ -130,9 +119,7 @@ func TestConvert_NothingIsSilentlyDropped(t *testing.T) {
 
 func TestVerdict_EachIsCorrect(t *testing.T) {
 	_, remarks, err := Convert(sample(t, "every-field.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	said := verdicts(remarks)
 	for field, want := range map[string]Verdict{
 		"metadata.namespace": NoMeaning, "spec.secretRefName": Taken, "spec.join": NoMeaning, "spec.csi.kubeletDir": Taken,
@@ -150,9 +137,7 @@ func TestVerdict_EachIsCorrect(t *testing.T) {
 
 func TestConvert_DefaultsOfStorageOSAreReported(t *testing.T) {
 	c, remarks, err := Convert(sample(t, "small.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	if want := (v1beta1.StorageClusterSpec{SecretRef: &v1beta1.SecretReference{Name: "storageos-api", Namespace: "default"}}); !reflect.DeepEqual(c.Spec, want) {
 		t.Errorf("got %+v", c.Spec)
 	}
@@ -163,9 +148,7 @@ func TestConvert_DefaultsOfStorageOSAreReported(t *testing.T) {
 
 func TestConvert_SampleOfStorageOSIsAcceptedWithAllItsPeculiarities(t *testing.T) {
 	c, remarks, err := Convert(sample(t, "sample.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	for field, want := range map[string]string{
 		"spec.images.apiControllerContainer": "has no meaning here",
 		"spec.ingress.annotations":           `taken as the text "true" for kubernetes.io/tls-acme, which was no text`,
@@ -197,9 +180,7 @@ func TestConvert_UnknownFieldIsNamed(t *testing.T) {
 	manifest := changed(t, map[string]any{"paused": true, "csi": map[string]any{"kubeletDirectory": "/x"}})
 	manifest["extra"] = "e"
 	_, remarks, err := Convert(manifest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	said := verdicts(remarks)
 	for _, field := range []string{"spec.paused", "spec.csi.kubeletDirectory", "extra"} {
 		if !slices.Equal(said[field], []Verdict{Unknown}) {
@@ -291,9 +272,7 @@ func TestConvert_FieldsWrittenByTheServerAreDropped(t *testing.T) {
 		"annotations": map[string]any{lastApplied: "{}"},
 	})
 	c, remarks, err := Convert(manifest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	if got := text(t, c); strings.Contains(got, "uid") || strings.Contains(got, "annotations") || strings.Contains(got, "status") || strings.Contains(got, "creationTimestamp") {
 		t.Errorf("got\n%s", got)
 	}

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
 )
 
@@ -185,9 +186,7 @@ func TestChoose_ProcessContinuesWhenItsPoolsStayTheSame(t *testing.T) {
 	r.label(map[string]string{"disk": "hdd"})
 	r.choose()
 	ended := r.ending()
-	if err := r.Kubernetes.CoreV1().Nodes().Delete(t.Context(), "node-a", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, r.Kubernetes.CoreV1().Nodes().Delete(t.Context(), "node-a", metav1.DeleteOptions{}))
 	r.write(pool("b"), pool("fast", fast)) // for the next start
 	r.nodes.BreakWatches()
 	r.label(map[string]string{"disk": "hdd"})

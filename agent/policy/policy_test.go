@@ -20,6 +20,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/holdfast-storage/holdfast/deploy"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // installed are the policy of a rule and its binding, as the operator makes them.
@@ -27,10 +28,7 @@ func installed(t *testing.T, r rule) (*admission.ValidatingAdmissionPolicy, *adm
 	t.Helper()
 	var objects []*unstructured.Unstructured
 	for _, file := range []string{deploy.LoopSetPolicies, deploy.Policies} {
-		all, err := deploy.Objects(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		all := check.Got(deploy.Objects(file))(t)
 		objects = append(objects, slices.DeleteFunc(all, func(o *unstructured.Unstructured) bool { return o.GetName() != r.name })...)
 	}
 	if len(objects) != 2 {
@@ -38,9 +36,7 @@ func installed(t *testing.T, r rule) (*admission.ValidatingAdmissionPolicy, *adm
 	}
 	policy, binding := &admission.ValidatingAdmissionPolicy{}, &admission.ValidatingAdmissionPolicyBinding{}
 	for i, typed := range []any{policy, binding} {
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(objects[i].Object, typed, true); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(objects[i].Object, typed, true))
 	}
 	return policy, binding
 }
@@ -91,9 +87,7 @@ func running(t *testing.T, g *Guard) *Guard {
 	ctx, cancel := context.WithCancel(context.Background())
 	var done sync.WaitGroup
 	done.Go(func() {
-		if err := g.Run(ctx); err != nil {
-			t.Error(err)
-		}
+		check.Report(t, g.Run(ctx))
 	})
 	t.Cleanup(func() { cancel(); done.Wait() })
 	return g
@@ -126,27 +120,17 @@ func TestGuard_FollowsThePolicyAndItsBinding(t *testing.T) {
 	running(t, g)
 	until(t, g, "no ValidatingAdmissionPolicy holdfast-loop-sets")
 	kinds := client.AdmissionregistrationV1()
-	if _, err := kinds.ValidatingAdmissionPolicies().Create(t.Context(), policy, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(kinds.ValidatingAdmissionPolicies().Create(t.Context(), policy, metav1.CreateOptions{}))(t)
 	until(t, g, "no ValidatingAdmissionPolicyBinding")
-	if _, err := kinds.ValidatingAdmissionPolicyBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(kinds.ValidatingAdmissionPolicyBindings().Create(t.Context(), binding, metav1.CreateOptions{}))(t)
 	until(t, g, "")
 	policy.Spec.FailurePolicy = new(admission.Ignore)
-	if _, err := kinds.ValidatingAdmissionPolicies().Update(t.Context(), policy, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(kinds.ValidatingAdmissionPolicies().Update(t.Context(), policy, metav1.UpdateOptions{}))(t)
 	until(t, g, "failurePolicy Ignore")
 	policy.Spec.FailurePolicy = new(admission.Fail)
-	if _, err := kinds.ValidatingAdmissionPolicies().Update(t.Context(), policy, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(kinds.ValidatingAdmissionPolicies().Update(t.Context(), policy, metav1.UpdateOptions{}))(t)
 	until(t, g, "")
-	if err := kinds.ValidatingAdmissionPolicyBindings().Delete(t.Context(), loopSets.name, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, kinds.ValidatingAdmissionPolicyBindings().Delete(t.Context(), loopSets.name, metav1.DeleteOptions{}))
 	until(t, g, "no ValidatingAdmissionPolicyBinding")
 }
 
@@ -163,9 +147,7 @@ func TestGuard_WithoutPolicySupportDevicesAreNotLentAndRequestsAreObeyed(t *test
 	for _, g := range all {
 		until(t, running(t, g), "")
 	}
-	if why := all.Refusal(); why != nil {
-		t.Error(why)
-	}
+	check.Report(t, all.Refusal())
 }
 
 func TestGuard_WithoutRightToReadThePolicyDoesNothingAndReportsTheReason(t *testing.T) {
@@ -187,20 +169,14 @@ func TestRequests_AreObeyedWhileBothPoliciesExist(t *testing.T) {
 		running(t, g)
 		until(t, g, "no ValidatingAdmissionPolicy "+g.name)
 		policy, binding := installed(t, g.rule)
-		if _, err := kinds.ValidatingAdmissionPolicies().Create(t.Context(), policy, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(kinds.ValidatingAdmissionPolicies().Create(t.Context(), policy, metav1.CreateOptions{}))(t)
 		if why := all.Refusal(); why == nil {
 			t.Error("nothing is refused without ", g.name)
 		}
-		if _, err := kinds.ValidatingAdmissionPolicyBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(kinds.ValidatingAdmissionPolicyBindings().Create(t.Context(), binding, metav1.CreateOptions{}))(t)
 		until(t, g, "")
 	}
-	if why := all.Refusal(); why != nil {
-		t.Error(why)
-	}
+	check.Report(t, all.Refusal())
 }
 
 func logger(t *testing.T) *slog.Logger { return slog.New(slog.NewTextHandler(t.Output(), nil)) }

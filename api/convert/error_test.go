@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 func TestErrorCodes_OfTheAPIAreThoseOfBackends(t *testing.T) {
@@ -58,10 +59,7 @@ type schema struct {
 // codesOfSchema are the codes that the schema allows in status.error.
 func codesOfSchema(t *testing.T, kind string) []string {
 	t.Helper()
-	text, err := os.ReadFile("../../deploy/crds/holdfast.dev_" + kind + ".yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := check.Got(os.ReadFile("../../deploy/crds/holdfast.dev_" + kind + ".yaml"))(t)
 	var definition struct {
 		Spec struct {
 			Versions []struct {
@@ -71,9 +69,7 @@ func codesOfSchema(t *testing.T, kind string) []string {
 			} `json:"versions"`
 		} `json:"spec"`
 	}
-	if err := yaml.Unmarshal(text, &definition); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, yaml.Unmarshal(text, &definition))
 	all := definition.Spec.Versions[0].Schema.OpenAPIV3Schema
 	return all.Properties["status"].Properties["error"].Properties["code"].Enum
 }

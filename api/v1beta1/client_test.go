@@ -19,6 +19,7 @@ import (
 	"github.com/holdfast-storage/holdfast/api/client/clientset/scheme"
 	"github.com/holdfast-storage/holdfast/api/client/informers"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 func TestLister_HasEveryKindOfTheClient(t *testing.T) {
@@ -83,9 +84,7 @@ func serve[T interface {
 }, L runtime.Object](t *testing.T, served map[string]bool, c typed[T, L], o T) {
 	t.Helper()
 	kinds, _, err := scheme.Scheme.ObjectKinds(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	kind := kinds[0].Kind
 	served[kind] = true
 	changes, err := c.Watch(t.Context(), metav1.ListOptions{})

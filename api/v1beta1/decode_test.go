@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/runtime/serializer/streaming"
@@ -185,9 +186,7 @@ func FuzzDecodingNeverPanicsAndKeepsTheName(f *testing.F) {
 	f.Add("Volume", `"spec":null,"status":[]`)
 	f.Add("Volume", `"spec":{"size":{"required":"1e400"}}`)
 	scheme := runtime.NewScheme()
-	if err := AddToScheme(scheme); err != nil {
-		f.Fatal(err)
-	}
+	check.OK(f, AddToScheme(scheme))
 	codec := serializer.NewCodecFactory(scheme).UniversalDeserializer()
 	f.Fuzz(func(t *testing.T, kind, rest string) {
 		text := object(kind, rest)
@@ -210,15 +209,11 @@ func FuzzDecodingNeverPanicsAndKeepsTheName(f *testing.F) {
 
 func BenchmarkDecode_ListOfVolumes(b *testing.B) {
 	scheme := runtime.NewScheme()
-	if err := AddToScheme(scheme); err != nil {
-		b.Fatal(err)
-	}
+	check.OK(b, AddToScheme(scheme))
 	codec := serializer.NewCodecFactory(scheme).UniversalDeserializer()
 	one := object("Volume", `"spec":{"name":"a","node":"n","size":{"required":"1Gi"},"labels":{"a":"b"}},"status":{"phase":"Ready","size":"1Gi","access":{"image":"/srv/a"}}`)
 	text := []byte(`{"apiVersion":"holdfast.dev/v1beta1","kind":"VolumeList","items":[` + strings.Repeat(one+",", 999) + one + `]}`)
 	for b.Loop() {
-		if _, err := runtime.Decode(codec, text); err != nil {
-			b.Fatal(err)
-		}
+		check.Got(runtime.Decode(codec, text))(b)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -38,9 +39,7 @@ func TestJSON_EveryObjectSurvivesWritingAndReading(t *testing.T) {
 	for kind := range scheme.KnownTypes(SchemeGroupVersion) {
 		for range 200 {
 			object, err := scheme.New(SchemeGroupVersion.WithKind(kind))
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, err)
 			if reflect.TypeOf(object).Elem().PkgPath() != reflect.TypeFor[Volume]().PkgPath() {
 				break // ListOptions and the like
 			}
@@ -71,14 +70,9 @@ func TestJSON_SizeKeepsEveryByte(t *testing.T) {
 		sizes = append(sizes, rand.Int64())
 	}
 	for _, size := range sizes {
-		text, err := json.Marshal(VolumeStatus{Size: bytes(size)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := check.Got(json.Marshal(VolumeStatus{Size: bytes(size)}))(t)
 		var read VolumeStatus
-		if err := json.Unmarshal(text, &read); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, json.Unmarshal(text, &read))
 		if read.Size.Value() != size {
 			t.Errorf("%d was written as %s and read as %d", size, text, read.Size.Value())
 		}

@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
@@ -11,9 +12,7 @@ import (
 func newScheme(t *testing.T) *runtime.Scheme {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	if err := AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, AddToScheme(scheme))
 	return scheme
 }
 

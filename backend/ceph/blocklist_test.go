@@ -18,15 +18,13 @@ import (
 
 	"github.com/holdfast-storage/holdfast/backend"
 	rig "github.com/holdfast-storage/holdfast/test/rig/ceph"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // addressOf is by which a cluster knows a client. Several protocols have the same.
 func addressOf(t *testing.T, conn *rados.Conn) string {
 	t.Helper()
-	text, err := conn.GetAddrs()
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := check.Got(conn.GetAddrs())(t)
 	first, _, _ := strings.Cut(strings.Trim(text, "[]"), ",")
 	for _, protocol := range []string{"v1:", "v2:", "any:"} {
 		first = strings.TrimPrefix(first, protocol)
@@ -82,13 +80,9 @@ func write(object, text string) func(*rados.Conn) (any, error) {
 // temporaryPool ends with the test: the cluster is not healthy with one that has objects of no application.
 func temporaryPool(t *testing.T, name string) {
 	t.Helper()
-	if err := small.CreatePool(t.Context(), name); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, small.CreatePool(t.Context(), name))
 	t.Cleanup(func() {
-		if err := small.DeletePool(context.Background(), name); err != nil {
-			t.Error(err)
-		}
+		check.Report(t, small.DeletePool(context.Background(), name))
 	})
 }
 
@@ -101,18 +95,12 @@ func TestBlocklist_ClientThatIsShutOutWritesNothingMore(t *testing.T) {
 		_, err := Call(t.Context(), c, "write", write(object, text))
 		return err
 	}
-	if err := put(lost, "a", "before"); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, put(lost, "a", "before"))
 	address, err := Call(t.Context(), lost, "address", func(conn *rados.Conn) (string, error) { return addressOf(t, conn), nil })
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	b := BlocklistOf(other)
 	for range 2 { // it may be repeated
-		if err := b.Fence(t.Context(), []string{address}); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, b.Fence(t.Context(), []string{address}))
 	}
 	if has, err := b.Fenced(t.Context()); err != nil || !slices.Contains(has, address) {
 		t.Errorf("%s is not listed: %v, %v", address, has, err)
@@ -122,9 +110,7 @@ func TestBlocklist_ClientThatIsShutOutWritesNothingMore(t *testing.T) {
 			t.Errorf("the client that is shut out wrote to the object %d: %v", i, err)
 		}
 	}
-	if err := put(other, "a", "after"); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, put(other, "a", "after"))
 	if err := put(lost, "a", "too late"); !errors.Is(err, unix.ESHUTDOWN) {
 		t.Errorf("the client that is shut out wrote: %v", err)
 	}
@@ -142,9 +128,7 @@ func TestBlocklist_ClientThatIsShutOutWritesNothingMore(t *testing.T) {
 		t.Errorf("there is %q, %v", text, err)
 	}
 	for range 2 {
-		if err := b.Unfence(t.Context(), []string{address}); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, b.Unfence(t.Context(), []string{address}))
 	}
 	if has, err := b.Fenced(t.Context()); err != nil || slices.Contains(has, address) {
 		t.Errorf("%s is still listed: %v, %v", address, has, err)
@@ -154,15 +138,10 @@ func TestBlocklist_ClientThatIsShutOutWritesNothingMore(t *testing.T) {
 func TestPlacement_IsThatOfTheCluster(t *testing.T) {
 	temporaryPool(t, "placed")
 	b := BlocklistOf(connected(t, configOf(t, "admin")))
-	groups, err := b.groups(t.Context(), "placed")
-	if err != nil {
-		t.Fatal(err)
-	}
+	groups := check.Got(b.groups(t.Context(), "placed"))(t)
 	for _, namespace := range []string{"", "tenant"} {
 		for group, name := range nameInEach(namespace, groups) {
-			if err := b.checkPlacement(t.Context(), "placed", namespace, name); err != nil {
-				t.Error(err)
-			}
+			check.Report(t, b.checkPlacement(t.Context(), "placed", namespace, name))
 			command := map[string]string{"prefix": "osd map", "pool": "placed", "object": name, "nspace": namespace}
 			if namespace == "" {
 				delete(command, "nspace")
@@ -170,9 +149,7 @@ func TestPlacement_IsThatOfTheCluster(t *testing.T) {
 			var is struct {
 				Group string `json:"pgid"`
 			}
-			if err := Ask(t.Context(), b.cluster, command, &is); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, Ask(t.Context(), b.cluster, command, &is))
 			if _, at, _ := strings.Cut(is.Group, "."); at != strconv.FormatInt(int64(group), 16) {
 				t.Errorf("%s of namespace %q is in %s, not in group %x", name, namespace, is.Group, group)
 			}
@@ -190,10 +167,7 @@ func TestBlocklist_CapsThatDoNotAllowItAreNamed(t *testing.T) {
 		"profile": {"profile rbd", true, false},
 		"keeper":  {`profile rbd, allow command "osd blocklist"`, true, true},
 	} {
-		key, err := small.CreateUser(t.Context(), user, "mon", test.caps)
-		if err != nil {
-			t.Fatal(err)
-		}
+		key := check.Got(small.CreateUser(t.Context(), user, "mon", test.caps))(t)
 		config.User, config.Key = user, Key(key)
 		b := BlocklistOf(connected(t, config))
 		address := "10.9.9.9:0/4711"
@@ -215,16 +189,10 @@ func TestBlocklist_OSDsThatDoNotAnswerConfirmNothing(t *testing.T) {
 	temporaryPool(t, "unanswered")
 	config.Pool, config.Patience = "unanswered", time.Second
 	b := BlocklistOf(connected(t, config))
-	if _, err := b.Fenced(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := small.Pause(rig.OSD); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(b.Fenced(t.Context()))(t)
+	check.OK(t, small.Pause(rig.OSD))
 	defer func() {
-		if err := errors.Join(small.Resume(rig.OSD), small.AwaitHealthy(context.Background())); err != nil {
-			t.Error(err)
-		}
+		check.Report(t, errors.Join(small.Resume(rig.OSD), small.AwaitHealthy(context.Background())))
 	}()
 	err := b.Fence(t.Context(), []string{"10.9.9.9:0/4712"})
 	if !errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), "placement groups of pool unanswered") {

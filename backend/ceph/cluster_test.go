@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/backend"
 	rig "github.com/holdfast-storage/holdfast/test/rig/ceph"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 func monitors(conn *rados.Conn) (string, error) {
@@ -56,19 +57,13 @@ func TestCluster_WithoutQuorumSaysSoInSecondsAndGoesOn(t *testing.T) {
 	config := configOf(t, "admin")
 	config.Patience = 2 * time.Second
 	c := connected(t, config)
-	if _, err := Call(t.Context(), c, "mon dump", monitors); err != nil {
-		t.Fatal(err)
-	}
-	if err := small.Pause(rig.Monitor); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(Call(t.Context(), c, "mon dump", monitors))(t)
+	check.OK(t, small.Pause(rig.Monitor))
 	resumed := false
 	resume := func() {
 		if !resumed {
 			resumed = true
-			if err := errors.Join(small.Resume(rig.Monitor), small.AwaitHealthy(context.Background())); err != nil {
-				t.Error(err)
-			}
+			check.Report(t, errors.Join(small.Resume(rig.Monitor), small.AwaitHealthy(context.Background())))
 		}
 	}
 	t.Cleanup(resume)

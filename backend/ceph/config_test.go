@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // secret has the form of a key.
@@ -49,10 +50,7 @@ func TestKey_IsWrittenNowhere(t *testing.T) {
 	c := valid()
 	var logged strings.Builder
 	slog.New(slog.NewJSONHandler(&logged, nil)).Info("m", "key", c.Key, "config", c)
-	written, err := json.Marshal(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	written := check.Got(json.Marshal(c))(t)
 	for _, s := range []string{fmt.Sprint(c), fmt.Sprintf("%+v %#v %q %s", c, c, c.Key, c.Key), logged.String(), string(written)} {
 		if strings.Contains(s, "secretsecret") {
 			t.Errorf("the key is in %s", s)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	rig "github.com/holdfast-storage/holdfast/test/rig/ceph"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // small is the Ceph of all tests here; nil where none is installed.
@@ -21,23 +22,15 @@ var silent = slog.New(slog.DiscardHandler)
 func configOf(t *testing.T, user string) Config {
 	t.Helper()
 	rig.Require(t)
-	key, err := small.Key(t.Context(), user)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := check.Got(small.Key(t.Context(), user))(t)
 	return Config{Monitors: []string{"v2:" + small.Monitor}, FSID: small.FSID, User: user, Key: Key(key)}
 }
 
 func connected(t *testing.T, config Config) *Cluster {
 	t.Helper()
-	c, err := New(config, silent)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := check.Got(New(config, silent))(t)
 	t.Cleanup(func() {
-		if err := c.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
+		check.Report(t, c.Close(context.Background()))
 	})
 	return c
 }

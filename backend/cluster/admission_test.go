@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/inmemory"
 )
 
@@ -20,12 +21,8 @@ func TestCopy_IsNotCreatedWhereItsClassForbidsIt(t *testing.T) {
 			w.KubernetesNode(name)
 		}
 		w.Hosts(map[string]int64{"a": gib, "b": gib})
-		if _, err := w.Backend.Create(t.Context(), inmemory.Spec("v", mib, "a")); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := w.Backend.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "v"}); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(w.Backend.Create(t.Context(), inmemory.Spec("v", mib, "a")))(t)
+		check.Got(w.Backend.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "v"}))(t)
 		for class, nodes := range map[string][]string{"here": {"a"}, "both": {"a", "b"}, "elsewhere": {"b"}, "anywhere": nil} {
 			w.classOn(class, nodes)
 			w.claimOf(class)
@@ -60,16 +57,12 @@ func (w *world) classOn(name string, nodes []string) {
 			{Key: "topology.holdfast.dev/node", Values: nodes},
 		}}}
 	}
-	if _, err := w.Theirs.StorageV1().StorageClasses().Create(w.Context(), c, metav1.CreateOptions{}); err != nil {
-		w.Fatal(err)
-	}
+	check.Got(w.Theirs.StorageV1().StorageClasses().Create(w.Context(), c, metav1.CreateOptions{}))(w)
 }
 
 // claimOf writes a claim of a class.
 func (w *world) claimOf(class string) {
 	w.Helper()
 	c := &core.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "claim-of-" + class}, Spec: core.PersistentVolumeClaimSpec{StorageClassName: &class}}
-	if _, err := w.Theirs.CoreV1().PersistentVolumeClaims("shop").Create(w.Context(), c, metav1.CreateOptions{}); err != nil {
-		w.Fatal(err)
-	}
+	check.Got(w.Theirs.CoreV1().PersistentVolumeClaims("shop").Create(w.Context(), c, metav1.CreateOptions{}))(w)
 }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/inmemory"
 )
 
@@ -19,19 +20,14 @@ func (w *world) boundTo(name string, uid types.UID) {
 	p := &core.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	p.Spec.CSI = &core.CSIPersistentVolumeSource{Driver: "csi.holdfast.dev", VolumeHandle: "v"}
 	p.Spec.ClaimRef = &core.ObjectReference{Namespace: "shop", Name: "data", UID: uid}
-	if _, err := w.Theirs.CoreV1().PersistentVolumes().Create(w.Context(), p, metav1.CreateOptions{}); err != nil {
-		w.Fatal(err)
-	}
+	check.Got(w.Theirs.CoreV1().PersistentVolumes().Create(w.Context(), p, metav1.CreateOptions{}))(w)
 }
 
 // claimed makes the claim shop/data, which has that PersistentVolume.
 func (w *world) claimed(pv string) types.UID {
 	w.Helper()
 	w.Claim("data", pv)
-	claim, err := w.Theirs.CoreV1().PersistentVolumeClaims("shop").Get(w.Context(), "data", metav1.GetOptions{})
-	if err != nil {
-		w.Fatal(err)
-	}
+	claim := check.Got(w.Theirs.CoreV1().PersistentVolumeClaims("shop").Get(w.Context(), "data", metav1.GetOptions{}))(w)
 	return claim.UID
 }
 
@@ -42,9 +38,7 @@ func TestDelete_AVolumeOfALivingClaimIsRefusedByName(t *testing.T) {
 		w.boundTo("released", "of a claim before") // as the provisioner sees it
 		w.boundTo("by-hand", claim)
 		host := w.Hosts(map[string]int64{"a": gib})["a"]
-		if _, err := w.Backend.Create(t.Context(), inmemory.Spec("v", mib)); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(w.Backend.Create(t.Context(), inmemory.Spec("v", mib)))(t)
 		err := w.Backend.Delete(t.Context(), "v")
 		inmemory.Expect(t, err, backend.ErrPrecondition)
 		if !strings.Contains(err.Error(), "shop/data") || !strings.Contains(err.Error(), "by-hand") {
@@ -53,9 +47,7 @@ func TestDelete_AVolumeOfALivingClaimIsRefusedByName(t *testing.T) {
 		if v := w.Volume("v"); v == nil || v.DeletionTimestamp != nil || v.Spec.Deletion != nil || !host.Has("v") {
 			t.Errorf("it was deleted: %+v", v)
 		}
-		if err := w.Theirs.CoreV1().PersistentVolumeClaims("shop").Delete(t.Context(), "data", metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, w.Theirs.CoreV1().PersistentVolumeClaims("shop").Delete(t.Context(), "data", metav1.DeleteOptions{}))
 		if err := w.Backend.Delete(t.Context(), "v"); err != nil || host.Has("v") {
 			t.Errorf("after the claim: %v, on the disk: %t", err, host.Has("v"))
 		}
@@ -71,19 +63,13 @@ func TestDelete_ASharedVolumeIsRefusedWhileAClaimHasItAsAnExport(t *testing.T) {
 			p := &core.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}}
 			p.Spec.NFS = &core.NFSVolumeSource{Server: "nfs.example", Path: path}
 			p.Spec.ClaimRef = &core.ObjectReference{Namespace: "shop", Name: "data", UID: claim}
-			if _, err := w.Theirs.CoreV1().PersistentVolumes().Create(t.Context(), p, metav1.CreateOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			check.Got(w.Theirs.CoreV1().PersistentVolumes().Create(t.Context(), p, metav1.CreateOptions{}))(t)
 		}
 		w.Servers(map[string]int64{inmemory.ServerA: gib}, map[string]int64{"node-a": gib})
-		if _, err := w.Backend.Create(t.Context(), inmemory.SharedSpec("v", mib, "", "node-a")); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(w.Backend.Create(t.Context(), inmemory.SharedSpec("v", mib, "", "node-a")))(t)
 		err := w.Backend.Delete(t.Context(), "v")
 		inmemory.Expect(t, err, backend.ErrPrecondition, "shop/data", "by-hand")
-		if err := w.Theirs.CoreV1().PersistentVolumeClaims("shop").Delete(t.Context(), "data", metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, w.Theirs.CoreV1().PersistentVolumeClaims("shop").Delete(t.Context(), "data", metav1.DeleteOptions{}))
 		if err := w.Backend.Delete(t.Context(), "v"); err != nil {
 			t.Errorf("after the claim: %v", err)
 		}

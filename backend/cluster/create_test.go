@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/inmemory"
 )
 
@@ -97,9 +98,7 @@ func TestCapacity_ReleasedIsAvailableAtOnce(t *testing.T) {
 			if _, err := w.Backend.Create(t.Context(), inmemory.Spec(name, gib, "a")); err != nil {
 				t.Fatalf("volume %d: %v", i, err)
 			}
-			if err := w.Backend.Delete(t.Context(), backend.ID(name)); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, w.Backend.Delete(t.Context(), backend.ID(name)))
 		}
 	})
 }
@@ -155,13 +154,9 @@ func TestCreate_FailingPoolIsNotChosen(t *testing.T) {
 		w.Puppet("a", 2*gib)
 		w.Puppet("b", gib)
 		n, err := w.Nodes().Get(t.Context(), "a", metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		n.Status.Pools[0].Message = "not mounted"
-		if _, err := w.Nodes().UpdateStatus(t.Context(), n, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(w.Nodes().UpdateStatus(t.Context(), n, metav1.UpdateOptions{}))(t)
 		w.Start()
 		_, err = w.Backend.Create(t.Context(), inmemory.Spec("v", mib, "a"))
 		inmemory.Expect(t, err, backend.ErrExhausted, "not mounted")
@@ -224,9 +219,7 @@ func TestCreate_RetryOnAnotherNodeFirstRemovesTheUnfinishedVolume(t *testing.T) 
 		w.RemoveFinalizer("v") // the agent of a says that nothing of it is left
 		w.Until("the new one", func() bool { o := w.Volume("v"); return o != nil && o.Spec.Node == "b" })
 		w.Answer("v", inmemory.Made)
-		if err := <-made; err != nil {
-			t.Error(err)
-		}
+		check.Report(t, <-made)
 	})
 }
 
@@ -234,9 +227,7 @@ func TestCreate_ReadyVolumeIsReturnedWhereverItIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.Hosts(map[string]int64{"a": gib, "b": gib})
-		if _, err := w.Backend.Create(t.Context(), inmemory.Spec("v", mib, "a")); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(w.Backend.Create(t.Context(), inmemory.Spec("v", mib, "a")))(t)
 		v, err := w.Backend.Create(t.Context(), inmemory.Spec("v", mib, "b"))
 		if err != nil || v.Node != "a" {
 			t.Errorf("got %+v, %v", v, err)
@@ -248,9 +239,7 @@ func TestCreate_CopyIsCreatedOnTheNodeOfItsSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		hosts := w.Hosts(map[string]int64{"a": gib, "b": 100 * gib})
-		if _, err := w.Backend.Create(t.Context(), inmemory.Spec("v", mib, "a")); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(w.Backend.Create(t.Context(), inmemory.Spec("v", mib, "a")))(t)
 		if s, err := w.Backend.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "v"}); err != nil || s.Node != "a" {
 			t.Fatalf("snapshot %+v, %v", s, err)
 		}
@@ -295,9 +284,7 @@ func TestCreate_TwoControllersAtOnceCreateOneVolume(t *testing.T) {
 		for i := range 10 {
 			for _, b := range []backend.Backend{first, w.Backend} {
 				all.Go(func() {
-					if err := b.Delete(t.Context(), backend.ID(fmt.Sprintf("v%d", i))); err != nil {
-						t.Error(err)
-					}
+					check.Report(t, b.Delete(t.Context(), backend.ID(fmt.Sprintf("v%d", i))))
 				})
 			}
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/cluster"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/inmemory"
 )
 
@@ -28,9 +29,7 @@ func (w *world) hosts(volume string) {
 	w.KubernetesNode(node)
 	for name, at := range map[string]string{volume: v1beta1.NodeOfCephPool("block"), "local": node} {
 		v := &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.VolumeSpec{Name: name, Node: at}}
-		if _, err := w.Volumes().Create(w.Context(), v, metav1.CreateOptions{}); err != nil {
-			w.Fatal(err)
-		}
+		check.Got(w.Volumes().Create(w.Context(), v, metav1.CreateOptions{}))(w)
 	}
 	w.status(func(n *v1beta1.StorageNode) {
 		n.Status.CephClients = []v1beta1.CephClient{{FSID: "f", ID: "client.1", Address: "10.0.0.5:0/1"}}
@@ -45,9 +44,7 @@ func (w *world) status(change func(*v1beta1.StorageNode)) {
 		change(n)
 		_, err = w.Nodes().UpdateStatus(w.Context(), n, metav1.UpdateOptions{})
 	}
-	if err != nil {
-		w.Fatal(err)
-	}
+	check.OK(w, err)
 }
 
 func (w *world) inUse(volumes ...string) {
@@ -60,9 +57,7 @@ func (w *world) inUse(volumes ...string) {
 		}
 		_, err = w.Theirs.CoreV1().Nodes().UpdateStatus(w.Context(), n, metav1.UpdateOptions{})
 	}
-	if err != nil {
-		w.Fatal(err)
-	}
+	check.OK(w, err)
 }
 
 func TestAttach_OfAVolumeThatWasWrittenAgainWaitsForTheNodeThatHasIt(t *testing.T) {
@@ -110,9 +105,9 @@ func TestDetach_WaitsUntilTheNodeCannotWriteAnyMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.hosts("v")
-		check := func(volume string) error { return w.Backend.CheckDetached(t.Context(), backend.ID(volume), node) }
-		w.Until("the volume in the cache", func() bool { return check("v") != nil })
-		inmemory.Expect(t, check("v"), backend.ErrUnavailable, "volume v", "node "+node, "is not shut out of its Ceph cluster", "node.kubernetes.io/out-of-service")
+		detached := func(volume string) error { return w.Backend.CheckDetached(t.Context(), backend.ID(volume), node) }
+		w.Until("the volume in the cache", func() bool { return detached("v") != nil })
+		inmemory.Expect(t, detached("v"), backend.ErrUnavailable, "volume v", "node "+node, "is not shut out of its Ceph cluster", "node.kubernetes.io/out-of-service")
 		for _, to := range []string{node, "other"} { // there is no VolumeAttachment: it was removed by force
 			err := w.Backend.Attach(t.Context(), "v", to)
 			if to == node && err != nil {
@@ -123,7 +118,7 @@ func TestDetach_WaitsUntilTheNodeCannotWriteAnyMore(t *testing.T) {
 			}
 		}
 		for _, other := range []string{"local", "gone"} {
-			if err := check(other); err != nil {
+			if err := detached(other); err != nil {
 				t.Errorf("%s: %v", other, err)
 			}
 		}
@@ -133,14 +128,14 @@ func TestDetach_WaitsUntilTheNodeCannotWriteAnyMore(t *testing.T) {
 			})
 		}
 		fenced(metav1.ConditionFalse)
-		inmemory.Expect(t, check("v"), backend.ErrUnavailable, "waiting for pool block")
+		inmemory.Expect(t, detached("v"), backend.ErrUnavailable, "waiting for pool block")
 		fenced(metav1.ConditionTrue)
-		if err := check("v"); err != nil {
+		if err := detached("v"); err != nil {
 			t.Errorf("of a node that is shut out: %v", err)
 		}
 		fenced(metav1.ConditionFalse)
 		w.inUse("other")
-		if err := check("v"); err != nil {
+		if err := detached("v"); err != nil {
 			t.Errorf("of a node that has unmounted it: %v", err)
 		}
 		record := func(volumes ...string) {
@@ -148,10 +143,10 @@ func TestDetach_WaitsUntilTheNodeCannotWriteAnyMore(t *testing.T) {
 		}
 		record("v", "forgotten")
 		for _, v := range []string{"v", "forgotten"} { // as of a Node that was registered again, and of a Volume that was deleted
-			inmemory.Expect(t, check(v), backend.ErrUnavailable, "volume "+v, "may still write")
+			inmemory.Expect(t, detached(v), backend.ErrUnavailable, "volume "+v, "may still write")
 		}
 		fenced(metav1.ConditionTrue)
-		if err := check("v"); err != nil {
+		if err := detached("v"); err != nil {
 			t.Errorf("of a node that is shut out and has recorded it: %v", err)
 		}
 		fenced(metav1.ConditionFalse)
@@ -159,57 +154,45 @@ func TestDetach_WaitsUntilTheNodeCannotWriteAnyMore(t *testing.T) {
 		w.inUse("v")
 		recorded, err := w.Nodes().Get(t.Context(), node, metav1.GetOptions{})
 		w.status(func(n *v1beta1.StorageNode) { n.Status.CephClients = nil })
-		inmemory.Expect(t, check("v"), backend.ErrUnavailable, "reports the volume as in use", "no record of a client", "delete the Node "+node)
+		inmemory.Expect(t, detached("v"), backend.ErrUnavailable, "reports the volume as in use", "no record of a client", "delete the Node "+node)
 		w.inUse("other")
-		if err := check("v"); err != nil {
+		if err := detached("v"); err != nil {
 			t.Errorf("of a node without clients that does not use it: %v", err)
 		}
 		w.inUse("v")
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		w.Until("a later second, which is all that objects have", func() bool { return time.Now().Unix() > recorded.CreationTimestamp.Unix() })
 		attachment := &storage.VolumeAttachment{
 			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("csi-%x", sha256.Sum256([]byte("v"+v1beta1.DriverName+node)))},
 			Spec:       storage.VolumeAttachmentSpec{Attacher: v1beta1.DriverName, NodeName: node, Source: storage.VolumeAttachmentSource{PersistentVolumeName: new("v")}},
 		}
-		if _, err := w.Theirs.StorageV1().VolumeAttachments().Create(t.Context(), attachment, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		if err := check("v"); err != nil {
+		check.Got(w.Theirs.StorageV1().VolumeAttachments().Create(t.Context(), attachment, metav1.CreateOptions{}))(t)
+		if err := detached("v"); err != nil {
 			t.Errorf("of a node that has recorded no use since the volume was attached: %v", err)
 		}
 		err = w.Nodes().Delete(t.Context(), node, metav1.DeleteOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		inmemory.Expect(t, check("v"), backend.ErrUnavailable, "its StorageNode was deleted", "delete the Node "+node)
+		check.OK(t, err)
+		inmemory.Expect(t, detached("v"), backend.ErrUnavailable, "its StorageNode was deleted", "delete the Node "+node)
 		w.inUse("other")
-		if err := check("v"); err != nil {
+		if err := detached("v"); err != nil {
 			t.Errorf("of a node that has unmounted it, without a StorageNode: %v", err)
 		}
 		w.inUse("v")
 		recorded.ResourceVersion, recorded.UID = "", ""
-		if _, err := w.Nodes().Create(t.Context(), recorded, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(w.Nodes().Create(t.Context(), recorded, metav1.CreateOptions{}))(t)
 		w.status(func(n *v1beta1.StorageNode) { n.Status = recorded.Status })
-		if err := w.Theirs.CoreV1().Nodes().Delete(t.Context(), node, metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		inmemory.Expect(t, check("v"), backend.ErrUnavailable, "may still write")
+		check.OK(t, w.Theirs.CoreV1().Nodes().Delete(t.Context(), node, metav1.DeleteOptions{}))
+		inmemory.Expect(t, detached("v"), backend.ErrUnavailable, "may still write")
 		w.status(func(n *v1beta1.StorageNode) { n.Status.CephClients = nil })
-		if err := check("v"); err != nil {
+		if err := detached("v"); err != nil {
 			t.Errorf("of a node without clients whose Node was deleted: %v", err)
 		}
 		w.status(func(n *v1beta1.StorageNode) { n.Status = recorded.Status })
-		inmemory.Expect(t, check("v"), backend.ErrUnavailable, "may still write")
+		inmemory.Expect(t, detached("v"), backend.ErrUnavailable, "may still write")
 		_, err = w.Ours.HoldfastV1beta1().StorageClusters().Create(t.Context(), &v1beta1.StorageCluster{
 			ObjectMeta: metav1.ObjectMeta{Name: "holdfast"}, Spec: v1beta1.StorageClusterSpec{Fencing: v1beta1.FencingSpec{Pods: v1beta1.FenceNone}},
 		}, metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		w.Until("the end of the check where fencing is disabled", func() bool { return check("v") == nil })
+		check.OK(t, err)
+		w.Until("the end of the detached where fencing is disabled", func() bool { return detached("v") == nil })
 	})
 }

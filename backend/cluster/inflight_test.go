@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 func deskVolume(uid types.UID, version string) *v1beta1.Volume {
@@ -91,9 +92,7 @@ func TestCache_CallWaitsForAnEventOrItsDeadline(t *testing.T) {
 		t.Errorf("without news: %v", err)
 	}
 	d.wake()
-	if err := c.wait(t.Context()); err != nil {
-		t.Error(err)
-	}
+	check.Report(t, c.wait(t.Context()))
 }
 
 func TestCache_OneCallAtATimeCreates(t *testing.T) {
@@ -109,7 +108,5 @@ func TestCache_OneCallAtATimeCreates(t *testing.T) {
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("the second got in: %v", err)
 	}
-	if err := two.alone(t.Context(), func() error { return nil }); err != nil {
-		t.Error(err)
-	}
+	check.Report(t, two.alone(t.Context(), func() error { return nil }))
 }

@@ -11,18 +11,15 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/inmemory"
 )
 
 // snapshotOnNode makes a volume on the node, and a snapshot s of it.
 func (w *world) snapshotOnNode() {
 	w.Helper()
-	if _, err := w.Backend.Create(w.Context(), inmemory.Spec("local", 2*mib)); err != nil {
-		w.Fatal(err)
-	}
-	if _, err := w.Backend.Snapshot(w.Context(), backend.SnapshotSpec{Name: "s", Source: "local"}); err != nil {
-		w.Fatal(err)
-	}
+	check.Got(w.Backend.Create(w.Context(), inmemory.Spec("local", 2*mib)))(w)
+	check.Got(w.Backend.Snapshot(w.Context(), backend.SnapshotSpec{Name: "s", Source: "local"}))(w)
 }
 
 // intoCeph restores the snapshot into the Ceph pool, as volume v, until the call ends while a pod would copy.
@@ -79,9 +76,7 @@ func TestPopulated_VolumeDeletedWhileItIsCopiedIsNotTaken(t *testing.T) {
 		w, pool, _ := withCeph(t, v1beta1.EngineRBD, 100*gib, 100*gib)
 		w.snapshotOnNode()
 		inmemory.Expect(t, w.intoCeph(), backend.ErrBusy)
-		if err := w.Volumes().Delete(t.Context(), "v", metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, w.Volumes().Delete(t.Context(), "v", metav1.DeleteOptions{}))
 		w.Until("the agent finding it", func() bool {
 			v, err := w.Volumes().Get(t.Context(), "v", metav1.GetOptions{})
 			return err == nil && v.IsIncomplete()
@@ -90,9 +85,7 @@ func TestPopulated_VolumeDeletedWhileItIsCopiedIsNotTaken(t *testing.T) {
 		inmemory.Expect(t, err, backend.ErrExists, "holdfast volumes delete v")
 		_, err = w.Backend.Clone(t.Context(), "v", cephSpec("clone", 2*mib))
 		inmemory.Expect(t, err, backend.ErrPrecondition, "only a part of its content")
-		if err := w.Backend.Delete(t.Context(), "v"); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, w.Backend.Delete(t.Context(), "v"))
 		if w.Gone("v"); pool.Has("v") {
 			t.Error("the pool still has it")
 		}
@@ -182,9 +175,7 @@ func TestPopulated_PoolsOfOneNodeAreCopiedThere(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Name: "source"},
 			Spec:       v1beta1.VolumeSpec{Name: "source", Node: "a", Pool: "memory", Size: v1beta1.VolumeSize{Required: v1beta1.Quantity(mib)}},
 		}, metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		w.Answer(source.Name, func(v *v1beta1.Volume) {
 			inmemory.Made(v)
 			v.Status.Mode = v1beta1.ModeFilesystem
@@ -217,9 +208,7 @@ func TestPopulated_PoolsOfOneNodeAreCopiedThere(t *testing.T) {
 func TestPopulated_SourceInACephPoolLeavesTheNodeToTheScheduler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, pool, _ := withCeph(t, v1beta1.EngineRBD, 100*gib, gib)
-		if _, err := w.Backend.Create(t.Context(), cephSpec("there", mib)); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(w.Backend.Create(t.Context(), cephSpec("there", mib)))(t)
 		spec := inmemory.Spec("v", mib, node)
 		spec.NodesYield = true
 		err := w.Unfinished("by a pod", func(ctx context.Context) error {

@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/backendtest"
 	"github.com/holdfast-storage/holdfast/backend/local"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/rig/inmemory"
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
@@ -73,9 +74,7 @@ func overPool(t *testing.T, w *world, config local.PoolConfig, content func(*bac
 	reopen := func() backend.Backend {
 		var err error
 		if open != nil {
-			if err := open.Close(context.Background()); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, open.Close(context.Background()))
 		}
 		if open, err = local.Open(context.Background(), []local.PoolConfig{config}, w.Logger); err != nil {
 			t.Fatal(err)
@@ -86,19 +85,12 @@ func overPool(t *testing.T, w *world, config local.PoolConfig, content func(*bac
 	return w.fixture(reopen(), reopen, &backendtest.Fixture{
 		Write: func(t *testing.T, v *backend.Volume, written []byte) {
 			f, err := os.OpenFile(content(v), os.O_WRONLY|os.O_CREATE, 0o600)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, err)
 			_, err = f.Write(written)
-			if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, errors.Join(err, f.Sync(), f.Close()))
 		},
 		Read: func(t *testing.T, v *backend.Volume, length int) []byte {
-			read, err := os.ReadFile(content(v))
-			if err != nil {
-				t.Fatal(err)
-			}
+			read := check.Got(os.ReadFile(content(v)))(t)
 			return read[:min(length, len(read))]
 		},
 	})
@@ -107,9 +99,7 @@ func overPool(t *testing.T, w *world, config local.PoolConfig, content func(*bac
 func TestExpand_FailureIsRevertedOnARealAPIServer(t *testing.T) {
 	w := realWorld(t)
 	w.Hosts(map[string]int64{"grown-" + rand.String(5): gib})
-	if _, err := w.Backend.Create(t.Context(), inmemory.Spec("v", 16*mib)); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(w.Backend.Create(t.Context(), inmemory.Spec("v", 16*mib)))(t)
 	for range 2 {
 		_, err := w.Backend.Expand(t.Context(), "v", backend.Size{Required: 2 * gib, Limit: 3 * gib})
 		inmemory.Expect(t, err, backend.ErrExhausted)
@@ -145,9 +135,7 @@ func TestCreate_ManyAtOnceOnARealAPIServer(t *testing.T) {
 	slices.Sort(took)
 	t.Logf("%d at once: half within %s, all within %s", many, took[many/2], took[many-1])
 	begun := time.Now()
-	if _, err := w.Backend.Create(t.Context(), inmemory.Spec("one", gib)); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(w.Backend.Create(t.Context(), inmemory.Spec("one", gib)))(t)
 	t.Logf("one alone: %s", time.Since(begun))
 	for name, h := range hosts {
 		if n := len(h.Volumes()); n < many/3 {
@@ -156,9 +144,7 @@ func TestCreate_ManyAtOnceOnARealAPIServer(t *testing.T) {
 	}
 	for i := range many {
 		all.Go(func() {
-			if err := w.Backend.Delete(t.Context(), backend.ID(fmt.Sprintf("v%d", i))); err != nil {
-				t.Error(err)
-			}
+			check.Report(t, w.Backend.Delete(t.Context(), backend.ID(fmt.Sprintf("v%d", i))))
 		})
 	}
 	all.Wait()
@@ -170,16 +156,10 @@ func TestCreate_ManyAtOnceOnARealAPIServer(t *testing.T) {
 // poolFor leaves about size bytes to promise of the file system the test runs on.
 func poolFor(t *testing.T, size int64) local.PoolConfig {
 	path := filepath.Join(t.TempDir(), "pool")
-	if err := os.Mkdir(path, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.Mkdir(path, 0o755))
 	probe, err := local.Open(context.Background(), []local.PoolConfig{{Name: "pool", Path: path, Reserved: "0"}}, slog.New(slog.NewTextHandler(t.Output(), nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	room, err := probe.Capacity(context.Background(), "")
-	if err := errors.Join(err, probe.Close(context.Background())); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, errors.Join(err, probe.Close(context.Background())))
 	return local.PoolConfig{Name: "pool", Path: path, Reserved: fmt.Sprint(max(0, room.Available-size))}
 }

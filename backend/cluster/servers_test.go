@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/inmemory"
 )
 
@@ -84,12 +85,8 @@ func TestSharedVolume_ServerThatIsBeingDeletedGetsNoMore(t *testing.T) {
 		}
 		servers := w.Ours.HoldfastV1beta1().NFSServers("shop")
 		s := &v1beta1.NFSServer{ObjectMeta: metav1.ObjectMeta{Name: "a", Finalizers: []string{"example.com/in-use"}}}
-		if _, err := servers.Create(t.Context(), s, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		if err := servers.Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(servers.Create(t.Context(), s, metav1.CreateOptions{}))(t)
+		check.OK(t, servers.Delete(t.Context(), "a", metav1.DeleteOptions{}))
 		w.Until("the deletion being known", func() bool { return w.Backend.Disallowed(inmemory.ServerA) != nil })
 
 		_, err = w.Backend.Create(t.Context(), inmemory.SharedSpec("named", mib, "shop/a"))
@@ -144,9 +141,7 @@ func TestSharedVolume_GrowsAndIsCopiedOnItsServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.Servers(map[string]int64{inmemory.ServerA: 4 * gib, inmemory.ServerB: 40 * gib}, map[string]int64{"node-a": 100 * gib})
-		if _, err := w.Backend.Create(t.Context(), inmemory.SharedSpec("v", mib, "shop/a")); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(w.Backend.Create(t.Context(), inmemory.SharedSpec("v", mib, "shop/a")))(t)
 		if v, err := w.Backend.Expand(t.Context(), "v", backend.Size{Required: 2 * mib}); err != nil || v.Size != 2*mib || !v.Shared {
 			t.Fatalf("grown to %+v, %v", v, err)
 		}
@@ -164,9 +159,7 @@ func TestSharedVolume_GrowsAndIsCopiedOnItsServer(t *testing.T) {
 		inmemory.Expect(t, err, backend.ErrInvalid, "shop/a", "team/b")
 		_, err = w.Backend.Clone(t.Context(), "v", inmemory.Spec("unshared", 2*mib))
 		inmemory.Expect(t, err, backend.ErrInvalid, "shop/a", "shared")
-		if _, err := w.Backend.Create(t.Context(), inmemory.Spec("local", mib)); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(w.Backend.Create(t.Context(), inmemory.Spec("local", mib)))(t)
 		_, err = w.Backend.Clone(t.Context(), "local", inmemory.SharedSpec("shared", mib, ""))
 		inmemory.Expect(t, err, backend.ErrInvalid, "node-a", "without shared")
 	})
@@ -176,9 +169,7 @@ func TestSharedVolume_DataOnTheDiskOfAServerIsFoundAsShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		disk := inmemory.NewHost(gib)
-		if _, err := disk.Create(t.Context(), inmemory.Spec("found", mib)); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(disk.Create(t.Context(), inmemory.Spec("found", mib)))(t)
 		w.Address = "10.96.0.7"
 		w.Agent(inmemory.ServerA, inmemory.Exporter{Host: disk})
 		w.Start()

@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/cluster"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/inmemory"
 )
 
@@ -38,9 +39,7 @@ func cephSpec(name string, size int64, nodes ...string) backend.VolumeSpec {
 func (w *world) configure(pools ...v1beta1.PoolSpec) {
 	w.Helper()
 	c := &v1beta1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "holdfast"}, Spec: v1beta1.StorageClusterSpec{Pools: pools}}
-	if _, err := w.Ours.HoldfastV1beta1().StorageClusters().Create(w.Context(), c, metav1.CreateOptions{}); err != nil {
-		w.Fatal(err)
-	}
+	check.Got(w.Ours.HoldfastV1beta1().StorageClusters().Create(w.Context(), c, metav1.CreateOptions{}))(w)
 }
 
 func TestCephPool_ItsVolumesAreThereWhereverTheyAreRequested(t *testing.T) {
@@ -58,10 +57,7 @@ func TestCephPool_ItsVolumesAreThereWhereverTheyAreRequested(t *testing.T) {
 				t.Errorf("%s: it is used by %+v", engine, v.Access)
 			}
 			w.Until("the volume counts once, where the report that has it overtook the volume", func() bool {
-				c, err := w.Backend.Capacity(t.Context(), "memory")
-				if err != nil {
-					t.Fatal(err)
-				}
+				c := check.Got(w.Backend.Capacity(t.Context(), "memory"))(t)
 				return c.Available == 3*gib
 			})
 			_, err = w.Backend.Create(t.Context(), cephSpec("large", 5*gib, node))
@@ -95,9 +91,7 @@ func TestCephPool_WhatIsMadeOfItsVolumesStaysThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, _, _ := withCeph(t, v1beta1.EngineRBD, 100*gib, 100*gib)
 		for _, name := range []string{"v", "w"} {
-			if _, err := w.Backend.Create(t.Context(), cephSpec(name, mib)); err != nil {
-				t.Fatal(err)
-			}
+			check.Got(w.Backend.Create(t.Context(), cephSpec(name, mib)))(t)
 		}
 		if v, err := w.Backend.Expand(t.Context(), "v", backend.Size{Required: 2 * mib}); err != nil || v.Size != 2*mib || v.Reach != backend.OneHost {
 			t.Fatalf("grown to %+v, %v", v, err)
@@ -117,9 +111,7 @@ func TestCephPool_WhatIsMadeOfItsVolumesStaysThere(t *testing.T) {
 		if all, err := w.Backend.ListSnapshots(t.Context()); err != nil || len(all) != 1 {
 			t.Errorf("there are %+v, %v, want s alone", all, err)
 		}
-		if err := w.Backend.Delete(t.Context(), "w"); err != nil {
-			t.Error(err)
-		}
+		check.Report(t, w.Backend.Delete(t.Context(), "w"))
 	})
 }
 
@@ -127,9 +119,7 @@ func TestCephPool_SharedVolumesAreNotMadeOfWhatIsThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, _, _ := withCeph(t, v1beta1.EngineRBD, 100*gib, 100*gib)
 		for _, s := range []backend.VolumeSpec{cephSpec("there", mib), inmemory.Spec("local", mib)} {
-			if _, err := w.Backend.Create(t.Context(), s); err != nil {
-				t.Fatal(err)
-			}
+			check.Got(w.Backend.Create(t.Context(), s))(t)
 		}
 		_, err := w.Backend.Clone(t.Context(), "there", inmemory.SharedSpec("b", mib, ""))
 		inmemory.Expect(t, err, backend.ErrInvalid, "Ceph pool memory", "class without shared")
@@ -173,9 +163,7 @@ func TestCephPool_ConfigurationSaysWhereAPoolIs(t *testing.T) {
 func TestCephPool_VolumesAreUsedWhileItsAgentIsSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, _, _ := withCeph(t, v1beta1.EngineRBD, gib, gib)
-		if _, err := w.Backend.Create(t.Context(), cephSpec("v", mib)); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(w.Backend.Create(t.Context(), cephSpec("v", mib)))(t)
 		w.Agents[inmemory.CephPool]()
 		w.Beat(inmemory.CephPool, 1)
 		w.Until("the silence", func() bool { return w.Backend.WhyDown(inmemory.CephPool) != "" })
@@ -206,15 +194,11 @@ func attachesOne(t *testing.T, w *world) {
 	w.CephPool(gib, v1beta1.EngineRBD)
 	w.Start()
 	w.Ready(inmemory.CephPool)
-	if _, err := w.Backend.Create(t.Context(), cephSpec("v", mib)); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(w.Backend.Create(t.Context(), cephSpec("v", mib)))(t)
 	attach := func(node string) error { return w.Backend.Attach(t.Context(), "v", node) }
 	detach := func(id backend.ID, node string) {
 		t.Helper()
-		if err := w.Backend.Detach(t.Context(), id, node); err != nil {
-			t.Error(err)
-		}
+		check.Report(t, w.Backend.Detach(t.Context(), id, node))
 	}
 	attachment := func(node string) {
 		t.Helper()
@@ -223,9 +207,7 @@ func attachesOne(t *testing.T, w *world) {
 			Attacher: "csi.holdfast.dev", NodeName: node, Source: storage.VolumeAttachmentSource{PersistentVolumeName: new("pv-of-a-test")},
 		}}
 		attachments := w.Theirs.StorageV1().VolumeAttachments()
-		if _, err := attachments.Create(t.Context(), a, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(attachments.Create(t.Context(), a, metav1.CreateOptions{}))(t)
 		t.Cleanup(func() { _ = attachments.Delete(context.Background(), name, metav1.DeleteOptions{}) })
 	}
 	var nodes []string
@@ -278,9 +260,7 @@ func (w *world) reports(condition string, status metav1.ConditionStatus) (why er
 	nodes := w.Ours.HoldfastV1beta1().StorageNodes()
 	w.Until("the report", func() bool { // the agent, which has no clients to report, writes as well
 		n, err := nodes.Get(w.Context(), node, metav1.GetOptions{})
-		if err != nil {
-			w.Fatal(err)
-		}
+		check.OK(w, err)
 		meta.SetStatusCondition(&n.Status.Conditions, metav1.Condition{Type: condition, Status: status, Reason: v1beta1.ReasonNoCephClient, Message: "the kernel has no module"})
 		if _, err = nodes.UpdateStatus(w.Context(), n, metav1.UpdateOptions{}); err != nil && !apierrors.IsConflict(err) {
 			w.Fatal(err)

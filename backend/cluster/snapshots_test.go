@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/inmemory"
 )
 
@@ -20,9 +21,7 @@ func TestGroup_AcrossNodesIsRefusedWithTheirNames(t *testing.T) {
 		w := newWorld(t)
 		w.Hosts(map[string]int64{"a": gib, "b": gib})
 		for _, at := range []string{"a", "b"} {
-			if _, err := w.Backend.Create(t.Context(), inmemory.Spec("on-"+at, mib, at)); err != nil {
-				t.Fatal(err)
-			}
+			check.Got(w.Backend.Create(t.Context(), inmemory.Spec("on-"+at, mib, at)))(t)
 		}
 		_, err := w.Backend.SnapshotGroup(t.Context(), backend.GroupSpec{Name: "g", Sources: []backend.ID{"on-a", "on-b"}})
 		inmemory.Expect(t, err, backend.ErrInvalid, "a has on-a", "b has on-b")
@@ -39,9 +38,7 @@ func TestGroup_EveryMemberCarriesTheWholeGroup(t *testing.T) {
 		var sources []backend.ID
 		for i := range 5 {
 			id := backend.ID(fmt.Sprintf("v%d", i))
-			if _, err := w.Backend.Create(t.Context(), inmemory.Spec(string(id), mib)); err != nil {
-				t.Fatal(err)
-			}
+			check.Got(w.Backend.Create(t.Context(), inmemory.Spec(string(id), mib)))(t)
 			sources = append(sources, id)
 		}
 		g, err := w.Backend.SnapshotGroup(t.Context(), backend.GroupSpec{Name: "g", Sources: sources})
@@ -49,9 +46,7 @@ func TestGroup_EveryMemberCarriesTheWholeGroup(t *testing.T) {
 			t.Fatalf("taken %+v, %v", g, err)
 		}
 		all, err := w.Snapshots().List(t.Context(), metav1.ListOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		for _, o := range all.Items {
 			if o.Spec.Group == nil || o.Spec.Group.Name != "g" || len(o.Spec.Group.Volumes) != 5 {
 				t.Errorf("%s has group %+v", o.Name, o.Spec.Group)
@@ -65,14 +60,10 @@ func TestGroup_FailureLeavesNothing(t *testing.T) {
 		w := newWorld(t)
 		host := w.Hosts(map[string]int64{"a": gib})["a"]
 		for _, name := range []string{"v", "x"} {
-			if _, err := w.Backend.Create(t.Context(), inmemory.Spec(name, mib)); err != nil {
-				t.Fatal(err)
-			}
+			check.Got(w.Backend.Create(t.Context(), inmemory.Spec(name, mib)))(t)
 		}
 		// A group of this name is on the disk and has no objects yet: the agent refuses the members of another.
-		if _, err := host.SnapshotGroup(t.Context(), backend.GroupSpec{Name: "g", Sources: []backend.ID{"v"}}); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(host.SnapshotGroup(t.Context(), backend.GroupSpec{Name: "g", Sources: []backend.ID{"v"}}))(t)
 		_, err := w.Backend.SnapshotGroup(t.Context(), backend.GroupSpec{Name: "g", Sources: []backend.ID{"v", "x"}})
 		inmemory.Expect(t, err, backend.ErrExists)
 		w.Until("the end of the member that was new", func() bool {
@@ -92,9 +83,7 @@ func TestGroup_UnfinishedIsHiddenAndCompletedOnRetry(t *testing.T) {
 		w.Start()
 		for _, name := range []string{"v", "x"} {
 			go w.Answer(name, inmemory.Made)
-			if _, err := w.Backend.Create(t.Context(), inmemory.Spec(name, mib)); err != nil {
-				t.Fatal(err)
-			}
+			check.Got(w.Backend.Create(t.Context(), inmemory.Spec(name, mib)))(t)
 		}
 		group := backend.GroupSpec{Name: "g", Sources: []backend.ID{"v", "x"}}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -115,17 +104,13 @@ func TestGroup_UnfinishedIsHiddenAndCompletedOnRetry(t *testing.T) {
 			t.Helper()
 			now := metav1.NowMicro()
 			s.Status.Phase, s.Status.CreationTime, s.Status.Size, s.Status.Group, s.Status.ObservedGeneration = v1beta1.PhaseReady, &now, resource.NewQuantity(mib, resource.BinarySI), "g", s.Generation
-			if _, err := w.Snapshots().UpdateStatus(t.Context(), s, metav1.UpdateOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			check.Got(w.Snapshots().UpdateStatus(t.Context(), s, metav1.UpdateOptions{}))(t)
 		}
 		take(&all.Items[0])
 		fence, err := w.Snapshots().Create(t.Context(), &v1beta1.Snapshot{
 			ObjectMeta: metav1.ObjectMeta{Name: "fence"}, Spec: v1beta1.SnapshotSpec{Name: "fence", SourceRef: v1beta1.FromVolume("v"), Node: "a"},
 		}, metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		take(fence)
 		w.Until("what was written last in the cache", func() bool {
 			shown, err := w.Backend.ListSnapshots(t.Context())
@@ -150,9 +135,7 @@ func TestSnapshot_RefusalLeavesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		host := w.Hosts(map[string]int64{"a": gib})["a"]
-		if _, err := w.Backend.Create(t.Context(), inmemory.Spec("v", mib)); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(w.Backend.Create(t.Context(), inmemory.Spec("v", mib)))(t)
 		host.Refuses("snapshot", fmt.Errorf("%w: a directory in use cannot be copied", backend.ErrPrecondition))
 		_, err := w.Backend.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "v"})
 		inmemory.Expect(t, err, backend.ErrPrecondition, "cannot be copied")

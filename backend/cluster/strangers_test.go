@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/inmemory"
 )
 
@@ -15,12 +16,8 @@ func TestServer_ThatIsNotAllowedGetsNoVolumesOfOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		hosts := w.Servers(map[string]int64{inmemory.ServerA: 2 * gib, inmemory.ServerB: 400 * gib}, map[string]int64{"node-a": gib})
-		if _, err := w.Backend.Create(t.Context(), inmemory.SharedSpec("before", mib, "team/b")); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := w.Backend.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "before"}); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(w.Backend.Create(t.Context(), inmemory.SharedSpec("before", mib, "team/b")))(t)
+		check.Got(w.Backend.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "before"}))(t)
 		w.Allow("shop", "other")
 		w.Until("the list", func() bool { _, err := w.Backend.SharedCapacity(t.Context(), "team/b", ""); return err != nil })
 		const command = `kubectl patch storagecluster holdfast --type=merge --patch='{"spec":{"nfs":{"namespaces":["shop","other","team"]}}}'`
@@ -47,9 +44,7 @@ func TestServer_ThatIsNotAllowedGetsNoVolumesOfOthers(t *testing.T) {
 		if _, err := w.Backend.Snapshot(t.Context(), backend.SnapshotSpec{Name: "another", Source: "before"}); err != nil {
 			t.Error(err)
 		}
-		if err := w.Backend.Delete(t.Context(), "before"); err != nil {
-			t.Error(err)
-		}
+		check.Report(t, w.Backend.Delete(t.Context(), "before"))
 		w.Allow("shop", "team")
 		w.Until("a volume of the server that is allowed again", func() bool {
 			v, err := w.Backend.Create(t.Context(), inmemory.SharedSpec("w", mib, "team/b"))
@@ -66,12 +61,8 @@ func TestStranger_WhatAnotherNodeHasWrittenIsNoCopy(t *testing.T) {
 		w.Puppet("other", gib)
 		w.Ready("other")
 		ctx := t.Context()
-		if _, err := w.Backend.Create(ctx, inmemory.Spec("v", mib, node)); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := w.Backend.Snapshot(ctx, backend.SnapshotSpec{Name: "s", Source: "v"}); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(w.Backend.Create(ctx, inmemory.Spec("v", mib, node)))(t)
+		check.Got(w.Backend.Snapshot(ctx, backend.SnapshotSpec{Name: "s", Source: "v"}))(t)
 		w.forgedVolume("restored", v1beta1.SourceReference{Kind: v1beta1.SourceSnapshot, Name: "s"})
 		_, err := w.Backend.Restore(ctx, "s", inmemory.Spec("restored", mib))
 		inmemory.Expect(t, err, backend.ErrExists, "restored is on node other", "snapshot s", "on node "+node, "look for who did")
@@ -83,9 +74,7 @@ func TestStranger_WhatAnotherNodeHasWrittenIsNoCopy(t *testing.T) {
 		inmemory.Expect(t, err, backend.ErrExists, "taken is on node other", "look for who did")
 		group := backend.GroupSpec{Name: "g", Sources: []backend.ID{"v"}}
 		member, err := backend.IDFor(group.Member("v").Name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		w.forgedSnapshot(string(member), "v", &v1beta1.SnapshotGroup{Name: "g", Volumes: []string{"v"}})
 		_, err = w.Backend.SnapshotGroup(ctx, group)
 		inmemory.Expect(t, err, backend.ErrExists, "look for who did")
@@ -102,9 +91,7 @@ func (w *world) forgedVolume(name string, source v1beta1.SourceReference) {
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1beta1.AdoptedLabel: "true"}},
 		Spec:       v1beta1.VolumeSpec{Name: name, Node: "other", SourceRef: &source, Size: v1beta1.VolumeSize{Required: v1beta1.Quantity(mib)}},
 	}
-	if _, err := w.Volumes().Create(w.Context(), o, metav1.CreateOptions{}); err != nil {
-		w.Fatal(err)
-	}
+	check.Got(w.Volumes().Create(w.Context(), o, metav1.CreateOptions{}))(w)
 	w.Answer(name, func(v *v1beta1.Volume) {
 		inmemory.Made(v)
 		v.Status.SourceRef = &source
@@ -118,13 +105,8 @@ func (w *world) forgedSnapshot(name, volume string, group *v1beta1.SnapshotGroup
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1beta1.AdoptedLabel: "true"}},
 		Spec:       v1beta1.SnapshotSpec{Name: name, Node: "other", SourceRef: v1beta1.FromVolume(volume), Group: group},
 	}
-	made, err := w.Snapshots().Create(w.Context(), o, metav1.CreateOptions{})
-	if err != nil {
-		w.Fatal(err)
-	}
+	made := check.Got(w.Snapshots().Create(w.Context(), o, metav1.CreateOptions{}))(w)
 	made.Status.Phase, made.Status.Size, made.Status.Pool, made.Status.CreationTime = v1beta1.PhaseReady, v1beta1.Quantity(mib), "memory", new(metav1.NowMicro())
-	if _, err := w.Snapshots().UpdateStatus(w.Context(), made, metav1.UpdateOptions{}); err != nil {
-		w.Fatal(err)
-	}
+	check.Got(w.Snapshots().UpdateStatus(w.Context(), made, metav1.UpdateOptions{}))(w)
 	w.Until("the controller knowing it", func() bool { _, err := w.Backend.GetSnapshot(w.Context(), backend.ID(name)); return err == nil })
 }

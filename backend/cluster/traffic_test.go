@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/inmemory"
 )
 
@@ -43,9 +44,7 @@ func TestTraffic_VolumeCostsTwoWritesToCreateAndThreeToDelete(t *testing.T) {
 		t.Logf("%d volumes made in %s: %v", many, time.Since(begun), made)
 		for i := range many {
 			all.Go(func() {
-				if err := w.Backend.Delete(t.Context(), backend.ID(fmt.Sprintf("v%d", i))); err != nil {
-					t.Error(err)
-				}
+				check.Report(t, w.Backend.Delete(t.Context(), backend.ID(fmt.Sprintf("v%d", i))))
 			})
 		}
 		all.Wait()
@@ -69,16 +68,10 @@ func TestTraffic_SnapshotCostsTwoWritesToCreateAndThreeToDelete(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.Hosts(map[string]int64{"a": gib})
-		if _, err := w.Backend.Create(t.Context(), inmemory.Spec("v", mib)); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(w.Backend.Create(t.Context(), inmemory.Spec("v", mib)))(t)
 		w.Until("quiet", func() bool { return len(writes(w.API.Requests())) == 0 })
-		if _, err := w.Backend.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "v"}); err != nil {
-			t.Fatal(err)
-		}
-		if err := w.Backend.DeleteSnapshot(t.Context(), "s"); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(w.Backend.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "v"}))(t)
+		check.OK(t, w.Backend.DeleteSnapshot(t.Context(), "s"))
 		counted := writes(w.API.Requests())
 		delete(counted, "apply storagenodes/status")
 		want := map[string]int{"create snapshots": 1, "update snapshots/status": 1, "get snapshots": 1, "patch snapshots": 2, "delete snapshots": 1}
@@ -95,9 +88,7 @@ func TestTraffic_StorageNodeIsWrittenAtItsOwnRate(t *testing.T) {
 		w.Hosts(map[string]int64{"a": 100 * gib})
 		w.Until("quiet", func() bool { return len(writes(w.API.Requests())) == 0 })
 		for i := range 20 {
-			if _, err := w.Backend.Create(t.Context(), inmemory.Spec(fmt.Sprintf("v%d", i), mib)); err != nil {
-				t.Fatal(err)
-			}
+			check.Got(w.Backend.Create(t.Context(), inmemory.Spec(fmt.Sprintf("v%d", i), mib)))(t)
 		}
 		if n := w.API.Requests()["apply storagenodes/status"]; n > 0 {
 			t.Errorf("it was written %d times within its hour", n)

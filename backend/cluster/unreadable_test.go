@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/inmemory"
 )
 
@@ -15,9 +16,7 @@ func TestUnreadable_VolumeIsRefusedByNameAndTheOthersContinue(t *testing.T) {
 		w := newWorld(t)
 		host := w.Hosts(map[string]int64{"a": gib})["a"]
 		for _, name := range []string{"v", "other"} {
-			if _, err := w.Backend.Create(t.Context(), inmemory.Spec(name, mib)); err != nil {
-				t.Fatal(err)
-			}
+			check.Got(w.Backend.Create(t.Context(), inmemory.Spec(name, mib)))(t)
 		}
 		w.Spoil("v")
 		_, got := w.Backend.Get(t.Context(), "v")
@@ -39,9 +38,7 @@ func TestUnreadable_VolumeIsRefusedByNameAndTheOthersContinue(t *testing.T) {
 		if _, err := w.Backend.Create(t.Context(), inmemory.Spec("third", mib)); err != nil {
 			t.Error(err)
 		}
-		if err := w.Backend.Delete(t.Context(), "other"); err != nil {
-			t.Error(err)
-		}
+		check.Report(t, w.Backend.Delete(t.Context(), "other"))
 		if v := w.Volume("v"); v == nil || v.DeletionTimestamp != nil || v.Spec.Deletion != nil || v.Unreadable() == nil || !host.Has("v") {
 			t.Errorf("it became %+v", v)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/inmemory"
 )
 
@@ -19,9 +20,7 @@ func TestDelete_VolumeInUseIsReportedAndDeletedOnRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		host := w.Hosts(map[string]int64{"a": gib})["a"]
-		if _, err := w.Backend.Create(t.Context(), inmemory.Spec("v", mib)); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(w.Backend.Create(t.Context(), inmemory.Spec("v", mib)))(t)
 		host.Refuses("delete", fmt.Errorf("%w: volume v is in use on this host (loop0)", backend.ErrPrecondition))
 		for range 2 {
 			inmemory.Expect(t, w.Backend.Delete(t.Context(), "v"), backend.ErrPrecondition, "loop0")
@@ -45,14 +44,10 @@ func TestDelete_ExpiredCallContinues(t *testing.T) {
 		w.Puppet("a", gib)
 		w.Start()
 		go w.Answer("v", inmemory.Made)
-		if _, err := w.Backend.Create(t.Context(), inmemory.Spec("v", mib)); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(w.Backend.Create(t.Context(), inmemory.Spec("v", mib)))(t)
 		inmemory.Expect(t, w.Unfinished("v is Deleting", func(ctx context.Context) error { return w.Backend.Delete(ctx, "v") }), backend.ErrBusy, "node a")
 		go w.RemoveFinalizer("v")
-		if err := w.Backend.Delete(t.Context(), "v"); err != nil {
-			t.Error(err)
-		}
+		check.Report(t, w.Backend.Delete(t.Context(), "v"))
 	})
 }
 
@@ -71,9 +66,7 @@ func TestDelete_UnfinishedVolumeIsHiddenAndCanBeDeleted(t *testing.T) {
 			t.Errorf("listed %v, %v", all, err)
 		}
 		go w.RemoveFinalizer("v")
-		if err := w.Backend.Delete(t.Context(), "v"); err != nil {
-			t.Error(err)
-		}
+		check.Report(t, w.Backend.Delete(t.Context(), "v"))
 	})
 }
 
@@ -81,9 +74,7 @@ func TestExpand_FailureIsReverted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.Hosts(map[string]int64{"a": gib})
-		if _, err := w.Backend.Create(t.Context(), inmemory.Spec("v", 16*mib)); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(w.Backend.Create(t.Context(), inmemory.Spec("v", 16*mib)))(t)
 		for range 2 {
 			_, err := w.Backend.Expand(t.Context(), "v", backend.Size{Required: 2 * gib})
 			inmemory.Expect(t, err, backend.ErrExhausted)
@@ -106,9 +97,7 @@ func TestExpand_FailureThatWasNotRevertedIsRetried(t *testing.T) {
 		w.Puppet("a", gib)
 		w.Start()
 		go w.Answer("v", inmemory.Made)
-		if _, err := w.Backend.Create(t.Context(), inmemory.Spec("v", mib)); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(w.Backend.Create(t.Context(), inmemory.Spec("v", mib)))(t)
 		grow := func(ctx context.Context) error {
 			_, err := w.Backend.Expand(ctx, "v", backend.Size{Required: 5 * mib})
 			return err
@@ -147,9 +136,7 @@ func TestGet_VolumeJustCreatedByAnotherControllerIsFound(t *testing.T) {
 		release := w.API.HoldWatches()
 		defer release()
 		v := &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: "v"}, Spec: v1beta1.VolumeSpec{Name: "v", Node: "a", Size: v1beta1.VolumeSize{Required: resource.NewQuantity(mib, resource.BinarySI)}}}
-		if _, err := w.Volumes().Create(t.Context(), v, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(w.Volumes().Create(t.Context(), v, metav1.CreateOptions{}))(t)
 		w.Answer("v", inmemory.Made)
 		if got, err := w.Backend.Get(t.Context(), "v"); err != nil || got.Size != mib {
 			t.Errorf("got %+v, %v", got, err)
@@ -157,12 +144,8 @@ func TestGet_VolumeJustCreatedByAnotherControllerIsFound(t *testing.T) {
 		_, err := w.Backend.Get(t.Context(), "absent")
 		inmemory.Expect(t, err, backend.ErrNotFound, "absent")
 		// And what it has just deleted is gone, though no watch has reported its object.
-		if err := w.Volumes().Delete(t.Context(), "v", metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		if err := w.Backend.Delete(t.Context(), "v"); err != nil {
-			t.Error(err)
-		}
+		check.OK(t, w.Volumes().Delete(t.Context(), "v", metav1.DeleteOptions{}))
+		check.Report(t, w.Backend.Delete(t.Context(), "v"))
 	})
 }
 
@@ -172,9 +155,7 @@ func TestGet_SickVolumeIsReportedSick(t *testing.T) {
 		w.Puppet("a", gib)
 		w.Start()
 		go w.Answer("v", inmemory.Made)
-		if _, err := w.Backend.Create(t.Context(), inmemory.Spec("v", mib)); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(w.Backend.Create(t.Context(), inmemory.Spec("v", mib)))(t)
 		w.Answer("v", func(v *v1beta1.Volume) {
 			v.Status.Conditions = []metav1.Condition{{Type: v1beta1.HealthyCondition, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonDamaged, Message: "its image is short"}}
 			v.Status.Access = &v1beta1.VolumeAccess{Image: "/pool/v/image"}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-storage/holdfast/nodeops/ganesha"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/nfsclient"
 )
 
@@ -38,19 +39,13 @@ func (s *stranger) may(name string, handle []byte) bool {
 func TestAccess_PodThatIsNoNodeIsRefusedAndANewNodeAdmittedWithoutARestart(t *testing.T) {
 	requireGanesha(t)
 	server, address := serveAt(t)
-	if err := server.SetClients(t.Context(), []string{"127.0.0.2"}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, server.SetClients(t.Context(), []string{"127.0.0.2"}))
 	export := func(id uint16, name string, clients ...string) {
 		t.Helper()
 		dir := t.TempDir()
-		if err := os.WriteFile(dir+"/file", []byte("a tenant's"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, os.WriteFile(dir+"/file", []byte("a tenant's"), 0o600))
 		e := ganesha.Export{ID: id, Path: dir, Pseudo: "/" + name, Filesystem: fmt.Sprintf("%d.1", id), Clients: clients}
-		if err := server.Put(t.Context(), e); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, server.Put(t.Context(), e))
 	}
 	export(1, "volume")
 	export(2, "named", "127.0.0.2")
@@ -71,17 +66,13 @@ func TestAccess_PodThatIsNoNodeIsRefusedAndANewNodeAdmittedWithoutARestart(t *te
 	}
 	expect("with one node", true, false, true, false)
 	// A restart of the server would end the sessions of its clients, and fail the next request.
-	if err := server.SetClients(t.Context(), []string{"127.0.0.2", "127.0.0.3", "fd00::/64"}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, server.SetClients(t.Context(), []string{"127.0.0.2", "127.0.0.3", "fd00::/64"}))
 	expect("with a second", true, true, true, false)
 	many := []string{"127.0.0.3"}
 	for i := range 4000 {
 		many = append(many, fmt.Sprintf("10.1.%d.%d", i/250, i%250))
 	}
-	if err := server.SetClients(t.Context(), many); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, server.SetClients(t.Context(), many))
 	export(3, "later")
 	expect("with many, and without the first", false, true, true, false)
 	var h []byte

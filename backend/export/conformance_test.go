@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/backendtest"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
@@ -22,16 +23,12 @@ func TestExportedDirectories_AreMadeCopiedGrownAndDeleted(t *testing.T) {
 	s := newServer(t, "directory", hostfs.Btrfs, 4<<30)
 	a, b := s.create("a"), s.create("b")
 	s.write(a, []byte("one"))
-	if _, err := s.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: a.ID}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(s.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: a.ID}))(t)
 	_, err := s.SnapshotGroup(t.Context(), backend.GroupSpec{Name: "g", Sources: []backend.ID{a.ID, b.ID}})
 	s.want(err, backend.ErrPrecondition, "is in use", "engine=image")
 	s.write(a, []byte("two"))
 	back, err := s.Restore(t.Context(), "s", backend.VolumeSpec{Name: "c"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	if grown, err := s.Expand(t.Context(), a.ID, backend.Size{Required: 2 * size}); err != nil || grown.Size != 2*size {
 		t.Errorf("grown is %+v, %v", grown, err)
 	}
@@ -70,9 +67,7 @@ func conforms(t *testing.T, engine, fsType string, k hostfs.Kind, smallest int64
 func requireOnlineExt4(t *testing.T) {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var caps [2]unix.CapUserData
-	if err := unix.Capget(&header, &caps[0]); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, unix.Capget(&header, &caps[0]))
 	if caps[0].Effective&(1<<unix.CAP_SYS_RESOURCE) == 0 {
 		hostfs.Skip(t, "ext4-growth", "this process lacks CAP_SYS_RESOURCE, without which the kernel grows no mounted ext4")
 	}

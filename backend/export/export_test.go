@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/nodeops"
 	"github.com/holdfast-storage/holdfast/nodeops/ganesha"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
@@ -36,10 +37,7 @@ func TestVolume_IsExportedWithItsLabelsBeforeItIsReturned(t *testing.T) {
 	if v.Access.Image != "" || v.Access.Directory != "" || v.Access.NFS.Server != "" {
 		t.Errorf("its access is %+v", v.Access)
 	}
-	info, err := os.Stat(e.Path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	info := check.Got(os.Stat(e.Path))(t)
 	if st := info.Sys().(*syscall.Stat_t); st.Gid != 2000 || st.Mode&0o7777 != 0o2770 {
 		t.Errorf("its top directory has group %d and mode %o", st.Gid, st.Mode)
 	}
@@ -48,9 +46,7 @@ func TestVolume_IsExportedWithItsLabelsBeforeItIsReturned(t *testing.T) {
 func TestVolume_TopDirectoryIsCreatedOnceAndThenTheUsers(t *testing.T) {
 	s := onXFS(t)
 	v := s.create("a", func(spec *backend.VolumeSpec) { spec.Labels = map[string]string{LabelMode: "2775"} })
-	if err := os.Chmod(s.target(v.ID), 0o711); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.Chmod(s.target(v.ID), 0o711))
 	s.create("a")
 	s.restart()
 	if info, err := os.Stat(s.target(v.ID)); err != nil || info.Mode().Perm() != 0o711 {
@@ -85,12 +81,8 @@ func TestVolume_ThatCannotBeExportedIsNotCreated(t *testing.T) {
 
 func TestCopy_OfABlockVolumeIsRefused(t *testing.T) {
 	s := onXFS(t)
-	if _, err := s.local.Create(t.Context(), backend.VolumeSpec{Name: "raw", Mode: backend.Block}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "raw"}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(s.local.Create(t.Context(), backend.VolumeSpec{Name: "raw", Mode: backend.Block}))(t)
+	check.Got(s.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "raw"}))(t)
 	_, err := s.Clone(t.Context(), "raw", backend.VolumeSpec{Name: "a"})
 	s.want(err, backend.ErrInvalid, "Block")
 	_, err = s.Restore(t.Context(), "s", backend.VolumeSpec{Name: "a"})
@@ -130,10 +122,7 @@ func TestDelete_VolumeInUseIsDeletedWhenItsLastFileIsClosed(t *testing.T) {
 	s := onXFS(t)
 	v := s.create("a")
 	s.write(v, []byte("x"))
-	f, err := os.Open(s.inside(v, "file"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := check.Got(os.Open(s.inside(v, "file")))(t)
 	defer f.Close()
 	s.want(s.Delete(t.Context(), v.ID), backend.ErrBusy, "a", "/dev/loop")
 	s.unexported()
@@ -188,9 +177,7 @@ func TestVolume_DamagedHidesNoOtherAndIsServedOnceRepaired(t *testing.T) {
 	whole := head(t, image)
 	overwrite(t, image, make([]byte, len(whole)))
 	metadata := filepath.Join(s.pool.Path, "volumes/c/meta.json")
-	if err := os.Rename(metadata, metadata+".away"); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.Rename(metadata, metadata+".away"))
 	s.begin()
 	for id, word := range map[backend.ID]string{b.ID: "no file system is on it", c.ID: "meta.json"} {
 		if v := s.get(id); !v.Condition.Abnormal || !strings.Contains(v.Condition.Message, word) || v.Access != (backend.Access{}) {
@@ -208,37 +195,25 @@ func TestVolume_DamagedHidesNoOtherAndIsServedOnceRepaired(t *testing.T) {
 	if e := s.record.exports(t)["/b"]; e.ID != 2 {
 		t.Errorf("it is exported as %+v", e)
 	}
-	if err := os.Rename(metadata+".away", metadata); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.Rename(metadata+".away", metadata))
 	s.restart()
 	s.served(a.ID, b.ID, c.ID)
 }
 
 func head(t *testing.T, path string) []byte {
 	t.Helper()
-	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := check.Got(os.Open(path))(t)
 	defer f.Close()
 	b := make([]byte, 4096)
-	if _, err := f.Read(b); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(f.Read(b))(t)
 	return b
 }
 
 func overwrite(t *testing.T, path string, content []byte) {
 	t.Helper()
-	f, err := os.OpenFile(path, os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := check.Got(os.OpenFile(path, os.O_WRONLY, 0))(t)
 	defer f.Close()
-	if _, err := f.Write(content); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(f.Write(content))(t)
 }
 
 func TestVolume_ThatHangsHidesNoOther(t *testing.T) {
@@ -333,9 +308,7 @@ func TestVolume_DeletedByAnotherProgramIsUnexported(t *testing.T) {
 	s.create("c")
 	// What a program without knowledge of exports does.
 	remove := func(name string) {
-		if err := os.Rename(filepath.Join(s.pool.Path, "volumes", name), filepath.Join(s.pool.Path, ".trash", name+".gone")); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, os.Rename(filepath.Join(s.pool.Path, "volumes", name), filepath.Join(s.pool.Path, ".trash", name+".gone")))
 	}
 	remove("a")
 	wait.Until(s.T, "end of the export", func() bool { _, known := s.ledger.find("a"); return !known })
@@ -351,9 +324,7 @@ func TestExpand_ReachesTheFileSystemThatClientsUse(t *testing.T) {
 	v := s.create("a")
 	before := sizeOf(t, s.target(v.ID))
 	grown, err := s.Expand(t.Context(), v.ID, backend.Size{Required: 2 * size})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	if after := sizeOf(t, s.target(v.ID)); grown.Size != 2*size || after < before+size*9/10 {
 		t.Errorf("it is %+v; the file system had %d bytes, has %d", grown, before, after)
 	}
@@ -362,12 +333,8 @@ func TestExpand_ReachesTheFileSystemThatClientsUse(t *testing.T) {
 	if s.local, err = s.openLocal(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.local.Expand(t.Context(), v.ID, backend.Size{Required: 3 * size}); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.local.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(s.local.Expand(t.Context(), v.ID, backend.Size{Required: 3 * size}))(t)
+	check.OK(t, s.local.Close(t.Context()))
 	s.begin()
 	if after := sizeOf(t, s.target(v.ID)); after < before+2*size*9/10 {
 		t.Errorf("after a restart the file system has %d bytes, had %d at first", after, before)
@@ -377,10 +344,7 @@ func TestExpand_ReachesTheFileSystemThatClientsUse(t *testing.T) {
 
 func sizeOf(t *testing.T, dir string) int64 {
 	t.Helper()
-	usage, err := nodeops.Statfs(t.Context(), dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	usage := check.Got(nodeops.Statfs(t.Context(), dir))(t)
 	return usage.Total
 }
 
@@ -408,15 +372,11 @@ func TestVolume_WithoutAFreeLoopDeviceTakesNoCapacity(t *testing.T) {
 	hostfs.RequireRoot(t)
 	const first = nodeops.FirstReservedLoop + nodeops.ReservedLoops - 128
 	devices, err := nodeops.AddLoops(first, 3)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	t.Cleanup(func() { removeLoops(t, first, 3) })
 	attachByHand(t, devices[2]) // another program has attached it
 	held, err := os.Open(devices[2])
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	t.Cleanup(func() { held.Close() })
 	s := onXFS(t)
 	s.end()
@@ -447,9 +407,7 @@ func TestVolume_WithoutAFreeLoopDeviceTakesNoCapacity(t *testing.T) {
 func attachByHand(t *testing.T, device string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "theirs")
-	if err := os.WriteFile(path, make([]byte, mib), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(path, make([]byte, mib), 0o600))
 	if out, err := exec.Command("losetup", device, path).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -457,10 +415,7 @@ func attachByHand(t *testing.T, device string) {
 }
 
 func removeLoops(t *testing.T, first, count int) {
-	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	control := check.Got(os.OpenFile("/dev/loop-control", os.O_RDWR, 0))(t)
 	defer control.Close()
 	for i := range count {
 		if err := unix.IoctlSetInt(int(control.Fd()), unix.LOOP_CTL_REMOVE, first+i); err != nil {
@@ -474,15 +429,11 @@ func TestStart_ExportDirectoryWithOtherContentIsRefused(t *testing.T) {
 	s.create("a")
 	s.end()
 	odd := filepath.Join(s.work, "exports", "Not a volume")
-	if err := os.Mkdir(odd, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.Mkdir(odd, 0o700))
 	err := s.tryBegin()
 	s.Backend = nil
 	s.want(err, backend.ErrInvalid, "Not a volume")
-	if err := os.Remove(odd); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.Remove(odd))
 	s.begin()
 	s.served("a")
 }
@@ -492,17 +443,11 @@ func TestStart_MountOfNoVolumeIsRemoved(t *testing.T) {
 	s.write(s.create("a"), []byte("one"))
 	s.end()
 	left := filepath.Join(s.work, "exports", "left")
-	if err := os.MkdirAll(left, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.MkdirAll(left, 0o700))
 	other := filepath.Join(s.work, "exports", "a")
-	if err := os.MkdirAll(other, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.MkdirAll(other, 0o700))
 	for _, target := range []string{left, other} { // the second one in place of a volume
-		if err := nodeops.Bind(t.Context(), t.TempDir(), target, false, nil); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, nodeops.Bind(t.Context(), t.TempDir(), target, false, nil))
 	}
 	s.begin()
 	s.served("a")
@@ -516,16 +461,12 @@ func TestStart_WithoutAListOfExportsIsRefusedWhereVolumesExist(t *testing.T) {
 	s.create("a")
 	s.end()
 	for _, path := range []string{s.files().main(), s.files().copy()} {
-		if err := os.Remove(path); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, os.Remove(path))
 	}
 	err := s.tryBegin()
 	s.Backend = nil
 	s.want(err, backend.ErrUnavailable, s.files().main(), "start again")
-	if err := os.WriteFile(s.files().main(), []byte(blank), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(s.files().main(), []byte(blank), 0o600))
 	s.begin()
 	s.served("a")
 }
@@ -562,15 +503,9 @@ func TestCopy_IsAnotherFileSystemThanItsSource(t *testing.T) {
 			s := onXFS(t)
 			v := s.create("a", func(spec *backend.VolumeSpec) { spec.FSType = fsType })
 			s.write(v, []byte("one"))
-			if _, err := s.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: v.ID}); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := s.Clone(t.Context(), v.ID, backend.VolumeSpec{Name: "b"}); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := s.Restore(t.Context(), "s", backend.VolumeSpec{Name: "c"}); err != nil {
-				t.Fatal(err)
-			}
+			check.Got(s.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: v.ID}))(t)
+			check.Got(s.Clone(t.Context(), v.ID, backend.VolumeSpec{Name: "b"}))(t)
+			check.Got(s.Restore(t.Context(), "s", backend.VolumeSpec{Name: "c"}))(t)
 			uuids := map[string]backend.ID{}
 			for _, id := range []backend.ID{"a", "b", "c"} {
 				uuid := uuidOf(t, s.target(id))
@@ -597,14 +532,9 @@ func TestSnapshot_HoldsOneInstantThoughClientsWrite(t *testing.T) {
 	s := onXFS(t)
 	v := s.create("a")
 	s.write(v, []byte("one"))
-	if _, err := s.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: v.ID}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(s.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: v.ID}))(t)
 	s.write(v, []byte("two"))
-	back, err := s.Restore(t.Context(), "s", backend.VolumeSpec{Name: "b"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	back := check.Got(s.Restore(t.Context(), "s", backend.VolumeSpec{Name: "b"}))(t)
 	s.served("a", "b")
 	if got := fmt.Sprintf("%s %s", s.read(v), s.read(back)); got != "two one" {
 		t.Errorf("they hold %s", got)
@@ -620,10 +550,7 @@ func TestImage_LargeEnoughHasAFileSystemThatGrowsWhileServed(t *testing.T) {
 	s.end()
 	s.change = func(c *Config) { c.Images = true }
 	s.begin()
-	smallest, err := nodeops.SmallestFS("xfs")
-	if err != nil {
-		t.Fatal(err)
-	}
+	smallest := check.Got(nodeops.SmallestFS("xfs"))(t)
 	for _, test := range []struct {
 		spec backend.VolumeSpec
 		want string
@@ -634,10 +561,7 @@ func TestImage_LargeEnoughHasAFileSystemThatGrowsWhileServed(t *testing.T) {
 		{backend.VolumeSpec{Name: "files", Inodes: 1000, Size: backend.Size{Required: smallest}}, "ext4"},
 	} {
 		for range 2 {
-			v, err := s.Create(t.Context(), test.spec)
-			if err != nil {
-				t.Fatal(err)
-			}
+			v := check.Got(s.Create(t.Context(), test.spec))(t)
 			if v.FSType != test.want {
 				t.Errorf("%s is %s, not %s", v.ID, v.FSType, test.want)
 			}

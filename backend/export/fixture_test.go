@@ -22,6 +22,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend/local"
 	"github.com/holdfast-storage/holdfast/nodeops"
 	"github.com/holdfast-storage/holdfast/nodeops/ganesha"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
@@ -101,23 +102,16 @@ func (r *recorder) Remove(_ context.Context, id uint16) error {
 // exports returns the exports, by the path that clients mount.
 func (r *recorder) exports(t *testing.T) map[string]ganesha.Export {
 	t.Helper()
-	entries, err := os.ReadDir(r.dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := check.Got(os.ReadDir(r.dir))(t)
 	all := map[string]ganesha.Export{}
 	for _, entry := range entries {
 		data, err := os.ReadFile(filepath.Join(r.dir, entry.Name()))
 		if errors.Is(err, fs.ErrNotExist) { // it has ended since
 			continue
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		var e ganesha.Export
-		if err := json.Unmarshal(data, &e); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, json.Unmarshal(data, &e))
 		if other, twice := all[e.Pseudo]; twice {
 			t.Errorf("%s is exported as %d and %d", e.Pseudo, other.ID, e.ID)
 		}
@@ -153,9 +147,7 @@ type server struct {
 func newServer(t *testing.T, engine string, k hostfs.Kind, size int64) *server {
 	t.Helper()
 	pool := filepath.Join(hostfs.New(t, k, size), "pool")
-	if err := os.Mkdir(pool, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.Mkdir(pool, 0o755))
 	s := &server{T: t, pool: local.PoolConfig{Name: "pool", Engine: engine, Path: pool}, work: t.TempDir()}
 	s.makeDirs()
 	s.begin()

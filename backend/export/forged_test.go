@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-storage/holdfast/nodeops"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/rig/nfsclient"
 )
@@ -102,13 +103,9 @@ func TestForgedHandlesReachOtherDirectoriesOfTheFileSystem(t *testing.T) {
 func TestVolume_CannotBeEscaped(t *testing.T) {
 	requireGanesha(t)
 	n := newNeighbours(newServer(t, "image", hostfs.XFS, 8<<30), "xfs")
-	if err := os.Symlink("../"+othersName, filepath.Join(n.own.Path, "link")); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.Symlink("../"+othersName, filepath.Join(n.own.Path, "link")))
 	var disk unix.Stat_t // of the other volumes; root on a client can create a device node with its number
-	if err := errors.Join(unix.Stat(n.others.Path, &disk), unix.Mknod(filepath.Join(n.own.Path, "device"), unix.S_IFBLK|0o666, int(disk.Dev))); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, errors.Join(unix.Stat(n.others.Path, &disk), unix.Mknod(filepath.Join(n.own.Path, "device"), unix.S_IFBLK|0o666, int(disk.Dev))))
 	name := func(path string) (way []nfsclient.Op) {
 		way = []nfsclient.Op{nfsclient.PutRoot()}
 		for part := range strings.SplitSeq(path, "/") {

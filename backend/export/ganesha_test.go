@@ -19,6 +19,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/nodeops/ganesha"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/rig/nfsclient"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
@@ -35,9 +36,7 @@ func serve(t *testing.T) *ganesha.Server {
 func serveAt(t *testing.T) (server *ganesha.Server, address string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "holdfast-nfs-") // the path of a socket must be short
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	port := hostfs.FreePort(t)
 	server, err = ganesha.New(ganesha.Config{
@@ -45,15 +44,11 @@ func serveAt(t *testing.T) (server *ganesha.Server, address string) {
 		Port: port, Grace: 10 * time.Second, Lease: 5 * time.Second,
 		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {
-		if err := server.Run(ctx); err != nil {
-			t.Error(err)
-		}
+		check.Report(t, server.Run(ctx))
 	})
 	t.Cleanup(func() { cancel(); running.Wait() })
 	return server, fmt.Sprintf("127.0.0.1:%d", port)
@@ -67,15 +62,9 @@ func TestGanesha_ServesAVolumeBesideItsCopiesAndReleasesEach(t *testing.T) {
 			log := s.serveBy(serve(t))
 			v := s.create("a", func(spec *backend.VolumeSpec) { spec.FSType = fsType })
 			s.write(v, []byte("one"))
-			if _, err := s.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: v.ID}); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := s.Clone(t.Context(), v.ID, backend.VolumeSpec{Name: "b"}); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := s.Restore(t.Context(), "s", backend.VolumeSpec{Name: "c"}); err != nil {
-				t.Fatal(err)
-			}
+			check.Got(s.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: v.ID}))(t)
+			check.Got(s.Clone(t.Context(), v.ID, backend.VolumeSpec{Name: "b"}))(t)
+			check.Got(s.Restore(t.Context(), "s", backend.VolumeSpec{Name: "c"}))(t)
 			s.served("a", "b", "c")
 			for _, id := range []backend.ID{"a", "b", "c"} {
 				if got := s.read(s.get(id)); string(got) != "one" {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // smallExt4 is a volume that is too small for xfs, which can grow while it is exported.
@@ -25,18 +26,10 @@ func TestCopy_LargerThanItsExt4SourceIsUsedWhole(t *testing.T) {
 	s := onXFS(t)
 	v := s.create("a", smallExt4)
 	s.write(v, []byte("one"))
-	if _, err := s.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: v.ID}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(s.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: v.ID}))(t)
 	larger := backend.Size{Required: 200 * mib}
-	b, err := s.Clone(t.Context(), v.ID, backend.VolumeSpec{Name: "b", Size: larger})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := s.Restore(t.Context(), "s", backend.VolumeSpec{Name: "c", Size: larger})
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := check.Got(s.Clone(t.Context(), v.ID, backend.VolumeSpec{Name: "b", Size: larger}))(t)
+	c := check.Got(s.Restore(t.Context(), "s", backend.VolumeSpec{Name: "c", Size: larger}))(t)
 	for _, v := range []*backend.Volume{b, c} {
 		s.canUse(v, larger.Required)
 		if got := s.read(v); string(got) != "one" {
@@ -71,9 +64,7 @@ func TestExt4_GrownWhileServedIsUsedWholeAfterTheNextStart(t *testing.T) {
 func withoutResize2fs(t *testing.T) (mend func()) {
 	t.Helper()
 	dir, path := t.TempDir(), os.Getenv("PATH")
-	if err := os.WriteFile(filepath.Join(dir, "resize2fs"), []byte("#!/bin/sh\necho broken >&2; exit 1\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(filepath.Join(dir, "resize2fs"), []byte("#!/bin/sh\necho broken >&2; exit 1\n"), 0o700))
 	t.Setenv("PATH", dir+":"+path)
 	return func() { t.Setenv("PATH", path) }
 }
@@ -81,9 +72,7 @@ func withoutResize2fs(t *testing.T) (mend func()) {
 func TestCopy_WhoseExt4DoesNotGrowIsNotReturned(t *testing.T) {
 	s := onXFS(t)
 	v := s.create("a", smallExt4)
-	if _, err := s.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: v.ID}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(s.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: v.ID}))(t)
 	mend := withoutResize2fs(t)
 	spec := backend.VolumeSpec{Name: "b", Size: backend.Size{Required: 200 * mib}}
 	for range 2 {
@@ -92,10 +81,7 @@ func TestCopy_WhoseExt4DoesNotGrowIsNotReturned(t *testing.T) {
 		}
 	}
 	mend()
-	b, err := s.Restore(t.Context(), "s", spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := check.Got(s.Restore(t.Context(), "s", spec))(t)
 	s.canUse(b, spec.Size.Required)
 }
 
@@ -107,12 +93,8 @@ func TestExt4_ThatDoesNotGrowAtTheStartIsServedAsItIs(t *testing.T) {
 	if s.local, err = s.openLocal(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.local.Expand(t.Context(), v.ID, backend.Size{Required: 200 * mib}); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.local.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(s.local.Expand(t.Context(), v.ID, backend.Size{Required: 200 * mib}))(t)
+	check.OK(t, s.local.Close(t.Context()))
 	mend := withoutResize2fs(t)
 	s.begin()
 	if got := s.get(v.ID); got.Size != 64*mib || !got.Condition.Abnormal || got.Access.NFS == nil {

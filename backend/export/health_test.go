@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/nodeops"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
@@ -14,10 +15,7 @@ import (
 func TestHealth_ErrorsOfAServedVolumeAreReported(t *testing.T) {
 	s := onXFS(t)
 	a, b := s.create("a", smallExt4), s.create("b", func(spec *backend.VolumeSpec) { spec.FSType = "xfs" })
-	m, err := nodeops.MountAt(s.target(a.ID))
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := check.Got(nodeops.MountAt(s.target(a.ID)))(t)
 	hostfs.MeetError(t, nodeops.LoopUnder(m))
 	if out, err := exec.Command("xfs_io", "-x", "-c", "shutdown", s.target(b.ID)).CombinedOutput(); err != nil {
 		t.Fatalf("xfs_io: %v: %s", err, out)

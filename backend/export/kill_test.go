@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/local"
 	"github.com/holdfast-storage/holdfast/crashpoint"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
@@ -201,9 +202,7 @@ func kill(t *testing.T, binary string, op operation, step crashpoint.Step) {
 		}
 	}
 	for range 2 { // the response may have been lost again
-		if err := op.call(s); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, op.call(s))
 	}
 	op.check(s)
 	s.served()

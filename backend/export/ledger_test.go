@@ -14,15 +14,12 @@ import (
 	"time"
 
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 func open(t testing.TB, dir string, most int) *ledger {
 	t.Helper()
-	l, err := openLedger(dir, most, false, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
+	return check.Got(openLedger(dir, most, false, slog.New(slog.DiscardHandler)))(t)
 }
 
 func volume(id string) *backend.Volume {
@@ -31,18 +28,12 @@ func volume(id string) *backend.Volume {
 
 func assign(t testing.TB, l *ledger, id string) identity {
 	t.Helper()
-	made, err := l.assign(volume(id))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return made
+	return check.Got(l.assign(volume(id)))(t)
 }
 
 func retire(t testing.TB, l *ledger, id string) {
 	t.Helper()
-	if err := l.retire(backend.ID(id)); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, l.retire(backend.ID(id)))
 }
 
 func TestLedger_ThousandVolumesHaveIDsWithoutGapsThatOutliveARestart(t *testing.T) {
@@ -145,10 +136,7 @@ func TestLedger_AdmitsNoMoreVolumesThanMayBeExported(t *testing.T) {
 
 func TestLedger_UnusedEntryIsFreeAgain(t *testing.T) {
 	l := open(t, t.TempDir(), 1)
-	release, err := l.reserve("a")
-	if err != nil {
-		t.Fatal(err)
-	}
+	release := check.Got(l.reserve("a"))(t)
 	if _, err := l.reserve("b"); !errors.Is(err, backend.ErrExhausted) {
 		t.Errorf("beside a volume that is being made: %v", err)
 	}
@@ -171,17 +159,12 @@ var damages = map[string]func([]byte) []byte{
 
 func damage(t *testing.T, path string, how func([]byte) []byte) {
 	t.Helper()
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := check.Got(os.ReadFile(path))(t)
 	changed := how(data)
 	if bytes.Equal(changed, data) {
 		t.Fatalf("nothing in %s was damaged", data)
 	}
-	if err := os.WriteFile(path, changed, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(path, changed, 0o600))
 }
 
 func TestLedger_EitherOfTheTwoListsSuffices(t *testing.T) {
@@ -201,9 +184,7 @@ func TestLedger_EitherOfTheTwoListsSuffices(t *testing.T) {
 			if _, err := readSheet(path); err != nil {
 				t.Errorf("%s was not put right: %v", name, err)
 			}
-			if err := os.Remove(path); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, os.Remove(path))
 			if l = open(t, dir, mostIDs); assign(t, l, "b") != b {
 				t.Errorf("%s removed: the list is %+v", filepath.Base(path), l.book)
 			}
@@ -225,12 +206,8 @@ func TestLedger_AllocatesNoIDWhenBothListsAreDamaged(t *testing.T) {
 		}
 	}
 	// What it says.
-	if err := os.Remove(l.files.copy()); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(l.files.main(), []byte(blank), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.Remove(l.files.copy()))
+	check.OK(t, os.WriteFile(l.files.main(), []byte(blank), 0o600))
 	if l := open(t, dir, mostIDs); len(l.ids()) != 0 || assign(t, l, "a").ID != 1 {
 		t.Errorf("recreated, the list is %+v", l.book)
 	}
@@ -251,9 +228,7 @@ func TestLedger_ListOfANewerReleaseIsLeftAlone(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, dir, mostIDs)
 	newer := []byte(`{"version": 2, "digest": "", "book": {}}`)
-	if err := os.WriteFile(l.files.main(), newer, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(l.files.main(), newer, 0o600))
 	_, err := openLedger(dir, mostIDs, false, slog.New(slog.DiscardHandler))
 	if err == nil || !strings.Contains(err.Error(), "newer program") {
 		t.Errorf("got %v", err)
@@ -267,15 +242,10 @@ func TestLedger_MoreCompleteListIsUsed(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, dir, mostIDs)
 	assign(t, l, "a")
-	before, err := os.ReadFile(l.files.main())
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := check.Got(os.ReadFile(l.files.main()))(t)
 	b := assign(t, l, "b")
 	for _, path := range []string{l.files.main(), l.files.copy()} {
-		if err := os.WriteFile(path, before, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, os.WriteFile(path, before, 0o600))
 		again := open(t, dir, mostIDs)
 		if known, _ := again.find("b"); known != b {
 			t.Errorf("with an old %s the list is %+v", filepath.Base(path), again.book)
@@ -285,19 +255,13 @@ func TestLedger_MoreCompleteListIsUsed(t *testing.T) {
 
 func TestLedger_IdentityThatCannotBeRecordedIsNotAllocated(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.Mkdir(dir, 0o700))
 	l := open(t, dir, mostIDs)
-	if err := os.Rename(dir, dir+".away"); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.Rename(dir, dir+".away"))
 	if made, err := l.assign(volume("a")); !errors.Is(err, backend.ErrUnavailable) || len(l.ids()) > 0 {
 		t.Errorf("given was %+v, %v", made, err)
 	}
-	if err := os.Rename(dir+".away", dir); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.Rename(dir+".away", dir))
 	a := assign(t, l, "a")
 	if again := open(t, dir, mostIDs); assign(t, again, "a") != a || a.ID != 1 {
 		t.Errorf("recorded is %+v, given was %+v", again.book, a)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/nodeops/ganesha"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/nfsclient"
 )
 
@@ -49,9 +50,7 @@ func (h handle) wire() []byte {
 func known(t *testing.T, export uint16, kind byte, fsid []byte, path string) handle {
 	t.Helper()
 	of, _, err := unix.NameToHandleAt(unix.AT_FDCWD, path, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	return handle{export: export, kind: kind, fsid: fsid, file: append([]byte{byte(of.Type())}, of.Bytes()...)}
 }
 
@@ -233,9 +232,7 @@ func identityOf(t *testing.T, path string) (kind byte, fsid []byte) {
 	t.Helper()
 	var st unix.Stat_t
 	var of unix.Statfs_t
-	if err := errors.Join(unix.Stat(path, &st), unix.Statfs(path, &of)); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, errors.Join(unix.Stat(path, &st), unix.Statfs(path, &of)))
 	device := fmt.Sprintf("/dev/block/%d:%d", unix.Major(st.Dev), unix.Minor(st.Dev))
 	out, _ := exec.Command("blkid", "-p", "-s", "UUID", "-o", "value", device).Output() // it may have none
 	if uuid, err := hex.DecodeString(strings.ReplaceAll(strings.TrimSpace(string(out)), "-", "")); err == nil && len(uuid) == 16 {

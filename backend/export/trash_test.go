@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
@@ -58,13 +59,9 @@ func TestTrash_VolumeThatWasRestoredByAKilledProcessKeepsItsTopDirectory(t *test
 	s.remove("a")
 	s.end()
 	storage, err := s.openLocal() // as far as the process came
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	_, err = storage.Undelete(t.Context(), "a")
-	if err := errors.Join(err, storage.Close(t.Context())); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, errors.Join(err, storage.Close(t.Context())))
 	s.begin()
 	if info, err := os.Stat(s.target("a")); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("its top directory is %v, %v", info, err)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 func TestParsePool_ReadsEveryKey(t *testing.T) {
@@ -30,9 +31,7 @@ func TestParsePool_ReadsEveryKey(t *testing.T) {
 // docs/api.md promises that these do not change within a version of the API.
 func TestPoolConfig_DefaultsAreThoseOfTheVersionOfTheAPI(t *testing.T) {
 	c := PoolConfig{Name: "fast", Path: "/srv/fast"}
-	if err := c.complete(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, c.complete())
 	if c.Engine != "image" || c.Overcommit != 1 || c.Reserved != "5%" || c.TrashRetention != 24*time.Hour || c.RequireMount {
 		t.Errorf("a pool of which nothing is said is %+v", c)
 	}

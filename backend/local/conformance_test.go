@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/backendtest"
 	"github.com/holdfast-storage/holdfast/nodeops"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
@@ -43,10 +44,7 @@ func conforms(t *testing.T, engine, fstype string, k hostfs.Kind) {
 		if fstype == "" || fstype == "ext4" {
 			return f
 		}
-		smallest, err := nodeops.SmallestFS(fstype)
-		if err != nil {
-			t.Fatal(err)
-		}
+		smallest := check.Got(nodeops.SmallestFS(fstype))(t)
 		f.Smallest = smallest
 		return f
 	}}.Run(t)
@@ -56,9 +54,7 @@ func conforms(t *testing.T, engine, fstype string, k hostfs.Kind) {
 func fixture(t *testing.T, engine, path string, most int64) *backendtest.Fixture {
 	config := PoolConfig{Name: "pool", Engine: engine, Path: path}
 	if most > 0 {
-		if err := os.Mkdir(path, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, os.Mkdir(path, 0o755))
 		config.Reserved = reserveFor(t, path, most)
 	}
 	b := open(t, config)
@@ -66,9 +62,7 @@ func fixture(t *testing.T, engine, path string, most int64) *backendtest.Fixture
 	return &backendtest.Fixture{
 		Backend: b,
 		Reopen: func(t *testing.T) backendtest.Storage {
-			if err := b.Close(context.Background()); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, b.Close(context.Background()))
 			b = open(t, config)
 			return b
 		},
@@ -78,19 +72,12 @@ func fixture(t *testing.T, engine, path string, most int64) *backendtest.Fixture
 
 func open(t *testing.T, configs ...PoolConfig) *Backend {
 	t.Helper()
-	b, err := Open(context.Background(), configs, silent)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
+	return check.Got(Open(context.Background(), configs, silent))(t)
 }
 
 // reserveFor returns the reserve that leaves about size bytes to promise, on any file system.
 func reserveFor(t *testing.T, path string, size int64) string {
-	usage, err := nodeops.Statfs(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	usage := check.Got(nodeops.Statfs(t.Context(), path))(t)
 	return fmt.Sprint(max(0, usage.Available-size))
 }
 
@@ -108,19 +95,12 @@ func mounted(t *testing.T, v *backend.Volume, f func(dir string)) {
 
 func mountImage(t *testing.T, v *backend.Volume) (dir string, unmount func()) {
 	t.Helper()
-	loop, err := nodeops.AttachLoop(t.Context(), v.Access.Image, nodeops.LoopOptions{Autoclear: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	loop := check.Got(nodeops.AttachLoop(t.Context(), v.Access.Image, nodeops.LoopOptions{Autoclear: true}))(t)
 	defer loop.Close()
 	dir = t.TempDir()
-	if err := nodeops.MountFS(t.Context(), loop.Path, dir, v.FSType, nil); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, nodeops.MountFS(t.Context(), loop.Path, dir, v.FSType, nil))
 	return dir, func() {
-		if err := nodeops.Unmount(context.Background(), dir); err != nil {
-			t.Error(err)
-		}
+		check.Report(t, nodeops.Unmount(context.Background(), dir))
 	}
 }
 
@@ -142,17 +122,10 @@ func readFS(t *testing.T, v *backend.Volume, length int) (content []byte) {
 
 func writeSyncedFile(t *testing.T, name string, content []byte) {
 	t.Helper()
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := check.Got(os.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o600))(t)
 	defer f.Close()
-	if _, err := f.Write(content); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Sync(); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(f.Write(content))(t)
+	check.OK(t, f.Sync())
 }
 
 func writeImage(t *testing.T, v *backend.Volume, content []byte) {
@@ -162,14 +135,9 @@ func writeImage(t *testing.T, v *backend.Volume, content []byte) {
 
 func readImage(t *testing.T, v *backend.Volume, length int) []byte {
 	t.Helper()
-	f, err := os.Open(v.Access.Image)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := check.Got(os.Open(v.Access.Image))(t)
 	defer f.Close()
 	content := make([]byte, length)
-	if _, err := io.ReadFull(f, content); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(io.ReadFull(f, content))(t)
 	return content
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
@@ -30,9 +31,7 @@ func TestSnapshot_OfAnEmptyVolumeCountsAgainstThePool(t *testing.T) {
 	meta := filepath.Join(c.Path, "snapshots", "s0", metaFile)
 	before := capacityOf(t, b).Promised
 	rewrite(t, meta, `"charge": 1048576`, `"charge": 0`)
-	if err := b.Close(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, b.Close(context.Background()))
 	b = open(t, c)
 	if after := capacityOf(t, b).Promised; after != before {
 		t.Errorf("%d bytes are promised after a restart, before it were %d", after, before)
@@ -43,14 +42,9 @@ func TestSnapshot_IsChargedWithWhatItsSourceHadInMemory(t *testing.T) {
 	b := served(t, roomy(t, hostfs.XFS, 1))
 	v := made(t, b, backend.VolumeSpec{Name: "a", Size: backend.Size{Required: 256 * mib}})
 	dir := use(t, v)
-	if err := os.WriteFile(filepath.Join(dir, "new"), bytes.Repeat([]byte("x"), 64*mib), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(filepath.Join(dir, "new"), bytes.Repeat([]byte("x"), 64*mib), 0o600))
 	before := capacityOf(t, b).Promised
-	s, err := b.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "a"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := check.Got(b.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "a"}))(t)
 	if promised := capacityOf(t, b).Promised - before; s.Used < 64*mib || promised != s.Used {
 		t.Errorf("it is charged with %d bytes, and %d are promised", s.Used, promised)
 	}
@@ -58,47 +52,34 @@ func TestSnapshot_IsChargedWithWhatItsSourceHadInMemory(t *testing.T) {
 
 func rewrite(t *testing.T, file, from, to string) {
 	t.Helper()
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := check.Got(os.ReadFile(file))(t)
 	changed := bytes.Replace(data, []byte(from), []byte(to), 1)
 	if bytes.Equal(data, changed) {
 		t.Fatalf("%s lacks %s", data, from)
 	}
-	if err := os.WriteFile(file, changed, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(file, changed, 0o600))
 }
 
 func TestSnapshot_IsMeasuredOnce(t *testing.T) {
 	b := served(t, roomy(t, hostfs.Ext4, 1))
 	written(t, b, sized("a", 128*mib))
-	if _, err := b.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "a"}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(b.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "a"}))(t)
 	p := b.pools()[0]
 	others := func() int64 {
 		t.Helper()
-		if err := p.survey(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, p.survey(t.Context()))
 		return p.foreign
 	}
 	before := others()
 	place := filepath.Join(p.Path, "snapshots", "s")
-	if err := os.Rename(filepath.Join(place, "image"), filepath.Join(place, "hidden")); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.Rename(filepath.Join(place, "image"), filepath.Join(place, "hidden")))
 	if after := others(); after > before+mib {
 		t.Errorf("%d bytes are of others, before were %d: the snapshot was measured again", after, before)
 	}
 	if s, err := b.GetSnapshot(t.Context(), "s"); err != nil || !s.Condition.Abnormal {
 		t.Errorf("a snapshot without its image is %+v, %v", s, err)
 	}
-	if err := b.DeleteSnapshot(t.Context(), "s"); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, b.DeleteSnapshot(t.Context(), "s"))
 	others()
 	if len(p.measured) != 0 {
 		t.Errorf("known are the sizes of %v", p.measured)
@@ -121,37 +102,25 @@ func filesAreLimitedBySize(t *testing.T, k hostfs.Kind) {
 		t.Errorf("%d files fitted into 16 MiB", n)
 	}
 	before := capacityOf(t, b)
-	if _, err := b.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "a"}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(b.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "a"}))(t)
 	// 1,000 empty files use hardly any bytes, but on ext4 the inodes of 16 MiB.
 	if cost := capacityOf(t, b).Promised - before.Promised; cost < mib || k.Name == hostfs.Ext4Quota.Name && cost < 15*mib {
 		t.Errorf("a snapshot of 1,000 empty files costs %d bytes", cost)
 	}
-	copied, err := b.Restore(t.Context(), "s", backend.VolumeSpec{Name: "b", Size: spec.Size})
-	if err != nil {
-		t.Fatal(err)
-	}
+	copied := check.Got(b.Restore(t.Context(), "s", backend.VolumeSpec{Name: "b", Size: spec.Size}))(t)
 	if n := filesUntilRefused(t, copied.Access.Directory, 2000); n > 100 {
 		t.Errorf("%d more files fitted into a copy", n)
 	}
-	if _, err := b.Expand(t.Context(), "a", backend.Size{Required: 32 * mib}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(b.Expand(t.Context(), "a", backend.Size{Required: 32 * mib}))(t)
 	if n := filesUntilRefused(t, v.Access.Directory, 2000); n < 1000 {
 		t.Errorf("%d more files fitted when it had twice the size", n)
 	}
 	// Directories of an earlier release have no limit, nor do their copies.
 	made(t, b, backend.VolumeSpec{Name: "old", Size: spec.Size})
-	if err := b.Close(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, b.Close(context.Background()))
 	rewrite(t, filepath.Join(c.Path, "volumes", "old", metaFile), `"inodesLeast"`, `"unknown"`)
 	b = open(t, c)
-	old, err := b.Clone(t.Context(), "old", backend.VolumeSpec{Name: "copy"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	old := check.Got(b.Clone(t.Context(), "old", backend.VolumeSpec{Name: "copy"}))(t)
 	for _, dir := range []string{filepath.Join(c.Path, "volumes", "old", "data"), old.Access.Directory} {
 		for i := range 1500 {
 			if err := os.WriteFile(filepath.Join(dir, fmt.Sprint(i)), nil, 0o600); err != nil {

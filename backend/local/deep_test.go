@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
@@ -52,12 +53,8 @@ func deepTreeTakesNoPoolDown(t *testing.T, k hostfs.Kind) {
 			deepen(t, v.Access.Directory, depth)
 		}
 	}
-	if err := b.Close(context.Background()); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(filepath.Join(c.Path, "volumes", "b"), filepath.Join(c.Path, buildingDir, "volumes.b")); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, b.Close(context.Background()))
+	check.OK(t, os.Rename(filepath.Join(c.Path, "volumes", "b"), filepath.Join(c.Path, buildingDir, "volumes.b")))
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$")
 	cmd.Env = append(os.Environ(), variable+"="+c.Path)
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -101,9 +98,7 @@ func inodesFor(k hostfs.Kind, n int) uint64 {
 
 func serveDeepTrees(t *testing.T, path string) {
 	const few = 128
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: few, Max: few}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: few, Max: few}))
 	b := served(t, PoolConfig{Name: "pool", Engine: "directory", Path: path, TrashRetention: backend.NoTrash})
 	if _, err := b.Get(t.Context(), "c"); err != nil {
 		t.Error(err)
@@ -113,10 +108,7 @@ func serveDeepTrees(t *testing.T, path string) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for { // each attempt continues the previous one; one that is running is not counted
-		half, err := os.ReadDir(filepath.Join(path, buildingDir))
-		if err != nil {
-			t.Fatal(err)
-		}
+		half := check.Got(os.ReadDir(filepath.Join(path, buildingDir)))(t)
 		if p.leftoverCount() == 0 && len(half) == 0 {
 			return
 		}
@@ -128,18 +120,10 @@ func serveDeepTrees(t *testing.T, path string) {
 // deepen makes nested directories.
 func deepen(t *testing.T, top string, depth int) {
 	t.Helper()
-	dir, err := unix.Open(top, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := check.Got(unix.Open(top, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0))(t)
 	for range depth {
-		if err := unix.Mkdirat(dir, "d", 0o755); err != nil {
-			t.Fatal(err)
-		}
-		next, err := unix.Openat(dir, "d", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, unix.Mkdirat(dir, "d", 0o755))
+		next := check.Got(unix.Openat(dir, "d", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0))(t)
 		unix.Close(dir)
 		dir = next
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/nodeops"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
@@ -17,10 +18,7 @@ func TestDelete_AVolumeThatIsStagedOrAttachedIsRefusedByName(t *testing.T) {
 	says(t, b.Delete(t.Context(), staged.ID), backend.ErrPrecondition, "staged", "/dev/loop", "unstage it first")
 
 	raw := made(t, b, block("raw"))
-	loop, err := nodeops.AttachLoop(t.Context(), raw.Access.Image, nodeops.LoopOptions{Autoclear: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	loop := check.Got(nodeops.AttachLoop(t.Context(), raw.Access.Image, nodeops.LoopOptions{Autoclear: true}))(t)
 	says(t, b.Delete(t.Context(), raw.ID), backend.ErrPrecondition, "raw", loop.Path)
 	loop.Close()
 	for _, v := range []*backend.Volume{staged, raw} {
@@ -53,7 +51,5 @@ func TestDelete_ASourceThatIsBeingCopiedIsRefusedByName(t *testing.T) {
 		t.Errorf("it was deleted while it was copied: %v", err)
 	}
 	close(finish)
-	if err := errors.Join(<-copied, b.Delete(t.Context(), v.ID)); err != nil {
-		t.Error(err)
-	}
+	check.Report(t, errors.Join(<-copied, b.Delete(t.Context(), v.ID)))
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/nodeops"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
@@ -30,16 +31,12 @@ func escapeShows(t *testing.T, k hostfs.Kind, escape func(dir string) error) {
 	if v.Condition.Abnormal {
 		t.Fatalf("a new volume is %+v", v)
 	}
-	if err := escape(v.Access.Directory); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, escape(v.Access.Directory))
 	after, err := b.Get(t.Context(), v.ID)
 	if err != nil || !after.Condition.Abnormal || !strings.Contains(after.Condition.Message, "docs/directory-quota.md") {
 		t.Errorf("the volume is %+v, %v", after, err)
 	}
-	if err := b.Delete(t.Context(), v.ID); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, b.Delete(t.Context(), v.ID))
 }
 
 func TestDelete_VolumeInUseDoesNotBlockItsNamesakeInAnotherPool(t *testing.T) {
@@ -47,19 +44,13 @@ func TestDelete_VolumeInUseDoesNotBlockItsNamesakeInAnotherPool(t *testing.T) {
 		b := served(t, PoolConfig{Name: name, Engine: "directory", Path: hostfs.New(t, hostfs.Btrfs, 2<<30)})
 		v := made(t, b, backend.VolumeSpec{Name: "a", Size: backend.Size{Required: 64 * mib}})
 		if name == "two" {
-			if err := b.Delete(t.Context(), v.ID); err != nil {
-				t.Error(err)
-			}
+			check.Report(t, b.Delete(t.Context(), v.ID))
 			continue
 		}
 		target := t.TempDir()
-		if err := nodeops.Bind(t.Context(), v.Access.Directory, target, false, nil); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, nodeops.Bind(t.Context(), v.Access.Directory, target, false, nil))
 		t.Cleanup(func() {
-			if err := nodeops.Unmount(context.Background(), target); err != nil {
-				t.Error(err)
-			}
+			check.Report(t, nodeops.Unmount(context.Background(), target))
 		})
 		says(t, b.Delete(t.Context(), v.ID), backend.ErrPrecondition, "a", target)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/nodeops"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
@@ -33,9 +34,7 @@ func TestMemory_PoolIsServedButNoneBegunWhileItIsNotRead(t *testing.T) {
 	b.tryAll(t.Context())
 	made(t, b, block("a"))
 	is := headOf(t, c.Path).identity()
-	if err := b.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, b.Close(t.Context()))
 	b = reachable(t, Site{c, nil})
 	if v, err := b.Get(t.Context(), "a"); err != nil || headOf(t, c.Path).identity() != is {
 		t.Errorf("an existing pool has %+v, %v, and is %+v, was %+v", v, err, headOf(t, c.Path), is)
@@ -57,9 +56,7 @@ func TestMemory_WrongPoolIsClosed(t *testing.T) {
 			is := begun(t, c, 2)
 			c.Expect = unread
 			b := reachable(t, Site{c, nil})
-			if _, err := b.Get(t.Context(), "a"); err != nil {
-				t.Fatal(err)
-			}
+			check.Got(b.Get(t.Context(), "a"))(t)
 			e := expecting(is.ID, is.Generation)
 			change(&e)
 			b.ExpectPool("pool", e)
@@ -75,12 +72,8 @@ func TestMemory_WrongPoolIsClosed(t *testing.T) {
 				t.Errorf("it was %+v, and is %+v", is, now)
 			}
 			other, err := Open(t.Context(), []PoolConfig{{Name: "pool", Path: c.Path}}, silent) // no process has its lock
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := other.Close(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, err)
+			check.OK(t, other.Close(t.Context()))
 		})
 	}
 }
@@ -108,12 +101,8 @@ func TestGivenUpPool_IsRecreatedOnlyByItsID(t *testing.T) {
 	is := headOf(t, c.Path).identity()
 	b.ExpectPool("pool", backend.PoolExpectation{Given: is.ID}) // it is open, so this has no effect
 	away := c.Path + ".away"
-	if err := os.Rename(c.Path, away); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir(c.Path, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.Rename(c.Path, away))
+	check.OK(t, os.Mkdir(c.Path, 0o700))
 	b.tryAll(t.Context())
 	_, err := b.Capacity(t.Context(), "")
 	says(t, err, backend.ErrUnavailable, is.ID, "empty")
@@ -190,9 +179,7 @@ func healsAfterUnmount(t *testing.T, k hostfs.Kind) {
 	if g := headOf(t, path).Generation; g != 2 {
 		t.Errorf("opened twice it has generation %d", g)
 	}
-	if err := b.Delete(t.Context(), "a"); err != nil {
-		t.Error(err)
-	}
+	check.Report(t, b.Delete(t.Context(), "a"))
 }
 
 func shell(t *testing.T, argv ...string) {
@@ -212,12 +199,8 @@ func TestPool_ReplacedInUseIsNotMistakenForIt(t *testing.T) {
 	if reason := reasonOf(t, b); reason != backend.WrongPool {
 		t.Errorf("the reason is %q", reason)
 	}
-	if err := os.RemoveAll(c.Path); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(c.Path+".away", c.Path); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.RemoveAll(c.Path))
+	check.OK(t, os.Rename(c.Path+".away", c.Path))
 	b.tryAll(t.Context())
 	if _, err := b.Get(t.Context(), "a"); err != nil {
 		t.Error(err)
@@ -258,9 +241,7 @@ func TestPool_UnreachableIsReopenedOnlyAfterItsOperations(t *testing.T) {
 		}
 	}
 	close(end)
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, <-done)
 	b.tryAll(t.Context())
 	if _, err := b.Get(t.Context(), "a"); err != nil {
 		t.Error(err)
@@ -294,9 +275,7 @@ func onDevice(t *testing.T, k hostfs.Kind) (path, device string) {
 	shell(t, "mkfs."+k.Name, "-q", device)
 	shell(t, "mount", device, path)
 	t.Cleanup(func() {
-		if err := nodeops.Unmount(context.Background(), path); err != nil {
-			t.Error(err)
-		}
+		check.Report(t, nodeops.Unmount(context.Background(), path))
 	})
 	return path, device
 }
@@ -305,9 +284,7 @@ func TestPoolLock_StaysOnAPoolThatIsCounted(t *testing.T) {
 	c := emptyPool(t)
 	begun(t, c, 1)
 	stale, err := os.Open(filepath.Join(c.Path, poolFile)) // as another process just before it locks the file
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	defer stale.Close()
 	b := served(t, c)
 	_, err = Open(t.Context(), []PoolConfig{c}, silent)
@@ -325,12 +302,8 @@ func replacedBeneath(t *testing.T, b *Backend, c PoolConfig) {
 	other := c
 	other.Path, other.Expect = t.TempDir(), backend.PoolExpectation{}
 	begun(t, other, 1)
-	if err := os.Rename(c.Path, c.Path+".away"); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(other.Path, c.Path); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.Rename(c.Path, c.Path+".away"))
+	check.OK(t, os.Rename(other.Path, c.Path))
 	b.tryAll(t.Context())
 }
 
@@ -369,9 +342,7 @@ func TestPool_WithTrashReplacedInUseIsMissed(t *testing.T) {
 	c := emptyPool(t)
 	b := served(t, c)
 	made(t, b, block("b"))
-	if err := b.Delete(t.Context(), "b"); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, b.Delete(t.Context(), "b"))
 	replacedBeneath(t, b, c)
 	if reason := reasonOf(t, b); reason != backend.WrongPool {
 		t.Errorf("the reason is %q", reason)

@@ -8,16 +8,14 @@ import (
 
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/nodeops"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
 // meetError causes an error in the ext4 of a pool.
 func meetError(t *testing.T, pool string) {
 	t.Helper()
-	m, err := nodeops.MountAt(pool)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := check.Got(nodeops.MountAt(pool))(t)
 	hostfs.MeetError(t, m.Source)
 }
 
@@ -38,10 +36,7 @@ func TestHealth_PoolReportsErrorsOfItsFileSystemAndContinues(t *testing.T) {
 	v := made(t, b, block("a"))
 	condition := func() backend.Condition {
 		t.Helper()
-		room, err := b.Capacity(t.Context(), "pool")
-		if err != nil {
-			t.Fatal(err)
-		}
+		room := check.Got(b.Capacity(t.Context(), "pool"))(t)
 		return room.Condition
 	}
 	look(t, b)
@@ -63,9 +58,7 @@ func TestHealth_PoolReportsErrorsOfItsFileSystemAndContinues(t *testing.T) {
 # TYPE holdfast_pool_healthy gauge
 holdfast_pool_healthy{pool="pool"} 0
 `
-	if err := testutil.CollectAndCompare(b.Collector(), strings.NewReader(metric), "holdfast_pool_healthy"); err != nil {
-		t.Error(err)
-	}
+	check.Report(t, testutil.CollectAndCompare(b.Collector(), strings.NewReader(metric), "holdfast_pool_healthy"))
 	remount(t, path, "remount,errors=remount-ro")
 	meetError(t, path)
 	_, err := b.Create(t.Context(), block("c")) // before the next examination
@@ -93,12 +86,8 @@ holdfast_pool_unhealthy_volumes{pool="pool",reason="DeviceErrors"} 0
 holdfast_pool_unhealthy_volumes{pool="pool",reason="FileSystemErrors"} 0
 holdfast_pool_unhealthy_volumes{pool="pool",reason="NotGrown"} 1
 `
-	if err := testutil.CollectAndCompare(b.Collector(), strings.NewReader(metric), "holdfast_pool_unhealthy_volumes"); err != nil {
-		t.Error(err)
-	}
-	if err := b.Delete(t.Context(), v.ID); err != nil {
-		t.Fatal(err)
-	}
+	check.Report(t, testutil.CollectAndCompare(b.Collector(), strings.NewReader(metric), "holdfast_pool_unhealthy_volumes"))
+	check.OK(t, b.Delete(t.Context(), v.ID))
 	look(t, b)
 	if again := made(t, b, block("a")); again.Condition.Abnormal {
 		t.Errorf("another of its name is %+v", again)
@@ -109,9 +98,7 @@ func TestHealth_FileSystemIsSmallOnceSeenSoTwice(t *testing.T) {
 	b := served(t, PoolConfig{Name: "pool", Engine: "image", Path: hostfs.New(t, hostfs.XFS, 1024*mib), Reserved: "0"})
 	spec := backend.VolumeSpec{Name: "a", FSType: "btrfs", Size: backend.Size{Required: 128 * mib}}
 	v := made(t, b, spec)
-	if _, err := b.Expand(t.Context(), v.ID, backend.Size{Required: 256 * mib}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(b.Expand(t.Context(), v.ID, backend.Size{Required: 256 * mib}))(t)
 	dir := use(t, v)
 	is := func(want backend.HealthReason) {
 		t.Helper()
@@ -123,13 +110,8 @@ func TestHealth_FileSystemIsSmallOnceSeenSoTwice(t *testing.T) {
 	is("")
 	look(t, b)
 	is(backend.NotGrown)
-	m, err := nodeops.MountAt(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := nodeops.GrowMounted(t.Context(), nodeops.LoopUnder(m), dir, 0); err != nil {
-		t.Fatal(err)
-	}
+	m := check.Got(nodeops.MountAt(dir))(t)
+	check.OK(t, nodeops.GrowMounted(t.Context(), nodeops.LoopUnder(m), dir, 0))
 	look(t, b)
 	is("")
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/nodeops"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 const patch = "kubectl patch it"
@@ -27,9 +28,7 @@ func begun(t *testing.T, c PoolConfig, times int) backend.PoolIdentity {
 		if i == 0 {
 			made(t, b, block("a"))
 		}
-		if err := b.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, b.Close(t.Context()))
 	}
 	return headOf(t, c.Path).identity()
 }
@@ -40,9 +39,7 @@ func headOf(t *testing.T, path string) (head poolHead) {
 	if err == nil {
 		err = json.Unmarshal(data, &head)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	return head
 }
 
@@ -104,9 +101,7 @@ func TestKnownPool_EmptyDirectoryIsNotMountedAndLeftAsItIs(t *testing.T) {
 			c := emptyPool(t)
 			c.Expect = test.expect
 			if test.spoil != nil {
-				if err := test.spoil(c.Path); err != nil {
-					t.Fatal(err)
-				}
+				check.OK(t, test.spoil(c.Path))
 			}
 			refuses(t, c, backend.NotMounted, test.words...)
 		})
@@ -134,9 +129,7 @@ func TestKnownPool_AnotherPoolInItsPlaceIsWrongAndLeftAsItIs(t *testing.T) {
 		if v, err := b.Get(t.Context(), "a"); err != nil || v.PoolID != is.ID {
 			t.Errorf("known with generation %d: %+v, %v", known, v, err)
 		}
-		if err := b.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, b.Close(t.Context()))
 	}
 }
 
@@ -144,9 +137,7 @@ func TestPool_OfAnOlderReleaseHasGenerationZero(t *testing.T) {
 	c := emptyPool(t)
 	is := begun(t, c, 1)
 	old := `{"version": 1, "uuid": "` + is.ID + `", "engine": "image"}`
-	if err := os.WriteFile(filepath.Join(c.Path, poolFile), []byte(old), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(filepath.Join(c.Path, poolFile), []byte(old), 0o600))
 	c.Expect = expecting(is.ID, 0)
 	b := served(t, c)
 	if room, err := b.Capacity(t.Context(), ""); err != nil || room.Identity != (backend.PoolIdentity{ID: is.ID, Generation: 1}) {
@@ -157,9 +148,7 @@ func TestPool_OfAnOlderReleaseHasGenerationZero(t *testing.T) {
 func TestPool_WithoutAnIDGetsOne(t *testing.T) {
 	c := emptyPool(t)
 	begun(t, c, 1)
-	if err := os.WriteFile(filepath.Join(c.Path, poolFile), []byte(`{"version": 1, "engine": "image"}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(filepath.Join(c.Path, poolFile), []byte(`{"version": 1, "engine": "image"}`), 0o600))
 	b := served(t, c)
 	room, err := b.Capacity(t.Context(), "")
 	if err != nil || room.Identity.ID == "" || headOf(t, c.Path).UUID != room.Identity.ID {
@@ -170,9 +159,7 @@ func TestPool_WithoutAnIDGetsOne(t *testing.T) {
 func TestPoolFile_DamagedIsRewrittenWithTheKnownID(t *testing.T) {
 	c := emptyPool(t)
 	is := begun(t, c, 2)
-	if err := os.Truncate(filepath.Join(c.Path, poolFile), 5); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.Truncate(filepath.Join(c.Path, poolFile), 5))
 	c.Expect = expecting(is.ID, is.Generation)
 	refuses(t, c, "", "damaged", `{"version":1,"uuid":"`+is.ID+`","engine":"image","generation":2}`)
 }
@@ -186,12 +173,8 @@ func TestPeek_BeginsNoPoolAndCountsNone(t *testing.T) {
 	}
 	is := begun(t, c, 1)
 	b, err := Peek(t.Context(), []PoolConfig{c}, silent)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := b.Close(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
+	check.OK(t, b.Close(context.Background()))
 	if now := headOf(t, c.Path).identity(); now != is {
 		t.Errorf("it was %+v and is %+v", is, now)
 	}
@@ -216,13 +199,8 @@ func fakeHost(t *testing.T, dir, fstab string) (proc string) {
 	t.Helper()
 	proc = t.TempDir()
 	etc := filepath.Join(proc, "root", "etc")
-	if err := os.MkdirAll(etc, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	mounts, err := nodeops.Mounts()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.MkdirAll(etc, 0o755))
+	mounts := check.Got(nodeops.Mounts())(t)
 	root, longest := nodeops.Mount{}, 0
 	for _, m := range mounts {
 		if strings.HasPrefix(dir+"/", strings.TrimSuffix(m.Target, "/")+"/") && len(m.Target) >= longest {
@@ -230,8 +208,6 @@ func fakeHost(t *testing.T, dir, fstab string) (proc string) {
 		}
 	}
 	table := "1 0 " + root.Device + " / / rw - ext4 /dev/root rw\n"
-	if err := errors.Join(os.WriteFile(filepath.Join(proc, "mountinfo"), []byte(table), 0o600), os.WriteFile(filepath.Join(etc, "fstab"), []byte(fstab), 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, errors.Join(os.WriteFile(filepath.Join(proc, "mountinfo"), []byte(table), 0o600), os.WriteFile(filepath.Join(etc, "fstab"), []byte(fstab), 0o600)))
 	return proc
 }

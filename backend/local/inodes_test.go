@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
@@ -21,9 +22,7 @@ func withoutFiles(t *testing.T, dir string) (made []string) {
 		if errors.Is(err, unix.ENOSPC) {
 			return made
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		f.Close()
 		made = append(made, f.Name())
 	}
@@ -35,9 +34,7 @@ func few(t *testing.T) (b *Backend, others string) {
 	top := hostfs.New(t, hostfs.Ext4, 32<<20)
 	c := PoolConfig{Name: "pool", Engine: "image", Path: filepath.Join(top, "pool"), Reserved: "0"}
 	others = filepath.Join(top, "others")
-	if err := errors.Join(os.Mkdir(c.Path, 0o755), os.Mkdir(others, 0o755)); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, errors.Join(os.Mkdir(c.Path, 0o755), os.Mkdir(others, 0o755)))
 	return served(t, c), others
 }
 
@@ -64,9 +61,7 @@ func TestInodes_PoolWithoutFreeOnesRefusesAndReportsIt(t *testing.T) {
 	says(t, err, backend.ErrExhausted, "b needs 4 files", "0 of")
 	keeps(t, b, "a") // which would not have sufficed
 	deleted(t, b, "stays")
-	if err := errors.Join(os.Remove(taken[0]), os.Remove(taken[1])); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, errors.Join(os.Remove(taken[0]), os.Remove(taken[1])))
 	made(t, b, block("b"))
 }
 
@@ -75,13 +70,9 @@ func TestTrash_GivesWayWhenThereAreFewFilesLeft(t *testing.T) {
 	made(t, b, block("a"))
 	deleted(t, b, "a")
 	p := b.pools()[0]
-	if err := p.evictForReserve(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, p.evictForReserve(t.Context()))
 	keeps(t, b, "a")
 	withoutFiles(t, others)
-	if err := p.evictForReserve(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, p.evictForReserve(t.Context()))
 	keeps(t, b)
 }

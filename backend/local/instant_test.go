@@ -23,6 +23,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend/local/engine"
 	"github.com/holdfast-storage/holdfast/backend/local/image"
 	"github.com/holdfast-storage/holdfast/nodeops"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
@@ -44,10 +45,7 @@ func groupHoldsOneInstant(t *testing.T, k hostfs.Kind) {
 	for i := range 3 {
 		v := made(t, b, backend.VolumeSpec{Name: fmt.Sprint("v", i), FSType: "ext4", Size: backend.Size{Required: 64 * mib}})
 		sources = append(sources, v.ID)
-		f, err := os.OpenFile(filepath.Join(use(t, v), "file"), os.O_WRONLY|os.O_CREATE|os.O_SYNC, 0o600)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := check.Got(os.OpenFile(filepath.Join(use(t, v), "file"), os.O_WRONLY|os.O_CREATE|os.O_SYNC, 0o600))(t)
 		defer f.Close()
 		files = append(files, f)
 	}
@@ -56,10 +54,7 @@ func groupHoldsOneInstant(t *testing.T, k hostfs.Kind) {
 	go func() { stopped <- writeCounters(files, &count, stop) }()
 	for round := range 5 {
 		goesOn(t, &count, stopped)
-		g, err := b.SnapshotGroup(t.Context(), backend.GroupSpec{Name: fmt.Sprint("g", round), Sources: sources})
-		if err != nil {
-			t.Fatal(err)
-		}
+		g := check.Got(b.SnapshotGroup(t.Context(), backend.GroupSpec{Name: fmt.Sprint("g", round), Sources: sources}))(t)
 		var seen []int
 		for _, s := range g.Snapshots {
 			seen = append(seen, counterIn(t, b, s))
@@ -69,9 +64,7 @@ func groupHoldsOneInstant(t *testing.T, k hostfs.Kind) {
 		}
 	}
 	close(stop)
-	if err := <-stopped; err != nil {
-		t.Error(err)
-	}
+	check.Report(t, <-stopped)
 }
 
 func writeCounters(files []io.WriterAt, count *atomic.Int64, stop <-chan struct{}) error {
@@ -112,18 +105,13 @@ func use(t *testing.T, v *backend.Volume) string {
 
 func counterIn(t *testing.T, b *Backend, s *backend.Snapshot) (n int) {
 	t.Helper()
-	v, err := b.Restore(t.Context(), s.ID, backend.VolumeSpec{Name: "restored " + s.Name})
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := check.Got(b.Restore(t.Context(), s.ID, backend.VolumeSpec{Name: "restored " + s.Name}))(t)
 	mounted(t, v, func(dir string) {
 		text, err := os.ReadFile(filepath.Join(dir, "file"))
 		if err == nil {
 			n, err = strconv.Atoi(string(text))
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 	})
 	return n
 }
@@ -212,9 +200,7 @@ func (u *inUse) thawed(t *testing.T, when string) {
 		t.Errorf("after %s: %v", when, err)
 	}
 	for _, dir := range u.mounted {
-		if err := nodeops.ThawLeftover(dir); err != nil {
-			t.Error(err)
-		}
+		check.Report(t, nodeops.ThawLeftover(dir))
 	}
 }
 
@@ -273,9 +259,7 @@ func frozenWhileCopied(t *testing.T, k hostfs.Kind) {
 	// One cannot be frozen: the first is thawed.
 	raw := made(t, u.Backend, block("c"))
 	loop, err := nodeops.AttachLoop(t.Context(), raw.Access.Image, nodeops.LoopOptions{Autoclear: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	defer loop.Close()
 	_, err = u.SnapshotGroup(t.Context(), backend.GroupSpec{Name: "with a device", Sources: append(ids, "c")})
 	says(t, err, backend.ErrPrecondition, "raw block device")
@@ -413,15 +397,9 @@ func rawInUse(t *testing.T, b *Backend) twoPlaces {
 	const size = 256 * mib
 	v := made(t, b, sized("v", size))
 	writeSyncedFile(t, v.Access.Image, make([]byte, size))
-	loop, err := nodeops.AttachLoop(t.Context(), v.Access.Image, nodeops.LoopOptions{Autoclear: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	loop := check.Got(nodeops.AttachLoop(t.Context(), v.Access.Image, nodeops.LoopOptions{Autoclear: true}))(t)
 	t.Cleanup(func() { loop.Close() })
-	device, err := os.OpenFile(loop.Path, os.O_WRONLY|os.O_SYNC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	device := check.Got(os.OpenFile(loop.Path, os.O_WRONLY|os.O_SYNC, 0))(t)
 	t.Cleanup(func() { device.Close() })
 	return twoPlaces{v, [2]io.WriterAt{device, io.NewOffsetWriter(device, size-4096)}, func(c *backend.Volume) [2]string {
 		content, err := os.ReadFile(c.Access.Image)
@@ -436,20 +414,14 @@ func mountedInUse(t *testing.T, b *Backend) (w twoPlaces) {
 	w.Volume = made(t, b, backend.VolumeSpec{Name: "v", Size: backend.Size{Required: 64 * mib}})
 	dir := use(t, w.Volume)
 	for i := range w.places {
-		f, err := os.OpenFile(filepath.Join(dir, strconv.Itoa(i)), os.O_WRONLY|os.O_CREATE|os.O_SYNC, 0o600)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := check.Got(os.OpenFile(filepath.Join(dir, strconv.Itoa(i)), os.O_WRONLY|os.O_CREATE|os.O_SYNC, 0o600))(t)
 		t.Cleanup(func() { f.Close() })
 		w.places[i] = f
 	}
 	w.read = func(c *backend.Volume) (texts [2]string) {
 		mounted(t, c, func(dir string) {
 			for i := range texts {
-				text, err := os.ReadFile(filepath.Join(dir, strconv.Itoa(i)))
-				if err != nil {
-					t.Fatal(err)
-				}
+				text := check.Got(os.ReadFile(filepath.Join(dir, strconv.Itoa(i))))(t)
 				texts[i] = string(text)
 			}
 		})
@@ -468,16 +440,12 @@ func holdsOneInstant(t *testing.T, k hostfs.Kind, how backend.Provisioning, inUs
 	c, err := b.Clone(t.Context(), "v", backend.VolumeSpec{Name: "copy", Mode: w.Mode, Provisioning: how, Size: backend.Size{Required: w.Size}})
 	goesOn(t, &count, stopped)
 	close(stop)
-	if failed := <-stopped; failed != nil {
-		t.Error(failed)
-	}
+	check.Report(t, <-stopped)
 	if refused {
 		says(t, err, backend.ErrPrecondition, "volume v", "attached as a raw block device", "stop its user first")
 		return
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	texts := w.read(c)
 	first, errFirst := strconv.Atoi(texts[0])
 	then, errThen := strconv.Atoi(texts[1])
@@ -504,13 +472,8 @@ func TestClone_ImageThatCannotBeClonedIsCopiedOnlyWhileItHasNoUser(t *testing.T)
 		t.Fatalf("%v: %s", err, out)
 	}
 	writeSyncedFile(t, other, bytes.Repeat([]byte("x"), size))
-	if err := os.Rename(other, image); err != nil {
-		t.Fatal(err)
-	}
-	loop, err := nodeops.AttachLoop(t.Context(), image, nodeops.LoopOptions{Autoclear: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.Rename(other, image))
+	loop := check.Got(nodeops.AttachLoop(t.Context(), image, nodeops.LoopOptions{Autoclear: true}))(t)
 	thick := sized("thick", size)
 	thick.Provisioning = backend.Thick
 	for _, spec := range []backend.VolumeSpec{sized("thin", size), thick} {
@@ -536,13 +499,8 @@ func TestDelete_DamagedVolumeThatIsInUseIsKept(t *testing.T) {
 	c := PoolConfig{Name: "pool", Path: hostfs.New(t, hostfs.XFS, 1<<30), TrashRetention: backend.NoTrash}
 	b := open(t, c)
 	image := made(t, b, sized("a", mib)).Access.Image
-	loop, err := nodeops.AttachLoop(t.Context(), image, nodeops.LoopOptions{Autoclear: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(b.Close(t.Context()), os.Truncate(filepath.Join(filepath.Dir(image), metaFile), 0)); err != nil {
-		t.Fatal(err)
-	}
+	loop := check.Got(nodeops.AttachLoop(t.Context(), image, nodeops.LoopOptions{Autoclear: true}))(t)
+	check.OK(t, errors.Join(b.Close(t.Context()), os.Truncate(filepath.Join(filepath.Dir(image), metaFile), 0)))
 	b = served(t, c)
 	says(t, b.Delete(t.Context(), "a"), backend.ErrPrecondition, "in use", loop.Path)
 	loop.Close()

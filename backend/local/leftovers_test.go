@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
@@ -66,9 +67,7 @@ func leftoverKeepsNothing(t *testing.T, engine string, k hostfs.Kind) {
 		if err := p.survey(t.Context()); err != nil || p.foreign > others+8*mib {
 			t.Errorf("%d bytes are said to be of others, before it were %d, %v", p.foreign, others, err)
 		}
-		if err := b.Close(context.Background()); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, b.Close(context.Background()))
 		b = open(t, c)
 	}
 	p := b.pools()[0]
@@ -113,16 +112,12 @@ func TestLeftover_PartialEntryThatCannotBeRemovedBlocksNoNewAttempt(t *testing.T
 	b := open(t, c)
 	place := filepath.Join(c.Path, buildingDir, "volumes.a")
 	for _, dir := range []string{place, filepath.Join(c.Path, buildingDir, "someone-elses")} {
-		if err := os.Mkdir(dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, os.Mkdir(dir, 0o700))
 	}
 	writeSyncedFile(t, filepath.Join(place, "image"), []byte("x"))
 	immutable(t, filepath.Join(place, "image"), "+i")
 	made(t, b, block("a"))
-	if err := b.Close(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, b.Close(context.Background()))
 	b = served(t, c)
 	if _, err := b.Get(t.Context(), "a"); err != nil || b.pools()[0].leftoverCount() != 1 {
 		t.Errorf("got %v, %d leftovers", err, b.pools()[0].leftoverCount())
@@ -146,18 +141,11 @@ func TestLeftover_FileSystemThatShutDownBlocksNoOpen(t *testing.T) {
 			t.Fatalf("%v: %s", err, out)
 		}
 	}
-	root, err := os.Open(dirs["b"])
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := check.Got(os.Open(dirs["b"]))(t)
 	defer root.Close()
-	if err := unix.IoctlSetInt(int(root.Fd()), fiFreeze, 0); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, unix.IoctlSetInt(int(root.Fd()), fiFreeze, 0))
 	defer func() { _ = unix.IoctlSetInt(int(root.Fd()), fiThaw, 0) }() // it is thawed already
-	if err := b.Close(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, b.Close(context.Background()))
 	b = served(t, c)
 	if err := unix.IoctlSetInt(int(root.Fd()), fiThaw, 0); !errors.Is(err, unix.EINVAL) {
 		t.Errorf("what a killed process had frozen is frozen still: %v", err)
@@ -194,18 +182,12 @@ func TestTrash_WhatIsNotHoldfastsIsLeftAlone(t *testing.T) {
 	b := open(t, c)
 	foreign := []string{"backup.db.2024", "volumes.a.1700000000.keep", "volumes.a.17x", "notes"}
 	for _, name := range foreign {
-		if err := os.Mkdir(filepath.Join(c.Path, trashDir, name), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, os.Mkdir(filepath.Join(c.Path, trashDir, name), 0o700))
 	}
 	p := b.pools()[0]
-	if err := p.scan(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, p.scan())
 	p.emptyTrash(t.Context(), timeOfAll())
-	if err := b.Close(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, b.Close(context.Background()))
 	p = served(t, c).pools()[0]
 	left, err := readNames(p.root, trashDir)
 	slices.Sort(left)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/nodeops"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
@@ -104,14 +105,10 @@ func limitHolds(t *testing.T, engine string, k hostfs.Kind) {
 			obeyQuotas(t)
 			spec := backend.VolumeSpec{Name: "a", Size: backend.Size{Required: limit, Limit: limit}}
 			v, err := b.Create(t.Context(), spec)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, err)
 			spec.Name = "beside"
 			other, err := b.Create(t.Context(), spec)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, err)
 			mounted(t, v, func(dir string) {
 				mounted(t, other, func(beside string) { err = way(dir, beside, limit) })
 			})
@@ -122,9 +119,7 @@ func limitHolds(t *testing.T, engine string, k hostfs.Kind) {
 			if after, err := b.Get(t.Context(), v.ID); err != nil || after.Used > limit+64<<10 || after.Condition.Abnormal {
 				t.Errorf("after it the volume of %d bytes is %+v, %v", limit, after, err)
 			}
-			if err := errors.Join(b.Delete(t.Context(), v.ID), b.Delete(t.Context(), other.ID)); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, errors.Join(b.Delete(t.Context(), v.ID), b.Delete(t.Context(), other.ID)))
 		})
 	}
 	t.Run("copies, and one that grew", func(t *testing.T) { limitOfCopiesHolds(t, b, limit/2) })
@@ -138,13 +133,9 @@ func limitOfCopiesHolds(t *testing.T, b *Backend, limit int64) {
 	}
 	source := made(t, b, spec("a", limit))
 	mounted(t, source, func(dir string) {
-		if err := fill(filepath.Join(dir, "half"), limit/2, 0); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, fill(filepath.Join(dir, "half"), limit/2, 0))
 	})
-	if _, err := b.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "a"}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(b.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "a"}))(t)
 	for _, test := range []struct {
 		name string
 		make func(context.Context) (*backend.Volume, error)
@@ -205,16 +196,10 @@ func obeyQuotas(t *testing.T) {
 	runtime.LockOSThread()
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var caps [2]unix.CapUserData
-	if err := unix.Capget(&header, &caps[0]); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, unix.Capget(&header, &caps[0]))
 	caps[0].Effective &^= 1 << unix.CAP_SYS_RESOURCE
-	if err := unix.Capset(&header, &caps[0]); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Prctl(unix.PR_CAPBSET_DROP, unix.CAP_SYS_RESOURCE, 0, 0, 0); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, unix.Capset(&header, &caps[0]))
+	check.OK(t, unix.Prctl(unix.PR_CAPBSET_DROP, unix.CAP_SYS_RESOURCE, 0, 0, 0))
 }
 
 func TestLimitOfDirectoryOnXFS_CountsFiles(t *testing.T)  { inodeLimitHolds(t, hostfs.XFSQuota) }
@@ -230,16 +215,11 @@ func inodeLimitHolds(t *testing.T, k hostfs.Kind) {
 			t.Errorf("%d files fitted into a volume of 100 inodes", n)
 		}
 		spec.Name, spec.Inodes = "b", 150
-		c, err := b.Clone(t.Context(), v.ID, spec)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := check.Got(b.Clone(t.Context(), v.ID, spec))(t)
 		if n := filesUntilRefused(t, c.Access.Directory, 200); n == 0 || n > 51 {
 			t.Errorf("%d more files fitted into a clone of 150 inodes that holds 100", n)
 		}
-		if err := errors.Join(b.Delete(t.Context(), "a"), b.Delete(t.Context(), "b")); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, errors.Join(b.Delete(t.Context(), "a"), b.Delete(t.Context(), "b")))
 	})
 }
 
@@ -251,9 +231,7 @@ func filesUntilRefused(t *testing.T, dir string, most int) int {
 		if errors.Is(err, unix.EDQUOT) || errors.Is(err, unix.ENOSPC) {
 			return i
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		f.Close()
 	}
 	t.Fatalf("%d files were made and nothing stopped it", most)
@@ -271,32 +249,22 @@ func lostLimitShows(t *testing.T, k hostfs.Kind) {
 		t.Fatalf("at first it is %+v", v.Condition)
 	}
 	id, _, err := nodeops.ProjectOf(v.Access.Directory)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	quota, err := nodeops.OpenProjectQuota(c.Path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	for _, left := range []nodeops.Limits{{}, {Bytes: mib}} {
-		if err := quota.SetLimits(id, left); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, quota.SetLimits(id, left))
 		now, err := b.Get(t.Context(), "a")
 		if err != nil || !now.Condition.Abnormal || !strings.Contains(now.Condition.Message, "no limit") {
 			t.Errorf("with the limits %+v it is %+v, %v", left, now.Condition, err)
 		}
 	}
-	if err := errors.Join(quota.Close(), b.Close(t.Context())); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, errors.Join(quota.Close(), b.Close(t.Context())))
 	b = open(t, c)
 	if now, err := b.Get(t.Context(), "a"); err != nil || now.Condition.Abnormal {
 		t.Errorf("opened again it is %+v, %v", now.Condition, err)
 	}
-	if err := b.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, b.Close(t.Context()))
 }
 
 func TestDirectoryOnXFS_ReleasesQuotaIDs(t *testing.T)  { idsComeBack(t, hostfs.XFSQuota) }
@@ -315,13 +283,9 @@ func idsComeBack(t *testing.T, k hostfs.Kind) {
 			ids = append(ids, id)
 		}
 		for _, name := range []backend.ID{"a", "b", "c"} {
-			if err := b.Delete(t.Context(), name); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, b.Delete(t.Context(), name))
 		}
-		if err := b.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, b.Close(t.Context()))
 		return ids
 	}
 	first := ids()

@@ -17,6 +17,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/nodeops"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
@@ -40,11 +41,7 @@ func block(name string) backend.VolumeSpec {
 
 func made(t *testing.T, b *Backend, spec backend.VolumeSpec) *backend.Volume {
 	t.Helper()
-	v, err := b.Create(t.Context(), spec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
+	return check.Got(b.Create(t.Context(), spec))(t)
 }
 
 // says fails unless err is of the kind, if one is given, and its message contains the words.
@@ -71,13 +68,8 @@ func TestPool_BelongsToOneProcess(t *testing.T) {
 func TestPool_WhoseLockIsBeingReleasedIsAwaited(t *testing.T) {
 	hostfs.NotInGate(t, "races two timers")
 	c := emptyPool(t)
-	if err := served(t, c).Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	held, err := nodeops.Lock(func(flag int) (*os.File, error) { return os.OpenFile(filepath.Join(c.Path, poolFile), flag, 0) }, unix.LOCK_EX)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, served(t, c).Close(t.Context()))
+	held := check.Got(nodeops.Lock(func(flag int) (*os.File, error) { return os.OpenFile(filepath.Join(c.Path, poolFile), flag, 0) }, unix.LOCK_EX))(t)
 	time.AfterFunc(lockWithin/10, func() { held.Close() })
 	served(t, c)
 }
@@ -85,9 +77,7 @@ func TestPool_WhoseLockIsBeingReleasedIsAwaited(t *testing.T) {
 func TestOpen_RefusesAnotherPool(t *testing.T) {
 	write := func(name, content string) func(*testing.T, *PoolConfig) {
 		return func(t *testing.T, c *PoolConfig) {
-			if err := os.WriteFile(filepath.Join(c.Path, name), []byte(content), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, os.WriteFile(filepath.Join(c.Path, name), []byte(content), 0o600))
 		}
 	}
 	for name, bad := range map[string]struct {
@@ -143,20 +133,14 @@ func TestPools_GroupMaySpanSeveral(t *testing.T) {
 	data.Pool, wal.Pool = "slow", "fast"
 	spec := backend.GroupSpec{Name: "g", Sources: []backend.ID{made(t, b, data).ID, made(t, b, wal).ID}}
 	g, err := b.SnapshotGroup(t.Context(), spec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := b.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
+	check.OK(t, b.Close(t.Context()))
 	// The group's record is in the pool of "data". Without that pool the group is unknown, and nothing is removed.
 	b = open(t, fast)
 	if all, err := b.ListSnapshots(t.Context()); err != nil || len(all) != 1 {
 		t.Errorf("the pool alone has snapshots %v, %v, want the group's member", all, err)
 	}
-	if err := b.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, b.Close(t.Context()))
 	again, err := served(t, slow, fast).GetGroup(t.Context(), g.ID)
 	if err != nil || len(again.Snapshots) != 2 {
 		t.Errorf("the group is %+v, %v", again, err)
@@ -169,14 +153,8 @@ func TestPools_GroupWhoseDeletionFailedInOneIsDeletedByARepeat(t *testing.T) {
 	b := served(t, slow, fast)
 	data, other, wal := block("data"), block("other"), block("wal")
 	data.Pool, other.Pool, wal.Pool = "slow", "fast", "slow"
-	g, err := b.SnapshotGroup(t.Context(), backend.GroupSpec{Name: "g", Sources: []backend.ID{made(t, b, data).ID, made(t, b, other).ID, made(t, b, wal).ID}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := b.pool("fast", backend.ErrUnavailable)
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := check.Got(b.SnapshotGroup(t.Context(), backend.GroupSpec{Name: "g", Sources: []backend.ID{made(t, b, data).ID, made(t, b, other).ID, made(t, b, wal).ID}}))(t)
+	p := check.Got(b.pool("fast", backend.ErrUnavailable))(t)
 	device := p.device
 	p.device = "8:1048575"
 	says(t, b.DeleteGroup(t.Context(), g.ID), backend.ErrUnavailable, "gone")
@@ -202,13 +180,9 @@ func TestPools_MemberOfAGroupOutlivesThePoolOfItsRecord(t *testing.T) {
 	data, wal := block("data"), block("wal")
 	data.Pool, wal.Pool = "slow", "fast"
 	sources := []backend.ID{made(t, b, data).ID, made(t, b, wal).ID}
-	if _, err := b.SnapshotGroup(t.Context(), backend.GroupSpec{Name: "g", Sources: sources}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(b.SnapshotGroup(t.Context(), backend.GroupSpec{Name: "g", Sources: sources}))(t)
 	for range 2 {
-		if err := b.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, b.Close(t.Context()))
 		b = open(t, other, fast)
 	}
 	all, err := b.ListSnapshots(t.Context())
@@ -219,12 +193,8 @@ func TestPools_MemberOfAGroupOutlivesThePoolOfItsRecord(t *testing.T) {
 		t.Error(err)
 	}
 	// Its group cannot be deleted any more.
-	if err := b.DeleteSnapshot(t.Context(), all[0].ID); err != nil {
-		t.Error(err)
-	}
-	if err := b.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	check.Report(t, b.DeleteSnapshot(t.Context(), all[0].ID))
+	check.Report(t, b.Close(t.Context()))
 }
 
 func TestGroup_OfASourceThatIsNotThereWaitsForNoOther(t *testing.T) {
@@ -264,12 +234,8 @@ func TestPool_BrokenVolumeIsListedAndHidesNoOther(t *testing.T) {
 			b := open(t, c)
 			made(t, b, block("broken"))
 			made(t, b, block("sound"))
-			if err := b.Close(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			if err := spoil.do(filepath.Join(c.Path, "volumes", "broken")); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, b.Close(t.Context()))
+			check.OK(t, spoil.do(filepath.Join(c.Path, "volumes", "broken")))
 			b = served(t, c)
 			all, err := b.List(t.Context())
 			if err != nil || len(all) != 2 || all[0].ID != "broken" || !all[0].Condition.Abnormal || all[1].Condition.Abnormal {
@@ -282,9 +248,7 @@ func TestPool_BrokenVolumeIsListedAndHidesNoOther(t *testing.T) {
 			} else if err != nil {
 				t.Errorf("it cannot be deleted: %v", err)
 			}
-			if _, err := os.Stat("/etc/passwd"); err != nil {
-				t.Fatal(err)
-			}
+			check.Got(os.Stat("/etc/passwd"))(t)
 		})
 	}
 }
@@ -369,9 +333,7 @@ func thickSharesNothing(t *testing.T, k hostfs.Kind) {
 		writeImage(t, v, []byte(strings.Repeat("holdfast", size/2/8)))
 	}
 	for _, from := range []backend.ID{"thin", "thick"} {
-		if _, err := b.Snapshot(t.Context(), backend.SnapshotSpec{Name: "of " + string(from), Source: from}); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(b.Snapshot(t.Context(), backend.SnapshotSpec{Name: "of " + string(from), Source: from}))(t)
 	}
 	for _, test := range []struct {
 		name string
@@ -401,9 +363,7 @@ func thickSharesNothing(t *testing.T, k hostfs.Kind) {
 			t.Fatalf("%s: %v", test.name, err)
 		}
 		f, err := os.Open(v.Access.Image)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		own, err := nodeops.Unshared(f)
 		f.Close()
 		if err != nil || own < v.Size || v.Used < v.Size {
@@ -414,40 +374,21 @@ func thickSharesNothing(t *testing.T, k hostfs.Kind) {
 
 func idOf(t *testing.T, name string) backend.ID {
 	t.Helper()
-	id, err := backend.IDFor(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return id
+	return check.Got(backend.IDFor(name))(t)
 }
 
 func TestPromise_ExcludesForeignDataAndTheReserve(t *testing.T) {
 	path := hostfs.New(t, hostfs.XFS, 2<<30)
-	if err := os.Mkdir(filepath.Join(path, "pool"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.Mkdir(filepath.Join(path, "pool"), 0o755))
 	c := PoolConfig{Name: "pool", Engine: "image", Path: filepath.Join(path, "pool"), Reserved: "100Mi"}
 	b := open(t, c)
-	before, err := b.Capacity(t.Context(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := b.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	before := check.Got(b.Capacity(t.Context(), ""))(t)
+	check.OK(t, b.Close(t.Context()))
 	const foreign = 500 * mib
-	f, err := os.Create(filepath.Join(path, "foreign"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := check.Got(os.Create(filepath.Join(path, "foreign")))(t)
 	defer f.Close()
-	if err := errors.Join(fill(f.Name(), foreign, 0)); err != nil {
-		t.Fatal(err)
-	}
-	after, err := served(t, c).Capacity(t.Context(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, errors.Join(fill(f.Name(), foreign, 0)))
+	after := check.Got(served(t, c).Capacity(t.Context(), ""))(t)
 	if lost := before.Available - after.Available; lost < foreign || lost > foreign+50*mib {
 		t.Errorf("%d bytes of others took %d from what is available", foreign, lost)
 	}
@@ -476,23 +417,17 @@ func TestTrash_DeletedVolumeIsKeptForItsRetentionAndCanBeRestored(t *testing.T) 
 	b := open(t, c)
 	v := made(t, b, block("a"))
 	writeImage(t, v, []byte("precious"))
-	if err := b.Delete(t.Context(), v.ID); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, b.Delete(t.Context(), v.ID))
 	if got, _ := b.Capacity(t.Context(), ""); got.Promised != v.Size {
 		t.Errorf("with a volume of %d in the trash %d bytes are promised", v.Size, got.Promised)
 	}
-	if err := b.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, b.Close(t.Context()))
 	b = served(t, c) // the trash is kept over a restart
 	all, err := b.Trash(t.Context())
 	if err != nil || len(all) != 1 || all[0].ID != v.ID || all[0].Expires.Sub(all[0].Deleted) != time.Hour {
 		t.Fatalf("the trash holds %+v, %v", all, err)
 	}
-	if _, err := b.Undelete(t.Context(), v.ID); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(b.Undelete(t.Context(), v.ID))(t)
 	back, err := b.Get(t.Context(), v.ID)
 	if err != nil || string(readImage(t, back, 8)) != "precious" {
 		t.Errorf("restored %+v, %v", back, err)
@@ -501,9 +436,7 @@ func TestTrash_DeletedVolumeIsKeptForItsRetentionAndCanBeRestored(t *testing.T) 
 	says(t, err, backend.ErrExists, "a")
 	_, err = b.Undelete(t.Context(), "never")
 	says(t, err, backend.ErrNotFound, "never")
-	if err := b.Delete(t.Context(), v.ID); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, b.Delete(t.Context(), v.ID))
 	b.pools()[0].emptyTrash(t.Context(), time.Now().Add(2*time.Hour))
 	if got, _ := b.Capacity(t.Context(), ""); got.Promised != 0 {
 		t.Errorf("after the retention %d bytes are promised", got.Promised)
@@ -518,25 +451,16 @@ func TestTrash_AWrongClockDoesNotEmptyIt(t *testing.T) {
 	c.TrashRetention = 24 * time.Hour
 	b := open(t, c)
 	made(t, b, block("a"))
-	if err := b.Delete(t.Context(), "a"); err != nil {
-		t.Fatal(err)
-	}
-	if err := b.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, b.Delete(t.Context(), "a"))
+	check.OK(t, b.Close(t.Context()))
 	trash := filepath.Join(c.Path, ".trash")
 	before := filepath.Join(trash, trashName(volumes, "a", time.Unix(1000, 0))) // the host had booted without the time
-	if err := os.Rename(onlyIn(t, trash), before); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.Rename(onlyIn(t, trash), before))
 	b = served(t, c)
 	p := b.pools()[0]
 	kept := func() bool {
 		t.Helper()
-		all, err := b.Trash(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		all := check.Got(b.Trash(t.Context()))(t)
 		return len(all) == 1
 	}
 	if !kept() {
@@ -565,17 +489,10 @@ func TestTrash_ServingProcessNoticesTheRestoreOfAnother(t *testing.T) {
 	c.TrashRetention = time.Hour
 	b := served(t, c)
 	made(t, b, block("a"))
-	if err := b.Delete(t.Context(), "a"); err != nil {
-		t.Fatal(err)
-	}
-	other, err := Peek(t.Context(), []PoolConfig{c}, silent)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, b.Delete(t.Context(), "a"))
+	other := check.Got(Peek(t.Context(), []PoolConfig{c}, silent))(t)
 	defer other.Close(t.Context())
-	if _, err := other.Undelete(t.Context(), "a"); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(other.Undelete(t.Context(), "a"))(t)
 	if _, err := b.Get(t.Context(), "a"); err != nil {
 		t.Error(err)
 	}
@@ -593,9 +510,7 @@ func TestTrash_ServingProcessNoticesTheRestoreOfAnother(t *testing.T) {
 func TestPools_AreMeasured(t *testing.T) {
 	b := served(t, emptyPool(t))
 	v := made(t, b, block("a"))
-	if _, err := b.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: v.ID}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(b.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: v.ID}))(t)
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(b.Collector())
 	want := `
@@ -609,9 +524,7 @@ holdfast_pool_snapshots{pool="pool"} 1
 # TYPE holdfast_pool_volumes gauge
 holdfast_pool_volumes{pool="pool"} 1
 `
-	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "holdfast_pool_volumes", "holdfast_pool_snapshots", "holdfast_pool_promised_bytes"); err != nil {
-		t.Error(err)
-	}
+	check.Report(t, testutil.GatherAndCompare(registry, strings.NewReader(want), "holdfast_pool_volumes", "holdfast_pool_snapshots", "holdfast_pool_promised_bytes"))
 	if n, err := testutil.GatherAndCount(registry); err != nil || n != 15 {
 		t.Errorf("%d metrics, %v", n, err)
 	}
@@ -621,23 +534,14 @@ func TestDamagedEntry_IsWholeAgainWhenItCanBeRead(t *testing.T) {
 	c := emptyPool(t)
 	b := open(t, c)
 	v := made(t, b, block("a"))
-	if err := b.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, b.Close(t.Context()))
 	meta := filepath.Join(c.Path, "volumes", string(v.ID), metaFile)
-	content, err := os.ReadFile(meta)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(meta, []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	content := check.Got(os.ReadFile(meta))(t)
+	check.OK(t, os.WriteFile(meta, []byte("{"), 0o600))
 	b = served(t, c)
 	for _, healed := range []bool{false, true} {
 		if healed {
-			if err := os.WriteFile(meta, content, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, os.WriteFile(meta, content, 0o600))
 		}
 		all, err := b.List(t.Context())
 		if err != nil || len(all) != 1 || all[0].Condition.Abnormal == healed || healed && all[0].Size != v.Size {

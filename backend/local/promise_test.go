@@ -6,6 +6,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/nodeops"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
@@ -59,9 +60,7 @@ func TestPromise_PoolIsPromisedToItsLastMiBAndNoFurther(t *testing.T) {
 	made(t, b, sized("b", before.Available-50*mib))
 	_, err = b.Expand(t.Context(), "a", backend.Size{Required: 151 * mib})
 	refused("growth by 1 MiB more than there is", err)
-	if _, err := b.Expand(t.Context(), "a", backend.Size{Required: 150 * mib}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(b.Expand(t.Context(), "a", backend.Size{Required: 150 * mib}))(t)
 	if after := capacityOf(t, b); after.Available != 0 || after.Promised != before.Promised+before.Available {
 		t.Errorf("of %+v all is promised, and it is %+v", before, after)
 	}
@@ -93,13 +92,9 @@ func TestPromise_ReserveIsKeptFromFreeSpace(t *testing.T) {
 	c.Reserved = "256Mi"
 	b := served(t, c)
 	v := made(t, b, sized("a", 200*mib))
-	if err := fill(v.Access.Image, 150*mib, 0); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, fill(v.Access.Image, 150*mib, 0))
 	usage, err := nodeops.Statfs(t.Context(), c.Path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	// The metadata of the file system is less than a tenth of the reserve.
 	most := 2*usage.Available - 256*mib
 	now := capacityOf(t, b)

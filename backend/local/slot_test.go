@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // reachable opens pools whose directories a test makes available.
@@ -20,9 +21,7 @@ func reachable(t *testing.T, sites ...Site) *Backend {
 	t.Helper()
 	b := OpenReachable(t.Context(), sites, silent)
 	t.Cleanup(func() {
-		if err := b.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
+		check.Report(t, b.Close(context.Background()))
 	})
 	return b
 }
@@ -108,13 +107,9 @@ func TestUnreachablePool_VolumeThatMayBeInItIsNotReportedGone(t *testing.T) {
 func TestUnreachablePool_HasItsVolumesWhenItReturns(t *testing.T) {
 	far := named(t, "far")
 	first, err := Open(t.Context(), []PoolConfig{far}, silent)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	made(t, first, block("a"))
-	if err := first.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, first.Close(t.Context()))
 	g := &gate{}
 	b := reachable(t, Site{far, g.reach})
 	b.tryAll(t.Context())
@@ -178,19 +173,14 @@ func TestPools_HostMayHaveNone(t *testing.T) {
 	says(t, err, backend.ErrInvalid, "no pool")
 	_, err = b.Capacity(t.Context(), "")
 	says(t, err, backend.ErrNotFound, "no pool")
-	if err := b.Delete(t.Context(), "a"); err != nil {
-		t.Error(err)
-	}
+	check.Report(t, b.Delete(t.Context(), "a"))
 }
 
 func TestMetrics_ShowAnUnreachablePoolAsDown(t *testing.T) {
 	b := reachable(t, Site{named(t, "near"), nil}, Site{named(t, "far"), (&gate{}).reach})
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(b.Collector())
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := check.Got(registry.Gather())(t)
 	up := map[string]float64{}
 	for _, f := range families {
 		if f.GetName() == "holdfast_pool_up" {
@@ -206,23 +196,13 @@ func TestMetrics_ShowAnUnreachablePoolAsDown(t *testing.T) {
 
 func TestUnreachablePool_IncompleteGroupIsSweptWhenItReturns(t *testing.T) {
 	far, near := named(t, "far"), named(t, "near")
-	b, err := Open(t.Context(), []PoolConfig{far, near}, silent)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := check.Got(Open(t.Context(), []PoolConfig{far, near}, silent))(t)
 	v, other := made(t, b, block("a")), block("b")
 	other.Pool = "near"
-	g, err := b.SnapshotGroup(t.Context(), backend.GroupSpec{Name: "g", Sources: []backend.ID{v.ID, made(t, b, other).ID}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := b.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	g := check.Got(b.SnapshotGroup(t.Context(), backend.GroupSpec{Name: "g", Sources: []backend.ID{v.ID, made(t, b, other).ID}}))(t)
+	check.OK(t, b.Close(t.Context()))
 	// As if the group's record had never been written.
-	if err := os.RemoveAll(filepath.Join(far.Path, string(groups), string(g.ID))); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.RemoveAll(filepath.Join(far.Path, string(groups), string(g.ID))))
 	way := &gate{}
 	b = reachable(t, Site{near, nil}, Site{far, way.reach})
 	way.open.Store(true)
@@ -240,9 +220,7 @@ func TestUnreachablePool_IncompleteGroupIsSweptWhenItReturns(t *testing.T) {
 func TestPool_WhoseDiskIsGoneIsNotUsable(t *testing.T) {
 	b := served(t, emptyPool(t))
 	p := b.pools()[0]
-	if err := p.usable(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, p.usable())
 	b.slots[0].trying <- struct{}{} // so that no attempt to open the pool runs
 	defer func() { <-b.slots[0].trying }()
 	p.device = "8:1048575"
@@ -282,9 +260,7 @@ func TestOpened_WaitsForTheFirstAttemptAndNotForABrokenDisk(t *testing.T) {
 		<-entered
 		return b, func() {
 			close(release)
-			if err := b.Close(context.Background()); err != nil {
-				t.Error(err)
-			}
+			check.Report(t, b.Close(context.Background()))
 		}
 	}
 	b, end := opening()

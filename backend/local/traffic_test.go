@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/nodeops"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
@@ -32,39 +33,25 @@ func TestTraffic_OfABlockVolumeIsCountedToTheByteWhileItIsInUse(t *testing.T) {
 	registry.MustRegister(b.Collector())
 	count := func() int {
 		t.Helper()
-		n, err := testutil.GatherAndCount(registry, volumeMetrics...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return n
+		return check.Got(testutil.GatherAndCount(registry, volumeMetrics...))(t)
 	}
 	if n := count(); n != 0 {
 		t.Errorf("%d metrics of volumes that are not in use", n)
 	}
 	loop, err := nodeops.AttachLoop(t.Context(), v.Access.Image, nodeops.LoopOptions{Autoclear: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	defer loop.Close()
 	device, err := os.OpenFile(loop.Path, os.O_WRONLY|unix.O_DIRECT, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	defer device.Close()                                                                                  // udev, which waits for the last writer to close
 	page, err := unix.Mmap(-1, 0, 64<<10, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON) // aligned, as direct I/O requires
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	defer func() { _ = unix.Munmap(page) }()
 	for i := range 3 {
-		if _, err := device.WriteAt(page, int64(i)*64<<10); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(device.WriteAt(page, int64(i)*64<<10))(t)
 	}
 	want := volumeText("written_bytes_total", "Bytes written to the volume", 3*64<<10) + volumeText("writes_total", "Writes to the volume that the kernel has completed", 3)
-	if err := testutil.CollectAndCompare(b.Collector(), strings.NewReader(want), "holdfast_volume_written_bytes_total", "holdfast_volume_writes_total"); err != nil {
-		t.Error(err)
-	}
+	check.Report(t, testutil.CollectAndCompare(b.Collector(), strings.NewReader(want), "holdfast_volume_written_bytes_total", "holdfast_volume_writes_total"))
 	all := b.Traffic(t.Context())
 	if len(all) != 1 || all[0].ID != v.ID || all[0].Pool != "pool" || all[0].Writes != 3 || all[0].WrittenBytes != 3*64<<10 {
 		t.Errorf("it is %+v", all)
@@ -80,17 +67,10 @@ func TestTraffic_OfAMountedVolumeIsCounted(t *testing.T) {
 	v := made(t, b, backend.VolumeSpec{Name: "a", Mode: backend.Filesystem, FSType: "ext4", Size: backend.Size{Required: 64 * mib}})
 	mounted(t, v, func(dir string) {
 		before := b.Traffic(t.Context())
-		f, err := os.Create(dir + "/file")
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := check.Got(os.Create(dir + "/file"))(t)
 		defer f.Close()
-		if _, err := f.Write(make([]byte, mib)); err != nil {
-			t.Fatal(err)
-		}
-		if err := f.Sync(); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(f.Write(make([]byte, mib)))(t)
+		check.OK(t, f.Sync())
 		if after := b.Traffic(t.Context()); len(before) != 1 || len(after) != 1 || after[0].WrittenBytes < before[0].WrittenBytes+mib {
 			t.Errorf("from %+v to %+v", before, after)
 		}

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
@@ -26,29 +27,20 @@ func sized(name string, bytes int64) backend.VolumeSpec {
 
 func capacityOf(t *testing.T, b *Backend) backend.Capacity {
 	t.Helper()
-	c, err := b.Capacity(t.Context(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
+	return check.Got(b.Capacity(t.Context(), ""))(t)
 }
 
 func deleted(t *testing.T, b *Backend, ids ...backend.ID) {
 	t.Helper()
 	for _, id := range ids {
-		if err := b.Delete(t.Context(), id); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, b.Delete(t.Context(), id))
 	}
 }
 
 // keeps fails unless the trash has exactly these, the last deleted first.
 func keeps(t *testing.T, b *Backend, ids ...backend.ID) {
 	t.Helper()
-	all, err := b.Trash(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := check.Got(b.Trash(t.Context()))(t)
 	var have []backend.ID
 	for _, v := range all {
 		have = append(have, v.ID)
@@ -62,23 +54,16 @@ func keeps(t *testing.T, b *Backend, ids ...backend.ID) {
 func written(t *testing.T, b *Backend, spec backend.VolumeSpec) *backend.Volume {
 	t.Helper()
 	v := made(t, b, spec)
-	f, err := os.OpenFile(v.Access.Image, os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := check.Got(os.OpenFile(v.Access.Image, os.O_WRONLY, 0))(t)
 	defer f.Close()
 	data := make([]byte, mib)
 	for i := range data {
 		data[i] = byte(i*7 + 1)
 	}
 	for at := int64(0); at < v.Size; at += mib {
-		if _, err := f.WriteAt(data, at); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(f.WriteAt(data, at))(t)
 	}
-	if err := f.Sync(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, f.Sync())
 	return v
 }
 
@@ -121,9 +106,7 @@ func TestTrash_GivesWayToASnapshot(t *testing.T) {
 	keeps(t, b)
 	made(t, b, sized("e", room/2-120*mib))
 	deleted(t, b, "e", "c")
-	if _, err := b.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "a"}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(b.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "a"}))(t)
 	made(t, b, sized("f", room/2-160*mib))
 	keeps(t, b, "c")
 }
@@ -224,9 +207,7 @@ func TestTrash_DoesNotGiveWhatSnapshotsKeep(t *testing.T) {
 	b := served(t, roomy(t, hostfs.XFS, 2))
 	before := capacityOf(t, b).Available
 	v := written(t, b, sized("a", 800*mib))
-	if _, err := b.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: v.ID}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(b.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: v.ID}))(t)
 	deleted(t, b, "a")
 	c := capacityOf(t, b)
 	if c.Available > before-2*780*mib {
@@ -235,16 +216,12 @@ func TestTrash_DoesNotGiveWhatSnapshotsKeep(t *testing.T) {
 	_, err := b.Create(t.Context(), sized("b", c.Available+200*mib))
 	says(t, err, backend.ErrExhausted, "even without the 1 deleted volumes in the trash")
 	keeps(t, b, "a")
-	if err := b.DeleteSnapshot(t.Context(), "s"); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, b.DeleteSnapshot(t.Context(), "s"))
 	p := b.pools()[0]
 	late, tick := time.After(20*time.Second), time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for capacityOf(t, b).Available < before-100*mib { // the kernel removes the snapshot in the background
-		if err := p.survey(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, p.survey(t.Context()))
 		select {
 		case <-late:
 			t.Fatalf("%d bytes are available when the snapshot is gone", capacityOf(t, b).Available)
@@ -258,9 +235,7 @@ func TestTrash_DoesNotGiveWhatSnapshotsKeep(t *testing.T) {
 func TestTrash_OfAVolumeAndItsCloneGivesWhatTheyShare(t *testing.T) {
 	b := served(t, roomy(t, hostfs.XFS, 2))
 	written(t, b, sized("a", 800*mib))
-	if _, err := b.Clone(t.Context(), "a", backend.VolumeSpec{Name: "b"}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(b.Clone(t.Context(), "a", backend.VolumeSpec{Name: "b"}))(t)
 	deleted(t, b, "a", "b")
 	made(t, b, sized("c", 2*1500*mib))
 	keeps(t, b)
@@ -270,9 +245,7 @@ func TestTrash_GivesWayWhenTheFileSystemRunsFull(t *testing.T) {
 	c := roomy(t, hostfs.XFS, 1)
 	top := c.Path
 	c.Path, c.Reserved = filepath.Join(top, "pool"), "400Mi"
-	if err := os.Mkdir(c.Path, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.Mkdir(c.Path, 0o755))
 	b := served(t, c)
 	for _, name := range []string{"a", "b", "empty"} {
 		written(t, b, sized(name, 300*mib))
@@ -281,20 +254,12 @@ func TestTrash_GivesWayWhenTheFileSystemRunsFull(t *testing.T) {
 	p := b.pools()[0]
 	relieved := func() {
 		t.Helper()
-		if err := p.evictForReserve(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, p.evictForReserve(t.Context()))
 	}
 	relieved()
 	keeps(t, b, "b", "a")
-	usage, err := p.measure(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	theirs, err := os.Create(filepath.Join(top, "theirs"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	usage := check.Got(p.measure(t.Context()))(t)
+	theirs := check.Got(os.Create(filepath.Join(top, "theirs")))(t)
 	defer theirs.Close()
 	if err := unix.Fallocate(int(theirs.Fd()), 0, 0, usage.Available-300*mib); err != nil { // other programs use the reserve
 		t.Fatal(err)
@@ -334,13 +299,9 @@ func TestTrash_ThatAnotherProcessRestoredIsNotGivenUp(t *testing.T) {
 	made(t, b, sized("a", room*6/10))
 	deleted(t, b, "a")
 	other, err := Peek(t.Context(), []PoolConfig{c}, silent)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	defer other.Close(t.Context())
-	if _, err := other.Undelete(t.Context(), "a"); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(other.Undelete(t.Context(), "a"))(t)
 	_, err = b.Create(t.Context(), sized("b", room*6/10))
 	says(t, err, backend.ErrExhausted, "b needs")
 	if _, err := b.Get(t.Context(), "a"); err != nil {
@@ -354,13 +315,9 @@ func TestTrash_KeepsNoSnapshotsAndNothingEphemeral(t *testing.T) {
 	spec.Ephemeral = true
 	made(t, b, spec)
 	made(t, b, block("a"))
-	if _, err := b.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "a"}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(b.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "a"}))(t)
 	deleted(t, b, "pod")
-	if err := b.DeleteSnapshot(t.Context(), "s"); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, b.DeleteSnapshot(t.Context(), "s"))
 	keeps(t, b)
 	if c := capacityOf(t, b); c.Promised != mib {
 		t.Errorf("promised %d, want %d", c.Promised, mib)
@@ -373,9 +330,7 @@ func TestTrash_NoneIsKeptWhereThePoolSaysSo(t *testing.T) {
 	made(t, b, block("a"))
 	deleted(t, b, "a")
 	keeps(t, b, "a") // the default is a day
-	if err := b.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, b.Close(t.Context()))
 	c.TrashRetention = backend.NoTrash
 	b = served(t, c)
 	keeps(t, b)

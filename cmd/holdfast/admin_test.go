@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/holdfast-storage/holdfast/admin"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // changed runs a change of volume pvc-1 that says something, and returns what is on standard output and standard error.
@@ -17,17 +18,13 @@ func changed(t *testing.T, of object, flags []string, gone bool, failure error) 
 	t.Helper()
 	cmd := &cobra.Command{}
 	c := changeFlags(cmd)
-	if err := cmd.ParseFlags(flags); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, cmd.ParseFlags(flags))
 	var stdout, stderr strings.Builder
 	cmd.SetContext(t.Context())
 	cmd.SetOut(&stdout)
 	cmd.SetErr(&stderr)
 	err = c.run(cmd, of, "pvc-1", gone, func(_ context.Context, a *admin.Admin) error {
-		if _, err := a.Out.Write([]byte("done\n")); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(a.Out.Write([]byte("done\n")))(t)
 		return failure
 	})
 	return stdout.String(), stderr.String(), err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/backend/local/disk"
 	"github.com/holdfast-storage/holdfast/driver"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 func TestAttachedByOthers_IsWhatTheNodeHasOfOtherDrivers(t *testing.T) {
@@ -23,14 +24,9 @@ func TestAttachedByOthers_IsWhatTheNodeHasOfOtherDrivers(t *testing.T) {
 			VolumesAttached: []core.AttachedVolume{{Name: core.UniqueVolumeName("kubernetes.io/csi/ebs^" + name), DevicePath: "/dev/xvdb"}, {Name: "kubernetes.io/csi/csi.holdfast.dev^pvc-1"}},
 			VolumesInUse:    []core.UniqueVolumeName{core.UniqueVolumeName("kubernetes.io/csi/ebs^" + name), "kubernetes.io/csi/ebs^soon", "kubernetes.io/csi/csi.holdfast.dev^pvc-1"},
 		}}
-		made, err := c.CoreV1().Nodes().Create(t.Context(), n, metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		made := check.Got(c.CoreV1().Nodes().Create(t.Context(), n, metav1.CreateOptions{}))(t)
 		made.Status = n.Status
-		if _, err := c.CoreV1().Nodes().UpdateStatus(t.Context(), made, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(c.CoreV1().Nodes().UpdateStatus(t.Context(), made, metav1.UpdateOptions{}))(t)
 	}
 	want := []disk.Attached{{Handle: "kubernetes.io/csi/ebs^node-a", Device: "/dev/xvdb"}, {Handle: "kubernetes.io/csi/ebs^soon"}}
 	if got, err := ask(t.Context()); err != nil || !slices.Equal(got, want) {

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 func TestBench_UsageErrorNamesTheAllowedValues(t *testing.T) {
@@ -47,10 +49,7 @@ func TestBench_UsageErrorNamesTheAllowedValues(t *testing.T) {
 }
 
 func TestBench_HelpShowsTheDefaults(t *testing.T) {
-	out, err := call(t, "bench", "--help")
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := check.Got(call(t, "bench", "--help"))(t)
 	for _, want := range []string{
 		"--storage-class NAME", "--at-once NUMBERS", "default: 1,20,100", "--repeat NUMBER", "--size SIZE", "default: 64Mi",
 		"--image IMAGE", "default: busybox:1", "--node NAME", "--timeout DURATION", "default: 5m0s", "-o, --output FORMAT", "default: table",
@@ -81,9 +80,7 @@ func emptyCluster(t *testing.T, contexts ...string) (kubeconfig string, asked *a
 	}
 	b.WriteString("]}")
 	kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
-	if err := os.WriteFile(kubeconfig, []byte(b.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(kubeconfig, []byte(b.String()), 0o600))
 	return kubeconfig, asked
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // newCeph is what a command line makes.
@@ -19,9 +20,7 @@ func newCeph(t *testing.T, args ...string) *cephPool {
 	flags.SetOutput(io.Discard)
 	c := cephFlags(flags)
 	given := []string{"--pool=block", "--engine=rbd", "--fsid=11111111-2222-3333-4444-555555555555", "--monitors=v2:10.0.0.1:3300", "--ceph-pool=p", "--key-file=/key"}
-	if err := flags.Parse(append(given, args...)); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, flags.Parse(append(given, args...)))
 	return c
 }
 

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/holdfast-storage/holdfast/kube"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
@@ -103,9 +104,7 @@ func TestTurn_ProcessThatCouldNotServeThePoolEndsAndSaysWhy(t *testing.T) {
 	_, firstEnded := beginTurn(t, one, first)
 	<-first.runs
 	two.reason = filepath.Join(t.TempDir(), "termination-log")
-	if err := os.WriteFile(two.reason, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(two.reason, nil, 0o600))
 	_, ended := beginTurn(t, two, second)
 	err := <-ended
 	if err == nil || !strings.Contains(err.Error(), "Ceph refuses client.b") || !strings.Contains(err.Error(), "one, which serves it") {
@@ -129,9 +128,7 @@ func TestTurn_PoolThatNoProcessServesAnyMoreIsTakenAlsoWhileItCannotBeServed(t *
 	lease := &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Name: "pool"}, Spec: coordination.LeaseSpec{
 		HolderIdentity: new("one"), LeaseDurationSeconds: new(int32(1)), AcquireTime: new(metav1.NowMicro()), RenewTime: new(metav1.NowMicro()),
 	}}
-	if _, err := client.CoordinationV1().Leases("ours").Create(t.Context(), lease, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(client.CoordinationV1().Leases("ours").Create(t.Context(), lease, metav1.CreateOptions{}))(t)
 	pool := newTestPool("Ceph refuses client.b")
 	beginTurn(t, turnOf(client, "two", pool), pool)
 	<-pool.runs // it says what is wrong itself

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-storage/holdfast/backend/local"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // wipeable is a pool with something in its trash, and files of its own beside.
@@ -20,17 +21,11 @@ func wipeable(t *testing.T, more ...string) string {
 	dir := t.TempDir()
 	for _, name := range append([]string{"pool.json", "disk.json", ".trash/volumes.a.1/image", ".tmp/b/meta.json", "groups/g/meta.json"}, more...) {
 		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte("{}"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		check.OK(t, os.WriteFile(path, []byte("{}"), 0o600))
 	}
 	for _, d := range []string{"volumes", "snapshots"} {
-		if err := os.MkdirAll(filepath.Join(dir, d), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, os.MkdirAll(filepath.Join(dir, d), 0o700))
 	}
 	return dir
 }
@@ -38,25 +33,19 @@ func wipeable(t *testing.T, more ...string) string {
 func listing(t *testing.T, dir string) string {
 	t.Helper()
 	var found []string
-	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+	check.OK(t, filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
 		if !d.IsDir() {
 			name, _ := filepath.Rel(dir, path)
 			found = append(found, name)
 		}
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return strings.Join(found, " ")
 }
 
 func TestCleanup_PoolWithoutVolumesIsWiped(t *testing.T) {
 	dir := wipeable(t)
-	out, err := call(t, "cleanup", "--path", dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := check.Got(call(t, "cleanup", "--path", dir))(t)
 	for _, want := range []string{"removed .trash/volumes.a.1\n", "removed .tmp/b\n", "removed groups/g\n", "removed pool.json\n", "is wiped"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("it does not say %q:\n%s", want, out)
@@ -86,14 +75,9 @@ func TestCleanup_PoolWithContentIsNotWiped(t *testing.T) {
 
 func TestCleanup_ServedPoolIsNotWiped(t *testing.T) {
 	dir := wipeable(t)
-	f, err := os.Open(filepath.Join(dir, "pool.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := check.Got(os.Open(filepath.Join(dir, "pool.json")))(t)
 	defer f.Close()
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, unix.Flock(int(f.Fd()), unix.LOCK_EX))
 	before := listing(t, dir)
 	if _, err := call(t, "cleanup", "--path", dir); !errors.Is(err, unix.EWOULDBLOCK) || !strings.Contains(err.Error(), "is being served") {
 		t.Errorf("got %v", err)
@@ -105,9 +89,7 @@ func TestCleanup_ServedPoolIsNotWiped(t *testing.T) {
 
 func TestCleanup_DirectoryThatIsNoPoolIsLeftAlone(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "thesis.tex"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(filepath.Join(dir, "thesis.tex"), nil, 0o600))
 	if _, err := call(t, "cleanup", "--path", dir); err == nil || !strings.Contains(err.Error(), "thesis.tex") {
 		t.Errorf("got %v", err)
 	}
@@ -135,17 +117,11 @@ func TestCleanup_OtherFilesInAPoolStay(t *testing.T) {
 
 func TestCleanup_LinkInAPoolDoesNotLeadOutOfIt(t *testing.T) {
 	outside := t.TempDir()
-	if err := os.WriteFile(filepath.Join(outside, "keep"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(filepath.Join(outside, "keep"), nil, 0o600))
 	dir := wipeable(t)
-	if err := os.RemoveAll(filepath.Join(dir, ".trash")); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.RemoveAll(filepath.Join(dir, ".trash")))
 	for _, name := range []string{".trash", ".tmp/link"} {
-		if err := os.Symlink(outside, filepath.Join(dir, name)); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, os.Symlink(outside, filepath.Join(dir, name)))
 	}
 	_, err := call(t, "cleanup", "--path", dir)
 	if err == nil {
@@ -160,15 +136,11 @@ func TestCleanup_DirectoryBeneathADiskIsNotWipedInItsPlace(t *testing.T) {
 	state := t.TempDir()
 	dir, record := filepath.Join(state, "pools", "fast"), filepath.Join(state, "disks", "fast.json")
 	for _, d := range []string{dir, filepath.Dir(record)} {
-		if err := os.MkdirAll(d, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, os.MkdirAll(d, 0o700))
 	}
 	write := func(path, text string) {
 		t.Helper()
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, os.WriteFile(path, []byte(text), 0o600))
 	}
 	refused := func(want string, args ...string) {
 		t.Helper()
@@ -188,9 +160,7 @@ func TestCleanup_DirectoryBeneathADiskIsNotWipedInItsPlace(t *testing.T) {
 	write(filepath.Join(dir, "disk.json"), "{}") // it is mounted
 	write(filepath.Join(dir, "pool.json"), "{}")
 	for range 2 {
-		if _, err := call(t, "cleanup", "--state-dir", state, "--path", dir, "--disk"); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(call(t, "cleanup", "--state-dir", state, "--path", dir, "--disk"))(t)
 		if left := listing(t, dir); left != "disk.json" {
 			t.Errorf("left is %s", left)
 		}
@@ -199,33 +169,20 @@ func TestCleanup_DirectoryBeneathADiskIsNotWipedInItsPlace(t *testing.T) {
 
 func TestCleanup_PoolOfAnEndedProcessIsWiped(t *testing.T) {
 	dir := t.TempDir()
-	pool, err := local.ParsePool("name=p,path="+dir, parseDuration)
-	if err != nil {
-		t.Fatal(err)
-	}
-	storage, err := local.Open(t.Context(), []local.PoolConfig{pool}, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	pool := check.Got(local.ParsePool("name=p,path="+dir, parseDuration))(t)
+	storage := check.Got(local.Open(t.Context(), []local.PoolConfig{pool}, slog.New(slog.DiscardHandler)))(t)
 	if _, err := call(t, "cleanup", "--path", dir); err == nil {
 		t.Error("it was wiped while it was served")
 	}
-	if err := storage.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := call(t, "cleanup", "--path", dir); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, storage.Close(t.Context()))
+	check.Got(call(t, "cleanup", "--path", dir))(t)
 	if left := listing(t, dir); left != "" {
 		t.Errorf("left is %s", left)
 	}
 }
 
 func TestVersion_JSONNamesTheFormatsReadAndWritten(t *testing.T) {
-	out, err := call(t, "version", "--output=json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := check.Got(call(t, "version", "--output=json"))(t)
 	var v programVersion
 	if err := json.Unmarshal([]byte(out), &v); err != nil || strings.Count(out, "\n") != 1 {
 		t.Fatalf("it is not one line of JSON: %q, %v", out, err)
@@ -240,39 +197,22 @@ func TestVersion_JSONNamesTheFormatsReadAndWritten(t *testing.T) {
 
 func TestCleanup_DeepTreeOfATenantIsWiped(t *testing.T) {
 	dir := wipeable(t)
-	at, err := os.OpenRoot(filepath.Join(dir, ".trash"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	at := check.Got(os.OpenRoot(filepath.Join(dir, ".trash")))(t)
 	for range 300 {
-		if err := at.Mkdir("d", 0o700); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, at.Mkdir("d", 0o700))
 		below, err := at.OpenRoot("d")
-		if err := errors.Join(err, at.Close()); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, errors.Join(err, at.Close()))
 		at = below
 	}
-	if err := at.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, at.Close())
 	var was unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &was))
 	few := unix.Rlimit{Cur: 200, Max: was.Max} // a descriptor for each level is more
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &few); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &few))
 	defer func() {
-		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
-			t.Error(err)
-		}
+		check.Report(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &was))
 	}()
-	if _, err := call(t, "cleanup", "--path", dir); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(call(t, "cleanup", "--path", dir))(t)
 	if left := listing(t, dir); left != "disk.json" {
 		t.Errorf("left is %s", left)
 	}

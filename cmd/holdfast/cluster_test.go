@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/driver"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 func TestTopology_KeyIsTheSameInTheDriverAndTheKinds(t *testing.T) {
@@ -25,10 +26,7 @@ func TestHelp_EachProcessOfAClusterExplainsItself(t *testing.T) {
 		"controller": {"--endpoint SOCKET", "--attach", "--identity NAME", "--namespace NAMESPACE", "--kubeconfig FILE", "unix:///csi/csi.sock"},
 		"node":       {"--node-name NAME", "--pool POOL", "--max-volumes-per-node NUMBER", "--kubelet-registration-dir DIRECTORY", "plugins_registry", "--register-driver", "--only-loop-sets"},
 	} {
-		out, err := call(t, command, "--help")
-		if err != nil {
-			t.Fatal(err)
-		}
+		out := check.Got(call(t, command, "--help"))(t)
 		for _, want := range flags {
 			if !strings.Contains(out, want) {
 				t.Errorf("%s: %q is not in:\n%s", command, want, out)
@@ -60,9 +58,7 @@ func TestFlags_NodeNeedsItsName(t *testing.T) {
 	kubeconfig := filepath.Join(t.TempDir(), "config")
 	config := "apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]\n" +
 		"contexts: [{name: c, context: {cluster: c, user: u}}]\nusers: [{name: u, user: {}}]\ncurrent-context: c\n"
-	if err := os.WriteFile(kubeconfig, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(kubeconfig, []byte(config), 0o600))
 	_, err := call(t, "node", "--kubeconfig", kubeconfig, "--pool", "name=fast,path="+t.TempDir())
 	if err == nil || !strings.Contains(err.Error(), `node ""`) {
 		t.Errorf("got %v", err)

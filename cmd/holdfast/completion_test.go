@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/rig/standalone"
 )
@@ -15,10 +16,7 @@ import (
 // completed is what the program answers to the scripts of the shells, without descriptions.
 func completed(t *testing.T, args ...string) (words []string) {
 	t.Helper()
-	out, err := call(t, append([]string{"__complete"}, args...)...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := check.Got(call(t, append([]string{"__complete"}, args...)...))(t)
 	for line := range strings.Lines(out) {
 		word, _, _ := strings.Cut(strings.TrimSpace(line), "\t")
 		words = append(words, word)
@@ -85,14 +83,9 @@ func TestCompletion_WorksInTheShells(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles the program; run without -short")
 	}
-	binary, err := standalone.Binary(t.Context(), t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := check.Got(standalone.Binary(t.Context(), t.TempDir()))(t)
 	dir := t.TempDir()
-	if err := os.Symlink(binary, filepath.Join(dir, "holdfast")); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.Symlink(binary, filepath.Join(dir, "holdfast")))
 	flags := strings.Join(stored(t), " ")
 	for shell, script := range map[string][]string{"bash": {"-c", inBash, "bash"}, "zsh": {"-f", "-c", inZsh, "zsh"}, "fish": {"--no-config", "-c", inFish}} {
 		t.Run(shell, func(t *testing.T) {

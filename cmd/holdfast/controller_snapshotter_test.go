@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/dynamic/fake"
 
 	"github.com/holdfast-storage/holdfast/deploy"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
@@ -23,34 +24,22 @@ func TestSnapshotter_FindsTheDriverWhenTheKindsOfSnapshotsExist(t *testing.T) {
 	dir := t.TempDir()
 	socket, link := filepath.Join(dir, "csi.sock"), filepath.Join(dir, "snapshotter.sock")
 	for _, name := range []string{socket, link} { // the second is of a process before this one
-		if err := os.WriteFile(name, []byte(name), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, os.WriteFile(name, []byte(name), 0o600))
 	}
 	c := &controller{snapshotterEndpoint: "unix://" + link}
 	c.driver.Endpoint = "unix://" + socket
-	shown, err := c.showSnapshotter(&clients{dynamic: client}, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	shown := check.Got(c.showSnapshotter(&clients{dynamic: client}, slog.New(slog.DiscardHandler)))(t)
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() {
-		if err := shown(ctx); err != nil {
-			t.Error(err)
-		}
+		check.Report(t, shown(ctx))
 	})
 	defer running.Wait()
 	defer stop()
 
 	wait.Until(t, "no way from before", func() bool { _, err := os.Lstat(link); return err != nil })
-	all, err := deploy.SnapshotDefinitions()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := client.Resource(kinds).Create(ctx, all[len(all)-1], metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	all := check.Got(deploy.SnapshotDefinitions())(t)
+	check.Got(client.Resource(kinds).Create(ctx, all[len(all)-1], metav1.CreateOptions{}))(t)
 	wait.Until(t, "the way to the driver", func() bool { content, err := os.ReadFile(link); return err == nil && string(content) == socket })
 }
 

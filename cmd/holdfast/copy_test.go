@@ -7,15 +7,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/transfer/protocol"
 )
 
 func TestCopy_ExitCodeSaysWhetherAnotherRunMayHelp(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(file, nil, 0o600))
 	result := filepath.Join(dir, "result")
 	for name, test := range map[string]struct {
 		args  []string

@@ -17,6 +17,7 @@ import (
 	client "github.com/holdfast-storage/holdfast/api/client/clientset"
 	holdfast "github.com/holdfast-storage/holdfast/api/client/informers"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
@@ -25,9 +26,7 @@ import (
 func valid(t *testing.T) func(part, error) part {
 	return func(p part, err error) part {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		return p
 	}
 }
@@ -63,26 +62,17 @@ func TestDebug_LogFollowsTheStorageClusterAtOnce(t *testing.T) {
 	}
 	set := func(name string, debug bool) {
 		t.Helper()
-		o, err := clusters.Get(t.Context(), name, metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		o := check.Got(clusters.Get(t.Context(), name, metav1.GetOptions{}))(t)
 		o.Spec.Debug = debug
-		if _, err := clusters.Update(t.Context(), o, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(clusters.Update(t.Context(), o, metav1.UpdateOptions{}))(t)
 	}
-	if _, err := clusters.Create(t.Context(), &v1beta1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: v1beta1.StorageClusterSpec{Debug: true}}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(clusters.Create(t.Context(), &v1beta1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: v1beta1.StorageClusterSpec{Debug: true}}, metav1.CreateOptions{}))(t)
 	level(slog.LevelDebug)
 	set("a", false)
 	level(slog.LevelWarn)
 	set("a", true)
 	level(slog.LevelDebug)
-	if err := clusters.Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, clusters.Delete(t.Context(), "a", metav1.DeleteOptions{}))
 	level(slog.LevelWarn)
 }
 
@@ -90,25 +80,16 @@ func TestDebug_OnlyTheServedStorageClusterSetsTheLevel(t *testing.T) {
 	c := client.NewForConfigOrDie(miniapi.New(t).Config())
 	clusters := c.HoldfastV1beta1().StorageClusters()
 	for _, name := range []string{"a", "b"} {
-		if _, err := clusters.Create(t.Context(), &v1beta1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.StorageClusterSpec{Debug: true}}, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(clusters.Create(t.Context(), &v1beta1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.StorageClusterSpec{Debug: true}}, metav1.CreateOptions{}))(t)
 	}
 	l := &logging{}
 	begin(t, valid(t)(l.followDebug(holdfast.NewSharedInformerFactory(c, 0), slog.New(slog.DiscardHandler))))
 	wait.Until(t, "the level", func() bool { return l.level.Level() == slog.LevelDebug })
-	a, err := clusters.Get(t.Context(), "a", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := check.Got(clusters.Get(t.Context(), "a", metav1.GetOptions{}))(t)
 	a.Spec.Debug = false
-	if _, err := clusters.Update(t.Context(), a, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(clusters.Update(t.Context(), a, metav1.UpdateOptions{}))(t)
 	wait.Until(t, "the level of the older one", func() bool { return l.level.Level() == slog.LevelInfo })
-	if err := clusters.Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, clusters.Delete(t.Context(), "a", metav1.DeleteOptions{}))
 	wait.Until(t, "the level of the one that is left", func() bool { return l.level.Level() == slog.LevelDebug })
 }
 
@@ -128,10 +109,7 @@ func TestDebug_FlagSetsTheLowestLevelInAnyCase(t *testing.T) {
 
 func TestDebug_EarlierLoggerFollowsTheLevel(t *testing.T) {
 	l := &logging{floor: slog.LevelInfo, format: "text"}
-	log, err := l.logger()
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := check.Got(l.logger())(t)
 	before := log.Enabled(t.Context(), slog.LevelDebug)
 	l.debug(true, slog.New(slog.DiscardHandler))
 	if after := log.Enabled(t.Context(), slog.LevelDebug); before || !after {
@@ -156,9 +134,7 @@ func TestDebug_WithoutTheRightToWatchTheLevelStaysAndIsReportedOnce(t *testing.T
 	for range 6 { // it tries again, perhaps with two requests at a time
 		<-asked
 	}
-	if err := end(); err != nil {
-		t.Error(err)
-	}
+	check.Report(t, end())
 	if n := strings.Count(out.String(), "spec.debug has no effect"); n != 1 {
 		t.Errorf("said %d times", n)
 	}

@@ -18,6 +18,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/standalone"
 )
 
@@ -40,10 +41,7 @@ func refuse(code int, reason string) http.HandlerFunc {
 // lacking is an API server that does not know the kinds below a path.
 func lacking(t *testing.T, path string) string {
 	t.Helper()
-	target, err := url.Parse(running(t, v1beta1.ClusterRunning).URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	target := check.Got(url.Parse(running(t, v1beta1.ClusterRunning).URL()))(t)
 	server := http.NewServeMux()
 	server.Handle("/", httputil.NewSingleHostReverseProxy(target))
 	server.Handle(path, refuse(http.StatusNotFound, "NotFound"))
@@ -114,19 +112,10 @@ current-context: here
 // pair is a certificate and a private key, as the data of a kubeconfig.
 func pair(t *testing.T) (certificate, private string) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := check.Got(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1)}
-	signed, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	encoded, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	signed := check.Got(x509.CreateCertificate(rand.Reader, template, template, key.Public(), key))(t)
+	encoded := check.Got(x509.MarshalPKCS8PrivateKey(key))(t)
 	data := func(kind string, content []byte) string {
 		return base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: content}))
 	}
@@ -156,10 +145,7 @@ func TestExitCode_IsThatOfTheProcessAndErrorsAreOnStderr(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles the program; run without -short")
 	}
-	binary, err := standalone.Binary(t.Context(), t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := check.Got(standalone.Binary(t.Context(), t.TempDir()))(t)
 	kubeconfig := reachable(t, running(t, v1beta1.ClusterDegraded).URL())
 	for line, want := range map[string]int{"--version": 0, "status --context here -o json": 1, "status --contxt here": 2, "status --context nowhere -o json": 3} {
 		cmd := exec.CommandContext(t.Context(), binary, strings.Fields(line)...)

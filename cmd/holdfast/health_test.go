@@ -24,6 +24,7 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/driver"
 	"github.com/holdfast-storage/holdfast/test/rig/alongside"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
@@ -41,10 +42,7 @@ const noServer = "http://127.0.0.1:1"
 // startProcess runs a subcommand with the API server at a URL.
 func startProcess(t *testing.T, name, server string, more ...string) *process {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "process")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := check.Got(os.MkdirTemp("", "process"))(t)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	at := func(file string) string { return filepath.Join(dir, file) }
 	for file, content := range map[string]string{
@@ -53,9 +51,7 @@ func startProcess(t *testing.T, name, server string, more ...string) *process {
 		"none.json":     `{"pools": []}`,
 		"selected.json": `{"pools": [{"name": "a", "nodeSelectorTerms": [{"matchExpressions": [{"key": "disk", "operator": "Exists"}]}]}]}`,
 	} {
-		if err := os.WriteFile(at(file), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, os.WriteFile(at(file), []byte(content), 0o600))
 	}
 	flags := pflag.NewFlagSet(name, pflag.ContinueOnError)
 	flags.SetOutput(io.Discard)
@@ -78,17 +74,13 @@ func startProcess(t *testing.T, name, server string, more ...string) *process {
 	case "standalone":
 		h := standaloneFlags(flags)
 		p.monitoring, run = h.monitoring, h.alone
-		if err := os.Mkdir(at("pool"), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, os.Mkdir(at("pool"), 0o700))
 		args = append(args, "--node-id=a", "--pool=name=a,path="+at("pool"), "--endpoint=unix://"+at("csi.sock"))
 	}
 	for _, arg := range more {
 		args = append(args, strings.ReplaceAll(arg, "DIR", dir))
 	}
-	if err := flags.Parse(args); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, flags.Parse(args))
 	openPort(t, p.monitoring)
 	ctx, cancel := context.WithCancel(context.Background())
 	p.stop = alongside.Run(ctx, t, cancel, func(ctx context.Context) error {
@@ -156,18 +148,11 @@ func TestHealth_NodeIsReadyWhenTheKubeletKnowsItAndStuckWhenItCannotAnyMore(t *t
 	p := startProcess(t, "node", noServer)
 	p.awaitReady("+ping +csi +pools -kubelet-registration")
 	socket := filepath.Join(p.dir, driver.DefaultName+"-reg.sock")
-	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.WaitForReady(true)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := check.Got(grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.WaitForReady(true))))(t)
 	defer conn.Close()
-	if _, err := kubelet.NewRegistrationClient(conn).NotifyRegistrationStatus(t.Context(), &kubelet.RegistrationStatus{PluginRegistered: true}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(kubelet.NewRegistrationClient(conn).NotifyRegistrationStatus(t.Context(), &kubelet.RegistrationStatus{PluginRegistered: true}))(t)
 	p.awaitReady("+ping +csi +pools +kubelet-registration")
-	if err := os.Remove(socket); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.Remove(socket))
 	if live := p.passed("/livez"); live != "+ping +csi -kubelet-registration" {
 		t.Errorf("without its socket: %s", live)
 	}
@@ -178,9 +163,7 @@ func TestHealth_ControllerThatDoesNotLeadIsReady(t *testing.T) {
 	other := &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Name: v1beta1.ControllerName, Namespace: v1beta1.DefaultNamespace}, Spec: coordination.LeaseSpec{
 		HolderIdentity: new("another"), LeaseDurationSeconds: new(int32(3600)), RenewTime: new(metav1.NowMicro()), AcquireTime: new(metav1.NowMicro()),
 	}}
-	if _, err := kubernetes.NewForConfigOrDie(api.Config()).CoordinationV1().Leases(other.Namespace).Create(t.Context(), other, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(kubernetes.NewForConfigOrDie(api.Config()).CoordinationV1().Leases(other.Namespace).Create(t.Context(), other, metav1.CreateOptions{}))(t)
 	p := startProcess(t, "controller", api.URL(), "--operator=false")
 	p.awaitReady("+ping +csi +informer-sync")
 	if live := p.passed("/livez"); live != "+ping +csi" {
@@ -189,26 +172,18 @@ func TestHealth_ControllerThatDoesNotLeadIsReady(t *testing.T) {
 }
 
 func TestHealth_SocketThatNoLongerAnswersIsStuck(t *testing.T) {
-	dir, err := os.MkdirTemp("", "csi")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := check.Got(os.MkdirTemp("", "csi"))(t)
 	defer os.RemoveAll(dir)
 	endpoint := "unix://" + filepath.Join(dir, "csi.sock")
 	p := &process{T: t, monitoring: monitoringFlags(pflag.NewFlagSet("", pflag.ContinueOnError))}
-	if err := p.checkCSI(endpoint); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, p.checkCSI(endpoint))
 	openPort(t, p.monitoring)
 	ctx, cancel := context.WithCancel(context.Background())
 	alongside.Run(ctx, t, cancel, p.serve(quiet))
 	if live, ready := p.passed("/livez"), p.passed("/readyz"); live != "+ping +csi" || ready != "+ping -csi" {
 		t.Errorf("before it is served: %s, %s", live, ready)
 	}
-	socket, err := new(net.ListenConfig).Listen(t.Context(), "unix", strings.TrimPrefix(endpoint, "unix://"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	socket := check.Got(new(net.ListenConfig).Listen(t.Context(), "unix", strings.TrimPrefix(endpoint, "unix://")))(t)
 	server := grpc.NewServer()
 	csi.RegisterIdentityServer(server, named{})
 	ended := make(chan error, 1)

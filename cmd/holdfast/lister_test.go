@@ -14,6 +14,7 @@ import (
 
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
 )
 
@@ -30,13 +31,9 @@ func storedAPI(t *testing.T) *miniapi.Server {
 	_, volume := kinds.Volumes().Create(t.Context(), &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-1"}, Spec: v1beta1.VolumeSpec{Name: "pvc-1", Node: "a", ClaimRef: v1beta1.ReferenceTo("shop/orders")}}, metav1.CreateOptions{})
 	_, snapshot := kinds.Snapshots().Create(t.Context(), &v1beta1.Snapshot{ObjectMeta: metav1.ObjectMeta{Name: "s-1"}, Spec: v1beta1.SnapshotSpec{Name: "s-1", SourceRef: v1beta1.FromVolume("pvc-1"), Node: "a"}}, metav1.CreateOptions{})
 	n, node := kinds.StorageNodes().Create(t.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{})
-	if err := errors.Join(volume, snapshot, node); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, errors.Join(volume, snapshot, node))
 	n.Status.Trash = []v1beta1.TrashedVolume{{Name: "pvc-9", Size: resource.MustParse("3Gi"), DeletionTime: metav1.NewTime(time.Now()), ExpirationTime: metav1.NewTime(time.Now())}}
-	if _, err := kinds.StorageNodes().UpdateStatus(t.Context(), n, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(kinds.StorageNodes().UpdateStatus(t.Context(), n, metav1.UpdateOptions{}))(t)
 	return api
 }
 
@@ -75,10 +72,7 @@ func TestVerbs_OfVolumesReachTheClusterWithTheirNameAndFlagsInAnyOrder(t *testin
 
 func TestHelp_OfACommandNamesItsVerbsAndTheirArguments(t *testing.T) {
 	for _, c := range newRoot().Commands() {
-		out, err := call(t, c.Name(), "--help")
-		if err != nil {
-			t.Fatal(err)
-		}
+		out := check.Got(call(t, c.Name(), "--help"))(t)
 		for _, verb := range c.Commands() {
 			if !strings.Contains(out, "  "+verb.Use) || !strings.Contains(out, verb.Short) {
 				t.Errorf("%s is not in:\n%s", verb.Use, out)

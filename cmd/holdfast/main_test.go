@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
@@ -23,19 +24,13 @@ func call(t *testing.T, args ...string) (string, error) {
 }
 
 func TestHelp_NamesEveryCommandAndFlag(t *testing.T) {
-	out, err := call(t, "--help")
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := check.Got(call(t, "--help"))(t)
 	for _, c := range newRoot().Commands() {
 		if !strings.Contains(out, "  "+c.Name()) || !strings.Contains(out, c.Short) {
 			t.Errorf("%s is not in:\n%s", c.Name(), out)
 		}
 	}
-	out, err = call(t, "standalone", "--help")
-	if err != nil {
-		t.Fatal(err)
-	}
+	out = check.Got(call(t, "standalone", "--help"))(t)
 	for _, want := range []string{
 		"--endpoint SOCKET", "--node-id NAME", "--pool POOL", "--metrics-address ADDRESS", "--max-volumes NUMBER", "--stop-timeout DURATION",
 		"--log-level LEVEL", "--log-format FORMAT", "--driver-name NAME", "unix:///run/holdfast/csi.sock", "engine=directory", "trashRetention",

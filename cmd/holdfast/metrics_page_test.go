@@ -19,6 +19,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/backend/backendtest"
 	"github.com/holdfast-storage/holdfast/provisioner"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // writePage is how test/tool/generate/run writes the table.
@@ -42,14 +43,8 @@ func described(t *testing.T, d *prometheus.Desc) metric {
 	if parts == nil {
 		t.Fatalf("%s cannot be read", d)
 	}
-	name, err := strconv.Unquote(parts[1])
-	if err != nil {
-		t.Fatal(err)
-	}
-	help, err := strconv.Unquote(parts[2])
-	if err != nil {
-		t.Fatal(err)
-	}
+	name := check.Got(strconv.Unquote(parts[1]))(t)
+	help := check.Got(strconv.Unquote(parts[2]))(t)
 	m := metric{name: name, help: help, kind: kindOf(name)}
 	for _, label := range regexp.MustCompile(`(\w+)="`).FindAllStringSubmatch(parts[3], -1) { // constant ones
 		m.labels = append(m.labels, label[1])
@@ -105,9 +100,7 @@ func survey(t *testing.T) (all map[string]*metric, served map[string]string) {
 		p.stop()
 	}
 	ceph := newCeph(t, "--pool=memory") // what runs it is built only with Ceph's libraries
-	if err := ceph.measure(backendtest.NewMemory()); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, ceph.measure(backendtest.NewMemory()))
 	add(t, all, &process{T: t, monitoring: ceph.monitoring}, "ceph")
 	answer := httptest.NewRecorder()
 	promhttp.HandlerFor(ceph.registry, promhttp.HandlerOpts{}).ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", http.NoBody))
@@ -170,10 +163,7 @@ func lint(t *testing.T, what, text string) {
 // compare compares the table of the page, or writes it.
 func compare(t *testing.T, all map[string]*metric) {
 	t.Helper()
-	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := check.Got(os.ReadFile(page))(t)
 	const begin, end = "<!-- The table is written by make generate. -->\n", "<!-- End of the table. -->"
 	before, rest, ok := strings.Cut(string(text), begin)
 	_, after, ended := strings.Cut(rest, end)
@@ -197,9 +187,7 @@ func compare(t *testing.T, all map[string]*metric) {
 	want := before + begin + table.String() + end + after
 	switch {
 	case *writePage != "":
-		if err := os.WriteFile(*writePage, []byte(want), 0o600); err != nil {
-			t.Error(err)
-		}
+		check.Report(t, os.WriteFile(*writePage, []byte(want), 0o600))
 	case want != string(text):
 		t.Errorf("%s is not what the code says: run make generate", page)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/holdfast-storage/holdfast/test/rig/alongside"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // scraped serves the metrics and checks of a process that does nothing else, and returns where.
@@ -45,10 +46,7 @@ func openPort(t *testing.T, m *monitoring) {
 
 func connect(t *testing.T, address string) net.Conn {
 	t.Helper()
-	c, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := check.Got(new(net.Dialer).DialContext(t.Context(), "tcp", address))(t)
 	t.Cleanup(func() { c.Close() })
 	return c
 }
@@ -60,9 +58,7 @@ func TestLimits_PeersWithoutAPasswordDoNotBlockTheKubeletAndPrometheus(t *testin
 		c := connect(t, address)
 		first = cmp.Or(first, c)
 		if i%2 == 0 {
-			if _, err := io.WriteString(c, "GET /metrics HTTP/1.1\r\nX-Long: "); err != nil {
-				t.Fatal(err)
-			}
+			check.Got(io.WriteString(c, "GET /metrics HTTP/1.1\r\nX-Long: "))(t)
 		}
 	}
 	for _, path := range []string{"/livez", "/readyz", "/metrics"} {
@@ -70,9 +66,7 @@ func TestLimits_PeersWithoutAPasswordDoNotBlockTheKubeletAndPrometheus(t *testin
 			t.Errorf("%s: %d", path, status)
 		}
 	}
-	if err := first.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, first.SetReadDeadline(time.Now().Add(time.Minute)))
 	if _, err := io.Copy(io.Discard, first); os.IsTimeout(err) {
 		t.Error("the first of 500 still has its connection")
 	}
@@ -88,14 +82,9 @@ func TestLimits_PeersThatReadMetricsSlowlyTakeFewPlacesAndLeaveOneFree(t *testin
 	answered := make(chan net.Conn, 20)
 	for range cap(answered) {
 		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP("127.0.0.2")}}
-		c, err := d.DialContext(t.Context(), "tcp", address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := check.Got(d.DialContext(t.Context(), "tcp", address))(t)
 		t.Cleanup(func() { c.Close() })
-		if _, err := io.WriteString(c, "GET /metrics HTTP/1.1\r\nHost: h\r\n\r\n"); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(io.WriteString(c, "GET /metrics HTTP/1.1\r\nHost: h\r\n\r\n"))(t)
 		go func() {
 			if n, _ := c.Read(make([]byte, 1)); n == 1 {
 				answered <- c
@@ -125,18 +114,12 @@ func fetch(t *testing.T, address, path string) (status int, body string) {
 	t.Helper()
 	client := http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+path, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	answer, err := client.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	defer answer.Body.Close()
 	text, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Error(err)
-	}
+	check.Report(t, err)
 	return answer.StatusCode, string(text)
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/client/clientset/fake"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
@@ -51,14 +52,9 @@ func TestAllowedClients_NodesOfTheStatusMayMountAndAreKeptForARestart(t *testing
 	wait.Until(t, "the servers", func() bool { return servers.Own() != nil })
 	write := func(namespace string, clients ...string) {
 		t.Helper()
-		s, err := client.HoldfastV1beta1().NFSServers(namespace).Get(t.Context(), "files", metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := check.Got(client.HoldfastV1beta1().NFSServers(namespace).Get(t.Context(), "files", metav1.GetOptions{}))(t)
 		s.Status.AllowedClients = clients
-		if _, err := client.HoldfastV1beta1().NFSServers(namespace).UpdateStatus(t.Context(), s, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(client.HoldfastV1beta1().NFSServers(namespace).UpdateStatus(t.Context(), s, metav1.UpdateOptions{}))(t)
 	}
 	informer := servers.Watches.Holdfast().V1beta1().NFSServers().Informer()
 	write("team", "10.9.9.9") // another's
@@ -78,9 +74,7 @@ func TestAllowedClients_NodesOfTheStatusMayMountAndAreKeptForARestart(t *testing
 	wait.Until(t, "the list being kept", func() bool { text, _ := os.ReadFile(a.file); return string(text) == "10.0.0.1\n10.0.0.2\n" })
 	write("shop") // by an operator of the release before
 	wait.Until(t, "an empty status", func() bool { return len(servers.Own().Status.AllowedClients) == 0 })
-	if err := end(); err != nil {
-		t.Error(err)
-	}
+	check.Report(t, end())
 	if !received.are("10.0.0.1", "10.0.0.2")() {
 		t.Errorf("without a word it lets in %v", received.last)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/nodeops/ganesha"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // newNFS is what a command line makes.
@@ -22,9 +23,7 @@ func newNFS(t *testing.T, args ...string) *nfs {
 	flags := pflag.NewFlagSet("nfs", pflag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	n := nfsFlags(flags)
-	if err := flags.Parse(append([]string{"--server=shop/files", "--data=" + t.TempDir()}, args...)); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, flags.Parse(append([]string{"--server=shop/files", "--data=" + t.TempDir()}, args...)))
 	return n
 }
 
@@ -86,9 +85,7 @@ func (*puts) Remove(context.Context, uint16) error            { return nil }
 func TestNFSFlags_WithoutAccessNoClientMayMountAnyVolume(t *testing.T) {
 	var received puts
 	for _, clients := range [][]string{nil, {"10.0.0.0/8"}} {
-		if err := (shut{&received}).Put(t.Context(), ganesha.Export{ID: 7, Clients: clients}); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, (shut{&received}).Put(t.Context(), ganesha.Export{ID: 7, Clients: clients}))
 		if received.last.ID != 7 || !slices.Equal(received.last.Clients, []string{loopback}) {
 			t.Errorf("of %v it is %+v", clients, received.last)
 		}
@@ -98,11 +95,7 @@ func TestNFSFlags_WithoutAccessNoClientMayMountAnyVolume(t *testing.T) {
 func TestNFS_ServerKeepsItsNameAsLongAsItsData(t *testing.T) {
 	name := func(n *nfs) string {
 		t.Helper()
-		name, err := n.lastingName()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return name
+		return check.Got(n.lastingName())(t)
 	}
 	one, two := newNFS(t), newNFS(t)
 	first := name(one)
@@ -115,9 +108,7 @@ func TestNFS_ServerKeepsItsNameAsLongAsItsData(t *testing.T) {
 	if again := name(one); again == first || name(one) != again {
 		t.Errorf("after its loss it is %s, then %s", again, name(one))
 	}
-	if err := os.WriteFile(filepath.Join(two.data, "file"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(filepath.Join(two.data, "file"), nil, 0o600))
 	two.data = filepath.Join(two.data, "file")
 	if name, err := two.lastingName(); err == nil {
 		t.Errorf("without a directory it is %s", name)

@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/provisioner"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
@@ -41,11 +42,7 @@ func publishes(s *v1beta1.NFSServer) {
 // serversOf are the servers as shop/files sees them.
 func serversOf(t *testing.T, c client.Interface) *provisioner.Servers {
 	t.Helper()
-	s, err := provisioner.NewServers(types.NamespacedName{Namespace: "shop", Name: "files"}, "holdfast-system", c, quiet)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
+	return check.Got(provisioner.NewServers(types.NamespacedName{Namespace: "shop", Name: "files"}, "holdfast-system", c, quiet))(t)
 }
 
 // counted is a server with clients.
@@ -71,9 +68,7 @@ func TestNFSStatus_HasTheNumberOfClients(t *testing.T) {
 	}
 	report := func(n int32) {
 		t.Helper()
-		if err := teller.report(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, teller.report(t.Context()))
 		wait.Until(t, "the number of clients", is(n))
 	}
 	report(2)
@@ -82,9 +77,7 @@ func TestNFSStatus_HasTheNumberOfClients(t *testing.T) {
 	// The operator takes it for none while the pod is not ready.
 	s := servers.Own().DeepCopy()
 	s.Status.Clients = 0
-	if _, err := client.HoldfastV1beta1().NFSServers("shop").UpdateStatus(t.Context(), s, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(client.HoldfastV1beta1().NFSServers("shop").UpdateStatus(t.Context(), s, metav1.UpdateOptions{}))(t)
 	wait.Until(t, "the operator's word", is(0))
 	report(1)
 	client.ClearActions()
@@ -100,9 +93,7 @@ func TestNFSStatus_HasTheNumberOfClients(t *testing.T) {
 
 func TestNFSVolume_ObjectOfARemovedVolumeIsDeletedUnlessOfAnotherNode(t *testing.T) {
 	n := newNFS(t)
-	if err := n.check(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, n.check())
 	volume := func(name, node string) *v1beta1.Volume {
 		return &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "1"}, Spec: v1beta1.VolumeSpec{Name: name, Node: node}}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/local"
 	"github.com/holdfast-storage/holdfast/nodeops"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
 )
 
@@ -29,22 +30,14 @@ func cephNode(t *testing.T) (*nodeStorage, client.Interface, *miniapi.Server) {
 func putVolume(t *testing.T, c client.Interface, name, node string, status v1beta1.VolumeStatus) {
 	t.Helper()
 	volumes := c.HoldfastV1beta1().Volumes()
-	v, err := volumes.Create(t.Context(), &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.VolumeSpec{Name: name, Node: node}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := check.Got(volumes.Create(t.Context(), &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.VolumeSpec{Name: name, Node: node}}, metav1.CreateOptions{}))(t)
 	v.Status = status
-	if _, err := volumes.UpdateStatus(t.Context(), v, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(volumes.UpdateStatus(t.Context(), v, metav1.UpdateOptions{}))(t)
 }
 
 func TestCephKeys_NodeWithAUserOfItsOwnReadsItsKeyAndNoOther(t *testing.T) {
 	_, ours, _ := cephNode(t)
-	key, err := nodeops.LoadNodeKey(filepath.Join(t.TempDir(), "key"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := check.Got(nodeops.LoadNodeKey(filepath.Join(t.TempDir(), "key")))(t)
 	k := &cephKeys{pools: ours.HoldfastV1beta1().StorageNodes(), own: key}
 	of := backend.Ceph{FSID: "f", User: "holdfast-node.block."}
 	fails := func(node, says string) {
@@ -54,28 +47,18 @@ func TestCephKeys_NodeWithAUserOfItsOwnReadsItsKeyAndNoOther(t *testing.T) {
 		}
 	}
 	fails("a", "not found")
-	site, err := k.pools.Create(t.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: v1beta1.NodeOfCephPool("block")}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	site := check.Got(k.pools.Create(t.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: v1beta1.NodeOfCephPool("block")}}, metav1.CreateOptions{}))(t)
 	fails("a", "pool block has none for it yet in status.nodeUsers")
 	fence := &v1beta1.Fence{Reason: "NodeDown", RequestedAt: metav1.NowMicro()}
-	if _, err := k.pools.Create(t.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: "lost"}, Spec: v1beta1.StorageNodeSpec{Fence: fence}}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(k.pools.Create(t.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: "lost"}, Spec: v1beta1.StorageNodeSpec{Fence: fence}}, metav1.CreateOptions{}))(t)
 	fails("lost", "node lost is shut out of all Ceph clusters since ")
 	const secret = "AQAAAAAAAAAAABAAAAAAAAAAAAAAAAAAAAAAAA=="
 	for node, user := range map[string]string{"a": "holdfast-node.block.a", "b": "holdfast-node.block.a"} {
-		sealed, err := nodeops.SealForNode(key.Public(), "f."+user, []byte(secret))
-		if err != nil {
-			t.Fatal(err)
-		}
+		sealed := check.Got(nodeops.SealForNode(key.Public(), "f."+user, []byte(secret)))(t)
 		site.Status.NodeUsers = append(site.Status.NodeUsers, v1beta1.NodeUser{Node: node, PublicKey: key.Public(), Key: sealed})
 	}
 	site.Status.NodeUsers = append(site.Status.NodeUsers, v1beta1.NodeUser{Node: "c", PublicKey: "of another", Key: site.Status.NodeUsers[0].Key})
-	if _, err := k.pools.UpdateStatus(t.Context(), site, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(k.pools.UpdateStatus(t.Context(), site, metav1.UpdateOptions{}))(t)
 	if _, err := k.CephKey(t.Context(), of, "a"); err != nil {
 		t.Error(err)
 	}
@@ -144,9 +127,7 @@ func TestNodeStorage_ImageWhoseObjectDoesNotSayWhereItIsAttachedIsThatOfTheNodeT
 			n.Status.CephVolumes = []string{"image"}
 			n, err = nodes.UpdateStatus(t.Context(), n, metav1.UpdateOptions{})
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		return n
 	}
 	has("here")

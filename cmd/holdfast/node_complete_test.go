@@ -9,27 +9,26 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 func TestNode_UsesAnIncompleteVolumeOnlyWhileItsContentIsBrought(t *testing.T) {
 	s, ours, api := cephNode(t)
-	check := checkComplete(s.api.Volumes())
+	isComplete := checkComplete(s.api.Volumes())
 	spec := v1beta1.VolumeSpec{Name: "populated", Node: "a", PopulatedBy: v1beta1.PopulatedByPod, SourceRef: &v1beta1.SourceReference{Kind: v1beta1.SourceVolume, Name: "source"}}
-	if _, err := s.api.Volumes().Create(t.Context(), &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: spec.Name}, Spec: spec}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(s.api.Volumes().Create(t.Context(), &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: spec.Name}, Spec: spec}, metav1.CreateOptions{}))(t)
 	putVolume(t, ours, "found", "a", v1beta1.VolumeStatus{})
-	if err := check(t.Context(), "populated"); err != nil {
+	if err := isComplete(t.Context(), "populated"); err != nil {
 		t.Errorf("by the pod that populates it: %v", err)
 	}
-	if err := check(t.Context(), "found"); !errors.Is(err, backend.ErrPrecondition) || !strings.Contains(err.Error(), "holdfast volumes delete found") {
+	if err := isComplete(t.Context(), "found"); !errors.Is(err, backend.ErrPrecondition) || !strings.Contains(err.Error(), "holdfast volumes delete found") {
 		t.Errorf("found again: %v", err)
 	}
-	if err := check(t.Context(), "forgotten"); !errors.Is(err, backend.ErrUnavailable) {
+	if err := isComplete(t.Context(), "forgotten"); !errors.Is(err, backend.ErrUnavailable) {
 		t.Errorf("without an object: %v", err)
 	}
 	api.Close()
-	if err := check(t.Context(), "populated"); !errors.Is(err, backend.ErrUnavailable) {
+	if err := isComplete(t.Context(), "populated"); !errors.Is(err, backend.ErrUnavailable) {
 		t.Errorf("without the API server: %v", err)
 	}
 }

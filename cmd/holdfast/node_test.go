@@ -22,6 +22,7 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/nodeops"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
@@ -39,10 +40,7 @@ type machine struct {
 func newMachine(t *testing.T, labels map[string]string, chosen ...v1beta1.PoolSpec) *machine {
 	t.Helper()
 	hostfs.RequireRoot(t)
-	dir, err := os.MkdirTemp("", "node")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := check.Got(os.MkdirTemp("", "node"))(t)
 	api := newCluster(t)
 	config := api.Config()
 	m := &machine{T: t, dir: dir, kube: kubernetes.NewForConfigOrDie(config), ours: client.NewForConfigOrDie(config).HoldfastV1beta1()}
@@ -54,23 +52,16 @@ func newMachine(t *testing.T, labels map[string]string, chosen ...v1beta1.PoolSp
 	})
 	m.write("kubeconfig", fmt.Sprintf("apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: '%s'}}]\n"+
 		"contexts: [{name: c, context: {cluster: c, user: u}}]\nusers: [{name: u, user: {}}]\ncurrent-context: c\n", api.URL()))
-	data, err := json.Marshal(v1beta1.NodeConfig{Pools: chosen})
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := check.Got(json.Marshal(v1beta1.NodeConfig{Pools: chosen}))(t)
 	m.write("node.json", string(data))
 	node := &core.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a", Labels: labels}}
-	if _, err := m.kube.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(m.kube.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}))(t)
 	return m
 }
 
 func (m *machine) write(name, content string) {
 	m.Helper()
-	if err := os.WriteFile(filepath.Join(m.dir, name), []byte(content), 0o600); err != nil {
-		m.Fatal(err)
-	}
+	check.OK(m, os.WriteFile(filepath.Join(m.dir, name), []byte(content), 0o600))
 }
 
 func (m *machine) state() string { return filepath.Join(m.dir, "state") }
@@ -79,9 +70,7 @@ func (m *machine) place(pool string) string { return filepath.Join(m.state(), "p
 
 func (m *machine) unmount(pool string) {
 	m.Helper()
-	if err := nodeops.Unmount(context.Background(), m.place(pool)); err != nil {
-		m.Error(err)
-	}
+	check.Report(m, nodeops.Unmount(context.Background(), m.place(pool)))
 }
 
 func (m *machine) start() {
@@ -138,14 +127,9 @@ func TestNode_ServesThePoolsOfTheFileThatAreForIt(t *testing.T) {
 	if s.Pools[0].Name != "default" || s.Pools[0].Path != m.place("default") || s.Pools[0].Engine != v1beta1.EngineImage {
 		t.Errorf("it says %+v", s.Pools)
 	}
-	n, err := m.kube.CoreV1().Nodes().Get(t.Context(), "node-a", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := check.Got(m.kube.CoreV1().Nodes().Get(t.Context(), "node-a", metav1.GetOptions{}))(t)
 	n.Labels = map[string]string{"disk": "ssd"}
-	if _, err := m.kube.CoreV1().Nodes().Update(t.Context(), n, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(m.kube.CoreV1().Nodes().Update(t.Context(), n, metav1.UpdateOptions{}))(t)
 	if err := <-m.ended; !errors.Is(err, nodepools.ErrOthers) {
 		t.Fatalf("it ended with %v", err)
 	}
@@ -180,9 +164,7 @@ func TestNode_PoolOnAMissingDiskLosesNothingAndBlocksNoOther(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "a", Finalizers: []string{v1beta1.AgentFinalizer}},
 		Spec:       v1beta1.VolumeSpec{Name: "a", Node: "node-a", Pool: "fast", Mode: v1beta1.ModeBlock, Size: v1beta1.VolumeSize{Required: &size}},
 	}
-	if _, err := m.ours.Volumes().Create(t.Context(), v, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(m.ours.Volumes().Create(t.Context(), v, metav1.CreateOptions{}))(t)
 	becomes := func(phase v1beta1.Phase, want metav1.ConditionStatus, reason string) {
 		t.Helper()
 		wait.Until(t, "the volume to be "+reason, func() bool {

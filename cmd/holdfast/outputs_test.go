@@ -21,6 +21,7 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/deploy"
 	"github.com/holdfast-storage/holdfast/report/top"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
 )
 
@@ -45,9 +46,7 @@ type shown struct {
 
 func (s *shown) must(err error) {
 	s.Helper()
-	if err != nil {
-		s.Fatal(err)
-	}
+	check.OK(s, err)
 }
 
 func (s *shown) node(name string, pools []v1beta1.Pool, trash ...v1beta1.TrashedVolume) {
@@ -201,16 +200,10 @@ func (s *shown) run(command string) string {
 func TestDocs_OutputsAreWhatTheCommandsPrint(t *testing.T) {
 	t.Setenv("LC_ALL", "C.UTF-8")
 	t.Setenv("TERM", "xterm")
-	pages, err := filepath.Glob(docs + "/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	pages := check.Got(filepath.Glob(docs + "/*.md"))(t)
 	found := map[string]bool{}
 	for _, page := range pages {
-		text, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := check.Got(os.ReadFile(page))(t)
 		want := shownOutput.ReplaceAllStringFunc(string(text), func(block string) string {
 			parts := shownOutput.FindStringSubmatch(block)
 			fill, known := shownClusters[parts[2]]

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-storage/holdfast/cmd/holdfast/terminal"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
 	"github.com/holdfast-storage/holdfast/test/rig/pty"
 )
@@ -17,10 +18,7 @@ import (
 // identified are the flags to reach an API that says who its user is.
 func identified(t *testing.T, api *miniapi.Server) []string {
 	t.Helper()
-	target, err := url.Parse(api.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	target := check.Got(url.Parse(api.URL()))(t)
 	through := httputil.NewSingleHostReverseProxy(target)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !strings.HasSuffix(r.URL.Path, "/selfsubjectreviews") {

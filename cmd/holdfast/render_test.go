@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"sigs.k8s.io/yaml"
 )
 
@@ -13,9 +14,7 @@ import (
 func file(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "manifest.yaml")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
@@ -31,10 +30,7 @@ func TestRender_RemarksDoNotMoveTheCursor(t *testing.T) {
 }
 
 func TestRender_PrintsEachObjectOfTheDefaultClusterAsADocument(t *testing.T) {
-	out, err := call(t, "render")
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := check.Got(call(t, "render"))(t)
 	var kinds []string
 	for document := range strings.SplitSeq(out, "---\n") {
 		var o struct {
@@ -59,10 +55,7 @@ func TestRender_PrintsEachObjectOfTheDefaultClusterAsADocument(t *testing.T) {
 
 func TestRender_FollowsTheFileAndTheFlags(t *testing.T) {
 	path := file(t, clusterHead+"spec: {storageClasses: [{name: fast, default: true}]}\n")
-	out, err := call(t, "render", "-f", path, "--has", "PodMonitor", "--namespace", "storage")
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := check.Got(call(t, "render", "-f", path, "--has", "PodMonitor", "--namespace", "storage"))(t)
 	for _, want := range []string{"name: fast\n", "kind: PodMonitor", "namespace: storage\n", "app.kubernetes.io/instance: mine"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%q is not in:\n%s", want, out)
@@ -79,10 +72,7 @@ func TestSecrets_AreDerivedFromTheSecretInAFile(t *testing.T) {
 		t.Errorf("without a secret: %v", err)
 	}
 	secret := file(t, "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {csiProvisionUsername: u}\ndata: {csiProvisionPassword: cGFzcw==}\n")
-	out, err := call(t, "render", "-f", path, "--secret", secret)
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := check.Got(call(t, "render", "-f", path, "--secret", secret))(t)
 	for _, want := range []string{"password: cGFzcw==", "username: dQ=="} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%q is not in:\n%s", want, out)
@@ -139,9 +129,7 @@ func TestRender_StorageOSClusterBecomesAStorageCluster(t *testing.T) {
 	for _, sample := range []string{"every-field.yaml", "sample.yaml", "small.yaml"} {
 		var out, remarks strings.Builder
 		r := &renderer{storageos: storageosSamples + sample, remarks: &remarks, output: &output{&choice{value: "yaml"}}}
-		if err := r.run(&out); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, r.run(&out))
 		if !strings.Contains(remarks.String(), "spec.kvBackend.address: has no meaning here: ") || !strings.Contains(remarks.String(), "spec.secretRefName: taken as spec.secretRef.name") {
 			t.Errorf("%s: the remarks are\n%s", sample, &remarks)
 		}

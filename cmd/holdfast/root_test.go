@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // every visits all commands.
@@ -88,10 +89,7 @@ func TestExamples_OfTheDocumentsAreAccepted(t *testing.T) {
 	}
 	found := 0
 	for _, page := range append(pages, "../../README.md", "../../CONTRIBUTING.md") {
-		text, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := check.Got(os.ReadFile(page))(t)
 		for line := range strings.Lines(strings.ReplaceAll(string(text), "\\\n", " ")) {
 			if !strings.HasPrefix(line, "    ") {
 				continue
@@ -174,10 +172,7 @@ func fieldsOf(value any) (names []string) {
 }
 
 func TestOutput_YAMLHasWhatJSONHasAndEachFieldIsDocumented(t *testing.T) {
-	page, err := os.ReadFile("../../docs/command-line.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := check.Got(os.ReadFile("../../docs/command-line.md"))(t)
 	flags := stored(t)
 	for _, line := range []string{"status", "doctor", "volumes", "volumes list", "volumes trash", "snapshots list", "version"} {
 		args := strings.Fields(line)

@@ -11,6 +11,7 @@ import (
 
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
 )
 
@@ -24,9 +25,7 @@ func crowded(t *testing.T) []string {
 	var errs []error
 	for _, name := range []string{"node-1", "node-2", "team.files.nfs.holdfast.dev"} {
 		n, err := kinds.StorageNodes().Create(t.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		n.Status.Pools = []v1beta1.Pool{{Name: "fast"}, {Name: "slow"}}
 		n.Status.Trash = []v1beta1.TrashedVolume{
 			{Name: "old-on-" + name[:6], Pool: "fast", ClaimRef: v1beta1.ReferenceTo("shop/old"), Size: resource.MustParse("1Gi"), DeletionTime: metav1.NewTime(noon), ExpirationTime: metav1.NewTime(noon)},
@@ -46,9 +45,7 @@ func crowded(t *testing.T) []string {
 		o, err := kinds.Volumes().Create(t.Context(), &v1beta1.Volume{
 			ObjectMeta: metav1.ObjectMeta{Name: v.name}, Spec: v1beta1.VolumeSpec{Name: v.name, Node: v.node, Pool: v.pool, ClaimRef: v1beta1.ReferenceTo(v.claim)},
 		}, metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		o.Status.Phase, o.Status.Pool = v.phase, v.pool
 		o.Status.Size, o.Status.Used = new(resource.MustParse(v.size)), new(resource.MustParse(v.used))
 		o.Status.CreationTime = new(metav1.NewMicroTime(noon.Add(time.Duration(i*7%5) * time.Hour)))
@@ -59,9 +56,7 @@ func crowded(t *testing.T) []string {
 		_, err := kinds.Snapshots().Create(t.Context(), &v1beta1.Snapshot{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.SnapshotSpec{Name: name, SourceRef: v1beta1.FromVolume(volume), Node: "node-1"}}, metav1.CreateOptions{})
 		errs = append(errs, err)
 	}
-	if err := errors.Join(errs...); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, errors.Join(errs...))
 	return []string{"--kubeconfig", reachable(t, api.URL()), "--context", "here"}
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/local"
 	"github.com/holdfast-storage/holdfast/backend/local/disk"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
 )
 
@@ -64,9 +65,7 @@ func TestSites_InvalidPoolReportsTheReasonWithoutEndingTheProcess(t *testing.T) 
 
 func TestSites_HoldfastDirectoryIsCreated(t *testing.T) {
 	host := &disk.Host{Dir: t.TempDir()}
-	if err := site(v1beta1.PoolSpec{Name: "a"}, host).Reach(t.Context(), backend.PoolExpectation{}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, site(v1beta1.PoolSpec{Name: "a"}, host).Reach(t.Context(), backend.PoolExpectation{}))
 	if info, err := os.Stat(filepath.Join(host.Dir, "pools", "a")); err != nil || !info.IsDir() {
 		t.Error(err)
 	}
@@ -90,18 +89,13 @@ func newCluster(t *testing.T) *miniapi.Server {
 	t.Helper()
 	api := miniapi.New(t)
 	namespaces := kubernetes.NewForConfigOrDie(api.Config()).CoreV1().Namespaces()
-	if _, err := namespaces.Create(t.Context(), &core.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem}}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(namespaces.Create(t.Context(), &core.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem}}, metav1.CreateOptions{}))(t)
 	return api
 }
 
 func TestSites_ClusterIsIdentifiedByItsKubeSystemNamespace(t *testing.T) {
 	c := kubernetes.NewForConfigOrDie(newCluster(t).Config())
-	system, err := c.CoreV1().Namespaces().Get(t.Context(), metav1.NamespaceSystem, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	system := check.Got(c.CoreV1().Namespaces().Get(t.Context(), metav1.NamespaceSystem, metav1.GetOptions{}))(t)
 	if id, err := clusterID(c)(t.Context()); err != nil || id == "" || id != string(system.UID) {
 		t.Errorf("known as %q, %v; want %q", id, err, system.UID)
 	}

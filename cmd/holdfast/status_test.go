@@ -15,6 +15,7 @@ import (
 
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
 	"github.com/holdfast-storage/holdfast/test/rig/standalone"
@@ -41,14 +42,9 @@ func running(t *testing.T, phase v1beta1.ClusterPhase) *miniapi.Server {
 	t.Helper()
 	api := miniapi.New(t)
 	clusters := holdfast.NewForConfigOrDie(api.Config()).HoldfastV1beta1().StorageClusters()
-	c, err := clusters.Create(t.Context(), &v1beta1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "mine"}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := check.Got(clusters.Create(t.Context(), &v1beta1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "mine"}}, metav1.CreateOptions{}))(t)
 	c.Status.Phase, c.Status.ObservedGeneration = phase, c.Generation
-	if _, err := clusters.UpdateStatus(t.Context(), c, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(clusters.UpdateStatus(t.Context(), c, metav1.UpdateOptions{}))(t)
 	return api
 }
 
@@ -112,9 +108,7 @@ func TestOutput_WhatOthersWroteDoesNotMoveTheCursor(t *testing.T) {
 	for _, format := range []string{"json", "yaml"} {
 		var out strings.Builder
 		o := &output{&choice{value: format}}
-		if err := o.print(&out, []string{message}, nil); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, o.print(&out, []string{message}, nil))
 		var read []string
 		if err := yaml.Unmarshal([]byte(out.String()), &read); err != nil || read[0] != message || strings.ContainsAny(out.String(), "\x1b\u009b\x7f") {
 			t.Errorf("%s: %v: %q, read as %q", format, err, &out, read)
@@ -140,12 +134,8 @@ func TestPlugin_ProgramIsAPluginOfKubectl(t *testing.T) {
 	}
 	dir := t.TempDir()
 	binary, err := standalone.Binary(t.Context(), t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(binary, filepath.Join(dir, "kubectl-holdfast")); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
+	check.OK(t, os.Symlink(binary, filepath.Join(dir, "kubectl-holdfast")))
 	kubeconfig := reachable(t, running(t, v1beta1.ClusterPending).URL())
 	run := func(args ...string) ([]byte, error) {
 		plugin := exec.CommandContext(t.Context(), kubectl, append([]string{"holdfast"}, args...)...)

@@ -22,6 +22,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/nodeops"
 	"github.com/holdfast-storage/holdfast/report/top"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
 )
@@ -29,10 +30,7 @@ import (
 // proxied is an API server with a proxy to pods, which answer with the given functions, and the flags to reach it.
 func proxied(t *testing.T, api *miniapi.Server, pods map[string]http.HandlerFunc) []string {
 	t.Helper()
-	target, err := url.Parse(api.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	target := check.Got(url.Parse(api.URL()))(t)
 	through := httputil.NewSingleHostReverseProxy(target)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for pod, answer := range pods {
@@ -72,9 +70,7 @@ func used(t *testing.T) *miniapi.Server {
 	kinds, pods := holdfast.NewForConfigOrDie(api.Config()).HoldfastV1beta1(), kubernetes.NewForConfigOrDie(api.Config()).CoreV1()
 	must := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 	}
 	for _, name := range []string{"a", "b", "team.files.nfs.holdfast.dev"} {
 		n, err := kinds.StorageNodes().Create(t.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
@@ -129,10 +125,7 @@ func used(t *testing.T) *miniapi.Server {
 // reported is what top prints as JSON.
 func reported(t *testing.T, args ...string) *top.Report {
 	t.Helper()
-	out, err := call(t, append(append([]string{"top"}, args...), "-o", "json")...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := check.Got(call(t, append(append([]string{"top"}, args...), "-o", "json")...))(t)
 	r := &top.Report{}
 	if err := json.Unmarshal([]byte(out), r); err != nil {
 		t.Fatalf("%v:\n%s", err, out)
@@ -206,9 +199,7 @@ func TestTop_NodeThatDoesNotAnswerIsNamedAndTheOthersAreShown(t *testing.T) {
 		r.Silent[1].Node != "team.files.nfs.holdfast.dev" || !strings.Contains(r.Silent[1].Message, "cannot be read") {
 		t.Errorf("%+v", r)
 	}
-	if err := kubernetes.NewForConfigOrDie(api.Config()).CoreV1().Pods("holdfast-system").Delete(t.Context(), "holdfast-node-2", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, kubernetes.NewForConfigOrDie(api.Config()).CoreV1().Pods("holdfast-system").Delete(t.Context(), "holdfast-node-2", metav1.DeleteOptions{}))
 	if r := reported(t, flags...); r.Silent[0].Message != "no pod of it runs in namespace holdfast-system" {
 		t.Errorf("%+v", r.Silent)
 	}
@@ -241,21 +232,12 @@ func TestTop_WrongValuesAreRefused(t *testing.T) {
 func TestTop_OfThisHostReadsTheKernel(t *testing.T) {
 	hostfs.RequireRoot(t)
 	b, pool := serve(t)
-	v, err := b.Create(t.Context(), backend.VolumeSpec{Name: "v", Mode: backend.Block, Size: backend.Size{Required: 64 << 20}, Labels: map[string]string{
+	v := check.Got(b.Create(t.Context(), backend.VolumeSpec{Name: "v", Mode: backend.Block, Size: backend.Size{Required: 64 << 20}, Labels: map[string]string{
 		"csi.storage.k8s.io/pvc/namespace": "shop", "csi.storage.k8s.io/pvc/name": "orders",
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	loop, err := nodeops.AttachLoop(t.Context(), v.Access.Image, nodeops.LoopOptions{Autoclear: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}))(t)
+	loop := check.Got(nodeops.AttachLoop(t.Context(), v.Access.Image, nodeops.LoopOptions{Autoclear: true}))(t)
 	defer loop.Close()
-	device, err := os.OpenFile(loop.Path, os.O_WRONLY|unix.O_SYNC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	device := check.Got(os.OpenFile(loop.Path, os.O_WRONLY|unix.O_SYNC, 0))(t)
 	defer device.Close()
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() { // writes until the command has ended

@@ -8,42 +8,29 @@ import (
 
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/local"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // serve opens a pool as a running standalone does and returns the value of --pool for it.
 func serve(t *testing.T) (*local.Backend, string) {
 	t.Helper()
 	flag := "name=fast,path=" + t.TempDir()
-	config, err := local.ParsePool(flag, parseDuration)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := local.Open(t.Context(), []local.PoolConfig{config}, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := check.Got(local.ParsePool(flag, parseDuration))(t)
+	b := check.Got(local.Open(t.Context(), []local.PoolConfig{config}, slog.New(slog.DiscardHandler)))(t)
 	t.Cleanup(func() {
-		if err := b.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
+		check.Report(t, b.Close(context.Background()))
 	})
 	return b, flag
 }
 
 func TestVolumes_AreListedDeletedAndRestoredBesideAServingProcess(t *testing.T) {
 	b, pool := serve(t)
-	_, err := b.Create(t.Context(), backend.VolumeSpec{Name: "v", Mode: backend.Block, Size: backend.Size{Required: 64 << 20}, Labels: map[string]string{
+	check.Got(b.Create(t.Context(), backend.VolumeSpec{Name: "v", Mode: backend.Block, Size: backend.Size{Required: 64 << 20}, Labels: map[string]string{
 		"csi.storage.k8s.io/pvc/namespace": "shop", "csi.storage.k8s.io/pvc/name": "orders",
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}))(t)
 	expect := func(words []string, args ...string) {
 		t.Helper()
-		out, err := call(t, append([]string{"volumes", "--pool", pool}, args...)...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		out := check.Got(call(t, append([]string{"volumes", "--pool", pool}, args...)...))(t)
 		for _, word := range words {
 			if !strings.Contains(out, word) {
 				t.Errorf("%v printed, without %q:\n%s", args, word, out)
@@ -54,14 +41,10 @@ func TestVolumes_AreListedDeletedAndRestoredBesideAServingProcess(t *testing.T) 
 	expect([]string{"MODE", "CREATED", "Block", `"v"`}, "-o", "wide")
 	expect([]string{"- claimRef:\n    name: orders\n    namespace: shop\n", "csiName: v\n", "creationTime: ", "mode: Block\n", "name: v\n", "size: 67108864\n"}, "list", "-oyaml")
 	expect([]string{"volume.holdfast.dev/v\n"}, "list", "-o", "name")
-	if err := b.Delete(t.Context(), "v"); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, b.Delete(t.Context(), "v"))
 	expect([]string{"EXPIRES", "v ", "fast", "64Mi", "shop/orders"}, "--trash")
 	expect([]string{"volume v (64Mi) is back in pool fast"}, "--restore", "v")
-	if err := b.Delete(t.Context(), "v"); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, b.Delete(t.Context(), "v"))
 	expect([]string{"EXPIRES", "v ", `"v"`}, "trash", "-o", "wide")
 	expect([]string{"volume v (64Mi) is back in pool fast"}, "restore", "v")
 	expect([]string{"shop/orders"})
@@ -77,12 +60,8 @@ func TestVolumes_AreListedDeletedAndRestoredBesideAServingProcess(t *testing.T) 
 
 func TestSnapshots_OfAPoolAreListedBesideAServingProcess(t *testing.T) {
 	b, pool := serve(t)
-	if _, err := b.Create(t.Context(), backend.VolumeSpec{Name: "v", Mode: backend.Block, Size: backend.Size{Required: 64 << 20}}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := b.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "v"}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(b.Create(t.Context(), backend.VolumeSpec{Name: "v", Mode: backend.Block, Size: backend.Size{Required: 64 << 20}}))(t)
+	check.Got(b.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "v"}))(t)
 	for format, want := range map[string]string{"table": "fast", "json": `"name": "v"`, "name": "snapshot.holdfast.dev/s\n"} {
 		if out, err := call(t, "snapshots", "--pool", pool, "-o", format); err != nil || !strings.Contains(out, want) {
 			t.Errorf("-o %s: %v, without %q:\n%s", format, err, want, out)

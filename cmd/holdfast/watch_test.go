@@ -25,6 +25,7 @@ import (
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/report/status"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
 	"github.com/holdfast-storage/holdfast/test/rig/pty"
 	"github.com/holdfast-storage/holdfast/test/rig/standalone"
@@ -40,27 +41,20 @@ const (
 func become(t *testing.T, api *miniapi.Server, phase v1beta1.ClusterPhase) {
 	t.Helper()
 	clusters := holdfast.NewForConfigOrDie(api.Config()).HoldfastV1beta1().StorageClusters()
-	if _, err := clusters.Patch(t.Context(), "mine", types.MergePatchType, []byte(`{"status":{"phase":"`+string(phase)+`"}}`), metav1.PatchOptions{}, "status"); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(clusters.Patch(t.Context(), "mine", types.MergePatchType, []byte(`{"status":{"phase":"`+string(phase)+`"}}`), metav1.PatchOptions{}, "status"))(t)
 }
 
 func TestStatus_WatchOnATerminalEndsAtControlCWithTheCodeOfWhatWasSeenLast(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles the program; run without -short")
 	}
-	binary, err := standalone.Binary(t.Context(), t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := check.Got(standalone.Binary(t.Context(), t.TempDir()))(t)
 	api := running(t, v1beta1.ClusterRunning)
 	screen := pty.New(t, 100, 30)
 	cmd := exec.Command(binary, "status", "--watch", "--interval", "100ms", "--kubeconfig", reachable(t, api.URL()), "--context", "here")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = screen.Program, screen.Program, screen.Program
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
 	end := screen.Await(0, anotherScreen)
 	end = screen.Await(end, "All is well.")
@@ -127,10 +121,7 @@ type hanging struct {
 
 func newHanging(t *testing.T, api *miniapi.Server) *hanging {
 	t.Helper()
-	target, err := url.Parse(api.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	target := check.Got(url.Parse(api.URL()))(t)
 	through := httputil.NewSingleHostReverseProxy(target)
 	h := &hanging{}
 	h.kind.Store("none")
@@ -150,9 +141,7 @@ func newHanging(t *testing.T, api *miniapi.Server) *hanging {
 func unserved(t *testing.T, api *miniapi.Server) {
 	t.Helper()
 	servers := holdfast.NewForConfigOrDie(api.Config()).HoldfastV1beta1().NFSServers("team")
-	if _, err := servers.Create(t.Context(), &v1beta1.NFSServer{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "files"}}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(servers.Create(t.Context(), &v1beta1.NFSServer{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "files"}}, metav1.CreateOptions{}))(t)
 }
 
 func TestStatus_InterruptedEndsWithTheCodeOfTheLastWholeLook(t *testing.T) {
@@ -245,10 +234,7 @@ func documents(t *testing.T, text string) (phases []string) {
 func TestStatus_WatchInYAMLIsAStreamOfDocuments(t *testing.T) {
 	api := running(t, v1beta1.ClusterDegraded)
 	var away atomic.Bool
-	target, err := url.Parse(api.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	target := check.Got(url.Parse(api.URL()))(t)
 	through := httputil.NewSingleHostReverseProxy(target)
 	var refused atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -273,9 +259,7 @@ func TestStatus_WatchInYAMLIsAStreamOfDocuments(t *testing.T) {
 	away.Store(false)
 	wait.Until(t, "the second document", func() bool { return strings.Contains(out.String(), "phase: Running") })
 	cancel()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
+	check.Report(t, <-ended)
 	if got := slices.Compact(documents(t, out.String())); !slices.Equal(got, []string{"Degraded", "Running"}) {
 		t.Errorf("the documents are of %q:\n%s", got, out.String())
 	}
@@ -288,17 +272,13 @@ func TestStatus_OnATerminalIsDrawnForIt(t *testing.T) {
 	}
 	args := []string{"status", "--kubeconfig", reachable(t, api.URL()), "--context", "here"}
 	screen := pty.New(t, 40, 30)
-	if err := run(t.Context(), args, screen.Program); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, run(t.Context(), args, screen.Program))
 	end := screen.Await(0, "\x1b[32mAll is well.\x1b[0m\n")
 	if line, _, _ := strings.Cut(screen.Written(), "\n"); !strings.HasSuffix(line, "...") {
 		t.Errorf("%q is not cut", line)
 	}
 	t.Setenv("NO_COLOR", "1")
-	if err := run(t.Context(), args, screen.Program); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, run(t.Context(), args, screen.Program))
 	screen.Await(end, "\nAll is well.\n")
 }
 
@@ -313,9 +293,7 @@ func TestTop_WatchShowsSampleAfterSample(t *testing.T) {
 		end = screen.Await(end, "shop/orders")
 	}
 	cancel()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
+	check.Report(t, <-ended)
 	screen.Await(end, screenBefore)
 	var out buffer
 	ctx, cancel = context.WithTimeout(t.Context(), time.Minute)
@@ -323,9 +301,7 @@ func TestTop_WatchShowsSampleAfterSample(t *testing.T) {
 	go func() { ended <- run(ctx, append([]string{"top", "-w", "--node", "a", "-o", "json"}, flags...), &out) }()
 	wait.Until(t, "three samples in a pipe", func() bool { return strings.Count(out.String(), `"seconds"`) >= 3 })
 	cancel()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
+	check.Report(t, <-ended)
 	var documents buffer
 	ctx, cancel = context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -20,9 +21,7 @@ func TestDisown_TakesTheOwnersFromWhatIsOwnedAndLeavesTheRest(t *testing.T) {
 		if len(found) != 1 || found[0].GetName() != "mine" {
 			t.Fatalf("found %v", found)
 		}
-		if err := r.set.Disown(t.Context(), found[0]); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, r.set.Disown(t.Context(), found[0]))
 		live := r.live(mine)
 		if len(live.GetOwnerReferences()) > 0 {
 			t.Errorf("it is owned by %v", live.GetOwnerReferences())
@@ -34,9 +33,7 @@ func TestDisown_TakesTheOwnersFromWhatIsOwnedAndLeavesTheRest(t *testing.T) {
 		if found := r.set.OwnedBy("2"); len(found) != 1 {
 			t.Errorf("of the other owner there are %v", found)
 		}
-		if err := r.client.Resource(configMaps.GroupVersion().WithResource("configmaps")).Namespace(namespace).Delete(t.Context(), "mine", metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, r.client.Resource(configMaps.GroupVersion().WithResource("configmaps")).Namespace(namespace).Delete(t.Context(), "mine", metav1.DeleteOptions{}))
 		if err := r.set.Disown(t.Context(), live); err != nil {
 			t.Errorf("what is gone: %v", err)
 		}

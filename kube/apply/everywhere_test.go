@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
@@ -18,17 +19,12 @@ const ownLabel = "example.com/owner"
 // startEverywhere starts a Set of objects in all namespaces, with an instance label of its own.
 func (r *rig) startEverywhere() *rig {
 	r.Helper()
-	set, err := New(Config{
+	set := check.Got(New(Config{
 		Client: r.client, Resources: r.discover, Kinds: []schema.GroupVersionKind{configMaps, classes}, Everywhere: true, Instance: ownLabel,
 		Name: "everywhere", InventoryNamespace: namespace,
 		Log: slog.New(slog.NewTextHandler(r.Output(), nil)),
-	})
-	if err != nil {
-		r.Fatal(err)
-	}
-	if err := set.Start(r.Context()); err != nil {
-		r.Fatal(err)
-	}
+	}))(r)
+	check.OK(r, set.Start(r.Context()))
 	r.set = set
 	return r
 }
@@ -83,9 +79,7 @@ func TestSet_PrunesOnlyObjectsWithItsOwnLabel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t).startEverywhere()
 		others := configMap("theirs", "1") // has the instance label of another Set
-		if _, err := r.of(configMaps).Create(t.Context(), others, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(r.of(configMaps).Create(t.Context(), others, metav1.CreateOptions{}))(t)
 		r.seen(others)
 		if out := r.set.Prune(t.Context(), Keeping(nil)); len(out.Changed) != 0 {
 			t.Errorf("pruned was %v", out.Changed)
@@ -99,9 +93,7 @@ func TestSet_OfAllNamespacesTakesOverNoForeignObject(t *testing.T) {
 		r := newRig(t).startEverywhere()
 		theirs := elsewhere("one", "a", "theirs")
 		theirs.SetLabels(nil)
-		if _, err := r.client.Resource(configMaps.GroupVersion().WithResource("configmaps")).Namespace("one").Create(t.Context(), theirs, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(r.client.Resource(configMaps.GroupVersion().WithResource("configmaps")).Namespace("one").Create(t.Context(), theirs, metav1.CreateOptions{}))(t)
 		out := r.set.Apply(t.Context(), list(elsewhere("one", "a", "ours"), elsewhere("two", "a", "ours")))
 		if len(out.Failures) != 1 || !errors.Is(out.Failures[0], ErrForeign) || r.value("one", "a") != "theirs" || r.value("two", "a") != "ours" {
 			t.Errorf("it failed with %v, and they hold %q and %q", out.Err(), r.value("one", "a"), r.value("two", "a"))

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
@@ -19,10 +20,7 @@ func (r *realRig) helmApplies(o *unstructured.Unstructured, args ...any) *unstru
 	o.SetLabels(map[string]string{ManagedByLabel: helmManager, v1beta1.PartOfLabel: v1beta1.AppName, "app.kubernetes.io/name": "holdfast", "team": "storage"})
 	o.SetAnnotations(map[string]string{helmRelease: "holdfast", "meta.helm.sh/release-namespace": namespace})
 	withArgs(o, args...)
-	applied, err := r.of(o).Apply(r.Context(), o.GetName(), o, metav1.ApplyOptions{FieldManager: "helm"})
-	if err != nil {
-		r.Fatal(err)
-	}
+	applied := check.Got(r.of(o).Apply(r.Context(), o.GetName(), o, metav1.ApplyOptions{FieldManager: "helm"}))(r)
 	wait.Until(r, "what Helm has applied", func() bool {
 		cached := r.set.watch(RefOf(o).GroupKind).get(RefOf(o).NamespacedName)
 		return cached != nil && !older(cached, applied)
@@ -43,10 +41,7 @@ func argsOf(o *unstructured.Unstructured) any {
 // desired is the object as the operator renders it. Its owner exists, or the garbage collector would delete it.
 func (r *realRig) desired(args ...any) *unstructured.Unstructured {
 	r.Helper()
-	owner, err := r.client.Resource(core.SchemeGroupVersion.WithResource("namespaces")).Get(r.Context(), namespace, metav1.GetOptions{})
-	if err != nil {
-		r.Fatal(err)
-	}
+	owner := check.Got(r.client.Resource(core.SchemeGroupVersion.WithResource("namespaces")).Get(r.Context(), namespace, metav1.GetOptions{}))(r)
 	o := withArgs(deployment(), args...)
 	o.SetLabels(map[string]string{ManagedByLabel: FieldManager, v1beta1.PartOfLabel: v1beta1.AppName, "app.kubernetes.io/name": "holdfast"})
 	o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Namespace", Name: namespace, UID: owner.GetUID()}})
@@ -69,13 +64,9 @@ func TestHelm_UpgradeNeverConflictsWithWhatTheOperatorRepairs(t *testing.T) {
 	r.helmApplies(deployment(), "d")
 	r.apply(r.desired("d"))
 
-	if _, err := r.of(deployment()).Patch(t.Context(), "hb-owned", types.MergePatchType, []byte(`{"spec":{"paused":true,"template":{"spec":{"hostIPC":true}}},"metadata":{"labels":{"`+v1beta1.PartOfLabel+`":"x"}}}`),
-		metav1.PatchOptions{FieldManager: "kubectl-edit"}); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.set.Apply(t.Context(), list(r.desired("e"))).Err(); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(r.of(deployment()).Patch(t.Context(), "hb-owned", types.MergePatchType, []byte(`{"spec":{"paused":true,"template":{"spec":{"hostIPC":true}}},"metadata":{"labels":{"`+v1beta1.PartOfLabel+`":"x"}}}`),
+		metav1.PatchOptions{FieldManager: "kubectl-edit"}))(t)
+	check.OK(t, r.set.Apply(t.Context(), list(r.desired("e"))).Err())
 	live := r.helmApplies(deployment(), "f")
 	if _, paused, _ := unstructured.NestedBool(live.Object, "spec", "paused"); paused || argsOf(live) != "f" {
 		t.Errorf("it is %v", live.Object["spec"])
@@ -95,9 +86,7 @@ func TestHelm_UpgradeTakesWhatTheOperatorHasRecreated(t *testing.T) {
 	r := newRealRig(t)
 	r.helmApplies(deployment(), "a")
 	r.apply(r.desired("a"))
-	if err := r.of(deployment()).Delete(t.Context(), "hb-owned", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, r.of(deployment()).Delete(t.Context(), "hb-owned", metav1.DeleteOptions{}))
 	wait.Until(t, "its end", func() bool {
 		return r.set.watch(RefOf(deployment()).GroupKind).get(RefOf(deployment()).NamespacedName) == nil
 	})
@@ -115,9 +104,7 @@ func TestHelm_FieldsThatTheOperatorOwnsFromBeforeAreGivenUp(t *testing.T) {
 	o := deployment()
 	o.SetAnnotations(map[string]string{helmRelease: "holdfast"})
 	o.SetLabels(map[string]string{ManagedByLabel: helmManager})
-	if _, err := r.of(o).Apply(t.Context(), o.GetName(), o, metav1.ApplyOptions{FieldManager: "helm", Force: true}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(r.of(o).Apply(t.Context(), o.GetName(), o, metav1.ApplyOptions{FieldManager: "helm", Force: true}))(t)
 	r.apply(r.desired("b"))
 	r.helmApplies(deployment(), "c")
 }
@@ -132,9 +119,7 @@ func TestHelm_MarkOwnsNothingThatTheChartRenders(t *testing.T) {
 	mark.SetLabels(map[string]string{ManagedByLabel: FieldManager, v1beta1.PartOfLabel: v1beta1.AppName, "not": "rendered"})
 	mark.SetOwnerReferences(r.desired().GetOwnerReferences())
 	for range 2 {
-		if err := r.set.Mark(t.Context(), list(mark)).Err(); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, r.set.Mark(t.Context(), list(mark)).Err())
 		live := r.helmApplies(deployment(), "b")
 		if len(live.GetOwnerReferences()) != 1 || argsOf(live) != "b" || live.GetLabels()[ManagedByLabel] != helmManager || live.GetLabels()["not"] != "rendered" {
 			t.Errorf("it is %v", live)

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -21,10 +22,7 @@ func (r *rig) copyOf(o *unstructured.Unstructured, name string) *unstructured.Un
 	made.SetUID("")
 	made.SetResourceVersion("")
 	made.SetManagedFields(applied())
-	made, err := r.of(o.GroupVersionKind()).Create(r.Context(), made, metav1.CreateOptions{})
-	if err != nil {
-		r.Fatal(err)
-	}
+	made = check.Got(r.of(o.GroupVersionKind()).Create(r.Context(), made, metav1.CreateOptions{}))(r)
 	r.seen(made)
 	return made
 }
@@ -83,16 +81,12 @@ func TestPrune_LeavesAForeignObjectUnderTheNameOfADeletedOne(t *testing.T) {
 		r.apply(o)
 		r.seen(o)
 		kept := r.live(o).DeepCopy()
-		if err := r.of(classes).Delete(t.Context(), "fast", metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, r.of(classes).Delete(t.Context(), "fast", metav1.DeleteOptions{}))
 		r.seen(o)
 		kept.SetUID("")
 		kept.SetResourceVersion("")
 		kept.SetManagedFields(applied())
-		if _, err := r.of(classes).Create(t.Context(), kept, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(r.of(classes).Create(t.Context(), kept, metav1.CreateOptions{}))(t)
 		r.seen(o)
 		if r.set.Prune(t.Context(), nothing); r.live(o) == nil {
 			t.Error("it is gone")
@@ -109,13 +103,9 @@ func TestPrune_DeletesExactlyTheObjectThatWasLookedAt(t *testing.T) {
 		r.seen(o)
 		release := r.api.HoldWatches()
 		defer release()
-		if err := r.of(classes).Delete(t.Context(), "fast", metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, r.of(classes).Delete(t.Context(), "fast", metav1.DeleteOptions{}))
 		theirs := class("fast", "theirs")
-		if _, err := r.of(classes).Create(t.Context(), theirs, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(r.of(classes).Create(t.Context(), theirs, metav1.CreateOptions{}))(t)
 		out := r.set.Prune(t.Context(), nothing)
 		if r.live(theirs) == nil || len(out.Failures) > 0 {
 			t.Errorf("it was taken for the one that was there before; failures: %v", out.Failures)
@@ -167,9 +157,7 @@ func TestPrune_TakesWhatAProcessHasMadeThatWasKilledBeforeItCouldSaySo(t *testin
 		r.client = whole
 		live := r.live(o)
 		live.SetManagedFields(applied()) // as a real API server keeps them
-		if _, err := r.of(classes).Update(t.Context(), live, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(r.of(classes).Update(t.Context(), live, metav1.UpdateOptions{}))(t)
 		r.start()
 		r.seen(o)
 		if r.set.Prune(t.Context(), nothing); r.live(o) != nil {

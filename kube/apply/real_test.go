@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
@@ -40,14 +41,10 @@ func newRealRig(t *testing.T) *realRig {
 		Kinds: []schema.GroupVersionKind{configMaps, classes, deployments, bindings}, Namespace: namespace, Name: "test",
 		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
-	if err := r.set.Start(ctx); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, r.set.Start(ctx))
 	t.Cleanup(func() {
 		for _, o := range r.set.List() {
 			_ = r.set.Delete(context.Background(), o)
@@ -62,18 +59,12 @@ func (r *realRig) of(o *unstructured.Unstructured) dynamic.ResourceInterface {
 
 func (r *realRig) live(o *unstructured.Unstructured) *unstructured.Unstructured {
 	r.Helper()
-	live, err := r.of(o).Get(r.Context(), o.GetName(), metav1.GetOptions{})
-	if err != nil {
-		r.Fatal(err)
-	}
-	return live
+	return check.Got(r.of(o).Get(r.Context(), o.GetName(), metav1.GetOptions{}))(r)
 }
 
 func (r *realRig) apply(o *unstructured.Unstructured) {
 	r.Helper()
-	if err := r.set.Apply(r.Context(), list(o)).Err(); err != nil {
-		r.Fatal(err)
-	}
+	check.OK(r, r.set.Apply(r.Context(), list(o)).Err())
 }
 
 // edited applies an object, edits it as a user, waits until the edit is in the cache, and applies again.
@@ -81,10 +72,7 @@ func (r *realRig) edited(o *unstructured.Unstructured, manager, patch string) *u
 	r.Helper()
 	r.apply(o.DeepCopy())
 	wait.Until(r, "the object", func() bool { return r.set.watch(RefOf(o).GroupKind).get(RefOf(o).NamespacedName) != nil })
-	edited, err := r.of(o).Patch(r.Context(), o.GetName(), types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: manager})
-	if err != nil {
-		r.Fatal(err)
-	}
+	edited := check.Got(r.of(o).Patch(r.Context(), o.GetName(), types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: manager}))(r)
 	wait.Until(r, "the edit", func() bool {
 		cached := r.set.watch(RefOf(o).GroupKind).get(RefOf(o).NamespacedName)
 		if cached != nil {

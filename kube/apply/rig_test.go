@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
@@ -62,7 +63,7 @@ func newRig(t *testing.T) *rig {
 // start starts a Set on the existing objects.
 func (r *rig) start() *rig {
 	r.Helper()
-	set, err := New(Config{
+	set := check.Got(New(Config{
 		Client: r.client, Resources: r.discover, Kinds: []schema.GroupVersionKind{configMaps, classes, learned}, Namespace: namespace, Name: "test",
 		Stranger: func(_ context.Context, o *unstructured.Unstructured) error {
 			r.mu.Lock()
@@ -71,10 +72,7 @@ func (r *rig) start() *rig {
 			return nil
 		},
 		Log: slog.New(slog.NewTextHandler(r.Output(), nil)),
-	})
-	if err != nil {
-		r.Fatal(err)
-	}
+	}))(r)
 	set.Listen(func(ref Ref) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -82,9 +80,7 @@ func (r *rig) start() *rig {
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	r.Cleanup(cancel)
-	if err := set.Start(ctx); err != nil {
-		r.Fatal(err)
-	}
+	check.OK(r, set.Start(ctx))
 	r.set = set
 	return r
 }
@@ -158,9 +154,7 @@ func (r *rig) live(o *unstructured.Unstructured) *unstructured.Unstructured {
 func (r *rig) apply(all ...*unstructured.Unstructured) Outcome {
 	r.Helper()
 	out := r.set.Apply(r.Context(), all)
-	if err := out.Err(); err != nil {
-		r.Fatal(err)
-	}
+	check.OK(r, out.Err())
 	return out
 }
 
@@ -177,9 +171,7 @@ func (r *rig) seen(o *unstructured.Unstructured) {
 
 func (r *rig) edit(o *unstructured.Unstructured, patch string) {
 	r.Helper()
-	if _, err := r.of(o.GroupVersionKind()).Patch(r.Context(), o.GetName(), types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
-		r.Fatal(err)
-	}
+	check.Got(r.of(o.GroupVersionKind()).Patch(r.Context(), o.GetName(), types.MergePatchType, []byte(patch), metav1.PatchOptions{}))(r)
 }
 
 func (r *rig) writes() (count int) {

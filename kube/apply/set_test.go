@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
@@ -104,9 +105,7 @@ func TestApply_EditsAndDeletionsAreReportedAndRepaired(t *testing.T) {
 		r.mu.Lock()
 		r.notified = nil
 		r.mu.Unlock()
-		if err := r.of(configMaps).Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, r.of(configMaps).Delete(t.Context(), "a", metav1.DeleteOptions{}))
 		wait.Until(r, "the news of the deletion", func() bool { return r.wasNotified(RefOf(o)) })
 		r.apply(configMap("a", "1"))
 		if r.live(o) == nil {
@@ -120,9 +119,7 @@ func TestApply_ForeignObjectOfTheNameIsLeftAlone(t *testing.T) {
 		r := newRig(t)
 		theirs := class("fast", "other.example")
 		theirs.SetLabels(nil)
-		if _, err := r.of(classes).Create(t.Context(), theirs, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(r.of(classes).Create(t.Context(), theirs, metav1.CreateOptions{}))(t)
 		r.start()
 		out := r.set.Apply(t.Context(), list(class("fast", "x"), class("other", "x"), configMap("a", "1")))
 		if len(out.Failures) != 1 || !errors.Is(out.Failures[0], ErrForeign) || out.Failures[0].Name != "fast" || !strings.Contains(out.Err().Error(), "StorageClass fast") {
@@ -156,9 +153,7 @@ func TestApply_SparedObjectIsJudgedWhenItWouldBeOverwritten(t *testing.T) {
 		spared := Spared{RefOf(o): func(live *unstructured.Unstructured) bool { return live.GetLabels()["theirs"] != "" }}
 		apply := func() Outcome {
 			out := r.set.ApplySparing(t.Context(), list(configMap("a", "2"), configMap("b", "2")), spared)
-			if err := out.Err(); err != nil {
-				t.Error(err)
-			}
+			check.Report(t, out.Err())
 			return out
 		}
 		release := r.api.HoldWatches()
@@ -209,9 +204,7 @@ func TestApply_ObjectWithAUIDIsChangedAndNeverCreated(t *testing.T) {
 					release = r.api.HoldWatches()
 				}
 				defer release()
-				if err := r.of(o.GroupVersionKind()).Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
-					t.Fatal(err)
-				}
+				check.OK(t, r.of(o.GroupVersionKind()).Delete(t.Context(), "a", metav1.DeleteOptions{}))
 				if !hold {
 					wait.Until(r, "its deletion being known", func() bool { return r.set.Get(RefOf(o)) == nil })
 				}
@@ -237,9 +230,7 @@ func TestPrune_DeletesOnlyLabelledObjectsThatAreNotDesired(t *testing.T) {
 		foreign := configMap("foreign", "1")
 		foreign.SetLabels(map[string]string{InstanceLabel: "holdfast"})
 		for _, o := range list(marked, foreign) {
-			if _, err := r.of(o.GroupVersionKind()).Create(t.Context(), o, metav1.CreateOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			check.Got(r.of(o.GroupVersionKind()).Create(t.Context(), o, metav1.CreateOptions{}))(t)
 		}
 		r.apply(configMap("old", "1"), class("old", "x"))
 		wanted := list(configMap("new", "1"), class("new", "x"))
@@ -273,9 +264,7 @@ func TestApply_WhatHelmHasInstalledStaysHelms(t *testing.T) {
 		for _, o := range list(installed, rights) {
 			o.SetLabels(map[string]string{ManagedByLabel: "Helm", v1beta1.PartOfLabel: v1beta1.AppName, "app.kubernetes.io/name": "holdfast"})
 			o.SetAnnotations(map[string]string{"meta.helm.sh/release-name": "holdfast"})
-			if _, err := r.of(o.GroupVersionKind()).Create(t.Context(), o, metav1.CreateOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			check.Got(r.of(o.GroupVersionKind()).Create(t.Context(), o, metav1.CreateOptions{}))(t)
 			r.seen(o)
 		}
 		r.edit(installed, `{"metadata":{"labels":{"`+ManagedByLabel+`":"`+FieldManager+`"}}}`) // as an earlier release created it
@@ -284,9 +273,7 @@ func TestApply_WhatHelmHasInstalledStaysHelms(t *testing.T) {
 		mark.SetLabels(map[string]string{ManagedByLabel: FieldManager, v1beta1.PartOfLabel: v1beta1.AppName})
 		for range 2 {
 			r.apply(configMap("installed", "1"))
-			if err := r.set.Mark(t.Context(), list(mark)).Err(); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, r.set.Mark(t.Context(), list(mark)).Err())
 			for _, o := range list(installed, rights) {
 				if by := r.live(o).GetLabels()[ManagedByLabel]; by != "Helm" {
 					t.Errorf("%s is managed by %s", o.GetName(), by)
@@ -311,9 +298,7 @@ func TestMark_ChangesExistingObjectsAndCreatesNone(t *testing.T) {
 		r := newRig(t).start()
 		installed := configMap("installed", "1")
 		installed.SetLabels(nil)
-		if _, err := r.of(configMaps).Create(t.Context(), installed, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(r.of(configMaps).Create(t.Context(), installed, metav1.CreateOptions{}))(t)
 		mark := func(name string) *unstructured.Unstructured {
 			o := object(configMaps, name, nil)
 			o.SetLabels(map[string]string{ManagedByLabel: FieldManager, v1beta1.PartOfLabel: v1beta1.AppName})
@@ -321,9 +306,7 @@ func TestMark_ChangesExistingObjectsAndCreatesNone(t *testing.T) {
 			return o
 		}
 		marks := list(mark("installed"), mark("missing"))
-		if err := r.set.Mark(t.Context(), marks).Err(); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, r.set.Mark(t.Context(), marks).Err())
 		live := r.live(installed)
 		if len(live.GetOwnerReferences()) != 1 || live.Object["data"].(map[string]any)["key"] != "1" {
 			t.Errorf("it is %v", live)
@@ -376,9 +359,7 @@ func TestApply_ObjectDeletedBeforeTheResponseIsRepairedAtOnce(t *testing.T) {
 					apply = r.set.Mark
 					found := o.DeepCopy()
 					found.SetLabels(nil)
-					if _, err := r.of(configMaps).Create(t.Context(), found, metav1.CreateOptions{}); err != nil {
-						t.Fatal(err)
-					}
+					check.Got(r.of(configMaps).Create(t.Context(), found, metav1.CreateOptions{}))(t)
 				}
 				answers.after = func() {
 					answers.after = nil
@@ -440,12 +421,8 @@ func TestApply_TerminatingObjectIsNotWritten(t *testing.T) {
 		r := newRig(t).start()
 		o := configMap("a", "1")
 		o.SetFinalizers([]string{"example.com/hold"})
-		if _, err := r.of(configMaps).Create(t.Context(), o, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		if err := r.of(configMaps).Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(r.of(configMaps).Create(t.Context(), o, metav1.CreateOptions{}))(t)
+		check.OK(t, r.of(configMaps).Delete(t.Context(), "a", metav1.DeleteOptions{}))
 		r.seen(o)
 		if out := r.set.Apply(t.Context(), list(configMap("a", "2"))); !errors.Is(out.Err(), ErrLeaving) {
 			t.Errorf("got %v", out.Err())
@@ -469,16 +446,12 @@ func TestSet_KindLearnedLaterIsAppliedAndForgottenKindIsDropped(t *testing.T) {
 			"status": map[string]any{"conditions": []any{map[string]any{"type": "Established", "status": "True"}}},
 		}}
 		definitions := r.client.Resource(definitionResource)
-		if _, err := definitions.Create(t.Context(), definition, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(definitions.Create(t.Context(), definition, metav1.CreateOptions{}))(t)
 		wait.Never(r, "a kind that is defined, and not served yet,", time.Minute, func() bool { return r.set.Has(learned.GroupKind()) })
 		r.serve("holdfast.dev/v1beta1", metav1.APIResource{Name: "volumes", Kind: "Volume"})
 		wait.Until(r, "the kind", func() bool { return r.set.Has(learned.GroupKind()) && r.wasNotified(Ref{}) })
 		r.apply(volume)
-		if err := definitions.Delete(t.Context(), "volumes.holdfast.dev", metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, definitions.Delete(t.Context(), "volumes.holdfast.dev", metav1.DeleteOptions{}))
 		wait.Until(r, "the end of the kind", func() bool { return !r.set.Has(learned.GroupKind()) && r.wasNotified(Ref{}) })
 		if r.set.Get(RefOf(volume)) != nil {
 			t.Error("an object of a kind that is gone is shown")

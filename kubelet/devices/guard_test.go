@@ -11,6 +11,7 @@ import (
 	kubelet "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/holdfast-storage/holdfast/agent/policy"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
@@ -27,10 +28,7 @@ func TestPlugin_LendsNothingThatTheGuardRefusesAndUpdatesTheKubelet(t *testing.T
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	stream, err := r.lender.ListAndWatch(ctx, &kubelet.Empty{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := check.Got(r.lender.ListAndWatch(ctx, &kubelet.Empty{}))(t)
 	r.expectHealth(stream, kubelet.Healthy)
 	r.guard.Set(errors.New("no policy"))
 	r.expectHealth(stream, kubelet.Unhealthy)
@@ -47,10 +45,7 @@ func TestPlugin_LendsNothingThatTheGuardRefusesAndUpdatesTheKubelet(t *testing.T
 // expectHealth expects the next message of ListAndWatch.
 func (r *rig) expectHealth(stream grpc.ServerStreamingClient[kubelet.ListAndWatchResponse], health string) {
 	r.Helper()
-	answer, err := stream.Recv()
-	if err != nil {
-		r.Fatal(err)
-	}
+	answer := check.Got(stream.Recv())(r)
 	for _, d := range answer.GetDevices() {
 		if d.GetHealth() != health {
 			r.Errorf("%s is %s, want %s", d.GetID(), d.GetHealth(), health)
@@ -60,9 +55,7 @@ func (r *rig) expectHealth(stream grpc.ServerStreamingClient[kubelet.ListAndWatc
 
 func TestPlugin_WithoutAGuardLendsNothing(t *testing.T) {
 	p, err := New(Config{Directory: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	_, err = p.Allocate(t.Context(), &kubelet.AllocateRequest{ContainerRequests: []*kubelet.ContainerAllocateRequest{{DevicesIds: []string{"set-0"}}}})
 	if !errors.Is(err, ErrNoGuard) {
 		t.Errorf("it says %v", err)

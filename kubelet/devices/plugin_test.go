@@ -21,6 +21,7 @@ import (
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
 	"github.com/holdfast-storage/holdfast/nodeops"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
@@ -41,9 +42,7 @@ type rig struct {
 func newRig(t *testing.T, sets, perSet int) *rig {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "holdfast-devices-") // socket paths are limited to 107 bytes
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	r := &rig{T: t, guard: &guard{}}
 	if r.plugin, err = New(Config{Directory: dir, Sets: sets, PerSet: perSet, First: first, Guard: r.guard, Log: slog.New(slog.DiscardHandler)}); err != nil {
@@ -60,9 +59,7 @@ func (r *rig) run() {
 	ctx, cancel := context.WithCancel(context.Background())
 	var done sync.WaitGroup
 	done.Go(func() {
-		if err := r.plugin.Run(ctx); err != nil {
-			r.Error(err)
-		}
+		check.Report(r, r.plugin.Run(ctx))
 	})
 	r.stop = sync.OnceFunc(func() { cancel(); done.Wait() })
 	r.Cleanup(r.stop)
@@ -77,10 +74,7 @@ func (r *rig) run() {
 
 func (r *rig) dial(path string) *grpc.ClientConn {
 	r.Helper()
-	conn, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		r.Fatal(err)
-	}
+	conn := check.Got(grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials())))(r)
 	r.Cleanup(func() { conn.Close() })
 	return conn
 }
@@ -101,10 +95,7 @@ func removeLoops(t *testing.T, count int) {
 	if os.Geteuid() != 0 {
 		return
 	}
-	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	control := check.Got(os.OpenFile("/dev/loop-control", os.O_RDWR, 0))(t)
 	defer control.Close()
 	for i := range count {
 		if err := unix.IoctlSetInt(int(control.Fd()), unix.LOOP_CTL_REMOVE, first+i); err != nil && !errors.Is(err, unix.ENODEV) {
@@ -125,17 +116,13 @@ func TestPlugin_IsFoundByTheKubeletUnderThatName(t *testing.T) {
 	if r.info.GetType() != registration.DevicePlugin || r.info.GetName() != Resource || !slices.Equal(r.info.GetSupportedVersions(), []string{"v1beta1"}) {
 		t.Errorf("it is %+v", r.info)
 	}
-	if err := r.plugin.Announced(t.Context()); err != nil {
-		t.Error(err)
-	}
+	check.Report(t, r.plugin.Announced(t.Context()))
 	if err := r.plugin.Registered(t.Context()); err == nil || !strings.Contains(err.Error(), "not registered the loop devices yet") {
 		t.Errorf("before the kubelet said so: %v", err)
 	}
 	for _, refusal := range []string{"name is taken", ""} {
 		_, err := r.registry.NotifyRegistrationStatus(t.Context(), &registration.RegistrationStatus{PluginRegistered: refusal == "", Error: refusal})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		if err := r.plugin.Announced(t.Context()); err != nil {
 			t.Errorf("a restart does not help against a refusal: %v", err)
 		}
@@ -144,11 +131,9 @@ func TestPlugin_IsFoundByTheKubeletUnderThatName(t *testing.T) {
 			t.Errorf("refused with %q: %v", refusal, err)
 		}
 	}
-	if err := os.Remove(r.info.GetEndpoint()); err != nil {
-		t.Fatal(err)
-	}
-	for name, check := range map[string]func(context.Context) error{"announced": r.plugin.Announced, "registered": r.plugin.Registered} {
-		if err := check(t.Context()); err == nil || !strings.Contains(err.Error(), "removed") {
+	check.OK(t, os.Remove(r.info.GetEndpoint()))
+	for name, awaits := range map[string]func(context.Context) error{"announced": r.plugin.Announced, "registered": r.plugin.Registered} {
+		if err := awaits(t.Context()); err == nil || !strings.Contains(err.Error(), "removed") {
 			t.Errorf("%s without its socket: %v", name, err)
 		}
 	}
@@ -158,9 +143,7 @@ func TestPlugin_LendsASetWithItsNodesAndTheirNames(t *testing.T) {
 	hostfs.RequireRoot(t)
 	r := newRig(t, 2, 3)
 	lent, err := r.allocate("set-1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	want := paths(3, 3)
 	if got := Allocated(lent.GetEnvs()[Variable]); !slices.Equal(got, want) {
 		t.Errorf("lent are %v, want %v", got, want)
@@ -188,22 +171,14 @@ func TestEnvironment_WithoutTheVariableNothingWasLent(t *testing.T) {
 func TestAllocate_WhatAPodLeftIsReclaimedAndWhatIsOpenIsNotLent(t *testing.T) {
 	hostfs.RequireRoot(t)
 	r := newRig(t, 1, 3)
-	if _, err := r.allocate("set-0"); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(r.allocate("set-0"))(t)
 	devices := paths(0, 3)
 	left, theirs := image(t), image(t)
-	l, err := nodeops.AttachLoop(t.Context(), left, nodeops.LoopOptions{Among: devices[:1]})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := check.Got(nodeops.AttachLoop(t.Context(), left, nodeops.LoopOptions{Among: devices[:1]}))(t)
 	l.Close()
 	attachByHand(t, devices[1], theirs)
 	holdOpen(t, devices[1])
-	lent, err := r.allocate("set-0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	lent := check.Got(r.allocate("set-0"))(t)
 	if got, want := Allocated(lent.GetEnvs()[Variable]), []string{devices[0], devices[2]}; !slices.Equal(got, want) || len(lent.GetDevices()) != 2 {
 		t.Errorf("lent are %v with %d nodes, want %v", got, len(lent.GetDevices()), want)
 	}
@@ -222,24 +197,17 @@ func TestAllocate_WhatAPodLeftIsReclaimedAndWhatIsOpenIsNotLent(t *testing.T) {
 // holdOpen keeps a device open until the test ends, as a process that was not allocated it.
 func holdOpen(t *testing.T, device string) {
 	t.Helper()
-	f, err := os.Open(device)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := check.Got(os.Open(device))(t)
 	t.Cleanup(func() { f.Close() })
 }
 
 func image(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "image")
-	if err := os.WriteFile(path, make([]byte, 1<<20), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(path, make([]byte, 1<<20), 0o600))
 	t.Cleanup(func() {
 		devices, err := nodeops.LoopsOf(path)
-		if err != nil {
-			t.Error(err)
-		}
+		check.Report(t, err)
 		hostfs.DetachAll(t, devices)
 	})
 	return path
@@ -248,19 +216,11 @@ func image(t *testing.T) string {
 // attachByHand attaches a file to a device that the process was not allocated, as another program does.
 func attachByHand(t *testing.T, device, image string) {
 	t.Helper()
-	file, err := os.OpenFile(image, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := check.Got(os.OpenFile(image, os.O_RDWR, 0))(t)
 	defer file.Close()
-	loop, err := os.OpenFile(device, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	loop := check.Got(os.OpenFile(device, os.O_RDWR, 0))(t)
 	defer loop.Close()
-	if err := unix.IoctlSetInt(int(loop.Fd()), unix.LOOP_SET_FD, int(file.Fd())); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, unix.IoctlSetInt(int(loop.Fd()), unix.LOOP_SET_FD, int(file.Fd())))
 }
 
 func TestPlugin_MissingSetIsNotLent(t *testing.T) {
@@ -277,16 +237,10 @@ func TestPlugin_ReportsSetsAndTheirHealthToTheKubelet(t *testing.T) {
 	was, _ := r.plugin.health.now()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	stream, err := r.lender.ListAndWatch(ctx, &kubelet.Empty{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := check.Got(r.lender.ListAndWatch(ctx, &kubelet.Empty{}))(t)
 	for _, healthy := range []bool{was, !was, was} {
 		r.plugin.health.set(healthy)
-		answer, err := stream.Recv()
-		if err != nil {
-			t.Fatal(err)
-		}
+		answer := check.Got(stream.Recv())(t)
 		word := map[bool]string{true: kubelet.Healthy, false: kubelet.Unhealthy}[healthy]
 		var got []string
 		for _, d := range answer.GetDevices() {
@@ -304,27 +258,21 @@ func TestPlugin_HealthFollowsTheControlDevice(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var done sync.WaitGroup
 	done.Go(func() {
-		if err := h.watch(ctx, slog.New(slog.DiscardHandler)); err != nil {
-			t.Error(err)
-		}
+		check.Report(t, h.watch(ctx, slog.New(slog.DiscardHandler)))
 	})
 	defer done.Wait()
 	defer cancel()
 	late := time.After(time.Minute)
 	for _, healthy := range []bool{true, false, true} {
 		_, changed := h.now()
-		if err := os.WriteFile(filepath.Join(filepath.Dir(control), "other"), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, os.WriteFile(filepath.Join(filepath.Dir(control), "other"), nil, 0o600))
 		var err error
 		if healthy {
 			err = os.WriteFile(control, nil, 0o600)
 		} else {
 			err = os.Remove(control)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		select {
 		case <-changed:
 		case <-late:
@@ -348,17 +296,12 @@ func TestPlugin_ReplacesAStaleSocketAndNothingElse(t *testing.T) {
 	if _, err := os.Lstat(path); !os.IsNotExist(err) {
 		t.Errorf("its socket is left: %v", err)
 	}
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := check.Got(net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"}))(t)
 	l.SetUnlinkOnClose(false)
 	l.Close()
 	r.run()
 	r.stop()
-	if err := os.WriteFile(path, []byte("data"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(path, []byte("data"), 0o600))
 	if err := r.plugin.Run(ctx); err == nil || !strings.Contains(err.Error(), "not a socket") {
 		t.Errorf("over a file: %v", err)
 	}

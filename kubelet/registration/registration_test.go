@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	kubelet "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
@@ -35,10 +36,7 @@ type host struct {
 
 func newHost(t *testing.T) host {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "registration")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := check.Got(os.MkdirTemp("", "registration"))(t)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	return host{t, dir}
 }
@@ -47,10 +45,7 @@ func (h host) socket() string { return filepath.Join(h.dir, testDriver+"-reg.soc
 
 func (h host) listen(path string) net.Listener {
 	h.Helper()
-	l, err := new(net.ListenConfig).Listen(h.Context(), "unix", path)
-	if err != nil {
-		h.Fatal(err)
-	}
+	l := check.Got(new(net.ListenConfig).Listen(h.Context(), "unix", path))(h)
 	h.Cleanup(func() { l.Close() })
 	return l
 }
@@ -74,10 +69,7 @@ func (h host) serveDriver(name string) {
 // run starts a registration; stop ends it and returns its error.
 func (h host) run() (r *Registration, stop func() error) {
 	h.Helper()
-	r, err := New(Config{Directory: h.dir, Endpoint: "unix://" + filepath.Join(h.dir, "csi.sock")})
-	if err != nil {
-		h.Fatal(err)
-	}
+	r = check.Got(New(Config{Directory: h.dir, Endpoint: "unix://" + filepath.Join(h.dir, "csi.sock")}))(h)
 	ctx, cancel := context.WithCancel(h.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- r.Run(ctx) }()
@@ -91,22 +83,15 @@ func (h host) run() (r *Registration, stop func() error) {
 // kubelet is a client of the socket, and waits for it to appear.
 func (h host) kubelet() kubelet.RegistrationClient {
 	h.Helper()
-	conn, err := grpc.NewClient("unix://"+h.socket(), grpc.WithTransportCredentials(insecure.NewCredentials()), connectSoon,
-		grpc.WithDefaultCallOptions(grpc.WaitForReady(true)))
-	if err != nil {
-		h.Fatal(err)
-	}
+	conn := check.Got(grpc.NewClient("unix://"+h.socket(), grpc.WithTransportCredentials(insecure.NewCredentials()), connectSoon,
+		grpc.WithDefaultCallOptions(grpc.WaitForReady(true))))(h)
 	h.Cleanup(func() { conn.Close() })
 	return kubelet.NewRegistrationClient(conn)
 }
 
 func (h host) info(k kubelet.RegistrationClient) *kubelet.PluginInfo {
 	h.Helper()
-	info, err := k.GetInfo(h.Context(), &kubelet.InfoRequest{})
-	if err != nil {
-		h.Fatal(err)
-	}
-	return info
+	return check.Got(k.GetInfo(h.Context(), &kubelet.InfoRequest{}))(h)
 }
 
 func TestRegistration_DriverIsAnnouncedOnceItServesAndWithdrawnAtTheEnd(t *testing.T) {
@@ -120,15 +105,11 @@ func TestRegistration_DriverIsAnnouncedOnceItServesAndWithdrawnAtTheEnd(t *testi
 	if info.GetType() != kubelet.CSIPlugin || info.GetName() != testDriver || info.GetEndpoint() != filepath.Join(h.dir, "csi.sock") || len(info.GetSupportedVersions()) != 1 {
 		t.Errorf("the kubelet got %v", info)
 	}
-	if err := r.Announced(t.Context()); err != nil {
-		t.Error(err)
-	}
+	check.Report(t, r.Announced(t.Context()))
 	if err := r.Registered(t.Context()); err == nil || !strings.Contains(err.Error(), "not registered the driver yet") {
 		t.Errorf("before the kubelet said so: %v", err)
 	}
-	if err := stop(); err != nil {
-		t.Error(err)
-	}
+	check.Report(t, stop())
 	if _, err := os.Lstat(h.socket()); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the socket is still there: %v", err)
 	}
@@ -141,9 +122,7 @@ func TestRegistration_RefusalIsReportedUntilTheKubeletAccepts(t *testing.T) {
 	k := h.kubelet()
 	notify := func(status *kubelet.RegistrationStatus) {
 		t.Helper()
-		if _, err := k.NotifyRegistrationStatus(t.Context(), status); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(k.NotifyRegistrationStatus(t.Context(), status))(t)
 	}
 	notify(&kubelet.RegistrationStatus{Error: "too old"})
 	if err := r.Registered(t.Context()); err == nil || !strings.Contains(err.Error(), "too old") {
@@ -162,21 +141,15 @@ func TestSocket_RemovedIsReportedAndItsSuccessorLeftAlone(t *testing.T) {
 	h := newHost(t)
 	h.serveDriver(testDriver)
 	r, stop := h.run()
-	if _, err := h.kubelet().NotifyRegistrationStatus(t.Context(), &kubelet.RegistrationStatus{PluginRegistered: true}); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Remove(h.socket()); err != nil {
-		t.Fatal(err)
-	}
-	for name, check := range map[string]func(context.Context) error{"announced": r.Announced, "registered": r.Registered} {
-		if err := check(t.Context()); err == nil || !strings.Contains(err.Error(), h.socket()) {
+	check.Got(h.kubelet().NotifyRegistrationStatus(t.Context(), &kubelet.RegistrationStatus{PluginRegistered: true}))(t)
+	check.OK(t, os.Remove(h.socket()))
+	for name, awaits := range map[string]func(context.Context) error{"announced": r.Announced, "registered": r.Registered} {
+		if err := awaits(t.Context()); err == nil || !strings.Contains(err.Error(), h.socket()) {
 			t.Errorf("%s without its socket: %v", name, err)
 		}
 	}
 	h.listen(h.socket())
-	if err := stop(); err != nil {
-		t.Error(err)
-	}
+	check.Report(t, stop())
 	if _, err := os.Lstat(h.socket()); err != nil {
 		t.Errorf("another's socket was removed: %v", err)
 	}
@@ -195,9 +168,7 @@ func TestSocket_StaleIsReplaced(t *testing.T) {
 func TestSocket_OtherFileIsLeftAlone(t *testing.T) {
 	for name, put := range map[string]func(host){
 		"not a socket": func(h host) {
-			if err := os.WriteFile(h.socket(), nil, 0o600); err != nil {
-				h.Fatal(err)
-			}
+			check.OK(h, os.WriteFile(h.socket(), nil, 0o600))
 		},
 		"someone answers": func(h host) { h.listen(h.socket()) },
 	} {
@@ -205,10 +176,7 @@ func TestSocket_OtherFileIsLeftAlone(t *testing.T) {
 			h := newHost(t)
 			h.serveDriver(testDriver)
 			put(h)
-			r, err := New(Config{Directory: h.dir, Endpoint: "unix://" + filepath.Join(h.dir, "csi.sock")})
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := check.Got(New(Config{Directory: h.dir, Endpoint: "unix://" + filepath.Join(h.dir, "csi.sock")}))(t)
 			if err := r.Run(t.Context()); err == nil || !strings.Contains(err.Error(), name) {
 				t.Errorf("got %v, want an error with %q", err, name)
 			}
@@ -223,10 +191,7 @@ func TestName_OfADriverCannotLeaveTheDirectory(t *testing.T) {
 	for _, name := range []string{"", "../x", "a/b"} {
 		h := newHost(t)
 		h.serveDriver(name)
-		r, err := New(Config{Directory: h.dir, Endpoint: "unix://" + filepath.Join(h.dir, "csi.sock")})
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := check.Got(New(Config{Directory: h.dir, Endpoint: "unix://" + filepath.Join(h.dir, "csi.sock")}))(t)
 		if err := r.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "is not a valid driver name") {
 			t.Errorf("driver name %q: %v", name, err)
 		}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"golang.org/x/sys/unix"
 )
 
@@ -30,9 +31,7 @@ func TestChild_OutlivesTheThreadThatStartsIt(t *testing.T) {
 	var ended <-chan error
 	var err error
 	thread := onThreadThatEnds(func() { ended, err = Start(cmd) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	for unix.Tgkill(unix.Getpid(), thread, 0) == nil {
 		runtime.Gosched()
 	}
@@ -41,9 +40,7 @@ func TestChild_OutlivesTheThreadThatStartsIt(t *testing.T) {
 		t.Fatalf("it ended with the thread: %v", err)
 	case <-time.After(100 * time.Millisecond): // a signal that was sent before has come by then
 	}
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, cmd.Process.Kill())
 	if err := <-ended; err == nil {
 		t.Error("it was killed and ended well")
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast-storage/holdfast/nodeops"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
@@ -17,20 +18,11 @@ func TestChild_BlockedInTheKernelIsNamedAndAwaited(t *testing.T) {
 	hostfs.RequireRoot(t)
 	const place = "percpu_rwsem_wait" // of who writes to a frozen file system, and is not to be killed there
 	dir := hostfs.New(t, hostfs.Ext4, 16<<20)
-	frozen, err := nodeops.Freeze(t.Context(), dir, patient)
-	if err != nil {
-		t.Fatal(err)
-	}
+	frozen := check.Got(nodeops.Freeze(t.Context(), dir, patient))(t)
 	t.Cleanup(func() { _ = frozen.Thaw() })
-	c, err := startChild(io.Discard, io.Discard, nil, "touch", filepath.Join(dir, "file"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := check.Got(startChild(io.Discard, io.Discard, nil, "touch", filepath.Join(dir, "file")))(t)
 	for late := time.After(patient); ; {
-		where, err := os.ReadFile(fmt.Sprintf("/proc/%d/wchan", c.pid))
-		if err != nil {
-			t.Fatal(err)
-		}
+		where := check.Got(os.ReadFile(fmt.Sprintf("/proc/%d/wchan", c.pid)))(t)
 		if string(where) == place {
 			break
 		}
@@ -47,12 +39,8 @@ func TestChild_BlockedInTheKernelIsNamedAndAwaited(t *testing.T) {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- c.end(0) }()
-	if err := frozen.Thaw(); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
+	check.OK(t, frozen.Thaw())
+	check.Report(t, <-ended)
 	select {
 	case <-c.done:
 	default:

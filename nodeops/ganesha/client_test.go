@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
@@ -32,9 +33,7 @@ func requireClient(t *testing.T) {
 func (r *running) mount(pseudo string) string {
 	r.t.Helper()
 	target, err := os.MkdirTemp("", "holdfast-client-")
-	if err := errors.Join(err, os.Chmod(target, 0o755)); err != nil {
-		r.t.Fatal(err)
-	}
+	check.OK(r.t, errors.Join(err, os.Chmod(target, 0o755)))
 	r.t.Cleanup(func() { os.Remove(target) })
 	r.t.Cleanup(func() { _ = unix.Unmount(target, unix.MNT_FORCE|unix.MNT_DETACH) }) // it may be unmounted already
 	if err := r.tryMount(pseudo, target); err != nil {
@@ -94,17 +93,9 @@ func newHolder(r *running, target string, e Export) *holder {
 	r.t.Helper()
 	cmd := exec.Command("/proc/self/exe", "-test.run=^TestMain$")
 	cmd.Env = append(os.Environ(), holderVariable+"="+filepath.Join(target, "file"))
-	commands, err := cmd.StdinPipe()
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		r.t.Fatal(err)
-	}
+	commands := check.Got(cmd.StdinPipe())(r.t)
+	stdout := check.Got(cmd.StdoutPipe())(r.t)
+	check.OK(r.t, cmd.Start())
 	h := &holder{r: r, commands: commands, answers: make(chan string), served: filepath.Join(e.Path, "file")}
 	gone, over := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -135,9 +126,7 @@ func newHolder(r *running, target string, e Export) *holder {
 // write makes the client append a line, and returns what it prints.
 func (h *holder) write(line string) string {
 	h.r.t.Helper()
-	if _, err := io.WriteString(h.commands, line+"\n"); err != nil {
-		h.r.t.Fatal(err)
-	}
+	check.Got(io.WriteString(h.commands, line+"\n"))(h.r.t)
 	select {
 	case answer := <-h.answers:
 		return answer
@@ -157,10 +146,7 @@ func (h *holder) goesOn(after string) {
 	if got, err := os.ReadFile(h.served); err != nil || string(got) != h.want {
 		h.r.t.Errorf("%s the server has %q, %v, want %q", after, got, err, h.want)
 	}
-	f, err := os.OpenFile(h.served, os.O_RDWR, 0)
-	if err != nil {
-		h.r.t.Fatal(err)
-	}
+	f := check.Got(os.OpenFile(h.served, os.O_RDWR, 0))(h.r.t)
 	defer f.Close()
 	lock := unix.Flock_t{Type: unix.F_WRLCK}
 	if err := unix.FcntlFlock(f.Fd(), unix.F_OFD_GETLK, &lock); err != nil || lock.Type != unix.F_WRLCK {
@@ -223,12 +209,8 @@ func TestClients_OfARemovedExportGetESTALEAndNoForeignData(t *testing.T) {
 	r.up()
 	target := r.mount(one.Pseudo)
 	h := newHolder(r, target, one)
-	if err := os.WriteFile(filepath.Join(other, "file"), []byte("another's\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Remove(r.within(), 1); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(filepath.Join(other, "file"), []byte("another's\n"), 0o600))
+	check.OK(t, r.Remove(r.within(), 1))
 	stale := func(when string) {
 		t.Helper()
 		if answer := h.write(when); answer != "ESTALE" {
@@ -255,9 +237,7 @@ func TestClients_SeeNoForbiddenExport(t *testing.T) {
 	hidden.Clients = []string{"10.9.9.9", "fd00::/8"}
 	readOnly.Clients, readOnly.ReadOnly = []string{"127.0.0.0/8"}, true
 	for _, e := range []Export{one, hidden, readOnly} {
-		if err := os.WriteFile(filepath.Join(e.Path, "secret"), []byte(e.Path), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, os.WriteFile(filepath.Join(e.Path, "secret"), []byte(e.Path), 0o644))
 	}
 	r := run(t, one, hidden, readOnly)
 	r.up()
@@ -273,9 +253,7 @@ func TestClients_SeeNoForbiddenExport(t *testing.T) {
 	if got, err := os.ReadFile(filepath.Join(root, "volume-2", "secret")); !errors.Is(err, unix.ENOENT) {
 		t.Errorf("through the root the client reads %q, %v", got, err)
 	}
-	if err := os.Symlink(filepath.Join("..", filepath.Base(hidden.Path)), filepath.Join(one.Path, "out")); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.Symlink(filepath.Join("..", filepath.Base(hidden.Path)), filepath.Join(one.Path, "out")))
 	for _, pseudo := range []string{hidden.Pseudo, hidden.Path, "/volume-1/../volume-2", "/volume-1/..", "/volume-1/out", filepath.Dir(one.Path)} {
 		target := t.TempDir()
 		if r.tryMount(pseudo, target) != nil {
@@ -304,9 +282,7 @@ func TestClients_IdentityFollowsTheSquash(t *testing.T) {
 	for squash, want := range map[Squash][2]uint32{NoRootSquash: {0, 1000}, RootSquash: {id, 1000}, AllSquash: {id, id}} {
 		e := newExport(t, 1)
 		e.Squash, e.AnonUID, e.AnonGID = squash, &id, &id
-		if err := os.Chmod(e.Path, 0o777); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, os.Chmod(e.Path, 0o777))
 		r := run(t, e)
 		r.up()
 		target := r.mount(e.Pseudo)

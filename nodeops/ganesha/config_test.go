@@ -4,14 +4,13 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 func TestConfig_MissingValuesGetDefaults(t *testing.T) {
 	for grace, lease := range map[time.Duration]time.Duration{0: time.Minute, 30 * time.Second: 30 * time.Second} {
-		s, err := New(Config{RunDir: "/run/x", RecoveryDir: "/data/r", Name: "nfs.one", Grace: grace})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := check.Got(New(Config{RunDir: "/run/x", RecoveryDir: "/data/r", Name: "nfs.one", Grace: grace}))(t)
 		if c := s.config; c.Port != 2049 || c.Lease != lease || c.Grace < c.Lease || c.Patience <= 0 || c.Interval <= 0 || c.Log == nil {
 			t.Errorf("%+v", c)
 		}

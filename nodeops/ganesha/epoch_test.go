@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 func TestEpoch_EachStartHasAGreaterOne(t *testing.T) {
@@ -26,9 +28,7 @@ func TestEpoch_EachStartHasAGreaterOne(t *testing.T) {
 
 func TestEpoch_UnreadableIsNoneAndUnwritableIsAnError(t *testing.T) {
 	dir, now := t.TempDir(), time.Unix(1_800_000_000, 0)
-	if err := os.WriteFile(filepath.Join(dir, "epoch"), []byte("rubbish"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(filepath.Join(dir, "epoch"), []byte("rubbish"), 0o600))
 	if got, err := nextEpoch(dir, now); err != nil || got != 1_800_000_000 {
 		t.Errorf("got %d, %v", got, err)
 	}

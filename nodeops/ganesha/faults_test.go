@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
@@ -30,9 +31,7 @@ func survives(t *testing.T, c Config, harm func(*process)) {
 	before := r.up()
 	harm(before)
 	r.put(three)
-	if err := r.Remove(r.within(), two.ID); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, r.Remove(r.within(), two.ID))
 	r.is(one, three)
 	after := r.up()
 	if after == before {
@@ -45,9 +44,7 @@ func survives(t *testing.T, c Config, harm func(*process)) {
 			t.Errorf("%s of before still runs", c.name)
 		}
 	}
-	if err := probe(r.within(), r.config.address(), patient); err != nil {
-		t.Error(err)
-	}
+	check.Report(t, probe(r.within(), r.config.address(), patient))
 }
 
 func TestServer_GaneshaThatDiesIsRestartedWithAllDesiredExports(t *testing.T) {
@@ -71,9 +68,7 @@ func TestServer_GaneshaOutOfDescriptorsIsRestarted(t *testing.T) {
 	c := testConfig(t)
 	c.Patience = 500 * time.Millisecond
 	survives(t, c, func(l *process) {
-		if err := unix.Prlimit(l.ganesha.pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 4, Max: 4}, nil); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, unix.Prlimit(l.ganesha.pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 4, Max: 4}, nil))
 		awaitEnd(t, l.ganesha)
 	})
 }
@@ -92,13 +87,9 @@ func TestServer_WithAFullVolumeServes(t *testing.T) {
 	full := hostfs.New(t, hostfs.Ext4, 16<<20)
 	c.RecoveryDir = filepath.Join(full, "recovery")
 	e := exportOf(1, filepath.Join(full, "volume"))
-	if err := errors.Join(os.Mkdir(c.RecoveryDir, 0o700), os.Mkdir(e.Path, 0o755)); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, errors.Join(os.Mkdir(c.RecoveryDir, 0o700), os.Mkdir(e.Path, 0o755)))
 	f, err := os.Create(filepath.Join(e.Path, "file"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	defer f.Close()
 	for _, size := range []int{1 << 20, 1 << 10} {
 		for err = nil; err == nil; {
@@ -129,9 +120,7 @@ func TestServer_WhoseDiskTakesNoWritesEndsAtOnceAndServesWhenItDoesAgain(t *test
 		for ctx := r.within(); errors.Is(err, unix.EBUSY) && ctx.Err() == nil; runtime.Gosched() {
 			err = unix.Mount("", c.RecoveryDir, "", unix.MS_REMOUNT|how, "")
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 	}
 	remount(unix.MS_RDONLY)
 	writable := sync.OnceFunc(func() { remount(0) })
@@ -212,9 +201,7 @@ func TestServer_ChangeThatKillsGaneshaIsAppliedByTheNext(t *testing.T) {
 		runtime.Gosched()
 	}
 	signal(t, l.ganesha, unix.SIGKILL)
-	if err := <-put; err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, <-put)
 	r.is(one, two)
 }
 
@@ -245,25 +232,17 @@ func TestServer_MissingProgramIsNamedAndStartedWhenInstalled(t *testing.T) {
 	c := testConfig(t)
 	var log hearing
 	c.Log = slog.New(slog.NewTextHandler(io.MultiWriter(t.Output(), &log), nil))
-	bus, err := exec.LookPath("dbus-daemon")
-	if err != nil {
-		t.Fatal(err)
-	}
+	bus := check.Got(exec.LookPath("dbus-daemon"))(t)
 	path, bin := os.Getenv("PATH"), newExport(t, 1).Path
 	t.Setenv("PATH", bin)
 	r := prepare(t, c, newExport(t, 1))
 	r.start()
 	log.await(t, "this host has no dbus-daemon; install the package")
-	if err := os.Symlink(bus, filepath.Join(bin, "dbus-daemon")); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.Symlink(bus, filepath.Join(bin, "dbus-daemon")))
 	log.await(t, "this host has no ganesha.nfsd; install the package")
 	t.Setenv("PATH", path)
 	r.up()
-	processes, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	if err != nil {
-		t.Fatal(err)
-	}
+	processes := check.Got(filepath.Glob("/proc/[0-9]*/cmdline"))(t)
 	busses := 0
 	for _, file := range processes {
 		if line, err := os.ReadFile(file); err == nil && strings.Contains(string(line), filepath.Join(c.RunDir, "bus.conf")) {
@@ -312,10 +291,7 @@ func TestServer_WithATakenPortStartsWhenItIsFree(t *testing.T) {
 	c := testConfig(t)
 	var log hearing
 	c.Log = slog.New(slog.NewTextHandler(io.MultiWriter(t.Output(), &log), nil))
-	taken, err := net.Listen("tcp", fmt.Sprintf(":%d", c.Port))
-	if err != nil {
-		t.Fatal(err)
-	}
+	taken := check.Got(net.Listen("tcp", fmt.Sprintf(":%d", c.Port)))(t)
 	defer taken.Close()
 	r := prepare(t, c, newExport(t, 1))
 	r.start()
@@ -333,7 +309,5 @@ func TestServer_WithATakenPortStartsWhenItIsFree(t *testing.T) {
 
 func signal(t *testing.T, c *child, s unix.Signal) {
 	t.Helper()
-	if err := unix.Kill(c.pid, s); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, unix.Kill(c.pid, s))
 }

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
@@ -61,14 +62,9 @@ func run(t *testing.T, exports ...Export) *running {
 // prepare returns a server that is not started.
 func prepare(t *testing.T, c Config, exports ...Export) *running {
 	t.Helper()
-	s, err := New(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := check.Got(New(c))(t)
 	for _, e := range exports {
-		if err := s.Put(t.Context(), e); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, s.Put(t.Context(), e))
 	}
 	return &running{Server: s, t: t}
 }
@@ -78,10 +74,10 @@ func (r *running) start() {
 	ended := make(chan error, 1)
 	go func() { ended <- r.Run(ctx) }()
 	var once sync.Once
-	r.stopWith = func(check func(error)) {
+	r.stopWith = func(judge func(error)) {
 		once.Do(func() {
 			cancel()
-			check(<-ended)
+			judge(<-ended)
 		})
 	}
 	r.t.Cleanup(r.stop)
@@ -100,9 +96,7 @@ func testConfig(t *testing.T) Config {
 	t.Helper()
 	requireGanesha(t)
 	dir, err := os.MkdirTemp("", "holdfast-nfs-") // socket paths are limited to 107 bytes
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	return Config{
 		RunDir: filepath.Join(dir, "run"), RecoveryDir: filepath.Join(dir, "recovery"), Name: "nfs.test", Port: hostfs.FreePort(t),
@@ -114,10 +108,7 @@ func testConfig(t *testing.T) Config {
 // newExport returns an export of a new directory.
 func newExport(t *testing.T, id uint16) Export {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "holdfast-export-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := check.Got(os.MkdirTemp("", "holdfast-export-"))(t)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	return exportOf(id, dir)
 }
@@ -128,9 +119,7 @@ func exportOf(id uint16, dir string) Export {
 
 func (r *running) put(e Export) {
 	r.t.Helper()
-	if err := r.Put(r.within(), e); err != nil {
-		r.t.Fatal(err)
-	}
+	check.OK(r.t, r.Put(r.within(), e))
 }
 
 // up waits until Ganesha serves, and returns that process.
@@ -163,10 +152,7 @@ func (r *running) within() context.Context {
 func (r *running) is(exports ...Export) {
 	r.t.Helper()
 	l := r.up()
-	ids, err := l.admin.exportIDs(r.within())
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	ids := check.Got(l.admin.exportIDs(r.within()))(r.t)
 	for _, e := range exports {
 		body, err := l.admin.call(r.within(), "ExportMgr", "DisplayExport", e.ID)
 		if err != nil {

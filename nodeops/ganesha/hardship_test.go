@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
@@ -21,9 +22,7 @@ import (
 func fillUp(t *testing.T, dir string) {
 	t.Helper()
 	f, err := os.Create(filepath.Join(dir, "fill"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	defer f.Close()
 	for _, size := range []int{1 << 20, 1 << 10} {
 		for err = nil; err == nil; {
@@ -61,17 +60,12 @@ func TestClients_ThatReadContinueWithAServerThatLostTheirState(t *testing.T) {
 	c, e := testConfig(t), newExport(t, 1)
 	e.ReadOnly = true
 	content := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
-	if err := os.WriteFile(filepath.Join(e.Path, "file"), content, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(filepath.Join(e.Path, "file"), content, 0o644))
 	r := prepare(t, c, e)
 	r.start()
 	r.up()
 	target := r.mount(e.Pseudo)
-	f, err := os.OpenFile(filepath.Join(target, "file"), os.O_RDONLY|unix.O_DIRECT, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := check.Got(os.OpenFile(filepath.Join(target, "file"), os.O_RDONLY|unix.O_DIRECT, 0))(t)
 	defer f.Close()
 	reads := func(when string) {
 		t.Helper()
@@ -111,9 +105,7 @@ func TestClients_UseEachOfAThousandExports(t *testing.T) {
 	var exports []Export
 	for id := range uint16(1000) {
 		e := exportOf(id+1, filepath.Join(base, fmt.Sprint(id)))
-		if err := os.Mkdir(e.Path, 0o777); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, os.Mkdir(e.Path, 0o777))
 		exports = append(exports, e)
 	}
 	r := run(t, exports...)
@@ -121,9 +113,7 @@ func TestClients_UseEachOfAThousandExports(t *testing.T) {
 	for _, e := range []Export{exports[0], exports[151], exports[999]} {
 		target := r.mount(e.Pseudo)
 		content := bytes.Repeat(fmt.Appendf(nil, "%16d", e.ID), 1<<16)
-		if err := os.WriteFile(filepath.Join(target, "file"), content, 0o600); err != nil {
-			t.Error(err)
-		}
+		check.Report(t, os.WriteFile(filepath.Join(target, "file"), content, 0o600))
 		unmount(t, target)
 		if got, err := os.ReadFile(filepath.Join(e.Path, "file")); err != nil || !bytes.Equal(got, content) {
 			t.Errorf("export %d has %d bytes, %v", e.ID, len(got), err)
@@ -165,13 +155,9 @@ func TestClients_OfAServerOutOfDescriptorsGetAnErrorAndNoneHangs(t *testing.T) {
 	h := newHolder(r, target, e)
 	before := r.up()
 	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", before.ganesha.pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	few := uint64(len(open) + 5)
-	if err := unix.Prlimit(before.ganesha.pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: few, Max: few}, nil); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, unix.Prlimit(before.ganesha.pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: few, Max: few}, nil))
 	opener := exec.CommandContext(r.within(), "/proc/self/exe", "-test.run=^TestMain$")
 	opener.Env = append(os.Environ(), openerVariable+"="+target)
 	said, err := opener.CombinedOutput()
@@ -179,9 +165,7 @@ func TestClients_OfAServerOutOfDescriptorsGetAnErrorAndNoneHangs(t *testing.T) {
 		t.Errorf("opening %d files gave %v: %s", manyFiles, err, said)
 	}
 	h.goesOn("when it is over")
-	if err := os.WriteFile(filepath.Join(target, "one-more"), nil, 0o600); err != nil {
-		t.Error(err)
-	}
+	check.Report(t, os.WriteFile(filepath.Join(target, "one-more"), nil, 0o600))
 	h.release()
 	unmount(t, target)
 }

@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 func TestLog_GaneshasLevelIsKept(t *testing.T) {
@@ -40,9 +42,7 @@ func TestLog_LinesAreReadAsTheyEndAndNoneIsKeptForLong(t *testing.T) {
 	}
 	heard = nil
 	for range 3 * longestLine {
-		if _, err := l.Write([]byte("x")); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(l.Write([]byte("x")))(t)
 	}
 	if len(heard) < 3 || len(l.rest) > longestLine || len(heard[0]) > longestLine {
 		t.Errorf("%d lines heard, %d bytes kept", len(heard), len(l.rest))

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // A client on the node that a server has left, or on the one to which it has moved, has another address for it
@@ -46,21 +48,15 @@ func TestClients_KeepFilesAndLocksWhenTheyComeBackFromAnotherAddressOfTheirHost(
 
 func TestNeighbours_OnlyStateOfClientsOnHostsOfTheMoveIsKept(t *testing.T) {
 	dir := t.TempDir()
-	if err := duplicateRecovery(dir, parse("10.0.1.1 192.0.2.1 fd00::1")); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, duplicateRecovery(dir, parse("10.0.1.1 192.0.2.1 fd00::1")))
 	long := strings.Repeat("n", 300)
 	for _, held := range []string{
 		"v4recov/::ffff:10.0.1.1-(1:a)", "v4recov/::ffff:192.0.2.2-(1:b)", "v4recov/::ffff:192.0.2.3-(1:c)", "v4old/fd00::1-(1:d)",
 		"v4old/" + cut("::ffff:10.0.1.1-(300:"+long+")"),
 	} {
-		if err := os.MkdirAll(filepath.Join(dir, held), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, os.MkdirAll(filepath.Join(dir, held), 0o700))
 	}
-	if err := duplicateRecovery(dir, parse("10.0.2.1 192.0.2.2")); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, duplicateRecovery(dir, parse("10.0.2.1 192.0.2.2")))
 	var want []string
 	for _, address := range []string{"::ffff:10.0.1.1", "::ffff:192.0.2.1", "fd00::1"} {
 		want = append(want, "v4recov/"+address+"-(1:a)", "v4old/"+address+"-(1:d)", "v4old/"+cut(address+"-(300:"+long+")"))
@@ -69,10 +65,7 @@ func TestNeighbours_OnlyStateOfClientsOnHostsOfTheMoveIsKept(t *testing.T) {
 	slices.Sort(want)
 	var got []string
 	for _, tree := range recoveryTrees {
-		clients, err := heldBy(filepath.Join(dir, tree))
-		if err != nil {
-			t.Fatal(err)
-		}
+		clients := check.Got(heldBy(filepath.Join(dir, tree)))(t)
 		for _, c := range clients {
 			got = append(got, tree+"/"+cut(c.address+"-("+c.name))
 		}

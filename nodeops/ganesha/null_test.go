@@ -9,15 +9,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // answerer accepts one connection, reads the call, and sends an answer.
 func answerer(t *testing.T, answer func(net.Conn, []byte)) (address string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := check.Got(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { l.Close() })
 	go func() {
 		conn, err := l.Accept()
@@ -51,9 +50,7 @@ func TestProbe_ServerThatAnswersNULLIsHealthy(t *testing.T) {
 			}
 		}
 	})
-	if err := probe(t.Context(), address, time.Minute); err != nil {
-		t.Error(err)
-	}
+	check.Report(t, probe(t.Context(), address, time.Minute))
 }
 
 func TestProbe_ServerThatAnswersOtherwiseIsNotHealthy(t *testing.T) {

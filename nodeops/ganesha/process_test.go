@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
@@ -26,30 +27,17 @@ func TestProcess_NoChildOutlivesAKilledServer(t *testing.T) {
 	dir := newExport(t, 1).Path // for its files
 	victim := exec.Command("/proc/self/exe", "-test.run=^"+t.Name()+"$")
 	victim.Env = append(os.Environ(), "HOLDFAST_VICTIM=1", "TMPDIR="+dir)
-	stdout, err := victim.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := victim.Start(); err != nil {
-		t.Fatal(err)
-	}
+	stdout := check.Got(victim.StdoutPipe())(t)
+	check.OK(t, victim.Start())
 	var pids [2]int
-	_, err = fmt.Fscanln(stdout, &pids[0], &pids[1])
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Got(fmt.Fscanln(stdout, &pids[0], &pids[1]))(t)
 	var fds []unix.PollFd
 	for _, pid := range pids {
-		fd, err := unix.PidfdOpen(pid, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fd := check.Got(unix.PidfdOpen(pid, 0))(t)
 		defer unix.Close(fd)
 		fds = append(fds, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
 	}
-	if err := victim.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, victim.Process.Kill())
 	_ = victim.Wait() // it was killed
 	for i := range fds {
 		if n, err := poll(fds[i : i+1]); n != 1 || err != nil {
@@ -95,10 +83,7 @@ func listening(t *testing.T, pid int) map[string]int {
 	}
 	found := map[string]int{}
 	for _, protocol := range []string{"tcp", "tcp6", "udp", "udp6"} {
-		table, err := os.ReadFile("/proc/net/" + protocol)
-		if err != nil {
-			t.Fatal(err)
-		}
+		table := check.Got(os.ReadFile("/proc/net/" + protocol))(t)
 		for line := range strings.Lines(string(table)) {
 			f := strings.Fields(line)
 			const listen, unconnected = "0A", "07"
@@ -106,9 +91,7 @@ func listening(t *testing.T, pid int) map[string]int {
 				continue
 			}
 			var port int
-			if _, err := fmt.Sscanf(f[1][strings.LastIndex(f[1], ":"):], ":%X", &port); err != nil {
-				t.Fatal(err)
-			}
+			check.Got(fmt.Sscanf(f[1][strings.LastIndex(f[1], ":"):], ":%X", &port))(t)
 			found[protocol+" "+f[9]] = port
 		}
 	}
@@ -118,9 +101,7 @@ func listening(t *testing.T, pid int) map[string]int {
 func TestGanesha_MayOpenAllFilesThatTheHostAllows(t *testing.T) {
 	r := run(t)
 	var limit unix.Rlimit
-	if err := unix.Prlimit(r.up().ganesha.pid, unix.RLIMIT_NOFILE, nil, &limit); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, unix.Prlimit(r.up().ganesha.pid, unix.RLIMIT_NOFILE, nil, &limit))
 	if limit.Cur != limit.Max || limit.Max < 1024 {
 		t.Errorf("it may open %d files, and could %d", limit.Cur, limit.Max)
 	}
@@ -129,13 +110,9 @@ func TestGanesha_MayOpenAllFilesThatTheHostAllows(t *testing.T) {
 func TestProcess_WritesOnlyToItsOwnDirectories(t *testing.T) {
 	requireGanesha(t)
 	for _, dir := range []string{"/run", "/var/log"} { // in the mount namespace of the tests
-		if err := unix.Mount("tmpfs", dir, "tmpfs", 0, ""); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, unix.Mount("tmpfs", dir, "tmpfs", 0, ""))
 		t.Cleanup(func() {
-			if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
-				t.Error(err)
-			}
+			check.Report(t, unix.Unmount(dir, unix.MNT_DETACH))
 		})
 	}
 	e := exportOf(1, hostfs.New(t, hostfs.Ext4, 64<<20))
@@ -149,9 +126,7 @@ func TestProcess_WritesOnlyToItsOwnDirectories(t *testing.T) {
 				t.Errorf("in %s lies %s", dir, entry.Name())
 			}
 		}
-		if err != nil {
-			t.Error(err)
-		}
+		check.Report(t, err)
 	}
 }
 

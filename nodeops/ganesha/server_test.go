@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
@@ -48,10 +49,7 @@ func TestServer_ExportsComeChangeAndGoWhileItServes(t *testing.T) {
 	two.Squash, two.ReadOnly, two.Clients = AllSquash, true, []string{"10.0.0.0/8", "fd00::/64", "192.168.7.9"}
 	r.put(two)
 	r.is(one, two)
-	body, err := r.up().admin.call(r.within(), "ExportMgr", "DisplayExport", two.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	body := check.Got(r.up().admin.call(r.within(), "ExportMgr", "DisplayExport", two.ID))(t)
 	var clients []string
 	for _, c := range body[4].([][]any) {
 		clients = append(clients, c[0].(string))
@@ -65,18 +63,14 @@ func TestServer_ExportsComeChangeAndGoWhileItServes(t *testing.T) {
 	r.put(moved)
 	r.is(moved, two)
 	for range 2 { // idempotent
-		if err := r.Remove(r.within(), 1); err != nil {
-			t.Error(err)
-		}
+		check.Report(t, r.Remove(r.within(), 1))
 	}
 	r.is(two)
 }
 
 func TestServer_UnusualPathIsServedAsItIs(t *testing.T) {
 	dir := filepath.Join(newExport(t, 1).Path, "a b;}{#=,%include $(x)`~*?[!]&|<> EXPORT { }")
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.Mkdir(dir, 0o755))
 	r := run(t, exportOf(1, dir))
 	r.is(exportOf(1, dir))
 	other := exportOf(2, dir)
@@ -104,13 +98,8 @@ func TestServer_TwoExportsMustDifferInTheirIdentity(t *testing.T) {
 func TestServer_OnlyRealDirectoriesAreServed(t *testing.T) {
 	dir := newExport(t, 1).Path
 	file, link := filepath.Join(dir, "file"), filepath.Join(dir, "link")
-	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Symlink("/etc", link)); err != nil {
-		t.Fatal(err)
-	}
-	s, err := New(Config{RunDir: "/run/x", RecoveryDir: "/run/y", Name: "nfs.one"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, errors.Join(os.WriteFile(file, nil, 0o600), os.Symlink("/etc", link)))
+	s := check.Got(New(Config{RunDir: "/run/x", RecoveryDir: "/run/y", Name: "nfs.one"}))(t)
 	for _, path := range []string{file, link, filepath.Join(link, "default"), filepath.Join(dir, "missing")} {
 		if err := s.Put(t.Context(), exportOf(1, path)); err == nil || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v", path, err)
@@ -150,9 +139,7 @@ func TestServer_ExportThatFailsAtTheStartBlocksNoOther(t *testing.T) {
 	c.Log = slog.New(slog.NewTextHandler(io.MultiWriter(t.Output(), &log), nil))
 	one, gone, two := newExport(t, 1), newExport(t, 2), newExport(t, 3)
 	r := prepare(t, c, one, gone, two)
-	if err := os.Remove(gone.Path); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.Remove(gone.Path))
 	r.start()
 	l := r.up()
 	ids, err := l.admin.exportIDs(r.within())
@@ -163,9 +150,7 @@ func TestServer_ExportThatFailsAtTheStartBlocksNoOther(t *testing.T) {
 	if reported := log.await(t, refusal); !strings.Contains(reported, gone.Path) || log.index("is up") < log.index(refusal) {
 		t.Errorf("before it is up it should report %s: %s", gone.Path, reported)
 	}
-	if err := os.Mkdir(gone.Path, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.Mkdir(gone.Path, 0o755))
 	for ids := []uint16{}; len(ids) < 3; { // no caller puts it again
 		if ids, err = l.admin.exportIDs(r.within()); err != nil {
 			t.Fatal(err)
@@ -181,9 +166,7 @@ func TestServer_RefusedExportIsReportedOnce(t *testing.T) {
 	c.Log = slog.New(slog.NewTextHandler(&log, nil))
 	gone := newExport(t, 1)
 	r := prepare(t, c, gone)
-	if err := os.Remove(gone.Path); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.Remove(gone.Path))
 	r.start()
 	r.up()
 	refusals := func() int { return log.count("Could not create export for") }
@@ -199,9 +182,7 @@ func TestServer_UnexportedDirectoryCanBeUnmounted(t *testing.T) {
 	for _, kind := range []hostfs.Kind{hostfs.Ext4, hostfs.XFS, hostfs.Btrfs} {
 		mounted := hostfs.New(t, kind, 320<<20)
 		r := run(t, newExport(t, 1), exportOf(2, mounted))
-		if err := r.Remove(r.within(), 2); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, r.Remove(r.within(), 2))
 		if err := unix.Unmount(mounted, 0); err != nil {
 			t.Errorf("%s: %v", kind.Name, err)
 		}
@@ -212,21 +193,15 @@ func TestServer_UnexportedDirectoryCanBeUnmounted(t *testing.T) {
 func TestServer_ExportUnknownToGaneshaIsRemoved(t *testing.T) {
 	one, two := newExport(t, 1), newExport(t, 2)
 	r := run(t, one, two)
-	if err := r.up().admin.remove(1); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Remove(r.within(), 1); err != nil {
-		t.Error(err)
-	}
+	check.OK(t, r.up().admin.remove(1))
+	check.Report(t, r.Remove(r.within(), 1))
 	r.is(two)
 }
 
 func TestServer_OwnProbesAreNoClients(t *testing.T) {
 	r := run(t, newExport(t, 1))
 	r.up()
-	if err := probe(r.within(), r.config.address(), patient); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, probe(r.within(), r.config.address(), patient))
 	if clients, err := r.Clients(t.Context()); err != nil || len(clients) > 0 {
 		t.Errorf("the clients are %v, %v, want none", clients, err)
 	}
@@ -238,10 +213,7 @@ func TestServer_OwnProbesAreNoClients(t *testing.T) {
 
 func TestServer_PutThatTimesOutIsReported(t *testing.T) {
 	c := testConfig(t)
-	s, err := New(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := check.Got(New(c))(t)
 	s.begun = true // and Ganesha does not run
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

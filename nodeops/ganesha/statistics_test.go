@@ -9,15 +9,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
 func (r *running) statistics() Statistics {
 	r.t.Helper()
-	s, err := r.Statistics(r.within())
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	s := check.Got(r.Statistics(r.within()))(r.t)
 	return s
 }
 
@@ -74,16 +72,9 @@ func TestClients_AreMeasured(t *testing.T) {
 	r.up()
 	target := r.mount(e.Pseudo)
 	content := bytes.Repeat([]byte("x"), 1<<20)
-	if err := os.WriteFile(filepath.Join(target, "file"), content, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	f, err := os.OpenFile(filepath.Join(target, "file"), os.O_RDONLY|unix.O_DIRECT, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := f.ReadAt(make([]byte, 1<<19), 0); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(filepath.Join(target, "file"), content, 0o600))
+	f := check.Got(os.OpenFile(filepath.Join(target, "file"), os.O_RDONLY|unix.O_DIRECT, 0))(t)
+	check.Got(f.ReadAt(make([]byte, 1<<19), 0))(t)
 	f.Close()
 	s := r.statistics()
 	read, written := s.Traffic[Way{"4.2", false}], s.Traffic[Way{"4.2", true}]

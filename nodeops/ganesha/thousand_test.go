@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"golang.org/x/sys/unix"
 )
 
@@ -15,9 +16,7 @@ func TestServer_ThousandExportsReturnAfterADeath(t *testing.T) {
 	var exports []Export
 	for id := range uint16(1000) {
 		e := exportOf(id+1, filepath.Join(base, fmt.Sprint(id)))
-		if err := os.Mkdir(e.Path, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, os.Mkdir(e.Path, 0o755))
 		exports = append(exports, e)
 	}
 	last := len(exports) - 1
@@ -27,10 +26,7 @@ func TestServer_ThousandExportsReturnAfterADeath(t *testing.T) {
 	signal(t, l.ganesha, unix.SIGKILL)
 	r.put(exports[last])
 	<-l.ganesha.done
-	ids, err := r.up().admin.exportIDs(r.within())
-	if err != nil {
-		t.Fatal(err)
-	}
+	ids := check.Got(r.up().admin.exportIDs(r.within()))(t)
 	slices.Sort(ids)
 	for i, e := range exports {
 		if i >= len(ids) || ids[i] != e.ID {

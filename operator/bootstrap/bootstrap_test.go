@@ -14,6 +14,7 @@ import (
 
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset/fake"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // world is an API server with a namespace, which asks for a StorageCluster unless it is changed.
@@ -30,10 +31,7 @@ func (w world) make(t *testing.T) ([]v1beta1.StorageCluster, error) {
 		client.PrependReactor("create", "storageclusters", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, w.refusal })
 	}
 	err := Make(t.Context(), fake.NewSimpleClientset(w.namespace), client, "storage", slog.New(slog.DiscardHandler))
-	list, listErr := client.HoldfastV1beta1().StorageClusters().List(t.Context(), metav1.ListOptions{})
-	if listErr != nil {
-		t.Fatal(listErr)
-	}
+	list := check.Got(client.HoldfastV1beta1().StorageClusters().List(t.Context(), metav1.ListOptions{}))(t)
 	return list.Items, err
 }
 

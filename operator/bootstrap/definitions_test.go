@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/holdfast-storage/holdfast/deploy"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 )
 
@@ -28,18 +29,14 @@ func TestDefinitions_OfAnOlderReleaseAreUpgraded(t *testing.T) {
 		return len(shown)
 	}
 	now, err := kinds.Get(t.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	older := []byte(`[{"op": "remove", "path": "/spec/versions/0/additionalPrinterColumns/0"}]`)
 	was, err := kinds.Patch(t.Context(), name, types.JSONPatchType, older, metav1.PatchOptions{})
 	if err != nil || columns(was) != columns(now)-1 {
 		t.Fatalf("%d columns of %d, %v", columns(was), columns(now), err)
 	}
 	for range 2 {
-		if err := Define(t.Context(), client, slog.New(slog.DiscardHandler)); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, Define(t.Context(), client, slog.New(slog.DiscardHandler)))
 	}
 	is, err := kinds.Get(t.Context(), name, metav1.GetOptions{})
 	if err != nil || columns(is) != columns(now) {
@@ -55,10 +52,7 @@ func TestDefinitions_OfAHelmReleaseStayHelms(t *testing.T) {
 	client := dynamic.NewForConfigOrDie(realapi.Config(t))
 	kinds := client.Resource(definitions)
 	const name = "nodejobs.holdfast.dev"
-	all, err := deploy.Definitions()
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := check.Got(deploy.Definitions())(t)
 	t.Cleanup(func() {
 		if _, err := kinds.Apply(context.Background(), name, definition(t, all, name), metav1.ApplyOptions{FieldManager: "helm", Force: true}); err != nil {
 			t.Error(err)
@@ -71,18 +65,14 @@ func TestDefinitions_OfAHelmReleaseStayHelms(t *testing.T) {
 		d.SetAnnotations(map[string]string{"meta.helm.sh/release-name": "holdfast", "helm.sh/resource-policy": "keep"})
 		version := d.Object["spec"].(fields)["versions"].([]any)[0].(fields)
 		version["additionalPrinterColumns"].([]any)[0].(fields)["name"] = column
-		if _, err := kinds.Apply(t.Context(), name, d, metav1.ApplyOptions{FieldManager: "helm", Force: force}); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(kinds.Apply(t.Context(), name, d, metav1.ApplyOptions{FieldManager: "helm", Force: force}))(t)
 	}
 	if err := Define(t.Context(), client, slog.New(slog.DiscardHandler)); err != nil { // by kubectl, before
 		t.Fatal(err)
 	}
 	helm("One", true)
 	for _, column := range []string{"Two", "Three"} {
-		if err := Define(t.Context(), client, slog.New(slog.DiscardHandler)); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, Define(t.Context(), client, slog.New(slog.DiscardHandler)))
 		is, err := kinds.Get(t.Context(), name, metav1.GetOptions{})
 		if err != nil || is.GetAnnotations()["helm.sh/resource-policy"] != "keep" || !equality.Semantic.DeepEqual(columnsOf(is), columnsOf(definition(t, all, name))) {
 			t.Errorf("it is %v with the annotations %v, %v", columnsOf(is), is.GetAnnotations(), err)

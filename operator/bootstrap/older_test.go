@@ -17,6 +17,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/deploy"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
@@ -37,10 +38,7 @@ func newOlderCluster(t *testing.T) *olderCluster {
 	t.Helper()
 	c := &olderCluster{t, dynamic.NewForConfigOrDie(realapi.Config(t))}
 	t.Cleanup(func() { c.define(context.WithoutCancel(t.Context())) })
-	all, err := deploy.Definitions()
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := check.Got(deploy.Definitions())(t)
 	for _, d := range all {
 		older := d.DeepCopy()
 		for _, version := range older.Object["spec"].(fields)["versions"].([]any) {
@@ -81,21 +79,14 @@ func forgetRules(schema fields) {
 func (c *olderCluster) replace(d *unstructured.Unstructured) {
 	c.Helper()
 	kinds := c.client.Resource(definitions)
-	was, err := kinds.Get(c.Context(), d.GetName(), metav1.GetOptions{})
-	if err != nil {
-		c.Fatal(err)
-	}
+	was := check.Got(kinds.Get(c.Context(), d.GetName(), metav1.GetOptions{}))(c)
 	d.SetResourceVersion(was.GetResourceVersion())
-	if _, err := kinds.Update(c.Context(), d, metav1.UpdateOptions{FieldManager: "kubectl-replace"}); err != nil {
-		c.Fatal(err)
-	}
+	check.Got(kinds.Update(c.Context(), d, metav1.UpdateOptions{FieldManager: "kubectl-replace"}))(c)
 }
 
 func (c *olderCluster) define(ctx context.Context) {
 	c.Helper()
-	if err := Define(ctx, c.client, slog.New(slog.DiscardHandler)); err != nil {
-		c.Error(err)
-	}
+	check.Report(c, Define(ctx, c.client, slog.New(slog.DiscardHandler)))
 }
 
 func (c *olderCluster) of(resource string) dynamic.ResourceInterface {
@@ -124,9 +115,7 @@ func (c *olderCluster) make(resource, kind, name string, spec, status fields) {
 	})
 	if status != nil {
 		made.Object["status"] = status
-		if _, err := c.of(resource).UpdateStatus(c.Context(), made, metav1.UpdateOptions{}); err != nil {
-			c.Fatal(err)
-		}
+		check.Got(c.of(resource).UpdateStatus(c.Context(), made, metav1.UpdateOptions{}))(c)
 	}
 }
 
@@ -135,15 +124,9 @@ func (c *olderCluster) objects() map[string]string {
 	c.Helper()
 	all := map[string]string{}
 	for _, resource := range []string{"storageclusters", "storageupgrades", "nodejobs", "volumes", "snapshots", "storagenodes"} {
-		list, err := c.of(resource).List(c.Context(), metav1.ListOptions{})
-		if err != nil {
-			c.Fatal(err)
-		}
+		list := check.Got(c.of(resource).List(c.Context(), metav1.ListOptions{}))(c)
 		for _, o := range list.Items {
-			text, err := json.Marshal(o.Object)
-			if err != nil {
-				c.Fatal(err)
-			}
+			text := check.Got(json.Marshal(o.Object))(c)
 			all[resource+" "+o.GetName()] = string(text)
 		}
 	}
@@ -154,10 +137,7 @@ func (c *olderCluster) objects() map[string]string {
 func (c *olderCluster) limit() (int64, bool) {
 	c.Helper()
 	patch := []byte(`{"spec":{"csi":{"maxVolumesPerNode":7}}}`)
-	is, err := c.of("storageclusters").Patch(c.Context(), "older", types.MergePatchType, patch, metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
-	if err != nil {
-		c.Fatal(err)
-	}
+	is := check.Got(c.of("storageclusters").Patch(c.Context(), "older", types.MergePatchType, patch, metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}))(c)
 	n, kept, _ := unstructured.NestedInt64(is.Object, "spec", "csi", "maxVolumesPerNode")
 	return n, kept
 }
@@ -216,15 +196,10 @@ func TestOlder_ObjectsOfAnOlderReleaseAreServedWithTheNewKinds(t *testing.T) {
 func TestOlder_KindsMatchTheManifestAfterAnyOlderRelease(t *testing.T) {
 	c := newOlderCluster(t)
 	c.define(t.Context())
-	all, err := deploy.Definitions()
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := check.Got(deploy.Definitions())(t)
 	for _, d := range all {
 		is, err := c.client.Resource(definitions).Get(t.Context(), d.GetName(), metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		// Applied by a newcomer it would be the same: what the API server adds is in both.
 		fresh := d.DeepCopy()
 		fresh.SetResourceVersion(is.GetResourceVersion())

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
@@ -32,19 +33,11 @@ func (r *rig) keptTo(nodes ...string) {
 	for _, node := range nodes {
 		id := strings.ReplaceAll(node, ".", "-")
 		kinds := r.ours.HoldfastV1beta1()
-		if _, err := kinds.Volumes().Create(r.Context(), &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: id, Finalizers: []string{v1beta1.AgentFinalizer}}, Spec: v1beta1.VolumeSpec{Name: id, Node: node}}, metav1.CreateOptions{}); err != nil {
-			r.Fatal(err)
-		}
-		if _, err := kinds.Snapshots().Create(r.Context(), &v1beta1.Snapshot{ObjectMeta: metav1.ObjectMeta{Name: id, Finalizers: []string{v1beta1.AgentFinalizer}}, Spec: v1beta1.SnapshotSpec{Name: id, Node: node, SourceRef: v1beta1.FromVolume(id)}}, metav1.CreateOptions{}); err != nil {
-			r.Fatal(err)
-		}
-		if _, err := kinds.StorageNodes().Create(r.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: node}}, metav1.CreateOptions{}); err != nil {
-			r.Fatal(err)
-		}
+		check.Got(kinds.Volumes().Create(r.Context(), &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: id, Finalizers: []string{v1beta1.AgentFinalizer}}, Spec: v1beta1.VolumeSpec{Name: id, Node: node}}, metav1.CreateOptions{}))(r)
+		check.Got(kinds.Snapshots().Create(r.Context(), &v1beta1.Snapshot{ObjectMeta: metav1.ObjectMeta{Name: id, Finalizers: []string{v1beta1.AgentFinalizer}}, Spec: v1beta1.SnapshotSpec{Name: id, Node: node, SourceRef: v1beta1.FromVolume(id)}}, metav1.CreateOptions{}))(r)
+		check.Got(kinds.StorageNodes().Create(r.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: node}}, metav1.CreateOptions{}))(r)
 		leases := r.theirs.CoordinationV1().Leases(namespace)
-		if _, err := leases.Create(r.Context(), &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Name: v1beta1.LeasePrefix + node}}, metav1.CreateOptions{}); err != nil {
-			r.Fatal(err)
-		}
+		check.Got(leases.Create(r.Context(), &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Name: v1beta1.LeasePrefix + node}}, metav1.CreateOptions{}))(r)
 		r.Cleanup(func() { _ = leases.Delete(background, v1beta1.LeasePrefix+node, metav1.DeleteOptions{}) })
 	}
 }
@@ -167,9 +160,7 @@ func (r *rig) leavesToControllers(policy string, agent *rest.Config, node string
 	realapi.Mark(s)
 	_, noVolume := r.ours.HoldfastV1beta1().Volumes().Create(r.Context(), v, metav1.CreateOptions{})
 	_, noSnapshot := r.ours.HoldfastV1beta1().Snapshots().Create(r.Context(), s, metav1.CreateOptions{})
-	if err := errors.Join(noVolume, noSnapshot); err != nil {
-		r.Fatal(err)
-	}
+	check.OK(r, errors.Join(noVolume, noSnapshot))
 	for _, a := range realapi.Unmarked(id, id) {
 		if err := a.Try(r.Context(), agent); !refusedBy(policy, err) {
 			r.Errorf("with all rights: %s: %v", a, err)
@@ -314,16 +305,11 @@ func TestToken_OfANodePodRecordsNoCephClientOfAnotherNode(t *testing.T) {
 			fsid, address, _ := strings.Cut(c, " ")
 			all = append(all, v1beta1.CephClient{FSID: fsid, ID: "client.1", Address: v1beta1.CephAddress(address)})
 		}
-		body, err := json.Marshal(map[string]any{"status": map[string]any{"cephClients": all}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		body := check.Got(json.Marshal(map[string]any{"status": map[string]any{"cephClients": all}}))(t)
 		return realapi.Attempt{Verb: "patch", What: theStorageNodes + "/status", Name: "clients-two", Body: string(body)}
 	}
 	recorded := func(node string, clients ...string) {
-		if _, err := r.ours.HoldfastV1beta1().StorageNodes().Patch(t.Context(), node, types.MergePatchType, []byte(record(clients...).Body), metav1.PatchOptions{}, "status"); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(r.ours.HoldfastV1beta1().StorageNodes().Patch(t.Context(), node, types.MergePatchType, []byte(record(clients...).Body), metav1.PatchOptions{}, "status"))(t)
 	}
 	const its, own = "f 10.0.0.5:0/1", "f 10.0.0.6:0/2"
 	recorded("clients-one", its)
@@ -432,9 +418,7 @@ func TestLoopDevices_PodKeepsThemWhenItsNamespaceIsNoLongerAllowed(t *testing.T)
 	pods := kubernetes.NewForConfigOrDie(r.config).CoreV1().Pods("default")
 	p := borrower(nil)
 	p.Spec.NodeName, p.Spec.NodeSelector = "", map[string]string{"test.holdfast.dev/nowhere": "true"}
-	if _, err := pods.Create(t.Context(), p, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(pods.Create(t.Context(), p, metav1.CreateOptions{}))(t)
 	now := int64(0)
 	t.Cleanup(func() { _ = pods.Delete(background, p.Name, metav1.DeleteOptions{GracePeriodSeconds: &now}) })
 	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.NFS.Namespaces = nil })

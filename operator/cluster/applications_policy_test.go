@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
@@ -20,20 +21,15 @@ func (r *rig) deployment(name string) {
 	r.Helper()
 	labels := map[string]string{"app": name}
 	all := r.theirs.AppsV1().Deployments(metav1.NamespaceDefault)
-	_, err := all.Create(r.Context(), &apps.Deployment{
+	check.Got(all.Create(r.Context(), &apps.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"team": "shop"}},
 		Spec: apps.DeploymentSpec{
 			Replicas: new(int32), Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: core.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: core.PodSpec{Containers: []core.Container{{Name: "app", Image: "busybox:1"}}}},
 		},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		r.Fatal(err)
-	}
+	}, metav1.CreateOptions{}))(r)
 	r.Cleanup(func() {
-		if err := r.theirs.AppsV1().Deployments(metav1.NamespaceDefault).Delete(context.WithoutCancel(r.Context()), name, metav1.DeleteOptions{}); err != nil {
-			r.Error(err)
-		}
+		check.Report(r, r.theirs.AppsV1().Deployments(metav1.NamespaceDefault).Delete(context.WithoutCancel(r.Context()), name, metav1.DeleteOptions{}))
 	})
 }
 
@@ -94,19 +90,15 @@ func TestApplicationsPolicy_AStopDeletesNoClaimsOfAStatefulSet(t *testing.T) {
 	r.reconciled("holdfast")
 	labels := map[string]string{"app": "db"}
 	sets := r.theirs.AppsV1().StatefulSets(metav1.NamespaceDefault)
-	if _, err := sets.Create(t.Context(), &apps.StatefulSet{
+	check.Got(sets.Create(t.Context(), &apps.StatefulSet{
 		ObjectMeta: metav1.ObjectMeta{Name: "db"},
 		Spec: apps.StatefulSetSpec{
 			Replicas: new(int32), Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: core.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: core.PodSpec{Containers: []core.Container{{Name: "db", Image: "busybox:1"}}}},
 		},
-	}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	}, metav1.CreateOptions{}))(t)
 	t.Cleanup(func() {
-		if err := sets.Delete(context.Background(), "db", metav1.DeleteOptions{}); err != nil {
-			t.Error(err)
-		}
+		check.Report(t, sets.Delete(context.Background(), "db", metav1.DeleteOptions{}))
 	})
 	controller := r.asController().AppsV1().StatefulSets(metav1.NamespaceDefault)
 	try := func(patch string) error {

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
@@ -89,9 +90,7 @@ func TestCeph_NothingIsChangedUntilTheKeysAreThere(t *testing.T) {
 	})
 	r.reconciled("holdfast")
 	// A key that goes again takes nothing with it.
-	if err := r.theirs.CoreV1().Secrets(namespace).Delete(t.Context(), "ceph", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, r.theirs.CoreV1().Secrets(namespace).Delete(t.Context(), "ceph", metav1.DeleteOptions{}))
 	r.condition("holdfast", v1beta1.DegradedCondition, reasonInvalid)
 	if made, account := r.hasSite("block"); !made || !account {
 		t.Error("the pool is not served any more")
@@ -109,9 +108,7 @@ func TestCeph_PoolStaysWhileItHasVolumesAndThenGoesWithAllThatItHad(t *testing.T
 		return block && files
 	})
 	r.keptTo("files.ceph.holdfast.dev") // of the other pool
-	if _, err := r.ours.HoldfastV1beta1().StorageNodes().Create(t.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: blockSite}}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(r.ours.HoldfastV1beta1().StorageNodes().Create(t.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: blockSite}}, metav1.CreateOptions{}))(t)
 	r.volumeIn("v1", blockSite, "block", v1beta1.PhaseReady)
 	wait.Until(r, "the pool in the status", func() bool {
 		for _, p := range r.cluster("holdfast").Status.Pools {
@@ -256,14 +253,9 @@ func TestUninstall_WaitsForThePodsOfCephPools(t *testing.T) {
 		return err == nil && len(all.Items) == 2
 	})
 	// One that does not end, as one does not that waits for a cluster.
-	all, err := pods.List(t.Context(), metav1.ListOptions{LabelSelector: of})
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := check.Got(pods.List(t.Context(), metav1.ListOptions{LabelSelector: of}))(t)
 	name := all.Items[0].Name
-	if _, err := pods.Patch(t.Context(), name, types.MergePatchType, []byte(`{"metadata":{"finalizers":["holdfast.test/slow"]}}`), metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(pods.Patch(t.Context(), name, types.MergePatchType, []byte(`{"metadata":{"finalizers":["holdfast.test/slow"]}}`), metav1.PatchOptions{}))(t)
 	free := func() {
 		_, _ = pods.Patch(background, name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 	}

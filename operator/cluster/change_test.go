@@ -17,6 +17,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
@@ -57,9 +58,7 @@ func TestClass_RenamedOrImmutableIsRecreatedAndTheOldOneIsDeleted(t *testing.T) 
 func TestClass_ForeignIsLeftAloneAndReportedInTheCondition(t *testing.T) {
 	r := newRig(t)
 	theirs := &storage.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "hb-one"}, Provisioner: "other.example"}
-	if _, err := r.theirs.StorageV1().StorageClasses().Create(t.Context(), theirs, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(r.theirs.StorageV1().StorageClasses().Create(t.Context(), theirs, metav1.CreateOptions{}))(t)
 	t.Cleanup(func() {
 		_ = r.theirs.StorageV1().StorageClasses().Delete(context.Background(), "hb-one", metav1.DeleteOptions{})
 	})
@@ -80,9 +79,7 @@ func TestClass_ForeignIsLeftAloneAndReportedInTheCondition(t *testing.T) {
 	r.condition("holdfast", v1beta1.ProgressingCondition, reasonForeign)
 	// It is handed over by hand, whatever it is.
 	label := []byte(`{"metadata":{"labels":{"app.kubernetes.io/managed-by":"holdfast-operator"}}}`)
-	if _, err := r.theirs.StorageV1().StorageClasses().Patch(t.Context(), "hb-one", types.MergePatchType, label, metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(r.theirs.StorageV1().StorageClasses().Patch(t.Context(), "hb-one", types.MergePatchType, label, metav1.PatchOptions{}))(t)
 	wait.Until(r, "the class being ours", func() bool { c := r.class("hb-one"); return c != nil && c.Provisioner == "csi.holdfast.dev" })
 	r.reconciled("holdfast")
 }
@@ -173,9 +170,7 @@ func TestPause_ObjectsAreNotTouchedAndTheStatusStaysFresh(t *testing.T) {
 		t.Errorf("the phase is %s", phase)
 	}
 	r.traffic.take()
-	if err := r.theirs.StorageV1().StorageClasses().Delete(t.Context(), "hb-one", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, r.theirs.StorageV1().StorageClasses().Delete(t.Context(), "hb-one", metav1.DeleteOptions{}))
 	r.volume("v1")
 	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.StorageClasses[1].Name = "hb-three" })
 	wait.Until(r, "the fresh status", func() bool {
@@ -197,9 +192,7 @@ func TestPause_ObjectsAreNotTouchedAndTheStatusStaysFresh(t *testing.T) {
 func (r *rig) volume(name string) {
 	r.Helper()
 	v := &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{v1beta1.AgentFinalizer}}, Spec: v1beta1.VolumeSpec{Name: name, Node: "node1"}}
-	if _, err := r.ours.HoldfastV1beta1().Volumes().Create(r.Context(), v, metav1.CreateOptions{}); err != nil {
-		r.Fatal(err)
-	}
+	check.Got(r.ours.HoldfastV1beta1().Volumes().Create(r.Context(), v, metav1.CreateOptions{}))(r)
 }
 
 func (r *rig) noVolume(name string) {
@@ -286,9 +279,7 @@ func TestPrune_DisruptionBudgetOfAnEarlierReleaseIsDeleted(t *testing.T) {
 	labels[v1beta1.InstanceLabel] = c.Name
 	budget.SetLabels(labels)
 	budget.Object["spec"] = map[string]any{"maxUnavailable": int64(1), "selector": map[string]any{"matchLabels": map[string]any{"app": "controller"}}}
-	if err := r.set.ApplySparing(t.Context(), []*unstructured.Unstructured{budget}, nil).Err(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, r.set.ApplySparing(t.Context(), []*unstructured.Unstructured{budget}, nil).Err())
 	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.Debug = true })
 	wait.Until(r, "its end", func() bool {
 		_, err := r.of(budget).Get(t.Context(), controllerName, metav1.GetOptions{})

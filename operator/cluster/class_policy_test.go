@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/deploy"
 	"github.com/holdfast-storage/holdfast/parameters"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
@@ -184,9 +185,7 @@ func TestParameters_WrongOnesAreRefusedWhereTheyAreWritten(t *testing.T) {
 	// Only these can be changed: the kinds of the others do not allow it.
 	snapshots := a.objects.Resource(schema.GroupVersionResource{Group: "snapshot.storage.k8s.io", Version: "v1", Resource: "volumesnapshotclasses"})
 	o := snapshotClass("snapshot.storage.k8s.io", "VolumeSnapshotClass", "csi.holdfast.dev", nil)
-	if _, err := snapshots.Create(t.Context(), o, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(snapshots.Create(t.Context(), o, metav1.CreateOptions{}))(t)
 	_, err := snapshots.Patch(t.Context(), o.GetName(), types.MergePatchType, []byte(`{"parameters":{"pool":"x"}}`), metav1.PatchOptions{})
 	if err == nil || !strings.Contains(err.Error(), "parameter pool is not known") {
 		t.Errorf("a change to a wrong parameter: %v", err)
@@ -196,10 +195,7 @@ func TestParameters_WrongOnesAreRefusedWhereTheyAreWritten(t *testing.T) {
 // snapshotKinds adds the kinds of snapshots, and removes them after the test.
 func (a *asker) snapshotKinds() {
 	a.Helper()
-	all, err := deploy.SnapshotDefinitions()
-	if err != nil {
-		a.Fatal(err)
-	}
+	all := check.Got(deploy.SnapshotDefinitions())(a)
 	definitions := a.objects.Resource(definitionResource)
 	for _, d := range all {
 		a.Cleanup(func() { _ = definitions.Delete(background, d.GetName(), metav1.DeleteOptions{}) })
@@ -243,14 +239,9 @@ func TestParameters_WrongOnesThatTheAPIServerLetsThroughChangeNothing(t *testing
 	r.create("holdfast", func(s *v1beta1.StorageClusterSpec) { s.StorageClasses = []v1beta1.StorageClassSpec{good} })
 	r.reconciled("holdfast")
 	classes := r.theirs.StorageV1().StorageClasses()
-	before, err := classes.Get(t.Context(), "hb-one", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := check.Got(classes.Get(t.Context(), "hb-one", metav1.GetOptions{}))(t)
 	r.stop()
-	if err := r.theirs.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(t.Context(), "holdfast-class-parameters", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, r.theirs.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(t.Context(), "holdfast-class-parameters", metav1.DeleteOptions{}))
 	wrong := func(s *v1beta1.StorageClusterSpec) {
 		changed := good
 		changed.Parameters = map[string]string{"provisioning": "fat"}

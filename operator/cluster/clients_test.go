@@ -16,6 +16,7 @@ import (
 	testclient "k8s.io/client-go/testing"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
@@ -30,9 +31,7 @@ func nodesOf(t *testing.T, condition string, labels map[string]string, found map
 		if label != "" {
 			n.Labels[v1beta1.ClientLabels[condition]] = label
 		}
-		if err := errors.Join(nodes.Informer().GetIndexer().Add(n), kubernetes.Tracker().Add(n)); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, errors.Join(nodes.Informer().GetIndexer().Add(n), kubernetes.Tracker().Add(n)))
 		observed.allNodes[name] = n
 	}
 	for name, status := range found {
@@ -48,10 +47,7 @@ func nodesOf(t *testing.T, condition string, labels map[string]string, found map
 // labelled are the nodes with what their label says.
 func labelled(t *testing.T, key string, kubernetes *fake.Clientset) map[string]string {
 	t.Helper()
-	list, err := kubernetes.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := check.Got(kubernetes.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}))(t)
 	all := map[string]string{}
 	for _, n := range list.Items {
 		all[n.Name] = n.Labels[key]
@@ -68,9 +64,7 @@ func TestClientLabel_NodeIsLabelledByWhatItsAgentReports(t *testing.T) {
 					"new": metav1.ConditionTrue, "lacks": metav1.ConditionFalse, "lost": metav1.ConditionFalse, "got": metav1.ConditionTrue,
 					"same": metav1.ConditionTrue, "silent": "", "old": "", "gone": metav1.ConditionTrue,
 				})
-			if err := r.labelNodes(t.Context(), observed.clientLabels()); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, r.labelNodes(t.Context(), observed.clientLabels()))
 			want := map[string]string{"new": "true", "lacks": "false", "lost": "false", "got": "true", "same": "true", "silent": "true", "old": "", "others": ""}
 			if got := labelled(t, key, kubernetes); !maps.Equal(got, want) {
 				t.Errorf("the labels are %v, want %v", got, want)
@@ -91,9 +85,7 @@ func TestClientLabel_NodeIsLabelledByWhatItsAgentReports(t *testing.T) {
 func TestClientLabel_IsRemovedWithHoldfast(t *testing.T) {
 	const condition, key = v1beta1.RBDVolumesCondition, v1beta1.RBDVolumesKey
 	r, _, kubernetes := nodesOf(t, condition, map[string]string{"a": "true", "b": "false", "c": ""}, nil)
-	if _, err := r.cleanNodes(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(r.cleanNodes(t.Context()))(t)
 	for name, label := range labelled(t, key, kubernetes) {
 		if label != "" {
 			t.Errorf("node %s is labelled %s", name, label)
@@ -139,15 +131,11 @@ func TestClientLabels_FollowTheReportOfTheAgent(t *testing.T) {
 	r.reconciled("holdfast")
 	const name = "node1"
 	nodes := r.ours.HoldfastV1beta1().StorageNodes()
-	if _, err := nodes.Create(t.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(nodes.Create(t.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}))(t)
 	t.Cleanup(func() {
 		r.stop()
 		err := nodes.Delete(context.Background(), name, metav1.DeleteOptions{})
-		if err := errors.Join(err, r.controller.label(context.Background(), name, map[string]any{v1beta1.SharedVolumesKey: nil, v1beta1.RBDVolumesKey: nil, v1beta1.CephFSVolumesKey: nil})); err != nil {
-			t.Error(err)
-		}
+		check.Report(t, errors.Join(err, r.controller.label(context.Background(), name, map[string]any{v1beta1.SharedVolumesKey: nil, v1beta1.RBDVolumesKey: nil, v1beta1.CephFSVolumesKey: nil})))
 	})
 	for i, want := range []string{"true", "false", "true"} {
 		if i == 2 { // a node that joins in a pause, such as that of an upgrade, gets pods too

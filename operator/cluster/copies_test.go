@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube/apply"
 	"github.com/holdfast-storage/holdfast/operator/render"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
@@ -34,10 +35,7 @@ func TestCopies_OfAllOwnedObjectsStayAndAreReported(t *testing.T) {
 	reported := map[string]bool{}
 	wait.Until(r, "the events", func() bool {
 		for _, made := range kinds {
-			all, err := r.theirs.CoreV1().Events("").List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.uid=" + string(made.GetUID())})
-			if err != nil {
-				t.Fatal(err)
-			}
+			all := check.Got(r.theirs.CoreV1().Events("").List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.uid=" + string(made.GetUID())}))(t)
 			for _, e := range all.Items {
 				reported[made.GetKind()] = reported[made.GetKind()] || e.Reason == apply.ReasonStranger
 			}
@@ -78,13 +76,10 @@ func (r *rig) copyOf(o *unstructured.Unstructured) *unstructured.Unstructured {
 func TestCopies_ForeignObjectsUnderOurNamesStayUnchanged(t *testing.T) {
 	r := newRig(t)
 	c := r.create("holdfast", nil)
-	objects, err := render.Objects(render.Input{Cluster: c, Namespace: namespace, Has: func(kind schema.GroupKind) bool {
+	objects := check.Got(render.Objects(render.Input{Cluster: c, Namespace: namespace, Has: func(kind schema.GroupKind) bool {
 		_, err := r.mapper.RESTMapping(kind)
 		return err == nil
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}))(t)
 	var theirs []*unstructured.Unstructured
 	for _, o := range objects {
 		o.SetLabels(map[string]string{"whose": "theirs"})

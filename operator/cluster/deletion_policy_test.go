@@ -12,6 +12,7 @@ import (
 
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
@@ -82,17 +83,11 @@ func (r *rig) stored() {
 	for _, node := range []string{"node1", serverNode} {
 		name, _, _ := strings.Cut(node, ".")
 		v := &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.VolumeSpec{Name: name, Node: node, Shared: node == serverNode}}
-		if _, err := r.ours.HoldfastV1beta1().Volumes().Create(r.Context(), v, metav1.CreateOptions{}); err != nil {
-			r.Fatal(err)
-		}
+		check.Got(r.ours.HoldfastV1beta1().Volumes().Create(r.Context(), v, metav1.CreateOptions{}))(r)
 		s := &v1beta1.Snapshot{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.SnapshotSpec{Name: name, Node: node, SourceRef: v1beta1.FromVolume(name)}}
-		if _, err := r.ours.HoldfastV1beta1().Snapshots().Create(r.Context(), s, metav1.CreateOptions{}); err != nil {
-			r.Fatal(err)
-		}
+		check.Got(r.ours.HoldfastV1beta1().Snapshots().Create(r.Context(), s, metav1.CreateOptions{}))(r)
 		n := &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: node}}
-		if _, err := r.ours.HoldfastV1beta1().StorageNodes().Create(r.Context(), n, metav1.CreateOptions{}); err != nil {
-			r.Fatal(err)
-		}
+		check.Got(r.ours.HoldfastV1beta1().StorageNodes().Create(r.Context(), n, metav1.CreateOptions{}))(r)
 	}
 }
 
@@ -141,9 +136,7 @@ func TestDeletionRequest_OneThatIsMadeStaysWhileOthersWrite(t *testing.T) {
 	r.stored()
 	o := volumeRequests{r, "node1"}
 	wait.Until(r, "the rule being held", func() bool { return refusedBy("holdfast-deletion", o.patch(r.as("jane"), deletionRequest)) })
-	if _, err := r.as(controllerUser).HoldfastV1beta1().Volumes().Patch(t.Context(), "node1", types.MergePatchType, []byte(`{"spec":`+deletionRequest+`}`), metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(r.as(controllerUser).HoldfastV1beta1().Volumes().Patch(t.Context(), "node1", types.MergePatchType, []byte(`{"spec":`+deletionRequest+`}`), metav1.PatchOptions{}))(t)
 	if _, err := r.as(agentUser).HoldfastV1beta1().Volumes().Patch(t.Context(), "node1", types.MergePatchType, []byte(`{"metadata":{"finalizers":["holdfast.dev/agent"]}}`), metav1.PatchOptions{}); err != nil {
 		t.Errorf("the agent writes beside it: %v", err)
 	}
@@ -205,9 +198,7 @@ func TestNodeRequests_OnlyTheControllerAddsAndTheAgentTakesAway(t *testing.T) {
 			t.Errorf("%s, by the agent: %v", what, err)
 		}
 	}
-	if err := r.ours.HoldfastV1beta1().StorageNodes().Delete(t.Context(), "node1", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, r.ours.HoldfastV1beta1().StorageNodes().Delete(t.Context(), "node1", metav1.DeleteOptions{}))
 	n := &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: "node1"}, Spec: v1beta1.StorageNodeSpec{Restore: []v1beta1.RestoreRequest{{Name: "a"}}}}
 	create := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 	if _, err := r.as(agentUser).HoldfastV1beta1().StorageNodes().Create(t.Context(), n, create); !refusedBy("holdfast-node-requests", err) {

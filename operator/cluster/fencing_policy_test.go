@@ -13,6 +13,7 @@ import (
 	storage "k8s.io/api/storage/v1"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
@@ -66,9 +67,7 @@ func TestStorageNode_WithClientsOfCephStaysUntilItIsShutOut(t *testing.T) {
 	nodes := r.ours.HoldfastV1beta1().StorageNodes()
 	status := func(body string) {
 		t.Helper()
-		if _, err := nodes.Patch(t.Context(), "node1", types.MergePatchType, []byte(`{"status":`+body+`}`), metav1.PatchOptions{}, "status"); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(nodes.Patch(t.Context(), "node1", types.MergePatchType, []byte(`{"status":`+body+`}`), metav1.PatchOptions{}, "status"))(t)
 	}
 	remove := func() error {
 		return nodes.Delete(t.Context(), "node1", metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
@@ -100,21 +99,16 @@ func (r *rig) lonely(name string, claim bool, labels map[string]string) {
 		p.Spec.Volumes = []core.Volume{{Name: "v", VolumeSource: core.VolumeSource{PersistentVolumeClaim: &core.PersistentVolumeClaimVolumeSource{ClaimName: "a"}}}}
 	}
 	pods := r.theirs.CoreV1().Pods(metav1.NamespaceDefault)
-	if _, err := pods.Create(r.Context(), p, metav1.CreateOptions{}); err != nil {
-		r.Fatal(err)
-	}
+	check.Got(pods.Create(r.Context(), p, metav1.CreateOptions{}))(r)
 	r.Cleanup(func() { _ = pods.Delete(background, name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}) })
 }
 
 func (r *rig) attached(name, attacher string) {
 	r.Helper()
 	attachments := r.theirs.StorageV1().VolumeAttachments()
-	_, err := attachments.Create(r.Context(), &storage.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: storage.VolumeAttachmentSpec{
+	check.Got(attachments.Create(r.Context(), &storage.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: storage.VolumeAttachmentSpec{
 		Attacher: attacher, NodeName: "none", Source: storage.VolumeAttachmentSource{PersistentVolumeName: &name},
-	}}, metav1.CreateOptions{})
-	if err != nil {
-		r.Fatal(err)
-	}
+	}}, metav1.CreateOptions{}))(r)
 	r.Cleanup(func() { _ = attachments.Delete(background, name, metav1.DeleteOptions{}) })
 }
 

@@ -15,19 +15,15 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/operator/render"
 	"github.com/holdfast-storage/holdfast/operator/rollout"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 // wanted renders what the controller has to make.
 func (r *rig) wanted(name string, secret map[string][]byte) []*unstructured.Unstructured {
 	r.Helper()
-	objects, err := render.Objects(render.Input{Cluster: r.cluster(name), Namespace: namespace, Has: r.set.Has, Secret: secret})
-	if err != nil {
-		r.Fatal(err)
-	}
-	if err := rollout.StampAll(objects); err != nil {
-		r.Fatal(err)
-	}
+	objects := check.Got(render.Objects(render.Input{Cluster: r.cluster(name), Namespace: namespace, Has: r.set.Has, Secret: secret}))(r)
+	check.OK(r, rollout.StampAll(objects))
 	return objects
 }
 
@@ -101,9 +97,7 @@ func TestHeal_EveryEditedOrDeletedObjectIsRepaired(t *testing.T) {
 			}
 			t.Log("it is deleted")
 			propagation := metav1.DeletePropagationBackground
-			if err := r.of(o).Delete(t.Context(), o.GetName(), metav1.DeleteOptions{PropagationPolicy: &propagation}); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, r.of(o).Delete(t.Context(), o.GetName(), metav1.DeleteOptions{PropagationPolicy: &propagation}))
 			wait.Until(r, "another object of its name", func() bool { live := r.get(o); return live != nil && live.GetUID() != was.GetUID() })
 			r.healed(o, was)
 		})
@@ -190,9 +184,7 @@ func (r *rig) putSecret(name string, data map[string][]byte) {
 	secrets := r.theirs.CoreV1().Secrets(namespace)
 	_ = secrets.Delete(r.Context(), name, metav1.DeleteOptions{})
 	s := &core.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: data}
-	if _, err := secrets.Create(r.Context(), s, metav1.CreateOptions{}); err != nil {
-		r.Fatal(err)
-	}
+	check.Got(secrets.Create(r.Context(), s, metav1.CreateOptions{}))(r)
 }
 
 // secretData has all keys that a secret may have. None of its passwords may be reported anywhere.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/operator/held"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
@@ -26,14 +27,9 @@ func twoPools(s *v1beta1.StorageClusterSpec) {
 func (r *rig) volumeIn(name, node, pool string, phase v1beta1.Phase) {
 	r.Helper()
 	v := &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{v1beta1.AgentFinalizer}}, Spec: v1beta1.VolumeSpec{Name: name, Node: node, Pool: pool}}
-	v, err := r.ours.HoldfastV1beta1().Volumes().Create(r.Context(), v, metav1.CreateOptions{})
-	if err != nil {
-		r.Fatal(err)
-	}
+	v = check.Got(r.ours.HoldfastV1beta1().Volumes().Create(r.Context(), v, metav1.CreateOptions{}))(r)
 	v.Status.Pool, v.Status.Phase = pool, phase
-	if _, err := r.ours.HoldfastV1beta1().Volumes().UpdateStatus(r.Context(), v, metav1.UpdateOptions{}); err != nil {
-		r.Fatal(err)
-	}
+	check.Got(r.ours.HoldfastV1beta1().Volumes().UpdateStatus(r.Context(), v, metav1.UpdateOptions{}))(r)
 }
 
 // holding is a cluster with two pools, of which each holds a volume of node1.
@@ -59,13 +55,8 @@ func TestHeldPools_TheAPIServerRefusesWhatTheOperatorWouldNotCarryOut(t *testing
 		return a.try(hides) != nil && a.try(func(s *v1beta1.StorageClusterSpec) { s.NodeSelectorTerms = terms("x", core.NodeSelectorOpExists) }) != nil
 	})
 	patch := []byte(`{"metadata":{"labels":{"number":"7"}}}`)
-	if _, err := r.theirs.CoreV1().Nodes().Patch(t.Context(), "node1", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	all, err := r.theirs.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Got(r.theirs.CoreV1().Nodes().Patch(t.Context(), "node1", types.MergePatchType, patch, metav1.PatchOptions{}))(t)
+	all := check.Got(r.theirs.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}))(t)
 	var nodes []*core.Node
 	for i := range all.Items {
 		nodes = append(nodes, &all.Items[i])
@@ -152,10 +143,7 @@ func TestHeldPools_ThoseThatAreNamedInTheAnnotationMayBeHidden(t *testing.T) {
 // directory is that of the first pool as the nodes have it.
 func (r *rig) directory() string {
 	r.Helper()
-	c, err := r.theirs.CoreV1().ConfigMaps(namespace).Get(r.Context(), nodeSetName, metav1.GetOptions{})
-	if err != nil {
-		r.Fatal(err)
-	}
+	c := check.Got(r.theirs.CoreV1().ConfigMaps(namespace).Get(r.Context(), nodeSetName, metav1.GetOptions{}))(r)
 	_, rest, _ := strings.Cut(c.Data["node.json"], `"path":"`)
 	path, _, _ := strings.Cut(rest, `"`)
 	return path
@@ -227,8 +215,6 @@ func TestHeldPools_AVolumeThatIsLostHoldsNone(t *testing.T) {
 	r.slip(moved)
 	r.condition("holdfast", v1beta1.DegradedCondition, reasonHidden)
 	patch := []byte(`{"status":{"phase":"Lost"}}`)
-	if _, err := r.ours.HoldfastV1beta1().Volumes().Patch(t.Context(), "v1", types.MergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(r.ours.HoldfastV1beta1().Volumes().Patch(t.Context(), "v1", types.MergePatchType, patch, metav1.PatchOptions{}, "status"))(t)
 	wait.Until(r, "the pool in its new place", func() bool { return r.directory() == "/srv/other" })
 }

@@ -19,6 +19,7 @@ import (
 
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
@@ -37,17 +38,11 @@ func holdingInMemory(t *testing.T) (*rig, *atomic.Bool) {
 		})
 	})
 	r.ours, r.theirs = holdfast.NewForConfigOrDie(r.config), kubernetes.NewForConfigOrDie(r.config)
-	if _, err := r.theirs.CoreV1().Namespaces().Create(t.Context(), home(), metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(r.theirs.CoreV1().Namespaces().Create(t.Context(), home(), metav1.CreateOptions{}))(t)
 	account := &core.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: controllerName}}
-	if _, err := r.theirs.CoreV1().ServiceAccounts(namespace).Create(t.Context(), account, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(r.theirs.CoreV1().ServiceAccounts(namespace).Create(t.Context(), account, metav1.CreateOptions{}))(t)
 	node := &core.Node{ObjectMeta: metav1.ObjectMeta{Name: "node1", Labels: map[string]string{core.LabelOSStable: "linux"}}}
-	if _, err := r.theirs.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(r.theirs.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}))(t)
 	r.start()
 	wait.Until(r, "the kinds", func() bool { return r.controller.Kinds.Whole("volumes") && r.controller.Kinds.Whole("snapshots") })
 	r.holding()
@@ -113,9 +108,7 @@ func TestHeldPools_StayProtectedWhenAUserDeletesTheDaemonSetOfASpecThatHides(t *
 	r.change("holdfast", withoutFiles)
 	r.condition("holdfast", v1beta1.DegradedCondition, reasonHidden)
 	sets := r.theirs.AppsV1().DaemonSets(namespace)
-	if err := sets.Delete(t.Context(), nodeSetName, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, sets.Delete(t.Context(), nodeSetName, metav1.DeleteOptions{}))
 	wait.Until(r, "the DaemonSet", func() bool {
 		_, err := sets.Get(t.Context(), nodeSetName, metav1.GetOptions{})
 		return err == nil
@@ -127,12 +120,8 @@ func TestHeldPools_StayInTheStatusWhileAKindIsBeingDeleted(t *testing.T) {
 	r, _ := holdingInMemory(t)
 	const kind = "volumes.holdfast.dev"
 	definitions := dynamic.NewForConfigOrDie(r.config).Resource(definitionResource)
-	if _, err := definitions.Patch(t.Context(), kind, types.MergePatchType, []byte(`{"metadata":{"finalizers":["test/stays"]}}`), metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if err := definitions.Delete(t.Context(), kind, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(definitions.Patch(t.Context(), kind, types.MergePatchType, []byte(`{"metadata":{"finalizers":["test/stays"]}}`), metav1.PatchOptions{}))(t)
+	check.OK(t, definitions.Delete(t.Context(), kind, metav1.DeleteOptions{}))
 	wait.Until(r, "its deletion being seen", func() bool { return !r.controller.Kinds.Whole("volumes") })
 	r.noVolume("v1")
 	r.noVolume("v2")
@@ -144,9 +133,7 @@ func TestHeldPools_KeepNoClusterThatIsDeletedWhileTheDaemonSetIsRefused(t *testi
 	refuses.Store(true)
 	r.change("holdfast", morePools)
 	r.condition("holdfast", v1beta1.DegradedCondition, reasonNotApplied)
-	if err := r.ours.HoldfastV1beta1().StorageClusters().Delete(t.Context(), "holdfast", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, r.ours.HoldfastV1beta1().StorageClusters().Delete(t.Context(), "holdfast", metav1.DeleteOptions{}))
 	r.condition("holdfast", v1beta1.ProgressingCondition, reasonVolumesExist)
 	r.noVolume("v1")
 	r.noVolume("v2")

@@ -22,6 +22,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube/apply"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
@@ -63,9 +64,7 @@ func TestSpec_ThatCannotBeAppliedGivesAReasonAndTheNextGoodOneClearsIt(t *testin
 				t.Error("an object of the last good spec is gone")
 			}
 			// The objects of the last good spec are still reconciled.
-			if err := r.theirs.StorageV1().StorageClasses().Delete(t.Context(), "hb-one", metav1.DeleteOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, r.theirs.StorageV1().StorageClasses().Delete(t.Context(), "hb-one", metav1.DeleteOptions{}))
 			wait.Until(r, "the class that was deleted by hand", func() bool { return r.class("hb-one") != nil })
 			r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { *s = *good.DeepCopy() })
 			r.reconciled("holdfast")
@@ -127,16 +126,12 @@ func (r *rig) forbid(name string) {
 			Validations: []admission.Validation{{Expression: fmt.Sprintf("object.metadata.name != %q", name), Message: "not here"}},
 		},
 	}
-	if _, err := policies.Create(r.Context(), policy, metav1.CreateOptions{}); err != nil {
-		r.Fatal(err)
-	}
+	check.Got(policies.Create(r.Context(), policy, metav1.CreateOptions{}))(r)
 	binding := &admission.ValidatingAdmissionPolicyBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "hb-refuse"},
 		Spec:       admission.ValidatingAdmissionPolicyBindingSpec{PolicyName: "hb-refuse", ValidationActions: []admission.ValidationAction{admission.Deny}},
 	}
-	if _, err := bindings.Create(r.Context(), binding, metav1.CreateOptions{}); err != nil {
-		r.Fatal(err)
-	}
+	check.Got(bindings.Create(r.Context(), binding, metav1.CreateOptions{}))(r)
 	r.Cleanup(func() {
 		_ = bindings.Delete(background, "hb-refuse", metav1.DeleteOptions{})
 		_ = policies.Delete(background, "hb-refuse", metav1.DeleteOptions{})
@@ -284,12 +279,8 @@ func TestNamespace_BeingDeletedIsReportedAndAllIsRepairedOnceItExists(t *testing
 	}
 	t.Cleanup(free)
 	holds := &core.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "held", Finalizers: []string{"holdfast.test/hold"}}}
-	if _, err := held.Create(t.Context(), holds, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if err := namespaces.Delete(t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(held.Create(t.Context(), holds, metav1.CreateOptions{}))(t)
+	check.OK(t, namespaces.Delete(t.Context(), namespace, metav1.DeleteOptions{}))
 	wait.Until(r, "a condition that names the namespace", func() bool {
 		p := meta.FindStatusCondition(r.cluster("holdfast").Status.Conditions, v1beta1.ProgressingCondition)
 		return p.Reason == reasonNotApplied && strings.Contains(p.Message, "namespace "+namespace+" because it is being terminated")
@@ -327,9 +318,7 @@ func TestKinds_LearnedKindIsUsedAndForgottenKindIsNot(t *testing.T) {
 	definition := decode(t, []byte(podMonitors))[0]
 	definitions := r.objects.Resource(definitionResource)
 	t.Cleanup(func() { _ = definitions.Delete(background, definition.GetName(), metav1.DeleteOptions{}) })
-	if _, err := definitions.Create(t.Context(), definition, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(definitions.Create(t.Context(), definition, metav1.CreateOptions{}))(t)
 	count := func() int {
 		all, err := r.objects.Resource(monitors).Namespace(namespace).List(t.Context(), metav1.ListOptions{LabelSelector: apply.InstanceLabel + "=holdfast"})
 		if err != nil {
@@ -342,9 +331,7 @@ func TestKinds_LearnedKindIsUsedAndForgottenKindIsNot(t *testing.T) {
 	wait.Until(r, "their removal", func() bool { return count() == 0 })
 	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.Monitoring.Enabled = nil })
 	wait.Until(r, "the PodMonitors again", func() bool { return count() > 0 })
-	if err := definitions.Delete(t.Context(), definition.GetName(), metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, definitions.Delete(t.Context(), definition.GetName(), metav1.DeleteOptions{}))
 	wait.Until(r, "the kind being forgotten", func() bool { return !r.set.Has(schema.GroupKind{Group: "monitoring.coreos.com", Kind: "PodMonitor"}) })
 	r.reconciled("holdfast")
 	r.traffic.take()

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
@@ -90,9 +91,7 @@ func TestInlineVolumes_CSIDriverAllowsThemWhileOneExists(t *testing.T) {
 	}
 	const node = "inline-node" // no Node is behind it
 	defer func() {
-		if err := r.ours.HoldfastV1beta1().StorageNodes().Delete(r.Context(), node, metav1.DeleteOptions{}); err != nil {
-			t.Error(err)
-		}
+		check.Report(t, r.ours.HoldfastV1beta1().StorageNodes().Delete(r.Context(), node, metav1.DeleteOptions{}))
 	}()
 	r.reports(node, new(int32), new(true))
 	forbid := func(s *v1beta1.StorageClusterSpec) { s.CSI.Ephemeral = nil }

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
@@ -18,9 +19,7 @@ const ofTheManifest = `{"metadata":{"labels":{"app.kubernetes.io/name":"holdfast
 func (r *rig) shared() (before []string) {
 	r.Helper()
 	r.empty()
-	if _, err := r.theirs.CoreV1().Namespaces().Create(r.Context(), &core.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
-		r.Fatal(err)
-	}
+	check.Got(r.theirs.CoreV1().Namespaces().Create(r.Context(), &core.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}))(r)
 	theirs := &core.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "theirs"}}
 	wait.Until(r, "the ConfigMap of others", func() bool {
 		_, err := r.theirs.CoreV1().ConfigMaps(namespace).Create(r.Context(), theirs, metav1.CreateOptions{})
@@ -32,9 +31,7 @@ func (r *rig) shared() (before []string) {
 	})
 	r.install()
 	for _, o := range rights(r.T) {
-		if _, err := r.of(o).Apply(r.Context(), o.GetName(), o, metav1.ApplyOptions{FieldManager: "helm", Force: true}); err != nil {
-			r.Fatal(err)
-		}
+		check.Got(r.of(o).Apply(r.Context(), o.GetName(), o, metav1.ApplyOptions{FieldManager: "helm", Force: true}))(r)
 	}
 	r.Cleanup(func() { // other tests need that of the manifest
 		_, _ = r.theirs.CoreV1().Namespaces().Patch(background, namespace, types.MergePatchType, []byte(ofTheManifest), metav1.PatchOptions{})
@@ -44,11 +41,7 @@ func (r *rig) shared() (before []string) {
 
 func (r *rig) namespace() *core.Namespace {
 	r.Helper()
-	ns, err := r.theirs.CoreV1().Namespaces().Get(r.Context(), namespace, metav1.GetOptions{})
-	if err != nil {
-		r.Fatal(err)
-	}
-	return ns
+	return check.Got(r.theirs.CoreV1().Namespaces().Get(r.Context(), namespace, metav1.GetOptions{}))(r)
 }
 
 func TestUninstall_NamespaceOfOthersStaysWithWhatTheyHaveInIt(t *testing.T) {
@@ -87,10 +80,8 @@ func TestNamespace_OfOthersIsTakenFromTheStorageClusterThatAnEarlierReleaseGaveI
 	r := newRig(t)
 	r.shared()
 	c := r.create("holdfast", nil)
-	if _, err := r.of(mark(c, namespaceKind, "", namespace)).Apply(t.Context(), namespace, mark(c, namespaceKind, "", namespace),
-		metav1.ApplyOptions{FieldManager: "holdfast-operator", Force: true}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(r.of(mark(c, namespaceKind, "", namespace)).Apply(t.Context(), namespace, mark(c, namespaceKind, "", namespace),
+		metav1.ApplyOptions{FieldManager: "holdfast-operator", Force: true}))(t)
 	r.start()
 	r.reconciled("holdfast")
 	wait.Until(r, "the namespace having no owner", func() bool {
@@ -101,9 +92,7 @@ func TestNamespace_OfOthersIsTakenFromTheStorageClusterThatAnEarlierReleaseGaveI
 
 func TestNamespace_OfTheManifestBelongsToTheStorageCluster(t *testing.T) {
 	r := newRig(t)
-	if _, err := r.theirs.CoreV1().Namespaces().Patch(t.Context(), namespace, types.MergePatchType, []byte(ofTheManifest), metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(r.theirs.CoreV1().Namespaces().Patch(t.Context(), namespace, types.MergePatchType, []byte(ofTheManifest), metav1.PatchOptions{}))(t)
 	r.start()
 	c := r.create("holdfast", nil)
 	wait.Until(r, "the owner", func() bool {

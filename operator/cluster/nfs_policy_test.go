@@ -12,6 +12,7 @@ import (
 
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
@@ -21,9 +22,7 @@ func TestNFSServerPolicy_NamespaceOfAServerInUseIsNotDeleted(t *testing.T) {
 	const served, empty = "hb-served", "hb-empty"
 	for _, name := range []string{served, empty} {
 		ns := &core.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		if _, err := r.theirs.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(r.theirs.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{}))(t)
 		t.Cleanup(func() { _ = r.theirs.CoreV1().Namespaces().Delete(background, name, metav1.DeleteOptions{}) })
 	}
 	r.create("holdfast", func(s *v1beta1.StorageClusterSpec) { s.NFS.Namespaces = []string{served} })
@@ -37,14 +36,9 @@ func TestNFSServerPolicy_NamespaceOfAServerInUseIsNotDeleted(t *testing.T) {
 	})
 	has := func(exports, snapshots int32) {
 		t.Helper()
-		s, err := servers.Get(t.Context(), "files", metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := check.Got(servers.Get(t.Context(), "files", metav1.GetOptions{}))(t)
 		s.Status.Exports, s.Status.Snapshots = exports, snapshots
-		if _, err := servers.UpdateStatus(t.Context(), s, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(servers.UpdateStatus(t.Context(), s, metav1.UpdateOptions{}))(t)
 	}
 	try := func(name string) error {
 		return r.theirs.CoreV1().Namespaces().Delete(t.Context(), name, metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
@@ -70,9 +64,7 @@ func TestNFSServerPolicy_ServerIsRefusedWhereTheStorageClusterAllowsNone(t *test
 	r.reconciled("holdfast")
 	const other = "hb-team"
 	ns := &core.Namespace{ObjectMeta: metav1.ObjectMeta{Name: other}}
-	if _, err := r.theirs.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(r.theirs.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{}))(t)
 	t.Cleanup(func() { _ = r.theirs.CoreV1().Namespaces().Delete(background, other, metav1.DeleteOptions{}) })
 	size := resource.MustParse("1Gi")
 	s := &v1beta1.NFSServer{ObjectMeta: metav1.ObjectMeta{Name: "files"}, Spec: v1beta1.NFSServerSpec{Storage: &v1beta1.NFSStorage{Size: &size}}}

@@ -17,6 +17,7 @@ import (
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/operator/render"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
@@ -166,26 +167,17 @@ func TestPolicy_ObjectAdmittedBeforeTheRulesCanBeWrittenAndEnds(t *testing.T) {
 	a := r.asker().ruled()
 	r.stop()
 	bindings := a.theirs.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
-	binding, err := bindings.Get(t.Context(), "holdfast-storagecluster", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := bindings.Delete(t.Context(), "holdfast-storagecluster", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	binding := check.Got(bindings.Get(t.Context(), "holdfast-storagecluster", metav1.GetOptions{}))(t)
+	check.OK(t, bindings.Delete(t.Context(), "holdfast-storagecluster", metav1.DeleteOptions{}))
 	wait.Until(r, "the rule being gone", func() bool { return a.try(pool("a", "/srv/a", "nowhere")) == nil })
 	r.change("holdfast", pool("a", "/srv/a", "nowhere"))
 	binding.ResourceVersion, binding.UID = "", ""
-	if _, err := bindings.Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(bindings.Create(t.Context(), binding, metav1.CreateOptions{}))(t)
 	r.start()
 	wait.Until(r, "the rule being held again", func() bool { return a.try(pool("a", "/srv/a", "invalid")) != nil })
 	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.Paused = true })
 	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.Paused = false; s.DeletionPolicy = v1beta1.OrphanVolumes })
-	if err := a.ours.HoldfastV1beta1().StorageClusters().Delete(t.Context(), "holdfast", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, a.ours.HoldfastV1beta1().StorageClusters().Delete(t.Context(), "holdfast", metav1.DeleteOptions{}))
 	wait.Until(r, "the StorageCluster being gone", func() bool { return r.cluster("holdfast") == nil })
 }
 
@@ -237,10 +229,7 @@ func TestPolicy_RulesCompileInTheAPIServer(t *testing.T) {
 	r.reconciled("holdfast")
 	kinds := r.theirs.AdmissionregistrationV1()
 	wait.Until(r, "every policy being checked, without a complaint", func() bool {
-		all, err := kinds.ValidatingAdmissionPolicies().List(t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/part-of=holdfast"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		all := check.Got(kinds.ValidatingAdmissionPolicies().List(t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/part-of=holdfast"}))(t)
 		var names []string
 		for _, p := range all.Items {
 			if p.Status.TypeChecking == nil || p.Status.ObservedGeneration != p.Generation {
@@ -258,9 +247,7 @@ func TestPolicy_RulesCompileInTheAPIServer(t *testing.T) {
 	if err != nil || len(bindings.Items) != len(policyNames) {
 		t.Errorf("%d bindings, %v", len(bindings.Items), err)
 	}
-	if err := r.ours.HoldfastV1beta1().StorageClusters().Delete(t.Context(), "holdfast", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, r.ours.HoldfastV1beta1().StorageClusters().Delete(t.Context(), "holdfast", metav1.DeleteOptions{}))
 	wait.Until(r, "the rules going with the StorageCluster", func() bool {
 		left, err := kinds.ValidatingAdmissionPolicies().List(t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/part-of=holdfast"})
 		return err == nil && len(left.Items) == 0

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
@@ -44,11 +45,7 @@ func TestPopulation_OnlyTheControllerAsksForACopyAndSaysHowFarItIs(t *testing.T)
 
 	r.stored()
 	volume := func() *v1beta1.Volume {
-		v, err := r.ours.HoldfastV1beta1().Volumes().Get(t.Context(), "node1", metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
+		return check.Got(r.ours.HoldfastV1beta1().Volumes().Get(t.Context(), "node1", metav1.GetOptions{}))(t)
 	}
 	for _, user := range []string{"jane", agentUser} {
 		fresh := &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: "forged", Labels: map[string]string{v1beta1.AdoptedLabel: "true"}}, Spec: v1beta1.VolumeSpec{Name: "forged", Node: "node1"}}

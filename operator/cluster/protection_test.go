@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/operator/render"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
@@ -50,9 +51,7 @@ func TestProtected_MissingPolicyIsReported(t *testing.T) {
 	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.Paused = true })
 	r.condition("holdfast", v1beta1.ProgressingCondition, reasonPaused)
 	for _, o := range r.limits() {
-		if err := r.of(o).Delete(t.Context(), o.GetName(), metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, r.of(o).Delete(t.Context(), o.GetName(), metav1.DeleteOptions{}))
 		wait.Until(r, "the condition naming it", func() bool { return strings.Contains(r.protectedMessage(), o.GetKind()+" "+o.GetName()) })
 		r.protection(reasonMissing, metav1.ConditionFalse, "there is no", "spec.paused")
 	}
@@ -69,18 +68,14 @@ func TestInstall_NoAccountHasRightsWhileAPolicyCannotBeMade(t *testing.T) {
 		}}}},
 		Validations: []admission.Validation{{Expression: "true"}},
 	}}
-	if _, err := policies.Create(t.Context(), foreign, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(policies.Create(t.Context(), foreign, metav1.CreateOptions{}))(t)
 	r.Cleanup(func() { _ = policies.Delete(background, nodeAccount, metav1.DeleteOptions{}) })
 	r.create("holdfast", nil)
 	r.condition("holdfast", v1beta1.ProgressingCondition, reasonForeign, nodeAccount)
 	if _, err := bindings.Get(t.Context(), agents, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("the account of the nodes, which nothing limits: %v", err)
 	}
-	if err := policies.Delete(t.Context(), nodeAccount, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, policies.Delete(t.Context(), nodeAccount, metav1.DeleteOptions{}))
 	r.reconciled("holdfast")
 	if _, err := bindings.Get(t.Context(), agents, metav1.GetOptions{}); err != nil {
 		t.Errorf("once it is limited: %v", err)
@@ -118,13 +113,8 @@ func TestProtected_ChangedPolicyDoesNotCount(t *testing.T) {
 		for _, edit := range edits[o.GetKind()] {
 			r.patch(o, edit)
 			r.protection(reasonChanged, metav1.ConditionFalse, o.GetKind()+" "+o.GetName()+" was changed", "spec.paused")
-			back, err := json.Marshal([]map[string]any{{"op": "replace", "path": "/spec", "value": was.Object["spec"]}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := r.of(o).Patch(t.Context(), o.GetName(), types.JSONPatchType, back, metav1.PatchOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			back := check.Got(json.Marshal([]map[string]any{{"op": "replace", "path": "/spec", "value": was.Object["spec"]}}))(t)
+			check.Got(r.of(o).Patch(t.Context(), o.GetName(), types.JSONPatchType, back, metav1.PatchOptions{}))(t)
 			r.protection(reasonInPlace, metav1.ConditionTrue)
 		}
 	}
@@ -141,13 +131,9 @@ func TestProtected_DuringAnUpgradePoliciesMayBeOfThePreviousRelease(t *testing.T
 	r.patch(o, `{"spec":{"validations":[{"expression":"true"}]}}`)
 	r.protection(reasonChanged, metav1.ConditionFalse)
 	paused := []byte(`{"metadata":{"annotations":{"` + v1beta1.PausedByAnnotation + `":"to-v2"}}}`)
-	if _, err := r.ours.HoldfastV1beta1().StorageClusters().Patch(t.Context(), "holdfast", types.MergePatchType, paused, metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(r.ours.HoldfastV1beta1().StorageClusters().Patch(t.Context(), "holdfast", types.MergePatchType, paused, metav1.PatchOptions{}))(t)
 	r.protection(reasonInPlace, metav1.ConditionTrue)
-	if err := r.of(o).Delete(t.Context(), o.GetName(), metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, r.of(o).Delete(t.Context(), o.GetName(), metav1.DeleteOptions{}))
 	r.protection(reasonMissing, metav1.ConditionFalse)
 }
 

@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
@@ -15,9 +16,7 @@ import (
 // withoutDeployment takes the controller's Deployment away.
 func (r *rig) withoutDeployment() {
 	r.Helper()
-	if err := r.theirs.AppsV1().Deployments(namespace).Delete(r.Context(), controllerName, metav1.DeleteOptions{}); err != nil {
-		r.Fatal(err)
-	}
+	check.OK(r, r.theirs.AppsV1().Deployments(namespace).Delete(r.Context(), controllerName, metav1.DeleteOptions{}))
 }
 
 func (r *rig) hasDeployment() bool {
@@ -37,21 +36,14 @@ func TestRemake_AWorkloadThatIsDeletedWithItsAccountStaysAway(t *testing.T) {
 	wait.Until(r, "the Deployment being made again", r.hasDeployment)
 
 	accounts := r.theirs.CoreV1().ServiceAccounts(namespace)
-	account, err := accounts.Get(t.Context(), controllerName, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := accounts.Delete(t.Context(), controllerName, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	account := check.Got(accounts.Get(t.Context(), controllerName, metav1.GetOptions{}))(t)
+	check.OK(t, accounts.Delete(t.Context(), controllerName, metav1.DeleteOptions{}))
 	r.withoutDeployment()
 	wait.Until(r, "the end of the Deployment", func() bool { return !r.hasDeployment() })
 	wait.Never(r, "a Deployment without its account", 2*time.Second, r.hasDeployment)
 
 	account.ResourceVersion, account.UID = "", ""
-	if _, err := accounts.Create(t.Context(), account, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(accounts.Create(t.Context(), account, metav1.CreateOptions{}))(t)
 	wait.Until(r, "the Deployment with its account", r.hasDeployment)
 }
 
@@ -77,9 +69,7 @@ func TestRemake_AProcessThatEndsMakesNothingOfAClusterThatIsGone(t *testing.T) {
 	r.start()
 	c := r.create("holdfast", nil)
 	wait.Until(r, "the operator knowing of the Deployment", func() bool { return r.hasDeployment() && r.set.Get(controllerRefs(namespace)[0]) != nil })
-	if err := r.ours.HoldfastV1beta1().StorageClusters().Delete(t.Context(), c.Name, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, r.ours.HoldfastV1beta1().StorageClusters().Delete(t.Context(), c.Name, metav1.DeleteOptions{}))
 	wait.Until(r, "the end of the StorageCluster", func() bool {
 		_, err := r.ours.HoldfastV1beta1().StorageClusters().Get(context.Background(), c.Name, metav1.GetOptions{})
 		return apierrors.IsNotFound(err)

@@ -20,6 +20,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube/apply"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
@@ -28,16 +29,10 @@ import (
 // themselves.
 func (r *rig) everyObject() []string {
 	r.Helper()
-	lists, err := discovery.ServerPreferredResources(r.theirs.Discovery())
-	if err != nil {
-		r.Fatal(err)
-	}
+	lists := check.Got(discovery.ServerPreferredResources(r.theirs.Discovery()))(r)
 	var all []string
 	for _, list := range lists {
-		version, err := schema.ParseGroupVersion(list.GroupVersion)
-		if err != nil {
-			r.Fatal(err)
-		}
+		version := check.Got(schema.ParseGroupVersion(list.GroupVersion))(r)
 		for _, resource := range list.APIResources {
 			if !slices.Contains(resource.Verbs, "list") || slices.Contains(passing, resource.Name) {
 				continue
@@ -46,9 +41,7 @@ func (r *rig) everyObject() []string {
 			if apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) {
 				continue // it has just gone
 			}
-			if err != nil {
-				r.Fatal(err)
-			}
+			check.OK(r, err)
 			for _, o := range found.Items {
 				all = append(all, fmt.Sprintf("%s %s/%s", resource.Name, o.GetNamespace(), o.GetName()))
 			}
@@ -67,9 +60,7 @@ var passing = []string{"events", "leases", "endpoints", "endpointslices", "compo
 
 func (r *rig) delete(name string) {
 	r.Helper()
-	if err := r.ours.HoldfastV1beta1().StorageClusters().Delete(r.Context(), name, metav1.DeleteOptions{}); err != nil {
-		r.Fatal(err)
-	}
+	check.OK(r, r.ours.HoldfastV1beta1().StorageClusters().Delete(r.Context(), name, metav1.DeleteOptions{}))
 }
 
 func (r *rig) gone(name string) {
@@ -103,9 +94,7 @@ func TestUninstall_DeletionIsRefusedWhileThereAreVolumesAndThenLeavesNothing(t *
 	before := r.everyObject()
 	r.install()
 	for _, o := range rights(t) {
-		if _, err := r.of(o).Apply(t.Context(), o.GetName(), o, metav1.ApplyOptions{FieldManager: "kubectl", Force: true}); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(r.of(o).Apply(t.Context(), o.GetName(), o, metav1.ApplyOptions{FieldManager: "kubectl", Force: true}))(t)
 	}
 	r.putSecret("credentials", secretData())
 	r.start()
@@ -125,9 +114,7 @@ func TestUninstall_DeletionIsRefusedWhileThereAreVolumesAndThenLeavesNothing(t *
 	}
 	wait.Until(r, "the event", func() bool { return len(r.events.with("Warning Terminating", "2 volumes")) == 1 })
 	// What is to stay is kept in order.
-	if err := r.theirs.StorageV1().StorageClasses().Delete(t.Context(), "hb-one", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, r.theirs.StorageV1().StorageClasses().Delete(t.Context(), "hb-one", metav1.DeleteOptions{}))
 	wait.Until(r, "the class that was deleted by hand", func() bool { return r.class("hb-one") != nil })
 
 	r.noVolume("v1")
@@ -160,13 +147,9 @@ func (r *rig) node(name string) {
 	if apierrors.IsAlreadyExists(err) {
 		return
 	}
-	if err != nil {
-		r.Fatal(err)
-	}
+	check.OK(r, err)
 	r.Cleanup(func() {
-		if err := nodes.Delete(background, name, metav1.DeleteOptions{}); err != nil {
-			r.Error(err)
-		}
+		check.Report(r, nodes.Delete(background, name, metav1.DeleteOptions{}))
 	})
 }
 
@@ -174,10 +157,7 @@ func TestUninstall_FinalizersOfExternalAttacherAreRemoved(t *testing.T) {
 	r := newRig(t).start()
 	volumes := r.theirs.CoreV1().PersistentVolumes()
 	finalizers := func(name string) []string {
-		pv, err := volumes.Get(t.Context(), name, metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		pv := check.Got(volumes.Get(t.Context(), name, metav1.GetOptions{}))(t)
 		return pv.Finalizers
 	}
 	for name, driver := range map[string]string{"hb-ours": "csi.holdfast.dev", "hb-theirs": "csi.example.com"} {
@@ -185,9 +165,7 @@ func TestUninstall_FinalizersOfExternalAttacherAreRemoved(t *testing.T) {
 		pv.Spec.Capacity = core.ResourceList{core.ResourceStorage: resource.MustParse("1Gi")}
 		pv.Spec.AccessModes = []core.PersistentVolumeAccessMode{core.ReadWriteOnce}
 		pv.Spec.CSI = &core.CSIPersistentVolumeSource{Driver: driver, VolumeHandle: name}
-		if _, err := volumes.Create(t.Context(), pv, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(volumes.Create(t.Context(), pv, metav1.CreateOptions{}))(t)
 		t.Cleanup(func() {
 			_, _ = volumes.Patch(background, name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 			_ = volumes.Delete(background, name, metav1.DeleteOptions{})
@@ -197,9 +175,7 @@ func TestUninstall_FinalizersOfExternalAttacherAreRemoved(t *testing.T) {
 	r.reconciled("holdfast")
 	r.delete("holdfast")
 	r.condition("holdfast", v1beta1.ProgressingCondition, reasonVolumesExist, "1 PersistentVolume ")
-	if err := volumes.Delete(t.Context(), "hb-ours", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, volumes.Delete(t.Context(), "hb-ours", metav1.DeleteOptions{}))
 	r.gone("holdfast")
 	if ours := finalizers("hb-ours"); slices.Contains(ours, "external-attacher/csi-holdfast-dev") || !slices.Contains(ours, "example.com/kept") {
 		t.Errorf("ours has %v", ours)
@@ -247,9 +223,7 @@ func TestUninstall_FinalizerRemovedByForceLosesNoVolume(t *testing.T) {
 	r.delete("holdfast")
 	r.condition("holdfast", v1beta1.ProgressingCondition, reasonVolumesExist)
 	r.stop()
-	if _, err := r.ours.HoldfastV1beta1().StorageClusters().Patch(t.Context(), "holdfast", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(r.ours.HoldfastV1beta1().StorageClusters().Patch(t.Context(), "holdfast", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}))(t)
 	wait.Until(r, "the garbage collector having done its work", func() bool {
 		_, err := r.objects.Resource(definitionResource).Get(t.Context(), ownDefinitions[0], metav1.GetOptions{})
 		return apierrors.IsNotFound(err)

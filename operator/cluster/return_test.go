@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
@@ -54,10 +55,7 @@ func (r *rig) uids() map[string]types.UID {
 	for _, o := range r.set.List() {
 		found[o.GetKind()+" "+o.GetName()] = o.GetUID()
 	}
-	ns, err := r.theirs.CoreV1().Namespaces().Get(r.Context(), namespace, metav1.GetOptions{})
-	if err != nil {
-		r.Fatal(err)
-	}
+	ns := check.Got(r.theirs.CoreV1().Namespaces().Get(r.Context(), namespace, metav1.GetOptions{}))(r)
 	found["Namespace "+namespace] = ns.UID
 	return found
 }
@@ -81,9 +79,7 @@ func TestReturn_KindsDeletedWhileTheOperatorIsDownAreRestoredWithTheStorageClust
 	r.holding()
 	server := &v1beta1.NFSServer{ObjectMeta: metav1.ObjectMeta{Name: "nfs1", Namespace: namespace, Finalizers: []string{v1beta1.OperatorFinalizer}, Labels: map[string]string{"a": "b"}}}
 	server.Spec.Storage = &v1beta1.NFSStorage{ClaimName: "data"}
-	if _, err := r.ours.HoldfastV1beta1().NFSServers(namespace).Create(t.Context(), server, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(r.ours.HoldfastV1beta1().NFSServers(namespace).Create(t.Context(), server, metav1.CreateOptions{}))(t)
 	before, cluster := r.uids(), r.cluster("holdfast")
 	r.stop()
 	was := r.deleteKinds(slices.Concat(ownDefinitions, dataDefinitions)...)
@@ -129,12 +125,9 @@ func TestReturn_KindsThatAreDeletedWhileItRunsComeBack(t *testing.T) {
 func TestReturn_OneThatWasWrittenDownIsMadeAgainByTheNextProcess(t *testing.T) {
 	r := newRig(t)
 	const text = `{"apiVersion":"holdfast.dev/v1beta1","kind":"StorageCluster","metadata":{"name":"mine"},"spec":{"debug":true}}`
-	_, err := r.theirs.CoreV1().ConfigMaps(namespace).Create(t.Context(), &core.ConfigMap{
+	check.Got(r.theirs.CoreV1().ConfigMaps(namespace).Create(t.Context(), &core.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: "holdfast-returning"}, Data: map[string]string{"storageclusters.mine": text},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}, metav1.CreateOptions{}))(t)
 	r.start()
 	wait.Until(r, "the StorageCluster", func() bool { c := r.cluster("mine"); return c != nil && c.Spec.Debug })
 	wait.Until(r, "the ConfigMap being gone", func() bool {
@@ -146,14 +139,9 @@ func TestReturn_OneThatWasWrittenDownIsMadeAgainByTheNextProcess(t *testing.T) {
 func TestReturn_AVolumeWhoseDeletionIsRequestedIsLeftToItsAgentForAWhile(t *testing.T) {
 	r := newRig(t).start()
 	r.holding()
-	v, err := r.ours.HoldfastV1beta1().Volumes().Get(t.Context(), "v1", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := check.Got(r.ours.HoldfastV1beta1().Volumes().Get(t.Context(), "v1", metav1.GetOptions{}))(t)
 	request := []byte(`{"spec":` + strings.Replace(deletionRequest, `"u"`, `"`+string(v.UID)+`"`, 1) + `}`)
-	if _, err := r.as(controllerUser).HoldfastV1beta1().Volumes().Patch(t.Context(), "v1", types.MergePatchType, request, metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(r.as(controllerUser).HoldfastV1beta1().Volumes().Patch(t.Context(), "v1", types.MergePatchType, request, metav1.PatchOptions{}))(t)
 	was := r.deleteKinds("volumes.holdfast.dev")
 	wait.Until(r, "the other one losing its finalizer", func() bool {
 		_, err := r.ours.HoldfastV1beta1().Volumes().Get(t.Context(), "v2", metav1.GetOptions{})
@@ -162,9 +150,7 @@ func TestReturn_AVolumeWhoseDeletionIsRequestedIsLeftToItsAgentForAWhile(t *test
 	if v, err := r.ours.HoldfastV1beta1().Volumes().Get(t.Context(), "v1", metav1.GetOptions{}); err != nil || len(v.Finalizers) == 0 {
 		t.Errorf("it lost its finalizer as well: %v", err)
 	}
-	if _, err := r.ours.HoldfastV1beta1().Volumes().Patch(t.Context(), "v1", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(r.ours.HoldfastV1beta1().Volumes().Patch(t.Context(), "v1", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}))(t)
 	r.awaitRecreated(was)
 }
 
@@ -176,9 +162,7 @@ func TestRemoval_WaitsForVolumesOfWhichTheKindIsGoing(t *testing.T) {
 	was := r.deleteKinds("volumes.holdfast.dev")
 	r.delete("holdfast")
 	for _, name := range []string{"v1", "v2"} { // as the agents do
-		if _, err := r.ours.HoldfastV1beta1().Volumes().Patch(t.Context(), name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(r.ours.HoldfastV1beta1().Volumes().Patch(t.Context(), name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}))(t)
 	}
 	pv := r.persistentVolume("hb-bound")
 	r.start()
@@ -191,9 +175,7 @@ func TestRemoval_WaitsForVolumesOfWhichTheKindIsGoing(t *testing.T) {
 		message = r.condition("holdfast", v1beta1.ProgressingCondition, reasonVolumesExist)
 		return strings.Contains(message, "1 PersistentVolume ")
 	})
-	if err := r.theirs.CoreV1().PersistentVolumes().Delete(t.Context(), pv, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, r.theirs.CoreV1().PersistentVolumes().Delete(t.Context(), pv, metav1.DeleteOptions{}))
 	r.gone("holdfast")
 }
 
@@ -205,9 +187,7 @@ func (r *rig) persistentVolume(name string) string {
 	pv.Spec.AccessModes = []core.PersistentVolumeAccessMode{core.ReadWriteOnce}
 	pv.Spec.CSI = &core.CSIPersistentVolumeSource{Driver: "csi.holdfast.dev", VolumeHandle: name}
 	volumes := r.theirs.CoreV1().PersistentVolumes()
-	if _, err := volumes.Create(r.Context(), pv, metav1.CreateOptions{}); err != nil {
-		r.Fatal(err)
-	}
+	check.Got(volumes.Create(r.Context(), pv, metav1.CreateOptions{}))(r)
 	r.Cleanup(func() { _ = volumes.Delete(background, name, metav1.DeleteOptions{}) })
 	return name
 }

@@ -37,6 +37,7 @@ import (
 	"github.com/holdfast-storage/holdfast/kube/apply"
 	"github.com/holdfast-storage/holdfast/operator/definitions"
 	"github.com/holdfast-storage/holdfast/test/rig/alongside"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
@@ -191,15 +192,11 @@ func (r *rig) start() *rig {
 		Client: dynamic.NewForConfigOrDie(config), Resources: served,
 		Kinds: Kinds(), Name: "cluster", Namespace: namespace, Stranger: apply.TellOfStranger(theirs), Log: log,
 	})
-	if err != nil {
-		r.Fatal(err)
-	}
+	check.OK(r, err)
 	kinds, err := definitions.New(definitions.Config{
 		Client: ours, Kubernetes: theirs, Dynamic: dynamic.NewForConfigOrDie(config), Namespace: namespace, Owners: []definitions.Owner{r.set}, Log: log,
 	})
-	if err != nil {
-		r.Fatal(err)
-	}
+	check.OK(r, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	c := Config{
 		Kinds:  kinds,
@@ -208,15 +205,11 @@ func (r *rig) start() *rig {
 		StatusDelay: 50 * time.Millisecond, RemakeAfter: cmp.Or(r.remakeAfter, 300*time.Millisecond),
 	}
 	controller, err := New(c)
-	if err != nil {
-		r.Fatal(err)
-	}
+	check.OK(r, err)
 	r.controller = controller
 	c.Watches.Start()
 	for _, start := range []func(context.Context) error{kinds.Start, r.set.Start} {
-		if err := start(ctx); err != nil {
-			r.Fatal(err)
-		}
+		check.OK(r, start(ctx))
 	}
 	r.stop = alongside.Run(ctx, r, cancel, func(ctx context.Context) error {
 		var both errgroup.Group
@@ -250,9 +243,7 @@ func (r *rig) sweep() {
 	// Or the garbage collector would remove what the next test needs.
 	stray := []byte(`{"metadata":{"ownerReferences":null,"labels":{"app.kubernetes.io/managed-by":null}}}`)
 	definitions, err := r.definitions(ctx)
-	if err != nil {
-		r.Error(err)
-	}
+	check.Report(r, err)
 	for name, d := range definitions {
 		if _, managed := d.Labels[apply.ManagedByLabel]; managed || len(d.OwnerReferences) > 0 {
 			_, _ = r.about.Resource(definitionResource).Patch(ctx, name, types.MergePatchType, stray, metav1.PatchOptions{})
@@ -296,10 +287,7 @@ func (r *rig) client(m *meta.RESTMapping) dynamic.ResourceInterface {
 // of returns the client for the kind of an object.
 func (r *rig) of(o *unstructured.Unstructured) dynamic.ResourceInterface {
 	r.Helper()
-	mapping, err := r.mapper.RESTMapping(o.GroupVersionKind().GroupKind(), o.GroupVersionKind().Version)
-	if err != nil {
-		r.Fatal(err)
-	}
+	mapping := check.Got(r.mapper.RESTMapping(o.GroupVersionKind().GroupKind(), o.GroupVersionKind().Version))(r)
 	return r.client(mapping)
 }
 
@@ -311,11 +299,7 @@ func (r *rig) create(name string, change func(*v1beta1.StorageClusterSpec)) *v1b
 	if change != nil {
 		change(&c.Spec)
 	}
-	made, err := r.ours.HoldfastV1beta1().StorageClusters().Create(r.Context(), c, metav1.CreateOptions{})
-	if err != nil {
-		r.Fatal(err)
-	}
-	return made
+	return check.Got(r.ours.HoldfastV1beta1().StorageClusters().Create(r.Context(), c, metav1.CreateOptions{}))(r)
 }
 
 func (r *rig) cluster(name string) *v1beta1.StorageCluster {
@@ -405,10 +389,7 @@ func (r *rig) describe() string {
 
 func decodeFile(t *testing.T, file string) []*unstructured.Unstructured {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := check.Got(os.ReadFile(file))(t)
 	return decode(t, text)
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
@@ -22,9 +23,7 @@ func (r *rig) nfsServer(in, name string) (remove func()) {
 	size := resource.MustParse("1Gi")
 	s := &v1beta1.NFSServer{ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{v1beta1.OperatorFinalizer}}, Spec: v1beta1.NFSServerSpec{Storage: &v1beta1.NFSStorage{Size: &size}}}
 	servers := r.ours.HoldfastV1beta1().NFSServers(in)
-	if _, err := servers.Create(r.Context(), s, metav1.CreateOptions{}); err != nil {
-		r.Fatal(err)
-	}
+	check.Got(servers.Create(r.Context(), s, metav1.CreateOptions{}))(r)
 	remove = func() {
 		_ = servers.Delete(background, name, metav1.DeleteOptions{})
 		_, _ = servers.Patch(background, name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})

@@ -22,6 +22,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube/apply"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
@@ -61,11 +62,9 @@ func (r *rig) simulate(nodes int) *kubelets {
 			k.work <- p
 		}
 	}
-	if _, err := factory.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+	check.Got(factory.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: hear, UpdateFunc: func(_, o any) { hear(o) },
-	}); err != nil {
-		r.Fatal(err)
-	}
+	}))(r)
 	factory.StartWithContext(ctx)
 	k.ended.Go(func() { k.beat(ctx) })
 	for range atOnce {
@@ -100,9 +99,7 @@ func (k *kubelets) each(do func(ctx context.Context, name string) error) {
 	for i := range k.nodes {
 		group.Go(func() error { return do(ctx, k.name(i)) })
 	}
-	if err := group.Wait(); err != nil {
-		k.Error(err)
-	}
+	check.Report(k, group.Wait())
 }
 
 // join makes a node with the Lease by which Kubernetes knows that it lives.

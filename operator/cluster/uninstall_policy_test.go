@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
@@ -60,9 +61,7 @@ func TestUninstall_ASnapshotAloneKeepsTheKinds(t *testing.T) {
 	r.create("holdfast", nil)
 	r.reconciled("holdfast")
 	s := &v1beta1.Snapshot{ObjectMeta: metav1.ObjectMeta{Name: "s1"}, Spec: v1beta1.SnapshotSpec{Name: "s1", Node: "node1", SourceRef: v1beta1.FromVolume("v1")}}
-	if _, err := r.ours.HoldfastV1beta1().Snapshots().Create(t.Context(), s, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(r.ours.HoldfastV1beta1().Snapshots().Create(t.Context(), s, metav1.CreateOptions{}))(t)
 	wait.Until(r, "the rule being held", func() bool {
 		err := r.tryToDelete("snapshots.holdfast.dev")
 		return refusedBy("holdfast-uninstall", err) && strings.Contains(err.Error(), "0 volumes and 1 snapshots")

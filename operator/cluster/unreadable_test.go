@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
@@ -29,9 +30,7 @@ func TestUnreadable_StorageClusterKeepsItsObjects(t *testing.T) {
 	if err != nil {
 		t.Fatalf("what runs was removed: %v", err)
 	}
-	if err := set.Delete(t.Context(), nodeSetName, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, set.Delete(t.Context(), nodeSetName, metav1.DeleteOptions{}))
 	wait.Until(r, "the DaemonSet again", func() bool {
 		now, err := set.Get(t.Context(), nodeSetName, metav1.GetOptions{})
 		return err == nil && now.UID != before.UID
@@ -40,9 +39,7 @@ func TestUnreadable_StorageClusterKeepsItsObjects(t *testing.T) {
 		text, _ := json.Marshal(c)
 		t.Errorf("it became %s", text)
 	}
-	if _, err := r.ours.HoldfastV1beta1().StorageClusters().Patch(t.Context(), "holdfast", types.MergePatchType, []byte(`{"spec":{"resources":null,"csi":null}}`), metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(r.ours.HoldfastV1beta1().StorageClusters().Patch(t.Context(), "holdfast", types.MergePatchType, []byte(`{"spec":{"resources":null,"csi":null}}`), metav1.PatchOptions{}))(t)
 	r.reconciled("holdfast")
 	conditions := r.cluster("holdfast").Status.Conditions
 	if ready := meta.FindStatusCondition(conditions, v1beta1.ReadyCondition); ready.Reason == v1beta1.ReasonUnreadable || !meta.IsStatusConditionFalse(conditions, v1beta1.DegradedCondition) {

@@ -21,6 +21,7 @@ import (
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset/fake"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube/apply"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 func home(change func(*core.Namespace)) *core.Namespace {
@@ -54,9 +55,7 @@ func newWorld(t *testing.T, clusters []runtime.Object, objects ...runtime.Object
 	w := &world{kubernetes: fake.NewSimpleClientset(objects...), dynamic: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), known)}
 	var err error
 	w.Controller, err = New(Config{Client: holdfast.NewSimpleClientset(clusters...), Kubernetes: w.kubernetes, Dynamic: w.dynamic, Namespace: "storage"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	return w
 }
 
@@ -105,28 +104,20 @@ func TestKeep_RecordsRequestedDefinitionsAndRestoreCreatesThem(t *testing.T) {
 	paused := stored("StorageCluster", "", "mine")
 	paused.SetAnnotations(map[string]string{v1beta1.PausedByAnnotation: "upgrade", "c": "d"})
 	for _, o := range []*unstructured.Unstructured{paused, stored("NFSServer", "team", "nfs1"), paused} {
-		if err := w.keep(t.Context(), o); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, w.keep(t.Context(), o))
 	}
 	kept, err := w.kubernetes.CoreV1().ConfigMaps("storage").Get(t.Context(), keptName, metav1.GetOptions{})
 	if err != nil || len(kept.Data) != 2 || kept.Data["nfsservers.team.nfs1"] == "" {
 		t.Fatalf("%v, %v", kept, err)
 	}
-	if err := w.restore(t.Context(), storageClusters); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, w.restore(t.Context(), storageClusters))
 	made, err := w.dynamic.Resource(v1beta1.SchemeGroupVersion.WithResource("storageclusters")).Get(t.Context(), "mine", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	text, _ := json.Marshal(made.Object)
 	if want := `{"apiVersion":"holdfast.dev/v1beta1","kind":"StorageCluster","metadata":{"annotations":{"c":"d"},"labels":{"a":"b"},"name":"mine"},"spec":{"debug":true}}`; string(text) != want {
 		t.Errorf("it is made as %s", text)
 	}
-	if err := w.restore(t.Context(), nfsServers); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, w.restore(t.Context(), nfsServers))
 	server, err := w.dynamic.Resource(v1beta1.SchemeGroupVersion.WithResource("nfsservers")).Namespace("team").Get(t.Context(), "nfs1", metav1.GetOptions{})
 	if paused, _, _ := unstructured.NestedBool(server.Object, "spec", "paused"); err != nil || !paused {
 		t.Errorf("the server is %v, %v", server, err)
@@ -141,9 +132,7 @@ func TestRestore_OneThatIsThereStaysAndARefusalIsTriedAgain(t *testing.T) {
 	theirs := stored("StorageCluster", "", "mine")
 	theirs.Object["spec"] = map[string]any{"debug": false}
 	kind := w.dynamic.Resource(v1beta1.SchemeGroupVersion.WithResource("storageclusters"))
-	if err := w.keep(t.Context(), stored("StorageCluster", "", "mine")); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, w.keep(t.Context(), stored("StorageCluster", "", "mine")))
 	refuse := true
 	w.dynamic.(*dynamicfake.FakeDynamicClient).PrependReactor("create", "storageclusters", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return refuse, nil, apierrors.NewMethodNotSupported(schema.GroupResource{}, "create")
@@ -152,12 +141,8 @@ func TestRestore_OneThatIsThereStaysAndARefusalIsTriedAgain(t *testing.T) {
 		t.Error("a refusal is no error")
 	}
 	refuse = false
-	if _, err := kind.Create(t.Context(), theirs, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Restore(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(kind.Create(t.Context(), theirs, metav1.CreateOptions{}))(t)
+	check.OK(t, w.Restore(t.Context()))
 	made, err := kind.Get(t.Context(), "mine", metav1.GetOptions{})
 	if debug, _, _ := unstructured.NestedBool(made.Object, "spec", "debug"); err != nil || debug {
 		t.Errorf("it is %v, %v", made, err)
@@ -169,15 +154,11 @@ func TestRestore_OneThatIsThereStaysAndARefusalIsTriedAgain(t *testing.T) {
 
 func TestRestore_AServerWhoseNamespaceIsGoneIsForgotten(t *testing.T) {
 	w := newWorld(t, nil, home(nil))
-	if err := w.keep(t.Context(), stored("NFSServer", "team", "nfs1")); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, w.keep(t.Context(), stored("NFSServer", "team", "nfs1")))
 	w.dynamic.(*dynamicfake.FakeDynamicClient).PrependReactor("create", "nfsservers", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "team")
 	})
-	if err := w.restore(t.Context(), nfsServers); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, w.restore(t.Context(), nfsServers))
 	if _, err := w.kubernetes.CoreV1().ConfigMaps("storage").Get(t.Context(), keptName, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("what was written down is still there: %v", err)
 	}
@@ -186,9 +167,7 @@ func TestRestore_AServerWhoseNamespaceIsGoneIsForgotten(t *testing.T) {
 func TestRestore_AServerWhoseKindIsNotServedYetIsKept(t *testing.T) {
 	for what, unreadable := range map[string]bool{"its namespace exists": false, "its namespace cannot be read": true} {
 		w := newWorld(t, nil, home(nil), &core.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}})
-		if err := w.keep(t.Context(), stored("NFSServer", "team", "nfs1")); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, w.keep(t.Context(), stored("NFSServer", "team", "nfs1")))
 		w.dynamic.(*dynamicfake.FakeDynamicClient).PrependReactor("create", "nfsservers", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return true, nil, apierrors.NewGenericServerResponse(http.StatusNotFound, "post", schema.GroupResource{Group: v1beta1.GroupName, Resource: "nfsservers"}, "", "404 page not found", 0, true)
 		})
@@ -214,9 +193,7 @@ func TestWhole_OnlyWhenAKindIsServedAndHasItsObjectsBack(t *testing.T) {
 		if served {
 			d.Object["status"] = map[string]any{"conditions": []any{map[string]any{"type": "Established", "status": "True"}}}
 		}
-		if err := w.informer.GetIndexer().Add(d); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, w.informer.GetIndexer().Add(d))
 	}
 	is := func(what, resource string, want bool) {
 		t.Helper()
@@ -232,15 +209,11 @@ func TestWhole_OnlyWhenAKindIsServedAndHasItsObjectsBack(t *testing.T) {
 
 	kind(nfsServers, "1", true)
 	is("its objects are not looked for yet", "nfsservers", false)
-	if _, err := w.reconcile(t.Context(), nfsServers); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(w.reconcile(t.Context(), nfsServers))(t)
 	is("it has no stored objects", "nfsservers", true)
 
 	kind(nfsServers, "2", true) // it was deleted and recreated
-	if err := w.keep(t.Context(), stored("NFSServer", "team", "nfs1")); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, w.keep(t.Context(), stored("NFSServer", "team", "nfs1")))
 	is("its objects are stored", "nfsservers", false)
 	refuse := true
 	w.dynamic.(*dynamicfake.FakeDynamicClient).PrependReactor("create", "nfsservers", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -251,9 +224,7 @@ func TestWhole_OnlyWhenAKindIsServedAndHasItsObjectsBack(t *testing.T) {
 	}
 	is("one is refused", "nfsservers", false)
 	refuse = false
-	if _, err := w.reconcile(t.Context(), nfsServers); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(w.reconcile(t.Context(), nfsServers))(t)
 	is("they are back", "nfsservers", true)
 }
 
@@ -266,22 +237,15 @@ func TestCreate_KindOfAHelmReleaseIsRecreatedAsOneOfIt(t *testing.T) {
 		Manager: "helm", Operation: metav1.ManagedFieldsOperationApply, FieldsType: "FieldsV1",
 		FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:annotations":{"f:meta.helm.sh/release-name":{}}}}`),
 	}})
-	slim, err := w.slim(was)
-	if err != nil {
-		t.Fatal(err)
-	}
+	slim := check.Got(w.slim(was))(t)
 	if _, err := w.slim(slim); err != nil { // as informers do
 		t.Fatal(err)
 	}
 	w.dynamic.(*dynamicfake.FakeDynamicClient).PrependReactor("patch", "*", func(clienttesting.Action) (bool, runtime.Object, error) { return true, was, nil })
-	if err := w.create(t.Context(), volumes); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, w.create(t.Context(), volumes))
 	patch := w.dynamic.(*dynamicfake.FakeDynamicClient).Actions()[0].(clienttesting.PatchActionImpl)
 	made := &unstructured.Unstructured{}
-	if err := json.Unmarshal(patch.Patch, made); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, json.Unmarshal(patch.Patch, made))
 	if annotations := made.GetAnnotations(); patch.PatchOptions.FieldManager != "helm" || annotations["meta.helm.sh/release-name"] != "holdfast" ||
 		annotations["of"] != "" || made.GetLabels()[apply.ManagedByLabel] != "Helm" {
 		t.Errorf("%s makes it with %v, %v", patch.PatchOptions.FieldManager, made.GetLabels(), annotations)

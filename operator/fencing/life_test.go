@@ -33,6 +33,7 @@ import (
 	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/operator/fencing"
 	"github.com/holdfast-storage/holdfast/test/rig/alongside"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/inmemory"
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 )
@@ -157,9 +158,7 @@ func newLife(t *testing.T) *life {
 func (l *life) create(c *v1beta1.StorageCluster) {
 	l.Helper()
 	clusters := l.Ours.HoldfastV1beta1().StorageClusters()
-	if _, err := clusters.Create(l.Context(), c, metav1.CreateOptions{}); err != nil {
-		l.Fatal(err)
-	}
+	check.Got(clusters.Create(l.Context(), c, metav1.CreateOptions{}))(l)
 	l.Cleanup(func() { _ = clusters.Delete(context.Background(), c.Name, metav1.DeleteOptions{}) })
 }
 
@@ -168,10 +167,7 @@ func (l *life) run(c agent.Config) (*agent.Agent, func()) {
 	l.Helper()
 	c.Version, c.Client, c.Kubernetes, c.Log, c.Pools = "1.2.3", l.Ours, l.Theirs, l.Logger, l.Pools
 	c.SurveyEvery, c.PublishEvery, c.RetryFirst = 50*time.Millisecond, time.Millisecond, time.Millisecond
-	a, err := agent.New(c)
-	if err != nil {
-		l.Fatal(err)
-	}
+	a := check.Got(agent.New(c))(l)
 	ctx, cancel := context.WithCancel(context.Background())
 	l.Agents[c.Node] = func() {} // to be removed in the end
 	return a, alongside.Run(ctx, l, cancel, a.Run)
@@ -359,13 +355,10 @@ func (l *life) leadPaused(writes int, p *pause) (dead <-chan struct{}, stop func
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { m.next = next; return m })
 	ours, theirs := client.NewForConfigOrDie(config), kubernetes.NewForConfigOrDie(config)
 	ctx, cancel := context.WithCancel(context.Background())
-	c, err := fencing.New(fencing.Config{
+	c := check.Got(fencing.New(fencing.Config{
 		Client: ours, Kubernetes: theirs, Watches: kube.NewWatches(ctx, ours, theirs, v1beta1.DefaultNamespace), Liveness: l.Backend,
 		Driver: v1beta1.DriverName, Events: l.Events, Log: l.Logger,
-	})
-	if err != nil {
-		l.Fatal(err)
-	}
+	}))(l)
 	return m.dead, alongside.Run(ctx, l, cancel, c.Run)
 }
 
@@ -399,18 +392,14 @@ func (l *life) killedAtEveryWrite(what string, done func() bool) {
 func (l *life) taint(taints string) {
 	l.Helper()
 	patch := fmt.Sprintf(`{"spec":{"taints":%s}}`, taints)
-	if _, err := l.Theirs.CoreV1().Nodes().Patch(l.Context(), l.node, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
-		l.Fatal(err)
-	}
+	check.Got(l.Theirs.CoreV1().Nodes().Patch(l.Context(), l.node, types.MergePatchType, []byte(patch), metav1.PatchOptions{}))(l)
 }
 
 func TestLife_NodeIsShutOutAndLetInAgainByControllersThatAreKilled(t *testing.T) {
 	l := newLife(t)
 	c := v1beta1.CephClient{FSID: fsid, ID: "client.4711", Address: address, BootID: "boot-1"}
 	l.kernel.set(c)
-	if err := l.agent.RecordCephClient(t.Context(), "v", c); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, l.agent.RecordCephClient(t.Context(), "v", c))
 	l.stopNode()
 	l.taint(`[{"key":"node.kubernetes.io/out-of-service","effect":"NoSchedule"}]`)
 	l.killedAtEveryWrite("the end of the attachment", func() bool { return l.has() == "attachment other, pod chosen, pod other" })
@@ -464,9 +453,7 @@ func TestLife_ControllerThatWasPausedEndsNoLaterFence(t *testing.T) {
 	lost := func() {
 		t.Helper()
 		l.kernel.set(c)
-		if err := l.agent.RecordCephClient(t.Context(), "v", c); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, l.agent.RecordCephClient(t.Context(), "v", c))
 		l.stopNode()
 		l.taint(`[{"key":"node.kubernetes.io/out-of-service","effect":"NoSchedule"}]`)
 		l.awaitReason(v1beta1.ReasonFenced)
@@ -525,9 +512,7 @@ func TestLife_NodeThatIsBackBeforeItWasShutOutKeepsAll(t *testing.T) {
 	l := newLife(t)
 	c := v1beta1.CephClient{FSID: fsid, ID: "client.4711", BootID: "boot-1"} // without an address, so that it cannot be shut out
 	l.kernel.set(c)
-	if err := l.agent.RecordCephClient(t.Context(), "v", c); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, l.agent.RecordCephClient(t.Context(), "v", c))
 	l.lead(1000)
 	l.taint(`[{"key":"node.kubernetes.io/out-of-service","effect":"NoSchedule"}]`)
 	l.awaitReason(v1beta1.ReasonNotFenced)

@@ -15,6 +15,7 @@ import (
 	client "github.com/holdfast-storage/holdfast/api/client/clientset"
 	listers "github.com/holdfast-storage/holdfast/api/client/listers/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
 )
 
@@ -43,19 +44,13 @@ func seen(t *testing.T, silent silence, all ...runtime.Object) observed {
 		case *core.Node:
 			into = nodes
 		}
-		if err := into.Add(o); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, into.Add(o))
 	}
 	r := &Controller{
 		Config: Config{Liveness: silent}, clusters: listers.NewStorageClusterLister(clusters), storageNodes: listers.NewStorageNodeLister(storageNodes),
 		nodes: corelisters.NewNodeLister(nodes),
 	}
-	o, err := r.observe(t.Context(), "a")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return o
+	return check.Got(r.observe(t.Context(), "a"))(t)
 }
 
 func storageNode(name string) *v1beta1.StorageNode {
@@ -138,17 +133,13 @@ func TestRequest_OfALaterFenceStaysAlsoWhereTheClockWasBehind(t *testing.T) {
 	early, late := metav1.NewMicroTime(start), metav1.NewMicroTime(start.Add(time.Minute))
 	pool := storageNode("block.ceph.holdfast.dev")
 	pool.Spec.Blocklist = []v1beta1.BlocklistRequest{{Node: "a", Addresses: []v1beta1.CephAddress{mine}, RequestedAt: early}}
-	if _, err := ours.HoldfastV1beta1().StorageNodes().Create(t.Context(), pool, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(ours.HoldfastV1beta1().StorageNodes().Create(t.Context(), pool, metav1.CreateOptions{}))(t)
 	r := &Controller{Config: Config{Client: ours}}
 	for _, test := range []struct {
 		of   []metav1.MicroTime
 		left int
 	}{{[]metav1.MicroTime{late}, 1}, {nil, 1}, {[]metav1.MicroTime{late, early}, 0}} {
-		if err := r.writeRequest(t.Context(), "a", request{site: pool, of: test.of}); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, r.writeRequest(t.Context(), "a", request{site: pool, of: test.of}))
 		is, err := ours.HoldfastV1beta1().StorageNodes().Get(t.Context(), pool.Name, metav1.GetOptions{})
 		if err != nil || len(is.Spec.Blocklist) != test.left {
 			t.Errorf("what ends the fence of %s leaves %+v, %v", test.of, is.Spec.Blocklist, err)

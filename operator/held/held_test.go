@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/operator/held"
 	"github.com/holdfast-storage/holdfast/operator/render"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 func node(name, disk string) *core.Node {
@@ -179,9 +180,7 @@ func TestEffective_WhatWouldHideVolumesIsNotCarriedOut(t *testing.T) {
 			c.Spec.Pools[0].Devices = devices.DeepCopy()
 			test.change(c)
 			got, hidden, err := held.Effective(c, running(), held.Pools(c, running(), nodes, stored()), nodes)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, err)
 			if refused := len(test.says) > 0; refused != (len(hidden) > 0) || refused == (got == c) {
 				t.Fatalf("it hides %+v", hidden)
 			}
@@ -233,9 +232,7 @@ func TestEffective_VolumesInACephClusterAreNotHidden(t *testing.T) {
 			c.Spec.Pools = carried().Pools
 			test.change(c)
 			got, hidden, err := held.Effective(c, carried(), pools, nodes)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, err)
 			if refused := len(test.says) > 0; refused != (len(hidden) > 0) || refused == (got == c) {
 				t.Fatalf("it hides %+v", hidden)
 			}

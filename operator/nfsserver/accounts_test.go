@@ -18,6 +18,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/deploy"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
@@ -42,10 +43,7 @@ func (r *rig) attack() *attacked {
 	a := &attacked{rig: r, own: r.create("one", nil), other: r.create("two", nil)}
 	wait.Until(r, "the pods", func() bool { return r.pod("one") != nil && r.pod("two") != nil })
 	for name, to := range map[string]*string{"nfs-one": &a.ownAddress, "nfs-two": &a.elseAddress} {
-		s, err := r.theirs.CoreV1().Services(r.namespace).Get(r.Context(), name, metav1.GetOptions{})
-		if err != nil {
-			r.Fatal(err)
-		}
+		s := check.Got(r.theirs.CoreV1().Services(r.namespace).Get(r.Context(), name, metav1.GetOptions{}))(r)
 		*to = s.Spec.ClusterIP
 	}
 	a.claim = a.makeClaim()
@@ -65,16 +63,10 @@ func (a *attacked) volume(s *v1beta1.NFSServer) string { return s.Name + "-" + a
 func (a *attacked) stored(s *v1beta1.NFSServer) {
 	a.Helper()
 	kinds, id := a.ours.HoldfastV1beta1(), a.volume(s)
-	if _, err := kinds.Volumes().Create(a.Context(), &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: id}, Spec: v1beta1.VolumeSpec{Name: id, Node: s.NodeName(), Shared: true}}, metav1.CreateOptions{}); err != nil {
-		a.Fatal(err)
-	}
-	if _, err := kinds.Snapshots().Create(a.Context(), &v1beta1.Snapshot{ObjectMeta: metav1.ObjectMeta{Name: id}, Spec: v1beta1.SnapshotSpec{Name: id, Node: s.NodeName(), SourceRef: v1beta1.FromVolume(id)}}, metav1.CreateOptions{}); err != nil {
-		a.Fatal(err)
-	}
+	check.Got(kinds.Volumes().Create(a.Context(), &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: id}, Spec: v1beta1.VolumeSpec{Name: id, Node: s.NodeName(), Shared: true}}, metav1.CreateOptions{}))(a)
+	check.Got(kinds.Snapshots().Create(a.Context(), &v1beta1.Snapshot{ObjectMeta: metav1.ObjectMeta{Name: id}, Spec: v1beta1.SnapshotSpec{Name: id, Node: s.NodeName(), SourceRef: v1beta1.FromVolume(id)}}, metav1.CreateOptions{}))(a)
 	a.Cleanup(func() { _ = kinds.Snapshots().Delete(background, id, metav1.DeleteOptions{}) })
-	if _, err := kinds.StorageNodes().Create(a.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: s.NodeName()}}, metav1.CreateOptions{}); err != nil {
-		a.Fatal(err)
-	}
+	check.Got(kinds.StorageNodes().Create(a.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: s.NodeName()}}, metav1.CreateOptions{}))(a)
 }
 
 func (a *attacked) makeClaim() *core.PersistentVolumeClaim {
@@ -87,11 +79,7 @@ func (a *attacked) makeClaim() *core.PersistentVolumeClaim {
 			Resources: core.VolumeResourceRequirements{Requests: core.ResourceList{core.ResourceStorage: resource.MustParse("1Gi")}},
 		},
 	}
-	made, err := a.theirs.CoreV1().PersistentVolumeClaims(a.namespace).Create(a.Context(), c, metav1.CreateOptions{})
-	if err != nil {
-		a.Fatal(err)
-	}
-	return made
+	return check.Got(a.theirs.CoreV1().PersistentVolumeClaims(a.namespace).Create(a.Context(), c, metav1.CreateOptions{}))(a)
 }
 
 // nameFor is the name of a PersistentVolume that the first server makes for a claim.
@@ -128,10 +116,7 @@ func (a *attacked) persistentVolume(verb string, change func(*core.PersistentVol
 
 func text(t *testing.T, o any) string {
 	t.Helper()
-	b, err := json.Marshal(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := check.Got(json.Marshal(o))(t)
 	return string(b)
 }
 
@@ -282,9 +267,7 @@ func (a *attacked) keep() {
 		pv.Finalizers = []string{"example.com/kept"}
 		pv.Spec.StorageClassName = noClass
 		client := a.theirs.CoreV1().PersistentVolumes()
-		if _, err := client.Create(a.Context(), pv, metav1.CreateOptions{}); err != nil {
-			a.Fatal(err)
-		}
+		check.Got(client.Create(a.Context(), pv, metav1.CreateOptions{}))(a)
 		a.Cleanup(func() {
 			_ = client.Delete(background, pv.Name, metav1.DeleteOptions{})
 			_ = realapi.Unfinalize(background, a.config, pv.Name)
@@ -293,9 +276,7 @@ func (a *attacked) keep() {
 	class := noClass
 	foreign := &core.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "foreign", Annotations: map[string]string{"volume.kubernetes.io/selected-node": "gone"}}, Spec: a.claim.Spec}
 	foreign.Spec.StorageClassName = &class
-	if _, err := a.theirs.CoreV1().PersistentVolumeClaims(a.namespace).Create(a.Context(), foreign, metav1.CreateOptions{}); err != nil {
-		a.Fatal(err)
-	}
+	check.Got(a.theirs.CoreV1().PersistentVolumeClaims(a.namespace).Create(a.Context(), foreign, metav1.CreateOptions{}))(a)
 }
 
 func TestToken_OfAnNFSServerWritesOnlyItsOwnObjects(t *testing.T) {
@@ -351,9 +332,7 @@ func (a *attacked) mark(id string) {
 	volumes, snapshots := a.ours.HoldfastV1beta1().Volumes(), a.ours.HoldfastV1beta1().Snapshots()
 	_, noVolume := volumes.Create(a.Context(), v, metav1.CreateOptions{})
 	_, noSnapshot := snapshots.Create(a.Context(), s, metav1.CreateOptions{})
-	if err := errors.Join(noVolume, noSnapshot); err != nil {
-		a.Fatal(err)
-	}
+	check.OK(a, errors.Join(noVolume, noSnapshot))
 	a.Cleanup(func() {
 		free := []byte(`{"metadata":{"finalizers":null}}`)
 		_, _ = volumes.Patch(background, id, types.MergePatchType, free, metav1.PatchOptions{})
@@ -381,14 +360,8 @@ func TestToken_WithoutAServerPodWritesNothing(t *testing.T) {
 }
 
 func TestPolicy_NamesEveryStatusFieldThatAServerMayNotWrite(t *testing.T) {
-	objects, err := limitsOf(nil, nil, &v1beta1.NFSSpec{}, "ours")
-	if err != nil {
-		t.Fatal(err)
-	}
-	policy, err := objects[0].MarshalJSON()
-	if err != nil {
-		t.Fatal(err)
-	}
+	objects := check.Got(limitsOf(nil, nil, &v1beta1.NFSSpec{}, "ours"))(t)
+	policy := check.Got(objects[0].MarshalJSON())(t)
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[v1beta1.NFSServerStatus]()) {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if is := strings.Contains(string(policy), "status.?"+name+" =="); is == (name == "clients") {
@@ -399,10 +372,7 @@ func TestPolicy_NamesEveryStatusFieldThatAServerMayNotWrite(t *testing.T) {
 
 func TestPolicy_LimitsHoldTheAddressesOfKnownServers(t *testing.T) {
 	servers := []*v1beta1.NFSServer{named("b", "two"), named("a", "one"), named("a", "headless"), named("a", "none")}
-	objects, err := limitsOf(servers, map[string]string{"a/one": "10.0.0.1", "b/two": "fd00::2", "a/headless": "None", "c/stray": "10.0.0.3"}, &v1beta1.NFSSpec{}, "ours")
-	if err != nil {
-		t.Fatal(err)
-	}
+	objects := check.Got(limitsOf(servers, map[string]string{"a/one": "10.0.0.1", "b/two": "fd00::2", "a/headless": "None", "c/stray": "10.0.0.3"}, &v1beta1.NFSSpec{}, "ours"))(t)
 	var names []string
 	for _, o := range objects {
 		names = append(names, o.GetKind()+" "+o.GetName())

@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 func TestClients_AnAddressBesideThePodsOfANodeIsItsOwnUnlessAPodHasIt(t *testing.T) {
@@ -61,22 +62,16 @@ func TestClients_AnAddressStaysLetInWhileTheAgentsPodIsReplaced(t *testing.T) {
 	see := func(when string, unknown bool, want ...string) {
 		t.Helper()
 		o.unknownBeside = false
-		if err := c.observeBeside(t.Context(), &o, []string{"10.0.3.77"}); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, c.observeBeside(t.Context(), &o, []string{"10.0.3.77"}))
 		if got := o.beside["a"]; !slices.Equal(got, want) || o.unknownBeside != unknown {
 			t.Errorf("%s: %v, not known: %t, want %v", when, got, o.unknownBeside, want)
 		}
 	}
 	see("without an address of the agent's pod", true, "10.0.3.77")
 	agent.Status.PodIPs = []core.PodIP{{IP: "10.0.3.14"}}
-	if _, err := kubernetes.CoreV1().Pods("ours").UpdateStatus(t.Context(), agent, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(kubernetes.CoreV1().Pods("ours").UpdateStatus(t.Context(), agent, metav1.UpdateOptions{}))(t)
 	see("with one", false, "10.0.3.77", "10.0.3.78")
-	if err := kubernetes.CoreV1().Pods("ours").Delete(t.Context(), "agent", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, kubernetes.CoreV1().Pods("ours").Delete(t.Context(), "agent", metav1.DeleteOptions{}))
 	see("a moment later", false, "10.0.3.77", "10.0.3.78")
 	o.now = o.now.Add(2 * besideFor)
 	see("while it is replaced", true, "10.0.3.77")

@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
@@ -29,9 +30,7 @@ func (a *attacked) class(name, provisioner, server string, mode storage.VolumeBi
 	if server != "" {
 		c.Parameters["NFSServer"] = server
 	}
-	if _, err := a.theirs.StorageV1().StorageClasses().Create(a.Context(), c, metav1.CreateOptions{}); err != nil {
-		a.Fatal(err)
-	}
+	check.Got(a.theirs.StorageV1().StorageClasses().Create(a.Context(), c, metav1.CreateOptions{}))(a)
 	a.Cleanup(func() { _ = a.theirs.StorageV1().StorageClasses().Delete(background, c.Name, metav1.DeleteOptions{}) })
 	return c.Name
 }
@@ -46,9 +45,7 @@ func (a *attacked) pending(name, class, provisioner string) *core.PersistentVolu
 	}
 	c.Spec.StorageClassName = &class
 	made, err := claims.Create(a.Context(), c, metav1.CreateOptions{})
-	if err != nil {
-		a.Fatal(err)
-	}
+	check.OK(a, err)
 	wait.Until(a, "the provisioner of "+name, func() bool {
 		made, err = claims.Get(a.Context(), name, metav1.GetOptions{})
 		return err == nil && made.Annotations["volume.kubernetes.io/storage-provisioner"] == provisioner
@@ -76,10 +73,7 @@ func (a *attacked) forClaim(c *core.PersistentVolumeClaim, name string, as *rest
 		pv.Name, pv.Spec.ClaimRef.Name, pv.Spec.ClaimRef.UID = name, c.Name, c.UID
 		pv.Spec.PersistentVolumeReclaimPolicy = core.PersistentVolumeReclaimRetain
 	})
-	made, err := kubernetes.NewForConfigOrDie(as).CoreV1().PersistentVolumes().Create(a.Context(), pv, metav1.CreateOptions{})
-	if err != nil {
-		a.Fatal(err)
-	}
+	made := check.Got(kubernetes.NewForConfigOrDie(as).CoreV1().PersistentVolumes().Create(a.Context(), pv, metav1.CreateOptions{}))(a)
 	a.Cleanup(func() { a.removed(name) })
 	return made
 }
@@ -93,10 +87,7 @@ func (a *attacked) removed(name string) {
 func (a *attacked) volumeOf(c *core.PersistentVolumeClaim) (volume string) {
 	a.Helper()
 	wait.Until(a, "claim "+c.Name+" being bound", func() bool {
-		now, err := a.theirs.CoreV1().PersistentVolumeClaims(a.namespace).Get(a.Context(), c.Name, metav1.GetOptions{})
-		if err != nil {
-			a.Fatal(err)
-		}
+		now := check.Got(a.theirs.CoreV1().PersistentVolumeClaims(a.namespace).Get(a.Context(), c.Name, metav1.GetOptions{}))(a)
 		volume = now.Spec.VolumeName
 		return now.Status.Phase == core.ClaimBound
 	})
@@ -163,9 +154,7 @@ func TestNFSServer_VolumeThatAUserChoosesIsBoundToAnyClaim(t *testing.T) {
 	wait.Until(r, "the policies", func() bool { return refusedBinding(a.bind(claim, name, byController)) })
 	a.forClaim(claim, name, a.config)
 	patch := []byte(`{"spec":{"volumeName":"` + name + `"}}`)
-	if _, err := a.theirs.CoreV1().PersistentVolumeClaims(a.namespace).Patch(t.Context(), claim.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(a.theirs.CoreV1().PersistentVolumeClaims(a.namespace).Patch(t.Context(), claim.Name, types.MergePatchType, patch, metav1.PatchOptions{}))(t)
 	if is := a.volumeOf(claim); is != name {
 		t.Errorf("it is bound to %s", is)
 	}

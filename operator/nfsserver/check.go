@@ -21,9 +21,9 @@ const (
 	longestGrace  = 180 * time.Second
 )
 
-// check refuses specs that cannot or must not be served, before anything is created. The API server refuses most of them;
+// checkServer refuses specs that cannot or must not be served, before anything is created. The API server refuses most of them;
 // an object may be older than the rule. others are all servers of the namespace.
-func check(s *v1beta1.NFSServer, others []*v1beta1.NFSServer) error {
+func checkServer(s *v1beta1.NFSServer, others []*v1beta1.NFSServer) error {
 	spec := &s.Spec
 	if wrong := validation.IsDNS1123Label(s.Name); len(wrong) > 0 || len(s.Name) > longestName {
 		return fmt.Errorf("metadata.name: %.80q cannot name a server: at most %d letters, digits and - are allowed", s.Name, longestName)

@@ -47,7 +47,7 @@ func TestCheck_RefusalNamesTheFieldAndItsValue(t *testing.T) {
 	} {
 		s := server(nil)
 		test.change(s)
-		err := check(s, nil)
+		err := checkServer(s, nil)
 		if err == nil {
 			t.Errorf("%s is taken", name)
 			continue
@@ -71,7 +71,7 @@ func TestCheck_RefusalNamesTheFieldAndItsValue(t *testing.T) {
 		},
 		"no access": func(s *v1beta1.NFSServerSpec) { publishing(s); s.Exports.Access = v1beta1.NFSNone },
 	} {
-		if err := check(server(change), nil); err != nil {
+		if err := checkServer(server(change), nil); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -107,7 +107,7 @@ func TestCheck_TwoServersNeverShareStorage(t *testing.T) {
 		"publishing the storage":     {of("a", 9, show("mine")), young, "the storage of NFSServer young"},
 		"storage that is published":  {young, of("a", 9, show("mine")), ""}, // that one is refused
 	} {
-		err := check(test.server, []*v1beta1.NFSServer{test.server, test.other})
+		err := checkServer(test.server, []*v1beta1.NFSServer{test.server, test.other})
 		if (err != nil) != (test.refused != "") || err != nil && !strings.Contains(err.Error(), test.refused) {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -10,17 +10,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 // persistent is the PersistentVolume that bind has made.
 func (r *rig) persistent() *core.PersistentVolume {
 	r.Helper()
-	pv, err := r.theirs.CoreV1().PersistentVolumes().Get(r.Context(), r.namespace, metav1.GetOptions{})
-	if err != nil {
-		r.Fatal(err)
-	}
-	return pv
+	return check.Got(r.theirs.CoreV1().PersistentVolumes().Get(r.Context(), r.namespace, metav1.GetOptions{}))(r)
 }
 
 func (r *rig) claim(name string) *core.PersistentVolumeClaim {
@@ -45,9 +42,7 @@ func TestClaim_DeletedByHandIsMadeAgainForTheDataThatItHad(t *testing.T) {
 	r.serveOn("data", nil)
 	before := r.claim("nfs-data")
 	claims := r.theirs.CoreV1().PersistentVolumeClaims(r.namespace)
-	if err := claims.Delete(t.Context(), "nfs-data", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, claims.Delete(t.Context(), "nfs-data", metav1.DeleteOptions{}))
 	// No pod runs anywhere, but the API server's protection waits for one that was chosen a node.
 	wait.Until(r, "another claim, bound to the same data", func() bool {
 		now := r.claim("nfs-data")
@@ -65,9 +60,7 @@ func TestClaim_DeletedByHandIsMadeAgainForTheDataThatItHad(t *testing.T) {
 func (r *rig) releaseByHand() {
 	r.Helper()
 	patch := []byte(`{"spec":{"persistentVolumeReclaimPolicy":"Delete"}}`)
-	if _, err := r.theirs.CoreV1().PersistentVolumes().Patch(r.Context(), r.namespace, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-		r.Fatal(err)
-	}
+	check.Got(r.theirs.CoreV1().PersistentVolumes().Patch(r.Context(), r.namespace, types.MergePatchType, patch, metav1.PatchOptions{}))(r)
 }
 
 func (r *rig) keptAgain() {
@@ -95,16 +88,12 @@ func TestClaim_DataIsKeptAgainWhenItsPolicyWasChanged(t *testing.T) {
 		return known && time.Since(at.(time.Time)) < keptFor
 	})
 	inUse := []byte(`{"metadata":{"finalizers":["test.holdfast.dev/in-use"]}}`)
-	if _, err := claims.Patch(t.Context(), "nfs-data", types.MergePatchType, inUse, metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(claims.Patch(t.Context(), "nfs-data", types.MergePatchType, inUse, metav1.PatchOptions{}))(t)
 	t.Cleanup(func() {
 		_, _ = claims.Patch(background, "nfs-data", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 	})
 	r.releaseByHand()
-	if err := claims.Delete(t.Context(), "nfs-data", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, claims.Delete(t.Context(), "nfs-data", metav1.DeleteOptions{}))
 	r.keptAgain()
 }
 
@@ -131,9 +120,7 @@ func TestClaim_DataWithoutAClaimStaysWhenItsServerGoes(t *testing.T) {
 	r.serveOn("data", nil)
 	r.stop()
 	claims := r.theirs.CoreV1().PersistentVolumeClaims(r.namespace)
-	if err := claims.Delete(t.Context(), "nfs-data", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, claims.Delete(t.Context(), "nfs-data", metav1.DeleteOptions{}))
 	wait.Until(r, "the end of the claim", func() bool { return r.claim("nfs-data") == nil })
 	r.delete("data")
 	r.start()
@@ -150,15 +137,11 @@ func TestClaim_DataOfANamespaceThatWasDeletedIsServedAgain(t *testing.T) {
 	r.made(r.volume(r.server("data"), "a"))
 	r.serve("data")
 	namespaces := r.theirs.CoreV1().Namespaces()
-	if err := namespaces.Delete(t.Context(), r.namespace, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, namespaces.Delete(t.Context(), r.namespace, metav1.DeleteOptions{}))
 	r.condition("data", v1beta1.ProgressingCondition, reasonInUse, "it has 1 volume", "namespace "+r.namespace+" is being deleted", "docs/nfs-servers.md")
 
 	free := []byte(`{"metadata":{"finalizers":null}}`)
-	if _, err := r.ours.HoldfastV1beta1().NFSServers(r.namespace).Patch(t.Context(), "data", types.MergePatchType, free, metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(r.ours.HoldfastV1beta1().NFSServers(r.namespace).Patch(t.Context(), "data", types.MergePatchType, free, metav1.PatchOptions{}))(t)
 	wait.Until(r, "the end of the namespace", func() bool {
 		_, err := namespaces.Get(t.Context(), r.namespace, metav1.GetOptions{})
 		return apierrors.IsNotFound(err)

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
@@ -73,10 +74,7 @@ func TestClients_AreTheAddressesOfTheNodes(t *testing.T) {
 // letIn are the blocks that a policy lets reach NFS; all is every address.
 func letIn(t *testing.T, in input) (blocks []string, all bool) {
 	t.Helper()
-	objects, err := network(in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	objects := check.Got(network(in))(t)
 	p := as[networking.NetworkPolicy](t, objects, "NetworkPolicy")
 	if !slices.Equal(p.Spec.PolicyTypes, []networking.PolicyType{"Ingress"}) || p.Spec.PodSelector.MatchLabels[Label] != in.server.Name || p.Name != "nfs-data" || len(p.OwnerReferences) != 1 {
 		t.Errorf("it is %+v", p)
@@ -175,29 +173,19 @@ func TestClients_FollowNodesThatComeAndGo(t *testing.T) {
 		_ = nodes.Delete(background, name, metav1.DeleteOptions{})
 		_ = r.ours.HoldfastV1beta1().StorageNodes().Delete(background, name, metav1.DeleteOptions{})
 	})
-	if _, err := nodes.Create(t.Context(), &core.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: core.NodeSpec{PodCIDR: "198.51.100.64/28", PodCIDRs: []string{"198.51.100.64/28"}}}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(nodes.Create(t.Context(), &core.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: core.NodeSpec{PodCIDR: "198.51.100.64/28", PodCIDRs: []string{"198.51.100.64/28"}}}, metav1.CreateOptions{}))(t)
 	status := []byte(`{"status":{"addresses":[{"type":"InternalIP","address":"192.0.2.9"}]}}`)
-	if _, err := nodes.Patch(t.Context(), name, types.MergePatchType, status, metav1.PatchOptions{}, "status"); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(nodes.Patch(t.Context(), name, types.MergePatchType, status, metav1.PatchOptions{}, "status"))(t)
 	has("192.0.2.9", true)
 	agents := r.ours.HoldfastV1beta1().StorageNodes()
-	if _, err := agents.Create(t.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(agents.Create(t.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}))(t)
 	wait.Modify(r, agents.Get, agents.UpdateStatus, name, func(agent *v1beta1.StorageNode) { agent.Status.Addresses = []string{"198.51.100.64"} })
 	has("198.51.100.64", true)
 	r.changeCluster(func(s *v1beta1.StorageClusterSpec) { s.NFS.NodeNetworks = []string{"203.0.113.0/24"} })
 	has("203.0.113.0/24", true)
-	if err := r.theirs.NetworkingV1().NetworkPolicies(r.namespace).Delete(t.Context(), "nfs-data", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, r.theirs.NetworkingV1().NetworkPolicies(r.namespace).Delete(t.Context(), "nfs-data", metav1.DeleteOptions{}))
 	has("192.0.2.9", true) // what is deleted by hand is made again
-	if err := nodes.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, nodes.Delete(t.Context(), name, metav1.DeleteOptions{}))
 	has("192.0.2.9", false)
 	has("198.51.100.64", true) // its agent runs, and so may pods
 	wait.Modify(r, agents.Get, agents.UpdateStatus, name, func(agent *v1beta1.StorageNode) {
@@ -219,13 +207,8 @@ func TestClients_OlderServerIsRestrictedWhenAllNodesAreKnown(t *testing.T) {
 		_ = nodes.Delete(background, name, metav1.DeleteOptions{})
 		_ = agents.Delete(background, name, metav1.DeleteOptions{})
 	})
-	if _, err := nodes.Create(t.Context(), &core.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	_, err := agents.Create(t.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Got(nodes.Create(t.Context(), &core.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}))(t)
+	check.Got(agents.Create(t.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}))(t)
 	r.create("data", nil)
 	r.serve("data")
 	shut := func() bool {
@@ -241,9 +224,7 @@ func TestClients_OlderServerIsRestrictedWhenAllNodesAreKnown(t *testing.T) {
 		env := &set.Spec.Template.Spec.Containers[0].Env
 		*env = slices.DeleteFunc(*env, func(e core.EnvVar) bool { return e.Name == clientsVariable })
 	})
-	if err := r.theirs.NetworkingV1().NetworkPolicies(r.namespace).Delete(t.Context(), "nfs-data", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, r.theirs.NetworkingV1().NetworkPolicies(r.namespace).Delete(t.Context(), "nfs-data", metav1.DeleteOptions{}))
 	r.start()
 	r.change("data", func(s *v1beta1.NFSServerSpec) { s.MaxExports = 3 })
 	r.argument("data", "--max-exports=3")

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
@@ -23,9 +24,7 @@ func TestServer_IsCreatedAndReportsItsAddress(t *testing.T) {
 	r.create("data", nil)
 	r.serve("data")
 	service, err := r.theirs.CoreV1().Services(r.namespace).Get(t.Context(), "nfs-data", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	s := r.server("data")
 	if s.Status.Endpoint != service.Spec.ClusterIP+":2049" || s.Status.Access != v1beta1.NFSReadWrite || s.Status.ClaimName != "nfs-data" || s.Status.StorageClassName != noClass {
 		t.Errorf("the status is %+v", s.Status)
@@ -49,9 +48,7 @@ func TestServer_StatusFollowsTheReportsOfThePod(t *testing.T) {
 	s := r.create("data", nil)
 	r.serve("data")
 	nodes := r.ours.HoldfastV1beta1().StorageNodes()
-	if _, err := nodes.Create(t.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: s.NodeName()}}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(nodes.Create(t.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: s.NodeName()}}, metav1.CreateOptions{}))(t)
 	wait.Modify(r, nodes.Get, nodes.UpdateStatus, s.NodeName(), func(node *v1beta1.StorageNode) {
 		node.Status.Pools = []v1beta1.Pool{{Name: "default", Capacity: resource.MustParse("900Mi"), Promised: resource.MustParse("300Mi")}}
 	})
@@ -60,9 +57,7 @@ func TestServer_StatusFollowsTheReportsOfThePod(t *testing.T) {
 	wait.Until(r, "the export that there is", func() bool { return r.server("data").Status.Exports == 1 })
 	r.made(b)
 	clients := []byte(`{"status":{"clients":3}}`)
-	if _, err := r.ours.HoldfastV1beta1().NFSServers(r.namespace).Patch(t.Context(), "data", types.MergePatchType, clients, metav1.PatchOptions{}, "status"); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(r.ours.HoldfastV1beta1().NFSServers(r.namespace).Patch(t.Context(), "data", types.MergePatchType, clients, metav1.PatchOptions{}, "status"))(t)
 	wait.Until(r, "the numbers", func() bool {
 		is := r.server("data").Status
 		return is.Exports == 2 && is.Clients == 3 && is.Columns == (v1beta1.NFSServerColumns{Capacity: "900Mi", Promised: "300Mi"})
@@ -131,9 +126,7 @@ func (r *rig) bindTo(claim, class string, policy core.PersistentVolumeReclaimPol
 		StorageClassName: class, ClaimRef: &core.ObjectReference{Namespace: r.namespace, Name: claim}, PersistentVolumeReclaimPolicy: policy,
 		PersistentVolumeSource: core.PersistentVolumeSource{NFS: &core.NFSVolumeSource{Server: "192.0.2.1", Path: "/"}},
 	}}
-	if _, err := r.theirs.CoreV1().PersistentVolumes().Create(r.Context(), pv, metav1.CreateOptions{}); err != nil {
-		r.Fatal(err)
-	}
+	check.Got(r.theirs.CoreV1().PersistentVolumes().Create(r.Context(), pv, metav1.CreateOptions{}))(r)
 	r.Cleanup(func() { _ = r.theirs.CoreV1().PersistentVolumes().Delete(background, pv.Name, metav1.DeleteOptions{}) })
 }
 
@@ -150,13 +143,9 @@ func TestServer_ClassThatRefusesExpansionIsReported(t *testing.T) {
 func TestServer_ForeignObjectsAreLeftAlone(t *testing.T) {
 	r := newRig(t)
 	service := &core.Service{ObjectMeta: metav1.ObjectMeta{Name: "nfs-data"}, Spec: core.ServiceSpec{Ports: []core.ServicePort{{Port: 80}}}}
-	if _, err := r.theirs.CoreV1().Services(r.namespace).Create(t.Context(), service, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(r.theirs.CoreV1().Services(r.namespace).Create(t.Context(), service, metav1.CreateOptions{}))(t)
 	account := &core.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: rightsName}}
-	if _, err := r.theirs.CoreV1().ServiceAccounts(r.namespace).Create(t.Context(), account, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(r.theirs.CoreV1().ServiceAccounts(r.namespace).Create(t.Context(), account, metav1.CreateOptions{}))(t)
 	r.create("data", nil)
 	r.condition("data", v1beta1.DegradedCondition, reasonForeign, "Service nfs-data", "ServiceAccount holdfast-nfs")
 	if r.statefulSet("data") != nil {
@@ -177,9 +166,7 @@ func TestServer_NamespaceThatForbidsThePodIsReportedWithTheRemedy(t *testing.T) 
 	level := func(value string) {
 		t.Helper()
 		patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, enforceLabel, value)
-		if _, err := r.theirs.CoreV1().Namespaces().Patch(t.Context(), r.namespace, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(r.theirs.CoreV1().Namespaces().Patch(t.Context(), r.namespace, types.MergePatchType, patch, metav1.PatchOptions{}))(t)
 	}
 	level("baseline")
 	r.create("data", nil)
@@ -211,14 +198,10 @@ func TestServer_UpgradeChangesItsImage(t *testing.T) {
 	})
 
 	bind := &core.Binding{ObjectMeta: metav1.ObjectMeta{Name: r.pod("data").Name}, Target: core.ObjectReference{Kind: "Node", Name: "far"}}
-	if err := r.theirs.CoreV1().Pods(r.namespace).Bind(t.Context(), bind, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, r.theirs.CoreV1().Pods(r.namespace).Bind(t.Context(), bind, metav1.CreateOptions{}))
 	outdated := func(image v1beta1.Image) string {
 		to, nodes, err := r.controller.Outdated(image)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		return fmt.Sprint(to, nodes)
 	}
 	wait.Until(r, "the node of its pod", func() bool { return outdated("r/holdfast:3") == "r/nfs:3[far]" })
@@ -226,9 +209,7 @@ func TestServer_UpgradeChangesItsImage(t *testing.T) {
 		t.Errorf("%s is to be brought where it is", got)
 	}
 	atOnce := int64(0) // no kubelet would end it
-	if err := r.theirs.CoreV1().Pods(r.namespace).Delete(t.Context(), bind.Name, metav1.DeleteOptions{GracePeriodSeconds: &atOnce}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, r.theirs.CoreV1().Pods(r.namespace).Delete(t.Context(), bind.Name, metav1.DeleteOptions{GracePeriodSeconds: &atOnce}))
 }
 
 // now is in whole seconds, as the times in a status are.
@@ -300,9 +281,7 @@ func TestServer_UpgradeDoesNotWaitForOneWhoseObjectsUsersTookOver(t *testing.T) 
 	r.pausedForUpgrade("a", "b")
 	began := now()
 	taken := []byte(`[{"op":"replace","path":"/metadata/managedFields","value":[{}]},{"op":"remove","path":"/metadata/labels"}]`)
-	if _, err := r.theirs.NetworkingV1().NetworkPolicies(r.namespace).Patch(t.Context(), "nfs-a", types.JSONPatchType, taken, metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(r.theirs.NetworkingV1().NetworkPolicies(r.namespace).Patch(t.Context(), "nfs-a", types.JSONPatchType, taken, metav1.PatchOptions{}))(t)
 	wait.Until(r, "the turn of the second", func() bool {
 		next, _, unawaited := r.upgrade(began)
 		return next == r.namespace+"/b" && slices.Equal(unawaited, []string{r.namespace + "/a"})

@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube/apply"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
@@ -36,18 +37,9 @@ func (r *rig) partsOf(s *v1beta1.NFSServer) []*unstructured.Unstructured {
 			r.Errorf("there is no %s to be copied", kind)
 		}
 	}
-	rights, err := rightsOf(nil, realapi.Namespace, false)
-	if err != nil {
-		r.Fatal(err)
-	}
-	limits, err := limitsOf(nil, nil, &v1beta1.NFSSpec{}, realapi.Namespace)
-	if err != nil {
-		r.Fatal(err)
-	}
-	accountOf, err := account(s.Namespace)
-	if err != nil {
-		r.Fatal(err)
-	}
+	rights := check.Got(rightsOf(nil, realapi.Namespace, false))(r)
+	limits := check.Got(limitsOf(nil, nil, &v1beta1.NFSSpec{}, realapi.Namespace))(r)
+	accountOf := check.Got(account(s.Namespace))(r)
 	claim := &unstructured.Unstructured{}
 	claim.SetGroupVersionKind(core.SchemeGroupVersion.WithKind("PersistentVolumeClaim"))
 	claim.SetNamespace(s.Namespace)
@@ -59,9 +51,7 @@ func (r *rig) partsOf(s *v1beta1.NFSServer) []*unstructured.Unstructured {
 func (r *rig) copied(o *unstructured.Unstructured) *unstructured.Unstructured {
 	r.Helper()
 	made, err := r.of(o).Get(r.Context(), o.GetName(), metav1.GetOptions{})
-	if err != nil {
-		r.Fatal(err)
-	}
+	check.OK(r, err)
 	made.SetName(o.GetName() + "-copy")
 	made.SetUID("")
 	made.SetResourceVersion("")
@@ -117,9 +107,7 @@ func TestCopies_OfAllObjectsOfAServerStayAndAreReported(t *testing.T) {
 	stay("for another controller")
 	// Kubernetes deletes with the server what has it as an owner. The operator deletes nothing by its labels alone.
 	for _, o := range copies {
-		if _, err := r.of(o).Patch(t.Context(), o.GetName(), types.MergePatchType, []byte(`{"metadata":{"ownerReferences":null}}`), metav1.PatchOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(r.of(o).Patch(t.Context(), o.GetName(), types.MergePatchType, []byte(`{"metadata":{"ownerReferences":null}}`), metav1.PatchOptions{}))(t)
 	}
 	r.delete("data")
 	r.gone("data")

@@ -15,7 +15,7 @@ func FuzzNFSServer(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, choices []byte) {
 		in := asked(func(s *v1beta1.NFSServerSpec) { hostile.Fill(choices, s) })
-		if err := check(in.server, nil); err != nil {
+		if err := checkServer(in.server, nil); err != nil {
 			if !strings.HasPrefix(err.Error(), "spec.") {
 				t.Errorf("the refusal names no field: %v\nof %s", err, hostile.Text(in.server.Spec))
 			}

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -18,10 +19,7 @@ var update = flag.Bool("update", false, "write the golden files")
 // spec, the lines that it adds (+) and takes away (-). go test -update writes the file; read what it changes.
 func TestGolden_EachSpecRendersItsObjects(t *testing.T) {
 	const file = "testdata/specs.txt"
-	golden, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	golden := check.Got(os.ReadFile(file))(t)
 	sections := strings.Split(string(golden), "\n== ")
 	written, usual := sections[0], []string{}
 	if len(sections) < 2 {
@@ -36,10 +34,7 @@ func TestGolden_EachSpecRendersItsObjects(t *testing.T) {
 		}
 		var lines []string
 		for _, o := range asked(func(s *v1beta1.NFSServerSpec) { *s = spec }).objects(t) {
-			encoded, err := yaml.Marshal(o.Object)
-			if err != nil {
-				t.Fatal(err)
-			}
+			encoded := check.Got(yaml.Marshal(o.Object))(t)
 			lines = append(lines, strings.SplitAfter(string(encoded), "\n")...)
 		}
 		got := without("+ ", lines, usual) + without("- ", usual, lines)
@@ -52,9 +47,7 @@ func TestGolden_EachSpecRendersItsObjects(t *testing.T) {
 		}
 	}
 	if *update {
-		if err := os.WriteFile(file, []byte(written), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, os.WriteFile(file, []byte(written), 0o600))
 	}
 }
 

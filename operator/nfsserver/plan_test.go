@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/kube/apply"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // steps are what a plan does, in its order.
@@ -237,10 +238,7 @@ func TestPlan_WhatIsDoneFollowsFromWhatIsObserved(t *testing.T) {
 
 func TestPlan_RecreatedServiceRequestsItsFormerAddress(t *testing.T) {
 	r := look(nothing, func(r *round) { r.server.Status.Endpoint = "10.0.0.9:2049" })
-	p, err := newPlan(r.desired, r.observed)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := check.Got(newPlan(r.desired, r.observed))(t)
 	if got := as[core.Service](t, p.network, "Service").Spec.ClusterIP; got != "10.0.0.9" {
 		t.Errorf("it asks for %q", got)
 	}
@@ -248,10 +246,7 @@ func TestPlan_RecreatedServiceRequestsItsFormerAddress(t *testing.T) {
 
 func TestPlan_AnUpgradeGivesItsImage(t *testing.T) {
 	r := look(pause, func(r *round) { r.image = "nfs:2" })
-	p, err := newPlan(r.desired, r.observed)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := check.Got(newPlan(r.desired, r.observed))(t)
 	if got := imageOf(&as[apps.StatefulSet](t, p.workload, "StatefulSet").Spec.Template.Spec); got != "nfs:2" {
 		t.Errorf("the pod is to run %s", got)
 	}
@@ -283,10 +278,7 @@ func TestPlan_APodThatIsOlderThanItsAccountIsReplacedOnce(t *testing.T) {
 				r.account.SetCreationTimestamp(at(test.account))
 			}
 		})
-		p, err := newPlan(r.desired, r.observed)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := check.Got(newPlan(r.desired, r.observed))(t)
 		if got := as[apps.StatefulSet](t, p.workload, "StatefulSet").Spec.Template.Annotations[accountAnnotation]; got != test.want {
 			t.Errorf("%s: the pod is for account %q, want %q", name, got, test.want)
 		}

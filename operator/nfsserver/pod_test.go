@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // server is one with a claim of 10Gi, changed as a test wants it.
@@ -36,14 +37,8 @@ func asked(change func(*v1beta1.NFSServerSpec)) input {
 
 func (in input) objects(t *testing.T) []*unstructured.Unstructured {
 	t.Helper()
-	first, err := service(in)
-	if err != nil {
-		t.Fatal(err)
-	}
-	rest, err := workload(in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := check.Got(service(in))(t)
+	rest := check.Got(workload(in))(t)
 	return append(first, rest...)
 }
 
@@ -53,9 +48,7 @@ func as[T any](t *testing.T, objects []*unstructured.Unstructured, kind string) 
 	for _, o := range objects {
 		if o.GetKind() == kind {
 			typed := new(T)
-			if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(o.Object, typed, true); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(o.Object, typed, true))
 			return typed
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/operator/render"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
@@ -49,9 +50,7 @@ func TestProtected_PolicyOfServersThatWasDeletedOrChangedDoesNotCount(t *testing
 		t.Run(what, func(t *testing.T) {
 			r.changeCluster(func(s *v1beta1.StorageClusterSpec) { s.Paused = true })
 			r.condition("data", v1beta1.ProgressingCondition, reasonPaused)
-			if err := change(accountPolicy); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, change(accountPolicy))
 			r.protected(metav1.ConditionFalse, accountPolicy)
 			r.changeCluster(func(s *v1beta1.StorageClusterSpec) { s.Paused = false })
 			r.protected(metav1.ConditionTrue, "")
@@ -68,9 +67,7 @@ func TestRights_NoServerHasAnyWhileAPolicyCannotBeMade(t *testing.T) {
 		}}}},
 		Validations: []admission.Validation{{Expression: "true"}},
 	}}
-	if _, err := policies.Create(t.Context(), foreign, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(policies.Create(t.Context(), foreign, metav1.CreateOptions{}))(t)
 	r.create("data", nil)
 	wait.Until(r, "the server saying which policy is another's", func() bool {
 		return slices.ContainsFunc(r.server("data").Status.Conditions, func(c metav1.Condition) bool {
@@ -80,9 +77,7 @@ func TestRights_NoServerHasAnyWhileAPolicyCannotBeMade(t *testing.T) {
 	if _, err := bindings.Get(t.Context(), rightsName, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("the account of the server, which nothing limits, has rights: %v", err)
 	}
-	if err := policies.Delete(t.Context(), render.MountsPolicy, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, policies.Delete(t.Context(), render.MountsPolicy, metav1.DeleteOptions{}))
 	wait.Until(r, "its rights, once the account is limited", func() bool {
 		_, err := bindings.Get(t.Context(), rightsName, metav1.GetOptions{})
 		return err == nil

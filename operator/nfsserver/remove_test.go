@@ -18,6 +18,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
@@ -29,16 +30,10 @@ var passing = []string{"events", "endpoints", "endpointslices", "componentstatus
 // none, or in that of Holdfast.
 func (r *rig) everyObject() (all []string) {
 	r.Helper()
-	lists, err := discovery.ServerPreferredResources(r.theirs.Discovery())
-	if err != nil {
-		r.Fatal(err)
-	}
+	lists := check.Got(discovery.ServerPreferredResources(r.theirs.Discovery()))(r)
 	objects := dynamic.NewForConfigOrDie(r.config)
 	for _, list := range lists {
-		version, err := schema.ParseGroupVersion(list.GroupVersion)
-		if err != nil {
-			r.Fatal(err)
-		}
+		version := check.Got(schema.ParseGroupVersion(list.GroupVersion))(r)
 		for _, kind := range list.APIResources {
 			if !slices.Contains(kind.Verbs, "list") || slices.Contains(passing, kind.Name) {
 				continue
@@ -47,9 +42,7 @@ func (r *rig) everyObject() (all []string) {
 			if apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) {
 				continue
 			}
-			if err != nil {
-				r.Fatal(err)
-			}
+			check.OK(r, err)
 			for _, o := range found.Items {
 				if ns := o.GetNamespace(); ns == "" || ns == r.namespace || ns == realapi.Namespace {
 					all = append(all, fmt.Sprintf("%s %s/%s", kind.Name, ns, o.GetName()))
@@ -73,14 +66,10 @@ func TestDeletion_IsRefusedWhileExportsAreInUseAndThenLeavesNothing(t *testing.T
 	r.serve("data")
 	r.volume(s, "a")
 	r.volume(s, "b")
-	if _, err := r.ours.HoldfastV1beta1().StorageNodes().Create(t.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: s.NodeName()}}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(r.ours.HoldfastV1beta1().StorageNodes().Create(t.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: s.NodeName()}}, metav1.CreateOptions{}))(t)
 	for _, name := range leasesOf(s) {
 		lease := &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		if _, err := r.theirs.CoordinationV1().Leases(realapi.Namespace).Create(t.Context(), lease, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(r.theirs.CoordinationV1().Leases(realapi.Namespace).Create(t.Context(), lease, metav1.CreateOptions{}))(t)
 	}
 
 	r.delete("data")
@@ -94,16 +83,12 @@ func TestDeletion_IsRefusedWhileExportsAreInUseAndThenLeavesNothing(t *testing.T
 		return len(r.events.with("Warning Terminating: not deleted yet: exports are in use")) == 1
 	})
 	// What is in use is kept at work.
-	if err := r.theirs.CoreV1().Services(r.namespace).Delete(t.Context(), "nfs-data", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, r.theirs.CoreV1().Services(r.namespace).Delete(t.Context(), "nfs-data", metav1.DeleteOptions{}))
 	wait.Until(r, "the Service that was deleted by hand", func() bool {
 		_, err := r.theirs.CoreV1().Services(r.namespace).Get(t.Context(), "nfs-data", metav1.GetOptions{})
 		return err == nil
 	})
-	if err := r.ours.HoldfastV1beta1().Volumes().Delete(t.Context(), "a-"+r.namespace, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, r.ours.HoldfastV1beta1().Volumes().Delete(t.Context(), "a-"+r.namespace, metav1.DeleteOptions{}))
 	wait.Until(r, "the smaller count", func() bool {
 		return strings.Contains(r.condition("data", v1beta1.ProgressingCondition, reasonInUse), "it has 1 volume;")
 	})
@@ -130,9 +115,7 @@ func TestDeletion_WaitsForASnapshot(t *testing.T) {
 	r.serve("data")
 	snapshots := r.ours.HoldfastV1beta1().Snapshots()
 	archived := &v1beta1.Snapshot{ObjectMeta: metav1.ObjectMeta{Name: "a-" + r.namespace}, Spec: v1beta1.SnapshotSpec{Name: "a", SourceRef: v1beta1.FromVolume("gone"), Node: s.NodeName()}}
-	if _, err := snapshots.Create(t.Context(), archived, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(snapshots.Create(t.Context(), archived, metav1.CreateOptions{}))(t)
 	r.delete("data")
 	wait.Until(r, "the count", func() bool {
 		return strings.Contains(r.condition("data", v1beta1.ProgressingCondition, reasonInUse), "it has 1 snapshot;")
@@ -140,9 +123,7 @@ func TestDeletion_WaitsForASnapshot(t *testing.T) {
 	if r.statefulSet("data") == nil {
 		t.Error("what keeps the snapshot was ended")
 	}
-	if err := snapshots.Delete(t.Context(), archived.Name, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, snapshots.Delete(t.Context(), archived.Name, metav1.DeleteOptions{}))
 	r.gone("data")
 }
 
@@ -159,9 +140,7 @@ func TestDeletion_WaitsForAPersistentVolume(t *testing.T) {
 			PersistentVolumeSource: core.PersistentVolumeSource{NFS: &core.NFSVolumeSource{Server: "10.0.0.1", Path: "/a"}},
 		},
 	}
-	if _, err := volumes.Create(t.Context(), made, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(volumes.Create(t.Context(), made, metav1.CreateOptions{}))(t)
 	t.Cleanup(func() { _ = volumes.Delete(context.WithoutCancel(t.Context()), made.Name, metav1.DeleteOptions{}) })
 	r.delete("data")
 	wait.Until(r, "the refusal", func() bool {
@@ -170,9 +149,7 @@ func TestDeletion_WaitsForAPersistentVolume(t *testing.T) {
 	if r.statefulSet("data") == nil {
 		t.Error("what serves the volume was ended")
 	}
-	if err := volumes.Delete(t.Context(), made.Name, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, volumes.Delete(t.Context(), made.Name, metav1.DeleteOptions{}))
 	r.gone("data")
 }
 
@@ -191,14 +168,10 @@ func TestDeletion_WaitsForSharedVolumesWhoseObjectsAreMissing(t *testing.T) {
 			}},
 		},
 	}
-	if _, err := volumes.Create(t.Context(), made, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(volumes.Create(t.Context(), made, metav1.CreateOptions{}))(t)
 	t.Cleanup(func() { _ = volumes.Delete(context.WithoutCancel(t.Context()), made.Name, metav1.DeleteOptions{}) })
 	reports := r.ours.HoldfastV1beta1().StorageNodes()
-	if _, err := reports.Create(t.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: s.NodeName()}}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(reports.Create(t.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: s.NodeName()}}, metav1.CreateOptions{}))(t)
 	write := func(promised string) {
 		t.Helper()
 		wait.Modify(r, reports.Get, reports.UpdateStatus, s.NodeName(), func(report *v1beta1.StorageNode) {
@@ -211,9 +184,7 @@ func TestDeletion_WaitsForSharedVolumesWhoseObjectsAreMissing(t *testing.T) {
 	r.condition("data", v1beta1.ProgressingCondition, reasonInUse, "PersistentVolumes of it")
 
 	write("3Gi")
-	if err := volumes.Delete(t.Context(), made.Name, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, volumes.Delete(t.Context(), made.Name, metav1.DeleteOptions{}))
 	r.condition("data", v1beta1.ProgressingCondition, reasonInUse, "its last report has 1Gi", "kubectl delete storagenode "+s.NodeName())
 	if claim := r.claim("nfs-data"); r.statefulSet("data") == nil || claim == nil || claim.DeletionTimestamp != nil {
 		t.Error("what serves the volumes, or their data, is being deleted")
@@ -227,10 +198,7 @@ func TestDeletion_KeepsTheClaimUnlessTheSpecSaysOtherwise(t *testing.T) {
 	r.create("data", nil)
 	r.serve("data")
 	claims := r.theirs.CoreV1().PersistentVolumeClaims(r.namespace)
-	claim, err := claims.Get(t.Context(), "nfs-data", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	claim := check.Got(claims.Get(t.Context(), "nfs-data", metav1.GetOptions{}))(t)
 	r.delete("data")
 	r.gone("data")
 	if kept, err := claims.Get(t.Context(), "nfs-data", metav1.GetOptions{}); err != nil || kept.DeletionTimestamp != nil {
@@ -284,9 +252,7 @@ func TestDeletion_WaitsWhileAKindIsTerminating(t *testing.T) {
 		}
 	}
 	r.missing.Store("")
-	if err := r.ours.HoldfastV1beta1().NFSServers(r.namespace).Delete(t.Context(), "data", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, r.ours.HoldfastV1beta1().NFSServers(r.namespace).Delete(t.Context(), "data", metav1.DeleteOptions{}))
 	wait.Until(r, "the claim going", func() bool {
 		claim, err := r.theirs.CoreV1().PersistentVolumeClaims(r.namespace).Get(t.Context(), "nfs-data", metav1.GetOptions{})
 		return apierrors.IsNotFound(err) || err == nil && claim.DeletionTimestamp != nil

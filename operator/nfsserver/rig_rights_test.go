@@ -15,16 +15,14 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 )
 
 // installedRights are the account of the controller and what it may do, as they are installed.
 func installedRights(t *testing.T) (all []*unstructured.Unstructured) {
 	t.Helper()
-	text, err := os.ReadFile("../../deploy/base/controller-rbac.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := check.Got(os.ReadFile("../../deploy/base/controller-rbac.yaml"))(t)
 	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096)
 	for {
 		o := &unstructured.Unstructured{}
@@ -51,9 +49,7 @@ func (r *rig) asController() *rest.Config {
 		if o.GetKind() != "ClusterRole" && o.GetKind() != "ClusterRoleBinding" {
 			client = objects.Resource(resourceOf(o)).Namespace(realapi.Namespace)
 		}
-		if _, err := client.Apply(r.Context(), o.GetName(), o, metav1.ApplyOptions{FieldManager: "test", Force: true}); err != nil {
-			r.Fatal(err)
-		}
+		check.Got(client.Apply(r.Context(), o.GetName(), o, metav1.ApplyOptions{FieldManager: "test", Force: true}))(r)
 		r.Cleanup(func() { _ = client.Delete(background, o.GetName(), metav1.DeleteOptions{}) })
 	}
 	config := rest.CopyConfig(r.config)

@@ -33,6 +33,7 @@ import (
 	"github.com/holdfast-storage/holdfast/kube/apply"
 	"github.com/holdfast-storage/holdfast/operator/render"
 	"github.com/holdfast-storage/holdfast/test/rig/alongside"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
@@ -74,9 +75,7 @@ func (r *rig) makeCluster(allows ...string) {
 	r.Helper()
 	c := &v1beta1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: clusterName}}
 	c.Spec.NFS.Namespaces = allows
-	if _, err := r.ours.HoldfastV1beta1().StorageClusters().Create(r.Context(), c, metav1.CreateOptions{}); err != nil {
-		r.Fatal(err)
-	}
+	check.Got(r.ours.HoldfastV1beta1().StorageClusters().Create(r.Context(), c, metav1.CreateOptions{}))(r)
 }
 
 // changeCluster writes the spec of the StorageCluster.
@@ -89,9 +88,7 @@ func (r *rig) changeCluster(change func(*v1beta1.StorageClusterSpec)) {
 func (r *rig) makeNamespace(labels map[string]string) {
 	r.Helper()
 	ns := &core.Namespace{ObjectMeta: metav1.ObjectMeta{Name: r.namespace, Labels: labels}}
-	if _, err := r.theirs.CoreV1().Namespaces().Create(r.Context(), ns, metav1.CreateOptions{}); err != nil {
-		r.Fatal(err)
-	}
+	check.Got(r.theirs.CoreV1().Namespaces().Create(r.Context(), ns, metav1.CreateOptions{}))(r)
 }
 
 func rightKinds() (all []schema.GroupVersionKind) {
@@ -107,11 +104,7 @@ func rightKinds() (all []schema.GroupVersionKind) {
 func (r *rig) set(c apply.Config) *apply.Set {
 	r.Helper()
 	c.Client, c.Resources = dynamic.NewForConfigOrDie(r.restricted), r.theirs.Discovery().ServerResourcesForGroupVersion
-	set, err := apply.New(c)
-	if err != nil {
-		r.Fatal(err)
-	}
-	return set
+	return check.Got(apply.New(c))(r)
 }
 
 // start runs a controller until the test ends or stop is called.
@@ -132,9 +125,7 @@ func (r *rig) start() *rig {
 	}
 	c.Watches.Start()
 	for _, set := range []*apply.Set{c.Owned, c.Servers} {
-		if err := set.Start(ctx); err != nil {
-			r.Fatal(err)
-		}
+		check.OK(r, set.Start(ctx))
 	}
 	r.stop = alongside.Run(ctx, r, cancel, r.controller.Run)
 	return r
@@ -179,11 +170,7 @@ func (r *rig) create(name string, change func(*v1beta1.NFSServerSpec)) *v1beta1.
 	if change != nil {
 		change(&s.Spec)
 	}
-	made, err := r.ours.HoldfastV1beta1().NFSServers(r.namespace).Create(r.Context(), s, metav1.CreateOptions{})
-	if err != nil {
-		r.Fatal(err)
-	}
-	return made
+	return check.Got(r.ours.HoldfastV1beta1().NFSServers(r.namespace).Create(r.Context(), s, metav1.CreateOptions{}))(r)
 }
 
 // noClass is the class of claims that only a test binds.
@@ -275,10 +262,7 @@ func (r *rig) ready(name string) {
 func (r *rig) volume(s *v1beta1.NFSServer, name string) *v1beta1.Volume {
 	r.Helper()
 	v := &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: name + "-" + r.namespace}, Spec: v1beta1.VolumeSpec{Name: name, Node: s.NodeName()}}
-	v, err := r.ours.HoldfastV1beta1().Volumes().Create(r.Context(), v, metav1.CreateOptions{})
-	if err != nil {
-		r.Fatal(err)
-	}
+	v = check.Got(r.ours.HoldfastV1beta1().Volumes().Create(r.Context(), v, metav1.CreateOptions{}))(r)
 	return v
 }
 
@@ -286,9 +270,7 @@ func (r *rig) volume(s *v1beta1.NFSServer, name string) *v1beta1.Volume {
 func (r *rig) made(v *v1beta1.Volume) {
 	r.Helper()
 	v.Status.Phase, v.Status.CreationTime = v1beta1.PhaseReady, new(metav1.NowMicro())
-	if _, err := r.ours.HoldfastV1beta1().Volumes().UpdateStatus(r.Context(), v, metav1.UpdateOptions{}); err != nil {
-		r.Fatal(err)
-	}
+	check.Got(r.ours.HoldfastV1beta1().Volumes().UpdateStatus(r.Context(), v, metav1.UpdateOptions{}))(r)
 }
 
 func (r *rig) giveUpVolumes(s *v1beta1.NFSServer) {
@@ -297,9 +279,7 @@ func (r *rig) giveUpVolumes(s *v1beta1.NFSServer) {
 
 func (r *rig) delete(name string) {
 	r.Helper()
-	if err := r.ours.HoldfastV1beta1().NFSServers(r.namespace).Delete(r.Context(), name, metav1.DeleteOptions{}); err != nil {
-		r.Fatal(err)
-	}
+	check.OK(r, r.ours.HoldfastV1beta1().NFSServers(r.namespace).Delete(r.Context(), name, metav1.DeleteOptions{}))
 }
 
 func (r *rig) gone(name string) {

@@ -19,6 +19,7 @@ import (
 
 	listers "github.com/holdfast-storage/holdfast/api/client/listers/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
@@ -30,10 +31,7 @@ func named(namespace, name string) *v1beta1.NFSServer {
 }
 
 func TestRights_ServerHasRightsToItsOwnLeasesOnly(t *testing.T) {
-	objects, err := rightsOf([]*v1beta1.NFSServer{named("b", "two"), named("a", "three"), named("a", "one")}, "ours", false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	objects := check.Got(rightsOf([]*v1beta1.NFSServer{named("b", "two"), named("a", "three"), named("a", "one")}, "ours", false))(t)
 	binding, role := as[rbac.ClusterRoleBinding](t, objects, "ClusterRoleBinding"), as[rbac.Role](t, objects, "Role")
 	want := []rbac.Subject{
 		{Kind: "ServiceAccount", Namespace: "a", Name: rightsName},
@@ -55,10 +53,7 @@ func TestRights_ServerHasRightsToItsOwnLeasesOnly(t *testing.T) {
 
 func TestRights_PodsAreAdmittedOnOpenShift(t *testing.T) {
 	for _, openshift := range []bool{false, true} {
-		objects, err := rightsOf(nil, "ours", openshift)
-		if err != nil {
-			t.Fatal(err)
-		}
+		objects := check.Got(rightsOf(nil, "ours", openshift))(t)
 		use := slices.ContainsFunc(as[rbac.ClusterRole](t, objects, "ClusterRole").Rules, func(r rbac.PolicyRule) bool { return slices.Contains(r.Verbs, "use") })
 		if use != openshift {
 			t.Errorf("OpenShift %v: the right to use its constraints is given: %v", openshift, use)
@@ -74,9 +69,7 @@ func controllerRights(t *testing.T) (everywhere, own []rbac.PolicyRule) {
 		if !strings.HasSuffix(o.GetKind(), "Role") {
 			continue
 		}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, role); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, role))
 		if o.GetKind() == "ClusterRole" {
 			everywhere = role.Rules
 		} else {
@@ -96,10 +89,7 @@ func may(rules []rbac.PolicyRule, verb, group, resource, name string) bool {
 // Kubernetes lets no account grant rights that it does not have.
 func TestRights_ControllerHasAllThatItGrantsToServers(t *testing.T) {
 	everywhere, own := controllerRights(t)
-	objects, err := rightsOf([]*v1beta1.NFSServer{named("a", "one")}, "ours", true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	objects := check.Got(rightsOf([]*v1beta1.NFSServer{named("a", "one")}, "ours", true))(t)
 	given := 0
 	for _, kind := range []string{"ClusterRole", "Role"} {
 		role, has := as[rbac.ClusterRole](t, objects, "ClusterRole").Rules, everywhere
@@ -128,20 +118,11 @@ func TestRights_ControllerHasAllThatItGrantsToServers(t *testing.T) {
 
 func TestRights_ControllerMayCreateAllObjectsOfServers(t *testing.T) {
 	everywhere, own := controllerRights(t)
-	shared, err := rightsOf(nil, "ours", false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	accounts, err := account("team")
-	if err != nil {
-		t.Fatal(err)
-	}
+	shared := check.Got(rightsOf(nil, "ours", false))(t)
+	accounts := check.Got(account("team"))(t)
 	in := asked(nil)
 	in.closing = closing{clients: []string{"10.0.0.7"}, policies: []schema.GroupKind{networkPolicy, ciliumPolicy}}
-	policies, err := network(in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	policies := check.Got(network(in))(t)
 	for _, o := range slices.Concat(asked(nil).objects(t), policies, shared, []*unstructured.Unstructured{accounts}) {
 		rules := everywhere
 		if strings.HasPrefix(o.GetKind(), "Role") {
@@ -292,13 +273,9 @@ func TestRights_ServerInAnotherNamespaceGrantsItsAuthorNothing(t *testing.T) {
 	if made := r.gotten(); !slices.Equal(made, []string{"StatefulSet"}) {
 		t.Errorf("it got %v", made)
 	}
-	if err := r.theirs.AppsV1().StatefulSets(r.namespace).Delete(t.Context(), "nfs-data", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, r.theirs.AppsV1().StatefulSets(r.namespace).Delete(t.Context(), "nfs-data", metav1.DeleteOptions{}))
 	// It goes as it came, and without the StorageCluster too.
-	if err := r.ours.HoldfastV1beta1().StorageClusters().Delete(t.Context(), clusterName, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, r.ours.HoldfastV1beta1().StorageClusters().Delete(t.Context(), clusterName, metav1.DeleteOptions{}))
 	r.create("later", nil)
 	r.condition("later", v1beta1.AvailableCondition, reasonNotAllowed, "make a StorageCluster") // whose end may be seen after the new server
 	r.delete("later")
@@ -315,14 +292,9 @@ func (r *rig) forge(name string) {
 	r.Helper()
 	in := asked(func(s *v1beta1.NFSServerSpec) { s.Engine = v1beta1.EngineDirectory })
 	in.server = r.server(name)
-	objects, err := workload(in)
-	if err != nil {
-		r.Fatal(err)
-	}
+	objects := check.Got(workload(in))(r)
 	set := as[apps.StatefulSet](r.T, objects, "StatefulSet")
-	if _, err := r.theirs.AppsV1().StatefulSets(r.namespace).Create(r.Context(), set, metav1.CreateOptions{}); err != nil {
-		r.Fatal(err)
-	}
+	check.Got(r.theirs.AppsV1().StatefulSets(r.namespace).Create(r.Context(), set, metav1.CreateOptions{}))(r)
 }
 
 func TestRights_ServerContinuesWhenItsNamespaceLeavesTheList(t *testing.T) {
@@ -336,9 +308,7 @@ func TestRights_ServerContinuesWhenItsNamespaceLeavesTheList(t *testing.T) {
 	r.start() // as another release, which knows nothing of what this one has done
 	// It is kept as any other: what is changed by hand is put right, and a change of its spec reaches it.
 	edit := []byte(`{"subjects":[]}`)
-	if _, err := r.theirs.RbacV1().ClusterRoleBindings().Patch(t.Context(), rightsName, types.MergePatchType, edit, metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(r.theirs.RbacV1().ClusterRoleBindings().Patch(t.Context(), rightsName, types.MergePatchType, edit, metav1.PatchOptions{}))(t)
 	wait.Until(r, "its rights", func() bool { return len(r.gotten()) == 6 })
 	r.change("data", func(s *v1beta1.NFSServerSpec) { s.MaxExports = 9 })
 	r.argument("data", "--max-exports=9")
@@ -366,10 +336,7 @@ func TestRights_StayWhileTheCacheLacksServers(t *testing.T) {
 	r := newRig(t)
 	s := r.create("data", nil)
 	r.serve("data")
-	account, err := r.theirs.CoreV1().ServiceAccounts(r.namespace).Get(t.Context(), rightsName, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	account := check.Got(r.theirs.CoreV1().ServiceAccounts(r.namespace).Get(t.Context(), rightsName, metav1.GetOptions{}))(t)
 	r.stop()
 	r.controller.servers = listers.NewNFSServerLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}))
 	for _, name := range []string{"data", "other"} {
@@ -385,9 +352,7 @@ func TestRights_StayWhileTheCacheLacksServers(t *testing.T) {
 		}
 	}
 	free := []byte(`{"metadata":{"finalizers":null}}`)
-	if _, err := r.ours.HoldfastV1beta1().NFSServers(r.namespace).Patch(t.Context(), "data", types.MergePatchType, free, metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(r.ours.HoldfastV1beta1().NFSServers(r.namespace).Patch(t.Context(), "data", types.MergePatchType, free, metav1.PatchOptions{}))(t)
 	r.delete("data")
 	if again, err := r.controller.reconcileGone(t.Context(), keyOf(s)); err != nil || again != 0 {
 		t.Errorf("the deleted server: %s, %v", again, err)

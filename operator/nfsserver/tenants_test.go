@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/deploy"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
@@ -26,18 +27,13 @@ func (r *rig) aggregates(users map[string]*rest.Config) {
 	r.Helper()
 	objects := dynamic.NewForConfigOrDie(r.config)
 	for _, file := range []string{deploy.NodeRBAC, deploy.LoopSets, deploy.SnapshotController} {
-		all, err := deploy.Objects(file)
-		if err != nil {
-			r.Fatal(err)
-		}
+		all := check.Got(deploy.Objects(file))(r)
 		for _, o := range all {
 			if o.GetKind() != "ClusterRole" {
 				continue
 			}
 			client := objects.Resource(resourceOf(o))
-			if _, err := client.Apply(r.Context(), o.GetName(), o, metav1.ApplyOptions{FieldManager: "test", Force: true}); err != nil {
-				r.Fatal(err)
-			}
+			check.Got(client.Apply(r.Context(), o.GetName(), o, metav1.ApplyOptions{FieldManager: "test", Force: true}))(r)
 			r.Cleanup(func() { _ = client.Delete(background, o.GetName(), metav1.DeleteOptions{}) })
 		}
 	}
@@ -52,9 +48,7 @@ func (r *rig) aggregates(users map[string]*rest.Config) {
 		}},
 		Rules: []rbac.PolicyRule{{APIGroups: []string{aggregated.Group}, Resources: []string{aggregated.Resource}, Verbs: []string{"get"}}},
 	}
-	if _, err := roles.Create(r.Context(), last, metav1.CreateOptions{}); err != nil {
-		r.Fatal(err)
-	}
+	check.Got(roles.Create(r.Context(), last, metav1.CreateOptions{}))(r)
 	r.Cleanup(func() { _ = roles.Delete(background, last.Name, metav1.DeleteOptions{}) })
 	for role, user := range users {
 		wait.Until(r, "the aggregation to "+role, func() bool {
@@ -71,9 +65,7 @@ func (r *rig) with(role string) *rest.Config {
 		ObjectMeta: metav1.ObjectMeta{Name: user}, RoleRef: rbac.RoleRef{APIGroup: rbac.GroupName, Kind: "ClusterRole", Name: role},
 		Subjects: []rbac.Subject{{APIGroup: rbac.GroupName, Kind: rbac.UserKind, Name: user}},
 	}
-	if _, err := r.theirs.RbacV1().RoleBindings(r.namespace).Create(r.Context(), binding, metav1.CreateOptions{}); err != nil {
-		r.Fatal(err)
-	}
+	check.Got(r.theirs.RbacV1().RoleBindings(r.namespace).Create(r.Context(), binding, metav1.CreateOptions{}))(r)
 	config := rest.CopyConfig(r.config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated"}}
 	return config
@@ -85,9 +77,7 @@ func TestTenant_EditorOrAdminOfANamespaceHasNoRightToNFSServers(t *testing.T) {
 	users := map[string]*rest.Config{"edit": r.with("edit"), "admin": r.with("admin")}
 	r.aggregates(users)
 	server := `{"apiVersion":"holdfast.dev/v1beta1","kind":"NFSServer","spec":{"storage":{"size":"1Gi"}}}`
-	if err := (realapi.Attempt{Verb: "create", What: ofServers, In: r.namespace, Name: "mine", Body: server}).Try(t.Context(), r.config); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, (realapi.Attempt{Verb: "create", What: ofServers, In: r.namespace, Name: "mine", Body: server}).Try(t.Context(), r.config))
 	for role, user := range users {
 		claim := realapi.Attempt{Verb: "create", What: ofClaims, In: r.namespace, Name: "c", Body: `{"apiVersion":"v1","kind":"PersistentVolumeClaim","spec":{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1Gi"}}}}`}
 		if err := claim.Try(t.Context(), user); err != nil {

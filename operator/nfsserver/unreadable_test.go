@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
@@ -34,9 +35,7 @@ func TestUnreadable_ServerIsNamedAndTheOthersServe(t *testing.T) {
 	if _, err := r.theirs.CoreV1().Services(r.namespace).Get(t.Context(), "nfs-bad", metav1.GetOptions{}); err == nil {
 		t.Error("something was made for it")
 	}
-	if _, err := r.ours.HoldfastV1beta1().NFSServers(r.namespace).Patch(t.Context(), "bad", types.MergePatchType, []byte(`{"spec":{"resources":null}}`), metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(r.ours.HoldfastV1beta1().NFSServers(r.namespace).Patch(t.Context(), "bad", types.MergePatchType, []byte(`{"spec":{"resources":null}}`), metav1.PatchOptions{}))(t)
 	r.serve("bad")
 	r.condition("bad", v1beta1.ReadyCondition, v1beta1.ReasonReady)
 }

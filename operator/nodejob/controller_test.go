@@ -16,6 +16,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/operator/nodejob"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // wordThenWork writes the completion word and goes on.
@@ -170,12 +171,9 @@ func TestJob_TwoOnTheSameNodesAreCountedApart(t *testing.T) {
 		}, "a", "b")
 		r.controller(r.api.Config())
 		for _, name := range []string{"good", "bad"} {
-			job, err := r.client.HoldfastV1beta1().NodeJobs().Create(t.Context(), &v1beta1.NodeJob{
+			job := check.Got(r.client.HoldfastV1beta1().NodeJobs().Create(t.Context(), &v1beta1.NodeJob{
 				ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.NodeJobSpec{Image: v1beta1.Image(name), BackoffLimit: ptr.To[int32](0)},
-			}, metav1.CreateOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			}, metav1.CreateOptions{}))(t)
 			want := map[string]v1beta1.JobPhase{"good": v1beta1.JobCompleted, "bad": v1beta1.JobFailed}[name]
 			if now := r.end(job); now.Status.Phase != want {
 				t.Errorf("job %s ended as %+v", name, now.Status)
@@ -207,9 +205,7 @@ func TestJob_FailsWhenANodeIsRemovedWhileItRuns(t *testing.T) {
 		}, "a")
 		r.controller(r.api.Config())
 		now := r.end(r.job(v1beta1.NodeJobSpec{Image: "i"}))
-		if err := <-removed; err != nil {
-			t.Error(err)
-		}
+		check.Report(t, <-removed)
 		if now.Status.Phase != v1beta1.JobFailed || now.Status.Nodes[0].Message != "the node is gone" {
 			t.Errorf("it ended as %+v", now.Status)
 		}
@@ -224,13 +220,9 @@ func (r *rig) clusters(leaving, stays v1beta1.StorageClusterSpec) {
 	r.Helper()
 	all := r.client.HoldfastV1beta1().StorageClusters()
 	for name, spec := range map[string]v1beta1.StorageClusterSpec{"a-leaving": leaving, "stays": stays} {
-		if _, err := all.Create(r.Context(), &v1beta1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{"test/held"}}, Spec: spec}, metav1.CreateOptions{}); err != nil {
-			r.Fatal(err)
-		}
+		check.Got(all.Create(r.Context(), &v1beta1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{"test/held"}}, Spec: spec}, metav1.CreateOptions{}))(r)
 	}
-	if err := all.Delete(r.Context(), "a-leaving", metav1.DeleteOptions{}); err != nil {
-		r.Fatal(err)
-	}
+	check.OK(r, all.Delete(r.Context(), "a-leaving", metav1.DeleteOptions{}))
 }
 
 func TestCleanup_RunsWhereTheNodeOrTheServedStorageClusterHasThePool(t *testing.T) {
@@ -246,13 +238,9 @@ func TestCleanup_RunsWhereTheNodeOrTheServedStorageClusterHasThePool(t *testing.
 		r.clusters(v1beta1.StorageClusterSpec{Pools: []v1beta1.PoolSpec{{Name: "fast", Path: "/srv/leaving"}}}, v1beta1.StorageClusterSpec{Pools: []v1beta1.PoolSpec{{Name: "fast", Path: "/srv/stays"}}})
 		nodes := r.client.HoldfastV1beta1().StorageNodes()
 		n, err := nodes.Create(t.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		n.Status.Pools = []v1beta1.Pool{{Name: "fast", Path: "/srv/moved", ID: "WIPED"}, {Name: "slow", ID: "KEPT"}}
-		if _, err := nodes.UpdateStatus(t.Context(), n, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(nodes.UpdateStatus(t.Context(), n, metav1.UpdateOptions{}))(t)
 		r.controller(r.api.Config())
 		now := r.end(r.job(v1beta1.NodeJobSpec{Task: v1beta1.CleanupTask, Pool: "fast"}))
 		mu.Lock()
@@ -277,15 +265,11 @@ func TestCleanup_ReadsWhichVolumesExist(t *testing.T) {
 			{ObjectMeta: metav1.ObjectMeta{Name: "v1"}, Spec: v1beta1.VolumeSpec{Node: "a", Pool: "fast"}},
 			{ObjectMeta: metav1.ObjectMeta{Name: "v2"}, Spec: v1beta1.VolumeSpec{Node: "b", Pool: "slow"}},
 		} {
-			if _, err := r.client.HoldfastV1beta1().Volumes().Create(t.Context(), v, metav1.CreateOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			check.Got(r.client.HoldfastV1beta1().Volumes().Create(t.Context(), v, metav1.CreateOptions{}))(t)
 		}
-		if _, err := r.client.HoldfastV1beta1().Snapshots().Create(t.Context(), &v1beta1.Snapshot{
+		check.Got(r.client.HoldfastV1beta1().Snapshots().Create(t.Context(), &v1beta1.Snapshot{
 			ObjectMeta: metav1.ObjectMeta{Name: "s1"}, Spec: v1beta1.SnapshotSpec{Node: "c"},
-		}, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		}, metav1.CreateOptions{}))(t)
 		r.controller(r.api.Config())
 		now := r.end(r.job(v1beta1.NodeJobSpec{Task: v1beta1.CleanupTask, Pool: "fast"}))
 		if fmt.Sprint(r.began) != "map[b:1]" || now.Status.SucceededNodes != 1 || now.Status.DesiredNodes != 3 {
@@ -307,13 +291,8 @@ func TestJob_FinishedCostsNoRequests(t *testing.T) {
 		r.api.Requests()
 		// A change of the job makes it be looked at; a second job shows when that was.
 		label := []byte(`{"metadata":{"labels":{"x":"y"}}}`)
-		if _, err := r.client.HoldfastV1beta1().NodeJobs().Patch(t.Context(), job.Name, types.MergePatchType, label, metav1.PatchOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		other, err := r.client.HoldfastV1beta1().NodeJobs().Create(t.Context(), &v1beta1.NodeJob{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Spec: v1beta1.NodeJobSpec{Task: "none"}}, metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Got(r.client.HoldfastV1beta1().NodeJobs().Patch(t.Context(), job.Name, types.MergePatchType, label, metav1.PatchOptions{}))(t)
+		other := check.Got(r.client.HoldfastV1beta1().NodeJobs().Create(t.Context(), &v1beta1.NodeJob{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Spec: v1beta1.NodeJobSpec{Task: "none"}}, metav1.CreateOptions{}))(t)
 		r.end(other)
 		for what, n := range r.api.Requests() {
 			if strings.Contains(what, "pods") || what == "update nodejobs/status" && n != 1 {

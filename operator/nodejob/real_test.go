@@ -22,6 +22,7 @@ import (
 	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/operator/nodejob"
 	"github.com/holdfast-storage/holdfast/test/rig/alongside"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
@@ -42,10 +43,7 @@ func newKubeletRig(t *testing.T) *kubeletRig {
 	t.Helper()
 	config := realapi.Config(t)
 	r := &kubeletRig{T: t, client: holdfast.NewForConfigOrDie(config), kubernetes: kubernetes.NewForConfigOrDie(config)}
-	nodes, err := r.kubernetes.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	nodes := check.Got(r.kubernetes.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}))(t)
 	r.nodes = len(nodes.Items)
 	r.start()
 	return r
@@ -55,14 +53,11 @@ func newKubeletRig(t *testing.T) *kubeletRig {
 func (r *kubeletRig) start() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	watches := kube.NewWatches(ctx, r.client, r.kubernetes, realapi.Namespace)
-	c, err := nodejob.New(nodejob.Config{
+	c := check.Got(nodejob.New(nodejob.Config{
 		Client: r.client, Kubernetes: r.kubernetes, Watches: watches, Namespace: realapi.Namespace,
 		Log: slog.New(slog.NewTextHandler(r.Output(), nil)),
 		Now: func() time.Time { return time.Now().Add(time.Duration(r.ahead.Load())) },
-	})
-	if err != nil {
-		r.Fatal(err)
-	}
+	}))(r)
 	watches.Start()
 	return alongside.Run(ctx, r, cancel, c.Run)
 }
@@ -77,10 +72,7 @@ func (r *kubeletRig) job(script string, change func(*v1beta1.NodeJobSpec)) *v1be
 	if change != nil {
 		change(&job.Spec)
 	}
-	job, err := r.client.HoldfastV1beta1().NodeJobs().Create(r.Context(), job, metav1.CreateOptions{})
-	if err != nil {
-		r.Fatal(err)
-	}
+	job = check.Got(r.client.HoldfastV1beta1().NodeJobs().Create(r.Context(), job, metav1.CreateOptions{}))(r)
 	r.Cleanup(func() { r.remove(job) })
 	return job
 }
@@ -95,10 +87,7 @@ func (r *kubeletRig) remove(job *v1beta1.NodeJob) {
 
 func (r *kubeletRig) pods(job *v1beta1.NodeJob) []core.Pod {
 	r.Helper()
-	list, err := r.kubernetes.CoreV1().Pods(realapi.Namespace).List(context.WithoutCancel(r.Context()), metav1.ListOptions{LabelSelector: nodejob.JobLabel + "=" + string(job.UID)})
-	if err != nil {
-		r.Fatal(err)
-	}
+	list := check.Got(r.kubernetes.CoreV1().Pods(realapi.Namespace).List(context.WithoutCancel(r.Context()), metav1.ListOptions{LabelSelector: nodejob.JobLabel + "=" + string(job.UID)}))(r)
 	return list.Items
 }
 
@@ -107,18 +96,12 @@ func (r *kubeletRig) anHourLater(job *v1beta1.NodeJob) {
 	r.Helper()
 	r.ahead.Store(int64(time.Hour))
 	wake := []byte(`{"metadata":{"labels":{"test":"wake"}}}`)
-	if _, err := r.client.HoldfastV1beta1().NodeJobs().Patch(r.Context(), job.Name, types.MergePatchType, wake, metav1.PatchOptions{}); err != nil {
-		r.Fatal(err)
-	}
+	check.Got(r.client.HoldfastV1beta1().NodeJobs().Patch(r.Context(), job.Name, types.MergePatchType, wake, metav1.PatchOptions{}))(r)
 }
 
 func (r *kubeletRig) get(job *v1beta1.NodeJob) *v1beta1.NodeJob {
 	r.Helper()
-	now, err := r.client.HoldfastV1beta1().NodeJobs().Get(context.Background(), job.Name, metav1.GetOptions{})
-	if err != nil {
-		r.Fatal(err)
-	}
-	return now
+	return check.Got(r.client.HoldfastV1beta1().NodeJobs().Get(context.Background(), job.Name, metav1.GetOptions{}))(r)
 }
 
 // end waits for the job and returns it.
@@ -137,10 +120,7 @@ func (r *kubeletRig) end(job *v1beta1.NodeJob, phase v1beta1.JobPhase) *v1beta1.
 
 func (r *kubeletRig) events(job *v1beta1.NodeJob) (all []string) {
 	r.Helper()
-	list, err := r.kubernetes.CoreV1().Events(metav1.NamespaceDefault).List(r.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=" + job.Name})
-	if err != nil {
-		r.Fatal(err)
-	}
+	list := check.Got(r.kubernetes.CoreV1().Events(metav1.NamespaceDefault).List(r.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=" + job.Name}))(r)
 	for _, e := range list.Items {
 		all = append(all, e.Reason)
 	}

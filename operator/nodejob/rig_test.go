@@ -20,6 +20,7 @@ import (
 	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/operator/nodejob"
 	"github.com/holdfast-storage/holdfast/test/rig/alongside"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
@@ -55,15 +56,13 @@ func newRig(t *testing.T, run func(*kubelet, *core.Pod), nodes ...string) *rig {
 func (r *rig) addNode(name string) {
 	r.Helper()
 	n := &core.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: core.NodeStatus{Conditions: []core.NodeCondition{{Type: core.NodeReady, Status: core.ConditionTrue}}}}
-	if _, err := r.kubernetes.CoreV1().Nodes().Create(r.Context(), n, metav1.CreateOptions{}); err != nil {
-		r.Fatal(err)
-	}
+	check.Got(r.kubernetes.CoreV1().Nodes().Create(r.Context(), n, metav1.CreateOptions{}))(r)
 }
 
 // kubelets run each pod once, on the node that it is made for.
 func (r *rig) kubelets() {
 	factory := kubeinformers.NewSharedInformerFactory(r.kubernetes, 0)
-	_, err := factory.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(o any) {
+	check.Got(factory.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(o any) {
 		p := o.(*core.Pod).DeepCopy()
 		node := p.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchFields[0].Values[0]
 		r.mu.Lock()
@@ -71,10 +70,7 @@ func (r *rig) kubelets() {
 		k := &kubelet{rig: r, node: node, nth: r.began[node]}
 		r.mu.Unlock()
 		r.run(k, p)
-	}})
-	if err != nil {
-		r.Fatal(err)
-	}
+	}}))(r)
 	factory.StartWithContext(r.Context())
 	factory.WaitForCacheSyncWithContext(r.Context())
 }
@@ -124,13 +120,10 @@ func (r *rig) controller(config *rest.Config) (stop func()) {
 	client, theirs := holdfast.NewForConfigOrDie(config), kubernetes.NewForConfigOrDie(config)
 	ctx, cancel := context.WithCancel(r.Context())
 	watches := kube.NewWatches(ctx, client, theirs, namespace)
-	c, err := nodejob.New(nodejob.Config{
+	c := check.Got(nodejob.New(nodejob.Config{
 		Client: client, Kubernetes: theirs, Watches: watches, Namespace: namespace,
 		Log: slog.New(slog.NewTextHandler(r.Output(), nil)),
-	})
-	if err != nil {
-		r.Fatal(err)
-	}
+	}))(r)
 	watches.Start()
 	return alongside.Run(ctx, r, cancel, c.Run)
 }
@@ -172,20 +165,13 @@ func (r *rig) end(job *v1beta1.NodeJob) (now *v1beta1.NodeJob) {
 
 func (r *rig) job(spec v1beta1.NodeJobSpec) *v1beta1.NodeJob {
 	r.Helper()
-	job, err := r.client.HoldfastV1beta1().NodeJobs().Create(r.Context(), &v1beta1.NodeJob{ObjectMeta: metav1.ObjectMeta{Name: "job"}, Spec: spec}, metav1.CreateOptions{})
-	if err != nil {
-		r.Fatal(err)
-	}
-	return job
+	return check.Got(r.client.HoldfastV1beta1().NodeJobs().Create(r.Context(), &v1beta1.NodeJob{ObjectMeta: metav1.ObjectMeta{Name: "job"}, Spec: spec}, metav1.CreateOptions{}))(r)
 }
 
 // reported are the events of a job.
 func (r *rig) reported() (reasons []string) {
 	r.Helper()
-	list, err := r.kubernetes.CoreV1().Events(metav1.NamespaceDefault).List(r.Context(), metav1.ListOptions{})
-	if err != nil {
-		r.Fatal(err)
-	}
+	list := check.Got(r.kubernetes.CoreV1().Events(metav1.NamespaceDefault).List(r.Context(), metav1.ListOptions{}))(r)
 	for _, e := range list.Items {
 		reasons = append(reasons, fmt.Sprintf("%s %s", e.Type, e.Reason))
 	}
@@ -196,10 +182,7 @@ func (r *rig) reported() (reasons []string) {
 func (r *rig) nothingRuns() {
 	r.Helper()
 	wait.Until(r, "the end of all pods", func() bool {
-		list, err := r.kubernetes.CoreV1().Pods(namespace).List(r.Context(), metav1.ListOptions{})
-		if err != nil {
-			r.Fatal(err)
-		}
+		list := check.Got(r.kubernetes.CoreV1().Pods(namespace).List(r.Context(), metav1.ListOptions{}))(r)
 		return !slices.ContainsFunc(list.Items, func(p core.Pod) bool { return p.Status.Phase == core.PodRunning })
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
@@ -34,19 +35,13 @@ func (r *rig) unreadable(job *v1beta1.NodeJob) *v1beta1.NodeJob {
 // spoil writes a value, in JSON, in place of the number of attempts.
 func (r *rig) spoil(job *v1beta1.NodeJob, attempts string) {
 	r.Helper()
-	if _, err := r.client.HoldfastV1beta1().NodeJobs().Patch(r.Context(), job.Name, types.MergePatchType, []byte(`{"spec":{"backoffLimit":`+attempts+`}}`), metav1.PatchOptions{}); err != nil {
-		r.Fatal(err)
-	}
+	check.Got(r.client.HoldfastV1beta1().NodeJobs().Patch(r.Context(), job.Name, types.MergePatchType, []byte(`{"spec":{"backoffLimit":`+attempts+`}}`), metav1.PatchOptions{}))(r)
 }
 
 // other is a job beside the one of the test.
 func (r *rig) other() *v1beta1.NodeJob {
 	r.Helper()
-	job, err := r.client.HoldfastV1beta1().NodeJobs().Create(r.Context(), &v1beta1.NodeJob{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Spec: v1beta1.NodeJobSpec{Image: "i"}}, metav1.CreateOptions{})
-	if err != nil {
-		r.Fatal(err)
-	}
-	return job
+	return check.Got(r.client.HoldfastV1beta1().NodeJobs().Create(r.Context(), &v1beta1.NodeJob{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Spec: v1beta1.NodeJobSpec{Image: "i"}}, metav1.CreateOptions{}))(r)
 }
 
 func TestUnreadable_JobIsNamedAndTheOthersRun(t *testing.T) {

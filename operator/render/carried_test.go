@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 func TestReadCarried_WhatWasRenderedIsRead(t *testing.T) {
@@ -15,10 +16,7 @@ func TestReadCarried_WhatWasRenderedIsRead(t *testing.T) {
 	c.Spec.Pools = []v1beta1.PoolSpec{{Name: "fast", Path: "/srv/fast", Engine: v1beta1.EngineDirectory}}
 	c.Spec.NodeSelectorTerms = []core.NodeSelectorTerm{{MatchExpressions: []core.NodeSelectorRequirement{{Key: "x", Operator: core.NodeSelectorOpExists}}}}
 	c.Spec.StorageClasses = []v1beta1.StorageClassSpec{{Name: "fast", Pool: "fast"}}
-	objects, err := Objects(Input{Cluster: c, Namespace: "holdfast-system"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	objects := check.Got(Objects(Input{Cluster: c, Namespace: "holdfast-system"}))(t)
 	find := func(kind string) *unstructured.Unstructured {
 		for _, o := range objects {
 			if o.GetKind() == kind && o.GetName() == "holdfast-node" {
@@ -35,28 +33,20 @@ func TestReadCarried_WhatWasRenderedIsRead(t *testing.T) {
 	if ReadCarried(nil, nodes) != nil || ReadCarried(config, nil) != nil {
 		t.Error("it reads what is not there")
 	}
-	if err := unstructured.SetNestedField(config.Object, `{"pools":[{"name":"fast","path":"/tampered"}]}`, "data", "node.json"); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, unstructured.SetNestedField(config.Object, `{"pools":[{"name":"fast","path":"/tampered"}]}`, "data", "node.json"))
 	if got := ReadCarried(config, nodes); got != nil {
 		t.Errorf("a change by hand is read as %+v", got)
 	}
 }
 
 func TestPolicies_NameTheNamespaceOfHoldfast(t *testing.T) {
-	objects, err := Objects(Input{Cluster: ask(nil).Cluster, Namespace: "elsewhere", Has: everyKind})
-	if err != nil {
-		t.Fatal(err)
-	}
+	objects := check.Got(Objects(Input{Cluster: ask(nil).Cluster, Namespace: "elsewhere", Has: everyKind}))(t)
 	names := 0
 	for _, o := range objects {
 		if o.GetKind() != "ValidatingAdmissionPolicy" {
 			continue
 		}
-		text, err := o.MarshalJSON()
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := check.Got(o.MarshalJSON())(t)
 		if strings.Contains(string(text), "holdfast-system") {
 			t.Errorf("%s names the namespace of the manifests", o.GetName())
 		}

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 const testFSID = "11111111-2222-3333-4444-555555555555"
@@ -188,9 +189,7 @@ func TestReadCarried_PoolsInCephClustersAreRead(t *testing.T) {
 	if p := got.Pools[1]; p.Name != "block" || Place(&p) != "ceph:"+testFSID+"/pool/rbd/" {
 		t.Errorf("it reads %+v at %s", p, Place(&p))
 	}
-	if err := unstructured.SetNestedField(config.Object, `{"pools":[]}`, "data", "ceph.json"); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, unstructured.SetNestedField(config.Object, `{"pools":[]}`, "data", "ceph.json"))
 	if got := ReadCarried(config, nodes); got != nil {
 		t.Errorf("a change by hand is read as %+v", got)
 	}
@@ -331,16 +330,12 @@ func TestCheck_ClassOfACephFSHasNoFileSystem(t *testing.T) {
 
 func TestCeph_ExampleIsWhole(t *testing.T) {
 	content, err := os.ReadFile("../../deploy/examples/ceph.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	var cluster v1beta1.StorageCluster
 	claims, pods := map[string]core.PersistentVolumeClaim{}, []core.Pod{}
 	for part := range strings.SplitSeq(string(content), "\n---\n") {
 		var kind struct{ Kind string }
-		if err := yaml.Unmarshal([]byte(part), &kind); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, yaml.Unmarshal([]byte(part), &kind))
 		var claim core.PersistentVolumeClaim
 		var pod core.Pod
 		switch kind.Kind {

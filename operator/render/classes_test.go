@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 func classOf(t *testing.T, in Input, name string) *storage.StorageClass {
@@ -54,9 +55,7 @@ func TestMetrics_MonitorIsRenderedWhereItsKindExists(t *testing.T) {
 			continue
 		}
 		selector, _, err := unstructured.NestedStringMap(*monitor, "spec", "selector", "matchLabels")
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		for name, pod := range map[string]map[string]string{"controller": controllerOf(t, in).Spec.Template.Labels, "node": nodeOf(t, in).Spec.Template.Labels} {
 			for key, value := range selector {
 				if pod[key] != value || len(selector) == 0 {
@@ -69,10 +68,7 @@ func TestMetrics_MonitorIsRenderedWhereItsKindExists(t *testing.T) {
 
 func TestSecret_StaysInSecrets(t *testing.T) {
 	for _, o := range rendered(t, everything()) {
-		content, err := json.Marshal(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := check.Got(json.Marshal(o))(t)
 		if strings.Contains(string(content), "secret of ") && o.GetKind() != "Secret" {
 			t.Errorf("%s %s says %s", o.GetKind(), o.GetName(), content)
 		}

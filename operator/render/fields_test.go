@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // elsewhere are the fields that no object shows, and the code that applies them.
@@ -38,29 +39,19 @@ var otherwise = map[string]any{
 // spelledOut is a spec in which every field is set.
 func spelledOut(t *testing.T) map[string]any {
 	t.Helper()
-	content, err := os.ReadFile("../../test/suite/deploy/testdata/everything.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := check.Got(os.ReadFile("../../test/suite/deploy/testdata/everything.yaml"))(t)
 	values := map[string]any{}
-	if err := yaml.Unmarshal(content, &values); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, yaml.Unmarshal(content, &values))
 	return values["cluster"].(map[string]any)
 }
 
 func asked(t *testing.T, spec map[string]any) Input {
 	t.Helper()
 	in := everything()
-	content, err := yaml.Marshal(spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := check.Got(yaml.Marshal(spec))(t)
 	in.Cluster.Spec = v1beta1.StorageClusterSpec{}
 	in.Has = func(kind schema.GroupKind) bool { return kind != securityContextConstraints } // by which OpenShift is known, too
-	if err := yaml.UnmarshalStrict(content, &in.Cluster.Spec); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, yaml.UnmarshalStrict(content, &in.Cluster.Spec))
 	return in
 }
 

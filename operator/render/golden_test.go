@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 )
@@ -20,10 +21,7 @@ var update = flag.Bool("update", false, "write the golden files")
 // and then, for each spec, what it adds (+) and takes away (-). go test -update writes the file; read what it changes.
 func TestGolden_EachSpecRendersItsObjects(t *testing.T) {
 	const file = "testdata/specs.txt"
-	golden, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	golden := check.Got(os.ReadFile(file))(t)
 	var written strings.Builder
 	usual := map[value]bool{}
 	sections := strings.Split(string(golden), "\n== ")
@@ -53,9 +51,7 @@ func TestGolden_EachSpecRendersItsObjects(t *testing.T) {
 		}
 	}
 	if *update {
-		if err := os.WriteFile(file, []byte(written.String()), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, os.WriteFile(file, []byte(written.String()), 0o600))
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	rbac "k8s.io/api/rbac/v1"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 func nodeOf(t *testing.T, in Input) *apps.DaemonSet {
@@ -18,14 +19,8 @@ func nodeOf(t *testing.T, in Input) *apps.DaemonSet {
 // same compares as JSON does, in which an empty list is as good as none.
 func same(t *testing.T, want, got any) {
 	t.Helper()
-	a, err := json.Marshal(want)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := json.Marshal(got)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := check.Got(json.Marshal(want))(t)
+	b := check.Got(json.Marshal(got))(t)
 	if string(a) != string(b) {
 		t.Errorf("wanted\n%s\ngot\n%s", a, b)
 	}

@@ -5,25 +5,20 @@ import (
 	"testing"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 func TestNFSServers_RightsAreRenderedWhereAllowed(t *testing.T) {
 	for want, namespaces := range map[string][]string{`["elsewhere"]`: nil, `["elsewhere", "shared", "team-a"]`: {"shared", "team-a"}} {
 		in := ask(func(s *v1beta1.StorageClusterSpec) { s.NFS.Namespaces = namespaces })
-		objects, err := Objects(Input{Cluster: in.Cluster, Namespace: "elsewhere", Has: everyKind})
-		if err != nil {
-			t.Fatal(err)
-		}
+		objects := check.Got(Objects(Input{Cluster: in.Cluster, Namespace: "elsewhere", Has: everyKind}))(t)
 		found := 0
 		for _, o := range objects {
 			if o.GetName() != "holdfast-nfs-namespaces" {
 				continue
 			}
 			found++
-			text, err := o.MarshalJSON()
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := check.Got(o.MarshalJSON())(t)
 			if o.GetKind() == "ValidatingAdmissionPolicy" && (!strings.Contains(strings.ReplaceAll(string(text), `\`, ""), want) ||
 				!strings.Contains(string(text), `"failurePolicy":"Fail"`)) {
 				t.Errorf("it is %s", text)

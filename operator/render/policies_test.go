@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/deploy"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // parametrized are the policies that depend on what is in the cluster, and the resources that they are about. Where there is no
@@ -81,10 +82,7 @@ func TestFencingPolicy_HasWhatTheStorageClusterChooses(t *testing.T) {
 }
 
 func TestSetVariable_RefusesWhatThePolicyDoesNotHave(t *testing.T) {
-	all, err := Policies(deploy.LoopSetPolicies, "a")
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := check.Got(Policies(deploy.LoopSetPolicies, "a"))(t)
 	if err := SetVariable(all[0], "other", "[]"); err == nil || !strings.Contains(err.Error(), "other") {
 		t.Errorf("it says %v", err)
 	}

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 func testNode(name string, labels ...string) *core.Node {
@@ -99,10 +100,7 @@ func TestPools_NodeHasThoseThatSelectIt(t *testing.T) {
 		{testNode("b", "zone=east"), []string{"all /var/lib/holdfast/pools/all", "disk "}},
 		{testNode("c"), nil}, // it does not store
 	} {
-		pools, err := NodePools(c, test.node)
-		if err != nil {
-			t.Fatal(err)
-		}
+		pools := check.Got(NodePools(c, test.node))(t)
 		var got []string
 		for _, pool := range pools {
 			got = append(got, pool.Name+" "+pool.Path)

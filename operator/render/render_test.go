@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 const testNamespace = "storage"
@@ -34,11 +35,7 @@ func noKind(schema.GroupKind) bool { return false }
 
 func rendered(t *testing.T, in Input) []*unstructured.Unstructured {
 	t.Helper()
-	objects, err := Objects(in)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return objects
+	return check.Got(Objects(in))(t)
 }
 
 // look returns the object of a kind and name, nil if there is none. It must have no field that its type does not have.
@@ -47,9 +44,7 @@ func look[T any](t *testing.T, in Input, kind, name string) *T {
 	for _, o := range rendered(t, in) {
 		if o.GetKind() == kind && o.GetName() == name {
 			typed := new(T)
-			if err := decode(o, typed); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, decode(o, typed))
 			return typed
 		}
 	}
@@ -172,16 +167,12 @@ func TestRender_EveryFieldBelongsToItsType(t *testing.T) {
 			if runtime.IsNotRegisteredError(err) {
 				continue // of others
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, err)
 			if err := decode(o, typed); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
 			again, err := Unstructured(typed)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, err)
 			if !reflect.DeepEqual(o.Object, again.Object) {
 				t.Errorf("%s: %s %s is %v, and as its type %v", name, o.GetKind(), o.GetName(), o.Object, again.Object)
 			}

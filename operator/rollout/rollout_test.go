@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // set is a DaemonSet of a revision for so many nodes.
@@ -198,23 +199,15 @@ func TestRollout_OfManyNodesReplacesThemOneByOneAndEnds(t *testing.T) {
 	}
 	client := fake.NewClientset()
 	for _, p := range w.Pods {
-		if err := client.Tracker().Add(p); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, client.Tracker().Add(p))
 	}
 	var order []string
 	for range 10 * many {
-		r, err := Step(t.Context(), client, w)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := check.Got(Step(t.Context(), client, w))(t)
 		if r.Done {
 			break
 		}
-		left, err := client.CoreV1().Pods("ns").List(t.Context(), metav1.ListOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		left := check.Got(client.CoreV1().Pods("ns").List(t.Context(), metav1.ListOptions{}))(t)
 		if away := many - len(left.Items); away > 1 {
 			t.Fatalf("%d pods are away", away)
 		}
@@ -223,14 +216,10 @@ func TestRollout_OfManyNodesReplacesThemOneByOneAndEnds(t *testing.T) {
 		}
 		order = append(order, r.Node)
 		// The cache still shows the old pod: nothing more may happen.
-		if _, err := Step(t.Context(), client, w); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(Step(t.Context(), client, w))(t)
 		fresh := pod(r.Node, "new")
 		fresh.UID = types.UID("new-" + r.Node)
-		if err := client.Tracker().Add(fresh); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, client.Tracker().Add(fresh))
 		i := slices.IndexFunc(w.Pods, func(p *core.Pod) bool { return p.Spec.NodeName == r.Node })
 		w.Pods[i] = fresh
 	}
@@ -247,9 +236,7 @@ func TestStamp_ChangesWithTheTemplateOnly(t *testing.T) {
 		}}
 	}
 	stamp := func(o *unstructured.Unstructured) string {
-		if err := StampAll([]*unstructured.Unstructured{o}); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, StampAll([]*unstructured.Unstructured{o}))
 		value, _, _ := unstructured.NestedString(o.Object, "spec", "template", "metadata", "annotations", RevisionAnnotation)
 		return value
 	}

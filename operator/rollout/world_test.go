@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 func TestWorld_OnlyNodesThatStoreAreAwaited(t *testing.T) {
@@ -21,10 +22,7 @@ func TestWorld_OnlyNodesThatStoreAreAwaited(t *testing.T) {
 	cluster.Spec.NodeSelectorTerms = []core.NodeSelectorTerm{{
 		MatchExpressions: []core.NodeSelectorRequirement{{Key: "role", Operator: core.NodeSelectorOpIn, Values: []string{"w"}}},
 	}}
-	stores, err := Storing(cluster, []*core.Node{linux("w3"), linux("a1"), linux("w1"), linux("w2")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	stores := check.Got(Storing(cluster, []*core.Node{linux("w3"), linux("a1"), linux("w1"), linux("w2")}))(t)
 	s := Sources{
 		DaemonSet: set("new", 3), Pods: []*core.Pod{pod("w1", "new")}, Stores: stores,
 		StorageNodes: nodes("w3", v1beta1.NodeOfServer("aaa/server"), "w2", "w1", "a1", "gone"), Registered: map[string]bool{"w1": true},

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/holdfast-storage/holdfast/deploy"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 )
 
@@ -68,10 +69,7 @@ func (s *site) established(kind string) {
 func (s *site) until(ctx context.Context, kind string, shows func(watch.Event) bool, is func(*unstructured.Unstructured) bool) {
 	s.Helper()
 	named := metav1.ListOptions{FieldSelector: "metadata.name=" + kind}
-	list, err := s.client.Resource(definitions).List(ctx, named)
-	if err != nil {
-		s.Fatal(err)
-	}
+	list := check.Got(s.client.Resource(definitions).List(ctx, named))(s)
 	var now *unstructured.Unstructured
 	if len(list.Items) > 0 {
 		now = &list.Items[0]
@@ -80,10 +78,7 @@ func (s *site) until(ctx context.Context, kind string, shows func(watch.Event) b
 		return
 	}
 	named.ResourceVersion = list.GetResourceVersion()
-	w, err := s.client.Resource(definitions).Watch(ctx, named)
-	if err != nil {
-		s.Fatal(err)
-	}
+	w := check.Got(s.client.Resource(definitions).Watch(ctx, named))(s)
 	defer w.Stop()
 	for e := range w.ResultChan() {
 		if shows(e) {
@@ -101,9 +96,7 @@ func (s *site) generations() map[string]int64 {
 		if apierrors.IsNotFound(err) {
 			continue
 		}
-		if err != nil {
-			s.Fatal(err)
-		}
+		check.OK(s, err)
 		all[d.GetName()] = is.GetGeneration()
 	}
 	return all
@@ -131,18 +124,14 @@ func TestKinds_AreInstalledWhereMissingAndRemovedWhenUnused(t *testing.T) {
 		"apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshotClass", "metadata": map[string]any{"name": "theirs"},
 		"driver": "example.com", "deletionPolicy": "Delete",
 	}}
-	if _, err := classes.Create(t.Context(), class, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(classes.Create(t.Context(), class, metav1.CreateOptions{}))(t)
 	if kept, err := s.kinds.Remove(t.Context()); err != nil || kept != "volumesnapshotclasses.snapshot.storage.k8s.io" {
 		t.Errorf("kept for %q, %v", kept, err)
 	}
 	if left := s.generations(); len(left) != 6 {
 		t.Errorf("left are %v", left)
 	}
-	if err := classes.Delete(t.Context(), "theirs", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, classes.Delete(t.Context(), "theirs", metav1.DeleteOptions{}))
 	for range 2 {
 		if kept, err := s.kinds.Remove(t.Context()); err != nil || kept != "" || s.kinds.Ours() {
 			t.Errorf("kept for %q, ours %v, %v", kept, s.kinds.Ours(), err)
@@ -159,9 +148,7 @@ func TestKinds_ForeignOnesAreLeftAlone(t *testing.T) {
 		if d.GetName() != volumeSnapshots {
 			continue
 		}
-		if _, err := s.client.Resource(definitions).Create(t.Context(), d, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(s.client.Resource(definitions).Create(t.Context(), d, metav1.CreateOptions{}))(t)
 	}
 	if err := s.kinds.Bring(t.Context()); err != nil || s.kinds.Ours() {
 		t.Errorf("ours %v, %v", s.kinds.Ours(), err)
@@ -184,9 +171,7 @@ func TestKinds_OfSnapshotsExistWhenThoseOfGroupsDo(t *testing.T) {
 		t.Fatalf("the last that is made is %s", last)
 	}
 	for _, d := range all[:len(all)-1] {
-		if _, err := s.client.Resource(definitions).Create(t.Context(), d, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(s.client.Resource(definitions).Create(t.Context(), d, metav1.CreateOptions{}))(t)
 		s.established(d.GetName())
 	}
 	select {
@@ -195,12 +180,8 @@ func TestKinds_OfSnapshotsExistWhenThoseOfGroupsDo(t *testing.T) {
 	default:
 	}
 	s.clear(t.Context())
-	if err := s.kinds.Bring(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-there; err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, s.kinds.Bring(t.Context()))
+	check.OK(t, <-there)
 	for _, d := range all[:len(all)-1] {
 		if _, err := s.client.Resource(definitions).Get(t.Context(), d.GetName(), metav1.GetOptions{}); err != nil {
 			t.Error(err)

@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
 )
 
@@ -31,9 +32,7 @@ func newTown(t *testing.T) *town {
 
 func (w *town) must(_ any, err error) {
 	w.Helper()
-	if err != nil {
-		w.Fatal(err)
-	}
+	check.OK(w, err)
 }
 
 // volume is bound to a claim of the namespace team. A driver with nfs. is that of the external provisioner.
@@ -83,11 +82,7 @@ func (w *town) pod(namespace, name string, by []metav1.OwnerReference, volumes [
 func (w *town) look(servers ...types.NamespacedName) applications {
 	w.Helper()
 	s := &survey{client: w.Interface, namespace: ours, servers: servers}
-	found, err := s.look(w.Context())
-	if err != nil {
-		w.Fatal(err)
-	}
-	return found
+	return check.Got(s.look(w.Context()))(w)
 }
 
 func TestApplications_OnlyUsersOfOurVolumesAreFound(t *testing.T) {
@@ -201,17 +196,13 @@ func scaling(t *testing.T, w *town, namespace string, replicas func() (int32, st
 		var a application
 		for range 50 {
 			a = find(all())
-			if err := do(t.Context(), w.Interface, a); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, do(t.Context(), w.Interface, a))
 			if have, _ := replicas(); have == n {
 				break
 			}
 		}
 		// Once more, as if that had not been heard of.
-		if err := do(t.Context(), w.Interface, a); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, do(t.Context(), w.Interface, a))
 		if have, annotation := replicas(); have != n || annotation != before {
 			t.Fatalf("it has %d replicas and remembers %q, want %d and %q", have, annotation, n, before)
 		}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/operator/render"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
@@ -95,10 +96,7 @@ func TestUpgrade_GivesTheSameResultWhereverItsControllerIsKilled(t *testing.T) {
 
 func (r *rig) wantDatabase(replicas int32) {
 	r.Helper()
-	set, err := r.kubernetes.AppsV1().StatefulSets("team").Get(r.Context(), "db", metav1.GetOptions{})
-	if err != nil {
-		r.Fatal(err)
-	}
+	set := check.Got(r.kubernetes.AppsV1().StatefulSets("team").Get(r.Context(), "db", metav1.GetOptions{}))(r)
 	if ptr.Deref(set.Spec.Replicas, 1) != replicas || set.Annotations[v1beta1.ReplicasAnnotation] != "" {
 		r.Errorf("the database has %d replicas, and the annotations %v", *set.Spec.Replicas, set.Annotations)
 	}
@@ -147,9 +145,7 @@ func TestUpgrade_DeletedMidwayIsRolledBackByAnotherController(t *testing.T) {
 		stop := r.controller(r.api.Config())
 		wait.Until(r, "the node that does not become ready", func() bool { return r.get("up").Status.Node == "b" })
 		stop()
-		if err := r.client.HoldfastV1beta1().StorageUpgrades().Delete(t.Context(), "up", metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, r.client.HoldfastV1beta1().StorageUpgrades().Delete(t.Context(), "up", metav1.DeleteOptions{}))
 		r.controller(r.api.Config())
 		wait.Until(r, "the upgrade being gone", func() bool { return r.get("up") == nil })
 		r.wantRuns(oldImage)
@@ -219,21 +215,15 @@ func TestUpgrade_AppliesTheConfigurationThatItsNodePodsAreFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		// The spec changes while its own controller stands by.
-		if _, err := r.client.HoldfastV1beta1().StorageClusters().Patch(t.Context(), "holdfast", types.MergePatchType,
-			[]byte(`{"spec":{"pools":[{"name":"default"},{"name":"more","path":"/srv/more"}]}}`), metav1.PatchOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(r.client.HoldfastV1beta1().StorageClusters().Patch(t.Context(), "holdfast", types.MergePatchType,
+			[]byte(`{"spec":{"pools":[{"name":"default"},{"name":"more","path":"/srv/more"}]}}`), metav1.PatchOptions{}))(t)
 		r.live()
 		r.upgrade("up", v1beta1.StorageUpgradeSpec{Image: newImage})
 		r.controller(r.api.Config())
 		wait.Until(r, "the end of the upgrade", func() bool { return r.over("up") })
 		client := dynamic.NewForConfigOrDie(r.api.Config())
 		get := func(group, resource string) *unstructured.Unstructured {
-			o, err := client.Resource(schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}).Namespace(ours).Get(t.Context(), nodeSet, metav1.GetOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return o
+			return check.Got(client.Resource(schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}).Namespace(ours).Get(t.Context(), nodeSet, metav1.GetOptions{}))(t)
 		}
 		if c := render.ReadCarried(get("", "configmaps"), get("apps", "daemonsets")); c == nil || len(c.Pools) != 2 {
 			t.Errorf("the nodes' configuration and their DaemonSet are %+v", c)
@@ -246,16 +236,10 @@ func TestUpgrade_OfTheStorageClusterThatRemains(t *testing.T) {
 		r := newRig(t)
 		clusters := r.client.HoldfastV1beta1().StorageClusters()
 		// The first is held by its finalizer, as when its volumes still exist.
-		if _, err := clusters.Patch(t.Context(), "holdfast", types.MergePatchType, []byte(`{"metadata":{"finalizers":["test/held"]}}`), metav1.PatchOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		if err := clusters.Delete(t.Context(), "holdfast", metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(clusters.Patch(t.Context(), "holdfast", types.MergePatchType, []byte(`{"metadata":{"finalizers":["test/held"]}}`), metav1.PatchOptions{}))(t)
+		check.OK(t, clusters.Delete(t.Context(), "holdfast", metav1.DeleteOptions{}))
 		next := &v1beta1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "next"}, Spec: v1beta1.StorageClusterSpec{Images: v1beta1.Images{Holdfast: oldImage}}}
-		if _, err := clusters.Create(t.Context(), next, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(clusters.Create(t.Context(), next, metav1.CreateOptions{}))(t)
 		r.live()
 		r.upgrade("up", v1beta1.StorageUpgradeSpec{Image: newImage})
 		r.controller(r.api.Config())
@@ -271,10 +255,8 @@ func TestUpgrade_PauseOfOneThatDoesNotExistEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		clusters := r.client.HoldfastV1beta1().StorageClusters()
-		if _, err := clusters.Patch(t.Context(), "holdfast", types.MergePatchType,
-			[]byte(`{"metadata":{"annotations":{"`+v1beta1.PausedByAnnotation+`":"ghost"}},"spec":{"paused":true}}`), metav1.PatchOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(clusters.Patch(t.Context(), "holdfast", types.MergePatchType,
+			[]byte(`{"metadata":{"annotations":{"`+v1beta1.PausedByAnnotation+`":"ghost"}},"spec":{"paused":true}}`), metav1.PatchOptions{}))(t)
 		r.controller(r.api.Config())
 		wait.Until(r, "the end of the pause", func() bool {
 			c, err := clusters.Get(t.Context(), "holdfast", metav1.GetOptions{})

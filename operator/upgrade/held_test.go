@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube/apply"
 	"github.com/holdfast-storage/holdfast/operator/render"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // made are the objects that were rendered for a StorageCluster.
@@ -32,14 +33,9 @@ func (m made) Get(r apply.Ref) *unstructured.Unstructured {
 func TestUpgrade_AppliesNoSpecThatWouldHideVolumes(t *testing.T) {
 	cluster := &v1beta1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "holdfast"}}
 	cluster.Spec.Pools = []v1beta1.PoolSpec{{Name: "default", Path: "/srv/a"}}
-	objects, err := render.Objects(render.Input{Cluster: cluster, Namespace: ours})
-	if err != nil {
-		t.Fatal(err)
-	}
+	objects := check.Got(render.Objects(render.Input{Cluster: cluster, Namespace: ours}))(t)
 	nodes := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
-	if err := nodes.Add(&core.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{core.LabelOSStable: "linux"}}}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, nodes.Add(&core.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{core.LabelOSStable: "linux"}}}))
 	c := &Controller{Config: Config{Namespace: ours}, nodes: corelisters.NewNodeLister(nodes)}
 	cluster.Spec.Pools[0].Path = "/srv/b"
 	for held, want := range map[string]string{"": "/srv/b", "default": "/srv/a"} {

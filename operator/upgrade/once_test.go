@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
@@ -17,11 +18,7 @@ func TestUpgrade_ReplacesTheControllerOnce(t *testing.T) {
 		r.live()
 		deployment := func() *apps.Deployment {
 			t.Helper()
-			d, err := r.kubernetes.AppsV1().Deployments(ours).Get(t.Context(), controllerName, metav1.GetOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return d
+			return check.Got(r.kubernetes.AppsV1().Deployments(ours).Get(t.Context(), controllerName, metav1.GetOptions{}))(t)
 		}
 		before := deployment().Generation
 		r.controller(r.api.Config())

@@ -29,6 +29,7 @@ import (
 	"github.com/holdfast-storage/holdfast/operator/render"
 	"github.com/holdfast-storage/holdfast/operator/rollout"
 	"github.com/holdfast-storage/holdfast/test/rig/alongside"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
@@ -64,20 +65,12 @@ func newRig(t *testing.T, changes ...func(*v1beta1.StorageClusterSpec)) *rig {
 	for _, change := range changes {
 		change(&cluster.Spec)
 	}
-	cluster, err := r.client.HoldfastV1beta1().StorageClusters().Create(t.Context(), cluster, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	cluster = check.Got(r.client.HoldfastV1beta1().StorageClusters().Create(t.Context(), cluster, metav1.CreateOptions{}))(t)
 	for _, n := range []string{"a", "b", "c"} {
-		node, err := r.client.HoldfastV1beta1().StorageNodes().Create(t.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: n}}, metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		node := check.Got(r.client.HoldfastV1beta1().StorageNodes().Create(t.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: n}}, metav1.CreateOptions{}))(t)
 		r.addNode(n)
 		node.Status.Conditions = []metav1.Condition{{Type: v1beta1.ReadyCondition, Status: metav1.ConditionTrue}}
-		if _, err := r.client.HoldfastV1beta1().StorageNodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(r.client.HoldfastV1beta1().StorageNodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{}))(t)
 	}
 	r.install(cluster)
 	t.Cleanup(r.explain)
@@ -99,12 +92,8 @@ func (r *rig) explain() {
 func (r *rig) addNode(name string) {
 	r.Helper()
 	node := &core.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{core.LabelOSStable: "linux"}}}
-	if _, err := r.kubernetes.CoreV1().Nodes().Create(r.Context(), node, metav1.CreateOptions{}); err != nil {
-		r.Fatal(err)
-	}
-	if _, err := r.kubernetes.StorageV1().CSINodes().Create(r.Context(), &storage.CSINode{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
-		r.Fatal(err)
-	}
+	check.Got(r.kubernetes.CoreV1().Nodes().Create(r.Context(), node, metav1.CreateOptions{}))(r)
+	check.Got(r.kubernetes.StorageV1().CSINodes().Create(r.Context(), &storage.CSINode{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}))(r)
 }
 
 // register is what the kubelet of a node does when the pod of an image comes.
@@ -127,21 +116,14 @@ func (r *rig) register(node string, image v1beta1.Image) {
 // install makes the workloads as the cluster's own loop would.
 func (r *rig) install(cluster *v1beta1.StorageCluster) {
 	r.Helper()
-	objects, err := render.Objects(render.Input{Cluster: cluster, Namespace: ours, Snapshots: true, Has: func(schema.GroupKind) bool { return true }})
-	if err != nil {
-		r.Fatal(err)
-	}
-	if err := rollout.StampAll(objects); err != nil {
-		r.Fatal(err)
-	}
+	objects := check.Got(render.Objects(render.Input{Cluster: cluster, Namespace: ours, Snapshots: true, Has: func(schema.GroupKind) bool { return true }}))(r)
+	check.OK(r, rollout.StampAll(objects))
 	resources := map[string]string{"DaemonSet": "daemonsets", "Deployment": "deployments", "StatefulSet": "statefulsets"}
 	client := dynamic.NewForConfigOrDie(r.api.Config())
 	for _, o := range objects {
 		if resource := resources[o.GetKind()]; resource != "" && o.GetName() != "holdfast-snapshot-controller" { // which is not upgraded
 			at := client.Resource(schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: resource}).Namespace(ours)
-			if _, err := at.Apply(r.Context(), o.GetName(), o, metav1.ApplyOptions{FieldManager: apply.FieldManager, Force: true}); err != nil {
-				r.Fatal(err)
-			}
+			check.Got(at.Apply(r.Context(), o.GetName(), o, metav1.ApplyOptions{FieldManager: apply.FieldManager, Force: true}))(r)
 		}
 	}
 }
@@ -151,9 +133,7 @@ func (r *rig) live() {
 	r.Helper()
 	kube, kinds := kubeinformers.NewSharedInformerFactory(r.kubernetes, 0), informers.NewSharedInformerFactory(r.client, 0)
 	on := func(i cache.SharedIndexInformer, do func(any)) {
-		if _, err := i.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: do, UpdateFunc: func(_, o any) { do(o) }, DeleteFunc: do}); err != nil {
-			r.Fatal(err)
-		}
+		check.Got(i.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: do, UpdateFunc: func(_, o any) { do(o) }, DeleteFunc: do}))(r)
 	}
 	on(kube.Apps().V1().DaemonSets().Informer(), func(any) { r.daemonSet() })
 	on(kube.Core().V1().Pods().Informer(), func(any) { r.daemonSet() })
@@ -266,15 +246,11 @@ func (r *rig) database() {
 	volume := &core.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv"}}
 	volume.Spec.CSI = &core.CSIPersistentVolumeSource{Driver: csiDriver}
 	volume.Spec.ClaimRef = &core.ObjectReference{Namespace: "team", Name: "data-db-0"}
-	if _, err := r.kubernetes.CoreV1().PersistentVolumes().Create(r.Context(), volume, metav1.CreateOptions{}); err != nil {
-		r.Fatal(err)
-	}
+	check.Got(r.kubernetes.CoreV1().PersistentVolumes().Create(r.Context(), volume, metav1.CreateOptions{}))(r)
 	set := &apps.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "db"}}
 	set.Spec.Replicas = ptr.To[int32](1)
 	set.Spec.VolumeClaimTemplates = []core.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data"}}}
-	if _, err := r.kubernetes.AppsV1().StatefulSets("team").Create(r.Context(), set, metav1.CreateOptions{}); err != nil {
-		r.Fatal(err)
-	}
+	check.Got(r.kubernetes.AppsV1().StatefulSets("team").Create(r.Context(), set, metav1.CreateOptions{}))(r)
 }
 
 // controller runs until stop is called.
@@ -284,7 +260,7 @@ func (r *rig) controller(config *rest.Config) (stop func()) {
 	client, theirs := holdfast.NewForConfigOrDie(config), kubernetes.NewForConfigOrDie(config)
 	ctx, cancel := context.WithCancel(r.Context())
 	watches := kube.NewWatches(ctx, client, theirs, ours)
-	set, err := apply.New(apply.Config{
+	set := check.Got(apply.New(apply.Config{
 		Client: dynamic.NewForConfigOrDie(config), Name: "cluster", Namespace: ours, Log: log,
 		Kinds: []schema.GroupVersionKind{
 			core.SchemeGroupVersion.WithKind("ConfigMap"),
@@ -300,17 +276,9 @@ func (r *rig) controller(config *rest.Config) (stop func()) {
 				{Name: "statefulsets", Kind: "StatefulSet", Namespaced: true},
 			}}, nil
 		},
-	})
-	if err != nil {
-		r.Fatal(err)
-	}
-	c, err := New(Config{Client: client, Kubernetes: theirs, Owned: set, Watches: watches, Namespace: ours, Driver: csiDriver, Metadata: 1, Log: log})
-	if err != nil {
-		r.Fatal(err)
-	}
-	if err := set.Start(ctx); err != nil {
-		r.Fatal(err)
-	}
+	}))(r)
+	c := check.Got(New(Config{Client: client, Kubernetes: theirs, Owned: set, Watches: watches, Namespace: ours, Driver: csiDriver, Metadata: 1, Log: log}))(r)
+	check.OK(r, set.Start(ctx))
 	watches.Start()
 	return alongside.Run(ctx, r, cancel, c.Run)
 }
@@ -335,10 +303,7 @@ func (r *rig) dying(at int, name string) int {
 
 func (r *rig) upgrade(name string, spec v1beta1.StorageUpgradeSpec) {
 	r.Helper()
-	_, err := r.client.HoldfastV1beta1().StorageUpgrades().Create(r.Context(), &v1beta1.StorageUpgrade{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}, metav1.CreateOptions{})
-	if err != nil {
-		r.Fatal(err)
-	}
+	check.Got(r.client.HoldfastV1beta1().StorageUpgrades().Create(r.Context(), &v1beta1.StorageUpgrade{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}, metav1.CreateOptions{}))(r)
 }
 
 func (r *rig) get(name string) *v1beta1.StorageUpgrade {
@@ -378,17 +343,11 @@ func (r *rig) runs() string {
 // controllers are what the workloads of the controller run.
 func (r *rig) controllers() (all []core.PodSpec) {
 	r.Helper()
-	deployments, err := r.kubernetes.AppsV1().Deployments(ours).List(r.Context(), metav1.ListOptions{})
-	if err != nil {
-		r.Fatal(err)
-	}
+	deployments := check.Got(r.kubernetes.AppsV1().Deployments(ours).List(r.Context(), metav1.ListOptions{}))(r)
 	for _, d := range deployments.Items {
 		all = append(all, d.Spec.Template.Spec)
 	}
-	sets, err := r.kubernetes.AppsV1().StatefulSets(ours).List(r.Context(), metav1.ListOptions{})
-	if err != nil {
-		r.Fatal(err)
-	}
+	sets := check.Got(r.kubernetes.AppsV1().StatefulSets(ours).List(r.Context(), metav1.ListOptions{}))(r)
 	for _, s := range sets.Items {
 		all = append(all, s.Spec.Template.Spec)
 	}
@@ -401,10 +360,7 @@ func (r *rig) wantRuns(image v1beta1.Image) {
 	if have := r.runs(); have != want {
 		r.Errorf("what runs is\n%s, want\n%s", have, want)
 	}
-	c, err := r.client.HoldfastV1beta1().StorageClusters().Get(r.Context(), "holdfast", metav1.GetOptions{})
-	if err != nil {
-		r.Fatal(err)
-	}
+	c := check.Got(r.client.HoldfastV1beta1().StorageClusters().Get(r.Context(), "holdfast", metav1.GetOptions{}))(r)
 	if c.Spec.Paused || c.Annotations[v1beta1.PausedByAnnotation] != "" || c.Spec.Images.Holdfast != image {
 		r.Errorf("the cluster is %v %+v", c.Annotations, c.Spec)
 	}
@@ -413,10 +369,7 @@ func (r *rig) wantRuns(image v1beta1.Image) {
 // reported are the reasons of the events, each with how often.
 func (r *rig) reported() map[string]int {
 	r.Helper()
-	list, err := r.kubernetes.CoreV1().Events(metav1.NamespaceDefault).List(r.Context(), metav1.ListOptions{})
-	if err != nil {
-		r.Fatal(err)
-	}
+	list := check.Got(r.kubernetes.CoreV1().Events(metav1.NamespaceDefault).List(r.Context(), metav1.ListOptions{}))(r)
 	reasons := map[string]int{}
 	for _, e := range list.Items {
 		reasons[e.InvolvedObject.Name+" "+e.Reason]++

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
@@ -27,9 +28,7 @@ func TestUnreadable_UpgradeIsNamedAndTheNextOneRuns(t *testing.T) {
 		r.live()
 		r.upgrade("bad", v1beta1.StorageUpgradeSpec{Image: newImage})
 		spoil := func(rollback string) {
-			if _, err := r.client.HoldfastV1beta1().StorageUpgrades().Patch(t.Context(), "bad", types.MergePatchType, []byte(`{"spec":{"rollback":`+rollback+`}}`), metav1.PatchOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			check.Got(r.client.HoldfastV1beta1().StorageUpgrades().Patch(t.Context(), "bad", types.MergePatchType, []byte(`{"spec":{"rollback":`+rollback+`}}`), metav1.PatchOptions{}))(t)
 		}
 		spoil(`"no"`)
 		r.upgrade("good", v1beta1.StorageUpgradeSpec{Image: newImage, NodeTimeout: new(v1beta1.Duration("1d"))})
@@ -60,9 +59,7 @@ func TestUnreadable_StorageClusterIsAwaited(t *testing.T) {
 		r := newRig(t)
 		r.live()
 		spoil := func(pools string) {
-			if _, err := r.client.HoldfastV1beta1().StorageClusters().Patch(t.Context(), "holdfast", types.MergePatchType, []byte(`{"spec":{"pools":`+pools+`}}`), metav1.PatchOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			check.Got(r.client.HoldfastV1beta1().StorageClusters().Patch(t.Context(), "holdfast", types.MergePatchType, []byte(`{"spec":{"pools":`+pools+`}}`), metav1.PatchOptions{}))(t)
 		}
 		spoil(`"many"`)
 		r.upgrade("u", v1beta1.StorageUpgradeSpec{Image: newImage})

@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/cluster"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/inmemory"
 )
 
@@ -45,11 +46,7 @@ func (w *world) newClaim(volume string, change func(*core.PersistentVolumeClaim)
 	if change != nil {
 		change(claim)
 	}
-	made, err := w.Theirs.CoreV1().PersistentVolumeClaims("shop").Create(w.Context(), claim, metav1.CreateOptions{})
-	if err != nil {
-		w.Fatal(err)
-	}
-	return made
+	return check.Got(w.Theirs.CoreV1().PersistentVolumeClaims("shop").Create(w.Context(), claim, metav1.CreateOptions{}))(w)
 }
 
 func (w *world) claimOf(volume string) *core.PersistentVolumeClaim {
@@ -209,9 +206,7 @@ func TestRenew_ClaimThatIsNotBoundToTheVolumeIsNotTouched(t *testing.T) {
 				if events := w.written("VolumeGivenUp"); events != 1 { // on the volume
 					t.Errorf("%d events were written", events)
 				}
-				if err := w.Theirs.CoreV1().PersistentVolumeClaims("shop").Delete(t.Context(), old.Name, metav1.DeleteOptions{}); err != nil {
-					t.Fatal(err)
-				}
+				check.OK(t, w.Theirs.CoreV1().PersistentVolumeClaims("shop").Delete(t.Context(), old.Name, metav1.DeleteOptions{}))
 				synctest.Wait()
 				if claim := w.claimOf("v"); claim != nil {
 					t.Errorf("the claim that its user has deleted is there again: %+v", claim)

@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/operator/volume"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/inmemory"
 )
 
@@ -31,9 +32,7 @@ func (w *world) claimed(name, claim string) {
 	s.Labels = map[string]string{
 		"csi.storage.k8s.io/pvc/name": claim, "csi.storage.k8s.io/pvc/namespace": "shop", "csi.storage.k8s.io/pv/name": name,
 	}
-	if _, err := w.Backend.Create(w.Context(), s); err != nil {
-		w.Fatal(err)
-	}
+	check.Got(w.Backend.Create(w.Context(), s))(w)
 }
 
 func (w *world) persistent(name, handle string) { w.Helper(); w.persistentFor(nil, name, handle) }
@@ -43,9 +42,7 @@ func (w *world) persistentFor(claim *core.ObjectReference, name, handle string) 
 	p := &core.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	p.Spec.CSI = &core.CSIPersistentVolumeSource{Driver: "csi.holdfast.dev", VolumeHandle: handle}
 	p.Spec.ClaimRef = claim
-	if _, err := w.Theirs.CoreV1().PersistentVolumes().Create(w.Context(), p, metav1.CreateOptions{}); err != nil {
-		w.Fatal(err)
-	}
+	check.Got(w.Theirs.CoreV1().PersistentVolumes().Create(w.Context(), p, metav1.CreateOptions{}))(w)
 }
 
 func TestGarbage_OnlyAVolumeThatNoClaimCanUseIsCollected(t *testing.T) {
@@ -63,11 +60,9 @@ func TestGarbage_OnlyAVolumeThatNoClaimCanUseIsCollected(t *testing.T) {
 		if _, err := w.Backend.Create(t.Context(), inmemory.Spec("by-hand", mib)); err != nil { // without labels
 			t.Fatal(err)
 		}
-		if _, err := host.Create(t.Context(), backend.VolumeSpec{Name: "found", Size: backend.Size{Required: mib}, Labels: map[string]string{
+		check.Got(host.Create(t.Context(), backend.VolumeSpec{Name: "found", Size: backend.Size{Required: mib}, Labels: map[string]string{
 			"csi.storage.k8s.io/pvc/name": "gone", "csi.storage.k8s.io/pvc/namespace": "shop", "csi.storage.k8s.io/pv/name": "found",
-		}}); err != nil {
-			t.Fatal(err)
-		}
+		}}))(t)
 		w.Until("the adopted one", func() bool { v := w.Volume("found"); return v != nil && v.Status.CreationTime != nil })
 		w.leads()
 		w.Gone("garbage")
@@ -91,9 +86,7 @@ func TestGarbage_VolumeThatWasBoundIsNeverCollected(t *testing.T) {
 		w.persistent("kept", "kept")
 		w.leads()
 		w.Until("the mark", func() bool { return w.Volume("kept").Annotations["holdfast.dev/bound"] == "true" })
-		if err := w.Theirs.CoreV1().PersistentVolumes().Delete(t.Context(), "kept", metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, w.Theirs.CoreV1().PersistentVolumes().Delete(t.Context(), "kept", metav1.DeleteOptions{}))
 		w.claimed("garbage", "gone")
 		w.Gone("garbage")
 		if !host.Has("kept") || w.Volume("kept").DeletionTimestamp != nil {
@@ -108,9 +101,7 @@ func TestGarbage_VolumeWhoseClaimCannotBeReadKeepsNoOtherFromBeingNoted(t *testi
 		w, _ := littered(t, time.Nanosecond)
 		bad := inmemory.Spec("bad", mib)
 		bad.Labels = map[string]string{"csi.storage.k8s.io/pvc/name": "a/b", "csi.storage.k8s.io/pvc/namespace": "shop"}
-		if _, err := w.Backend.Create(t.Context(), bad); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(w.Backend.Create(t.Context(), bad))(t)
 		w.claimed("kept", "gone")
 		w.persistent("kept", "kept")
 		w.claimed("garbage", "gone")
@@ -146,12 +137,8 @@ func TestGarbage_WithoutCandidatesNothingIsRequested(t *testing.T) {
 		w.Until("the mark", func() bool { return w.Volume("kept").Annotations["holdfast.dev/bound"] == "true" })
 		// What only a round finishes: it has seen the mark, which came before.
 		round := func(name string) {
-			if _, err := w.Backend.Create(t.Context(), inmemory.Spec(name, mib)); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := w.Volumes().Patch(t.Context(), name, types.MergePatchType, requestedBefore(t, w.Volume(name).UID), metav1.PatchOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			check.Got(w.Backend.Create(t.Context(), inmemory.Spec(name, mib)))(t)
+			check.Got(w.Volumes().Patch(t.Context(), name, types.MergePatchType, requestedBefore(t, w.Volume(name).UID), metav1.PatchOptions{}))(t)
 			w.Gone(name)
 		}
 		round("first")
@@ -168,14 +155,12 @@ func TestGarbage_WithoutCandidatesNothingIsRequested(t *testing.T) {
 func TestGarbage_VolumeOfAControllerThatDiedBeforeItsResponseIsCollected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, host := littered(t, time.Nanosecond)
-		if _, err := w.Volumes().Create(t.Context(), &v1beta1.Volume{
+		check.Got(w.Volumes().Create(t.Context(), &v1beta1.Volume{
 			ObjectMeta: metav1.ObjectMeta{Name: "v", Finalizers: []string{v1beta1.AgentFinalizer}},
 			Spec: v1beta1.VolumeSpec{Name: "v", Node: "a", ClaimRef: v1beta1.ReferenceTo("shop/gone"), Labels: map[string]string{
 				"csi.storage.k8s.io/pvc/name": "gone", "csi.storage.k8s.io/pvc/namespace": "shop", "csi.storage.k8s.io/pv/name": "v",
 			}},
-		}, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		}, metav1.CreateOptions{}))(t)
 		w.Until("the volume", func() bool { return host.Has("v") })
 		w.leads()
 		w.Gone("v")
@@ -188,34 +173,20 @@ func TestGarbage_VolumeOfAControllerThatDiedBeforeItsResponseIsCollected(t *test
 // requestedBefore is the patch of a controller that died when it had requested a deletion.
 func requestedBefore(t *testing.T, uid types.UID) []byte {
 	t.Helper()
-	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"deletion": v1beta1.DeletionRequest{
+	patch := check.Got(json.Marshal(map[string]any{"spec": map[string]any{"deletion": v1beta1.DeletionRequest{
 		UID: uid, RequestedBy: "one before", RequestedAt: metav1.NewMicroTime(time.Now().Add(-time.Hour)),
-	}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}}))(t)
 	return patch
 }
 
 func TestDeletion_ThatWasRequestedByAControllerThatDiedIsFinishedByTheNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, host := littered(t, time.Hour)
-		if _, err := w.Backend.Create(t.Context(), inmemory.Spec("v", mib)); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := w.Backend.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "v"}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := w.Volumes().Patch(t.Context(), "v", types.MergePatchType, requestedBefore(t, w.Volume("v").UID), metav1.PatchOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		s, err := w.Snapshots().Get(t.Context(), "s", metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := w.Snapshots().Patch(t.Context(), "s", types.MergePatchType, requestedBefore(t, s.UID), metav1.PatchOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(w.Backend.Create(t.Context(), inmemory.Spec("v", mib)))(t)
+		check.Got(w.Backend.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "v"}))(t)
+		check.Got(w.Volumes().Patch(t.Context(), "v", types.MergePatchType, requestedBefore(t, w.Volume("v").UID), metav1.PatchOptions{}))(t)
+		s := check.Got(w.Snapshots().Get(t.Context(), "s", metav1.GetOptions{}))(t)
+		check.Got(w.Snapshots().Patch(t.Context(), "s", types.MergePatchType, requestedBefore(t, s.UID), metav1.PatchOptions{}))(t)
 		w.leads()
 		w.Gone("v")
 		w.Until("the end of the snapshot", func() bool {

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/inmemory"
 )
 
@@ -20,9 +21,7 @@ func (w *world) pod(name, claim string, phase core.PodPhase) {
 		{Name: "other", VolumeSource: core.VolumeSource{EmptyDir: &core.EmptyDirVolumeSource{}}},
 		{Name: "data", VolumeSource: core.VolumeSource{PersistentVolumeClaim: &core.PersistentVolumeClaimVolumeSource{ClaimName: claim}}},
 	}}}
-	if _, err := w.Theirs.CoreV1().Pods("shop").Create(w.Context(), p, metav1.CreateOptions{}); err != nil {
-		w.Fatal(err)
-	}
+	check.Got(w.Theirs.CoreV1().Pods("shop").Create(w.Context(), p, metav1.CreateOptions{}))(w)
 }
 
 func TestHealth_UsersOfAVolumeGetOneEventPerFault(t *testing.T) {
@@ -34,11 +33,9 @@ func TestHealth_UsersOfAVolumeGetOneEventPerFault(t *testing.T) {
 		w.pod("uses", "data", core.PodRunning)
 		w.pod("ended", "data", core.PodSucceeded)
 		w.pod("stranger", "other", core.PodRunning)
-		if _, err := w.Volumes().Create(t.Context(), &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: "v"}, Spec: v1beta1.VolumeSpec{
+		check.Got(w.Volumes().Create(t.Context(), &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: "v"}, Spec: v1beta1.VolumeSpec{
 			Name: "v", Node: "a", ClaimRef: v1beta1.ReferenceTo("shop/data"), Size: v1beta1.VolumeSize{Required: resource.NewQuantity(mib, resource.BinarySI)},
-		}}, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		}}, metav1.CreateOptions{}))(t)
 		w.leads()
 		is := func(status metav1.ConditionStatus, reason, message string) {
 			w.Answer("v", func(v *v1beta1.Volume) {
@@ -70,19 +67,13 @@ func TestHealth_VolumeOfAnAgentWarnsNoClaimThatHasAnother(t *testing.T) {
 				pv := &core.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv"}, Spec: core.PersistentVolumeSpec{
 					ClaimRef: &core.ObjectReference{Namespace: "shop", Name: "data", UID: claim.UID}, PersistentVolumeSource: core.PersistentVolumeSource{CSI: &core.CSIPersistentVolumeSource{Driver: v1beta1.DriverName, VolumeHandle: handle}},
 				}}
-				if _, err := w.Theirs.CoreV1().PersistentVolumes().Create(t.Context(), pv, metav1.CreateOptions{}); err != nil {
-					t.Fatal(err)
-				}
+				check.Got(w.Theirs.CoreV1().PersistentVolumes().Create(t.Context(), pv, metav1.CreateOptions{}))(t)
 				claim.Spec.VolumeName = "pv"
-				if _, err := w.Theirs.CoreV1().PersistentVolumeClaims("shop").Update(t.Context(), claim, metav1.UpdateOptions{}); err != nil {
-					t.Fatal(err)
-				}
+				check.Got(w.Theirs.CoreV1().PersistentVolumeClaims("shop").Update(t.Context(), claim, metav1.UpdateOptions{}))(t)
 			}
-			if _, err := w.Volumes().Create(t.Context(), &v1beta1.Volume{
+			check.Got(w.Volumes().Create(t.Context(), &v1beta1.Volume{
 				ObjectMeta: metav1.ObjectMeta{Name: "v", Labels: map[string]string{v1beta1.AdoptedLabel: "true"}}, Spec: v1beta1.VolumeSpec{Name: "v", Node: "a", ClaimRef: v1beta1.ReferenceTo("shop/data")},
-			}, metav1.CreateOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			}, metav1.CreateOptions{}))(t)
 			w.leads()
 			w.Answer("v", func(v *v1beta1.Volume) {
 				inmemory.Made(v)

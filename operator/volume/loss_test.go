@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/cluster"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/inmemory"
 )
 
@@ -38,9 +39,7 @@ func (w *world) made(name, node string, loss backend.OnNodeLoss) {
 	s.Labels = map[string]string{
 		"csi.storage.k8s.io/pvc/name": "claim-of-" + name, "csi.storage.k8s.io/pvc/namespace": "shop", "csi.storage.k8s.io/pv/name": "pv-of-" + name,
 	}
-	if _, err := w.Backend.Create(w.Context(), s); err != nil {
-		w.Fatal(err)
-	}
+	check.Got(w.Backend.Create(w.Context(), s))(w)
 }
 
 // down stops the agent of a node and waits until that is noticed.
@@ -71,9 +70,7 @@ func (w *world) reason(volume, reason string) {
 
 func (w *world) deleteNode(name string) {
 	w.Helper()
-	if err := w.Theirs.CoreV1().Nodes().Delete(w.Context(), name, metav1.DeleteOptions{}); err != nil {
-		w.Fatal(err)
-	}
+	check.OK(w, w.Theirs.CoreV1().Nodes().Delete(w.Context(), name, metav1.DeleteOptions{}))
 }
 
 func TestLoss_NodeThatIsDownKeepsItsVolumesVisibleAndTakesThemBack(t *testing.T) {
@@ -130,9 +127,7 @@ func TestLoss_VolumeOfADeletedNodeIsUnreachableAndReturnsWithIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, hosts := lossy(t)
 		w.made("v", "a", backend.RetainOnNodeLoss)
-		if _, err := w.Backend.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "v"}); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(w.Backend.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "v"}))(t)
 		hosts["a"].Write("v", []byte("precious"))
 		w.down("a")
 		w.deleteNode("a")
@@ -159,14 +154,9 @@ func TestLoss_VolumeWhoseClassGivesUpWithItsNodeDoesNotReturn(t *testing.T) {
 		w.made("kept", "a", "")
 		w.down("a")
 		w.reason("v", v1beta1.ReasonNodeDown) // down is not gone
-		n, err := w.Theirs.CoreV1().Nodes().Get(t.Context(), "a", metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := check.Got(w.Theirs.CoreV1().Nodes().Get(t.Context(), "a", metav1.GetOptions{}))(t)
 		n.Spec.Taints = []core.Taint{{Key: "node.kubernetes.io/out-of-service", Effect: core.TaintEffectNoExecute}}
-		if _, err := w.Theirs.CoreV1().Nodes().Update(t.Context(), n, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(w.Theirs.CoreV1().Nodes().Update(t.Context(), n, metav1.UpdateOptions{}))(t)
 		w.Gone("v")
 		w.ExpectEvent("VolumeGivenUp")
 		w.Until("the end of it for callers", func() bool { return w.Backend.Delete(t.Context(), "v") == nil })
@@ -201,9 +191,7 @@ func TestLoss_NothingIsGivenUpByTheCacheOfNodesAlone(t *testing.T) {
 		again := func() {
 			t.Helper()
 			touch := []byte(`{"metadata":{"annotations":{"touched":"` + rand.String(5) + `"}}}`)
-			if _, err := w.Volumes().Patch(t.Context(), "v", types.MergePatchType, touch, metav1.PatchOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			check.Got(w.Volumes().Patch(t.Context(), "v", types.MergePatchType, touch, metav1.PatchOptions{}))(t)
 		}
 		before := ahead.questions.Load()
 		again()

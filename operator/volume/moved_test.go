@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/inmemory"
 )
 
@@ -19,23 +20,16 @@ func TestMoved_VolumeIsReleasedWhenItsPoolAppearsOnAnotherNode(t *testing.T) {
 		w.Until("the Leases of both", func() bool { return !w.Backend.LastHeardOf("a").IsZero() && !w.Backend.LastHeardOf("b").IsZero() })
 		w.leads()
 		o := &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: "v", Finalizers: []string{v1beta1.AgentFinalizer}}, Spec: v1beta1.VolumeSpec{Name: "v", Node: "a"}}
-		if _, err := w.Volumes().Create(t.Context(), o, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(w.Volumes().Create(t.Context(), o, metav1.CreateOptions{}))(t)
 		w.Answer("v", func(v *v1beta1.Volume) {
 			inmemory.Made(v)
 			v.Status.PoolID = "disk"
 		})
 		w.Beat("a", 1)
 		w.Until("the end of the node", func() bool { return w.Volume("v").Status.Phase == v1beta1.PhaseUnreachable })
-		b, err := w.Nodes().Get(t.Context(), "b", metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := check.Got(w.Nodes().Get(t.Context(), "b", metav1.GetOptions{}))(t)
 		b.Status.Pools[0].ID, b.Status.Pools[0].Generation = "disk", 1
-		if _, err := w.Nodes().UpdateStatus(t.Context(), b, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(w.Nodes().UpdateStatus(t.Context(), b, metav1.UpdateOptions{}))(t)
 		w.Gone("v")
 		w.ExpectEvent(v1beta1.ReasonPoolMoved)
 	})

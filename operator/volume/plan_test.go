@@ -17,6 +17,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 type change = func(*v1beta1.Volume)
@@ -424,10 +425,7 @@ func TestPlanRenewal_OnlyTheClaimOfTheVolumeIsRecreated(t *testing.T) {
 		"with a reference":       {func(c *core.PersistentVolumeClaim) { c.Spec.DataSourceRef = &core.TypedObjectReference{Name: "s"} }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			text, err := json.Marshal(claim(c.change))
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := check.Got(json.Marshal(claim(c.change)))(t)
 			v := volumeOf(func(v *v1beta1.Volume) { v.Annotations = map[string]string{renewalAnnotation: string(text)} })
 			for _, now := range []*core.PersistentVolumeClaim{nil, claim(func(*core.PersistentVolumeClaim) {})} {
 				r, err := planRenewal(v, now)

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/cluster"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/inmemory"
 )
 
@@ -23,9 +24,7 @@ func TestServers_SilentOneIsDownAndNeverDeleted(t *testing.T) {
 		hosts := w.Servers(map[string]int64{inmemory.ServerA: 4 * gib}, map[string]int64{"node-a": gib})
 		w.leads()
 		for _, name := range []string{"v", "leaving"} {
-			if _, err := w.Backend.Create(t.Context(), inmemory.SharedSpec(name, mib, "")); err != nil {
-				t.Fatal(err)
-			}
+			check.Got(w.Backend.Create(t.Context(), inmemory.SharedSpec(name, mib, "")))(t)
 		}
 		w.down(inmemory.ServerA)
 		w.reason("v", v1beta1.ReasonNodeDown)
@@ -90,9 +89,7 @@ func TestServers_ClaimForASharedVolumeGetsTheirCapacity(t *testing.T) {
 				w.Servers(c.servers, map[string]int64{"node-a": 100 * gib})
 				class := &storage.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "shared"}, Provisioner: "csi.holdfast.dev", Parameters: map[string]string{"shared": "true"}}
 				maps.Copy(class.Parameters, c.parameters)
-				if _, err := w.Theirs.StorageV1().StorageClasses().Create(t.Context(), class, metav1.CreateOptions{}); err != nil {
-					t.Fatal(err)
-				}
+				check.Got(w.Theirs.StorageV1().StorageClasses().Create(t.Context(), class, metav1.CreateOptions{}))(t)
 				w.waiting("big", class.Name, "50Gi")
 				w.leads()
 				var events []string
@@ -116,9 +113,7 @@ func TestServers_WithoutAnAllowedOneTheClaimGetsTheRemedy(t *testing.T) {
 		w.Servers(map[string]int64{inmemory.ServerB: 4 * gib}, map[string]int64{"node-a": gib})
 		w.Allow()
 		class := &storage.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "shared"}, Provisioner: "csi.holdfast.dev", Parameters: map[string]string{"shared": "true"}}
-		if _, err := w.Theirs.StorageV1().StorageClasses().Create(t.Context(), class, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(w.Theirs.StorageV1().StorageClasses().Create(t.Context(), class, metav1.CreateOptions{}))(t)
 		w.Until("the list", func() bool { _, err := w.Backend.SharedCapacity(t.Context(), "team/b", ""); return err != nil })
 		_, err := w.Backend.Create(t.Context(), inmemory.SharedSpec("v", mib, ""))
 		inmemory.Expect(t, err, backend.ErrUnavailable, "team/b", `"namespaces":["team"]`)

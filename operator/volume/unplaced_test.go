@@ -10,17 +10,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/inmemory"
 )
 
 // placed makes a volume with a claim of the same name.
 func (w *world) placed(name, node, fsType string) {
 	w.Helper()
-	if _, err := w.Volumes().Create(w.Context(), &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.VolumeSpec{
+	check.Got(w.Volumes().Create(w.Context(), &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.VolumeSpec{
 		Name: name, Node: node, ClaimRef: v1beta1.ReferenceTo("shop/" + name), Size: v1beta1.VolumeSize{Required: resource.NewQuantity(mib, resource.BinarySI)},
-	}}, metav1.CreateOptions{}); err != nil {
-		w.Fatal(err)
-	}
+	}}, metav1.CreateOptions{}))(w)
 	w.Answer(name, func(v *v1beta1.Volume) {
 		inmemory.Made(v)
 		v.Status.FSType = fsType
@@ -32,17 +31,13 @@ func (w *world) unschedulable(name, claim, node string) {
 	w.Helper()
 	w.pod(name, claim, core.PodPending)
 	p, err := w.Theirs.CoreV1().Pods("shop").Get(w.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		w.Fatal(err)
-	}
+	check.OK(w, err)
 	p.Spec.NodeName = node
 	if p, err = w.Theirs.CoreV1().Pods("shop").Update(w.Context(), p, metav1.UpdateOptions{}); err != nil {
 		w.Fatal(err)
 	}
 	p.Status.Conditions = []core.PodCondition{{Type: core.PodScheduled, Status: core.ConditionFalse, Reason: core.PodReasonUnschedulable}}
-	if _, err := w.Theirs.CoreV1().Pods("shop").UpdateStatus(w.Context(), p, metav1.UpdateOptions{}); err != nil {
-		w.Fatal(err)
-	}
+	check.Got(w.Theirs.CoreV1().Pods("shop").UpdateStatus(w.Context(), p, metav1.UpdateOptions{}))(w)
 }
 
 func TestUnplaced_PodThatFitsNowhereGetsTheNodesThatLackTheClientOfItsVolume(t *testing.T) {
@@ -67,16 +62,11 @@ func TestUnplaced_PodThatFitsNowhereGetsTheNodesThatLackTheClientOfItsVolume(t *
 				w.unschedulable("runs", name, "b")
 				w.leads()
 				lacks := func(node, module string) {
-					n, err := w.Nodes().Get(t.Context(), node, metav1.GetOptions{})
-					if err != nil {
-						t.Fatal(err)
-					}
+					n := check.Got(w.Nodes().Get(t.Context(), node, metav1.GetOptions{}))(t)
 					meta.SetStatusCondition(&n.Status.Conditions, metav1.Condition{
 						Type: site.condition, Status: metav1.ConditionFalse, Reason: "NoClient", Message: "the kernel has no module " + module,
 					})
-					if _, err := w.Nodes().UpdateStatus(t.Context(), n, metav1.UpdateOptions{}); err != nil {
-						t.Fatal(err)
-					}
+					check.Got(w.Nodes().UpdateStatus(t.Context(), n, metav1.UpdateOptions{}))(t)
 					w.Until("the controller knowing it", func() bool { return w.Backend.CanUse(node, v1beta1.ClientLabels[site.condition]) != nil })
 				}
 				expect := func(nodes string) {

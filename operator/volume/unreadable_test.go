@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/inmemory"
 )
 
@@ -33,16 +34,12 @@ func TestUnreadable_VolumeIsNotGivenUpWithItsNode(t *testing.T) {
 		w.leads()
 		for _, name := range []string{"v", "other"} {
 			o := &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{v1beta1.AgentFinalizer}}, Spec: v1beta1.VolumeSpec{Name: name, Node: "a", OnNodeLoss: v1beta1.DeleteOnNodeLoss}}
-			if _, err := w.Volumes().Create(t.Context(), o, metav1.CreateOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			check.Got(w.Volumes().Create(t.Context(), o, metav1.CreateOptions{}))(t)
 			w.Answer(name, inmemory.Made)
 		}
 		w.Spoil("v")
 		w.Beat("a", 1)
-		if err := w.Theirs.CoreV1().Nodes().Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, w.Theirs.CoreV1().Nodes().Delete(t.Context(), "a", metav1.DeleteOptions{}))
 		w.Gone("other")
 		w.Until("the word that it cannot be read", func() bool {
 			status, reason := w.Readiness(w.Volume("v").Status.Conditions)

@@ -14,14 +14,13 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend/cluster"
 	"github.com/holdfast-storage/holdfast/operator/volume"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 func (w *world) class(name, provisioner, pool string) {
 	w.Helper()
 	c := &storage.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: provisioner, Parameters: map[string]string{"pool": pool}}
-	if _, err := w.Theirs.StorageV1().StorageClasses().Create(w.Context(), c, metav1.CreateOptions{}); err != nil {
-		w.Fatal(err)
-	}
+	check.Got(w.Theirs.StorageV1().StorageClasses().Create(w.Context(), c, metav1.CreateOptions{}))(w)
 }
 
 func (w *world) waiting(name, class, size string) *core.PersistentVolumeClaim {
@@ -30,11 +29,7 @@ func (w *world) waiting(name, class, size string) *core.PersistentVolumeClaim {
 		StorageClassName: &class,
 		Resources:        core.VolumeResourceRequirements{Requests: core.ResourceList{core.ResourceStorage: resource.MustParse(size)}},
 	}, Status: core.PersistentVolumeClaimStatus{Phase: core.ClaimPending}}
-	made, err := w.Theirs.CoreV1().PersistentVolumeClaims("shop").Create(w.Context(), c, metav1.CreateOptions{})
-	if err != nil {
-		w.Fatal(err)
-	}
-	return made
+	return check.Got(w.Theirs.CoreV1().PersistentVolumeClaims("shop").Create(w.Context(), c, metav1.CreateOptions{}))(w)
 }
 
 func TestWaiting_ClaimThatFitsNowhereGetsTheFreeCapacityPerNode(t *testing.T) {
@@ -99,9 +94,7 @@ func TestWaiting_ClaimGetsTheNodesThatItsClassAllows(t *testing.T) {
 				{MatchLabelExpressions: []core.TopologySelectorLabelRequirement{{Key: v1beta1.TopologyKey, Values: []string{"b", "c"}}, {Key: v1beta1.TopologyKey, Values: []string{"b"}}}},
 			},
 		}
-		if _, err := w.Theirs.StorageV1().StorageClasses().Create(t.Context(), c, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(w.Theirs.StorageV1().StorageClasses().Create(t.Context(), c, metav1.CreateOptions{}))(t)
 		w.waiting("fits-elsewhere", "few", "3Gi")
 		w.leads()
 		if event := <-w.Events.Events; !strings.Contains(event, `no node has that much free in pool "memory": a 1Gi, b 2Gi.`) {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-storage/holdfast/operator/volume"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/inmemory"
 )
 
@@ -35,10 +36,7 @@ func (w *world) leads() *world {
 	if w.change != nil {
 		w.change(&config)
 	}
-	c, err := volume.New(config)
-	if err != nil {
-		w.Fatal(err)
-	}
+	c := check.Got(volume.New(config))(w)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {

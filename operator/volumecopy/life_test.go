@@ -26,6 +26,7 @@ import (
 	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/operator/volumecopy"
 	"github.com/holdfast-storage/holdfast/test/rig/alongside"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/inmemory"
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 	"github.com/holdfast-storage/holdfast/transfer/protocol"
@@ -60,20 +61,13 @@ func newLife(t *testing.T) *life {
 	w.Ready(inmemory.CephPool)
 	source := inmemory.Spec("source-"+id, mib)
 	source.Pool = "memory"
-	v, err := w.Backend.Create(t.Context(), source)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.Backend.Snapshot(t.Context(), backend.SnapshotSpec{Name: l.snapshot, Source: v.ID}); err != nil {
-		t.Fatal(err)
-	}
+	v := check.Got(w.Backend.Create(t.Context(), source))(t)
+	check.Got(w.Backend.Snapshot(t.Context(), backend.SnapshotSpec{Name: l.snapshot, Source: v.ID}))(t)
 	claims := w.Theirs.CoreV1().PersistentVolumeClaims("default")
-	if _, err := claims.Create(t.Context(), &core.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: l.target}, Spec: core.PersistentVolumeClaimSpec{
+	check.Got(claims.Create(t.Context(), &core.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: l.target}, Spec: core.PersistentVolumeClaimSpec{
 		AccessModes: []core.PersistentVolumeAccessMode{core.ReadWriteOnce}, StorageClassName: new("none"),
 		Resources: core.VolumeResourceRequirements{Requests: core.ResourceList{core.ResourceStorage: *v1beta1.Quantity(mib)}},
-	}}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	}}, metav1.CreateOptions{}))(t)
 	t.Cleanup(func() { _ = claims.Delete(context.Background(), l.target, metav1.DeleteOptions{}) })
 	t.Cleanup(l.sweep)
 	return l
@@ -222,21 +216,15 @@ func (l *life) lead(writes int) (dead <-chan struct{}, stop func()) {
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { m.next = next; return m })
 	ours, theirs := client.NewForConfigOrDie(config), kubernetes.NewForConfigOrDie(config)
 	ctx, cancel := context.WithCancel(context.Background())
-	storage, err := cluster.New(cluster.Config{
+	storage := check.Got(cluster.New(cluster.Config{
 		Client: ours, Kubernetes: theirs, Watches: kube.NewWatches(ctx, ours, theirs, v1beta1.DefaultNamespace), Driver: v1beta1.DriverName, Log: l.Logger,
-	})
-	if err != nil {
-		l.Fatal(err)
-	}
-	c, err := volumecopy.New(volumecopy.Config{
+	}))(l)
+	c := check.Got(volumecopy.New(volumecopy.Config{
 		Storage: storage, Events: l.Events,
 		Image: func(context.Context) (v1beta1.Image, []core.LocalObjectReference, error) {
 			return "holdfast:1", nil, nil
 		},
-	})
-	if err != nil {
-		l.Fatal(err)
-	}
+	}))(l)
 	return m.dead, alongside.Run(ctx, l, cancel, func(ctx context.Context) error {
 		if err := storage.Start(ctx); err != nil {
 			return nil //nolint:nilerr // it was to end
@@ -332,9 +320,7 @@ func TestLife_VolumeThatIsDeletedLeavesNothing(t *testing.T) {
 		t.Fatalf("before the copy: %v", err)
 	}
 	l.killedAtEveryWrite("the pod", func() bool { return l.pod(1) != nil })
-	if err := l.Backend.Delete(t.Context(), backend.ID(l.target)); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, l.Backend.Delete(t.Context(), backend.ID(l.target)))
 	l.killedAtEveryWrite("the end", func() bool { return l.has() == nothing })
 }
 
@@ -343,9 +329,7 @@ func TestLife_SourceThatIsGoneIsTheError(t *testing.T) {
 	if _, err := l.request(); !errors.Is(err, backend.ErrBusy) {
 		t.Fatalf("before the copy: %v", err)
 	}
-	if err := l.Backend.DeleteSnapshot(t.Context(), backend.ID(l.snapshot)); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, l.Backend.DeleteSnapshot(t.Context(), backend.ID(l.snapshot)))
 	l.killedAtEveryWrite("the failure", func() bool { return l.status().Phase == v1beta1.CopyFailed })
 	if s := l.status(); !strings.Contains(s.Message, l.snapshot) {
 		t.Errorf("the status is %+v", s)
@@ -374,9 +358,7 @@ func TestLife_WhatOthersDeleteIsMadeAgain(t *testing.T) {
 		},
 	} {
 		old := l.pod(1).UID
-		if err := remove(); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, remove())
 		l.Until("another pod after "+what+" was deleted", func() bool {
 			p := l.pod(1)
 			return p != nil && p.UID != old && l.isBound()
@@ -388,13 +370,8 @@ func TestLife_CopiesThatHaveNoRoomKeepNoOtherWaiting(t *testing.T) {
 	l := newLife(t)
 	source := inmemory.Spec("large-"+l.target, 600*mib)
 	source.Pool = "memory"
-	v, err := l.Backend.Create(t.Context(), source)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := l.Backend.Snapshot(t.Context(), backend.SnapshotSpec{Name: "large-" + l.snapshot, Source: v.ID}); err != nil {
-		t.Fatal(err)
-	}
+	v := check.Got(l.Backend.Create(t.Context(), source))(t)
+	check.Got(l.Backend.Snapshot(t.Context(), backend.SnapshotSpec{Name: "large-" + l.snapshot, Source: v.ID}))(t)
 	for i := range 5 { // there is room for one more in the Ceph pool, but not of these
 		large := inmemory.Spec(fmt.Sprintf("large-%d-%s", i, l.target), 600*mib, l.node)
 		if err := l.Unfinished("by a pod", func(ctx context.Context) error {
@@ -439,9 +416,7 @@ func TestLife_SourceThatAnotherNodeHasMadeIsNotCopied(t *testing.T) {
 			if silent {
 				forged.Spec.Node, forged.Labels = "nowhere", map[string]string{v1beta1.AdoptedLabel: "true"}
 			}
-			if _, err := l.Volumes().Create(t.Context(), forged, metav1.CreateOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			check.Got(l.Volumes().Create(t.Context(), forged, metav1.CreateOptions{}))(t)
 			if !silent {
 				l.Until("the agent of another node having made it", func() bool { v := l.Volume(forged.Name); return v != nil && v.IsComplete() })
 			}

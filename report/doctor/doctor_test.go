@@ -20,6 +20,7 @@ import (
 	"github.com/holdfast-storage/holdfast/operator/render"
 	"github.com/holdfast-storage/holdfast/report/facts"
 	"github.com/holdfast-storage/holdfast/report/status"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 const home = "holdfast-system"
@@ -469,9 +470,7 @@ func TestWhatCouldNotBeReadIsToldAndIsNoProblem(t *testing.T) {
 func said(t *testing.T, f *Facts) string {
 	t.Helper()
 	var b strings.Builder
-	if err := Text(&b, Examine(f)); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, Text(&b, Examine(f)))
 	return b.String()
 }
 
@@ -540,9 +539,7 @@ func TestText_WhatOthersWroteDoesNotMoveTheCursor(t *testing.T) {
 	f.Pods[2].Status.ContainerStatuses[0].LastTerminationState.Terminated = &core.ContainerStateTerminated{ExitCode: 1, Message: "ended" + erases}
 	findings := append(Examine(f), Finding{Level: Problem, Object: "object" + erases, What: "what", Do: "do" + erases})
 	var b strings.Builder
-	if err := Text(&b, findings); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, Text(&b, findings))
 	for _, want := range []string{"message [2J [H 2J All is well", "ended [2J", "object [2J", "do [2J"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("%q is not in:\n%q", want, &b)

@@ -21,6 +21,7 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/deploy"
 	"github.com/holdfast-storage/holdfast/report/facts"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // installed is a cluster with all that the checks look at.
@@ -71,9 +72,7 @@ func TestAllThatIsLookedAtIsRead(t *testing.T) {
 		t.Fatal(err, f.Hidden)
 	}
 	own, err := deploy.Definitions()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	counts := map[string]int{
 		facts.Clusters: len(f.Clusters), facts.StorageNodes: len(f.StorageNodes), facts.Volumes: len(f.Volumes), facts.Snapshots: len(f.Snapshots), facts.Nodes: len(f.Nodes) - 1,
 		facts.CSINodes: len(f.CSINodes), facts.Drivers: len(f.Drivers), facts.Classes: len(f.Classes), facts.Claims: len(f.Claims), facts.Warnings: len(f.Warnings),
@@ -107,10 +106,7 @@ func TestWhatMayNotBeReadHidesThatAlone(t *testing.T) {
 	theirs.PrependReactor("*", "secrets", forbid)
 	theirs.PrependReactor("*", "events", forbid)
 	ours.PrependReactor("*", "volumes", forbid)
-	f, err := facts.All(t.Context(), clients, home, "csi.holdfast.dev")
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := check.Got(facts.All(t.Context(), clients, home, "csi.holdfast.dev"))(t)
 	for _, what := range []string{facts.Secrets, facts.Warnings, facts.Volumes} {
 		if !apierrors.IsForbidden(f.Hidden[what]) {
 			t.Errorf("%s: %v", what, f.Hidden[what])
@@ -143,9 +139,9 @@ func TestKindsThatAreNotInstalledAreMissingAndNotHidden(t *testing.T) {
 		t.Fatal(err, f.Hidden)
 	}
 	all := Examine(f)
-	for _, check := range []string{"kinds", "storagecluster", "namespace", "controller"} {
-		if !slices.ContainsFunc(all, func(one Finding) bool { return one.Check == check && one.Level == Problem }) {
-			t.Errorf("%s: no problem", check)
+	for _, name := range []string{"kinds", "storagecluster", "namespace", "controller"} {
+		if !slices.ContainsFunc(all, func(one Finding) bool { return one.Check == name && one.Level == Problem }) {
+			t.Errorf("%s: no problem", name)
 		}
 	}
 }

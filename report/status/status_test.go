@@ -19,6 +19,7 @@ import (
 	ourfake "github.com/holdfast-storage/holdfast/api/client/clientset/fake"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/report/facts"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 const home = "holdfast-system"
@@ -70,11 +71,7 @@ func server(name string, phase v1beta1.NFSPhase) *v1beta1.NFSServer {
 
 func look(t *testing.T, ours []runtime.Object, theirs ...runtime.Object) *Report {
 	t.Helper()
-	r, err := ask(t, ourfake.NewSimpleClientset(ours...), fake.NewSimpleClientset(theirs...))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
+	return check.Got(ask(t, ourfake.NewSimpleClientset(ours...), fake.NewSimpleClientset(theirs...)))(t)
 }
 
 func ask(t *testing.T, ours *ourfake.Clientset, theirs *fake.Clientset) (*Report, error) {
@@ -231,9 +228,7 @@ func TestText_HasAllThatTheReportHas(t *testing.T) {
 		event("e", home, "kubelet", 10*time.Minute))
 	r.Hidden = []string{"something"}
 	var b strings.Builder
-	if err := r.Text(&b, time.Now(), Style{}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, r.Text(&b, time.Now(), Style{}))
 	got := strings.Join(strings.Fields(b.String()), " ")
 	for _, want := range []string{
 		"StorageCluster holdfast: Degraded, 1/1 nodes ready, version v1.2.3, 1 volumes, 0 snapshots", "StorageUpgrade to-v2 is at work", "node b is gone",
@@ -254,14 +249,9 @@ func TestText_HasAllThatTheReportHas(t *testing.T) {
 }
 
 func TestTheJSONHasNoListThatIsMissing(t *testing.T) {
-	data, err := json.Marshal(look(t, nil))
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := check.Got(json.Marshal(look(t, nil)))(t)
 	var got map[string]any
-	if err := json.Unmarshal(data, &got); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, json.Unmarshal(data, &got))
 	for _, field := range []string{"why", "nodes", "nfsServers", "cephPools", "pools", "unwell", "warnings", "hidden"} {
 		if _, ok := got[field].([]any); !ok {
 			t.Errorf("%s: %v", field, got[field])
@@ -304,9 +294,7 @@ func TestCephPoolsAreNoNodes(t *testing.T) {
 		t.Errorf("pools %+v", r.Pools)
 	}
 	var out strings.Builder
-	if err := r.Text(&out, time.Now(), Style{}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, r.Text(&out, time.Now(), Style{}))
 	text := out.String()
 	for _, want := range []string{"CEPH POOL", "no monitor answers", "1 of 1 Ceph pools are not ready"} {
 		if !strings.Contains(text, want) {

@@ -10,15 +10,14 @@ import (
 	"unicode/utf8"
 
 	"github.com/holdfast-storage/holdfast/report/facts"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // drawn is the text of a report, line by line.
 func drawn(t *testing.T, r *Report, s Style) []string {
 	t.Helper()
 	var b strings.Builder
-	if err := r.Text(&b, time.Now(), s); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, r.Text(&b, time.Now(), s))
 	return strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
 }
 

@@ -10,6 +10,7 @@ import (
 
 	ourfake "github.com/holdfast-storage/holdfast/api/client/clientset/fake"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 const filesNode = "team.files.nfs.holdfast.dev"
@@ -52,10 +53,7 @@ func TestTop_PlainNFSVolumeHasTheClaimThatItWasAdoptedFor(t *testing.T) {
 		),
 		Chosen: func(*v1beta1.NamespacedReference, string, string) bool { return true },
 	}
-	all, err := c.Volumes(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := check.Got(c.Volumes(t.Context()))(t)
 	got := map[string]string{}
 	for _, v := range all {
 		got[v.Name] = fmt.Sprint(v.ClaimRef, v.PodRefs)

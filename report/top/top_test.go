@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 var noon = time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
@@ -61,9 +62,7 @@ func TestTop_WhatTheKernelDoesNotCountIsNotEstimated(t *testing.T) {
 	for by, want := range map[By]string{ByVolume: "image files", ByPool: "p dirs"} {
 		r := Compare(before, after, []Volume{files, volume("image", "a", "p")}, by)
 		var out strings.Builder
-		if err := r.Text(&out, 0, false); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, r.Text(&out, 0, false))
 		if len(r.Rows) != 2 || r.Rows[0].Name+" "+r.Rows[1].Name != want || r.Rows[1].Rates != nil || r.Rows[1].Why != Uncounted || r.Rows[0].Why != "" {
 			t.Errorf("%s: %+v", by, r.Rows)
 		}
@@ -81,9 +80,7 @@ func TestTop_NodeThatIsSilentIsNamedAndItsVolumesAreNotCalledUnused(t *testing.T
 	after.Silent = []Silent{{"b", "no pod of it runs"}}
 	r := Compare(before, after, []Volume{volume("v", "a", "p"), volume("w", "b", "p")}, ByVolume)
 	var out strings.Builder
-	if err := r.Text(&out, 0, false); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, r.Text(&out, 0, false))
 	if r.Idle != 0 || len(r.Rows) != 1 || !strings.Contains(out.String(), "no answer from b: no pod of it runs\n") {
 		t.Errorf("%d idle, %+v\n%s", r.Idle, r.Rows, &out)
 	}
@@ -110,9 +107,7 @@ func TestTop_WhatOthersWroteDoesNotMoveTheCursor(t *testing.T) {
 	odd := volume("v", "a", "pool"+erases)
 	odd.PodRefs = []v1beta1.NamespacedReference{{Namespace: "shop", Name: "web" + erases}}
 	var out strings.Builder
-	if err := Compare(sampled(0, nil, "a"), after, []Volume{odd}, ByVolume).Text(&out, 0, false); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, Compare(sampled(0, nil, "a"), after, []Volume{odd}, ByVolume).Text(&out, 0, false))
 	for _, want := range []string{"no pod [2J 2J\n", "web [2J 2J  ", "pool [2J 2J  "} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is not in:\n%q", want, &out)
@@ -130,9 +125,7 @@ func TestTop_RowsThatDoNotFitAreCounted(t *testing.T) {
 		all, now[Key{"n", name}] = append(all, volume(name, "n", "p")), counted(float64(name[0]))
 	}
 	var out strings.Builder
-	if err := Compare(sampled(0, nil, "n"), sampled(1, now, "n"), all, ByVolume).Text(&out, 3, false); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, Compare(sampled(0, nil, "n"), sampled(1, now, "n"), all, ByVolume).Text(&out, 3, false))
 	if got := out.String(); strings.Count(got, "\n") != 5 || !strings.Contains(got, "5 more, which read and write less") || !strings.Contains(got, "shop/h") || strings.Contains(got, "shop/a") {
 		t.Error(got)
 	}

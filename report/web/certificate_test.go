@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
@@ -126,10 +127,7 @@ func TestCertificate_IsTrustedUnderTheNamesOfTheServiceAndFollowsThem(t *testing
 
 func TestCertificate_IsUsableUntilAThirdOfItsTimeIsLeft(t *testing.T) {
 	now, names := time.Now(), namesFor(nil, namespace)
-	data, err := makePair(names, now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := check.Got(makePair(names, now))(t)
 	for name, test := range map[string]struct {
 		at     time.Time
 		names  []string

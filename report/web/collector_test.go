@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
@@ -100,9 +101,7 @@ holdfast_cluster_volumes{ceph_pool="block",nfs_server="",node="block.ceph.holdfa
 		for range 2 {
 			s := r.replica()
 			wait.Until(r, "the cluster is known", s.filled.Load)
-			if err := testutil.CollectAndCompare(s.Collector(), strings.NewReader(want)); err != nil {
-				t.Error(err)
-			}
+			check.Report(t, testutil.CollectAndCompare(s.Collector(), strings.NewReader(want)))
 		}
 	})
 }

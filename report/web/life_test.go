@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/listener"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
@@ -102,9 +103,7 @@ func TestServer_SpeaksTLSWithinLimitsUntilItsContextEnds(t *testing.T) {
 		c.Close()
 	}
 	cancel()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
+	check.Report(t, <-ended)
 	if conn, err := dial(); err == nil {
 		conn.Close()
 		t.Error("the port is open")

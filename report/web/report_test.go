@@ -15,6 +15,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/report/facts"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
@@ -91,9 +92,7 @@ func TestReport_KindsThatMayNotBeReadAreHiddenWithTheReasonUntilTheyMay(t *testi
 		r.nfsServer("shop", "files", v1beta1.NFSServerStatus{})
 		job, upgrade := &v1beta1.NodeJob{ObjectMeta: metav1.ObjectMeta{Name: "job"}}, &v1beta1.StorageUpgrade{ObjectMeta: metav1.ObjectMeta{Name: "next"}}
 		r.must(second(r.ours.HoldfastV1beta1().NodeJobs().Create(t.Context(), job, metav1.CreateOptions{})))
-		if _, err := r.ours.HoldfastV1beta1().StorageUpgrades().Create(t.Context(), upgrade, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(r.ours.HoldfastV1beta1().StorageUpgrades().Create(t.Context(), upgrade, metav1.CreateOptions{}))(t)
 		r.open()
 		known := func() [4]int {
 			f := r.server.known()

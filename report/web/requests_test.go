@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 func TestRequest_ThatIsWrongIsAnsweredWithWhatIsAllowed(t *testing.T) {
@@ -57,10 +58,7 @@ func TestRequest_ThatIsWrongIsAnsweredWithWhatIsAllowed(t *testing.T) {
 // pagePaths are those of the files of the page.
 func pagePaths(t *testing.T) (paths []string) {
 	t.Helper()
-	files, err := pageFiles()
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := check.Got(pageFiles())(t)
 	for path := range files {
 		paths = append(paths, strings.TrimSuffix(path, "{$}"))
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/backend/ceph"
 	rig "github.com/holdfast-storage/holdfast/test/rig/ceph"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
@@ -28,9 +29,7 @@ func (w *world) sessions() (all map[string]string) {
 	if err != nil || len(sockets) != 1 {
 		w.Fatalf("the metadata servers have the sockets %v, %v", sockets, err)
 	}
-	if err := json.Unmarshal([]byte(w.ceph("daemon", sockets[0], "session", "ls")), &clients); err != nil {
-		w.Fatal(err)
-	}
+	check.OK(w, json.Unmarshal([]byte(w.ceph("daemon", sockets[0], "session", "ls")), &clients))
 	all = map[string]string{}
 	for _, c := range clients {
 		_, address, _ := strings.Cut(c.Inst, " ")
@@ -47,20 +46,12 @@ func TestBlocklist_ClientOfAFileSystemWritesNothingAnyMore(t *testing.T) {
 	v := w.create("a", 16*mib)
 	w.write(v, "file", []byte("before"))
 	address := w.sessions()["admin"]
-	key, err := w.cluster.CreateUser(t.Context(), "fencing", "mon", `allow r, allow command "osd blocklist"`, "osd", "allow r tag cephfs data="+rig.FileSystem)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := check.Got(w.cluster.CreateUser(t.Context(), "fencing", "mon", `allow r, allow command "osd blocklist"`, "osd", "allow r tag cephfs data="+rig.FileSystem))(t)
 	w.in.User, w.in.Key = "fencing", ceph.Key(key) // no other right is needed for it
-	c, err := ceph.New(w.in, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := check.Got(ceph.New(w.in, slog.New(slog.DiscardHandler)))(t)
 	w.connections = append(w.connections, c)
 	b := ceph.BlocklistOf(c)
-	if err := b.Fence(t.Context(), []string{address}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, b.Fence(t.Context(), []string{address}))
 	if err := w.tryWrite(v, "file", []byte("too late")); !hasErrno(err, syscall.ESHUTDOWN) {
 		t.Errorf("the client that is shut out wrote: %v", err)
 	}
@@ -73,7 +64,5 @@ func TestBlocklist_ClientOfAFileSystemWritesNothingAnyMore(t *testing.T) {
 	if _, err := w.backend.Get(t.Context(), v.ID); err != nil {
 		t.Errorf("the pool itself: %v", err)
 	}
-	if err := b.Unfence(t.Context(), []string{address}); err != nil {
-		t.Error(err)
-	}
+	check.Report(t, b.Unfence(t.Context(), []string{address}))
 }

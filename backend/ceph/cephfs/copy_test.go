@@ -16,6 +16,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/backend"
 	rig "github.com/holdfast-storage/holdfast/test/rig/ceph"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
@@ -82,15 +83,11 @@ func TestCopy_EndsWhenItsVolumeIsDeleted(t *testing.T) {
 		}
 		return err
 	})
-	if err := w.backend.Delete(t.Context(), "b"); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, w.backend.Delete(t.Context(), "b"))
 	if err := <-copied; err == nil || !strings.Contains(err.Error(), "was deleted while it was copied") {
 		t.Errorf("the copy was answered %v", err)
 	}
-	if err := w.backend.Delete(t.Context(), "a"); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, w.backend.Delete(t.Context(), "a"))
 	w.empty()
 }
 
@@ -112,9 +109,7 @@ func TestSnapshot_OfAnotherKeepsItsNameAndItsVolume(t *testing.T) {
 	if all, err := w.backend.ListSnapshots(t.Context()); err != nil || len(all) > 0 {
 		t.Errorf("%+v, %v", all, err)
 	}
-	if err := w.backend.Delete(t.Context(), "a"); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, w.backend.Delete(t.Context(), "a"))
 	if got := w.snapshotsOf("a"); !strings.Contains(got, `"s"`) {
 		t.Errorf("the snapshots are %s", got)
 	}
@@ -128,9 +123,7 @@ func TestCopy_LosesWhatTheDocumentsSay(t *testing.T) {
 	w.write(source, "file", []byte("one"))
 	const length = 32 * mib
 	f, err := w.fs().Open(path(source, "holes"), os.O_WRONLY|os.O_CREATE, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	_, err = f.WriteAt([]byte("x"), length-1)
 	for _, err := range []error{
 		err, f.Close(),
@@ -139,14 +132,10 @@ func TestCopy_LosesWhatTheDocumentsSay(t *testing.T) {
 		w.fs().Mknod(path(source, "fifo"), unix.S_IFIFO|0o600, 0),
 		w.fs().Chmod(path(source, "file"), 0o751),
 	} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 	}
 	copied, err := w.backend.Clone(t.Context(), "a", backend.VolumeSpec{Name: "b"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	stat := func(v *backend.Volume, name string) *cephfs.CephStatx {
 		st, err := w.fs().Statx(path(v, name), cephfs.StatxBasicStats, 0)
 		if err != nil {
@@ -156,10 +145,7 @@ func TestCopy_LosesWhatTheDocumentsSay(t *testing.T) {
 	}
 	kept := func(v *backend.Volume) map[string]bool {
 		_, err := w.fs().GetXattr(path(v, "file"), "user.of")
-		names, listed := w.cluster.Command(t.Context(), "rados", "--pool", rig.FileSystem+".data", "ls", "--all")
-		if listed != nil {
-			t.Fatal(listed)
-		}
+		names := check.Got(w.cluster.Command(t.Context(), "rados", "--pool", rig.FileSystem+".data", "ls", "--all"))(t)
 		return map[string]bool{
 			"content":    string(w.read(v, "file")) == "one" && string(w.read(v, "link")) == "one" && len(w.read(v, "holes")) == length,
 			"mode":       stat(v, "file").Mode&0o777 == 0o751,

@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/ceph"
 	"github.com/holdfast-storage/holdfast/crashpoint"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
@@ -43,9 +44,7 @@ func stored(w *world) { w.write(w.create("a", size), "file", []byte("one")) }
 
 func snapshotted(w *world) {
 	stored(w)
-	if err := w.snapshot(); err != nil {
-		w.Fatal(err)
-	}
+	check.OK(w, w.snapshot())
 }
 
 func (w *world) snapshot() error {
@@ -73,13 +72,9 @@ func holds(ids ...backend.ID) func(*world) {
 				w.Errorf("%s holds %q", id, got)
 			}
 			w.write(v, "file", []byte("two"))
-			if err := w.backend.Delete(w.Context(), id); err != nil {
-				w.Fatal(err)
-			}
+			check.OK(w, w.backend.Delete(w.Context(), id))
 		}
-		if err := w.backend.DeleteSnapshot(w.Context(), "s"); err != nil {
-			w.Fatal(err)
-		}
+		check.OK(w, w.backend.DeleteSnapshot(w.Context(), "s"))
 	}
 }
 
@@ -96,10 +91,7 @@ var operations = []operation{{
 		return err
 	},
 	check: func(w *world) {
-		v, err := w.backend.Get(w.Context(), "a")
-		if err != nil {
-			w.Fatal(err)
-		}
+		v := check.Got(w.backend.Get(w.Context(), "a"))(w)
 		w.write(v, "file", []byte("one"))
 		holds("a")(w)
 	},
@@ -107,9 +99,7 @@ var operations = []operation{{
 	name: "snapshot", steps: build, trash: backend.NoTrash,
 	prepare: stored, call: (*world).snapshot,
 	check: func(w *world) {
-		if err := w.restore(); err != nil {
-			w.Fatal(err)
-		}
+		check.OK(w, w.restore())
 		holds("a", "b")(w)
 	},
 }, {
@@ -141,9 +131,7 @@ var operations = []operation{{
 	name: "delete with snapshots", steps: purge, trash: backend.NoTrash,
 	prepare: snapshotted, call: (*world).remove,
 	check: func(w *world) {
-		if err := w.restore(); err != nil {
-			w.Fatal(err)
-		}
+		check.OK(w, w.restore())
 		holds("b")(w)
 	},
 }, {
@@ -155,18 +143,14 @@ var operations = []operation{{
 	name: "delete into the trash", steps: []crashpoint.Step{crashpoint.DeleteTrashed},
 	prepare: stored, call: (*world).remove,
 	check: func(w *world) {
-		if _, err := w.backend.Undelete(w.Context(), "a"); err != nil {
-			w.Fatal(err)
-		}
+		check.Got(w.backend.Undelete(w.Context(), "a"))(w)
 		holds("a")(w)
 	},
 }, {
 	name: "undelete", steps: []crashpoint.Step{crashpoint.UndeleteRenamed},
 	prepare: func(w *world) {
 		stored(w)
-		if err := w.remove(); err != nil {
-			w.Fatal(err)
-		}
+		check.OK(w, w.remove())
 	},
 	call: func(w *world) error {
 		if _, err := w.backend.Undelete(w.Context(), "a"); !errors.Is(err, backend.ErrExists) {
@@ -181,9 +165,7 @@ var operations = []operation{{
 		w.config.TrashRetention = 0 // a day
 		w.reopen()
 		stored(w)
-		if err := w.remove(); err != nil {
-			w.Fatal(err)
-		}
+		check.OK(w, w.remove())
 	},
 	call:  func(w *world) error { _, err := w.backend.List(w.Context()); return err },
 	check: nothing,
@@ -221,9 +203,7 @@ func TestKill_AtAnyStepIsContinuedByTheNextProcess(t *testing.T) {
 // die plays the process that is killed.
 func die(t *testing.T) {
 	w := &world{TB: t, log: &lines{}}
-	if err := json.Unmarshal([]byte(os.Getenv(killedConfig)), &[]any{&w.in, &w.config}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, json.Unmarshal([]byte(os.Getenv(killedConfig)), &[]any{&w.in, &w.config}))
 	w.in.Key = ceph.Key(os.Getenv(killedKey))
 	w.open()
 	i := slices.IndexFunc(operations, func(op operation) bool { return op.name == os.Getenv(killedOperation) })
@@ -234,9 +214,7 @@ func die(t *testing.T) {
 func (w *world) killed(op operation, step crashpoint.Step) {
 	w.Helper()
 	config, err := json.Marshal([]any{w.in, w.config})
-	if err != nil {
-		w.Fatal(err)
-	}
+	check.OK(w, err)
 	cmd := exec.CommandContext(w.Context(), "/proc/self/exe", "-test.run", "^TestKill_AtAnyStepIsContinuedByTheNextProcess$")
 	cmd.Env = append(os.Environ(), killedConfig+"="+string(config), killedKey+"="+string(w.in.Key), killedOperation+"="+op.name, "HOLDFAST_CRASH_AT="+string(step))
 	out, err := cmd.CombinedOutput()
@@ -253,19 +231,14 @@ func kill(t *testing.T, op operation, step crashpoint.Step) {
 	w.config.TrashRetention = op.trash
 	w.killed(op, step)
 	w.open()
-	all, err := w.backend.List(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := check.Got(w.backend.List(t.Context()))(t)
 	for _, v := range all {
 		if v.Condition.Abnormal {
 			t.Errorf("after the restart %s is abnormal: %s", v.ID, v.Condition.Message)
 		}
 	}
 	for range 2 { // the answer may have been lost once more
-		if err := op.call(w); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, op.call(w))
 	}
 	op.check(w)
 	if op.trash == 0 {
@@ -285,9 +258,7 @@ func TestKill_ACopyThatIsNotWantedAnyMoreIsEnded(t *testing.T) {
 	w.killed(operations[i], crashpoint.CopyBegun)
 	w.open()
 	for _, id := range []backend.ID{"b", "a"} {
-		if err := w.backend.Delete(t.Context(), id); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, w.backend.Delete(t.Context(), id))
 	}
 	w.empty()
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/backend"
 	rig "github.com/holdfast-storage/holdfast/test/rig/ceph"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
@@ -72,9 +73,7 @@ func TestOutages_LeakNothing(t *testing.T) {
 		if done++; done%between == 0 {
 			d := []rig.Daemon{rig.OSD, rig.Monitor}[kills%2]
 			c.Kill(d)
-			if err := errors.Join(c.Start(d), c.AwaitHealthy(ctx)); err != nil {
-				t.Error(err)
-			}
+			check.Report(t, errors.Join(c.Start(d), c.AwaitHealthy(ctx)))
 			kills++
 		}
 	}
@@ -167,13 +166,8 @@ func (w *world) content() map[string]string {
 	w.Helper()
 	all := map[string]string{}
 	m := w.fs()
-	if err := walk(m, "/volumes", all); err != nil {
-		w.Fatal(err)
-	}
-	names, err := w.cluster.Command(w.Context(), "rados", "--pool", rig.FileSystem+".data", "ls", "--all")
-	if err != nil {
-		w.Fatal(err)
-	}
+	check.OK(w, walk(m, "/volumes", all))
+	names := check.Got(w.cluster.Command(w.Context(), "rados", "--pool", rig.FileSystem+".data", "ls", "--all"))(w)
 	// Each file has one object here. Ceph rewrites files of its own under other numbers, so that names say nothing.
 	all[objects] = fmt.Sprint(len(slices.Collect(strings.Lines(names))) - len(slices.DeleteFunc(slices.Collect(maps.Values(all)), func(is string) bool { return is != file })))
 	return all

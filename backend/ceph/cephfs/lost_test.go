@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/backend"
 	rig "github.com/holdfast-storage/holdfast/test/rig/ceph"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // Ceph loses an attribute, or takes it back, as when a placement group of the metadata is lost: the files of every volume stay,
@@ -42,12 +43,8 @@ func TestLoss_OfAnAttributeCostsNoFile(t *testing.T) {
 				all[id] = w.create(id, 8*mib)
 				w.write(all[id], "file", content)
 			}
-			if _, err := w.backend.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "a"}); err != nil {
-				t.Fatal(err)
-			}
-			if err := w.backend.Delete(t.Context(), "t"); err != nil {
-				t.Fatal(err)
-			}
+			check.Got(w.backend.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "a"}))(t)
+			check.OK(t, w.backend.Delete(t.Context(), "t"))
 			w.close()
 			later := time.Now().Add(time.Hour).UTC()
 			w.takeBack("/volumes/"+w.config.Group+"/t", volumeAttr, older(func(m *meta) { m.Deleted = &later })) // however long this takes
@@ -59,9 +56,7 @@ func TestLoss_OfAnAttributeCostsNoFile(t *testing.T) {
 			for range 2 {
 				w.open()
 				if p, err := w.backend.use(t.Context()); err == nil { // or it is refused
-					if err := w.backend.tidy(t.Context(), p); err != nil {
-						t.Error(err)
-					}
+					check.Report(t, w.backend.tidy(t.Context(), p))
 				}
 				w.close()
 			}
@@ -91,15 +86,11 @@ func (w *world) takeBack(at, attr string, becomes func([]byte) any) {
 	w.Helper()
 	g := &group{fs: w.fs(), dir: at}
 	was, err := g.attr(at, attr)
-	if err != nil {
-		w.Fatal(err)
-	}
+	check.OK(w, err)
 	if becomes == nil {
 		err = w.fs().RemoveXattr(at, attr)
 	} else {
 		err = g.set(at, attr, becomes(was))
 	}
-	if err != nil {
-		w.Fatal(err)
-	}
+	check.OK(w, err)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/backend"
 	rig "github.com/holdfast-storage/holdfast/test/rig/ceph"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
@@ -40,9 +41,7 @@ func TestOutage_IsSaidInSecondsAndEndsWithItsCause(t *testing.T) {
 			if _, err := w.backend.Capacity(ctx, ""); err != nil && !errors.Is(err, backend.ErrUnavailable) || ctx.Err() != nil {
 				t.Error(err)
 			}
-			if err := c.Start(d); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, c.Start(d))
 			wait.For(w, "the creation of a volume", func() error {
 				_, err := w.backend.Create(t.Context(), spec)
 				return err
@@ -68,8 +67,6 @@ func TestOutage_FromTheStartIsSaidAndEnds(t *testing.T) {
 	if ctx.Err() != nil {
 		t.Fatalf("it took more than %s: %v", soon, err)
 	}
-	if err := c.Start(rig.Monitor); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, c.Start(rig.Monitor))
 	wait.For(w, "the list of volumes", func() error { _, err := w.backend.List(t.Context()); return err })
 }

@@ -9,15 +9,12 @@ import (
 
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/ceph"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 func reserve(t *testing.T, text string) ceph.Reserve {
 	t.Helper()
-	r, err := ceph.ParseReserve(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
+	return check.Got(ceph.ParseReserve(text))(t)
 }
 
 func TestPromise_CountsQuotasForeignDataAndTheTrash(t *testing.T) {

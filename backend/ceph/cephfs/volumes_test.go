@@ -16,6 +16,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/backend"
 	rig "github.com/holdfast-storage/holdfast/test/rig/ceph"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
@@ -106,9 +107,7 @@ func TestVolume_WhoseQuotaOrFilesWereChangedByHandIsAbnormal(t *testing.T) {
 	w.create("a", 16*mib)
 	b := w.create("b", 16*mib)
 	w.ceph("fs", "subvolume", "resize", rig.FileSystem, "a", fmt.Sprint(64*mib), "--group_name", w.config.Group)
-	if err := w.fs().RemoveDir(b.Access.CephFS.Path); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, w.fs().RemoveDir(b.Access.CephFS.Path))
 	for id, says := range map[backend.ID]string{"a": "resize", "b": "is gone"} {
 		wait.For(w, "the fault being shown", func() error {
 			v, err := w.backend.Get(t.Context(), id)
@@ -123,9 +122,7 @@ func TestVolume_WhoseQuotaOrFilesWereChangedByHandIsAbnormal(t *testing.T) {
 // set writes an attribute of a subvolume by hand.
 func (w *world) set(name, attr, value string) {
 	w.Helper()
-	if err := w.fs().SetXattr("/volumes/"+w.config.Group+"/"+name, attr, []byte(value), cephfs.XattrDefault); err != nil {
-		w.Fatal(err)
-	}
+	check.OK(w, w.fs().SetXattr("/volumes/"+w.config.Group+"/"+name, attr, []byte(value), cephfs.XattrDefault))
 }
 
 func TestStrangers_AreReportedAndNeverTouched(t *testing.T) {
@@ -133,15 +130,11 @@ func TestStrangers_AreReportedAndNeverTouched(t *testing.T) {
 	w.create("b", 16*mib)
 	w.ceph("fs", "subvolume", "create", rig.FileSystem, "a", fmt.Sprint(32*mib), "--group_name", w.config.Group)
 	odd := "/volumes/" + w.config.Group + "/some directory"
-	if err := w.fs().MakeDir(odd, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, w.fs().MakeDir(odd, 0o755))
 	if _, err := w.backend.Get(t.Context(), "a"); !errors.Is(err, backend.ErrNotFound) {
 		t.Errorf("a stranger is a volume: %v", err)
 	}
-	if err := w.backend.Delete(t.Context(), "a"); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, w.backend.Delete(t.Context(), "a"))
 	a := w.create("a", 16*mib)
 	if !strings.Contains(a.Access.CephFS.Path, "/a.1/") {
 		t.Errorf("the volume lies in %s", a.Access.CephFS.Path)
@@ -154,9 +147,7 @@ func TestStrangers_AreReportedAndNeverTouched(t *testing.T) {
 		t.Fatalf("%+v, %v", all, err)
 	}
 	for _, id := range []backend.ID{"a", "b"} {
-		if err := w.backend.Delete(t.Context(), id); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, w.backend.Delete(t.Context(), id))
 	}
 	names, err := (&group{fs: w.fs(), dir: "/volumes/" + w.config.Group}).names()
 	slices.Sort(names)
@@ -183,9 +174,7 @@ func TestPool_IsTakenByTheLastProcessAndTheOneBeforeSaysSo(t *testing.T) {
 	before := w.backend
 	w.open()
 	t.Cleanup(func() {
-		if err := before.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
+		check.Report(t, before.Close(context.Background()))
 	})
 	w.create("b", 16*mib)
 	host, _ := os.Hostname()

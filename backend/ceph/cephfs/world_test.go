@@ -22,6 +22,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/ceph"
 	rig "github.com/holdfast-storage/holdfast/test/rig/ceph"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
@@ -59,11 +60,7 @@ func cluster(t testing.TB) *rig.Cluster {
 	t.Helper()
 	rig.Require(t)
 	started.Store(true)
-	c, err := shared()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
+	return check.Got(shared())(t)
 }
 
 // world is a pool in a group of its own, and a client that uses its volumes as a node does.
@@ -95,10 +92,7 @@ func newWorld(t testing.TB, size int64) *world {
 
 func newWorldIn(t testing.TB, c *rig.Cluster, size int64) *world {
 	t.Helper()
-	key, err := c.CreateUser(t.Context(), "holdfast", caps()...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := check.Got(c.CreateUser(t.Context(), "holdfast", caps()...))(t)
 	w := &world{TB: t, cluster: c, log: &lines{}, config: Config{
 		Name: "pool", Group: fmt.Sprintf("group%d", groups.Add(1)),
 	}, in: ceph.Config{FSID: c.FSID, Monitors: []string{"v2:" + c.Monitor}, User: "holdfast", Key: ceph.Key(key), FileSystem: rig.FileSystem, Patience: time.Minute}}
@@ -109,13 +103,9 @@ func newWorldIn(t testing.TB, c *rig.Cluster, size int64) *world {
 	}
 	w.open()
 	t.Cleanup(func() {
-		if err := w.backend.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
+		check.Report(t, w.backend.Close(context.Background()))
 		for _, c := range w.connections {
-			if err := c.Close(context.Background()); err != nil {
-				t.Error(err)
-			}
+			check.Report(t, c.Close(context.Background()))
 		}
 		if t.Failed() {
 			t.Logf("the log of the backend:\n%s", w.log)
@@ -129,9 +119,7 @@ func (w *world) open() {
 	w.Helper()
 	log := slog.New(slog.NewTextHandler(w.log, nil))
 	cluster, err := ceph.New(w.in, log)
-	if err != nil {
-		w.Fatal(err)
-	}
+	check.OK(w, err)
 	w.connections = append(w.connections, cluster)
 	if w.backend, err = Open(context.Background(), cluster, w.config, log); err != nil {
 		w.Fatal(err)
@@ -141,59 +129,36 @@ func (w *world) open() {
 // reopen closes the pool and opens it as another process would.
 func (w *world) reopen() {
 	w.Helper()
-	if err := w.backend.Close(context.Background()); err != nil {
-		w.Fatal(err)
-	}
+	check.OK(w, w.backend.Close(context.Background()))
 	w.open()
 }
 
 // ceph runs a command of an administrator.
 func (w *world) ceph(args ...string) string {
 	w.Helper()
-	out, err := w.cluster.Ceph(context.Background(), args...)
-	if err != nil {
-		w.Fatal(err)
-	}
-	return out
+	return check.Got(w.cluster.Ceph(context.Background(), args...))(w)
 }
 
 // client mounts the file system as an administrator's program would.
 func (w *world) client() *cephfs.MountInfo {
 	w.Helper()
-	key, err := w.cluster.Key(w.Context(), "admin")
-	if err != nil {
-		w.Fatal(err)
-	}
-	conn, err := rados.NewConnWithUser("admin")
-	if err != nil {
-		w.Fatal(err)
-	}
+	key := check.Got(w.cluster.Key(w.Context(), "admin"))(w)
+	conn := check.Got(rados.NewConnWithUser("admin"))(w)
 	for _, o := range [][2]string{{"mon_host", "v2:" + w.cluster.Monitor}, {"key", key}, {"keyring", "/dev/null"}} {
-		if err := conn.SetConfigOption(o[0], o[1]); err != nil {
-			w.Fatal(err)
-		}
+		check.OK(w, conn.SetConfigOption(o[0], o[1]))
 	}
-	if err := conn.Connect(); err != nil {
-		w.Fatal(err)
-	}
+	check.OK(w, conn.Connect())
 	w.Cleanup(conn.Shutdown)
-	m, err := mount(conn, rig.FileSystem, "")
-	if err != nil {
-		w.Fatal(err)
-	}
+	m := check.Got(mount(conn, rig.FileSystem, ""))(w)
 	w.Cleanup(func() {
-		if err := unmount(m); err != nil {
-			w.Error(err)
-		}
+		check.Report(w, unmount(m))
 	})
 	return m
 }
 
 func (w *world) write(v *backend.Volume, name string, content []byte) {
 	w.Helper()
-	if err := w.tryWrite(v, name, content); err != nil {
-		w.Fatal(err)
-	}
+	check.OK(w, w.tryWrite(v, name, content))
 }
 
 func (w *world) tryWrite(v *backend.Volume, name string, content []byte) (err error) {
@@ -214,25 +179,14 @@ func (w *world) tryWrite(v *backend.Volume, name string, content []byte) (err er
 
 func (w *world) read(v *backend.Volume, name string) []byte {
 	w.Helper()
-	f, err := w.fs().Open(v.Access.CephFS.Path+"/"+name, os.O_RDONLY, 0)
-	if err != nil {
-		w.Fatal(err)
-	}
+	f := check.Got(w.fs().Open(v.Access.CephFS.Path+"/"+name, os.O_RDONLY, 0))(w)
 	defer f.Close()
-	content, err := io.ReadAll(f)
-	if err != nil {
-		w.Fatal(err)
-	}
-	return content
+	return check.Got(io.ReadAll(f))(w)
 }
 
 func (w *world) create(name string, size int64) *backend.Volume {
 	w.Helper()
-	v, err := w.backend.Create(context.Background(), backend.VolumeSpec{Name: name, Size: backend.Size{Required: size}})
-	if err != nil {
-		w.Fatal(err)
-	}
-	return v
+	return check.Got(w.backend.Create(context.Background(), backend.VolumeSpec{Name: name, Size: backend.Size{Required: size}}))(w)
 }
 
 // want fails unless an error is of a kind and names what it should.
@@ -270,9 +224,7 @@ const killedOperation = "HOLDFAST_TEST_CEPHFS_OPERATION"
 
 func (w *world) close() {
 	w.Helper()
-	if err := w.backend.Close(context.Background()); err != nil {
-		w.Fatal(err)
-	}
+	check.OK(w, w.backend.Close(context.Background()))
 }
 
 // empty fails unless nothing is left in the group, nor is recorded as begun.

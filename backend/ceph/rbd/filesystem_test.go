@@ -11,27 +11,20 @@ import (
 	"testing"
 
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 func TestCreate_VolumeHasItsFileSystem(t *testing.T) {
 	at, b, _ := openWith(t, Config{})
-	for fsType, check := range map[string][]string{"ext4": {"e2fsck", "-f", "-n"}, "xfs": {"xfs_repair", "-n"}, "btrfs": {"btrfs", "check"}} {
-		v, err := b.Create(t.Context(), backend.VolumeSpec{Name: fsType, FSType: fsType, Size: backend.Size{Required: size}})
-		if err != nil {
-			t.Fatal(err)
-		}
+	for fsType, fsck := range map[string][]string{"ext4": {"e2fsck", "-f", "-n"}, "xfs": {"xfs_repair", "-n"}, "btrfs": {"btrfs", "check"}} {
+		v := check.Got(b.Create(t.Context(), backend.VolumeSpec{Name: fsType, FSType: fsType, Size: backend.Size{Required: size}}))(t)
 		image := filepath.Join(t.TempDir(), "image")
-		if err := os.WriteFile(image, read(t, at, v, int(v.Size)), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if out, err := exec.CommandContext(t.Context(), check[0], append(check[1:], image)...).CombinedOutput(); err != nil {
+		check.OK(t, os.WriteFile(image, read(t, at, v, int(v.Size)), 0o600))
+		if out, err := exec.CommandContext(t.Context(), fsck[0], append(fsck[1:], image)...).CombinedOutput(); err != nil {
 			t.Errorf("%s of %d bytes: %v: %s", fsType, v.Size, err, out)
 		}
 	}
-	v, err := b.Create(t.Context(), backend.VolumeSpec{Name: "few", Inodes: 1000, MkfsOptions: []string{"-L", "label"}, Size: backend.Size{Required: size}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := check.Got(b.Create(t.Context(), backend.VolumeSpec{Name: "few", Inodes: 1000, MkfsOptions: []string{"-L", "label"}, Size: backend.Size{Required: size}}))(t)
 	if !bytes.Contains(read(t, at, v, mib), []byte("label")) {
 		t.Error("its options are lost")
 	}
@@ -39,9 +32,7 @@ func TestCreate_VolumeHasItsFileSystem(t *testing.T) {
 
 func TestCreate_CopyHasTheFileSystemOfItsSourceWhateverTheOptions(t *testing.T) {
 	_, b, _ := openWith(t, Config{})
-	if _, err := b.Create(t.Context(), backend.VolumeSpec{Name: "v", FSType: "xfs", Size: backend.Size{Required: size}}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(b.Create(t.Context(), backend.VolumeSpec{Name: "v", FSType: "xfs", Size: backend.Size{Required: size}}))(t)
 	c, err := b.Clone(t.Context(), "v", backend.VolumeSpec{Name: "c", MkfsOptions: []string{"-O", "^has_journal"}, Inodes: 1000}) // of a class for ext4
 	if err != nil || c.FSType != "xfs" {
 		t.Errorf("%+v, %v", c, err)

@@ -22,6 +22,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/ceph"
 	"github.com/holdfast-storage/holdfast/crashpoint"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // crashing makes the test below play the process that is killed: it is what that process is to do. The pool is in another
@@ -175,14 +176,10 @@ func killAt(t *testing.T, at ceph.Config, o operation, step crashpoint.Step) {
 func kill(t *testing.T, at ceph.Config, o operation, step crashpoint.Step) {
 	t.Helper()
 	b, end := open(t, at, o.config)
-	if err := o.prepare(t.Context(), b); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, o.prepare(t.Context(), b))
 	end()
 	given, err := json.Marshal(shownPool{at, string(at.Key)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run", "^TestKill_AtAnyStepConverges$")
 	cmd.Env = append(os.Environ(), crashing+"="+o.name, crashingPool+"="+string(given), "HOLDFAST_CRASH_AT="+string(step))
 	var said bytes.Buffer
@@ -195,42 +192,26 @@ func kill(t *testing.T, at ceph.Config, o operation, step crashpoint.Step) {
 
 func beKilled(t *testing.T, name string) {
 	var given shownPool
-	if err := json.Unmarshal([]byte(os.Getenv(crashingPool)), &given); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, json.Unmarshal([]byte(os.Getenv(crashingPool)), &given))
 	given.Config.Key = ceph.Key(given.Secret)
 	o := operations[slices.IndexFunc(operations, func(o operation) bool { return o.name == name })]
 	b, _ := open(t, given.Config, o.config)
-	if err := o.call(t.Context(), b); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, o.call(t.Context(), b))
 }
 
 // checkLeft compares all that is in the pool with what should be.
 func checkLeft(t *testing.T, at ceph.Config, o operation) {
 	t.Helper()
 	hands(t, at, func(ioctx *rados.IOContext) {
-		names, err := rbd.GetImageNames(ioctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		names := check.Got(rbd.GetImageNames(ioctx))(t)
 		var left []string
 		var promised []string
 		for _, name := range names {
-			image, err := rbd.OpenImageReadOnly(ioctx, name, rbd.NoSnapshot)
-			if err != nil {
-				t.Fatal(err)
-			}
-			snaps, err := image.GetSnapshotNames()
-			if err != nil {
-				t.Fatal(err)
-			}
+			image := check.Got(rbd.OpenImageReadOnly(ioctx, name, rbd.NoSnapshot))(t)
+			snaps := check.Got(image.GetSnapshotNames())(t)
 			for _, s := range snaps {
 				// What copies need of a source is kept by Ceph under names of its own.
-				kind, err := image.GetSnapNamespaceType(s.Id)
-				if err != nil {
-					t.Fatal(err)
-				}
+				kind := check.Got(image.GetSnapNamespaceType(s.Id))(t)
 				if want := strings.HasPrefix(name, "snapshot.") && s.Name == contentSnapshot; kind == rbd.SnapNamespaceTypeUser && !want {
 					t.Errorf("image %s has the snapshot %s", name, s.Name)
 				}
@@ -239,14 +220,8 @@ func checkLeft(t *testing.T, at ceph.Config, o operation) {
 			promised = append(promised, name)
 			left = append(left, name)
 		}
-		trash, err := rbd.GetTrashList(ioctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		entries, err := (&ledger{ioctx: ioctx}).all()
-		if err != nil {
-			t.Fatal(err)
-		}
+		trash := check.Got(rbd.GetTrashList(ioctx))(t)
+		entries := check.Got((&ledger{ioctx: ioctx}).all())(t)
 		for _, d := range trash {
 			promised = append(promised, trashKey(d.Id))
 			if entries[trashKey(d.Id)].State != aborted {
@@ -266,9 +241,7 @@ func checkLedger(t *testing.T, ioctx *rados.IOContext, want []string) {
 	t.Helper()
 	l := &ledger{ioctx: ioctx}
 	entries, err := l.all()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	var keys []string
 	var total int64
 	for key, p := range entries {
@@ -284,9 +257,7 @@ func checkLedger(t *testing.T, ioctx *rados.IOContext, want []string) {
 		t.Errorf("the ledger promises %d, %v, of which are counted %d, to %v, want %v", sum, err, total, keys, want)
 	}
 	objects := map[string]bool{}
-	if err := ioctx.ListObjects(func(name string) { objects[name] = true }); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, ioctx.ListObjects(func(name string) { objects[name] = true }))
 	for name := range objects {
 		if id, found := strings.CutPrefix(name, "rbd_id."); found && !slices.Contains(want, id) {
 			t.Errorf("object %s is left of an image", name)
@@ -322,9 +293,7 @@ func TestAborted_ImageIsRemovedAnHourLater(t *testing.T) {
 		after time.Duration
 		left  bool
 	}{{0, true}, {abortedFor / 2, true}, {2 * abortedFor, false}} {
-		if err := b.emptyTrash(ceph.Background(t.Context()), time.Now().Add(test.after)); err != nil {
-			t.Error(err)
-		}
+		check.Report(t, b.emptyTrash(ceph.Background(t.Context()), time.Now().Add(test.after)))
 		if listed, err := small.Command(t.Context(), "rbd", "trash", "ls", "--all", at.Pool); err != nil || strings.Contains(listed, "volume.a") != test.left {
 			t.Errorf("after %s the trash of Ceph has %q, %v", test.after, listed, err)
 		}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/ceph"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // loss is what Ceph has lost of a pool, as after `ceph pg force-create-pg`, or taken back, as after `mark_unfound_lost revert`.
@@ -41,14 +42,11 @@ func dataOf(t *testing.T, at ceph.Config) map[string]bool {
 	t.Helper()
 	found := map[string]bool{}
 	hands(t, at, func(pool *rados.IOContext) {
-		err := pool.ListObjects(func(name string) {
+		check.OK(t, pool.ListObjects(func(name string) {
 			if strings.HasPrefix(name, "rbd_data.") || strings.HasPrefix(name, "rbd_header.") {
 				found[name] = true
 			}
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 	})
 	return found
 }
@@ -68,24 +66,16 @@ func (l loss) pool(t *testing.T) (at ceph.Config, content []byte) {
 	if l.first {
 		older()
 	}
-	if err := errors.Join(b.Delete(ctx, "again"), b.Delete(ctx, "early"), b.Delete(ctx, "restored")); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, errors.Join(b.Delete(ctx, "again"), b.Delete(ctx, "early"), b.Delete(ctx, "restored")))
 	if !l.first {
 		older()
 	}
 	_, err := b.Undelete(ctx, "restored")
-	if err := errors.Join(err, created(ctx, b, "again", "b", "c", "t"), b.Delete(ctx, "t")); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, errors.Join(err, created(ctx, b, "again", "b", "c", "t"), b.Delete(ctx, "t")))
 	again, err := b.Get(ctx, "again")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	write(t, at, again, content)
-	if _, err := b.Snapshot(ctx, backend.SnapshotSpec{Name: "s", Source: "a"}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(b.Snapshot(ctx, backend.SnapshotSpec{Name: "s", Source: "a"}))(t)
 	end()
 	return at, content
 }
@@ -109,17 +99,13 @@ func (l loss) happens(t *testing.T, at ceph.Config, older bool) {
 	if l.objects == nil {
 		hands(t, at, func(pool *rados.IOContext) {
 			image, err := rbd.OpenImage(pool, "volume.a", rbd.NoSnapshot)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, err)
 			defer image.Close()
 			err = image.RemoveMetadata(metaKey)
 			if older {
 				err = image.SetMetadata(metaKey, `{"version":1,"kind":"volume","id":"a","image":"older"}`)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, err)
 		})
 	}
 }
@@ -135,9 +121,7 @@ func TestLoss_OfAnObjectOfCephCostsNoData(t *testing.T) {
 				for range 2 {
 					b, end := open(t, at, Config{TrashRetention: time.Hour})
 					l.check(t, b)
-					if err := b.emptyTrash(ceph.Background(t.Context()), time.Now()); err != nil {
-						t.Error(err)
-					}
+					check.Report(t, b.emptyTrash(ceph.Background(t.Context()), time.Now()))
 					end()
 				}
 				for object := range maps.Keys(before) {
@@ -147,9 +131,7 @@ func TestLoss_OfAnObjectOfCephCostsNoData(t *testing.T) {
 				}
 				hands(t, at, func(pool *rados.IOContext) {
 					trash, err := rbd.GetTrashList(pool)
-					if err != nil {
-						t.Error(err)
-					}
+					check.Report(t, err)
 					for _, is := range trash { // as `rbd trash purge` would remove it
 						if is.Name == "volume.restored" {
 							t.Error("the volume restored is in Ceph's list of deleted images")
@@ -159,10 +141,7 @@ func TestLoss_OfAnObjectOfCephCostsNoData(t *testing.T) {
 				b, end := open(t, at, Config{TrashRetention: time.Hour})
 				defer end()
 				for _, id := range []backend.ID{"a", "again"} {
-					v, err := b.Get(t.Context(), id)
-					if err != nil {
-						t.Fatal(err)
-					}
+					v := check.Got(b.Get(t.Context(), id))(t)
 					if id == "again" && slices.Contains(l.damaged, id) {
 						continue
 					}
@@ -170,9 +149,7 @@ func TestLoss_OfAnObjectOfCephCostsNoData(t *testing.T) {
 						t.Errorf("volume %s has lost its content", id)
 					}
 				}
-				if err := b.Delete(t.Context(), "restored"); err != nil {
-					t.Error(err)
-				}
+				check.Report(t, b.Delete(t.Context(), "restored"))
 				for _, id := range []backend.ID{"t", "early", "restored"} {
 					if v, err := b.Undelete(t.Context(), id); err != nil || v.Condition.Abnormal {
 						t.Errorf("volume %s is not restored: %+v, %v", id, v, err)
@@ -187,9 +164,7 @@ func (l loss) check(t *testing.T, b *Backend) {
 	t.Helper()
 	ctx := t.Context()
 	all, err := b.List(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	var ids []backend.ID
 	for _, v := range all {
 		ids = append(ids, v.ID)
@@ -243,9 +218,7 @@ func TestLoss_OfManyImagesAtOnceLeavesThePoolAlone(t *testing.T) {
 		if err := created(t.Context(), b, string(id)); !errors.Is(err, backend.ErrPrecondition) {
 			t.Errorf("volume %s is made again: %v", id, err)
 		}
-		if err := b.Delete(t.Context(), id); err != nil {
-			t.Error(err)
-		}
+		check.Report(t, b.Delete(t.Context(), id))
 	}
 	if all, err := b.List(t.Context()); err != nil || len(all) != 2 {
 		t.Errorf("there are %+v, %v", all, err)
@@ -265,9 +238,7 @@ func TestUndelete_ThatEndedHalfwayIsFinished(t *testing.T) {
 func undeleteEndsHalfway(t *testing.T, listed bool) {
 	at, b, end := openWith(t, Config{TrashRetention: time.Hour}, "a")
 	a, content := filled(t, at, b)
-	if err := b.Delete(t.Context(), "a"); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, b.Delete(t.Context(), "a"))
 	image := a.Access.RBD.ImageID
 	hands(t, at, func(pool *rados.IOContext) {
 		s := &session{ioctx: pool}
@@ -285,13 +256,9 @@ func undeleteEndsHalfway(t *testing.T, listed bool) {
 		}
 		entry := found[key]
 		entry[len(entry)-1] = trashRestoring
-		if err := errors.Join(pool.SetOmap(trashObject, map[string][]byte{key: entry}), s.rename(image, "volume.a")); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, errors.Join(pool.SetOmap(trashObject, map[string][]byte{key: entry}), s.rename(image, "volume.a")))
 		if !listed {
-			if err := pool.RmOmapKeys(directoryObject, []string{"name_volume.a", "id_" + image}); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, pool.RmOmapKeys(directoryObject, []string{"name_volume.a", "id_" + image}))
 		}
 		expect(trashRestoring)
 	})
@@ -311,9 +278,7 @@ func undeleteEndsHalfway(t *testing.T, listed bool) {
 		if all, err := b.List(t.Context()); len(all) != 1 || err != nil {
 			t.Errorf("there are %+v, %v", all, err)
 		}
-		if err := b.emptyTrash(ceph.Background(t.Context()), time.Now().Add(2*time.Hour)); err != nil {
-			t.Error(err)
-		}
+		check.Report(t, b.emptyTrash(ceph.Background(t.Context()), time.Now().Add(2*time.Hour)))
 		if !bytes.Equal(read(t, at, is, len(content)), content) {
 			t.Error("it has lost its content")
 		}
@@ -326,9 +291,7 @@ func TestLoss_NameThatLeadsToADeletedImageIsThatOfANewVolume(t *testing.T) {
 	filled(t, at, b)
 	inPool(t, at, "cp", idObject+"volume.a", "older0")
 	inPool(t, at, "cp", directoryObject, "older1")
-	if err := b.Delete(t.Context(), "a"); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, b.Delete(t.Context(), "a"))
 	end()
 	inPool(t, at, "cp", "older0", idObject+"volume.a")
 	inPool(t, at, "cp", "older1", directoryObject)
@@ -337,13 +300,9 @@ func TestLoss_NameThatLeadsToADeletedImageIsThatOfANewVolume(t *testing.T) {
 	if v, err := b.Get(t.Context(), "a"); !errors.Is(err, backend.ErrNotFound) {
 		t.Errorf("the deleted volume is there: %+v, %v", v, err)
 	}
-	if err := created(t.Context(), b, "a"); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, created(t.Context(), b, "a"))
 	v, err := b.Get(t.Context(), "a")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	trash, err := b.Trash(t.Context())
 	if err != nil || len(trash) != 1 {
 		t.Errorf("the trash has %+v, %v", trash, err)
@@ -358,9 +317,7 @@ func TestLoss_NameThatLeadsToADeletedImageIsThatOfANewVolume(t *testing.T) {
 func TestUndelete_ThatEndedBeforeItBeganCanBeRepeated(t *testing.T) {
 	at, b, end := openWith(t, Config{TrashRetention: time.Hour}, "a")
 	a, content := filled(t, at, b)
-	if err := b.Delete(t.Context(), "a"); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, b.Delete(t.Context(), "a"))
 	end()
 	state := func(set bool) (is int) {
 		hands(t, at, func(pool *rados.IOContext) {
@@ -383,10 +340,7 @@ func TestUndelete_ThatEndedBeforeItBeganCanBeRepeated(t *testing.T) {
 	if trash, err := b.Trash(t.Context()); len(trash) != 1 || err != nil || state(false) != trashNormal {
 		t.Errorf("the trash has %+v, %v", trash, err)
 	}
-	v, err := b.Undelete(t.Context(), "a")
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := check.Got(b.Undelete(t.Context(), "a"))(t)
 	if !bytes.Equal(read(t, at, v, len(content)), content) {
 		t.Error("it has lost its content")
 	}
@@ -397,23 +351,15 @@ func TestLoss_WhatIsListedAgainIsNotRemovedWithWhatWasBeingMade(t *testing.T) {
 	at, b, end := openWith(t, Config{TrashRetention: time.Hour}, "a")
 	_, content := filled(t, at, b)
 	inPool(t, at, "cp", directoryObject, "older")
-	if err := b.Delete(t.Context(), "a"); err != nil {
-		t.Fatal(err)
-	}
-	_, err := call(ceph.Background(t.Context()), b, "promising", func(s *session) (any, error) {
+	check.OK(t, b.Delete(t.Context(), "a"))
+	check.Got(call(ceph.Background(t.Context()), b, "promising", func(s *session) (any, error) {
 		return nil, s.ledger.change(map[string]*promise{"volume.a": {Charge: size, State: building}}, nil)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	end()
 	inPool(t, at, "cp", "older", directoryObject)
 	b, end = open(t, at, Config{TrashRetention: time.Hour})
 	defer end()
-	v, err := b.Undelete(t.Context(), "a")
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := check.Got(b.Undelete(t.Context(), "a"))(t)
 	if !bytes.Equal(read(t, at, v, len(content)), content) {
 		t.Error("the deleted volume has lost its content")
 	}

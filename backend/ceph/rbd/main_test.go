@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/ceph"
 	rig "github.com/holdfast-storage/holdfast/test/rig/ceph"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // small is the Ceph of all tests here; nil where none is installed.
@@ -45,27 +46,18 @@ func newPool(t testing.TB, quota int64) ceph.Config {
 	rig.Require(t)
 	name := fmt.Sprintf("pool%d", pools.Add(1))
 	ctx := context.Background()
-	if err := small.CreateRBDPool(ctx, name, quota); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, small.CreateRBDPool(ctx, name, quota))
 	t.Cleanup(func() {
-		if err := small.DeletePool(ctx, name); err != nil {
-			t.Error(err)
-		}
+		check.Report(t, small.DeletePool(ctx, name))
 	})
-	key, err := small.CreateUser(ctx, name, "mon", "profile rbd", "osd", "profile rbd pool="+name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := check.Got(small.CreateUser(ctx, name, "mon", "profile rbd", "osd", "profile rbd pool="+name))(t)
 	return ceph.Config{Monitors: []string{"v2:" + small.Monitor}, FSID: small.FSID, User: name, Key: ceph.Key(key), Pool: name, Patience: patience}
 }
 
 // namespace makes a part of a pool, which is as good as one and sooner there.
 func namespace(t testing.TB, at ceph.Config, name string) string {
 	t.Helper()
-	if _, err := small.Command(context.Background(), "rbd", "namespace", "create", at.Pool+"/"+name); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(small.Command(context.Background(), "rbd", "namespace", "create", at.Pool+"/"+name))(t)
 	return name
 }
 
@@ -74,23 +66,15 @@ func openWith(t testing.TB, c Config, volumes ...string) (at ceph.Config, b *Bac
 	t.Helper()
 	at = newPool(t, 0)
 	b, end = open(t, at, c)
-	if err := created(context.Background(), b, volumes...); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, created(context.Background(), b, volumes...))
 	return at, b, end
 }
 
 // open serves a pool until the test ends, or what it returns is called.
 func open(t testing.TB, at ceph.Config, c Config) (b *Backend, end func()) {
 	t.Helper()
-	cluster, err := ceph.New(at, silent)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err = Open(context.Background(), cluster, c, silent)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cluster := check.Got(ceph.New(at, silent))(t)
+	b = check.Got(Open(context.Background(), cluster, c, silent))(t)
 	ended := false
 	end = func() {
 		if ended {
@@ -98,9 +82,7 @@ func open(t testing.TB, at ceph.Config, c Config) (b *Backend, end func()) {
 		}
 		ended = true
 		for _, closing := range []func(context.Context) error{b.Close, cluster.Close} {
-			if err := closing(context.Background()); err != nil {
-				t.Error(err)
-			}
+			check.Report(t, closing(context.Background()))
 		}
 	}
 	t.Cleanup(end)
@@ -110,21 +92,11 @@ func open(t testing.TB, at ceph.Config, c Config) (b *Backend, end func()) {
 // hands reaches the images of a pool as a node does.
 func hands(t testing.TB, at ceph.Config, f func(*rados.IOContext)) {
 	t.Helper()
-	conn, err := rados.NewConnWithUser("admin")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := conn.ReadConfigFile(small.Dir + "/ceph.conf"); err != nil {
-		t.Fatal(err)
-	}
-	if err := conn.Connect(); err != nil {
-		t.Fatal(err)
-	}
+	conn := check.Got(rados.NewConnWithUser("admin"))(t)
+	check.OK(t, conn.ReadConfigFile(small.Dir+"/ceph.conf"))
+	check.OK(t, conn.Connect())
 	defer conn.Shutdown()
-	ioctx, err := conn.OpenIOContext(at.Pool)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ioctx := check.Got(conn.OpenIOContext(at.Pool))(t)
 	defer ioctx.Destroy()
 	ioctx.SetNamespace(at.Namespace)
 	f(ioctx)
@@ -133,17 +105,10 @@ func hands(t testing.TB, at ceph.Config, f func(*rados.IOContext)) {
 func write(t testing.TB, at ceph.Config, v *backend.Volume, content []byte) {
 	t.Helper()
 	hands(t, at, func(ioctx *rados.IOContext) {
-		image, err := rbd.OpenImage(ioctx, v.Access.RBD.Image, rbd.NoSnapshot)
-		if err != nil {
-			t.Fatal(err)
-		}
+		image := check.Got(rbd.OpenImage(ioctx, v.Access.RBD.Image, rbd.NoSnapshot))(t)
 		defer image.Close()
-		if _, err := image.WriteAt(content, 0); err != nil {
-			t.Fatal(err)
-		}
-		if err := image.Flush(); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(image.WriteAt(content, 0))(t)
+		check.OK(t, image.Flush())
 	})
 }
 
@@ -151,14 +116,9 @@ func read(t testing.TB, at ceph.Config, v *backend.Volume, length int) []byte {
 	t.Helper()
 	content := make([]byte, length)
 	hands(t, at, func(ioctx *rados.IOContext) {
-		image, err := rbd.OpenImageReadOnly(ioctx, v.Access.RBD.Image, rbd.NoSnapshot)
-		if err != nil {
-			t.Fatal(err)
-		}
+		image := check.Got(rbd.OpenImageReadOnly(ioctx, v.Access.RBD.Image, rbd.NoSnapshot))(t)
 		defer image.Close()
-		if _, err := image.ReadAt(content, 0); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(image.ReadAt(content, 0))(t)
 	})
 	return content
 }

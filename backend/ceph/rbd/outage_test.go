@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/ceph"
 	rig "github.com/holdfast-storage/holdfast/test/rig/ceph"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // TestOutages_LeakNothing makes and deletes volumes, copies, snapshots and groups while the OSD and the monitor are killed
@@ -86,9 +87,7 @@ func TestOutages_LeakNothing(t *testing.T) {
 // restart kills a daemon while it is used.
 func restart(t *testing.T, d rig.Daemon) {
 	small.Kill(d)
-	if err := errors.Join(small.Start(d), small.AwaitHealthy(context.Background())); err != nil {
-		t.Error(err)
-	}
+	check.Report(t, errors.Join(small.Start(d), small.AwaitHealthy(context.Background())))
 }
 
 // persist repeats a call as long as the cluster cannot be reached, as all callers do.
@@ -171,18 +170,14 @@ func contentOf(t *testing.T, at ceph.Config) map[string][]string {
 	all := map[string][]string{}
 	hands(t, at, func(ioctx *rados.IOContext) {
 		var names []string
-		if err := ioctx.ListObjects(func(name string) { names = append(names, name) }); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, ioctx.ListObjects(func(name string) { names = append(names, name) }))
 		for _, name := range names {
 			const page = 1000
 			values, err := ioctx.GetAllOmapValues(name, "", "", page)
 			if absent(err) {
 				continue // what snapshots had of it is being removed
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, err)
 			all[name] = slices.Sorted(maps.Keys(values))
 		}
 	})

@@ -25,6 +25,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/ceph"
 	rig "github.com/holdfast-storage/holdfast/test/rig/ceph"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 func TestPool_IsTakenOnlyFromAProcessThatDoesNotAnswer(t *testing.T) {
@@ -34,22 +35,14 @@ func TestPool_IsTakenOnlyFromAProcessThatDoesNotAnswer(t *testing.T) {
 	}
 	at := newPool(t, 0)
 	given, err := json.Marshal(shownPool{at, string(at.Key)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	first := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run", "^"+t.Name()+"$")
 	first.Env = append(os.Environ(), crashing+"=hold", crashingPool+"="+string(given))
 	in, err := first.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	out, err := first.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := first.Start(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
+	check.OK(t, first.Start())
 	t.Cleanup(func() { first.Process.Kill(); _ = first.Wait() }) // it may have ended
 	says := bufio.NewReader(out)
 	if line, err := says.ReadString('\n'); err != nil || line != "first: <nil>\n" {
@@ -59,18 +52,12 @@ func TestPool_IsTakenOnlyFromAProcessThatDoesNotAnswer(t *testing.T) {
 	if err := created(t.Context(), b, "second"); !errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), "served by another process") {
 		t.Fatalf("beside the first process: %v", err)
 	}
-	if err := first.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, first.Process.Signal(syscall.SIGSTOP))
 	if err := created(t.Context(), b, "second"); err != nil {
 		t.Fatalf("beside a process that hangs: %v", err)
 	}
-	if err := first.Process.Signal(syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.WriteString(in, "\n"); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, first.Process.Signal(syscall.SIGCONT))
+	check.Got(io.WriteString(in, "\n"))(t)
 	if line, err := says.ReadString('\n'); err != nil || !strings.HasPrefix(line, "late: ") || strings.Contains(line, "<nil>") {
 		t.Errorf("the first process, which was cut off, says %q, %v", line, err)
 	}
@@ -83,15 +70,11 @@ func TestPool_IsTakenOnlyFromAProcessThatDoesNotAnswer(t *testing.T) {
 // hold has the pool, and makes another volume on a line of its input.
 func hold(t *testing.T) {
 	var given shownPool
-	if err := json.Unmarshal([]byte(os.Getenv(crashingPool)), &given); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, json.Unmarshal([]byte(os.Getenv(crashingPool)), &given))
 	given.Config.Key = ceph.Key(given.Secret)
 	b, _ := open(t, given.Config, Config{})
 	fmt.Println("first:", created(t.Context(), b, "first"))
-	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(bufio.NewReader(os.Stdin).ReadString('\n'))(t)
 	fmt.Println("late:", strings.ReplaceAll(fmt.Sprint(created(t.Context(), b, "late")), "\n", " "))
 }
 
@@ -135,17 +118,13 @@ func TestPromises_AreNotOversoldByTwoProcesses(t *testing.T) {
 func TestImageOfOthers_IsLeftAlone(t *testing.T) {
 	at := newPool(t, 0)
 	for _, name := range []string{"backup", "volume.a"} {
-		if _, err := small.Command(t.Context(), "rbd", "create", "--size", "16M", at.Pool+"/"+name); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(small.Command(t.Context(), "rbd", "create", "--size", "16M", at.Pool+"/"+name))(t)
 	}
 	b, end := open(t, at, Config{})
 	if err := created(t.Context(), b, "a"); !errors.Is(err, backend.ErrExists) || !strings.Contains(err.Error(), "not of Holdfast") {
 		t.Errorf("its name is taken: %v", err)
 	}
-	if err := b.Delete(t.Context(), "a"); err != nil {
-		t.Error(err)
-	}
+	check.Report(t, b.Delete(t.Context(), "a"))
 	if all, err := b.List(t.Context()); err != nil || len(all) != 0 {
 		t.Errorf("it is listed: %+v, %v", all, err)
 	}
@@ -158,11 +137,7 @@ func TestImageOfOthers_IsLeftAlone(t *testing.T) {
 func TestImage_ThatReplacedOneOfOursIsLeftAlone(t *testing.T) {
 	at, b, end := openWith(t, Config{}, "a", "b")
 	do := func(args ...string) string {
-		out, err := small.Command(t.Context(), "rbd", args...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return out
+		return check.Got(small.Command(t.Context(), "rbd", args...))(t)
 	}
 	do("image-meta", "remove", at.Pool+"/volume.a", metaKey)
 	do("rename", at.Pool+"/volume.b", at.Pool+"/other")
@@ -184,9 +159,7 @@ func TestImage_ThatReplacedOneOfOursIsLeftAlone(t *testing.T) {
 		b, end = open(t, at, Config{TrashRetention: time.Hour})
 	}
 	for _, id := range []backend.ID{"a", "b"} {
-		if err := b.Delete(t.Context(), id); err != nil {
-			t.Error(err)
-		}
+		check.Report(t, b.Delete(t.Context(), id))
 	}
 	if names := do("ls", at.Pool); names != "other" {
 		t.Errorf("the pool holds %q", names)
@@ -199,10 +172,7 @@ func TestImage_ThatReplacedOneOfOursIsLeftAlone(t *testing.T) {
 // filled writes into volume a.
 func filled(t *testing.T, at ceph.Config, b *Backend) (a *backend.Volume, content []byte) {
 	t.Helper()
-	a, err := b.Get(t.Context(), "a")
-	if err != nil {
-		t.Fatal(err)
-	}
+	a = check.Got(b.Get(t.Context(), "a"))(t)
 	content = bytes.Repeat([]byte("content "), mib/8)
 	write(t, at, a, content)
 	return a, content
@@ -212,19 +182,12 @@ func TestSource_IsGoneForGoodOnceItsCopiesHaveContentOfTheirOwn(t *testing.T) {
 	at, b, end := openWith(t, Config{TrashRetention: backend.NoTrash}, "a")
 	ctx := t.Context()
 	_, content := filled(t, at, b)
-	c, err := b.Clone(ctx, "a", backend.VolumeSpec{Name: "c"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := b.Delete(ctx, "a"); err != nil {
-		t.Fatal(err)
-	}
+	c := check.Got(b.Clone(ctx, "a", backend.VolumeSpec{Name: "c"}))(t)
+	check.OK(t, b.Delete(ctx, "a"))
 	if is, err := b.Capacity(ctx, ""); err != nil || is.Promised != 2*size {
 		t.Errorf("%d are promised, %v, while the copy needs the content of the deleted volume, want %d", is.Promised, err, 2*size)
 	}
-	if err := b.emptyTrash(ceph.Background(ctx), time.Now()); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, b.emptyTrash(ceph.Background(ctx), time.Now()))
 	if got := read(t, at, c, len(content)); !bytes.Equal(got, content) {
 		t.Error("the copy has lost its content")
 	}
@@ -237,29 +200,20 @@ func TestTrash_ImageThatAClientHasKeepsItsContentUntilThatEnds(t *testing.T) {
 	at, b, end := openWith(t, Config{TrashRetention: time.Hour}, "a")
 	defer end()
 	v, content := filled(t, at, b)
-	if err := b.Delete(t.Context(), "a"); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, b.Delete(t.Context(), "a"))
 	later := time.Now().Add(2 * time.Hour)
 	hands(t, at, func(pool *rados.IOContext) {
-		image, err := rbd.OpenImageById(pool, v.Access.RBD.ImageID, rbd.NoSnapshot)
-		if err != nil {
-			t.Fatal(err)
-		}
+		image := check.Got(rbd.OpenImageById(pool, v.Access.RBD.ImageID, rbd.NoSnapshot))(t)
 		defer image.Close()
 		for _, now := range []time.Time{time.Now(), later} {
-			if err := b.emptyTrash(ceph.Background(t.Context()), now); err != nil {
-				t.Error(err)
-			}
+			check.Report(t, b.emptyTrash(ceph.Background(t.Context()), now))
 		}
 		got := make([]byte, len(content))
 		if _, err := image.ReadAt(got, 0); err != nil || !bytes.Equal(got, content) {
 			t.Errorf("it has lost its content: %v", err)
 		}
 	})
-	if err := b.emptyTrash(ceph.Background(t.Context()), later); err != nil {
-		t.Error(err)
-	}
+	check.Report(t, b.emptyTrash(ceph.Background(t.Context()), later))
 	if listed, err := small.Command(t.Context(), "rbd", "trash", "ls", "--all", at.Pool); err != nil || strings.Contains(listed, "volume.a") {
 		t.Errorf("the trash of Ceph has %q, %v", listed, err)
 	}
@@ -273,9 +227,7 @@ func TestTrash_MoveThatWasCutShortIsFinished(t *testing.T) {
 		volume    bool // it is there afterwards
 	}{
 		"the image has its name": {backend.NoTrash, func(t *testing.T, pool *rados.IOContext, image string) {
-			if err := pool.SetOmap("rbd_trash", map[string][]byte{"id_" + image: cutShort("volume.a")}); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, pool.SetOmap("rbd_trash", map[string][]byte{"id_" + image: cutShort("volume.a")}))
 		}, true},
 		"its name is gone":                         {backend.NoTrash, moveCutShort, false},
 		"its name is gone, and it can be restored": {time.Hour, moveCutShort, false},
@@ -305,9 +257,7 @@ func TestTrash_MoveThatWasCutShortIsFinished(t *testing.T) {
 					t.Error("the volume has lost its content")
 				}
 			}
-			if err := b.Delete(t.Context(), "a"); err != nil {
-				t.Error(err)
-			}
+			check.Report(t, b.Delete(t.Context(), "a"))
 			if left, err := small.Command(t.Context(), "rbd", "trash", "ls", "--all", at.Pool); test.retention == backend.NoTrash && (err != nil || left != "") {
 				t.Errorf("in the trash there is %q, %v", left, err)
 			}
@@ -318,18 +268,14 @@ func TestTrash_MoveThatWasCutShortIsFinished(t *testing.T) {
 // moveCutShort makes an image one that lacks its name, and of which the trash does not say that it has moved.
 func moveCutShort(t *testing.T, pool *rados.IOContext, image string) {
 	t.Helper()
-	if err := rbd.GetImage(pool, "volume.a").Trash(0); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, rbd.GetImage(pool, "volume.a").Trash(0))
 	key := "id_" + image
 	spec, err := pool.GetOmapValues("rbd_trash", "", key, 1)
 	if err != nil || len(spec[key]) == 0 {
 		t.Fatalf("the trash has %q, %v", spec, err)
 	}
 	spec[key][len(spec[key])-1] = moving
-	if err := pool.SetOmap("rbd_trash", spec); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, pool.SetOmap("rbd_trash", spec))
 }
 
 // moving is the last byte of what the trash has of an image while it is moved.
@@ -349,24 +295,14 @@ func TestHeader_RenewedImageIsWhatItWas(t *testing.T) {
 	at, b, end := openWith(t, Config{TrashRetention: backend.NoTrash}, "a")
 	ctx := t.Context()
 	a, content := filled(t, at, b)
-	if _, err := b.Snapshot(ctx, backend.SnapshotSpec{Name: "s", Source: "a"}); err != nil {
-		t.Fatal(err)
-	}
-	c, err := b.Restore(ctx, "s", backend.VolumeSpec{Name: "c"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Got(b.Snapshot(ctx, backend.SnapshotSpec{Name: "s", Source: "a"}))(t)
+	c := check.Got(b.Restore(ctx, "s", backend.VolumeSpec{Name: "c"}))(t)
 	renew := func() {
-		objects, err := small.Command(ctx, "rados", "-p", at.Pool, "ls")
-		if err != nil {
-			t.Fatal(err)
-		}
+		objects := check.Got(small.Command(ctx, "rados", "-p", at.Pool, "ls"))(t)
 		renewed := 0
 		for object := range strings.FieldsSeq(objects) {
 			if strings.HasPrefix(object, headerObject("")) {
-				if err := b.current.Load().renewHeader(object); err != nil {
-					t.Fatal(err)
-				}
+				check.OK(t, b.current.Load().renewHeader(object))
 				renewed++
 			}
 		}
@@ -385,16 +321,12 @@ func TestHeader_RenewedImageIsWhatItWas(t *testing.T) {
 	}
 	renew()
 	for _, err := range []error{b.DeleteSnapshot(ctx, "s"), b.emptyTrash(ceph.Background(ctx), time.Now()), b.Delete(ctx, "a")} {
-		if err != nil {
-			t.Error(err)
-		}
+		check.Report(t, err)
 	}
 	if got := read(t, at, c, len(content)); !bytes.Equal(got, content) {
 		t.Error("without its snapshot the copy has lost its content")
 	}
-	if err := b.Delete(ctx, "c"); err != nil {
-		t.Error(err)
-	}
+	check.Report(t, b.Delete(ctx, "c"))
 	end()
 	checkLeft(t, at, operation{})
 }
@@ -406,17 +338,13 @@ func TestCopiesOfCopies_DoNotNeedMoreImagesThanTheKernelMaps(t *testing.T) {
 	for i := range deepest + 3 {
 		source := backend.ID(fmt.Sprintf("c%d", i))
 		last = i + 1
-		if _, err := b.Clone(ctx, source, backend.VolumeSpec{Name: fmt.Sprintf("c%d", last)}); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(b.Clone(ctx, source, backend.VolumeSpec{Name: fmt.Sprintf("c%d", last)}))(t)
 		n, err := call(ctx, b, "depth", func(s *session) (int, error) { return s.depth(fmt.Sprintf("volume.c%d", last)) })
 		if err != nil || n > deepest {
 			t.Fatalf("copy %d needs %d images, %v", last, n, err)
 		}
 	}
-	if err := b.flattenImage(ceph.Background(ctx), fmt.Sprintf("volume.c%d", deepest)); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, b.flattenImage(ceph.Background(ctx), fmt.Sprintf("volume.c%d", deepest)))
 	if n, err := call(ctx, b, "depth", func(s *session) (int, error) { return s.depth(fmt.Sprintf("volume.c%d", deepest)) }); err != nil || n > shallow {
 		t.Errorf("a flattened image needs %d, %v", n, err)
 	}
@@ -451,14 +379,10 @@ func TestUsed_IsWhatTheImageTakesOfThePool(t *testing.T) {
 	a := used(t, b, "a", 0)
 	write(t, at, a, []byte("content"))
 	used(t, b, "a", object)
-	if _, err := b.Clone(ctx, "a", backend.VolumeSpec{Name: "c"}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(b.Clone(ctx, "a", backend.VolumeSpec{Name: "c"}))(t)
 	used(t, b, "a", object)
 	used(t, b, "c", 0)
-	if _, err := small.Command(ctx, "rbd", "feature", "disable", at.Pool+"/volume.a", "fast-diff"); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(small.Command(ctx, "rbd", "feature", "disable", at.Pool+"/volume.a", "fast-diff"))(t)
 	used(t, b, "a", size) // at most
 }
 
@@ -472,9 +396,7 @@ func used(t *testing.T, b *Backend, id backend.ID, want int64) *backend.Volume {
 	}
 	b.usages.keep(nil)
 	all, err := b.List(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	for _, other := range all {
 		if other.ID == id && other.Used != want {
 			t.Errorf("%s is listed with %d used, want %d", id, other.Used, want)
@@ -503,16 +425,12 @@ func TestCluster_ThatDoesNotAnswerIsUnavailableInSeconds(t *testing.T) {
 				}
 			}
 			retry("before", func() error { return created(t.Context(), b, "a") })
-			if err := small.Pause(d); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, small.Pause(d))
 			paused := true
 			resume := func() {
 				if paused {
 					paused = false
-					if err := errors.Join(small.Resume(d), small.AwaitHealthy(context.Background())); err != nil {
-						t.Error(err)
-					}
+					check.Report(t, errors.Join(small.Resume(d), small.AwaitHealthy(context.Background())))
 				}
 			}
 			defer resume()

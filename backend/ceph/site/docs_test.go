@@ -8,14 +8,12 @@ import (
 	"testing"
 
 	"github.com/holdfast-storage/holdfast/backend/ceph"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // The users of all tests here have these caps and no others.
 func TestDocs_GiveBothUsersTheCapsThatAreTested(t *testing.T) {
-	page, err := os.ReadFile("../../../docs/ceph.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := check.Got(os.ReadFile("../../../docs/ceph.md"))(t)
 	text := strings.Join(strings.Fields(strings.ReplaceAll(string(page), "\\\n", " ")), " ")
 	users := ceph.Config{User: "holdfast", NodeUser: "holdfast-node"}
 	images, files, apart, wide := users, users, users, users

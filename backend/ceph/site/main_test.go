@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/ceph"
 	rig "github.com/holdfast-storage/holdfast/test/rig/ceph"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // small is the Ceph of all tests here; nil where none is installed.
@@ -41,9 +42,7 @@ func configOf(t *testing.T, engine string) Config {
 	} else {
 		c.Ceph.FileSystem, c.Ceph.Namespace = rig.FileSystem, name
 	}
-	if err := c.Complete(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, c.Complete())
 	p := &pool{Config: c}
 	writeKey(t, c.KeyFile, newUser(t, c.Ceph.User, p.maker().caps))
 	writeKey(t, c.NodeKeyFile, newUser(t, c.Ceph.NodeUser, p.mounter().caps))
@@ -53,9 +52,7 @@ func configOf(t *testing.T, engine string) Config {
 func newPool(t *testing.T) string {
 	t.Helper()
 	name := fmt.Sprintf("images%d", count.Add(1))
-	if err := small.CreateRBDPool(t.Context(), name, 0); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, small.CreateRBDPool(t.Context(), name, 0))
 	t.Cleanup(func() { _ = small.DeletePool(context.Background(), name) })
 	return name
 }
@@ -66,19 +63,12 @@ func newUser(t *testing.T, name string, caps map[string]string) (key string) {
 	for of, what := range caps {
 		all = append(all, of, what)
 	}
-	key, err := small.CreateUser(t.Context(), name, all...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key = check.Got(small.CreateUser(t.Context(), name, all...))(t)
 	return key
 }
 
 func writeKey(t *testing.T, file, key string) {
 	t.Helper()
-	if err := os.WriteFile(file+".new", []byte(key+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(file+".new", file); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(file+".new", []byte(key+"\n"), 0o600))
+	check.OK(t, os.Rename(file+".new", file))
 }

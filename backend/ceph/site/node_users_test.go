@@ -20,6 +20,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend/ceph"
 	"github.com/holdfast-storage/holdfast/nodeops"
 	rig "github.com/holdfast-storage/holdfast/test/rig/ceph"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // withNodeUsers is a pool whose user may make those of nodes, and no more than that.
@@ -37,19 +38,13 @@ func withNodeUsers(t *testing.T, engine string, change ...func(*Config)) Config 
 // nodeOf opens what a node was handed.
 func nodeOf(t *testing.T, c Config, own nodeops.NodeKey, node, sealed string) ceph.Key {
 	t.Helper()
-	secret, err := own.Open(sealed, c.Ceph.FSID+"."+c.Ceph.NodeUser+node)
-	if err != nil {
-		t.Fatal(err)
-	}
+	secret := check.Got(own.Open(sealed, c.Ceph.FSID+"."+c.Ceph.NodeUser+node))(t)
 	return ceph.Key(secret)
 }
 
 func TestNodeUser_IsMadeForOneNodeAndRemoved(t *testing.T) {
 	rig.Require(t)
-	own, err := nodeops.LoadNodeKey(filepath.Join(t.TempDir(), "key"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	own := check.Got(nodeops.LoadNodeKey(filepath.Join(t.TempDir(), "key")))(t)
 	for name, c := range map[string]Config{
 		"images":                           withNodeUsers(t, RBD),
 		"images in a namespace":            withNodeUsers(t, RBD, func(c *Config) { c.Ceph.Namespace = "team" }),
@@ -58,18 +53,14 @@ func TestNodeUser_IsMadeForOneNodeAndRemoved(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := open(t, c)
 			p.look(t.Context())
-			if err := p.Ready(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, p.Ready(t.Context()))
 			if err := p.NodeWarning(); err != nil {
 				t.Errorf("nodes cannot use it: %v", err)
 			}
 			keys := map[string]ceph.Key{}
 			for _, node := range []string{"a", "b.example.com"} {
 				sealed, err := p.NodeUser(t.Context(), node, own.Public(), nil, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				check.OK(t, err)
 				again, err := p.NodeUser(t.Context(), node, own.Public(), nil, nil)
 				if err != nil || again != sealed {
 					t.Errorf("handed again is another key: %v", err)
@@ -86,9 +77,7 @@ func TestNodeUser_IsMadeForOneNodeAndRemoved(t *testing.T) {
 				t.Error("two nodes have one key")
 			}
 			for range 2 {
-				if err := p.RemoveNodeUser(t.Context(), "a"); err != nil {
-					t.Fatal(err)
-				}
+				check.OK(t, p.RemoveNodeUser(t.Context(), "a"))
 			}
 			if err := p.checkNodeUser(t.Context(), p.ofNode("a"), keys["a"]); err == nil || !strings.Contains(err.Error(), "refuses client.") {
 				t.Errorf("once it is removed, its key connects: %v", err)
@@ -109,14 +98,9 @@ func asNode[T any](t *testing.T, p *pool, node string, key ceph.Key, f func(*cep
 	t.Helper()
 	c := p.Ceph
 	c.User, c.Key = p.ofNode(node).user, key
-	cluster, err := ceph.New(c, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	cluster := check.Got(ceph.New(c, slog.New(slog.DiscardHandler)))(t)
 	defer func() {
-		if err := cluster.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
+		check.Report(t, cluster.Close(context.Background()))
 	}()
 	return f(cluster)
 }
@@ -158,9 +142,7 @@ func read(m *cephfs.MountInfo, name string) error {
 func objectsAs(t *testing.T, p *pool, node string, key ceph.Key, namespace string) (n int, err error) {
 	t.Helper()
 	pools, err := p.dataPools(t.Context(), p.serving().cluster)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	return asNode(t, p, node, key, func(cluster *ceph.Cluster) (int, error) {
 		return ceph.Call(t.Context(), cluster, "listing objects", func(conn *rados.Conn) (int, error) {
 			io, err := conn.OpenIOContext(pools[0])
@@ -178,20 +160,14 @@ func objectsAs(t *testing.T, p *pool, node string, key ceph.Key, namespace strin
 func TestNodeUser_OfDirectoriesReachesThoseThatAreAttachedAndNoOthers(t *testing.T) {
 	rig.Require(t)
 	own, err := nodeops.LoadNodeKey(filepath.Join(t.TempDir(), "key"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	c := withNodeUsers(t, CephFS)
 	p := open(t, c)
 	p.look(t.Context())
-	if err := errors.Join(p.Ready(t.Context()), p.NodeWarning()); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, errors.Join(p.Ready(t.Context()), p.NodeWarning()))
 	made := func(v *backend.Volume, err error) *backend.Volume {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		return v
 	}
 	spec := func(name string) backend.VolumeSpec {
@@ -200,10 +176,7 @@ func TestNodeUser_OfDirectoriesReachesThoseThatAreAttachedAndNoOthers(t *testing
 	v1, v2 := made(p.Create(t.Context(), spec("v1"))), made(p.Create(t.Context(), spec("v2")))
 	give := func(node string, attached []backend.ID, inUse ...backend.ID) ceph.Key {
 		t.Helper()
-		sealed, err := p.NodeUser(t.Context(), node, own.Public(), attached, inUse)
-		if err != nil {
-			t.Fatal(err)
-		}
+		sealed := check.Got(p.NodeUser(t.Context(), node, own.Public(), attached, inUse))(t)
 		if sealed == "" {
 			return ""
 		}
@@ -262,9 +235,7 @@ func TestNodeUser_OfDirectoriesReachesThoseThatAreAttachedAndNoOthers(t *testing
 	}
 
 	for range 2 {
-		if err := p.RemoveNodeUser(t.Context(), "a"); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, p.RemoveNodeUser(t.Context(), "a"))
 	}
 	if err := writeAs(t, p, "a", a, v2); err == nil {
 		t.Error("once it is removed, its key connects")
@@ -276,9 +247,7 @@ func TestNodeUser_OfDirectoriesReachesThoseThatAreAttachedAndNoOthers(t *testing
 	reaches("a", after, v1, true)
 	reaches("a", after, v2, true)
 	for _, id := range []backend.ID{"v1", "v2"} {
-		if err := p.Delete(t.Context(), id); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, p.Delete(t.Context(), id))
 	}
 	if key := give("a", nil); key != "" {
 		t.Error("without a volume a node has a user")
@@ -290,31 +259,20 @@ func TestNodeUser_OfDirectoriesReachesThoseThatAreAttachedAndNoOthers(t *testing
 
 func TestNodeUser_GetsTheCapsThatThePoolNeedsByNow(t *testing.T) {
 	c := withNodeUsers(t, RBD)
-	own, err := nodeops.LoadNodeKey(filepath.Join(t.TempDir(), "key"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	own := check.Got(nodeops.LoadNodeKey(filepath.Join(t.TempDir(), "key")))(t)
 	p := open(t, c)
 	p.look(t.Context())
-	before, err := p.NodeUser(t.Context(), "a", own.Public(), nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := check.Got(p.NodeUser(t.Context(), "a", own.Public(), nil, nil))(t)
 	c.Ceph.DataPool = newPool(t)
 	limitTo(t, &c, "", "")
 	p = open(t, c)
 	p.look(t.Context())
-	after, err := p.NodeUser(t.Context(), "a", own.Public(), nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	after := check.Got(p.NodeUser(t.Context(), "a", own.Public(), nil, nil))(t)
 	key := nodeOf(t, c, own, "a", after)
 	if key != nodeOf(t, c, own, "a", before) {
 		t.Error("for other caps it got another key, with which what is mounted does not go on")
 	}
-	if err := p.checkNodeUser(t.Context(), p.ofNode("a"), key); err != nil {
-		t.Error(err)
-	}
+	check.Report(t, p.checkNodeUser(t.Context(), p.ofNode("a"), key))
 }
 
 // The key of a pool gives no more of the Ceph cluster than the pool.
@@ -378,9 +336,7 @@ func TestNodeUser_CapsOfItsMakerHaveALengthThatMonitorsTake(t *testing.T) {
 		}
 	}
 	limitTo(t, &c, "", "")
-	if err := preflight(t, c); err != nil {
-		t.Error(err)
-	}
+	check.Report(t, preflight(t, c))
 }
 
 func TestNodeUser_MakerWithoutTheCapsIsNamed(t *testing.T) {
@@ -406,9 +362,7 @@ func TestNodeUser_MakerWithoutTheCapsIsNamed(t *testing.T) {
 			t.Errorf("%s: with the caps: %v", engine, err)
 		}
 		text, err := small.Ceph(t.Context(), "auth", "ls", "--format=json")
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		var listed struct {
 			Dump []struct{ Entity string } `json:"auth_dump"`
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/backend"
 	rig "github.com/holdfast-storage/holdfast/test/rig/ceph"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // preflight returns what is said of a pool after the first look at it.
@@ -27,15 +28,10 @@ func preflight(t *testing.T, c Config) error {
 // open returns a pool that the test looks at.
 func open(t *testing.T, c Config) *pool {
 	t.Helper()
-	opened, err := Open(c, silent)
-	if err != nil {
-		t.Fatal(err)
-	}
+	opened := check.Got(Open(c, silent))(t)
 	p := opened.(*pool)
 	t.Cleanup(func() {
-		if err := p.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
+		check.Report(t, p.Close(context.Background()))
 	})
 	return p
 }
@@ -56,9 +52,7 @@ func setCaps(t *testing.T, a account, of, what string) {
 			args = append(args, of, what)
 		}
 	}
-	if _, err := small.Ceph(t.Context(), args...); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(small.Ceph(t.Context(), args...))(t)
 }
 
 const (
@@ -141,9 +135,7 @@ var mishaps = map[string]mishap{
 	"a namespace that is made": {RBD, func(_ *testing.T, c *Config) { c.Ceph.Namespace = "team" }, nil},
 	"a namespace to which the user is limited": {RBD, func(t *testing.T, c *Config) {
 		c.Ceph.Namespace = "team"
-		if _, err := small.Command(t.Context(), "rbd", "namespace", "create", c.Ceph.Pool+"/team"); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(small.Command(t.Context(), "rbd", "namespace", "create", c.Ceph.Pool+"/team"))(t)
 		limitTo(t, c, "osd", "profile rbd pool="+c.Ceph.Pool+" namespace=team")
 	}, nil},
 	"no cap for the monitors":        {RBD, func(t *testing.T, c *Config) { limitTo(t, c, "mon", "") }, []string{"has no caps for mon"}},
@@ -258,10 +250,7 @@ func TestPreflight_SaysWhatNodesCannotUse(t *testing.T) {
 func TestNodeUser_IsLookedAtAgainWhenItsKeyChangesOrItWasRefused(t *testing.T) {
 	for _, engine := range []string{RBD, CephFS} {
 		c := configOf(t, engine)
-		key, err := os.ReadFile(c.NodeKeyFile)
-		if err != nil {
-			t.Fatal(err)
-		}
+		key := check.Got(os.ReadFile(c.NodeKeyFile))(t)
 		p := open(t, c)
 		reports := 0
 		p.NotifyPools(func() { reports++ })
@@ -303,13 +292,9 @@ func TestPreflight_ReleaseThatIsTooOldIsNamed(t *testing.T) {
 
 func TestPreflight_MonitorThatDoesNotAnswerIsNamed(t *testing.T) {
 	c := configOf(t, RBD)
-	if err := small.Pause(rig.Monitor); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, small.Pause(rig.Monitor))
 	err := preflight(t, c)
-	if resumed := errors.Join(small.Resume(rig.Monitor), small.AwaitHealthy(t.Context())); resumed != nil {
-		t.Fatal(resumed)
-	}
+	check.OK(t, errors.Join(small.Resume(rig.Monitor), small.AwaitHealthy(t.Context())))
 	if err == nil || !strings.Contains(err.Error(), c.Ceph.Monitors[0]+" (it accepts connections and does not answer as a monitor") {
 		t.Errorf("got %v", err)
 	}
@@ -321,13 +306,9 @@ func TestPreflight_MonitorThatDoesNotAnswerIsNamed(t *testing.T) {
 func TestPreflight_MonitorsThatDoNotEncryptAreNamed(t *testing.T) {
 	c := configOf(t, RBD)
 	set := func(mode string) {
-		if _, err := small.Ceph(t.Context(), "config", "set", "global", "ms_mon_service_mode", mode); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(small.Ceph(t.Context(), "config", "set", "global", "ms_mon_service_mode", mode))(t)
 		small.Kill(rig.Monitor)
-		if err := errors.Join(small.Start(rig.Monitor), small.AwaitHealthy(t.Context())); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, errors.Join(small.Start(rig.Monitor), small.AwaitHealthy(t.Context())))
 	}
 	set("crc")
 	plain := preflight(t, c)

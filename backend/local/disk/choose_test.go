@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/nodeops"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
@@ -52,10 +53,7 @@ func TestChoose_DiskInUseOrTooSmallIsNotTaken(t *testing.T) {
 	small := hostfs.Disk(t, 64*mib)
 	f.refused(pool, paths(small), "fewer than", small)
 	used := hostfs.Disk(t, size)
-	holder, err := os.OpenFile(used, os.O_RDONLY|os.O_EXCL, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	holder := check.Got(os.OpenFile(used, os.O_RDONLY|os.O_EXCL, 0))(t)
 	defer holder.Close()
 	f.refused(pool, paths(used), "in use", used)
 	f.refused(pool, paths("/dev/nowhere"), "no disk of node node-a", "/dev/nowhere")
@@ -123,9 +121,7 @@ func TestPools_WithSimilarLabelsKeepTheirDisks(t *testing.T) {
 	first, second := hostfs.Disk(t, size), hostfs.Disk(t, size)
 	f.mount(one, first, second)
 	f.unmount(one)
-	if err := os.RemoveAll(f.records()); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.RemoveAll(f.records()))
 	f.mount(two, first, second)
 	f.mount(one, second, first)
 	if f.on(one) != first || f.on(two) != second {
@@ -136,14 +132,10 @@ func TestPools_WithSimilarLabelsKeepTheirDisks(t *testing.T) {
 func TestChoose_NothingIsMountedOverExistingFiles(t *testing.T) {
 	f := newFixture(t)
 	device := hostfs.Disk(t, size)
-	if err := f.Directory(pool, f.Place(pool), backend.PoolExpectation{}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, f.Directory(pool, f.Place(pool), backend.PoolExpectation{}))
 	f.put(pool, "pool.json")
 	f.refused(pool, paths(device), "pool.json", "hide")
-	if err := os.Remove(filepath.Join(f.Place(pool), "pool.json")); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.Remove(filepath.Join(f.Place(pool), "pool.json")))
 	shell(t, "mount", "-t", "tmpfs", "stranger", f.Place(pool))
 	if err := f.Mount(t.Context(), pool, paths(device), backend.PoolExpectation{}); err == nil || !strings.Contains(err.Error(), "stranger") {
 		t.Errorf("mounted over another mount: %v", err)
@@ -176,9 +168,7 @@ func TestChoose_WithoutTheClusterNoDiskIsChosenAndAKnownOneIsMounted(t *testing.
 	errAPI := errors.New("the API does not answer")
 	f.Cluster = func(context.Context) (string, error) { return "", errAPI }
 	f.refused(pool, paths(device), errAPI.Error())
-	if err := nodeops.ProvenEmpty(t.Context(), device); err != nil {
-		t.Error(err)
-	}
+	check.Report(t, nodeops.ProvenEmpty(t.Context(), device))
 	f.Cluster = cluster("c1")
 	f.mount(pool, device)
 	f.unmount(pool)
@@ -188,10 +178,7 @@ func TestChoose_WithoutTheClusterNoDiskIsChosenAndAKnownOneIsMounted(t *testing.
 
 func TestChoose_TwoProcessesTakeTurns(t *testing.T) {
 	f := newFixture(t)
-	unlock, err := f.lock()
-	if err != nil {
-		t.Fatal(err)
-	}
+	unlock := check.Got(f.lock())(t)
 	device := hostfs.Disk(t, size)
 	f.refused(pool, paths(device), "another process")
 	unlock()

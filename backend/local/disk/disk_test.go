@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/local"
 	"github.com/holdfast-storage/holdfast/nodeops"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
@@ -36,9 +37,7 @@ func newFixture(t *testing.T) *fixture {
 	t.Cleanup(func() {
 		places, _ := filepath.Glob(f.Place("*")) // the pattern is valid
 		for _, p := range append(places, filepath.Join(f.records(), ".peek")) {
-			if err := nodeops.Unmount(context.Background(), p); err != nil {
-				t.Error(err)
-			}
+			check.Report(t, nodeops.Unmount(context.Background(), p))
 		}
 	})
 	return f
@@ -154,23 +153,15 @@ func TestDisk_EmptyOneBecomesAPoolAndIsRecognizedAgain(t *testing.T) {
 
 func mounts(t *testing.T) string {
 	t.Helper()
-	b, err := os.ReadFile("/proc/self/mounts")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := check.Got(os.ReadFile("/proc/self/mounts"))(t)
 	return string(b)
 }
 
 func TestDisk_PoolOpensOnIt(t *testing.T) {
 	f := newFixture(t)
 	f.mount(pool, hostfs.Disk(t, size))
-	b, err := local.Open(t.Context(), []local.PoolConfig{{Name: pool, Path: f.Place(pool)}}, f.Log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := b.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	b := check.Got(local.Open(t.Context(), []local.PoolConfig{{Name: pool, Path: f.Place(pool)}}, f.Log))(t)
+	check.Report(t, b.Close(t.Context()))
 }
 
 func TestDisk_MissingIsNotReplaced(t *testing.T) {
@@ -205,9 +196,7 @@ func TestDisk_MissingIsNotReplaced(t *testing.T) {
 func hold(t *testing.T, file string) string {
 	t.Helper()
 	other := filepath.Join(filepath.Dir(file), "other")
-	if err := os.WriteFile(other, make([]byte, mib), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(other, make([]byte, mib), 0o600))
 	return other
 }
 
@@ -216,9 +205,7 @@ func TestDisk_WithoutItsMarkIsNotUsed(t *testing.T) {
 	device := hostfs.Disk(t, size)
 	f.mount(pool, device)
 	f.put(pool, "data")
-	if err := os.Remove(filepath.Join(f.Place(pool), markFile)); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.Remove(filepath.Join(f.Place(pool), markFile)))
 	f.unmount(pool)
 	f.refused(pool, paths(device), "which pool it is for", `"pool":"fast"`)
 }
@@ -227,26 +214,19 @@ func TestDisk_WithAForeignMarkIsNotUsed(t *testing.T) {
 	f := newFixture(t)
 	device := hostfs.Disk(t, size)
 	f.mount(pool, device)
-	m, err := readMark(f.Place(pool))
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := check.Got(readMark(f.Place(pool)))(t)
 	for _, change := range []func(*mark){
 		func(m *mark) { m.Cluster = "c2" }, func(m *mark) { m.Pool = "slow" }, func(m *mark) { m.UUID = newUUID("c1", pool) },
 	} {
 		theirs := m
 		change(&theirs)
-		if err := theirs.write(f.Place(pool)); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, theirs.write(f.Place(pool)))
 		f.unmount(pool)
 		f.refused(pool, paths(device), theirs.String(), m.String())
 		shell(t, "mount", device, f.Place(pool))
 	}
 	m.Node = "node-b" // where it was formatted
-	if err := m.write(f.Place(pool)); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, m.write(f.Place(pool)))
 	f.mount(pool, device)
 }
 
@@ -257,21 +237,15 @@ func TestDisk_CopyIsNotMistakenForIt(t *testing.T) {
 	f.unmount(pool)
 	shell(t, "dd", "if="+device, "of="+other, "bs=1M", "status=none")
 	f.refused(pool, paths(device, other), device, other, "copy")
-	if err := os.Remove(f.file(pool)); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.Remove(f.file(pool)))
 	f.refused(pool, paths(device, other), device, other, "remove one")
 }
 
 func TestDisk_DamagedRecordIsReported(t *testing.T) {
 	for _, content := range []string{"{", "{}", `{"pool": "slow", "uuid": "u", "cluster": "c1"}`} {
 		f := newFixture(t)
-		if err := os.MkdirAll(f.records(), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(f.file(pool), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, os.MkdirAll(f.records(), 0o700))
+		check.OK(t, os.WriteFile(f.file(pool), []byte(content), 0o600))
 		f.refused(pool, paths(hostfs.Disk(t, size)), "damaged", f.file(pool))
 		if err := f.Directory(pool, f.Place(pool), backend.PoolExpectation{}); !errors.Is(err, backend.ErrUnavailable) {
 			t.Errorf("a directory: %v", err)
@@ -284,10 +258,7 @@ func TestDisk_ThatFailsInUseIsRemountedWhenUnused(t *testing.T) {
 	device := hostfs.Disk(t, size)
 	f.mount(pool, device)
 	f.put(pool, "data")
-	used, err := os.Open(filepath.Join(f.Place(pool), "data"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	used := check.Got(os.Open(filepath.Join(f.Place(pool), "data")))(t)
 	defer used.Close()
 	shell(t, "xfs_io", "-x", "-c", "shutdown -f", f.Place(pool))
 	if err := f.Mount(t.Context(), pool, paths(device), backend.PoolExpectation{}); err == nil || !strings.Contains(err.Error(), "drain node node-a") {
@@ -302,22 +273,16 @@ func TestDisk_ThatFailsInUseIsRemountedWhenUnused(t *testing.T) {
 
 func TestDisk_DirectoryIsCreatedBeneathTheHostsOwnOnly(t *testing.T) {
 	h := newHost(t, t.TempDir())
-	if err := h.Directory(pool, h.Place(pool), backend.PoolExpectation{}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, h.Directory(pool, h.Place(pool), backend.PoolExpectation{}))
 	if info, err := os.Stat(h.Place(pool)); err != nil || !info.IsDir() {
 		t.Errorf("not made: %v", err)
 	}
 	elsewhere := filepath.Join(t.TempDir(), "srv")
-	if err := h.Directory(pool, elsewhere, backend.PoolExpectation{}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, h.Directory(pool, elsewhere, backend.PoolExpectation{}))
 	if _, err := os.Stat(elsewhere); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("made elsewhere: %v", err)
 	}
-	if err := h.Directory(pool, h.Dir+"-other/x", backend.PoolExpectation{}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, h.Directory(pool, h.Dir+"-other/x", backend.PoolExpectation{}))
 	if _, err := os.Stat(h.Dir + "-other"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("made beside: %v", err)
 	}

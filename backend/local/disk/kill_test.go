@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/crashpoint"
 	"github.com/holdfast-storage/holdfast/nodeops"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
@@ -116,9 +117,7 @@ func TestKill_DiskWithForeignDataByThenIsLeftAlone(t *testing.T) {
 	device := hostfs.Disk(t, size)
 	f.mount(pool, device)
 	f.put(pool, "theirs")
-	if err := os.Remove(filepath.Join(f.Place(pool), markFile)); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.Remove(filepath.Join(f.Place(pool), markFile)))
 	f.pending()
 	f.refused(pool, paths(device), "theirs")
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/nodeops"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
@@ -49,9 +50,7 @@ func TestKnownPool_DiskWithoutARecordIsFoundForIt(t *testing.T) {
 	f.mount(pool, device)
 	f.put(pool, "data")
 	f.unmount(pool)
-	if err := os.Remove(f.file(pool)); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.Remove(f.file(pool)))
 	if err := f.Mount(t.Context(), pool, paths(device), remembered); err != nil || !f.has(pool, "data") {
 		t.Errorf("it has its data: %t, %v", f.has(pool, "data"), err)
 	}
@@ -64,9 +63,7 @@ func TestKnownPool_MissingDiskIsReplacedOnlyWhenThePoolIsGivenUp(t *testing.T) {
 	f.unmount(pool)
 	hostfs.Detach(t, device)
 	notMounted(t, f.Mount(t.Context(), pool, paths(other), remembered), "missing", "kubectl patch it")
-	if err := f.Mount(t.Context(), pool, paths(other), backend.PoolExpectation{Given: "p1"}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, f.Mount(t.Context(), pool, paths(other), backend.PoolExpectation{Given: "p1"}))
 	if r, err := f.recorded(pool); err != nil || r == nil || r.Device != other {
 		t.Errorf("on record is %+v, %v", r, err)
 	}
@@ -74,9 +71,7 @@ func TestKnownPool_MissingDiskIsReplacedOnlyWhenThePoolIsGivenUp(t *testing.T) {
 
 func TestKnownPool_DirectoryIsNotCreatedForIt(t *testing.T) {
 	h := newHost(t, t.TempDir())
-	if err := h.Directory(pool, h.Place(pool), remembered); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, h.Directory(pool, h.Place(pool), remembered))
 	if _, err := os.Stat(filepath.Join(h.Dir, "pools")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("made: %v", err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/pty"
 )
 
@@ -48,9 +49,7 @@ func TestWatch_RedrawsATerminalAndLeavesItAsItWas(t *testing.T) {
 	}
 	cancel()
 	screen.Await(end, leaveScreen+"frame 2")
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
+	check.Report(t, <-ended)
 }
 
 func TestWatch_DrawsAgainWhenTheTerminalIsResized(t *testing.T) {
@@ -63,9 +62,7 @@ func TestWatch_DrawsAgainWhenTheTerminalIsResized(t *testing.T) {
 	resized(t) // as the kernel does to a program whose terminal it is
 	screen.Await(end, "frame 1 of 40x5")
 	cancel()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
+	check.Report(t, <-ended)
 }
 
 func TestWatch_ErrorLeavesTheTerminalAsItWas(t *testing.T) {
@@ -87,15 +84,9 @@ func TestWatch_ErrorLeavesTheTerminalAsItWas(t *testing.T) {
 func TestWatch_WithoutATerminalPrintsWhatHasChanged(t *testing.T) {
 	for kind, open := range map[string]func() (*os.File, func() string){
 		"a file": func() (*os.File, func() string) {
-			f, err := os.Create(filepath.Join(t.TempDir(), "out"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			f := check.Got(os.Create(filepath.Join(t.TempDir(), "out")))(t)
 			return f, func() string {
-				text, err := os.ReadFile(f.Name())
-				if err != nil {
-					t.Fatal(err)
-				}
+				text := check.Got(os.ReadFile(f.Name()))(t)
 				return string(text)
 			}
 		},
@@ -129,9 +120,7 @@ func TestProgress_IsOneLineOfATerminalThatGivesWay(t *testing.T) {
 	screen := pty.New(t, 40, 10)
 	p := NewProgress(screen.Program)
 	for _, state := range []string{"node a is asked", "node a is asked", "node a answers\nwith words that do not fit on this line"} {
-		if err := p.Set(state); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, p.Set(state))
 	}
 	end := screen.Await(0, "[1s] node a answers") // it counts
 	fmt.Fprintln(p, "it is done")
@@ -152,9 +141,7 @@ func TestProgress_IsPlainLinesElsewhere(t *testing.T) {
 	var out strings.Builder
 	p := NewProgress(&out)
 	for _, state := range []string{"one", "one", "two"} {
-		if err := p.Set(state); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, p.Set(state))
 	}
 	fmt.Fprintln(p, "done")
 	p.Done()
@@ -197,9 +184,7 @@ func resized(t *testing.T) {
 	if err == nil {
 		err = p.Signal(unix.SIGWINCH)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 }
 
 func TestProgress_WhatOthersWroteDoesNotMoveTheCursor(t *testing.T) {
@@ -207,9 +192,7 @@ func TestProgress_WhatOthersWroteDoesNotMoveTheCursor(t *testing.T) {
 	screen := pty.New(t, 80, 10)
 	var out strings.Builder
 	for _, p := range []*Progress{NewProgress(screen.Program), NewProgress(&out)} {
-		if err := p.Set(state); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, p.Set(state))
 		defer p.Done()
 	}
 	screen.Await(0, "] node a answers [2J 2J All is well"+clearLine)

@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
@@ -74,14 +75,9 @@ func Require(t testing.TB) {
 func Start(t testing.TB, o Options) *Cluster {
 	t.Helper()
 	Require(t)
-	c, err := Run(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := check.Got(Run(t.Context(), o))(t)
 	t.Cleanup(func() {
-		if err := c.Stop(); err != nil {
-			t.Error(err)
-		}
+		check.Report(t, c.Stop())
 	})
 	return c
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"golang.org/x/sys/unix"
 )
 
@@ -20,9 +21,7 @@ const lingers = "HOLDFAST_TEST_LINGERS"
 func TestCluster_EndsWithAKilledRun(t *testing.T) {
 	if os.Getenv(lingers) != "" {
 		c := Start(t, Options{})
-		if _, err := os.Stdout.WriteString(c.Dir + "\n"); err != nil {
-			t.Fatal(err)
-		}
+		check.Got(os.Stdout.WriteString(c.Dir + "\n"))(t)
 		for {
 			_ = unix.Pause() // until the kill
 		}
@@ -32,16 +31,10 @@ func TestCluster_EndsWithAKilledRun(t *testing.T) {
 	cmd.Env = append(os.Environ(), lingers+"=1")
 	cmd.Stderr = t.Output()
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
+	check.OK(t, cmd.Start())
 	dir, err := bufio.NewReader(out).ReadString('\n')
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, cmd.Process.Kill())
 	_ = cmd.Wait() // killed on purpose
 	if err != nil {
 		t.Fatalf("it said %q, %v", dir, err)
@@ -68,10 +61,7 @@ func exists(path string) bool {
 // processesOf finds what runs with a directory on its command line.
 func processesOf(t *testing.T, dir string) (found []string) {
 	t.Helper()
-	processes, err := os.ReadDir("/proc")
-	if err != nil {
-		t.Fatal(err)
-	}
+	processes := check.Got(os.ReadDir("/proc"))(t)
 	for _, p := range processes {
 		if line, err := os.ReadFile("/proc/" + p.Name() + "/cmdline"); err == nil && strings.Contains(string(line), dir) {
 			found = append(found, p.Name())

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	conformance "github.com/kubernetes-csi/csi-test/v5/pkg/sanity"
 	"github.com/onsi/ginkgo/v2"
 	"github.com/onsi/ginkgo/v2/types"
@@ -50,13 +51,9 @@ func Requested() (code int, requested bool) {
 // Run runs the suite in a child. Cases may be skipped for the reasons alone, which are found by a part of their names.
 func Run(t testing.TB, r Request, reasons map[string]string) {
 	t.Helper()
-	if err := os.WriteFile(r.file("secrets.yaml"), []byte(secrets()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(r.file("secrets.yaml"), []byte(secrets()), 0o600))
 	encoded, err := json.Marshal(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	cmd := exec.Command("/proc/self/exe", "-ginkgo.no-color", "-ginkgo.skip="+regexp.QuoteMeta(brokenCase))
 	cmd.Env = append(os.Environ(), variable+"="+string(encoded))
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -64,9 +61,7 @@ func Run(t testing.TB, r Request, reasons map[string]string) {
 	}
 	report, err := os.ReadFile(r.file("skipped.json"))
 	skipped := map[string]string{}
-	if err := errors.Join(err, json.Unmarshal(report, &skipped)); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, errors.Join(err, json.Unmarshal(report, &skipped)))
 	checkSkipped(t, skipped, reasons)
 }
 

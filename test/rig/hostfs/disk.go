@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"golang.org/x/sys/unix"
 )
 
@@ -24,28 +25,18 @@ import (
 func Disk(t testing.TB, size int64) (device string) {
 	t.Helper()
 	RequireRoot(t)
-	dir, err := scratch()
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := check.Got(scratch())(t)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	disk := filepath.Join(dir, "disk")
-	if err := os.WriteFile(disk, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Truncate(disk, size); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(disk, nil, 0o600))
+	check.OK(t, os.Truncate(disk, size))
 	return Attach(t, disk)
 }
 
 // Detach takes a disk away before the test ends, as if it were pulled out, and returns the file behind it.
 func Detach(t testing.TB, device string) (file string) {
 	t.Helper()
-	b, err := os.ReadFile(backing(device))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := check.Got(os.ReadFile(backing(device)))(t)
 	detach(t, device, string(b))
 	return strings.TrimSpace(string(b))
 }
@@ -69,9 +60,7 @@ func Attach(t testing.TB, file string) (device string) {
 	}
 	device = strings.TrimSpace(string(out))
 	b, err := os.ReadFile(backing(device))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	t.Cleanup(func() { detach(t, device, string(b)) })
 	return device
 }
@@ -115,14 +104,9 @@ func detach(t testing.TB, device, file string) {
 // Overwrite writes bytes into a device behind the back of its users.
 func Overwrite(t testing.TB, device string, at int64, content ...byte) {
 	t.Helper()
-	f, err := os.OpenFile(device, os.O_WRONLY|unix.O_SYNC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := check.Got(os.OpenFile(device, os.O_WRONLY|unix.O_SYNC, 0))(t)
 	defer f.Close()
-	if _, err := f.WriteAt(content, at); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(f.WriteAt(content, at))(t)
 }
 
 // Content sums up all blocks of a disk that are not zero.
@@ -130,13 +114,9 @@ func Content(t testing.TB, device string) string {
 	t.Helper()
 	run(t, "blockdev", "--flushbufs", device)
 	b, err := os.ReadFile(backing(device))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	f, err := os.Open(strings.TrimSpace(string(b)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	defer f.Close()
 	sum := sha256.New()
 	const block = 4096
@@ -145,9 +125,7 @@ func Content(t testing.TB, device string) string {
 		if errors.Is(err, unix.ENXIO) {
 			return hex.EncodeToString(sum.Sum(nil))
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		part := make([]byte, 1<<20)
 		at = at / block * block
 		n, err := f.ReadAt(part, at)

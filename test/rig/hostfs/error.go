@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"golang.org/x/sys/unix"
 )
 
@@ -19,16 +20,11 @@ func MeetError(t testing.TB, device string) {
 	t.Helper()
 	dir := filepath.Join("/sys/fs/ext4", filepath.Base(device))
 	count := func() string {
-		content, err := os.ReadFile(filepath.Join(dir, "errors_count"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := check.Got(os.ReadFile(filepath.Join(dir, "errors_count")))(t)
 		return strings.TrimSpace(string(content))
 	}
 	before := count()
-	if err := os.WriteFile(filepath.Join(dir, "trigger_fs_error"), []byte("by a test"), 0); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(filepath.Join(dir, "trigger_fs_error"), []byte("by a test"), 0))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	tick := time.NewTicker(time.Millisecond)
@@ -46,29 +42,16 @@ func MeetError(t testing.TB, device string) {
 // for that moment. The kernel does not log each error.
 func FailReading(t testing.TB, image, device string) {
 	t.Helper()
-	is, err := os.Stat(image)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := os.OpenFile(device, os.O_RDONLY|unix.O_DIRECT, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	is := check.Got(os.Stat(image))(t)
+	f := check.Got(os.OpenFile(device, os.O_RDONLY|unix.O_DIRECT, 0))(t)
 	defer f.Close()
 	const block = 4096
-	aligned, err := unix.Mmap(-1, 0, block, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
-	if err != nil {
-		t.Fatal(err)
-	}
+	aligned := check.Got(unix.Mmap(-1, 0, block, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE))(t)
 	defer func() { _ = unix.Munmap(aligned) }()
 	const missing = 1 << 20
-	if err := os.Truncate(image, is.Size()-missing); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.Truncate(image, is.Size()-missing))
 	_, failure := f.ReadAt(aligned, is.Size()-missing)
-	if err := os.Truncate(image, is.Size()); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.Truncate(image, is.Size()))
 	if failure == nil || errors.Is(failure, io.EOF) {
 		t.Fatalf("reading what is not there: %v", failure)
 	}

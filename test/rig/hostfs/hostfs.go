@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"golang.org/x/sys/unix"
 )
 
@@ -85,23 +86,13 @@ func NotInGate(t testing.TB, reason string) {
 func New(t testing.TB, k Kind, size int64) string {
 	t.Helper()
 	RequireRoot(t)
-	dir, err := scratch()
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := check.Got(scratch())(t)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	disk, target := filepath.Join(dir, "disk"), filepath.Join(dir, "mnt")
-	f, err := os.Create(disk)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := check.Got(os.Create(disk))(t)
 	defer f.Close()
-	if err := f.Truncate(size); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir(target, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, f.Truncate(size))
+	check.OK(t, os.Mkdir(target, 0o755))
 	run(t, append(k.mkfs, disk)...)
 	options := "loop"
 	if k.mount != "" {
@@ -121,16 +112,11 @@ func New(t testing.TB, k Kind, size int64) string {
 // target: what is on its disk, without what is only in memory.
 func Cut(t testing.TB, k Kind, target string) string {
 	t.Helper()
-	dir, err := scratch()
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := check.Got(scratch())(t)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	disk, left := filepath.Join(dir, "disk"), filepath.Join(dir, "mnt")
 	run(t, "cp", "--sparse=always", filepath.Join(filepath.Dir(target), "disk"), disk)
-	if err := os.Mkdir(left, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.Mkdir(left, 0o755))
 	options := "loop"
 	if strings.HasPrefix(k.Name, "xfs") {
 		options += ",nouuid" // that of the one that goes on
@@ -143,9 +129,7 @@ func Cut(t testing.TB, k Kind, target string) string {
 // unmountAll ends the mounts below dir, the last first, so that a failed test leaves none behind.
 func unmountAll(t testing.TB, dir string) {
 	mounts, err := os.ReadFile("/proc/self/mounts")
-	if err != nil {
-		t.Error(err)
-	}
+	check.Report(t, err)
 	lines := strings.Split(string(mounts), "\n")
 	for _, line := range slices.Backward(lines) {
 		fields := strings.Fields(line)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"golang.org/x/sys/unix"
 )
 
@@ -25,25 +26,15 @@ func TestRun_KilledLeavesNoMountAndTheNextNoLoopDevice(t *testing.T) {
 	RequireRoot(t)
 	cmd := exec.Command("/proc/self/exe", "-test.run", "^"+t.Name()+"$")
 	cmd.Env = append(os.Environ(), lingering+"=1", insideVariable+"=")
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ready, err := bufio.NewReader(stdout).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
+	stdout := check.Got(cmd.StdoutPipe())(t)
+	check.OK(t, cmd.Start())
+	ready := check.Got(bufio.NewReader(stdout).ReadString('\n'))(t)
 	dir := strings.TrimSpace(ready)
 	during := attachments(t, filepath.Join(filepath.Dir(dir), "disk"))
 	if len(during) != 2 {
 		t.Errorf("attached during the run: %v, want the disk and the file on it", during)
 	}
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, cmd.Process.Kill())
 	_ = cmd.Wait() // killed on purpose
 	// The kernel takes the namespace down after the process has ended, and does not report when.
 	late := time.After(time.Minute)
@@ -69,9 +60,7 @@ func TestPowerCut_KeepsTheDiskAndLosesTheMemory(t *testing.T) {
 		t.Run(k.Name, func(t *testing.T) {
 			dir := New(t, k, 512<<20)
 			for _, name := range []string{"synced", "written"} {
-				if err := os.WriteFile(filepath.Join(dir, name), []byte("content"), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				check.OK(t, os.WriteFile(filepath.Join(dir, name), []byte("content"), 0o600))
 				if name == "synced" {
 					run(t, "sync", "--file-system", dir)
 				}
@@ -91,13 +80,9 @@ func TestPowerCut_KeepsTheDiskAndLosesTheMemory(t *testing.T) {
 func linger(t *testing.T) {
 	dir := New(t, XFS, 1<<30)
 	file := filepath.Join(dir, "image")
-	if err := os.WriteFile(file, make([]byte, 1<<20), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(file, make([]byte, 1<<20), 0o600))
 	run(t, "losetup", "--find", file)
-	if _, err := os.Stdout.WriteString(dir + "\n"); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(os.Stdout.WriteString(dir + "\n"))(t)
 	for {
 		_ = unix.Pause() // until the kill
 	}
@@ -113,13 +98,8 @@ type attachment struct {
 func attachments(t *testing.T, disk string) (found []attachment) {
 	t.Helper()
 	var file, device unix.Stat_t
-	if err := unix.Stat(disk, &file); err != nil {
-		t.Fatal(err)
-	}
-	devices, err := filepath.Glob("/dev/loop[0-9]*")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, unix.Stat(disk, &file))
+	devices := check.Got(filepath.Glob("/dev/loop[0-9]*"))(t)
 	for range 2 { // first the disk, then what is on it
 		eachLoop(devices, func(f *os.File, info *unix.LoopInfo64) {
 			a := attachment{f.Name(), info.Device, info.Inode}

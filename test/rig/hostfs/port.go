@@ -4,15 +4,14 @@ import (
 	"net"
 	"net/netip"
 	"testing"
+
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // FreePort returns a TCP port of this host on which nothing listens.
 func FreePort(t testing.TB) uint16 {
 	t.Helper()
-	free, err := new(net.ListenConfig).Listen(t.Context(), "tcp", ":0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	free := check.Got(new(net.ListenConfig).Listen(t.Context(), "tcp", ":0"))(t)
 	defer free.Close()
 	return free.Addr().(*net.TCPAddr).AddrPort().Port()
 }

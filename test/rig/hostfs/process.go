@@ -5,6 +5,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // Beside starts a program that ends well when its standard input is closed, which it is at the end of the test, and returns
@@ -13,21 +15,13 @@ func Beside(t testing.TB, name string, args ...string) (line string) {
 	t.Helper()
 	cmd := exec.Command(name, args...)
 	stay, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
+	check.OK(t, cmd.Start())
 	t.Cleanup(func() {
 		stay.Close()
-		if err := cmd.Wait(); err != nil {
-			t.Error(err)
-		}
+		check.Report(t, cmd.Wait())
 	})
 	line, err = bufio.NewReader(out).ReadString('\n')
 	if err != nil {

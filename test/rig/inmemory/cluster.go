@@ -32,6 +32,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/cluster"
 	"github.com/holdfast-storage/holdfast/kube"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
@@ -101,25 +102,13 @@ func (w *Cluster) Agent(node string, host backend.Backend) *Wire {
 	var l *Wire
 	config := rest.CopyConfig(w.Config)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { l = &Wire{next: next}; return l })
-	transport, err := rest.HTTPClientFor(config)
-	if err != nil {
-		w.Fatal(err)
-	}
-	ours, err := client.NewForConfigAndClient(config, transport)
-	if err != nil {
-		w.Fatal(err)
-	}
-	theirs, err := kubernetes.NewForConfigAndClient(config, transport)
-	if err != nil {
-		w.Fatal(err)
-	}
-	a, err := agent.New(agent.Config{
+	transport := check.Got(rest.HTTPClientFor(config))(w)
+	ours := check.Got(client.NewForConfigAndClient(config, transport))(w)
+	theirs := check.Got(kubernetes.NewForConfigAndClient(config, transport))(w)
+	a := check.Got(agent.New(agent.Config{
 		Node: node, Version: "1.2.3", Backend: host, Pools: w.Pools, Client: ours, Kubernetes: theirs, Log: w.Logger,
 		PublishEvery: w.Publish, SurveyEvery: 100 * time.Millisecond, RetryFirst: time.Millisecond, Lease: w.Lease, Address: w.Address,
-	})
-	if err != nil {
-		w.Fatal(err)
-	}
+	}))(w)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -144,13 +133,8 @@ func (w *Cluster) Start() {
 	if w.Change != nil {
 		w.Change(&c)
 	}
-	b, err := cluster.New(c)
-	if err != nil {
-		w.Fatal(err)
-	}
-	if err := b.Start(ctx); err != nil {
-		w.Fatal(err)
-	}
+	b := check.Got(cluster.New(c))(w)
+	check.OK(w, b.Start(ctx))
 	w.Backend, w.Stop = b, cancel
 }
 
@@ -204,16 +188,11 @@ func (w *Cluster) Puppet(name string, available int64, pools ...string) {
 	if len(pools) == 0 {
 		pools = []string{"memory"}
 	}
-	n, err := w.Nodes().Create(w.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-	if err != nil {
-		w.Fatal(err)
-	}
+	n := check.Got(w.Nodes().Create(w.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}))(w)
 	for _, p := range pools {
 		n.Status.Pools = append(n.Status.Pools, v1beta1.Pool{Name: p, Capacity: *quantity(available), Available: *quantity(available), Largest: *quantity(available)})
 	}
-	if _, err := w.Nodes().UpdateStatus(w.Context(), n, metav1.UpdateOptions{}); err != nil {
-		w.Fatal(err)
-	}
+	check.Got(w.Nodes().UpdateStatus(w.Context(), n, metav1.UpdateOptions{}))(w)
 	w.Beat(name, 3600)
 }
 
@@ -233,9 +212,7 @@ func (w *Cluster) Beat(name string, seconds int32) {
 		l.Spec = spec
 		_, err = leases.Update(w.Context(), l, metav1.UpdateOptions{})
 	}
-	if err != nil {
-		w.Fatal(err)
-	}
+	check.OK(w, err)
 }
 
 func quantity(n int64) *resource.Quantity { return resource.NewQuantity(n, resource.BinarySI) }
@@ -295,9 +272,7 @@ func (w *Cluster) Gone(name string) {
 // KubernetesNode writes a Node object.
 func (w *Cluster) KubernetesNode(name string) {
 	w.Helper()
-	if _, err := w.Theirs.CoreV1().Nodes().Create(w.Context(), &core.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
-		w.Fatal(err)
-	}
+	check.Got(w.Theirs.CoreV1().Nodes().Create(w.Context(), &core.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}))(w)
 }
 
 // Readiness is the status and the reason of the condition Ready.
@@ -349,18 +324,14 @@ func Expect(t *testing.T, err, kind error, parts ...string) {
 func (w *Cluster) Claim(name, volume string) {
 	w.Helper()
 	c := &core.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: core.PersistentVolumeClaimSpec{VolumeName: volume}}
-	if _, err := w.Theirs.CoreV1().PersistentVolumeClaims("shop").Create(w.Context(), c, metav1.CreateOptions{}); err != nil {
-		w.Fatal(err)
-	}
+	check.Got(w.Theirs.CoreV1().PersistentVolumeClaims("shop").Create(w.Context(), c, metav1.CreateOptions{}))(w)
 }
 
 // Spoil gives a volume a field past the schema that cannot be decoded.
 func (w *Cluster) Spoil(name string) {
 	w.Helper()
 	patch := []byte(`{"spec":{"inodes":"many"}}`)
-	if _, err := w.Volumes().Patch(w.Context(), name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-		w.Fatal(err)
-	}
+	check.Got(w.Volumes().Patch(w.Context(), name, types.MergePatchType, patch, metav1.PatchOptions{}))(w)
 	w.Until("the word that it cannot be read", func() bool {
 		_, err := w.Backend.Get(w.Context(), backend.ID(name))
 		return errors.Is(err, backend.ErrUnavailable)

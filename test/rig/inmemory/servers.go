@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-storage/holdfast/api/convert"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // The hosts of two NFS servers.
@@ -112,9 +113,7 @@ func (w *Cluster) Allow(namespaces ...string) {
 		c.Spec.NFS.Namespaces = namespaces
 		_, err = clusters.Update(w.Context(), c, metav1.UpdateOptions{})
 	}
-	if err != nil {
-		w.Fatal(err)
-	}
+	check.OK(w, err)
 }
 
 // SharedSpec asks for a shared volume.

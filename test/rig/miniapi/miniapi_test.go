@@ -10,19 +10,17 @@ import (
 	client "github.com/holdfast-storage/holdfast/api/client/clientset"
 	typed "github.com/holdfast-storage/holdfast/api/client/clientset/typed/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 func begin(t *testing.T) (*Server, typed.VolumeInterface, *v1beta1.Volume) {
 	t.Helper()
 	s := New(t)
 	volumes := client.NewForConfigOrDie(s.Config()).HoldfastV1beta1().Volumes()
-	v, err := volumes.Create(t.Context(), &v1beta1.Volume{
+	v := check.Got(volumes.Create(t.Context(), &v1beta1.Volume{
 		ObjectMeta: metav1.ObjectMeta{Name: "a", Finalizers: []string{v1beta1.AgentFinalizer}},
 		Spec:       v1beta1.VolumeSpec{Name: "a", Node: "n"}, Status: v1beta1.VolumeStatus{Phase: v1beta1.PhaseReady},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}, metav1.CreateOptions{}))(t)
 	return s, volumes, v
 }
 

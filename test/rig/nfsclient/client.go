@@ -11,6 +11,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // Client sends arbitrary requests, forged handles too. It connects from this host as root.
@@ -167,10 +169,7 @@ func (c *Client) call(ops []Op) packet {
 // compound fails the test unless the server answers.
 func (c *Client) compound(ops ...Op) (status uint32) {
 	c.t.Helper()
-	status, err := c.send(ops)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	status = check.Got(c.send(ops))(c.t)
 	return status
 }
 

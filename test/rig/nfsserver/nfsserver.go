@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-storage/holdfast/nodeops/child"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
@@ -65,15 +66,11 @@ func Start(t testing.TB, port uint16, names ...string) (s *Server, dirs []string
 		dirs = append(dirs, dir)
 	}
 	file := filepath.Join(work, "ganesha.conf")
-	if err := errors.Join(err, os.WriteFile(file, []byte(text.String()), 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, errors.Join(err, os.WriteFile(file, []byte(text.String()), 0o600)))
 	s = &Server{t: t, server: exec.Command("ganesha.nfsd", "-F", "-L", "/dev/stdout", "-N", "NIV_EVENT", "-f", file, "-p", filepath.Join(work, "pid"))}
 	s.server.Stdout, s.server.Stderr = t.Output(), t.Output()
 	ended, err := child.Start(s.server)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	t.Cleanup(func() {
 		select {
 		case err := <-ended:
@@ -118,7 +115,5 @@ func (s *Server) On() { s.signal(syscall.SIGCONT) }
 
 func (s *Server) signal(sig syscall.Signal) {
 	s.t.Helper()
-	if err := s.server.Process.Signal(sig); err != nil {
-		s.t.Fatal(err)
-	}
+	check.OK(s.t, s.server.Process.Signal(sig))
 }

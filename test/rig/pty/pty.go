@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"golang.org/x/sys/unix"
 )
 
@@ -29,14 +30,10 @@ func New(t testing.TB, width, height uint16) *Terminal {
 	t.Helper()
 	t.Setenv("TERM", "xterm")
 	user, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	t.Cleanup(func() { user.Close() })
 	raw, err := user.SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	var number int
 	var failed error
 	err = raw.Control(func(fd uintptr) {
@@ -75,17 +72,13 @@ func New(t testing.TB, width, height uint16) *Terminal {
 // Resize gives it another size. The kernel notifies the programs that it controls.
 func (o *Terminal) Resize(width, height uint16) {
 	o.t.Helper()
-	if err := unix.IoctlSetWinsize(int(o.Program.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Col: width, Row: height}); err != nil {
-		o.t.Fatal(err)
-	}
+	check.OK(o.t, unix.IoctlSetWinsize(int(o.Program.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Col: width, Row: height}))
 }
 
 // Type is what a user types.
 func (o *Terminal) Type(keys string) {
 	o.t.Helper()
-	if _, err := o.user.WriteString(keys); err != nil {
-		o.t.Fatal(err)
-	}
+	check.Got(o.user.WriteString(keys))(o.t)
 }
 
 // Written is all that was written to it, with what moves the cursor, and lines that end as programs write them.

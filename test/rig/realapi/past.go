@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -101,9 +102,7 @@ func loosen(ctx context.Context, t testing.TB, apis dynamic.Interface, name, fie
 		clear(at)
 		at["x-kubernetes-preserve-unknown-fields"] = true
 		one["schema"] = map[string]any{"openAPIV3Schema": root}
-		if err := unstructured.SetNestedSlice(d.Object, versions, "spec", "versions"); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, unstructured.SetNestedSlice(d.Object, versions, "spec", "versions"))
 	})
 	return kept
 }

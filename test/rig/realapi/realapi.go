@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
@@ -52,10 +53,7 @@ func Config(t testing.TB) *rest.Config {
 // KubeletRoot is the --root-dir of the kubelet that runs the pods of the cluster.
 func KubeletRoot(t testing.TB) string {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join(dir, "cluster.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := check.Got(os.ReadFile(filepath.Join(dir, "cluster.json")))(t)
 	var state struct{ KubeletRoot string }
 	if err := json.Unmarshal(content, &state); err != nil || state.KubeletRoot == "" {
 		t.Fatalf("cluster.json says %+v, %v", state, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	authentication "k8s.io/api/authentication/v1"
 	authorization "k8s.io/api/authorization/v1"
 	core "k8s.io/api/core/v1"
@@ -22,16 +23,10 @@ func WithToken(t testing.TB, config *rest.Config, namespace, account, pod string
 	client := kubernetes.NewForConfigOrDie(config).CoreV1()
 	request := &authentication.TokenRequest{}
 	if pod != "" {
-		p, err := client.Pods(namespace).Get(t.Context(), pod, metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := check.Got(client.Pods(namespace).Get(t.Context(), pod, metav1.GetOptions{}))(t)
 		request.Spec.BoundObjectRef = &authentication.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod, UID: p.UID}
 	}
-	made, err := client.ServiceAccounts(namespace).CreateToken(t.Context(), account, request, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	made := check.Got(client.ServiceAccounts(namespace).CreateToken(t.Context(), account, request, metav1.CreateOptions{}))(t)
 	with := rest.AnonymousClientConfig(config)
 	with.BearerToken, with.QPS = made.Status.Token, -1
 	return with
@@ -52,9 +47,7 @@ func PodOn(t testing.TB, config *rest.Config, namespace, account, pod, node stri
 		NodeName: node, ServiceAccountName: account, Containers: []core.Container{{Name: "a", Image: "holdfast.test/pause:1"}},
 		Tolerations: []core.Toleration{{Operator: core.TolerationOpExists}},
 	}}
-	if _, err := client.Pods(namespace).Create(ctx, p, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(client.Pods(namespace).Create(ctx, p, metav1.CreateOptions{}))(t)
 }
 
 // Verbs are all that RBAC distinguishes in requests for an ordinary kind.
@@ -71,10 +64,7 @@ func Allowed(t testing.TB, as *rest.Config, right Right) (verbs []string) {
 		review := &authorization.SelfSubjectAccessReview{Spec: authorization.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorization.ResourceAttributes{
 			Verb: verb, Group: right.Group, Resource: right.Resource, Subresource: right.Sub, Namespace: right.In, Name: right.Name,
 		}}}
-		answer, err := reviews.Create(t.Context(), review, metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		answer := check.Got(reviews.Create(t.Context(), review, metav1.CreateOptions{}))(t)
 		if answer.Status.Allowed {
 			verbs = append(verbs, verb)
 		}
@@ -90,9 +80,7 @@ func AllRights(t testing.TB, config *rest.Config, namespace, account string) {
 		ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbac.RoleRef{APIGroup: rbac.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
 		Subjects: []rbac.Subject{{Kind: rbac.ServiceAccountKind, Namespace: namespace, Name: account}},
 	}
-	if _, err := client.Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(client.Create(t.Context(), binding, metav1.CreateOptions{}))(t)
 	t.Cleanup(func() { _ = client.Delete(context.Background(), name, metav1.DeleteOptions{}) })
 }
 

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
@@ -18,9 +19,7 @@ func spinning(t *testing.T) (pid int) {
 	hostfs.RequireRoot(t)
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", "while :; do :; done & wait")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID, Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
@@ -41,9 +40,7 @@ func TestHang_MachineThatSpinsBeforeItBootsIsSwitchedOff(t *testing.T) {
 
 func TestHang_MachineThatHasBootedMaySpin(t *testing.T) {
 	scratch := t.TempDir()
-	if err := os.WriteFile(filepath.Join(scratch, "booted"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(filepath.Join(scratch, "booted"), nil, 0o600))
 	ctx, hang := context.WithCancelCause(t.Context())
 	watchBoot(ctx, hang, scratch, spinning(t))
 	if ctx.Err() != nil {

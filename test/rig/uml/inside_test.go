@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/rig/standalone"
 )
@@ -50,10 +51,7 @@ func TestSecondKernel(t *testing.T) {
 	for variable, get := range map[string]func(context.Context, string) (string, error){
 		standalone.BinaryVariable: standalone.Binary, standalone.CrashingBinaryVariable: standalone.CrashingBinary,
 	} {
-		binary, err := get(t.Context(), t.TempDir())
-		if err != nil {
-			t.Fatal(err)
-		}
+		binary := check.Got(get(t.Context(), t.TempDir()))(t)
 		// Of this machine's directories the other kernel sees only the one that it is given.
 		if out, err := exec.CommandContext(t.Context(), "cp", binary, filepath.Join(work, variable)).CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
@@ -92,9 +90,7 @@ func runInside(t *testing.T, work, pkg, pattern string, env []string) {
 		patience *= 2
 		log, status, err = onMachine(t, work, argv, env, patience)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	results := Verdicts(log)
 	for _, r := range results {
 		t.Run(r.Test, func(t *testing.T) {

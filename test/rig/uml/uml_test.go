@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
@@ -65,23 +66,14 @@ func TestMachine_NothingOutlivesAKilledCaller(t *testing.T) {
 	dir := t.TempDir()
 	victim := exec.CommandContext(ctx, os.Args[0], "-test.run=^"+t.Name()+"$")
 	victim.Env = append(os.Environ(), "HOLDFAST_VICTIM=1", "TMPDIR="+dir)
-	stderr, err := victim.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := victim.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.ReadFull(stderr, make([]byte, len("up\n"))); err != nil {
-		t.Fatal(err)
-	}
+	stderr := check.Got(victim.StderrPipe())(t)
+	check.OK(t, victim.Start())
+	check.Got(io.ReadFull(stderr, make([]byte, len("up\n"))))(t)
 	left := machines(t, dir)
 	if len(left) < 3 {
 		t.Fatalf("%d processes, want the keeper, the kernel and what it runs", len(left))
 	}
-	if err := victim.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, victim.Process.Kill())
 	_ = victim.Wait() // killed
 	for process, fd := range left {
 		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(bootLimit.Milliseconds()))
@@ -99,10 +91,7 @@ func TestMachine_NothingOutlivesAKilledCaller(t *testing.T) {
 func machines(t *testing.T, dir string) map[string]int {
 	t.Helper()
 	found := map[string]int{}
-	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := check.Got(filepath.Glob("/proc/[0-9]*/cmdline"))(t)
 	for _, file := range files {
 		line, err := os.ReadFile(file)
 		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))
@@ -110,9 +99,7 @@ func machines(t *testing.T, dir string) map[string]int {
 			continue
 		}
 		fd, err := unix.PidfdOpen(pid, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		t.Cleanup(func() { unix.Close(fd) })
 		found[fmt.Sprintf("%d %s", pid, bytes.ReplaceAll(line, []byte{0}, []byte(" ")))] = fd
 	}

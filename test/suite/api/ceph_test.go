@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 func cephPool() v1beta1.PoolSpec {
@@ -25,14 +26,9 @@ func TestCephPool_WhereItsVolumesAreCannotBeChanged(t *testing.T) {
 	clusters := client.HoldfastV1beta1().StorageClusters()
 	first := withPool(cephPool())
 	first.Name = "ceph-of-the-api-suite"
-	made, err := clusters.Create(t.Context(), first, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	made := check.Got(clusters.Create(t.Context(), first, metav1.CreateOptions{}))(t)
 	t.Cleanup(func() {
-		if err := clusters.Delete(context.WithoutCancel(t.Context()), made.Name, metav1.DeleteOptions{}); err != nil {
-			t.Error(err)
-		}
+		check.Report(t, clusters.Delete(context.WithoutCancel(t.Context()), made.Name, metav1.DeleteOptions{}))
 	})
 	for name, test := range map[string]struct {
 		change func(*v1beta1.StorageClusterSpec)

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // serverNamespace is one that every cluster has.
@@ -66,10 +67,7 @@ func TestNFSServer_KeepsEveryField(t *testing.T) {
 func makeServer(t *testing.T, s *v1beta1.NFSServer) *v1beta1.NFSServer {
 	t.Helper()
 	servers := client.HoldfastV1beta1().NFSServers(serverNamespace)
-	made, err := servers.Create(t.Context(), s, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	made := check.Got(servers.Create(t.Context(), s, metav1.CreateOptions{}))(t)
 	t.Cleanup(func() { ended(t, servers.Delete(context.Background(), made.Name, metav1.DeleteOptions{})) })
 	return made
 }
@@ -167,10 +165,7 @@ func TestColumns_OfNFSServers(t *testing.T) {
 
 func TestKinds_NFSServersAreNamespacedAndHaveAShortName(t *testing.T) {
 	needServer(t)
-	list, err := client.Discovery().ServerResourcesForGroupVersion(v1beta1.SchemeGroupVersion.String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := check.Got(client.Discovery().ServerResourcesForGroupVersion(v1beta1.SchemeGroupVersion.String()))(t)
 	taken := map[string]string{}
 	for _, r := range list.APIResources {
 		for _, short := range r.ShortNames {

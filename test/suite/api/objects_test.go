@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // nowhere is the node of every object here, so that no agent acts on one.
@@ -132,10 +133,7 @@ func fullNodeStatus() v1beta1.StorageNodeStatus {
 // makeVolume writes an object that ends with the test.
 func makeVolume(t *testing.T, v *v1beta1.Volume) *v1beta1.Volume {
 	t.Helper()
-	made, err := client.HoldfastV1beta1().Volumes().Create(t.Context(), v, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	made := check.Got(client.HoldfastV1beta1().Volumes().Create(t.Context(), v, metav1.CreateOptions{}))(t)
 	endVolume(t, made.Name)
 	return made
 }
@@ -149,10 +147,7 @@ func endVolume(t *testing.T, name string) {
 func makeSnapshot(t *testing.T, s *v1beta1.Snapshot) *v1beta1.Snapshot {
 	t.Helper()
 	snapshots := client.HoldfastV1beta1().Snapshots()
-	made, err := snapshots.Create(t.Context(), s, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	made := check.Got(snapshots.Create(t.Context(), s, metav1.CreateOptions{}))(t)
 	t.Cleanup(func() { ended(t, snapshots.Delete(context.Background(), made.Name, metav1.DeleteOptions{})) })
 	return made
 }
@@ -161,10 +156,7 @@ func makeNode(t *testing.T) *v1beta1.StorageNode {
 	t.Helper()
 	nodes := client.HoldfastV1beta1().StorageNodes()
 	node := &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{GenerateName: "test.node-"}}
-	made, err := nodes.Create(t.Context(), node, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	made := check.Got(nodes.Create(t.Context(), node, metav1.CreateOptions{}))(t)
 	t.Cleanup(func() { ended(t, nodes.Delete(context.Background(), made.Name, metav1.DeleteOptions{})) })
 	return made
 }

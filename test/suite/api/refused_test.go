@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // mustRefuse expects that the server refused an object for one field, and says which.
@@ -64,9 +65,7 @@ func TestRules_OfEachSortOneIsBroken(t *testing.T) {
 	} {
 		mustRefuse(t, err, "metadata.name")
 	}
-	if err := createServer(t, func(s *v1beta1.NFSServer) { s.Name = strings.Repeat("a", 48) }); err != nil {
-		t.Error(err)
-	}
+	check.Report(t, createServer(t, func(s *v1beta1.NFSServer) { s.Name = strings.Repeat("a", 48) }))
 }
 
 func manyLabels(v *v1beta1.Volume) {

@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 func TestSharedVolume_ServerNeverChanges(t *testing.T) {
@@ -30,10 +31,7 @@ func TestSharedVolume_StatusKeepsItsAddress(t *testing.T) {
 	made.Status = fullVolumeStatus()
 	made.Status.Access = &v1beta1.VolumeAccess{NFS: &v1beta1.VolumeNFS{Server: "10.96.0.7", Path: "/a"}}
 	want := made.Status.DeepCopy()
-	updated, err := client.HoldfastV1beta1().Volumes().UpdateStatus(t.Context(), made, metav1.UpdateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	updated := check.Got(client.HoldfastV1beta1().Volumes().UpdateStatus(t.Context(), made, metav1.UpdateOptions{}))(t)
 	if !equality.Semantic.DeepEqual(updated.Status, *want) {
 		t.Errorf("the status is %+v, want %+v", updated.Status, *want)
 	}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 func TestStatus_KeepsEveryFieldOfAVolume(t *testing.T) {
@@ -29,10 +30,7 @@ func TestStatus_KeepsEveryFieldOfAVolume(t *testing.T) {
 	}
 	made.Status, made.Spec.ClaimRef = fullVolumeStatus(), v1beta1.ReferenceTo("is/ignored")
 	everyFieldIsSet(t, "status", reflect.ValueOf(made.Status), "access.directory", "access.nfs", "access.rbd", "access.cephfs")
-	updated, err := client.HoldfastV1beta1().Volumes().UpdateStatus(t.Context(), made, metav1.UpdateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	updated := check.Got(client.HoldfastV1beta1().Volumes().UpdateStatus(t.Context(), made, metav1.UpdateOptions{}))(t)
 	if !equality.Semantic.DeepEqual(updated.Status, fullVolumeStatus()) {
 		t.Errorf("the status is %+v, want %+v", updated.Status, fullVolumeStatus())
 	}
@@ -54,10 +52,7 @@ func TestStatus_KeepsEveryFieldOfASnapshot(t *testing.T) {
 	}
 	made.Status = fullSnapshotStatus()
 	everyFieldIsSet(t, "status", reflect.ValueOf(made.Status))
-	updated, err := client.HoldfastV1beta1().Snapshots().UpdateStatus(t.Context(), made, metav1.UpdateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	updated := check.Got(client.HoldfastV1beta1().Snapshots().UpdateStatus(t.Context(), made, metav1.UpdateOptions{}))(t)
 	if !equality.Semantic.DeepEqual(updated.Status, fullSnapshotStatus()) {
 		t.Errorf("the status is %+v, want %+v", updated.Status, fullSnapshotStatus())
 	}
@@ -68,10 +63,7 @@ func TestStatus_KeepsEveryFieldOfANode(t *testing.T) {
 	made := makeNode(t)
 	made.Status = fullNodeStatus()
 	everyFieldIsSet(t, "status", reflect.ValueOf(made.Status))
-	updated, err := client.HoldfastV1beta1().StorageNodes().UpdateStatus(t.Context(), made, metav1.UpdateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	updated := check.Got(client.HoldfastV1beta1().StorageNodes().UpdateStatus(t.Context(), made, metav1.UpdateOptions{}))(t)
 	if !equality.Semantic.DeepEqual(updated.Status, fullNodeStatus()) {
 		t.Errorf("the status is %+v, want %+v", updated.Status, fullNodeStatus())
 	}
@@ -113,9 +105,7 @@ func TestStatus_OfADamagedVolumeMayBeIncomplete(t *testing.T) {
 	needServer(t)
 	v := makeVolume(t, fullVolume())
 	damaged := `{"status":{"phase":"Failed","access":{},"conditions":[],"mode":"","provisioning":""}}`
-	if err := patchVolume(t, v, damaged, "status"); err != nil {
-		t.Error(err)
-	}
+	check.Report(t, patchVolume(t, v, damaged, "status"))
 }
 
 // everyFieldIsSet finds what a test of all fields forgot. The first of several is looked at.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/admin/storageos"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // createCluster asks whether the server would take a StorageCluster, of which it must know every field.
@@ -28,20 +29,12 @@ func TestStorageCluster_ConvertedFromStorageOSIsAccepted(t *testing.T) {
 	for _, file := range samples {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, err)
 			var manifest map[string]any
-			if err := yaml.Unmarshal(text, &manifest); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, yaml.Unmarshal(text, &manifest))
 			c, _, err := storageos.Convert(manifest)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := createCluster(t, c); err != nil {
-				t.Error(err)
-			}
+			check.OK(t, err)
+			check.Report(t, createCluster(t, c))
 		})
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 )
 
@@ -44,9 +45,7 @@ func spoil(t *testing.T, resource, kind, spec, field string) (made *unstructured
 	t.Helper()
 	o := &unstructured.Unstructured{Object: map[string]any{"kind": kind}}
 	var tree map[string]any
-	if err := json.Unmarshal([]byte(spec), &tree); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, json.Unmarshal([]byte(spec), &tree))
 	o.Object["spec"] = tree
 	o.SetName("test-spoilt")
 	if kind == "NFSServer" {
@@ -66,14 +65,9 @@ func spoil(t *testing.T, resource, kind, spec, field string) (made *unstructured
 // stored is an object as the API server has it.
 func stored(t *testing.T, resource, namespace string) map[string]any {
 	t.Helper()
-	data, err := client.HoldfastV1beta1().RESTClient().Get().NamespaceIfScoped(namespace, namespace != "").Resource(resource).Name("test-spoilt").Do(t.Context()).Raw()
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := check.Got(client.HoldfastV1beta1().RESTClient().Get().NamespaceIfScoped(namespace, namespace != "").Resource(resource).Name("test-spoilt").Do(t.Context()).Raw())(t)
 	var o map[string]any
-	if err := json.Unmarshal(data, &o); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, json.Unmarshal(data, &o))
 	return o
 }
 
@@ -120,22 +114,14 @@ func unreadyFor(o map[string]any, reason string) bool {
 // olderThan says whether the API server is older than 1.MINOR.
 func olderThan(t *testing.T, minor int) bool {
 	t.Helper()
-	is, err := client.Discovery().ServerVersion()
-	if err != nil {
-		t.Fatal(err)
-	}
-	has, err := strconv.Atoi(is.Minor)
-	if err != nil {
-		t.Fatal(err)
-	}
+	is := check.Got(client.Discovery().ServerVersion())(t)
+	has := check.Got(strconv.Atoi(is.Minor))(t)
 	return has < minor
 }
 
 func tree(t *testing.T, text string) (v map[string]any) {
 	t.Helper()
-	if err := json.Unmarshal([]byte(text), &v); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, json.Unmarshal([]byte(text), &v))
 	return v
 }
 
@@ -166,9 +152,7 @@ func find(t *testing.T, kind string) v1beta1.Object {
 		t.Fatalf("%s: the list fails: %v", kind, err)
 	}
 	items, err := meta.ExtractList(list)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	for _, o := range items {
 		if o := o.(v1beta1.Object); o.GetName() == "test-spoilt" {
 			return o

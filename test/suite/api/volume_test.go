@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // createVolume asks whether the server would take an object, after a change.
@@ -148,7 +149,5 @@ func TestVolume_WithoutASizeCanBeGivenOne(t *testing.T) {
 func TestVolume_MetadataMayChange(t *testing.T) {
 	needServer(t)
 	v := makeVolume(t, fullVolume())
-	if err := patchVolume(t, v, `{"metadata":{"labels":{"a":"b"},"finalizers":["`+v1beta1.AgentFinalizer+`"]}}`); err != nil {
-		t.Error(err)
-	}
+	check.Report(t, patchVolume(t, v, `{"metadata":{"labels":{"a":"b"},"finalizers":["`+v1beta1.AgentFinalizer+`"]}}`))
 }

@@ -28,6 +28,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend/ceph/rbd"
 	"github.com/holdfast-storage/holdfast/driver"
 	"github.com/holdfast-storage/holdfast/test/rig/ceph"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/csisanity"
 )
 
@@ -35,38 +36,27 @@ import (
 func connect(t *testing.T, w world, c engine.Config) *engine.Cluster {
 	t.Helper()
 	c.Monitors, c.FSID, c.Key, c.Patience = []string{"v2:" + w.Monitor}, w.FSID, engine.Key(w.Keys[c.User]), time.Minute
-	cluster, err := engine.New(c, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	cluster := check.Got(engine.New(c, slog.New(slog.DiscardHandler)))(t)
 	closedWith(t, cluster.Close)
 	return cluster
 }
 
 func closedWith(t *testing.T, closing func(context.Context) error) {
 	t.Cleanup(func() {
-		if err := closing(context.Background()); err != nil {
-			t.Error(err)
-		}
+		check.Report(t, closing(context.Background()))
 	})
 }
 
 func openRBD(t *testing.T, w world) *rbd.Backend {
 	t.Helper()
-	b, err := rbd.Open(t.Context(), connect(t, w, engine.Config{User: "manager", Pool: pool}), rbd.Config{TrashRetention: backend.NoTrash}, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := check.Got(rbd.Open(t.Context(), connect(t, w, engine.Config{User: "manager", Pool: pool}), rbd.Config{TrashRetention: backend.NoTrash}, slog.New(slog.DiscardHandler)))(t)
 	closedWith(t, b.Close)
 	return b
 }
 
 func openCephFS(t *testing.T, w world) *cephfs.Backend {
 	t.Helper()
-	b, err := cephfs.Open(t.Context(), connect(t, w, engine.Config{User: "holdfast", FileSystem: ceph.FileSystem}), cephfs.Config{TrashRetention: backend.NoTrash}, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := check.Got(cephfs.Open(t.Context(), connect(t, w, engine.Config{User: "holdfast", FileSystem: ceph.FileSystem}), cephfs.Config{TrashRetention: backend.NoTrash}, slog.New(slog.DiscardHandler)))(t)
 	closedWith(t, b.Close)
 	return b
 }
@@ -101,9 +91,7 @@ func serveControllers(t *testing.T, work string) {
 	if err == nil {
 		err = os.WriteFile(filepath.Join(work, controllersFile), encoded, 0o600)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 }
 
 // nodeOfController is a node of an engine's controller. Its socket answers for both, as csi-sanity requires.
@@ -111,9 +99,7 @@ func nodeOfController(ctx context.Context, t *testing.T, w world, engine string)
 	t.Helper()
 	encoded, err := os.ReadFile(filepath.Join("/run/work", controllersFile))
 	addresses := map[string]controllerAddresses{}
-	if err := errors.Join(err, json.Unmarshal(encoded, &addresses)); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, errors.Join(err, json.Unmarshal(encoded, &addresses)))
 	at := addresses[engine]
 	node := serve(ctx, t, w, driver.Config{Services: driver.NodeServices, Backend: &distant{volumes: at.Volumes}})
 	controller := dial(t, "dns:///"+at.Calls)
@@ -181,19 +167,12 @@ func (d *distant) Get(ctx context.Context, id backend.ID) (*backend.Volume, erro
 
 func listen(t *testing.T, network, address string) net.Listener {
 	t.Helper()
-	l, err := net.Listen(network, address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
+	return check.Got(net.Listen(network, address))(t)
 }
 
 func dial(t *testing.T, address string) *grpc.ClientConn {
 	t.Helper()
-	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := check.Got(grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials())))(t)
 	t.Cleanup(func() { conn.Close() })
 	return conn
 }
@@ -219,9 +198,7 @@ func accept(t *testing.T, accepts net.Listener, serve func(net.Listener) error, 
 	done := make(chan error, 1)
 	go func() { done <- serve(accepts) }()
 	t.Cleanup(func() {
-		if err := stop(); err != nil {
-			t.Error(err)
-		}
+		check.Report(t, stop())
 		if err := <-done; err != nil && !errors.Is(err, http.ErrServerClosed) {
 			t.Error(err)
 		}

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-storage/holdfast/nodeops"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // step is how long an unmount may wait for a cluster that may be dead.
@@ -27,13 +28,9 @@ func mounted(ctx context.Context, t *testing.T, c nodeops.CephFS) (target string
 		first = c
 		return nil
 	}
-	if err := nodeops.MountCephFS(ctx, c, target, accept); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, nodeops.MountCephFS(ctx, c, target, accept))
 	t.Cleanup(func() {
-		if err := nodeops.UnmountShared(context.WithoutCancel(ctx), target, step, 0); err != nil {
-			t.Error(err)
-		}
+		check.Report(t, nodeops.UnmountShared(context.WithoutCancel(ctx), target, step, 0))
 	})
 	m, err := nodeops.MountAt(target)
 	if err != nil || m == nil {
@@ -68,12 +65,8 @@ func TestGuestCephFS_IsMountedAndKnown(t *testing.T) {
 		t.Errorf("the client is %+v, %v", client, err)
 	}
 	file := filepath.Join(target, "file")
-	if err := os.WriteFile(file, []byte("holdfast"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := nodeops.UnmountShared(ctx, target, step, 0); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(file, []byte("holdfast"), 0o600))
+	check.OK(t, nodeops.UnmountShared(ctx, target, step, 0))
 	if err := nodeops.UnmountShared(ctx, target, step, 0); err != nil {
 		t.Errorf("unmounting what is gone: %v", err)
 	}
@@ -103,9 +96,7 @@ func TestGuestCephFS_QuotaHolds(t *testing.T) {
 	file := filepath.Join(target, "big")
 	defer os.Remove(file)
 	f, err := os.Create(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	defer f.Close()
 	total := 0
 	for block := make([]byte, mib); err == nil && total < 1000*mib; total += mib {
@@ -168,14 +159,10 @@ func TestGuestCephFS_TreeWithTheNameOfItsSnapshotsIsRefused(t *testing.T) {
 		"file":      func(path string) error { return os.WriteFile(path, nil, 0o600) },
 	} {
 		src, dst := filepath.Join(t.TempDir(), "src"), filepath.Join(target, "tree of a "+name)
-		if err := errors.Join(os.MkdirAll(filepath.Join(src, "deep"), 0o700), make(filepath.Join(src, "deep", ".snap")), os.Mkdir(dst, 0o700)); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, errors.Join(os.MkdirAll(filepath.Join(src, "deep"), 0o700), make(filepath.Join(src, "deep", ".snap")), os.Mkdir(dst, 0o700)))
 		if _, err := nodeops.SyncTree(ctx, dst, src, func(int64) {}); !errors.Is(err, nodeops.ErrCannotKeep) || !strings.Contains(err.Error(), "deep/.snap: ") {
 			t.Errorf("a %s: %v", name, err)
 		}
-		if err := os.RemoveAll(dst); err != nil {
-			t.Error(err)
-		}
+		check.Report(t, os.RemoveAll(dst))
 	}
 }

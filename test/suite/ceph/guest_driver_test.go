@@ -26,6 +26,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/driver"
 	"github.com/holdfast-storage/holdfast/nodeops"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // volumes are what the node learns from its backend. It asks nothing else of it.
@@ -104,14 +105,10 @@ func serve(ctx context.Context, t *testing.T, w world, c driver.Config) *served 
 	t.Helper()
 	keys := t.TempDir()
 	for user, key := range w.Keys {
-		if err := os.WriteFile(filepath.Join(keys, w.FSID+"."+user), []byte(key), 0o400); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, os.WriteFile(filepath.Join(keys, w.FSID+"."+user), []byte(key), 0o400))
 	}
 	short, err := os.MkdirTemp("", "s") // a socket's name has little room
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	t.Cleanup(func() { os.RemoveAll(short) })
 	s := &served{socket: filepath.Join(short, "s"), log: &bytes.Buffer{}}
 	c.Endpoint, c.CephKeys = "unix://"+s.socket, driver.CephKeyFiles(keys)
@@ -120,17 +117,13 @@ func serve(ctx context.Context, t *testing.T, w world, c driver.Config) *served 
 	}
 	c.Log = slog.New(slog.NewTextHandler(io.MultiWriter(s.log, os.Stderr), &slog.HandlerOptions{Level: slog.LevelDebug}))
 	d, err := driver.New(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan error, 1)
 	go func() { done <- d.Run(running) }()
 	t.Cleanup(func() {
 		stop()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		check.Report(t, <-done)
 		for user, key := range w.Keys {
 			if bytes.Contains(s.log.Bytes(), []byte(key)) {
 				t.Errorf("the key of user %s is in the log", user)
@@ -138,9 +131,7 @@ func serve(ctx context.Context, t *testing.T, w world, c driver.Config) *served 
 		}
 	})
 	s.use(dial(t, c.Endpoint))
-	if _, err := csi.NewIdentityClient(s.conn).Probe(ctx, &csi.ProbeRequest{}, grpc.WaitForReady(true)); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(csi.NewIdentityClient(s.conn).Probe(ctx, &csi.ProbeRequest{}, grpc.WaitForReady(true)))(t)
 	return s
 }
 
@@ -185,9 +176,7 @@ func (n *node) staging(id string) string {
 func (n *node) target(id string) string { return filepath.Join(n.dir, "target-"+id) }
 
 func (n *node) stage(id string, c *csi.VolumeCapability) error {
-	if err := os.MkdirAll(n.staging(id), 0o750); err != nil {
-		n.Fatal(err)
-	}
+	check.OK(n, os.MkdirAll(n.staging(id), 0o750))
 	_, err := n.NodeStageVolume(n.ctx, &csi.NodeStageVolumeRequest{VolumeId: id, StagingTargetPath: n.staging(id), VolumeCapability: c})
 	return err
 }
@@ -229,9 +218,7 @@ func TestGuestDriver_FileSystemOnAnImageLivesThroughItsLife(t *testing.T) {
 			}
 			n.twice("publishing", func() error { return n.publish(id, c) })
 			file := filepath.Join(n.target(id), "file")
-			if err := os.WriteFile(file, []byte("holdfast"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, os.WriteFile(file, []byte("holdfast"), 0o600))
 			stats, err := n.NodeGetVolumeStats(ctx, &csi.NodeGetVolumeStatsRequest{VolumeId: id, VolumePath: n.target(id)})
 			if err != nil || stats.GetUsage()[0].GetTotal() < gib*8/10 || stats.GetUsage()[0].GetTotal() > gib {
 				t.Errorf("its usage is %v, %v", stats, err)
@@ -288,9 +275,7 @@ func TestGuestDriver_WhatIsMappedAlreadyIsUsed(t *testing.T) {
 	}
 	n.twice("unstaging", func() error { return n.unstage("dead") })
 	nothingMapped(t)
-	if _, err := nodeops.MapRBD(ctx, w.image(t, "dead")); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(nodeops.MapRBD(ctx, w.image(t, "dead")))(t)
 	n.twice("unstaging what was never mounted", func() error { return n.unstage("dead") })
 	nothingMapped(t)
 }
@@ -306,9 +291,7 @@ func TestGuestDriver_UnstagesWithoutItsBackend(t *testing.T) {
 	n.twice("unstaging", func() error { return n.unstage("dead") })
 	nothingMapped(t)
 	d, err := nodeops.MapRBD(ctx, w.image(t, "dead")) // whose, is not known
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	if err := n.unstage("dead"); status.Code(err) != codes.Unavailable {
 		t.Errorf("what may be a stranger's: %v", err)
 	}
@@ -316,9 +299,7 @@ func TestGuestDriver_UnstagesWithoutItsBackend(t *testing.T) {
 	if err := n.unstage("dead"); err != nil {
 		t.Errorf("a stranger's, since the volume is gone: %v", err)
 	}
-	if err := nodeops.UnmapRBD(ctx, d); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, nodeops.UnmapRBD(ctx, d))
 }
 
 func TestGuestDriver_NeverFormats(t *testing.T) {
@@ -345,14 +326,9 @@ func TestGuestDriver_FileSystemWhoseFirstObjectIsLostIsNotMadeAgain(t *testing.T
 			n.addImage(w, backend.ID(id), backend.Filesystem, fsType)
 			n.twice("staging", func() error { return n.stage(id, c) })
 			n.twice("unstaging", func() error { return n.unstage(id) })
-			d, err := nodeops.MapRBD(ctx, w.image(t, backend.ID(id)))
-			if err != nil {
-				t.Fatal(err)
-			}
+			d := check.Got(nodeops.MapRBD(ctx, w.image(t, backend.ID(id))))(t)
 			put(t, d.Path, 0, make([]byte, object))
-			if err := nodeops.UnmapRBD(ctx, d); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, nodeops.UnmapRBD(ctx, d))
 			for range 2 {
 				if err := n.stage(id, c); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "no file system is on it") || !strings.Contains(err.Error(), repair) {
 					t.Errorf("staging: %v", err)
@@ -413,9 +389,7 @@ func TestGuestDriver_DirectoryOfACephFSIsShared(t *testing.T) {
 		t.Errorf("without a record, in use are %v of the clients %v, %v", found, clients, err)
 	}
 	n.twice("publishing", func() error { return n.publish("shared", c) })
-	if err := os.WriteFile(filepath.Join(n.target("shared"), "by-a-pod"), []byte("x"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(filepath.Join(n.target("shared"), "by-a-pod"), []byte("x"), 0o600))
 	stats, err := n.NodeGetVolumeStats(ctx, &csi.NodeGetVolumeStatsRequest{VolumeId: "shared", VolumePath: n.target("shared")})
 	if err != nil || stats.GetUsage()[0].GetTotal() != 100*mib {
 		t.Errorf("its usage is %v, %v", stats, err)
@@ -439,9 +413,7 @@ func TestGuestZZDriver_DeadClusterBlocksNoCall(t *testing.T) {
 	for id, c := range map[string]*csi.VolumeCapability{"dead": single, "deaddir": many} {
 		n.twice("staging "+id, func() error { return n.stage(id, c) })
 		n.twice("publishing "+id, func() error { return n.publish(id, c) })
-		if err := os.WriteFile(filepath.Join(n.target(id), "unwritten"), make([]byte, mib), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, os.WriteFile(filepath.Join(n.target(id), "unwritten"), make([]byte, mib), 0o600))
 	}
 	link(t, "down")
 	limited, cancel := context.WithTimeout(ctx, 2*time.Minute)
@@ -483,22 +455,14 @@ func TestGuestZZDriver_DeadClusterBlocksNoCall(t *testing.T) {
 // link takes the only connection away, or gives it back.
 func link(t *testing.T, state string) {
 	t.Helper()
-	s, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := check.Got(unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0))(t)
 	defer unix.Close(s)
-	nic, err := unix.NewIfreq("vec0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	nic := check.Got(unix.NewIfreq("vec0"))(t)
 	nic.SetUint16(0)
 	if state == "up" {
 		nic.SetUint16(unix.IFF_UP)
 	}
-	if err := unix.IoctlIfreq(s, unix.SIOCSIFFLAGS, nic); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, unix.IoctlIfreq(s, unix.SIOCSIFFLAGS, nic))
 }
 
 func TestCutGuest_Writes(t *testing.T) {
@@ -509,24 +473,18 @@ func TestCutGuest_Writes(t *testing.T) {
 	n.addDirectory(w, "cutdir")
 	block, file, many := capability(backend.Block, singleWriter), capability(backend.Filesystem, singleWriter), capability(backend.Filesystem, manyWriters)
 	for id, c := range map[string]*csi.VolumeCapability{"cut": block, "cutfs": file, "cutdir": many} {
-		if err := errors.Join(n.stage(id, c), n.publish(id, c)); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, errors.Join(n.stage(id, c), n.publish(id, c)))
 	}
 	put(t, n.target("cut"), 77*mib, []byte("holdfast"))
 	for _, id := range []string{"cutfs", "cutdir"} {
 		path := filepath.Join(n.target(id), "file")
-		if err := os.WriteFile(path, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, os.WriteFile(path, nil, 0o600))
 		put(t, path, 0, []byte("holdfast"))
 		dir, err := os.Open(n.target(id))
 		if err == nil {
 			err = errors.Join(dir.Sync(), dir.Close())
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 	}
 	fmt.Println(written)
 	<-ctx.Done()
@@ -555,9 +513,7 @@ func TestCutGuest_FindsWhatWasWritten(t *testing.T) {
 	block, file, many := capability(backend.Block, singleWriter), capability(backend.Filesystem, singleWriter), capability(backend.Filesystem, manyWriters)
 	for id, c := range map[string]*csi.VolumeCapability{"cut": block, "cutfs": file, "cutdir": many} {
 		n.stageInTheEnd(id, c)
-		if err := n.publish(id, c); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, n.publish(id, c))
 	}
 	if got := get(t, n.target("cut"), 77*mib, 8); string(got) != "holdfast" {
 		t.Errorf("the image reads %q", got)
@@ -569,9 +525,7 @@ func TestCutGuest_FindsWhatWasWritten(t *testing.T) {
 	}
 	put(t, n.target("cut"), 0, []byte("again")) // which takes the lock of the image from a client that is dead
 	for _, id := range []string{"cut", "cutfs", "cutdir"} {
-		if err := errors.Join(n.unpublish(id), n.unstage(id)); err != nil {
-			t.Error(err)
-		}
+		check.Report(t, errors.Join(n.unpublish(id), n.unstage(id)))
 	}
 	nothingMapped(t)
 }

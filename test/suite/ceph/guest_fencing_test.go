@@ -14,23 +14,19 @@ import (
 
 	"github.com/holdfast-storage/holdfast/backend/ceph"
 	"github.com/holdfast-storage/holdfast/nodeops"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // fence shuts a client out as the agent of the pool does.
 func (w world) fence(t *testing.T, address string) {
 	t.Helper()
-	c, err := ceph.New(ceph.Config{Monitors: []string{"v2:" + w.Monitor}, FSID: w.FSID, Pool: pool, User: "pool", Key: ceph.Key(w.Keys["pool"])}, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := check.Got(ceph.New(ceph.Config{Monitors: []string{"v2:" + w.Monitor}, FSID: w.FSID, Pool: pool, User: "pool", Key: ceph.Key(w.Keys["pool"])}, slog.New(slog.DiscardHandler)))(t)
 	t.Cleanup(func() {
 		if err := c.Close(t.Context()); err != nil && t.Context().Err() == nil {
 			t.Error(err)
 		}
 	})
-	if err := ceph.BlocklistOf(c).Fence(t.Context(), []string{address}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, ceph.BlocklistOf(c).Fence(t.Context(), []string{address}))
 }
 
 func TestGuestFence_KernelThatIsShutOutWritesNothingMore(t *testing.T) {
@@ -44,36 +40,22 @@ func TestGuestFence_KernelThatIsShutOutWritesNothingMore(t *testing.T) {
 func (w world) keepsWhatIsBound(ctx context.Context, t *testing.T, d *nodeops.RBDDevice) {
 	t.Helper()
 	target := filepath.Join(t.TempDir(), "disk")
-	if err := errors.Join(os.WriteFile(target, nil, 0o600), nodeops.Bind(ctx, d.Path, target, false, nil)); err != nil {
-		t.Fatal(err)
-	}
-	if err := nodeops.ReleaseCephClient(ctx, d.Client); err != nil {
-		t.Error(err)
-	}
+	check.OK(t, errors.Join(os.WriteFile(target, nil, 0o600), nodeops.Bind(ctx, d.Path, target, false, nil)))
+	check.Report(t, nodeops.ReleaseCephClient(ctx, d.Client))
 	if now, err := nodeops.RBDAt(d.Path); err != nil || now == nil {
 		t.Errorf("the device was released while its node is bound: %v", err)
 	}
-	if err := nodeops.Unmount(ctx, target); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, nodeops.Unmount(ctx, target))
 }
 
 func (w world) shutOutAndRelease(ctx context.Context, t *testing.T) {
 	t.Helper()
 	r := w.image(t, "fenced")
-	d, err := nodeops.MapRBD(ctx, r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := check.Got(nodeops.MapRBD(ctx, r))(t)
 	put(t, d.Path, 0, []byte("before"))
-	f, err := os.OpenFile(d.Path, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := check.Got(os.OpenFile(d.Path, os.O_RDWR, 0))(t)
 	defer f.Close()
-	if _, err := f.WriteAt([]byte("not yet written"), mib); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(f.WriteAt([]byte("not yet written"), mib))(t)
 	w.fence(t, d.Client.Address)
 	if err := f.Sync(); err == nil {
 		t.Error("what was in its cache was written after it was shut out")
@@ -89,19 +71,14 @@ func (w world) shutOutAndRelease(ctx context.Context, t *testing.T) {
 	}
 	w.keepsWhatIsBound(ctx, t, d)
 	for range 2 {
-		if err := nodeops.ReleaseCephClient(ctx, d.Client); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, nodeops.ReleaseCephClient(ctx, d.Client))
 	}
 	f.Close()
 	nothingMapped(t)
 	if gone, err := nodeops.IsCephClientGone(d.Client); err != nil || !gone {
 		t.Errorf("its client is there when it is unmapped: %v", err)
 	}
-	again, err := nodeops.MapRBD(ctx, r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	again := check.Got(nodeops.MapRBD(ctx, r))(t)
 	if again.Client.Address == d.Client.Address || again.Client.ID == d.Client.ID {
 		t.Errorf("the next client is the one that is shut out: %+v", again.Client)
 	}
@@ -111,7 +88,5 @@ func (w world) shutOutAndRelease(ctx context.Context, t *testing.T) {
 	if got := get(t, again.Path, mib, 15); string(got) != string(make([]byte, 15)) {
 		t.Errorf("after what was never written, there is %q", got)
 	}
-	if err := nodeops.UnmapRBD(ctx, again); err != nil {
-		t.Error(err)
-	}
+	check.Report(t, nodeops.UnmapRBD(ctx, again))
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/holdfast-storage/holdfast/crashpoint"
 	"github.com/holdfast-storage/holdfast/driver"
 	"github.com/holdfast-storage/holdfast/nodeops"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // killedNode makes the test below play the node service that is killed: it is the name of the life it leads, and the directory.
@@ -127,9 +128,7 @@ func (k *killable) recorded(when string) {
 	k.Helper()
 	known, errKnown := k.clients()
 	_, has, err := driver.CephVolumesInUse(k.ctx, driver.DefaultName, nil)
-	if err := errors.Join(err, errKnown); err != nil {
-		k.Fatal(err)
-	}
+	check.OK(k, errors.Join(err, errKnown))
 	for _, c := range has {
 		if !slices.ContainsFunc(known, func(r nodeops.CephClient) bool { return r.FSID == c.FSID && r.ID == c.ID }) {
 			k.Errorf("%s: the kernel has client %s, and recorded are %+v", when, c.ID, known)

@@ -13,18 +13,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-storage/holdfast/nodeops"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 func mapped(ctx context.Context, t *testing.T, r nodeops.RBD) *nodeops.RBDDevice {
 	t.Helper()
-	d, err := nodeops.MapRBD(ctx, r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := check.Got(nodeops.MapRBD(ctx, r))(t)
 	t.Cleanup(func() {
-		if err := nodeops.UnmapRBD(context.WithoutCancel(ctx), d); err != nil {
-			t.Error(err)
-		}
+		check.Report(t, nodeops.UnmapRBD(context.WithoutCancel(ctx), d))
 		nothingMapped(t)
 	})
 	return d
@@ -40,30 +36,18 @@ func nothingMapped(t *testing.T) {
 // put writes through a device to the disk.
 func put(t *testing.T, device string, at int64, content []byte) {
 	t.Helper()
-	f, err := os.OpenFile(device, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := check.Got(os.OpenFile(device, os.O_RDWR, 0))(t)
 	defer f.Close()
-	if _, err := f.WriteAt(content, at); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Sync(); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(f.WriteAt(content, at))(t)
+	check.OK(t, f.Sync())
 }
 
 func get(t *testing.T, device string, at int64, length int) []byte {
 	t.Helper()
-	f, err := os.Open(device)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := check.Got(os.Open(device))(t)
 	defer f.Close()
 	b := make([]byte, length)
-	if _, err := f.ReadAt(b, at); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(f.ReadAt(b, at))(t)
 	return b
 }
 
@@ -82,9 +66,7 @@ func TestGuestRBD_MappedTwiceIsOneDeviceAndSaysAsWhichClient(t *testing.T) {
 		t.Errorf("the client is %+v", first.Client)
 	}
 	put(t, first.Path, 5*mib, []byte("holdfast"))
-	if err := nodeops.UnmapRBD(ctx, first); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, nodeops.UnmapRBD(ctx, first))
 	if err := nodeops.UnmapRBD(ctx, first); err != nil {
 		t.Errorf("unmapping what is gone: %v", err)
 	}
@@ -146,14 +128,9 @@ func TestGuestRBD_NamespaceAndSnapshotAreOtherImages(t *testing.T) {
 // alsoMapped is mapped of one among several.
 func alsoMapped(ctx context.Context, t *testing.T, r nodeops.RBD) *nodeops.RBDDevice {
 	t.Helper()
-	d, err := nodeops.MapRBD(ctx, r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := check.Got(nodeops.MapRBD(ctx, r))(t)
 	t.Cleanup(func() {
-		if err := nodeops.UnmapRBD(context.WithoutCancel(ctx), d); err != nil {
-			t.Error(err)
-		}
+		check.Report(t, nodeops.UnmapRBD(context.WithoutCancel(ctx), d))
 	})
 	return d
 }
@@ -177,10 +154,7 @@ func TestGuestRBD_OtherImageOfTheSameNameIsRefused(t *testing.T) {
 func TestGuestRBD_UnmapLeavesWhatIsOpen(t *testing.T) {
 	ctx, w := onGuest(t)
 	d := mapped(ctx, t, w.image(t, "plain"))
-	f, err := os.Open(d.Path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := check.Got(os.Open(d.Path))(t)
 	defer f.Close()
 	if err := nodeops.UnmapRBD(ctx, d); err == nil || !strings.Contains(err.Error(), unix.EBUSY.Error()) {
 		t.Errorf("it was unmapped while it was open: %v", err)
@@ -250,9 +224,7 @@ func TestGuestRBD_SecureWorksToo(t *testing.T) {
 
 func TestBareGuest_IsToldWhichModuleIsMissing(t *testing.T) {
 	ctx, w := onGuest(t)
-	if err := os.WriteFile("/proc/sys/kernel/modprobe", []byte("/bin/false"), 0); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile("/proc/sys/kernel/modprobe", []byte("/bin/false"), 0))
 	if _, err := nodeops.MapRBD(ctx, w.image(t, "plain")); !isLack(err, "rbd") || !strings.Contains(err.Error(), "modprobe rbd") {
 		t.Errorf("mapping: %v", err)
 	}

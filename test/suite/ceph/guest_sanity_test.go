@@ -12,6 +12,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/csisanity"
 )
 
@@ -50,24 +51,15 @@ func TestNodeOfController_GrowsWhatIsInUse(t *testing.T) {
 			if test.fsType != "" {
 				parameters = map[string]string{"csi.storage.k8s.io/fstype": test.fsType}
 			}
-			created, err := s.CreateVolume(ctx, &csi.CreateVolumeRequest{
+			created := check.Got(s.CreateVolume(ctx, &csi.CreateVolumeRequest{
 				Name: "grows-" + name, CapacityRange: &csi.CapacityRange{RequiredBytes: 512 * mib}, VolumeCapabilities: []*csi.VolumeCapability{c}, Parameters: parameters,
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			}))(t)
 			id := created.GetVolume().GetVolumeId()
-			if err := errors.Join(n.stage(id, c), n.publish(id, c)); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, errors.Join(n.stage(id, c), n.publish(id, c)))
 			n.growTo(s, id, c, gib)
-			if err := errors.Join(n.unpublish(id), n.unstage(id)); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, errors.Join(n.unpublish(id), n.unstage(id)))
 			nothingMapped(t)
-			if _, err := s.DeleteVolume(ctx, &csi.DeleteVolumeRequest{VolumeId: id}); err != nil {
-				t.Fatal(err)
-			}
+			check.Got(s.DeleteVolume(ctx, &csi.DeleteVolumeRequest{VolumeId: id}))(t)
 		})
 	}
 }
@@ -80,9 +72,7 @@ func (n *node) growTo(s *served, id string, c *csi.VolumeCapability, size int64)
 		path = filepath.Join(path, "file")
 	}
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		n.Fatal(err)
-	}
+	check.OK(n, err)
 	defer f.Close()
 	grown := &csi.CapacityRange{RequiredBytes: size}
 	n.twice("growing", func() error {
@@ -102,9 +92,7 @@ func (n *node) growTo(s *served, id string, c *csi.VolumeCapability, size int64)
 	if _, err := f.WriteAt(content, at); err != nil {
 		n.Fatalf("writing past the size that it had: %v", err)
 	}
-	if err := f.Sync(); err != nil {
-		n.Fatal(err)
-	}
+	check.OK(n, f.Sync())
 	if got := get(n.T, path, at, len(content)); string(got) != string(content) {
 		n.Errorf("it reads %q", got)
 	}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"golang.org/x/sys/unix"
 )
 
@@ -36,18 +37,13 @@ func TestGuestSecret_IsSeenNowhere(t *testing.T) {
 			}
 			return nil // what cannot be read shows nothing
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 	}
 	if b := seen["/sys/bus/rbd/devices/0/config_info"]; !bytes.Contains(b, []byte("key=holdfast")) {
 		t.Errorf("the kernel does not show how it was mapped: %q", b)
 	}
 	for user, key := range w.Keys {
-		raw, err := base64.StdEncoding.DecodeString(key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := check.Got(base64.StdEncoding.DecodeString(key))(t)
 		for where, b := range seen {
 			if bytes.Contains(b, []byte(key)) || bytes.Contains(b, raw[12:]) {
 				t.Errorf("the key of user %s is in %s", user, where)

@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/nodeops"
 	"github.com/holdfast-storage/holdfast/test/rig/ceph"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/rig/uml"
 )
@@ -67,10 +68,7 @@ func TestNode(t *testing.T) {
 	c := ceph.Start(t, ceph.Options{Address: hostAddress, MDS: true})
 	work := t.TempDir()
 	prepare(t, c, work)
-	binary, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := check.Got(os.Executable())(t)
 	if out, err := exec.CommandContext(t.Context(), "cp", binary, filepath.Join(work, "tests")).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -91,25 +89,15 @@ func prepare(t *testing.T, c *ceph.Cluster, work string) {
 	t.Helper()
 	w := world{FSID: c.FSID, Monitor: c.Monitor, MonitorV1: c.MonitorV1, Keys: map[string]string{}, Paths: map[string]string{}}
 	do := func(name string, args ...string) string {
-		out, err := c.Command(t.Context(), name, args...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return out
+		return check.Got(c.Command(t.Context(), name, args...))(t)
 	}
-	if err := c.CreateRBDPool(t.Context(), pool, 0); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, c.CreateRBDPool(t.Context(), pool, 0))
 	do("rbd", "namespace", "create", pool+"/tenant")
 	for image, fsType := range images {
 		file := filepath.Join(t.TempDir(), "image")
-		if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Truncate(file, gib)); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, errors.Join(os.WriteFile(file, nil, 0o600), os.Truncate(file, gib)))
 		if fsType != "" {
-			if err := nodeops.MakeFS(t.Context(), file, nodeops.MkfsSpec{FSType: fsType}); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, nodeops.MakeFS(t.Context(), file, nodeops.MkfsSpec{FSType: fsType}))
 		}
 		do("rbd", "import", file, pool+"/"+backend.RBDImage(backend.ID(image)))
 	}
@@ -128,19 +116,11 @@ func prepare(t *testing.T, c *ceph.Cluster, work string) {
 		"holdfast": {"mon", "allow r", "mgr", "allow rw", "mds", "allow rwps fsname=" + ceph.FileSystem, "osd", "allow rw tag cephfs *=" + ceph.FileSystem},
 		"pool":     {"mon", `profile rbd, allow command "osd blocklist"`, "osd", "profile rbd pool=" + pool},
 	} {
-		key, err := c.CreateUser(t.Context(), user, caps...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		key := check.Got(c.CreateUser(t.Context(), user, caps...))(t)
 		w.Keys[user] = key
 	}
-	b, err := json.Marshal(w)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(work, "world"), b, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	b := check.Got(json.Marshal(w))(t)
+	check.OK(t, os.WriteFile(filepath.Join(work, "world"), b, 0o600))
 }
 
 func machine(work string) uml.Machine {
@@ -163,9 +143,7 @@ func inside(t *testing.T, work, pattern string) {
 		out.Reset()
 		status, err = uml.Run(ctx, machine(work), argv, env, io.MultiWriter(&out, t.Output()))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	verdicts := uml.Verdicts(out.String())
 	for _, v := range verdicts {
 		t.Run(v.Test, func(t *testing.T) {
@@ -227,19 +205,14 @@ func readWorld(t *testing.T, work string) (w world) {
 	if err == nil {
 		err = json.Unmarshal(b, &w)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	return w
 }
 
 // as is the cluster for a user.
 func (w world) as(t *testing.T, user string) nodeops.Ceph {
 	t.Helper()
-	key, err := nodeops.ParseCephKey(w.Keys[user])
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := check.Got(nodeops.ParseCephKey(w.Keys[user]))(t)
 	return nodeops.Ceph{FSID: w.FSID, Monitors: []string{"v2:" + w.Monitor, "v1:" + w.MonitorV1}, User: user, Key: key}
 }
 

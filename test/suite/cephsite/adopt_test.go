@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // blockSize is how much of a volume a test writes and reads.
@@ -67,9 +68,7 @@ func (s *site) useFile(v *v1beta1.Volume, f func(file) error) error {
 		return err
 	}
 	defer func() {
-		if err := m.Release(); err != nil {
-			s.Error(err)
-		}
+		check.Report(s, m.Release())
 	}()
 	if err := m.SelectFilesystem(at.FileSystem); err != nil {
 		return err
@@ -78,9 +77,7 @@ func (s *site) useFile(v *v1beta1.Volume, f func(file) error) error {
 		return err
 	}
 	defer func() {
-		if err := m.Unmount(); err != nil {
-			s.Error(err)
-		}
+		check.Report(s, m.Unmount())
 	}()
 	opened, err := m.Open("/file", os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -121,13 +118,10 @@ func (s *site) expectContent(v *v1beta1.Volume, text string) {
 // requestSnapshot writes the object of a snapshot, as the controller does.
 func (s *site) requestSnapshot(source *v1beta1.Volume, name string) *v1beta1.Snapshot {
 	s.Helper()
-	made, err := s.holdfast.HoldfastV1beta1().Snapshots().Create(s.Context(), &v1beta1.Snapshot{
+	made := check.Got(s.holdfast.HoldfastV1beta1().Snapshots().Create(s.Context(), &v1beta1.Snapshot{
 		ObjectMeta: metav1.ObjectMeta{Name: s.pool.Name + "-" + name, Finalizers: []string{v1beta1.AgentFinalizer}},
 		Spec:       v1beta1.SnapshotSpec{Name: s.pool.Name + "-" + name, Node: s.node, SourceRef: v1beta1.FromVolume(source.Name)},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		s.Fatal(err)
-	}
+	}, metav1.CreateOptions{}))(s)
 	return made
 }
 
@@ -152,11 +146,7 @@ func (s *site) trashInCeph() string {
 	if s.pool.Engine != v1beta1.EngineRBD {
 		return ""
 	}
-	text, err := small.Command(s.Context(), "rbd", "trash", "ls", "--all", s.place())
-	if err != nil {
-		s.Fatal(err)
-	}
-	return text
+	return check.Got(small.Command(s.Context(), "rbd", "trash", "ls", "--all", s.place()))(s)
 }
 
 func TestObjects_ThatAreLostAreWrittenAgainAndNoDataIsDeleted(t *testing.T) {
@@ -217,13 +207,8 @@ func TestObjects_ThatAreLostAreWrittenAgainAndNoDataIsDeleted(t *testing.T) {
 // requestRestore writes a request to restore a volume, as the controller does.
 func (s *site) requestRestore(name string) {
 	s.Helper()
-	patch, err := json.Marshal(map[string]any{"spec": v1beta1.StorageNodeSpec{Restore: []v1beta1.RestoreRequest{{Name: name, RequestedBy: "a test"}}}})
-	if err != nil {
-		s.Fatal(err)
-	}
-	if _, err := s.holdfast.HoldfastV1beta1().StorageNodes().Patch(s.Context(), s.node, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-		s.Fatal(err)
-	}
+	patch := check.Got(json.Marshal(map[string]any{"spec": v1beta1.StorageNodeSpec{Restore: []v1beta1.RestoreRequest{{Name: name, RequestedBy: "a test"}}}}))(s)
+	check.Got(s.holdfast.HoldfastV1beta1().StorageNodes().Patch(s.Context(), s.node, types.MergePatchType, patch, metav1.PatchOptions{}))(s)
 }
 
 // awaitTrash waits until the StorageNode lists these in the trash, and no others.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/operator/render"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 )
 
@@ -24,20 +25,15 @@ import (
 func (s *site) install(config *rest.Config) (args []string) {
 	s.Helper()
 	cluster := &v1beta1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "holdfast"}, Spec: v1beta1.StorageClusterSpec{Pools: []v1beta1.PoolSpec{s.pool}}}
-	all, err := render.Objects(render.Input{
+	all := check.Got(render.Objects(render.Input{
 		Cluster: cluster, Namespace: realapi.Namespace, Has: func(schema.GroupKind) bool { return true },
 		CephKeys: map[string][]byte{s.pool.Ceph.SecretRef.Name: []byte(s.key(s.pool.Ceph.User)), s.pool.Ceph.NodeSecretRef.Name: []byte(s.key(s.pool.Ceph.NodeUser))},
-	})
-	if err != nil {
-		s.Fatal(err)
-	}
+	}))(s)
 	for _, o := range all {
 		switch {
 		case o.GetKind() == "Deployment" && o.GetName() == render.CephObjectName(s.pool.Name):
 			var d apps.Deployment
-			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &d); err != nil {
-				s.Fatal(err)
-			}
+			check.OK(s, runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &d))
 			args = d.Spec.Template.Spec.Containers[0].Args
 		case isRight(o):
 			s.apply(config, o)

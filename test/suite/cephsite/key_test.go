@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // nobodysKey has the form of a key.
@@ -47,30 +48,20 @@ func TestKey_ThatIsWrongIsReportedAndMendedWithoutARestart(t *testing.T) {
 func (s *site) rotate() {
 	s.Helper()
 	user := s.pool.Ceph.User
-	key, err := small.Command(s.Context(), "ceph-authtool", "--gen-print-key")
-	if err != nil {
-		s.Fatal(err)
-	}
+	key := check.Got(small.Command(s.Context(), "ceph-authtool", "--gen-print-key"))(s)
 	keyring := fmt.Sprintf("[client.%s]\n\tkey = %s\n", user, key)
 	caps := userCaps(s.pool.Engine, user)
 	for i := 0; i < len(caps); i += 2 {
 		keyring += fmt.Sprintf("\tcaps %s = %q\n", caps[i], caps[i+1])
 	}
-	if err := os.WriteFile(s.at("keyring"), []byte(keyring), 0o600); err != nil {
-		s.Fatal(err)
-	}
-	if _, err := small.Ceph(s.Context(), "auth", "import", "-i", s.at("keyring")); err != nil {
-		s.Fatal(err)
-	}
+	check.OK(s, os.WriteFile(s.at("keyring"), []byte(keyring), 0o600))
+	check.Got(small.Ceph(s.Context(), "auth", "import", "-i", s.at("keyring")))(s)
 }
 
 // connections counts those of the user of the pool to the monitor.
 func (s *site) connections() (n int) {
 	s.Helper()
-	text, err := small.Ceph(s.Context(), "--admin-daemon", filepath.Join(small.Dir, "mon.a.asok"), "sessions")
-	if err != nil {
-		s.Fatal(err)
-	}
+	text := check.Got(small.Ceph(s.Context(), "--admin-daemon", filepath.Join(small.Dir, "mon.a.asok"), "sessions"))(s)
 	var sessions []struct {
 		Entity string `json:"entity_name"`
 	}
@@ -168,9 +159,7 @@ func TestUser_ThatCephRefusesDoesNotGetThePoolOfAnotherProcess(t *testing.T) {
 		if printed := s.printed(); strings.Contains(printed, "cannot be used") || strings.Contains(printed, "is replaced") {
 			t.Errorf("the process that serves the pool was disturbed:\n%s", printed)
 		}
-		if err := s.stop(); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, s.stop())
 		next.until("it serves the pool", func() (bool, string) {
 			return strings.Contains(next.printed(), "the pool can be used"), next.printed()
 		})

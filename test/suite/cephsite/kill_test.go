@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	rig "github.com/holdfast-storage/holdfast/test/rig/ceph"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 func TestKilled_AmidCreationsAndDeletionsItLosesAndLeaksNothing(t *testing.T) {
@@ -69,16 +70,12 @@ func TestOutage_IsToldAndEndsByItself(t *testing.T) {
 		s.awaitReady()
 		v := s.awaitVolume(s.request("a").Name, v1beta1.PhaseReady)
 		s.awaitPool()
-		if err := small.Pause(rig.Monitor); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, small.Pause(rig.Monitor))
 		resumed := false
 		resume := func() {
 			if !resumed {
 				resumed = true
-				if err := errors.Join(small.Resume(rig.Monitor), small.AwaitHealthy(t.Context())); err != nil {
-					t.Error(err)
-				}
+				check.Report(t, errors.Join(small.Resume(rig.Monitor), small.AwaitHealthy(t.Context())))
 			}
 		}
 		defer resume()

@@ -13,23 +13,19 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	rig "github.com/holdfast-storage/holdfast/test/rig/ceph"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // asNode connects as the user of nodes, with no more than what nodes are given.
 func (s *site) asNode(cluster v1beta1.VolumeCeph) *rados.Conn {
 	s.Helper()
-	conn, err := rados.NewConnWithUser(cluster.User)
-	if err != nil {
-		s.Fatal(err)
-	}
+	conn := check.Got(rados.NewConnWithUser(cluster.User))(s)
 	for option, value := range map[string]string{"mon_host": cluster.Monitors[0], "keyring": "/dev/null", "key": s.key(s.pool.Ceph.NodeUser)} {
 		if err := conn.SetConfigOption(option, value); err != nil {
 			s.Fatalf("option %s: %v", option, err)
 		}
 	}
-	if err := conn.Connect(); err != nil {
-		s.Fatal(err)
-	}
+	check.OK(s, conn.Connect())
 	s.Cleanup(conn.Shutdown)
 	return conn
 }
@@ -41,27 +37,19 @@ func TestNodeUser_MayUseAnImageOfItsNamespaceAndNoOther(t *testing.T) {
 	s.awaitReady()
 	used := s.awaitVolume(s.request("a").Name, v1beta1.PhaseReady).Status.Access.RBD
 	conn := s.asNode(used.Cluster)
-	ioctx, err := conn.OpenIOContext(used.Pool)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ioctx := check.Got(conn.OpenIOContext(used.Pool))(t)
 	defer ioctx.Destroy()
 	if _, err := rbd.GetImageNames(ioctx); err == nil {
 		t.Error("it lists images outside of the namespace")
 	}
 	ioctx.SetNamespace(used.Namespace)
-	image, err := rbd.OpenImage(ioctx, used.Image, rbd.NoSnapshot)
-	if err != nil {
-		t.Fatal(err)
-	}
+	image := check.Got(rbd.OpenImage(ioctx, used.Image, rbd.NoSnapshot))(t)
 	defer image.Close()
 	content, read := bytes.Repeat([]byte("content "), 512), make([]byte, 4096)
 	if err := image.LockAcquire(rbd.LockModeExclusive); err != nil {
 		t.Errorf("the exclusive lock: %v", err)
 	}
-	if _, err := image.WriteAt(content, 0); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(image.WriteAt(content, 0))(t)
 	if _, err := image.ReadAt(read, 0); err != nil || !bytes.Equal(read, content) {
 		t.Errorf("it does not read what it has written: %v", err)
 	}
@@ -74,10 +62,7 @@ func TestNodeUser_MayUseADirectoryOfItsGroupAndNoOther(t *testing.T) {
 	used := s.awaitVolume(s.request("a").Name, v1beta1.PhaseReady).Status.Access.CephFS
 	conn := s.asNode(used.Cluster)
 	mount := func(path string) (*cephfs.MountInfo, error) {
-		m, err := cephfs.CreateFromRados(conn)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := check.Got(cephfs.CreateFromRados(conn))(t)
 		t.Cleanup(func() { _ = m.Release() })
 		if err := m.SelectFilesystem(used.FileSystem); err != nil {
 			return nil, err
@@ -88,33 +73,19 @@ func TestNodeUser_MayUseADirectoryOfItsGroupAndNoOther(t *testing.T) {
 		t.Cleanup(func() { _ = m.Unmount() })
 		return m, nil
 	}
-	m, err := mount(used.Path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := m.Open("/file", os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := check.Got(mount(used.Path))(t)
+	f := check.Got(m.Open("/file", os.O_CREATE|os.O_RDWR, 0o600))(t)
 	content, read := bytes.Repeat([]byte("content "), 512), make([]byte, 4096)
-	if _, err := f.WriteAt(content, 0); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Fsync(cephfs.SyncAll); err != nil {
-		t.Error(err)
-	}
+	check.Got(f.WriteAt(content, 0))(t)
+	check.Report(t, f.Fsync(cephfs.SyncAll))
 	if _, err := f.ReadAt(read, 0); err != nil || !bytes.Equal(read, content) {
 		t.Errorf("it does not read what it has written: %v", err)
 	}
-	if err := f.Close(); err != nil {
-		t.Error(err)
-	}
+	check.Report(t, f.Close())
 	if err := m.SetXattr("/", "ceph.quota.max_bytes", []byte("0"), cephfs.XattrDefault); err == nil {
 		t.Error("it takes the limit of its volume away")
 	}
-	if _, err := small.Ceph(t.Context(), "fs", "subvolumegroup", "create", rig.FileSystem, "others"); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(small.Ceph(t.Context(), "fs", "subvolumegroup", "create", rig.FileSystem, "others"))(t)
 	for _, other := range []string{"/", "/volumes/others"} {
 		if _, err := mount(other); err == nil {
 			t.Errorf("it mounts %s", other)

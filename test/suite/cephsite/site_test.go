@@ -29,6 +29,7 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/nodeops/child"
 	rig "github.com/holdfast-storage/holdfast/test/rig/ceph"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 )
 
@@ -93,17 +94,13 @@ func (s *site) prepare() {
 	user, node := userCaps(s.pool.Engine, c.User), nodeCaps(s.pool.Engine, c.User)
 	if s.pool.Engine == v1beta1.EngineRBD {
 		c.Pool = s.pool.Name
-		if err := small.CreateRBDPool(ctx, c.Pool, 0); err != nil {
-			s.Fatal(err)
-		}
+		check.OK(s, small.CreateRBDPool(ctx, c.Pool, 0))
 		s.Cleanup(func() { _ = small.DeletePool(ctx, c.Pool) })
 	} else {
 		c.Filesystem, c.Namespace = rig.FileSystem, s.pool.Name
 	}
 	for name, caps := range map[string][]string{c.User: user, c.NodeUser: node} {
-		if _, err := small.CreateUser(ctx, name, caps...); err != nil {
-			s.Fatal(err)
-		}
+		check.Got(small.CreateUser(ctx, name, caps...))(s)
 	}
 }
 
@@ -124,18 +121,12 @@ func nodeCaps(engine v1beta1.Engine, name string) []string {
 
 func (s *site) setCaps(user string, caps ...string) {
 	s.Helper()
-	if _, err := small.Ceph(s.Context(), append([]string{"auth", "caps", "client." + user}, caps...)...); err != nil {
-		s.Fatal(err)
-	}
+	check.Got(small.Ceph(s.Context(), append([]string{"auth", "caps", "client." + user}, caps...)...))(s)
 }
 
 func (s *site) key(user string) string {
 	s.Helper()
-	key, err := small.Key(context.Background(), user)
-	if err != nil {
-		s.Fatal(err)
-	}
-	return key
+	return check.Got(small.Key(context.Background(), user))(s)
 }
 
 // writeKey replaces the key as the kubelet does: a link to the directory of the secret changes.
@@ -149,18 +140,14 @@ func (s *site) writeKey(key string) {
 		func() error { return os.Rename(link+".new", link) },
 	}
 	for _, step := range steps {
-		if err := step(); err != nil {
-			s.Fatal(err)
-		}
+		check.OK(s, step())
 	}
 }
 
 // writeNodeKey replaces the key of the user of nodes.
 func (s *site) writeNodeKey(key string) {
 	s.Helper()
-	if err := errors.Join(os.WriteFile(s.at("node-key.new"), []byte(key), 0o400), os.Rename(s.at("node-key.new"), s.at("node-key"))); err != nil {
-		s.Fatal(err)
-	}
+	check.OK(s, errors.Join(os.WriteFile(s.at("node-key.new"), []byte(key), 0o400), os.Rename(s.at("node-key.new"), s.at("node-key"))))
 }
 
 func (s *site) at(name string) string { return filepath.Join(s.dir, name) }
@@ -172,18 +159,14 @@ func (s *site) writeKubeconfig(config *rest.Config) {
 	file.AuthInfos["a"] = &clientcmdapi.AuthInfo{Token: config.BearerToken}
 	file.Contexts["a"] = &clientcmdapi.Context{Cluster: "a", AuthInfo: "a"}
 	file.CurrentContext = "a"
-	if err := clientcmd.WriteToFile(*file, s.at("kubeconfig")); err != nil {
-		s.Fatal(err)
-	}
+	check.OK(s, clientcmd.WriteToFile(*file, s.at("kubeconfig")))
 }
 
 // start runs the process as its pod would.
 func (s *site) start() {
 	s.Helper()
 	port, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		s.Fatal(err)
-	}
+	check.OK(s, err)
 	s.address = port.Addr().String()
 	port.Close()
 	var args []string
@@ -263,9 +246,7 @@ func (s *site) probe(path string) (status int, body string) {
 	ctx, cancel := context.WithTimeout(s.Context(), patience)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.address+path, http.NoBody)
-	if err != nil {
-		s.Fatal(err)
-	}
+	check.OK(s, err)
 	answer, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return 0, err.Error()

@@ -17,6 +17,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	rig "github.com/holdfast-storage/holdfast/test/rig/ceph"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // onBoth runs a test for each engine.
@@ -37,11 +38,7 @@ func (s *site) request(name string, change ...func(*v1beta1.Volume)) *v1beta1.Vo
 	for _, c := range change {
 		c(v)
 	}
-	made, err := s.holdfast.HoldfastV1beta1().Volumes().Create(s.Context(), v, metav1.CreateOptions{})
-	if err != nil {
-		s.Fatal(err)
-	}
-	return made
+	return check.Got(s.holdfast.HoldfastV1beta1().Volumes().Create(s.Context(), v, metav1.CreateOptions{}))(s)
 }
 
 // awaitVolume waits until the volume has a phase.
@@ -61,16 +58,9 @@ func (s *site) awaitVolume(name string, phase v1beta1.Phase) (v *v1beta1.Volume)
 func (s *site) requestRemoval(v *v1beta1.Volume) {
 	s.Helper()
 	volumes := s.holdfast.HoldfastV1beta1().Volumes()
-	patch, err := v1beta1.NewDeletionRequest(v.UID, "a test", "").MergePatch()
-	if err != nil {
-		s.Fatal(err)
-	}
-	if _, err := volumes.Patch(s.Context(), v.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-		s.Fatal(err)
-	}
-	if err := volumes.Delete(s.Context(), v.Name, metav1.DeleteOptions{}); err != nil {
-		s.Fatal(err)
-	}
+	patch := check.Got(v1beta1.NewDeletionRequest(v.UID, "a test", "").MergePatch())(s)
+	check.Got(volumes.Patch(s.Context(), v.Name, types.MergePatchType, patch, metav1.PatchOptions{}))(s)
+	check.OK(s, volumes.Delete(s.Context(), v.Name, metav1.DeleteOptions{}))
 }
 
 // forget removes all objects of the pool.
@@ -132,9 +122,7 @@ func (s *site) inCeph() []string {
 	} else {
 		text, err = small.Ceph(s.Context(), "fs", "subvolume", "ls", rig.FileSystem, s.pool.Ceph.Namespace)
 	}
-	if err != nil {
-		s.Fatal(err)
-	}
+	check.OK(s, err)
 	var images, names []string
 	if json.Unmarshal([]byte(text), &images) == nil {
 		return images

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-storage/holdfast/crashpoint"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/rig/standalone"
 )
@@ -245,9 +246,7 @@ func killAtEveryStep(t *testing.T, fs hostfs.Kind, k kind, operations []operatio
 func requireOnlineExt4(t *testing.T) {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var caps [2]unix.CapUserData
-	if err := unix.Capget(&header, &caps[0]); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, unix.Capget(&header, &caps[0]))
 	if caps[0].Effective&(1<<unix.CAP_SYS_RESOURCE) == 0 {
 		hostfs.Skip(t, "ext4-growth", "this process lacks CAP_SYS_RESOURCE, without which the kernel grows no mounted ext4; the second kernel runs this case")
 	}
@@ -289,9 +288,5 @@ func (w *world) disconnectAndStart() {
 
 func crashing(t *testing.T) string {
 	t.Helper()
-	binary, err := standalone.CrashingBinary(t.Context(), t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return binary
+	return check.Got(standalone.CrashingBinary(t.Context(), t.TempDir()))(t)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/holdfast-storage/holdfast/nodeops"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/rig/standalone"
 )
@@ -37,10 +38,7 @@ type kind struct {
 }
 
 func newWorld(t *testing.T, binary, pool string, k kind) *world {
-	scratch, err := os.MkdirTemp("", "holdfast-crash-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	scratch := check.Got(os.MkdirTemp("", "holdfast-crash-"))(t)
 	w := &world{T: t, pool: pool, scratch: scratch, kind: k, options: standalone.Options{
 		Binary: binary,
 		Socket: filepath.Join(scratch, "csi.sock"),

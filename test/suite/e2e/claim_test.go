@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
 )
 
@@ -29,9 +30,7 @@ func TestClaim_VolumeIsDeletedWithIt(t *testing.T) {
 	s.Run("user", kube.Mount("data", "/data"), kube.Script("touch /data/file"))
 	volume := s.Volume("data")
 	id := volume.Spec.CSI.VolumeHandle
-	if _, err := os.Stat(imageOf(s, id)); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(os.Stat(imageOf(s, id)))(t)
 	s.DeletePod("user")
 	s.DeleteClaim("data")
 	kube.AwaitNone(s, s.Client.CoreV1().PersistentVolumes(), kube.Named(volume.Name), "volume "+volume.Name)

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
 )
 
@@ -72,10 +73,7 @@ func TestInlineVolume_IsCreatedForItsPodLimitedAndDeletedWithIt(t *testing.T) {
 // them and for their end.
 func inlineOf(t *testing.T, s *kube.Space, uid string) (ids []string) {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(s.Pools(), "default", "volumes", "*", "meta.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := check.Got(filepath.Glob(filepath.Join(s.Pools(), "default", "volumes", "*", "meta.json")))(t)
 	for _, file := range files {
 		if content, err := os.ReadFile(file); err == nil && strings.Contains(string(content), uid) {
 			ids = append(ids, filepath.Base(filepath.Dir(file)))
@@ -91,10 +89,7 @@ func TestGenericEphemeralVolume_IsAClaimThatEndsWithItsPod(t *testing.T) {
 	s.Ready("user")
 	expectLimit(t, s.Exec("user", "sh", "-c", overfill))
 	volume := s.Volume("user-scratch")
-	object, err := s.Holdfast("volumes").Get(t.Context(), volume.Spec.CSI.VolumeHandle, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	object := check.Got(s.Holdfast("volumes").Get(t.Context(), volume.Spec.CSI.VolumeHandle, metav1.GetOptions{}))(t)
 	s.DeletePod("user")
 	kube.AwaitNone(s, s.Client.CoreV1().PersistentVolumeClaims(s.Namespace), metav1.ListOptions{}, "the claim")
 	kube.AwaitNone(s, s.Client.CoreV1().PersistentVolumes(), kube.Named(volume.Name), "the persistent volume")

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
 )
@@ -35,10 +36,7 @@ func TestExamples_RunUnchanged(t *testing.T) {
 	// The snapshot is of the claim, and holds what had been written by then.
 	apply(filepath.Join(examples, "claim.yaml"))
 	s.Exec("writer", "sh", "-c", "until test -s /data/log; do sleep 0.1; done")
-	files, err := filepath.Glob(filepath.Join(examples, "*.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := check.Got(filepath.Glob(filepath.Join(examples, "*.yaml")))(t)
 	for _, file := range files {
 		if !done[file] && file != sharedExample && !slices.Contains(cephExamples, file) {
 			apply(file)
@@ -58,9 +56,7 @@ func TestExamples_SharedVolumeRunsOnNodesWhoseKernelMountsIt(t *testing.T) {
 	next := 0
 	for _, object := range s.Apply(sharedExample, func(o *unstructured.Unstructured) {
 		if o.GetKind() == "Pod" {
-			if err := unstructured.SetNestedField(o.Object, nodes[next%len(nodes)], "spec", "nodeName"); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, unstructured.SetNestedField(o.Object, nodes[next%len(nodes)], "spec", "nodeName"))
 			next++
 		}
 	}) {

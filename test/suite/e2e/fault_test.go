@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
@@ -49,9 +50,7 @@ func TestFaults_NothingIsLostOrLeftWhileFiftyClaimsComeAndGo(t *testing.T) {
 	all.again(ctx, t, "without "+node, s.Home)
 	boot()
 	all.again(ctx, t, "after a power cut of "+node, s.Home, node)
-	if err := end(); err != nil {
-		t.Error(err)
-	}
+	check.Report(t, end())
 	t.Logf("%d claims came and went", len(all.volumes()))
 	nothingLeft(t, s, all.volumes())
 }

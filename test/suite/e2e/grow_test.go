@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
 )
 
@@ -72,9 +73,7 @@ func TestAClaimWhoseFileSystemCannotGrowIsUsedAtTheSizeItHas(t *testing.T) {
 	}
 	on(false, "debugfs", "-w", "-R", "clri <7>") // where its group descriptors would grow
 	claims := s.Client.CoreV1().PersistentVolumeClaims(s.Namespace)
-	if _, err := claims.Patch(t.Context(), "data", types.MergePatchType, []byte(`{"spec":{"resources":{"requests":{"storage":"1Gi"}}}}`), metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(claims.Patch(t.Context(), "data", types.MergePatchType, []byte(`{"spec":{"resources":{"requests":{"storage":"1Gi"}}}}`), metav1.PatchOptions{}))(t)
 	kube.AwaitOne(s, s.Client.CoreV1().PersistentVolumes(), s.Volume("data").Name, "to be of 1Gi", func(v *corev1.PersistentVolume) (bool, error) {
 		size := v.Spec.Capacity[corev1.ResourceStorage]
 		return size.Cmp(resource.MustParse("1Gi")) == 0, nil

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/holdfast-storage/holdfast/nodeops"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
 )
@@ -38,16 +39,12 @@ func TestHealth_DamagedVolumeIsReportedUntilItIsRepaired(t *testing.T) {
 		if images[claim], err = os.ReadFile(imageOf(s, ids[claim])); err != nil {
 			t.Fatal(err)
 		}
-		if err := damage.do(imageOf(s, ids[claim])); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, damage.do(imageOf(s, ids[claim])))
 	}
 	for claim, damage := range damages {
 		expectHealth(s, ids[claim], metav1.ConditionFalse, damage.says)
 		s.AwaitClusterEvent(ids[claim], "Damaged", damage.says)
-		if err := os.WriteFile(imageOf(s, ids[claim]), images[claim], 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, os.WriteFile(imageOf(s, ids[claim]), images[claim], 0o600))
 	}
 	for claim := range damages {
 		expectHealth(s, ids[claim], metav1.ConditionTrue, "")

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
 )
 
@@ -32,9 +33,7 @@ func TestLimit_FullVolumeStopsItsPodAlone(t *testing.T) {
 	s.Ready("neighbour")
 	s.Exec("neighbour", "sh", "-ec", "head -c 10000000 /dev/zero >/data/file; sync /data/file")
 	state, err := s.Client.CoreV1().Nodes().Get(t.Context(), s.Home, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	for _, condition := range state.Status.Conditions {
 		want := corev1.ConditionFalse // they name pressures
 		if condition.Type == corev1.NodeReady {

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
 )
 
@@ -17,22 +18,14 @@ import (
 func class(t *testing.T, s *kube.Space, change ...func(*storagev1.StorageClass)) string {
 	t.Helper()
 	classes := s.Client.StorageV1().StorageClasses()
-	c, err := classes.Get(t.Context(), "holdfast", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := check.Got(classes.Get(t.Context(), "holdfast", metav1.GetOptions{}))(t)
 	c.ObjectMeta = metav1.ObjectMeta{GenerateName: s.Namespace + "-"}
 	for _, change := range change {
 		change(c)
 	}
-	made, err := classes.Create(t.Context(), c, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	made := check.Got(classes.Create(t.Context(), c, metav1.CreateOptions{}))(t)
 	t.Cleanup(func() {
-		if err := classes.Delete(context.WithoutCancel(t.Context()), made.Name, metav1.DeleteOptions{}); err != nil {
-			t.Error(err)
-		}
+		check.Report(t, classes.Delete(context.WithoutCancel(t.Context()), made.Name, metav1.DeleteOptions{}))
 	})
 	return made.Name
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/holdfast-storage/holdfast/admin"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
 )
@@ -66,9 +67,7 @@ func TestNFSServer_ThatPublishesAClaimServesItReadOnly(t *testing.T) {
 func published(t *testing.T, s *kube.Space) (server, path, access string) {
 	t.Helper()
 	found, err := s.Holdfast("nfsservers").Namespace(s.Namespace).Get(t.Context(), "published", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	said := func(field string) string {
 		value, _, _ := unstructured.NestedString(found.Object, "status", field)
 		return value
@@ -106,9 +105,7 @@ func discard(t *testing.T, s *kube.Space, kind, name string, remove func(context
 	})
 	return func() {
 		t.Helper()
-		if err := remove(t.Context(), name, deletion); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, remove(t.Context(), name, deletion))
 		kube.AwaitNone(s, s.Holdfast(kind), kube.Named(name), name+" of "+kind)
 	}
 }

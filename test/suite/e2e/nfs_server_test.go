@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
 )
@@ -20,13 +21,8 @@ import (
 // amend merges into the spec of an NFSServer.
 func amend(t *testing.T, s *kube.Space, server string, spec map[string]any) {
 	t.Helper()
-	patch, err := json.Marshal(map[string]any{"spec": spec})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.Holdfast("nfsservers").Namespace(s.Namespace).Patch(t.Context(), server, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	patch := check.Got(json.Marshal(map[string]any{"spec": spec}))(t)
+	check.Got(s.Holdfast("nfsservers").Namespace(s.Namespace).Patch(t.Context(), server, types.MergePatchType, patch, metav1.PatchOptions{}))(t)
 }
 
 // A pod with a volume needs the API server as little as the server does.
@@ -42,9 +38,7 @@ func TestNFSFault_ClientsContinueThoughTheServerIsKilledWhileTheAPIServerIsSilen
 		defer resume()
 		killed := running()
 		for _, pid := range killed {
-			if err := unix.Kill(pid, unix.SIGKILL); err != nil {
-				t.Error(err)
-			}
+			check.Report(t, unix.Kill(pid, unix.SIGKILL))
 		}
 		late := time.After(kube.Patience)
 		tick := time.NewTicker(100 * time.Millisecond)
@@ -105,10 +99,7 @@ func TestNFSServer_StorageGrows(t *testing.T) {
 		return said
 	}
 	servers := s.Holdfast("nfsservers").Namespace(s.Namespace)
-	is, err := servers.Get(t.Context(), "shared", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	is := check.Got(servers.Get(t.Context(), "shared", metav1.GetOptions{}))(t)
 	before := capacity(is)
 	pod := s.Ready(server)
 	amend(t, s, "shared", map[string]any{"storage": map[string]any{"size": "4Gi"}})

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
 )
 
@@ -134,9 +135,7 @@ func writtenByMany(t *testing.T, s *kube.Space, nodes []string, server, claim, c
 	}
 	kube.AwaitNone(s, s.Holdfast("volumes"), kube.Named(id), "its object")
 	events, err := s.Client.CoreV1().Events(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=" + id})
-	if err != nil {
-		t.Error(err)
-	}
+	check.Report(t, err)
 	for _, e := range events.Items {
 		if e.Reason == v1beta1.ReasonForgotten || e.Reason == v1beta1.ReasonDamaged {
 			t.Errorf("a volume that was deleted as it should be has the event %s: %s", e.Reason, e.Message)

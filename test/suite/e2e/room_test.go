@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
 )
 
@@ -29,9 +30,7 @@ func TestCapacity_PodIsScheduledWhereItsVolumeFits(t *testing.T) {
 func pool(t *testing.T, s *kube.Space, node, field string) int64 {
 	t.Helper()
 	n, err := s.Holdfast("storagenodes").Get(t.Context(), node, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	pools, _, _ := unstructured.NestedSlice(n.Object, "status", "pools")
 	pool, _ := pools[0].(map[string]any)
 	said, _, _ := unstructured.NestedString(pool, field)

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
 )
@@ -75,9 +76,7 @@ func live(t *testing.T, s *kube.Space, class string, count int) {
 		return !slices.ContainsFunc(all, func(c *corev1.PersistentVolumeClaim) bool { return c.Status.Phase != corev1.ClaimBound }), nil
 	})
 	for i := range count {
-		if err := claims.Delete(t.Context(), fmt.Sprint("c", i), metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, claims.Delete(t.Context(), fmt.Sprint("c", i), metav1.DeleteOptions{}))
 	}
 	kube.Await(s, s.Client.CoreV1().PersistentVolumes(), metav1.ListOptions{}, "the end of the persistent volumes", func(all []*corev1.PersistentVolume) (bool, error) {
 		return !slices.ContainsFunc(all, func(v *corev1.PersistentVolume) bool { return v.Spec.StorageClassName == class }), nil
@@ -93,15 +92,9 @@ func live(t *testing.T, s *kube.Space, class string, count int) {
 // count returns the requests that the API server answers while something runs.
 func count(t *testing.T, s *kube.Space, run func()) map[kube.Request]float64 {
 	t.Helper()
-	before, err := s.Requests(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := check.Got(s.Requests(t.Context()))(t)
 	run()
-	after, err := s.Requests(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	after := check.Got(s.Requests(t.Context()))(t)
 	for request := range after {
 		after[request] -= before[request]
 	}

@@ -18,13 +18,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/nfsclient"
 	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
 )
 
 const (
-	fill  = "head -c 5000000 /dev/urandom >/data/file; sync /data/file; sha256sum /data/file"
-	check = "sha256sum /data/file"
+	fill     = "head -c 5000000 /dev/urandom >/data/file; sync /data/file; sha256sum /data/file"
+	checksum = "sha256sum /data/file"
 	// overfill writes more than fits into 64 MiB.
 	overfill = "dd if=/dev/zero of=/data/fill bs=1M count=200 2>&1 || true; rm /data/fill"
 )
@@ -69,10 +70,7 @@ func TestLifeOfVolumes_FromTheInstallationToTheRemoval(t *testing.T) {
 }
 
 func (l *life) installed(t *testing.T) {
-	class, err := l.Client.StorageV1().StorageClasses().Get(t.Context(), "holdfast", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	class := check.Got(l.Client.StorageV1().StorageClasses().Get(t.Context(), "holdfast", metav1.GetOptions{}))(t)
 	if class.Annotations["storageclass.kubernetes.io/is-default-class"] != "true" || class.Provisioner != "csi.holdfast.dev" {
 		t.Errorf("the class of the installation is %+v", class)
 	}
@@ -93,14 +91,14 @@ func (l *life) claim(t *testing.T) {
 	l.Ready("writer")
 	l.written = l.Exec("writer", "sh", "-ec", fill)
 	l.DeletePod("writer")
-	if read := l.Run("reader", kube.Mount("data", "/data"), kube.Script(check)); read != l.written {
+	if read := l.Run("reader", kube.Mount("data", "/data"), kube.Script(checksum)); read != l.written {
 		t.Errorf("written %q, read %q", l.written, read)
 	}
 	l.DeletePod("reader")
 }
 
 func (l *life) limit(t *testing.T) {
-	said := l.Run("greedy", kube.Mount("data", "/data"), kube.Script(overfill+"; "+check))
+	said := l.Run("greedy", kube.Mount("data", "/data"), kube.Script(overfill+"; "+checksum))
 	if !strings.Contains(said, "No space left on device") || !strings.Contains(said, l.written) {
 		t.Errorf("writing 200 MiB into 64: %q", said)
 	}
@@ -127,7 +125,7 @@ func (l *life) restore(t *testing.T) {
 	l.Snapshot("then", "data") // while it is in use
 	l.later = l.Exec("writer", "sh", "-ec", fill)
 	l.Claim("restored", "64Mi", kube.From("VolumeSnapshot", "then"))
-	if read := l.Run("reader", kube.Mount("restored", "/data"), kube.Script(check)); read != l.written {
+	if read := l.Run("reader", kube.Mount("restored", "/data"), kube.Script(checksum)); read != l.written {
 		t.Errorf("the snapshot has %q, and the volume had %q", read, l.written)
 	}
 	l.DeletePod("reader")
@@ -135,7 +133,7 @@ func (l *life) restore(t *testing.T) {
 
 func (l *life) clone(t *testing.T) {
 	l.Claim("cloned", "64Mi", kube.From("PersistentVolumeClaim", "data"))
-	if read := l.Run("reader", kube.Mount("cloned", "/data"), kube.Script(check)); read != l.later {
+	if read := l.Run("reader", kube.Mount("cloned", "/data"), kube.Script(checksum)); read != l.later {
 		t.Errorf("the clone has %q, and its source %q", read, l.later)
 	}
 	l.DeletePod("reader")
@@ -151,7 +149,7 @@ func (l *life) growth(t *testing.T) {
 	l.Pod("user", kube.Mount("data", "/data"))
 	l.Ready("user")
 	l.Grown("data", "256Mi")
-	said := l.Exec("user", "sh", "-ec", "dd if=/dev/zero of=/data/more bs=1M count=128 2>/dev/null; "+check)
+	said := l.Exec("user", "sh", "-ec", "dd if=/dev/zero of=/data/more bs=1M count=128 2>/dev/null; "+checksum)
 	if said != l.later {
 		t.Errorf("written %q, read %q", l.later, said)
 	}
@@ -169,25 +167,17 @@ func (l *life) inline(t *testing.T) {
 
 // shared has a client of the test's own: the machine's kernel may have none.
 func (l *life) shared(t *testing.T) {
-	client, err := l.HostAddress(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := check.Got(l.HostAddress(t.Context()))(t)
 	server := l.Serve("files", l.Home, map[string]any{
 		"storage": map[string]any{"storageClassName": "holdfast", "size": "1Gi"}, "reclaimPolicy": "Delete",
 		"exports": map[string]any{"clients": []any{client}},
 	})
 	class := l.Namespace + "-shared"
-	_, err = l.Client.StorageV1().StorageClasses().Create(t.Context(), &storagev1.StorageClass{
+	check.Got(l.Client.StorageV1().StorageClasses().Create(t.Context(), &storagev1.StorageClass{
 		ObjectMeta: metav1.ObjectMeta{Name: class}, Provisioner: "nfs.holdfast.dev", Parameters: map[string]string{"nfsServer": l.Namespace + "/files"},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}, metav1.CreateOptions{}))(t)
 	defer func() {
-		if err := l.Client.StorageV1().StorageClasses().Delete(context.WithoutCancel(t.Context()), class, metav1.DeleteOptions{}); err != nil {
-			t.Error(err)
-		}
+		check.Report(t, l.Client.StorageV1().StorageClasses().Delete(context.WithoutCancel(t.Context()), class, metav1.DeleteOptions{}))
 	}()
 	l.Claim("shared", "32Mi", kube.OfClass(class), kube.AccessMode(corev1.ReadWriteMany))
 	export := l.Volume("shared").Spec.NFS
@@ -210,9 +200,7 @@ func (l *life) deletion(t *testing.T) {
 	for _, name := range names {
 		volumes = append(volumes, l.Volume(name))
 	}
-	if err := errors.Join(l.EndServers(t.Context()), l.Empty(t.Context())); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, errors.Join(l.EndServers(t.Context()), l.Empty(t.Context())))
 	for _, v := range volumes {
 		kube.AwaitNone(l.Space, l.Holdfast("volumes"), kube.Named(v.Spec.CSI.VolumeHandle), "volume "+v.Spec.CSI.VolumeHandle)
 	}
@@ -222,9 +210,7 @@ func (l *life) deletion(t *testing.T) {
 func (l *life) removal(t *testing.T) {
 	pools := l.Pools()
 	kube.AwaitNone(l.Space, l.Holdfast("volumes"), metav1.ListOptions{}, "all volumes")
-	if err := l.Holdfast("storageclusters").Delete(t.Context(), "holdfast", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, l.Holdfast("storageclusters").Delete(t.Context(), "holdfast", metav1.DeleteOptions{}))
 	ctx, cancel := context.WithTimeout(t.Context(), 2*kube.Patience)
 	defer cancel()
 	l.Eventually(ctx, "nothing to be left in the cluster", func(ctx context.Context) error {
@@ -267,18 +253,14 @@ func onNodes(o kube.Listed) (traces []string) {
 func nothingOnHost(t *testing.T, pools string) {
 	t.Helper()
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	for line := range strings.SplitSeq(string(mounts), "\n") {
 		if strings.Contains(line, pools) || strings.Contains(line, "csi.holdfast.dev") {
 			t.Errorf("mounted is %s", line)
 		}
 	}
 	backing, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	for _, file := range backing {
 		if name, err := os.ReadFile(file); err == nil && strings.HasPrefix(string(name), pools) {
 			t.Errorf("%s is still %s", file, name)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
@@ -72,17 +73,11 @@ func TestHelm_EachVersionInstallsUpgradesAndLeavesTheKinds(t *testing.T) {
 	if name == "" {
 		hostfs.Skip(t, "api", "needs an API server without Holdfast, named in HOLDFAST_API")
 	}
-	chart, err := filepath.Abs(root + "/deploy/chart")
-	if err != nil {
-		t.Fatal(err)
-	}
+	chart := check.Got(filepath.Abs(root + "/deploy/chart"))(t)
 	for version, module := range map[string]string{"v3": "test/tool/helm3", "v4": "test/suite/deploy"} {
 		t.Run(version, func(t *testing.T) {
 			a := &admin{t: t, home: t.TempDir(), module: module}
-			out, err := exec.CommandContext(t.Context(), root+"/bin/cluster", "-name", name, "kubeconfig").Output()
-			if err != nil {
-				t.Fatal(err)
-			}
+			out := check.Got(exec.CommandContext(t.Context(), root+"/bin/cluster", "-name", name, "kubeconfig").Output())(t)
 			a.kubeconfig = strings.TrimSpace(string(out))
 			if got := a.must(a.helm("version", "--short")); !strings.HasPrefix(got, version) {
 				t.Fatalf("it is Helm %s", got)

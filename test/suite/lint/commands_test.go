@@ -17,6 +17,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/parameters"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/documents"
 )
 
@@ -110,9 +111,7 @@ func newReader(t *testing.T) *reader {
 	t.Helper()
 	kinds := apiruntime.NewScheme()
 	for _, add := range []func(*apiruntime.Scheme) error{scheme.AddToScheme, v1beta1.AddToScheme} {
-		if err := add(kinds); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, add(kinds))
 	}
 	return &reader{
 		kinds: customKinds(t), makefile: read(t, "Makefile"), settings: read(t, "Makefile") + read(t, "test/run/env.sh") + read(t, "test/run/lanes.sh"),

@@ -7,13 +7,15 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // TestDocuments_NameTestsThatExist: a name that ends with _ is that of all tests that begin with it.
 func TestDocuments_NameTestsThatExist(t *testing.T) {
 	const root = "../../.."
 	named, there := map[string]string{}, "\n"
-	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+	check.OK(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		isTest, isDocument := strings.HasSuffix(path, "_test.go"), strings.HasSuffix(path, ".md")
 		switch {
 		case err != nil:
@@ -34,10 +36,7 @@ func TestDocuments_NameTestsThatExist(t *testing.T) {
 			there += string(match[1]) + "\n"
 		}
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	for name, path := range named {
 		end := "\n"
 		if strings.HasSuffix(name, "_") {
@@ -54,10 +53,7 @@ func TestDocuments_NameTestsThatExist(t *testing.T) {
 
 // Each test of a mistake is listed in docs/reliability.md. That what is listed exists is TestDocuments_NameTestsThatExist.
 func TestReliability_ListsEachTestOfAMistake(t *testing.T) {
-	list, err := os.ReadFile("../../../docs/reliability.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := check.Got(os.ReadFile("../../../docs/reliability.md"))(t)
 	listed := map[string]bool{}
 	for _, match := range regexp.MustCompile("`(Test[A-Za-z0-9_]+)([^`]*)`").FindAllSubmatch(list, -1) {
 		listed[string(match[1])] = true
@@ -65,17 +61,11 @@ func TestReliability_ListsEachTestOfAMistake(t *testing.T) {
 			t.Errorf("%s is not the whole name of a test", match[0])
 		}
 	}
-	files, err := filepath.Glob("../e2e/accidents/*_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := check.Got(filepath.Glob("../e2e/accidents/*_test.go"))(t)
 	files = append(files, "../../../backend/ceph/rbd/lost_test.go")
 	there := map[string]bool{}
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := check.Got(os.ReadFile(file))(t)
 		for _, match := range regexp.MustCompile(`(?m)^func (Test[A-Z][A-Za-z0-9_]*_[A-Za-z0-9_]+)\(`).FindAllSubmatch(text, -1) {
 			there[string(match[1])] = true
 		}

@@ -12,6 +12,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 const module = "github.com/holdfast-storage/holdfast"
@@ -147,12 +149,8 @@ func issues(t *testing.T, name string, files map[string]string) []issue {
 	files[".golangci.yml"] = read(t, ".golangci.yml")
 	for file, content := range files {
 		file = filepath.Join(tree, file)
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		check.OK(t, os.WriteFile(file, []byte(content), 0o600))
 	}
 	linter := exec.CommandContext(t.Context(), "go", "tool", "-n", "-modfile=test/tool/linter/go.mod", "golangci-lint-kube-api-linter")
 	linter.Dir = repository

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/documents"
 )
 
@@ -83,10 +84,7 @@ func pathsIn(text string) (paths []string) {
 
 func read(t *testing.T, path string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(repository, path))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := check.Got(os.ReadFile(filepath.Join(repository, path)))(t)
 	return string(text)
 }
 
@@ -98,10 +96,7 @@ func glob(t *testing.T, pattern string) (paths []string) {
 		t.Fatalf("nothing is like %s: %v", pattern, err)
 	}
 	for _, path := range found {
-		relative, err := filepath.Rel(repository, path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		relative := check.Got(filepath.Rel(repository, path))(t)
 		paths = append(paths, relative)
 	}
 	return paths

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 var (
@@ -18,7 +20,7 @@ var (
 
 // In a bubble of synctest time is not waited for.
 func TestSleep_NoTestWaitsOnTimeAfter(t *testing.T) {
-	err := filepath.WalkDir(repository, func(path string, d fs.DirEntry, err error) error {
+	check.OK(t, filepath.WalkDir(repository, func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
@@ -35,8 +37,5 @@ func TestSleep_NoTestWaitsOnTimeAfter(t *testing.T) {
 			t.Errorf("%s: time.After starts again in each round; wait for the event, look for it with a ticker, or make the limit before the loop", path)
 		}
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 }

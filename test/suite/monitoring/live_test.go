@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-storage/holdfast/nodeops/child"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/rig/standalone"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
@@ -60,17 +61,11 @@ func startPrometheus(t *testing.T, targets map[string]string) *server {
 		}},
 	})
 	s := &server{t, hostfs.FreeAddress(t)}
-	log, err := os.Create(filepath.Join(dir, "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := check.Got(os.Create(filepath.Join(dir, "log")))(t)
 	cmd := exec.Command(program(t, "prometheus"), "--config.file="+filepath.Join(dir, "prometheus.yaml"),
 		"--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+s.address)
 	cmd.Stdout, cmd.Stderr = log, log
-	ended, err := child.Start(cmd)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ended := check.Got(child.Start(cmd))(t)
 	t.Cleanup(func() {
 		if err := cmd.Process.Kill(); err != nil {
 			t.Errorf("Prometheus ended by itself: %v:\n%s", err, read(t, log.Name()))
@@ -137,9 +132,7 @@ func (s *server) firing() map[string]string {
 			State       string            `json:"state"`
 		} `json:"alerts"`
 	}
-	if err := s.get("/api/v1/alerts", nil, &data); err != nil {
-		s.Error(err)
-	}
+	check.Report(s, s.get("/api/v1/alerts", nil, &data))
 	all := map[string]string{}
 	for _, a := range data.Alerts {
 		if a.State == "firing" {
@@ -182,18 +175,12 @@ func TestAlerts_FireAndClearInARealPrometheusThatScrapesTheRealProgram(t *testin
 	program(t, "prometheus")
 	pool := hostfs.New(t, hostfs.Ext4, 64<<20)
 	dir := t.TempDir()
-	binary, err := standalone.Binary(t.Context(), dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := check.Got(standalone.Binary(t.Context(), dir))(t)
 	address := hostfs.FreeAddress(t)
 	start := func() *standalone.Process {
-		p, err := standalone.Start(t.Context(), standalone.Options{
+		p := check.Got(standalone.Start(t.Context(), standalone.Options{
 			Binary: binary, Socket: filepath.Join(dir, "s"), Pools: []string{"name=fast,path=" + pool}, Args: []string{"--metrics-address", address},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		return p
 	}
 	p := start()
@@ -208,9 +195,7 @@ func TestAlerts_FireAndClearInARealPrometheusThatScrapesTheRealProgram(t *testin
 			t.Fatalf("the pool is not full: %v", err)
 		}
 		s.fires("HoldfastPoolNearlyFull", "Pool fast at "+address)
-		if err := os.Remove(fill); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, os.Remove(fill))
 		s.clears("HoldfastPoolNearlyFull")
 	})
 	t.Run("calls that fail", func(t *testing.T) {
@@ -250,9 +235,7 @@ func checkDashboard(s *server) {
 			} `json:"targets"`
 		} `json:"panels"`
 	}
-	if err := json.Unmarshal([]byte(read(s.T, filepath.Join(dir, "dashboard.json"))), &dashboard); err != nil {
-		s.Fatal(err)
-	}
+	check.OK(s, json.Unmarshal([]byte(read(s.T, filepath.Join(dir, "dashboard.json"))), &dashboard))
 	var queries int
 	for _, p := range dashboard.Panels {
 		if len(p.Targets) == 0 && p.Type != "row" {

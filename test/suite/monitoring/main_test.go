@@ -8,6 +8,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
@@ -40,22 +41,14 @@ type file struct {
 
 func read(t *testing.T, path string) string {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := check.Got(os.ReadFile(path))(t)
 	return string(text)
 }
 
 func write(t *testing.T, path string, content any) {
 	t.Helper()
-	text, err := yaml.Marshal(content)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	text := check.Got(yaml.Marshal(content))(t)
+	check.OK(t, os.WriteFile(path, text, 0o600))
 }
 
 // rules are those of the PrometheusRule.
@@ -64,9 +57,7 @@ func rules(t *testing.T) file {
 	var object struct {
 		Spec file `json:"spec"`
 	}
-	if err := yaml.Unmarshal([]byte(read(t, filepath.Join(dir, "prometheusrule.yaml"))), &object); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, yaml.Unmarshal([]byte(read(t, filepath.Join(dir, "prometheusrule.yaml"))), &object))
 	return object.Spec
 }
 

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/documents"
 )
 
@@ -24,14 +25,9 @@ func plain(t *testing.T) string {
 	if command == nil {
 		t.Fatalf("docs/monitoring.md has no command like %s", asADocumentSays)
 	}
-	text, err := exec.CommandContext(t.Context(), "sh", "-c", command[1]+" "+dir+"/prometheusrule.yaml").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := check.Got(exec.CommandContext(t.Context(), "sh", "-c", command[1]+" "+dir+"/prometheusrule.yaml").Output())(t)
 	path := filepath.Join(t.TempDir(), "rules.yaml")
-	if err := os.WriteFile(path, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(path, text, 0o600))
 	return path
 }
 

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-storage/holdfast/nodeops/child"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
@@ -60,9 +61,7 @@ func browser(t *testing.T) *chromium {
 		hostfs.Skip(t, "chromium", "needs Chromium: Debian's package chromium")
 	}
 	started.Do(func() { shared, errShared = startChromium(path) })
-	if errShared != nil {
-		t.Fatal(errShared)
-	}
+	check.OK(t, errShared)
 	return shared
 }
 

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 type object map[string]any
@@ -43,9 +45,7 @@ func newTab(t *testing.T) *tab {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
-		if err := p.browser.call(ctx, "", "Target.disposeBrowserContext", object{"browserContextId": p.context}, nil); err != nil {
-			t.Error(err)
-		}
+		check.Report(t, p.browser.call(ctx, "", "Target.disposeBrowserContext", object{"browserContextId": p.context}, nil))
 	})
 	p.must(p.browser.call(p.limit(), "", "Target.createTarget", object{"url": "about:blank", "browserContextId": p.context}, &made))
 	p.must(p.browser.call(p.limit(), "", "Target.attachToTarget", object{"targetId": made.TargetID, "flatten": true}, &made))
@@ -64,9 +64,7 @@ func newTab(t *testing.T) *tab {
 
 func (p *tab) must(err error) {
 	p.Helper()
-	if err != nil {
-		p.Fatal(err)
-	}
+	check.OK(p, err)
 }
 
 func (p *tab) limit() context.Context {

@@ -8,17 +8,14 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/holdfast-storage/holdfast/crashpoint"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/rig/standalone"
 )
 
 func crashingBinary(t *testing.T) string {
 	t.Helper()
-	path, err := standalone.CrashingBinary(t.Context(), t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return path
+	return check.Got(standalone.CrashingBinary(t.Context(), t.TempDir()))(t)
 }
 
 // dying starts the process so that it kills itself at a step, runs call, and starts an ordinary one. It says whether

@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
@@ -100,9 +101,7 @@ func TestVolume_OfExt4GrowsWhileInUse(t *testing.T) {
 func has(t *testing.T, capability int) bool {
 	t.Helper()
 	header, data := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, [2]unix.CapUserData{}
-	if err := unix.Capget(&header, &data[0]); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, unix.Capget(&header, &data[0]))
 	return data[capability/32].Effective&(1<<(capability%32)) != 0
 }
 

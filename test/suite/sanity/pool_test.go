@@ -12,6 +12,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/holdfast-storage/holdfast/nodeops"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/rig/standalone"
 )
@@ -39,10 +40,7 @@ type world struct {
 func newWorld(t *testing.T, s setting, more string, args ...string) *world {
 	t.Helper()
 	pool := hostfs.New(t, s.kind, 20*gib)
-	scratch, err := os.MkdirTemp("", "holdfast-sanity-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	scratch := check.Got(os.MkdirTemp("", "holdfast-sanity-"))(t)
 	w := &world{T: t, setting: s, pool: pool, scratch: scratch, options: standalone.Options{
 		Binary: binary, Socket: filepath.Join(scratch, "csi.sock"), Args: append([]string{"--ephemeral-pools=fast", "--ephemeral-max-size=1Ti"}, args...),
 		Pools: []string{fmt.Sprintf("name=fast,engine=%s,path=%s%s", s.engine, pool, more)},

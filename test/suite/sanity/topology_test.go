@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 )
@@ -20,9 +21,7 @@ func TestSnapshot_IsWhereItsVolumeIs(t *testing.T) {
 	w.expectError(err, codes.ResourceExhausted, "node")
 	req.AccessibilityRequirements = &csi.TopologyRequirement{Requisite: []*csi.Topology{here}, Preferred: []*csi.Topology{here}}
 	resp, err := w.CreateSnapshot(w.ctx(), req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	if got := resp.GetSnapshot().GetAccessibleTopology(); len(got) != 1 || !proto.Equal(got[0], here) {
 		t.Errorf("the snapshot is at %v", got)
 	}

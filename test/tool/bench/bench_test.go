@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/rig/standalone"
 	"github.com/holdfast-storage/holdfast/test/rig/uml"
@@ -20,9 +21,7 @@ func TestBench_QuickRunMeasuresEverythingAndLeavesNothingBehind(t *testing.T) {
 		measured = targets[:1]
 		args = append(args, "-only", measured[0].String())
 	}
-	if err := run(t.Context(), args, &out, t.Output()); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, run(t.Context(), args, &out, t.Output()))
 	for _, target := range measured {
 		var rows int
 		for line := range strings.Lines(out.String()) {
@@ -48,9 +47,7 @@ func TestNFS_VolumesAreMeasuredWhereAClientExists(t *testing.T) {
 	}
 	dir := t.TempDir()
 	var out strings.Builder
-	if err := run(t.Context(), []string{"-quick", "-only", onlyNFS, "-scratch", dir}, &out, t.Output()); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, run(t.Context(), []string{"-quick", "-only", onlyNFS, "-scratch", dir}, &out, t.Output()))
 	for _, w := range nfsWorkloads {
 		row := regexp.MustCompile(`(?m)^\| ` + regexp.QuoteMeta(w.name) + ` \| [1-9]\d* MiB/s \| \d+ MiB/s \| \*\*\d+\.\d\d\*\* \|$`)
 		if !row.MatchString(out.String()) {
@@ -69,28 +66,15 @@ func TestBench_UnknownTargetIsRefused(t *testing.T) {
 
 func build(t *testing.T) string {
 	t.Helper()
-	binary, err := standalone.Binary(t.Context(), t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return binary
+	return check.Got(standalone.Binary(t.Context(), t.TempDir()))(t)
 }
 
 // checkClean finds files, mounts and loop devices that a run left below its scratch directory.
 func checkClean(t *testing.T, dir string) {
 	t.Helper()
-	left, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	mounts, err := os.ReadFile("/proc/self/mounts")
-	if err != nil {
-		t.Fatal(err)
-	}
-	loops, err := shell(t.Context(), "losetup --noheadings --list --output BACK-FILE")
-	if err != nil {
-		t.Fatal(err)
-	}
+	left := check.Got(os.ReadDir(dir))(t)
+	mounts := check.Got(os.ReadFile("/proc/self/mounts"))(t)
+	loops := check.Got(shell(t.Context(), "losetup --noheadings --list --output BACK-FILE"))(t)
 	if len(left) > 0 || strings.Contains(string(mounts), dir) || strings.Contains(loops, dir) {
 		t.Errorf("left behind: files %v, or among mounts:\n%s\nor loop devices of:\n%s", left, mounts, loops)
 	}

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 func TestQuantiles_AreValuesThatWereMeasured(t *testing.T) {
@@ -45,9 +47,7 @@ func TestTables_HoldEveryFigure(t *testing.T) {
 		elsewhere:  "\nof another machine\n",
 	}
 	var out strings.Builder
-	if err := r.print(&out, "header"); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, r.print(&out, "header"))
 	for _, want := range []string{
 		"header\n",
 		"| image/xfs, random read | 100 MiB/s | 75 MiB/s | 80 MiB/s | 0.75 | **0.80** |",

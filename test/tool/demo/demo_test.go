@@ -4,16 +4,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/rig/standalone"
 )
 
 func TestDemo_EndsWithoutError(t *testing.T) {
 	hostfs.RequireRoot(t)
-	binary, err := standalone.Binary(t.Context(), t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := check.Got(standalone.Binary(t.Context(), t.TempDir()))(t)
 	var out strings.Builder
 	if err := run(t.Context(), binary, &out); err != nil {
 		t.Fatalf("%v; it printed:\n%s", err, out.String())

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 func TestEveryLicenceOfATextIsFound(t *testing.T) {
@@ -32,9 +34,7 @@ func TestADirectoryWithoutALicenceIsRefused(t *testing.T) {
 func TestADirectoryWithALicenceThatIsNotAllowedSaysSo(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{"LICENSE": "Permission is hereby granted, free of charge, to any person obtaining a copy", "COPYING.txt": "GNU General Public License"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	found, texts, err := licencesIn(dir)
 	if err != nil || len(texts) != 2 || !slices.Equal(found, []string{"GPL, LGPL or AGPL", "MIT"}) || slices.Contains(allowed, found[0]) {

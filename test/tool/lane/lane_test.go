@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // repository is one of its own, with packages whose tests do what is tried.
@@ -21,10 +23,7 @@ type repository struct {
 func newRepository(t *testing.T, files map[string]string) *repository {
 	t.Helper()
 	r := &repository{t: t, out: &strings.Builder{}}
-	tool, err := goOutput(t.Context(), "", "tool", "-n", "test2json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	tool := check.Got(goOutput(t.Context(), "", "tool", "-n", "test2json"))(t)
 	root := t.TempDir()
 	r.runner = &runner{root: root, dir: filepath.Join(root, "bin/lanes"), test2json: tool, out: r.out}
 	r.write("go.mod", "module example.com/m\n\ngo 1.26\n")
@@ -39,12 +38,8 @@ func newRepository(t *testing.T, files map[string]string) *repository {
 func (r *repository) write(name, content string) {
 	r.t.Helper()
 	file := filepath.Join(r.root, name)
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		r.t.Fatal(err)
-	}
-	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-		r.t.Fatal(err)
-	}
+	check.OK(r.t, os.MkdirAll(filepath.Dir(file), 0o755))
+	check.OK(r.t, os.WriteFile(file, []byte(content), 0o600))
 }
 
 func (r *repository) git(args ...string) {
@@ -85,9 +80,7 @@ func TestLane_TestThatPassesTheSecondTimeHasFlakedAndIsRecordedOnce(t *testing.T
 		t.Fatalf("%+v\n%s", o, r.out)
 	}
 	for range 2 {
-		if err := r.sum([]outcome{o}); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, r.sum([]outcome{o}))
 	}
 	recorded, err := os.ReadFile(filepath.Join(r.root, flakyFile))
 	if err != nil || strings.Count(string(recorded), "TestFlakes") != 1 {
@@ -195,9 +188,7 @@ func TestLane_WhatFailedOrFlakedIsNotGreen(t *testing.T) {
 	state := func() string {
 		t.Helper()
 		said, _, err := r.stateOf(context.WithoutCancel(t.Context()), l)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		return said
 	}
 	if said := state(); said != "3 missing of 3" {
@@ -216,10 +207,7 @@ func TestLane_WhatFailedOrFlakedIsNotGreen(t *testing.T) {
 
 // A package that no lane has would be tested by nothing.
 func TestLanes_HaveEveryPackage(t *testing.T) {
-	r, err := newRunner(t.Context(), &strings.Builder{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := check.Got(newRunner(t.Context(), &strings.Builder{}))(t)
 	in, named := map[string]bool{}, map[string]bool{}
 	for _, l := range slices.Concat(gate, rest) {
 		if named[l.name] || l.limit == 0 || l.about == "" {
@@ -227,19 +215,13 @@ func TestLanes_HaveEveryPackage(t *testing.T) {
 		}
 		named[l.name] = true
 		for i := range l.tests {
-			packages, err := r.list(t.Context(), &l.tests[i])
-			if err != nil {
-				t.Fatal(err)
-			}
+			packages := check.Got(r.list(t.Context(), &l.tests[i]))(t)
 			for _, p := range packages {
 				in[p.path] = true
 			}
 		}
 	}
-	all, err := r.list(t.Context(), &group{packages: []string{"./..."}, tags: cephTags})
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := check.Got(r.list(t.Context(), &group{packages: []string{"./..."}, tags: cephTags}))(t)
 	for _, p := range all {
 		if !in[p.path] {
 			t.Errorf("%s is in no lane", p.name())

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
 )
 
@@ -40,10 +41,7 @@ func TestClaim_DeletedByMistakeIsRestoredFromTheTrash(t *testing.T) {
 // other names and another size.
 func asDocumented(t *testing.T, said string, names *strings.Replacer) {
 	t.Helper()
-	page, err := os.ReadFile(root + "/docs/disaster-recovery.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := check.Got(os.ReadFile(root + "/docs/disaster-recovery.md"))(t)
 	said = regexp.MustCompile(`\(\d+[KMG]i`).ReplaceAllString(names.Replace(said), "(20Gi")
 	shown := "    $ holdfast volumes restore pvc-0c4e --claim shop/data-orders-0\n"
 	for line := range strings.Lines(said) {
@@ -106,10 +104,7 @@ func TestRequests_AreNotWrittenByAnybodyButTheController(t *testing.T) {
 	p := keep(t, begin(t))
 	p.killing(func(p *precious, kill func()) {
 		volume := p.volumes(idle)[0]
-		v, err := objects.Volumes().Get(p.t.Context(), volume, metav1.GetOptions{})
-		if err != nil {
-			p.t.Fatal(err)
-		}
+		v := check.Got(objects.Volumes().Get(p.t.Context(), volume, metav1.GetOptions{}))(p.t)
 		request := forged(v.UID)
 		agent := []string{"--as=system:serviceaccount:" + kube.System + ":holdfast-node", "--as-user-extra=authentication.kubernetes.io/node-name=" + v.Spec.Node}
 		for says, as := range map[string][]string{"holdfast volumes delete": nil, "may not request the deletion of data": agent} {

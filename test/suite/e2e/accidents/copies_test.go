@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
 )
@@ -19,19 +20,13 @@ func secondPool(t *testing.T) {
 	if cluster == nil {
 		kube.SkipWithout(t)
 	}
-	c, err := objects.StorageClusters().Get(t.Context(), clusterName, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := check.Got(objects.StorageClusters().Get(t.Context(), clusterName, metav1.GetOptions{}))(t)
 	home := []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{{
 		Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: cluster.Nodes(t)[:1],
 	}}}}
 	set := func(pools ...v1beta1.PoolSpec) {
 		t.Helper()
-		text, err := json.Marshal(map[string]any{"spec": map[string]any{"pools": pools}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := check.Got(json.Marshal(map[string]any{"spec": map[string]any{"pools": pools}}))(t)
 		cluster.MustKubectl(t, "patch", "storagecluster", clusterName, "--type=merge", "-p", string(text))
 	}
 	t.Cleanup(func() { set(c.Spec.Pools...) })
@@ -46,10 +41,7 @@ func (p *precious) copying(class, claim string) (volume string) {
 	p.Claim(claim, "1Gi", kube.OfClass(class), kube.From("VolumeSnapshot", "large"))
 	p.Pod(claim, kube.Mount(claim, "/data"))
 	p.CopyPod("")
-	all, err := objects.Volumes().List(p.t.Context(), metav1.ListOptions{})
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	all := check.Got(objects.Volumes().List(p.t.Context(), metav1.ListOptions{}))(p.t)
 	for i := range all.Items {
 		if all.Items[i].IsBeingPopulated() {
 			return all.Items[i].Name

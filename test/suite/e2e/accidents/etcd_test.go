@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
 )
@@ -35,9 +36,6 @@ func TestEtcd_PutBackToAnOlderStateLosesNoByte(t *testing.T) {
 // control runs a command of the cluster's program.
 func (p *precious) control(args ...string) {
 	p.t.Helper()
-	said, err := p.Do(p.t.Context(), args...)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	said := check.Got(p.Do(p.t.Context(), args...))(p.t)
 	p.t.Log(said)
 }

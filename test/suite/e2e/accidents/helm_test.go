@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
 )
@@ -44,13 +45,9 @@ func (p *precious) helm(verb string, args ...string) {
 func (p *precious) values(more map[string]any) string {
 	p.t.Helper()
 	content, err := os.ReadFile(file("storagecluster.yaml"))
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	check.OK(p.t, err)
 	o := unstructured.Unstructured{}
-	if err := yaml.Unmarshal(content, &o.Object); err != nil {
-		p.t.Fatal(err)
-	}
+	check.OK(p.t, yaml.Unmarshal(content, &o.Object))
 	spec := o.Object["spec"].(map[string]any)
 	maps.Copy(spec, more)
 	if content, err = yaml.Marshal(map[string]any{"cluster": spec}); err != nil {
@@ -199,10 +196,7 @@ func TestHelm_InstallUpgradeRollbackAndUninstallLoseNothing(t *testing.T) {
 // isReady says that the StorageCluster is ready as its spec is now, without waiting for it.
 func (p *precious) isReady() {
 	p.t.Helper()
-	c, err := objects.StorageClusters().Get(p.t.Context(), clusterName, metav1.GetOptions{})
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	c := check.Got(objects.StorageClusters().Get(p.t.Context(), clusterName, metav1.GetOptions{}))(p.t)
 	if ready := meta.FindStatusCondition(c.Status.Conditions, v1beta1.ReadyCondition); ready == nil || ready.Status != metav1.ConditionTrue || ready.ObservedGeneration != c.Generation {
 		p.t.Errorf("helm --wait has ended, and generation %d of the StorageCluster has %+v", c.Generation, c.Status.Conditions)
 	}
@@ -211,10 +205,7 @@ func (p *precious) isReady() {
 // controllerHas says that the pods of the controller have a label and an argument that the values gave them.
 func (p *precious) controllerHas(team, arg string) {
 	p.t.Helper()
-	d, err := p.Client.AppsV1().Deployments(kube.System).Get(p.t.Context(), "holdfast-controller", metav1.GetOptions{})
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	d := check.Got(p.Client.AppsV1().Deployments(kube.System).Get(p.t.Context(), "holdfast-controller", metav1.GetOptions{}))(p.t)
 	if pod := d.Spec.Template; pod.Labels["team"] != team || !slices.Contains(pod.Spec.Containers[0].Args, arg) {
 		p.t.Errorf("the controller has the labels %v and the arguments %v", pod.Labels, pod.Spec.Containers[0].Args)
 	}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
 )
 
@@ -72,10 +73,7 @@ func TestVolumeObjects_DeletedByForceAndWithoutTheirFinalizersAreWrittenAgain(t 
 func TestStorageNodes_DeletedByHandAreWrittenAgainAndNothingIsLost(t *testing.T) {
 	p := keep(t, begin(t))
 	p.killing(func(p *precious, kill func()) {
-		before, err := objects.StorageNodes().Get(p.t.Context(), p.Home, metav1.GetOptions{})
-		if err != nil {
-			p.t.Fatal(err)
-		}
+		before := check.Got(objects.StorageNodes().Get(p.t.Context(), p.Home, metav1.GetOptions{}))(p.t)
 		cluster.MustKubectl(p.t, "delete", "--all", "storagenodes.holdfast.dev")
 		kill()
 		kube.AwaitOne(p.Space, p.Holdfast("storagenodes"), p.Home, "to be written again", func(o *unstructured.Unstructured) (bool, error) {
@@ -100,10 +98,7 @@ func TestNFSServer_WhoseClaimIsDeletedGetsItAgainWithItsData(t *testing.T) {
 	p := keep(t, begin(t)).keepShared()
 	p.killing(func(p *precious, kill func()) {
 		claims := p.Client.CoreV1().PersistentVolumeClaims(p.Namespace)
-		before, err := claims.Get(p.t.Context(), "nfs-shared", metav1.GetOptions{})
-		if err != nil {
-			p.t.Fatal(err)
-		}
+		before := check.Got(claims.Get(p.t.Context(), "nfs-shared", metav1.GetOptions{}))(p.t)
 		cluster.MustKubectl(p.t, "-n", p.Namespace, "delete", "--wait=false", "pvc", "nfs-shared")
 		cluster.MustKubectl(p.t, "-n", p.Namespace, "delete", "--wait=false", "nfsserver", "shared") // it waits: volumes exist
 		kill()

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
 )
 
@@ -27,9 +28,7 @@ func (p *precious) directory() string { return filepath.Join(p.Pools(), "default
 func (p *precious) replaced(fill func(dir string)) (back func()) {
 	p.t.Helper()
 	dir := p.directory()
-	if err := unix.Mount("none", dir, "tmpfs", 0, "mode=755"); err != nil {
-		p.t.Fatal(err)
-	}
+	check.OK(p.t, unix.Mount("none", dir, "tmpfs", 0, "mode=755"))
 	back = sync.OnceFunc(func() {
 		p.do(unix.Unmount(dir, unix.MNT_DETACH))
 		// Not every kernel lets even a privileged container look at what the first process of the host sees.
@@ -55,9 +54,7 @@ func (p *precious) startAgent() {
 
 func (p *precious) do(err error) {
 	p.t.Helper()
-	if err != nil {
-		p.t.Error(err)
-	}
+	check.Report(p.t, err)
 }
 
 // poolIs waits until the home node reports that its pool has a reason, "" for none.
@@ -210,9 +207,7 @@ func TestPool_AnEmptyDirectoryInItsPlaceLetsNoVolumeBeForgotten(t *testing.T) {
 	p.poolIs(v1beta1.ReasonNotMounted)
 	p.phase([]string{name}, v1beta1.PhaseUnreachable)
 	claims := p.Client.CoreV1().PersistentVolumeClaims(p.Namespace)
-	if err := claims.Delete(t.Context(), idle, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, claims.Delete(t.Context(), idle, metav1.DeleteOptions{}))
 	delete(p.sums, idle)
 	kube.AwaitNone(p.Space, claims, kube.Named(idle), "the claim")
 	p.phase([]string{name}, v1beta1.PhaseDeleting)
@@ -224,10 +219,7 @@ func TestPool_AnEmptyDirectoryInItsPlaceLetsNoVolumeBeForgotten(t *testing.T) {
 
 func TestSpec_AChangeThatWouldHideVolumesIsRefusedWithTheirNumber(t *testing.T) {
 	p := keep(t, begin(t))
-	c, err := objects.StorageClusters().Get(t.Context(), clusterName, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := check.Got(objects.StorageClusters().Get(t.Context(), clusterName, metav1.GetOptions{}))(t)
 	path := c.Spec.Pools[0].Path
 	p.killing(func(p *precious, kill func()) {
 		const held = `pool default holds [0-9]+ volumes and [0-9]+ snapshots`
@@ -251,10 +243,7 @@ func TestSpec_AChangeThatWouldHideVolumesIsRefusedWithTheirNumber(t *testing.T) 
 
 func TestValues_InDaysAreReadByEveryController(t *testing.T) {
 	p := keep(t, begin(t))
-	c, err := objects.StorageClusters().Get(t.Context(), clusterName, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := check.Got(objects.StorageClusters().Get(t.Context(), clusterName, metav1.GetOptions{}))(t)
 	pool := `{"name":"default","path":"` + c.Spec.Pools[0].Path + `","reserved":"` + c.Spec.Pools[0].Reserved + `"`
 	t.Cleanup(func() {
 		cluster.MustKubectl(t, "patch", "storagecluster", clusterName, "--type=merge", "-p", `{"spec":{"pools":[`+pool+`}]}}`)

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
 )
 
@@ -33,9 +34,7 @@ func TestSnapshotObjects_DeletedByHandAreWrittenAgainAndCanBeRestored(t *testing
 func (p *precious) content() (content *unstructured.Unstructured, handle string) {
 	p.t.Helper()
 	taken, err := p.Snapshots().Get(p.t.Context(), snap, metav1.GetOptions{})
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	check.OK(p.t, err)
 	name, _, _ := unstructured.NestedString(taken.Object, "status", "boundVolumeSnapshotContentName")
 	if content, err = p.SnapshotContents().Get(p.t.Context(), name, metav1.GetOptions{}); err != nil {
 		p.t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
 )
@@ -135,10 +136,7 @@ func TestManifest_DeletedWhereNothingRefusesItAndAppliedAgainLosesNothing(t *tes
 				cluster.MustKubectl(p.t, "-n", kube.System, "delete", "daemonset", "--all")
 				kube.AwaitNone(p.Space, p.Client.CoreV1().Pods(kube.System), metav1.ListOptions{LabelSelector: "app.kubernetes.io/component=node"}, "node pods")
 			}
-			ns, err := p.Client.CoreV1().Namespaces().Get(p.t.Context(), kube.System, metav1.GetOptions{})
-			if err != nil {
-				p.t.Fatal(err)
-			}
+			ns := check.Got(p.Client.CoreV1().Namespaces().Get(p.t.Context(), kube.System, metav1.GetOptions{}))(p.t)
 			before := p.uids(p.volumes(idle, used, raw, shared, plain))
 			cluster.MustKubectl(p.t, "delete", "validatingadmissionpolicybinding", "-l", partOf)
 			p.Eventually(p.t.Context(), "the API server to forget the policies", func(context.Context) error {

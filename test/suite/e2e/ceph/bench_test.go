@@ -15,6 +15,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/bench"
 	"github.com/holdfast-storage/holdfast/test/rig/ceph"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
 )
 
@@ -253,18 +254,10 @@ func rbdBench(b *testing.B) func(load) float64 {
 
 func onCeph(b *testing.B, name string, args ...string) string {
 	b.Helper()
-	out, err := storage.Command(context.WithoutCancel(b.Context()), name, args...)
-	if err != nil {
-		b.Fatal(err)
-	}
-	return out
+	return check.Got(storage.Command(context.WithoutCancel(b.Context()), name, args...))(b)
 }
 
 func adminKey(b *testing.B) string {
 	b.Helper()
-	key, err := storage.Key(b.Context(), "admin")
-	if err != nil {
-		b.Fatal(err)
-	}
-	return key
+	return check.Got(storage.Key(b.Context(), "admin"))(b)
 }

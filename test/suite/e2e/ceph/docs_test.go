@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/documents"
 	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
 )
@@ -37,10 +38,7 @@ func TestDocs_FourCommandsLeadToABoundClaim(t *testing.T) {
 
 // documentedCommands is the second block of the section: the first is for Rook.
 func documentedCommands(t *testing.T) string {
-	page, err := os.ReadFile("../../../../docs/ceph.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := check.Got(os.ReadFile("../../../../docs/ceph.md"))(t)
 	const title = "\n## From a Ceph that exists to a bound claim\n"
 	_, section, found := strings.Cut(string(page), title)
 	if section, _, _ = strings.Cut(section, "\n## "); !found {
@@ -61,9 +59,7 @@ func inShell(t *testing.T, s *kube.Space, script string) *exec.Cmd {
 	if err == nil {
 		err = os.WriteFile(kubeconfig, content, 0o600)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	kubectl := cluster.Command(t.Context(), "kubectl").Path
 	cmd := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", "kubectl config set-context --current --namespace="+s.Namespace+"\n"+script)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "CEPH_CONF="+filepath.Join(storage.Dir, "ceph.conf"), "PATH="+filepath.Dir(kubectl)+":"+os.Getenv("PATH"))
@@ -77,9 +73,7 @@ func forgetDocumented(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), kube.Patience)
 	defer cancel()
-	if err := leave(ctx, func(spec *v1beta1.StorageClusterSpec) { without(spec, documentedPool) }); err != nil {
-		t.Error(err)
-	}
+	check.Report(t, leave(ctx, func(spec *v1beta1.StorageClusterSpec) { without(spec, documentedPool) }))
 	for _, args := range [][]string{
 		{"delete", "--ignore-not-found", "storageclass", documentedPool},
 		{"-n", kube.System, "delete", "--ignore-not-found", "secret", "ceph-holdfast"},

@@ -23,6 +23,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/test/rig/ceph"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
 )
@@ -46,14 +47,9 @@ func awaitFenced(s *kube.Space, node string, reasons ...string) (c *metav1.Condi
 // clientsOf are the addresses of the clients that a node has.
 func clientsOf(t *testing.T, s *kube.Space, node string) (addresses []string) {
 	t.Helper()
-	found, err := s.Holdfast("storagenodes").Get(t.Context(), node, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	found := check.Got(s.Holdfast("storagenodes").Get(t.Context(), node, metav1.GetOptions{}))(t)
 	n := &v1beta1.StorageNode{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(found.Object, n); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, runtime.DefaultUnstructuredConverter.FromUnstructured(found.Object, n))
 	for _, c := range n.Status.CephClients {
 		addresses = append(addresses, string(c.Address))
 	}
@@ -83,10 +79,7 @@ func expectLetIn(t *testing.T, s *kube.Space, node string, addresses []string, s
 	t.Helper()
 	awaitOfPools(s, "ClientsShutOut", node, since)
 	awaitOfPools(s, "ClientsLetIn", node, since)
-	listed, err := storage.Ceph(t.Context(), "osd", "blocklist", "ls")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listed := check.Got(storage.Ceph(t.Context(), "osd", "blocklist", "ls"))(t)
 	for _, a := range addresses {
 		if strings.Contains(listed, a+" ") {
 			t.Errorf("%s is on the blocklist: %s", a, listed)
@@ -104,13 +97,9 @@ func fencingAfter(t *testing.T, s *kube.Space, after string) {
 		return awaitReady(ctx)
 	}
 	t.Cleanup(func() {
-		if err := set(context.WithoutCancel(t.Context()), v1beta1.FencingSpec{}); err != nil {
-			t.Error(err)
-		}
+		check.Report(t, set(context.WithoutCancel(t.Context()), v1beta1.FencingSpec{}))
 	})
-	if err := set(t.Context(), v1beta1.FencingSpec{After: new(v1beta1.Duration(after)), Namespaces: []string{s.Namespace}}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, set(t.Context(), v1beta1.FencingSpec{After: new(v1beta1.Duration(after)), Namespaces: []string{s.Namespace}}))
 }
 
 // keyOf is the key of the user that a node has for the pool of images; "" if there is no such user.
@@ -208,10 +197,7 @@ func (r remote) do(script string) (said string, succeeded bool) {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), kube.Patience)
 	defer cancel()
-	out, err := r.try(ctx, script)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	out := check.Got(r.try(ctx, script))(r.t)
 	said, code, found := strings.Cut(out, "exit ")
 	if !found {
 		r.t.Fatalf("the pod says %q", out)
@@ -292,22 +278,16 @@ func TestFence_NodeThatIsOnlyCutOffCannotWriteAnyMore(t *testing.T) {
 func nameClients(t *testing.T, s *kube.Space, node string) {
 	t.Helper()
 	listed, err := storage.Ceph(t.Context(), "daemon", filepath.Join(storage.Dir, string(ceph.MDS)+".asok"), "session", "ls")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	var sessions []struct{ Inst string } // client.4305 v1:10.0.0.5:0/1148
 	if err := json.Unmarshal([]byte(listed), &sessions); err != nil {
 		t.Fatalf("%q: %v", listed, err)
 	}
 	nodes := s.Holdfast("storagenodes")
 	found, err := nodes.Get(t.Context(), node, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	n := &v1beta1.StorageNode{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(found.Object, n); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, runtime.DefaultUnstructuredConverter.FromUnstructured(found.Object, n))
 	for i := range n.Status.CephClients {
 		c := &n.Status.CephClients[i]
 		for _, session := range sessions {
@@ -325,9 +305,7 @@ func nameClients(t *testing.T, s *kube.Space, node string) {
 	if err == nil {
 		_, err = nodes.Patch(t.Context(), node, types.MergePatchType, status, metav1.PatchOptions{}, "status")
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 }
 
 func TestFence_NodeThatIsOnlyCutOffCannotChangeAFileSystemAnyMore(t *testing.T) {

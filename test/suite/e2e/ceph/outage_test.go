@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/test/rig/ceph"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
 )
 
@@ -26,20 +27,14 @@ func TestOutage_ClaimsWaitAndGoOn(t *testing.T) {
 	back := func() error { return storage.Start(ceph.Monitor) }
 	t.Cleanup(func() {
 		if back != nil {
-			if err := back(); err != nil {
-				t.Error(err)
-			}
+			check.Report(t, back())
 		}
 	})
 	s.Claim("waits", "1Gi", kube.OfClass(imageClass))
 	s.AwaitEvent("waits", "ProvisioningFailed", "Ceph")
-	if err := back(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, back())
 	back = nil
-	if err := storage.AwaitHealthy(context.WithoutCancel(t.Context())); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, storage.AwaitHealthy(context.WithoutCancel(t.Context())))
 	s.Volume("waits")
 	if p, err := s.Client.CoreV1().Pods(s.Namespace).Get(t.Context(), "writer", metav1.GetOptions{}); err != nil || p.Status.ContainerStatuses[0].RestartCount > 0 {
 		t.Errorf("the writer was started again: %v", err)
@@ -50,9 +45,7 @@ func TestOutage_ClaimsWaitAndGoOn(t *testing.T) {
 func restart(t *testing.T, d ceph.Daemon) {
 	t.Helper()
 	storage.Kill(d)
-	if err := errors.Join(storage.Start(d), storage.AwaitHealthy(t.Context())); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, errors.Join(storage.Start(d), storage.AwaitHealthy(t.Context())))
 }
 
 func TestOutage_NothingIsLeftOfFiftyClaims(t *testing.T) {
@@ -79,15 +72,11 @@ func TestOutage_NothingIsLeftOfFiftyClaims(t *testing.T) {
 			s.Claim("restored-"+class, "64Mi", kube.OfClass(class), kube.From("VolumeSnapshot", "snapshot-"+class))
 			s.Volume("restored-" + class)
 		}
-		if err := s.Discard(t.Context(), metav1.ListOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, s.Discard(t.Context(), metav1.ListOptions{}))
 		if round > 0 {
 			restart(t, []ceph.Daemon{ceph.Monitor, ceph.OSD}[round%2])
 		}
-		if err := s.Empty(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, s.Empty(t.Context()))
 		if round == 0 {
 			before = afterFirstRound(t, s)
 		}

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
 )
 
@@ -53,9 +54,7 @@ func forgetTree(t *testing.T) {
 	if cluster == nil {
 		return
 	}
-	if err := leave(context.WithoutCancel(t.Context()), func(spec *v1beta1.StorageClusterSpec) { without(spec, treeClass) }); err != nil {
-		t.Error(err)
-	}
+	check.Report(t, leave(context.WithoutCancel(t.Context()), func(spec *v1beta1.StorageClusterSpec) { without(spec, treeClass) }))
 }
 
 // addTree makes it.
@@ -68,9 +67,7 @@ func addTree(t *testing.T, node string) {
 		})
 		spec.StorageClasses = append(spec.StorageClasses, v1beta1.StorageClassSpec{Name: treeClass, Pool: treeClass})
 	})
-	if err := errors.Join(err, awaitReady(t.Context())); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, errors.Join(err, awaitReady(t.Context())))
 }
 
 func TestTransfer_DirectoryGoesToCephAndBack(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
 )
 
@@ -52,24 +53,15 @@ func podOfImages(ctx context.Context) (types.UID, error) {
 
 func TestUser_ThatCephRefusesLeavesThePoolWithThePodThatServesIt(t *testing.T) {
 	s := begin(t)
-	was, err := podOfImages(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	was := check.Got(podOfImages(t.Context()))(t)
 	t.Cleanup(func() {
-		if err := setUser(context.Background(), userName); err != nil {
-			t.Error(err)
-		}
-		if err := awaitReady(context.Background()); err != nil {
-			t.Error(err)
-		}
+		check.Report(t, setUser(context.Background(), userName))
+		check.Report(t, awaitReady(context.Background()))
 	})
-	if err := setUser(t.Context(), "nosuchuser"); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, setUser(t.Context(), "nosuchuser"))
 	ctx, cancel := context.WithTimeout(t.Context(), kube.Patience)
 	defer cancel()
-	err = kube.Until(ctx, func(ctx context.Context) error {
+	check.OK(t, kube.Until(ctx, func(ctx context.Context) error {
 		c, _, err := storageCluster(ctx)
 		if err != nil {
 			return err
@@ -79,19 +71,12 @@ func TestUser_ThatCephRefusesLeavesThePoolWithThePodThatServesIt(t *testing.T) {
 			return fmt.Errorf("it says %+v", d)
 		}
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	s.Claim("during", "16Mi", kube.OfClass(imageClass))
 	s.Volume("during")
 	s.DeleteClaim("during")
-	if err := setUser(t.Context(), userName); err != nil {
-		t.Fatal(err)
-	}
-	if err := awaitReady(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, setUser(t.Context(), userName))
+	check.OK(t, awaitReady(t.Context()))
 	if is, err := podOfImages(t.Context()); err != nil || is != was {
 		t.Errorf("the pool was served by pod %s, and is by %s: %v", was, is, err)
 	}
@@ -126,28 +111,22 @@ func TestNodeUser_ReachesTheDirectoriesThatAreAttachedToItsNode(t *testing.T) {
 	s.Ready("b-again")
 	ctx, cancel := context.WithTimeout(t.Context(), kube.Patience)
 	defer cancel()
-	err := kube.Until(ctx, func(context.Context) error {
+	check.OK(t, kube.Until(ctx, func(context.Context) error {
 		if b := caps(other); !strings.Contains(b, path("first")) || strings.Contains(b, path("second")) {
 			return fmt.Errorf("the user of the node of b: %s", b)
 		}
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	if found := s.Exec("b-again", "cat", "/data/file"); found != "written\n" {
 		t.Errorf("it reads %q", found)
 	}
 	s.DeletePod("a")
-	err = kube.Until(ctx, func(context.Context) error {
+	check.OK(t, kube.Until(ctx, func(context.Context) error {
 		if a := caps(one); a != "" {
 			return fmt.Errorf("a node that uses nothing has the user %s", a)
 		}
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 }
 
 // As docs/ceph.md has an administrator give nodes one user that all have.
@@ -155,32 +134,21 @@ func TestNodeUser_IsReplacedByAnotherWhileVolumesAreUsed(t *testing.T) {
 	s := begin(t)
 	one, other := withClients(t)
 	const next, secret = "e2e-node-next", "e2e-ceph-node-next"
-	key, err := storage.CreateUser(t.Context(), next, nodeCaps...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := putSecret(t.Context(), secret, key); err != nil {
-		t.Fatal(err)
-	}
+	key := check.Got(storage.CreateUser(t.Context(), next, nodeCaps...))(t)
+	check.OK(t, putSecret(t.Context(), secret, key))
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(t.Context())
 		err := errors.Join(setNodeUser(ctx, nodeUserName, ""), cluster.Client.CoreV1().Secrets(kube.System).Delete(ctx, secret, metav1.DeleteOptions{}))
-		if err != nil {
-			t.Error(err)
-		}
+		check.Report(t, err)
 	})
 	s.Claim("data", "1Gi", kube.OfClass(fileClass))
 	s.Pod("user", kube.Mount("data", "/data"), kube.OnNode(one))
 	s.Ready("user")
 	s.Exec("user", "sh", "-ec", "echo before >/data/file; sync /data/file")
-	if err := setNodeUser(t.Context(), next, secret); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, setNodeUser(t.Context(), next, secret))
 	s.Exec("user", "sh", "-ec", "echo after >>/data/file; sync /data/file") // as the user before
 	s.DeletePod("user")
-	if _, err := storage.Ceph(t.Context(), "auth", "rm", "client."+nodeUserName+"."+fileClass+"."+one); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(storage.Ceph(t.Context(), "auth", "rm", "client."+nodeUserName+"."+fileClass+"."+one))(t)
 	for i, node := range []string{one, other} {
 		pod := fmt.Sprintf("next-%d", i)
 		if found := s.Run(pod, kube.Mount("data", "/data"), kube.OnNode(node), kube.Script("cat /data/file")); found != "before\nafter\n" {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -24,31 +25,21 @@ func (s *Space) CutAPI(node string) (mend func()) {
 	s.t.Helper()
 	s.NeedMachines("to cut a node from the API server")
 	server, err := url.Parse(s.config.Host)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	check.OK(s.t, err)
 	from, err := s.addressesOf(node)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	check.OK(s.t, err)
 	inNetwork := []string{fmt.Sprintf("--net=/proc/%d/ns/net", s.pidOf("kube-apiserver")), "nft"}
 	cmd := exec.CommandContext(context.WithoutCancel(s.t.Context()), "nsenter", append(inNetwork, "--interactive")...)
 	rules, err := cmd.StdinPipe()
 	if err == nil {
 		err = cmd.Start()
 	}
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	check.OK(s.t, err)
 	ended := sync.OnceValue(func() error { return errors.Join(rules.Close(), cmd.Wait()) })
 	s.t.Cleanup(func() {
-		if err := ended(); err != nil {
-			s.t.Error(err)
-		}
+		check.Report(s.t, ended())
 	})
-	if _, err := io.WriteString(rules, fmt.Sprintf(apiTable, strings.Join(from, ", "), server.Port())+"\n"); err != nil {
-		s.t.Fatal(err)
-	}
+	check.Got(io.WriteString(rules, fmt.Sprintf(apiTable, strings.Join(from, ", "), server.Port())+"\n"))(s.t)
 	s.Eventually(s.t.Context(), "the packet filter to have the rules", func(ctx context.Context) error {
 		out, err := exec.CommandContext(ctx, "nsenter", append(inNetwork, "list", "table", "ip", "e2e-api")...).CombinedOutput()
 		if err != nil {
@@ -58,9 +49,7 @@ func (s *Space) CutAPI(node string) (mend func()) {
 	})
 	return func() {
 		s.t.Helper()
-		if err := ended(); err != nil {
-			s.t.Fatal(err)
-		}
+		check.OK(s.t, ended())
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -18,10 +19,7 @@ import (
 // Apply applies a file of manifests to the test's namespace, as kubectl would.
 func (s *Space) Apply(path string, edits ...func(*unstructured.Unstructured)) []*unstructured.Unstructured {
 	s.t.Helper()
-	manifests, err := readManifests(path)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	manifests := check.Got(readManifests(path))(s.t)
 	for i, manifest := range manifests {
 		for _, edit := range edits {
 			edit(manifest)
@@ -41,10 +39,7 @@ func (s *Space) Apply(path string, edits ...func(*unstructured.Unstructured)) []
 // AwaitApplied waits until done accepts an object that was applied.
 func (s *Space) AwaitApplied(object *unstructured.Unstructured, what string, done func(*unstructured.Unstructured) (bool, error)) {
 	s.t.Helper()
-	source, err := s.sourceOf(object)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	source := check.Got(s.sourceOf(object))(s.t)
 	AwaitOne(s, source, object.GetName(), what, done)
 }
 

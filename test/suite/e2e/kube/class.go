@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -20,13 +21,9 @@ func (s *Space) Class(name, provisioner string, parameters ...string) string {
 		c.Parameters[parameters[i]] = parameters[i+1]
 	}
 	classes := s.Client.StorageV1().StorageClasses()
-	if _, err := classes.Create(s.t.Context(), c, metav1.CreateOptions{}); err != nil {
-		s.t.Fatal(err)
-	}
+	check.Got(classes.Create(s.t.Context(), c, metav1.CreateOptions{}))(s.t)
 	s.t.Cleanup(func() {
-		if err := classes.Delete(context.WithoutCancel(s.t.Context()), c.Name, metav1.DeleteOptions{}); err != nil {
-			s.t.Error(err)
-		}
+		check.Report(s.t, classes.Delete(context.WithoutCancel(s.t.Context()), c.Name, metav1.DeleteOptions{}))
 	})
 	return c.Name
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -39,9 +40,7 @@ func (s *Space) keep(ctx context.Context) {
 	s.t.Logf("what the cluster knows is in %s", dir)
 	if err := s.Collect(ctx, dir, s.Namespace); err != nil {
 		s.t.Logf("what could not be had is named in its missing.txt")
-		if err := os.WriteFile(filepath.Join(dir, "missing.txt"), []byte(err.Error()+"\n"), 0o644); err != nil {
-			s.t.Error(err)
-		}
+		check.Report(s.t, os.WriteFile(filepath.Join(dir, "missing.txt"), []byte(err.Error()+"\n"), 0o644))
 	}
 }
 

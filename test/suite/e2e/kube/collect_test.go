@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
@@ -24,10 +25,7 @@ func secret() *unstructured.Unstructured {
 }
 
 func TestCollect_SecretIsShownWithoutItsValues(t *testing.T) {
-	text, err := manifests([]unstructured.Unstructured{*secret()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := check.Got(manifests([]unstructured.Unstructured{*secret()}))(t)
 	for _, hidden := range []string{"hunter2", "aHVudGVyMg", "kubectl"} {
 		if strings.Contains(string(text), hidden) {
 			t.Errorf("%s is in %s", hidden, text)

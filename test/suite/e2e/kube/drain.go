@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,10 +19,7 @@ import (
 func (s *Space) Drain(node string) {
 	s.t.Helper()
 	s.Cordon(node)
-	pods, err := s.Client.CoreV1().Pods("").List(s.t.Context(), metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	pods := check.Got(s.Client.CoreV1().Pods("").List(s.t.Context(), metav1.ListOptions{FieldSelector: "spec.nodeName=" + node}))(s.t)
 	for _, p := range pods.Items {
 		if owner := metav1.GetControllerOf(&p); owner == nil || owner.Kind != "DaemonSet" {
 			s.Evict(p.Namespace, p.Name)
@@ -38,18 +36,12 @@ func (s *Space) Cordon(node string) (uncordon func()) {
 		return err
 	}
 	s.t.Cleanup(func() {
-		if err := set(context.WithoutCancel(s.t.Context()), false); err != nil {
-			s.t.Error(err)
-		}
+		check.Report(s.t, set(context.WithoutCancel(s.t.Context()), false))
 	})
-	if err := set(s.t.Context(), true); err != nil {
-		s.t.Fatal(err)
-	}
+	check.OK(s.t, set(s.t.Context(), true))
 	return func() {
 		s.t.Helper()
-		if err := set(s.t.Context(), false); err != nil {
-			s.t.Fatal(err)
-		}
+		check.OK(s.t, set(s.t.Context(), false))
 	}
 }
 
@@ -96,9 +88,7 @@ func (s *Space) NodePod(node string, not types.UID) *corev1.Pod {
 func (s *Space) ReplaceNodePod(pod *corev1.Pod) *corev1.Pod {
 	s.t.Helper()
 	exact := metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))}
-	if err := s.Client.CoreV1().Pods(pod.Namespace).Delete(s.t.Context(), pod.Name, exact); err != nil {
-		s.t.Fatal(err)
-	}
+	check.OK(s.t, s.Client.CoreV1().Pods(pod.Namespace).Delete(s.t.Context(), pod.Name, exact))
 	return s.NodePod(pod.Spec.NodeName, pod.UID)
 }
 
@@ -108,9 +98,6 @@ func (s *Space) OnHost(node, script string) string {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), Patience)
 	defer cancel()
-	out, err := s.ExecIn(ctx, System, s.NodePod(node, "").Name, "holdfast", "sh", "-ec", script)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	out := check.Got(s.ExecIn(ctx, System, s.NodePod(node, "").Name, "holdfast", "sh", "-ec", script))(s.t)
 	return out
 }

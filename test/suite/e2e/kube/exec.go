@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/remotecommand"
@@ -16,10 +17,7 @@ func (s *Space) Exec(pod string, command ...string) string {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), Patience)
 	defer cancel()
-	out, err := s.ExecIn(ctx, s.Namespace, pod, "", command...)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	out := check.Got(s.ExecIn(ctx, s.Namespace, pod, "", command...))(s.t)
 	return out
 }
 

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -21,9 +22,7 @@ func TestKill_ThatHitsNothingFailsTheTest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, client := imitation(t)
 		there := runningPod("holdfast-node-x", "node1", "holdfast")
-		if err := client.Tracker().Add(there); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, client.Tracker().Add(there))
 		tried := try(t, "TestIt", func(t testing.TB) { (&Space{Cluster: c, Home: "node1", t: t}).Kill(there, "holdfast") })
 		if !tried.failed || !strings.Contains(tried.said.String(), "holdfast-node-x to run container holdfast with a process to be killed") {
 			t.Errorf("the failure says %q", tried.said.String())

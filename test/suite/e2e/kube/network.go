@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // cutTable drops what comes to a port from elsewhere, and what leaves it.
@@ -25,18 +27,12 @@ func (s *Space) CutPort(pod string, port int) (mend func()) {
 		return filter(context.WithoutCancel(s.t.Context()), network, "delete table ip e2e-cut")
 	})
 	s.t.Cleanup(func() {
-		if err := ended(); err != nil {
-			s.t.Error(err)
-		}
+		check.Report(s.t, ended())
 	})
-	if err := filter(s.t.Context(), network, fmt.Sprintf(cutTable, port)); err != nil {
-		s.t.Fatal(err)
-	}
+	check.OK(s.t, filter(s.t.Context(), network, fmt.Sprintf(cutTable, port)))
 	return func() {
 		s.t.Helper()
-		if err := ended(); err != nil {
-			s.t.Fatal(err)
-		}
+		check.OK(s.t, ended())
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
@@ -13,10 +14,7 @@ import (
 // Nodes are the names of the nodes that are ready, in order; of a cluster that was given, those that take any pod.
 func (c *Cluster) Nodes(t testing.TB) []string {
 	t.Helper()
-	nodes, err := c.Client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	nodes := check.Got(c.Client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}))(t)
 	var names []string
 	for _, node := range nodes.Items {
 		if c.given && !takesPods(&node) {
@@ -50,18 +48,12 @@ func (s *Space) CutPower(node string) (boot func()) {
 		return err
 	}
 	s.t.Cleanup(func() {
-		if err := start(context.WithoutCancel(s.t.Context())); err != nil {
-			s.t.Error(err)
-		}
+		check.Report(s.t, start(context.WithoutCancel(s.t.Context())))
 	})
-	if _, err := s.Do(s.t.Context(), "kill-node", node); err != nil {
-		s.t.Fatal(err)
-	}
+	check.Got(s.Do(s.t.Context(), "kill-node", node))(s.t)
 	return func() {
 		s.t.Helper()
-		if err := start(s.t.Context()); err != nil {
-			s.t.Fatal(err)
-		}
+		check.OK(s.t, start(s.t.Context()))
 	}
 }
 
@@ -81,18 +73,12 @@ func (s *Space) Taint(node, key, value string) (off func()) {
 	s.t.Helper()
 	taint := corev1.Taint{Key: key, Value: value, Effect: corev1.TaintEffectNoExecute}
 	s.t.Cleanup(func() {
-		if err := s.setTaint(context.WithoutCancel(s.t.Context()), node, taint, false); err != nil {
-			s.t.Error(err)
-		}
+		check.Report(s.t, s.setTaint(context.WithoutCancel(s.t.Context()), node, taint, false))
 	})
-	if err := s.setTaint(s.t.Context(), node, taint, true); err != nil {
-		s.t.Fatal(err)
-	}
+	check.OK(s.t, s.setTaint(s.t.Context(), node, taint, true))
 	return func() {
 		s.t.Helper()
-		if err := s.setTaint(s.t.Context(), node, taint, false); err != nil {
-			s.t.Fatal(err)
-		}
+		check.OK(s.t, s.setTaint(s.t.Context(), node, taint, false))
 	}
 }
 
@@ -116,7 +102,5 @@ func (s *Space) setTaint(ctx context.Context, node string, taint corev1.Taint, o
 func (s *Space) DeleteNode(node string) {
 	s.t.Helper()
 	s.NeedMachines("to start the kubelet of a node that was deleted")
-	if err := s.Client.CoreV1().Nodes().Delete(s.t.Context(), node, metav1.DeleteOptions{}); err != nil {
-		s.t.Fatal(err)
-	}
+	check.OK(s.t, s.Client.CoreV1().Nodes().Delete(s.t.Context(), node, metav1.DeleteOptions{}))
 }

@@ -3,6 +3,7 @@ package kube
 import (
 	"fmt"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -105,9 +106,7 @@ func AsRoot(p *corev1.Pod) {
 func (s *Space) AllowPrivileged() {
 	s.t.Helper()
 	label := []byte(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"privileged"}}}`)
-	if _, err := s.Client.CoreV1().Namespaces().Patch(s.t.Context(), s.Namespace, types.MergePatchType, label, metav1.PatchOptions{}); err != nil {
-		s.t.Fatal(err)
-	}
+	check.Got(s.Client.CoreV1().Namespaces().Patch(s.t.Context(), s.Namespace, types.MergePatchType, label, metav1.PatchOptions{}))(s.t)
 }
 
 // Capable gives a pod a capability, where the namespace lets it.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -26,9 +27,7 @@ func (s *Space) ServeOnAny(name string, nodes []string, spec map[string]any) (po
 	server := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "holdfast.dev/v1beta1", "kind": "NFSServer", "metadata": map[string]any{"name": name}, "spec": spec,
 	}}
-	if _, err := servers.Create(s.t.Context(), server, metav1.CreateOptions{}); err != nil {
-		s.t.Fatal(err)
-	}
+	check.Got(servers.Create(s.t.Context(), server, metav1.CreateOptions{}))(s.t)
 	AwaitOne(s, servers, name, "to serve", Serves)
 	return "nfs-" + name + "-0"
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -32,10 +33,7 @@ func (s *Space) SnapshotGroup(name, key, value string) map[string]string {
 		"volumeGroupSnapshotClassName": snapshotClass,
 		"source":                       map[string]any{"selector": map[string]any{"matchLabels": map[string]any{key: value}}},
 	}))
-	all, err := s.Snapshots().List(s.t.Context(), metav1.ListOptions{})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	all := check.Got(s.Snapshots().List(s.t.Context(), metav1.ListOptions{}))(s.t)
 	members := map[string]string{}
 	for _, member := range all.Items {
 		claim, _, _ := unstructured.NestedString(member.Object, "spec", "source", "persistentVolumeClaimName")

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -50,9 +51,7 @@ func (c *Cluster) Space(t testing.TB) *Space {
 		// Users' pods need no privileges, whatever their volumes are.
 		Labels: map[string]string{"pod-security.kubernetes.io/enforce": "baseline", runLabel: c.run},
 	}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	s := &Space{Cluster: c, Namespace: made.Name, t: t}
 	t.Cleanup(s.end)
 	nodes := c.Nodes(t)

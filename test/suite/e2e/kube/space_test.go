@@ -5,6 +5,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -76,13 +77,10 @@ func TestSpace_TestWithARemainingVolumeFails(t *testing.T) {
 		t.Setenv(artifactsVariable, t.TempDir())
 		c, client := imitation(t)
 		obeying(client)
-		err := client.Tracker().Add(&corev1.PersistentVolume{
+		check.OK(t, client.Tracker().Add(&corev1.PersistentVolume{
 			ObjectMeta: metav1.ObjectMeta{Name: "stays"},
 			Spec:       corev1.PersistentVolumeSpec{ClaimRef: &corev1.ObjectReference{Namespace: "it-abcde", Name: "data"}},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 		failed := try(t, "TestIt", usesAVolume(c))
 		for _, want := range []string{"removing namespace it-abcde", "seen last: persistentvolume stays", "what the cluster knows is in "} {
 			if !failed.failed || !strings.Contains(failed.said.String(), want) {

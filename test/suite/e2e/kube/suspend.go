@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"sync"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 )
@@ -46,9 +47,7 @@ func (s *Space) pidOf(component string) int {
 		s.t.Fatalf("no process of %s is in:\n%s", component, said)
 	}
 	pid, err := strconv.Atoi(found[1])
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	check.OK(s.t, err)
 	return pid
 }
 

@@ -3,6 +3,7 @@ package kube
 import (
 	"slices"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -26,9 +27,7 @@ func (s *Space) CopyPod(before types.UID) *corev1.Pod {
 // EndCopyPod deletes a pod that copies a volume, as a drain does.
 func (s *Space) EndCopyPod(p *corev1.Pod) {
 	s.t.Helper()
-	if err := s.Client.CoreV1().Pods(p.Namespace).Delete(s.t.Context(), p.Name, metav1.DeleteOptions{}); err != nil {
-		s.t.Fatal(err)
-	}
+	check.OK(s.t, s.Client.CoreV1().Pods(p.Namespace).Delete(s.t.Context(), p.Name, metav1.DeleteOptions{}))
 }
 
 // NothingCopied waits until nothing is left of any copy but the volumes.

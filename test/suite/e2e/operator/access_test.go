@@ -21,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
 )
@@ -85,10 +86,7 @@ func (a *admin) awaitAnswer(address, path, user, password string, done func(answ
 // address of the Service of the API.
 func (a *admin) address(name string) string {
 	a.t.Helper()
-	service, err := a.Client.CoreV1().Services(kube.System).Get(a.t.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	service := check.Got(a.Client.CoreV1().Services(kube.System).Get(a.t.Context(), name, metav1.GetOptions{}))(a.t)
 	return net.JoinHostPort(service.Spec.ClusterIP, fmt.Sprint(service.Spec.Ports[0].Port))
 }
 
@@ -140,18 +138,9 @@ func TestAPI_ServesHoldersOfTheSecretsPasswordWithItsCertificate(t *testing.T) {
 // pair is a certificate for a host, signed by itself, and its key.
 func pair(t *testing.T, host string) (cert, key string) {
 	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	private := check.Got(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{host}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	encoded, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	der := check.Got(x509.CreateCertificate(rand.Reader, template, template, private.Public(), private))(t)
+	encoded := check.Got(x509.MarshalPKCS8PrivateKey(private))(t)
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded}))
 }

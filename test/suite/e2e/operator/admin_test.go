@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
 )
 
@@ -51,10 +52,7 @@ func asUsual(spec *v1beta1.StorageClusterSpec) { *spec = *usual.DeepCopy() }
 func (a *admin) installed() *v1beta1.StorageClusterSpec {
 	a.t.Helper()
 	_, cluster := a.manifests()
-	objects, err := readManifests(cluster)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	objects := check.Got(readManifests(cluster))(a.t)
 	for _, o := range objects {
 		if o.GetKind() == "StorageCluster" && o.GetName() == clusterName {
 			c, err := typed[v1beta1.StorageCluster](o)
@@ -95,10 +93,7 @@ func typed[T any](from *unstructured.Unstructured) (*T, error) {
 
 func (a *admin) get() *v1beta1.StorageCluster {
 	a.t.Helper()
-	c, err := read(a.t.Context(), a.Space)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	c := check.Got(read(a.t.Context(), a.Space))(a.t)
 	return c
 }
 
@@ -141,13 +136,9 @@ func (a *admin) allowHiding(pools string) {
 		return err
 	}
 	a.t.Cleanup(func() {
-		if err := set(context.WithoutCancel(a.t.Context()), nil); err != nil {
-			a.t.Error(err)
-		}
+		check.Report(a.t, set(context.WithoutCancel(a.t.Context()), nil))
 	})
-	if err := set(a.t.Context(), pools); err != nil {
-		a.t.Fatal(err)
-	}
+	check.OK(a.t, set(a.t.Context(), pools))
 }
 
 // ask changes the spec and does not wait for what becomes of it.
@@ -255,10 +246,7 @@ func says(c *v1beta1.StorageCluster, condition, reason string, words ...string) 
 // pods of a component of Holdfast, by name.
 func (a *admin) pods(component string) map[string]corev1.Pod {
 	a.t.Helper()
-	list, err := a.Client.CoreV1().Pods(kube.System).List(a.t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=holdfast,app.kubernetes.io/component=" + component})
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	list := check.Got(a.Client.CoreV1().Pods(kube.System).List(a.t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=holdfast,app.kubernetes.io/component=" + component}))(a.t)
 	all := map[string]corev1.Pod{}
 	for _, p := range list.Items {
 		all[p.Name] = p
@@ -282,17 +270,13 @@ func (a *admin) label(node, key, value string) {
 		return err
 	}
 	a.t.Cleanup(func() {
-		if err := set(context.WithoutCancel(a.t.Context()), nil); err != nil {
-			a.t.Error(err)
-		}
+		check.Report(a.t, set(context.WithoutCancel(a.t.Context()), nil))
 	})
 	to := any(value)
 	if value == "" {
 		to = nil
 	}
-	if err := set(a.t.Context(), to); err != nil {
-		a.t.Fatal(err)
-	}
+	check.OK(a.t, set(a.t.Context(), to))
 }
 
 // chosen is a selector of the nodes with a label.

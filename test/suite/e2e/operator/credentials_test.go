@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
 )
@@ -28,13 +29,9 @@ func (a *admin) secret(name string, data map[string]string) {
 	if _, err := secrets.Update(a.t.Context(), want, metav1.UpdateOptions{}); err == nil {
 		return
 	}
-	if _, err := secrets.Create(a.t.Context(), want, metav1.CreateOptions{}); err != nil {
-		a.t.Fatal(err)
-	}
+	check.Got(secrets.Create(a.t.Context(), want, metav1.CreateOptions{}))(a.t)
 	a.t.Cleanup(func() {
-		if err := secrets.Delete(context.WithoutCancel(a.t.Context()), name, metav1.DeleteOptions{}); err != nil {
-			a.t.Error(err)
-		}
+		check.Report(a.t, secrets.Delete(context.WithoutCancel(a.t.Context()), name, metav1.DeleteOptions{}))
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/documents"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
@@ -60,10 +61,7 @@ func TestDocuments_CommandsRunInACluster(t *testing.T) {
 		t.Fatal(pages, err)
 	}
 	for _, page := range append(pages, "../../../../README.md", "../../../../CONTRIBUTING.md") {
-		text, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := check.Got(os.ReadFile(page))(t)
 		for _, call := range documents.Of(string(text), "kubectl", "holdfast") {
 			line := strings.Join(call.Words, " ")
 			if ran[line] || leftOut(call) {

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
 )
 
@@ -20,10 +21,7 @@ const managed = "app.kubernetes.io/managed-by=holdfast-operator"
 // copies labels to what it makes of them.
 func (a *admin) owned() []kube.Listed {
 	a.t.Helper()
-	all, err := a.Everything(a.t.Context(), managed)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	all := check.Got(a.Everything(a.t.Context(), managed))(a.t)
 	return slices.DeleteFunc(all, func(o kube.Listed) bool {
 		owner := metav1.GetControllerOf(o)
 		return owner == nil || owner.Kind != "StorageCluster"

@@ -23,6 +23,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/operator/render"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
 )
@@ -56,9 +57,7 @@ func TestFields_EachOfTheSpecReachesExistingObjects(t *testing.T) {
 			a := &admin{a.In(t), t}
 			shown := shownObjects(a)
 			spec := base.DeepCopy()
-			if err := json.Unmarshal(f.spec, spec); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, json.Unmarshal(f.spec, spec))
 			if f.name == "secretRef" {
 				return // it is that of the test, throughout
 			}
@@ -94,19 +93,11 @@ type field struct {
 // fieldsOf takes the spec of everyField apart. The fields of images, csi and controller are looked at one by one.
 func fieldsOf(t *testing.T) (fields []field) {
 	t.Helper()
-	content, err := os.ReadFile(everyField)
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := check.Got(os.ReadFile(everyField))(t)
 	var all struct{ Cluster map[string]any }
-	if err := yaml.Unmarshal(content, &all); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, yaml.Unmarshal(content, &all))
 	add := func(name string, spec map[string]any) {
-		encoded, err := json.Marshal(spec)
-		if err != nil {
-			t.Fatal(err)
-		}
+		encoded := check.Got(json.Marshal(spec))(t)
 		fields = append(fields, field{name, encoded})
 	}
 	// A class is of a pool, and an attacher has an image where there is one.
@@ -160,13 +151,10 @@ func (s *shown) rendered(spec *v1beta1.StorageClusterSpec, secret map[string]str
 	for key, value := range secret {
 		data[key] = []byte(value)
 	}
-	all, err := render.Objects(render.Input{
+	all := check.Got(render.Objects(render.Input{
 		Cluster: &v1beta1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: clusterName, UID: s.get().UID}, Spec: *spec}, Namespace: kube.System, Secret: data, Snapshots: true,
 		Has: func(kind schema.GroupKind) bool { _, err := s.mapper.RESTMapping(kind); return err == nil },
-	})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	}))(s.t)
 	objects := map[objectKey]*unstructured.Unstructured{}
 	for _, o := range all {
 		objects[objectKey{o.GroupVersionKind(), o.GetNamespace(), o.GetName()}] = o

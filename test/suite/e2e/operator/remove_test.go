@@ -19,6 +19,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/operator/bootstrap"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
 )
@@ -26,9 +27,7 @@ import (
 // remove is the one documented command.
 func (a *admin) remove() {
 	a.t.Helper()
-	if err := a.Holdfast("storageclusters").Delete(a.t.Context(), clusterName, metav1.DeleteOptions{}); err != nil {
-		a.t.Fatal(err)
-	}
+	check.OK(a.t, a.Holdfast("storageclusters").Delete(a.t.Context(), clusterName, metav1.DeleteOptions{}))
 }
 
 // awaitRemoved waits until the StorageCluster and the namespace are gone, which are last.
@@ -69,9 +68,7 @@ func TestManifest_AloneCreatesAStorageClusterWithoutASpec(t *testing.T) {
 	const pools = "/var/lib/holdfast" // which the machine may have for reasons of its own; a kubelet leaves it empty
 	if err := os.Remove(pools); err == nil || errors.Is(err, fs.ErrNotExist) {
 		t.Cleanup(func() {
-			if err := os.RemoveAll(pools); err != nil {
-				t.Error(err)
-			}
+			check.Report(t, os.RemoveAll(pools))
 		})
 	}
 	a.remove()
@@ -96,25 +93,17 @@ func TestManifest_AloneCreatesAStorageClusterWithoutASpec(t *testing.T) {
 func (a *admin) released() (file string) {
 	a.t.Helper()
 	installed, _ := a.manifests()
-	objects, err := readManifests(installed)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	objects := check.Got(readManifests(installed))(a.t)
 	var manifest []byte
 	for _, o := range objects {
 		if o.GetKind() == "Namespace" {
 			o.SetAnnotations(map[string]string{bootstrap.Annotation: clusterName})
 		}
-		encoded, err := yaml.Marshal(o.Object)
-		if err != nil {
-			a.t.Fatal(err)
-		}
+		encoded := check.Got(yaml.Marshal(o.Object))(a.t)
 		manifest = append(append(manifest, "---\n"...), encoded...)
 	}
 	file = filepath.Join(a.t.TempDir(), "install.yaml")
-	if err := os.WriteFile(file, manifest, 0o600); err != nil {
-		a.t.Fatal(err)
-	}
+	check.OK(a.t, os.WriteFile(file, manifest, 0o600))
 	return file
 }
 
@@ -147,10 +136,7 @@ func TestOrphan_VolumeReturnsWithItsDataAfterTheNextInstallation(t *testing.T) {
 	if left := a.count("volumes"); left != volumes {
 		t.Errorf("%d Volumes are left of %d", left, volumes)
 	}
-	all, err := a.Everything(t.Context(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := check.Got(a.Everything(t.Context(), ""))(t)
 	for _, o := range all {
 		name := o.String()
 		if !strings.Contains(name, "holdfast") || o.Resource.Resource == "events" {
@@ -179,9 +165,6 @@ func TestOrphan_VolumeReturnsWithItsDataAfterTheNextInstallation(t *testing.T) {
 // count is how many objects there are of a kind of Holdfast.
 func (a *admin) count(resource string) int {
 	a.t.Helper()
-	list, err := a.Holdfast(resource).List(a.t.Context(), metav1.ListOptions{})
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	list := check.Got(a.Holdfast(resource).List(a.t.Context(), metav1.ListOptions{}))(a.t)
 	return len(list.Items)
 }

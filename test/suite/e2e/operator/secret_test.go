@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
@@ -21,20 +22,15 @@ var roleInDocs = regexp.MustCompile("(?ms)^```yaml\n(.*kind: RoleBinding.*?)^```
 func TestSecret_InAnotherNamespaceIsReadWithTheDocumentedRole(t *testing.T) {
 	hostfs.Long(t)
 	a := administer(t)
-	page, err := os.ReadFile("../../../../docs/http-api.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := check.Got(os.ReadFile("../../../../docs/http-api.md"))(t)
 	found := roleInDocs.FindSubmatch(page)
 	if found == nil {
 		t.Fatal("docs/http-api.md has no RoleBinding")
 	}
 	secrets := a.Client.CoreV1().Secrets(a.Namespace)
-	if _, err := secrets.Create(t.Context(), &corev1.Secret{
+	check.Got(secrets.Create(t.Context(), &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "holdfast-api"}, StringData: map[string]string{"username": "reader", "password": "secret"},
-	}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	}, metav1.CreateOptions{}))(t)
 	a.ask(func(spec *v1beta1.StorageClusterSpec) {
 		spec.SecretRef = &v1beta1.SecretReference{Name: "holdfast-api", Namespace: a.Namespace}
 	})
@@ -43,9 +39,7 @@ func TestSecret_InAnotherNamespaceIsReadWithTheDocumentedRole(t *testing.T) {
 	})
 	file := filepath.Join(t.TempDir(), "role.yaml")
 	manifest := strings.ReplaceAll(string(found[1]), "namespace: team", "namespace: "+a.Namespace)
-	if err := os.WriteFile(file, []byte(manifest), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(file, []byte(manifest), 0o600))
 	a.eventually("the Role being taken", func(ctx context.Context) error { return a.apply(ctx, file) })
 	a.awaitReconciled()
 }

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
 )
@@ -88,14 +89,8 @@ const ofController = managed + ",app.kubernetes.io/component=controller"
 // workloads says which workload the controller has.
 func (a *admin) workloads() (statefulSet, deployment bool) {
 	a.t.Helper()
-	sets, err := a.Client.AppsV1().StatefulSets(kube.System).List(a.t.Context(), metav1.ListOptions{LabelSelector: ofController})
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	deployments, err := a.Client.AppsV1().Deployments(kube.System).List(a.t.Context(), metav1.ListOptions{LabelSelector: ofController})
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	sets := check.Got(a.Client.AppsV1().StatefulSets(kube.System).List(a.t.Context(), metav1.ListOptions{LabelSelector: ofController}))(a.t)
+	deployments := check.Got(a.Client.AppsV1().Deployments(kube.System).List(a.t.Context(), metav1.ListOptions{LabelSelector: ofController}))(a.t)
 	return len(sets.Items) > 0, len(deployments.Items) > 0
 }
 
@@ -152,9 +147,7 @@ func TestCSI_DisabledServersCreatePlainVolumesAndServeThemOnceEnabled(t *testing
 		ObjectMeta: metav1.ObjectMeta{Name: s.Namespace}, Provisioner: "nfs.holdfast.dev", Parameters: map[string]string{"nfsServer": s.Namespace + "/shared"},
 	}
 	classes := s.Client.StorageV1().StorageClasses()
-	if _, err := classes.Create(t.Context(), class, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Got(classes.Create(t.Context(), class, metav1.CreateOptions{}))(t)
 	s.BeforeEnd(func(ctx context.Context) error { return classes.Delete(ctx, class.Name, metav1.DeleteOptions{}) })
 	s.Claim("files", "32Mi", kube.OfClass(class.Name), kube.AccessMode(corev1.ReadWriteMany))
 	s.Pod("writer", kube.Mount("files", "/data"), kube.OnNode(client), kube.Script("while sleep 0.5; do echo line >>/data/log; sync /data/log; echo written; done"))

@@ -8,6 +8,7 @@ import (
 	"k8s.io/client-go/util/retry"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
 )
@@ -62,13 +63,10 @@ func (s *site) storeOn(nodes ...string) {
 			{Key: core.LabelHostname, Operator: core.NodeSelectorOpIn, Values: nodes},
 		}}}
 	}
-	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+	check.OK(s.t, retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		c := s.storageCluster()
 		c.Spec.NodeSelectorTerms = terms
 		_, err := objects.StorageClusters().Update(s.t.Context(), c, metav1.UpdateOptions{})
 		return err
-	})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	}))
 }

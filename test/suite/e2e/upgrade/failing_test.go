@@ -7,6 +7,7 @@ import (
 	core "k8s.io/api/core/v1"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
@@ -39,10 +40,7 @@ func TestUpgrade_ToAnImageThatExitsIsRolledBack(t *testing.T) {
 // triedOn is the one node that has an image.
 func (s *site) triedOn(image v1beta1.Image) (node string) {
 	s.t.Helper()
-	pods, err := s.podsOf(s.t.Context(), "node")
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	pods := check.Got(s.podsOf(s.t.Context(), "node"))(s.t)
 	with := slices.DeleteFunc(pods, func(p core.Pod) bool { return imageOf(&p) != image })
 	if len(with) != 1 {
 		s.t.Fatalf("%d nodes have %s, and one was to be tried", len(with), image)

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
 )
 
@@ -153,12 +154,8 @@ func (s *site) broken() v1beta1.Image {
 	if out, err := build.CombinedOutput(); err != nil {
 		s.t.Fatalf("./broken: %v: %s", err, out)
 	}
-	if err := writeImage(archive, image, program); err != nil {
-		s.t.Fatal(err)
-	}
-	if _, err := s.Do(s.t.Context(), "load-image", archive); err != nil {
-		s.t.Fatal(err)
-	}
+	check.OK(s.t, writeImage(archive, image, program))
+	check.Got(s.Do(s.t.Context(), "load-image", archive))(s.t)
 	return image
 }
 

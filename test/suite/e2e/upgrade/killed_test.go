@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
 )
@@ -64,10 +65,7 @@ func (k *killings) killAt(upgrade string, steps []v1beta1.UpgradeStep) (missed [
 		k.followTo(upgrade, step)
 		how := kill()
 		k.last = time.Now()
-		u, err := objects.StorageUpgrades().Get(k.t.Context(), upgrade, metav1.GetOptions{})
-		if err != nil {
-			k.t.Fatal(err)
-		}
+		u := check.Got(objects.StorageUpgrades().Get(k.t.Context(), upgrade, metav1.GetOptions{}))(k.t)
 		k.t.Logf("step %s: %s; the upgrade is in step %s", step, how, u.Status.Step)
 		if u.Status.Step != step {
 			missed = append(missed, step)

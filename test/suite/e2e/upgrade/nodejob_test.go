@@ -10,16 +10,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
 )
 
 // job runs one.
 func (s *site) job(name string, spec v1beta1.NodeJobSpec) *v1beta1.NodeJob {
 	s.t.Helper()
-	made, err := objects.NodeJobs().Create(s.t.Context(), &v1beta1.NodeJob{ObjectMeta: s.meta(name), Spec: spec}, metav1.CreateOptions{})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	made := check.Got(objects.NodeJobs().Create(s.t.Context(), &v1beta1.NodeJob{ObjectMeta: s.meta(name), Spec: spec}, metav1.CreateOptions{}))(s.t)
 	return made
 }
 

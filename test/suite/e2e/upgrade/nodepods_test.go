@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // record is what has become of the node pods since it was begun.
@@ -27,10 +28,7 @@ func (s *site) recordNodePods() (end func() *record) {
 	ctx, cancel := context.WithCancel(withoutEnd(s.t))
 	s.t.Cleanup(cancel)
 	pods := s.Client.CoreV1().Pods("holdfast-system")
-	list, err := pods.List(ctx, selector("node"))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	list := check.Got(pods.List(ctx, selector("node")))(s.t)
 	r := &record{nodes: len(s.nodes), pods: map[types.UID]*core.Pod{}, served: map[string][]v1beta1.Image{}}
 	for i := range list.Items {
 		r.note(watch.Event{Type: watch.Added, Object: &list.Items[i]})
@@ -38,10 +36,7 @@ func (s *site) recordNodePods() (end func() *record) {
 	r.complaints = nil // of a beginning that was not complete
 	options := selector("node")
 	options.ResourceVersion = list.ResourceVersion
-	watching, err := pods.Watch(ctx, options)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	watching := check.Got(pods.Watch(ctx, options))(s.t)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
 )
@@ -25,10 +26,7 @@ func TestOfflineUpgrade_StopsUsersOfVolumesAndStartsThemAgain(t *testing.T) {
 	a.expectStopped()
 	u = s.completes(u.Name, offlineSteps, s.image, earlier)
 	a.expectRunningAgain()
-	pods, err := s.podsOf(t.Context(), "node")
-	if err != nil {
-		t.Fatal(err)
-	}
+	pods := check.Got(s.podsOf(t.Context(), "node"))(t)
 	begun := stepOf(u, v1beta1.StepNodes).StartTime
 	for _, p := range pods {
 		if p.UID == before[p.Spec.NodeName] {
@@ -53,7 +51,7 @@ func (s *site) startApplications() *applications {
 	a := &applications{site: s, set: "several", deployment: s.deploy("one")}
 	sets := s.Client.AppsV1().StatefulSets(s.Namespace)
 	labels := map[string]string{"app": a.set}
-	_, err := sets.Create(s.t.Context(), &apps.StatefulSet{
+	check.Got(sets.Create(s.t.Context(), &apps.StatefulSet{
 		ObjectMeta: metav1.ObjectMeta{Name: a.set},
 		Spec: apps.StatefulSetSpec{
 			Replicas: new(int32(replicas)), ServiceName: a.set, PodManagementPolicy: apps.ParallelPodManagement,
@@ -66,14 +64,9 @@ func (s *site) startApplications() *applications {
 				},
 			}},
 		},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	}, metav1.CreateOptions{}))(s.t)
 	s.t.Cleanup(func() { // or its pods come back
-		if err := sets.Delete(withoutEnd(s.t), a.set, metav1.DeleteOptions{}); err != nil {
-			s.t.Error(err)
-		}
+		check.Report(s.t, sets.Delete(withoutEnd(s.t), a.set, metav1.DeleteOptions{}))
 	})
 	a.await(replicas + 1)
 	return a
@@ -85,17 +78,12 @@ func (s *site) deploy(name string) string {
 	s.Claim(name, "32Mi")
 	deployments := s.Client.AppsV1().Deployments(s.Namespace)
 	labels := map[string]string{"app": name}
-	_, err := deployments.Create(s.t.Context(), &apps.Deployment{
+	check.Got(deployments.Create(s.t.Context(), &apps.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec:       apps.DeploymentSpec{Replicas: new(int32(1)), Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template(labels, name)},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	}, metav1.CreateOptions{}))(s.t)
 	s.t.Cleanup(func() {
-		if err := deployments.Delete(withoutEnd(s.t), name, metav1.DeleteOptions{}); err != nil {
-			s.t.Error(err)
-		}
+		check.Report(s.t, deployments.Delete(withoutEnd(s.t), name, metav1.DeleteOptions{}))
 	})
 	kube.AwaitOne(s.Space, deployments, name, "to be available", func(d *apps.Deployment) (bool, error) { return d.Status.AvailableReplicas == 1, nil })
 	return name
@@ -137,24 +125,15 @@ func (a *applications) await(count int) []*core.Pod {
 // scale is how many replicas the applications have, and had before an upgrade.
 func (a *applications) scale() (set, deployment int32, before []string) {
 	a.t.Helper()
-	s, err := a.Client.AppsV1().StatefulSets(a.Namespace).Get(a.t.Context(), a.set, metav1.GetOptions{})
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	d, err := a.Client.AppsV1().Deployments(a.Namespace).Get(a.t.Context(), a.deployment, metav1.GetOptions{})
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	s := check.Got(a.Client.AppsV1().StatefulSets(a.Namespace).Get(a.t.Context(), a.set, metav1.GetOptions{}))(a.t)
+	d := check.Got(a.Client.AppsV1().Deployments(a.Namespace).Get(a.t.Context(), a.deployment, metav1.GetOptions{}))(a.t)
 	return *s.Spec.Replicas, *d.Spec.Replicas, []string{s.Annotations[v1beta1.ReplicasAnnotation], d.Annotations[v1beta1.ReplicasAnnotation]}
 }
 
 // expectStopped sees that there is no pod and that it is known how many there were.
 func (a *applications) expectStopped() {
 	a.t.Helper()
-	pods, err := a.Client.CoreV1().Pods(a.Namespace).List(a.t.Context(), metav1.ListOptions{})
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	pods := check.Got(a.Client.CoreV1().Pods(a.Namespace).List(a.t.Context(), metav1.ListOptions{}))(a.t)
 	for _, p := range pods.Items {
 		a.t.Errorf("pod %s is there while nodes are upgraded", p.Name)
 	}

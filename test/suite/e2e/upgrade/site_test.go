@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/util/retry"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
 )
 
@@ -102,10 +103,7 @@ func restore(ctx context.Context) error {
 // storageCluster reads it.
 func (s *site) storageCluster() *v1beta1.StorageCluster {
 	s.t.Helper()
-	c, err := objects.StorageClusters().Get(s.t.Context(), clusterName, metav1.GetOptions{})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	c := check.Got(objects.StorageClusters().Get(s.t.Context(), clusterName, metav1.GetOptions{}))(s.t)
 	return c
 }
 
@@ -191,10 +189,7 @@ func imageOf(p *core.Pod) v1beta1.Image {
 // nodePods are the node pods, by node.
 func (s *site) nodePods() map[string]types.UID {
 	s.t.Helper()
-	pods, err := s.podsOf(s.t.Context(), "node")
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	pods := check.Got(s.podsOf(s.t.Context(), "node"))(s.t)
 	found := map[string]types.UID{}
 	for _, p := range pods {
 		found[p.Spec.NodeName] = p.UID

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
 )
 
@@ -29,10 +30,7 @@ var (
 // upgrade begins one.
 func (s *site) upgrade(name string, spec v1beta1.StorageUpgradeSpec) *v1beta1.StorageUpgrade {
 	s.t.Helper()
-	made, err := objects.StorageUpgrades().Create(s.t.Context(), &v1beta1.StorageUpgrade{ObjectMeta: s.meta(name), Spec: spec}, metav1.CreateOptions{})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	made := check.Got(objects.StorageUpgrades().Create(s.t.Context(), &v1beta1.StorageUpgrade{ObjectMeta: s.meta(name), Spec: spec}, metav1.CreateOptions{}))(s.t)
 	return made
 }
 

@@ -8,19 +8,15 @@ import (
 	"testing"
 
 	"github.com/holdfast-storage/holdfast/bench"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // result writes what a run of a class would have written.
 func result(t *testing.T, class string, complete bool, m ...bench.Measurement) string {
 	t.Helper()
-	content, err := json.Marshal(bench.Result{Complete: complete, Class: bench.Class{Name: class}, Measurements: m})
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := check.Got(json.Marshal(bench.Result{Complete: complete, Class: bench.Class{Name: class}, Measurements: m}))(t)
 	name := filepath.Join(t.TempDir(), "result.json")
-	if err := os.WriteFile(name, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(name, content, 0o600))
 	return name
 }
 
@@ -34,9 +30,7 @@ func TestCompare_RunsOfAClassAreCombinedAndComparedWithTheOther(t *testing.T) {
 		result(t, "a", true, plain, bound(1)), result(t, "b", true, plain),
 	}
 	var out strings.Builder
-	if err := compare(files, &out); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, compare(files, &out))
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	if len(lines) != 3 {
 		t.Fatalf("%d lines:\n%s", len(lines), out.String())
