@@ -337,7 +337,7 @@ func (s *session) discard(name string, p promise) error {
 	if err := s.ledger.change(map[string]*promise{trashKey(r.image): {State: aborted, Deleted: time.Now().UTC()}}, nil); err != nil {
 		return err
 	}
-	if err := s.despiteTheDead(r.image, func() error { return rbd.GetImage(s.ioctx, name).Trash(abortedFor) }); err != nil && !absent(err) {
+	if err := s.moveToTrash(r, abortedFor); err != nil && !absent(err) {
 		return err
 	}
 	return s.ledger.change(map[string]*promise{name: nil}, nil)

@@ -364,3 +364,32 @@ func TestLoss_WhatIsListedAgainIsNotRemovedWithWhatWasBeingMade(t *testing.T) {
 		t.Error("the deleted volume has lost its content")
 	}
 }
+
+// Another image of its name was deleted before, and can be restored.
+func TestLoss_WhatIsListedAgainIsNotDeletedInPlaceOfItsSuccessor(t *testing.T) {
+	at, b, end := openWith(t, Config{TrashRetention: time.Hour}, "a")
+	older, content := filled(t, at, b)
+	inPool(t, at, "cp", directoryObject, "older")
+	check.OK(t, b.Delete(t.Context(), "a"))
+	end()
+	b, end = open(t, at, Config{TrashRetention: backend.NoTrash})
+	check.OK(t, created(t.Context(), b, "a"))
+	successor := check.Got(b.Get(t.Context(), "a"))(t)
+	if older.Access.RBD.ImageID == successor.Access.RBD.ImageID {
+		t.Fatal("both are one image")
+	}
+	inPool(t, at, "cp", "older", directoryObject)
+	check.OK(t, b.Delete(t.Context(), "a"))
+	end()
+	hands(t, at, func(pool *rados.IOContext) {
+		if _, err := pool.Stat(headerObject(successor.Access.RBD.ImageID)); !absent(err) {
+			t.Errorf("what was deleted for good is there still: %v", err)
+		}
+	})
+	b, end = open(t, at, Config{TrashRetention: time.Hour})
+	defer end()
+	v := check.Got(b.Undelete(t.Context(), "a"))(t)
+	if !bytes.Equal(read(t, at, v, len(content)), content) {
+		t.Error("the one that was deleted before has lost its content")
+	}
+}

@@ -71,7 +71,7 @@ func (b *Backend) remove(ctx context.Context, r *record) error {
 		if err != nil {
 			return nil, err
 		}
-		err = s.despiteTheDead(r.image, func() error { return rbd.GetImage(s.ioctx, r.name).Trash(max(0, b.TrashRetention)) })
+		err = s.moveToTrash(r, max(0, b.TrashRetention))
 		if isErrno(err, unix.EBUSY) {
 			return nil, inUse(r, "by what has it open")
 		}
@@ -86,6 +86,30 @@ func (b *Backend) remove(ctx context.Context, r *record) error {
 		return err
 	}
 	return b.purge(ctx, r.image, r.name)
+}
+
+// moveToTrash moves an image to Ceph's trash. Ceph takes from the list of images which one has the name.
+func (s *session) moveToTrash(r *record, keep time.Duration) error {
+	if err := s.relist(r); err != nil {
+		return err
+	}
+	return s.despiteTheDead(r.image, func() error { return rbd.GetImage(s.ioctx, r.name).Trash(keep) })
+}
+
+// relist gives an image its place in the list of images again, where that has one for its name that was deleted before.
+func (s *session) relist(r *record) error {
+	listed, err := s.listedAs(r.name)
+	if err != nil || listed == "" || listed == r.image {
+		return err
+	}
+	deleted, err := s.wasDeleted(listed, nil)
+	if err != nil || !deleted {
+		return err
+	}
+	if err := s.ioctx.RmOmapKeys(directoryObject, []string{"id_" + listed}); err != nil {
+		return err
+	}
+	return s.rename(r.image, r.name)
 }
 
 // forget ends the promise to an image that is not there any more, unless the list of images still has it.
