@@ -3,7 +3,6 @@ package agent
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -21,87 +20,42 @@ import (
 	"github.com/holdfast-storage/holdfast/api/convert"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
+	mortals "github.com/holdfast-storage/holdfast/test/rig/mortal"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
-// mortal counts what one agent does to the API and to the disk, before and after each, and ends the agent at a chosen
-// count: from then on nothing of it reaches either.
+// mortal is one agent, which dies at a step. Leases and the StorageNode are written by the clock, and are none.
 type mortal struct {
 	*host
-	mu    sync.Mutex
-	left  int // steps to live
-	steps int
-	dead  bool
-	last  string
-	die   func()
-	specs bool // what it asks of the StorageNode's spec counts
+	*mortals.Process
 }
 
-var errDead = errors.New("this process is dead")
-
-// step says whether the process still lives.
-func (m *mortal) step(what string) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.dead {
-		return errDead
+// newMortal returns an agent that dies after so many steps; what it asks of the StorageNode's spec is one with specs.
+func newMortal(h *host, steps int, specs bool) *mortal {
+	p := mortals.New(steps + 1)
+	p.Counts = func(q *http.Request) bool {
+		spec := specs && q.Header.Get("Content-Type") == string(types.MergePatchType)
+		return mortals.Changes(q) && (spec || !strings.Contains(q.URL.Path, "storagenodes"))
 	}
-	m.steps++
-	m.left--
-	if m.left >= 0 {
-		return nil
-	}
-	m.dead, m.last = true, what
-	m.die()
-	return errDead
+	return &mortal{h, p}
 }
-
-func (m *mortal) did(what string, f func() error) error {
-	if err := m.step("before " + what); err != nil {
-		return err
-	}
-	if err := f(); err != nil {
-		return err
-	}
-	return m.step("after " + what)
-}
-
-// RoundTrip counts what changes volumes and snapshots. Leases and the StorageNode are written by the clock.
-func (m *mortal) over(next http.RoundTripper) http.RoundTripper {
-	return roundTrip(func(q *http.Request) (answer *http.Response, err error) {
-		what := q.Method + " " + q.URL.Path
-		spec := m.specs && q.Header.Get("Content-Type") == string(types.MergePatchType)
-		if q.Method == http.MethodGet || strings.Contains(what, "storagenodes") && !spec || strings.Contains(what, "leases") {
-			m.mu.Lock()
-			dead := m.dead
-			m.mu.Unlock()
-			if dead {
-				return nil, errDead
-			}
-			return next.RoundTrip(q)
-		}
-		err = m.did(what, func() error {
-			answer, err = next.RoundTrip(q) //nolint:bodyclose // the client closes it
-			return err
-		})
-		if err != nil && answer != nil {
-			answer.Body.Close()
-			answer = nil
-		}
-		return answer, err
-	})
-}
-
-type roundTrip func(*http.Request) (*http.Response, error)
-
-func (f roundTrip) RoundTrip(q *http.Request) (*http.Response, error) { return f(q) }
 
 func made[T any](m *mortal, what string, f func() (T, error)) (v T, err error) {
-	err = m.did(what, func() error {
+	err = m.Do(what, func() error {
 		v, err = f()
 		return err
 	})
 	return v, err
+}
+
+// config has the agent's clients, which die with it.
+func (m *mortal) config(api *rest.Config) func(*Config) {
+	config := m.Client(api)
+	return func(c *Config) {
+		c.Backend, c.Client, c.Kubernetes = m, client.NewForConfigOrDie(config), kubernetes.NewForConfigOrDie(config)
+		c.Log = nil
+		c.SurveyEvery = time.Hour // at the start only, so that the steps are the story's
+	}
 }
 
 func (m *mortal) Create(ctx context.Context, spec backend.VolumeSpec) (*backend.Volume, error) {
@@ -125,15 +79,15 @@ func (m *mortal) SnapshotGroup(ctx context.Context, spec backend.GroupSpec) (*ba
 }
 
 func (m *mortal) Delete(ctx context.Context, id backend.ID) error {
-	return m.did("delete", func() error { return m.host.Delete(ctx, id) })
+	return m.Do("delete", func() error { return m.host.Delete(ctx, id) })
 }
 
 func (m *mortal) DeleteSnapshot(ctx context.Context, id backend.ID) error {
-	return m.did("delete snapshot", func() error { return m.host.DeleteSnapshot(ctx, id) })
+	return m.Do("delete snapshot", func() error { return m.host.DeleteSnapshot(ctx, id) })
 }
 
 func (m *mortal) DeleteGroup(ctx context.Context, id backend.ID) error {
-	return m.did("delete group", func() error { return m.host.DeleteGroup(ctx, id) })
+	return m.Do("delete group", func() error { return m.host.DeleteGroup(ctx, id) })
 }
 
 // TestAgent_KilledAtAnyStepIsContinuedByTheNext runs one sequence again and again, with the agent killed at each
@@ -150,22 +104,14 @@ func TestAgent_KilledAtAnyStepIsContinuedByTheNext(t *testing.T) {
 // killedAt says whether the story was long enough for the agent to be killed.
 func killedAt(t *testing.T, at int) bool {
 	r := newRig(t)
-	died := make(chan struct{})
-	m := &mortal{host: r.host, left: at}
-	m.die = func() { close(died) }
-	config := rest.CopyConfig(r.api.Config())
-	config.Wrap(m.over)
-	r.change = func(c *Config) {
-		c.Backend, c.Client, c.Kubernetes = m, client.NewForConfigOrDie(config), kubernetes.NewForConfigOrDie(config)
-		c.Log = nil
-		c.SurveyEvery = time.Hour // at the start only, so that the steps are the story's
-	}
+	m := newMortal(r.host, at, false)
+	r.change = m.config(r.api.Config())
 	r.begin()
 	first := r.stop
 	var next sync.WaitGroup
 	next.Go(func() {
 		select {
-		case <-died:
+		case <-m.Died():
 		case <-t.Context().Done():
 			return
 		}
@@ -175,15 +121,12 @@ func killedAt(t *testing.T, at int) bool {
 	})
 	t.Cleanup(next.Wait)
 	r.story()
-	m.mu.Lock()
-	if m.dead {
-		m.mu.Unlock()
+	if m.IsDead() {
 		next.Wait() // the next agent may be at its start still
-		m.mu.Lock()
 	}
-	defer m.mu.Unlock()
-	t.Logf("killed: %t, %s, after %d steps", m.dead, m.last, m.steps)
-	return m.dead
+	steps, last := m.Steps()
+	t.Logf("killed: %t, %s, after %d steps", m.IsDead(), last, steps)
+	return m.IsDead()
 }
 
 // story makes, grows, copies, forgets and deletes, and checks that nothing is lost on the way or left in the end.

@@ -12,10 +12,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
-	client "github.com/holdfast-storage/holdfast/api/client/clientset"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
@@ -381,22 +378,14 @@ func killedRestoring(t *testing.T, at int) bool {
 	r.thrown("a", nil)
 	r.begin().stop()
 	r.askBack("a")
-	died := make(chan struct{})
-	m := &mortal{host: r.host, left: at, specs: true}
-	m.die = func() { close(died) }
-	config := rest.CopyConfig(r.api.Config())
-	config.Wrap(m.over)
-	r.change = func(c *Config) {
-		c.Backend, c.Client, c.Kubernetes = m, client.NewForConfigOrDie(config), kubernetes.NewForConfigOrDie(config)
-		c.Log = nil
-		c.SurveyEvery = time.Hour
-	}
+	m := newMortal(r.host, at, true)
+	r.change = m.config(r.api.Config())
 	r.begin()
 	first := r.stop
 	var next sync.WaitGroup
 	next.Go(func() {
 		select {
-		case <-died:
+		case <-m.Died():
 		case <-t.Context().Done():
 			return
 		}
@@ -407,15 +396,13 @@ func killedRestoring(t *testing.T, at int) bool {
 	t.Cleanup(next.Wait)
 	r.back("a")
 	r.answered()
-	m.mu.Lock()
-	dead := m.dead
-	t.Logf("killed: %t, %s, after %d steps", dead, m.last, m.steps)
-	m.mu.Unlock()
-	if dead {
+	if m.IsDead() {
 		next.Wait()
 	}
+	steps, last := m.Steps()
+	t.Logf("killed: %t, %s, after %d steps", m.IsDead(), last, steps)
 	if n := len(r.trash()); n != 0 || r.host.count("delete a") != 0 {
 		t.Errorf("%d volumes are in the trash, and it was deleted %d times", n, r.host.count("delete a"))
 	}
-	return dead
+	return m.IsDead()
 }

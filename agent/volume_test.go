@@ -411,6 +411,10 @@ func TestVolume_OperationsThatTakeLongDoNotHoldUpOthers(t *testing.T) {
 	})
 }
 
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(q *http.Request) (*http.Response, error) { return f(q) }
+
 func TestVolume_ConflictsThatDoNotEndAreRetriedWithBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

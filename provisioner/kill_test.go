@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -17,85 +16,28 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/mortal"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
-// life is one process. It counts what it does to the API server and to the disk, and dies at a given step, before or
-// after the step has its effect. What is dead does nothing any more.
-type life struct {
-	base http.RoundTripper
+// life is one process, which dies at a step. What it does to the disk is one, too.
+type life struct{ *mortal.Process }
 
-	mu     sync.Mutex
-	steps  int
-	diesAt int // 0: never
-	died   chan struct{}
-	dead   bool
-	last   string
+func (l life) client(config *rest.Config) kubernetes.Interface {
+	return kubernetes.NewForConfigOrDie(l.Client(config))
 }
 
-var errDead = errors.New("the process is dead")
-
-func newLife(diesAt int) *life { return &life{diesAt: diesAt, died: make(chan struct{})} }
-
-// step returns an error if the process is dead, or dies here.
-func (l *life) step(what string) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.dead {
-		return errDead
-	}
-	l.steps++
-	if l.steps == l.diesAt {
-		l.dead, l.last = true, what
-		close(l.died)
-		return errDead
-	}
-	return nil
-}
-
-func (l *life) isDead() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.dead
-}
-
-// RoundTrip counts what is written about claims and volumes.
-func (l *life) RoundTrip(r *http.Request) (*http.Response, error) {
-	counts := r.Method != http.MethodGet && !strings.Contains(r.URL.Path, "/leases") && !strings.Contains(r.URL.Path, "/events")
-	what := r.Method + " " + r.URL.Path
-	if counts {
-		if err := l.step("before " + what); err != nil {
-			return nil, err
-		}
-	} else if l.isDead() {
-		return nil, errDead
-	}
-	answer, err := l.base.RoundTrip(r)
-	if counts && err == nil {
-		if err := l.step("after " + what); err != nil {
-			return nil, errors.Join(err, answer.Body.Close())
-		}
-	}
-	return answer, err
-}
-
-func (l *life) client(config *rest.Config) kubernetes.Interface {
-	config = rest.CopyConfig(config)
-	config.Wrap(func(base http.RoundTripper) http.RoundTripper { l.base = base; return l })
-	return kubernetes.NewForConfigOrDie(config)
-}
-
-func (l *life) onDisk(_ context.Context, call string) error { return l.step("the disk: " + call) }
+func (l life) onDisk(_ context.Context, call string) error { return l.Step("the disk: " + call) }
 
 // run lives until death or the end that the test wants.
-func (l *life) run(t *testing.T, p *Provisioner, end <-chan struct{}) {
+func (l life) run(t *testing.T, p *Provisioner, end <-chan struct{}) {
 	t.Helper()
 	ctx, kill := context.WithCancel(context.Background())
 	defer kill()
 	ended := make(chan error, 1)
 	go func() { ended <- p.Run(ctx) }()
 	select {
-	case <-l.died:
+	case <-l.Died():
 	case <-end:
 	}
 	kill()
@@ -132,9 +74,9 @@ func TestKill_AtAnyStepLeaksNothing(t *testing.T) {
 
 // dieAt returns false if the process got through before it came to the step.
 func (a *api) dieAt(t *testing.T, s *server, class, name string, step int, deleted bool) bool {
-	before, after := newLife(step), newLife(0)
-	processes := map[*life]*Provisioner{}
-	for _, l := range []*life{before, after} { // both are made before any client is at work
+	before, after := life{mortal.New(step)}, life{mortal.New(0)}
+	processes := map[life]*Provisioner{}
+	for _, l := range []life{before, after} { // both are made before any client is at work
 		config := s.config
 		config.Client = l.client(a.config)
 		p := check.Got(New(config))(t)
@@ -145,15 +87,16 @@ func (a *api) dieAt(t *testing.T, s *server, class, name string, step int, delet
 	through := make(chan struct{})
 	go func() {
 		defer close(through)
-		if !a.waitFor(before.died, func() bool { return a.isBound(name) }) {
+		if !a.waitFor(before.Died(), func() bool { return a.isBound(name) }) {
 			return
 		}
 		check.Report(t, a.client.CoreV1().PersistentVolumeClaims(a.namespace).Delete(context.Background(), name, metav1.DeleteOptions{}))
-		a.waitFor(before.died, func() bool { return len(a.persistentVolumes(s.config.Name)) == 0 })
+		a.waitFor(before.Died(), func() bool { return len(a.persistentVolumes(s.config.Name)) == 0 })
 	}()
 	before.run(t, processes[before], through)
 	<-through
-	t.Logf("it died at step %d: %s", step, before.last)
+	_, last := before.Steps()
+	t.Logf("it died at step %d: %s", step, last)
 	s.disk.hook(nil)
 	if deleted {
 		a.removeClaim(t, name)
@@ -169,7 +112,7 @@ func (a *api) dieAt(t *testing.T, s *server, class, name string, step int, delet
 		a.removeClaim(t, name)
 	}
 	a.nothingLeft(s)
-	return before.isDead()
+	return before.IsDead()
 }
 
 // waitFor returns false if the process dies first.

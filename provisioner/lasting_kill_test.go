@@ -5,12 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -24,57 +22,37 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops/child"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/mortal"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
-// doomed counts what its process does to the API server and asks of the disk, and kills it at a given step.
-type doomed struct {
-	base   http.RoundTripper
-	diesAt int
-
-	mu    sync.Mutex
-	steps int
-}
-
-func (d *doomed) step(what string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.steps++; d.steps == d.diesAt {
-		fmt.Fprintf(os.Stderr, "it dies at step %d: %s\n", d.steps, what)
+// doomed returns this process, which is killed at a step.
+func doomed(step int) *mortal.Process {
+	p := mortal.New(step)
+	p.Die = func(step int, what string) {
+		fmt.Fprintf(os.Stderr, "it dies at step %d: %s\n", step, what)
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		select {}
 	}
-}
-
-// RoundTrip counts what is written about claims and volumes.
-func (d *doomed) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.Method == http.MethodGet || strings.Contains(r.URL.Path, "/leases") || strings.Contains(r.URL.Path, "/events") {
-		return d.base.RoundTrip(r)
-	}
-	d.step("before " + r.Method + " " + r.URL.Path)
-	answer, err := d.base.RoundTrip(r)
-	d.step("after " + r.Method + " " + r.URL.Path)
-	return answer, err
+	return p
 }
 
 // doomedDisk is the disk as such a process uses it.
 type doomedDisk struct {
 	*export.Backend
-	doomed *doomed
+	doomed *mortal.Process
 }
 
-func (d doomedDisk) Create(ctx context.Context, spec backend.VolumeSpec) (*backend.Volume, error) {
-	d.doomed.step("before the volume is made")
-	v, err := d.Backend.Create(ctx, spec)
-	d.doomed.step("after the volume is made")
+func (d doomedDisk) Create(ctx context.Context, spec backend.VolumeSpec) (v *backend.Volume, err error) {
+	err = d.doomed.Do("the volume is made", func() error {
+		v, err = d.Backend.Create(ctx, spec)
+		return err
+	})
 	return v, err
 }
 
 func (d doomedDisk) Delete(ctx context.Context, id backend.ID) error {
-	d.doomed.step("before the volume is deleted")
-	err := d.Backend.Delete(ctx, id)
-	d.doomed.step("after the volume is deleted")
-	return err
+	return d.doomed.Do("the volume is deleted", func() error { return d.Backend.Delete(ctx, id) })
 }
 
 // placeVariable names the file that makes the test below play the process that is killed.
@@ -87,9 +65,8 @@ func play(t *testing.T) {
 	check.OK(t, errors.Join(err, json.Unmarshal(data, &p)))
 	volumes, _, err := p.open()
 	check.OK(t, err)
-	d := &doomed{diesAt: p.DiesAt}
-	config := &rest.Config{Host: p.Host, BearerToken: p.Token, TLSClientConfig: p.TLS, QPS: -1}
-	config.Wrap(func(base http.RoundTripper) http.RoundTripper { d.base = base; return d })
+	d := doomed(p.DiesAt)
+	config := d.Client(&rest.Config{Host: p.Host, BearerToken: p.Token, TLSClientConfig: p.TLS, QPS: -1})
 	provisioner, err := New(p.config(t, doomedDisk{volumes, d}, kubernetes.NewForConfigOrDie(config)))
 	check.OK(t, err)
 	t.Fatalf("it lives, and ended with %v", provisioner.Run(context.Background()))

@@ -21,7 +21,7 @@ func TestProvision_ContinuesWhenTheAPIServerReturns(t *testing.T) {
 		a.claim(fmt.Sprintf("before-%d", i), class, s.config.Name)
 	}
 	restart := exec.CommandContext(t.Context(), "go", "run", ".", "-name", os.Getenv(realapi.Variable), "restart", "kube-apiserver")
-	restart.Dir = "../test/tool/cluster"
+	restart.Dir = "../test/cluster"
 	if out, err := restart.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

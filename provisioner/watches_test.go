@@ -5,12 +5,13 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/holdfast-storage/holdfast/test/rig/check"
 	core "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 func labelled(name, value string) *core.PersistentVolumeClaim {

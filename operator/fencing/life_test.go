@@ -35,6 +35,7 @@ import (
 	"github.com/holdfast-storage/holdfast/test/rig/alongside"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/inmemory"
+	"github.com/holdfast-storage/holdfast/test/rig/mortal"
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 )
 
@@ -278,17 +279,6 @@ func (l *life) has() string {
 	return strings.Join(names, ", ")
 }
 
-// mortal is the way of a controller to the API server. It dies after some writes.
-type mortal struct {
-	life  *life
-	next  http.RoundTripper
-	mu    sync.Mutex
-	left  int
-	dead  chan struct{}
-	lived bool
-	pause *pause
-}
-
 // pause holds a controller before its first write to an object, until it is to go on, and says when the write after that one was
 // answered.
 type pause struct {
@@ -322,24 +312,21 @@ func (p *pause) before(q *http.Request) (after func()) {
 	}
 }
 
-func (m *mortal) RoundTrip(q *http.Request) (*http.Response, error) {
-	if q.Method != http.MethodGet && !strings.Contains(q.URL.Path, "/events") {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		if m.left == 0 {
-			if m.lived {
-				close(m.dead)
-				m.lived = false
-			}
-			return nil, errors.New("the controller was killed")
-		}
-		defer m.pause.before(q)()
-		m.left--
-		if q.Method == http.MethodDelete && !m.life.ceph.isShutOut() {
-			m.life.Errorf("%s is deleted before the node is shut out", q.URL.Path)
+// judge looks at each write of a controller.
+type judge struct {
+	life  *life
+	next  http.RoundTripper
+	pause *pause
+}
+
+func (j *judge) RoundTrip(q *http.Request) (*http.Response, error) {
+	if mortal.Changes(q) {
+		defer j.pause.before(q)()
+		if q.Method == http.MethodDelete && !j.life.ceph.isShutOut() {
+			j.life.Errorf("%s is deleted before the node is shut out", q.URL.Path)
 		}
 	}
-	return m.next.RoundTrip(q)
+	return j.next.RoundTrip(q)
 }
 
 // lead runs a controller until it was killed after so many writes, or the test ends.
@@ -350,16 +337,17 @@ func (l *life) lead(writes int) (dead <-chan struct{}, stop func()) {
 
 func (l *life) leadPaused(writes int, p *pause) (dead <-chan struct{}, stop func()) {
 	l.Helper()
-	m := &mortal{life: l, left: writes, dead: make(chan struct{}), lived: true, pause: p}
+	m := mortal.AfterWrites(writes)
 	config := rest.CopyConfig(l.Config)
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { m.next = next; return m })
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &judge{l, next, p} })
+	config = m.Client(config)
 	ours, theirs := client.NewForConfigOrDie(config), kubernetes.NewForConfigOrDie(config)
 	ctx, cancel := context.WithCancel(context.Background())
 	c := check.Got(fencing.New(fencing.Config{
 		Client: ours, Kubernetes: theirs, Watches: kube.NewWatches(ctx, ours, theirs, v1beta1.DefaultNamespace), Liveness: l.Backend,
 		Driver: v1beta1.DriverName, Events: l.Events, Log: l.Logger,
 	}))(l)
-	return m.dead, alongside.Run(ctx, l, cancel, c.Run)
+	return m.Died(), alongside.Run(ctx, l, cancel, c.Run)
 }
 
 // killedAtEveryWrite leads again and again, for one write each, until something is so.
@@ -424,8 +412,8 @@ func TestLife_NodeIsShutOutAndLetInAgainByControllersThatAreKilled(t *testing.T)
 	l.taint(`[]`)
 	l.ready()
 	l.awaitReason(v1beta1.ReasonReleasing)
-	if is := l.fenced(); is.Status != metav1.ConditionTrue || !strings.Contains(is.Message, "default/"+l.pod("other")) || !l.ceph.isShutOut() {
-		t.Errorf("with a client from before, the condition is %+v", is)
+	if is := l.fenced(); is.Status != metav1.ConditionFalse || !strings.Contains(is.Message, "default/"+l.pod("other")) || !l.ceph.isShutOut() {
+		t.Errorf("with a client from before, and while the pool is not sure, the condition is %+v", is)
 	}
 	if err := l.agent.RecordCephClient(t.Context(), "v", v1beta1.CephClient{FSID: fsid, ID: "client.4712"}); !errors.Is(err, backend.ErrUnavailable) {
 		t.Errorf("a new client of a node that is shut out: %v", err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"slices"
 	"sync"
 	"testing"
@@ -22,6 +23,7 @@ import (
 	"github.com/holdfast-storage/holdfast/test/rig/alongside"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
+	"github.com/holdfast-storage/holdfast/test/rig/mortal"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
@@ -131,17 +133,12 @@ func (r *rig) controller(config *rest.Config) (stop func()) {
 // dying runs a controller that is killed at one of its writes, if it gets that far. It returns how many it made.
 func (r *rig) dying(at int, job *v1beta1.NodeJob) int {
 	r.Helper()
-	died := make(chan struct{})
-	m := &miniapi.Mortal{At: at, Died: func() { close(died) }}
-	stop := r.controller(r.api.Mortal(m))
+	m := mortal.AfterWrites(at - 1)
+	m.Counts = func(q *http.Request) bool { return q.Method != http.MethodGet } // events, too
+	stop := r.controller(m.Client(r.api.Config()))
 	defer stop()
 	wait.Until(r, "the end, of the controller or of the job", func() bool {
-		select {
-		case <-died:
-			return true
-		default:
-			return r.get(job).Status.CompletionTime != nil
-		}
+		return m.IsDead() || r.get(job).Status.CompletionTime != nil
 	})
 	return m.Writes()
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -31,6 +32,7 @@ import (
 	"github.com/holdfast-storage/holdfast/test/rig/alongside"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
+	"github.com/holdfast-storage/holdfast/test/rig/mortal"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
@@ -286,18 +288,11 @@ func (r *rig) controller(config *rest.Config) (stop func()) {
 // dying runs a controller that is killed at one of its writes, if it gets that far. It returns how many it made.
 func (r *rig) dying(at int, name string) int {
 	r.Helper()
-	died := make(chan struct{})
-	m := &miniapi.Mortal{At: at, Died: func() { close(died) }}
-	stop := r.controller(r.api.Mortal(m))
+	m := mortal.AfterWrites(at - 1)
+	m.Counts = func(q *http.Request) bool { return q.Method != http.MethodGet } // events, too
+	stop := r.controller(m.Client(r.api.Config()))
 	defer stop()
-	r.untilEnd("of the controller or of the upgrade", func() bool {
-		select {
-		case <-died:
-			return true
-		default:
-			return r.over(name)
-		}
-	})
+	r.untilEnd("of the controller or of the upgrade", func() bool { return m.IsDead() || r.over(name) })
 	return m.Writes()
 }
 

@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	client "github.com/holdfast-storage/holdfast/api/client/clientset"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
@@ -28,6 +27,7 @@ import (
 	"github.com/holdfast-storage/holdfast/test/rig/alongside"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/inmemory"
+	"github.com/holdfast-storage/holdfast/test/rig/mortal"
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 	"github.com/holdfast-storage/holdfast/transfer/protocol"
 )
@@ -177,43 +177,27 @@ func (l *life) ends(attempt int, code int32, message string) {
 	l.says(attempt, "", core.ContainerState{Terminated: &core.ContainerStateTerminated{ExitCode: code, Message: message, StartedAt: now, FinishedAt: now}})
 }
 
-// mortal is the way of a controller to the API server. It dies after some writes. The log of a pod comes from the test.
-type mortal struct {
-	life  *life
-	next  http.RoundTripper
-	mu    sync.Mutex
-	left  int
-	dead  chan struct{}
-	lived bool
+// kubelet answers what a log has in place of one.
+type kubelet struct {
+	life *life
+	next http.RoundTripper
 }
 
-func (m *mortal) RoundTrip(q *http.Request) (*http.Response, error) {
-	if strings.HasSuffix(q.URL.Path, "/log") {
-		m.life.mu.Lock()
-		defer m.life.mu.Unlock()
-		return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(m.life.log)), Header: http.Header{}, Request: q}, nil
+func (k *kubelet) RoundTrip(q *http.Request) (*http.Response, error) {
+	if !strings.HasSuffix(q.URL.Path, "/log") {
+		return k.next.RoundTrip(q)
 	}
-	if q.Method != http.MethodGet && !strings.Contains(q.URL.Path, "/events") {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		if m.left == 0 {
-			if m.lived {
-				close(m.dead)
-				m.lived = false
-			}
-			return nil, errors.New("the controller was killed")
-		}
-		m.left--
-	}
-	return m.next.RoundTrip(q)
+	k.life.mu.Lock()
+	defer k.life.mu.Unlock()
+	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(k.life.log)), Header: http.Header{}, Request: q}, nil
 }
 
 // lead runs a controller until it was killed after so many writes, or the test ends.
 func (l *life) lead(writes int) (dead <-chan struct{}, stop func()) {
 	l.Helper()
-	m := &mortal{life: l, left: writes, dead: make(chan struct{}), lived: true}
-	config := rest.CopyConfig(l.Config)
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { m.next = next; return m })
+	m := mortal.AfterWrites(writes)
+	config := m.Client(l.Config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &kubelet{l, next} })
 	ours, theirs := client.NewForConfigOrDie(config), kubernetes.NewForConfigOrDie(config)
 	ctx, cancel := context.WithCancel(context.Background())
 	storage := check.Got(cluster.New(cluster.Config{
@@ -225,7 +209,7 @@ func (l *life) lead(writes int) (dead <-chan struct{}, stop func()) {
 			return "holdfast:1", nil, nil
 		},
 	}))(l)
-	return m.dead, alongside.Run(ctx, l, cancel, func(ctx context.Context) error {
+	return m.Died(), alongside.Run(ctx, l, cancel, func(ctx context.Context) error {
 		if err := storage.Start(ctx); err != nil {
 			return nil //nolint:nilerr // it was to end
 		}

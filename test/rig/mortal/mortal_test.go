@@ -1,4 +1,4 @@
-package miniapi
+package mortal_test
 
 import (
 	"testing"
@@ -6,13 +6,15 @@ import (
 	core "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
+	"github.com/holdfast-storage/holdfast/test/rig/mortal"
 )
 
-func TestClient_KilledWritesAndReadsNothingMore(t *testing.T) {
-	s := New(t)
-	died := 0
-	m := &Mortal{At: 2, Died: func() { died++ }}
-	pods := kubernetes.NewForConfigOrDie(s.Mortal(m)).CoreV1().Pods("one")
+func TestProcess_WritesAndReadsNothingOnceItIsDead(t *testing.T) {
+	s := miniapi.New(t)
+	p := mortal.AfterWrites(1)
+	pods := kubernetes.NewForConfigOrDie(p.Client(s.Config())).CoreV1().Pods("one")
 	for _, name := range []string{"a", "b", "c"} {
 		_, err := pods.Create(t.Context(), &core.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 		if (err == nil) != (name == "a") {
@@ -23,7 +25,7 @@ func TestClient_KilledWritesAndReadsNothingMore(t *testing.T) {
 		t.Error("it reads on")
 	}
 	list, err := kubernetes.NewForConfigOrDie(s.Config()).CoreV1().Pods("one").List(t.Context(), metav1.ListOptions{})
-	if err != nil || len(list.Items) != 1 || died != 1 || m.Writes() != 2 {
-		t.Errorf("%d pods, %v; died %d times after %d writes", len(list.Items), err, died, m.Writes())
+	if steps, _ := p.Steps(); err != nil || len(list.Items) != 1 || !p.IsDead() || steps != 3 {
+		t.Errorf("%d pods, %v; dead: %t after %d steps", len(list.Items), err, p.IsDead(), steps)
 	}
 }
