@@ -29,7 +29,7 @@ func realCluster(t *testing.T) *kube.Cluster {
 	if name == "" {
 		hostfs.Skip(t, "cluster", "needs a cluster with Holdfast in it, named in "+clusterVariable+": run make e2e")
 	}
-	c := check.Got(kube.Connect(t.Context(), name, "../test/tool/cluster"))(t)
+	c := check.Got(kube.Connect(t.Context(), name, "../test/cluster"))(t)
 	t.Cleanup(func() {
 		check.Report(t, c.Close())
 	})

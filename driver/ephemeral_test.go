@@ -54,6 +54,14 @@ func TestInlineVolume_AttributesOfThePodBecomeASpec(t *testing.T) {
 	}
 }
 
+func TestInlineVolume_OfABlockDeviceIsRefused(t *testing.T) {
+	n := &node{}
+	err := n.publishEphemeral(t.Context(), backend.ID(inlineHandle), access{mode: backend.Block}, &csi.NodePublishVolumeRequest{})
+	if !errors.Is(err, backend.ErrInvalid) || !strings.Contains(err.Error(), "generic ephemeral volume") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestInlineVolume_OnlyVolumesOfAPodAreDeletedWithIt(t *testing.T) {
 	for name, test := range map[string]struct {
 		volume *backend.Volume

@@ -5,9 +5,10 @@ import (
 	"testing"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
-	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 func (r *rig) group(name string, sources ...string) *csi.VolumeGroupSnapshot {

@@ -9,8 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // holey makes a file with data at its start, in its middle, and before a hole at its end.

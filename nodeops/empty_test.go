@@ -7,8 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 func TestEmpty_FileWithoutData(t *testing.T) {

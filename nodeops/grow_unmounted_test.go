@@ -7,8 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 func TestGrowUnmounted_Ext4GrowsToItsDeviceWithoutACapability(t *testing.T) {

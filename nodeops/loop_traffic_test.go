@@ -5,8 +5,9 @@ import (
 	"testing"
 	"unsafe"
 
-	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // aligned is memory for direct I/O.

@@ -6,8 +6,9 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 func TestMountTable_IsReadAsTheKernelWritesIt(t *testing.T) {

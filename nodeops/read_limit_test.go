@@ -10,8 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // shareZeros makes a file that shares the same blocks of zeros, and returns its size.

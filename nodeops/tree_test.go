@@ -12,8 +12,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // An access control list in the kernel's format: owner rw, user 1234 r, group r, mask r, others nothing.

@@ -8,12 +8,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/runtime/serializer/streaming"
 	"k8s.io/apimachinery/pkg/watch"
 	restwatch "k8s.io/client-go/rest/watch"
+
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // broken has for each kind one field that cannot be decoded, where it is, and what of the object can.

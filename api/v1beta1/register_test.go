@@ -4,9 +4,10 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/holdfast-storage/holdfast/test/rig/check"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 func newScheme(t *testing.T) *runtime.Scheme {

@@ -59,10 +59,3 @@ func (m *Memory) Undelete(ctx context.Context, id backend.ID) (*backend.Volume, 
 		return nil, fmt.Errorf("%w: volume %s is not in the trash", backend.ErrNotFound, id)
 	})
 }
-
-// EmptyTrash removes all deleted volumes.
-func (m *Memory) EmptyTrash() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.trash = nil
-}

@@ -6,8 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"sigs.k8s.io/yaml"
+
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // file writes a manifest and returns its path.

@@ -4,8 +4,9 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/holdfast-storage/holdfast/test/rig/check"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 func TestDisown_TakesTheOwnersFromWhatIsOwnedAndLeavesTheRest(t *testing.T) {

@@ -7,11 +7,12 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/holdfast-storage/holdfast/test/rig/check"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // copyOf is what kubectl creates from an object that was read, with all its labels and fields.

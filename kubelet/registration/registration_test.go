@@ -11,10 +11,11 @@ import (
 	"testing"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
-	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	kubelet "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
+
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 const testDriver = "csi.example.org"

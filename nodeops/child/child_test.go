@@ -6,8 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // onThreadThatEnds runs f in a goroutine whose thread ends with it, and returns that thread.

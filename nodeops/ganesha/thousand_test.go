@@ -7,8 +7,9 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 func TestServer_ThousandExportsReturnAfterADeath(t *testing.T) {

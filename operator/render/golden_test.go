@@ -10,9 +10,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
+
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 var update = flag.Bool("update", false, "write the golden files")

@@ -23,6 +23,6 @@ PACKAGES=${PACKAGES-attr acl btrfs-progs e2fsprogs fish gcc kmod libc6-dev mount
 # What is checked is kept in memory: with a limit instead of a ratio it takes half of that, and less time.
 lint=(env GOGC=off GOMEMLIMIT=4GiB go tool "-modfile=$PWD/test/tool/linter/go.mod" golangci-lint-kube-api-linter)
 # The modules beside this one that lint-all checks like it.
-LINTED=${LINTED-test/suite/deploy test/suite/schema test/tool/cluster test/tool/cluster/dns test/tool/generate}
+LINTED=${LINTED-test/suite/deploy test/suite/schema test/cluster test/cluster/dns test/tool/generate}
 
 step() { printf '\n== %s\n' "$1"; }

@@ -27,7 +27,7 @@ in_memory() {
 
 crashing-binary() { go build -tags crashpoints -o bin/holdfast-crashpoints ./cmd/holdfast; }
 
-cluster-program() { go build -C test/tool/cluster -o ../../../bin/cluster .; }
+cluster-program() { go build -C test/cluster -o ../../bin/cluster .; }
 
 # The cluster of a lane with Holdfast in it, and how many nodes.
 golden-cluster() { holdfast-cluster golden 1; }
@@ -40,7 +40,7 @@ cephpools-cluster() {
 	bin/cluster -name cephpools load-image $(awk '$1 == "ceph" || $1 == "csi-attacher" { print $3 }' bin/images bin/images-ceph)
 }
 
-holdfast-cluster() { HOLDFAST_IMAGES=$PWD/bin/images test/tool/cluster/install "$1" "$2"; }
+holdfast-cluster() { HOLDFAST_IMAGES=$PWD/bin/images test/cluster/install "$1" "$2"; }
 
 # The cluster of a lane whose tests play the controller.
 controllers-cluster() { bin/cluster -name controllers up; }
@@ -61,7 +61,7 @@ e2e-one() {
 	local package
 	package=$(grep -rl --include='*_test.go' "^func ${T:?is missing: give a test, such as T=TestClaim_Data}" test/suite/e2e | xargs -r dirname | sort -u) || true
 	[ -n "$package" ] || { echo "T=$T: no test of test/suite/e2e has a name that begins so" >&2; exit 1; }
-	test/tool/cluster/install e2e "${NODES:-1}"
+	test/cluster/install e2e "${NODES:-1}"
 	echo "== the cluster stays for the next call, and takes time from other tests: make down removes it"
 	# shellcheck disable=SC2086
 	HOLDFAST_TESTS=all HOLDFAST_CLUSTER=e2e go test -vet=off -count=1 -timeout "$TIMEOUT" -p 1 -v -run "^$T" $(printf "./%s " $package)
@@ -73,7 +73,7 @@ e2e() {
 	if [ -n "${HOLDFAST_KUBECONFIG:-}" ]; then
 		export HOLDFAST_REQUIRE=cluster
 	else
-		HOLDFAST_TESTS= test/tool/cluster/install e2e 3
+		HOLDFAST_TESTS= test/cluster/install e2e 3
 		export HOLDFAST_CLUSTER=e2e HOLDFAST_REQUIRE=${REQUIRE-root,uml,cluster,nodes,third-node}
 	fi
 	step e2e

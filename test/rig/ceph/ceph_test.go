@@ -11,8 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // lingers makes the test below play a run that is killed.

@@ -15,10 +15,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/holdfast-storage/holdfast/test/rig/check"
 	conformance "github.com/kubernetes-csi/csi-test/v5/pkg/sanity"
 	"github.com/onsi/ginkgo/v2"
 	"github.com/onsi/ginkgo/v2/types"
+
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // Request says what to run.

@@ -10,8 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // MeetError makes the kernel meet an error in the mounted ext4 on a device, and waits until it has counted it, which it

@@ -10,8 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 func TestMain(m *testing.M) { os.Exit(Main(m)) }

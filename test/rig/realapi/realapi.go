@@ -1,4 +1,4 @@
-// Package realapi gives tests the API server of a cluster of test/tool/cluster, with the kinds of Holdfast and without a
+// Package realapi gives tests the API server of a cluster of test/cluster, with the kinds of Holdfast and without a
 // Holdfast that runs: its controllers would reconcile the objects as well.
 package realapi
 
@@ -45,7 +45,7 @@ var (
 func Config(t testing.TB) *rest.Config {
 	t.Helper()
 	if server == nil {
-		hostfs.Skip(t, "api", "needs a cluster of test/tool/cluster, named in "+Variable)
+		hostfs.Skip(t, "api", "needs a cluster of test/cluster, named in "+Variable)
 	}
 	return rest.CopyConfig(server)
 }
@@ -248,7 +248,7 @@ func Until(ctx context.Context, so func() bool) error {
 func root() string {
 	dir, err := os.Getwd()
 	for err == nil && dir != filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, "test/tool/cluster/go.mod")); err == nil {
+		if _, err := os.Stat(filepath.Join(dir, "test/cluster/go.mod")); err == nil {
 			break
 		}
 		dir = filepath.Dir(dir)
@@ -261,7 +261,7 @@ func find(name string) (*rest.Config, error) {
 	command := exec.Command(program, "-name", name, "kubeconfig")
 	if _, err := os.Stat(program); err != nil {
 		command = exec.Command("go", "run", ".", "-name", name, "kubeconfig")
-		command.Dir = filepath.Join(root(), "test/tool/cluster")
+		command.Dir = filepath.Join(root(), "test/cluster")
 	}
 	out, err := command.Output()
 	if err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"testing"
 
-	"github.com/holdfast-storage/holdfast/test/rig/check"
 	authentication "k8s.io/api/authentication/v1"
 	authorization "k8s.io/api/authorization/v1"
 	core "k8s.io/api/core/v1"
@@ -14,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // WithToken is a connection with a token of an account that is bound to a pod, as a kubelet has it made for that pod. Of

@@ -10,8 +10,9 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 func TestGuestSecret_IsSeenNowhere(t *testing.T) {

@@ -47,7 +47,7 @@ func connect(t *testing.T) *cluster {
 		t.Skip("needs a cluster with the kinds of snapshots, named in " + clusterVariable)
 	}
 	program := exec.Command("go", "run", ".", "-name", name, "kubeconfig")
-	program.Dir = root + "/test/tool/cluster"
+	program.Dir = root + "/test/cluster"
 	var errs bytes.Buffer
 	program.Stderr = &errs
 	kubeconfig, err := program.Output()

@@ -43,7 +43,7 @@ func TestContainers_ProgramAcceptsItsArguments(t *testing.T) {
 
 // What the tests of the cluster run beside the driver is what users get.
 func TestContainers_SidecarsAreTheTestedOnes(t *testing.T) {
-	modules, err := os.ReadFile(root + "/test/tool/cluster/sidecars/go.mod")
+	modules, err := os.ReadFile(root + "/test/cluster/sidecars/go.mod")
 	if err != nil {
 		t.Fatal(err)
 	}

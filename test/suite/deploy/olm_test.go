@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -147,5 +148,19 @@ func TestBundle_NamesEveryImage(t *testing.T) {
 	slices.Sort(got)
 	if want = slices.Compact(want); !slices.Equal(want, got) || len(got) < 5 {
 		t.Errorf("named are %v, not %v", got, want)
+	}
+}
+
+// Administrators who mirror the images name them there.
+func TestBundle_OperatorReadsItsImagesFromTheEnvironment(t *testing.T) {
+	names := regexp.MustCompile(`\bRELATED_IMAGE_(\w+)`).FindAllStringSubmatch(read(t, bundle+"manifests/holdfast.clusterserviceversion.yaml"), -1)
+	for _, name := range names {
+		t.Setenv(name[0], "mirror.example/"+name[1])
+	}
+	all := operated(t, map[string]any{"cluster": map[string]any{"csi": map[string]any{"attachRequired": true}}}, nil)
+	for name, c := range containers(t, all) {
+		if !strings.HasPrefix(c.Image, "mirror.example/") {
+			t.Errorf("container %s has the image %s, and not one of %v", name, c.Image, names)
+		}
 	}
 }

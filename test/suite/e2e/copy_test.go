@@ -5,23 +5,10 @@ import (
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
 )
-
-// preferring is for a pod that the scheduler puts on a node if nothing forbids it.
-func preferring(node string) kube.PodOption {
-	return func(p *corev1.Pod) {
-		p.Spec.NodeSelector = nil
-		p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
-			PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{Weight: 100, Preference: corev1.NodeSelectorTerm{
-				MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{node}}},
-			}}},
-		}}
-	}
-}
 
 const fill = "head -c 5000000 /dev/urandom >/data/file; sync /data/file; sha256sum /data/file"
 
@@ -40,7 +27,7 @@ func TestCopy_IsCreatedOnTheNodeOfItsSource(t *testing.T) {
 	s.Claim("restored", "64Mi", kube.From("VolumeSnapshot", "then"))
 	s.Claim("cloned", "64Mi", kube.From("PersistentVolumeClaim", "data"))
 	for claim := range want {
-		s.Pod(claim, kube.Mount(claim, "/data"), kube.Once, preferring(other), kube.Script("sha256sum /data/file"))
+		s.Pod(claim, kube.Mount(claim, "/data"), kube.Once, kube.Preferring(other), kube.Script("sha256sum /data/file"))
 	}
 	for claim, sum := range want {
 		if read := s.Result(claim); read != sum {

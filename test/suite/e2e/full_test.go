@@ -30,7 +30,7 @@ func TestFullNode_SecondOfTwoPodsForTheSameSpaceIsScheduledElsewhere(t *testing.
 		s.Claim(name, size, chosen(full))
 	}
 	for _, name := range names {
-		s.Pod(name, kube.Mount(name, "/data"), preferring(full))
+		s.Pod(name, kube.Mount(name, "/data"), kube.Preferring(full))
 	}
 	var at []string
 	for _, name := range names {

@@ -18,7 +18,7 @@ func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
 	var err error
-	if cluster, err = kube.Choose(context.Background(), "../../tool/cluster"); err != nil {
+	if cluster, err = kube.Choose(context.Background(), "../../cluster"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}

@@ -20,7 +20,7 @@ func TestCapacity_PodIsScheduledWhereItsVolumeFits(t *testing.T) {
 		t.Fatalf("%s has %d bytes free, and the test needs %d there", s.Home, free, size)
 	}
 	s.Claim("data", resource.NewQuantity(size, resource.BinarySI).String())
-	s.Pod("user", kube.Mount("data", "/data"), preferring(other))
+	s.Pod("user", kube.Mount("data", "/data"), kube.Preferring(other))
 	if node := s.Ready("user").Spec.NodeName; node != s.Home {
 		t.Errorf("the pod with %d bytes runs on %s", size, node)
 	}

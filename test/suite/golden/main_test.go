@@ -22,7 +22,7 @@ func run(m *testing.M) int {
 		return m.Run()
 	}
 	var err error
-	if cluster, err = kube.Connect(context.Background(), name, "../../tool/cluster"); err != nil {
+	if cluster, err = kube.Connect(context.Background(), name, "../../cluster"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}

@@ -189,7 +189,7 @@ func (r *reader) command(c documents.Call) error {
 		return r.make(args)
 	case name == "kubectl":
 		return r.kubectl(args, c.Stdin)
-	case strings.HasPrefix(name, "test/tool/"), strings.HasPrefix(name, "images/"):
+	case strings.HasPrefix(name, "test/tool/"), strings.HasPrefix(name, "test/cluster/"), strings.HasPrefix(name, "images/"):
 		paths = append(paths, name)
 	}
 	for _, path := range paths {

@@ -10,13 +10,13 @@ import (
 
 // modules take what several of them need in one version, so that it is compiled once for all. The peer of the benchmark
 // and Helm 3 have the versions of their own releases.
-var modules = []string{".", "test/suite/deploy", "test/tool/linter", "test/tool/generate", "test/tool/cluster/dns", "test/tool/cluster", "test/tool/cluster/sidecars", "test/tool/vulncheck"}
+var modules = []string{".", "test/suite/deploy", "test/tool/linter", "test/tool/generate", "test/cluster/dns", "test/cluster", "test/cluster/sidecars", "test/tool/vulncheck"}
 
 // older is what some take in an older version together: the newest csi-provisioner that there is has that of Kubernetes,
 // and that Kubernetes knows no newer CSI.
 var older = map[string]*regexp.Regexp{
-	"test/tool/cluster":          regexp.MustCompile(olderKubernetes + `|^github\.com/container-storage-interface/spec$`),
-	"test/tool/cluster/sidecars": regexp.MustCompile(olderKubernetes),
+	"test/cluster":          regexp.MustCompile(olderKubernetes + `|^github\.com/container-storage-interface/spec$`),
+	"test/cluster/sidecars": regexp.MustCompile(olderKubernetes),
 }
 
 const olderKubernetes = `^k8s\.io/(api.*|cli-runtime|client-go|component-.*|kubectl|kubelet|mount-utils|streaming)$`

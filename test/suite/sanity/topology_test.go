@@ -4,9 +4,10 @@ import (
 	"testing"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
-	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 func TestSnapshot_IsWhereItsVolumeIs(t *testing.T) {

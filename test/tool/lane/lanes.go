@@ -222,7 +222,7 @@ var rest = []lane{
 		require: "root,uml", debian: append(uml, "fio"),
 		tests: []group{
 			{packages: []string{"./test/tool/..."}},
-			{module: "test/tool/cluster", packages: []string{"./..."}},
+			{module: "test/cluster", packages: []string{"./..."}},
 		},
 	},
 }

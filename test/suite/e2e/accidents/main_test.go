@@ -50,7 +50,7 @@ func run(m *testing.M) int {
 
 func connect(ctx context.Context, name string) error {
 	var err error
-	if cluster, err = kube.Connect(ctx, name, root+"/test/tool/cluster"); err != nil {
+	if cluster, err = kube.Connect(ctx, name, root+"/test/cluster"); err != nil {
 		return err
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", cluster.Kubeconfig())

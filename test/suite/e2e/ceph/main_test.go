@@ -39,7 +39,7 @@ func run(m *testing.M) int {
 
 // within has tests run while there is a Ceph with a pool of each engine.
 func within(ctx context.Context, name string, tests func()) (err error) {
-	if cluster, err = kube.Connect(ctx, name, "../../../tool/cluster"); err != nil {
+	if cluster, err = kube.Connect(ctx, name, "../../../cluster"); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, cluster.Close()) }()

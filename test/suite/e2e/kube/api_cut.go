@@ -10,9 +10,10 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/holdfast-storage/holdfast/test/rig/check"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // apiTable belongs to the process that gives it to the packet filter, and goes with it.

@@ -8,12 +8,13 @@ import (
 	"io"
 	"os"
 
-	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/dynamic"
+
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // Apply applies a file of manifests to the test's namespace, as kubectl would.

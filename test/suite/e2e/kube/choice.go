@@ -15,18 +15,16 @@ import (
 
 // The environment names the cluster that tests run in, by one of these.
 const (
-	// ClusterVariable has the name of a cluster of test/tool/cluster.
+	// ClusterVariable has the name of a cluster of test/cluster.
 	ClusterVariable = "HOLDFAST_CLUSTER"
 	// KubeconfigVariable has the path of a kubeconfig, whose current context is a cluster with Holdfast in it. Its
 	// machines are out of reach of the tests.
 	KubeconfigVariable = "HOLDFAST_KUBECONFIG"
 )
 
-// What a cluster may lack that test/tool/cluster has not made, as HOLDFAST_REQUIRE names it.
-const (
-	machines = "machines" // control over its machines: their power, processes, networks and disks
-	images   = "images"   // a way to bring it images that are built here
-)
+// machines is what a cluster may lack that test/cluster has not made, as HOLDFAST_REQUIRE names it: control over their power,
+// processes, networks and disks.
+const machines = "machines"
 
 // Choose connects to the cluster that the environment names, and returns nil where it names none. The source is that of
 // the program that runs clusters.
@@ -78,12 +76,12 @@ func (c *Cluster) connectTo(ctx context.Context, kubeconfig string) error {
 	return nil
 }
 
-// SkipWithout skips a test of a package that changes the whole installation, which it does in clusters of test/tool/cluster
+// SkipWithout skips a test of a package that changes the whole installation, which it does in clusters of test/cluster
 // alone. It is for the case that none of them is named.
 func SkipWithout(t testing.TB) {
 	t.Helper()
 	if file := os.Getenv(KubeconfigVariable); file != "" {
-		hostfs.Skip(t, machines, fmt.Sprintf("changes the whole installation, which is done in a cluster of test/tool/cluster alone (%s), and not in that of %s", ClusterVariable, file))
+		hostfs.Skip(t, machines, fmt.Sprintf("changes the whole installation, which is done in a cluster of test/cluster alone (%s), and not in that of %s", ClusterVariable, file))
 	}
 	hostfs.Skip(t, "cluster", fmt.Sprintf("needs a cluster with Holdfast in it, named in %s: run make e2e", ClusterVariable))
 }
@@ -92,14 +90,6 @@ func SkipWithout(t testing.TB) {
 func (s *Space) NeedMachines(what string) {
 	s.t.Helper()
 	if s.given {
-		hostfs.Skip(s.t, machines, fmt.Sprintf("needs control over the machines of the cluster, %s: it runs in a cluster of test/tool/cluster (%s), not in that of %s", what, ClusterVariable, s.Name))
-	}
-}
-
-// NeedImages skips a test that brings images to a cluster, where that takes a registry.
-func (s *Space) NeedImages(what string) {
-	s.t.Helper()
-	if s.given {
-		hostfs.Skip(s.t, images, fmt.Sprintf("needs to bring an image to the nodes, %s: it runs in a cluster of test/tool/cluster (%s), not in that of %s", what, ClusterVariable, s.Name))
+		hostfs.Skip(s.t, machines, fmt.Sprintf("needs control over the machines of the cluster, %s: it runs in a cluster of test/cluster (%s), not in that of %s", what, ClusterVariable, s.Name))
 	}
 }

@@ -3,9 +3,10 @@ package kube
 import (
 	"context"
 
-	"github.com/holdfast-storage/holdfast/test/rig/check"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // Class makes a class with some parameters, each a key and a value, that is named after the test, and returns its name. The

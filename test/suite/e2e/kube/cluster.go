@@ -26,7 +26,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Cluster is a cluster that Holdfast is installed in: one of test/tool/cluster, or one that was given.
+// Cluster is a cluster that Holdfast is installed in: one of test/cluster, or one that was given.
 type Cluster struct {
 	Name    string // or the path of its kubeconfig, if it was given
 	Client  kubernetes.Interface
@@ -42,7 +42,7 @@ type Cluster struct {
 	holdfast   string // path of the tested program, once it is built
 	run        string // is in the label of all namespaces
 	turn       *os.File
-	given      bool // it was not made by test/tool/cluster: its machines are out of reach
+	given      bool // it was not made by test/cluster: its machines are out of reach
 }
 
 // runLabel distinguishes the namespaces of runs.
@@ -140,7 +140,7 @@ func (c *Cluster) program() string { return filepath.Join(c.scratch, "cluster") 
 // Do runs a command of the cluster's program and returns what it printed.
 func (c *Cluster) Do(ctx context.Context, args ...string) (string, error) {
 	if c.given {
-		return "", fmt.Errorf("cluster of %s: it is no cluster of test/tool/cluster, whose program does %q", c.Name, args)
+		return "", fmt.Errorf("cluster of %s: it is no cluster of test/cluster, whose program does %q", c.Name, args)
 	}
 	var errs strings.Builder
 	cmd := exec.CommandContext(ctx, c.program(), append([]string{"-name", c.Name}, args...)...)

@@ -5,9 +5,10 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/holdfast-storage/holdfast/test/rig/check"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 func TestCluster_EndOfARunNamesRemainingNamespaces(t *testing.T) {

@@ -4,8 +4,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // secret is as the API server gives it after kubectl apply.

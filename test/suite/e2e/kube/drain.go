@@ -6,12 +6,13 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/holdfast-storage/holdfast/test/rig/check"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // Drain keeps new pods off a node and evicts all that are there but those of DaemonSets, as kubectl drain does, and does

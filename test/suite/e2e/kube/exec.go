@@ -5,11 +5,12 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/holdfast-storage/holdfast/test/rig/check"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/remotecommand"
 	"k8s.io/streaming/pkg/httpstream"
+
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // Exec runs a command in the first container of one of the test's pods and returns what it printed.

@@ -5,8 +5,9 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/holdfast-storage/holdfast/test/rig/check"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 func runningPod(name, node, container string) *corev1.Pod {

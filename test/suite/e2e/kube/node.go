@@ -5,10 +5,11 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/holdfast-storage/holdfast/test/rig/check"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
+
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // Nodes are the names of the nodes that are ready, in order; of a cluster that was given, those that take any pod.

@@ -3,11 +3,12 @@ package kube
 import (
 	"fmt"
 
-	"github.com/holdfast-storage/holdfast/test/rig/check"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // image is on every node; nothing is ever pulled.
@@ -83,6 +84,18 @@ func OnNode(node string) PodOption {
 
 // AnyNode leaves the scheduler all nodes.
 func AnyNode(p *corev1.Pod) { p.Spec.NodeSelector = nil }
+
+// Preferring is for a pod that the scheduler puts on a node if nothing forbids it.
+func Preferring(node string) PodOption {
+	return func(p *corev1.Pod) {
+		p.Spec.NodeSelector = nil
+		p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+			PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{Weight: 100, Preference: corev1.NodeSelectorTerm{
+				MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{node}}},
+			}}},
+		}}
+	}
+}
 
 // TolerateAll lets a pod onto a node, and stay there, whatever the node's taints are.
 func TolerateAll(p *corev1.Pod) {

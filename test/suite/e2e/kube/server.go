@@ -6,10 +6,11 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/holdfast-storage/holdfast/test/rig/check"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // Serve makes an NFSServer with a spec on a node, and waits until it serves.

@@ -9,13 +9,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/holdfast-storage/holdfast/test/rig/check"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // Space is the namespace of one test, and the test. Methods without an error among their results fail the test.

@@ -9,9 +9,10 @@ import (
 	"strconv"
 	"sync"
 
-	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // Suspend stops a component of the control plane where it is, so that its clients get no answer, until resume or

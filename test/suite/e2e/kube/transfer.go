@@ -3,10 +3,11 @@ package kube
 import (
 	"slices"
 
-	"github.com/holdfast-storage/holdfast/test/rig/check"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // copies selects what Holdfast has in its own namespace while it copies a volume into another pool.

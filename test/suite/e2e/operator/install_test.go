@@ -24,7 +24,7 @@ func (a *admin) manifests() (holdfast, cluster string) {
 	return filepath.Join(dir, "install.yaml"), filepath.Join(dir, "storagecluster.yaml")
 }
 
-// install installs Holdfast as test/tool/cluster/install does. It can be repeated.
+// install installs Holdfast as test/cluster/install does. It can be repeated.
 func (a *admin) install(ctx context.Context) error {
 	holdfast, cluster := a.manifests()
 	return a.apply(ctx, holdfast, cluster)

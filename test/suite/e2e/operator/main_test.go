@@ -1,4 +1,4 @@
-// Package operator tests the StorageCluster of a real cluster: what its fields do, what is healed, how it is removed and
+// Package operator tests the StorageCluster of a real cluster: what its fields do, how it is removed and
 // installed again. There is one StorageCluster, so its tests run one after the other, and apart from all others.
 package operator
 
@@ -23,7 +23,7 @@ func run(m *testing.M) int {
 		return m.Run()
 	}
 	var err error
-	if cluster, err = kube.Connect(context.Background(), name, "../../../tool/cluster"); err != nil {
+	if cluster, err = kube.Connect(context.Background(), name, "../../../cluster"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
 )
 
-// pool is the one that test/tool/cluster/install makes.
+// pool is the one that test/cluster/install makes.
 const pool = "default"
 
 // TestCleanup_PoolIsWipedWhenItsNodeHasNoVolumesAndNoLongerServesIt goes the way of an administrator who takes a node from

@@ -54,7 +54,7 @@ func run(m *testing.M) (code int) {
 // begun waits until no other tests run in the cluster.
 func begun(ctx context.Context, name string) (end func() error, err error) {
 	end = func() error { return nil }
-	if cluster, err = kube.Connect(ctx, name, root+"/test/tool/cluster"); err != nil {
+	if cluster, err = kube.Connect(ctx, name, root+"/test/cluster"); err != nil {
 		return end, err
 	}
 	end = cluster.Close
@@ -77,7 +77,7 @@ func begun(ctx context.Context, name string) (end func() error, err error) {
 		return end, err
 	}
 	if found.Spec.Paused || found.Spec.Images.Holdfast == "" {
-		return end, fmt.Errorf("StorageCluster %s: it must not be paused, and name the image of Holdfast, as test/tool/cluster/install makes it", clusterName)
+		return end, fmt.Errorf("StorageCluster %s: it must not be paused, and name the image of Holdfast, as test/cluster/install makes it", clusterName)
 	}
 	installed = found.Spec
 	return end, nil
