@@ -240,14 +240,16 @@ func TestParameters_WrongOnesThatTheAPIServerLetsThroughChangeNothing(t *testing
 	r.reconciled("holdfast")
 	classes := r.theirs.StorageV1().StorageClasses()
 	before := check.Got(classes.Get(t.Context(), "hb-one", metav1.GetOptions{}))(t)
-	r.stop()
-	check.OK(t, r.theirs.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(t.Context(), "holdfast-class-parameters", metav1.DeleteOptions{}))
 	wrong := func(s *v1beta1.StorageClusterSpec) {
 		changed := good
 		changed.Parameters = map[string]string{"provisioning": "fat"}
 		s.StorageClasses = []v1beta1.StorageClassSpec{changed, {Name: "hb-two"}}
 	}
 	a := r.asker()
+	// The API server reads a rule some time after it was made. Before that it would be taken for gone.
+	wait.Until(r, "the rule being held", func() bool { return a.try(wrong) != nil })
+	r.stop()
+	check.OK(t, r.theirs.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(t.Context(), "holdfast-class-parameters", metav1.DeleteOptions{}))
 	wait.Until(r, "the rule being gone", func() bool { return a.try(wrong) == nil })
 	r.change("holdfast", wrong)
 	r.start()
