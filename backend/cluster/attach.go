@@ -22,24 +22,35 @@ var _ backend.Attacher = (*Backend)(nil)
 // so two nodes never have it, whichever replica writes.
 func (b *Backend) Attach(ctx context.Context, id backend.ID, node string) error {
 	return b.editAttached(ctx, id, func(now string) (string, error) {
-		if now == "" { // also in an object that was deleted, and written again by the pool's agent
-			if others := b.usedOn(id, node); len(others) > 0 {
-				now = others[0].Name
+		switch now {
+		case node:
+			return node, nil
+		case "": // also in an object that was deleted, and written again by the pool's agent
+			for _, other := range b.usedOn(id) {
+				if other.Name == node {
+					continue
+				}
+				if err := b.hasLetGo(ctx, id, other.Name, node); err != nil {
+					return "", err
+				}
 			}
-		}
-		if now == "" || now == node {
 			return node, nil
 		}
-		held, err := b.isAttached(ctx, id, now)
-		switch {
-		case err != nil:
-			return "", fmt.Errorf("%w: volume %s: whether it is still attached to node %s: %w", backend.ErrUnavailable, id, now, err)
-		case held:
-			return "", fmt.Errorf("%w: volume %s is attached to node %s, and one node at a time may use it; it is attached to node %s once it is detached there",
-				backend.ErrPrecondition, id, now, node)
-		}
-		return node, b.CheckDetached(ctx, id, now) // its VolumeAttachment was removed by force
+		return node, b.hasLetGo(ctx, id, now, node)
 	})
+}
+
+// hasLetGo returns an error while a node may use a volume that another one is to have.
+func (b *Backend) hasLetGo(ctx context.Context, id backend.ID, node, next string) error {
+	attached, err := b.isAttached(ctx, id, node)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%w: volume %s: whether it is still attached to node %s: %w", backend.ErrUnavailable, id, node, err)
+	case attached:
+		return fmt.Errorf("%w: volume %s is attached to node %s, and one node at a time may use it; it is attached to node %s once it is detached there",
+			backend.ErrPrecondition, id, node, next)
+	}
+	return b.CheckDetached(ctx, id, node) // its VolumeAttachment was removed by force
 }
 
 // Detach ends that; of no node, that of any.
@@ -83,20 +94,16 @@ func (b *Backend) editAttached(ctx context.Context, id backend.ID, next func(now
 	return err
 }
 
-// usedOn returns the other nodes whose kernels have a volume in a Ceph cluster, by the records of their agents.
-func (b *Backend) usedOn(id backend.ID, node string) (others []*v1beta1.StorageNode) {
-	for _, n := range kube.Cached(b.Watches.Holdfast.Holdfast().V1beta1().StorageNodes().Lister().List) {
-		if n.Name != node && slices.Contains(n.Status.CephVolumes, string(id)) {
-			others = append(others, n)
-		}
-	}
-	return others
+// usedOn returns the nodes whose kernels have a volume in a Ceph cluster, by the records of their agents.
+func (b *Backend) usedOn(id backend.ID) []*v1beta1.StorageNode {
+	all := kube.Cached(b.Watches.Holdfast.Holdfast().V1beta1().StorageNodes().Lister().List)
+	return slices.DeleteFunc(all, func(n *v1beta1.StorageNode) bool { return !slices.Contains(n.Status.CephVolumes, string(id)) })
 }
 
 // unused fails while a node has a volume of a Ceph pool, also after its VolumeAttachment was removed by force: the pool itself
 // does not see who only reads.
 func (b *Backend) unused(v *v1beta1.Volume) error {
-	for _, n := range b.usedOn(backend.ID(v.Name), "") {
+	for _, n := range b.usedOn(backend.ID(v.Name)) {
 		if n.WasShutOut() || b.fencingIsDisabled() && b.liveness.down(n.Name) != "" { // which is never shut out
 			continue
 		}

@@ -39,7 +39,12 @@ func (w *world) hosts(volume string) {
 
 func (w *world) status(change func(*v1beta1.StorageNode)) {
 	w.Helper()
-	n, err := w.Nodes().Get(w.Context(), node, metav1.GetOptions{})
+	w.statusOf(node, change)
+}
+
+func (w *world) statusOf(name string, change func(*v1beta1.StorageNode)) {
+	w.Helper()
+	n, err := w.Nodes().Get(w.Context(), name, metav1.GetOptions{})
 	if err == nil {
 		change(n)
 		_, err = w.Nodes().UpdateStatus(w.Context(), n, metav1.UpdateOptions{})
@@ -60,16 +65,27 @@ func (w *world) inUse(volumes ...string) {
 	check.OK(w, err)
 }
 
-func TestAttach_OfAVolumeThatWasWrittenAgainWaitsForTheNodeThatHasIt(t *testing.T) {
+func TestAttach_OfAVolumeThatWasWrittenAgainWaitsForEachNodeThatHasIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.hosts("v")
-		w.status(func(n *v1beta1.StorageNode) { n.Status.CephVolumes = []string{"v"} })
-		w.Until("the record in the cache", func() bool {
-			n, err := w.Backend.Watches.Holdfast.Holdfast().V1beta1().StorageNodes().Lister().Get(node)
-			return err == nil && len(n.Status.CephVolumes) > 0
-		})
-		inmemory.Expect(t, w.Backend.Attach(t.Context(), "v", "other"), backend.ErrUnavailable, "not detached from node "+node)
+		w.Puppet("off", gib) // is shut out, and its name comes first
+		for name, change := range map[string]func(*v1beta1.StorageNode){
+			node: func(n *v1beta1.StorageNode) { n.Status.CephVolumes = []string{"v"} },
+			"off": func(n *v1beta1.StorageNode) {
+				n.Status.CephVolumes = []string{"v"}
+				meta.SetStatusCondition(&n.Status.Conditions, metav1.Condition{Type: v1beta1.FencedCondition, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonFenced})
+			},
+		} {
+			w.statusOf(name, change)
+			w.Until("the record in the cache", func() bool {
+				n, err := w.Backend.Watches.Holdfast.Holdfast().V1beta1().StorageNodes().Lister().Get(name)
+				return err == nil && len(n.Status.CephVolumes) > 0
+			})
+		}
+		for range 10 { // in whatever order the cache has them
+			inmemory.Expect(t, w.Backend.Attach(t.Context(), "v", "other"), backend.ErrUnavailable, "not detached from node "+node)
+		}
 		w.status(func(n *v1beta1.StorageNode) { n.Status.CephVolumes = nil })
 		w.inUse()
 		if err := w.Backend.Attach(t.Context(), "v", "other"); err != nil {
