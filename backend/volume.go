@@ -86,6 +86,11 @@ type VolumeSpec struct {
 	Incomplete bool
 }
 
+// LacksContent returns the error of an operation that would take a part of a volume's content for the whole.
+func LacksContent(id ID) error {
+	return fmt.Errorf("%w: volume %s does not have all of its content yet, so nothing is made of it", ErrPrecondition, id)
+}
+
 // OnNodeLoss is what happens to a volume whose node does not come back. Empty means Retain.
 type OnNodeLoss string
 

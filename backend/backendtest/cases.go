@@ -180,6 +180,23 @@ func expanded(c checker) {
 	c.sees(got, content(1))
 }
 
+// isNoSource checks that nothing is made of a volume that has only a part of its content.
+func (c checker) isNoSource(id backend.ID) {
+	c.Helper()
+	if b, ok := c.Backend.(backend.Cloner); ok {
+		_, err := b.Clone(ctx, id, backend.VolumeSpec{Name: "of-a-part"})
+		c.want(backend.ErrPrecondition, err)
+	}
+	if b, ok := c.Backend.(backend.Snapshotter); ok {
+		_, err := b.Snapshot(ctx, backend.SnapshotSpec{Name: "of-a-part", Source: id})
+		c.want(backend.ErrPrecondition, err)
+	}
+	if b, ok := c.Backend.(backend.GroupSnapshotter); ok {
+		_, err := b.SnapshotGroup(ctx, backend.GroupSpec{Name: "of-a-part", Sources: []backend.ID{id}})
+		c.want(backend.ErrPrecondition, err)
+	}
+}
+
 func completed(c checker) {
 	spec := c.spec("a")
 	spec.Incomplete = true
@@ -202,6 +219,7 @@ func completed(c checker) {
 		c.Error("a growth or a restart has completed it")
 	}
 	c.staysIncompleteInTrash(v.ID)
+	c.isNoSource(v.ID)
 	for range 2 {
 		if err := complete(v.ID); err != nil {
 			c.Fatal(err)

@@ -144,6 +144,9 @@ func (m *Memory) fill(v *memoryVolume, source *backend.Source) (int64, error) {
 	if from == nil {
 		return 0, fmt.Errorf("%w: volume %s", backend.ErrNotFound, source.ID)
 	}
+	if from.Incomplete {
+		return 0, backend.LacksContent(source.ID)
+	}
 	v.content = bytes.Clone(from.content)
 	return from.Size, nil
 }

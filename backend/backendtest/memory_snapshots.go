@@ -31,6 +31,9 @@ func (m *Memory) snapshot(id backend.ID, spec backend.SnapshotSpec, group backen
 	if v == nil {
 		return nil, fmt.Errorf("%w: volume %s", backend.ErrNotFound, spec.Source)
 	}
+	if v.Incomplete {
+		return nil, backend.LacksContent(spec.Source)
+	}
 	s := &memorySnapshot{content: bytes.Clone(v.content), Snapshot: backend.Snapshot{
 		ID: id, Name: spec.Name, Pool: v.Pool, Source: v.ID, Group: group,
 		Size: v.Size, Mode: v.Mode, FSType: v.FSType, Created: time.Now(), Shared: v.Shared,

@@ -120,7 +120,7 @@ func (b *Backend) beginPart(ctx context.Context, spec backend.SnapshotSpec, grou
 			return nil, err
 		}
 	}
-	from, err := p.entry(r)
+	from, err := p.source(r)
 	if err != nil {
 		return nil, err
 	}

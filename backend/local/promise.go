@@ -162,6 +162,14 @@ func (p *pool) inspect(r *record) (used int64, c backend.Condition, a backend.Ac
 	}
 	defer e.Dir.Close()
 	used, c = p.engine.Inspect(e)
+// source opens an entry of which a copy is to be made. The caller closes its Dir.
+func (p *pool) source(r *record) (*engine.Entry, error) {
+	if r.meta != nil && r.meta.Incomplete {
+		return nil, backend.LacksContent(r.id)
+	}
+	return p.entry(r)
+}
+
 	return used, c, p.engine.Access(e)
 }
 

@@ -39,7 +39,7 @@ func (b *Backend) Snapshot(ctx context.Context, spec backend.SnapshotSpec) (*bac
 }
 
 func (p *pool) takeSnapshot(ctx context.Context, id backend.ID, spec backend.SnapshotSpec, r *record) (*backend.Snapshot, error) {
-	from, err := p.entry(r)
+	from, err := p.source(r)
 	if err != nil {
 		return nil, err
 	}

@@ -74,7 +74,7 @@ func (p *pool) createVolume(ctx context.Context, id backend.ID, spec backend.Vol
 
 // copyVolume creates a volume from r. A volume in use is frozen during the copy.
 func (p *pool) copyVolume(ctx context.Context, id backend.ID, spec backend.VolumeSpec, source *backend.Source, r *record) (*backend.Volume, error) {
-	from, err := p.entry(r)
+	from, err := p.source(r)
 	if err != nil {
 		return nil, err
 	}

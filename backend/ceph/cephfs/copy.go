@@ -290,6 +290,8 @@ func (p *pool) source(ctx context.Context, source *backend.Source) (from *entry,
 		return nil, 0, nil, err
 	case e.volume == nil:
 		return nil, 0, nil, fmt.Errorf("%w: %w", backend.ErrPrecondition, e.damage)
+	case e.volume.Incomplete:
+		return nil, 0, nil, backend.LacksContent(e.id)
 	}
 	f, err := look(ctx, p, "measuring volume "+string(e.id), func(g *group) (facts, error) { return g.facts(e.volume.Path) })
 	return e, e.volume.Size, &origin{Subvolume: e.name, Temporary: true, Bytes: f.bytes}, err

@@ -84,6 +84,8 @@ func (p *pool) snapshotSource(ctx context.Context, id backend.ID, spec backend.S
 		return nil, fmt.Errorf("%w: volume %s, the source of snapshot %s", backend.ErrNotFound, spec.Source, id)
 	case e.volume == nil:
 		return nil, fmt.Errorf("%w: %w", backend.ErrPrecondition, e.damage)
+	case e.volume.Incomplete:
+		return nil, backend.LacksContent(e.id)
 	}
 	return e, nil
 }

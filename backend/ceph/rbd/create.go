@@ -80,6 +80,8 @@ func (b *Backend) need(ctx context.Context, k kind, id backend.ID, of string) (*
 		return nil, fmt.Errorf("%w: %s %s%s in pool %s", backend.ErrNotFound, k, id, of, b.Name)
 	case r.meta == nil:
 		return nil, r.check()
+	case of != "" && r.meta.Incomplete:
+		return nil, backend.LacksContent(id)
 	}
 	return r, nil
 }
