@@ -13,6 +13,15 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
+// Measure asks the monitors for the usage of a pool of data.
+func Measure(conn *rados.Conn, pool string) (Usage, error) {
+	text, _, err := conn.MonCommand([]byte(usageQuery))
+	if err != nil {
+		return Usage{}, err
+	}
+	return parseUsage(text, pool)
+}
+
 // Ask sends a command to the monitors and decodes their answer.
 func Ask(ctx context.Context, c *Cluster, command map[string]string, answer any) error {
 	command = maps.Clone(command)

@@ -1,11 +1,11 @@
 package local
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"regexp"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/holdfast-storage/holdfast/backend"
@@ -85,9 +85,7 @@ func (c *PoolConfig) complete() error {
 	if c.Overcommit == 0 {
 		c.Overcommit = 1
 	}
-	if c.Reserved == "" {
-		c.Reserved = "5%"
-	}
+	c.Reserved = cmp.Or(c.Reserved, backend.DefaultReserve)
 	if c.TrashRetention == 0 {
 		c.TrashRetention = DefaultTrashRetention
 	}
@@ -107,31 +105,8 @@ func (c *PoolConfig) complete() error {
 		return invalid("trashRetention %s; it must be a time such as 24h, or 0s to keep nothing", c.TrashRetention)
 	}
 	c.Path = filepath.Clean(c.Path)
-	if _, err := parseReserve(c.Reserved); err != nil {
+	if _, err := backend.ParseReserve(c.Reserved); err != nil {
 		return invalid("%w", err)
 	}
 	return nil
-}
-
-// reserve is the space that a pool keeps free.
-type reserve struct {
-	bytes int64
-	share float64
-}
-
-func (r reserve) of(total int64) int64 { return r.bytes + int64(float64(total)*r.share) }
-
-func parseReserve(s string) (reserve, error) {
-	if number, ok := strings.CutSuffix(s, "%"); ok {
-		share, err := strconv.ParseFloat(number, 64)
-		if err != nil || !(share >= 0 && share < 100) {
-			return reserve{}, fmt.Errorf("reserved %s; a share must be 0%% to below 100%%", backend.Quote(s))
-		}
-		return reserve{share: share / 100}, nil
-	}
-	bytes, err := backend.ParseBytes(s)
-	if err != nil {
-		return reserve{}, fmt.Errorf("reserved %s; it must be a share such as 5%%, or bytes such as 1073741824, 512Mi, 10Gi", backend.Quote(s))
-	}
-	return reserve{bytes: bytes}, nil
 }

@@ -74,15 +74,6 @@ func TestParsePool_ErrorNamesTheFaultAndTheAllowedValues(t *testing.T) {
 	}
 }
 
-func TestReserve_IsAShareOrBytes(t *testing.T) {
-	for s, want := range map[string]int64{"5%": 50, "0%": 0, "12.5%": 125, "100": 100, "1Ki": 1024, "2Mi": 2 << 20, "3G": 3e9} {
-		r, err := parseReserve(s)
-		if err != nil || r.of(1000) != want {
-			t.Errorf("%s of 1000 is %d, %v, want %d", s, r.of(1000), err, want)
-		}
-	}
-}
-
 func FuzzParsePool(f *testing.F) {
 	f.Add("name=fast,engine=image,path=/srv/fast,overcommit=1.0,reserved=5%")
 	f.Add("name=a,path=/a,reserved=10Gi,trashRetention=1h")
@@ -91,8 +82,8 @@ func FuzzParsePool(f *testing.F) {
 		if err != nil {
 			return
 		}
-		keep, err := parseReserve(c.Reserved)
-		if err != nil || keep.of(1<<50) < 0 || !strings.HasPrefix(c.Path, "/") || c.Overcommit <= 0 {
+		keep, err := backend.ParseReserve(c.Reserved)
+		if err != nil || keep.Of(1<<50) < 0 || !strings.HasPrefix(c.Path, "/") || c.Overcommit <= 0 {
 			t.Errorf("%q was accepted as %+v (reserve %v, %v)", s, c, keep, err)
 		}
 	})

@@ -17,9 +17,6 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
-// sizeUnit is the unit to which sizes are rounded up.
-const sizeUnit = 1 << 20
-
 // Backend serves the pools of one host.
 type Backend struct {
 	slots   []*slot // the first one is the default pool

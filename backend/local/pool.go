@@ -43,7 +43,7 @@ type kind string
 // pool is one open pool.
 type pool struct {
 	PoolConfig
-	reserve reserve
+	reserve backend.Reserve
 	log     *slog.Logger
 	root    *os.Root
 	dir     *os.File          // root as a file
@@ -91,7 +91,7 @@ func openPool(ctx context.Context, c PoolConfig, serve bool, log *slog.Logger) (
 	if err := c.complete(); err != nil {
 		return nil, err
 	}
-	keep, _ := parseReserve(c.Reserved) // complete has validated it
+	keep, _ := backend.ParseReserve(c.Reserved) // complete has validated it
 	p := &pool{
 		PoolConfig: c,
 		reserve:    keep,

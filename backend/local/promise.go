@@ -35,7 +35,7 @@ func (p *pool) exhausted(usage nodeops.FSUsage, r *record) error {
 		trash = fmt.Sprintf(" even without the %d deleted volumes in the trash, which are kept", n)
 	}
 	return fmt.Errorf("%w: %s needs %d bytes of pool %s, %d are available%s (total %d, promised %d, used by others %d, reserved %d, overcommit %g); delete volumes or snapshots, add a disk, or raise overcommit",
-		backend.ErrExhausted, r.id, r.charge, p.Name, c.Available, trash, c.Total, c.Promised, p.foreign, p.reserve.of(c.Total), p.Overcommit)
+		backend.ErrExhausted, r.id, r.charge, p.Name, c.Available, trash, c.Total, c.Promised, p.foreign, p.reserve.Of(c.Total), p.Overcommit)
 }
 
 func (p *pool) measure(ctx context.Context) (nodeops.FSUsage, error) {
@@ -53,17 +53,14 @@ func (p *pool) capacity(usage nodeops.FSUsage) backend.Capacity {
 	available := p.promisable(usage, usage.Available+gives, promised-charge)
 	return backend.Capacity{
 		Total: usage.Used + usage.Available, Promised: promised, Used: usage.Used,
-		Available: available, Smallest: sizeUnit, Largest: available,
+		Available: available, Smallest: backend.SizeUnit, Largest: available,
 	}
 }
 
-// promisable returns what can still be promised, by the formula of docs/capacity.md. p.mu must be held.
+// promisable returns what can still be promised where that many bytes are free. p.mu must be held.
 func (p *pool) promisable(usage nodeops.FSUsage, free, promised int64) int64 {
 	total := usage.Used + usage.Available // excludes blocks that the file system reserves
-	kept := p.reserve.of(total)
-	byPromise := int64(float64(total-p.foreign)*p.Overcommit) - kept - promised
-	byFreeSpace := int64(float64(free)*p.Overcommit) - kept
-	return max(0, min(byPromise, byFreeSpace)) / sizeUnit * sizeUnit
+	return backend.Room{Total: total, Others: p.foreign, Free: free}.Promisable(p.Overcommit, p.reserve, promised)
 }
 
 // promised returns the sum over all entries, including those under construction. p.mu must be held.
@@ -162,15 +159,15 @@ func (p *pool) inspect(r *record) (used int64, c backend.Condition, a backend.Ac
 	}
 	defer e.Dir.Close()
 	used, c = p.engine.Inspect(e)
+	return used, c, p.engine.Access(e)
+}
+
 // source opens an entry of which a copy is to be made. The caller closes its Dir.
 func (p *pool) source(r *record) (*engine.Entry, error) {
 	if r.meta != nil && r.meta.Incomplete {
 		return nil, backend.LacksContent(r.id)
 	}
 	return p.entry(r)
-}
-
-	return used, c, p.engine.Access(e)
 }
 
 // entry opens an entry for its engine. The caller closes its Dir.

@@ -10,38 +10,6 @@ import (
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
-// TestPromise_CapacityFollowsItsFormula has the numbers of docs/capacity.md, computed by hand.
-func TestPromise_CapacityFollowsItsFormula(t *testing.T) {
-	const gib = 1024 * mib
-	for name, c := range map[string]struct {
-		used, free        int64 // of the file system; free includes what removing the trash would free
-		foreign, promised int64
-		reserve           reserve
-		overcommit        float64
-		want              int64
-	}{
-		"nothing":                            {free: 10 * gib, overcommit: 1, want: 10 * gib},
-		"a promise":                          {free: 10 * gib, promised: 4*gib + mib, overcommit: 1, want: 6*gib - mib},
-		"others' data":                       {used: 3 * gib, free: 7 * gib, foreign: 3 * gib, promised: gib, overcommit: 1, want: 6 * gib},
-		"a reserve":                          {free: 10 * gib, promised: gib, reserve: reserve{bytes: 2 * gib}, overcommit: 1, want: 7 * gib},
-		"a share reserved":                   {used: 5 * gib, free: 5 * gib, promised: 5 * gib, reserve: reserve{share: 0.1}, overcommit: 1, want: 4 * gib},
-		"overcommit, which is not of it":     {free: 10 * gib, promised: 3 * gib, reserve: reserve{bytes: 2 * gib}, overcommit: 3, want: 25 * gib},
-		"overcommit, not of others' data":    {used: gib, free: 9 * gib, foreign: gib, promised: 8 * gib, overcommit: 2, want: 10 * gib},
-		"little free":                        {used: 9 * gib, free: gib, promised: 9 * gib, overcommit: 2, want: 2 * gib},
-		"little free, less the reserve":      {used: 9 * gib, free: gib, promised: 9 * gib, reserve: reserve{bytes: gib / 2}, overcommit: 2, want: 3 * gib / 2},
-		"less free than reserved":            {used: 9 * gib, free: gib, reserve: reserve{bytes: 2 * gib}, overcommit: 1, want: 0},
-		"all promised":                       {free: 10 * gib, promised: 10 * gib, overcommit: 1, want: 0},
-		"more promised than there is by now": {free: 10 * gib, promised: 11 * gib, overcommit: 1, want: 0},
-		"a part of a MiB":                    {free: 10*gib + mib - 1, promised: gib, overcommit: 1, want: 9 * gib},
-		"a byte too few":                     {free: 10 * gib, promised: gib + 1, overcommit: 1, want: 9*gib - mib},
-	} {
-		p := &pool{PoolConfig: PoolConfig{Overcommit: c.overcommit}, reserve: c.reserve, foreign: c.foreign}
-		if got := p.promisable(nodeops.FSUsage{Used: c.used, Available: c.free}, c.free, c.promised); got != c.want {
-			t.Errorf("%s: room for %d bytes, want %d", name, got, c.want)
-		}
-	}
-}
-
 func TestPromise_PoolIsPromisedToItsLastMiBAndNoFurther(t *testing.T) {
 	b := served(t, roomy(t, hostfs.XFS, 1))
 	refused := func(what string, err error) {

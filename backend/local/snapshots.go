@@ -63,7 +63,7 @@ func (p *pool) takeSnapshot(ctx context.Context, id backend.ID, spec backend.Sna
 
 // smallestSnapshot is the minimum charge of a snapshot. Its entry uses space even without data, and without a charge
 // the number of snapshots would be unlimited.
-const smallestSnapshot = sizeUnit
+const smallestSnapshot = backend.SizeUnit
 
 // snapshotMeta plans a snapshot. It is charged with the space that its source uses now, since it cannot exceed that.
 // Many small files are charged by their share of the pool's inodes.

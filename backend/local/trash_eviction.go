@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
@@ -110,7 +111,7 @@ func (p *pool) evictForReserve(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		low := max(p.reserve.of(usage.Used+usage.Available), sizeUnit)
+		low := max(p.reserve.Of(usage.Used+usage.Available), backend.SizeUnit)
 		short := lacksInodes(usage, usage.Inodes/sparesInodes)
 		if usage.Available >= low && !short {
 			return nil

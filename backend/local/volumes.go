@@ -106,7 +106,7 @@ func (p *pool) build(ctx context.Context, id backend.ID, spec backend.VolumeSpec
 	if from != nil && spec.Size.Required == 0 {
 		spec.Size.Required = smallest // a copy is at least as large as its source
 	}
-	if content.Size, err = spec.Size.Choose(smallest, sizeUnit); err != nil {
+	if content.Size, err = spec.Size.Choose(smallest, backend.SizeUnit); err != nil {
 		return nil, fmt.Errorf("volume %s in pool %s: %w", id, p.Name, err)
 	}
 	if from == nil {
@@ -152,7 +152,7 @@ func (p *pool) expand(ctx context.Context, r *record, wish backend.Size) (*backe
 	if wish.Required == 0 {
 		wish.Required = e.Content.Size
 	}
-	size, err := wish.Choose(e.Content.Size, sizeUnit)
+	size, err := wish.Choose(e.Content.Size, backend.SizeUnit)
 	if err != nil {
 		return nil, fmt.Errorf("volume %s: %w", r.id, err)
 	}

@@ -177,7 +177,7 @@ func (b *Backend) look(ctx context.Context) (*pool, error) {
 
 // enter mounts the file system.
 func (b *Backend) enter(ctx context.Context, serve bool) (*pool, error) {
-	keep, _ := ceph.ParseReserve(b.config.Reserved) // complete has checked it
+	keep, _ := backend.ParseReserve(b.config.Reserved) // complete has checked it
 	p := &pool{
 		Config: b.config, reserve: keep, log: b.log, cluster: b.cluster, in: b.cluster.Config(), life: b.life, lost: b.lose,
 		promising: make(chan struct{}, 1), making: make(chan struct{}, mostMaking), building: map[string]bool{}, told: map[string]bool{},

@@ -54,8 +54,8 @@ func (c *Config) complete(of ceph.Config) error {
 	case !(c.Overcommit > 0 && c.Overcommit <= mostOvercommit): // also refuses NaN
 		return invalid("overcommit %v; it must be above 0, at most %d", c.Overcommit, mostOvercommit)
 	}
-	if _, err := ceph.ParseReserve(c.Reserved); err != nil {
-		return fmt.Errorf("pool %s: %w", c.Name, err)
+	if _, err := backend.ParseReserve(c.Reserved); err != nil {
+		return invalid("%w", err)
 	}
 	return nil
 }

@@ -25,7 +25,7 @@ import (
 // pool is a subvolume group that this process serves, until it ends or another one takes its place.
 type pool struct {
 	Config
-	reserve ceph.Reserve
+	reserve backend.Reserve
 	log     *slog.Logger
 	cluster *ceph.Cluster
 	in      ceph.Config     // of the cluster

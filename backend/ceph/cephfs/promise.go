@@ -4,7 +4,6 @@ package cephfs
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -14,27 +13,6 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/ceph"
 )
-
-// sizeUnit is what sizes are rounded up to.
-const sizeUnit = 1 << 20
-
-// usage is what the cluster says of the pool's data.
-type usage struct {
-	stored int64 // by anyone in the data pool
-	free   int64 // for more data, copies not counted
-	limit  int64 // of what may be stored; 0: none
-}
-
-func (u usage) total() int64 {
-	total := u.stored + u.free
-	if u.limit > 0 {
-		total = min(total, u.limit)
-	}
-	return total
-}
-
-// left is what can be written now.
-func (u usage) left() int64 { return max(0, min(u.free, u.total()-u.stored)) }
 
 // gift is what a removal frees, which the cluster reports only later.
 type gift struct {
@@ -47,7 +25,7 @@ const giftLasts = time.Minute
 
 // survey is the pool as it was measured for one decision.
 type survey struct {
-	usage
+	ceph.Usage
 	entries   []*entry
 	begun     map[string]*meta
 	strangers []string
@@ -69,8 +47,8 @@ func (p *pool) survey(ctx context.Context) (*survey, error) {
 	return s, nil
 }
 
-func (g *group) survey(u usage) (s *survey, err error) {
-	s = &survey{usage: u}
+func (g *group) survey(u ceph.Usage) (s *survey, err error) {
+	s = &survey{Usage: u}
 	// In this order: a volume that is completed during this is in one of both, or in both, and never in none.
 	if s.begun, err = g.begun(); err != nil {
 		return nil, err
@@ -102,9 +80,8 @@ func (g *group) survey(u usage) (s *survey, err error) {
 
 // limitGroup counts the quota of the group as one of the pool: what others have in the pool is not in the group.
 func (s *survey) limitGroup(quota int64) {
-	others := max(0, s.stored-s.own)
-	if s.limit == 0 || others+quota < s.limit {
-		s.limit = others + quota
+	if most := s.foreign() + quota; s.Quota == 0 || most < s.Quota {
+		s.Quota = most
 	}
 }
 
@@ -134,22 +111,20 @@ func (s *survey) sum() {
 }
 
 // foreign is data of others in the data pool.
-func (s *survey) foreign() int64 { return max(0, s.stored-s.own) }
+func (s *survey) foreign() int64 { return max(0, s.Stored-s.own) }
 
-// room is what can be promised where that much is promised, by the formula of docs/capacity.md.
-func (p *pool) room(s *survey, free, promised int64) int64 {
-	total := s.total()
-	kept := p.reserve.Of(total)
-	byPromise := int64(float64(total-s.foreign())*p.Overcommit) - kept - promised
-	byFreeSpace := int64(float64(free)*p.Overcommit) - kept
-	return max(0, min(byPromise, byFreeSpace)) / sizeUnit * sizeUnit
+// room is what can be promised where that much is promised, once some more is free.
+func (p *pool) room(s *survey, more, promised int64) int64 {
+	r := s.Room(s.foreign())
+	r.Free += more
+	return r.Promisable(p.Overcommit, p.reserve, promised)
 }
 
 // capacity counts as available what the trash would give.
 func (p *pool) capacity(s *survey, gives int64) backend.Capacity {
-	available := p.room(s, s.left()+gives, s.promised-s.kept)
+	available := p.room(s, gives, s.promised-s.kept)
 	return backend.Capacity{
-		Total: s.total(), Promised: s.promised, Used: s.stored, Available: available, Smallest: sizeUnit, Largest: available,
+		Total: s.Total(), Promised: s.promised, Used: s.Stored, Available: available, Smallest: backend.SizeUnit, Largest: available,
 		Identity: backend.PoolIdentity{ID: p.id},
 	}
 }
@@ -166,7 +141,7 @@ func (p *pool) promise(ctx context.Context, id backend.ID, bytes int64, add func
 	if err != nil {
 		return err
 	}
-	if bytes > p.room(s, s.left()+p.gifts(), s.promised) {
+	if bytes > p.room(s, p.gifts(), s.promised) {
 		if err := p.makeRoom(ctx, s, id, bytes); err != nil {
 			return err
 		}
@@ -190,7 +165,7 @@ func (p *pool) makeRoom(ctx context.Context, s *survey, id backend.ID, bytes int
 			backend.ErrExhausted, id, bytes, p.Name, c.Available, without, c.Total, c.Promised, s.foreign(), p.reserve.Of(c.Total), p.Overcommit)
 	}
 	for _, t := range trash {
-		if bytes <= p.room(s, s.left()+p.gifts(), s.promised) {
+		if bytes <= p.room(s, p.gifts(), s.promised) {
 			return nil
 		}
 		p.log.Info("a deleted volume is removed early: its space is needed", "volume", t.id, "for", id, "bytes", bytes)
@@ -256,40 +231,15 @@ func (p *pool) trashOf(ctx context.Context, s *survey) (trash []trashedEntry, gi
 	return trash, gives, nil
 }
 
-// measure asks the monitors for the state of the data pool.
-func (p *pool) measure(ctx context.Context) (usage, error) {
+// measure asks the monitors for the usage of the data pool.
+func (p *pool) measure(ctx context.Context) (ceph.Usage, error) {
 	name, err := look(ctx, p, "reading the layout of the group", func(g *group) ([]byte, error) { return g.attr(g.dir, "ceph.dir.layout.pool") })
 	if err != nil {
-		return usage{}, err
+		return ceph.Usage{}, err
 	}
-	text, err := ceph.Call(ctx, p.cluster, "asking the monitors for free space", func(conn *rados.Conn) ([]byte, error) {
-		text, _, err := conn.MonCommand([]byte(`{"prefix": "df", "detail": "detail", "format": "json"}`))
-		return text, err
-	})
+	u, err := ceph.Call(ctx, p.cluster, "asking the monitors for free space", func(conn *rados.Conn) (ceph.Usage, error) { return ceph.Measure(conn, string(name)) })
 	if err != nil {
-		return usage{}, p.judge(err)
+		return ceph.Usage{}, p.judge(err)
 	}
-	return parseUsage(text, string(name))
-}
-
-func parseUsage(text []byte, pool string) (usage, error) {
-	var answer struct {
-		Pools []struct {
-			Name  string `json:"name"`
-			Stats struct {
-				Stored int64 `json:"stored"`
-				Free   int64 `json:"max_avail"`
-				Quota  int64 `json:"quota_bytes"`
-			} `json:"stats"`
-		} `json:"pools"`
-	}
-	if err := json.Unmarshal(text, &answer); err != nil {
-		return usage{}, fmt.Errorf("%w: the monitors report free space in a form that is not known: %w", backend.ErrUnavailable, err)
-	}
-	for _, p := range answer.Pools {
-		if p.Name == pool {
-			return usage{stored: p.Stats.Stored, free: p.Stats.Free, limit: p.Stats.Quota}, nil
-		}
-	}
-	return usage{}, fmt.Errorf("%w: the monitors report nothing of the data pool %s", backend.ErrUnavailable, backend.Quote(pool))
+	return u, nil
 }

@@ -21,7 +21,7 @@ import (
 func snapshotKey(id backend.ID) backend.ID { return "snapshot/" + id }
 
 // smallestSnapshot is what any snapshot is charged with: their number would have no bound.
-const smallestSnapshot = sizeUnit
+const smallestSnapshot = backend.SizeUnit
 
 // whole says that users see the snapshot.
 func (s *snapshotEntry) whole() bool { return s.meta == nil || s.meta.State == ready }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/backend/ceph"
 )
 
 // tidyEvery is how often the trash is emptied of what has expired, and what could not be finished is tried again.
@@ -41,7 +42,7 @@ func (b *Backend) tidy(ctx context.Context, p *pool) error {
 }
 
 func (b *Backend) tasks(ctx context.Context, p *pool) (tasks []task, err error) {
-	s, err := look(ctx, p, "looking for what was left", func(g *group) (*survey, error) { return g.survey(usage{}) })
+	s, err := look(ctx, p, "looking for what was left", func(g *group) (*survey, error) { return g.survey(ceph.Usage{}) })
 	if err != nil {
 		return nil, err
 	}

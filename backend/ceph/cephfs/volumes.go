@@ -110,7 +110,7 @@ func (p *pool) plan(id backend.ID, spec backend.VolumeSpec, source *backend.Sour
 	if source != nil && spec.Size.Required == 0 {
 		spec.Size.Required = sourceSize // a copy is as large as its source
 	}
-	size, err := spec.Size.Choose(max(sizeUnit, sourceSize), sizeUnit)
+	size, err := spec.Size.Choose(max(backend.SizeUnit, sourceSize), backend.SizeUnit)
 	if err != nil {
 		return nil, fmt.Errorf("volume %s in pool %s: %w", id, p.Name, err)
 	}
@@ -271,7 +271,7 @@ func (p *pool) expand(ctx context.Context, e *entry, wish backend.Size) (*backen
 	if wish.Required == 0 {
 		wish.Required = m.Size
 	}
-	size, err := wish.Choose(m.Size, sizeUnit)
+	size, err := wish.Choose(m.Size, backend.SizeUnit)
 	if err != nil {
 		return nil, fmt.Errorf("volume %s: %w", e.id, err)
 	}

@@ -5,7 +5,6 @@ package rbd
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -14,53 +13,19 @@ import (
 	"github.com/holdfast-storage/holdfast/backend/ceph"
 )
 
-func (s *session) monitor(command map[string]any, into any) error {
-	command["format"] = "json"
-	text, said, err := s.conn.MonCommand(encode(command))
-	if err != nil {
-		return fmt.Errorf("ceph %s: %w (%s)", command["prefix"], err, said)
-	}
-	return json.Unmarshal(text, into)
+func (s *session) measure() (ceph.Usage, error) {
+	return ceph.Measure(s.conn, cmp.Or(s.config.DataPool, s.config.Pool))
 }
 
-func (s *session) measure() (r room, err error) {
-	pool := cmp.Or(s.config.DataPool, s.config.Pool)
-	var df struct {
-		Pools []struct {
-			Name  string
-			Stats struct {
-				Stored int64
-				Free   int64 `json:"max_avail"`
-			}
-		}
-	}
-	if err := s.monitor(map[string]any{"prefix": "df"}, &df); err != nil {
-		return r, err
-	}
-	for _, p := range df.Pools {
-		if p.Name == pool {
-			r.stored, r.free = p.Stats.Stored, p.Stats.Free
-		}
-	}
-	var quota struct {
-		Bytes int64 `json:"quota_max_bytes"`
-	}
-	if err := s.monitor(map[string]any{"prefix": "osd pool get-quota", "pool": pool}, &quota); err != nil {
-		return r, err
-	}
-	r.quota = quota.Bytes
-	return r, nil
+// available is what can be promised where that much is promised. What others have stored counts only in what is free: it is not
+// known how much that is.
+func (b *Backend) available(u ceph.Usage, promised int64) int64 {
+	return u.Room(0).Promisable(b.Overcommit, b.reserve(), promised)
 }
 
-// available is what can be promised where that much is promised.
-func (b *Backend) available(r room, promised int64) int64 {
-	return r.available(b.kept(r), b.Overcommit, promised)
-}
-
-// kept is what stays free.
-func (b *Backend) kept(r room) int64 {
-	keep, _ := ceph.ParseReserve(b.Reserved) // complete has checked it
-	return keep.Of(r.total())
+func (b *Backend) reserve() backend.Reserve {
+	keep, _ := backend.ParseReserve(b.Reserved) // complete has checked it
+	return keep
 }
 
 // promise takes room for an image under a key of the ledger, and lets trash go where that is needed.
@@ -98,20 +63,20 @@ func (s *shortage) Unwrap() error { return backend.ErrExhausted }
 // tryPromise promises, or says what is missing.
 func (b *Backend) tryPromise(ctx context.Context, key string, p *promise) (*shortage, error) {
 	return call(ctx, b, "promising room to "+key, func(s *session) (short *shortage, err error) {
-		r, err := s.measure()
+		u, err := s.measure()
 		if err != nil {
 			return nil, err
 		}
 		refused := false
 		err = s.ledger.change(map[string]*promise{key: p}, func(promised, more int64) error {
-			left := b.available(r, promised)
+			left := b.available(u, promised)
 			if more <= 0 || more <= left {
 				return nil
 			}
 			refused = true
 			short = &shortage{more - left, fmt.Sprintf(
 				"%s needs %d bytes of pool %s, %d are available (total %d, stored %d, promised %d, reserved %d, overcommit %g); delete volumes or snapshots, raise the pool's quota, add disks to the cluster, or raise overcommit",
-				key, more, b.Name, left, r.total(), r.stored, promised, b.kept(r), b.Overcommit)}
+				key, more, b.Name, left, u.Total(), u.Stored, promised, b.reserve().Of(u.Total()), b.Overcommit)}
 			return short
 		})
 		if refused {
@@ -126,7 +91,7 @@ func (b *Backend) Capacity(ctx context.Context, pool string) (backend.Capacity, 
 		return backend.Capacity{}, fmt.Errorf("%w: pool %s; the pools are: %s", backend.ErrNotFound, backend.Quote(pool), b.Name)
 	}
 	return call(ctx, b, "measuring pool "+b.Name, func(s *session) (c backend.Capacity, err error) {
-		r, err := s.measure()
+		u, err := s.measure()
 		if err != nil {
 			return c, err
 		}
@@ -144,8 +109,8 @@ func (b *Backend) Capacity(ctx context.Context, pool string) (backend.Capacity, 
 				gives += p.Charge
 			}
 		}
-		left := b.available(r, promised-gives)
-		return backend.Capacity{Total: r.total(), Promised: promised, Used: r.stored, Available: left, Smallest: sizeUnit, Largest: left}, nil
+		left := b.available(u, promised-gives)
+		return backend.Capacity{Total: u.Total(), Promised: promised, Used: u.Stored, Available: left, Smallest: backend.SizeUnit, Largest: left}, nil
 	})
 }
 

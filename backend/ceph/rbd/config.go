@@ -16,7 +16,7 @@ type Config struct {
 	Name string // by which requests name the pool; empty: as Ceph does
 	// Overcommit is how often the room of the pool may be promised; 0: once.
 	Overcommit float64
-	// Reserved is kept free: bytes such as 10Gi, or a share such as 5%; empty: ceph.DefaultReserve.
+	// Reserved is kept free: bytes such as 10Gi, or a share such as 5%; empty: backend.DefaultReserve.
 	Reserved string
 	// TrashRetention is how long deleted volumes are kept; 0: a day.
 	TrashRetention time.Duration
@@ -32,8 +32,8 @@ func (c *Config) complete(of ceph.Config) error {
 	if c.Overcommit < 0.1 || c.Overcommit > 100 {
 		return fmt.Errorf("%w overcommit %g of pool %s: it must be 0.1 to 100", backend.ErrInvalid, c.Overcommit, c.Name)
 	}
-	if _, err := ceph.ParseReserve(c.Reserved); err != nil {
-		return fmt.Errorf("pool %s: %w", c.Name, err)
+	if _, err := backend.ParseReserve(c.Reserved); err != nil {
+		return fmt.Errorf("%w pool %s: %w", backend.ErrInvalid, c.Name, err)
 	}
 	return nil
 }

@@ -114,7 +114,7 @@ func (b *Backend) plan(id backend.ID, spec backend.VolumeSpec, source *backend.S
 		Provisioning: backend.Thin, MkfsOptions: spec.MkfsOptions, Inodes: spec.Inodes, Labels: maps.Clone(spec.Labels),
 		OnNodeLoss: spec.OnNodeLoss, Source: source, Ephemeral: spec.Ephemeral, Incomplete: spec.Incomplete,
 	}
-	smallest := int64(sizeUnit)
+	smallest := int64(backend.SizeUnit)
 	if from != nil {
 		f := from.meta
 		smallest = f.Size
@@ -139,7 +139,7 @@ func (b *Backend) plan(id backend.ID, spec backend.VolumeSpec, source *backend.S
 			return nil, err
 		}
 	}
-	if m.Size, err = spec.Size.Choose(smallest, sizeUnit); err != nil {
+	if m.Size, err = spec.Size.Choose(smallest, backend.SizeUnit); err != nil {
 		return nil, fmt.Errorf("volume %s in pool %s: %w", id, b.Name, err)
 	}
 	if m.Mode == backend.Filesystem {
@@ -354,7 +354,7 @@ func (b *Backend) Expand(ctx context.Context, id backend.ID, wish backend.Size) 
 		if wish.Required == 0 {
 			wish.Required = r.meta.Size
 		}
-		size, err := wish.Choose(r.meta.Size, sizeUnit)
+		size, err := wish.Choose(r.meta.Size, backend.SizeUnit)
 		if err != nil {
 			return nil, fmt.Errorf("volume %s: %w", id, err)
 		}

@@ -75,7 +75,7 @@ const leastOvercommit, mostOvercommit = 0.1, 100
 
 // Complete chooses what was left to choose, and refuses what cannot be.
 func (c *Config) Complete() error {
-	c.Overcommit, c.Reserved = cmp.Or(c.Overcommit, 1), cmp.Or(c.Reserved, ceph.DefaultReserve)
+	c.Overcommit, c.Reserved = cmp.Or(c.Overcommit, 1), cmp.Or(c.Reserved, backend.DefaultReserve)
 	if err := c.Ceph.CompleteButKey(); err != nil {
 		return err
 	}
@@ -100,6 +100,8 @@ func (c *Config) Complete() error {
 	case !(c.Overcommit >= leastOvercommit && c.Overcommit <= mostOvercommit): // also refuses NaN
 		return refuse("overcommit %g: it must be %g to %d", c.Overcommit, leastOvercommit, mostOvercommit)
 	}
-	_, err := ceph.ParseReserve(c.Reserved)
-	return err
+	if _, err := backend.ParseReserve(c.Reserved); err != nil {
+		return refuse("%w", err)
+	}
+	return nil
 }
