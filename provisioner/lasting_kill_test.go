@@ -21,6 +21,7 @@ import (
 	"github.com/holdfast-storage/holdfast/crashpoint"
 	"github.com/holdfast-storage/holdfast/nodeops/child"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
+	"github.com/holdfast-storage/holdfast/test/rig/crash"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/rig/mortal"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
@@ -114,11 +115,7 @@ func TestKill_AtAnyStepLeavesNothingOnARealDisk(t *testing.T) {
 	if hostfs.All() {
 		stride, variants = 1, 2
 	}
-	binary := filepath.Join(t.TempDir(), "provisioner.test")
-	if out, err := exec.Command("go", "test", "-c", "-tags", "crashpoints", "-o", binary, ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	k := &killing{place: p, binary: binary, class: a.class(p.Name, nil)}
+	k := &killing{place: p, binary: crash.Binary(t), class: a.class(p.Name, nil)}
 	k.succeed(a, t, func(*Provisioner) {})
 	k.empty = p.files(t)
 	count := 0

@@ -4,10 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
-	"syscall"
 	"testing"
 	"time"
 
@@ -15,6 +12,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend/local"
 	"github.com/holdfast-storage/holdfast/crashpoint"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
+	"github.com/holdfast-storage/holdfast/test/rig/crash"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
@@ -155,13 +153,7 @@ func TestKill_AtAnyStepIsContinuedByTheNextServer(t *testing.T) {
 		return
 	}
 	hostfs.RequireRoot(t)
-	if testing.Short() {
-		t.Skip("compiles this package with crash points")
-	}
-	binary := filepath.Join(t.TempDir(), "export.test")
-	if out, err := exec.Command("go", "test", "-c", "-tags", "crashpoints", "-o", binary, ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	binary := crash.Binary(t)
 	for i, op := range operations {
 		for j, step := range op.steps {
 			if (i+j)%3 != 0 && !hostfs.All() {
@@ -188,13 +180,7 @@ func kill(t *testing.T, binary string, op operation, step crashpoint.Step) {
 	before := s.ledger.ids()
 	s.end()
 	s.pool.TrashRetention = op.kept()
-	cmd := exec.Command(binary, "-test.run", "^TestKill_AtAnyStepIsContinuedByTheNextServer$")
-	cmd.Env = append(os.Environ(), killedPool+"="+s.pool.Path, killedWork+"="+s.work, killedOperation+"="+op.name, "HOLDFAST_CRASH_AT="+string(step))
-	out, err := cmd.CombinedOutput()
-	exit, _ := errors.AsType[*exec.ExitError](err)
-	if exit == nil || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
-		t.Fatalf("it did not die at %s: %v: %s", step, err, out)
-	}
+	crash.At(t, binary, "TestKill_AtAnyStepIsContinuedByTheNextServer", step, killedPool+"="+s.pool.Path, killedWork+"="+s.work, killedOperation+"="+op.name)
 	s.begin()
 	for _, id := range before {
 		if _, err := s.Get(t.Context(), id); err == nil && s.get(id).Condition.Abnormal {

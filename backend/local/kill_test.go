@@ -1,15 +1,12 @@
 package local
 
 import (
-	"errors"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"syscall"
 	"testing"
 
 	"github.com/holdfast-storage/holdfast/crashpoint"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
+	"github.com/holdfast-storage/holdfast/test/rig/crash"
 )
 
 // killedPool makes the test below act as the process that is killed: it is the directory of its pool.
@@ -20,13 +17,7 @@ func TestPool_WhoseOpeningIsKilledAtAnyStepIsTheSameForTheNext(t *testing.T) {
 		open(t, PoolConfig{Name: "pool", Engine: "image", Path: path, Reserved: "0"})
 		return
 	}
-	if testing.Short() {
-		t.Skip("compiles this package with crash points")
-	}
-	binary := filepath.Join(t.TempDir(), "local.test")
-	if out, err := exec.CommandContext(t.Context(), "go", "test", "-c", "-tags", "crashpoints", "-o", binary, ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	binary := crash.Binary(t)
 	for _, step := range crashpoint.PoolSteps {
 		t.Run(string(step)+" of a new one", func(t *testing.T) { killedOpening(t, binary, emptyPool(t), step) })
 	}
@@ -39,13 +30,7 @@ func TestPool_WhoseOpeningIsKilledAtAnyStepIsTheSameForTheNext(t *testing.T) {
 
 func killedOpening(t *testing.T, binary string, c PoolConfig, step crashpoint.Step) *Backend {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), binary, "-test.run", "^TestPool_WhoseOpeningIsKilledAtAnyStepIsTheSameForTheNext$")
-	cmd.Env = append(os.Environ(), killedPool+"="+c.Path, "HOLDFAST_CRASH_AT="+string(step))
-	out, err := cmd.CombinedOutput()
-	exit, _ := errors.AsType[*exec.ExitError](err)
-	if exit == nil || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
-		t.Fatalf("it did not die at %s: %v: %s", step, err, out)
-	}
+	crash.At(t, binary, "TestPool_WhoseOpeningIsKilledAtAnyStepIsTheSameForTheNext", step, killedPool+"="+c.Path)
 	left := headOf(t, c.Path)
 	b := served(t, c)
 	if now := headOf(t, c.Path); now.UUID != left.UUID || now.Generation != left.Generation+1 {

@@ -7,9 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"slices"
-	"syscall"
 	"testing"
 	"time"
 
@@ -17,6 +15,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend/ceph"
 	"github.com/holdfast-storage/holdfast/crashpoint"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
+	"github.com/holdfast-storage/holdfast/test/rig/crash"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
@@ -215,13 +214,7 @@ func (w *world) killed(op operation, step crashpoint.Step) {
 	w.Helper()
 	config, err := json.Marshal([]any{w.in, w.config})
 	check.OK(w, err)
-	cmd := exec.CommandContext(w.Context(), "/proc/self/exe", "-test.run", "^TestKill_AtAnyStepIsContinuedByTheNextProcess$")
-	cmd.Env = append(os.Environ(), killedConfig+"="+string(config), killedKey+"="+string(w.in.Key), killedOperation+"="+op.name, "HOLDFAST_CRASH_AT="+string(step))
-	out, err := cmd.CombinedOutput()
-	exit, _ := errors.AsType[*exec.ExitError](err)
-	if exit == nil || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
-		w.Fatalf("it did not die at %s: %v: %s", step, err, out)
-	}
+	crash.At(w, crash.Self, "TestKill_AtAnyStepIsContinuedByTheNextProcess", step, killedConfig+"="+string(config), killedKey+"="+string(w.in.Key), killedOperation+"="+op.name)
 }
 
 func kill(t *testing.T, op operation, step crashpoint.Step) {

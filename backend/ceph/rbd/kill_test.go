@@ -3,16 +3,13 @@
 package rbd
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -23,6 +20,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend/ceph"
 	"github.com/holdfast-storage/holdfast/crashpoint"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
+	"github.com/holdfast-storage/holdfast/test/rig/crash"
 )
 
 // crashing makes the test below play the process that is killed: it is what that process is to do. The pool is in another
@@ -180,14 +178,7 @@ func kill(t *testing.T, at ceph.Config, o operation, step crashpoint.Step) {
 	end()
 	given, err := json.Marshal(shownPool{at, string(at.Key)})
 	check.OK(t, err)
-	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run", "^TestKill_AtAnyStepConverges$")
-	cmd.Env = append(os.Environ(), crashing+"="+o.name, crashingPool+"="+string(given), "HOLDFAST_CRASH_AT="+string(step))
-	var said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &said, &said
-	err = cmd.Run()
-	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || !status.Signaled() || status.Signal() != syscall.SIGKILL {
-		t.Fatalf("it was not killed at %s but ended with %v; is the test built with the tag crashpoints? %s", step, err, said.String())
-	}
+	crash.At(t, crash.Self, "TestKill_AtAnyStepConverges", step, crashing+"="+o.name, crashingPool+"="+string(given))
 }
 
 func beKilled(t *testing.T, name string) {

@@ -1,18 +1,16 @@
 package disk
 
 import (
-	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/crashpoint"
 	"github.com/holdfast-storage/holdfast/nodeops"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
+	"github.com/holdfast-storage/holdfast/test/rig/crash"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
@@ -26,13 +24,7 @@ func TestKill_AtAnyStepIsContinued(t *testing.T) {
 		return
 	}
 	hostfs.RequireRoot(t)
-	if testing.Short() {
-		t.Skip("compiles this package with crash points")
-	}
-	binary := filepath.Join(t.TempDir(), "disk.test")
-	if out, err := exec.Command("go", "test", "-c", "-tags", "crashpoints", "-o", binary, ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	binary := crash.Binary(t)
 	for _, step := range crashpoint.DiskSteps {
 		for _, reboot := range []bool{false, true} {
 			name := string(step)
@@ -47,13 +39,7 @@ func TestKill_AtAnyStepIsContinued(t *testing.T) {
 func killAt(t *testing.T, binary string, step crashpoint.Step, reboot bool) {
 	f := newFixture(t)
 	device, other := hostfs.Disk(t, size), hostfs.Disk(t, size)
-	cmd := exec.Command(binary, "-test.run", "^TestKill_AtAnyStepIsContinued$")
-	cmd.Env = append(os.Environ(), killedOn+"="+f.Dir+"|"+device+","+other, "HOLDFAST_CRASH_AT="+string(step))
-	out, err := cmd.CombinedOutput()
-	exit, _ := errors.AsType[*exec.ExitError](err)
-	if exit == nil || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
-		t.Fatalf("it did not die at %s: %v: %s", step, err, out)
-	}
+	crash.At(t, binary, "TestKill_AtAnyStepIsContinued", step, killedOn+"="+f.Dir+"|"+device+","+other)
 	if reboot {
 		f.unmount(pool)
 	}
