@@ -19,6 +19,9 @@ import (
 // they have ended. Then their entries in Ceph expire.
 const orphansLast = 30 * 24 * time.Hour
 
+// serversEnd is how long an NFS server may serve from memory after its node was shut out: it writes to its disk every two seconds.
+const serversEnd = 5 * time.Second
+
 // mostListed: when a pool lists more nodes than this, the oldest entries of nodes that are gone are left to expire in Ceph, so
 // that there is room for nodes that are to be shut out.
 const mostListed = v1beta1.MostBlocklisted * 3 / 4
@@ -66,7 +69,7 @@ func (o observed) planStart() plan {
 	if c := o.conditionNow(); c != nil && c.Reason == v1beta1.ReasonTooManySilent { // unless it still is so
 		p.condition = o.condition(false, v1beta1.ReasonWithdrawn, "the node need not be shut out any more: its agent is alive, it has no clients or no pod that is chosen, or spec.fencing has changed")
 	}
-	if o.disabled || len(o.storageNode.Status.CephClients) == 0 {
+	if o.disabled || !o.usesCeph() {
 		return p
 	}
 	reason, gone := v1beta1.ReasonNodeDown, o.isGone()
@@ -109,11 +112,13 @@ func (o observed) planFence() plan {
 		p.condition = o.condition(false, v1beta1.ReasonNotFenced, impossible)
 	case waiting != "":
 		p.condition = o.condition(false, v1beta1.ReasonFencing, waiting)
+	case !o.storageNode.WasShutOut():
+		p.fence = o.storageNode.Spec.Fence.DeepCopy()
+		p.fence.ShutOutAt = new(metav1.NewMicroTime(o.now.Truncate(time.Microsecond)))
+		p.again, p.condition = serversEnd, o.condition(false, v1beta1.ReasonFencing, "its clients are shut out, and an NFS server on it has a moment to end")
+	case !o.storageNode.IsShutOut() && o.serversMayRun():
+		p.again = serversEnd
 	case !o.storageNode.IsShutOut():
-		if !o.storageNode.WasShutOut() {
-			p.fence = o.storageNode.Spec.Fence.DeepCopy()
-			p.fence.ShutOutAt = new(metav1.NewMicroTime(o.now.Truncate(time.Microsecond)))
-		}
 		p.condition = o.condition(true, v1beta1.ReasonFenced, fmt.Sprintf(
 			"its %d clients are shut out of the Ceph clusters, which have confirmed that: %s", len(o.storageNode.Status.CephClients), o.why()))
 	default:
@@ -122,8 +127,21 @@ func (o observed) planFence() plan {
 	return p
 }
 
-// planReturn lets a node in again that is back, once it has none of the clients that were shut out.
+// serversMayRun says whether an NFS server on the node may not have noticed yet that its disk takes no writes any more.
+func (o observed) serversMayRun() bool {
+	at := o.storageNode.Spec.Fence.ShutOutAt
+	if at == nil { // by a release that did not record it
+		return false
+	}
+	since := o.now.Sub(at.Time)
+	return since >= 0 && since < serversEnd
+}
+
+// planReturn lets a node in again that is back, once it has none of the clients that were shut out. Until then they stay shut out.
 func (o observed) planReturn() plan {
+	if o.storageNode.WasShutOut() && len(o.left()) > 0 {
+		return o.planRelease()
+	}
 	p := plan{unfence: true}
 	for _, s := range o.sites { // all of them: a request may have been written that the cache does not have yet
 		of := []metav1.MicroTime{o.storageNode.Spec.Fence.RequestedAt}
@@ -132,21 +150,25 @@ func (o observed) planReturn() plan {
 		}
 		p.requests = append(p.requests, request{site: s.StorageNode, of: of})
 	}
-	if !o.storageNode.WasShutOut() { // no other node got anything of it
+	if o.storageNode.WasShutOut() {
+		p.condition = o.condition(false, v1beta1.ReasonReleased, "the node is back and has no client from before any more")
+	} else { // no other node got anything of it
 		p.condition = o.condition(false, v1beta1.ReasonWithdrawn, "the node is back before it was shut out")
-		return p
 	}
-	if left := o.left(); len(left) > 0 {
-		p = plan{again: lookAgain, pods: o.doomed(), gracefully: true}
-		message := fmt.Sprintf("the node is back, and is let in again when its kernel has no client from before any more; it still has %s", strings.Join(left, ", "))
-		if users := o.users(); users != "" {
-			message += ". These pods use volumes that they cannot reach any more, and must be deleted: " + users
-		}
-		p.condition = o.condition(o.storageNode.IsShutOut(), v1beta1.ReasonReleasing, message)
-		return p
-	}
-	p.condition = o.condition(false, v1beta1.ReasonReleased, "the node is back and has no client from before any more")
 	return p
+}
+
+// planRelease waits until the kernel of a node that is back has none of its old clients.
+func (o observed) planRelease() plan {
+	requests, waiting, impossible := o.shutOut() // a pool whose StorageNode was deleted has lost them
+	message := fmt.Sprintf("the node is back, and is let in again when its kernel has no client from before any more; it still has %s", strings.Join(o.left(), ", "))
+	if users := o.users(); users != "" {
+		message += ". These pods use volumes that they cannot reach any more, and must be deleted: " + users
+	}
+	return plan{
+		again: lookAgain, requests: requests, pods: o.doomed(), gracefully: true,
+		condition: o.condition(waiting == "" && impossible == "", v1beta1.ReasonReleasing, message),
+	}
 }
 
 // shutOut says what is to be requested of the pools, what they have not confirmed yet, and what cannot be requested.
@@ -175,10 +197,18 @@ func (o observed) shutOut() (requests []request, waiting, impossible string) {
 			}
 		}
 	}
+	if volumes := o.storageNode.Status.CephVolumes; len(volumes) > 0 && len(o.storageNode.Status.CephClients) == 0 {
+		not = append(not, fmt.Sprintf("it has %d volumes in Ceph clusters, and no client is recorded that could be shut out. Make sure that the node is off, and shut its clients out as docs/ceph.md says", len(volumes)))
+	}
 	if len(late) > 0 {
 		waiting = "waiting until all pools have confirmed that its clients are shut out: " + strings.Join(late, "; ")
 	}
 	return requests, waiting, strings.Join(not, "; ")
+}
+
+// usesCeph says whether the node has a client of a Ceph cluster, or a volume there, by its record.
+func (o observed) usesCeph() bool {
+	return len(o.storageNode.Status.CephClients)+len(o.storageNode.Status.CephVolumes) > 0
 }
 
 // clusters are those in which the node has clients.
@@ -282,7 +312,7 @@ func (o observed) conditionNow() *metav1.Condition {
 func (o observed) needsPods() bool {
 	n := o.storageNode
 	return n != nil && n.Unreadable() == nil && o.configured && !o.disabled &&
-		(n.WasShutOut() || n.Spec.Fence == nil && len(n.Status.CephClients) > 0 && o.after > 0 && o.silent >= o.after)
+		(n.WasShutOut() || n.Spec.Fence == nil && o.usesCeph() && o.after > 0 && o.silent >= o.after)
 }
 
 // isDoomed says whether a pod is deleted with its node. One that was created since is on a node that is back.

@@ -73,10 +73,15 @@ func confirmed(o *observed) {
 	o.sites[0].Status.Blocklist = []v1beta1.BlocklistEntry{{Node: "a", Addresses: []v1beta1.CephAddress{mine}, RequestedAt: new(metav1.NewMicroTime(start))}}
 }
 
+// shutOut is when that is recorded.
+func shutOut(o *observed) { o.storageNode.Spec.Fence.ShutOutAt = new(metav1.NewMicroTime(start)) }
+
+func later(o *observed) { o.now = start.Add(serversEnd) }
+
 // fenced is after the third.
 func fenced(o *observed) {
 	confirmed(o)
-	o.storageNode.Spec.Fence.ShutOutAt = new(metav1.NewMicroTime(start))
+	shutOut(o)
 	meta.SetStatusCondition(&o.storageNode.Status.Conditions, metav1.Condition{Type: v1beta1.FencedCondition, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonFenced})
 }
 
@@ -100,6 +105,11 @@ func surplus(o *observed) { o.sites[0].surplus = []string{"b", "a"} }
 
 // expiring is after that.
 func expiring(o *observed) { o.sites[0].Spec.Blocklist[0].Expire = true }
+
+// volumesOnly is a record that lacks the clients of its volumes.
+func volumesOnly(o *observed) {
+	o.storageNode.Status.CephClients, o.storageNode.Status.CephVolumes = nil, []string{"v"}
+}
 
 // unconfigured is when the StorageCluster is gone or cannot be read.
 func unconfigured(o *observed) { o.configured, o.sites = false, nil }
@@ -144,12 +154,14 @@ func TestPlan_TakesOneStepAfterTheOther(t *testing.T) {
 		want string
 		says string // in the condition
 	}{
-		"the taint is trusted at once":               {lost(func(o *observed) { o.down, o.silent = "", 0 }), "fence NodeGone, False Fencing", "taint node.kubernetes.io/out-of-service"},
-		"so is the end of the Node":                  {lost(func(o *observed) { o.node = nil }), "fence NodeGone, False Fencing", "its Node was deleted"},
-		"but not while its agent lives":              {lost(func(o *observed) { o.node, o.silent, o.down = nil, 0, "" }), "", ""},
-		"nor when it has just fallen silent":         {lost(func(o *observed) { o.node, o.silent = nil, time.Second }), "", ""},
-		"a node without clients has nothing to lose": {lost(func(o *observed) { o.storageNode.Status.CephClients = nil }), "", ""},
-		"None disables all":                          {lost(func(o *observed) { o.fencing.Pods, o.disabled = v1beta1.FenceNone, true }), "", ""},
+		"the taint is trusted at once":                          {lost(func(o *observed) { o.down, o.silent = "", 0 }), "fence NodeGone, False Fencing", "taint node.kubernetes.io/out-of-service"},
+		"so is the end of the Node":                             {lost(func(o *observed) { o.node = nil }), "fence NodeGone, False Fencing", "its Node was deleted"},
+		"but not while its agent lives":                         {lost(func(o *observed) { o.node, o.silent, o.down = nil, 0, "" }), "", ""},
+		"nor when it has just fallen silent":                    {lost(func(o *observed) { o.node, o.silent = nil, time.Second }), "", ""},
+		"a node without clients has nothing to lose":            {lost(func(o *observed) { o.storageNode.Status.CephClients = nil }), "", ""},
+		"one with volumes has":                                  {lost(volumesOnly), "fence NodeGone, False Fencing", ""},
+		"which is not shut out while its clients are not known": {lost(requested, volumesOnly), "False NotFenced", "1 volumes in Ceph clusters, and no client is recorded"},
+		"None disables all":                                     {lost(func(o *observed) { o.fencing.Pods, o.disabled = v1beta1.FenceNone, true }), "", ""},
 		"None ends what was said of too many": {lost(func(o *observed) {
 			o.fencing.Pods, o.disabled = v1beta1.FenceNone, true
 			meta.SetStatusCondition(&o.storageNode.Status.Conditions, metav1.Condition{Type: v1beta1.FencedCondition, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonTooManySilent})
@@ -185,7 +197,9 @@ func TestPlan_TakesOneStepAfterTheOther(t *testing.T) {
 			o.elsewhere = map[clientAddress]string{{cluster1, mine}: "b"}
 		}), "False NotFenced", "also recorded of node b"},
 		"a cluster without a pool": {lost(requested, func(o *observed) { o.sites = o.sites[1:] }), "False NotFenced", cluster1},
-		"all is confirmed":         {lost(confirmed), "shut out NodeGone, True Fenced", "its 1 clients"},
+		"all is confirmed":         {lost(confirmed), "shut out NodeGone, False Fencing", "an NFS server on it has a moment"},
+		"its servers may run":      {lost(confirmed, shutOut), "", ""},
+		"its servers have ended":   {lost(confirmed, shutOut, later), "True Fenced", "its 1 clients"},
 		"an earlier request was": {lost(confirmed, func(o *observed) {
 			o.sites[0].Status.Blocklist[0].RequestedAt = new(metav1.NewMicroTime(start.Add(-time.Hour)))
 		}), "False Fencing", "has not answered yet"},
@@ -197,7 +211,7 @@ func TestPlan_TakesOneStepAfterTheOther(t *testing.T) {
 			o.sites[0].Spec.Blocklist[0].RequestedAt, o.sites[0].Status.Blocklist[0].RequestedAt = earlier, &earlier
 		}), "False Fencing, 10.0.0.5:0/1001 at block", ""},
 		"a confirmation without a request": {lost(confirmed, func(o *observed) { o.sites[0].Spec.Blocklist = nil }), "False Fencing, 10.0.0.5:0/1001 at block", ""},
-		"all is confirmed again":           {lost(unsure, func(o *observed) { o.sites[0].Status.Blocklist[0].Addresses = []v1beta1.CephAddress{mine} }), "True Fenced", ""},
+		"all is confirmed again":           {lost(unsure, later, func(o *observed) { o.sites[0].Status.Blocklist[0].Addresses = []v1beta1.CephAddress{mine} }), "True Fenced", ""},
 		"only then its pods go":            {lost(fenced), "attachment, delete chosen", ""},
 		"what is not confirmed any more":   {lost(fenced, func(o *observed) { o.sites[0].Status.Blocklist = nil }), "False Fencing", ""},
 		"a pod from after that stays": {lost(fenced, func(o *observed) {
@@ -206,8 +220,8 @@ func TestPlan_TakesOneStepAfterTheOther(t *testing.T) {
 		"it is back before it was shut out": {lost(listed, back), "False Withdrawn, drop at block, drop at other, unfence", ""},
 		"its pool is unsure of what was":    {lost(unsure, back), "False Releasing, end chosen", "it still has client.4711"},
 		"it is back with its old client":    {lost(fenced, back), "True Releasing, end chosen", "it still has client.4711. These pods use volumes that they cannot reach any more, and must be deleted: shop/other"},
-		"its pool has forgotten what was":   {lost(fenced, back, func(o *observed) { o.sites[0].Spec.Blocklist = nil }), "True Releasing, end chosen", "it still has client.4711"},
-		"its pool was deleted":              {lost(fenced, back, func(o *observed) { o.sites = o.sites[1:] }), "True Releasing, end chosen", "it still has client.4711"},
+		"its pool has forgotten what was":   {lost(fenced, back, func(o *observed) { o.sites[0].Spec.Blocklist = nil }), "False Releasing, 10.0.0.5:0/1001 at block, end chosen", "it still has client.4711"},
+		"its pool was deleted":              {lost(fenced, back, func(o *observed) { o.sites = o.sites[1:] }), "False Releasing, end chosen", "it still has client.4711"},
 		"it is back with a new kernel":      {lost(fenced, back, func(o *observed) { o.storageNode.Status.CephClients = nil }), "False Released, drop at block, drop at other, unfence", ""},
 		"its agent is not back yet":         {lost(fenced, back, func(o *observed) { o.down, o.attachments = "silent", nil }), "delete chosen", ""},
 		"it is disabled in between":         {lost(fenced, func(o *observed) { o.disabled, o.fencing.Pods = true, v1beta1.FenceNone }), "True Releasing", ""},
