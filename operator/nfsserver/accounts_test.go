@@ -191,6 +191,10 @@ func (a *attacked) never() []realapi.Attempt {
 		elsewhere("create", func(pv *core.PersistentVolume) { pv.Name = "mine" }),
 		elsewhere("create", func(pv *core.PersistentVolume) { pv.Name = "pvc-" + string(a.claim.UID) }),
 		elsewhere("create", func(pv *core.PersistentVolume) { pv.Name = "pvc-" + string(a.claim.UID) + "." + a.other.NodeName() }),
+		elsewhere("create", func(pv *core.PersistentVolume) { pv.Labels = map[string]string{v1beta1.CopyLabel: own} }),
+		elsewhere("create", func(pv *core.PersistentVolume) {
+			pv.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: "a", UID: "1"}}
+		}),
 		elsewhere("create", func(pv *core.PersistentVolume) { pv.Spec.ClaimRef = nil }),
 		elsewhere("create", func(pv *core.PersistentVolume) { pv.Spec.StorageClassName = "" }),
 		elsewhere("create", func(pv *core.PersistentVolume) { pv.Spec.MountOptions = []string{"hard,addr=10.0.0.1"} }),

@@ -34,7 +34,9 @@ func (c *Controller) observeBeside(ctx context.Context, o *observed, before []st
 			continue
 		}
 		shown := addressesOf(n, agent, nil)
-		reported := slices.DeleteFunc(onlyAddresses(agent.Status.Addresses), func(a string) bool { return slices.Contains(shown, a) })
+		reported := slices.DeleteFunc(onlyAddresses(agent.Status.Addresses), func(a string) bool {
+			return slices.Contains(shown, a) || !o.kinds[ciliumNode] && isOfPods(n, a)
+		})
 		if len(reported) == 0 {
 			continue
 		}
@@ -58,6 +60,16 @@ func (c *Controller) observeBeside(ctx context.Context, o *observed, before []st
 		o.beside[n.Name] = last.own
 	}
 	return nil
+}
+
+// isOfPods says whether an address is among those that the Node has for its pods. Only Cilium takes the node's own from there, and the
+// Node shows those of other networks: any other is that of a pod, or will be.
+func isOfPods(n *core.Node, address string) bool {
+	a, _ := netip.ParseAddr(address)
+	return slices.ContainsFunc(n.Spec.PodCIDRs, func(network string) bool {
+		p, err := netip.ParsePrefix(network)
+		return err == nil && p.Contains(a)
+	})
 }
 
 func networkOf(a netip.Addr) netip.Prefix {

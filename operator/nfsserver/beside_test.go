@@ -7,6 +7,7 @@ import (
 
 	core "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
@@ -50,6 +51,29 @@ func TestClients_AnAddressBesideThePodsOfANodeIsItsOwnUnlessAPodHasIt(t *testing
 	agents := map[string]*v1beta1.StorageNode{"a": {Status: v1beta1.StorageNodeStatus{Addresses: []string{"10.0.3.77", "10.0.3.78"}}}}
 	if got := clientsOf([]*core.Node{n}, agents, map[string][]string{"a": {"10.0.3.77"}}, nil, nil); !slices.Equal(got, []string{"10.0.3.77", "192.168.0.7"}) {
 		t.Errorf("let in are %v", got)
+	}
+}
+
+// The token of an agent reports what it likes: the address that a pod is given next, too.
+func TestClients_AnAddressForPodsIsNoNodesUnlessCiliumMayHaveTakenIt(t *testing.T) {
+	n := nodeAt("a", nil, "192.168.0.7")
+	n.Spec.PodCIDRs = []string{"10.0.3.0/24", "fd00:3::/64"}
+	agent := &core.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ours", Name: "agent", Labels: map[string]string{v1beta1.ComponentLabel: v1beta1.NodeComponent}},
+		Spec:       core.PodSpec{NodeName: "a"}, Status: core.PodStatus{PodIPs: []core.PodIP{{IP: "10.0.3.14"}, {IP: "10.0.9.14"}, {IP: "fd00:3::14"}}},
+	}
+	reported := []string{"10.0.3.1", "10.0.3.77", "10.0.9.77", "192.168.0.7", "fd00:3::77"}
+	for cilium, want := range map[bool][]string{
+		false: {"10.0.3.1", "10.0.9.77", "192.168.0.7"},
+		true:  {"10.0.3.1", "10.0.3.77", "10.0.9.77", "192.168.0.7", "fd00:3::77"},
+	} {
+		c := &Controller{Config: Config{Kubernetes: fake.NewClientset(agent), Namespace: "ours"}}
+		o := observed{now: time.Now(), nodes: []*core.Node{n}, kinds: map[schema.GroupKind]bool{ciliumNode: cilium}}
+		o.agents = map[string]*v1beta1.StorageNode{"a": {Status: v1beta1.StorageNodeStatus{Addresses: reported}}}
+		check.OK(t, c.observeBeside(t.Context(), &o, nil))
+		if got := clientsOf(o.nodes, o.agents, o.beside, nil, nil); !slices.Equal(got, want) {
+			t.Errorf("with Cilium (%t) let in are %v, want %v", cilium, got, want)
+		}
 	}
 }
 

@@ -29,7 +29,6 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	kubeinformers "k8s.io/client-go/informers"
@@ -87,8 +86,7 @@ type Controller struct {
 	besides sync.Map // by the names of nodes, their addresses beside those of their pods
 	barred  sync.Map // by the UIDs of servers, when users last kept an object of it from being written
 
-	rules  func() ([]*unstructured.Unstructured, error) // that each look compares the policies with
-	rights sync.Mutex                                   // held from observing the rights to writing them, so that no stale state is written
+	rights sync.Mutex // held from observing the rights to writing them, so that no stale state is written
 }
 
 const (
@@ -122,7 +120,7 @@ func New(c Config) (*Controller, error) {
 	}
 	kinds, kubernetes := c.Watches.Holdfast.Holdfast().V1beta1(), c.Watches.Cluster.Core().V1()
 	r := &Controller{
-		Config: c, pods: watchPods(c.Kubernetes), rules: sync.OnceValues(func() ([]*unstructured.Unstructured, error) { return rulesOf(c.Namespace) }),
+		Config: c, pods: watchPods(c.Kubernetes),
 		servers: kinds.NFSServers().Lister(), clusters: kinds.StorageClusters().Lister(), storageNodes: kinds.StorageNodes().Lister(),
 		volumes: kinds.Volumes().Lister(), snapshots: kinds.Snapshots().Lister(),
 		nodes: kubernetes.Nodes().Lister(), namespaces: kubernetes.Namespaces().Lister(),

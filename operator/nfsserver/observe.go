@@ -83,7 +83,7 @@ func (c *Controller) observe(ctx context.Context, d desired) (observed, error) {
 
 func (c *Controller) observeCaches(d desired) (o observed, err error) {
 	s := d.server
-	unlimited, err := c.unlimited()
+	unlimited, err := c.unlimited(&d.cluster.Spec.NFS)
 	if err != nil {
 		return o, err
 	}

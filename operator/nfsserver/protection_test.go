@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
@@ -41,20 +42,49 @@ func TestProtected_PolicyOfServersThatWasDeletedOrChangedDoesNotCount(t *testing
 			return err
 		}
 	}
-	for what, change := range map[string]func(name string) error{
-		"fails open":     patch(`{"spec":{"failurePolicy":"Ignore"}}`),
-		"for no account": patch(`{"spec":{"matchConditions":[{"name":"never","expression":"false"}]}}`),
-		"deleted":        func(name string) error { return policies.Delete(t.Context(), name, metav1.DeleteOptions{}) },
-		"not bound":      func(name string) error { return bindings.Delete(t.Context(), name, metav1.DeleteOptions{}) },
+	toothless := func(variable, expression string) func(string) error {
+		return func(name string) error {
+			p, err := policies.Get(t.Context(), name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			i := slices.IndexFunc(p.Spec.Variables, func(v admission.Variable) bool { return v.Name == variable })
+			p.Spec.Variables[i].Expression = expression
+			_, err = policies.Update(t.Context(), p, metav1.UpdateOptions{})
+			return err
+		}
+	}
+	for _, test := range []struct {
+		what, policy string
+		change       func(name string) error
+	}{
+		{"fails open", accountPolicy, patch(`{"spec":{"failurePolicy":"Ignore"}}`)},
+		{"for no account", accountPolicy, patch(`{"spec":{"matchConditions":[{"name":"never","expression":"false"}]}}`)},
+		{"for any server", accountPolicy, toothless("site", "'any'")},
+		{"deleted", accountPolicy, func(name string) error { return policies.Delete(t.Context(), name, metav1.DeleteOptions{}) }},
+		{"not bound", accountPolicy, func(name string) error { return bindings.Delete(t.Context(), name, metav1.DeleteOptions{}) }},
+		{"fails open", render.MountsPolicy, patch(`{"spec":{"failurePolicy":"Ignore"}}`)},
+		{"for no namespace", render.MountsPolicy, toothless("allowed", "[request.namespace]")},
+		{"deleted", render.MountsPolicy, func(name string) error { return policies.Delete(t.Context(), name, metav1.DeleteOptions{}) }},
 	} {
-		t.Run(what, func(t *testing.T) {
+		t.Run(test.policy+" "+test.what, func(t *testing.T) {
 			r.changeCluster(func(s *v1beta1.StorageClusterSpec) { s.Paused = true })
 			r.condition("data", v1beta1.ProgressingCondition, reasonPaused)
-			check.OK(t, change(accountPolicy))
-			r.protected(metav1.ConditionFalse, accountPolicy)
+			check.OK(t, test.change(test.policy))
+			r.protected(metav1.ConditionFalse, test.policy)
 			r.changeCluster(func(s *v1beta1.StorageClusterSpec) { s.Paused = false })
 			r.protected(metav1.ConditionTrue, "")
 		})
+	}
+}
+
+func TestProtected_PoliciesOfServersFailClosed(t *testing.T) {
+	all := check.Got(limitsOf(nil, nil, &v1beta1.NFSSpec{}, "ours"))(t)
+	for _, o := range all {
+		policy, _, err := unstructured.NestedString(o.Object, "spec", "failurePolicy")
+		if open := o.GetName() == "holdfast-nfs-classes"; o.GetKind() == policyKind && (err != nil || !open && policy != "Fail") {
+			t.Errorf("%s has the failurePolicy %q, %v", o.GetName(), policy, err)
+		}
 	}
 }
 

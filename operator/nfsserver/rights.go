@@ -129,8 +129,9 @@ func shared(o object) (*unstructured.Unstructured, error) {
 
 // accountPolicy limits the accounts of servers to their own objects.
 const (
-	accountPolicy = "holdfast-nfs-account"
-	policyKind    = "ValidatingAdmissionPolicy"
+	accountPolicy   = "holdfast-nfs-account"
+	policyKind      = "ValidatingAdmissionPolicy"
+	serversVariable = "servers" // has their addresses
 )
 
 // limitsOf returns the policies that limit the rights of servers, and who mounts from them. addresses are those of the
@@ -151,7 +152,7 @@ func limitsOf(servers []*v1beta1.NFSServer, addresses map[string]string, spec *v
 		if o.GetKind() == policyKind {
 			switch o.GetName() {
 			case accountPolicy:
-				err = render.SetVariable(o, "servers", "{"+strings.Join(known, ", ")+"}")
+				err = render.SetVariable(o, serversVariable, "{"+strings.Join(known, ", ")+"}")
 			case render.MountsPolicy:
 				err = render.SetVariable(o, "allowed", render.CELList(append([]string{namespace}, spec.InlineVolumeNamespaces...)))
 			}
@@ -184,24 +185,17 @@ func (c *Controller) limits(servers []*v1beta1.NFSServer) ([]*unstructured.Unstr
 	return limitsOf(servers, addresses, &cluster.Spec.NFS, c.Namespace)
 }
 
-// rulesOf returns the policies that limit servers and their bindings, without what is written for each server.
-func rulesOf(namespace string) ([]*unstructured.Unstructured, error) {
-	limits, err := limitsOf(nil, nil, &v1beta1.NFSSpec{}, namespace)
-	for _, o := range limits {
-		unstructured.RemoveNestedField(o.Object, "spec", "variables")
-	}
-	return limits, err
-}
-
 // unlimited names the policies and bindings that are missing, or have other rules. What servers there are is not compared: it is
 // written with the rights of each.
-func (c *Controller) unlimited() (missing []string, err error) {
-	rules, err := c.rules()
+func (c *Controller) unlimited(spec *v1beta1.NFSSpec) (missing []string, err error) {
+	rules, err := limitsOf(nil, nil, spec, c.Namespace)
 	for _, wanted := range rules {
 		live := c.Owned.Get(apply.RefOf(wanted))
 		if live != nil && live.GetDeletionTimestamp() == nil {
 			live = live.DeepCopy()
-			unstructured.RemoveNestedField(live.Object, "spec", "variables")
+			if wanted.GetKind() == policyKind && wanted.GetName() == accountPolicy {
+				_ = render.SetVariable(live, serversVariable, "{}") // one without it has other rules
+			}
 			if render.SameRules(live, wanted) {
 				continue
 			}
