@@ -161,17 +161,20 @@ func poolOf(node, pool string) string {
 var errForged = errors.New("another account has written it: delete it, and look for who did")
 
 // checkSource fails if the temporary source is not where its own source is, as one that an agent of another node has
-// written: it could have any content. If that source is gone, the temporary one was made before.
+// written: it could have any content. Where that source is gone, one that the controller has made, or has bound, was made before.
 func (r *Controller) checkSource(ctx context.Context, o observed) error {
-	ref := o.target.Spec.SourceRef
+	ref, is := o.target.Spec.SourceRef, o.own.source
 	node, _, err := r.locate(ctx, ref)
 	switch {
-	case errors.Is(err, backend.ErrNotFound):
+	case errors.Is(err, backend.ErrNotFound) && (is.Labels[v1beta1.AdoptedLabel] == "" || o.own.persistent[source] != nil):
 		return nil
+	case errors.Is(err, backend.ErrNotFound):
+		return fmt.Errorf("volume %s is on %s, whose agent has written it, and %s %s, of which it is to be a copy, is gone; %w",
+			is.Name, v1beta1.SiteOf(is.Spec.Node), ref.Kind, ref.Name, errForged)
 	case err != nil:
 		return err
 	}
-	if is := o.own.source; is.Spec.Node != node {
+	if is.Spec.Node != node {
 		return fmt.Errorf("volume %s is no copy of %s %s: it is on %s, and that on %s; %w",
 			is.Name, ref.Kind, ref.Name, v1beta1.SiteOf(is.Spec.Node), v1beta1.SiteOf(node), errForged)
 	}

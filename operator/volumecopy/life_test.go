@@ -383,7 +383,8 @@ func TestLife_CopiesThatHaveNoRoomKeepNoOtherWaiting(t *testing.T) {
 }
 
 func TestLife_SourceThatAnotherNodeHasMadeIsNotCopied(t *testing.T) {
-	for name, silent := range map[string]bool{"complete": false, "of a node that is down": true} {
+	for _, name := range []string{"complete", "of a node that is down", "of a source that is gone"} {
+		silent := name == "of a node that is down"
 		t.Run(name, func(t *testing.T) {
 			l := newLife(t)
 			if _, err := l.request(); !errors.Is(err, backend.ErrBusy) {
@@ -400,8 +401,12 @@ func TestLife_SourceThatAnotherNodeHasMadeIsNotCopied(t *testing.T) {
 			if silent {
 				forged.Spec.Node, forged.Labels = "nowhere", map[string]string{v1beta1.AdoptedLabel: "true"}
 			}
+			if name == "of a source that is gone" {
+				forged.Labels = map[string]string{v1beta1.AdoptedLabel: "true"}
+				check.OK(t, l.Backend.DeleteSnapshot(t.Context(), backend.ID(l.snapshot)))
+			}
 			check.Got(l.Volumes().Create(t.Context(), forged, metav1.CreateOptions{}))(t)
-			if !silent {
+			if name == "complete" {
 				l.Until("the agent of another node having made it", func() bool { v := l.Volume(forged.Name); return v != nil && v.IsComplete() })
 			}
 			const forever = -1
