@@ -176,8 +176,14 @@ func troubles() map[string]trouble {
 		"no policies":             {"protection", Problem, func(f *Facts) { f.Unknown[facts.Policies], f.Policies = errors.New("no such kind"), nil }, "since 1.30", ""},
 		"a policy is missing":     {"protection", Problem, func(f *Facts) { without(f, "ValidatingAdmissionPolicy holdfast-loop-sets") }, "it is missing", "condition Protected"},
 		"a binding is missing":    {"protection", Problem, func(f *Facts) { without(f, "ValidatingAdmissionPolicyBinding holdfast-nfs-account") }, "it is missing", "condition Protected"},
-		"a pod has loop devices":  {"protection", Problem, func(f *Facts) { f.Borrowers = append(f.Borrowers, "market/web-0") }, "may read and write volumes of others", "kubectl -n market delete pod web-0"},
-		"no cluster":              {"storagecluster", Problem, func(f *Facts) { f.Clusters = nil }, "no StorageCluster", "install.yaml"},
+		"a policy was changed": {"protection", Problem, func(f *Facts) {
+			meta.SetStatusCondition(&f.Served().Status.Conditions, metav1.Condition{Type: v1beta1.ProtectedCondition, Status: metav1.ConditionFalse, Reason: "x", Message: "policy p was changed"})
+		}, "policy p was changed", "whether a controller runs"},
+		"one of servers was": {"protection", Problem, func(f *Facts) {
+			meta.SetStatusCondition(&f.Servers[0].Status.Conditions, metav1.Condition{Type: v1beta1.ProtectedCondition, Status: metav1.ConditionFalse, Reason: "x", Message: "policy q was changed"})
+		}, "policy q was changed", "whether a controller runs"},
+		"a pod has loop devices": {"protection", Problem, func(f *Facts) { f.Borrowers = append(f.Borrowers, "market/web-0") }, "may read and write volumes of others", "kubectl -n market delete pod web-0"},
+		"no cluster":             {"storagecluster", Problem, func(f *Facts) { f.Clusters = nil }, "no StorageCluster", "install.yaml"},
 		"two clusters": {"storagecluster", Warning, func(f *Facts) {
 			f.Clusters = append(f.Clusters, &v1beta1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "second", UID: "d"}})
 		}, "since holdfast is served", "kubectl delete storagecluster second"},

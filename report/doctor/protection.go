@@ -4,6 +4,9 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/operator/render"
 	"github.com/holdfast-storage/holdfast/report/facts"
@@ -26,7 +29,24 @@ func checkProtection(f *Facts) (found []Finding) {
 			}
 		}
 	}
+	if len(found) == 0 {
+		found = checkChanged(f)
+	}
 	return append(found, checkBorrowers(f)...)
+}
+
+// checkChanged looks for policies that are there, and that the controller has found to refuse less than they should.
+func checkChanged(f *Facts) (found []Finding) {
+	look := func(object string, conditions []metav1.Condition) {
+		if c := meta.FindStatusCondition(conditions, v1beta1.ProtectedCondition); c != nil && c.Status == metav1.ConditionFalse {
+			found = append(found, problem(object, "See whether a controller runs, and the conditions of the StorageCluster.", "%s", c.Message))
+		}
+	}
+	look("StorageCluster "+f.Served().Name, f.Served().Status.Conditions)
+	for _, s := range f.Servers {
+		look("NFSServer "+s.Namespace+"/"+s.Name, s.Status.Conditions)
+	}
+	return found
 }
 
 // checkBorrowers names pods that came before they would have been refused.
