@@ -75,6 +75,13 @@ func Forged(volume, snapshot, node string) (all []Attempt) {
 		}
 		all = append(all, patch(`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"a","uid":"1"}]}}`))
 	}
+	for _, of := range []string{
+		`"labels":{"example.com/any":"a"}`, `"annotations":{"holdfast.dev/allow-hiding":"true"}`, `"finalizers":["kubernetes.io/pv-protection"]`,
+		`"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"a","uid":"1"}]`,
+	} {
+		body := `{"apiVersion":"holdfast.dev/v1beta1","kind":"StorageNode","metadata":{` + of + `}}`
+		all = append(all, Attempt{Verb: "create", What: "holdfast.dev/v1beta1/storagenodes", Name: node, Body: body})
+	}
 	all = append(all, patchOf("volumes", volume)(`{"spec":{"size":{"required":"1Ti"}}}`))
 	for kind, of := range map[string][2]string{"Volume": {"volumes", ""}, "Snapshot": {"snapshots", `,"sourceRef":{"kind":"Volume","name":"a"}`}} {
 		const body = `{"apiVersion":"holdfast.dev/v1beta1","kind":%q,"metadata":{"labels":{%q:"true"%s}%s},"spec":{"name":"new","node":%q%s}}`
