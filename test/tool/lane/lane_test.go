@@ -144,6 +144,33 @@ func TestLane_HangIsNamedAtTheLimit(t *testing.T) {
 	}
 }
 
+func TestLane_InterruptedLetsTestsRemoveWhatTheyMade(t *testing.T) {
+	r := newRepository(t, map[string]string{"h/h_test.go": `package h
+import ("os"; "os/signal"; "syscall"; "testing")
+func TestRemoves(t *testing.T) {
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, syscall.SIGTERM)
+	os.WriteFile("made", nil, 0o600)
+	<-c
+	os.Remove("made")
+}
+`})
+	ctx, cancel := context.WithCancel(t.Context())
+	made := func() bool { _, err := os.Stat(filepath.Join(r.root, "h/made")); return err == nil }
+	go func() {
+		defer cancel()
+		tick := time.NewTicker(10 * time.Millisecond)
+		defer tick.Stop()
+		for !made() && t.Context().Err() == nil {
+			<-tick.C
+		}
+	}()
+	l := lane{name: "all", limit: 5 * time.Minute, tests: []group{{packages: []string{"./..."}}}}
+	if o := r.lane(ctx, l, false); made() {
+		t.Errorf("what the test made is still there; %+v", o)
+	}
+}
+
 func TestLane_ResumesWithWhatHasChanged(t *testing.T) {
 	r := newRepository(t, map[string]string{
 		"a/a_test.go": strings.ReplaceAll(passes, "package a\n", "package a\nimport _ \"example.com/m/lib\"\n"), "h/h_test.go": strings.ReplaceAll(passes, "package a", "package h"),

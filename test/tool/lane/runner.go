@@ -167,9 +167,26 @@ func (r *runner) command(ctx context.Context, name string, args ...string) *exec
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = r.root
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.Cancel = func() error { return endGroup(cmd.Process.Pid) }
 	cmd.WaitDelay = 10 * time.Second // a daemon that it started may hold its output
 	return cmd
+}
+
+// endGroup ends a process and its children, after they have had time to remove what they made.
+func endGroup(leader int) error {
+	err := syscall.Kill(-leader, syscall.SIGTERM)
+	late := time.After(20 * time.Second)
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for err == nil {
+		select {
+		case <-tick.C:
+			err = syscall.Kill(-leader, 0)
+		case <-late:
+			return syscall.Kill(-leader, syscall.SIGKILL)
+		}
+	}
+	return nil // there is none any more
 }
 
 // claim removes what a killed run has left of a cluster, and has it removed when this process ends, however that comes.
