@@ -34,6 +34,9 @@ var Steps = []Step{
 	DeleteTrashed, TrashTaken, DeletePartly, StageAttached, StageMounted, PublishBound, UnpublishDone, UnstageMount, UnstageDone,
 }
 
+// The step of the mapping of an image in a Ceph cluster.
+const ImageMapped Step = "image-mapped" // the kernel has the image, its client is not recorded
+
 // The step of a restore from the trash.
 const UndeleteRenamed Step = "undelete-renamed" // renamed out of the trash, not synced, not reported to the caller
 

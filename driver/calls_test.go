@@ -191,6 +191,7 @@ func TestErrors_AreTranslatedOnceEach(t *testing.T) {
 		codes.ResourceExhausted:  backend.ErrExhausted,
 		codes.FailedPrecondition: backend.ErrPrecondition,
 		codes.Unavailable:        backend.ErrUnavailable,
+		codes.Unimplemented:      backend.ErrUnsupported,
 		codes.Canceled:           context.Canceled,
 		codes.DeadlineExceeded:   context.DeadlineExceeded,
 		codes.Internal:           errors.New("disk on fire"),

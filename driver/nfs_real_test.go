@@ -16,8 +16,10 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/holdfast-storage/holdfast/backend/backendtest"
+	"github.com/holdfast-storage/holdfast/crashpoint"
 	"github.com/holdfast-storage/holdfast/nodeops"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
+	"github.com/holdfast-storage/holdfast/test/rig/crash"
 	"github.com/holdfast-storage/holdfast/test/rig/nfsserver"
 )
 
@@ -27,8 +29,10 @@ type client struct {
 	dir string
 }
 
-func newClient(t *testing.T) *client {
-	c := &client{dir: t.TempDir()}
+func newClient(t *testing.T) *client { return newClientIn(t, t.TempDir()) }
+
+func newClientIn(t *testing.T, dir string) *client {
+	c := &client{dir: dir}
 	t.Cleanup(func() {
 		all, err := nodeops.Mounts()
 		for _, m := range slices.Backward(all) {
@@ -243,4 +247,46 @@ func TestNFSVolume_OfAnotherServerIsNotMistakenForIt(t *testing.T) {
 	c.must(os.Mkdir(c.path("full"), 0o755), os.WriteFile(c.path("full", "file"), nil, 0o644))
 	expectError(t, c.publish("v", "full", manyNodes(""), false), codes.FailedPrecondition, fmt.Sprintf("%q", "file"))
 	c.must(c.unstage("v"))
+}
+
+// killedClient makes the test below play the node service that is killed: it is the directory where it mounts.
+const killedClient = "HOLDFAST_TEST_KILLED_CLIENT"
+
+// TestNFSVolume_SurvivesAKillAtEveryStep kills the node service at every step of the use of a volume. The next one goes on.
+func TestNFSVolume_SurvivesAKillAtEveryStep(t *testing.T) {
+	if dir := os.Getenv(killedClient); dir != "" {
+		newClientIn(t, dir).live()
+		return
+	}
+	_, dirs := nfsserver.Start(t, 2049, "v")
+	for _, step := range []crashpoint.Step{crashpoint.StageMounted, crashpoint.PublishBound, crashpoint.UnpublishDone, crashpoint.UnstageDone} {
+		t.Run(string(step), func(t *testing.T) {
+			c := newClient(t)
+			crash.At(t, crash.Self, "TestNFSVolume_SurvivesAKillAtEveryStep", step, killedClient+"="+c.dir)
+			c.live()
+			if left := c.left(); len(left) > 0 {
+				t.Errorf("still mounted: %v", left)
+			}
+			if got, err := os.ReadFile(filepath.Join(dirs[0], "file")); err != nil || string(got) != "content" {
+				t.Errorf("the server has %q, %v", got, err)
+			}
+		})
+	}
+}
+
+// live does all that a kubelet asks of a node, each twice, and writes.
+func (c *client) live() {
+	c.Helper()
+	c.staged("v", nfsserver.Address, manyNodes(""))
+	c.must(c.stage("v", manyNodes("")))
+	for range 2 {
+		c.must(c.publish("v", "a", manyNodes(""), false))
+	}
+	c.must(os.WriteFile(c.path("a", "file"), []byte("content"), 0o644))
+	for range 2 {
+		c.must(c.unpublish("v", "a"))
+	}
+	for range 2 {
+		c.must(c.unstage("v"))
+	}
 }

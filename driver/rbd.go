@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/crashpoint"
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
@@ -44,6 +45,7 @@ func (n *node) mapImage(ctx context.Context, v *backend.Volume, readOnly bool) (
 	if err != nil {
 		return nil, n.cephError(v.ID, err)
 	}
+	crashpoint.Here(crashpoint.ImageMapped)
 	if n.CephClient != nil {
 		err = n.CephClient(ctx, v.ID, d.Client)
 	}

@@ -81,7 +81,11 @@ func (n *node) NodeUnstageVolume(ctx context.Context, req *csi.NodeUnstageVolume
 	}
 	err = n.do(ctx, id, "unstage", func(ctx context.Context) error {
 		if m, err := sharedAt(id, req.GetStagingTargetPath()); m != nil && err == nil {
-			return nodeops.UnmountShared(ctx, m.Target, n.Patience, n.GiveUpAfter)
+			if err := nodeops.UnmountShared(ctx, m.Target, n.Patience, n.GiveUpAfter); err != nil {
+				return err
+			}
+			crashpoint.Here(crashpoint.UnstageDone)
+			return nil
 		}
 		return n.unstage(ctx, n.find(ctx, id), req.GetStagingTargetPath())
 	})

@@ -78,7 +78,7 @@ func TestSecondKernel(t *testing.T) {
 // runInside runs tests of a package and shows each of them as a test of its own here.
 func runInside(t *testing.T, work, pkg, pattern string, env []string) {
 	binary := filepath.Base(t.Name()) + ".test"
-	cmd := exec.CommandContext(t.Context(), "go", "test", "-c", "-o", filepath.Join(work, binary), module+pkg)
+	cmd := exec.CommandContext(t.Context(), "go", "test", "-c", "-tags", "crashpoints", "-o", filepath.Join(work, binary), module+pkg)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("compiling the tests of %s: %v\n%s", pkg, err, out)
 	}
