@@ -162,6 +162,16 @@ func TestCephVolumes_AreRecordedUntilTheKernelHasThemNoMore(t *testing.T) {
 		r.agent.Released("image")
 		wait.Until(r, "the end of one that was unmapped", recorded("files"))
 
+		// What no process has reported is found by the next survey.
+		k.set(cephClient("client.1"), cephClient("client.3"))
+		k.use(nil, []string{"files", "found"})
+		wait.Until(r, "the record of a mount that was found", func() bool {
+			return recorded("files", "found")() && slices.Equal(r.recorded(), []string{"client.1", "client.3"})
+		})
+		k.set(cephClient("client.1"))
+		k.use(nil, []string{"files"})
+		wait.Until(r, "its end", func() bool { return recorded("files")() && slices.Equal(r.recorded(), []string{"client.1"}) })
+
 		// The object goes while no agent runs that would know.
 		r.stop()
 		check.OK(t, r.nodes.Delete(t.Context(), node, metav1.DeleteOptions{}))

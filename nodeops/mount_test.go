@@ -35,6 +35,20 @@ func TestMount_AppliesItsOptions(t *testing.T) {
 	}
 }
 
+// The kernel shows only what differs from what the file system itself says, which is to continue.
+func TestMount_Ext4WithErrorsTakesNoMoreWritesUnlessItsOptionsSaySo(t *testing.T) {
+	requireRoot(t)
+	for _, options := range [][]string{nil, {"errors=continue"}} {
+		dir, _ := mountLoop(t, newImage(t, "ext4", fileSystems["ext4"]), "ext4", options...)
+		all := check.Got(os.ReadFile("/proc/self/mountinfo"))(t)
+		_, line, mounted := strings.Cut(string(all), " "+dir+" ")
+		line, _, _ = strings.Cut(line, "\n")
+		if !mounted || strings.Contains(line, "errors=remount-ro") != (options == nil) {
+			t.Errorf("with the options %v it is mounted (%t) as %s", options, mounted, line)
+		}
+	}
+}
+
 func TestMount_DamagedImageIsRefusedWithTheRemedy(t *testing.T) {
 	requireRoot(t)
 	wipe := func(from, to int64) func(t *testing.T, image string) {

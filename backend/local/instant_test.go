@@ -120,7 +120,17 @@ func counterIn(t *testing.T, b *Backend, s *backend.Snapshot) (n int) {
 type watched struct {
 	engine.Engine
 	before, after func() error
+	finish        func() error                // before a copy is finished; nil: nothing is done
 	instead       func(context.Context) error // of the copy
+}
+
+func (w *watched) Finish(ctx context.Context, e *engine.Entry, copied bool) error {
+	if w.finish != nil {
+		if err := w.finish(); err != nil {
+			return err
+		}
+	}
+	return w.Engine.Finish(ctx, e, copied)
 }
 
 func (w *watched) Copy(ctx context.Context, e, source *engine.Entry) error {
@@ -178,6 +188,7 @@ func (u *inUse) expect(dirs ...string) {
 	u.seen = 0
 	u.copies.before = func() error { u.seen++; return u.frozen(dirs...) }
 	u.copies.after = func() error { return u.frozen(dirs...) }
+	u.copies.finish = func() error { return u.frozen() } // what takes long is done while nothing is
 }
 
 // frozen returns an error unless exactly these volumes are frozen.
@@ -230,6 +241,10 @@ func frozenWhileCopied(t *testing.T, k hostfs.Kind) {
 			_, err := u.Clone(ctx, "a", backend.VolumeSpec{Name: name})
 			return err
 		}},
+		{"a thick clone", both[:1], 1, func(ctx context.Context, name string) error {
+			_, err := u.Clone(ctx, "a", backend.VolumeSpec{Name: name, Provisioning: backend.Thick})
+			return err
+		}},
 		{"a group", both, 2, func(ctx context.Context, name string) error {
 			_, err := u.SnapshotGroup(ctx, backend.GroupSpec{Name: name, Sources: ids})
 			return err
@@ -272,8 +287,8 @@ func (u *inUse) onlyWholeCopiesStay(t *testing.T) {
 	t.Helper()
 	vs, errV := u.List(t.Context())
 	ss, errS := u.ListSnapshots(t.Context())
-	if len(vs) != 4 || len(ss) != 3 || errV != nil || errS != nil {
-		t.Errorf("there are %d volumes and %d snapshots, %v, want 4 and 3", len(vs), len(ss), errors.Join(errV, errS))
+	if len(vs) != 5 || len(ss) != 3 || errV != nil || errS != nil {
+		t.Errorf("there are %d volumes and %d snapshots, %v, want 5 and 3", len(vs), len(ss), errors.Join(errV, errS))
 	}
 }
 
@@ -383,6 +398,50 @@ func TestClone_OfAVolumeThatIsWrittenHoldsOneInstant(t *testing.T) {
 				holdsOneInstant(t, k, how, mountedInUse, false)
 			})
 		}
+	}
+}
+
+// TestClone_OfAVolumeThatIsOnlyReadHasItsContent clones what readers use, and lets a writer use it afterwards: a file system that is
+// read-only can be frozen, too.
+func TestClone_OfAVolumeThatIsOnlyReadHasItsContent(t *testing.T) {
+	for _, k := range []hostfs.Kind{hostfs.XFS, hostfs.Btrfs, hostfs.Ext4} {
+		b := served(t, PoolConfig{Name: "pool", Path: hostfs.New(t, k, 2<<30)})
+		files := made(t, b, backend.VolumeSpec{Name: "files", Size: backend.Size{Required: 64 * mib}})
+		writeFS(t, files, []byte("content"))
+		raw := made(t, b, sized("raw", 64*mib))
+		writeSyncedFile(t, raw.Access.Image, []byte("content"))
+		check.OK(t, os.Truncate(raw.Access.Image, 64*mib))
+		dir := t.TempDir()
+		for v, readers := range map[*backend.Volume]func(loop string){
+			files: func(loop string) { check.OK(t, nodeops.MountFS(t.Context(), loop, dir, files.FSType, []string{"ro"})) },
+			raw:   func(string) {},
+		} {
+			loop := check.Got(nodeops.AttachLoop(t.Context(), v.Access.Image, nodeops.LoopOptions{ReadOnly: v == raw, Autoclear: true}))(t)
+			readers(loop.Path)
+			for _, how := range []backend.Provisioning{backend.Thin, backend.Thick} {
+				spec := backend.VolumeSpec{Name: fmt.Sprint(how, " copy of ", v.ID), Mode: v.Mode, Provisioning: how, Size: backend.Size{Required: v.Size}}
+				c, err := b.Clone(t.Context(), v.ID, spec)
+				switch {
+				case v == raw && k.Name == hostfs.Ext4.Name:
+					says(t, err, backend.ErrPrecondition, "volume raw", "stop its user first")
+				case err != nil:
+					t.Errorf("%s on %s: %v", spec.Name, k.Name, err)
+				case v == files:
+					if got := readFS(t, c, 7); string(got) != "content" {
+						t.Errorf("%s on %s has %q", spec.Name, k.Name, got)
+					}
+				default:
+					if got := check.Got(os.ReadFile(c.Access.Image))(t); len(got) != 64*mib || string(got[:7]) != "content" {
+						t.Errorf("%s on %s has %d bytes, %q", spec.Name, k.Name, len(got), got[:7])
+					}
+				}
+			}
+			if v == files {
+				check.OK(t, nodeops.Unmount(t.Context(), dir))
+			}
+			check.OK(t, loop.Close())
+		}
+		writeFS(t, files, []byte("more"))
 	}
 }
 

@@ -2,6 +2,7 @@ package ganesha
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -53,6 +54,7 @@ type holder struct {
 	r        *running
 	commands io.WriteCloser
 	answers  chan string
+	file     string // as the client names it
 	served   string // path of the file on the server
 	want     string // its expected content
 	release  func()
@@ -96,7 +98,7 @@ func newHolder(r *running, target string, e Export) *holder {
 	commands := check.Got(cmd.StdinPipe())(r.t)
 	stdout := check.Got(cmd.StdoutPipe())(r.t)
 	check.OK(r.t, cmd.Start())
-	h := &holder{r: r, commands: commands, answers: make(chan string), served: filepath.Join(e.Path, "file")}
+	h := &holder{r: r, commands: commands, answers: make(chan string), file: filepath.Join(target, "file"), served: filepath.Join(e.Path, "file")}
 	gone, over := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(over)
@@ -136,7 +138,8 @@ func (h *holder) write(line string) string {
 	}
 }
 
-// goesOn makes the client append a line, which must arrive on the server's disk, with the lock still held.
+// goesOn makes the client append a line, which must arrive on the server's disk, with the lock still held, and which another process
+// of the client must be able to read.
 func (h *holder) goesOn(after string) {
 	h.r.t.Helper()
 	h.want += after + "\n"
@@ -145,6 +148,11 @@ func (h *holder) goesOn(after string) {
 	}
 	if got, err := os.ReadFile(h.served); err != nil || string(got) != h.want {
 		h.r.t.Errorf("%s the server has %q, %v, want %q", after, got, err, h.want)
+	}
+	ctx, cancel := context.WithTimeout(h.r.t.Context(), patient)
+	defer cancel()
+	if got, err := exec.CommandContext(ctx, "cat", h.file).CombinedOutput(); err != nil || string(got) != h.want {
+		h.r.t.Errorf("%s another process reads %q, %v, want %q", after, got, err, h.want)
 	}
 	f := check.Got(os.OpenFile(h.served, os.O_RDWR, 0))(h.r.t)
 	defer f.Close()

@@ -11,12 +11,15 @@ import (
 	"time"
 
 	core "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/backend/cluster"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
@@ -403,6 +406,33 @@ func TestPlan_OfWaitingClaims(t *testing.T) {
 		}
 		if got := slices.Collect(maps.Keys(p.reminded)); slices.Contains(got, "c") != test.reminded || slices.Contains(got, "gone") || p.again != test.again {
 			t.Errorf("%s: remembers %v, again after %s", name, got, p.again)
+		}
+	}
+}
+
+// Between the plan and the deletion the claim may have got another PersistentVolume.
+func TestRenewal_ClaimIsDeletedOnlyWhileItIsBoundToTheVolume(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*core.PersistentVolume)
+		gone   bool
+	}{
+		"bound to it":         {func(*core.PersistentVolume) {}, true},
+		"of another claim":    {func(pv *core.PersistentVolume) { pv.Spec.ClaimRef.UID = "2" }, false},
+		"of another volume":   {func(pv *core.PersistentVolume) { pv.Spec.CSI.VolumeHandle = "w" }, false},
+		"of another driver":   {func(pv *core.PersistentVolume) { pv.Spec.CSI.Driver = "other" }, false},
+		"without one of ours": {func(pv *core.PersistentVolume) { pv.Spec.CSI = nil }, false},
+	} {
+		claim := &core.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "c", UID: "1"}, Spec: core.PersistentVolumeClaimSpec{VolumeName: "pv"}}
+		pv := &core.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv"}, Spec: core.PersistentVolumeSpec{
+			ClaimRef:               &core.ObjectReference{Namespace: "shop", Name: "c", UID: "1"},
+			PersistentVolumeSource: core.PersistentVolumeSource{CSI: &core.CSIPersistentVolumeSource{Driver: v1beta1.DriverName, VolumeHandle: "v"}},
+		}}
+		test.change(pv)
+		kubernetes := fake.NewClientset(claim, pv)
+		l := &leader{Backend: &cluster.Backend{Config: cluster.Config{Kubernetes: kubernetes}}}
+		_ = l.renewClaim(t.Context(), renewal{volume: volumeOf(), delete: claim}) // it goes on to what it reads again, of which there is nothing here
+		if _, err := kubernetes.CoreV1().PersistentVolumeClaims("shop").Get(t.Context(), "c", metav1.GetOptions{}); apierrors.IsNotFound(err) != test.gone {
+			t.Errorf("%s: afterwards %v", name, err)
 		}
 	}
 }
