@@ -58,10 +58,7 @@ func (g *groupController) DeleteVolumeGroupSnapshot(ctx context.Context, req *cs
 	if _, err := g.find(ctx, id, req.GetSnapshotIds()); err != nil && !errors.Is(err, backend.ErrNotFound) {
 		return nil, err
 	}
-	if err := g.backend.DeleteGroup(ctx, id); err != nil {
-		return nil, err
-	}
-	return &csi.DeleteVolumeGroupSnapshotResponse{}, nil
+	return &csi.DeleteVolumeGroupSnapshotResponse{}, g.backend.DeleteGroup(ctx, id)
 }
 
 func (g *groupController) GetVolumeGroupSnapshot(ctx context.Context, req *csi.GetVolumeGroupSnapshotRequest) (*csi.GetVolumeGroupSnapshotResponse, error) {

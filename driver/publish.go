@@ -30,14 +30,9 @@ func (n *node) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolume
 			backend.ErrInvalid, backend.Quote(req.GetVolumeId()), ephemeralKey)
 	}
 	if ephemeral {
-		err = n.publishEphemeral(ctx, id, access, req)
-	} else {
-		err = n.publishStaged(ctx, id, access, req)
+		return &csi.NodePublishVolumeResponse{}, n.publishEphemeral(ctx, id, access, req)
 	}
-	if err != nil {
-		return nil, err
-	}
-	return &csi.NodePublishVolumeResponse{}, nil
+	return &csi.NodePublishVolumeResponse{}, n.publishStaged(ctx, id, access, req)
 }
 
 func (n *node) publishStaged(ctx context.Context, id backend.ID, a access, req *csi.NodePublishVolumeRequest) error {

@@ -44,10 +44,7 @@ func (c *controller) DeleteSnapshot(ctx context.Context, req *csi.DeleteSnapshot
 	if err != nil {
 		return nil, err
 	}
-	if err := c.snapshotter.DeleteSnapshot(ctx, id); err != nil {
-		return nil, err
-	}
-	return &csi.DeleteSnapshotResponse{}, nil
+	return &csi.DeleteSnapshotResponse{}, c.snapshotter.DeleteSnapshot(ctx, id)
 }
 
 func (c *controller) GetSnapshot(ctx context.Context, req *csi.GetSnapshotRequest) (*csi.GetSnapshotResponse, error) {

@@ -31,7 +31,7 @@ func (n *node) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeRequ
 	if err != nil {
 		return nil, err
 	}
-	err = n.do(ctx, id, "stage", func(ctx context.Context) error {
+	return &csi.NodeStageVolumeResponse{}, n.do(ctx, id, "stage", func(ctx context.Context) error {
 		if shared {
 			return n.stageShared(ctx, id, share, access, req.GetStagingTargetPath())
 		}
@@ -47,10 +47,6 @@ func (n *node) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeRequ
 		}
 		return explain(v, n.stage(ctx, v, access, req.GetStagingTargetPath()))
 	})
-	if err != nil {
-		return nil, err
-	}
-	return &csi.NodeStageVolumeResponse{}, nil
 }
 
 // mayUse refuses an image that another node has, a volume without all of its content, and to copy into one that has it, also where

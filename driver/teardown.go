@@ -23,7 +23,7 @@ func (n *node) NodeUnpublishVolume(ctx context.Context, req *csi.NodeUnpublishVo
 	if err := parsePath("target_path", req.GetTargetPath()); err != nil {
 		return nil, err
 	}
-	err = n.do(ctx, id, "unpublish", func(ctx context.Context) error {
+	return &csi.NodeUnpublishVolumeResponse{}, n.do(ctx, id, "unpublish", func(ctx context.Context) error {
 		if m, err := sharedAt(id, req.GetTargetPath()); m != nil && err == nil {
 			return n.unpublishShared(ctx, m)
 		}
@@ -35,10 +35,6 @@ func (n *node) NodeUnpublishVolume(ctx context.Context, req *csi.NodeUnpublishVo
 		}
 		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return &csi.NodeUnpublishVolumeResponse{}, nil
 }
 
 // unpublish works by what is mounted, not by what the volume is known to be.
