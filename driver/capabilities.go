@@ -34,6 +34,12 @@ var singleNode = []csi.VolumeCapability_AccessMode_Mode{
 	csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER, multiWriter,
 }
 
+const readersOnly = csi.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY
+
+var multiNode = []csi.VolumeCapability_AccessMode_Mode{
+	readersOnly, csi.VolumeCapability_AccessMode_MULTI_NODE_SINGLE_WRITER, csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER,
+}
+
 // parseCapability checks a capability regardless of the volume.
 func parseCapability(c *csi.VolumeCapability) (access, error) {
 	a := access{writer: c.GetAccessMode().GetMode(), group: noGroup}
@@ -109,6 +115,24 @@ func (a access) apply(spec *backend.VolumeSpec) error {
 		return fmt.Errorf("%w: the volume capability requests file system %s, the parameter %s requests %s", backend.ErrInvalid, backend.Quote(a.fsType), parameters.FSType, backend.Quote(spec.FSType))
 	case a.fsType != "":
 		spec.FSType = a.fsType
+	}
+	return nil
+}
+
+// suits says whether a volume that these hosts can use can be used as asked.
+func (a access) suits(reach backend.Reach) error {
+	const single = "use a SINGLE_NODE_ mode (ReadWriteOnce or ReadWriteOncePod), or a class"
+	many := slices.Contains(multiNode, a.writer)
+	switch {
+	case reach == backend.ManyHosts && a.mode == backend.Block:
+		return fmt.Errorf("%w volume_capability: a shared volume is a file system, never block, and so is one of a pool with engine CephFS; use volumeMode Filesystem, or a class without %s whose pool has another engine", backend.ErrInvalid, parameters.Shared)
+	case many && reach == backend.OneHost && a.mode == backend.Block:
+		return fmt.Errorf("%w volume_capability: access mode %s: an image in a Ceph cluster is used by one node at a time, also as a raw block device, where nothing would keep two writers apart; use a SINGLE_NODE_ mode (ReadWriteOnce or ReadWriteOncePod)",
+			backend.ErrInvalid, a.writer)
+	case many && reach == backend.OneHost:
+		return fmt.Errorf("%w volume_capability: access mode %s: an image in a Ceph cluster is used by one node at a time; %s whose pool has engine CephFS", backend.ErrInvalid, a.writer, single)
+	case many && reach == backend.ItsHost:
+		return fmt.Errorf("%w volume_capability: access mode %s: volumes are on one node and cannot be shared between nodes; %s with %s: \"true\"", backend.ErrInvalid, a.writer, single, parameters.Shared)
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/nodeops"
 	"github.com/holdfast-storage/holdfast/parameters"
 )
 
@@ -68,15 +69,14 @@ func (c *controller) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequ
 	switch {
 	case spec.Shared:
 		return c.createShared(ctx, spec, req)
-	case c.reach(spec) != backend.ItsHost:
-		return c.createOnSite(ctx, spec, req)
+	case c.reach(spec) == backend.ItsHost: // in a pool that all nodes reach it is wherever the caller would have it
+		if spec.Nodes, err = c.candidates(req.GetAccessibilityRequirements()); err != nil {
+			return nil, err
+		}
+		// The scheduler does not know where the source is and may choose another node again and again. The volume is created
+		// beside its source, and its topology directs the pod there.
+		spec.NodesYield = req.GetVolumeContentSource() != nil && c.NodeID == "" && len(spec.Nodes) == 1
 	}
-	if spec.Nodes, err = c.candidates(req.GetAccessibilityRequirements()); err != nil {
-		return nil, err
-	}
-	// The scheduler does not know where the source is and may choose another node again and again. The volume is created
-	// beside its source, and its topology directs the pod there.
-	spec.NodesYield = req.GetVolumeContentSource() != nil && c.NodeID == "" && len(spec.Nodes) == 1
 	v, err := c.create(ctx, spec, req.GetVolumeContentSource())
 	if errors.Is(err, backend.ErrNotFound) && c.NodeID != "" && req.GetAccessibilityRequirements() != nil {
 		// The scheduler chose this node; NotFound would be final, this lets it choose another.
@@ -88,13 +88,22 @@ func (c *controller) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequ
 	return &csi.CreateVolumeResponse{Volume: c.volume(v)}, nil
 }
 
-// createOnSite makes a volume in a pool that all nodes reach, wherever the caller would have it.
-func (c *controller) createOnSite(ctx context.Context, spec backend.VolumeSpec, req *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
+// createShared makes a volume that is on no node, wherever the caller would have it. All that its topology may say is
+// that it can be mounted.
+func (c *controller) createShared(ctx context.Context, spec backend.VolumeSpec, req *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
+	if _, ok := c.Backend.(backend.Sharer); !ok {
+		return nil, fmt.Errorf("%w parameter %s=true: there are no NFS servers here; leave it out", backend.ErrInvalid, parameters.Shared)
+	}
 	v, err := c.create(ctx, spec, req.GetVolumeContentSource())
 	if err != nil {
 		return nil, err
 	}
-	return &csi.CreateVolumeResponse{Volume: c.volume(v)}, nil
+	if v.Access.NFS == nil || v.Access.NFS.Server == "" {
+		return nil, fmt.Errorf("%w: volume %s is created, but NFS server %s has not reported its address yet; retry", backend.ErrUnavailable, v.ID, v.Server)
+	}
+	resp := &csi.CreateVolumeResponse{Volume: c.volume(v)}
+	resp.Volume.AccessibleTopology = sharedTopology(req.GetAccessibilityRequirements())
+	return resp, nil
 }
 
 // reach says which nodes can use a requested volume.
@@ -132,8 +141,8 @@ func (c *controller) volumeSpec(req *csi.CreateVolumeRequest) (backend.VolumeSpe
 	if spec.Size, err = parseRange(req.GetCapacityRange()); err != nil {
 		return none, err
 	}
-	if err := checkShared(spec, access); err != nil {
-		return none, err
+	if err := nodeops.CheckNFSOptions(access.flags); spec.Shared && err != nil {
+		return none, fmt.Errorf("%w volume_capability: %w", backend.ErrInvalid, err)
 	}
 	if err := access.apply(&spec); err != nil {
 		return none, err
@@ -318,7 +327,7 @@ func (c *controller) volume(v *backend.Volume) *csi.Volume {
 	resp := &csi.Volume{VolumeId: string(v.ID), CapacityBytes: v.Size, ContentSource: contentSource(v.Source)}
 	switch {
 	case v.Shared:
-		resp.VolumeContext = contextOf(v)
+		resp.VolumeContext = nfsContext(v)
 	case v.Reach == backend.ItsHost:
 		resp.AccessibleTopology = []*csi.Topology{c.topology(v.Node)}
 	default:

@@ -73,6 +73,27 @@ func (c *controller) GetCapacity(ctx context.Context, req *csi.GetCapacityReques
 	return capacityResponse(room), nil
 }
 
+// siteCapacity is the same at every node that can use such volumes. That there is no site now is no mistake of the caller.
+func (c *controller) siteCapacity(ctx context.Context, spec backend.VolumeSpec, node string) (*csi.GetCapacityResponse, error) {
+	var room backend.Capacity
+	err := backend.ErrNotFound
+	if sharer, ok := c.Backend.(backend.Sharer); ok && spec.Shared {
+		room, err = sharer.SharedCapacity(ctx, spec.Server, spec.Pool)
+	} else if !spec.Shared {
+		room, err = c.Backend.Capacity(ctx, spec.Pool)
+	}
+	if t, ok := c.Backend.(backend.Topology); ok && !spec.Shared && node != "" && err == nil {
+		err = t.CanUse(node, clientKey(c.reach(spec)))
+	}
+	switch {
+	case errors.Is(err, backend.ErrNotFound), errors.Is(err, backend.ErrUnavailable), errors.Is(err, backend.ErrPrecondition):
+		return &csi.GetCapacityResponse{}, nil
+	case err != nil:
+		return nil, err
+	}
+	return capacityResponse(room), nil
+}
+
 func capacityResponse(room backend.Capacity) *csi.GetCapacityResponse {
 	return &csi.GetCapacityResponse{
 		AvailableCapacity: max(room.Available, 0),

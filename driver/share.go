@@ -14,6 +14,26 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
+// A shared volume is on an NFS server, which every node reaches. What a node needs to know of it travels in the volume's
+// context: the backend of a node knows only its own volumes.
+const (
+	serverContext = "holdfast.dev/nfs-server"
+	portContext   = "holdfast.dev/nfs-port" // not of a server that has that of NFS
+	pathContext   = "holdfast.dev/nfs-path"
+)
+
+// nfsContext is nil as long as it is not known how a shared volume is reached.
+func nfsContext(v *backend.Volume) map[string]string {
+	if v.Access.NFS == nil {
+		return nil
+	}
+	c := map[string]string{serverContext: v.Access.NFS.Server, pathContext: v.Access.NFS.Path}
+	if port := v.Access.NFS.Port; port != 0 {
+		c[portContext] = strconv.Itoa(int(port))
+	}
+	return c
+}
+
 // share is what of a shared volume a node mounts: a directory of an NFS server, or one of a CephFS.
 type share struct {
 	server string // address or name

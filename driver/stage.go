@@ -15,6 +15,9 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
+// populatesContext is that of the PersistentVolume by which a pod brings the content.
+const populatesContext = "holdfast.dev/populates"
+
 func (n *node) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeRequest) (*csi.NodeStageVolumeResponse, error) {
 	id, err := parseID("volume_id", req.GetVolumeId())
 	if err != nil {
