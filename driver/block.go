@@ -61,7 +61,7 @@ func (n *node) stageBlock(ctx context.Context, p *mountState, a access, staging 
 	}
 	if err != nil {
 		undo()
-		return errors.Join(err, n.takeAway(ctx, p.v, device, p.image))
+		return errors.Join(err, n.releaseUnused(ctx, p.v))
 	}
 	return nil
 }
@@ -75,13 +75,13 @@ func (n *node) keep(v *backend.Volume, device string) error {
 	return n.holds.hold(v.ID, device, v.Access.Image)
 }
 
-// takeAway undoes attachBlock.
-func (n *node) takeAway(ctx context.Context, v *backend.Volume, device string, image nodeops.File) error {
-	if v.Access.RBD == nil {
-		return n.release(ctx, v.ID, uses{device: image})
+// releaseUnused detaches those of a volume's devices that nothing uses.
+func (n *node) releaseUnused(ctx context.Context, v *backend.Volume) error {
+	p, err := look(v)
+	if err != nil {
+		return err
 	}
-	devices, err := devicesOf(v)
-	return errors.Join(err, n.releaseImage(ctx, v.ID, devices))
+	return n.release(ctx, v.ID, p.devices)
 }
 
 func (n *node) attachBlock(ctx context.Context, v *backend.Volume, readOnly bool) (device string, err error) {
@@ -128,7 +128,7 @@ func protect(p *mountState) error {
 	targets := slices.DeleteFunc(mounts, staged)
 	writable := func(m nodeops.Mount) bool { return !m.ReadOnly }
 	readOnly := len(targets) > 0 && !slices.ContainsFunc(targets, writable)
-	for _, device := range p.paths() {
+	for device := range p.devices {
 		if err := setReadOnly(device, readOnly); err != nil {
 			return err
 		}
@@ -149,36 +149,6 @@ func setReadOnly(device string, readOnly bool) error {
 	}
 	if err := unix.IoctlSetPointerInt(int(f.Fd()), unix.BLKROSET, flag); err != nil {
 		return fmt.Errorf("making %s read-only %t: %w", device, readOnly, err)
-	}
-	return nil
-}
-
-// uses are devices and the file that each was attached to for a volume. It may be another volume's by now.
-type uses map[string]nodeops.File
-
-// devices are those that are attached to the volume's image.
-func (p *mountState) devices() uses {
-	all := uses{}
-	for _, device := range p.loops {
-		all[device] = p.image
-	}
-	return all
-}
-
-// release detaches those of a volume's devices whose node is not bound anywhere any more: the binds count the uses.
-func (n *node) release(ctx context.Context, id backend.ID, devices uses) error {
-	all, err := nodeops.Mounts()
-	if err != nil {
-		return err
-	}
-	for device, file := range devices {
-		used := slices.ContainsFunc(all, func(m nodeops.Mount) bool { return nodeops.MayUse(&m, device) })
-		if used {
-			continue
-		}
-		if err := n.holds.detach(ctx, id, device, file); err != nil {
-			return err
-		}
 	}
 	return nil
 }

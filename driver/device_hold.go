@@ -6,11 +6,56 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"sync"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
+
+// uses are devices that are attached for a volume. Each may be another volume's by now.
+type uses map[string]use
+
+// use is what a device showed for the volume: the file of a loop device, or an image of RBD.
+type use struct {
+	file nodeops.File
+	rbd  *nodeops.RBDDevice
+	ends bool // by itself with its last mount, or a moment later if a prober has it open
+}
+
+// release detaches those of a volume's devices whose node is not bound anywhere any more: the binds count the uses. A file
+// system in a Ceph cluster that is still being written, since its cluster does not answer, keeps its device. One that ends by
+// itself is waited for, so that the deletion of the volume at once finds it unused. One that stays has a user that this host does not
+// see.
+func (n *node) release(ctx context.Context, id backend.ID, devices uses) error {
+	all, err := nodeops.Mounts()
+	if err != nil {
+		return err
+	}
+	for device, is := range devices {
+		if slices.ContainsFunc(all, func(m nodeops.Mount) bool { return nodeops.MayUse(&m, device) }) {
+			continue
+		}
+		if err := n.detach(ctx, id, device, is); err != nil && (!is.ends || !errors.Is(err, unix.EBUSY)) {
+			return err
+		}
+	}
+	return nil
+}
+
+func (n *node) detach(ctx context.Context, id backend.ID, device string, is use) error {
+	if is.rbd == nil {
+		return n.holds.detach(ctx, id, device, is.file)
+	}
+	ctx, cancel := context.WithTimeout(ctx, n.Patience)
+	defer cancel()
+	if err := nodeops.UnmapRBD(ctx, is.rbd); err != nil {
+		return fmt.Errorf("%w: volume %s is used nowhere on this node, but its device stays as long as something has it open or is being written, which takes an answer of its cluster; that is retried: %w", backend.ErrUnavailable, id, err)
+	}
+	return nil
+}
 
 // holds keeps the devices of staged block volumes open. A process that has the node of a loop device may ask the kernel
 // to detach it; if no other process had it open, the next volume would get the same device, and the old node would show
@@ -75,7 +120,7 @@ func (h *holds) of(id backend.ID, devices uses) {
 	defer h.mu.Unlock()
 	for device, is := range h.held {
 		if _, known := devices[device]; is.id == id && !known {
-			devices[device] = nodeops.File{} // the hold knows
+			devices[device] = use{} // the hold knows
 		}
 	}
 }

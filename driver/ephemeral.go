@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 
@@ -126,8 +127,8 @@ func (n *node) deleteUnused(ctx context.Context, v *backend.Volume) error {
 	if len(mounts) > 0 {
 		return fmt.Errorf("it is mounted at %s", mounts[0].Target)
 	}
-	if len(p.loops) > 0 { // in a mount namespace that is not seen from here, or for a moment after an attempt to mount it
-		return fmt.Errorf("it is attached to %s", p.loops[0])
+	if len(p.devices) > 0 { // in a mount namespace that is not seen from here, or for a moment after an attempt to mount it
+		return fmt.Errorf("it is attached to %v", slices.Collect(maps.Keys(p.devices)))
 	}
 	return n.Backend.Delete(ctx, v.ID)
 }

@@ -14,15 +14,13 @@ import (
 // mountState is the visible state of one volume on this host. It distinguishes the volume's mounts from those of everyone
 // else, so that no other is ever taken for it or undone in its name.
 type mountState struct {
-	id     backend.ID
-	v      *backend.Volume     // nil if the backend does not know the volume or cannot say
-	image  nodeops.File        // of an image
-	loops  []string            // devices attached to it
-	rbd    []nodeops.RBDDevice // devices of its image in a Ceph cluster
-	dir    os.FileInfo         // its directory
-	gone   bool                // the backend says that there is no such volume
-	byName bool                // what lies where the volume was is its own too, though it may be gone
-	shared bool                // it is on a server, and only the mount table is looked at
+	id      backend.ID
+	v       *backend.Volume // nil if the backend does not know the volume or cannot say
+	devices uses            // that are attached to its image
+	dir     os.FileInfo     // its directory
+	gone    bool            // the backend says that there is no such volume
+	byName  bool            // what lies where the volume was is its own too, though it may be gone
+	shared  bool            // it is on a server, and only the mount table is looked at
 }
 
 // look finds what v's own image or directory is attached to.
@@ -35,11 +33,9 @@ func look(v *backend.Volume) (*mountState, error) {
 	case v.Access.CephFS != nil:
 		p.shared = true
 	case v.Access.RBD != nil:
-		p.rbd, err = devicesOf(v)
+		p.devices, err = devicesOf(v)
 	default:
-		if p.image, err = nodeops.FileAt(v.Access.Image); err == nil {
-			p.loops, err = nodeops.LoopsOf(v.Access.Image)
-		}
+		p.devices, err = loopsOf(v)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("volume %s: %w", v.ID, err)
@@ -55,13 +51,18 @@ func (p *mountState) shows(m *nodeops.Mount) bool {
 	return p.is(m) || p.byName && p.was(m)
 }
 
-// paths are those of its devices.
-func (p *mountState) paths() []string {
-	all := slices.Clone(p.loops)
-	for _, d := range p.rbd {
-		all = append(all, d.Path)
+// loopsOf asks the kernel for the devices of a volume's image.
+func loopsOf(v *backend.Volume) (uses, error) {
+	file, err := nodeops.FileAt(v.Access.Image)
+	if err != nil {
+		return nil, err
 	}
-	return all
+	loops, err := nodeops.LoopsOf(v.Access.Image)
+	all := uses{}
+	for _, device := range loops {
+		all[device] = use{file: file, ends: v.Mode != backend.Block}
+	}
+	return all, err
 }
 
 func (p *mountState) is(m *nodeops.Mount) bool {
@@ -75,9 +76,13 @@ func (p *mountState) is(m *nodeops.Mount) bool {
 		info, err := os.Stat(m.Target)
 		return err == nil && os.SameFile(info, p.dir)
 	case p.v.Mode == backend.Block:
-		return slices.Contains(p.paths(), nodeops.AttachedNode(m))
+		_, is := p.devices[nodeops.AttachedNode(m)]
+		return is
+	case m.Root != "/":
+		return false
 	}
-	return m.Root == "/" && slices.Contains(p.paths(), nodeops.AttachedUnder(m))
+	_, is := p.devices[nodeops.AttachedUnder(m)]
+	return is
 }
 
 // was goes by the path of what is mounted, which the kernel keeps when the volume is gone.

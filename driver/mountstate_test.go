@@ -59,7 +59,7 @@ func TestMount_DirectoryIsMatchedByItsOwnMountsOnly(t *testing.T) {
 func TestMount_ImageIsMatchedByItsDevicesOnly(t *testing.T) {
 	device, number := attached(t)
 	other, others := attached(t)
-	p := &mountState{id: "v", v: &backend.Volume{ID: "v", Mode: backend.Filesystem}, loops: []string{device}}
+	p := &mountState{id: "v", v: &backend.Volume{ID: "v", Mode: backend.Filesystem}, devices: uses{device: {}}}
 	for name, test := range map[string]struct {
 		m    nodeops.Mount
 		want bool

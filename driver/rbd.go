@@ -19,7 +19,7 @@ func rbdOf(v *backend.Volume, at nodeops.Ceph) nodeops.RBD {
 }
 
 // devicesOf asks the kernel for the devices of a volume's image.
-func devicesOf(v *backend.Volume) ([]nodeops.RBDDevice, error) {
+func devicesOf(v *backend.Volume) (uses, error) {
 	if v.Access.RBD.Image != backend.RBDImage(v.ID) { // by it alone its devices are known when the backend does not answer
 		return nil, fmt.Errorf("%w: the image of volume %s is called %s; it must bear the id of the volume: %s", backend.ErrPrecondition, v.ID, backend.Quote(v.Access.RBD.Image), backend.RBDImage(v.ID))
 	}
@@ -28,7 +28,11 @@ func devicesOf(v *backend.Volume) ([]nodeops.RBDDevice, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: volume %s: %w", backend.ErrPrecondition, v.ID, err)
 	}
-	return devices, nil
+	all := uses{}
+	for i := range devices {
+		all[devices[i].Path] = use{rbd: &devices[i]}
+	}
+	return all, nil
 }
 
 // mapImage makes a device of a volume's image, or finds the one that there is.
@@ -45,10 +49,7 @@ func (n *node) mapImage(ctx context.Context, v *backend.Volume, readOnly bool) (
 	if err != nil {
 		return nil, n.cephError(v.ID, err)
 	}
-	crashpoint.Here(crashpoint.ImageMapped)
-	if n.CephClient != nil {
-		err = n.CephClient(ctx, v.ID, d.Client)
-	}
+	err = n.recordCephClient(ctx, v.ID, d.Client)
 	if err == nil && !readOnly && d.Size < v.Size { // it was mapped before it was grown
 		err = nodeops.GrowRBD(ctx, d.Path)
 	}
@@ -82,53 +83,27 @@ func (n *node) attachImage(ctx context.Context, v *backend.Volume, a access, tar
 	return small, nil
 }
 
-// releaseImage unmaps those devices of a volume's image that nothing uses. A file system that is still being written,
-// since its cluster does not answer, keeps its device.
-func (n *node) releaseImage(ctx context.Context, id backend.ID, devices []nodeops.RBDDevice) error {
-	mounts, err := nodeops.Mounts()
-	if err != nil {
-		return err
-	}
-	for i := range devices {
-		d := &devices[i]
-		if slices.ContainsFunc(mounts, func(m nodeops.Mount) bool { return nodeops.MayUse(&m, d.Path) }) {
-			continue
-		}
-		ctx, cancel := context.WithTimeout(ctx, n.Patience)
-		err := nodeops.UnmapRBD(ctx, d)
-		cancel()
-		if err != nil {
-			return fmt.Errorf("%w: volume %s is used nowhere on this node, but its device stays as long as something has it open or is being written, which takes an answer of its cluster; that is retried: %w", backend.ErrUnavailable, id, err)
-		}
-	}
-	return nil
-}
-
-// images are the devices in Ceph clusters that are the volume's own. Where the backend does not say which image is the
-// volume's, they are those that are used where the volume is staged: another one that bears its id may be a stranger's, and
-// is only taken for one once the volume is known to be gone.
-func (p *mountState) images(staged ...string) ([]nodeops.RBDDevice, error) {
-	if p.v != nil {
-		return p.rbd, nil
-	}
+// images are the devices in Ceph clusters that are used where a volume is staged that cannot be looked up: another one that bears
+// its id may be a stranger's, and is only taken for one once the volume is known to be gone.
+func (p *mountState) images(staged ...string) (uses, error) {
 	all, err := nodeops.RBDDevices()
 	if err != nil {
 		return nil, err
 	}
 	all = slices.DeleteFunc(all, func(d nodeops.RBDDevice) bool { return d.Image != backend.RBDImage(p.id) || d.Snapshot != "" })
 	if len(all) == 0 {
-		return nil, nil
+		return uses{}, nil
 	}
 	mounts, err := mountsAt(staged...)
 	if err != nil {
 		return nil, err
 	}
-	var own []nodeops.RBDDevice
-	for _, m := range mounts {
-		for _, d := range all {
-			if nodeops.AttachedNode(&m) == d.Path || m.Root == "/" && nodeops.AttachedUnder(&m) == d.Path {
-				own = append(own, d)
-			}
+	own := uses{}
+	for i, d := range all {
+		if slices.ContainsFunc(mounts, func(m nodeops.Mount) bool {
+			return nodeops.AttachedNode(&m) == d.Path || m.Root == "/" && nodeops.AttachedUnder(&m) == d.Path
+		}) {
+			own[d.Path] = use{rbd: &all[i]}
 		}
 	}
 	if len(own) == 0 && !p.gone {

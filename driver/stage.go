@@ -126,10 +126,7 @@ func (n *node) mount(ctx context.Context, v *backend.Volume, a access, target st
 	crashpoint.Here(crashpoint.StageMounted)
 	if err := n.growToSize(ctx, v, a, target, small); err != nil {
 		err = errors.Join(err, nodeops.Unmount(ctx, target))
-		if p, lost := look(v); lost == nil { // a loop device ends by itself
-			err = errors.Join(err, n.releaseImage(ctx, v.ID, p.rbd))
-		}
-		return err
+		return errors.Join(err, n.releaseUnused(ctx, v))
 	}
 	return nil
 }

@@ -56,7 +56,7 @@ func (n *node) unpublish(ctx context.Context, p *mountState, path string) error 
 	crashpoint.Here(crashpoint.UnpublishDone)
 	if p.v != nil && p.v.Access.RBD != nil {
 		if Ephemeral(p.v) { // is never unstaged
-			return n.releaseImage(ctx, p.id, p.rbd)
+			return n.release(ctx, p.id, p.devices)
 		}
 		return protect(p)
 	}
@@ -96,48 +96,42 @@ func (n *node) NodeUnstageVolume(ctx context.Context, req *csi.NodeUnstageVolume
 
 // unstage works by what is mounted, not by what the volume is known to be.
 func (n *node) unstage(ctx context.Context, p *mountState, path string) error {
-	isBlock := p.v != nil && p.v.Mode == backend.Block
-	devices := uses{}
-	if isBlock { // those of a file system end by themselves with its last mount
-		devices = p.devices()
-	}
-	n.holds.of(p.id, devices)
 	staging, err := resolve(path)
 	missing := errors.Is(err, fs.ErrNotExist)
 	if err != nil && !missing {
 		return err
 	}
 	file := filepath.Join(staging, deviceFile)
-	images, err := p.images(staging, file)
-	if err != nil {
-		return err
+	devices := uses{}
+	maps.Copy(devices, p.devices)
+	if p.v == nil {
+		if devices, err = p.images(staging, file); err != nil {
+			return err
+		}
 	}
+	n.holds.of(p.id, devices)
 	if missing {
-		return errors.Join(n.release(ctx, p.id, devices), n.releaseImage(ctx, p.id, images))
+		return n.release(ctx, p.id, devices)
 	}
-	bound, err := n.unmount(ctx, p, file)
-	if err != nil && !errors.Is(err, unix.EIO) { // a file system that has failed is staged there, and no device
-		return err
+	isBlock := p.v == nil || p.v.Mode == backend.Block
+	if isBlock {
+		bound, err := n.unmount(ctx, p, file)
+		if err != nil && !errors.Is(err, unix.EIO) { // a file system that has failed is staged there, and no device
+			return err
+		}
+		maps.Copy(devices, bound)
 	}
-	maps.Copy(devices, bound)
 	if _, err := n.unmount(ctx, p, staging); err != nil {
 		return err
 	}
 	crashpoint.Here(crashpoint.UnstageMount)
-	if len(bound) > 0 || len(images) > 0 || isBlock {
+	if isBlock && (p.v != nil || len(devices) > 0) {
 		if err := removeTarget(file); err != nil {
 			return err
 		}
 	}
-	if err := errors.Join(n.release(ctx, p.id, devices), n.releaseImage(ctx, p.id, images)); err != nil {
+	if err := n.release(ctx, p.id, devices); err != nil {
 		return err
-	}
-	if p.v != nil && !isBlock {
-		// Each ends with its last mount, or a moment later if a prober has it open: who deletes the volume at once must
-		// not get an error that it is in use. A mount that stays has a user that this host does not see.
-		if err := n.release(ctx, p.id, p.devices()); err != nil && !errors.Is(err, unix.EBUSY) {
-			return err
-		}
 	}
 	crashpoint.Here(crashpoint.UnstageDone)
 	return nil
@@ -178,7 +172,7 @@ func (n *node) unmount(ctx context.Context, p *mountState, path string) (bound u
 		if !p.shows(m) { // it was detached by a process that has its node, and is now free, or another program's
 			file = nodeops.File{}
 		}
-		return uses{device: file}, nodeops.Unmount(ctx, path)
+		return uses{device: {file: file}}, nodeops.Unmount(ctx, path)
 	}
 	if m, err = p.at(path); err != nil || m == nil {
 		return nil, err
