@@ -19,96 +19,40 @@ import (
 // record that the device belongs to the volume, even when the image is gone.
 const deviceFile = "holdfast-device"
 
-// stageBlock attaches the image without autoclear, since a device node in use keeps nothing open.
-func (n *node) stageBlock(ctx context.Context, p *mountState, a access, staging string) error {
-	if err := checkDirectory(staging); err != nil {
-		return err
-	}
-	file := filepath.Join(staging, deviceFile)
-	if m, err := nodeops.MountAt(file); err == nil && m != nil && nodeops.IsOrphan(m) { // of a device that another program has unmapped
-		if err := nodeops.Unmount(ctx, file); err != nil {
-			return err
-		}
-	}
-	m, err := p.at(file)
-	switch {
-	case err != nil:
-		return err
-	case m != nil && m.ReadOnly != a.readOnly():
-		return otherwise("staged", p.id, m, a.readOnly())
-	case m != nil:
-		if err := n.keep(p.v, nodeops.AttachedNode(m)); err != nil {
-			return err
-		}
-		if err := nodeops.GrowAttached(ctx, nodeops.AttachedNode(m), n.Patience); err != nil {
-			n.stayedSmall(p.v, err)
-		}
-		return nil
-	}
+// mountNode binds the node of a device of the volume to a file.
+func (h hostFS) mountNode(ctx context.Context, a access, file string, attach func(ctx context.Context, readOnly bool) (string, error)) error {
 	undo, err := makeTarget(file, backend.Block)
 	if err != nil {
 		return err
 	}
-	device, err := n.attachBlock(ctx, p.v, a.readOnly())
+	device, err := attach(ctx, a.readOnly())
 	if err != nil {
 		undo()
 		return err
 	}
 	crashpoint.Here(crashpoint.StageAttached)
-	err = n.keep(p.v, device)
+	err = h.keep(device)
 	if err == nil {
 		err = nodeops.Bind(ctx, device, file, a.readOnly(), nil)
 	}
-	if err != nil {
-		undo()
-		return errors.Join(err, n.releaseUnused(ctx, p.v))
+	if err == nil {
+		return nil
 	}
-	return nil
+	undo()
+	p, lost := h.n.stateOf(h.v)
+	if lost == nil {
+		lost = h.n.release(ctx, p.id, p.devices)
+	}
+	return errors.Join(err, lost)
 }
 
 // keep makes sure that a device stays that of the volume while its node is seen. That of an image in a Ceph cluster does:
 // only this program unmaps it, and not while its node is bound anywhere.
-func (n *node) keep(v *backend.Volume, device string) error {
-	if v.Access.RBD != nil {
+func (h hostFS) keep(device string) error {
+	if h.v.Access.RBD != nil {
 		return nil
 	}
-	return n.holds.hold(v.ID, device, v.Access.Image)
-}
-
-// releaseUnused detaches those of a volume's devices that nothing uses.
-func (n *node) releaseUnused(ctx context.Context, v *backend.Volume) error {
-	p, err := look(v)
-	if err != nil {
-		return err
-	}
-	return n.release(ctx, v.ID, p.devices)
-}
-
-func (n *node) attachBlock(ctx context.Context, v *backend.Volume, readOnly bool) (device string, err error) {
-	if v.Access.RBD == nil {
-		return attachLoop(ctx, v.Access.Image, readOnly)
-	}
-	d, err := n.mapImage(ctx, v, readOnly)
-	if err != nil {
-		return "", err
-	}
-	return d.Path, nil
-}
-
-// attachLoop attaches a device that readers may only read. It is not attached read-only, if the image can be written
-// at all: a process that has the node of such a device may change the file that it shows (LOOP_CHANGE_FD).
-func attachLoop(ctx context.Context, image string, readOnly bool) (device string, err error) {
-	loop, err := nodeops.AttachLoop(ctx, image, nodeops.LoopOptions{})
-	if err != nil && readOnly {
-		loop, err = nodeops.AttachLoop(ctx, image, nodeops.LoopOptions{ReadOnly: true})
-	}
-	if err != nil {
-		return "", err
-	}
-	if readOnly {
-		err = setReadOnly(loop.Path, true)
-	}
-	return loop.Path, errors.Join(err, loop.Close())
+	return h.n.holds.hold(h.v.ID, device, h.v.Access.Image)
 }
 
 // protect makes the device of a block volume read-only while all its targets are: a read-only bind alone keeps no

@@ -79,6 +79,15 @@ func (a access) readOnly() bool {
 	return a.writer == readerOnly || a.writer == readersOnly || slices.Contains(a.flags, "ro")
 }
 
+// mountOptions are the flags, with ro where they lack it and the volume must be mounted so.
+func (a access) mountOptions() []string {
+	options := slices.Clone(a.flags)
+	if a.readOnly() && !slices.Contains(options, "ro") {
+		options = append(options, "ro")
+	}
+	return options
+}
+
 // parseCapabilities checks all capabilities of one volume, and that they do not contradict each other.
 func parseCapabilities(capabilities []*csi.VolumeCapability) (access, error) {
 	var first access

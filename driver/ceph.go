@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
-	"time"
 
 	"github.com/holdfast-storage/holdfast/backend"
-	"github.com/holdfast-storage/holdfast/crashpoint"
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
@@ -30,15 +28,6 @@ func (dir CephKeyFiles) CephKey(_ context.Context, c backend.Ceph, node string) 
 		return nodeops.CephKey{}, fmt.Errorf("%s cannot be a file name", backend.Quote(name))
 	}
 	return nodeops.ReadCephKey(filepath.Join(string(dir), name))
-}
-
-// grantEvery is how often a mount is tried that the cluster refuses.
-const grantEvery = 200 * time.Millisecond
-
-// isConfined says whether a node reaches a volume only from shortly after it was attached, when the agent of the pool has seen that.
-func isConfined(c *backend.CephFS) bool {
-	_, own := c.Cluster.HasOwnUsers()
-	return own
 }
 
 // ceph is the cluster of a volume, as this node connects to it.
@@ -65,72 +54,11 @@ func cluster(c backend.Ceph) nodeops.Ceph {
 	return nodeops.Ceph{FSID: c.FSID, Monitors: c.Monitors, User: c.User, Secure: c.Secure}
 }
 
-func cephFS(c *backend.CephFS, at nodeops.Ceph) *nodeops.CephFS {
-	return &nodeops.CephFS{Cluster: at, FileSystem: c.FileSystem, Path: c.Path}
-}
-
-func (n *node) mountCephFS(ctx context.Context, id backend.ID, c *backend.CephFS, options []string, staging string) error {
-	if !isCephPath(c.Path, id) { // by it alone its mounts are known afterwards
-		return fmt.Errorf("%w: volume %s is in %s, of which no directory has its id", backend.ErrPrecondition, id, backend.Quote(c.Path))
-	}
-	for {
-		again, err := n.tryCephFS(ctx, id, c, options, staging)
-		if err == nil {
-			break
-		}
-		if !again || !isConfined(c) {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(grantEvery):
-		}
-	}
-	crashpoint.Here(crashpoint.StageMounted)
-	if err := n.reportCephFSClient(ctx, id, staging); err != nil { // the record of a volume that was not mounted yet may have gone
-		return errors.Join(err, nodeops.UnmountShared(context.WithoutCancel(ctx), staging, n.Patience, 0))
-	}
-	return nil
-}
-
-// tryCephFS mounts a volume whose client is recorded before, and says whether it may be tried again.
-func (n *node) tryCephFS(ctx context.Context, id backend.ID, c *backend.CephFS, options []string, staging string) (again bool, err error) {
-	at, err := n.ceph(ctx, id, c.Cluster)
-	if err != nil {
-		return true, err
-	}
-	fs := cephFS(c, at)
-	fs.Options = options
-	var refused error
-	err = nodeops.MountCephFS(ctx, *fs, staging, func(client nodeops.CephClient) error {
-		refused = n.recordCephClient(ctx, id, client)
-		return refused
-	})
-	if err == nil || refused != nil {
-		return false, refused
-	}
-	_, lack := errors.AsType[*nodeops.CephClientError](err)
-	return !lack, n.cephError(id, err)
-}
-
 func (n *node) recordCephClient(ctx context.Context, id backend.ID, client nodeops.CephClient) error {
 	if n.CephClient == nil {
 		return nil
 	}
 	return n.CephClient(ctx, id, client)
-}
-
-func (n *node) reportCephFSClient(ctx context.Context, id backend.ID, staging string) error {
-	m, err := sharedAt(id, staging)
-	if err != nil || m == nil {
-		return err
-	}
-	client, err := nodeops.CephFSClient(ctx, m)
-	if err != nil {
-		return fmt.Errorf("%w: volume %s: %w", backend.ErrUnavailable, id, err)
-	}
-	return n.recordCephClient(ctx, id, client)
 }
 
 // cephError says what a failure to reach a volume in a Ceph cluster is to a caller.

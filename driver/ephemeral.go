@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/crashpoint"
+	"github.com/holdfast-storage/holdfast/nodeops"
 	"github.com/holdfast-storage/holdfast/parameters"
 )
 
@@ -115,7 +116,7 @@ func (e elsewhereError) Unwrap() error { return e.error }
 
 // deleteUnused deletes a volume unless something on this host has it.
 func (n *node) deleteUnused(ctx context.Context, v *backend.Volume) error {
-	p, err := look(v)
+	p, err := n.stateOf(v)
 	if err != nil {
 		p = &mountState{id: v.ID}
 	}
@@ -145,7 +146,7 @@ func (n *node) mountEphemeral(ctx context.Context, v *backend.Volume, a access, 
 	if err := accessible(v); err != nil {
 		return err
 	}
-	p, err := look(v)
+	p, err := n.stateOf(v)
 	if err != nil {
 		return err
 	}
@@ -156,10 +157,7 @@ func (n *node) mountEphemeral(ctx context.Context, v *backend.Volume, a access, 
 	case m != nil && m.ReadOnly != a.readOnly():
 		return otherwise("published", v.ID, m, a.readOnly())
 	case m != nil:
-		if err := n.growToSize(ctx, v, a, target, nil); err != nil {
-			return err
-		}
-		return giveToGroup(ctx, a, target, a.readOnly())
+		return errors.Join(p.complete(ctx, a, m), giveToGroup(ctx, p, a, m, a.readOnly()))
 	}
 	if err := checkAlone(p, a, target, target); err != nil {
 		return elsewhereError{err}
@@ -168,12 +166,12 @@ func (n *node) mountEphemeral(ctx context.Context, v *backend.Volume, a access, 
 	if err != nil {
 		return err
 	}
-	if err := n.mount(ctx, v, a, target); err != nil {
+	if err := p.mount(ctx, a, target); err != nil {
 		undo()
 		return err
 	}
 	crashpoint.Here(crashpoint.PublishBound)
-	return giveToGroup(ctx, a, target, a.readOnly())
+	return giveToGroup(ctx, p, a, &nodeops.Mount{Target: target}, a.readOnly())
 }
 
 // deleteEphemeral removes the volume if it was made for its pod.

@@ -8,7 +8,6 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/holdfast-storage/holdfast/backend"
-	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
 // NodeExpandVolume grows device and file system to the size of the volume.
@@ -24,7 +23,7 @@ func (n *node) NodeExpandVolume(ctx context.Context, req *csi.NodeExpandVolumeRe
 	if err != nil {
 		return nil, err
 	}
-	if m, err := sharedAt(id, req.GetVolumePath()); m != nil && err == nil {
+	if p, _ := n.ofServer(id, req.GetVolumePath()); p != nil {
 		return &csi.NodeExpandVolumeResponse{CapacityBytes: size.Required}, nil // its server has grown it
 	}
 	var v *backend.Volume
@@ -54,16 +53,11 @@ func (n *node) expand(ctx context.Context, v *backend.Volume, size backend.Size,
 		return fmt.Errorf("%w: volume %s has %d bytes, requested are at least %d and at most %d (0: no limit); ControllerExpandVolume decides the size",
 			backend.ErrOutOfRange, v.ID, v.Size, size.Required, size.Limit)
 	}
-	m, err := mountOf(v, req.GetVolumePath())
-	switch {
-	case err != nil:
+	p, m, err := n.mountOf(v, req.GetVolumePath())
+	if err != nil {
 		return err
-	case v.Mode == backend.Block:
-		err = nodeops.GrowAttached(ctx, nodeops.AttachedNode(m), n.Patience)
-	default:
-		err = n.grow(ctx, v, m)
 	}
-	return n.grown(ctx, v, err)
+	return n.grown(ctx, v, p.grow(ctx, m))
 }
 
 // grown is the answer to growing a volume.
@@ -78,28 +72,4 @@ func (n *node) grown(ctx context.Context, v *backend.Volume, err error) error {
 	// FailedPrecondition is the only error with which the kubelet still starts the pod.
 	return fmt.Errorf("%w: volume %s has %d bytes, but not all of them can be used yet; that is retried when it is staged the next time, once the last pod with it on this node has ended: %w",
 		backend.ErrPrecondition, v.ID, v.Size, err)
-}
-
-// grow makes the file system of an image as large as the image, where it was made for less. The limit of a directory is
-// already what it should be.
-func (n *node) grow(ctx context.Context, v *backend.Volume, m *nodeops.Mount) error {
-	if v.Access.RBD == nil && (v.Access.Image == "" || v.FSSize == v.Size) {
-		return nil
-	}
-	device := nodeops.AttachedUnder(m)
-	// A file system can only be grown through a mount that is writable, and the given one may be a read-only bind.
-	p, err := look(v)
-	if err != nil {
-		return err
-	}
-	mounts, err := p.mounts()
-	if err != nil {
-		return err
-	}
-	for _, m := range mounts {
-		if !m.ReadOnly {
-			return nodeops.GrowMounted(ctx, device, m.Target, n.Patience)
-		}
-	}
-	return fmt.Errorf("%w: volume %s is mounted read-only and its file system cannot grow; it will when it is staged writable", backend.ErrPrecondition, v.ID)
 }

@@ -142,7 +142,7 @@ func (d *Driver) Delete(ctx context.Context, id backend.ID) error {
 // unstageLeftOver unstages a volume that is mounted only where the kubelet stages volumes, and reports whether it is mounted nowhere
 // any more.
 func (n *node) unstageLeftOver(ctx context.Context, id backend.ID) (bool, error) {
-	p := n.find(ctx, id)
+	p := n.find(ctx, id, "")
 	mounts, err := p.mounts()
 	if err != nil || len(mounts) != 1 {
 		return len(mounts) == 0, err

@@ -47,9 +47,10 @@ func (n *node) do(ctx context.Context, id backend.ID, verb string, f func(contex
 	return err
 }
 
-// explain adds what the backend knows to be wrong with a volume to an error of using it.
+// explain adds what the backend knows to be wrong with a volume to an error of using it. Of a directory of a CephFS its cluster says
+// that.
 func explain(v *backend.Volume, err error) error {
-	if err != nil && v.Condition.Abnormal && v.Condition.Reason == backend.Damaged {
+	if err != nil && v.Access.CephFS == nil && v.Condition.Abnormal && v.Condition.Reason == backend.Damaged {
 		return fmt.Errorf("%w: volume %s is damaged: %s: %w", backend.ErrPrecondition, v.ID, v.Condition.Message, err)
 	}
 	return err

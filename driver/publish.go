@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
@@ -42,20 +43,14 @@ func (n *node) publishStaged(ctx context.Context, id backend.ID, a access, req *
 	if err := parsePath("staging_target_path", req.GetStagingTargetPath()); err != nil {
 		return err
 	}
-	share, shared, err := parseContext(id, req.GetVolumeContext())
+	shared, err := parseContext(id, req.GetVolumeContext())
 	if err != nil {
 		return err
 	}
 	return n.do(ctx, id, "publish", func(ctx context.Context) error {
-		if shared {
-			return n.publishShared(ctx, id, share, a, req)
-		}
-		v, err := n.lookUp(ctx, id, a)
+		v, err := n.lookUp(ctx, id, shared, a)
 		if err != nil {
 			return err
-		}
-		if share, is := sharedAccess(v); is {
-			return n.publishShared(ctx, id, share, a, req)
 		}
 		if req.GetVolumeContext()[populatesContext] != "" || v.Incomplete { // the volume may have its content since it was staged
 			if err := n.mayUse(ctx, v, req.GetVolumeContext()); err != nil {
@@ -76,36 +71,27 @@ func (n *node) publish(ctx context.Context, v *backend.Volume, a access, req *cs
 	if err != nil {
 		return err
 	}
-	p, err := look(v)
+	p, err := n.stateOf(v)
 	if err != nil {
 		return err
 	}
-	source := staging
-	if v.Mode == backend.Block {
-		source = filepath.Join(staging, deviceFile)
+	staged, err := p.at(p.place(staging))
+	if err == nil {
+		err = p.verify(staged, staging)
 	}
-	staged, err := p.at(source)
 	if err != nil {
 		return err
-	}
-	if staged == nil {
-		return fmt.Errorf("%w: volume %s is not staged at %s; stage it first", backend.ErrPrecondition, v.ID, staging)
 	}
 	readOnly := req.GetReadonly() || a.readOnly()
 	if staged.ReadOnly && !readOnly {
-		return fmt.Errorf("%w: volume %s is read-only where it is staged (%s): it was staged so, or its file system had an error, which is in the kernel's log; unstage it first", backend.ErrPrecondition, v.ID, source)
-	}
-	if v.Mode == backend.Block {
-		if err := n.keep(v, nodeops.AttachedNode(staged)); err != nil {
-			return err
-		}
+		return fmt.Errorf("%w: volume %s is read-only where it is staged (%s): it was staged so, or its file system had an error, which is in the kernel's log; unstage it first", backend.ErrPrecondition, v.ID, staged.Target)
 	}
 	m, err := p.at(target)
 	switch {
 	case err != nil:
 		return err
 	case m == nil:
-		err = bind(ctx, p, a, source, target, readOnly)
+		err = bind(ctx, p, a, staged, target, readOnly)
 	case m.ReadOnly != readOnly:
 		err = otherwise("published", v.ID, m, readOnly)
 	}
@@ -115,25 +101,34 @@ func (n *node) publish(ctx context.Context, v *backend.Volume, a access, req *cs
 	return protect(p)
 }
 
-func bind(ctx context.Context, p *mountState, a access, source, target string, readOnly bool) error {
-	if a.writer != multiWriter {
-		if err := checkAlone(p, a, source, target); err != nil {
+func bind(ctx context.Context, p *mountState, a access, staged *nodeops.Mount, target string, readOnly bool) error {
+	if slices.Contains(singleNode, a.writer) && a.writer != multiWriter {
+		if err := checkAlone(p, a, staged.Target, target); err != nil {
 			return err
 		}
 	}
-	if err := giveToGroup(ctx, a, source, readOnly); err != nil {
+	if err := giveToGroup(ctx, p, a, staged, readOnly); err != nil {
 		return err
 	}
 	undo, err := makeTarget(target, p.v.Mode)
 	if err != nil {
 		return err
 	}
-	if err := nodeops.Bind(ctx, source, target, readOnly, a.bindFlags()); err != nil {
+	if err := p.bind(ctx, staged, target, readOnly, a.bindFlags()); err != nil {
 		undo()
 		return err
 	}
 	crashpoint.Here(crashpoint.PublishBound)
 	return nil
+}
+
+// giveToGroup gives a mounted volume to the group of the pod that is to write to it. That is done for each pod: the
+// kubelet need not stage a volume again for the next one, which may be of another group.
+func giveToGroup(ctx context.Context, p *mountState, a access, m *nodeops.Mount, readOnly bool) error {
+	if readOnly || a.group == noGroup {
+		return nil
+	}
+	return p.setGroup(ctx, m, a.group)
 }
 
 // checkAlone refuses a second target where the access mode allows one only.

@@ -13,6 +13,31 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
+// rbdAttachment is of an image in a Ceph cluster, which has a device of RBD.
+type rbdAttachment struct{ hostFS }
+
+func (r rbdAttachment) mount(ctx context.Context, a access, target string) error {
+	if r.v.Mode == backend.Block {
+		return r.mountNode(ctx, a, target, r.attach)
+	}
+	d, err := r.n.mapImage(ctx, r.v, a.readOnly())
+	if err != nil {
+		return err
+	}
+	if err := r.mountDevice(ctx, a, d.Path, target); err != nil {
+		return errors.Join(err, r.n.unmapImage(context.WithoutCancel(ctx), d))
+	}
+	return nil
+}
+
+func (r rbdAttachment) attach(ctx context.Context, readOnly bool) (device string, err error) {
+	d, err := r.n.mapImage(ctx, r.v, readOnly)
+	if err != nil {
+		return "", err
+	}
+	return d.Path, nil
+}
+
 func rbdOf(v *backend.Volume, at nodeops.Ceph) nodeops.RBD {
 	r := v.Access.RBD
 	return nodeops.RBD{Cluster: at, Pool: r.Pool, Namespace: r.Namespace, Image: r.Image, ImageID: r.ImageID}
@@ -68,19 +93,6 @@ func (n *node) unmapImage(ctx context.Context, d *nodeops.RBDDevice) error {
 		return nil
 	}
 	return err
-}
-
-// attachImage mounts the file system of a volume's image.
-func (n *node) attachImage(ctx context.Context, v *backend.Volume, a access, target string) (small, err error) {
-	d, err := n.mapImage(ctx, v, a.readOnly())
-	if err != nil {
-		return nil, err
-	}
-	small, err = n.mountDevice(ctx, v, a, d.Path, target)
-	if err != nil {
-		return nil, errors.Join(err, n.unmapImage(context.WithoutCancel(ctx), d))
-	}
-	return small, nil
 }
 
 // images are the devices in Ceph clusters that are used where a volume is staged that cannot be looked up: another one that bears

@@ -248,19 +248,19 @@ func TestSharedVolume_ContextIsUnique(t *testing.T) {
 		"a flag":            {"-v", "/v", false},
 		"a space":           {"a b", "/v", false},
 	} {
-		_, shared, err := parseContext("v", map[string]string{serverContext: test.server, pathContext: test.path})
-		if !shared || (err == nil) != test.good {
-			t.Errorf("%s: shared %v, %v", name, shared, err)
+		v, err := parseContext("v", map[string]string{serverContext: test.server, pathContext: test.path})
+		if (v != nil) != test.good || (err == nil) != test.good {
+			t.Errorf("%s: shared %v, %v", name, v, err)
 		}
 	}
-	for port, want := range map[string]uint16{"": 0, "3049": 3049, "65535": 65535, "0": 0, "65536": 0, "-1": 0, "nfs": 0, "3049,sec=none": 0} {
-		s, _, err := parseContext("v", map[string]string{serverContext: "10.96.0.7", portContext: port, pathContext: "/v"})
-		if s.port != want || (err == nil) != (want != 0 || port == "") {
-			t.Errorf("port %q: %d, %v", port, s.port, err)
+	for port, want := range map[string]int32{"": 0, "3049": 3049, "65535": 65535, "0": 0, "65536": 0, "-1": 0, "nfs": 0, "3049,sec=none": 0} {
+		v, err := parseContext("v", map[string]string{serverContext: "10.96.0.7", portContext: port, pathContext: "/v"})
+		if (err == nil) != (want != 0 || port == "") || err == nil && v.Access.NFS.Port != want {
+			t.Errorf("port %q: %+v, %v", port, v, err)
 		}
 	}
-	if _, shared, err := parseContext("v", map[string]string{"other": "key"}); shared || err != nil {
-		t.Errorf("without any: shared %v, %v", shared, err)
+	if v, err := parseContext("v", map[string]string{"other": "key"}); v != nil || err != nil {
+		t.Errorf("without any: shared %v, %v", v, err)
 	}
 }
 
@@ -280,7 +280,7 @@ func TestSharedVolume_MountIsIdentifiedByTheMountTableAlone(t *testing.T) {
 		if got := isOfServer(&test.m, "v"); got != test.want {
 			t.Errorf("%s: %v", name, got)
 		}
-		if got := (&mountState{id: "v", shared: true}).shows(&test.m); got != test.want {
+		if got := (networkFS{id: "v"}).is(&test.m); got != test.want {
 			t.Errorf("%s shows: %v", name, got)
 		}
 	}

@@ -19,30 +19,20 @@ func (n *node) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeSta
 	if req.GetVolumePath() == "" {
 		return nil, fmt.Errorf("%w: volume_path is missing", backend.ErrInvalid)
 	}
-	if m, err := sharedAt(id, req.GetVolumePath()); m != nil && err == nil {
-		return n.sharedStats(ctx, id, m)
-	}
-	v, err := n.recall(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	m, err := mountOf(v, req.GetVolumePath())
-	if err != nil {
-		return nil, err
-	}
-	resp := &csi.NodeGetVolumeStatsResponse{}
-	condition := conditionAt(ctx, v, m)
-	if v.Mode == backend.Block {
-		resp.Usage = []*csi.VolumeUsage{{Unit: csi.VolumeUsage_BYTES, Total: v.Size}}
-	} else {
-		usage, err := nodeops.Statfs(ctx, m.Target)
+	p, m := n.ofServer(id, req.GetVolumePath())
+	if p == nil {
+		v, err := n.recall(ctx, id)
 		if err != nil {
 			return nil, err
 		}
-		resp.Usage = volumeUsage(v, usage)
+		if p, m, err = n.mountOf(v, req.GetVolumePath()); err != nil {
+			return nil, err
+		}
 	}
+	usage, condition, err := p.stats(ctx, m)
+	resp := &csi.NodeGetVolumeStatsResponse{Usage: usage}
 	setCondition(resp, condition)
-	return resp, nil
+	return resp, err
 }
 
 func (n *node) recall(ctx context.Context, id backend.ID) (*backend.Volume, error) {
@@ -54,48 +44,28 @@ func (n *node) recall(ctx context.Context, id backend.ID) (*backend.Volume, erro
 	})
 }
 
-// conditionAt is what the backend knows of a volume, and what its file system says where it is mounted.
-func conditionAt(ctx context.Context, v *backend.Volume, m *nodeops.Mount) backend.Condition {
-	if v.Condition.Abnormal {
-		return v.Condition
-	}
-	var is nodeops.Health
-	if v.Mode == backend.Block {
-		is.Device = nodeops.IOErrors(nodeops.AttachedNode(m))
-	} else {
-		is = nodeops.FSHealth(ctx, m)
-	}
-	switch {
-	case is.Errors != "":
-		return backend.Condition{Abnormal: true, Reason: backend.FileSystemErrors, Message: is.Errors}
-	case is.Device != "":
-		return backend.Condition{Abnormal: true, Reason: backend.DeviceErrors, Message: is.Device}
-	}
-	return v.Condition
-}
-
 // mountOf returns v's mount at path, and ErrNotFound if it is not there: that is what callers of stats and expand must
 // be reported for any path.
-func mountOf(v *backend.Volume, path string) (*nodeops.Mount, error) {
-	none := func(err error) error {
-		return fmt.Errorf("%w: volume %s is not mounted at %s: %v", backend.ErrNotFound, v.ID, backend.Quote(path), err)
+func (n *node) mountOf(v *backend.Volume, path string) (*mountState, *nodeops.Mount, error) {
+	none := func(err error) (*mountState, *nodeops.Mount, error) {
+		return nil, nil, fmt.Errorf("%w: volume %s is not mounted at %s: %v", backend.ErrNotFound, v.ID, backend.Quote(path), err)
 	}
 	if err := parsePath("volume_path", path); err != nil {
-		return nil, none(err)
+		return none(err)
 	}
 	resolved, err := resolve(path)
 	if err != nil {
-		return nil, none(err)
+		return none(err)
 	}
-	p, err := look(v)
+	p, err := n.stateOf(v)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	m, err := p.at(resolved)
 	if m == nil {
-		return nil, none(err)
+		return none(err)
 	}
-	return m, nil
+	return p, m, nil
 }
 
 // volumeUsage reports what the volume may hold. A directory's file system is that of the whole pool: there the
@@ -119,31 +89,41 @@ func (n *node) NodeGetVolumeHealth(ctx context.Context, req *csi.NodeGetVolumeHe
 	if err != nil {
 		return nil, err
 	}
-	if all := sharedAmong(id, req.GetStagingTargetPath(), req.GetVolumePublishPath()); len(all) > 0 {
-		return n.sharedHealth(ctx, id, all), nil
+	paths := []string{req.GetStagingTargetPath(), req.GetVolumePublishPath()}
+	for _, path := range paths {
+		if p, m := n.ofServer(id, path); p != nil {
+			_, _, err := p.stats(ctx, m)
+			return healthResponse(health(p.v), "ServerNotAnswering", err), nil
+		}
 	}
 	v, err := n.recall(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	h := health(v)
-	for _, path := range []string{req.GetStagingTargetPath(), req.GetVolumePublishPath()} {
+	for _, path := range paths {
 		if path == "" || v.Mode == backend.Block {
 			continue
 		}
-		m, err := mountOf(v, path)
+		p, m, err := n.mountOf(v, path)
 		if err == nil {
 			seen := *v
-			seen.Condition = conditionAt(ctx, v, m)
+			_, seen.Condition, err = p.stats(ctx, m)
 			h = health(&seen)
-			_, err = nodeops.Statfs(ctx, m.Target)
 		}
 		if err != nil {
-			h.HealthStatuses = append(h.HealthStatuses, &csi.VolumeHealth_VolumeHealthEntry{
-				Status: csi.VolumeHealthErrorType_INACCESSIBLE, Reason: "MountNotAnswering", Message: err.Error(),
-			})
-			break
+			return healthResponse(h, "MountNotAnswering", err), nil
 		}
 	}
-	return &csi.NodeGetVolumeHealthResponse{VolumeHealth: h}, nil
+	return healthResponse(h, "", nil), nil
+}
+
+// healthResponse adds why a volume does not answer, if it does not.
+func healthResponse(h *csi.VolumeHealth, reason string, err error) *csi.NodeGetVolumeHealthResponse {
+	if err != nil {
+		h.HealthStatuses = append(h.HealthStatuses, &csi.VolumeHealth_VolumeHealthEntry{
+			Status: csi.VolumeHealthErrorType_INACCESSIBLE, Reason: reason, Message: err.Error(),
+		})
+	}
+	return &csi.NodeGetVolumeHealthResponse{VolumeHealth: h}
 }

@@ -24,10 +24,7 @@ func (n *node) NodeUnpublishVolume(ctx context.Context, req *csi.NodeUnpublishVo
 		return nil, err
 	}
 	return &csi.NodeUnpublishVolumeResponse{}, n.do(ctx, id, "unpublish", func(ctx context.Context) error {
-		if m, err := sharedAt(id, req.GetTargetPath()); m != nil && err == nil {
-			return n.unpublishShared(ctx, m)
-		}
-		if err := n.unpublish(ctx, n.find(ctx, id), req.GetTargetPath()); err != nil {
+		if err := n.unpublish(ctx, n.find(ctx, id, req.GetTargetPath()), req.GetTargetPath()); err != nil {
 			return err
 		}
 		if ephemeral {
@@ -76,14 +73,7 @@ func (n *node) NodeUnstageVolume(ctx context.Context, req *csi.NodeUnstageVolume
 		return nil, err
 	}
 	err = n.do(ctx, id, "unstage", func(ctx context.Context) error {
-		if m, err := sharedAt(id, req.GetStagingTargetPath()); m != nil && err == nil {
-			if err := nodeops.UnmountShared(ctx, m.Target, n.Patience, n.GiveUpAfter); err != nil {
-				return err
-			}
-			crashpoint.Here(crashpoint.UnstageDone)
-			return nil
-		}
-		return n.unstage(ctx, n.find(ctx, id), req.GetStagingTargetPath())
+		return n.unstage(ctx, n.find(ctx, id, req.GetStagingTargetPath()), req.GetStagingTargetPath())
 	})
 	if err != nil {
 		return nil, err
@@ -137,15 +127,18 @@ func (n *node) unstage(ctx context.Context, p *mountState, path string) error {
 	return nil
 }
 
-// find is look for taking a volume off this host, which must be possible whatever became of the volume, and while the disk of
-// any pool hangs.
-func (n *node) find(ctx context.Context, id backend.ID) *mountState {
+// find is stateOf for taking a volume off this host, which must be possible whatever became of the volume, and while the disk of
+// any pool hangs. path is where it is taken off.
+func (n *node) find(ctx context.Context, id backend.ID, path string) *mountState {
+	if p, _ := n.ofServer(id, path); p != nil {
+		return p
+	}
 	p, err := within(ctx, n, &n.found, id, true, func(ctx context.Context) (*mountState, error) {
 		v, err := n.Backend.Get(ctx, id)
 		if err != nil {
 			return nil, err
 		}
-		return look(v)
+		return n.stateOf(v)
 	})
 	if err == nil {
 		p.byName = true
@@ -177,7 +170,7 @@ func (n *node) unmount(ctx context.Context, p *mountState, path string) (bound u
 	if m, err = p.at(path); err != nil || m == nil {
 		return nil, err
 	}
-	if nodeops.IsRBD(nodeops.AttachedUnder(m)) { // its cluster may be dead
+	if isOfServer(m, p.id) || nodeops.IsRBD(nodeops.AttachedUnder(m)) { // its server or cluster may be dead
 		return nil, nodeops.UnmountShared(ctx, path, n.Patience, n.GiveUpAfter)
 	}
 	return nil, nodeops.Unmount(ctx, path)

@@ -27,7 +27,7 @@ func TestMount_IsIdentifiedByTheEntryOfItsPath(t *testing.T) {
 		"/": false,
 		"":  false,
 	} {
-		if got := (&mountState{id: "v"}).inEntry(path); got != want {
+		if got := inEntry(path, "v"); got != want {
 			t.Errorf("inEntry(%q) = %t", path, got)
 		}
 	}
@@ -36,7 +36,8 @@ func TestMount_IsIdentifiedByTheEntryOfItsPath(t *testing.T) {
 func TestMount_DirectoryIsMatchedByItsOwnMountsOnly(t *testing.T) {
 	own, other := t.TempDir(), t.TempDir()
 	info := check.Got(os.Stat(own))(t)
-	p := &mountState{id: "v", v: &backend.Volume{ID: "v"}, dir: info}
+	v := &backend.Volume{ID: "v"}
+	p := &mountState{id: "v", v: v, attachment: directoryAttachment{hostFS{v: v}, info}}
 	for name, test := range map[string]struct {
 		m    nodeops.Mount
 		want bool
@@ -59,7 +60,8 @@ func TestMount_DirectoryIsMatchedByItsOwnMountsOnly(t *testing.T) {
 func TestMount_ImageIsMatchedByItsDevicesOnly(t *testing.T) {
 	device, number := attached(t)
 	other, others := attached(t)
-	p := &mountState{id: "v", v: &backend.Volume{ID: "v", Mode: backend.Filesystem}, devices: uses{device: {}}}
+	v := &backend.Volume{ID: "v", Mode: backend.Filesystem}
+	p := &mountState{id: "v", v: v, attachment: imageAttachment{hostFS{v: v, devices: uses{device: {}}}}}
 	for name, test := range map[string]struct {
 		m    nodeops.Mount
 		want bool
