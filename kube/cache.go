@@ -7,7 +7,12 @@ import (
 
 // Cached returns all objects of a lister.
 func Cached[T any](list func(labels.Selector) ([]T, error)) []T {
-	found, _ := list(labels.Everything()) // a cache has no errors
+	return Selected(list, nil)
+}
+
+// Selected returns the objects of a lister that have all of the labels.
+func Selected[T any](list func(labels.Selector) ([]T, error), has labels.Set) []T {
+	found, _ := list(has.AsSelector()) // a cache has no errors
 	return found
 }
 

@@ -11,7 +11,6 @@ import (
 
 	admission "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube"
@@ -152,10 +151,9 @@ func (r *Controller) render(s *situation) (objects []*unstructured.Unstructured,
 
 // input returns what the objects of a StorageCluster depend on, except its secret.
 func (r *Controller) input(c *v1beta1.StorageCluster) render.Input {
-	nodes, _ := r.storageNodes.List(labels.Everything()) // a cache has no errors
 	return render.Input{
 		Cluster: c, Namespace: r.Namespace, Has: r.Owned.Has, Snapshots: r.Snapshots != nil && r.Snapshots.Ours(),
-		Served: served(nodes), KeepInline: r.keepsInline(), Release: r.Release,
+		Served: served(kube.Cached(r.storageNodes.List)), KeepInline: r.keepsInline(), Release: r.Release,
 	}
 }
 

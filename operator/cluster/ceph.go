@@ -9,7 +9,6 @@ import (
 	core "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
@@ -144,7 +143,7 @@ func (s *situation) onlySites() bool {
 }
 
 func (r *Controller) podsOfSites() []*core.Pod {
-	pods, _ := r.pods.Pods(r.Namespace).List(labels.Set{componentLabel: v1beta1.CephComponent, "app.kubernetes.io/name": "holdfast"}.AsSelector()) // a cache has no errors
+	pods := r.podsOf(v1beta1.CephComponent)
 	slices.SortFunc(pods, func(a, b *core.Pod) int { return strings.Compare(a.Name, b.Name) })
 	return pods
 }

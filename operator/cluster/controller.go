@@ -14,7 +14,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	storagelisters "k8s.io/client-go/listers/storage/v1"
@@ -139,20 +138,13 @@ func (r *Controller) Run(ctx context.Context) error {
 
 // reconcile reconciles one StorageCluster.
 func (r *Controller) reconcile(ctx context.Context, name string) (time.Duration, error) {
-	c, err := r.cluster(name)
-	if apierrors.IsNotFound(err) {
+	cached, _ := r.clusters.Get(name) // the only error of a cache is that there is none
+	if cached == nil {
 		r.forget(name)
 		return 0, nil
 	}
-	if err != nil {
-		return 0, err
-	}
-	all, err := r.clusters.List(labels.Everything())
-	if err != nil {
-		return 0, err
-	}
-	served := v1beta1.Served(all)
-	again, err := r.see(ctx, c, served)
+	c := r.written.Newest(cached)
+	again, err := r.see(ctx, c, v1beta1.Served(kube.Cached(r.clusters.List)))
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return r.StatusDelay, nil // the cache was behind
 	}
@@ -196,15 +188,6 @@ func (r *Controller) see(ctx context.Context, c *v1beta1.StorageCluster, served 
 	}
 	r.overwritten = ""
 	return again, nil
-}
-
-// cluster returns the newest known version of a StorageCluster.
-func (r *Controller) cluster(name string) (*v1beta1.StorageCluster, error) {
-	cached, err := r.clusters.Get(name)
-	if err != nil {
-		return nil, err
-	}
-	return r.written.Newest(cached), nil
 }
 
 func (r *Controller) forget(name string) {

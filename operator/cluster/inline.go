@@ -10,7 +10,6 @@ import (
 	storage "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -49,8 +48,7 @@ func (r *Controller) keepsInline() bool {
 	if !slices.Contains(modes, string(storage.VolumeLifecycleEphemeral)) {
 		return false
 	}
-	nodes, _ := r.storageNodes.List(labels.Everything()) // a cache has no errors
-	return slices.ContainsFunc(nodes, func(n *v1beta1.StorageNode) bool {
+	return slices.ContainsFunc(kube.Cached(r.storageNodes.List), func(n *v1beta1.StorageNode) bool {
 		return !v1beta1.IsSite(n.Name) && mayHaveInline(n)
 	})
 }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/kube/apply"
 	"github.com/holdfast-storage/holdfast/operator/held"
 	"github.com/holdfast-storage/holdfast/operator/render"
@@ -73,32 +74,34 @@ type situation struct {
 // observe reads only caches.
 func (r *Controller) observe(c *v1beta1.StorageCluster) *situation {
 	s := &situation{now: time.Now(), release: r.Release, allNodes: map[string]*core.Node{}, storageNodes: map[string]*v1beta1.StorageNode{}}
-	nodes, _ := r.nodes.List(labels.Everything()) // a cache has no errors
+	nodes := kube.Cached(r.nodes.List)
 	for _, n := range nodes {
 		s.allNodes[n.Name] = n
 	}
-	volumes, _ := r.volumes.List(labels.Everything())
-	snapshots, _ := r.snapshots.List(labels.Everything())
+	volumes, snapshots := kube.Cached(r.volumes.List), kube.Cached(r.snapshots.List)
 	s.volumes, s.snapshots = r.countStored(c, len(volumes), len(snapshots))
 	running := r.running()
 	s.held = held.Pools(c, running, nodes, held.Stored{Volumes: volumes, Snapshots: snapshots, Partial: !r.Kinds.Whole("volumes") || !r.Kinds.Whole("snapshots")})
 	s.cluster, s.hidden, s.refused = held.Effective(c, running, s.held, nodes)
 	s.nodes, s.invalid = rollout.Storing(s.cluster, nodes)
-	storageNodes, _ := r.storageNodes.List(labels.Everything())
-	for _, n := range storageNodes {
+	for _, n := range kube.Cached(r.storageNodes.List) {
 		s.storageNodes[n.Name] = n
 	}
-	csiNodes, _ := r.csiNodes.List(labels.Everything())
-	s.registered = rollout.Registered(csiNodes, r.Driver)
-	s.pods, _ = r.pods.Pods(r.Namespace).List(labels.Set{componentLabel: nodeComponent, "app.kubernetes.io/name": "holdfast"}.AsSelector())
+	s.registered = rollout.Registered(kube.Cached(r.csiNodes.List), r.Driver)
+	s.pods = r.podsOf(v1beta1.NodeComponent)
 	s.sitePods, s.occupied = r.podsOfSites(), occupied(volumes, snapshots)
-	s.controllerPods, _ = r.pods.Pods(r.Namespace).List(labels.Set{componentLabel: controllerComponent, "app.kubernetes.io/name": "holdfast"}.AsSelector())
+	s.controllerPods = r.podsOf(v1beta1.ControllerComponent)
 	slices.SortFunc(s.controllerPods, func(a, b *core.Pod) int { return compare(a.Name, b.Name) })
 	s.leftOut = s.nodesLeftOut(volumes)
 	s.unreachable = unreachable(volumes)
 	s.look(r.Owned, r.Namespace)
 	s.protected = r.protected(s.cluster)
 	return s
+}
+
+// podsOf returns the pods of a component of Holdfast.
+func (r *Controller) podsOf(component string) []*core.Pod {
+	return kube.Selected(r.pods.Pods(r.Namespace).List, labels.Set{v1beta1.NameLabel: v1beta1.AppName, v1beta1.ComponentLabel: component})
 }
 
 func occupied(volumes []*v1beta1.Volume, snapshots []*v1beta1.Snapshot) map[string]bool {

@@ -8,7 +8,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
@@ -86,10 +85,9 @@ func (r *Controller) accountStays(ctx context.Context) (bool, error) {
 // remakeOwn recreates the controller's workload at the end of this process, if it is gone: no other process would, as
 // all pods are deleted with it.
 func (r *Controller) remakeOwn(ctx context.Context) error {
-	all, err := r.clusters.List(labels.Everything())
-	served := v1beta1.Served(all)
-	if err != nil || !r.ownSeen || r.hasOwn() || served == nil || served.DeletionTimestamp != nil || served.Spec.Paused || served.Unreadable() != nil {
-		return err
+	served := v1beta1.Served(kube.Cached(r.clusters.List))
+	if !r.ownSeen || r.hasOwn() || served == nil || served.DeletionTimestamp != nil || served.Spec.Paused || served.Unreadable() != nil {
+		return nil
 	}
 	gone := r.ownGone
 	if gone.IsZero() {

@@ -11,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
@@ -116,7 +115,7 @@ func (r *Controller) removeParts(ctx context.Context, c *v1beta1.StorageCluster,
 
 // removeTasks ends jobs and upgrades first, since upgrades need the cluster to roll back.
 func (r *Controller) removeTasks(ctx context.Context) (string, error) {
-	upgrades, _ := r.upgrades.List(labels.Everything()) // a cache has no errors
+	upgrades, jobs := kube.Cached(r.upgrades.List), kube.Cached(r.jobs.List)
 	for _, u := range upgrades {
 		if u.DeletionTimestamp == nil {
 			if err := kube.IgnoreNotFound(r.Client.HoldfastV1beta1().StorageUpgrades().Delete(ctx, u.Name, metav1.DeleteOptions{})); err != nil {
@@ -124,7 +123,6 @@ func (r *Controller) removeTasks(ctx context.Context) (string, error) {
 			}
 		}
 	}
-	jobs, _ := r.jobs.List(labels.Everything())
 	for _, j := range jobs {
 		if j.DeletionTimestamp == nil {
 			if err := kube.IgnoreNotFound(r.Client.HoldfastV1beta1().NodeJobs().Delete(ctx, j.Name, metav1.DeleteOptions{})); err != nil {
@@ -148,8 +146,7 @@ func (r *Controller) removeNodes(ctx context.Context) (string, error) {
 	}
 	left = 0
 	for _, component := range []string{nodeComponent, loopSetsComponent, v1beta1.CephComponent} {
-		pods, _ := r.pods.Pods(r.Namespace).List(labels.Set{componentLabel: component, "app.kubernetes.io/name": "holdfast"}.AsSelector())
-		left += len(pods)
+		left += len(r.podsOf(component))
 	}
 	if left > 0 {
 		return fmt.Sprintf("%d node pods to end", left), nil
@@ -185,8 +182,7 @@ func (r *Controller) delete(ctx context.Context, match func(*unstructured.Unstru
 // cleanNodes removes the topology label that the kubelets have set on nodes for the driver, and those of labelNodes.
 func (r *Controller) cleanNodes(ctx context.Context) (string, error) {
 	keys := append(slices.Collect(maps.Values(v1beta1.ClientLabels)), v1beta1.TopologyKey)
-	nodes, _ := r.nodes.List(labels.Everything())
-	for _, n := range nodes {
+	for _, n := range kube.Cached(r.nodes.List) {
 		change := map[string]any{}
 		for _, key := range keys {
 			if _, has := n.Labels[key]; has {

@@ -8,9 +8,9 @@ import (
 	storage "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/kube/apply"
 	"github.com/holdfast-storage/holdfast/operator/rollout"
 )
@@ -19,8 +19,7 @@ import (
 func (r *Controller) touch() { r.touchAfter(0) }
 
 func (r *Controller) touchAfter(d time.Duration) {
-	all, _ := r.clusters.List(labels.Everything()) // a cache has no errors
-	for _, c := range all {
+	for _, c := range kube.Cached(r.clusters.List) {
 		if d == 0 {
 			r.loop.Enqueue(c.Name)
 		} else {

@@ -11,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
@@ -21,22 +20,15 @@ import (
 
 // reconcile applies the spec of one server, and writes its status.
 func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
-	cached, err := c.servers.NFSServers(key.Namespace).Get(key.Name)
-	if apierrors.IsNotFound(err) {
+	cached, _ := c.servers.NFSServers(key.Namespace).Get(key.Name) // the only error of a cache is that there is none
+	if cached == nil {
 		return c.reconcileGone(ctx, key)
-	}
-	if err != nil {
-		return 0, err
 	}
 	s := c.written.Newest(cached)
 	if s.Unreadable() != nil {
 		return 0, c.reportUnreadable(ctx, s)
 	}
-	cluster, err := c.cluster()
-	if err != nil {
-		return 0, err
-	}
-	r, err := c.run(ctx, c.desiredOf(s, cluster, ""))
+	r, err := c.run(ctx, c.desiredOf(s, c.cluster(), ""))
 	if err != nil {
 		return c.behind(err)
 	}
@@ -198,7 +190,6 @@ func (c *Controller) reportUnreadable(ctx context.Context, s *v1beta1.NFSServer)
 }
 
 // cluster returns the StorageCluster that is served, or an empty one, with the defaults, if there is none.
-func (c *Controller) cluster() (*v1beta1.StorageCluster, error) {
-	all, err := c.clusters.List(labels.Everything())
-	return cmp.Or(v1beta1.Served(all), &v1beta1.StorageCluster{}), err
+func (c *Controller) cluster() *v1beta1.StorageCluster {
+	return cmp.Or(v1beta1.Served(kube.Cached(c.clusters.List)), &v1beta1.StorageCluster{})
 }

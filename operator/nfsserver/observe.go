@@ -12,13 +12,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/pager"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/kube/apply"
 	"github.com/holdfast-storage/holdfast/operator/render"
 )
@@ -89,6 +89,7 @@ func (c *Controller) observeCaches(d desired) (o observed, err error) {
 	}
 	o = observed{
 		now: time.Now(), entitled: c.entitled(s, d.cluster), pods: c.podsOf(s), claim: c.claim(s),
+		others: kube.Cached(c.servers.NFSServers(s.Namespace).List), nodes: kube.Cached(c.nodes.List),
 		kinds: map[schema.GroupKind]bool{}, unguarded: !render.HasPolicies(c.Owned.Has), unlimited: unlimited,
 		service: c.serviceAddress(s), shut: c.Servers.Get(refTo(s, networkPolicy.Group, networkPolicy.Kind)) != nil,
 		statefulSet: c.Servers.Get(refTo(s, apps.GroupName, "StatefulSet")), account: c.Servers.Get(accountRef(s.Namespace)),
@@ -103,25 +104,15 @@ func (c *Controller) observeCaches(d desired) (o observed, err error) {
 			o.set = set
 		}
 	}
-	if namespace, err := c.namespaces.Get(s.Namespace); err == nil {
-		o.namespace = namespace
-	}
-	if o.others, err = c.servers.NFSServers(s.Namespace).List(labels.Everything()); err != nil {
-		return o, err
-	}
-	if o.nodes, err = c.nodes.List(labels.Everything()); err != nil {
-		return o, err
-	}
-	if err := c.observeStorageNodes(s, &o); err != nil {
-		return o, err
-	}
-	return o, c.count(s, &o)
+	o.namespace, _ = c.namespaces.Get(s.Namespace) // the only error of a cache is that there is none
+	c.observeStorageNodes(s, &o)
+	c.count(s, &o)
+	return o, nil
 }
 
-func (c *Controller) observeStorageNodes(s *v1beta1.NFSServer, o *observed) error {
-	all, err := c.storageNodes.List(labels.Everything())
+func (c *Controller) observeStorageNodes(s *v1beta1.NFSServer, o *observed) {
 	o.agents = map[string]*v1beta1.StorageNode{}
-	for _, n := range all {
+	for _, n := range kube.Cached(c.storageNodes.List) {
 		switch {
 		case n.Name == s.NodeName():
 			o.storage = n
@@ -129,23 +120,14 @@ func (c *Controller) observeStorageNodes(s *v1beta1.NFSServer, o *observed) erro
 			o.agents[n.Name] = n
 		}
 	}
-	return err
 }
 
 // count counts what is on a server. An object that cannot be decoded and has no known node counts for every server.
-func (c *Controller) count(s *v1beta1.NFSServer, o *observed) error {
-	volumes, err := c.volumes.List(labels.Everything())
-	if err != nil {
-		return err
-	}
-	snapshots, err := c.snapshots.List(labels.Everything())
-	if err != nil {
-		return err
-	}
+func (c *Controller) count(s *v1beta1.NFSServer, o *observed) {
 	isOn := func(object v1beta1.Object, node string) bool {
 		return node == s.NodeName() || node == "" && object.Unreadable() != nil
 	}
-	for _, v := range volumes {
+	for _, v := range kube.Cached(c.volumes.List) {
 		if isOn(v, v.Spec.Node) {
 			o.volumes++
 			if v.Status.CreationTime != nil {
@@ -153,28 +135,23 @@ func (c *Controller) count(s *v1beta1.NFSServer, o *observed) error {
 			}
 		}
 	}
-	for _, n := range snapshots {
+	for _, n := range kube.Cached(c.snapshots.List) {
 		if isOn(n, n.Spec.Node) {
 			o.snapshots++
 		}
 	}
-	return nil
 }
 
 // podsOf returns the pods of a server, the newest last.
 func (c *Controller) podsOf(s *v1beta1.NFSServer) []*core.Pod {
-	pods, _ := c.pods.Core().V1().Pods().Lister().Pods(s.Namespace).List(labels.SelectorFromSet(selector(s))) // a cache has no errors
-	pods = slices.DeleteFunc(pods, func(p *core.Pod) bool { return !isPodOf(s, p.Name) })
+	pods := slices.DeleteFunc(kube.Selected(c.pods.Core().V1().Pods().Lister().Pods(s.Namespace).List, selector(s)), func(p *core.Pod) bool { return !isPodOf(s, p.Name) })
 	slices.SortFunc(pods, func(a, b *core.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
 	return pods
 }
 
 // claim returns the claim of a server from the cache, nil if there is none.
 func (c *Controller) claim(s *v1beta1.NFSServer) *core.PersistentVolumeClaim {
-	claim, err := c.Watches.Everywhere.Core().V1().PersistentVolumeClaims().Lister().PersistentVolumeClaims(s.Namespace).Get(claimName(s))
-	if err != nil {
-		return nil
-	}
+	claim, _ := c.Watches.Everywhere.Core().V1().PersistentVolumeClaims().Lister().PersistentVolumeClaims(s.Namespace).Get(claimName(s))
 	return claim
 }
 

@@ -174,15 +174,11 @@ func (c *Controller) limits(servers []*v1beta1.NFSServer) ([]*unstructured.Unstr
 	if !render.HasPolicies(c.Owned.Has) {
 		return nil, nil
 	}
-	cluster, err := c.cluster()
-	if err != nil {
-		return nil, err
-	}
 	addresses := map[string]string{}
 	for _, s := range servers {
 		addresses[keyOf(s).String()] = c.serviceAddress(s)
 	}
-	return limitsOf(servers, addresses, &cluster.Spec.NFS, c.Namespace)
+	return limitsOf(servers, addresses, &c.cluster().Spec.NFS, c.Namespace)
 }
 
 // unlimited names the policies and bindings that are missing, or have other rules. What servers there are is not compared: it is
@@ -214,10 +210,7 @@ func (c *Controller) grant(ctx context.Context, one *v1beta1.NFSServer) apply.Ou
 	if err != nil {
 		return failed(err)
 	}
-	others, err := c.onlyEntitled(c.held(keyOf(one)))
-	if err != nil {
-		return failed(err)
-	}
+	others := c.entitledBut(keyOf(one))
 	c.given.Store(one.UID, true)
 	return c.Servers.Apply(ctx, []*unstructured.Unstructured{o}).And(c.applyRights(ctx, append(others, one)))
 }
@@ -241,20 +234,14 @@ func (c *Controller) applyRights(ctx context.Context, servers []*v1beta1.NFSServ
 	return out.And(c.Owned.Apply(ctx, objects))
 }
 
-// held returns all existing servers except one. A server that is being deleted may still need its rights.
-func (c *Controller) held(but types.NamespacedName) []*v1beta1.NFSServer {
-	return slices.DeleteFunc(slices.Clone(c.all()), func(s *v1beta1.NFSServer) bool {
-		return keyOf(s) == but || s.DeletionTimestamp != nil && !slices.Contains(c.written.Newest(s).Finalizers, v1beta1.OperatorFinalizer)
+// entitledBut returns the existing servers, except one, that have rights or get them. A server that is being deleted may still
+// need its rights.
+func (c *Controller) entitledBut(one types.NamespacedName) []*v1beta1.NFSServer {
+	cluster := c.cluster()
+	return slices.DeleteFunc(c.all(), func(s *v1beta1.NFSServer) bool {
+		leaves := s.DeletionTimestamp != nil && !slices.Contains(c.written.Newest(s).Finalizers, v1beta1.OperatorFinalizer)
+		return keyOf(s) == one || leaves || !c.entitled(s, cluster)
 	})
-}
-
-// onlyEntitled leaves out the servers that have no rights and get none.
-func (c *Controller) onlyEntitled(servers []*v1beta1.NFSServer) ([]*v1beta1.NFSServer, error) {
-	cluster, err := c.cluster()
-	if err != nil {
-		return nil, err
-	}
-	return slices.DeleteFunc(slices.Clone(servers), func(s *v1beta1.NFSServer) bool { return !c.entitled(s, cluster) }), nil
 }
 
 // revoke revokes the rights of a server that is deleted or being deleted, and removes the shared objects after the last.
@@ -265,10 +252,7 @@ func (c *Controller) revoke(ctx context.Context, gone types.NamespacedName, ther
 	if there {
 		but = gone
 	}
-	servers, err := c.onlyEntitled(c.held(but))
-	if err != nil {
-		return err
-	}
+	servers := c.entitledBut(but)
 	if !slices.ContainsFunc(servers, func(s *v1beta1.NFSServer) bool { return s.Namespace == gone.Namespace }) {
 		o, err := account(gone.Namespace)
 		if err != nil {

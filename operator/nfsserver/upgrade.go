@@ -44,9 +44,9 @@ func (c *Controller) RollBack(ctx context.Context, image v1beta1.Image) error {
 
 // update makes a pass over each server with the image of an upgrade, in their order, until goesOn is false.
 func (c *Controller) update(ctx context.Context, image v1beta1.Image, goesOn func(*round) bool) error {
-	cluster, to, err := c.target(image)
-	if err != nil || to == "" {
-		return err
+	cluster, to := c.target(image)
+	if to == "" {
+		return nil
 	}
 	if err := cluster.Unreadable(); err != nil {
 		return fmt.Errorf("%s cannot be read: %w", cluster.Name, err)
@@ -120,19 +120,17 @@ func (r *round) outdated() string {
 }
 
 // target returns the servers' image for an image of Holdfast; "" if the StorageCluster names an image for them.
-func (c *Controller) target(image v1beta1.Image) (cluster *v1beta1.StorageCluster, to v1beta1.Image, err error) {
-	cluster, err = c.cluster()
-	if err != nil || cluster.Spec.Images.NFS != "" {
-		return cluster, "", err
+func (c *Controller) target(image v1beta1.Image) (cluster *v1beta1.StorageCluster, to v1beta1.Image) {
+	cluster = c.cluster()
+	if cluster.Spec.Images.NFS != "" {
+		return cluster, ""
 	}
-	return cluster, c.Release.NFSImage(image), nil
+	return cluster, c.Release.NFSImage(image)
 }
 
 // Outdated returns the servers' image for an image of Holdfast, and the nodes of servers with another one.
-func (c *Controller) Outdated(image v1beta1.Image) (to v1beta1.Image, nodes []string, err error) {
-	if _, to, err = c.target(image); err != nil {
-		return "", nil, err
-	}
+func (c *Controller) Outdated(image v1beta1.Image) (to v1beta1.Image, nodes []string) {
+	_, to = c.target(image)
 	for _, s := range c.all() {
 		for _, p := range c.podsOf(s) {
 			if to != "" && p.Spec.NodeName != "" && imageOf(&p.Spec) != string(to) {
@@ -141,10 +139,10 @@ func (c *Controller) Outdated(image v1beta1.Image) (to v1beta1.Image, nodes []st
 		}
 	}
 	if len(nodes) == 0 {
-		return "", nil, nil
+		return "", nil
 	}
 	slices.Sort(nodes)
-	return to, slices.Compact(nodes), nil
+	return to, slices.Compact(nodes)
 }
 
 func imageOf(pod *core.PodSpec) string {

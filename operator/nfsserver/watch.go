@@ -109,14 +109,12 @@ func (c *Controller) enqueueAll() {
 
 // all returns the cached servers.
 func (c *Controller) all() []*v1beta1.NFSServer {
-	all, _ := c.servers.List(labels.Everything()) // a cache has no errors
-	return all
+	return kube.Cached(c.servers.List)
 }
 
 // in returns the servers of a namespace.
 func (c *Controller) in(namespace string) (keys []types.NamespacedName) {
-	all, _ := c.servers.NFSServers(namespace).List(labels.Everything())
-	for _, s := range all {
+	for _, s := range kube.Cached(c.servers.NFSServers(namespace).List) {
 		keys = append(keys, keyOf(s))
 	}
 	return keys
@@ -125,8 +123,7 @@ func (c *Controller) in(namespace string) (keys []types.NamespacedName) {
 // usersOf returns the servers that use a claim.
 func (c *Controller) usersOf(claim any) (keys []types.NamespacedName) {
 	used := claim.(*core.PersistentVolumeClaim)
-	all, _ := c.servers.NFSServers(used.Namespace).List(labels.Everything())
-	for _, s := range all {
+	for _, s := range kube.Cached(c.servers.NFSServers(used.Namespace).List) {
 		if claimName(s) == used.Name {
 			keys = append(keys, keyOf(s))
 		}

@@ -9,21 +9,17 @@ import (
 	core "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube"
 )
 
 func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration, error) {
-	cached, err := c.jobs.Get(name)
-	if apierrors.IsNotFound(err) {
+	cached, _ := c.jobs.Get(name) // the only error of a cache is that there is none
+	if cached == nil {
 		c.logs.forget(name)
 		c.written.Forget(name)
 		return 0, nil
-	}
-	if err != nil {
-		return 0, err
 	}
 	job := c.written.Newest(cached).DeepCopy()
 	if job.Unreadable() != nil && hasEnded(job) {
@@ -62,24 +58,19 @@ func (c *Controller) reportUnreadable(ctx context.Context, job *v1beta1.NodeJob)
 }
 
 func (c *Controller) observe(ctx context.Context, job *v1beta1.NodeJob) (observed, error) {
-	o := observed{now: c.Now(), gone: map[string]bool{}}
-	var err error
-	if o.nodes, err = c.nodes.List(labels.Everything()); err != nil {
-		return o, err
-	}
-	if o.pods, err = c.pods.Pods(c.Namespace).List(labels.SelectorFromSet(labelsOf(job.UID))); err != nil {
-		return o, err
+	o := observed{
+		now: c.Now(), gone: map[string]bool{}, settings: c.settings(), nodes: kube.Cached(c.nodes.List),
+		pods: kube.Selected(c.pods.Pods(c.Namespace).List, labelsOf(job.UID)),
 	}
 	o.logs = c.logs.of(o.pods)
-	if o.settings, err = c.settings(); err != nil {
-		return o, err
-	}
 	if job.Spec.Task != v1beta1.CleanupTask || hasEnded(job) {
 		return o, nil
 	}
-	if o.pools, err = c.poolsOfNodes(); err != nil {
-		return o, err
+	o.pools = map[string][]v1beta1.Pool{}
+	for _, n := range kube.Cached(c.storageNodes.List) {
+		o.pools[n.Name] = n.Status.Pools
 	}
+	var err error
 	o.refusals, err = c.inUse(ctx, job.Spec.Pool, o.pools)
 	return o, err
 }

@@ -17,7 +17,6 @@ import (
 
 	core "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
@@ -122,11 +121,7 @@ func ownerName(object any) []string {
 
 // atWork returns the running jobs, to which a change of a node may matter.
 func (c *Controller) atWork(any) (names []string) {
-	jobs, err := c.jobs.List(labels.Everything())
-	if err != nil {
-		return nil // a cache has no errors
-	}
-	for _, j := range jobs {
+	for _, j := range kube.Cached(c.jobs.List) {
 		if j.Status.Phase == v1beta1.JobRunning {
 			names = append(names, j.Name)
 		}

@@ -7,41 +7,21 @@ import (
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/operator/render"
 )
 
 // settings come from the StorageCluster that is served.
-func (c *Controller) settings() (settings, error) {
+func (c *Controller) settings() settings {
 	s := settings{namespace: c.Namespace}
-	clusters, err := c.clusters.List(labels.Everything())
-	if err != nil {
-		return s, err
-	}
-	cluster := v1beta1.Served(clusters)
-	if cluster == nil {
-		cluster = &v1beta1.StorageCluster{}
-	}
+	cluster := cmp.Or(v1beta1.Served(kube.Cached(c.clusters.List)), &v1beta1.StorageCluster{})
 	if err := cluster.Unreadable(); err != nil {
 		s.unreadable = fmt.Sprintf("StorageCluster %s cannot be read: %v", cluster.Name, err)
 	}
 	s.image, s.pullSecrets, s.pools = c.Release.Images(cluster).Holdfast, cluster.Spec.ImagePullSecrets, v1beta1.NodePools(render.Pools(cluster))
-	return s, nil
-}
-
-// poolsOfNodes returns the pools as the agents last reported them.
-func (c *Controller) poolsOfNodes() (map[string][]v1beta1.Pool, error) {
-	nodes, err := c.storageNodes.List(labels.Everything())
-	if err != nil {
-		return nil, err
-	}
-	all := map[string][]v1beta1.Pool{}
-	for _, n := range nodes {
-		all[n.Name] = n.Status.Pools
-	}
-	return all, nil
+	return s
 }
 
 // inUse says, by node, which volumes and snapshots prevent wiping a pool. It reads from the API server, since a volume may

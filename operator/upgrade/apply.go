@@ -11,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
@@ -22,15 +21,12 @@ import (
 )
 
 func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration, error) {
-	cached, err := c.upgrades.Get(name)
-	if apierrors.IsNotFound(err) {
+	cached, _ := c.upgrades.Get(name) // the only error of a cache is that there is none
+	if cached == nil {
 		c.written.Forget(name)
 		c.setTrouble(name, nil)
 		c.touch() // another upgrade may be waiting
 		return 0, c.endPause(ctx, name)
-	}
-	if err != nil {
-		return 0, err
 	}
 	u := c.written.Newest(cached).DeepCopy()
 	if hasEnded(u) && len(u.Finalizers) == 0 {
@@ -64,9 +60,9 @@ func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration,
 // endPause unpauses the StorageCluster after an upgrade that does not exist any more, and could not do it: its finalizer was
 // removed by hand, or its kind was deleted.
 func (c *Controller) endPause(ctx context.Context, upgrade string) error {
-	cluster, err := c.cluster()
-	if err != nil || cluster == nil || !cluster.Spec.Paused || cluster.Annotations[v1beta1.PausedByAnnotation] != upgrade {
-		return err
+	cluster := c.cluster()
+	if cluster == nil || !cluster.Spec.Paused || cluster.Annotations[v1beta1.PausedByAnnotation] != upgrade {
+		return nil
 	}
 	if _, err := c.Client.HoldfastV1beta1().StorageUpgrades().Get(ctx, upgrade, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		return err // the cache may not have it yet
@@ -200,11 +196,7 @@ func (c *Controller) apply(ctx context.Context, cluster *v1beta1.StorageCluster,
 
 // effective leaves out changes that would hide volumes, which the StorageCluster's controller reports.
 func (c *Controller) effective(cluster *v1beta1.StorageCluster) (*v1beta1.StorageCluster, error) {
-	nodes, err := c.nodes.List(labels.Everything())
-	if err != nil {
-		return nil, err
-	}
-	cluster, _, err = held.Effective(cluster, held.Running(c.Owned, c.Namespace), cluster.Status.Pools, nodes)
+	cluster, _, err := held.Effective(cluster, held.Running(c.Owned, c.Namespace), cluster.Status.Pools, kube.Cached(c.nodes.List))
 	return cluster, err
 }
 

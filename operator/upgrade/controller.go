@@ -15,7 +15,6 @@ import (
 	storage "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -44,7 +43,7 @@ type Workloads interface {
 // NFSServers are updated after the nodes.
 type NFSServers interface {
 	// Outdated returns the image that servers need and the nodes of those with another; "" if no update is needed.
-	Outdated(image v1beta1.Image) (nfs v1beta1.Image, nodes []string, err error)
+	Outdated(image v1beta1.Image) (nfs v1beta1.Image, nodes []string)
 	// Upgrade updates them one by one, and reports the progress: next, NAMESPACE/NAME, is "" at the end. Those that did
 	// not serve when the upgrade began are updated and unawaited.
 	Upgrade(ctx context.Context, image v1beta1.Image, began time.Time) (next, waiting string, unawaited []string, err error)
@@ -73,9 +72,7 @@ type Config struct {
 
 type noServers struct{}
 
-func (noServers) Outdated(v1beta1.Image) (nfs v1beta1.Image, nodes []string, err error) {
-	return "", nil, nil
-}
+func (noServers) Outdated(v1beta1.Image) (nfs v1beta1.Image, nodes []string) { return "", nil }
 
 func (noServers) Upgrade(context.Context, v1beta1.Image, time.Time) (next, waiting string, unawaited []string, err error) {
 	return "", "", nil, nil
@@ -182,11 +179,7 @@ func (c *Controller) touch() {
 
 // open returns the upgrades that have not ended, or still have a finalizer.
 func (c *Controller) open() (names []string) {
-	all, err := c.upgrades.List(labels.Everything())
-	if err != nil {
-		return nil // a cache has no errors
-	}
-	for _, u := range all {
+	for _, u := range kube.Cached(c.upgrades.List) {
 		if !hasEnded(u) || len(u.Finalizers) > 0 {
 			names = append(names, u.Name)
 		}

@@ -9,7 +9,6 @@ import (
 
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -19,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/kube/apply"
 	"github.com/holdfast-storage/holdfast/kube/podstatus"
 	"github.com/holdfast-storage/holdfast/operator/render"
@@ -33,28 +33,15 @@ const (
 )
 
 func (c *Controller) observe(ctx context.Context, u *v1beta1.StorageUpgrade) (observed, rollout.World, error) {
-	o := observed{now: time.Now(), metadata: c.Metadata, trouble: c.lastTrouble(u.Name)}
-	var world rollout.World
-	var err error
-	if o.cluster, err = c.cluster(); err != nil {
-		return o, world, err
-	}
+	o := observed{now: time.Now(), metadata: c.Metadata, trouble: c.lastTrouble(u.Name), cluster: c.cluster(), other: c.first(u)}
 	if o.cluster != nil {
 		o.current = c.Release.Images(o.cluster).Holdfast
 	}
-	if o.other, err = c.first(u); err != nil {
-		return o, world, err
-	}
-	if o.job, err = c.job(jobName(u)); err != nil {
-		return o, world, err
-	}
-	if o.nfsJob, err = c.job(nfsJobName(u)); err != nil {
-		return o, world, err
-	}
-	if o.cephJob, err = c.job(cephJobName(u)); err != nil {
-		return o, world, err
-	}
-	if world, err = c.world(o.cluster); err != nil {
+	o.job, _ = c.jobs.Get(jobName(u)) // the only error of a cache is that there is none
+	o.nfsJob, _ = c.jobs.Get(nfsJobName(u))
+	o.cephJob, _ = c.jobs.Get(cephJobName(u))
+	world, err := c.world(o.cluster)
+	if err != nil {
 		return o, world, err
 	}
 	o.nodes, o.controller = nodesOf(world), c.controllerWorkload(o.cluster)
@@ -62,7 +49,7 @@ func (c *Controller) observe(ctx context.Context, u *v1beta1.StorageUpgrade) (ob
 	switch u.Status.Step {
 	case v1beta1.StepPullImage:
 		o.ceph = c.cephImage(o.cluster, u.Status.To)
-		o.nfs.image, o.nfs.nodes, err = c.NFS.Outdated(u.Status.To)
+		o.nfs.image, o.nfs.nodes = c.NFS.Outdated(u.Status.To)
 	case v1beta1.StepNFSServers:
 		o.nfs.next, o.nfs.waiting, o.nfs.unawaited, err = c.NFS.Upgrade(ctx, u.Status.To, startTime(u))
 	}
@@ -99,14 +86,6 @@ func (c *Controller) cephImage(cluster *v1beta1.StorageCluster, to v1beta1.Image
 	return next
 }
 
-func (c *Controller) job(name string) (*v1beta1.NodeJob, error) {
-	job, err := c.jobs.Get(name)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	return job, err
-}
-
 // stopsApplications says whether the current step needs the list of applications.
 func stopsApplications(u *v1beta1.StorageUpgrade) bool {
 	steps := []v1beta1.UpgradeStep{v1beta1.StepPreflight, v1beta1.StepScaleDown, v1beta1.StepScaleUp, v1beta1.StepRollBack}
@@ -114,12 +93,12 @@ func stopsApplications(u *v1beta1.StorageUpgrade) bool {
 }
 
 // cluster returns the StorageCluster that is served; nil if there is none.
-func (c *Controller) cluster() (*v1beta1.StorageCluster, error) {
-	all, err := c.clusters.List(labels.Everything())
-	if err != nil || len(all) == 0 {
-		return nil, err
+func (c *Controller) cluster() *v1beta1.StorageCluster {
+	served := v1beta1.Served(kube.Cached(c.clusters.List))
+	if served == nil {
+		return nil
 	}
-	return c.paused.Newest(v1beta1.Served(all)), nil
+	return c.paused.Newest(served)
 }
 
 func older(a, b metav1.Object) int {
@@ -128,13 +107,9 @@ func older(a, b metav1.Object) int {
 }
 
 // first returns the upgrade that runs before this one: one that is running, or else an older one.
-func (c *Controller) first(u *v1beta1.StorageUpgrade) (string, error) {
-	all, err := c.upgrades.List(labels.Everything())
-	if err != nil {
-		return "", err
-	}
+func (c *Controller) first(u *v1beta1.StorageUpgrade) string {
 	var working, waiting []*v1beta1.StorageUpgrade
-	for _, other := range all {
+	for _, other := range kube.Cached(c.upgrades.List) {
 		other = c.written.Newest(other)
 		switch {
 		case other.Name == u.Name, hasEnded(other):
@@ -146,9 +121,9 @@ func (c *Controller) first(u *v1beta1.StorageUpgrade) (string, error) {
 		}
 	}
 	for _, before := range slices.Concat(working, waiting) {
-		return before.Name, nil
+		return before.Name
 	}
-	return "", nil
+	return ""
 }
 
 // world returns what runs on the nodes, as the StorageCluster's controller observes it.
@@ -163,24 +138,11 @@ func (c *Controller) world(cluster *v1beta1.StorageCluster) (rollout.World, erro
 	if account := c.get("", "ServiceAccount", nodeSet); account != nil {
 		s.Account = account.GetCreationTimestamp().Time
 	}
-	component := labels.Set{"app.kubernetes.io/name": "holdfast", "app.kubernetes.io/component": "node"}
-	var err error
-	if s.Pods, err = c.pods.Pods(c.Namespace).List(component.AsSelector()); err != nil {
-		return rollout.World{}, err
+	s.Pods = kube.Selected(c.pods.Pods(c.Namespace).List, labels.Set{v1beta1.NameLabel: v1beta1.AppName, v1beta1.ComponentLabel: v1beta1.NodeComponent})
+	s.StorageNodes, s.Registered = kube.Cached(c.storageNodes.List), rollout.Registered(kube.Cached(c.csiNodes.List), c.Driver)
+	if cluster != nil {
+		s.Stores, _ = rollout.Storing(cluster, kube.Cached(c.nodes.List)) // an invalid selector is refused when the spec is rendered
 	}
-	if s.StorageNodes, err = c.storageNodes.List(labels.Everything()); err != nil {
-		return rollout.World{}, err
-	}
-	csiNodes, err := c.csiNodes.List(labels.Everything())
-	if err != nil {
-		return rollout.World{}, err
-	}
-	s.Registered = rollout.Registered(csiNodes, c.Driver)
-	nodes, err := c.nodes.List(labels.Everything())
-	if err != nil || cluster == nil {
-		return s.World(), err
-	}
-	s.Stores, _ = rollout.Storing(cluster, nodes) // an invalid selector is refused when the spec is rendered
 	return s.World(), nil
 }
 

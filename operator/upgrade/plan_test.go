@@ -308,13 +308,7 @@ func TestPlan_ApplicationsThatCannotBeListedAreAwaitedForAsLongAsAStepMayTake(t 
 }
 
 func TestPlan_NFSServersThatCannotBeLookedAtAreAwaited(t *testing.T) {
-	s := newScene(t).until(v1beta1.StepPullImage)
-	s.nfs = servers{unknown: true}
-	if s.step().step(); s.upgrade.Status.Step != v1beta1.StepPullImage || s.job != nil {
-		t.Fatalf("it is %+v", s.upgrade.Status)
-	}
-	s.nfs = servers{}
-	s.until(v1beta1.StepNFSServers)
+	s := newScene(t).until(v1beta1.StepNFSServers)
 	s.nfs = servers{unknown: true}
 	if s.step().step(); s.upgrade.Status.Step != v1beta1.StepNFSServers {
 		t.Fatalf("it is %+v", s.upgrade.Status)

@@ -72,11 +72,6 @@ func (r *round) pausedByThis() bool {
 }
 
 func (r *round) pullImage() {
-	if r.nfs.unknown {
-		r.wait(r.step().StartTime, "the NFS servers to be looked at")
-		r.soon()
-		return
-	}
 	jobs := []*v1beta1.NodeJob{r.job}
 	if r.nfs.image != "" || r.nfsJob != nil {
 		jobs = append(jobs, r.nfsJob)

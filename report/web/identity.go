@@ -8,7 +8,6 @@ import (
 	"time"
 
 	core "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/tools/cache"
 
 	listers "github.com/holdfast-storage/holdfast/api/client/listers/api/v1beta1"
@@ -120,11 +119,7 @@ func (i *identity) keep(ctx context.Context) {
 
 // update brings the certificate and the credentials in line with what is known now.
 func (i *identity) update(ctx context.Context) error {
-	all, err := i.clusters.List(labels.Everything())
-	if err != nil {
-		return err
-	}
-	c := v1beta1.Served(all)
+	c := v1beta1.Served(kube.Cached(i.clusters.List))
 	if c != nil && c.Unreadable() != nil {
 		return nil //nolint:nilerr // what was there before stays in use
 	}

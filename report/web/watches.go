@@ -54,13 +54,12 @@ func (s *Server) age() (age time.Duration, known bool) {
 	return max(s.clock.Since(*heard), 0), true
 }
 
-// known is what the watches have, of which reading has no error. The caller may change the lists, and not what is in them.
+// known is what the watches have. The caller may change the lists, and not what is in them.
 func (s *Server) known() *facts.Facts {
-	f := &facts.Facts{Namespace: s.Namespace, Now: s.clock.Now(), Hidden: map[string]error{}}
-	f.Clusters, _ = s.clusters.List(labels.Everything())
-	f.StorageNodes, _ = s.nodes.List(labels.Everything())
-	f.Volumes, _ = s.volumes.List(labels.Everything())
-	f.Snapshots, _ = s.snapshots.List(labels.Everything())
+	f := &facts.Facts{
+		Namespace: s.Namespace, Now: s.clock.Now(), Hidden: map[string]error{}, Clusters: kube.Cached(s.clusters.List),
+		StorageNodes: kube.Cached(s.nodes.List), Volumes: kube.Cached(s.volumes.List), Snapshots: kube.Cached(s.snapshots.List),
+	}
 	for kind, o := range s.optional {
 		if err := o.hidden(); err != nil {
 			f.Hidden[kind] = err
