@@ -11,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/flowcontrol"
 
@@ -177,7 +176,7 @@ func (s *Set) recordApplied(ctx context.Context, objects []*unstructured.Unstruc
 		return foreign[r] || uid != "" && w != nil && w.get(r.NamespacedName) == nil && s.record(r) == nil
 	})
 	if err != nil {
-		return []Failure{{Ref{schema.GroupKind{Kind: "ConfigMap"}, types.NamespacedName{Namespace: s.InventoryNamespace, Name: InventoryName}}, err}}
+		return []Failure{{RefTo("", "ConfigMap", s.InventoryNamespace, InventoryName), err}}
 	}
 	return nil
 }

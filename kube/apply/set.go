@@ -15,6 +15,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
@@ -61,6 +62,20 @@ type Ref struct {
 // RefOf returns the Ref of an object.
 func RefOf(o *unstructured.Unstructured) Ref {
 	return Ref{o.GroupVersionKind().GroupKind(), types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}}
+}
+
+// RefTo returns the Ref of a name.
+func RefTo(group, kind, namespace, name string) Ref {
+	return Ref{schema.GroupKind{Group: group, Kind: kind}, types.NamespacedName{Namespace: namespace, Name: name}}
+}
+
+// Typed returns an object of the cache as a Go type; nil for none, or one that is not of that type.
+func Typed[T any](o *unstructured.Unstructured) *T {
+	typed := new(T)
+	if o == nil || runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, typed) != nil {
+		return nil
+	}
+	return typed
 }
 
 func (r Ref) String() string { return r.Kind + " " + r.Name }

@@ -9,9 +9,6 @@ import (
 	core "k8s.io/api/core/v1"
 	storage "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube"
@@ -37,15 +34,8 @@ func mayHaveInline(n *v1beta1.StorageNode) bool {
 // keepsInline says whether the CSIDriver keeps the mode Ephemeral although such volumes are not allowed: without it, the
 // kubelets restart no container of a pod with such a volume. It never adds the mode: without it, there are none.
 func (r *Controller) keepsInline() bool {
-	driver := r.Owned.Get(apply.Ref{
-		GroupKind:      schema.GroupKind{Group: storage.GroupName, Kind: "CSIDriver"},
-		NamespacedName: types.NamespacedName{Name: r.Driver},
-	})
-	if driver == nil {
-		return false
-	}
-	modes, _, _ := unstructured.NestedStringSlice(driver.Object, "spec", "volumeLifecycleModes")
-	if !slices.Contains(modes, string(storage.VolumeLifecycleEphemeral)) {
+	driver := apply.Typed[storage.CSIDriver](r.Owned.Get(apply.RefTo(storage.GroupName, "CSIDriver", "", r.Driver)))
+	if driver == nil || !slices.Contains(driver.Spec.VolumeLifecycleModes, storage.VolumeLifecycleEphemeral) {
 		return false
 	}
 	return slices.ContainsFunc(kube.Cached(r.storageNodes.List), func(n *v1beta1.StorageNode) bool {

@@ -6,7 +6,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube"
@@ -159,5 +158,5 @@ func (r *Controller) home(ctx context.Context) (*unstructured.Unstructured, erro
 }
 
 func (r *Controller) homeRef() apply.Ref {
-	return apply.Ref{GroupKind: namespaceKind.GroupKind(), NamespacedName: types.NamespacedName{Name: r.Namespace}}
+	return apply.RefTo(namespaceKind.Group, namespaceKind.Kind, "", r.Namespace)
 }

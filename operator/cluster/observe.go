@@ -9,11 +9,7 @@ import (
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube"
@@ -140,21 +136,10 @@ func (s *situation) nodesLeftOut(volumes []*v1beta1.Volume) (all []string) {
 
 // look reads the workloads and their account, whose applied versions are known at once.
 func (s *situation) look(set *apply.Set, namespace string) {
-	s.nodeSet, s.controllers, s.sites, s.account = nil, nil, map[string]workload{}, time.Time{}
-	find := func(group, kind, name string) *unstructured.Unstructured {
-		return set.Get(apply.Ref{
-			GroupKind:      schema.GroupKind{Group: group, Kind: kind},
-			NamespacedName: types.NamespacedName{Namespace: namespace, Name: name},
-		})
-	}
-	if o := find("", "ServiceAccount", nodeSetName); o != nil {
+	s.controllers, s.sites, s.account = nil, map[string]workload{}, time.Time{}
+	s.nodeSet = apply.Typed[apps.DaemonSet](set.Get(apply.RefTo(apps.GroupName, "DaemonSet", namespace, v1beta1.NodeName)))
+	if o := set.Get(apply.RefTo("", "ServiceAccount", namespace, v1beta1.NodeName)); o != nil {
 		s.account = o.GetCreationTimestamp().Time
-	}
-	if o := find("apps", "DaemonSet", nodeSetName); o != nil {
-		nodeSet := &apps.DaemonSet{}
-		if runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, nodeSet) == nil {
-			s.nodeSet = nodeSet
-		}
 	}
 	for _, ref := range controllerRefs(namespace) {
 		if o := set.Get(ref); o != nil && o.GetDeletionTimestamp() == nil {
@@ -162,7 +147,7 @@ func (s *situation) look(set *apply.Set, namespace string) {
 		}
 	}
 	for _, pool := range v1beta1.CephPools(s.cluster.Spec.Pools) {
-		if o := find("apps", "Deployment", render.CephObjectName(pool.Name)); o != nil {
+		if o := set.Get(apply.RefTo(apps.GroupName, "Deployment", namespace, render.CephObjectName(pool.Name))); o != nil {
 			s.sites[pool.Name] = readWorkload(o)
 		}
 	}

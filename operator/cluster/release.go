@@ -7,8 +7,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/deploy"
@@ -30,10 +28,7 @@ type otherRelease struct {
 // controllerRefs are the possible workloads of the controller, of which one exists.
 func controllerRefs(namespace string) (refs []apply.Ref) {
 	for _, kind := range []string{"Deployment", "StatefulSet"} {
-		refs = append(refs, apply.Ref{
-			GroupKind:      schema.GroupKind{Group: "apps", Kind: kind},
-			NamespacedName: types.NamespacedName{Namespace: namespace, Name: controllerName},
-		})
+		refs = append(refs, apply.RefTo("apps", kind, namespace, v1beta1.ControllerName))
 	}
 	return refs
 }

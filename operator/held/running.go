@@ -2,8 +2,6 @@ package held
 
 import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube/apply"
@@ -17,11 +15,5 @@ type Objects interface {
 
 // Running returns the spec that the node pods run, or nil if it is not known or there are none.
 func Running(set Objects, namespace string) *render.Carried {
-	ref := func(group, kind string) apply.Ref {
-		return apply.Ref{
-			GroupKind:      schema.GroupKind{Group: group, Kind: kind},
-			NamespacedName: types.NamespacedName{Namespace: namespace, Name: v1beta1.NodeName},
-		}
-	}
-	return render.ReadCarried(set.Get(ref("", "ConfigMap")), set.Get(ref("apps", "DaemonSet")))
+	return render.ReadCarried(set.Get(apply.RefTo("", "ConfigMap", namespace, v1beta1.NodeName)), set.Get(apply.RefTo("apps", "DaemonSet", namespace, v1beta1.NodeName)))
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/holdfast-storage/holdfast/deploy"
+	"github.com/holdfast-storage/holdfast/operator/render"
 )
 
 // Cilium does not match addresses of nodes in a NetworkPolicy: its own kind of policy admits nodes.
@@ -55,7 +56,7 @@ func (r *round) isShut() bool {
 
 // service is created before the pod, which gets its address.
 func service(in input) ([]*unstructured.Unstructured, error) {
-	o, err := manifest[core.Service](deploy.NFS, "Service")
+	o, err := render.Manifest[core.Service](deploy.NFS, manifestName)
 	if err != nil {
 		return nil, err
 	}

@@ -1,7 +1,6 @@
 package nfsserver
 
 import (
-	"fmt"
 	"maps"
 	"strconv"
 	"strings"
@@ -12,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
-	"github.com/holdfast-storage/holdfast/deploy"
 	"github.com/holdfast-storage/holdfast/kube/apply"
 	"github.com/holdfast-storage/holdfast/operator/render"
 )
@@ -87,24 +85,8 @@ func leasesOf(s *v1beta1.NFSServer) []string {
 	return []string{v1beta1.LeasePrefix + s.NodeName(), provisionerLease + s.Namespace + "." + s.Name}
 }
 
-// manifest returns the object of a kind in a file of package deploy, which has one of each.
-func manifest[T any](file, kind string) (*T, error) {
-	objects, err := deploy.Objects(file)
-	if err != nil {
-		return nil, err
-	}
-	for _, o := range objects {
-		if o.GetKind() != kind {
-			continue
-		}
-		typed := new(T)
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(o.Object, typed, true); err != nil {
-			return nil, fmt.Errorf("%s: %s: %w", file, kind, err)
-		}
-		return typed, nil
-	}
-	return nil, fmt.Errorf("%s has no %s", file, kind)
-}
+// manifestName is the name of the objects in deploy.NFS that each server has.
+const manifestName = "nfs"
 
 type object interface {
 	metav1.Object

@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/pager"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
@@ -92,18 +91,13 @@ func (c *Controller) observeCaches(d desired) (o observed, err error) {
 		others: kube.Cached(c.servers.NFSServers(s.Namespace).List), nodes: kube.Cached(c.nodes.List),
 		kinds: map[schema.GroupKind]bool{}, unguarded: !render.HasPolicies(c.Owned.Has), unlimited: unlimited,
 		service: c.serviceAddress(s), shut: c.Servers.Get(refTo(s, networkPolicy.Group, networkPolicy.Kind)) != nil,
-		statefulSet: c.Servers.Get(refTo(s, apps.GroupName, "StatefulSet")), account: c.Servers.Get(accountRef(s.Namespace)),
+		statefulSet: c.Servers.Get(refTo(s, apps.GroupName, "StatefulSet")), account: c.Servers.Get(apply.RefTo("", rbac.ServiceAccountKind, s.Namespace, rightsName)),
 		incomplete: slices.ContainsFunc([]string{"nfsservers", "volumes", "snapshots", "storagenodes"}, func(kind string) bool { return !c.Whole(kind) }),
 	}
 	for _, kind := range Kinds() {
 		o.kinds[kind.GroupKind()] = c.Servers.Has(kind.GroupKind())
 	}
-	if o.statefulSet != nil {
-		set := &apps.StatefulSet{}
-		if runtime.DefaultUnstructuredConverter.FromUnstructured(o.statefulSet.Object, set) == nil {
-			o.set = set
-		}
-	}
+	o.set = apply.Typed[apps.StatefulSet](o.statefulSet)
 	o.namespace, _ = c.namespaces.Get(s.Namespace) // the only error of a cache is that there is none
 	c.observeStorageNodes(s, &o)
 	c.count(s, &o)
@@ -244,16 +238,5 @@ func (c *Controller) findVolumes(ctx context.Context, s *v1beta1.NFSServer, addr
 
 // refTo names an object of a server.
 func refTo(s *v1beta1.NFSServer, group, kind string) apply.Ref {
-	return apply.Ref{
-		GroupKind:      schema.GroupKind{Group: group, Kind: kind},
-		NamespacedName: types.NamespacedName{Namespace: s.Namespace, Name: objectName(s)},
-	}
-}
-
-// accountRef names the account of all servers of a namespace.
-func accountRef(namespace string) apply.Ref {
-	return apply.Ref{
-		GroupKind:      schema.GroupKind{Kind: rbac.ServiceAccountKind},
-		NamespacedName: types.NamespacedName{Namespace: namespace, Name: rightsName},
-	}
+	return apply.RefTo(group, kind, s.Namespace, objectName(s))
 }

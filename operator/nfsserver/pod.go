@@ -38,7 +38,7 @@ const (
 
 // workload returns the StatefulSet of the server.
 func workload(in input) ([]*unstructured.Unstructured, error) {
-	set, err := manifest[apps.StatefulSet](deploy.NFS, "StatefulSet")
+	set, err := render.Manifest[apps.StatefulSet](deploy.NFS, manifestName)
 	if err != nil {
 		return nil, err
 	}

@@ -11,7 +11,6 @@ import (
 	core "k8s.io/api/core/v1"
 	rbac "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -45,37 +44,15 @@ func (c *Controller) hasRights(s *v1beta1.NFSServer) bool {
 	if _, given := c.given.Load(s.UID); given {
 		return true
 	}
-	live := c.Owned.Get(apply.Ref{
-		GroupKind:      schema.GroupKind{Group: rbac.GroupName, Kind: "Role"},
-		NamespacedName: types.NamespacedName{Namespace: c.Namespace, Name: rightsName},
-	})
-	if live == nil {
-		return false
-	}
-	role := &rbac.Role{}
-	if runtime.DefaultUnstructuredConverter.FromUnstructured(live.Object, role) != nil {
-		return false
-	}
+	role := apply.Typed[rbac.Role](c.Owned.Get(apply.RefTo(rbac.GroupName, "Role", c.Namespace, rightsName)))
 	own := leasesOf(s)[0]
-	return slices.ContainsFunc(role.Rules, func(rule rbac.PolicyRule) bool { return slices.Contains(rule.ResourceNames, own) })
+	return role != nil && slices.ContainsFunc(role.Rules, func(rule rbac.PolicyRule) bool { return slices.Contains(rule.ResourceNames, own) })
 }
 
 // rightsOf returns the roles of all servers and their bindings.
 func rightsOf(servers []*v1beta1.NFSServer, namespace string, openshift bool) ([]*unstructured.Unstructured, error) {
-	clusterRole, err := manifest[rbac.ClusterRole](deploy.NFSRBAC, "ClusterRole")
-	if err != nil {
-		return nil, err
-	}
-	clusterBinding, err := manifest[rbac.ClusterRoleBinding](deploy.NFSRBAC, "ClusterRoleBinding")
-	if err != nil {
-		return nil, err
-	}
-	role, err := manifest[rbac.Role](deploy.NFSRBAC, "Role")
-	if err != nil {
-		return nil, err
-	}
-	binding, err := manifest[rbac.RoleBinding](deploy.NFSRBAC, "RoleBinding")
-	if err != nil {
+	clusterRole, clusterBinding, role, binding := &rbac.ClusterRole{}, &rbac.ClusterRoleBinding{}, &rbac.Role{}, &rbac.RoleBinding{}
+	if err := render.Read(deploy.NFSRBAC, rightsName, clusterRole, clusterBinding, role, binding); err != nil {
 		return nil, err
 	}
 	var accounts []rbac.Subject
@@ -111,7 +88,7 @@ func inOrder(servers []*v1beta1.NFSServer) []*v1beta1.NFSServer {
 
 // account returns the account of the servers of a namespace.
 func account(namespace string) (*unstructured.Unstructured, error) {
-	o, err := manifest[core.ServiceAccount](deploy.NFS, "ServiceAccount")
+	o, err := render.Manifest[core.ServiceAccount](deploy.NFS, rightsName)
 	if err != nil {
 		return nil, err
 	}

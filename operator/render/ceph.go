@@ -51,7 +51,7 @@ func (p *plan) ceph() ([]object, error) {
 		return nil, err
 	}
 	for _, pool := range pools {
-		account, err := manifest[core.ServiceAccount](deploy.Ceph, "ServiceAccount", cephRights)
+		account, err := Manifest[core.ServiceAccount](deploy.Ceph, cephRights)
 		if err != nil {
 			return nil, err
 		}
@@ -68,20 +68,8 @@ func (p *plan) ceph() ([]object, error) {
 
 // cephRights are the roles of all pools and their bindings.
 func (p *plan) cephRights(pools []v1beta1.PoolSpec) ([]object, error) {
-	clusterRole, err := manifest[rbac.ClusterRole](deploy.Ceph, "ClusterRole", cephRights)
-	if err != nil {
-		return nil, err
-	}
-	clusterBinding, err := manifest[rbac.ClusterRoleBinding](deploy.Ceph, "ClusterRoleBinding", cephRights)
-	if err != nil {
-		return nil, err
-	}
-	role, err := manifest[rbac.Role](deploy.Ceph, "Role", cephRights)
-	if err != nil {
-		return nil, err
-	}
-	binding, err := manifest[rbac.RoleBinding](deploy.Ceph, "RoleBinding", cephRights)
-	if err != nil {
+	clusterRole, clusterBinding, role, binding := &rbac.ClusterRole{}, &rbac.ClusterRoleBinding{}, &rbac.Role{}, &rbac.RoleBinding{}
+	if err := Read(deploy.Ceph, cephRights, clusterRole, clusterBinding, role, binding); err != nil {
 		return nil, err
 	}
 	leases := &role.Rules[len(role.Rules)-1].ResourceNames
@@ -99,7 +87,7 @@ func (p *plan) cephRights(pools []v1beta1.PoolSpec) ([]object, error) {
 
 // cephSite is the workload of one pool.
 func (p *plan) cephSite(pool v1beta1.PoolSpec) (*apps.Deployment, error) {
-	d, err := manifest[apps.Deployment](deploy.Ceph, "Deployment", cephRights)
+	d, err := Manifest[apps.Deployment](deploy.Ceph, cephRights)
 	if err != nil {
 		return nil, err
 	}

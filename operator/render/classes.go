@@ -29,7 +29,7 @@ func (p *plan) driver() ([]object, error) {
 	if !p.withCSI() {
 		return nil, nil
 	}
-	driver, err := manifest[storage.CSIDriver](deploy.Driver, "CSIDriver", v1beta1.DriverName)
+	driver, err := Manifest[storage.CSIDriver](deploy.Driver, v1beta1.DriverName)
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +44,7 @@ func (p *plan) classes() ([]object, error) {
 	}
 	var objects []object
 	for _, spec := range classes(p.spec) {
-		class, err := manifest[storage.StorageClass](deploy.StorageClass, "StorageClass", name)
+		class, err := Manifest[storage.StorageClass](deploy.StorageClass, name)
 		if err != nil {
 			return nil, err
 		}

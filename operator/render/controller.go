@@ -18,7 +18,7 @@ const apiPort = "api" // of the container and the Service
 
 // controller returns the workload of the operator itself.
 func (p *plan) controller() ([]object, error) {
-	deployment, err := manifest[apps.Deployment](deploy.Controller, "Deployment", v1beta1.ControllerName)
+	deployment, err := Manifest[apps.Deployment](deploy.Controller, v1beta1.ControllerName)
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +85,7 @@ func (p *plan) controllerContainers(pod *core.PodSpec) error {
 	container(pod, "csi-provisioner").Image = string(p.images.CSIProvisioner)
 	container(pod, "csi-resizer").Image = string(p.images.CSIResizer)
 	container(pod, "csi-snapshotter").Image = string(p.images.CSISnapshotter)
-	template, err := manifest[core.PodTemplate](deploy.Sidecars, "PodTemplate", v1beta1.ControllerName)
+	template, err := Manifest[core.PodTemplate](deploy.Sidecars, v1beta1.ControllerName)
 	if err != nil {
 		return err
 	}

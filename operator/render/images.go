@@ -137,15 +137,15 @@ func inRegistry(registry string, image v1beta1.Image) v1beta1.Image {
 
 // manifestImages are those of the manifests.
 var manifestImages = sync.OnceValue(func() v1beta1.Images {
-	controller, err := manifest[apps.Deployment](deploy.Controller, "Deployment", v1beta1.ControllerName)
+	controller, err := Manifest[apps.Deployment](deploy.Controller, v1beta1.ControllerName)
 	if err != nil {
 		panic(err) // it is compiled in
 	}
-	beside, err := manifest[core.PodTemplate](deploy.Sidecars, "PodTemplate", v1beta1.ControllerName)
+	beside, err := Manifest[core.PodTemplate](deploy.Sidecars, v1beta1.ControllerName)
 	if err != nil {
 		panic(err) // it is compiled in
 	}
-	snapshots, err := manifest[apps.Deployment](deploy.SnapshotController, "Deployment", snapshotControllerName)
+	snapshots, err := Manifest[apps.Deployment](deploy.SnapshotController, snapshotControllerName)
 	if err != nil {
 		panic(err) // it is compiled in
 	}

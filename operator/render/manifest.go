@@ -2,29 +2,44 @@ package render
 
 import (
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/holdfast-storage/holdfast/deploy"
 )
 
-// manifest returns the object of a kind and name in a file of package deploy.
-func manifest[T any](file, kind, name string) (*T, error) {
-	objects, err := deploy.Objects(file)
+// Manifest returns the object of a type and name in a file of package deploy.
+func Manifest[T any, P interface {
+	*T
+	runtime.Object
+}](file, name string) (*T, error) {
+	typed := new(T)
+	return typed, Read(file, name, P(typed))
+}
+
+// Read reads the objects of a name in a file of package deploy, by their types.
+func Read(file, name string, objects ...runtime.Object) error {
+	all, err := deploy.Objects(file)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	for _, o := range objects {
-		if o.GetKind() == kind && o.GetName() == name {
-			typed := new(T)
-			if err := decode(o, typed); err != nil {
-				return nil, fmt.Errorf("%s: %w", file, err)
-			}
-			return typed, nil
+	for _, into := range objects {
+		kinds, _, err := scheme.Scheme.ObjectKinds(into)
+		if err != nil {
+			return err
+		}
+		i := slices.IndexFunc(all, func(o *unstructured.Unstructured) bool { return o.GetKind() == kinds[0].Kind && o.GetName() == name })
+		if i < 0 {
+			return fmt.Errorf("%s has no %s %s", file, kinds[0].Kind, name)
+		}
+		if err := decode(all[i], into); err != nil {
+			return fmt.Errorf("%s: %w", file, err)
 		}
 	}
-	return nil, fmt.Errorf("%s has no %s %s", file, kind, name)
+	return nil
 }
 
 // decode refuses fields that the type does not have.

@@ -59,7 +59,7 @@ func (p *plan) node() ([]object, error) {
 }
 
 func (p *plan) nodeSet() (*apps.DaemonSet, error) {
-	set, err := manifest[apps.DaemonSet](deploy.Node, "DaemonSet", v1beta1.NodeName)
+	set, err := Manifest[apps.DaemonSet](deploy.Node, v1beta1.NodeName)
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +104,7 @@ func (p *plan) loopSets() ([]object, error) {
 	if err != nil {
 		return nil, err
 	}
-	set, err := manifest[apps.DaemonSet](deploy.LoopSets, "DaemonSet", loopSetsName)
+	set, err := Manifest[apps.DaemonSet](deploy.LoopSets, loopSetsName)
 	if err != nil {
 		return nil, err
 	}
@@ -155,7 +155,7 @@ func mountOf(c *core.Container, volume string) *core.VolumeMount {
 
 // nodeSidecars adds the sidecars that have an image, in place of the driver's own implementation.
 func (p *plan) nodeSidecars(pod *core.PodSpec) error {
-	template, err := manifest[core.PodTemplate](deploy.Sidecars, "PodTemplate", v1beta1.NodeName)
+	template, err := Manifest[core.PodTemplate](deploy.Sidecars, v1beta1.NodeName)
 	if err != nil {
 		return err
 	}

@@ -22,7 +22,7 @@ func (p *plan) snapshotController() ([]object, error) {
 	if image == "" || !p.withCSI() || !p.Has(snapshotClassKind) || !p.Has(groupSnapshotClassKind) {
 		return nil, nil
 	}
-	deployment, err := manifest[apps.Deployment](deploy.SnapshotController, "Deployment", snapshotControllerName)
+	deployment, err := Manifest[apps.Deployment](deploy.SnapshotController, snapshotControllerName)
 	if err != nil {
 		return nil, err
 	}

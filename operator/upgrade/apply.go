@@ -35,11 +35,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration,
 	if u.Unreadable() != nil && u.DeletionTimestamp == nil && !hasEnded(u) { // its deletion can still roll back what it has done
 		return 0, c.reportUnreadable(ctx, u)
 	}
-	o, world, err := c.observe(ctx, u)
-	if err != nil {
-		c.setTrouble(name, err)
-		return 0, err
-	}
+	o, world := c.observe(ctx, u)
 	p := newPlan(u, o)
 	problem := c.do(ctx, u, o, world, p)
 	c.setTrouble(name, problem)

@@ -14,8 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube"
@@ -32,7 +30,8 @@ const (
 	mainContainer  = "holdfast"
 )
 
-func (c *Controller) observe(ctx context.Context, u *v1beta1.StorageUpgrade) (observed, rollout.World, error) {
+func (c *Controller) observe(ctx context.Context, u *v1beta1.StorageUpgrade) (observed, rollout.World) {
+	var err error
 	o := observed{now: time.Now(), metadata: c.Metadata, trouble: c.lastTrouble(u.Name), cluster: c.cluster(), other: c.first(u)}
 	if o.cluster != nil {
 		o.current = c.Release.Images(o.cluster).Holdfast
@@ -40,10 +39,7 @@ func (c *Controller) observe(ctx context.Context, u *v1beta1.StorageUpgrade) (ob
 	o.job, _ = c.jobs.Get(jobName(u)) // the only error of a cache is that there is none
 	o.nfsJob, _ = c.jobs.Get(nfsJobName(u))
 	o.cephJob, _ = c.jobs.Get(cephJobName(u))
-	world, err := c.world(o.cluster)
-	if err != nil {
-		return o, world, err
-	}
+	world := c.world(o.cluster)
 	o.nodes, o.controller = nodesOf(world), c.controllerWorkload(o.cluster)
 	o.nodes.none = o.cluster != nil && !render.WithCSI(&o.cluster.Spec)
 	switch u.Status.Step {
@@ -63,7 +59,7 @@ func (c *Controller) observe(ctx context.Context, u *v1beta1.StorageUpgrade) (ob
 			o.apps, o.trouble = applications{unknown: true}, err.Error()
 		}
 	}
-	return o, world, nil
+	return o, world
 }
 
 // startTime is when an upgrade began.
@@ -127,29 +123,23 @@ func (c *Controller) first(u *v1beta1.StorageUpgrade) string {
 }
 
 // world returns what runs on the nodes, as the StorageCluster's controller observes it.
-func (c *Controller) world(cluster *v1beta1.StorageCluster) (rollout.World, error) {
-	var s rollout.Sources
-	if set := c.get(apps.GroupName, "DaemonSet", nodeSet); set != nil {
-		s.DaemonSet = &apps.DaemonSet{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(set.Object, s.DaemonSet); err != nil {
-			return rollout.World{}, fmt.Errorf("DaemonSet %s: %w", nodeSet, err)
-		}
+func (c *Controller) world(cluster *v1beta1.StorageCluster) rollout.World {
+	s := rollout.Sources{
+		DaemonSet:    apply.Typed[apps.DaemonSet](c.get(apps.GroupName, "DaemonSet", v1beta1.NodeName)),
+		Pods:         kube.Selected(c.pods.Pods(c.Namespace).List, labels.Set{v1beta1.NameLabel: v1beta1.AppName, v1beta1.ComponentLabel: v1beta1.NodeComponent}),
+		StorageNodes: kube.Cached(c.storageNodes.List), Registered: rollout.Registered(kube.Cached(c.csiNodes.List), c.Driver),
 	}
-	if account := c.get("", "ServiceAccount", nodeSet); account != nil {
+	if account := c.get("", "ServiceAccount", v1beta1.NodeName); account != nil {
 		s.Account = account.GetCreationTimestamp().Time
 	}
-	s.Pods = kube.Selected(c.pods.Pods(c.Namespace).List, labels.Set{v1beta1.NameLabel: v1beta1.AppName, v1beta1.ComponentLabel: v1beta1.NodeComponent})
-	s.StorageNodes, s.Registered = kube.Cached(c.storageNodes.List), rollout.Registered(kube.Cached(c.csiNodes.List), c.Driver)
 	if cluster != nil {
 		s.Stores, _ = rollout.Storing(cluster, kube.Cached(c.nodes.List)) // an invalid selector is refused when the spec is rendered
 	}
-	return s.World(), nil
+	return s.World()
 }
 
 func (c *Controller) get(group, kind, name string) *unstructured.Unstructured {
-	return c.Owned.Get(apply.Ref{
-		GroupKind: schema.GroupKind{Group: group, Kind: kind}, NamespacedName: types.NamespacedName{Namespace: c.Namespace, Name: name},
-	})
+	return c.Owned.Get(apply.RefTo(group, kind, c.Namespace, name))
 }
 
 func nodesOf(w rollout.World) nodes {
