@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/flowcontrol"
 
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube"
 )
 
@@ -299,7 +300,7 @@ var namedByUsers = map[string]bool{
 
 // ofManifest returns whether an object may come from the manifest of this or an earlier release.
 func ofManifest(o *unstructured.Unstructured) bool {
-	return !namedByUsers[o.GetKind()] && o.GetLabels()["app.kubernetes.io/name"] == "holdfast"
+	return !namedByUsers[o.GetKind()] && o.GetLabels()[v1beta1.NameLabel] == v1beta1.AppName
 }
 
 func isOurs(f metav1.ManagedFieldsEntry) bool { return isOf(f, FieldManager) }

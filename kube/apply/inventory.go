@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
 // InventoryName is the name of the ConfigMap that lists created objects.
@@ -124,7 +126,7 @@ func (i *inventory) write(ctx context.Context, text string) error {
 	}
 	_, err = i.configs.Create(ctx, &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "ConfigMap", "data": data,
-		"metadata": map[string]any{"name": InventoryName, "labels": map[string]any{"app.kubernetes.io/name": "holdfast"}},
+		"metadata": map[string]any{"name": InventoryName, "labels": map[string]any{v1beta1.NameLabel: v1beta1.AppName}},
 	}}, metav1.CreateOptions{FieldManager: FieldManager})
 	return err
 }

@@ -19,6 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
 // FieldManager is the field manager of all applied objects.
@@ -27,9 +29,9 @@ const FieldManager = "holdfast-operator"
 // The labels that select objects.
 const (
 	// ManagedByLabel, with the value FieldManager, is on every watched object except those that Helm has installed.
-	ManagedByLabel = "app.kubernetes.io/managed-by"
+	ManagedByLabel = v1beta1.ManagedByLabel
 	// InstanceLabel is on every object that Prune may delete, unless Config.Instance names another label.
-	InstanceLabel = "app.kubernetes.io/instance"
+	InstanceLabel = v1beta1.InstanceLabel
 )
 
 // Config configures a Set.

@@ -247,7 +247,7 @@ func TestUninstall_WaitsForThePodsOfCephPools(t *testing.T) {
 	r.create("holdfast", cephPools)
 	r.reconciled("holdfast")
 	pods := r.theirs.CoreV1().Pods(namespace)
-	of := labels.Set{componentLabel: v1beta1.CephComponent}.String()
+	of := labels.Set{v1beta1.ComponentLabel: v1beta1.CephComponent}.String()
 	wait.Until(r, "the pods", func() bool {
 		all, err := pods.List(t.Context(), metav1.ListOptions{LabelSelector: of})
 		return err == nil && len(all.Items) == 2

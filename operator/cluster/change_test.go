@@ -143,19 +143,19 @@ func TestChange_OldControllerWorkloadServesUntilTheNewOneIsReady(t *testing.T) {
 	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.Controller.Kind = v1beta1.AsStatefulSet })
 	sets, deployments := r.theirs.AppsV1().StatefulSets(namespace), r.theirs.AppsV1().Deployments(namespace)
 	wait.Until(r, "the StatefulSet", func() bool {
-		_, err := sets.Get(t.Context(), controllerName, metav1.GetOptions{})
+		_, err := sets.Get(t.Context(), v1beta1.ControllerName, metav1.GetOptions{})
 		return err == nil
 	})
 	r.reconciled("holdfast")
-	if _, err := deployments.Get(t.Context(), controllerName, metav1.GetOptions{}); err != nil {
+	if _, err := deployments.Get(t.Context(), v1beta1.ControllerName, metav1.GetOptions{}); err != nil {
 		t.Fatalf("the Deployment, while the StatefulSet is not ready: %v", err)
 	}
 	// The images of the sidecars are not on this machine: a controller manager that finds them ready is played here.
 	wait.Until(r, "the Deployment being gone", func() bool {
-		wait.Modify(r, sets.Get, sets.UpdateStatus, controllerName, func(set *apps.StatefulSet) {
+		wait.Modify(r, sets.Get, sets.UpdateStatus, v1beta1.ControllerName, func(set *apps.StatefulSet) {
 			set.Status.ObservedGeneration, set.Status.Replicas, set.Status.ReadyReplicas, set.Status.UpdatedReplicas = set.Generation, 2, 2, 2
 		})
-		_, err := deployments.Get(t.Context(), controllerName, metav1.GetOptions{})
+		_, err := deployments.Get(t.Context(), v1beta1.ControllerName, metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
 	})
 }
@@ -274,7 +274,7 @@ func TestPrune_DisruptionBudgetOfAnEarlierReleaseIsDeleted(t *testing.T) {
 	r := newRig(t).start()
 	c := r.create("holdfast", nil)
 	r.reconciled("holdfast")
-	budget := mark(c, schema.GroupVersionKind{Group: "policy", Version: "v1", Kind: "PodDisruptionBudget"}, namespace, controllerName)
+	budget := mark(c, schema.GroupVersionKind{Group: "policy", Version: "v1", Kind: "PodDisruptionBudget"}, namespace, v1beta1.ControllerName)
 	labels := budget.GetLabels()
 	labels[v1beta1.InstanceLabel] = c.Name
 	budget.SetLabels(labels)
@@ -282,7 +282,7 @@ func TestPrune_DisruptionBudgetOfAnEarlierReleaseIsDeleted(t *testing.T) {
 	check.OK(t, r.set.ApplySparing(t.Context(), []*unstructured.Unstructured{budget}, nil).Err())
 	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.Debug = true })
 	wait.Until(r, "its end", func() bool {
-		_, err := r.of(budget).Get(t.Context(), controllerName, metav1.GetOptions{})
+		_, err := r.of(budget).Get(t.Context(), v1beta1.ControllerName, metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
 	})
 }

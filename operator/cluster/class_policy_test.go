@@ -163,7 +163,7 @@ func TestParameters_WrongOnesAreRefusedWhereTheyAreWritten(t *testing.T) {
 	}
 
 	operator := rest.CopyConfig(r.config)
-	operator.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + namespace + ":" + controllerName, Groups: []string{"system:masters"}}
+	operator.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + namespace + ":" + v1beta1.ControllerName, Groups: []string{"system:masters"}}
 	dryRun := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 	remade := &storage.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "hb-remade"}, Provisioner: older.Provisioner, Parameters: older.Parameters}
 	if _, err := kubernetes.NewForConfigOrDie(operator).StorageV1().StorageClasses().Create(t.Context(), remade, dryRun); err != nil {

@@ -143,7 +143,7 @@ func TestHeldPools_ThoseThatAreNamedInTheAnnotationMayBeHidden(t *testing.T) {
 // directory is that of the first pool as the nodes have it.
 func (r *rig) directory() string {
 	r.Helper()
-	c := check.Got(r.theirs.CoreV1().ConfigMaps(namespace).Get(r.Context(), nodeSetName, metav1.GetOptions{}))(r)
+	c := check.Got(r.theirs.CoreV1().ConfigMaps(namespace).Get(r.Context(), v1beta1.NodeName, metav1.GetOptions{}))(r)
 	_, rest, _ := strings.Cut(c.Data["node.json"], `"path":"`)
 	path, _, _ := strings.Cut(rest, `"`)
 	return path

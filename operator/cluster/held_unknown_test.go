@@ -31,7 +31,7 @@ func holdingInMemory(t *testing.T) (*rig, *atomic.Bool) {
 	r, refuses := &rig{T: t, config: miniapi.New(t).Config(), served: inKubernetes, events: &events{}, traffic: &traffic{}}, &atomic.Bool{}
 	r.config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(q *http.Request) (*http.Response, error) {
-			if refuses.Load() && q.Method == http.MethodPatch && strings.HasSuffix(q.URL.Path, "/daemonsets/"+nodeSetName) {
+			if refuses.Load() && q.Method == http.MethodPatch && strings.HasSuffix(q.URL.Path, "/daemonsets/"+v1beta1.NodeName) {
 				return nil, errors.New("a policy engine refuses the hostPath")
 			}
 			return next.RoundTrip(q)
@@ -39,7 +39,7 @@ func holdingInMemory(t *testing.T) (*rig, *atomic.Bool) {
 	})
 	r.ours, r.theirs = holdfast.NewForConfigOrDie(r.config), kubernetes.NewForConfigOrDie(r.config)
 	check.Got(r.theirs.CoreV1().Namespaces().Create(t.Context(), home(), metav1.CreateOptions{}))(t)
-	account := &core.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: controllerName}}
+	account := &core.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: v1beta1.ControllerName}}
 	check.Got(r.theirs.CoreV1().ServiceAccounts(namespace).Create(t.Context(), account, metav1.CreateOptions{}))(t)
 	node := &core.Node{ObjectMeta: metav1.ObjectMeta{Name: "node1", Labels: map[string]string{core.LabelOSStable: "linux"}}}
 	check.Got(r.theirs.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}))(t)
@@ -108,9 +108,9 @@ func TestHeldPools_StayProtectedWhenAUserDeletesTheDaemonSetOfASpecThatHides(t *
 	r.change("holdfast", withoutFiles)
 	r.condition("holdfast", v1beta1.DegradedCondition, reasonHidden)
 	sets := r.theirs.AppsV1().DaemonSets(namespace)
-	check.OK(t, sets.Delete(t.Context(), nodeSetName, metav1.DeleteOptions{}))
+	check.OK(t, sets.Delete(t.Context(), v1beta1.NodeName, metav1.DeleteOptions{}))
 	wait.Until(r, "the DaemonSet", func() bool {
-		_, err := sets.Get(t.Context(), nodeSetName, metav1.GetOptions{})
+		_, err := sets.Get(t.Context(), v1beta1.NodeName, metav1.GetOptions{})
 		return err == nil
 	})
 	wait.Never(r, "a configuration without the pool", time.Second, func() bool { return r.directory() != "/srv/files" || r.held() != "disks files" })

@@ -94,7 +94,7 @@ func TestSpec_OneRefusedObjectDoesNotBlockTheOthers(t *testing.T) {
 	// The order of objects puts others after the classes.
 	deployments := r.theirs.AppsV1().Deployments(namespace)
 	wait.Until(r, "what comes later", func() bool {
-		_, err := deployments.Get(t.Context(), controllerName, metav1.GetOptions{})
+		_, err := deployments.Get(t.Context(), v1beta1.ControllerName, metav1.GetOptions{})
 		return err == nil
 	})
 	wait.Until(r, "one event", func() bool { return len(r.events.with("Warning FailedCreation", "hb-two")) == 1 })
@@ -219,8 +219,8 @@ func TestManifest_OfAnotherReleaseIsReportedIgnoredWhileTheSpecNamesAnImage(t *t
 		}
 	}
 	wait.Until(r, "the requested image", func() bool {
-		d, err := deployments.Get(t.Context(), controllerName, metav1.GetOptions{})
-		return err == nil && d.Spec.Template.Spec.Containers[0].Image == "holdfast.test/pause:1" && d.Labels[versionLabel] != "v9.9.9"
+		d, err := deployments.Get(t.Context(), v1beta1.ControllerName, metav1.GetOptions{})
+		return err == nil && d.Spec.Template.Spec.Containers[0].Image == "holdfast.test/pause:1" && d.Labels[v1beta1.VersionLabel] != "v9.9.9"
 	})
 	wait.Until(r, "one event", func() bool { return len(r.events.with("Warning ReleaseIgnored", "v9.9.9")) == 1 })
 	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.Debug = true })
@@ -235,7 +235,7 @@ func TestManifest_OfAnotherReleaseIsReportedIgnoredWhileTheSpecNamesAnImage(t *t
 // installAnotherRelease changes the controller's workload as the manifest of v9.9.9 does.
 func (r *rig) installAnotherRelease() {
 	manifest := `{"metadata":{"labels":{"app.kubernetes.io/version":"v9.9.9"}},"spec":{"template":{"spec":{"containers":[{"name":"holdfast","image":"holdfast.test/pause:9"}]}}}}`
-	_, err := r.theirs.AppsV1().Deployments(namespace).Patch(background, controllerName, types.StrategicMergePatchType, []byte(manifest), metav1.PatchOptions{FieldManager: "stranger"})
+	_, err := r.theirs.AppsV1().Deployments(namespace).Patch(background, v1beta1.ControllerName, types.StrategicMergePatchType, []byte(manifest), metav1.PatchOptions{FieldManager: "stranger"})
 	if err != nil {
 		r.Errorf("another release: %v", err)
 	}
@@ -247,14 +247,14 @@ func TestManifest_OfAnotherReleaseIsNoticedWheneverItIsApplied(t *testing.T) {
 		"holdfast.test/pause:1": func(r *rig) { r.condition("holdfast", v1beta1.ReleaseIgnoredCondition, reasonImagePinned) },
 		"": func(r *rig) {
 			r.condition("holdfast", v1beta1.ProgressingCondition, reasonUpgrading)
-			d, err := r.theirs.AppsV1().Deployments(namespace).Get(background, controllerName, metav1.GetOptions{})
-			if err != nil || d.Labels[versionLabel] != "v9.9.9" || d.Spec.Template.Spec.Containers[0].Image != "holdfast.test/pause:9" {
+			d, err := r.theirs.AppsV1().Deployments(namespace).Get(background, v1beta1.ControllerName, metav1.GetOptions{})
+			if err != nil || d.Labels[v1beta1.VersionLabel] != "v9.9.9" || d.Spec.Template.Spec.Containers[0].Image != "holdfast.test/pause:9" {
 				r.Errorf("it was overwritten: %v, %v", d, err)
 			}
 		},
 	} {
 		for _, before := range []string{
-			"PATCH /apis/apps/v1/namespaces/" + namespace + "/deployments/" + controllerName,
+			"PATCH /apis/apps/v1/namespaces/" + namespace + "/deployments/" + v1beta1.ControllerName,
 			"PUT /apis/holdfast.dev/v1beta1/storageclusters/holdfast/status",
 		} {
 			t.Run(fmt.Sprintf("image %q, before %s", image, before), func(t *testing.T) {
@@ -289,7 +289,7 @@ func TestNamespace_BeingDeletedIsReportedAndAllIsRepairedOnceItExists(t *testing
 		t.Error("what is in no namespace is gone as well")
 	}
 	wait.Until(r, "the workload being gone", func() bool {
-		_, err := r.theirs.AppsV1().DaemonSets(namespace).Get(t.Context(), nodeSetName, metav1.GetOptions{})
+		_, err := r.theirs.AppsV1().DaemonSets(namespace).Get(t.Context(), v1beta1.NodeName, metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
 	})
 	r.costs(2*time.Second, math.MaxInt) // the deletions of the last objects are seen

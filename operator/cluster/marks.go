@@ -66,7 +66,7 @@ func marks(c *v1beta1.StorageCluster, namespace string) (all []*unstructured.Uns
 		if kind.Kind == "ClusterRole" || kind.Kind == "ClusterRoleBinding" {
 			in = ""
 		}
-		all = append(all, mark(c, kind, in, controllerName))
+		all = append(all, mark(c, kind, in, v1beta1.ControllerName))
 	}
 	for _, name := range ownDefinitions {
 		all = append(all, mark(c, definitionKind, "", name))

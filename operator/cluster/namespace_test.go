@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
@@ -52,7 +53,7 @@ func TestUninstall_NamespaceOfOthersStaysWithWhatTheyHaveInIt(t *testing.T) {
 	r.create("holdfast", classes("hb-one"))
 	r.reconciled("holdfast")
 	wait.Until(r, "the account being marked", func() bool {
-		account, err := r.theirs.CoreV1().ServiceAccounts(namespace).Get(t.Context(), controllerName, metav1.GetOptions{})
+		account, err := r.theirs.CoreV1().ServiceAccounts(namespace).Get(t.Context(), v1beta1.ControllerName, metav1.GetOptions{})
 		return err == nil && len(account.OwnerReferences) == 1
 	})
 	if ns := r.namespace(); len(ns.OwnerReferences) > 0 || len(ns.Labels) != len(was.Labels) {

@@ -19,15 +19,6 @@ import (
 	"github.com/holdfast-storage/holdfast/operator/rollout"
 )
 
-const (
-	componentLabel      = "app.kubernetes.io/component"
-	nodeComponent       = "node"
-	loopSetsComponent   = "loop-sets"
-	controllerComponent = "controller"
-	nodeSetName         = "holdfast-node"
-	controllerName      = "holdfast-controller"
-)
-
 // situation is a StorageCluster and all that its status depends on.
 type situation struct {
 	now          time.Time

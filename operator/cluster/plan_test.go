@@ -84,7 +84,7 @@ func TestPlan_WhatIsNotPruned(t *testing.T) {
 		o.SetName(name)
 		return o
 	}
-	desired, old, own := object("DaemonSet", nodeSetName), object("DaemonSet", "old"), object("StatefulSet", controllerName)
+	desired, old, own := object("DaemonSet", v1beta1.NodeName), object("DaemonSet", "old"), object("StatefulSet", v1beta1.ControllerName)
 	failed := []apply.Failure{{Ref: apply.RefOf(desired)}}
 	late := func(s *situation) { s.controllers[0].ready = false }
 	for name, test := range map[string]struct {

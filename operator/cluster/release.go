@@ -14,8 +14,6 @@ import (
 	"github.com/holdfast-storage/holdfast/kube/apply"
 )
 
-const versionLabel = "app.kubernetes.io/version"
-
 // handingOver is how long the controller of another release has to take over.
 const handingOver = 10 * time.Minute
 
@@ -48,7 +46,7 @@ func (r *Controller) installedOver(c *v1beta1.StorageCluster) string {
 // manifestOf returns the other release whose manifest was applied to the controller's workload. Only a manifest changes
 // both the label and the image.
 func (r *Controller) manifestOf(c *v1beta1.StorageCluster, workload *unstructured.Unstructured) string {
-	version := workload.GetLabels()[versionLabel]
+	version := workload.GetLabels()[v1beta1.VersionLabel]
 	if version == deploy.Version || image(workload) == string(r.Release.Images(c).Holdfast) {
 		return ""
 	}

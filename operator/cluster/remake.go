@@ -75,7 +75,7 @@ func (r *Controller) withoutOwn(ctx context.Context, objects []*unstructured.Uns
 
 // accountStays says whether the account of the controller exists and is not being deleted.
 func (r *Controller) accountStays(ctx context.Context) (bool, error) {
-	account, err := r.Kubernetes.CoreV1().ServiceAccounts(r.Namespace).Get(ctx, controllerName, metav1.GetOptions{})
+	account, err := r.Kubernetes.CoreV1().ServiceAccounts(r.Namespace).Get(ctx, v1beta1.ControllerName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	}

@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
@@ -16,11 +17,11 @@ import (
 // withoutDeployment takes the controller's Deployment away.
 func (r *rig) withoutDeployment() {
 	r.Helper()
-	check.OK(r, r.theirs.AppsV1().Deployments(namespace).Delete(r.Context(), controllerName, metav1.DeleteOptions{}))
+	check.OK(r, r.theirs.AppsV1().Deployments(namespace).Delete(r.Context(), v1beta1.ControllerName, metav1.DeleteOptions{}))
 }
 
 func (r *rig) hasDeployment() bool {
-	d, err := r.theirs.AppsV1().Deployments(namespace).Get(context.Background(), controllerName, metav1.GetOptions{})
+	d, err := r.theirs.AppsV1().Deployments(namespace).Get(context.Background(), v1beta1.ControllerName, metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		r.Error(err)
 	}
@@ -36,8 +37,8 @@ func TestRemake_AWorkloadThatIsDeletedWithItsAccountStaysAway(t *testing.T) {
 	wait.Until(r, "the Deployment being made again", r.hasDeployment)
 
 	accounts := r.theirs.CoreV1().ServiceAccounts(namespace)
-	account := check.Got(accounts.Get(t.Context(), controllerName, metav1.GetOptions{}))(t)
-	check.OK(t, accounts.Delete(t.Context(), controllerName, metav1.DeleteOptions{}))
+	account := check.Got(accounts.Get(t.Context(), v1beta1.ControllerName, metav1.GetOptions{}))(t)
+	check.OK(t, accounts.Delete(t.Context(), v1beta1.ControllerName, metav1.DeleteOptions{}))
 	r.withoutDeployment()
 	wait.Until(r, "the end of the Deployment", func() bool { return !r.hasDeployment() })
 	wait.Never(r, "a Deployment without its account", 2*time.Second, r.hasDeployment)

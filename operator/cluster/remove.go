@@ -139,13 +139,13 @@ func (r *Controller) removeTasks(ctx context.Context) (string, error) {
 // removeNodes removes the pods of nodes and of pools in Ceph clusters, and the classes, so that no new volumes are created.
 func (r *Controller) removeNodes(ctx context.Context) (string, error) {
 	left, err := r.delete(ctx, func(o *unstructured.Unstructured) bool {
-		return o.GetKind() == "DaemonSet" || o.GetKind() == "StorageClass" || o.GetKind() == "Deployment" && o.GetLabels()[componentLabel] == v1beta1.CephComponent
+		return o.GetKind() == "DaemonSet" || o.GetKind() == "StorageClass" || o.GetKind() == "Deployment" && o.GetLabels()[v1beta1.ComponentLabel] == v1beta1.CephComponent
 	})
 	if err != nil || left > 0 {
 		return "the node pods to end", err
 	}
 	left = 0
-	for _, component := range []string{nodeComponent, loopSetsComponent, v1beta1.CephComponent} {
+	for _, component := range []string{v1beta1.NodeComponent, v1beta1.LoopSetsComponent, v1beta1.CephComponent} {
 		left += len(r.podsOf(component))
 	}
 	if left > 0 {

@@ -96,7 +96,7 @@ func (r *rig) install() {
 		return err == nil && ns.DeletionTimestamp == nil
 	})
 	wait.Until(r, "the controller's account", func() bool {
-		account := &core.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: controllerName}}
+		account := &core.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: v1beta1.ControllerName}}
 		_, err := r.theirs.CoreV1().ServiceAccounts(namespace).Create(r.Context(), account, metav1.CreateOptions{})
 		return err == nil || apierrors.IsAlreadyExists(err)
 	})

@@ -49,7 +49,7 @@ func (r *rig) simulate(nodes int) *kubelets {
 	k := &kubelets{rig: r, nodes: nodes, work: make(chan *core.Pod, 10_000)}
 	r.Cleanup(k.remove)
 	k.cordonReal(true)
-	account := &core.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: controllerName, Labels: map[string]string{apply.ManagedByLabel: apply.FieldManager, v1beta1.PartOfLabel: v1beta1.AppName}}}
+	account := &core.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: v1beta1.ControllerName, Labels: map[string]string{apply.ManagedByLabel: apply.FieldManager, v1beta1.PartOfLabel: v1beta1.AppName}}}
 	if _, err := r.theirs.CoreV1().ServiceAccounts(namespace).Create(r.Context(), account, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 		r.Fatal(err)
 	}
@@ -158,7 +158,7 @@ func (k *kubelets) see(ctx context.Context, p *core.Pod) error {
 	if p.Status.Phase == core.PodRunning {
 		return nil
 	}
-	if p.Labels[componentLabel] == nodeComponent {
+	if p.Labels[v1beta1.ComponentLabel] == v1beta1.NodeComponent {
 		if err := k.report(ctx, p.Spec.NodeName); err != nil && !passes(err) {
 			return err
 		}

@@ -104,7 +104,7 @@ func TestUninstall_ForegroundDeletionIsRefusedAndWhereItIsNotAllComesBack(t *tes
 	})
 	wait.Until(r, "all that is needed for the last volume", func() bool {
 		driver, err := r.theirs.StorageV1().CSIDrivers().Get(t.Context(), "csi.holdfast.dev", metav1.GetOptions{})
-		nodes, err2 := r.theirs.AppsV1().DaemonSets(namespace).Get(t.Context(), nodeSetName, metav1.GetOptions{})
+		nodes, err2 := r.theirs.AppsV1().DaemonSets(namespace).Get(t.Context(), v1beta1.NodeName, metav1.GetOptions{})
 		v1, err3 := r.ours.HoldfastV1beta1().Volumes().Get(t.Context(), "v1", metav1.GetOptions{})
 		return errors.Join(err, err2, err3) == nil && driver.DeletionTimestamp == nil && nodes.DeletionTimestamp == nil && v1.DeletionTimestamp == nil
 	})

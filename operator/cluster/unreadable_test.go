@@ -26,13 +26,13 @@ func TestUnreadable_StorageClusterKeepsItsObjects(t *testing.T) {
 		t.Errorf("Ready is %+v", ready)
 	}
 	set := r.theirs.AppsV1().DaemonSets(namespace)
-	before, err := set.Get(t.Context(), nodeSetName, metav1.GetOptions{})
+	before, err := set.Get(t.Context(), v1beta1.NodeName, metav1.GetOptions{})
 	if err != nil {
 		t.Fatalf("what runs was removed: %v", err)
 	}
-	check.OK(t, set.Delete(t.Context(), nodeSetName, metav1.DeleteOptions{}))
+	check.OK(t, set.Delete(t.Context(), v1beta1.NodeName, metav1.DeleteOptions{}))
 	wait.Until(r, "the DaemonSet again", func() bool {
-		now, err := set.Get(t.Context(), nodeSetName, metav1.GetOptions{})
+		now, err := set.Get(t.Context(), v1beta1.NodeName, metav1.GetOptions{})
 		return err == nil && now.UID != before.UID
 	})
 	if c := r.cluster("holdfast"); c.Unreadable() == nil || c.Status.Phase != v1beta1.ClusterDegraded || c.Spec.CSI.Enabled == nil {

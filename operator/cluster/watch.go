@@ -47,8 +47,8 @@ func (r *Controller) listen() error {
 		r.loop.WatchChanges(kinds.StorageNodes().Informer(), now, storageNodeMatters),
 		r.loop.WatchChanges(kubernetes.Nodes().Informer(), now, nodeMatters),
 		r.loop.WatchChanges(kubernetes.Pods().Informer(), func(o any) []string {
-			switch o.(*core.Pod).Labels[componentLabel] {
-			case nodeComponent, loopSetsComponent, controllerComponent, v1beta1.CephComponent:
+			switch o.(*core.Pod).Labels[v1beta1.ComponentLabel] {
+			case v1beta1.NodeComponent, v1beta1.LoopSetsComponent, v1beta1.ControllerComponent, v1beta1.CephComponent:
 				r.touch()
 			}
 			return nil

@@ -70,7 +70,7 @@ func (s *situation) controller() workload {
 			return s.troubled(w)
 		}
 	}
-	return workload{kind: s.controllerKind(), waiting: "the " + s.controllerKind() + " " + controllerName + " to be made"}
+	return workload{kind: s.controllerKind(), waiting: "the " + s.controllerKind() + " " + v1beta1.ControllerName + " to be made"}
 }
 
 // troubled adds why a pod of the controller does not start, if its image cannot be pulled or it takes too long.

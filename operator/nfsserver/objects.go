@@ -19,11 +19,6 @@ import (
 const Label = "holdfast.dev/nfs-server"
 
 const (
-	nameLabel      = "app.kubernetes.io/name"
-	componentLabel = "app.kubernetes.io/component"
-	partOfLabel    = "app.kubernetes.io/part-of"
-
-	holdfastName    = "holdfast"
 	serverComponent = "nfs-server"
 
 	// prefix begins the names of all objects of a server.
@@ -49,12 +44,12 @@ func isPodOf(s *v1beta1.NFSServer, pod string) bool {
 
 // selector finds the pods of a server in its namespace.
 func selector(s *v1beta1.NFSServer) map[string]string {
-	return map[string]string{nameLabel: holdfastName, componentLabel: serverComponent, Label: s.Name}
+	return map[string]string{v1beta1.NameLabel: v1beta1.AppName, v1beta1.ComponentLabel: serverComponent, Label: s.Name}
 }
 
 // labelsOf returns the labels of all objects of a server.
 func labelsOf(s *v1beta1.NFSServer) map[string]string {
-	all := map[string]string{partOfLabel: holdfastName, apply.ManagedByLabel: apply.FieldManager}
+	all := map[string]string{v1beta1.PartOfLabel: v1beta1.AppName, apply.ManagedByLabel: apply.FieldManager}
 	maps.Copy(all, selector(s))
 	return all
 }

@@ -29,8 +29,6 @@ const (
 )
 
 const (
-	managedBy = apply.ManagedByLabel
-
 	dataVolume      = "data"
 	publishedVolume = "published"
 	publishedMount  = "/published"
@@ -45,7 +43,7 @@ func workload(in input) ([]*unstructured.Unstructured, error) {
 	set.Spec.ServiceName = objectName(in.server)
 	set.Spec.Selector = &metav1.LabelSelector{MatchLabels: selector(in.server)}
 	set.Spec.Template.Labels = labelsOf(in.server)
-	delete(set.Spec.Template.Labels, managedBy)            // the StatefulSet manages the pod
+	delete(set.Spec.Template.Labels, apply.ManagedByLabel) // the StatefulSet manages the pod
 	set.Spec.Template.Labels[v1beta1.FencedLabel] = "true" // it serves from its storage alone, and may move where that can
 	if in.renewed != "" {
 		metav1.SetMetaDataAnnotation(&set.Spec.Template.ObjectMeta, accountAnnotation, in.renewed)

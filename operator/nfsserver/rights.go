@@ -99,7 +99,7 @@ func account(namespace string) (*unstructured.Unstructured, error) {
 // shared sets no instance label, so that pruning for one StorageCluster or one server leaves these objects alone.
 func shared(o object) (*unstructured.Unstructured, error) {
 	o.SetLabels(map[string]string{
-		nameLabel: holdfastName, partOfLabel: holdfastName, componentLabel: serverComponent, apply.ManagedByLabel: apply.FieldManager,
+		v1beta1.NameLabel: v1beta1.AppName, v1beta1.PartOfLabel: v1beta1.AppName, v1beta1.ComponentLabel: serverComponent, apply.ManagedByLabel: apply.FieldManager,
 	})
 	return render.Unstructured(o)
 }

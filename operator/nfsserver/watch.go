@@ -21,7 +21,7 @@ import (
 // watchPods watches the servers' pods in all namespaces.
 func watchPods(client kubernetes.Interface) kubeinformers.SharedInformerFactory {
 	return kubeinformers.NewSharedInformerFactoryWithOptions(client, 0, kubeinformers.WithTransform(kube.Slim), kubeinformers.WithTweakListOptions(func(o *metav1.ListOptions) {
-		o.LabelSelector = labels.Set{nameLabel: holdfastName, componentLabel: serverComponent}.String()
+		o.LabelSelector = labels.Set{v1beta1.NameLabel: v1beta1.AppName, v1beta1.ComponentLabel: serverComponent}.String()
 	}))
 }
 

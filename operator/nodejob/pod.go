@@ -25,10 +25,7 @@ const containerName = "job"
 // labelsOf returns the labels of the pods of a job.
 func labelsOf(job types.UID) map[string]string {
 	return map[string]string{
-		"app.kubernetes.io/name":      "holdfast",
-		"app.kubernetes.io/part-of":   "holdfast",
-		"app.kubernetes.io/component": "node-job",
-		JobLabel:                      string(job),
+		v1beta1.NameLabel: v1beta1.AppName, v1beta1.PartOfLabel: v1beta1.AppName, v1beta1.ComponentLabel: "node-job", JobLabel: string(job),
 	}
 }
 

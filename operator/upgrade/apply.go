@@ -177,8 +177,8 @@ func (c *Controller) apply(ctx context.Context, cluster *v1beta1.StorageCluster,
 	}
 	var wanted []*unstructured.Unstructured
 	for _, o := range all {
-		isNode := (o.GetKind() == "ConfigMap" || o.GetKind() == "DaemonSet") && o.GetName() == nodeSet
-		isController := (o.GetKind() == "Deployment" || o.GetKind() == "StatefulSet") && o.GetName() == controllerName
+		isNode := (o.GetKind() == "ConfigMap" || o.GetKind() == "DaemonSet") && o.GetName() == v1beta1.NodeName
+		isController := (o.GetKind() == "Deployment" || o.GetKind() == "StatefulSet") && o.GetName() == v1beta1.ControllerName
 		if isNode || isController {
 			wanted = append(wanted, o)
 		}

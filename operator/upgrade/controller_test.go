@@ -223,7 +223,7 @@ func TestUpgrade_AppliesTheConfigurationThatItsNodePodsAreFor(t *testing.T) {
 		wait.Until(r, "the end of the upgrade", func() bool { return r.over("up") })
 		client := dynamic.NewForConfigOrDie(r.api.Config())
 		get := func(group, resource string) *unstructured.Unstructured {
-			return check.Got(client.Resource(schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}).Namespace(ours).Get(t.Context(), nodeSet, metav1.GetOptions{}))(t)
+			return check.Got(client.Resource(schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}).Namespace(ours).Get(t.Context(), v1beta1.NodeName, metav1.GetOptions{}))(t)
 		}
 		if c := render.ReadCarried(get("", "configmaps"), get("apps", "daemonsets")); c == nil || len(c.Pools) != 2 {
 			t.Errorf("the nodes' configuration and their DaemonSet are %+v", c)

@@ -23,13 +23,6 @@ import (
 	"github.com/holdfast-storage/holdfast/operator/rollout"
 )
 
-// The names of the rendered workloads.
-const (
-	nodeSet        = "holdfast-node"
-	controllerName = "holdfast-controller"
-	mainContainer  = "holdfast"
-)
-
 func (c *Controller) observe(ctx context.Context, u *v1beta1.StorageUpgrade) (observed, rollout.World) {
 	var err error
 	o := observed{now: time.Now(), metadata: c.Metadata, trouble: c.lastTrouble(u.Name), cluster: c.cluster(), other: c.first(u)}
@@ -144,7 +137,7 @@ func (c *Controller) get(group, kind, name string) *unstructured.Unstructured {
 
 func nodesOf(w rollout.World) nodes {
 	if w.DaemonSet == nil {
-		return nodes{rollout: rollout.Result{Waiting: "the DaemonSet " + nodeSet + " to be there"}}
+		return nodes{rollout: rollout.Result{Waiting: "the DaemonSet " + v1beta1.NodeName + " to be there"}}
 	}
 	n := nodes{image: imageOf(w.DaemonSet.Spec.Template.Spec)}
 	n.rollout, _ = rollout.Plan(w)
@@ -188,7 +181,7 @@ func joined(why string) string {
 
 func imageOf(pod core.PodSpec) v1beta1.Image {
 	for _, c := range pod.Containers {
-		if c.Name == mainContainer {
+		if c.Name == v1beta1.AppName {
 			return v1beta1.Image(c.Image)
 		}
 	}
@@ -201,9 +194,9 @@ func (c *Controller) controllerWorkload(cluster *v1beta1.StorageCluster) workloa
 	if cluster != nil && cluster.Spec.Controller.Kind != "" {
 		kind = string(cluster.Spec.Controller.Kind)
 	}
-	o := c.get(apps.GroupName, kind, controllerName)
+	o := c.get(apps.GroupName, kind, v1beta1.ControllerName)
 	if o == nil {
-		return workload{waiting: kind + " " + controllerName + " to be there"}
+		return workload{waiting: kind + " " + v1beta1.ControllerName + " to be there"}
 	}
 	return readWorkload(o)
 }

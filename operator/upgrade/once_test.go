@@ -18,7 +18,7 @@ func TestUpgrade_ReplacesTheControllerOnce(t *testing.T) {
 		r.live()
 		deployment := func() *apps.Deployment {
 			t.Helper()
-			return check.Got(r.kubernetes.AppsV1().Deployments(ours).Get(t.Context(), controllerName, metav1.GetOptions{}))(t)
+			return check.Got(r.kubernetes.AppsV1().Deployments(ours).Get(t.Context(), v1beta1.ControllerName, metav1.GetOptions{}))(t)
 		}
 		before := deployment().Generation
 		r.controller(r.api.Config())

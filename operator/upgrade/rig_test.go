@@ -147,7 +147,7 @@ func (r *rig) live() {
 	kube.WaitForCacheSyncWithContext(r.Context())
 	kinds.WaitForCacheSyncWithContext(r.Context())
 	wait.Until(r, "the first node pods", func() bool {
-		set, err := r.kubernetes.AppsV1().DaemonSets(ours).Get(r.Context(), nodeSet, metav1.GetOptions{})
+		set, err := r.kubernetes.AppsV1().DaemonSets(ours).Get(r.Context(), v1beta1.NodeName, metav1.GetOptions{})
 		return err == nil && set.Status.DesiredNumberScheduled == 3 && len(r.nodePods()) == 3
 	})
 }
@@ -169,7 +169,7 @@ func (r *rig) daemonSet() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	ctx := r.Context()
-	set, err := r.kubernetes.AppsV1().DaemonSets(ours).Get(ctx, nodeSet, metav1.GetOptions{})
+	set, err := r.kubernetes.AppsV1().DaemonSets(ours).Get(ctx, v1beta1.NodeName, metav1.GetOptions{})
 	if err != nil {
 		return
 	}
@@ -180,7 +180,7 @@ func (r *rig) daemonSet() {
 		}
 		r.made++
 		p := &core.Pod{ObjectMeta: *set.Spec.Template.ObjectMeta.DeepCopy(), Spec: *set.Spec.Template.Spec.DeepCopy()}
-		p.Name, p.Namespace, p.Spec.NodeName = fmt.Sprintf("%s-%d", nodeSet, r.made), ours, node
+		p.Name, p.Namespace, p.Spec.NodeName = fmt.Sprintf("%s-%d", v1beta1.NodeName, r.made), ours, node
 		p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(set, apps.SchemeGroupVersion.WithKind("DaemonSet"))}
 		image := imageOf(p.Spec)
 		ready := core.ConditionTrue
