@@ -54,6 +54,24 @@ func find(p *core.Pod, kind core.PodConditionType, status core.ConditionStatus) 
 	return nil
 }
 
+// Claims returns the names of the claims of a pod, those that are made for it included.
+func Claims(p *core.Pod) (names []string) {
+	for i := range p.Spec.Volumes {
+		switch v := &p.Spec.Volumes[i]; {
+		case v.PersistentVolumeClaim != nil:
+			names = append(names, v.PersistentVolumeClaim.ClaimName)
+		case v.Ephemeral != nil:
+			names = append(names, p.Name+"-"+v.Name)
+		}
+	}
+	return names
+}
+
+// HasEnded says whether all containers of a pod have ended for good.
+func HasEnded(p *core.Pod) bool {
+	return p.Status.Phase == core.PodSucceeded || p.Status.Phase == core.PodFailed
+}
+
 // starting are the reasons of containers that wait and have no problem.
 var starting = []string{"", "ContainerCreating", "PodInitializing"}
 

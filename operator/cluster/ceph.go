@@ -75,8 +75,7 @@ func (s *situation) ailingSites() (all []string) {
 
 func (s *situation) siteTrouble(pool string) string {
 	pods := slices.DeleteFunc(slices.Clone(s.sitePods), func(p *core.Pod) bool {
-		ended := p.Status.Phase == core.PodFailed || p.Status.Phase == core.PodSucceeded // one that was evicted
-		return p.Labels[v1beta1.CephPoolLabel] != pool || p.DeletionTimestamp != nil || ended
+		return p.Labels[v1beta1.CephPoolLabel] != pool || p.DeletionTimestamp != nil || podstatus.HasEnded(p) // one that was evicted
 	})
 	if why := troubleOfPods(pods); why != "" {
 		return why

@@ -7,11 +7,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/tools/pager"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/kube"
 )
 
 // allThere implements Definitions for a process that reconciles no definitions.
@@ -38,10 +37,8 @@ type bound struct{ volumes, contents int }
 // countBound reads from the API server, since it runs only while a StorageCluster is being deleted. It leaves out objects
 // that are being deleted: they only wait for finalizers that the removal removes.
 func (r *Controller) countBound(ctx context.Context) (n bound, err error) {
-	err = eachOf(ctx, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-		return r.Kubernetes.CoreV1().PersistentVolumes().List(ctx, o)
-	}, func(o runtime.Object) {
-		if v, is := o.(*core.PersistentVolume); is && v.DeletionTimestamp == nil && r.isOurs(v) {
+	err = kube.Each(ctx, r.Kubernetes.CoreV1().PersistentVolumes().List, metav1.ListOptions{}, func(v *core.PersistentVolume) {
+		if v.DeletionTimestamp == nil && r.isOurs(v) {
 			n.volumes++
 		}
 	})
@@ -49,14 +46,8 @@ func (r *Controller) countBound(ctx context.Context) (n bound, err error) {
 		return n, err
 	}
 	kind := schema.GroupVersionResource{Group: snapshotClassKind.Group, Version: "v1", Resource: "volumesnapshotcontents"}
-	err = eachOf(ctx, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-		return r.Owned.Client.Resource(kind).List(ctx, o)
-	}, func(o runtime.Object) {
-		content, is := o.(*unstructured.Unstructured)
-		if !is || content.GetDeletionTimestamp() != nil {
-			return
-		}
-		if driver, _, _ := unstructured.NestedString(content.Object, "spec", "driver"); driver == r.Driver {
+	err = kube.Each(ctx, r.Owned.Client.Resource(kind).List, metav1.ListOptions{}, func(content *unstructured.Unstructured) {
+		if driver, _, _ := unstructured.NestedString(content.Object, "spec", "driver"); driver == r.Driver && content.GetDeletionTimestamp() == nil {
 			n.contents++
 		}
 	})
@@ -68,13 +59,4 @@ func (r *Controller) countBound(ctx context.Context) (n bound, err error) {
 
 func (r *Controller) isOurs(v *core.PersistentVolume) bool {
 	return v.Spec.CSI != nil && v.Spec.CSI.Driver == r.Driver || v.Annotations[v1beta1.NFSServerAnnotation] != ""
-}
-
-func eachOf(ctx context.Context, list pager.ListPageFunc, visit func(runtime.Object)) error {
-	all := pager.New(list)
-	all.PageSize = 500
-	return all.EachListItem(ctx, metav1.ListOptions{}, func(o runtime.Object) error {
-		visit(o)
-		return nil
-	})
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube"
+	"github.com/holdfast-storage/holdfast/kube/podstatus"
 )
 
 // observed is all that a plan for a node depends on. It is from caches, except where it is said to be live.
@@ -167,19 +168,10 @@ func (r *Controller) observeUse(ctx context.Context, o *observed) error {
 
 // cephVolumes are the PersistentVolumes in Ceph clusters of a pod that has not ended.
 func (r *Controller) cephVolumes(ctx context.Context, p *core.Pod) (names []string, err error) {
-	if p.Status.Phase == core.PodSucceeded || p.Status.Phase == core.PodFailed {
+	if podstatus.HasEnded(p) {
 		return nil, nil
 	}
-	for _, v := range p.Spec.Volumes {
-		var claim string
-		switch {
-		case v.PersistentVolumeClaim != nil:
-			claim = v.PersistentVolumeClaim.ClaimName
-		case v.Ephemeral != nil:
-			claim = p.Name + "-" + v.Name
-		default:
-			continue
-		}
+	for _, claim := range podstatus.Claims(p) {
 		c, err := r.Kubernetes.CoreV1().PersistentVolumeClaims(p.Namespace).Get(ctx, claim, metav1.GetOptions{})
 		if kube.IgnoreNotFound(err) != nil {
 			return nil, err

@@ -12,9 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/tools/pager"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube"
@@ -216,22 +214,12 @@ func isOnServer(pv *core.PersistentVolume, s *v1beta1.NFSServer, addresses ...st
 
 // findVolumes searches all PersistentVolumes for those of volumes on a server, and for the one with the server's data.
 func (c *Controller) findVolumes(ctx context.Context, s *v1beta1.NFSServer, address string) (onIt bool, data *core.PersistentVolume, err error) {
-	const page = 500
-	all := pager.New(pager.SimplePageFunc(func(o metav1.ListOptions) (runtime.Object, error) {
-		return c.Kubernetes.CoreV1().PersistentVolumes().List(ctx, o)
-	}))
-	all.PageSize = page
-	err = all.EachListItem(ctx, metav1.ListOptions{}, func(o runtime.Object) error {
-		pv, is := o.(*core.PersistentVolume)
-		if !is {
-			return nil
-		}
+	err = kube.Each(ctx, c.Kubernetes.CoreV1().PersistentVolumes().List, metav1.ListOptions{}, func(pv *core.PersistentVolume) {
 		onIt = onIt || isOnServer(pv, s, address, s.Status.Address(), s.Spec.Service.ClusterIP)
 		ref := pv.Spec.ClaimRef
 		if pv.Annotations[dataAnnotation] == keyOf(s).String() && ref != nil && ref.Namespace == s.Namespace && ref.Name == claimName(s) {
 			data = pv
 		}
-		return nil
 	})
 	return onIt, data, err
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube"
+	"github.com/holdfast-storage/holdfast/kube/podstatus"
 )
 
 func (r *round) timeout() time.Duration {
@@ -112,7 +113,7 @@ func (r *round) finish(n *v1beta1.NodeResult, pod *core.Pod, phase v1beta1.JobPh
 // over says whether nothing of a pod runs, or will. The phase is not enough: it changes only after the kubelet has
 // cleaned up.
 func over(p *core.Pod) bool {
-	return containerStatus(p).State.Terminated != nil || p.Status.Phase == core.PodSucceeded || p.Status.Phase == core.PodFailed
+	return containerStatus(p).State.Terminated != nil || podstatus.HasEnded(p)
 }
 
 func (p *plan) endIfAny(pod *core.Pod) {

@@ -180,7 +180,7 @@ func (w World) hindered(r *Result, pods []*core.Pod) bool {
 func (w World) own() []*core.Pod {
 	var all []*core.Pod
 	for _, p := range w.Pods {
-		if p.Status.Phase != core.PodSucceeded && p.Status.Phase != core.PodFailed && metav1.IsControlledBy(p, w.DaemonSet) {
+		if !podstatus.HasEnded(p) && metav1.IsControlledBy(p, w.DaemonSet) {
 			all = append(all, p)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/kube/podstatus"
 )
 
 // What identifies volumes of Holdfast.
@@ -88,8 +89,7 @@ func (s *survey) findPods(ctx context.Context) error {
 	}
 	for _, p := range pods.Items {
 		// The volumes of a terminating pod may be in use until the kubelet removes it, in any phase.
-		over := (p.Status.Phase == core.PodSucceeded || p.Status.Phase == core.PodFailed) && p.DeletionTimestamp == nil
-		if over || p.Namespace == s.namespace || s.serves(&p) || !s.mounts(p.Namespace, p.Name, p.Spec.Volumes) {
+		if podstatus.HasEnded(&p) && p.DeletionTimestamp == nil || p.Namespace == s.namespace || s.serves(&p) || !s.mounts(p.Namespace, p.Name, p.Spec.Volumes) {
 			continue
 		}
 		s.found.pods = append(s.found.pods, "pod "+p.Namespace+"/"+p.Name)

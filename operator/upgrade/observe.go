@@ -143,7 +143,7 @@ func nodesOf(w rollout.World) nodes {
 	n.rollout, _ = rollout.Plan(w)
 	served := map[string]bool{}
 	for _, p := range w.Pods {
-		if !metav1.IsControlledBy(p, w.DaemonSet) || p.Status.Phase == core.PodFailed || p.Status.Phase == core.PodSucceeded {
+		if !metav1.IsControlledBy(p, w.DaemonSet) || podstatus.HasEnded(p) {
 			continue
 		}
 		served[p.Spec.NodeName] = true

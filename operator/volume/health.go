@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/kube/podstatus"
 )
 
 // fresh is how long after its start a fault is reported to the users of a volume by a process that was started
@@ -66,20 +67,5 @@ func planHealth(v *v1beta1.Volume, claim *core.PersistentVolumeClaim, pods []cor
 
 // uses says whether a pod that has not ended uses a claim, one that was made for it included.
 func uses(p *core.Pod, claim string) bool {
-	if p.Status.Phase == core.PodSucceeded || p.Status.Phase == core.PodFailed {
-		return false
-	}
-	return slices.Contains(claimsOf(p), claim)
-}
-
-func claimsOf(p *core.Pod) (names []string) {
-	for i := range p.Spec.Volumes {
-		switch v := &p.Spec.Volumes[i]; {
-		case v.PersistentVolumeClaim != nil:
-			names = append(names, v.PersistentVolumeClaim.ClaimName)
-		case v.Ephemeral != nil:
-			names = append(names, p.Name+"-"+v.Name)
-		}
-	}
-	return names
+	return !podstatus.HasEnded(p) && slices.Contains(podstatus.Claims(p), claim)
 }

@@ -189,24 +189,14 @@ func (l *leader) isPersistent(ctx context.Context, name string) (bool, error) {
 
 // persistent lists the names and volume handles of all PersistentVolumes.
 func (l *leader) persistent(ctx context.Context) (map[string]bool, error) {
-	const page = 500
 	all := map[string]bool{}
-	for next := ""; ; {
-		list, err := l.Kubernetes.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{Limit: page, Continue: next})
-		if err != nil {
-			return nil, err
+	return all, kube.Each(ctx, l.Kubernetes.CoreV1().PersistentVolumes().List, metav1.ListOptions{}, func(p *core.PersistentVolume) {
+		if p.Labels[v1beta1.CopyLabel] != "" { // it is for the pod that copies, and goes with it
+			return
 		}
-		for _, p := range list.Items {
-			if p.Labels[v1beta1.CopyLabel] != "" { // it is for the pod that copies, and goes with it
-				continue
-			}
-			all[p.Name] = true
-			if p.Spec.CSI != nil {
-				all[p.Spec.CSI.VolumeHandle] = true
-			}
+		all[p.Name] = true
+		if p.Spec.CSI != nil {
+			all[p.Spec.CSI.VolumeHandle] = true
 		}
-		if next = list.Continue; next == "" {
-			return all, nil
-		}
-	}
+	})
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend/cluster"
 	"github.com/holdfast-storage/holdfast/kube"
+	"github.com/holdfast-storage/holdfast/kube/podstatus"
 )
 
 // unplacedEvery is how often the pods that fit on no node are looked at while a node lacks a client. All pods of the cluster
@@ -62,7 +63,7 @@ func planUnplaced(o unplacedObserved) (events []event, reminded map[types.UID]ti
 
 // unusable is a volume of a pod that some nodes cannot use, and which they are.
 func (o unplacedObserved) unusable(pod *core.Pod) (*v1beta1.Volume, lacking) {
-	for _, claim := range claimsOf(pod) {
+	for _, claim := range podstatus.Claims(pod) {
 		if v := o.volumes[types.NamespacedName{Namespace: pod.Namespace, Name: claim}]; v != nil {
 			if lacking := o.lacking[neededClient(v)]; len(lacking.nodes) > 0 {
 				return v, lacking
@@ -106,18 +107,9 @@ func (l *leader) observeUnplaced(ctx context.Context) (unplacedObserved, error) 
 	if len(o.volumes) == 0 {
 		return o, nil
 	}
-	const page = 500
-	options := metav1.ListOptions{FieldSelector: "status.phase=Pending,spec.nodeName=", Limit: page}
-	for {
-		list, err := l.Kubernetes.CoreV1().Pods(metav1.NamespaceAll).List(ctx, options)
-		if err != nil {
-			return o, err
-		}
-		o.pods = append(o.pods, list.Items...)
-		if options.Continue = list.Continue; options.Continue == "" {
-			return o, nil
-		}
-	}
+	options := metav1.ListOptions{FieldSelector: "status.phase=Pending,spec.nodeName="}
+	err := kube.Each(ctx, l.Kubernetes.CoreV1().Pods(metav1.NamespaceAll).List, options, func(p *core.Pod) { o.pods = append(o.pods, *p) })
+	return o, err
 }
 
 func lackingClients(nodes []*v1beta1.StorageNode) map[string]lacking {

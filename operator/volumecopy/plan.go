@@ -181,7 +181,7 @@ func (p *plan) run(o observed, now v1beta1.VolumeCopy) {
 		p.remove, p.again = append(p.remove, removal{pods: o.own.pods}), kube.LookAgain
 	case ended != nil && ended.ExitCode == 0 && pod.Status.Phase != core.PodFailed:
 		p.succeed(o, now, ended)
-	case ended != nil || pod.Status.Phase == core.PodFailed || pod.Status.Phase == core.PodSucceeded:
+	case ended != nil || podstatus.HasEnded(pod):
 		p.fail(o, now, pod, ended)
 	case isRunning(pod):
 		p.again = progressEvery

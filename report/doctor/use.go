@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/admin/persistent"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/kube/podstatus"
 	"github.com/holdfast-storage/holdfast/report/facts"
 )
 
@@ -194,10 +195,7 @@ func lost(f *Facts, c *core.PersistentVolumeClaim) (Finding, bool) {
 // users are the pods that name a claim.
 func users(f *Facts, c *core.PersistentVolumeClaim) (found []*core.Pod) {
 	for _, p := range f.Pods {
-		if p.Namespace == c.Namespace && slices.ContainsFunc(p.Spec.Volumes, func(v core.Volume) bool {
-			return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == c.Name ||
-				v.Ephemeral != nil && p.Name+"-"+v.Name == c.Name
-		}) {
+		if p.Namespace == c.Namespace && slices.Contains(podstatus.Claims(p), c.Name) {
 			found = append(found, p)
 		}
 	}

@@ -18,12 +18,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/pager"
 
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/deploy"
 	"github.com/holdfast-storage/holdfast/kube"
+	"github.com/holdfast-storage/holdfast/kube/podstatus"
 )
 
 // Clients are the ways to the API server.
@@ -84,11 +84,7 @@ func each[T any, L runtime.Object](ctx context.Context, g *gathering, kind strin
 	if g.down() {
 		return
 	}
-	page := func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return ask(ctx, o) }
-	err := pager.New(page).EachListItem(ctx, options, func(o runtime.Object) error {
-		keep(any(o).(*T)) // a list of the kind holds nothing else
-		return nil
-	})
+	err := kube.Each(ctx, ask, options, keep)
 	if !g.read(kind, err) && apierrors.IsNotFound(err) {
 		g.Unknown[kind] = err
 	}
@@ -150,7 +146,7 @@ func (g *gathering) pods(ctx context.Context) {
 		if kept[p.Namespace] {
 			g.Pods = append(g.Pods, p.DeepCopy()) // of its own, or it keeps its page
 		}
-		if p.Status.Phase == core.PodSucceeded || p.Status.Phase == core.PodFailed {
+		if podstatus.HasEnded(p) {
 			return
 		}
 		if slices.ContainsFunc(p.Spec.Volumes, func(v core.Volume) bool { return v.CSI != nil && v.CSI.Driver == g.Driver }) {

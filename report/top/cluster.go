@@ -12,12 +12,12 @@ import (
 	"golang.org/x/sync/errgroup"
 	core "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/pager"
 
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/kube"
+	"github.com/holdfast-storage/holdfast/kube/podstatus"
 )
 
 // Cluster reads the counters of all nodes and NFS servers through the API server.
@@ -127,7 +127,7 @@ func (c *Cluster) Volumes(ctx context.Context) ([]Volume, error) {
 		return nil, err
 	}
 	volumes := []Volume{}
-	err = each(ctx, c.Holdfast.HoldfastV1beta1().Volumes().List, func(v *v1beta1.Volume) {
+	err = kube.Each(ctx, c.Holdfast.HoldfastV1beta1().Volumes().List, metav1.ListOptions{}, func(v *v1beta1.Volume) {
 		claim := v.Spec.ClaimRef
 		if bound := claims[v.Name]; bound != nil {
 			claim = bound
@@ -175,7 +175,7 @@ func (c *Cluster) directories(ctx context.Context) (map[[2]string]bool, error) {
 // claims are those that are bound, by volume. A volume may have another one than it was made for.
 func (c *Cluster) claims(ctx context.Context) (map[string]*v1beta1.NamespacedReference, error) {
 	all := map[string]*v1beta1.NamespacedReference{}
-	err := each(ctx, c.Kubernetes.CoreV1().PersistentVolumes().List, func(pv *core.PersistentVolume) {
+	err := kube.Each(ctx, c.Kubernetes.CoreV1().PersistentVolumes().List, metav1.ListOptions{}, func(pv *core.PersistentVolume) {
 		volume, claim := volumeOf(pv), pv.Spec.ClaimRef
 		if volume != "" && claim != nil && pv.Status.Phase == core.VolumeBound {
 			all[volume] = &v1beta1.NamespacedReference{Namespace: claim.Namespace, Name: claim.Name}
@@ -208,14 +208,12 @@ func (c *Cluster) addPods(ctx context.Context, volumes []Volume) error {
 			continue
 		}
 		looked[claim.Namespace] = true
-		err := each(ctx, c.Kubernetes.CoreV1().Pods(claim.Namespace).List, func(p *core.Pod) {
-			if p.Status.Phase == core.PodSucceeded || p.Status.Phase == core.PodFailed || p.Spec.NodeName == "" {
+		err := kube.Each(ctx, c.Kubernetes.CoreV1().Pods(claim.Namespace).List, metav1.ListOptions{}, func(p *core.Pod) {
+			if podstatus.HasEnded(p) || p.Spec.NodeName == "" {
 				return
 			}
-			for _, v := range p.Spec.Volumes {
-				if name := claimOf(p, v); name != "" {
-					users[p.Namespace+"/"+name] = append(users[p.Namespace+"/"+name], v1beta1.NamespacedReference{Namespace: p.Namespace, Name: p.Name})
-				}
+			for _, name := range podstatus.Claims(p) {
+				users[p.Namespace+"/"+name] = append(users[p.Namespace+"/"+name], v1beta1.NamespacedReference{Namespace: p.Namespace, Name: p.Name})
 			}
 		})
 		if err != nil {
@@ -229,24 +227,4 @@ func (c *Cluster) addPods(ctx context.Context, volumes []Volume) error {
 		}
 	}
 	return nil
-}
-
-// claimOf is the name of the claim that a volume of a pod is.
-func claimOf(p *core.Pod, v core.Volume) string {
-	switch {
-	case v.PersistentVolumeClaim != nil:
-		return v.PersistentVolumeClaim.ClaimName
-	case v.Ephemeral != nil:
-		return p.Name + "-" + v.Name
-	}
-	return ""
-}
-
-// each calls keep for all objects of a kind, page by page.
-func each[T any, L runtime.Object](ctx context.Context, list func(context.Context, metav1.ListOptions) (L, error), keep func(*T)) error {
-	page := func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return list(ctx, o) }
-	return pager.New(page).EachListItem(ctx, metav1.ListOptions{}, func(o runtime.Object) error {
-		keep(any(o).(*T)) // a list of the kind holds nothing else
-		return nil
-	})
 }
