@@ -15,6 +15,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/kube"
 )
 
 // CephHost is what is known of the clients of Ceph clusters that the kernel of a node has.
@@ -239,9 +240,4 @@ func without(all, gone []v1beta1.CephClient) (left []v1beta1.CephClient) {
 }
 
 // lookAtCephClients is called when volumes or requests have changed.
-func (a *Agent) lookAtCephClients() {
-	select {
-	case a.ceph.dirty <- struct{}{}:
-	default:
-	}
-}
+func (a *Agent) lookAtCephClients() { kube.Notify(a.ceph.dirty) }

@@ -115,7 +115,7 @@ func (a *Agent) discardGroup(ctx context.Context, n *v1beta1.StorageNode, s *bac
 	for _, m := range g.Snapshots {
 		names = append(names, string(m.ID))
 	}
-	for _, o := range listed[v1beta1.Snapshot](a.watches.snapshots) {
+	for _, o := range kube.AllIn[*v1beta1.Snapshot](a.watches.snapshots.GetStore()) {
 		if o.Spec.Group == nil {
 			continue
 		}

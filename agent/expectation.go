@@ -16,6 +16,7 @@ import (
 	client "github.com/holdfast-storage/holdfast/api/client/clientset"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/kube"
 )
 
 // Memory is the cluster's record of the pools of one host: its StorageNode, and where that was deleted the objects of
@@ -169,7 +170,10 @@ func (m *Memory) remedy(name, id string) string {
 
 // memory is the Memory from the caches.
 func (a *Agent) memory() *Memory {
-	m := &Memory{node: a.Node, namespace: a.Namespace, record: a.nodeObject(), volumes: listed[v1beta1.Volume](a.watches.volumes), snapshots: listed[v1beta1.Snapshot](a.watches.snapshots)}
+	m := &Memory{
+		node: a.Node, namespace: a.Namespace, record: a.nodeObject(),
+		volumes: kube.AllIn[*v1beta1.Volume](a.watches.volumes.GetStore()), snapshots: kube.AllIn[*v1beta1.Snapshot](a.watches.snapshots.GetStore()),
+	}
 	if reported := a.node.lastReported(); reported != nil {
 		// This agent's last report is newer than the cache, and survives the deletion of the object.
 		m.record = cmp.Or(m.record, &v1beta1.StorageNode{}).DeepCopy()

@@ -47,12 +47,7 @@ func (p *publisher) wrote(s *v1beta1.StorageNodeStatus) (before *v1beta1.Storage
 }
 
 // change wakes the publisher.
-func (p *publisher) change() {
-	select {
-	case p.dirty <- struct{}{}:
-	default:
-	}
-}
+func (p *publisher) change() { kube.Notify(p.dirty) }
 
 func (a *Agent) nodeListener() watch.StorageNodeHandlerFuncs {
 	return watch.StorageNodeHandlerFuncs{
@@ -263,12 +258,12 @@ func (a *Agent) poolStatus(ctx context.Context, c Pool, reported *v1beta1.Storag
 		convert.ShowCapacity(&p, room)
 	}
 	p.Volumes, p.Snapshots = 0, 0
-	for _, v := range listed[v1beta1.Volume](a.watches.volumes) {
+	for _, v := range kube.AllIn[*v1beta1.Volume](a.watches.volumes.GetStore()) {
 		if v.Status.Pool == c.Name && v.Status.Phase != v1beta1.PhaseLost {
 			p.Volumes++
 		}
 	}
-	for _, s := range listed[v1beta1.Snapshot](a.watches.snapshots) {
+	for _, s := range kube.AllIn[*v1beta1.Snapshot](a.watches.snapshots.GetStore()) {
 		if s.Status.Pool == c.Name && s.Status.Phase != v1beta1.PhaseLost {
 			p.Snapshots++
 		}

@@ -14,6 +14,7 @@ import (
 	watch "github.com/holdfast-storage/holdfast/api/client/informers/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/kube"
 )
 
 // The agent of a pool in a Ceph cluster makes a user for each node that reports a public key, and puts the user's key,
@@ -112,7 +113,7 @@ func (a *Agent) usersOf(n *v1beta1.StorageNode) (had map[string]v1beta1.NodeUser
 	for _, u := range n.Status.NodeUsers {
 		had[u.Node], nodes[u.Node] = u, nil
 	}
-	for _, other := range listed[v1beta1.StorageNode](a.watches.nodes) {
+	for _, other := range kube.AllIn[*v1beta1.StorageNode](a.watches.nodes.GetStore()) {
 		if v1beta1.IsSite(other.Name) { // an account of a tenant's namespace may write that of an NFS server
 			continue
 		}
@@ -129,7 +130,7 @@ func (a *Agent) attached() map[string][]backend.ID {
 	if a.watches.attachments == nil {
 		return all
 	}
-	for _, at := range listed[storage.VolumeAttachment](a.watches.attachments) {
+	for _, at := range kube.AllIn[*storage.VolumeAttachment](a.watches.attachments.GetStore()) {
 		if id := a.volumeOf(at); id != "" {
 			all[at.Spec.NodeName] = append(all[at.Spec.NodeName], backend.ID(id))
 		}
@@ -147,12 +148,12 @@ func (a *Agent) volumeOf(at *storage.VolumeAttachment) string {
 	if name := at.Spec.Source.PersistentVolumeName; at.Spec.Attacher != v1beta1.DriverName || name == nil {
 		return ""
 	} else if id, err := backend.IDFor(*name); err == nil && is(string(id)) {
-		if cached[v1beta1.Volume](a.watches.volumes, string(id)) == nil {
+		if kube.InStore[*v1beta1.Volume](a.watches.volumes.GetStore(), string(id)) == nil {
 			return "" // of another pool
 		}
 		return string(id)
 	}
-	for _, v := range listed[v1beta1.Volume](a.watches.volumes) {
+	for _, v := range kube.AllIn[*v1beta1.Volume](a.watches.volumes.GetStore()) {
 		if is(v.Name) {
 			return v.Name
 		}

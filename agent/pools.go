@@ -21,12 +21,7 @@ func (a *Agent) followPools(ctx context.Context) {
 	if a.pools == nil {
 		return
 	}
-	a.pools.NotifyPools(func() {
-		select {
-		case a.poolsChanged <- struct{}{}:
-		default:
-		}
-	})
+	a.pools.NotifyPools(func() { kube.Notify(a.poolsChanged) })
 	context.AfterFunc(ctx, func() { a.pools.NotifyPools(nil) })
 }
 

@@ -135,7 +135,7 @@ func (a *Agent) siblings(o *v1beta1.Snapshot) (all []*v1beta1.Snapshot) {
 	if o.Spec.Group == nil {
 		return nil
 	}
-	for _, other := range listed[v1beta1.Snapshot](a.watches.snapshots) {
+	for _, other := range kube.AllIn[*v1beta1.Snapshot](a.watches.snapshots.GetStore()) {
 		if g := other.Spec.Group; g != nil && g.Name == o.Spec.Group.Name && other.Name != o.Name {
 			all = append(all, other)
 		}

@@ -7,6 +7,7 @@ import (
 	"github.com/holdfast-storage/holdfast/api/convert"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/kube"
 )
 
 // surveyRegularly compares the disk with the objects, first at the start.
@@ -48,7 +49,7 @@ func (a *Agent) survey(ctx context.Context) error {
 		}
 	}
 	a.inline.Store(inline)
-	for _, o := range listed[v1beta1.Volume](a.watches.volumes) {
+	for _, o := range kube.AllIn[*v1beta1.Volume](a.watches.volumes.GetStore()) {
 		if !onDisk[o.Name] && expected(o.Status.Phase) && o.DeletionTimestamp == nil {
 			a.loop.Enqueue(key{v1beta1.SourceVolume, o.Name})
 		}
@@ -71,7 +72,7 @@ func (a *Agent) surveySnapshots(ctx context.Context) error {
 			a.loop.Enqueue(key{v1beta1.SourceSnapshot, string(s.ID)})
 		}
 	}
-	for _, o := range listed[v1beta1.Snapshot](a.watches.snapshots) {
+	for _, o := range kube.AllIn[*v1beta1.Snapshot](a.watches.snapshots.GetStore()) {
 		if !onDisk[o.Name] && expected(o.Status.Phase) && o.DeletionTimestamp == nil {
 			a.loop.Enqueue(key{v1beta1.SourceSnapshot, o.Name})
 		}

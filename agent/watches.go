@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/informers"
 	storagewatch "k8s.io/client-go/informers/storage/v1"
-	"k8s.io/client-go/tools/cache"
 
 	holdfast "github.com/holdfast-storage/holdfast/api/client/informers"
 	watch "github.com/holdfast-storage/holdfast/api/client/informers/api/v1beta1"
@@ -26,7 +25,7 @@ type watches struct {
 	nodes       watch.StorageNodeIndexInformer             // all; nil where they have no users of their own
 	attachments storagewatch.VolumeAttachmentIndexInformer // nil where users are not confined to what is attached
 	starters    []func(context.Context)
-	heard       []cache.DoneChecker // every listener has got the existing objects
+	heard       kube.Heard
 }
 
 func (w *watches) prepare(a *Agent) error {
@@ -45,19 +44,19 @@ func (w *watches) prepare(a *Agent) error {
 		all := holdfast.NewSharedInformerFactoryWithOptions(a.Client, 0, holdfast.WithTransform(kube.Slim))
 		w.nodes = watch.ToTypedStorageNodeInformer(all.Holdfast().V1beta1().StorageNodes()).TypedInformer()
 		w.starters = append(w.starters, all.StartWithContext)
-		err = hear(w, w.nodes, a.nodeUserListener())
+		err = kube.Hear(&w.heard, w.nodes, a.nodeUserListener())
 		if a.NodeUsers.Confined() {
 			kubernetes := informers.NewSharedInformerFactoryWithOptions(a.Kubernetes, 0, informers.WithTransform(kube.Slim))
 			w.attachments = storagewatch.ToTypedVolumeAttachmentInformer(kubernetes.Storage().V1().VolumeAttachments()).TypedInformer()
 			w.starters = append(w.starters, kubernetes.StartWithContext)
-			err = errors.Join(err, hear(w, w.attachments, a.attachmentListener()))
+			err = errors.Join(err, kube.Hear(&w.heard, w.attachments, a.attachmentListener()))
 		}
 	}
 	return errors.Join(
 		err,
-		hear(w, w.volumes, a.volumeListener()),
-		hear(w, w.snapshots, a.snapshotListener()),
-		hear(w, w.node, a.nodeListener()),
+		kube.Hear(&w.heard, w.volumes, a.volumeListener()),
+		kube.Hear(&w.heard, w.snapshots, a.snapshotListener()),
+		kube.Hear(&w.heard, w.node, a.nodeListener()),
 	)
 }
 
@@ -65,18 +64,7 @@ func (w *watches) start(ctx context.Context) error {
 	for _, start := range w.starters {
 		start(ctx)
 	}
-	if !cache.WaitFor(ctx, "", w.heard...) {
-		return context.Cause(ctx)
-	}
-	return nil
-}
-
-func hear[T cache.Object](w *watches, informer cache.TypedSharedIndexInformer[T], handler cache.TypedResourceEventHandlerFuncs[T]) error {
-	registered, err := informer.AddTypedEventHandler(handler)
-	if err == nil {
-		w.heard = append(w.heard, registered.HasSyncedChecker())
-	}
-	return err
+	return w.heard.Wait(ctx)
 }
 
 func (a *Agent) volumeListener() watch.VolumeHandlerFuncs {
@@ -138,26 +126,10 @@ func writtenOff(conditions []metav1.Condition) bool {
 	return ready != nil && (ready.Reason == v1beta1.ReasonNodeDown || ready.Reason == v1beta1.ReasonNodeGone)
 }
 
-// cached looks up an object; nil if there is none.
-func cached[T any](informer cache.SharedIndexInformer, name string) *T {
-	found, _, _ := informer.GetIndexer().GetByKey(name) // this index has no errors
-	o, _ := found.(*T)
-	return o
-}
-
-func listed[T any](informer cache.SharedIndexInformer) []*T {
-	found := informer.GetIndexer().List()
-	all := make([]*T, 0, len(found))
-	for _, o := range found {
-		all = append(all, o.(*T))
-	}
-	return all
-}
-
 // volumeObject returns the newest known version of an object, from the cache or from this agent's last write; nil if
 // there is none.
 func (a *Agent) volumeObject(name string) *v1beta1.Volume {
-	o := cached[v1beta1.Volume](a.watches.volumes, name)
+	o := kube.InStore[*v1beta1.Volume](a.watches.volumes.GetStore(), name)
 	if o == nil {
 		return nil
 	}
@@ -165,7 +137,7 @@ func (a *Agent) volumeObject(name string) *v1beta1.Volume {
 }
 
 func (a *Agent) snapshotObject(name string) *v1beta1.Snapshot {
-	o := cached[v1beta1.Snapshot](a.watches.snapshots, name)
+	o := kube.InStore[*v1beta1.Snapshot](a.watches.snapshots.GetStore(), name)
 	if o == nil {
 		return nil
 	}
@@ -173,5 +145,5 @@ func (a *Agent) snapshotObject(name string) *v1beta1.Snapshot {
 }
 
 func (a *Agent) nodeObject() *v1beta1.StorageNode {
-	return cached[v1beta1.StorageNode](a.watches.node, a.Node)
+	return kube.InStore[*v1beta1.StorageNode](a.watches.node.GetStore(), a.Node)
 }

@@ -63,9 +63,7 @@ func (w *SecretWatch) Get(name types.NamespacedName) (secret *core.Secret, known
 	if !w.informer.HasSynced() {
 		return nil, false, w.refusal.Err()
 	}
-	found, _, _ := w.informer.GetIndexer().GetByKey(name.String()) // this index returns no errors
-	secret, _ = found.(*core.Secret)
-	return secret, true, w.refusal.Err()
+	return InStore[*core.Secret](w.informer.GetStore(), name.String()), true, w.refusal.Err()
 }
 
 // Stop ends the watch.
@@ -82,11 +80,7 @@ func (w *SecretWatch) follow(name types.NamespacedName) error {
 			o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, name.Name).String()
 		}))
 	informer := factory.Core().V1().Secrets().Informer()
-	registered, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { w.changed() },
-		UpdateFunc: func(_, _ any) { w.changed() },
-		DeleteFunc: func(any) { w.changed() },
-	})
+	registered, err := informer.AddEventHandler(OnChange(func(any) { w.changed() }))
 	if err != nil {
 		return err
 	}

@@ -41,18 +41,11 @@ func (s Standby) Run(ctx context.Context, work func(context.Context) error) erro
 func (s Standby) watch(ctx context.Context) (changed <-chan struct{}, held func() time.Duration, err error) {
 	leases := s.Watches.Cluster.Coordination().V1().Leases()
 	news := make(chan struct{}, 1)
-	touch := func(l any) {
-		if lease, ok := Deleted(l).(*coordination.Lease); ok && lease.Name != s.Name { // the namespace has one for each node too
-			return
+	registered, err := leases.Informer().AddEventHandler(OnChange(func(l any) {
+		if lease, ok := Deleted(l).(*coordination.Lease); !ok || lease.Name == s.Name { // the namespace has one for each node too
+			Notify(news)
 		}
-		select {
-		case news <- struct{}{}:
-		default:
-		}
-	}
-	registered, err := leases.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: touch, UpdateFunc: func(_, l any) { touch(l) }, DeleteFunc: touch,
-	})
+	}))
 	if err != nil {
 		return nil, nil, err
 	}

@@ -61,11 +61,7 @@ func (s *Servers) OnChange(f func()) error {
 
 // cluster returns the StorageCluster, or nil if there is none or it is not cached yet.
 func (s *Servers) cluster() *v1beta1.StorageCluster {
-	var all []*v1beta1.StorageCluster
-	for _, o := range s.clusters.GetIndexer().List() {
-		all = append(all, o.(*v1beta1.StorageCluster))
-	}
-	return v1beta1.Served(all)
+	return v1beta1.Served(kube.AllIn[*v1beta1.StorageCluster](s.clusters.GetStore()))
 }
 
 // Refusal says why this server creates no new volumes: its namespace is not allowed, or it is being deleted and waits for
@@ -86,11 +82,8 @@ func (s *Servers) Refusal() error {
 }
 
 // list returns the cached servers.
-func (s *Servers) list() (all []*v1beta1.NFSServer) {
-	for _, o := range s.all.GetIndexer().List() {
-		all = append(all, o.(*v1beta1.NFSServer))
-	}
-	return all
+func (s *Servers) list() []*v1beta1.NFSServer {
+	return kube.AllIn[*v1beta1.NFSServer](s.all.GetStore())
 }
 
 // Own returns the object of this server, or nil if it is not cached yet.

@@ -59,8 +59,7 @@ func (p *Provisioner) wakeWaiting() {
 
 // waitingClaim returns nil if the claim is gone.
 func (p *Provisioner) waitingClaim(uid types.UID, name cache.ObjectName) *core.PersistentVolumeClaim {
-	found, _, _ := p.claims.GetStore().GetByKey(name.String()) // the only error of a cache is that there is none
-	if c, ok := found.(*core.PersistentVolumeClaim); ok && c.UID == uid {
+	if c := kube.InStore[*core.PersistentVolumeClaim](p.claims.GetStore(), name.String()); c != nil && c.UID == uid {
 		return c
 	}
 	return nil

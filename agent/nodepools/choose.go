@@ -22,6 +22,7 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/kube"
 )
 
 // readConfig reads the file that is the same on all nodes.
@@ -87,8 +88,8 @@ func Choose(ctx context.Context, config Config) (chosen []v1beta1.PoolSpec, watc
 	factory := informers.NewSharedInformerFactoryWithOptions(config.Kubernetes, 0, only)
 	c := &chooser{Config: config, pools: file.Pools, cached: factory.Core().V1().Nodes().Informer(), change: make(chan struct{}, 1)}
 	if _, err := c.cached.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { c.changed() },
-		UpdateFunc: func(_, _ any) { c.changed() },
+		AddFunc:    func(any) { kube.Notify(c.change) },
+		UpdateFunc: func(_, _ any) { kube.Notify(c.change) },
 	}); err != nil {
 		return nil, nil, err
 	}
@@ -99,13 +100,6 @@ func Choose(ctx context.Context, config Config) (chosen []v1beta1.PoolSpec, watc
 
 func (c *chooser) dependsOnNode() bool {
 	return slices.ContainsFunc(c.pools, func(p v1beta1.PoolSpec) bool { return len(p.NodeSelectorTerms) > 0 })
-}
-
-func (c *chooser) changed() {
-	select {
-	case c.change <- struct{}{}:
-	default:
-	}
 }
 
 // first waits for the Node object if a pool depends on it.
@@ -129,8 +123,7 @@ func (c *chooser) first(ctx context.Context) ([]v1beta1.PoolSpec, error) {
 var errNoNode = errors.New("the Node object could not be read")
 
 func (c *chooser) now() ([]v1beta1.PoolSpec, error) {
-	found, _, _ := c.cached.GetIndexer().GetByKey(c.Node) // this index has no errors
-	node, _ := found.(*core.Node)
+	node := kube.InStore[*core.Node](c.cached.GetStore(), c.Node)
 	if node == nil && c.dependsOnNode() {
 		return nil, errNoNode
 	}

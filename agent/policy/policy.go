@@ -17,6 +17,8 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/holdfast-storage/holdfast/kube"
 )
 
 // rule is what a ValidatingAdmissionPolicy must cover, and what is refused without it.
@@ -89,12 +91,11 @@ func (g *Guard) Refusal() (changed <-chan struct{}, why error) { return g.verdic
 
 // Run follows the policy until ctx ends. It is called once.
 func (g *Guard) Run(ctx context.Context) error {
-	look := func(any) { g.look() }
 	for _, i := range []cache.SharedIndexInformer{g.policies, g.bindings} {
 		if err := i.SetWatchErrorHandlerWithContext(g.failed); err != nil {
 			return err
 		}
-		if _, err := i.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: look, UpdateFunc: func(_, o any) { look(o) }, DeleteFunc: look}); err != nil {
+		if _, err := i.AddEventHandler(kube.OnChange(func(any) { g.look() })); err != nil {
 			return err
 		}
 	}
@@ -148,15 +149,8 @@ func (g *Guard) why() error {
 		}
 		return ErrNotYet
 	}
-	policy, _ := one[admission.ValidatingAdmissionPolicy](g.policies, g.name)
-	binding, _ := one[admission.ValidatingAdmissionPolicyBinding](g.bindings, g.name)
-	return g.check(policy, binding)
-}
-
-func one[T any](i cache.SharedIndexInformer, name string) (*T, bool) {
-	found, _, _ := i.GetIndexer().GetByKey(name) // this index has no errors
-	o, is := found.(*T)
-	return o, is
+	return g.check(kube.InStore[*admission.ValidatingAdmissionPolicy](g.policies.GetStore(), g.name),
+		kube.InStore[*admission.ValidatingAdmissionPolicyBinding](g.bindings.GetStore(), g.name))
 }
 
 // check says what is missing for anything to be refused; either may be nil.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/kube"
 )
 
 // The indexes find the PersistentVolumes of a volume, regardless of their names.
@@ -39,7 +40,7 @@ func (w *watches) listenToPersistentVolumes(b *Backend) error {
 		return err
 	}
 	w.persistent = informer.GetIndexer()
-	return hear(w, cache.NewTypedSharedIndexInformer[*core.PersistentVolume](informer), cache.TypedResourceEventHandlerFuncs[*core.PersistentVolume]{})
+	return kube.Hear(&w.heard, cache.NewTypedSharedIndexInformer[*core.PersistentVolume](informer), cache.TypedResourceEventHandlerFuncs[*core.PersistentVolume]{})
 }
 
 // persistentOf returns the PersistentVolumes that lead to a volume.

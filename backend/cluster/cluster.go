@@ -73,11 +73,11 @@ func New(c Config) (*Backend, error) {
 	}
 	b.volumes = &records[*v1beta1.Volume]{
 		kind: v1beta1.SourceVolume, client: c.Client.HoldfastV1beta1().Volumes(), look: volumeState,
-		inflight: &inflight[*v1beta1.Volume]{cached: cachedIn[*v1beta1.Volume](b.watches.volumes.GetIndexer()), open: map[string]*entry[*v1beta1.Volume]{}},
+		inflight: &inflight[*v1beta1.Volume]{cached: cachedIn[*v1beta1.Volume](b.watches.volumes.GetStore()), open: map[string]*entry[*v1beta1.Volume]{}},
 	}
 	b.snapshots = &records[*v1beta1.Snapshot]{
 		kind: v1beta1.SourceSnapshot, client: c.Client.HoldfastV1beta1().Snapshots(), look: snapshotState,
-		inflight: &inflight[*v1beta1.Snapshot]{cached: cachedIn[*v1beta1.Snapshot](b.watches.snapshots.GetIndexer()), open: map[string]*entry[*v1beta1.Snapshot]{}},
+		inflight: &inflight[*v1beta1.Snapshot]{cached: cachedIn[*v1beta1.Snapshot](b.watches.snapshots.GetStore()), open: map[string]*entry[*v1beta1.Snapshot]{}},
 	}
 	return b, nil
 }
@@ -86,7 +86,7 @@ func New(c Config) (*Backend, error) {
 func (b *Backend) Start(ctx context.Context) error {
 	context.AfterFunc(ctx, b.liveness.stop)
 	b.Watches.Start()
-	if err := b.watches.wait(ctx); err != nil {
+	if err := b.watches.heard.Wait(ctx); err != nil {
 		return fmt.Errorf("the cluster's volumes could not be listed: %w", err)
 	}
 	b.liveness.listed()

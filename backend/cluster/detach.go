@@ -23,9 +23,8 @@ var _ backend.Detacher = (*Backend)(nil)
 // cannot write any more. A StorageNode that was made again, after the volume was attached, has an empty record until the agent
 // has looked what the kernel has: then only the kubelet says it.
 func (b *Backend) CheckDetached(ctx context.Context, id backend.ID, node string) error {
-	cached, _, _ := b.watches.volumes.GetIndexer().GetByKey(string(id)) // this index has no errors
-	v, known := cached.(*v1beta1.Volume)
-	if known && v1beta1.CephPoolOf(v.Spec.Node) == "" || b.fencingIsDisabled() {
+	v := kube.InStore[*v1beta1.Volume](b.watches.volumes.GetStore(), string(id))
+	if v != nil && v1beta1.CephPoolOf(v.Spec.Node) == "" || b.fencingIsDisabled() {
 		return nil
 	}
 	n, err := b.Client.HoldfastV1beta1().StorageNodes().Get(ctx, node, metav1.GetOptions{})
@@ -42,7 +41,7 @@ func (b *Backend) CheckDetached(ctx context.Context, id backend.ID, node string)
 	case n.Unreadable() == nil && len(n.Status.CephClients) == 0:
 		lacks = "has no record of a client to shut out"
 	}
-	if !known { // where it was is not known, and it is not recorded here
+	if v == nil { // where it was is not known, and it is not recorded here
 		return nil
 	}
 	host, err := b.Kubernetes.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})

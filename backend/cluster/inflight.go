@@ -7,6 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/holdfast-storage/holdfast/kube"
 )
 
 // object is a pointer to a kind of Holdfast.
@@ -146,10 +148,7 @@ func (c *call[T]) isGone(uid types.UID) bool {
 // notify wakes the calls on the name; all.mu is held.
 func (d *entry[T]) notify() {
 	for c := range d.calls {
-		select {
-		case c.notified <- struct{}{}:
-		default:
-		}
+		kube.Notify(c.notified)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-storage/holdfast/api/convert"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/kube"
 )
 
 // A site has an agent and a StorageNode like a node, and all nodes reach its volumes: shared volumes are on NFS servers, and
@@ -48,7 +49,7 @@ func (b *Backend) cephPool(name string) string {
 
 // configured are the pools that the StorageCluster names.
 func (b *Backend) configured() []v1beta1.PoolSpec {
-	if served := v1beta1.Served(listed[*v1beta1.StorageCluster](b.watches.clusters.GetIndexer())); served != nil {
+	if served := v1beta1.Served(kube.AllIn[*v1beta1.StorageCluster](b.watches.clusters.GetStore())); served != nil {
 		return served.Spec.Pools
 	}
 	return nil
@@ -104,11 +105,11 @@ func (b *Backend) Disallowed(node string) error {
 	if !is {
 		return nil
 	}
-	server := cachedIn[*v1beta1.NFSServer](b.watches.servers.GetIndexer())(namespace + "/" + name)
+	server := kube.InStore[*v1beta1.NFSServer](b.watches.servers.GetStore(), namespace+"/"+name)
 	if server != nil && server.DeletionTimestamp != nil {
 		return fmt.Errorf("%w: %s gets no new volumes, since it is being deleted", backend.ErrUnavailable, v1beta1.SiteOf(node))
 	}
-	served := v1beta1.Served(listed[*v1beta1.StorageCluster](b.watches.clusters.GetIndexer()))
+	served := v1beta1.Served(kube.AllIn[*v1beta1.StorageCluster](b.watches.clusters.GetStore()))
 	if served.AllowsNFSServers(namespace, b.Namespace) {
 		return nil
 	}

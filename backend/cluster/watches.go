@@ -12,6 +12,7 @@ import (
 	watch "github.com/holdfast-storage/holdfast/api/client/informers/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/kube"
 )
 
 // The indexes of the caches.
@@ -27,8 +28,8 @@ type watches struct {
 	nodes      watch.StorageNodeIndexInformer
 	clusters   watch.StorageClusterIndexInformer
 	servers    watch.NFSServerIndexInformer
-	persistent cache.Indexer       // PersistentVolumes, stripped
-	heard      []cache.DoneChecker // every listener has got the existing objects
+	persistent cache.Indexer // PersistentVolumes, stripped
+	heard      kube.Heard
 }
 
 func (w *watches) prepare(b *Backend) error {
@@ -40,22 +41,6 @@ func (w *watches) prepare(b *Backend) error {
 	w.servers = watch.ToTypedNFSServerInformer(kinds.NFSServers()).TypedInformer()
 	return errors.Join(w.index(), w.listen(b), w.listenToLeases(b, b.Watches.Cluster.Coordination().V1().Leases().Informer()),
 		w.listenToPersistentVolumes(b))
-}
-
-func (w *watches) wait(ctx context.Context) error {
-	if !cache.WaitFor(ctx, "", w.heard...) {
-		return context.Cause(ctx)
-	}
-	return nil
-}
-
-// hear registers a handler.
-func hear[T cache.Object](w *watches, informer cache.TypedSharedIndexInformer[T], handler cache.TypedResourceEventHandlerFuncs[T]) error {
-	registered, err := informer.AddTypedEventHandler(handler)
-	if err == nil {
-		w.heard = append(w.heard, registered.HasSyncedChecker())
-	}
-	return err
 }
 
 func (w *watches) index() error {
@@ -85,7 +70,7 @@ var (
 )
 
 func (w *watches) listen(b *Backend) error {
-	volumes := hear(w, w.volumes, watch.VolumeHandlerFuncs{
+	volumes := kube.Hear(&w.heard, w.volumes, watch.VolumeHandlerFuncs{
 		AddFunc:    func(v *v1beta1.Volume) { b.sawVolume(nil, v) },
 		UpdateFunc: b.sawVolume,
 		DeleteFunc: func(d watch.DeletedVolume) {
@@ -94,7 +79,7 @@ func (w *watches) listen(b *Backend) error {
 			}
 		},
 	})
-	snapshots := hear(w, w.snapshots, watch.SnapshotHandlerFuncs{
+	snapshots := kube.Hear(&w.heard, w.snapshots, watch.SnapshotHandlerFuncs{
 		AddFunc:    func(s *v1beta1.Snapshot) { b.snapshots.changed(s, false) },
 		UpdateFunc: func(_, s *v1beta1.Snapshot) { b.snapshots.changed(s, false) },
 		DeleteFunc: func(d watch.DeletedSnapshot) {
@@ -103,13 +88,13 @@ func (w *watches) listen(b *Backend) error {
 			}
 		},
 	})
-	nodes := hear(w, w.nodes, watch.StorageNodeHandlerFuncs{
+	nodes := kube.Hear(&w.heard, w.nodes, watch.StorageNodeHandlerFuncs{
 		AddFunc:    func(n *v1beta1.StorageNode) { b.reservations.reported(n); b.nodeChanged(n.Name) },
 		UpdateFunc: func(_, n *v1beta1.StorageNode) { b.reservations.reported(n) },
 		DeleteFunc: func(d watch.DeletedStorageNode) { b.nodeChanged(d.GetName()) },
 	})
 	// The others are looked up.
-	return errors.Join(volumes, snapshots, nodes, hear(w, w.clusters, watch.StorageClusterHandlerFuncs{}), hear(w, w.servers, watch.NFSServerHandlerFuncs{}))
+	return errors.Join(volumes, snapshots, nodes, kube.Hear(&w.heard, w.clusters, watch.StorageClusterHandlerFuncs{}), kube.Hear(&w.heard, w.servers, watch.NFSServerHandlerFuncs{}))
 }
 
 // sawVolume handles the change of a volume, after the caches were updated.
@@ -126,48 +111,35 @@ func (w *watches) listenToLeases(b *Backend, leases cache.SharedIndexInformer) e
 	if err != nil {
 		return err
 	}
-	return hear(w, cache.NewTypedSharedIndexInformer[*coordination.Lease](leases), cache.TypedResourceEventHandlerFuncs[*coordination.Lease]{
+	return kube.Hear(&w.heard, cache.NewTypedSharedIndexInformer[*coordination.Lease](leases), cache.TypedResourceEventHandlerFuncs[*coordination.Lease]{
 		AddFunc:    b.liveness.saw,
 		UpdateFunc: func(_, l *coordination.Lease) { b.liveness.saw(l) },
 		DeleteFunc: func(d cache.DeletedObject[*coordination.Lease]) { b.liveness.deleted(d.GetName()) },
 	})
 }
 
-// cachedIn looks up objects by their name, or NAMESPACE/NAME.
-func cachedIn[T object](index cache.Indexer) func(string) T {
-	return func(name string) T {
-		found, _, _ := index.GetByKey(name) // this index has no errors
-		o, _ := found.(T)
-		return o
-	}
-}
-
-func listed[T object](index cache.Indexer) []T {
-	found := index.List()
-	all := make([]T, 0, len(found))
-	for _, o := range found {
-		all = append(all, o.(T))
-	}
-	return all
+// cachedIn looks up objects by their name.
+func cachedIn[T object](store cache.Store) func(string) T {
+	return func(name string) T { return kube.InStore[T](store, name) }
 }
 
 func (b *Backend) allVolumes() []*v1beta1.Volume {
-	return listed[*v1beta1.Volume](b.watches.volumes.GetIndexer())
+	return kube.AllIn[*v1beta1.Volume](b.watches.volumes.GetStore())
 }
 
 func (b *Backend) allSnapshots() []*v1beta1.Snapshot {
-	return listed[*v1beta1.Snapshot](b.watches.snapshots.GetIndexer())
+	return kube.AllIn[*v1beta1.Snapshot](b.watches.snapshots.GetStore())
 }
 
 // allNodes returns the nodes in the order of their names.
 func (b *Backend) allNodes() []*v1beta1.StorageNode {
-	all := listed[*v1beta1.StorageNode](b.watches.nodes.GetIndexer())
+	all := kube.AllIn[*v1beta1.StorageNode](b.watches.nodes.GetStore())
 	slices.SortFunc(all, func(x, y *v1beta1.StorageNode) int { return cmp.Compare(x.Name, y.Name) })
 	return all
 }
 
 func (b *Backend) node(name string) *v1beta1.StorageNode {
-	return cachedIn[*v1beta1.StorageNode](b.watches.nodes.GetIndexer())(name)
+	return kube.InStore[*v1beta1.StorageNode](b.watches.nodes.GetStore(), name)
 }
 
 // VolumesOn returns the Volumes of a node, created on disk or not.

@@ -10,6 +10,7 @@ import (
 	holdfast "github.com/holdfast-storage/holdfast/api/client/informers"
 	watch "github.com/holdfast-storage/holdfast/api/client/informers/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/kube"
 )
 
 // followDebug sets the level of the log as the StorageCluster has spec.debug, at once. The level of --log-level is the
@@ -18,11 +19,7 @@ import (
 func (l *logging) followDebug(watches holdfast.SharedInformerFactory, log *slog.Logger) (part, error) {
 	informer := watch.ToTypedStorageClusterInformer(watches.Holdfast().V1beta1().StorageClusters()).TypedInformer()
 	look := func() {
-		var all []*v1beta1.StorageCluster
-		for _, o := range informer.GetIndexer().List() {
-			all = append(all, o.(*v1beta1.StorageCluster))
-		}
-		served := v1beta1.Served(all)
+		served := v1beta1.Served(kube.AllIn[*v1beta1.StorageCluster](informer.GetStore()))
 		l.debug(served != nil && served.Spec.Debug, log)
 	}
 	_, err := informer.AddTypedEventHandler(watch.StorageClusterHandlerFuncs{

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/nodeops"
 	"github.com/holdfast-storage/holdfast/nodeops/ganesha"
 	"github.com/holdfast-storage/holdfast/provisioner"
@@ -78,13 +79,7 @@ func (a *allowedClients) before(run part) part {
 	return func(ctx context.Context) error {
 		changed := make(chan struct{}, 1)
 		changed <- struct{}{}
-		notice := func() {
-			select {
-			case changed <- struct{}{}:
-			default:
-			}
-		}
-		if err := a.servers.OnChange(notice); err != nil {
+		if err := a.servers.OnChange(func() { kube.Notify(changed) }); err != nil {
 			return err
 		}
 		for len(a.known) == 0 {
@@ -95,7 +90,7 @@ func (a *allowedClients) before(run part) part {
 				a.see(ctx)
 			}
 		}
-		notice()
+		kube.Notify(changed)
 		return runAll(ctx, []part{run, func(ctx context.Context) error {
 			for {
 				select {

@@ -17,6 +17,8 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/holdfast-storage/holdfast/kube"
 )
 
 // watch is the informer of one kind.
@@ -39,17 +41,11 @@ func (w *watch) get(name types.NamespacedName) *unstructured.Unstructured {
 	if name.Namespace != "" {
 		key = name.String()
 	}
-	found, _, _ := w.index.GetByKey(key) // this index returns no errors
-	o, _ := found.(*unstructured.Unstructured)
-	return o
+	return kube.InStore[*unstructured.Unstructured](w.index, key)
 }
 
 func (w *watch) list() []*unstructured.Unstructured {
-	var all []*unstructured.Unstructured
-	for _, o := range w.index.List() {
-		all = append(all, o.(*unstructured.Unstructured))
-	}
-	return all
+	return kube.AllIn[*unstructured.Unstructured](w.index)
 }
 
 var definitionResource = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
@@ -208,15 +204,7 @@ func (s *Set) watchDefinitions(ctx context.Context) error {
 		return err
 	}
 	changed := make(chan struct{}, 1)
-	touch := func(any) {
-		select {
-		case changed <- struct{}{}:
-		default:
-		}
-	}
-	registered, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: touch, UpdateFunc: func(_, o any) { touch(o) }, DeleteFunc: touch,
-	})
+	registered, err := informer.AddEventHandler(kube.OnChange(func(any) { kube.Notify(changed) }))
 	if err != nil {
 		return err
 	}
@@ -224,7 +212,7 @@ func (s *Set) watchDefinitions(ctx context.Context) error {
 	if !cache.WaitFor(ctx, "", registered.HasSyncedChecker()) {
 		return context.Cause(ctx)
 	}
-	touch(nil) // kinds that were forbidden are tried again
+	kube.Notify(changed) // kinds that were forbidden are tried again
 	go s.follow(ctx, changed, informer.GetIndexer())
 	return nil
 }

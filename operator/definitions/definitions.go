@@ -196,11 +196,7 @@ func (r *Controller) setReturning(is bool) {
 }
 
 func (r *Controller) get(name string) *unstructured.Unstructured {
-	found, exists, _ := r.informer.GetIndexer().GetByKey(name) // this index has no errors
-	if !exists {
-		return nil
-	}
-	return found.(*unstructured.Unstructured)
+	return kube.InStore[*unstructured.Unstructured](r.informer.GetStore(), name)
 }
 
 // resourceOf is volumes of volumes.holdfast.dev.

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	core "k8s.io/api/core/v1"
-	"k8s.io/client-go/tools/cache"
 
 	listers "github.com/holdfast-storage/holdfast/api/client/listers/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
@@ -72,21 +71,7 @@ func newIdentity(c Config, clusters listers.StorageClusterLister) (*identity, er
 	return i, nil
 }
 
-func (i *identity) listen(clusters cache.SharedIndexInformer) error {
-	_, err := clusters.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { i.wake() },
-		UpdateFunc: func(_, _ any) { i.wake() },
-		DeleteFunc: func(any) { i.wake() },
-	})
-	return err
-}
-
-func (i *identity) wake() {
-	select {
-	case i.changed <- struct{}{}:
-	default: // it will look anyway
-	}
-}
+func (i *identity) wake() { kube.Notify(i.changed) }
 
 // certificate is for tls.Config.
 func (i *identity) certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {

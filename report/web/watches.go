@@ -38,10 +38,10 @@ func (s *Server) watch() error {
 // listenForLeases notes when the API server is heard of. Each agent renews its Lease every 10 s, and so does the
 // controller that leads: a watch of Leases that is silent for long is one that does not arrive.
 func (s *Server) listenForLeases() error {
-	hear := func() { now := s.clock.Now(); s.heard.Store(&now) }
-	_, err := s.Watches.Cluster.Coordination().V1().Leases().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) { hear() }, UpdateFunc: func(_, _ any) { hear() }, DeleteFunc: func(any) { hear() },
-	})
+	_, err := s.Watches.Cluster.Coordination().V1().Leases().Informer().AddEventHandler(kube.OnChange(func(any) {
+		now := s.clock.Now()
+		s.heard.Store(&now)
+	}))
 	return err
 }
 

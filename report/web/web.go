@@ -78,7 +78,7 @@ func New(c Config) (*Server, error) {
 	if s.identity, err = newIdentity(c, s.clusters); err != nil {
 		return nil, err
 	}
-	if err := s.identity.listen(clusters.Informer()); err != nil {
+	if _, err := clusters.Informer().AddEventHandler(kube.OnChange(func(any) { s.identity.wake() })); err != nil {
 		return nil, err
 	}
 	if s.handler, err = s.routes(); err != nil {
