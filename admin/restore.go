@@ -2,7 +2,6 @@ package admin
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,10 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/kube"
 )
 
 // Restore restores a deleted volume from the trash of its node, waits until it is Ready, and prints the next step. The
@@ -128,14 +127,9 @@ func (a *Admin) changeRestores(ctx context.Context, node string, change func(*v1
 		if slices.Equal(next, n.Spec.Restore) {
 			return nil
 		}
-		patch, err := json.Marshal(map[string]any{
+		_, err = kube.MergePatch(ctx, a.Controller.HoldfastV1beta1().StorageNodes().Patch, node, map[string]any{
 			"metadata": map[string]any{"uid": n.UID, "resourceVersion": n.ResourceVersion}, "spec": map[string]any{"restore": next},
-		})
-		if err != nil {
-			return err
-		}
-		all := a.Controller.HoldfastV1beta1().StorageNodes()
-		_, err = all.Patch(ctx, node, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
+		}, fieldManager)
 		return err
 	})
 	if err != nil {

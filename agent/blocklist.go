@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -11,8 +10,6 @@ import (
 
 	core "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
@@ -196,10 +193,7 @@ func (a *Agent) reportBlocklist(ctx context.Context, n *v1beta1.StorageNode, nex
 
 // reportList writes a list in the status of this agent's StorageNode that the publisher does not apply.
 func (a *Agent) reportList(ctx context.Context, n *v1beta1.StorageNode, field string, list any) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": n.UID}, "status": map[string]any{field: list}})
-	if err != nil {
-		return err
-	}
-	_, err = a.Client.HoldfastV1beta1().StorageNodes().Patch(ctx, a.Node, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager}, "status")
+	change := map[string]any{"metadata": map[string]any{"uid": n.UID}, "status": map[string]any{field: list}}
+	_, err := kube.MergePatch(ctx, a.Client.HoldfastV1beta1().StorageNodes().Patch, a.Node, change, fieldManager, "status")
 	return err
 }

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -113,14 +112,10 @@ func (a *Agent) editCephRecord(ctx context.Context, change func(*v1beta1.Storage
 			return err
 		}
 		if was := recordIn(n); !slices.Equal(next.clients, was.clients) || !slices.Equal(next.volumes, was.volumes) {
-			patch, err := json.Marshal(map[string]any{
+			_, err := kube.MergePatch(ctx, nodes.Patch, a.Node, map[string]any{
 				"metadata": map[string]any{"resourceVersion": n.ResourceVersion},
 				"status":   map[string]any{"cephClients": slices.Concat([]v1beta1.CephClient{}, next.clients), "cephVolumes": slices.Concat([]string{}, next.volumes)},
-			})
-			if err != nil {
-				return err
-			}
-			_, err = nodes.Patch(ctx, a.Node, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager}, "status")
+			}, fieldManager, "status")
 			if apierrors.IsConflict(err) && ctx.Err() == nil {
 				continue // it is published at the same time, or the node is to be shut out
 			}

@@ -142,7 +142,7 @@ func (a *Agent) mayGo(n *v1beta1.StorageNode, name string) bool {
 
 // discarded removes one entry from the list.
 func (a *Agent) discarded(ctx context.Context, d v1beta1.Discard) error {
-	return a.editNode(ctx, func(n *v1beta1.StorageNode) (spec map[string]any, err error) {
+	return kube.EditNode(ctx, a.Client, a.Node, fieldManager, func(n *v1beta1.StorageNode) (spec map[string]any, err error) {
 		if err := readable(n); err != nil {
 			return nil, err // unreadable entries of the list would be lost
 		}

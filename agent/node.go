@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/retry"
 
 	watch "github.com/holdfast-storage/holdfast/api/client/informers/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/api/convert"
@@ -289,27 +288,3 @@ func newsOfNode(old, now *v1beta1.StorageNodeStatus) bool {
 
 // slight says whether a change is below 0.5% of the pool.
 func slight(old, now, size int64) bool { return max(old-now, now-old) < size/200 }
-
-// editNode patches the StorageNode with the result of change for its newest spec, unless that is nil.
-func (a *Agent) editNode(ctx context.Context, change func(*v1beta1.StorageNode) (spec map[string]any, err error)) error {
-	nodes := a.Client.HoldfastV1beta1().StorageNodes()
-	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		n, err := nodes.Get(ctx, a.Node, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		spec, err := change(n)
-		if err != nil || spec == nil {
-			return err
-		}
-		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": n.ResourceVersion}, "spec": spec})
-		if err != nil {
-			return err
-		}
-		_, err = nodes.Patch(ctx, a.Node, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
-		return err
-	})
-}

@@ -2,14 +2,12 @@ package agent
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 
 	core "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
@@ -116,13 +114,8 @@ func (a *Agent) dropReplacements(ctx context.Context, now *v1beta1.StorageNodeSt
 	if len(rest) == len(n.Spec.ReplacePools) {
 		return nil
 	}
-	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"resourceVersion": n.ResourceVersion}, "spec": map[string]any{"replacePools": rest},
-	})
-	if err != nil {
-		return err
-	}
-	if _, err = a.Client.HoldfastV1beta1().StorageNodes().Patch(ctx, a.Node, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager}); err != nil {
+	change := map[string]any{"metadata": map[string]any{"resourceVersion": n.ResourceVersion}, "spec": map[string]any{"replacePools": rest}}
+	if _, err := kube.MergePatch(ctx, a.Client.HoldfastV1beta1().StorageNodes().Patch, a.Node, change, fieldManager); err != nil {
 		return err
 	}
 	a.eventf(n, core.EventTypeNormal, "PoolKept", "a pool in spec.replacePools exists and is served: it is not given up, and is removed from the list")

@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/kube"
 )
 
 // A restore is requested in the spec of the StorageNode. The volume goes back from the trash to the disk, its object is
@@ -156,7 +157,7 @@ func (a *Agent) refuseRestore(ctx context.Context, name, refusal string) error {
 
 // answerRestore removes the requests to restore a volume, or writes the refusal into them.
 func (a *Agent) answerRestore(ctx context.Context, name, refusal string) error {
-	return a.editNode(ctx, func(n *v1beta1.StorageNode) (spec map[string]any, err error) {
+	return kube.EditNode(ctx, a.Client, a.Node, fieldManager, func(n *v1beta1.StorageNode) (spec map[string]any, err error) {
 		if restoreOf(n, name) == nil {
 			return nil, nil
 		}

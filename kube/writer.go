@@ -2,7 +2,6 @@ package kube
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -75,9 +74,6 @@ func (w *Writer[T, S]) WriteStatus(ctx context.Context, o T, next S) (written T,
 	return written, true, nil
 }
 
-// PatchFunc is the method Patch of a typed client.
-type PatchFunc[T any] func(context.Context, string, types.PatchType, []byte, metav1.PatchOptions, ...string) (T, error)
-
 // RemoveFinalizer removes a finalizer without a Writer, and returns whether the object had it. It fails with a conflict
 // if another client has written to the object since it was read.
 func RemoveFinalizer[T metav1.Object](ctx context.Context, patch PatchFunc[T], o T, finalizer, manager string) (removed bool, err error) {
@@ -93,13 +89,9 @@ func without(o metav1.Object, finalizer string) []string {
 }
 
 func patchFinalizers[T metav1.Object](ctx context.Context, patch PatchFunc[T], o T, finalizers []string, manager string) (T, error) {
-	data, err := json.Marshal(map[string]any{"metadata": map[string]any{
+	written, err := MergePatch(ctx, patch, o.GetName(), map[string]any{"metadata": map[string]any{
 		"uid": o.GetUID(), "resourceVersion": o.GetResourceVersion(), "finalizers": finalizers,
-	}})
-	if err != nil {
-		return o, err
-	}
-	written, err := patch(ctx, o.GetName(), types.MergePatchType, data, metav1.PatchOptions{FieldManager: manager})
+	}}, manager)
 	if err != nil {
 		return o, fmt.Errorf("writing the finalizers of %s: %w", keyOf(o), err)
 	}

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -15,6 +14,7 @@ import (
 	"github.com/holdfast-storage/holdfast/api/convert"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/kube"
 )
 
 // records are the objects of one kind: the cache, the API, and the waiting calls.
@@ -230,11 +230,7 @@ func (r *records[T]) mergeAt(ctx context.Context, o T, version string, patch map
 	if err := r.readable(o); err != nil {
 		return o, err
 	}
-	data, err := json.Marshal(patch)
-	if err != nil {
-		return o, err
-	}
-	return r.client.Patch(ctx, o.GetName(), types.MergePatchType, data, metav1.PatchOptions{FieldManager: FieldManager})
+	return kube.MergePatch(ctx, r.client.Patch, o.GetName(), patch, FieldManager)
 }
 
 // removeFinalizer removes the finalizer of the agent from an object that is being deleted, which completes the deletion.

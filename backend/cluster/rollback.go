@@ -3,17 +3,15 @@ package cluster
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/retry"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/kube"
 )
 
 // GivenUp says whether a volume was given up and its object only remains for another finalizer, such as its claim's.
@@ -109,29 +107,13 @@ func rollBack[T object](ctx context.Context, b *Backend, r *records[T], c *call[
 
 // discard adds an entry that an agent must remove when it is back. A node without a StorageNode is gone for good.
 func (b *Backend) discard(ctx context.Context, node string, d v1beta1.Discard) error {
-	nodes := b.Client.HoldfastV1beta1().StorageNodes()
-	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		n, err := nodes.Get(ctx, node, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
+	return kube.EditNode(ctx, b.Client, node, FieldManager, func(n *v1beta1.StorageNode) (map[string]any, error) {
 		if err := n.Unreadable(); err != nil {
-			return fmt.Errorf("StorageNode %s cannot be read, so it is left as it is: %w", node, err) // a write would lose unreadable entries of the list
+			return nil, fmt.Errorf("StorageNode %s cannot be read, so it is left as it is: %w", node, err) // a write would lose unreadable entries of the list
 		}
 		if slices.ContainsFunc(n.Spec.Discard, d.Same) {
-			return nil
+			return nil, nil
 		}
-		patch, err := json.Marshal(map[string]any{
-			"metadata": map[string]any{"resourceVersion": n.ResourceVersion},
-			"spec":     map[string]any{"discard": append(slices.Clone(n.Spec.Discard), d)},
-		})
-		if err != nil {
-			return err
-		}
-		_, err = nodes.Patch(ctx, node, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: FieldManager})
-		return err
+		return map[string]any{"discard": append(slices.Clone(n.Spec.Discard), d)}, nil
 	})
 }

@@ -2,14 +2,11 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-
 	client "github.com/holdfast-storage/holdfast/api/client/clientset"
+	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/nodeops/ganesha"
 	"github.com/holdfast-storage/holdfast/provisioner"
 )
@@ -59,7 +56,7 @@ func (t *clientReporter) report(ctx context.Context) error {
 	if err != nil || own == nil || own.Status.Clients == int32(len(all)) {
 		return err
 	}
-	patch := fmt.Appendf(nil, `{"status":{"clients":%d}}`, len(all))
-	_, err = t.client.HoldfastV1beta1().NFSServers(own.Namespace).Patch(ctx, own.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: nfsManager}, "status")
+	change := map[string]any{"status": map[string]any{"clients": len(all)}}
+	_, err = kube.MergePatch(ctx, t.client.HoldfastV1beta1().NFSServers(own.Namespace).Patch, own.Name, change, nfsManager, "status")
 	return err
 }

@@ -9,6 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/holdfast-storage/holdfast/kube"
 )
 
 // OwnedBy returns all objects with an owner reference to uid that are not being deleted. They must not be modified.
@@ -34,8 +36,8 @@ func (s *Set) Disown(ctx context.Context, o *unstructured.Unstructured) error {
 	if w == nil {
 		return nil
 	}
-	patch := fmt.Appendf(nil, `{"metadata":{"uid":%q,"ownerReferences":null}}`, o.GetUID())
-	_, err := w.client(s.Client, r.Namespace).Patch(ctx, r.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: FieldManager})
+	change := map[string]any{"metadata": map[string]any{"uid": o.GetUID(), "ownerReferences": nil}}
+	_, err := kube.MergePatch(ctx, w.client(s.Client, r.Namespace).Patch, r.Name, change, FieldManager)
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("%s: its owner reference could not be removed: %w", r, err)
 	}

@@ -2,7 +2,6 @@ package apply
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -18,6 +17,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/kube"
 )
 
 // InventoryName is the name of the ConfigMap that lists created objects.
@@ -116,11 +116,7 @@ func (i *inventory) change(ctx context.Context, made map[Ref]types.UID, gone fun
 
 func (i *inventory) write(ctx context.Context, text string) error {
 	data := map[string]any{i.key: text}
-	patch, err := json.Marshal(map[string]any{"data": data})
-	if err != nil {
-		return err
-	}
-	_, err = i.configs.Patch(ctx, InventoryName, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: FieldManager})
+	_, err := kube.MergePatch(ctx, i.configs.Patch, InventoryName, map[string]any{"data": data}, FieldManager)
 	if !apierrors.IsNotFound(err) {
 		return err
 	}

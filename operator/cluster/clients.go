@@ -2,14 +2,12 @@ package cluster
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube"
@@ -49,11 +47,7 @@ func (r *Controller) labelNodes(ctx context.Context, change map[string]map[strin
 
 // label changes labels of a Node; nil removes one.
 func (r *Controller) label(ctx context.Context, node string, change map[string]any) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": change}})
-	if err != nil {
-		return err
-	}
-	_, err = r.Kubernetes.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: apply.FieldManager})
+	_, err := kube.MergePatch(ctx, r.Kubernetes.CoreV1().Nodes().Patch, node, map[string]any{"metadata": map[string]any{"labels": change}}, apply.FieldManager)
 	if err = kube.IgnoreNotFound(err); err != nil {
 		return fmt.Errorf("the labels of node %s: %w", node, err)
 	}

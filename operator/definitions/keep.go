@@ -13,9 +13,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/kube/apply"
 )
 
@@ -64,11 +64,7 @@ func again(o *unstructured.Unstructured) map[string]any {
 }
 
 func (r *Controller) patchKept(ctx context.Context, data map[string]any) error {
-	patch, err := json.Marshal(map[string]any{"data": data})
-	if err != nil {
-		return err
-	}
-	_, err = r.Kubernetes.CoreV1().ConfigMaps(r.Namespace).Patch(ctx, keptName, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: apply.FieldManager})
+	_, err := kube.MergePatch(ctx, r.Kubernetes.CoreV1().ConfigMaps(r.Namespace).Patch, keptName, map[string]any{"data": data}, apply.FieldManager)
 	return err
 }
 

@@ -2,7 +2,6 @@ package fencing
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -13,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/retry"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube"
@@ -51,11 +49,7 @@ func (r *Controller) apply(ctx context.Context, o observed, p plan) error {
 // writeFence sets or removes spec.fence of the node: about the clients, or the fence, that were seen, and no others.
 func (r *Controller) writeFence(ctx context.Context, o observed, f *v1beta1.Fence) error {
 	is := map[string]any{"uid": o.storageNode.UID, "resourceVersion": o.storageNode.ResourceVersion}
-	patch, err := json.Marshal(map[string]any{"metadata": is, "spec": map[string]any{"fence": f}})
-	if err != nil {
-		return err
-	}
-	written, err := r.Client.HoldfastV1beta1().StorageNodes().Patch(ctx, o.name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
+	written, err := kube.MergePatch(ctx, r.Client.HoldfastV1beta1().StorageNodes().Patch, o.name, map[string]any{"metadata": is, "spec": map[string]any{"fence": f}}, fieldManager)
 	if err != nil {
 		return fmt.Errorf("writing spec.fence of StorageNode %s: %w", o.name, err)
 	}
@@ -101,33 +95,21 @@ func (r *Controller) event(o observed, kind, reason, message string) {
 
 // writeRequest changes the entry of one node in spec.blocklist of a pool, and leaves those of others.
 func (r *Controller) writeRequest(ctx context.Context, node string, q request) error {
-	sites := r.Client.HoldfastV1beta1().StorageNodes()
-	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		s, err := sites.Get(ctx, q.site.Name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
+	err := kube.EditNode(ctx, r.Client, q.site.Name, fieldManager, func(s *v1beta1.StorageNode) (map[string]any, error) {
 		if s.Unreadable() != nil {
-			return s.Unreadable() // entries that cannot be read would be lost
+			return nil, s.Unreadable() // entries that cannot be read would be lost
 		}
 		is := s.Spec.BlocklistOf(node)
 		if ends := q.entry == nil || q.entry.Expire; ends && (is == nil || !slices.ContainsFunc(q.of, func(of metav1.MicroTime) bool { return of.Equal(&is.RequestedAt) })) {
-			return nil // there is none, or the node was shut out again since, by a leader whose clock may be behind
+			return nil, nil // there is none, or the node was shut out again since, by a leader whose clock may be behind
 		}
 		rest := slices.DeleteFunc(s.Spec.Blocklist, func(e v1beta1.BlocklistRequest) bool { return e.Node == node })
 		if q.entry != nil {
 			rest = append(rest, *q.entry)
 		}
-		patch, err := json.Marshal(map[string]any{
-			"metadata": map[string]any{"resourceVersion": s.ResourceVersion}, "spec": map[string]any{"blocklist": rest},
-		})
-		if err != nil {
-			return err
-		}
-		_, err = sites.Patch(ctx, s.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
-		return err
+		return map[string]any{"blocklist": rest}, nil
 	})
-	if err = kube.IgnoreNotFound(err); err != nil {
+	if err != nil {
 		return fmt.Errorf("writing spec.blocklist of StorageNode %s for node %s: %w", q.site.Name, node, err)
 	}
 	return nil

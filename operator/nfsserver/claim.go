@@ -2,13 +2,11 @@ package nfsserver
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
 	core "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube"
@@ -138,12 +136,8 @@ func (c *Controller) patchVolume(ctx context.Context, s *v1beta1.NFSServer, p *v
 	if p.annotations != nil { // null would remove all
 		metadata["annotations"] = p.annotations
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": metadata, "spec": p.spec})
-	if err != nil {
-		return err
-	}
-	_, err = c.Kubernetes.CoreV1().PersistentVolumes().Patch(ctx, p.pv.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: apply.FieldManager})
-	if err != nil {
+	change := map[string]any{"metadata": metadata, "spec": p.spec}
+	if _, err := kube.MergePatch(ctx, c.Kubernetes.CoreV1().PersistentVolumes().Patch, p.pv.Name, change, apply.FieldManager); err != nil {
 		return fmt.Errorf("PersistentVolume %s, which has the data of NFS server %s: %w", p.pv.Name, keyOf(s), err)
 	}
 	return nil

@@ -2,15 +2,11 @@ package nodejob
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/kube"
 )
 
 // giveUpWiped gives up the pools that were wiped: otherwise their nodes would wait for the old pool, and serve no new one
@@ -24,34 +20,22 @@ func (c *Controller) giveUpWiped(ctx context.Context, job *v1beta1.NodeJob, next
 		if n.Phase != v1beta1.JobCompleted || before >= 0 {
 			continue
 		}
-		if err := c.giveUp(ctx, n.Name, job.Spec.Pool); err != nil {
+		err := kube.EditNode(ctx, c.Client, n.Name, component, func(node *v1beta1.StorageNode) (map[string]any, error) {
+			return giveUp(node, job.Spec.Pool), nil
+		})
+		if err != nil {
 			return fmt.Errorf("pool %s of node %s is wiped, but spec.replacePools could not be written: %w", job.Spec.Pool, n.Name, err)
 		}
 	}
 	return nil
 }
 
-func (c *Controller) giveUp(ctx context.Context, node, pool string) error {
-	nodes := c.Client.HoldfastV1beta1().StorageNodes()
-	n, err := nodes.Get(ctx, node, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
+// giveUp returns the change of a StorageNode that gives up a pool; nil if it has none of that name.
+func giveUp(n *v1beta1.StorageNode, pool string) map[string]any {
 	at := slices.IndexFunc(n.Status.Pools, func(p v1beta1.Pool) bool { return p.Name == pool })
 	if at < 0 || n.Status.Pools[at].ID == "" {
 		return nil
 	}
-	wiped := v1beta1.PoolReplacement{Name: pool, ID: n.Status.Pools[at].ID}
-	all := slices.DeleteFunc(slices.Clone(n.Spec.ReplacePools), func(r v1beta1.PoolReplacement) bool { return r.Name == pool })
-	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"resourceVersion": n.ResourceVersion}, "spec": map[string]any{"replacePools": append(all, wiped)},
-	})
-	if err != nil {
-		return err
-	}
-	_, err = nodes.Patch(ctx, node, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: component})
-	return err
+	rest := slices.DeleteFunc(slices.Clone(n.Spec.ReplacePools), func(r v1beta1.PoolReplacement) bool { return r.Name == pool })
+	return map[string]any{"replacePools": append(rest, v1beta1.PoolReplacement{Name: pool, ID: n.Status.Pools[at].ID})}
 }

@@ -2,7 +2,6 @@ package upgrade
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -11,7 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube"
@@ -145,14 +143,10 @@ func (c *Controller) setPause(ctx context.Context, upgrade string, cluster *v1be
 	if image != "" {
 		spec["images"] = map[string]any{"holdfast": image}
 	}
-	patch, err := json.Marshal(map[string]any{
+	now, err := kube.MergePatch(ctx, c.Client.HoldfastV1beta1().StorageClusters().Patch, cluster.Name, map[string]any{
 		"metadata": map[string]any{"resourceVersion": cluster.ResourceVersion, "annotations": map[string]any{v1beta1.PausedByAnnotation: by}},
 		"spec":     spec,
-	})
-	if err != nil {
-		return err
-	}
-	now, err := c.Client.HoldfastV1beta1().StorageClusters().Patch(ctx, cluster.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: component})
+	}, component)
 	if err != nil {
 		return fmt.Errorf("the pause of StorageCluster %s: %w", cluster.Name, err)
 	}

@@ -2,7 +2,6 @@ package upgrade
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -16,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/kube/podstatus"
 )
 
@@ -241,18 +241,15 @@ func start(ctx context.Context, client kubernetes.Interface, a application) erro
 }
 
 func scale(ctx context.Context, client kubernetes.Interface, a application, annotation *string, replicas int32) error {
-	patch, err := json.Marshal(map[string]any{
+	change := map[string]any{
 		"metadata": map[string]any{"resourceVersion": a.version, "annotations": map[string]any{v1beta1.ReplicasAnnotation: annotation}},
 		"spec":     map[string]any{"replicas": replicas},
-	})
-	if err != nil {
-		return err
 	}
-	options := metav1.PatchOptions{FieldManager: component}
+	var err error
 	if a.kind == "StatefulSet" {
-		_, err = client.AppsV1().StatefulSets(a.namespace).Patch(ctx, a.name, types.MergePatchType, patch, options)
+		_, err = kube.MergePatch(ctx, client.AppsV1().StatefulSets(a.namespace).Patch, a.name, change, component)
 	} else {
-		_, err = client.AppsV1().Deployments(a.namespace).Patch(ctx, a.name, types.MergePatchType, patch, options)
+		_, err = kube.MergePatch(ctx, client.AppsV1().Deployments(a.namespace).Patch, a.name, change, component)
 	}
 	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // a conflict is retried with the next pass
 		return nil
