@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/operator/render"
 )
 
 // Image returns the image that this program runs from, which its pod says; "" where it runs in none.
@@ -27,10 +28,5 @@ func ImageAndSecrets(ctx context.Context, kube kubernetes.Interface, namespace, 
 	if err != nil {
 		return "", nil, fmt.Errorf("which image pod %s/%s runs: %w", namespace, pod, err)
 	}
-	for _, c := range p.Spec.Containers {
-		if c.Name == "holdfast" {
-			return v1beta1.Image(c.Image), p.Spec.ImagePullSecrets, nil
-		}
-	}
-	return "", nil, nil
+	return render.ImageOf(&p.Spec), p.Spec.ImagePullSecrets, nil
 }

@@ -93,8 +93,8 @@ func (s *situation) siteTrouble(pool string) string {
 	if nodes := meta.FindStatusCondition(site.Status.Conditions, v1beta1.NodeUserRefusedCondition); nodes != nil && nodes.Status == metav1.ConditionTrue {
 		return "nodes cannot use its volumes: " + nodes.Message
 	}
-	if w := s.sites[pool]; w.rolling && w.failed { // a pod that cannot be made, or does not begin
-		return "it is served as before its last change: " + w.waiting
+	if w := s.sites[pool]; w.Rolling && w.Failed { // a pod that cannot be made, or does not begin
+		return "it is served as before its last change: " + w.Waiting
 	}
 	return ""
 }
@@ -121,8 +121,8 @@ func troubleOfPods(pods []*core.Pod) (trouble string) {
 // rollingSite says which pool gets another pod; "" if none does. One that cannot be served by it is reported by ailingSites.
 func (s *situation) rollingSite() string {
 	for _, pool := range v1beta1.CephPools(s.cluster.Spec.Pools) {
-		if w := s.sites[pool.Name]; w.rolling && !w.failed {
-			return w.waiting
+		if w := s.sites[pool.Name]; w.Rolling && !w.Failed {
+			return w.Waiting
 		}
 	}
 	return ""

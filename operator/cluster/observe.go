@@ -27,13 +27,13 @@ type situation struct {
 	allNodes     map[string]*core.Node
 	nodes        []*core.Node // storage nodes, by name
 	storageNodes map[string]*v1beta1.StorageNode
-	registered   map[string]bool     // with the kubelet, by node
-	nodeSet      *apps.DaemonSet     // nil if there is none
-	account      time.Time           // when the ServiceAccount of the nodes was created; zero if there is none
-	pods         []*core.Pod         // of the nodes
-	sitePods     []*core.Pod         // of the pools in Ceph clusters
-	sites        map[string]workload // of these, by pool
-	occupied     map[string]bool     // nodes and sites that have Volumes or Snapshots
+	registered   map[string]bool             // with the kubelet, by node
+	nodeSet      *apps.DaemonSet             // nil if there is none
+	account      time.Time                   // when the ServiceAccount of the nodes was created; zero if there is none
+	pods         []*core.Pod                 // of the nodes
+	sitePods     []*core.Pod                 // of the pools in Ceph clusters
+	sites        map[string]rollout.Workload // of these, by pool
+	occupied     map[string]bool             // nodes and sites that have Volumes or Snapshots
 	// controllerPods are those of the controller, sorted by name.
 	controllerPods []*core.Pod
 	controllers    []workload // the controller's own; two while it changes its kind
@@ -127,19 +127,19 @@ func (s *situation) nodesLeftOut(volumes []*v1beta1.Volume) (all []string) {
 
 // look reads the workloads and their account, whose applied versions are known at once.
 func (s *situation) look(set *apply.Set, namespace string) {
-	s.controllers, s.sites, s.account = nil, map[string]workload{}, time.Time{}
+	s.controllers, s.sites, s.account = nil, map[string]rollout.Workload{}, time.Time{}
 	s.nodeSet = apply.Typed[apps.DaemonSet](set.Get(apply.RefTo(apps.GroupName, "DaemonSet", namespace, v1beta1.NodeName)))
 	if o := set.Get(apply.RefTo("", "ServiceAccount", namespace, v1beta1.NodeName)); o != nil {
 		s.account = o.GetCreationTimestamp().Time
 	}
 	for _, ref := range controllerRefs(namespace) {
 		if o := set.Get(ref); o != nil && o.GetDeletionTimestamp() == nil {
-			s.controllers = append(s.controllers, readWorkload(o))
+			s.controllers = append(s.controllers, workload{Workload: rollout.ReadWorkload(o), kind: o.GetKind()})
 		}
 	}
 	for _, pool := range v1beta1.CephPools(s.cluster.Spec.Pools) {
 		if o := set.Get(apply.RefTo(apps.GroupName, "Deployment", namespace, render.CephObjectName(pool.Name))); o != nil {
-			s.sites[pool.Name] = readWorkload(o)
+			s.sites[pool.Name] = rollout.ReadWorkload(o)
 		}
 	}
 }

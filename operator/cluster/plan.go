@@ -59,7 +59,7 @@ func (s *situation) plan(failed bool) plan {
 		labels:       s.clientLabels(),
 	}
 	// Pods of the other workload may still run external-attacher.
-	p.releaseFinalizer = !p.attacherRuns && s.invalid == nil && !failed && s.controller().ready && len(s.controllers) == 1
+	p.releaseFinalizer = !p.attacherRuns && s.invalid == nil && !failed && s.controller().Ready && len(s.controllers) == 1
 	if failed {
 		p.again = kube.RetryRefused
 	}
@@ -72,7 +72,7 @@ func (s *situation) keeps(objects []*unstructured.Unstructured, failures []apply
 	desired := apply.Keeping(objects)
 	return func(o *unstructured.Unstructured) bool {
 		return desired(o) || slices.ContainsFunc(failures, func(f apply.Failure) bool { return f.Kind == o.GetKind() }) ||
-			isControllerWorkload(o) && !s.controller().ready
+			isControllerWorkload(o) && !s.controller().Ready
 	}
 }
 

@@ -61,7 +61,7 @@ func TestPlan_WhatFollowsOnAnApply(t *testing.T) {
 	}
 	for name, change := range map[string]func(*situation){
 		"the attacher is desired":           func(s *situation) { s.cluster.Spec.CSI.AttachRequired = true },
-		"the controller is not ready":       func(s *situation) { s.controllers[0].ready = false },
+		"the controller is not ready":       func(s *situation) { s.controllers[0].Ready = false },
 		"the workload of before still runs": func(s *situation) { s.controllers = append(s.controllers, workload{kind: "StatefulSet"}) },
 		"there is no workload":              func(s *situation) { s.controllers = nil },
 		"the spec cannot be rendered":       func(s *situation) { s.invalid = errNotYet },
@@ -86,7 +86,7 @@ func TestPlan_WhatIsNotPruned(t *testing.T) {
 	}
 	desired, old, own := object("DaemonSet", v1beta1.NodeName), object("DaemonSet", "old"), object("StatefulSet", v1beta1.ControllerName)
 	failed := []apply.Failure{{Ref: apply.RefOf(desired)}}
-	late := func(s *situation) { s.controllers[0].ready = false }
+	late := func(s *situation) { s.controllers[0].Ready = false }
 	for name, test := range map[string]struct {
 		s        *situation
 		failures []apply.Failure

@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-storage/holdfast/deploy"
 	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/kube/apply"
+	"github.com/holdfast-storage/holdfast/operator/rollout"
 )
 
 // handingOver is how long the controller of another release has to take over.
@@ -47,7 +48,7 @@ func (r *Controller) installedOver(c *v1beta1.StorageCluster) string {
 // both the label and the image.
 func (r *Controller) manifestOf(c *v1beta1.StorageCluster, workload *unstructured.Unstructured) string {
 	version := workload.GetLabels()[v1beta1.VersionLabel]
-	if version == deploy.Version || image(workload) == string(r.Release.Images(c).Holdfast) {
+	if version == deploy.Version || rollout.ReadWorkload(workload).Image == r.Release.Images(c).Holdfast {
 		return ""
 	}
 	return version
@@ -98,16 +99,4 @@ func (s *situation) setReleaseIgnored(next *v1beta1.StorageClusterStatus) {
 	if c := meta.FindStatusCondition(next.Conditions, v1beta1.ReleaseIgnoredCondition); c != nil && (image == "" || !strings.Contains(c.Message, pinned(image)+",")) {
 		meta.RemoveStatusCondition(&next.Conditions, v1beta1.ReleaseIgnoredCondition)
 	}
-}
-
-// image returns the image of Holdfast's container in a workload.
-func image(workload *unstructured.Unstructured) string {
-	containers, _, _ := unstructured.NestedSlice(workload.Object, "spec", "template", "spec", "containers")
-	for _, c := range containers {
-		if m, _ := c.(map[string]any); m["name"] == "holdfast" {
-			image, _ := m["image"].(string)
-			return image
-		}
-	}
-	return ""
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/kube/apply"
 	"github.com/holdfast-storage/holdfast/operator/held"
+	"github.com/holdfast-storage/holdfast/operator/render"
 )
 
 // The reasons of the conditions.
@@ -80,11 +81,7 @@ func (s *situation) images() v1beta1.Images {
 		images.CSIProvisioner, images.CSIResizer, images.CSISnapshotter, images.CSINodeDriverRegistrar, images.CSILivenessProbe = "", "", "", "", ""
 	}
 	if s.nodeSet != nil {
-		for _, c := range s.nodeSet.Spec.Template.Spec.Containers {
-			if c.Name == "holdfast" {
-				images.Holdfast = v1beta1.Image(c.Image)
-			}
-		}
+		images.Holdfast = cmp.Or(render.ImageOf(&s.nodeSet.Spec.Template.Spec), images.Holdfast)
 	}
 	return images
 }
@@ -98,7 +95,7 @@ type verdict struct {
 func (s *situation) verdict(next *v1beta1.StorageClusterStatus) verdict {
 	wasComplete := wasComplete(&s.cluster.Status)
 	ready, total := int(next.ReadyNodes), int(next.DesiredNodes)
-	complete := ready == total && s.controller().ready && !s.rollout.Stuck
+	complete := ready == total && s.controller().Ready && !s.rollout.Stuck
 	rolling := s.rolling() && slices.Equal(unready(next.Nodes), []string{s.rollout.Node})
 
 	v := verdict{
@@ -111,8 +108,8 @@ func (s *situation) verdict(next *v1beta1.StorageClusterStatus) verdict {
 		v.degraded = kube.NewCondition(v1beta1.DegradedCondition, true, reason, message)
 	case s.rollout.Stuck:
 		v.degraded = kube.NewCondition(v1beta1.DegradedCondition, true, reasonStuck, s.stuck())
-	case wasComplete && s.controller().failed:
-		v.degraded = kube.NewCondition(v1beta1.DegradedCondition, true, reasonController, s.controller().waiting)
+	case wasComplete && s.controller().Failed:
+		v.degraded = kube.NewCondition(v1beta1.DegradedCondition, true, reasonController, s.controller().Waiting)
 	case wasComplete && ready < total && !rolling:
 		v.degraded = kube.NewCondition(v1beta1.DegradedCondition, true, reasonNodes, complaints(next.Nodes))
 	case len(s.ailingSites()) > 0:
@@ -164,7 +161,7 @@ func (s *situation) phase(v verdict, complete, wasComplete bool, total int) v1be
 
 // onlyControllerMoves says whether only new pods of the controller are starting, beside the old ones.
 func (s *situation) onlyControllerMoves(v verdict) bool {
-	return v.available.Status == metav1.ConditionTrue && s.controllerAvailable() && !s.controller().ready && v.degraded.Status == metav1.ConditionFalse
+	return v.available.Status == metav1.ConditionTrue && s.controllerAvailable() && !s.controller().Ready && v.degraded.Status == metav1.ConditionFalse
 }
 
 // wasComplete says whether everything was ready once.
@@ -183,9 +180,9 @@ func (s *situation) available(ready, total int, ever bool) metav1.Condition {
 	case s.withCSI() && total == 0:
 		return is(false, reasonNoNodes, "no node matches %s: label a node, or change the selector", s.selector())
 	case !s.controllerAvailable() && ever:
-		return is(false, reasonController, "waiting for %s", s.controller().waiting)
+		return is(false, reasonController, "waiting for %s", s.controller().Waiting)
 	case !s.controllerAvailable():
-		return is(false, reasonCreating, "waiting for %s", s.controller().waiting)
+		return is(false, reasonCreating, "waiting for %s", s.controller().Waiting)
 	case s.withCSI() && ready == 0 && ever:
 		return is(false, reasonNodes, "none of %d nodes is ready", total)
 	case s.withCSI() && ready == 0:
@@ -218,8 +215,8 @@ func (s *situation) progressing(next *v1beta1.StorageClusterStatus, complete boo
 		return is(false, reasonStuck, "%s", s.stuck())
 	case s.nodeSet != nil && !s.rollout.Done:
 		return is(true, reasonRollingOut, "%d of %d node pods are up to date; waiting for %s", s.rollout.Updated, s.rollout.Total, s.rollout.Waiting)
-	case !s.controller().ready:
-		return is(true, cmp.Or(s.controller().reason, reasonRollingOut), "waiting for %s", s.controller().waiting)
+	case !s.controller().Ready:
+		return is(true, cmp.Or(s.controller().reason, reasonRollingOut), "waiting for %s", s.controller().Waiting)
 	case s.rollingSite() != "":
 		return is(true, reasonRollingOut, "waiting for %s", s.rollingSite())
 	case !complete && !wasComplete(&s.cluster.Status):

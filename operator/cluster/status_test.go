@@ -27,7 +27,7 @@ func healthy(nodes int) *situation {
 	s := &situation{
 		cluster:      &v1beta1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "holdfast", Generation: 3}},
 		storageNodes: map[string]*v1beta1.StorageNode{}, registered: map[string]bool{}, nodeSet: &apps.DaemonSet{},
-		controllers: []workload{{kind: "Deployment", available: true, ready: true}},
+		controllers: []workload{{kind: "Deployment", Workload: rollout.Workload{Available: true, Ready: true}}},
 		rollout:     rollout.Result{Done: true, Total: nodes, Updated: nodes},
 	}
 	for i := range nodes {
@@ -74,7 +74,7 @@ func silentAgent(name string) func(*situation) {
 }
 
 func TestStatus_PhaseAndConditionsFollowTheObservedState(t *testing.T) {
-	late := func(s *situation) { s.controllers[0].ready, s.controllers[0].waiting = false, "its new pods" }
+	late := func(s *situation) { s.controllers[0].Ready, s.controllers[0].Waiting = false, "its new pods" }
 	rolling := func(s *situation) {
 		s.pods[0].Status.Conditions[0].Status = core.ConditionFalse
 		s.rollout = rollout.Result{Total: 3, Updated: 2, Node: "node1", Waiting: "node1"}
@@ -106,7 +106,7 @@ func TestStatus_PhaseAndConditionsFollowTheObservedState(t *testing.T) {
 		"the controller is being replaced":     {healthy(1).with(late).was(healthy(1)), v1beta1.ClusterRunning, "1/1", "T Available, T RollingOut, F Healthy"},
 		"the new controller has no image":      {healthy(1).with(late).with(unpulled).was(healthy(1)), v1beta1.ClusterRunning, "1/1", "T Available, T ImagePullBackOff, F Healthy"},
 		"an image is missing for no pod":       {healthy(1).with(unpulled).was(healthy(1)), v1beta1.ClusterRunning, "1/1", "T Available, F UpToDate, F Healthy"},
-		"the new controller does not come":     {healthy(1).with(late).with(func(s *situation) { s.controllers[0].failed = true }).was(healthy(1)), v1beta1.ClusterDegraded, "1/1", "T Available, T RollingOut, T ControllerNotReady"},
+		"the new controller does not come":     {healthy(1).with(late).with(func(s *situation) { s.controllers[0].Failed = true }).was(healthy(1)), v1beta1.ClusterDegraded, "1/1", "T Available, T RollingOut, T ControllerNotReady"},
 		"the spec is invalid from the start":   {healthy(1).with(func(s *situation) { s.invalid, s.pods, s.controllers = errors.New("spec.x"), nil, nil }), v1beta1.ClusterPending, "0/1", "F Creating, F InvalidSpec, T InvalidSpec"},
 		"the spec becomes invalid":             {healthy(1).with(func(s *situation) { s.invalid = errors.New("spec.x") }).was(healthy(1)), v1beta1.ClusterDegraded, "1/1", "T Available, F InvalidSpec, T InvalidSpec"},
 		"a class is foreign":                   {healthy(1).with(foreign), v1beta1.ClusterDegraded, "1/1", "T Available, F NameTaken, T NameTaken"},
@@ -207,7 +207,7 @@ func TestUnreachableVolumes_AreReportedInOneEventPerTransition(t *testing.T) {
 func TestStatus_ConditionNamesTheImageThatTheControllerWaitsFor(t *testing.T) {
 	for _, reason := range []string{"ErrImagePull", "ImagePullBackOff"} { // between which the kubelet goes to and fro
 		s := healthy(1)
-		s.controllers[0] = workload{kind: "Deployment", available: true, waiting: "Deployment x: 0 of 1 replicas"}
+		s.controllers[0] = workload{kind: "Deployment", Workload: rollout.Workload{Available: true, Waiting: "Deployment x: 0 of 1 replicas"}}
 		s.controllerPods = []*core.Pod{{ObjectMeta: metav1.ObjectMeta{Name: "controller-2"}}}
 		s.controllerPods[0].Status.ContainerStatuses = []core.ContainerStatus{{
 			Name: "csi-resizer", Image: "r/none:1", State: core.ContainerState{Waiting: &core.ContainerStateWaiting{Reason: reason}},
@@ -234,7 +234,7 @@ func TestStatus_StatefulSetThatDoesNotBecomeReadyIsAFault(t *testing.T) {
 	late := func(pods ...*core.Pod) *situation {
 		s := healthy(1)
 		s.cluster.Spec.Controller.Kind = v1beta1.AsStatefulSet
-		s.controllers = []workload{{kind: "StatefulSet", available: true, waiting: "StatefulSet x: 1 of 2 replicas"}}
+		s.controllers = []workload{{kind: "StatefulSet", Workload: rollout.Workload{Available: true, Waiting: "StatefulSet x: 1 of 2 replicas"}}}
 		s.controllerPods = pods
 		return s.was(healthy(1))
 	}
@@ -404,7 +404,7 @@ func TestStatus_SaysThatAPoolInCephIsServedByThePodBefore(t *testing.T) {
 	old, next := pod("old", core.ConditionTrue), pod("next", core.ConditionFalse)
 	s.sitePods = []*core.Pod{next, old}
 	next.CreationTimestamp = metav1.NewTime(old.CreationTimestamp.Add(time.Minute))
-	s.sites = map[string]workload{"block": {rolling: true, waiting: "the next pod"}}
+	s.sites = map[string]rollout.Workload{"block": {Rolling: true, Waiting: "the next pod"}}
 	if got := reasons(s.status()); got != "T Available, T RollingOut, F Healthy" {
 		t.Errorf("while the next pod tries: %s", got)
 	}
@@ -414,7 +414,7 @@ func TestStatus_SaysThatAPoolInCephIsServedByThePodBefore(t *testing.T) {
 		t.Errorf("once it has ended: %+v", d)
 	}
 	next.Status.Phase = core.PodFailed // it was evicted
-	s.sites["block"] = workload{rolling: true, failed: true, waiting: "Deployment: no pod can be made"}
+	s.sites["block"] = rollout.Workload{Rolling: true, Failed: true, Waiting: "Deployment: no pod can be made"}
 	s.storageNodes[blockSite] = &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: blockSite}}
 	if d := meta.FindStatusCondition(s.status().Conditions, v1beta1.DegradedCondition); d.Message != "pool block: it is served as before its last change: Deployment: no pod can be made" {
 		t.Errorf("without a next pod: %+v", d)

@@ -5,10 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube/podstatus"
@@ -17,42 +15,10 @@ import (
 
 // workload is the controller's own Deployment or StatefulSet, or the Deployment of a pool in a Ceph cluster.
 type workload struct {
-	kind      string
-	available bool   // a pod serves
-	ready     bool   // all pods are updated and ready
-	rolling   bool   // a pod is to be replaced by one that is updated
-	failed    bool   // the new pods do not start in time
-	waiting   string // why it is not ready
-	reason    string // why an image of its pods cannot be pulled; "" otherwise
-}
+	rollout.Workload
 
-// readWorkload reads the status that Kubernetes wrote.
-func readWorkload(o *unstructured.Unstructured) workload {
-	number := func(fields ...string) int64 {
-		n, _, _ := unstructured.NestedInt64(o.Object, fields...)
-		return n
-	}
-	replicas, found, _ := unstructured.NestedInt64(o.Object, "spec", "replicas")
-	if !found {
-		replicas = 1
-	}
-	seen := number("status", "observedGeneration") >= o.GetGeneration()
-	updated, ready := number("status", "updatedReplicas"), number("status", "readyReplicas")
-	pods := number("status", "replicas")
-	w := workload{kind: o.GetKind(), available: ready > 0, ready: seen && updated >= replicas && ready >= replicas && pods == replicas}
-	w.rolling = !seen || updated < replicas || pods > replicas
-	if !w.ready {
-		w.waiting = fmt.Sprintf("%s %s: %d of %d replicas are updated, %d are ready", w.kind, o.GetName(), updated, replicas, ready)
-	}
-	conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
-	for _, c := range conditions {
-		m, _ := c.(map[string]any)
-		if m["type"] == string(apps.DeploymentProgressing) && m["status"] == "False" {
-			w.failed = true
-			w.waiting += fmt.Sprint(": ", m["message"])
-		}
-	}
-	return w
+	kind   string
+	reason string // why an image of its pods cannot be pulled; "" otherwise
 }
 
 // controllerKind returns the kind that the spec specifies.
@@ -70,17 +36,17 @@ func (s *situation) controller() workload {
 			return s.troubled(w)
 		}
 	}
-	return workload{kind: s.controllerKind(), waiting: "the " + s.controllerKind() + " " + v1beta1.ControllerName + " to be made"}
+	return workload{kind: s.controllerKind(), Workload: rollout.Workload{Waiting: "the " + s.controllerKind() + " " + v1beta1.ControllerName + " to be made"}}
 }
 
 // troubled adds why a pod of the controller does not start, if its image cannot be pulled or it takes too long.
 func (s *situation) troubled(w workload) workload {
-	if w.ready {
+	if w.Ready {
 		return w
 	}
 	for _, p := range s.controllerPods {
 		if w.reason = rollout.PullTrouble(p); w.reason != "" && p.DeletionTimestamp == nil {
-			w.waiting += described(p)
+			w.Waiting += described(p)
 			break
 		}
 	}
@@ -88,8 +54,8 @@ func (s *situation) troubled(w workload) workload {
 		return w // a Deployment reports that in its status
 	}
 	if p, since := s.lateSince(); p != nil && s.now.Sub(since) >= startingLasts {
-		if w.failed = true; w.reason == "" {
-			w.waiting += described(p)
+		if w.Failed = true; w.reason == "" {
+			w.Waiting += described(p)
 		}
 	}
 	return w
@@ -126,7 +92,7 @@ func (s *situation) lateSince() (latest *core.Pod, since time.Time) {
 // controllerLate returns the time left for a pod of the controller to become ready; 0 if none is waited for.
 func (s *situation) controllerLate() time.Duration {
 	w := s.controller()
-	if w.ready || w.failed || w.kind != string(v1beta1.AsStatefulSet) {
+	if w.Ready || w.Failed || w.kind != string(v1beta1.AsStatefulSet) {
 		return 0
 	}
 	p, since := s.lateSince()
@@ -139,7 +105,7 @@ func (s *situation) controllerLate() time.Duration {
 // controllerAvailable says whether any pod serves.
 func (s *situation) controllerAvailable() bool {
 	for _, w := range s.controllers {
-		if w.available {
+		if w.Available {
 			return true
 		}
 	}

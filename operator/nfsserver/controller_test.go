@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/operator/render"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
@@ -236,7 +237,9 @@ func (r *rig) withoutConflict(do func() error) {
 	})
 }
 
-func (r *rig) image(name string) string { return imageOf(&r.statefulSet(name).Spec.Template.Spec) }
+func (r *rig) image(name string) string {
+	return string(render.ImageOf(&r.statefulSet(name).Spec.Template.Spec))
+}
 
 // pausedForUpgrade has servers at work in a cluster that is paused for an upgrade.
 func (r *rig) pausedForUpgrade(names ...string) {

@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/kube/apply"
+	"github.com/holdfast-storage/holdfast/operator/render"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
@@ -247,7 +248,7 @@ func TestPlan_RecreatedServiceRequestsItsFormerAddress(t *testing.T) {
 func TestPlan_AnUpgradeGivesItsImage(t *testing.T) {
 	r := look(pause, func(r *round) { r.image = "nfs:2" })
 	p := check.Got(newPlan(r.desired, r.observed))(t)
-	if got := imageOf(&as[apps.StatefulSet](t, p.workload, "StatefulSet").Spec.Template.Spec); got != "nfs:2" {
+	if got := render.ImageOf(&as[apps.StatefulSet](t, p.workload, "StatefulSet").Spec.Template.Spec); got != "nfs:2" {
 		t.Errorf("the pod is to run %s", got)
 	}
 }
@@ -314,7 +315,7 @@ func TestConclude_StatusReportsTheFailuresOfItsPass(t *testing.T) {
 func TestOutdated_AnUpgradeWaitsUntilTheNewImageServes(t *testing.T) {
 	run := func(image string) func(*round) {
 		return func(r *round) {
-			r.set.Spec.Template.Spec.Containers = []core.Container{{Image: image}}
+			r.set.Spec.Template.Spec.Containers = []core.Container{{Name: v1beta1.AppName, Image: image}}
 			r.image = "nfs:2"
 		}
 	}

@@ -7,13 +7,13 @@ import (
 	"slices"
 	"time"
 
-	core "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube/apply"
+	"github.com/holdfast-storage/holdfast/operator/render"
 )
 
 // Upgrade updates servers to the release of an image of Holdfast, while the cluster is paused for it, and reports the
@@ -112,7 +112,7 @@ func (r *round) isBarred(live func(apply.Ref) *unstructured.Unstructured) bool {
 // outdated says why a server does not serve with the image of an upgrade yet; "" if it does, even with a claim that
 // cannot grow.
 func (r *round) outdated() string {
-	if len(r.Failures) == 0 && r.isCurrent() && r.serves() && imageOf(&r.set.Spec.Template.Spec) == string(r.image) {
+	if len(r.Failures) == 0 && r.isCurrent() && r.serves() && render.ImageOf(&r.set.Spec.Template.Spec) == r.image {
 		return ""
 	}
 	_, why := r.trouble()
@@ -133,7 +133,7 @@ func (c *Controller) Outdated(image v1beta1.Image) (to v1beta1.Image, nodes []st
 	_, to = c.target(image)
 	for _, s := range c.all() {
 		for _, p := range c.podsOf(s) {
-			if to != "" && p.Spec.NodeName != "" && imageOf(&p.Spec) != string(to) {
+			if to != "" && p.Spec.NodeName != "" && render.ImageOf(&p.Spec) != to {
 				nodes = append(nodes, p.Spec.NodeName)
 			}
 		}
@@ -143,11 +143,4 @@ func (c *Controller) Outdated(image v1beta1.Image) (to v1beta1.Image, nodes []st
 	}
 	slices.Sort(nodes)
 	return to, slices.Compact(nodes)
-}
-
-func imageOf(pod *core.PodSpec) string {
-	if len(pod.Containers) == 0 {
-		return ""
-	}
-	return pod.Containers[0].Image
 }

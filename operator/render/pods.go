@@ -52,6 +52,14 @@ func container(pod *core.PodSpec, name string) *core.Container {
 	return nil
 }
 
+// ImageOf returns the image of Holdfast's container in a pod; "" if it has none.
+func ImageOf(pod *core.PodSpec) v1beta1.Image {
+	if c := container(pod, name); c != nil {
+		return v1beta1.Image(c.Image)
+	}
+	return ""
+}
+
 // beside returns an optional container of the manifests.
 func beside(template *core.PodTemplate, name string, image v1beta1.Image) core.Container {
 	c := container(&template.Template.Spec, name)

@@ -3,17 +3,14 @@ package upgrade
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
 	apps "k8s.io/api/apps/v1"
-	core "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube"
@@ -139,7 +136,7 @@ func nodesOf(w rollout.World) nodes {
 	if w.DaemonSet == nil {
 		return nodes{rollout: rollout.Result{Waiting: "the DaemonSet " + v1beta1.NodeName + " to be there"}}
 	}
-	n := nodes{image: imageOf(w.DaemonSet.Spec.Template.Spec)}
+	n := nodes{image: render.ImageOf(&w.DaemonSet.Spec.Template.Spec)}
 	n.rollout, _ = rollout.Plan(w)
 	served := map[string]bool{}
 	for _, p := range w.Pods {
@@ -179,15 +176,6 @@ func joined(why string) string {
 	return ": " + why
 }
 
-func imageOf(pod core.PodSpec) v1beta1.Image {
-	for _, c := range pod.Containers {
-		if c.Name == v1beta1.AppName {
-			return v1beta1.Image(c.Image)
-		}
-	}
-	return ""
-}
-
 // controllerWorkload returns the workload of the kind that the StorageCluster specifies.
 func (c *Controller) controllerWorkload(cluster *v1beta1.StorageCluster) workload {
 	kind := string(v1beta1.AsDeployment)
@@ -198,34 +186,6 @@ func (c *Controller) controllerWorkload(cluster *v1beta1.StorageCluster) workloa
 	if o == nil {
 		return workload{waiting: kind + " " + v1beta1.ControllerName + " to be there"}
 	}
-	return readWorkload(o)
-}
-
-// readWorkload reads the fields that Deployments and StatefulSets have in common.
-func readWorkload(o *unstructured.Unstructured) workload {
-	var d apps.Deployment
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(map[string]any{
-		"metadata": o.Object["metadata"], "spec": map[string]any{"replicas": field(o, "spec", "replicas"), "template": field(o, "spec", "template")},
-		"status": map[string]any{
-			"observedGeneration": field(o, "status", "observedGeneration"), "replicas": field(o, "status", "replicas"),
-			"updatedReplicas": field(o, "status", "updatedReplicas"), "readyReplicas": field(o, "status", "readyReplicas"),
-		},
-	}, &d); err != nil {
-		return workload{waiting: fmt.Sprintf("%s %s: %v", o.GetKind(), o.GetName(), err)}
-	}
-	want, s := int32(1), d.Status
-	if d.Spec.Replicas != nil {
-		want = *d.Spec.Replicas
-	}
-	return workload{
-		image: imageOf(d.Spec.Template.Spec),
-		ready: s.ObservedGeneration >= d.Generation && s.UpdatedReplicas == want && s.ReadyReplicas >= want && s.Replicas == want,
-		waiting: fmt.Sprintf("%s %s: %d of %d replicas are updated, %d are ready, %d are there",
-			o.GetKind(), o.GetName(), s.UpdatedReplicas, want, s.ReadyReplicas, s.Replicas),
-	}
-}
-
-func field(o *unstructured.Unstructured, path ...string) any {
-	v, _, _ := unstructured.NestedFieldNoCopy(o.Object, path...) // nil is read as nothing
-	return v
+	w := rollout.ReadWorkload(o)
+	return workload{image: w.Image, ready: w.Ready, waiting: w.Waiting}
 }

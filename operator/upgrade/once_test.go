@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/operator/render"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
@@ -29,8 +30,8 @@ func TestUpgrade_ReplacesTheControllerOnce(t *testing.T) {
 			t.Fatalf("%+v, %v", cluster.Spec, err)
 		}
 		r.install(cluster) // as the cluster's own loop goes on
-		if d := deployment(); d.Generation != before+1 || imageOf(d.Spec.Template.Spec) != newImage {
-			t.Errorf("it went from generation %d to %d, and runs %s", before, d.Generation, imageOf(d.Spec.Template.Spec))
+		if d := deployment(); d.Generation != before+1 || render.ImageOf(&d.Spec.Template.Spec) != newImage {
+			t.Errorf("it went from generation %d to %d, and runs %s", before, d.Generation, render.ImageOf(&d.Spec.Template.Spec))
 		}
 	})
 }

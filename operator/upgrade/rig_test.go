@@ -182,7 +182,7 @@ func (r *rig) daemonSet() {
 		p := &core.Pod{ObjectMeta: *set.Spec.Template.ObjectMeta.DeepCopy(), Spec: *set.Spec.Template.Spec.DeepCopy()}
 		p.Name, p.Namespace, p.Spec.NodeName = fmt.Sprintf("%s-%d", v1beta1.NodeName, r.made), ours, node
 		p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(set, apps.SchemeGroupVersion.WithKind("DaemonSet"))}
-		image := imageOf(p.Spec)
+		image := render.ImageOf(&p.Spec)
 		ready := core.ConditionTrue
 		if string(image) == r.broken && node == "b" {
 			ready = core.ConditionFalse
@@ -326,11 +326,11 @@ func (r *rig) runs() string {
 	r.Helper()
 	var all []string
 	for node, p := range r.nodePods() {
-		all = append(all, node+"="+string(imageOf(p.Spec)))
+		all = append(all, node+"="+string(render.ImageOf(&p.Spec)))
 	}
 	slices.Sort(all)
 	for _, pod := range r.controllers() {
-		all = append(all, "controller="+string(imageOf(pod)))
+		all = append(all, "controller="+string(render.ImageOf(&pod)))
 	}
 	return strings.Join(all, " ")
 }
