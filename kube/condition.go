@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"fmt"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -66,4 +67,28 @@ func Shorten(message string, longest int) string {
 		return message
 	}
 	return strings.ToValidUTF8(message[:max(0, longest-len(cutOff))], "") + cutOff
+}
+
+// Few joins the first texts of a list and counts the rest, in words such as " and %d more".
+func Few(all []string, most int, joint, rest string) string {
+	if len(all) <= most {
+		return strings.Join(all, joint)
+	}
+	return strings.Join(all[:most], joint) + fmt.Sprintf(rest, len(all)-most)
+}
+
+// Count is a number of things, in words.
+func Count(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}
+
+// Because joins a text to what it explains; nothing if there is none.
+func Because(joint, why string) string {
+	if why == "" {
+		return ""
+	}
+	return joint + why
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-storage/holdfast/api/convert"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/kube"
 )
 
 // poolOf returns a pool of a node as last reported; the first one for an empty name.
@@ -194,10 +195,4 @@ func poolNames(n *v1beta1.StorageNode) string {
 }
 
 // Few joins the first entries and counts the rest.
-func Few(all []string, by string) string {
-	const most = 10
-	if len(all) <= most {
-		return strings.Join(all, by)
-	}
-	return strings.Join(all[:most], by) + fmt.Sprintf(" and %d more", len(all)-most)
-}
+func Few(all []string, by string) string { return kube.Few(all, 10, by, " and %d more") }

@@ -128,14 +128,6 @@ func (s *situation) rollingSite() string {
 	return ""
 }
 
-// complaintsOfSites are those that fit into a message.
-func complaintsOfSites(all []string) string {
-	if len(all) > mostNamed {
-		all = append(slices.Clone(all[:mostNamed]), fmt.Sprintf("and %d more pools", len(all)-mostNamed))
-	}
-	return strings.Join(all, ". ")
-}
-
 // onlySites says whether all pools are in Ceph clusters: nodes then have none, and need none.
 func (s *situation) onlySites() bool {
 	return len(v1beta1.NodePools(render.Pools(s.cluster))) == 0

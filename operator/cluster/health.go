@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/kube/podstatus"
 	"github.com/holdfast-storage/holdfast/operator/rollout"
 )
@@ -143,17 +144,10 @@ const mostNamed = 5
 // complaints returns the messages of the nodes that are not ready.
 func complaints(all []v1beta1.NodeHealth) string {
 	var lines []string
-	unready := 0
 	for _, h := range all {
-		if h.Ready {
-			continue
-		}
-		if unready++; unready <= mostNamed {
+		if !h.Ready {
 			lines = append(lines, fmt.Sprintf("node %s: %s", h.Name, h.Message))
 		}
 	}
-	if unready > mostNamed {
-		lines = append(lines, fmt.Sprintf("and %d more nodes", unready-mostNamed))
-	}
-	return strings.Join(lines, ". ")
+	return kube.Few(lines, mostNamed, ". ", ". and %d more nodes")
 }

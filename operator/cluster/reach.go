@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/operator/held"
 	"github.com/holdfast-storage/holdfast/operator/render"
 )
@@ -32,15 +32,11 @@ func outOfReach(v *v1beta1.Volume) bool {
 // notReached says how many volumes are out of reach, and names the first.
 func (s *situation) notReached() string {
 	var named []string
-	for i, v := range s.unreachable {
-		if i == mostNamed {
-			named = append(named, fmt.Sprintf("and %d more", len(s.unreachable)-mostNamed))
-			break
-		}
+	for _, v := range s.unreachable {
 		named = append(named, fmt.Sprintf("%s (%s, node %s)", v.Name, v.Status.Phase, v.Spec.Node))
 	}
 	return fmt.Sprintf("%s out of reach: %s; kubectl describe volume NAME, or holdfast status, says why",
-		held.Count(len(s.unreachable), 0), strings.Join(named, ", "))
+		kube.Count(len(s.unreachable), "volume"), kube.Few(named, mostNamed, ", ", ", and %d more"))
 }
 
 // volumeMatters ignores changes that do not affect the status.

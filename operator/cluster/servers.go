@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/kube"
 )
 
 // served returns, sorted, the namespaces with NFS servers that have served. A server of a release that did not check
@@ -61,21 +62,15 @@ func (s *situation) holdsUp(orphan bool) bool {
 
 // lost says what would be lost.
 func (s *situation) lost(orphan bool) string {
-	count := func(n int, one string) string {
-		if n == 1 {
-			return "1 " + one
-		}
-		return fmt.Sprintf("%d %ss", n, one)
-	}
 	switch {
 	case orphan && s.servers.here > 0:
-		return count(s.servers.here, "NFS server") + " in the namespace of Holdfast would be deleted with it, and the volumes there: delete them first"
+		return kube.Count(s.servers.here, "NFS server") + " in the namespace of Holdfast would be deleted with it, and the volumes there: delete them first"
 	case s.servers.all > 0 && s.volumes+s.snapshots > 0:
-		return fmt.Sprintf("%s, and %s: delete them, or set spec.deletionPolicy to Orphan to leave them as they are", s.kept(), count(s.servers.all, "NFS server"))
+		return fmt.Sprintf("%s, and %s: delete them, or set spec.deletionPolicy to Orphan to leave them as they are", s.kept(), kube.Count(s.servers.all, "NFS server"))
 	case s.servers.all > 0:
-		return count(s.servers.all, "NFS server") + " in the cluster: delete them, or set spec.deletionPolicy to Orphan to leave them as they are"
+		return kube.Count(s.servers.all, "NFS server") + " in the cluster: delete them, or set spec.deletionPolicy to Orphan to leave them as they are"
 	case s.volumes+s.snapshots == 0:
-		return count(s.bound.volumes, "PersistentVolume") + " and " + count(s.bound.contents, "VolumeSnapshotContent") +
+		return kube.Count(s.bound.volumes, "PersistentVolume") + " and " + kube.Count(s.bound.contents, "VolumeSnapshotContent") +
 			" of Holdfast exist: delete their claims and VolumeSnapshots, or them, or set spec.deletionPolicy to Orphan to leave the data on the disks"
 	}
 	return s.kept() + ": delete them, or set spec.deletionPolicy to Orphan to leave them on the disks"

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -113,7 +112,7 @@ func (s *situation) verdict(next *v1beta1.StorageClusterStatus) verdict {
 	case wasComplete && ready < total && !rolling:
 		v.degraded = kube.NewCondition(v1beta1.DegradedCondition, true, reasonNodes, complaints(next.Nodes))
 	case len(s.ailingSites()) > 0:
-		v.degraded = kube.NewCondition(v1beta1.DegradedCondition, true, reasonCephPools, complaintsOfSites(s.ailingSites()))
+		v.degraded = kube.NewCondition(v1beta1.DegradedCondition, true, reasonCephPools, kube.Few(s.ailingSites(), mostNamed, ". ", ". and %d more pools"))
 	case len(s.leftOut) > 0:
 		v.degraded = kube.NewCondition(v1beta1.DegradedCondition, true, reasonLeftOut, s.stranded())
 	case len(s.unreachable) > 0:
@@ -241,27 +240,18 @@ func (s *situation) fault() (reason, message string) {
 	}
 	reason = reasonForeign
 	var all []string
-	for i, f := range s.failures {
+	for _, f := range s.failures {
 		if !errors.Is(f, apply.ErrForeign) {
 			reason = reasonNotApplied
 		}
-		if i < mostNamed {
-			all = append(all, f.Error())
-		}
+		all = append(all, f.Error())
 	}
-	if more := len(s.failures) - mostNamed; more > 0 {
-		all = append(all, fmt.Sprintf("and %d more objects", more))
-	}
-	return reason, strings.Join(all, "; ")
+	return reason, kube.Few(all, mostNamed, "; ", "; and %d more objects")
 }
 
 // stranded reports the volumes on nodes without a node pod.
 func (s *situation) stranded() string {
-	named := s.leftOut
-	if len(named) > mostNamed {
-		named = append(slices.Clone(named[:mostNamed]), fmt.Sprintf("and %d more nodes", len(named)-mostNamed))
-	}
-	return strings.Join(named, "; ") + ": no pod can mount them and they cannot be deleted; let spec.nodeSelectorTerms select the node again, and delete them first"
+	return kube.Few(s.leftOut, mostNamed, "; ", "; and %d more nodes") + ": no pod can mount them and they cannot be deleted; let spec.nodeSelectorTerms select the node again, and delete them first"
 }
 
 func (s *situation) stuck() string {

@@ -258,17 +258,11 @@ func (r *round) stranger() string {
 // kept says what prevents the deletion of a server.
 func (r *round) kept() string {
 	var parts []string
-	for _, p := range []struct {
-		count int
-		one   string
-	}{{r.volumes, "volume"}, {r.snapshots, "snapshot"}} {
-		switch p.count {
-		case 0:
-		case 1:
-			parts = append(parts, "1 "+p.one)
-		default:
-			parts = append(parts, fmt.Sprintf("%d %ss", p.count, p.one))
-		}
+	if r.volumes > 0 {
+		parts = append(parts, kube.Count(r.volumes, "volume"))
+	}
+	if r.snapshots > 0 {
+		parts = append(parts, kube.Count(r.snapshots, "snapshot"))
 	}
 	switch what := strings.Join(parts, " and "); {
 	case what == "" && r.remains.promised > 0:

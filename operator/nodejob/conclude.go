@@ -26,7 +26,7 @@ func (p *plan) conclude(now time.Time) {
 		case v1beta1.JobCompleted:
 			done++
 		case v1beta1.JobFailed:
-			failed = append(failed, n.Name+orElse(": ", n.Message))
+			failed = append(failed, n.Name+kube.Because(": ", n.Message))
 		default:
 			running++
 			if n.Message != "" {

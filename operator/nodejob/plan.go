@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/kube"
 )
 
 const (
@@ -165,7 +166,7 @@ func (r *round) node(n *v1beta1.NodeResult) {
 	case left <= 0 && r.lastWords(pod):
 		r.wait(n, pod, v, 0)
 	case left <= 0:
-		v.message = "not done after " + r.timeout().String() + orElse(": ", v.message)
+		v.message = "not done after " + r.timeout().String() + kube.Because(": ", v.message)
 		r.finish(n, pod, v1beta1.JobFailed, v)
 	case v.failed || n.Attempts == 0:
 		r.attempt(n, pod, v, left)
@@ -227,7 +228,7 @@ func (r *round) look(n *v1beta1.NodeResult, pod *core.Pod) verdict {
 		return v
 	}
 	if why := unready(node); why != "" {
-		v.message = why + orElse("; ", v.message)
+		v.message = why + kube.Because("; ", v.message)
 	}
 	return v
 }

@@ -129,14 +129,6 @@ func (p *plan) within(d time.Duration) {
 
 func timeOf(t time.Time) metav1.Time { return metav1.NewTime(t.Truncate(time.Second)) }
 
-// orElse returns the text with a prefix, or nothing.
-func orElse(joint, text string) string {
-	if text == "" {
-		return ""
-	}
-	return joint + text
-}
-
 // Limits of a job's status, so that the object of a job on a thousand nodes can be stored.
 const (
 	longestMessage = 512

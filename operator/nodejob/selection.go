@@ -13,6 +13,7 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/kube"
 )
 
 // selection is the nodes that a job runs on, and why others are left out.
@@ -84,10 +85,4 @@ func (s selection) none() string {
 }
 
 // few names the first ones and counts the rest.
-func few(all []string) string {
-	const most = 3
-	if len(all) <= most {
-		return strings.Join(all, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(all[:most], ", "), len(all)-most)
-}
+func few(all []string) string { return kube.Few(all, 3, ", ", " and %d more") }

@@ -15,7 +15,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	core "k8s.io/api/core/v1"
@@ -26,6 +25,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/kube/podstatus"
 )
 
@@ -143,10 +143,7 @@ func (w World) missing(r *Result, pods []*core.Pod) {
 		return
 	}
 	r.Node = without[0]
-	if more := len(without) - mostNamed; more > 0 {
-		without = append(without[:mostNamed], fmt.Sprintf("%d more", more))
-	}
-	r.Waiting += "; without one: " + strings.Join(without, ", ")
+	r.Waiting += "; without one: " + kube.Few(without, mostNamed, ", ", ", %d more")
 }
 
 // mostNamed is how many nodes a message names.
@@ -164,7 +161,7 @@ func (w World) hindered(r *Result, pods []*core.Pod) bool {
 		if w.current(p) && !podstatus.IsReady(p) {
 			r.Node, r.Since = p.Spec.NodeName, p.CreationTimestamp.Time
 			why, stuck := Trouble(p)
-			r.Stuck, r.Waiting = stuck, fmt.Sprintf("pod %s of node %s to become ready%s", p.Name, p.Spec.NodeName, prefixed(why))
+			r.Stuck, r.Waiting = stuck, fmt.Sprintf("pod %s of node %s to become ready%s", p.Name, p.Spec.NodeName, kube.Because(": ", why))
 			return true
 		}
 		if w.current(p) && w.Unregistered[p.Spec.NodeName] {
@@ -229,16 +226,9 @@ func (w World) unready(pods []*core.Pod) (*v1beta1.StorageNode, time.Time) {
 
 func because(n *v1beta1.StorageNode) string {
 	if c := meta.FindStatusCondition(n.Status.Conditions, v1beta1.ReadyCondition); c != nil {
-		return prefixed(c.Message)
+		return kube.Because(": ", c.Message)
 	}
 	return ""
-}
-
-func prefixed(why string) string {
-	if why == "" {
-		return ""
-	}
-	return ": " + why
 }
 
 func boolOrder(a, b bool) int {

@@ -146,7 +146,7 @@ func nodesOf(w rollout.World) nodes {
 		served[p.Spec.NodeName] = true
 		if !podstatus.IsReady(p) {
 			why, _ := rollout.Trouble(p)
-			n.unready = append(n.unready, unreadyNode{p.Spec.NodeName, "pod " + p.Name + " is not ready" + joined(why)})
+			n.unready = append(n.unready, unreadyNode{p.Spec.NodeName, "pod " + p.Name + " is not ready" + kube.Because(": ", why)})
 		}
 	}
 	for _, s := range w.Nodes {
@@ -164,16 +164,9 @@ func readiness(n *v1beta1.StorageNode) string {
 	case c == nil:
 		return "its agent has not reported yet"
 	case c.Status != metav1.ConditionTrue:
-		return "its storage is not ready" + joined(c.Message)
+		return "its storage is not ready" + kube.Because(": ", c.Message)
 	}
 	return ""
-}
-
-func joined(why string) string {
-	if why == "" {
-		return ""
-	}
-	return ": " + why
 }
 
 // controllerWorkload returns the workload of the kind that the StorageCluster specifies.

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/kube"
 )
 
 // Level is how bad something is.
@@ -230,10 +231,7 @@ func clientsOf(n *v1beta1.StorageNode) string {
 	for _, c := range n.Status.CephClients {
 		all = append(all, c.ID+" of cluster "+c.FSID)
 	}
-	if len(all) > mostClients {
-		all = append(all[:mostClients], fmt.Sprintf("%d more", len(all)-mostClients))
-	}
-	return strings.Join(all, ", ")
+	return kube.Few(all, mostClients, ", ", ", %d more")
 }
 
 // KeyRefused says why a pool in a Ceph cluster is served with a key from before, and will not be for long; nothing if it is not.
