@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/kube"
 )
 
 // Deletion has the options of a deletion.
@@ -128,7 +129,7 @@ func (a *Admin) delete(ctx context.Context, k kind, all []*record, d Deletion) e
 			return err
 		}
 		err := k.remove(ctx, a.Holdfast, r.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &r.UID}})
-		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) { // deleted or replaced concurrently: the wait detects it
+		if kube.IgnoreGone(err) != nil { // deleted or replaced concurrently: the wait detects it
 			return fmt.Errorf("the request to delete %s is on record, but the object could not be deleted; run this again: %w", r, err)
 		}
 	}

@@ -106,3 +106,11 @@ func IgnoreNotFound(err error) error {
 	}
 	return err
 }
+
+// IgnoreGone returns nil also for a conflict, for objects that may have changed or been replaced concurrently.
+func IgnoreGone(err error) error {
+	if apierrors.IsConflict(err) {
+		return nil
+	}
+	return IgnoreNotFound(err)
+}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -38,7 +37,7 @@ func (s *Set) Disown(ctx context.Context, o *unstructured.Unstructured) error {
 	}
 	change := map[string]any{"metadata": map[string]any{"uid": o.GetUID(), "ownerReferences": nil}}
 	_, err := kube.MergePatch(ctx, w.client(s.Client, r.Namespace).Patch, r.Name, change, FieldManager)
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+	if kube.IgnoreGone(err) != nil {
 		return fmt.Errorf("%s: its owner reference could not be removed: %w", r, err)
 	}
 	return nil

@@ -3,9 +3,10 @@ package apply
 import (
 	"context"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/holdfast-storage/holdfast/kube"
 )
 
 // Prune deletes all objects that have the instance label, were created by this Set, and for which keep returns false.
@@ -46,10 +47,7 @@ func (s *Set) Delete(ctx context.Context, o *unstructured.Unstructured) error {
 		Preconditions: &metav1.Preconditions{UID: &uid}, PropagationPolicy: &background,
 	})
 	s.forget(r, nil)
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // another object may have its name now
-		return nil
-	}
-	return err
+	return kube.IgnoreGone(err) // another object may have its name now
 }
 
 // Keeping returns a keep function for Prune that keeps the desired objects.

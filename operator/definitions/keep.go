@@ -74,7 +74,7 @@ func (r *Controller) restore(ctx context.Context, name string) error {
 		return nil
 	}
 	kept, err := r.Kubernetes.CoreV1().ConfigMaps(r.Namespace).Get(ctx, keptName, metav1.GetOptions{})
-	if ignoreGone(err) != nil {
+	if kube.IgnoreGone(err) != nil {
 		return err
 	}
 	if err == nil {
@@ -100,9 +100,9 @@ func (r *Controller) restoreAll(ctx context.Context, name string, data map[strin
 	}
 	kept, err := r.Kubernetes.CoreV1().ConfigMaps(r.Namespace).Get(ctx, keptName, metav1.GetOptions{})
 	if err != nil || len(kept.Data) > 0 {
-		return ignoreGone(err)
+		return kube.IgnoreGone(err)
 	}
-	return ignoreGone(r.Kubernetes.CoreV1().ConfigMaps(r.Namespace).Delete(ctx, keptName, metav1.DeleteOptions{
+	return kube.IgnoreGone(r.Kubernetes.CoreV1().ConfigMaps(r.Namespace).Delete(ctx, keptName, metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: &kept.UID, ResourceVersion: &kept.ResourceVersion},
 	}))
 }
@@ -141,7 +141,7 @@ func (r *Controller) isGone(ctx context.Context, namespace string) bool {
 func (r *Controller) Restore(ctx context.Context) error {
 	kept, err := r.Kubernetes.CoreV1().ConfigMaps(r.Namespace).Get(ctx, keptName, metav1.GetOptions{})
 	if err != nil {
-		return ignoreGone(err)
+		return kube.IgnoreGone(err)
 	}
 	return r.restoreAll(ctx, storageClusters, kept.Data)
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -33,12 +32,12 @@ func (r *Controller) release(ctx context.Context, name string) error {
 	}
 	all, err := r.Dynamic.Resource(v1beta1.SchemeGroupVersion.WithResource(resourceOf(name))).List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return ignoreGone(err)
+		return kube.IgnoreGone(err)
 	}
 	var failed []error
 	for i := range all.Items {
 		if all.Items[i].GetDeletionTimestamp() != nil { // the others follow
-			failed = append(failed, ignoreGone(let(ctx, &all.Items[i])))
+			failed = append(failed, kube.IgnoreGone(let(ctx, &all.Items[i])))
 		}
 	}
 	return errors.Join(failed...)
@@ -80,7 +79,7 @@ func (r *Controller) releaseKept(ctx context.Context, o *unstructured.Unstructur
 func (r *Controller) takeFinalizer(ctx context.Context, o *unstructured.Unstructured, finalizer string) error {
 	kind := r.Dynamic.Resource(v1beta1.SchemeGroupVersion.WithResource(resourceOf(plurals[o.GetKind()]))).Namespace(o.GetNamespace())
 	removed, err := kube.RemoveFinalizer(ctx, kind.Patch, o, finalizer, apply.FieldManager)
-	if ignoreGone(err) != nil {
+	if kube.IgnoreGone(err) != nil {
 		return fmt.Errorf("the finalizer %s of %s %s: %w", finalizer, o.GetKind(), o.GetName(), err)
 	}
 	if removed {
@@ -90,10 +89,3 @@ func (r *Controller) takeFinalizer(ctx context.Context, o *unstructured.Unstruct
 }
 
 var plurals = map[string]string{"Volume": volumes, "Snapshot": snapshots, "StorageCluster": storageClusters, "NFSServer": nfsServers}
-
-func ignoreGone(err error) error {
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil // it is looked at again
-	}
-	return err
-}

@@ -127,8 +127,7 @@ func (c *Controller) apply(ctx context.Context, job *v1beta1.NodeJob, p plan) (t
 
 func (c *Controller) end(ctx context.Context, pod *core.Pod) error {
 	options := metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))}
-	err := c.Kubernetes.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, options)
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+	if err := kube.IgnoreGone(c.Kubernetes.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, options)); err != nil {
 		return fmt.Errorf("ending the pod %s: %w", pod.Name, err)
 	}
 	return nil

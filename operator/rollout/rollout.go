@@ -18,7 +18,6 @@ import (
 	"time"
 
 	core "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -72,11 +71,8 @@ func Step(ctx context.Context, client kubernetes.Interface, w World) (Result, er
 	if next == nil {
 		return r, nil
 	}
-	err := client.CoreV1().Pods(next.Namespace).Delete(ctx, next.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &next.UID}})
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		err = nil // it is deleted already
-	}
-	if err != nil {
+	exact := *metav1.NewPreconditionDeleteOptions(string(next.UID))
+	if err := kube.IgnoreGone(client.CoreV1().Pods(next.Namespace).Delete(ctx, next.Name, exact)); err != nil {
 		return r, fmt.Errorf("replacing pod %s of node %s: %w", next.Name, next.Spec.NodeName, err)
 	}
 	return r, nil

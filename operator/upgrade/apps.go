@@ -251,8 +251,8 @@ func scale(ctx context.Context, client kubernetes.Interface, a application, anno
 	} else {
 		_, err = kube.MergePatch(ctx, client.AppsV1().Deployments(a.namespace).Patch, a.name, change, component)
 	}
-	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // a conflict is retried with the next pass
-		return nil
+	if kube.IgnoreGone(err) != nil { // a conflict is retried with the next pass
+		return fmt.Errorf("scaling %s to %d: %w", a, replicas, err)
 	}
-	return fmt.Errorf("scaling %s to %d: %w", a, replicas, err)
+	return nil
 }

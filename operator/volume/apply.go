@@ -257,18 +257,13 @@ func (l *leader) reconcileGarbage(ctx context.Context, _ string) (time.Duration,
 // applyGarbage leaves a volume that has changed to the next pass.
 func (l *leader) applyGarbage(ctx context.Context, p garbagePlan) error {
 	var errs []error
-	add := func(err error) {
-		if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
-			errs = append(errs, err)
-		}
-	}
 	for _, v := range p.bind {
 		_, err := l.PatchVolume(ctx, v, map[string]any{"metadata": map[string]any{"annotations": map[string]any{boundAnnotation: "true"}}})
-		add(err)
+		errs = append(errs, kube.IgnoreGone(err))
 	}
 	for _, v := range p.remove {
 		l.Log.Info("removing a volume that was requested and never used: its claim is gone", "volume", v.Name, "claim", v.Spec.ClaimRef.String(), "node", v.Spec.Node)
-		add(l.RemoveUnused(ctx, v, "it was requested and never used: its claim "+v.Spec.ClaimRef.String()+" is gone"))
+		errs = append(errs, kube.IgnoreGone(l.RemoveUnused(ctx, v, "it was requested and never used: its claim "+v.Spec.ClaimRef.String()+" is gone")))
 	}
 	return errors.Join(errs...)
 }

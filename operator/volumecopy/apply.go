@@ -252,11 +252,7 @@ func deleted(o metav1.Object, request func(metav1.DeleteOptions) error) error {
 	if o.GetDeletionTimestamp() != nil {
 		return nil
 	}
-	err := request(metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(o.GetUID()))})
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil
-	}
-	if err != nil {
+	if err := kube.IgnoreGone(request(*metav1.NewPreconditionDeleteOptions(string(o.GetUID())))); err != nil {
 		return fmt.Errorf("deleting %s of a copy: %w", o.GetName(), err)
 	}
 	return nil
