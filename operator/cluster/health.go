@@ -42,7 +42,7 @@ func (s *situation) nodeHealth(n *core.Node, pod *core.Pod, storage *v1beta1.Sto
 		}
 		return ok
 	}
-	up := note(nodeReady(n), "the node is not ready for Kubernetes")
+	up := note(kube.IsReady(n), "the node is not ready for Kubernetes")
 	runs := note(pod != nil && podstatus.IsReady(pod), "%s", podTrouble(pod))
 	if storage == nil {
 		h.Agent = note(false, "its agent has not reported yet")

@@ -153,9 +153,3 @@ func (s *situation) world() rollout.World {
 }
 
 func (s *situation) withCSI() bool { return render.WithCSI(&s.cluster.Spec) }
-
-func nodeReady(n *core.Node) bool {
-	return slices.ContainsFunc(n.Status.Conditions, func(c core.NodeCondition) bool {
-		return c.Type == core.NodeReady && c.Status == core.ConditionTrue
-	})
-}

@@ -62,7 +62,7 @@ func (r *Controller) listen() error {
 // nodeMatters ignores the heartbeats of kubelets.
 func nodeMatters(old, now any) bool {
 	a, b := old.(*core.Node), now.(*core.Node)
-	return !equality.Semantic.DeepEqual(a.Labels, b.Labels) || nodeReady(a) != nodeReady(b) || (a.DeletionTimestamp == nil) != (b.DeletionTimestamp == nil)
+	return !equality.Semantic.DeepEqual(a.Labels, b.Labels) || kube.IsReady(a) != kube.IsReady(b) || (a.DeletionTimestamp == nil) != (b.DeletionTimestamp == nil)
 }
 
 // storageNodeMatters ignores how full the pools are, until one is full.

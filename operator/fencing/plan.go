@@ -81,7 +81,7 @@ func (o observed) planStart() plan {
 		return p
 	case o.after == 0 || o.down == "":
 		return p
-	case isReady(o.node): // only its agent is silent, and its pods write as they may
+	case kube.IsReady(o.node): // only its agent is silent, and its pods write as they may
 		p.again = lookAgain
 		return p
 	case o.silent < o.after:
@@ -301,7 +301,7 @@ func (o observed) isGone() bool {
 }
 
 func (o observed) isBack() bool {
-	return o.node != nil && !kube.IsOutOfService(o.node) && isReady(o.node) && o.down == ""
+	return o.node != nil && !kube.IsOutOfService(o.node) && kube.IsReady(o.node) && o.down == ""
 }
 
 func (o observed) conditionNow() *metav1.Condition {
@@ -378,10 +378,4 @@ func lateness(node string, s site) string {
 
 func includes(all, some []v1beta1.CephAddress) bool {
 	return !slices.ContainsFunc(some, func(a v1beta1.CephAddress) bool { return !slices.Contains(all, a) })
-}
-
-func isReady(n *core.Node) bool {
-	return slices.ContainsFunc(n.Status.Conditions, func(c core.NodeCondition) bool {
-		return c.Type == core.NodeReady && c.Status == core.ConditionTrue
-	})
 }

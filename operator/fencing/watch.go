@@ -19,7 +19,7 @@ func (r *Controller) watch() error {
 			func(o any) []string { return []string{o.(*core.Node).Name} },
 			func(old, now any) bool {
 				was, is := old.(*core.Node), now.(*core.Node)
-				return kube.IsOutOfService(was) != kube.IsOutOfService(is) || isReady(was) != isReady(is)
+				return kube.IsOutOfService(was) != kube.IsOutOfService(is) || kube.IsReady(was) != kube.IsReady(is)
 			}),
 		r.loop.WatchChanges(kinds.StorageNodes().Informer(), func(o any) []string { return concerned(o.(*v1beta1.StorageNode)) }, isNews),
 		r.loop.WatchChanges(kinds.StorageClusters().Informer(), func(any) []string { return r.everyNode() }, func(old, now any) bool {
