@@ -137,11 +137,8 @@ func New(c Config) (*Agent, error) {
 	if c.Delete == nil {
 		c.Delete = c.Backend.Delete
 	}
-	a := &Agent{Config: c, log: c.Log, work: newWork()}
+	a := &Agent{Config: c, log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)), work: newWork()}
 	a.inline.Store(-1)
-	if a.log == nil {
-		a.log = slog.New(slog.DiscardHandler)
-	}
 	a.expander, _ = c.Backend.(backend.Expander)
 	a.completer, _ = c.Backend.(backend.Completer)
 	a.snapshotter, _ = c.Backend.(backend.Snapshotter)

@@ -66,9 +66,7 @@ func NewLoop[K comparable](c LoopConfig[K]) (*Loop[K], error) {
 	}
 	c.Workers = cmp.Or(c.Workers, 1)
 	c.RetryFirst, c.RetryLast = cmp.Or(c.RetryFirst, DefaultRetryFirst), cmp.Or(c.RetryLast, DefaultRetryLast)
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	c.Log = c.Log.With("loop", c.Name)
 	limits := workqueue.NewTypedItemExponentialFailureRateLimiter[K](c.RetryFirst, c.RetryLast)
 	return &Loop[K]{LoopConfig: c, queue: workqueue.NewTypedRateLimitingQueue(limits)}, nil

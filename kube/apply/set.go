@@ -115,9 +115,7 @@ func New(c Config) (*Set, error) {
 		return nil, errors.New("a set of owned objects needs a client, discovery, a name, a namespace or all of them, and one for its inventory")
 	}
 	c.Instance = cmp.Or(c.Instance, InstanceLabel)
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	return &Set{
 		Config: c, watches: map[schema.GroupKind]*watch{}, records: map[Ref]*record{}, applying: map[Ref]*unstructured.Unstructured{},
 		releases: map[Ref]*Release{}, absent: map[Ref]time.Time{}, forbidden: map[schema.GroupKind]bool{}, strangers: map[types.UID]bool{}, inventory: newInventory(&c),

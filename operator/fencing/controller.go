@@ -15,6 +15,7 @@
 package fencing
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -66,12 +67,8 @@ func New(c Config) (*Controller, error) {
 	if c.Client == nil || c.Kubernetes == nil || c.Watches == nil || c.Liveness == nil {
 		return nil, errors.New("the fencing of nodes needs clients of both APIs, watches, and what knows which agents are alive")
 	}
-	if c.Events == nil {
-		c.Events = kube.NoEvents{}
-	}
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
+	c.Events = cmp.Or[record.EventRecorder](c.Events, kube.NoEvents{})
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	kinds := c.Watches.Holdfast.Holdfast().V1beta1()
 	r := &Controller{
 		Config: c, clusters: kinds.StorageClusters().Lister(), storageNodes: kinds.StorageNodes().Lister(), volumes: kinds.Volumes().Lister(),

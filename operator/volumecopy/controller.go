@@ -19,6 +19,7 @@
 package volumecopy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -72,9 +73,7 @@ func New(c Config) (*Controller, error) {
 	if c.Storage == nil || c.Image == nil {
 		return nil, errors.New("the copying of volumes needs a cluster's backend, and the image of its pods")
 	}
-	if c.Events == nil {
-		c.Events = kube.NoEvents{}
-	}
+	c.Events = cmp.Or[record.EventRecorder](c.Events, kube.NoEvents{})
 	r := &Controller{
 		Config: c, volumes: c.Storage.Watches.Holdfast.Holdfast().V1beta1().Volumes().Lister(), pods: c.Storage.Watches.Cluster.Core().V1().Pods().Lister(),
 		slots: slots{held: map[types.UID]bool{}, tried: map[types.UID]try{}},
