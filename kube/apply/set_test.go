@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
@@ -445,7 +446,7 @@ func TestSet_KindLearnedLaterIsAppliedAndForgottenKindIsDropped(t *testing.T) {
 			"spec":   map[string]any{"group": "holdfast.dev", "names": map[string]any{"kind": "Volume"}},
 			"status": map[string]any{"conditions": []any{map[string]any{"type": "Established", "status": "True"}}},
 		}}
-		definitions := r.client.Resource(definitionResource)
+		definitions := r.client.Resource(kube.Definitions)
 		check.Got(definitions.Create(t.Context(), definition, metav1.CreateOptions{}))(t)
 		wait.Never(r, "a kind that is defined, and not served yet,", time.Minute, func() bool { return r.set.Has(learned.GroupKind()) })
 		r.serve("holdfast.dev/v1beta1", metav1.APIResource{Name: "volumes", Kind: "Volume"})

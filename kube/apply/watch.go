@@ -48,8 +48,6 @@ func (w *watch) list() []*unstructured.Unstructured {
 	return kube.AllIn[*unstructured.Unstructured](w.index)
 }
 
-var definitionResource = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
-
 // The retry interval while the API server does not serve a kind yet, or does not answer.
 const (
 	retryFirst = 200 * time.Millisecond
@@ -199,7 +197,7 @@ func (s *Set) handleDelete(kind schema.GroupKind, o any) {
 
 // watchDefinitions starts watches of kinds that are added to the API server, and stops those of kinds that are removed.
 func (s *Set) watchDefinitions(ctx context.Context) error {
-	informer := dynamicinformer.NewFilteredDynamicInformer(s.Client, definitionResource, metav1.NamespaceAll, 0, nil, nil).Informer()
+	informer := dynamicinformer.NewFilteredDynamicInformer(s.Client, kube.Definitions, metav1.NamespaceAll, 0, nil, nil).Informer()
 	if err := informer.SetTransform(slimDefinition); err != nil {
 		return err
 	}
@@ -259,20 +257,12 @@ func (s *Set) follow(ctx context.Context, changed <-chan struct{}, definitions c
 func definedKinds(definitions cache.Indexer) map[schema.GroupKind]bool {
 	all := map[schema.GroupKind]bool{}
 	for _, d := range definitions.List() {
-		content := d.(*unstructured.Unstructured).Object
-		group, _, _ := unstructured.NestedString(content, "spec", "group")
-		kind, _, _ := unstructured.NestedString(content, "spec", "kind")
-		conditions, _, _ := unstructured.NestedSlice(content, "status", "conditions")
-		all[schema.GroupKind{Group: group, Kind: kind}] = holds(conditions, "Established") && !holds(conditions, "Terminating")
+		d := d.(*unstructured.Unstructured)
+		group, _, _ := unstructured.NestedString(d.Object, "spec", "group")
+		kind, _, _ := unstructured.NestedString(d.Object, "spec", "kind")
+		all[schema.GroupKind{Group: group, Kind: kind}] = kube.Has(d, "Established") && !kube.Has(d, "Terminating")
 	}
 	return all
-}
-
-func holds(conditions []any, condition string) bool {
-	return slices.ContainsFunc(conditions, func(c any) bool {
-		m, _ := c.(map[string]any)
-		return m["type"] == condition && m["status"] == "True"
-	})
 }
 
 // followOnce returns false if a defined kind is not served yet. It records in custom which kinds were ever defined.

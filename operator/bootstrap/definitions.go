@@ -8,18 +8,16 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/holdfast-storage/holdfast/deploy"
+	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/kube/apply"
 )
 
 // Definers is the field manager of the definitions that belong to no Helm release. Another manager sets their owner,
 // since an apply removes the fields that the same manager applied before.
 const Definers = "holdfast-definitions"
-
-var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 
 // Define updates the installed kinds to this release: an upgrade changes the image and applies no manifest. Missing
 // kinds are created by the installation.
@@ -28,7 +26,7 @@ func Define(ctx context.Context, client dynamic.Interface, log *slog.Logger) err
 	if err != nil {
 		return err
 	}
-	kinds := client.Resource(definitions)
+	kinds := client.Resource(kube.Definitions)
 	for _, d := range wanted {
 		was, err := kinds.Get(ctx, d.GetName(), metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/holdfast-storage/holdfast/deploy"
+	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 )
@@ -21,7 +22,7 @@ func TestMain(m *testing.M) { os.Exit(realapi.Main(m)) }
 
 func TestDefinitions_OfAnOlderReleaseAreUpgraded(t *testing.T) {
 	client := dynamic.NewForConfigOrDie(realapi.Config(t))
-	kinds := client.Resource(definitions)
+	kinds := client.Resource(kube.Definitions)
 	const name = "nodejobs.holdfast.dev"
 	columns := func(d *unstructured.Unstructured) int {
 		versions, _, _ := unstructured.NestedSlice(d.Object, "spec", "versions")
@@ -50,7 +51,7 @@ func TestDefinitions_OfAnOlderReleaseAreUpgraded(t *testing.T) {
 // Helm changes a kind that the operator has updated since, without --force-conflicts.
 func TestDefinitions_OfAHelmReleaseStayHelms(t *testing.T) {
 	client := dynamic.NewForConfigOrDie(realapi.Config(t))
-	kinds := client.Resource(definitions)
+	kinds := client.Resource(kube.Definitions)
 	const name = "nodejobs.holdfast.dev"
 	all := check.Got(deploy.Definitions())(t)
 	t.Cleanup(func() {

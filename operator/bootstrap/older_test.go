@@ -17,6 +17,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/deploy"
+	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
@@ -78,7 +79,7 @@ func forgetRules(schema fields) {
 // replace installs a definition as kubectl create and replace do.
 func (c *olderCluster) replace(d *unstructured.Unstructured) {
 	c.Helper()
-	kinds := c.client.Resource(definitions)
+	kinds := c.client.Resource(kube.Definitions)
 	was := check.Got(kinds.Get(c.Context(), d.GetName(), metav1.GetOptions{}))(c)
 	d.SetResourceVersion(was.GetResourceVersion())
 	check.Got(kinds.Update(c.Context(), d, metav1.UpdateOptions{FieldManager: "kubectl-replace"}))(c)
@@ -198,12 +199,12 @@ func TestOlder_KindsMatchTheManifestAfterAnyOlderRelease(t *testing.T) {
 	c.define(t.Context())
 	all := check.Got(deploy.Definitions())(t)
 	for _, d := range all {
-		is, err := c.client.Resource(definitions).Get(t.Context(), d.GetName(), metav1.GetOptions{})
+		is, err := c.client.Resource(kube.Definitions).Get(t.Context(), d.GetName(), metav1.GetOptions{})
 		check.OK(t, err)
 		// Applied by a newcomer it would be the same: what the API server adds is in both.
 		fresh := d.DeepCopy()
 		fresh.SetResourceVersion(is.GetResourceVersion())
-		would, err := c.client.Resource(definitions).Update(t.Context(), fresh, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
+		would, err := c.client.Resource(kube.Definitions).Update(t.Context(), fresh, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
 		if err != nil || would.GetGeneration() != is.GetGeneration() {
 			t.Errorf("%s is not what the manifest says: %v", d.GetName(), err)
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/deploy"
+	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/parameters"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
@@ -196,7 +197,7 @@ func TestParameters_WrongOnesAreRefusedWhereTheyAreWritten(t *testing.T) {
 func (a *asker) snapshotKinds() {
 	a.Helper()
 	all := check.Got(deploy.SnapshotDefinitions())(a)
-	definitions := a.objects.Resource(definitionResource)
+	definitions := a.objects.Resource(kube.Definitions)
 	for _, d := range all {
 		a.Cleanup(func() { _ = definitions.Delete(background, d.GetName(), metav1.DeleteOptions{}) })
 		if _, err := definitions.Create(a.Context(), d, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {

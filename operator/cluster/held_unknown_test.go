@@ -19,6 +19,7 @@ import (
 
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
@@ -119,7 +120,7 @@ func TestHeldPools_StayProtectedWhenAUserDeletesTheDaemonSetOfASpecThatHides(t *
 func TestHeldPools_StayInTheStatusWhileAKindIsBeingDeleted(t *testing.T) {
 	r, _ := holdingInMemory(t)
 	const kind = "volumes.holdfast.dev"
-	definitions := dynamic.NewForConfigOrDie(r.config).Resource(definitionResource)
+	definitions := dynamic.NewForConfigOrDie(r.config).Resource(kube.Definitions)
 	check.Got(definitions.Patch(t.Context(), kind, types.MergePatchType, []byte(`{"metadata":{"finalizers":["test/stays"]}}`), metav1.PatchOptions{}))(t)
 	check.OK(t, definitions.Delete(t.Context(), kind, metav1.DeleteOptions{}))
 	wait.Until(r, "its deletion being seen", func() bool { return !r.controller.Kinds.Whole("volumes") })

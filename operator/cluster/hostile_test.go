@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/kube/apply"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
@@ -316,7 +317,7 @@ func TestKinds_LearnedKindIsUsedAndForgottenKindIsNot(t *testing.T) {
 	r.reconciled("holdfast")
 	monitors := schema.GroupVersionResource{Group: "monitoring.coreos.com", Version: "v1", Resource: "podmonitors"}
 	definition := decode(t, []byte(podMonitors))[0]
-	definitions := r.objects.Resource(definitionResource)
+	definitions := r.objects.Resource(kube.Definitions)
 	t.Cleanup(func() { _ = definitions.Delete(background, definition.GetName(), metav1.DeleteOptions{}) })
 	check.Got(definitions.Create(t.Context(), definition, metav1.CreateOptions{}))(t)
 	count := func() int {

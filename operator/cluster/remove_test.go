@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/discovery"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/kube/apply"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
@@ -74,12 +75,12 @@ func (r *rig) empty() {
 	propagation := metav1.DeletePropagationBackground
 	_ = r.theirs.CoreV1().Namespaces().Delete(r.Context(), namespace, metav1.DeleteOptions{PropagationPolicy: &propagation})
 	for _, name := range slices.Concat(ownDefinitions, dataDefinitions) {
-		_ = r.objects.Resource(definitionResource).Delete(r.Context(), name, metav1.DeleteOptions{})
+		_ = r.objects.Resource(kube.Definitions).Delete(r.Context(), name, metav1.DeleteOptions{})
 	}
 	wait.Until(r, "an empty cluster", func() bool {
 		_, err := r.theirs.CoreV1().Namespaces().Get(r.Context(), namespace, metav1.GetOptions{})
 		for _, name := range slices.Concat(ownDefinitions, dataDefinitions) {
-			if _, err := r.objects.Resource(definitionResource).Get(r.Context(), name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			if _, err := r.objects.Resource(kube.Definitions).Get(r.Context(), name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 				return false
 			}
 		}
@@ -193,7 +194,7 @@ func TestOrphan_LeavesVolumesAndTheirKindsInPlace(t *testing.T) {
 	r.volume("v1")
 	r.delete("holdfast")
 	wait.Until(r, "the end of the StorageCluster, its kind and the namespace", func() bool {
-		_, errKind := r.objects.Resource(definitionResource).Get(t.Context(), ownDefinitions[0], metav1.GetOptions{})
+		_, errKind := r.objects.Resource(kube.Definitions).Get(t.Context(), ownDefinitions[0], metav1.GetOptions{})
 		_, errNamespace := r.theirs.CoreV1().Namespaces().Get(t.Context(), namespace, metav1.GetOptions{})
 		return r.cluster("holdfast") == nil && apierrors.IsNotFound(errKind) && apierrors.IsNotFound(errNamespace)
 	})
@@ -202,7 +203,7 @@ func TestOrphan_LeavesVolumesAndTheirKindsInPlace(t *testing.T) {
 		t.Fatalf("the volume: %v", err)
 	}
 	for _, name := range dataDefinitions {
-		d, err := r.objects.Resource(definitionResource).Get(t.Context(), name, metav1.GetOptions{})
+		d, err := r.objects.Resource(kube.Definitions).Get(t.Context(), name, metav1.GetOptions{})
 		if err != nil || d.GetDeletionTimestamp() != nil || len(d.GetOwnerReferences()) > 0 || d.GetLabels()[apply.ManagedByLabel] != "" {
 			t.Errorf("%s: %v, owners %v, labels %v", name, err, d.GetOwnerReferences(), d.GetLabels())
 		}
@@ -225,7 +226,7 @@ func TestUninstall_FinalizerRemovedByForceLosesNoVolume(t *testing.T) {
 	r.stop()
 	check.Got(r.ours.HoldfastV1beta1().StorageClusters().Patch(t.Context(), "holdfast", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}))(t)
 	wait.Until(r, "the garbage collector having done its work", func() bool {
-		_, err := r.objects.Resource(definitionResource).Get(t.Context(), ownDefinitions[0], metav1.GetOptions{})
+		_, err := r.objects.Resource(kube.Definitions).Get(t.Context(), ownDefinitions[0], metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
 	})
 	v, err := r.ours.HoldfastV1beta1().Volumes().Get(t.Context(), "v1", metav1.GetOptions{})

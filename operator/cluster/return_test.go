@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
@@ -19,7 +20,7 @@ import (
 // deleteKinds deletes kinds as kubectl delete -f does, past the policy that refuses it, and returns their UIDs.
 func (r *rig) deleteKinds(names ...string) map[string]types.UID {
 	r.Helper()
-	kinds := r.objects.Resource(definitionResource)
+	kinds := r.objects.Resource(kube.Definitions)
 	bindings := r.theirs.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
 	was := map[string]types.UID{}
 	for _, name := range names {
@@ -39,7 +40,7 @@ func (r *rig) awaitRecreated(was map[string]types.UID) {
 	r.Helper()
 	wait.Until(r, "the kinds being made again", func() bool {
 		for name, uid := range was {
-			d, err := r.objects.Resource(definitionResource).Get(r.Context(), name, metav1.GetOptions{})
+			d, err := r.objects.Resource(kube.Definitions).Get(r.Context(), name, metav1.GetOptions{})
 			if err != nil || d.GetUID() == uid || d.GetDeletionTimestamp() != nil {
 				return false
 			}

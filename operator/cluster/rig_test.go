@@ -149,7 +149,7 @@ func (r *rig) define() error {
 		}
 		plural, group, _ := strings.Cut(name, ".")
 		d := decodeFile(r.T, fmt.Sprintf("../../deploy/crds/%s_%s.yaml", group, plural))[0]
-		now, err := r.objects.Resource(definitionResource).Apply(r.Context(), name, d, metav1.ApplyOptions{FieldManager: "test", Force: true})
+		now, err := r.objects.Resource(kube.Definitions).Apply(r.Context(), name, d, metav1.ApplyOptions{FieldManager: "test", Force: true})
 		if err != nil {
 			return err
 		}
@@ -160,7 +160,7 @@ func (r *rig) define() error {
 
 // definitions returns what of the definitions of this package is no part of their content.
 func (r *rig) definitions(ctx context.Context) (map[string]metav1.PartialObjectMetadata, error) {
-	all, err := r.about.Resource(definitionResource).List(ctx, metav1.ListOptions{})
+	all, err := r.about.Resource(kube.Definitions).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -246,7 +246,7 @@ func (r *rig) sweep() {
 	check.Report(r, err)
 	for name, d := range definitions {
 		if _, managed := d.Labels[apply.ManagedByLabel]; managed || len(d.OwnerReferences) > 0 {
-			_, _ = r.about.Resource(definitionResource).Patch(ctx, name, types.MergePatchType, stray, metav1.PatchOptions{})
+			_, _ = r.about.Resource(kube.Definitions).Patch(ctx, name, types.MergePatchType, stray, metav1.PatchOptions{})
 		}
 	}
 	_, _ = r.theirs.CoreV1().Namespaces().Patch(ctx, namespace, types.MergePatchType, stray, metav1.PatchOptions{})

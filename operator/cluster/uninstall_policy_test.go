@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
@@ -22,7 +23,7 @@ func (r *rig) tryToDelete(name string) error {
 	if name == namespace {
 		return r.theirs.CoreV1().Namespaces().Delete(r.Context(), name, as)
 	}
-	return r.objects.Resource(definitionResource).Delete(r.Context(), name, as)
+	return r.objects.Resource(kube.Definitions).Delete(r.Context(), name, as)
 }
 
 func TestUninstall_TheKindsAndTheNamespaceStayWhileThereAreVolumes(t *testing.T) {

@@ -12,10 +12,10 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
@@ -59,13 +59,10 @@ type Controller struct {
 	informer cache.SharedIndexInformer
 	names    []string
 
-	mu        sync.Mutex
-	returning bool                      // the finalizer of the StorageCluster is removed, and it will be recreated
-	restored  map[string]types.UID      // of the kinds, when their stored objects were last recreated
-	releases  map[string]*apply.Release // of Helm, to which the kinds belong or belonged before they were deleted
+	returning atomic.Bool // the finalizer of the StorageCluster is removed, and it will be recreated
+	restored  sync.Map    // UIDs of the kinds, by name, when their stored objects were last recreated
+	releases  sync.Map    // the *apply.Release, by kind, to which it belongs or belonged before it was deleted
 }
-
-var resource = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 
 // The definitions to reconcile.
 var (
@@ -83,7 +80,7 @@ func New(c Config) (*Controller, error) {
 		return nil, errors.New("the definitions need clients and a namespace")
 	}
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
-	r := &Controller{Config: c, restored: map[string]types.UID{}, releases: map[string]*apply.Release{}}
+	r := &Controller{Config: c}
 	all, err := deploy.Definitions()
 	if err != nil {
 		return nil, err
@@ -94,7 +91,7 @@ func New(c Config) (*Controller, error) {
 	if r.loop, err = kube.NewLoop(kube.LoopConfig[string]{Name: "definitions", Reconcile: r.reconcile, Log: c.Log}); err != nil {
 		return nil, err
 	}
-	r.informer = dynamicinformer.NewFilteredDynamicInformer(c.Dynamic, resource, metav1.NamespaceAll, 0, nil, nil).Informer()
+	r.informer = dynamicinformer.NewFilteredDynamicInformer(c.Dynamic, kube.Definitions, metav1.NamespaceAll, 0, nil, nil).Informer()
 	if err := r.informer.SetTransform(r.slim); err != nil {
 		return nil, err
 	}
@@ -116,7 +113,7 @@ func (r *Controller) slim(o any) (any, error) {
 		return o, nil
 	}
 	if slices.Contains(r.names, d.GetName()) && len(d.GetManagedFields()) > 0 { // otherwise it is slim already
-		r.setHelmRelease(d.GetName(), apply.ReleaseOf(d))
+		r.releases.Store(d.GetName(), apply.ReleaseOf(d))
 	}
 	conditions, _, _ := unstructured.NestedSlice(d.Object, "status", "conditions")
 	kept := &unstructured.Unstructured{Object: map[string]any{
@@ -150,7 +147,7 @@ func (r *Controller) Run(ctx context.Context) error {
 // Otherwise, a missing object of it proves nothing.
 func (r *Controller) Whole(resource string) bool {
 	d := r.get(name(resource))
-	return d != nil && d.GetDeletionTimestamp() == nil && established(d) && r.isRestored(d)
+	return d != nil && d.GetDeletionTimestamp() == nil && kube.Has(d, "Established") && r.isRestored(d)
 }
 
 // isRestored says whether the stored objects of a kind were recreated since the kind was.
@@ -158,41 +155,18 @@ func (r *Controller) isRestored(d *unstructured.Unstructured) bool {
 	if name := d.GetName(); name != storageClusters && name != nfsServers {
 		return true
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.restored[d.GetName()] == d.GetUID()
-}
-
-func (r *Controller) setRestored(d *unstructured.Unstructured) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.restored[d.GetName()] = d.GetUID()
+	uid, _ := r.restored.Load(d.GetName())
+	return uid == d.GetUID()
 }
 
 // Returning says whether StorageClusters are deleted only with their kind, to be recreated.
-func (r *Controller) Returning() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.returning
-}
+func (r *Controller) Returning() bool { return r.returning.Load() }
 
 // helmRelease is the release that a kind belongs to, or belonged to when it was last there.
 func (r *Controller) helmRelease(name string) *apply.Release {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.releases[name]
-}
-
-func (r *Controller) setHelmRelease(name string, release *apply.Release) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.releases[name] = release
-}
-
-func (r *Controller) setReturning(is bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.returning = is
+	release, _ := r.releases.Load(name)
+	known, _ := release.(*apply.Release)
+	return known
 }
 
 func (r *Controller) get(name string) *unstructured.Unstructured {

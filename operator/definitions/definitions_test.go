@@ -20,6 +20,7 @@ import (
 
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset/fake"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/kube/apply"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
@@ -49,7 +50,7 @@ type world struct {
 func newWorld(t *testing.T, clusters []runtime.Object, objects ...runtime.Object) *world {
 	t.Helper()
 	known := map[schema.GroupVersionResource]string{
-		resource: "CustomResourceDefinitionList",
+		kube.Definitions: "CustomResourceDefinitionList",
 		v1beta1.SchemeGroupVersion.WithResource("storageclusters"): "StorageClusterList", v1beta1.SchemeGroupVersion.WithResource("nfsservers"): "NFSServerList",
 	}
 	w := &world{kubernetes: fake.NewSimpleClientset(objects...), dynamic: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), known)}

@@ -3,15 +3,14 @@ package definitions
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/deploy"
+	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/operator/bootstrap"
 )
 
@@ -26,15 +25,15 @@ func (r *Controller) reconcile(ctx context.Context, name string) (time.Duration,
 	}
 	if d != nil && d.GetDeletionTimestamp() == nil {
 		if name == storageClusters {
-			r.setReturning(false)
+			r.returning.Store(false)
 		}
-		if !established(d) {
+		if !kube.Has(d, "Established") {
 			return 0, nil // the next change reconciles it
 		}
 		if err := r.restore(ctx, name); err != nil {
 			return 0, err
 		}
-		r.setRestored(d)
+		r.restored.Store(name, d.GetUID())
 		return 0, nil
 	}
 	leaves, err := r.uninstalling(ctx)
@@ -46,14 +45,6 @@ func (r *Controller) reconcile(ctx context.Context, name string) (time.Duration,
 	}
 	r.Log.Warn("a kind of Holdfast was deleted while Holdfast is installed; the finalizers of its objects are removed, and it is recreated. No data is touched", "kind", name)
 	return lookAgain, r.release(ctx, name)
-}
-
-func established(d *unstructured.Unstructured) bool {
-	conditions, _, _ := unstructured.NestedSlice(d.Object, "status", "conditions")
-	return slices.ContainsFunc(conditions, func(c any) bool {
-		m, _ := c.(map[string]any)
-		return m["type"] == "Established" && m["status"] == "True"
-	})
 }
 
 // uninstalling says whether all of Holdfast is being removed: its namespace or account is being deleted, or belongs to a
@@ -100,7 +91,7 @@ func (r *Controller) create(ctx context.Context, name string) error {
 		if d.GetName() != name {
 			continue
 		}
-		if _, err := bootstrap.Apply(ctx, r.Dynamic.Resource(resource), d, r.helmRelease(name)); err != nil {
+		if _, err := bootstrap.Apply(ctx, r.Dynamic.Resource(kube.Definitions), d, r.helmRelease(name)); err != nil {
 			return fmt.Errorf("making kind %s: %w", name, err)
 		}
 		r.Log.Warn("recreated a missing kind", "kind", name)

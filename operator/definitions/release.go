@@ -28,7 +28,7 @@ func (r *Controller) release(ctx context.Context, name string) error {
 		return nil
 	}
 	if name == storageClusters {
-		r.setReturning(true)
+		r.returning.Store(true)
 	}
 	all, err := r.Dynamic.Resource(v1beta1.SchemeGroupVersion.WithResource(resourceOf(name))).List(ctx, metav1.ListOptions{})
 	if err != nil {

@@ -21,6 +21,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/deploy"
+	"github.com/holdfast-storage/holdfast/kube"
 )
 
 // Annotation is on the kind VolumeSnapshot if Holdfast installed it. Without it the kinds and their controller belong
@@ -30,8 +31,6 @@ const Annotation = v1beta1.GroupName + "/brought"
 const volumeSnapshots = "volumesnapshots.snapshot.storage.k8s.io"
 
 const fieldManager = "holdfast-snapshots"
-
-var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 
 // Kinds are those of snapshots, alone and in groups.
 type Kinds struct {
@@ -69,7 +68,7 @@ func (k *Kinds) Bring(ctx context.Context) error {
 			annotations[Annotation] = "true"
 			d.SetAnnotations(annotations)
 		}
-		if _, err := k.client.Resource(definitions).Apply(ctx, d.GetName(), d, metav1.ApplyOptions{FieldManager: fieldManager, Force: true}); err != nil {
+		if _, err := k.client.Resource(kube.Definitions).Apply(ctx, d.GetName(), d, metav1.ApplyOptions{FieldManager: fieldManager, Force: true}); err != nil {
 			return fmt.Errorf("installing kind %s: %w", d.GetName(), err)
 		}
 	}
@@ -88,7 +87,7 @@ func (k *Kinds) look(ctx context.Context) (ours, missing bool, err error) {
 	}
 	missing = true
 	for _, d := range wanted {
-		is, err := k.client.Resource(definitions).Get(ctx, d.GetName(), metav1.GetOptions{})
+		is, err := k.client.Resource(kube.Definitions).Get(ctx, d.GetName(), metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
 			continue
@@ -124,7 +123,7 @@ func (k *Kinds) Remove(ctx context.Context) (kept string, err error) {
 		}
 	}
 	for _, d := range wanted {
-		if err := k.client.Resource(definitions).Delete(ctx, d.GetName(), metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		if err := k.client.Resource(kube.Definitions).Delete(ctx, d.GetName(), metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 			return "", fmt.Errorf("removing kind %s: %w", d.GetName(), err)
 		}
 	}
@@ -148,7 +147,7 @@ func resourceOf(d *unstructured.Unstructured) schema.GroupVersionResource {
 
 // Await returns when the kinds exist, regardless of who installed them. Bring creates VolumeSnapshot last.
 func Await(ctx context.Context, client dynamic.Interface) error {
-	all := client.Resource(definitions)
+	all := client.Resource(kube.Definitions)
 	one := fields.OneTermEqualSelector(metav1.ObjectNameField, volumeSnapshots).String()
 	source := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/holdfast-storage/holdfast/deploy"
+	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 )
@@ -48,7 +49,7 @@ func (s *site) wanted() []*unstructured.Unstructured {
 func (s *site) clear(ctx context.Context) {
 	s.Helper()
 	for _, d := range s.wanted() {
-		if err := s.client.Resource(definitions).Delete(ctx, d.GetName(), metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		if err := s.client.Resource(kube.Definitions).Delete(ctx, d.GetName(), metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 			s.Fatal(err)
 		}
 		s.gone(ctx, d.GetName())
@@ -69,7 +70,7 @@ func (s *site) established(kind string) {
 func (s *site) until(ctx context.Context, kind string, shows func(watch.Event) bool, is func(*unstructured.Unstructured) bool) {
 	s.Helper()
 	named := metav1.ListOptions{FieldSelector: "metadata.name=" + kind}
-	list := check.Got(s.client.Resource(definitions).List(ctx, named))(s)
+	list := check.Got(s.client.Resource(kube.Definitions).List(ctx, named))(s)
 	var now *unstructured.Unstructured
 	if len(list.Items) > 0 {
 		now = &list.Items[0]
@@ -78,7 +79,7 @@ func (s *site) until(ctx context.Context, kind string, shows func(watch.Event) b
 		return
 	}
 	named.ResourceVersion = list.GetResourceVersion()
-	w := check.Got(s.client.Resource(definitions).Watch(ctx, named))(s)
+	w := check.Got(s.client.Resource(kube.Definitions).Watch(ctx, named))(s)
 	defer w.Stop()
 	for e := range w.ResultChan() {
 		if shows(e) {
@@ -92,7 +93,7 @@ func (s *site) generations() map[string]int64 {
 	s.Helper()
 	all := map[string]int64{}
 	for _, d := range s.wanted() {
-		is, err := s.client.Resource(definitions).Get(s.Context(), d.GetName(), metav1.GetOptions{})
+		is, err := s.client.Resource(kube.Definitions).Get(s.Context(), d.GetName(), metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			continue
 		}
@@ -148,7 +149,7 @@ func TestKinds_ForeignOnesAreLeftAlone(t *testing.T) {
 		if d.GetName() != volumeSnapshots {
 			continue
 		}
-		check.Got(s.client.Resource(definitions).Create(t.Context(), d, metav1.CreateOptions{}))(t)
+		check.Got(s.client.Resource(kube.Definitions).Create(t.Context(), d, metav1.CreateOptions{}))(t)
 	}
 	if err := s.kinds.Bring(t.Context()); err != nil || s.kinds.Ours() {
 		t.Errorf("ours %v, %v", s.kinds.Ours(), err)
@@ -171,7 +172,7 @@ func TestKinds_OfSnapshotsExistWhenThoseOfGroupsDo(t *testing.T) {
 		t.Fatalf("the last that is made is %s", last)
 	}
 	for _, d := range all[:len(all)-1] {
-		check.Got(s.client.Resource(definitions).Create(t.Context(), d, metav1.CreateOptions{}))(t)
+		check.Got(s.client.Resource(kube.Definitions).Create(t.Context(), d, metav1.CreateOptions{}))(t)
 		s.established(d.GetName())
 	}
 	select {
@@ -183,7 +184,7 @@ func TestKinds_OfSnapshotsExistWhenThoseOfGroupsDo(t *testing.T) {
 	check.OK(t, s.kinds.Bring(t.Context()))
 	check.OK(t, <-there)
 	for _, d := range all[:len(all)-1] {
-		if _, err := s.client.Resource(definitions).Get(t.Context(), d.GetName(), metav1.GetOptions{}); err != nil {
+		if _, err := s.client.Resource(kube.Definitions).Get(t.Context(), d.GetName(), metav1.GetOptions{}); err != nil {
 			t.Error(err)
 		}
 	}

@@ -189,7 +189,6 @@ const (
 )
 
 var (
-	definitionResource    = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 	snapshotClassResource = schema.GroupVersionResource{Group: "snapshot.storage.k8s.io", Version: "v1", Resource: "volumesnapshotclasses"}
 	groupClassResource    = schema.GroupVersionResource{Group: "groupsnapshot.storage.k8s.io", Version: "v1", Resource: "volumegroupsnapshotclasses"}
 )
@@ -205,7 +204,7 @@ func (g *gathering) kinds(ctx context.Context) {
 		wanted = append(wanted, d.GetName())
 	}
 	for _, name := range wanted {
-		if d, err := g.Dynamic.Resource(definitionResource).Get(ctx, name, metav1.GetOptions{}); g.read(Definitions, err) {
+		if d, err := g.Dynamic.Resource(kube.Definitions).Get(ctx, name, metav1.GetOptions{}); g.read(Definitions, err) {
 			g.Definitions[name] = d
 		}
 	}
