@@ -2,7 +2,6 @@ package kube
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"sync"
@@ -13,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
+	typed "github.com/holdfast-storage/holdfast/api/client/clientset/typed/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
@@ -23,8 +23,7 @@ func UnreadableMessage(o v1beta1.Object) string {
 
 // UnreadableReporter reports objects that cannot be decoded. Its zero value is ready for use.
 type UnreadableReporter struct {
-	mu       sync.Mutex
-	reported map[types.UID]string // last reports of objects that the API server lets no client write
+	reported sync.Map // last reports, by UID, of objects that the API server lets no client write
 }
 
 // Report writes into the status of an object why it cannot be decoded, with a patch of its conditions, phase and
@@ -32,7 +31,7 @@ type UnreadableReporter struct {
 // and otherwise the newest object, about which the caller records an event. An object with a value of a type that
 // contradicts the schema can only have the event: the API server refuses every write of it.
 func (r *UnreadableReporter) Report(ctx context.Context, client holdfast.Interface, o v1beta1.Object, manager string) (v1beta1.Object, error) {
-	conditions, next := target(o)
+	conditions, next, patch := target(client.HoldfastV1beta1(), o)
 	next.Message, next.Reason, next.ObservedGeneration = UnreadableMessage(o), v1beta1.ReasonUnreadable, o.GetGeneration()
 	ready := next
 	ready.Type, ready.Status = v1beta1.ReadyCondition, metav1.ConditionFalse
@@ -50,13 +49,8 @@ func (r *UnreadableReporter) Report(ctx context.Context, client holdfast.Interfa
 	case *v1beta1.Volume, *v1beta1.Snapshot:
 		delete(status, "observedGeneration") // it would say that a change of the spec was carried out
 	}
-	data, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": o.GetUID(), "resourceVersion": o.GetResourceVersion()}, "status": status,
-	})
-	if err != nil {
-		return nil, err
-	}
-	written, err := patch(ctx, client, o, data, metav1.PatchOptions{FieldManager: manager})
+	change := map[string]any{"metadata": map[string]any{"uid": o.GetUID(), "resourceVersion": o.GetResourceVersion()}, "status": status}
+	written, err := MergePatch(ctx, patch, o.GetName(), change, manager, "status")
 	switch {
 	case apierrors.IsInvalid(err) && r.isNew(o):
 		return o, nil
@@ -69,59 +63,40 @@ func (r *UnreadableReporter) Report(ctx context.Context, client holdfast.Interfa
 }
 
 func (r *UnreadableReporter) isNew(o v1beta1.Object) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.reported == nil {
-		r.reported = map[types.UID]string{}
-	}
 	message := UnreadableMessage(o)
-	was := r.reported[o.GetUID()]
-	r.reported[o.GetUID()] = message
+	was, _ := r.reported.Swap(o.GetUID(), message)
 	return was != message
 }
 
-// target returns the conditions of an object, and the one that reports that it cannot be decoded: Ready, or the one that
-// Ready follows from.
-func target(o v1beta1.Object) (all []metav1.Condition, one metav1.Condition) {
+// target returns the conditions of an object, the one that reports that it cannot be decoded, which is Ready or the one that
+// Ready follows from, and the function that writes them.
+func target(kinds typed.HoldfastV1beta1Interface, o v1beta1.Object) (all []metav1.Condition, one metav1.Condition, write PatchFunc[v1beta1.Object]) {
 	ready := metav1.Condition{Type: v1beta1.ReadyCondition, Status: metav1.ConditionFalse}
 	degraded := metav1.Condition{Type: v1beta1.DegradedCondition, Status: metav1.ConditionTrue}
 	complete := metav1.Condition{Type: v1beta1.CompleteCondition, Status: metav1.ConditionFalse}
 	switch o := o.(type) {
 	case *v1beta1.StorageCluster:
-		return o.Status.Conditions, degraded
+		return o.Status.Conditions, degraded, patchOf(kinds.StorageClusters().Patch)
 	case *v1beta1.NFSServer:
-		return o.Status.Conditions, degraded
+		return o.Status.Conditions, degraded, patchOf(kinds.NFSServers(o.Namespace).Patch)
 	case *v1beta1.StorageUpgrade:
-		return o.Status.Conditions, complete
+		return o.Status.Conditions, complete, patchOf(kinds.StorageUpgrades().Patch)
 	case *v1beta1.NodeJob:
-		return o.Status.Conditions, complete
+		return o.Status.Conditions, complete, patchOf(kinds.NodeJobs().Patch)
 	case *v1beta1.StorageNode:
-		return o.Status.Conditions, ready
+		return o.Status.Conditions, ready, patchOf(kinds.StorageNodes().Patch)
 	case *v1beta1.Volume:
-		return o.Status.Conditions, ready
+		return o.Status.Conditions, ready, patchOf(kinds.Volumes().Patch)
 	case *v1beta1.Snapshot:
-		return o.Status.Conditions, ready
+		return o.Status.Conditions, ready, patchOf(kinds.Snapshots().Patch)
 	}
-	return nil, ready
+	return nil, ready, func(context.Context, string, types.PatchType, []byte, metav1.PatchOptions, ...string) (v1beta1.Object, error) {
+		return nil, fmt.Errorf("%T is no kind of %s", o, v1beta1.GroupName)
+	}
 }
 
-func patch(ctx context.Context, client holdfast.Interface, o v1beta1.Object, data []byte, options metav1.PatchOptions) (v1beta1.Object, error) {
-	kinds, name, status := client.HoldfastV1beta1(), o.GetName(), "status"
-	switch o.(type) {
-	case *v1beta1.StorageCluster:
-		return kinds.StorageClusters().Patch(ctx, name, types.MergePatchType, data, options, status)
-	case *v1beta1.NFSServer:
-		return kinds.NFSServers(o.GetNamespace()).Patch(ctx, name, types.MergePatchType, data, options, status)
-	case *v1beta1.StorageUpgrade:
-		return kinds.StorageUpgrades().Patch(ctx, name, types.MergePatchType, data, options, status)
-	case *v1beta1.NodeJob:
-		return kinds.NodeJobs().Patch(ctx, name, types.MergePatchType, data, options, status)
-	case *v1beta1.StorageNode:
-		return kinds.StorageNodes().Patch(ctx, name, types.MergePatchType, data, options, status)
-	case *v1beta1.Volume:
-		return kinds.Volumes().Patch(ctx, name, types.MergePatchType, data, options, status)
-	case *v1beta1.Snapshot:
-		return kinds.Snapshots().Patch(ctx, name, types.MergePatchType, data, options, status)
+func patchOf[T v1beta1.Object](patch PatchFunc[T]) PatchFunc[v1beta1.Object] {
+	return func(ctx context.Context, name string, form types.PatchType, data []byte, o metav1.PatchOptions, subresources ...string) (v1beta1.Object, error) {
+		return patch(ctx, name, form, data, o, subresources...)
 	}
-	return nil, fmt.Errorf("%T is no kind of %s", o, v1beta1.GroupName)
 }
