@@ -22,7 +22,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration,
 	cached, _ := c.upgrades.Get(name) // the only error of a cache is that there is none
 	if cached == nil {
 		c.written.Forget(name)
-		c.setTrouble(name, nil)
+		delete(c.trouble, name)
 		c.touch() // another upgrade may be waiting
 		return 0, c.endPause(ctx, name)
 	}
@@ -36,7 +36,10 @@ func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration,
 	o, world := c.observe(ctx, u)
 	p := newPlan(u, o)
 	problem := c.do(ctx, u, o, world, p)
-	c.setTrouble(name, problem)
+	delete(c.trouble, name)
+	if problem != nil {
+		c.trouble[name] = problem.Error()
+	}
 	if p.finalizer != nil && problem == nil {
 		return 0, nil // that change queues it again
 	}

@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"sync"
 	"time"
 
 	storage "k8s.io/api/storage/v1"
@@ -100,8 +99,8 @@ type Controller struct {
 
 	unreadable kube.UnreadableReporter
 
-	mu      sync.Mutex
-	trouble map[string]string // by upgrade, why its last pass could not do what it was to do
+	// trouble has by upgrade why its last pass could not do what it was to do. Only the worker uses it.
+	trouble map[string]string
 }
 
 const component = "holdfast-upgrade"
@@ -185,19 +184,4 @@ func (c *Controller) open() (names []string) {
 		}
 	}
 	return names
-}
-
-func (c *Controller) setTrouble(upgrade string, cause error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.trouble, upgrade)
-	if cause != nil {
-		c.trouble[upgrade] = cause.Error()
-	}
-}
-
-func (c *Controller) lastTrouble(upgrade string) string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.trouble[upgrade]
 }

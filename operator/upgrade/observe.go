@@ -22,7 +22,7 @@ import (
 
 func (c *Controller) observe(ctx context.Context, u *v1beta1.StorageUpgrade) (observed, rollout.World) {
 	var err error
-	o := observed{now: time.Now(), metadata: c.Metadata, trouble: c.lastTrouble(u.Name), cluster: c.cluster(), other: c.first(u)}
+	o := observed{now: time.Now(), metadata: c.Metadata, trouble: c.trouble[u.Name], cluster: c.cluster(), other: c.first(u)}
 	if o.cluster != nil {
 		o.current = c.Release.Images(o.cluster).Holdfast
 	}
