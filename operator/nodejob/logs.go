@@ -13,6 +13,7 @@ import (
 	core "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 )
@@ -121,13 +122,12 @@ func (l *logs) read(ctx context.Context, job, word string, pod *core.Pod) {
 		if word == "" {
 			options.TailLines = ptr.To[int64](tailLines)
 		}
-		var state logState
-		var err error
-		for range readAttempts {
-			if state, err = l.readOnce(ctx, pod, word, options); err == nil || apierrors.IsNotFound(err) || !pause(ctx, readAgain) {
-				break
-			}
-		}
+		state, err := logState{}, context.Canceled // unless it is tried
+		tries := wait.Backoff{Duration: readAgain, Steps: readAttempts}
+		_ = wait.ExponentialBackoffWithContext(ctx, tries, func(ctx context.Context) (bool, error) {
+			state, err = l.readOnce(ctx, pod, word, options)
+			return err == nil || apierrors.IsNotFound(err), nil
+		}) // it ends with the last error, or with ctx
 		state.whole, state.err = true, errorText(err)
 		if t := containerStatus(pod).State.Terminated; t != nil {
 			state.tail = cmp.Or(state.tail, t.Message)
@@ -190,16 +190,4 @@ func errorText(err error) string {
 		return ""
 	}
 	return err.Error()
-}
-
-// pause waits, unless ctx ends.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
 }
