@@ -100,7 +100,7 @@ func TestClaim_DeletedDuringProvisioningLeaksNothing(t *testing.T) {
 				})
 				close(goOn)
 				a.nothingLeft(s)
-				wait.Until(a.t, "no claim waits", func() bool { return s.running.waiting.count() == 0 })
+				wait.Until(a.t, "no claim waits", func() bool { return s.running.countWaiting() == 0 })
 			})
 		})
 	}
@@ -128,10 +128,10 @@ func TestClaim_FailureIsRetriedUntilItSucceeds(t *testing.T) {
 	}
 }
 
-func (w *waiting) count() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return len(w.claims)
+// countWaiting returns how many claims did not fit.
+func (p *Provisioner) countWaiting() (count int) {
+	p.waiting.Range(func(any, any) bool { count++; return true })
+	return count
 }
 
 func TestClaim_DeletedWhileItWaitsForCapacityIsForgotten(t *testing.T) {
@@ -148,11 +148,11 @@ func TestClaim_DeletedWhileItWaitsForCapacityIsForgotten(t *testing.T) {
 	class := a.class(s.config.Name, nil)
 	a.claim("data", class, s.config.Name)
 	a.claim("kept", class, s.config.Name)
-	wait.Until(a.t, "both wait", func() bool { return s.running.waiting.count() == 2 })
+	wait.Until(a.t, "both wait", func() bool { return s.running.countWaiting() == 2 })
 	a.deleteClaim("data")
-	wait.Until(a.t, "one waits", func() bool { return s.running.waiting.count() == 1 })
+	wait.Until(a.t, "one waits", func() bool { return s.running.countWaiting() == 1 })
 	a.deleteClaim("kept")
-	wait.Until(a.t, "none waits", func() bool { return s.running.waiting.count() == 0 })
+	wait.Until(a.t, "none waits", func() bool { return s.running.countWaiting() == 0 })
 }
 
 func TestClaim_WaitingForCapacityIsProvisionedWhenAVolumeIsDeleted(t *testing.T) {

@@ -457,7 +457,7 @@ func TestProvision_ClaimGetsAnEventOfAFullServerAndIsProvisionedLater(t *testing
 	if !errors.Is(err, backend.ErrExhausted) || state != controller.ProvisioningFinished || !strings.Contains(err.Error(), "is full") {
 		t.Errorf("%s, %v", state, err)
 	}
-	if len(s.disk.volumes()) != 0 || len(p.journal.all()) != 0 || len(p.waiting.take()) != 1 {
+	if len(s.disk.volumes()) != 0 || len(p.journal.all()) != 0 || p.countWaiting() != 1 {
 		t.Errorf("begun are %v, volumes %v", p.journal.all(), s.disk.volumes())
 	}
 	check.OK(t, os.Remove(fill))

@@ -109,7 +109,9 @@ type Provisioner struct {
 	begun    *kube.Loop[backend.ID] // volumes without a PersistentVolume
 	library  *controller.ProvisionController
 	onceOnly onceOnly
-	waiting  waiting
+	// waiting are the names of claims that did not fit, by UID. They are kept as long as they exist: anyone can make claims
+	// that do not fit, and delete them.
+	waiting sync.Map
 
 	claims, volumes, classes *replay
 }
