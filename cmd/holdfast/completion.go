@@ -23,28 +23,23 @@ const completionTime = 3 * time.Second
 type namer func(context.Context, *admin.Admin) ([]string, error)
 
 func volumeNames(ctx context.Context, a *admin.Admin) ([]string, error) {
-	list, err := a.Holdfast.HoldfastV1beta1().Volumes().List(ctx, metav1.ListOptions{})
-	return namesIn(list, err)
+	return namesIn(a.Holdfast.HoldfastV1beta1().Volumes().List(ctx, metav1.ListOptions{}))
 }
 
 func snapshotNames(ctx context.Context, a *admin.Admin) ([]string, error) {
-	list, err := a.Holdfast.HoldfastV1beta1().Snapshots().List(ctx, metav1.ListOptions{})
-	return namesIn(list, err)
+	return namesIn(a.Holdfast.HoldfastV1beta1().Snapshots().List(ctx, metav1.ListOptions{}))
 }
 
 func storageNodeNames(ctx context.Context, a *admin.Admin) ([]string, error) {
-	list, err := a.Holdfast.HoldfastV1beta1().StorageNodes().List(ctx, metav1.ListOptions{})
-	return namesIn(list, err)
+	return namesIn(a.Holdfast.HoldfastV1beta1().StorageNodes().List(ctx, metav1.ListOptions{}))
 }
 
 func namespaceNames(ctx context.Context, a *admin.Admin) ([]string, error) {
-	list, err := a.Kubernetes.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
-	return namesIn(list, err)
+	return namesIn(a.Kubernetes.CoreV1().Namespaces().List(ctx, metav1.ListOptions{}))
 }
 
 func classNames(ctx context.Context, a *admin.Admin) ([]string, error) {
-	list, err := a.Kubernetes.StorageV1().StorageClasses().List(ctx, metav1.ListOptions{})
-	return namesIn(list, err)
+	return namesIn(a.Kubernetes.StorageV1().StorageClasses().List(ctx, metav1.ListOptions{}))
 }
 
 func trashNames(ctx context.Context, a *admin.Admin) (names []string, err error) {

@@ -265,11 +265,10 @@ func (n *nfs) publishOne(ctx context.Context, server *ganesha.Server, s export.S
 // followAlone serves, and watches other objects, which also works without an API server.
 func (n *nfs) followAlone(server *ganesha.Server, allowed *allowedClients, log *slog.Logger) []part {
 	c, err := n.connect(nfsManager, log)
-	if err != nil {
-		log.Warn("the number of clients is not reported in the NFSServer, spec.debug has no effect, and the list of clients that may mount is not updated", "error", err)
-		return []part{server.Run}
+	var servers *provisioner.Servers
+	if err == nil {
+		servers, err = provisioner.NewServers(n.identity, n.namespace, c.holdfast, log)
 	}
-	servers, err := provisioner.NewServers(n.identity, n.namespace, c.holdfast, log)
 	if err != nil {
 		log.Warn("the number of clients is not reported in the NFSServer, spec.debug has no effect, and the list of clients that may mount is not updated", "error", err)
 		return []part{server.Run}
