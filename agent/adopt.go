@@ -85,7 +85,7 @@ func (a *Agent) recordAdopted(o runtime.Object, k key, claim string) {
 	case a.work.wasForgotten(k):
 		a.log.Info("wrote an object again that was deleted without a request to delete its data", "kind", k.kind, "id", k.name)
 		a.eventf(o, core.EventTypeWarning, v1beta1.ReasonForgotten, "%s", forgotten(k, claim, a.Node))
-	case a.work.wasMade(k):
+	case has(&a.work.made, k):
 		a.log.Debug("wrote the object of a volume that was created without one", "kind", k.kind, "id", k.name)
 	default:
 		a.log.Info("found on disk without an object", "kind", k.kind, "id", k.name)

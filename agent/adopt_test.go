@@ -88,9 +88,9 @@ func TestAdopt_DataCreatedByAnotherFrontEndGetsItsObjectAtOnceWithoutAnEvent(t *
 		r.readySnapshot("s")
 		r.agent.Made(backend.SourceVolume, v.ID) // which has its object
 		wait.Until(r, "the reports of new data to be handled", func() bool {
-			r.agent.work.mu.Lock()
-			defer r.agent.work.mu.Unlock()
-			return len(r.agent.work.made) == 0
+			none := true
+			r.agent.work.made.Range(func(any, any) bool { none = false; return false })
+			return none
 		})
 		if len(r.events.Events) > 0 {
 			t.Errorf("there is the event %q", <-r.events.Events)

@@ -108,7 +108,7 @@ type Agent struct {
 
 	watches   watches
 	loop      *kube.Loop[key]
-	work      *work
+	work      work
 	volumes   kube.Writer[*v1beta1.Volume, v1beta1.VolumeStatus]
 	snapshots kube.Writer[*v1beta1.Snapshot, v1beta1.SnapshotStatus]
 	node      publisher
@@ -137,7 +137,7 @@ func New(c Config) (*Agent, error) {
 	if c.Delete == nil {
 		c.Delete = c.Backend.Delete
 	}
-	a := &Agent{Config: c, log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)), work: newWork()}
+	a := &Agent{Config: c, log: cmp.Or(c.Log, slog.New(slog.DiscardHandler))}
 	a.inline.Store(-1)
 	a.expander, _ = c.Backend.(backend.Expander)
 	a.completer, _ = c.Backend.(backend.Completer)
@@ -210,7 +210,7 @@ func (a *Agent) Run(ctx context.Context) error {
 func (a *Agent) Made(kind backend.SourceKind, id backend.ID) {
 	data := convert.FromSource(&backend.Source{Kind: kind, ID: id})
 	k := key{data.Kind, data.Name}
-	a.work.setMade(k, true)
+	a.work.made.Store(k, true)
 	a.loop.Retry(k)
 }
 

@@ -24,7 +24,9 @@ func (a *Agent) discard(ctx context.Context, k key, o metav1.Object, made bool) 
 		return nil
 	}
 	all := n.Spec.Discard
-	i := slices.IndexFunc(all, func(d v1beta1.Discard) bool { return d.Kind == k.kind && d.Name == k.name && !a.work.done(d.UID) })
+	i := slices.IndexFunc(all, func(d v1beta1.Discard) bool {
+		return d.Kind == k.kind && d.Name == k.name && !has(&a.work.discarded, d.UID)
+	})
 	switch {
 	case i < 0, hasUID(o, all[i].UID): // it was not given up, or the cache does not show it yet
 		return nil
@@ -52,7 +54,7 @@ func (a *Agent) discard(ctx context.Context, k key, o metav1.Object, made bool) 
 	if err := a.discarded(ctx, all[i]); err != nil {
 		return err
 	}
-	a.work.finish(all[i].UID)
+	a.work.discarded.Store(all[i].UID, true)
 	return nil
 }
 
