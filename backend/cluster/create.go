@@ -112,7 +112,7 @@ func (c *creation) step(ctx context.Context) (*backend.Volume, error) {
 		return nil, fmt.Errorf("%w: volume %s: %s is down: %s; %s", backend.ErrUnavailable, c.id, v1beta1.SiteOf(s.node), down, s.copying)
 	case down != "":
 		c.tried[s.node] = fmt.Errorf("%w: %s is down: %s", backend.ErrUnavailable, v1beta1.SiteOf(s.node), down)
-		return nil, c.abandonVolume(ctx, c.call, o, "the volume was not created in time: "+down)
+		return nil, rollBack(ctx, c.Backend, c.volumes, c.call, o, "the volume was not created in time: "+down)
 	}
 	return nil, c.wait(ctx)
 }
@@ -185,7 +185,7 @@ func (c *creation) another() bool {
 func (c *creation) awaitLeave(ctx context.Context, o *v1beta1.Volume, s state, down string) error {
 	switch {
 	case down != "" && !s.made:
-		return c.abandonVolume(ctx, c.call, o, "the volume was deleted before it was created")
+		return rollBack(ctx, c.Backend, c.volumes, c.call, o, "the volume was deleted before it was created")
 	case down != "":
 		return fmt.Errorf("%w: volume %s is being deleted on %s, which is down: %s", backend.ErrUnavailable, c.id, v1beta1.SiteOf(s.node), down)
 	case s.made && s.failure() != nil:

@@ -23,14 +23,14 @@ func GivenUp(v *v1beta1.Volume) bool {
 func (b *Backend) GiveUpVolume(ctx context.Context, v *v1beta1.Volume, reason string) error {
 	c := b.volumes.join(v.Name)
 	defer c.leave()
-	return b.abandonVolume(ctx, c, v, reason)
+	return rollBack(ctx, b, b.volumes, c, v, reason)
 }
 
 // GiveUpSnapshot removes a snapshot whose node does not come back. If it does, its agent removes the data.
 func (b *Backend) GiveUpSnapshot(ctx context.Context, s *v1beta1.Snapshot, reason string) error {
 	c := b.snapshots.join(s.Name)
 	defer c.leave()
-	return b.abandonSnapshot(ctx, c, s, reason)
+	return rollBack(ctx, b, b.snapshots, c, s, reason)
 }
 
 // HandOverVolume removes the object of a volume that is on the node home now, whose agent writes it again. No data is
@@ -66,14 +66,6 @@ func handOver[T object](ctx context.Context, b *Backend, r *records[T], o T, hom
 	c.vanish(o.GetUID())
 	b.Log.Info("removed the finalizer of an object whose pool is on another node now", "kind", r.kind, "id", o.GetName(), "node", home)
 	return nil
-}
-
-func (b *Backend) abandonVolume(ctx context.Context, c *call[*v1beta1.Volume], o *v1beta1.Volume, reason string) error {
-	return rollBack(ctx, b, b.volumes, c, o, reason)
-}
-
-func (b *Backend) abandonSnapshot(ctx context.Context, c *call[*v1beta1.Snapshot], o *v1beta1.Snapshot, reason string) error {
-	return rollBack(ctx, b, b.snapshots, c, o, reason)
 }
 
 // rollBack removes an object whose agent cannot be reached. The discard in the StorageNode makes the agent remove the data

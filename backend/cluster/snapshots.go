@@ -71,7 +71,7 @@ func (b *Backend) takeStep(ctx context.Context, c *call[*v1beta1.Snapshot], o *v
 	down := b.liveness.down(s.node)
 	switch {
 	case down != "" && !s.made:
-		if err := b.abandonSnapshot(ctx, c, o, "the snapshot was not taken in time: "+down); err != nil {
+		if err := rollBack(ctx, b, b.snapshots, c, o, "the snapshot was not taken in time: "+down); err != nil {
 			return err
 		}
 		return fmt.Errorf("%w: snapshot %s: %s is down: %s", backend.ErrUnavailable, c.name, v1beta1.SiteOf(s.node), down)
@@ -133,7 +133,7 @@ func (b *Backend) release(ctx context.Context, id backend.ID, check func(*v1beta
 			}
 			return false, b.snapshots.removeAny(ctx, c, o, "the snapshot was deleted by its caller")
 		case down != "" && !s.made:
-			return false, b.abandonSnapshot(ctx, c, o, "the snapshot was deleted before it was taken")
+			return false, rollBack(ctx, b, b.snapshots, c, o, "the snapshot was deleted before it was taken")
 		case down != "":
 			return false, fmt.Errorf("%w: snapshot %s is on %s, which is down: %s; it will be deleted %s",
 				backend.ErrUnavailable, id, v1beta1.SiteOf(s.node), down, deletedWhen(s.node))

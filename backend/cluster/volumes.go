@@ -55,7 +55,7 @@ func (b *Backend) Delete(ctx context.Context, id backend.ID) error {
 		case GivenUp(o):
 			return false, nil
 		case down != "" && !s.made:
-			return false, b.abandonVolume(ctx, c, o, "the volume was deleted before it was made")
+			return false, rollBack(ctx, b, b.volumes, c, o, "the volume was deleted before it was made")
 		case down != "":
 			return false, fmt.Errorf("%w: volume %s is on %s, which is down: %s; it will be deleted %s",
 				backend.ErrUnavailable, id, v1beta1.SiteOf(s.node), down, deletedWhen(s.node))
