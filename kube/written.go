@@ -10,42 +10,29 @@ import (
 // Written remembers the last write to each object of a kind, so that no decision is based on a stale cache. Its zero
 // value is empty.
 type Written[T metav1.Object] struct {
-	mu      sync.Mutex
-	written map[string]T
+	written sync.Map // objects, by key
 }
 
 // Wrote remembers an object as the API server returned it.
-func (o *Written[T]) Wrote(object T) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.written == nil {
-		o.written = map[string]T{}
-	}
-	o.written[keyOf(object)] = object
-}
+func (o *Written[T]) Wrote(object T) { o.written.Store(keyOf(object), object) }
 
 // Newest returns the newer of the cached object and the last written one. It must not be modified.
 func (o *Written[T]) Newest(cached T) T {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	written, ok := o.written[keyOf(cached)]
+	last, ok := o.written.Load(keyOf(cached))
 	if !ok {
 		return cached
 	}
+	written := last.(T)
 	order, err := resourceversion.CompareResourceVersion(written.GetResourceVersion(), cached.GetResourceVersion())
 	if written.GetUID() == cached.GetUID() && err == nil && order > 0 {
 		return written
 	}
-	delete(o.written, keyOf(cached))
+	o.written.CompareAndDelete(keyOf(cached), last)
 	return cached
 }
 
 // Forget drops a deleted object: NAME, or NAMESPACE/NAME of a namespaced kind.
-func (o *Written[T]) Forget(name string) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	delete(o.written, name)
-}
+func (o *Written[T]) Forget(name string) { o.written.Delete(name) }
 
 func keyOf(object metav1.Object) string {
 	if object.GetNamespace() == "" {
