@@ -5,11 +5,11 @@ import (
 	"fmt"
 
 	core "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/admin/persistent"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/kube"
 )
 
 // naming is a PersistentVolume of a Volume, with the claim in its claimRef.
@@ -70,11 +70,8 @@ func (a *Admin) claimOf(ctx context.Context, pv *core.PersistentVolume) (*core.P
 
 // claim returns nil if the claim does not exist.
 func (a *Admin) claim(ctx context.Context, namespace, name string) (*core.PersistentVolumeClaim, error) {
-	claim, err := a.Kubernetes.CoreV1().PersistentVolumeClaims(namespace).Get(ctx, name, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil, nil
-	case err != nil:
+	claim, err := kube.Live(ctx, a.Kubernetes.CoreV1().PersistentVolumeClaims(namespace).Get, name)
+	if err != nil {
 		return nil, fmt.Errorf("claim %s/%s could not be read: %w", namespace, name, err)
 	}
 	return claim, nil

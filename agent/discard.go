@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -66,11 +65,8 @@ func givenUp(n *v1beta1.StorageNode, k key) bool {
 // mayAdopt says whether an entry on the disk without an object may get one: it may not if it was given up. It reads the
 // API server: spec.discard is written before the object is deleted, but the caches may show that in the other order.
 func (a *Agent) mayAdopt(ctx context.Context, k key) (bool, error) {
-	n, err := a.Client.HoldfastV1beta1().StorageNodes().Get(ctx, a.Node, metav1.GetOptions{})
-	if err != nil {
-		return apierrors.IsNotFound(err), kube.IgnoreNotFound(err)
-	}
-	return !givenUp(n, k), nil
+	n, err := kube.Live(ctx, a.Client.HoldfastV1beta1().StorageNodes().Get, a.Node)
+	return err == nil && (n == nil || !givenUp(n, k)), err
 }
 
 func hasUID(o metav1.Object, uid types.UID) bool {

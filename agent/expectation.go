@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 
@@ -33,10 +32,8 @@ type Memory struct {
 func Recall(ctx context.Context, c client.Interface, node, namespace string) (*Memory, error) {
 	m := &Memory{node: node, namespace: namespace}
 	kinds := c.HoldfastV1beta1()
-	switch n, err := kinds.StorageNodes().Get(ctx, node, metav1.GetOptions{}); {
-	case err == nil:
-		m.record = n
-	case !apierrors.IsNotFound(err):
+	var err error
+	if m.record, err = kube.Live(ctx, kinds.StorageNodes().Get, node); err != nil {
 		return nil, err
 	}
 	own := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.node", node).String()}

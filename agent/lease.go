@@ -5,10 +5,10 @@ import (
 	"time"
 
 	coordination "k8s.io/api/coordination/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/kube"
 )
 
 // showLife renews the node's Lease, four times within its duration.
@@ -34,11 +34,7 @@ func (a *Agent) renew(ctx context.Context, held *coordination.Lease) (*coordinat
 	leases := a.Kubernetes.CoordinationV1().Leases(a.Namespace)
 	if held == nil {
 		var err error
-		held, err = leases.Get(ctx, v1beta1.LeasePrefix+a.Node, metav1.GetOptions{})
-		switch {
-		case apierrors.IsNotFound(err):
-			held = nil
-		case err != nil:
+		if held, err = kube.Live(ctx, leases.Get, v1beta1.LeasePrefix+a.Node); err != nil {
 			return nil, err
 		}
 	}

@@ -16,3 +16,12 @@ func Each[T any, L runtime.Object](ctx context.Context, list func(context.Contex
 		return nil
 	})
 }
+
+// Live reads an object from the API server; nil if it does not exist.
+func Live[T any](ctx context.Context, get func(context.Context, string, metav1.GetOptions) (*T, error), name string) (*T, error) {
+	o, err := get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, IgnoreNotFound(err)
+	}
+	return o, nil
+}

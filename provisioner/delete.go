@@ -8,12 +8,12 @@ import (
 	"time"
 
 	core "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/admin/persistent"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/kube"
 )
 
 // Delete deletes, retains or archives the data of a PersistentVolume, as its class specified at creation. The library
@@ -77,11 +77,8 @@ func (p *Provisioner) claimOf(ctx context.Context, pv *core.PersistentVolume) (*
 	if ref == nil {
 		return nil, nil
 	}
-	claim, err := p.Client.CoreV1().PersistentVolumeClaims(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil, nil
-	case err != nil:
+	claim, err := kube.Live(ctx, p.Client.CoreV1().PersistentVolumeClaims(ref.Namespace).Get, ref.Name)
+	if err != nil {
 		return nil, fmt.Errorf("whether claim %s/%s still has PersistentVolume %s: %w", ref.Namespace, ref.Name, pv.Name, err)
 	}
 	return claim, nil

@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/kube"
 )
 
 // admit refuses the node of a volume's source if the class of its claim does not allow that node. The nodes of the request
@@ -21,14 +22,11 @@ func (b *Backend) admit(ctx context.Context, id backend.ID, labels map[string]st
 	if err != nil || class == "" {
 		return err
 	}
-	c, err := b.Kubernetes.StorageV1().StorageClasses().Get(ctx, class, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil // a deleted class restricts nothing
-	}
+	c, err := kube.Live(ctx, b.Kubernetes.StorageV1().StorageClasses().Get, class)
 	if err != nil {
 		return unavailable(id, err)
 	}
-	if len(c.AllowedTopologies) == 0 {
+	if c == nil || len(c.AllowedTopologies) == 0 { // a deleted class restricts nothing
 		return nil
 	}
 	has := map[string]string{v1beta1.TopologyKey: node}

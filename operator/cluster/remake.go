@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -75,11 +74,8 @@ func (r *Controller) withoutOwn(ctx context.Context, objects []*unstructured.Uns
 
 // accountStays says whether the account of the controller exists and is not being deleted.
 func (r *Controller) accountStays(ctx context.Context) (bool, error) {
-	account, err := r.Kubernetes.CoreV1().ServiceAccounts(r.Namespace).Get(ctx, v1beta1.ControllerName, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return false, nil
-	}
-	return err == nil && account.DeletionTimestamp == nil, err
+	account, err := kube.Live(ctx, r.Kubernetes.CoreV1().ServiceAccounts(r.Namespace).Get, v1beta1.ControllerName)
+	return account != nil && account.DeletionTimestamp == nil, err
 }
 
 // remakeOwn recreates the controller's workload at the end of this process, if it is gone: no other process would, as

@@ -50,26 +50,20 @@ func (r *Controller) reconcile(ctx context.Context, name string) (time.Duration,
 // uninstalling says whether all of Holdfast is being removed: its namespace or account is being deleted, or belongs to a
 // StorageCluster that is gone.
 func (r *Controller) uninstalling(ctx context.Context) (bool, error) {
-	ns, err := r.Kubernetes.CoreV1().Namespaces().Get(ctx, r.Namespace, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return true, nil
-	}
+	ns, err := kube.Live(ctx, r.Kubernetes.CoreV1().Namespaces().Get, r.Namespace)
 	if err != nil {
 		return false, fmt.Errorf("whether Holdfast is installed: %w", err)
 	}
-	if ns.DeletionTimestamp != nil {
+	if ns == nil || ns.DeletionTimestamp != nil {
 		return true, nil
 	}
 	if !bootstrap.BelongsToCluster(ns) { // as one that Helm installs into
-		account, err := r.Kubernetes.CoreV1().ServiceAccounts(r.Namespace).Get(ctx, v1beta1.ControllerName, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			return true, nil
-		}
+		account, err := kube.Live(ctx, r.Kubernetes.CoreV1().ServiceAccounts(r.Namespace).Get, v1beta1.ControllerName)
 		if err != nil {
 			return false, fmt.Errorf("whether Holdfast is installed: %w", err)
 		}
-		if !bootstrap.BelongsToCluster(account) {
-			return false, nil
+		if account == nil || !bootstrap.BelongsToCluster(account) {
+			return account == nil, nil
 		}
 	}
 	all, err := r.Client.HoldfastV1beta1().StorageClusters().List(ctx, metav1.ListOptions{Limit: 1})

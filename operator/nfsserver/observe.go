@@ -9,7 +9,6 @@ import (
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
 	rbac "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -196,11 +195,7 @@ func (c *Controller) observeClaim(ctx context.Context, s *v1beta1.NFSServer, o *
 
 // liveClaim reads the claim of a server from the API server; nil if there is none.
 func (c *Controller) liveClaim(ctx context.Context, s *v1beta1.NFSServer) (*core.PersistentVolumeClaim, error) {
-	claim, err := c.Kubernetes.CoreV1().PersistentVolumeClaims(s.Namespace).Get(ctx, claimName(s), metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	return claim, err
+	return kube.Live(ctx, c.Kubernetes.CoreV1().PersistentVolumeClaims(s.Namespace).Get, claimName(s))
 }
 
 // isOnServer says whether a PersistentVolume is of a volume on a server, which has or had one of the addresses.

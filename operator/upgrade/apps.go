@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	core "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -141,11 +140,8 @@ func (s *survey) blocker(ctx context.Context, p *core.Pod) (string, error) {
 	case owner.Kind == "StatefulSet" && strings.HasPrefix(owner.APIVersion, "apps/"):
 		return "", nil
 	case owner.Kind == "ReplicaSet" && strings.HasPrefix(owner.APIVersion, "apps/"):
-		set, err := s.client.AppsV1().ReplicaSets(p.Namespace).Get(ctx, owner.Name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			return "", nil // its pods follow
-		}
-		if err != nil {
+		set, err := kube.Live(ctx, s.client.AppsV1().ReplicaSets(p.Namespace).Get, owner.Name)
+		if err != nil || set == nil { // without it, its pods follow
 			return "", err
 		}
 		if above := metav1.GetControllerOf(set); above != nil && above.Kind == "Deployment" {

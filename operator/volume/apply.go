@@ -166,11 +166,8 @@ func (l *leader) renewClaim(ctx context.Context, r renewal) (err error) {
 
 // mayDelete reads whether a claim is bound to the volume. One whose PersistentVolume is gone has no data.
 func (l *leader) mayDelete(ctx context.Context, v *v1beta1.Volume, claim *core.PersistentVolumeClaim) error {
-	pv, err := l.Kubernetes.CoreV1().PersistentVolumes().Get(ctx, claim.Spec.VolumeName, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil
-	case err != nil:
+	pv, err := kube.Live(ctx, l.Kubernetes.CoreV1().PersistentVolumes().Get, claim.Spec.VolumeName)
+	if err != nil || pv == nil {
 		return err
 	}
 	return isBound(v, claim, pv)

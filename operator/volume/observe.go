@@ -9,7 +9,6 @@ import (
 	"time"
 
 	core "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -56,11 +55,8 @@ func (l *leader) observeMoved(o nodeObserved) map[string]*v1beta1.StorageNode {
 
 // liveNode asks the API server for a node; nil if it is gone.
 func (l *leader) liveNode(ctx context.Context, name string) (*core.Node, error) {
-	n, err := l.Kubernetes.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil, nil
-	case err != nil:
+	n, err := kube.Live(ctx, l.Kubernetes.CoreV1().Nodes().Get, name)
+	if err != nil {
 		return nil, fmt.Errorf("whether node %s is gone: %w", name, err)
 	}
 	return n, nil
@@ -76,14 +72,11 @@ func (l *leader) claimOf(ctx context.Context, v *v1beta1.Volume) (*core.Persiste
 	case claim.Spec.VolumeName == "":
 		return nil, nil
 	}
-	pv, err := l.Kubernetes.CoreV1().PersistentVolumes().Get(ctx, claim.Spec.VolumeName, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil, nil
-	case err != nil:
+	pv, err := kube.Live(ctx, l.Kubernetes.CoreV1().PersistentVolumes().Get, claim.Spec.VolumeName)
+	if err != nil {
 		return nil, fmt.Errorf("the PersistentVolume of volume %s: %w", v.Name, err)
 	}
-	if other := isBound(v, claim, pv); other != nil {
+	if pv == nil || isBound(v, claim, pv) != nil {
 		claim = nil
 	}
 	return claim, nil
@@ -91,11 +84,8 @@ func (l *leader) claimOf(ctx context.Context, v *v1beta1.Volume) (*core.Persiste
 
 // liveClaim asks the API server for the claim that a volume was made for; nil if it is gone.
 func (l *leader) liveClaim(ctx context.Context, v *v1beta1.Volume) (*core.PersistentVolumeClaim, error) {
-	claim, err := l.Kubernetes.CoreV1().PersistentVolumeClaims(v.Spec.Labels[v1beta1.ClaimNamespaceLabel]).Get(ctx, v.Spec.Labels[v1beta1.ClaimNameLabel], metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil, nil
-	case err != nil:
+	claim, err := kube.Live(ctx, l.Kubernetes.CoreV1().PersistentVolumeClaims(v.Spec.Labels[v1beta1.ClaimNamespaceLabel]).Get, v.Spec.Labels[v1beta1.ClaimNameLabel])
+	if err != nil {
 		return nil, fmt.Errorf("the claim of volume %s: %w", v.Name, err)
 	}
 	return claim, nil

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	core "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -49,11 +48,8 @@ func (t traces) isUsed() bool { return len(t.persistent)+len(t.claims)+len(t.pod
 
 func (r *Controller) observe(ctx context.Context, name string) (observed, error) {
 	o := observed{now: time.Now()}
-	v, err := r.Storage.Client.HoldfastV1beta1().Volumes().Get(ctx, name, metav1.GetOptions{})
-	switch {
-	case err == nil:
-		o.target = v
-	case !apierrors.IsNotFound(err):
+	var err error
+	if o.target, err = kube.Live(ctx, r.Storage.Client.HoldfastV1beta1().Volumes().Get, name); err != nil {
 		return o, err
 	}
 	for _, uid := range r.left(name) {
