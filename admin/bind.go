@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/yaml"
 )
 
@@ -83,14 +82,7 @@ func (a *Admin) writePersistentVolume(ctx context.Context, b *binding) error {
 func (a *Admin) awaitBound(ctx context.Context, b *binding) error {
 	claims, name := a.Kubernetes.CoreV1().PersistentVolumeClaims(b.claim.Namespace), b.claim.Name
 	key := b.claim.Namespace + "/" + name
-	what := followed{
-		name: name,
-		get:  func(ctx context.Context) (runtime.Object, error) { return claims.Get(ctx, name, metav1.GetOptions{}) },
-		watch: func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
-			return claims.Watch(ctx, opts)
-		},
-	}
-	return a.follow(ctx, what, func(o runtime.Object) (bool, string, error) {
+	return a.follow(ctx, following(claims, name), func(o runtime.Object) (bool, string, error) {
 		c, _ := o.(*core.PersistentVolumeClaim)
 		switch {
 		case c == nil:

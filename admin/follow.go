@@ -25,6 +25,15 @@ type followed struct {
 	watch func(context.Context, metav1.ListOptions) (watch.Interface, error)
 }
 
+type reader[T runtime.Object] interface {
+	Get(ctx context.Context, name string, opts metav1.GetOptions) (T, error)
+	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)
+}
+
+func following[T runtime.Object](client reader[T], name string) followed {
+	return followed{name, func(ctx context.Context) (runtime.Object, error) { return client.Get(ctx, name, metav1.GetOptions{}) }, client.Watch}
+}
+
 // step returns whether the wait is over, and otherwise what the command waits for. The object is nil if it does not
 // exist.
 type step func(o runtime.Object) (done bool, state string, err error)

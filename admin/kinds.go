@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
 	typed "github.com/holdfast-storage/holdfast/api/client/clientset/typed/api/v1beta1"
@@ -91,7 +90,7 @@ type kind struct {
 	name     string
 	resource string // also the name of the command
 	get      func(context.Context, holdfast.Interface, string) (runtime.Object, error)
-	watch    func(context.Context, holdfast.Interface, metav1.ListOptions) (watch.Interface, error)
+	follow   func(holdfast.Interface, string) followed
 	patch    func(context.Context, holdfast.Interface, string, []byte) error
 	remove   func(context.Context, holdfast.Interface, string, metav1.DeleteOptions) error
 }
@@ -104,8 +103,7 @@ var (
 
 // client is the common part of the generated clients.
 type client[T runtime.Object] interface {
-	Get(ctx context.Context, name string, opts metav1.GetOptions) (T, error)
-	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)
+	reader[T]
 	Patch(ctx context.Context, name string, pt types.PatchType, data []byte, opts metav1.PatchOptions, subresources ...string) (T, error)
 	Delete(ctx context.Context, name string, opts metav1.DeleteOptions) error
 }
@@ -116,26 +114,13 @@ func kindOf[T runtime.Object, C client[T]](name, resource string, of func(holdfa
 		get: func(ctx context.Context, c holdfast.Interface, name string) (runtime.Object, error) {
 			return of(c).Get(ctx, name, metav1.GetOptions{})
 		},
-		watch: func(ctx context.Context, c holdfast.Interface, opts metav1.ListOptions) (watch.Interface, error) {
-			return of(c).Watch(ctx, opts)
-		},
+		follow: func(c holdfast.Interface, name string) followed { return following(of(c), name) },
 		patch: func(ctx context.Context, c holdfast.Interface, name string, data []byte) error {
 			_, err := of(c).Patch(ctx, name, types.MergePatchType, data, metav1.PatchOptions{FieldManager: fieldManager})
 			return err
 		},
 		remove: func(ctx context.Context, c holdfast.Interface, name string, opts metav1.DeleteOptions) error {
 			return of(c).Delete(ctx, name, opts)
-		},
-	}
-}
-
-// follow returns the functions to wait for one object.
-func (k kind) follow(c holdfast.Interface, name string) followed {
-	return followed{
-		name: name,
-		get:  func(ctx context.Context) (runtime.Object, error) { return k.get(ctx, c, name) },
-		watch: func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
-			return k.watch(ctx, c, opts)
 		},
 	}
 }

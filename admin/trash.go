@@ -8,9 +8,7 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
@@ -74,15 +72,7 @@ func (a *Admin) whereTrashed(ctx context.Context, name, node string) (*v1beta1.S
 
 // followNode waits for a condition of a StorageNode.
 func (a *Admin) followNode(ctx context.Context, name string, s func(*v1beta1.StorageNode) (bool, string, error)) error {
-	nodes := a.Holdfast.HoldfastV1beta1().StorageNodes()
-	what := followed{
-		name: name,
-		get:  func(ctx context.Context) (runtime.Object, error) { return nodes.Get(ctx, name, metav1.GetOptions{}) },
-		watch: func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
-			return nodes.Watch(ctx, opts)
-		},
-	}
-	return a.follow(ctx, what, func(o runtime.Object) (bool, string, error) {
+	return a.follow(ctx, following(a.Holdfast.HoldfastV1beta1().StorageNodes(), name), func(o runtime.Object) (bool, string, error) {
 		n, _ := o.(*v1beta1.StorageNode)
 		return s(n)
 	})
