@@ -8,6 +8,7 @@ import (
 
 	core "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
@@ -154,10 +155,8 @@ func (c *Controller) announce(ctx context.Context, job *v1beta1.NodeJob, s v1bet
 	if s.Completed {
 		e.Type, e.Reason = core.EventTypeNormal, ReasonCompleted
 	}
-	for _, condition := range s.Conditions {
-		if condition.Type == v1beta1.CompleteCondition {
-			e.Message = condition.Message
-		}
+	if c := meta.FindStatusCondition(s.Conditions, v1beta1.CompleteCondition); c != nil {
+		e.Message = c.Message
 	}
 	return kube.RecordOnce(ctx, c.Kubernetes, component, e)
 }

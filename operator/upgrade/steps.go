@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/utils/ptr"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
@@ -109,10 +110,8 @@ func (r *round) pullImage() {
 
 // said is the message of a job.
 func said(job *v1beta1.NodeJob) string {
-	for _, c := range job.Status.Conditions {
-		if c.Type == v1beta1.CompleteCondition {
-			return c.Message
-		}
+	if c := meta.FindStatusCondition(job.Status.Conditions, v1beta1.CompleteCondition); c != nil {
+		return c.Message
 	}
 	return "it has not started"
 }
