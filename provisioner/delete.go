@@ -87,28 +87,21 @@ func (p *Provisioner) claimOf(ctx context.Context, pv *core.PersistentVolume) (*
 // unshared refuses to delete data that a claim has by another PersistentVolume, such as one that an administrator wrote for
 // the same export or a directory in it. The informer has none of those, so all are listed.
 func (p *Provisioner) unshared(ctx context.Context, pv *core.PersistentVolume, id backend.ID) error {
-	const page = 500
 	v := &v1beta1.Volume{
 		ObjectMeta: metav1.ObjectMeta{Name: string(id)},
 		Spec:       v1beta1.VolumeSpec{Node: v1beta1.NodeOfServer(p.Identity)},
 		Status:     v1beta1.VolumeStatus{Access: &v1beta1.VolumeAccess{NFS: &v1beta1.VolumeNFS{Path: p.Path(id)}}},
 	}
-	for next := ""; ; {
-		list, err := p.Client.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{Limit: page, Continue: next})
-		if err != nil {
-			return fmt.Errorf("whether another PersistentVolume leads to volume %s: %w", id, err)
+	var claimed error
+	err := kube.Each(ctx, p.Client.CoreV1().PersistentVolumes().List, metav1.ListOptions{}, func(other *core.PersistentVolume) {
+		if claimed == nil && other.Name != pv.Name && persistent.Names(v, other) {
+			claimed = p.unclaimedBy(ctx, other, id)
 		}
-		for i := range list.Items {
-			if other := &list.Items[i]; other.Name != pv.Name && persistent.Names(v, other) {
-				if err := p.unclaimedBy(ctx, other, id); err != nil {
-					return err
-				}
-			}
-		}
-		if next = list.Continue; next == "" {
-			return nil
-		}
+	})
+	if claimed == nil && err != nil {
+		return fmt.Errorf("whether another PersistentVolume leads to volume %s: %w", id, err)
 	}
+	return claimed
 }
 
 // unclaimedBy takes a claim that is about to be bound for one that is: its claimRef may have no UID yet, or the claim no
