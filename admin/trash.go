@@ -17,19 +17,11 @@ import (
 const trashShown = 100
 
 func trashed(n *v1beta1.StorageNode, name string) *v1beta1.TrashedVolume {
-	i := slices.IndexFunc(n.Status.Trash, func(t v1beta1.TrashedVolume) bool { return t.Name == name })
-	if i < 0 {
-		return nil
-	}
-	return &n.Status.Trash[i]
+	return v1beta1.Find(n.Status.Trash, func(t v1beta1.TrashedVolume) bool { return t.Name == name })
 }
 
 func restoring(n *v1beta1.StorageNode, name string) *v1beta1.RestoreRequest {
-	i := slices.IndexFunc(n.Spec.Restore, func(r v1beta1.RestoreRequest) bool { return r.Name == name })
-	if i < 0 {
-		return nil
-	}
-	return &n.Spec.Restore[i]
+	return v1beta1.Find(n.Spec.Restore, func(r v1beta1.RestoreRequest) bool { return r.Name == name })
 }
 
 // errUnlisted means that a trash has more than its StorageNode lists, and may have the volume.

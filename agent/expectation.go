@@ -101,11 +101,10 @@ func (m *Memory) heldNothing(name string) (path string, empty bool) {
 	if m.record == nil {
 		return "", false
 	}
-	i := slices.IndexFunc(m.record.Status.Pools, func(p v1beta1.Pool) bool { return p.Name == name })
-	if i < 0 {
+	p := v1beta1.Find(m.record.Status.Pools, func(p v1beta1.Pool) bool { return p.Name == name })
+	if p == nil {
 		return "", false
 	}
-	p := &m.record.Status.Pools[i]
 	perhaps := func(in string) bool { return in == name || in == "" } // what is not created yet may be in any pool
 	empty = !p.Capacity.IsZero() && p.Promised.IsZero() &&            // inline volumes count as promised, too
 		!slices.ContainsFunc(m.volumes, func(v *v1beta1.Volume) bool { return perhaps(v.Status.Pool) }) &&

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	core "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -24,11 +23,7 @@ func restoreOf(n *v1beta1.StorageNode, name string) *v1beta1.RestoreRequest {
 	if n == nil {
 		return nil
 	}
-	i := slices.IndexFunc(n.Spec.Restore, func(r v1beta1.RestoreRequest) bool { return r.Name == name && r.Error == "" })
-	if i < 0 {
-		return nil
-	}
-	return &n.Spec.Restore[i]
+	return v1beta1.Find(n.Spec.Restore, func(r v1beta1.RestoreRequest) bool { return r.Name == name && r.Error == "" })
 }
 
 // endRestore removes the request to restore a volume that is on the disk. It runs before anything that may remove the

@@ -207,18 +207,10 @@ const MostBlocklisted = 1024
 
 // BlocklistOf is what is requested for a node, or nil.
 func (s *StorageNodeSpec) BlocklistOf(node string) *BlocklistRequest {
-	i := slices.IndexFunc(s.Blocklist, func(r BlocklistRequest) bool { return r.Node == node })
-	if i < 0 {
-		return nil
-	}
-	return &s.Blocklist[i]
+	return Find(s.Blocklist, func(r BlocklistRequest) bool { return r.Node == node })
 }
 
 // BlocklistOf is what is confirmed of a node, or nil.
 func (s *StorageNodeStatus) BlocklistOf(node string) *BlocklistEntry {
-	i := slices.IndexFunc(s.Blocklist, func(e BlocklistEntry) bool { return e.Node == node })
-	if i < 0 {
-		return nil
-	}
-	return &s.Blocklist[i]
+	return Find(s.Blocklist, func(e BlocklistEntry) bool { return e.Node == node })
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	storage "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -126,10 +127,8 @@ func (b *Backend) attachedSince(ctx context.Context, id backend.ID, node string)
 	if err != nil {
 		return nil, err
 	}
-	for i := range found.Items {
-		if found.Items[i].Name == name {
-			return &found.Items[i].CreationTimestamp, nil
-		}
+	if a := v1beta1.Find(found.Items, func(a storage.VolumeAttachment) bool { return a.Name == name }); a != nil {
+		return &a.CreationTimestamp, nil
 	}
 	return nil, nil
 }

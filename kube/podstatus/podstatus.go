@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	core "k8s.io/api/core/v1"
+
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
 // IsReady says whether a pod is ready and not being deleted.
@@ -17,11 +19,8 @@ func IsReady(p *core.Pod) bool {
 
 // Container returns the status of one of its containers, which is empty as long as there is none.
 func Container(p *core.Pod, name string) core.ContainerStatus {
-	i := slices.IndexFunc(p.Status.ContainerStatuses, func(s core.ContainerStatus) bool { return s.Name == name })
-	if i < 0 {
-		return core.ContainerStatus{}
-	}
-	return p.Status.ContainerStatuses[i]
+	found := v1beta1.Find(p.Status.ContainerStatuses, func(s core.ContainerStatus) bool { return s.Name == name })
+	return *cmp.Or(found, &core.ContainerStatus{})
 }
 
 // Unscheduled says why a pod cannot be scheduled; "" if it can be, or nothing is known.
@@ -46,12 +45,7 @@ func Has(p *core.Pod, kind core.PodConditionType, status core.ConditionStatus) b
 }
 
 func find(p *core.Pod, kind core.PodConditionType, status core.ConditionStatus) *core.PodCondition {
-	for i, c := range p.Status.Conditions {
-		if c.Type == kind && c.Status == status {
-			return &p.Status.Conditions[i]
-		}
-	}
-	return nil
+	return v1beta1.Find(p.Status.Conditions, func(c core.PodCondition) bool { return c.Type == kind && c.Status == status })
 }
 
 // Claims returns the names of the claims of a pod, those that are made for it included.

@@ -86,11 +86,10 @@ type tally struct {
 
 // at returns the pool of a node, the first one for an empty name, or nil if the node does not have it.
 func (t *tally) at(node, name string) *v1beta1.HeldPool {
-	i := slices.IndexFunc(t.has[node], func(p v1beta1.PoolSpec) bool { return name == "" || p.Name == name })
-	if i < 0 {
+	p := v1beta1.Find(t.has[node], func(p v1beta1.PoolSpec) bool { return name == "" || p.Name == name })
+	if p == nil {
 		return nil
 	}
-	p := &t.has[node][i]
 	if t.pools[p.Name] == nil {
 		t.pools[p.Name] = &v1beta1.HeldPool{Name: p.Name, Path: render.Place(p), Engine: engine(p), Devices: p.Devices.DeepCopy()}
 		t.nodes[p.Name] = map[string]bool{}

@@ -2,7 +2,6 @@ package render
 
 import (
 	"maps"
-	"slices"
 	"strings"
 
 	storage "k8s.io/api/storage/v1"
@@ -106,11 +105,7 @@ func (p *plan) poolOf(class v1beta1.StorageClassSpec) *v1beta1.PoolSpec {
 	if on := v1beta1.NodePools(p.pools); class.Pool == "" && len(on) > 0 {
 		among = on
 	}
-	i := slices.IndexFunc(among, func(pool v1beta1.PoolSpec) bool { return class.Pool == "" || pool.Name == class.Pool })
-	if i < 0 {
-		return nil
-	}
-	return &among[i]
+	return v1beta1.Find(among, func(pool v1beta1.PoolSpec) bool { return class.Pool == "" || pool.Name == class.Pool })
 }
 
 // siteOf is poolOf if that is in a Ceph cluster.

@@ -44,12 +44,7 @@ func SetPullPolicy(pod *core.PodSpec, policy core.PullPolicy) {
 
 // container returns the one of that name, nil if there is none.
 func container(pod *core.PodSpec, name string) *core.Container {
-	for i := range pod.Containers {
-		if pod.Containers[i].Name == name {
-			return &pod.Containers[i]
-		}
-	}
-	return nil
+	return v1beta1.Find(pod.Containers, func(c core.Container) bool { return c.Name == name })
 }
 
 // ImageOf returns the image of Holdfast's container in a pod; "" if it has none.
