@@ -57,9 +57,8 @@ func handOver[T object](ctx context.Context, b *Backend, r *records[T], o T, hom
 		return err
 	}
 	if o.GetDeletionTimestamp() == nil {
-		uid := o.GetUID()
-		err := r.client.Delete(ctx, o.GetName(), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
-		if err != nil && !apierrors.IsNotFound(err) {
+		exact := *metav1.NewPreconditionDeleteOptions(string(o.GetUID()))
+		if err := kube.IgnoreNotFound(r.client.Delete(ctx, o.GetName(), exact)); err != nil {
 			return err
 		}
 	}
