@@ -84,12 +84,12 @@ func (a *Agent) recordAdopted(o runtime.Object, k key, claim string) {
 	switch {
 	case a.work.wasForgotten(k):
 		a.log.Info("wrote an object again that was deleted without a request to delete its data", "kind", k.kind, "id", k.name)
-		a.eventf(o, core.EventTypeWarning, v1beta1.ReasonForgotten, "%s", forgotten(k, claim, a.Node))
+		a.Events.Eventf(o, core.EventTypeWarning, v1beta1.ReasonForgotten, "%s", forgotten(k, claim, a.Node))
 	case has(&a.work.made, k):
 		a.log.Debug("wrote the object of a volume that was created without one", "kind", k.kind, "id", k.name)
 	default:
 		a.log.Info("found on disk without an object", "kind", k.kind, "id", k.name)
-		a.eventf(o, core.EventTypeNormal, "Adopted", "found in the storage of %s without an object", v1beta1.SiteOf(a.Node))
+		a.Events.Eventf(o, core.EventTypeNormal, "Adopted", "found in the storage of %s without an object", v1beta1.SiteOf(a.Node))
 	}
 }
 

@@ -140,7 +140,7 @@ func (a *Agent) unfence(ctx context.Context, n *v1beta1.StorageNode, stay map[st
 	a.log.Info("clients are let into the Ceph cluster again", "addresses", all)
 	for _, node := range slices.Sorted(maps.Keys(out)) {
 		if out[node] > 0 {
-			a.eventf(n, core.EventTypeNormal, "ClientsLetIn", "%d clients of node %s are let into the Ceph cluster again", out[node], node)
+			a.Events.Eventf(n, core.EventTypeNormal, "ClientsLetIn", "%d clients of node %s are let into the Ceph cluster again", out[node], node)
 		}
 	}
 	return nil, nil
@@ -174,7 +174,7 @@ func (a *Agent) writeBlocklist(ctx context.Context, n *v1beta1.StorageNode, has 
 		was := before.BlocklistOf(e.Node)
 		if len(e.Addresses) > 0 && (was == nil || len(was.Addresses) < len(e.Addresses)) {
 			a.log.Warn("clients are shut out of the Ceph cluster", "node", e.Node, "addresses", e.Addresses)
-			a.eventf(n, core.EventTypeWarning, "ClientsShutOut", "%d clients of node %s are shut out of the Ceph cluster", len(e.Addresses), e.Node)
+			a.Events.Eventf(n, core.EventTypeWarning, "ClientsShutOut", "%d clients of node %s are shut out of the Ceph cluster", len(e.Addresses), e.Node)
 		}
 	}
 	return nil

@@ -11,25 +11,19 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
-func (a *Agent) eventf(about runtime.Object, kind, reason, format string, args ...any) {
-	if a.Events != nil {
-		a.Events.Eventf(about, kind, reason, format, args...)
-	}
-}
-
 // recordTransition writes an event when a volume or snapshot fails, is lost or comes back. Success needs none.
 func (a *Agent) recordTransition(about runtime.Object, old, now v1beta1.Phase, e *v1beta1.Error, conditions []metav1.Condition) {
 	ready := meta.FindStatusCondition(conditions, v1beta1.ReadyCondition)
 	switch {
 	case old == now && now != v1beta1.PhaseDeleting:
 	case now == v1beta1.PhaseLost && ready != nil:
-		a.eventf(about, core.EventTypeWarning, "Lost", "%s", ready.Message)
+		a.Events.Eventf(about, core.EventTypeWarning, "Lost", "%s", ready.Message)
 	case now == v1beta1.PhaseUnreachable && ready != nil:
-		a.eventf(about, core.EventTypeWarning, string(now), "%s", ready.Message)
+		a.Events.Eventf(about, core.EventTypeWarning, string(now), "%s", ready.Message)
 	case (old == v1beta1.PhaseLost || old == v1beta1.PhaseUnreachable) && now == v1beta1.PhaseReady:
-		a.eventf(about, core.EventTypeNormal, "Recovered", "it is in the storage of %s again", v1beta1.SiteOf(a.Node))
+		a.Events.Eventf(about, core.EventTypeNormal, "Recovered", "it is in the storage of %s again", v1beta1.SiteOf(a.Node))
 	case old != now && e != nil:
-		a.eventf(about, core.EventTypeWarning, string(e.Code), "%s", e.Message)
+		a.Events.Eventf(about, core.EventTypeWarning, string(e.Code), "%s", e.Message)
 	}
 }
 
@@ -42,8 +36,8 @@ func (a *Agent) recordHealth(about runtime.Object, old, now []metav1.Condition) 
 	}
 	switch {
 	case ill(is) && (!ill(was) || was.Reason != is.Reason):
-		a.eventf(about, core.EventTypeWarning, is.Reason, "%s", is.Message)
+		a.Events.Eventf(about, core.EventTypeWarning, is.Reason, "%s", is.Message)
 	case ill(was) && is.Status == metav1.ConditionTrue:
-		a.eventf(about, core.EventTypeNormal, "Repaired", "it is healthy again in the storage of %s", v1beta1.SiteOf(a.Node))
+		a.Events.Eventf(about, core.EventTypeNormal, "Repaired", "it is healthy again in the storage of %s", v1beta1.SiteOf(a.Node))
 	}
 }

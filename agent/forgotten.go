@@ -16,7 +16,7 @@ import (
 // object.
 func (a *Agent) recordForgotten(o runtime.Object, k key, claim string) {
 	a.log.Warn("an object was deleted without a request to delete its data, which stays; the object is written again", "kind", k.kind, "id", k.name)
-	a.eventf(o, core.EventTypeWarning, v1beta1.ReasonForgotten, "%s", forgotten(k, claim, a.Node))
+	a.Events.Eventf(o, core.EventTypeWarning, v1beta1.ReasonForgotten, "%s", forgotten(k, claim, a.Node))
 	a.work.forgotten.Store(k, true)
 }
 

@@ -35,9 +35,9 @@ func (a *Agent) recordPools(before, now *v1beta1.StorageNodeStatus) {
 		switch {
 		case p.Reason == was.Reason:
 		case p.Reason != "":
-			a.eventf(a.aboutNode(), core.EventTypeWarning, p.Reason, "%s", p.Message)
+			a.Events.Eventf(a.aboutNode(), core.EventTypeWarning, p.Reason, "%s", p.Message)
 		default:
-			a.eventf(a.aboutNode(), core.EventTypeNormal, "PoolRecovered", "pool %s at %s can be used again", p.Name, p.Path)
+			a.Events.Eventf(a.aboutNode(), core.EventTypeNormal, "PoolRecovered", "pool %s at %s can be used again", p.Name, p.Path)
 		}
 	}
 }
@@ -86,9 +86,9 @@ func (a *Agent) recordWarnings(before, now *v1beta1.StorageNodeStatus) {
 		switch {
 		case is == nil || was == (is.Status == metav1.ConditionTrue):
 		case was:
-			a.eventf(a.aboutNode(), core.EventTypeNormal, is.Reason, "%s", w.ended)
+			a.Events.Eventf(a.aboutNode(), core.EventTypeNormal, is.Reason, "%s", w.ended)
 		default:
-			a.eventf(a.aboutNode(), core.EventTypeWarning, is.Reason, "%s", is.Message)
+			a.Events.Eventf(a.aboutNode(), core.EventTypeWarning, is.Reason, "%s", is.Message)
 		}
 	}
 }
@@ -118,6 +118,6 @@ func (a *Agent) dropReplacements(ctx context.Context, now *v1beta1.StorageNodeSt
 	if _, err := kube.MergePatch(ctx, a.Client.HoldfastV1beta1().StorageNodes().Patch, a.Node, change, fieldManager); err != nil {
 		return err
 	}
-	a.eventf(n, core.EventTypeNormal, "PoolKept", "a pool in spec.replacePools exists and is served: it is not given up, and is removed from the list")
+	a.Events.Eventf(n, core.EventTypeNormal, "PoolKept", "a pool in spec.replacePools exists and is served: it is not given up, and is removed from the list")
 	return nil
 }

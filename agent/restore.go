@@ -86,7 +86,7 @@ func (a *Agent) restore(ctx context.Context, k key) (restored bool, err error) {
 		return false, err
 	}
 	a.log.Info("restored from the trash", "kind", k.kind, "id", k.name, "requestedBy", request.RequestedBy)
-	a.eventf(n, core.EventTypeNormal, v1beta1.ReasonRestored, "volume %s was restored from the trash of %s, as %s requested", k.name, v1beta1.SiteOf(a.Node), requester(request))
+	a.Events.Eventf(n, core.EventTypeNormal, v1beta1.ReasonRestored, "volume %s was restored from the trash of %s, as %s requested", k.name, v1beta1.SiteOf(a.Node), requester(request))
 	a.node.change()
 	return true, nil
 }
@@ -145,7 +145,7 @@ func (a *Agent) refuseRestore(ctx context.Context, name, refusal string) error {
 	}
 	a.log.Warn("not restored from the trash", "kind", v1beta1.SourceVolume, "id", name, "error", refusal)
 	if n := a.nodeObject(); n != nil {
-		a.eventf(n, core.EventTypeWarning, v1beta1.ReasonRestoreFailed, "volume %s is not restored: %s", name, refusal)
+		a.Events.Eventf(n, core.EventTypeWarning, v1beta1.ReasonRestoreFailed, "volume %s is not restored: %s", name, refusal)
 	}
 	return nil
 }

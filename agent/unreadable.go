@@ -24,7 +24,7 @@ func (a *Agent) reportUnreadable(ctx context.Context, k key, o v1beta1.Object) e
 		a.snapshots.Wrote(written)
 	}
 	a.log.Warn("left alone: its object cannot be decoded", "kind", k.kind, "id", k.name, "error", o.Unreadable())
-	a.eventf(o, core.EventTypeWarning, v1beta1.ReasonUnreadable, "%s", kube.UnreadableMessage(o))
+	a.Events.Eventf(o, core.EventTypeWarning, v1beta1.ReasonUnreadable, "%s", kube.UnreadableMessage(o))
 	return nil
 }
 

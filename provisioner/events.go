@@ -36,15 +36,11 @@ func (p *Provisioner) eventOncef(pv *core.PersistentVolume, kind, reason, format
 		return
 	}
 	p.log.Info("wrote an event about a PersistentVolume", "volume", pv.Name, "reason", reason)
-	if p.Events != nil {
-		p.Events.Eventf(pv, kind, reason, format, args...)
-	}
+	p.Events.Eventf(pv, kind, reason, format, args...)
 }
 
 func (p *Provisioner) warnf(about runtime.Object, reason, format string, args ...any) {
-	if p.Events != nil {
-		p.Events.Eventf(about, core.EventTypeWarning, reason, format, args...)
-	}
+	p.Events.Eventf(about, core.EventTypeWarning, reason, format, args...)
 }
 
 // unique distinguishes processes that have the same name.

@@ -267,9 +267,6 @@ func (l *leader) applyGarbage(ctx context.Context, p garbagePlan) error {
 
 // record writes events.
 func (l *leader) record(events ...event) {
-	if l.Events == nil {
-		return
-	}
 	for _, e := range events {
 		l.Events.Event(e.about, core.EventTypeWarning, e.reason, e.message)
 	}

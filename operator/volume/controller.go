@@ -47,7 +47,7 @@ func New(c Config) (*Controller, error) {
 		return nil, errors.New("the volume controller needs a cluster's backend")
 	}
 	c.GarbageAge, c.GarbageEvery = cmp.Or(c.GarbageAge, DefaultGarbageAge), cmp.Or(c.GarbageEvery, DefaultGarbageEvery)
-	c.RemindAfter = cmp.Or(c.RemindAfter, DefaultRemindAfter)
+	c.RemindAfter, c.Events = cmp.Or(c.RemindAfter, DefaultRemindAfter), cmp.Or[record.EventRecorder](c.Events, kube.NoEvents{})
 	volumes := c.Storage.Watches.Holdfast.Holdfast().V1beta1().Volumes().Informer()
 	return &Controller{c}, volumes.AddIndexers(cache.Indexers{byRenewedClaim: renewedClaim})
 }
