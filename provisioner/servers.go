@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -116,14 +115,7 @@ func (s *Servers) isOldest(name string) bool {
 	able := slices.DeleteFunc(s.list(), func(server *v1beta1.NFSServer) bool {
 		return !served.AllowsNFSServers(server.Namespace, s.namespace) || server.Spec.Publish != nil || server.DeletionTimestamp != nil || name != "" && server.Name != name
 	})
-	return len(able) > 0 && s.isOwn(slices.MinFunc(able, byAge))
-}
-
-func byAge(a, b *v1beta1.NFSServer) int {
-	if by := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); by != 0 {
-		return by
-	}
-	return strings.Compare(cache.MetaObjectToName(a).String(), cache.MetaObjectToName(b).String())
+	return len(able) > 0 && s.isOwn(slices.MinFunc(able, v1beta1.ByAge))
 }
 
 // Known says whether a server with that NAME or NAMESPACE/NAME exists. It is true until the caches are filled.

@@ -4,7 +4,10 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Served returns the StorageCluster that is served: the oldest that is not being deleted; the oldest of all if all are.
@@ -19,8 +22,20 @@ func Served(all []*StorageCluster) *StorageCluster {
 			}
 			return -1
 		}
-		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+		return ByAge(a, b)
 	})
+}
+
+// ByAge orders objects of a kind, the oldest first.
+func ByAge[T metav1.Object](a, b T) int {
+	made, later := a.GetCreationTimestamp(), b.GetCreationTimestamp()
+	return cmp.Or(made.Compare(later.Time), cmp.Compare(a.GetNamespace()+"/"+a.GetName(), b.GetNamespace()+"/"+b.GetName()))
+}
+
+// IsEverybody says whether a client of an NFS server is a network of all addresses.
+func IsEverybody(client string) bool {
+	p, err := netip.ParsePrefix(client)
+	return err == nil && p.Bits() == 0
 }
 
 // AllowsNFSServers says whether NFSServers may live in a namespace: in that of Holdfast, and in those that

@@ -1,7 +1,6 @@
 package nfsserver
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -11,8 +10,6 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
-
-func compare(a, b string) int { return cmp.Compare(a, b) }
 
 // The longest name, with which that of the pod's revision is still a label, and the bounds of the grace period of NFS.
 const (
@@ -105,13 +102,9 @@ func checkAlone(s *v1beta1.NFSServer, others []*v1beta1.NFSServer) error {
 		case s.Spec.Publish != nil && o.Spec.Publish != nil: // both only read
 		case s.Spec.Publish != nil:
 			return fmt.Errorf("spec.publish.claimName: claim %s is the storage of NFSServer %s: publish another one", name, o.Name)
-		case o.Spec.Publish == nil && comesBefore(o, s):
+		case o.Spec.Publish == nil && v1beta1.ByAge(o, s) < 0:
 			return fmt.Errorf("spec.storage: claim %s is the storage of NFSServer %s: two servers cannot share one", name, o.Name)
 		}
 	}
 	return nil
-}
-
-func comesBefore(a, b *v1beta1.NFSServer) bool {
-	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), compare(a.Name, b.Name)) < 0
 }

@@ -185,11 +185,6 @@ func toldOtherwise(old, now any) bool {
 	return !equality.Semantic.DeepEqual(a.Status.Addresses, b.Status.Addresses) || isGone(a) != isGone(b)
 }
 
-// opensToAll says whether clients are let in that no policy can name: one of the networks is everybody.
-func opensToAll(clients []string) bool {
-	return slices.ContainsFunc(clients, func(c string) bool { p, err := netip.ParsePrefix(c); return err == nil && p.Bits() == 0 })
-}
-
 // blockOf returns the network of a client.
 func blockOf(client string) string {
 	if a, err := netip.ParseAddr(client); err == nil {

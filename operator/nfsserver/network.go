@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/deploy"
 	"github.com/holdfast-storage/holdfast/operator/render"
 )
@@ -96,7 +97,7 @@ func (in input) networkPolicy() *networking.NetworkPolicy {
 	named := in.server.Spec.Exports.Clients
 	rules := []networking.NetworkPolicyIngressRule{{Ports: port(metricsPort)}}
 	switch clients := slices.Concat(in.closing.clients, named); {
-	case opensToAll(named):
+	case slices.ContainsFunc(named, v1beta1.IsEverybody): // no policy can name them
 		rules = append(rules, nfs)
 	case len(clients) > 0: // a rule without peers admits every client
 		for _, client := range slices.Compact(slices.Sorted(slices.Values(clients))) {

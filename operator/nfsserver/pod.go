@@ -262,7 +262,7 @@ func chooseNode(s *v1beta1.NFSServer, has string, nodes []*core.Node) string {
 			}
 			return 1
 		}
-		return compare(a.Name, b.Name)
+		return cmp.Compare(a.Name, b.Name)
 	}).Name
 }
 

@@ -1,6 +1,7 @@
 package nfsserver
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -83,7 +84,7 @@ func rightsOf(servers []*v1beta1.NFSServer, namespace string, openshift bool) ([
 }
 
 func inOrder(servers []*v1beta1.NFSServer) []*v1beta1.NFSServer {
-	return slices.SortedFunc(slices.Values(servers), func(a, b *v1beta1.NFSServer) int { return compare(keyOf(a).String(), keyOf(b).String()) })
+	return slices.SortedFunc(slices.Values(servers), func(a, b *v1beta1.NFSServer) int { return cmp.Compare(keyOf(a).String(), keyOf(b).String()) })
 }
 
 // account returns the account of the servers of a namespace.

@@ -87,11 +87,6 @@ func (c *Controller) cluster() *v1beta1.StorageCluster {
 	return c.paused.Newest(served)
 }
 
-func older(a, b metav1.Object) int {
-	first, second := a.GetCreationTimestamp(), b.GetCreationTimestamp()
-	return cmp.Or(first.Compare(second.Time), cmp.Compare(a.GetName(), b.GetName()))
-}
-
 // first returns the upgrade that runs before this one: one that is running, or else an older one.
 func (c *Controller) first(u *v1beta1.StorageUpgrade) string {
 	var working, waiting []*v1beta1.StorageUpgrade
@@ -102,7 +97,7 @@ func (c *Controller) first(u *v1beta1.StorageUpgrade) string {
 		case other.Unreadable() != nil && !hasBegun(other): // it will never start
 		case hasBegun(other):
 			working = append(working, other)
-		case other.DeletionTimestamp == nil && older(other, u) < 0:
+		case other.DeletionTimestamp == nil && v1beta1.ByAge(other, u) < 0:
 			waiting = append(waiting, other)
 		}
 	}

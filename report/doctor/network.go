@@ -1,9 +1,10 @@
 package doctor
 
 import (
-	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
 // enforcers are DaemonSets of networks that hold NetworkPolicies. The API server takes the policies whether or not
@@ -17,7 +18,7 @@ func checkNetwork(f *Facts) (found []Finding) {
 		return nil
 	}
 	for _, s := range f.Servers {
-		if slices.ContainsFunc(s.Spec.Exports.Clients, isEverybody) {
+		if slices.ContainsFunc(s.Spec.Exports.Clients, v1beta1.IsEverybody) {
 			found = append(found, warn("NFSServer "+s.Namespace+"/"+s.Name, "Leave spec.exports.clients out, which lets the nodes mount, or name fewer networks.",
 				"everybody who reaches it reads and writes its volumes: %s", strings.Join(s.Spec.Exports.Clients, ", ")))
 		}
@@ -30,11 +31,6 @@ func checkNetwork(f *Facts) (found []Finding) {
 		found = append(found, note("", "Ask the administrator of the pod network.", "it is not known whether the network holds NetworkPolicies; if it does not, %s", rest))
 	}
 	return found
-}
-
-func isEverybody(client string) bool {
-	p, err := netip.ParsePrefix(client)
-	return err == nil && p.Bits() == 0
 }
 
 // checkNamespacesOfServers names the servers in namespaces that are not allowed.
