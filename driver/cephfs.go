@@ -43,7 +43,7 @@ func (c cephFSAttachment) mount(ctx context.Context, a access, staging string) e
 	}
 	crashpoint.Here(crashpoint.StageMounted)
 	m, err := nodeops.MountAt(staging)
-	if err == nil && m != nil { // the record of a volume that was not mounted yet may have gone
+	if err == nil && m != nil && c.is(m) { // the record of a volume that was not mounted yet may have gone
 		err = c.complete(ctx, a, m)
 	}
 	if err != nil {
@@ -86,8 +86,10 @@ func (c cephFSAttachment) tryMount(ctx context.Context, staging string) (again b
 	return !lack, c.n.cephError(c.id, err)
 }
 
-// complete reports the client of a mount.
+// complete reports the client of a mount, which the cluster has to name.
 func (c cephFSAttachment) complete(ctx context.Context, _ access, m *nodeops.Mount) error {
+	ctx, cancel := context.WithTimeout(ctx, c.n.Patience)
+	defer cancel()
 	client, err := nodeops.CephFSClient(ctx, m)
 	if err != nil {
 		return c.unavailable(err)

@@ -70,8 +70,8 @@ type Config struct {
 	// CephClient is called before a volume in a Ceph cluster is used, with the client of the kernel that is to use it: by
 	// that the node can be fenced. The volume is not used if it fails. May be nil.
 	CephClient func(context.Context, backend.ID, nodeops.CephClient) error
-	// CheckComplete is called before a volume is staged that its backend has as incomplete, which only the pod that brings
-	// its content may use. The volume is not staged if it fails. May be nil.
+	// CheckComplete is called before a volume is staged or published that its backend has as incomplete, which only the pod that brings
+	// its content may use. It is not if that fails. May be nil.
 	CheckComplete func(context.Context, backend.ID) error
 	Patience      time.Duration // with a server of shared volumes that does not answer; DefaultPatience if 0
 	GiveUpAfter   time.Duration // how long such a server is silent before unwritten data is lost; DefaultGiveUpAfter if 0

@@ -259,7 +259,7 @@ func TestNFSVolume_SurvivesAKillAtEveryStep(t *testing.T) {
 		return
 	}
 	_, dirs := nfsserver.Start(t, 2049, "v")
-	for _, step := range []crashpoint.Step{crashpoint.StageMounted, crashpoint.PublishBound, crashpoint.UnpublishDone, crashpoint.UnstageDone} {
+	for _, step := range []crashpoint.Step{crashpoint.StageMounted, crashpoint.PublishBound, crashpoint.UnpublishDone, crashpoint.UnstageMount, crashpoint.UnstageDone} {
 		t.Run(string(step), func(t *testing.T) {
 			c := newClient(t)
 			crash.At(t, crash.Self, "TestNFSVolume_SurvivesAKillAtEveryStep", step, killedClient+"="+c.dir)

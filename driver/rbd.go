@@ -30,6 +30,16 @@ func (r rbdAttachment) mount(ctx context.Context, a access, target string) error
 	return nil
 }
 
+// complete records the client again, as the record may have been lost since.
+func (r rbdAttachment) complete(ctx context.Context, a access, m *nodeops.Mount) error {
+	for _, is := range r.devices {
+		if err := r.n.recordCephClient(ctx, r.v.ID, is.rbd.Client); err != nil {
+			return err
+		}
+	}
+	return r.hostFS.complete(ctx, a, m)
+}
+
 func (r rbdAttachment) attach(ctx context.Context, readOnly bool) (device string, err error) {
 	d, err := r.n.mapImage(ctx, r.v, readOnly)
 	if err != nil {
@@ -74,6 +84,7 @@ func (n *node) mapImage(ctx context.Context, v *backend.Volume, readOnly bool) (
 	if err != nil {
 		return nil, n.cephError(v.ID, err)
 	}
+	crashpoint.Here(crashpoint.ImageMapped)
 	err = n.recordCephClient(ctx, v.ID, d.Client)
 	if err == nil && !readOnly && d.Size < v.Size { // it was mapped before it was grown
 		err = nodeops.GrowRBD(ctx, d.Path)

@@ -103,7 +103,7 @@ func (n *node) unstage(ctx context.Context, p *mountState, path string) error {
 	if missing {
 		return n.release(ctx, p.id, devices)
 	}
-	isBlock := p.v == nil || p.v.Mode == backend.Block
+	isBlock := p.v == nil || p.v.Mode != backend.Filesystem // also where its metadata is lost
 	if isBlock {
 		bound, err := n.unmount(ctx, p, file)
 		if err != nil && !errors.Is(err, unix.EIO) { // a file system that has failed is staged there, and no device

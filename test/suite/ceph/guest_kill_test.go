@@ -41,7 +41,7 @@ var lives = map[string]life{
 	}, []crashpoint.Step{crashpoint.ImageMapped, crashpoint.StageAttached, crashpoint.PublishBound, crashpoint.UnpublishDone, crashpoint.UnstageMount, crashpoint.UnstageDone}},
 	"directory": {"shared", capability(backend.Filesystem, manyWriters), func(n *node, w world, id backend.ID) {
 		n.addDirectory(w, id)
-	}, []crashpoint.Step{crashpoint.StageMounted, crashpoint.PublishBound, crashpoint.UnpublishDone, crashpoint.UnstageDone}},
+	}, []crashpoint.Step{crashpoint.StageMounted, crashpoint.PublishBound, crashpoint.UnpublishDone, crashpoint.UnstageMount, crashpoint.UnstageDone}},
 }
 
 // TestGuestKill_NodeServiceGoesOnAndEveryClientIsRecorded kills the node service at every step of the use of a volume in Ceph.
