@@ -26,13 +26,13 @@ func MergePatch[T any](ctx context.Context, patch PatchFunc[T], name string, cha
 }
 
 // EditNode patches the spec of a StorageNode with what change returns for its newest state, unless that is nil. One that does
-// not exist is left alone.
+// not exist is left alone; one that goes in between is an error, since its successor may want the change.
 func EditNode(ctx context.Context, client holdfast.Interface, name, manager string, change func(*v1beta1.StorageNode) (spec map[string]any, err error)) error {
 	nodes := client.HoldfastV1beta1().StorageNodes()
-	return IgnoreNotFound(retry.RetryOnConflict(retry.DefaultRetry, func() error {
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		n, err := nodes.Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
-			return err
+			return IgnoreNotFound(err)
 		}
 		spec, err := change(n)
 		if err != nil || spec == nil {
@@ -40,5 +40,5 @@ func EditNode(ctx context.Context, client holdfast.Interface, name, manager stri
 		}
 		_, err = MergePatch(ctx, nodes.Patch, name, map[string]any{"metadata": map[string]any{"resourceVersion": n.ResourceVersion}, "spec": spec}, manager)
 		return err
-	}))
+	})
 }

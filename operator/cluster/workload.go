@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-storage/holdfast/operator/rollout"
 )
 
-// workload is the controller's own Deployment or StatefulSet, or the Deployment of a pool in a Ceph cluster.
+// workload is the controller's own Deployment or StatefulSet.
 type workload struct {
 	rollout.Workload
 

@@ -41,7 +41,9 @@ func ReadWorkload(o *unstructured.Unstructured) (w Workload) {
 	for _, c := range s.Conditions {
 		if c.Type == apps.DeploymentProgressing && c.Status == core.ConditionFalse {
 			w.Failed = true
-			w.Waiting += ": " + c.Message
+			if !w.Ready {
+				w.Waiting += ": " + c.Message
+			}
 		}
 	}
 	return w
