@@ -15,7 +15,7 @@ import (
 
 // Measure asks the monitors for the usage of a pool of data.
 func Measure(conn *rados.Conn, pool string) (Usage, error) {
-	text, _, err := conn.MonCommand([]byte(usageQuery))
+	text, _, err := conn.MonCommand([]byte(`{"prefix": "df", "detail": "detail", "format": "json"}`))
 	if err != nil {
 		return Usage{}, err
 	}

@@ -27,9 +27,7 @@ func (u Usage) Room(others int64) backend.Room {
 	return backend.Room{Total: u.Total(), Others: others, Free: max(0, u.Total()-u.Stored)}
 }
 
-const usageQuery = `{"prefix": "df", "detail": "detail", "format": "json"}`
-
-// parseUsage reads the answer of the monitors to usageQuery.
+// parseUsage reads the answer of the monitors to `ceph df detail`.
 func parseUsage(text []byte, pool string) (Usage, error) {
 	var answer struct {
 		Pools []struct {

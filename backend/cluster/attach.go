@@ -31,18 +31,18 @@ func (b *Backend) Attach(ctx context.Context, id backend.ID, node string) error 
 				if other.Name == node {
 					continue
 				}
-				if err := b.hasLetGo(ctx, id, other.Name, node); err != nil {
+				if err := b.checkReleased(ctx, id, other.Name, node); err != nil {
 					return "", err
 				}
 			}
 			return node, nil
 		}
-		return node, b.hasLetGo(ctx, id, now, node)
+		return node, b.checkReleased(ctx, id, now, node)
 	})
 }
 
-// hasLetGo returns an error while a node may use a volume that another one is to have.
-func (b *Backend) hasLetGo(ctx context.Context, id backend.ID, node, next string) error {
+// checkReleased returns an error while a node may use a volume that another one is to have.
+func (b *Backend) checkReleased(ctx context.Context, id backend.ID, node, next string) error {
 	attached, err := b.isAttached(ctx, id, node)
 	switch {
 	case err != nil:
