@@ -28,16 +28,6 @@ func (r *Controller) apply(ctx context.Context, o observed, p plan) (time.Durati
 	if p.giveBack != "" {
 		r.slots.giveBack(o.target.UID, p.giveBack)
 	}
-	if o.own.source != nil && (p.begin || len(p.bind) > 0) {
-		err := r.checkSource(ctx, o)
-		switch {
-		case errors.Is(err, errForged):
-			p.giveUp(o, o.copied(), err.Error())
-			return p.again, r.write(ctx, o, p)
-		case err != nil:
-			return 0, err
-		}
-	}
 	if p.begin {
 		return r.begin(ctx, o, p)
 	}
@@ -120,8 +110,11 @@ func (r *Controller) begin(ctx context.Context, o observed, p plan) (time.Durati
 func (r *Controller) makeSource(ctx context.Context, o observed) (*backend.Volume, error) {
 	ref := o.target.Spec.SourceRef
 	spec := backend.VolumeSpec{
-		Name: sourceName(o.target.UID), Mode: backend.Mode(o.target.Status.Mode),
+		Name: r.sourceName(o.target.UID), Mode: backend.Mode(o.target.Status.Mode),
 		Labels: map[string]string{v1beta1.CopyLabel: o.target.Name, v1beta1.CopyUIDLabel: string(o.target.UID)},
+	}
+	if o.own.source != nil {
+		spec.Name = o.own.source.Name
 	}
 	node, pool, err := r.locate(ctx, ref)
 	if err != nil {
@@ -158,29 +151,6 @@ func poolOf(node, pool string) string {
 	return pool
 }
 
-var errForged = errors.New("another account has written it: delete it, and look for who did")
-
-// checkSource fails if the temporary source is not where its own source is, as one that an agent of another node has
-// written: it could have any content. Where that source is gone, one that the controller has made, or has bound, was made before.
-func (r *Controller) checkSource(ctx context.Context, o observed) error {
-	ref, is := o.target.Spec.SourceRef, o.own.source
-	node, _, err := r.locate(ctx, ref)
-	switch {
-	case errors.Is(err, backend.ErrNotFound) && (is.Labels[v1beta1.AdoptedLabel] == "" || o.own.persistent[source] != nil):
-		return nil
-	case errors.Is(err, backend.ErrNotFound):
-		return fmt.Errorf("volume %s is on %s, whose agent has written it, and %s %s, of which it is to be a copy, is gone; %w",
-			is.Name, v1beta1.SiteOf(is.Spec.Node), ref.Kind, ref.Name, errForged)
-	case err != nil:
-		return err
-	}
-	if is.Spec.Node != node {
-		return fmt.Errorf("volume %s is no copy of %s %s: it is on %s, and that on %s; %w",
-			is.Name, ref.Kind, ref.Name, v1beta1.SiteOf(is.Spec.Node), v1beta1.SiteOf(node), errForged)
-	}
-	return nil
-}
-
 // bind makes PersistentVolume and claim of a role.
 func (r *Controller) bind(ctx context.Context, o observed, role role) error {
 	v := o.target
@@ -193,12 +163,12 @@ func (r *Controller) bind(ctx context.Context, o observed, role role) error {
 	}
 	claim := claimOf(o.target, pv)
 	if o.own.persistent[role] == nil {
-		if _, err := r.Storage.Kubernetes.CoreV1().PersistentVolumes().Create(ctx, pv, metav1.CreateOptions{FieldManager: fieldManager}); err != nil && !apierrors.IsAlreadyExists(err) {
+		if _, err := r.Storage.Kubernetes.CoreV1().PersistentVolumes().Create(ctx, pv, metav1.CreateOptions{FieldManager: fieldManager}); err != nil {
 			return fmt.Errorf("creating PersistentVolume %s for the copy of volume %s: %w", pv.Name, o.target.Name, err)
 		}
 	}
 	if o.own.claims[role] == nil {
-		if _, err := r.Storage.Kubernetes.CoreV1().PersistentVolumeClaims(claim.Namespace).Create(ctx, claim, metav1.CreateOptions{FieldManager: fieldManager}); err != nil && !apierrors.IsAlreadyExists(err) {
+		if _, err := r.Storage.Kubernetes.CoreV1().PersistentVolumeClaims(claim.Namespace).Create(ctx, claim, metav1.CreateOptions{FieldManager: fieldManager}); err != nil {
 			return fmt.Errorf("creating claim %s for the copy of volume %s: %w", claim.Name, o.target.Name, err)
 		}
 	}
@@ -236,15 +206,23 @@ func (r *Controller) remove(ctx context.Context, step removal) error {
 			return objects.PersistentVolumes().Delete(ctx, pv.Name, options)
 		}))
 	}
-	if v := step.source; v != nil {
-		ctx, cancel := context.WithTimeout(ctx, beginTime)
-		defer cancel()
-		err := r.Storage.Delete(ctx, backend.ID(v.Name))
-		if !errors.Is(err, backend.ErrBusy) && !errors.Is(err, backend.ErrUnavailable) { // the request is there, and the watch shows the end
-			errs = append(errs, err)
+	for _, v := range step.sources {
+		if v.Labels[v1beta1.AdoptedLabel] != "" && v.DeletionRequested() && v.DeletionTimestamp != nil { // it ends when its agent wants it to
+			continue
 		}
+		errs = append(errs, r.removeSource(ctx, v))
 	}
 	return errors.Join(errs...)
+}
+
+func (r *Controller) removeSource(ctx context.Context, v *v1beta1.Volume) error {
+	ctx, cancel := context.WithTimeout(ctx, beginTime)
+	defer cancel()
+	err := r.Storage.Delete(ctx, backend.ID(v.Name))
+	if errors.Is(err, backend.ErrBusy) || errors.Is(err, backend.ErrUnavailable) { // the request is there, and the watch shows the end
+		return nil
+	}
+	return err
 }
 
 // deleted deletes an object that is not being deleted yet.

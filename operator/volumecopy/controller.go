@@ -5,7 +5,8 @@
 // process can go on at any point. The names of all that is made follow from the UID of the Volume:
 //
 //  1. The temporary source: a Volume beside the source, restored from the snapshot or cloned from the volume. It is the first
-//     that is made and the last that goes: what it is there for is in its labels, and leads to the rest.
+//     that is made and the last that goes: what it is there for is in its labels, and leads to the rest. It alone has a name
+//     that does not follow.
 //  2. A PersistentVolume and a claim of the temporary source, and of the Volume, in the namespace of Holdfast.
 //  3. The pod. What its log says goes into status.copy. One that fails is followed by another, which goes on where it ended.
 //  4. The pod has verified that both are the same: status.copy is Complete, with the checksum.
@@ -21,6 +22,7 @@ package volumecopy
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"log/slog"
 	"time"
@@ -52,6 +54,7 @@ type Controller struct {
 	volumes listers.VolumeLister
 	pods    corelisters.PodLister
 	slots   slots
+	key     []byte // of the names of temporary sources
 }
 
 const (
@@ -60,6 +63,8 @@ const (
 
 	// atOnce is how many copies run at the same time. One that waits for something else does not count.
 	atOnce = 4
+	// atMost is the same with one each of namespaces that have none: those of one that was alone may take hours.
+	atMost = 8
 	// lookAgain is how often a copy is looked at that waits for what is not watched.
 	lookAgain = 10 * time.Second
 	// progressEvery is how often the log of a pod is read.
@@ -76,7 +81,7 @@ func New(c Config) (*Controller, error) {
 	c.Events = cmp.Or[record.EventRecorder](c.Events, kube.NoEvents{})
 	r := &Controller{
 		Config: c, volumes: c.Storage.Watches.Holdfast.Holdfast().V1beta1().Volumes().Lister(), pods: c.Storage.Watches.Cluster.Core().V1().Pods().Lister(),
-		slots: slots{held: map[types.UID]bool{}, tried: map[types.UID]try{}},
+		slots: slots{held: map[types.UID]bool{}, tried: map[types.UID]try{}}, key: []byte(rand.Text()),
 	}
 	var err error
 	r.loop, err = kube.NewLoop(kube.LoopConfig[string]{Name: "volumecopy", Reconcile: r.reconcile, Workers: workers, Log: c.Storage.Log})

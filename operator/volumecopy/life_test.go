@@ -382,42 +382,56 @@ func TestLife_CopiesThatHaveNoRoomKeepNoOtherWaiting(t *testing.T) {
 	})
 }
 
+// forge has a node say that it found a volume on its disk that is the temporary source of a copy.
+func (l *life) forge(end, target string, uid types.UID) string {
+	l.Helper()
+	name := fmt.Sprint("copy-", uid, end)
+	check.Got(l.host.Memory.Create(l.Context(), backend.VolumeSpec{
+		Name: name, Pool: "memory", Size: backend.Size{Required: mib}, Labels: map[string]string{v1beta1.CopyLabel: target, v1beta1.CopyUIDLabel: string(uid)},
+	}))(l)
+	l.Until("the agent of another node having written "+name, func() bool { v := l.Volume(name); return v != nil && v.IsComplete() })
+	return name
+}
+
 func TestLife_SourceThatAnotherNodeHasMadeIsNotCopied(t *testing.T) {
-	for _, name := range []string{"complete", "of a node that is down", "of a source that is gone"} {
-		silent := name == "of a node that is down"
-		t.Run(name, func(t *testing.T) {
-			l := newLife(t)
-			if _, err := l.request(); !errors.Is(err, backend.ErrBusy) {
-				t.Fatalf("before the copy: %v", err)
-			}
-			uid := l.Volume(l.target).UID
-			forged := &v1beta1.Volume{
-				ObjectMeta: metav1.ObjectMeta{Name: "copy-" + string(uid)},
-				Spec: v1beta1.VolumeSpec{
-					Name: "copy-" + string(uid), Node: l.node, Size: v1beta1.VolumeSize{Required: v1beta1.Quantity(mib)}, Mode: v1beta1.ModeFilesystem,
-					Labels: map[string]string{v1beta1.CopyLabel: l.target, v1beta1.CopyUIDLabel: string(uid)},
-				},
-			}
-			if silent {
-				forged.Spec.Node, forged.Labels = "nowhere", map[string]string{v1beta1.AdoptedLabel: "true"}
-			}
-			if name == "of a source that is gone" {
-				forged.Labels = map[string]string{v1beta1.AdoptedLabel: "true"}
-				check.OK(t, l.Backend.DeleteSnapshot(t.Context(), backend.ID(l.snapshot)))
-			}
-			check.Got(l.Volumes().Create(t.Context(), forged, metav1.CreateOptions{}))(t)
-			if name == "complete" {
-				l.Until("the agent of another node having made it", func() bool { v := l.Volume(forged.Name); return v != nil && v.IsComplete() })
-			}
-			const forever = -1
-			l.lead(forever)
-			l.Until("the copy being given up", func() bool { return l.status().Phase == v1beta1.CopyFailed })
-			if s := l.status(); !strings.Contains(s.Message, "another account has written it") || !strings.Contains(s.Message, forged.Name) {
-				t.Errorf("the status is %+v", s)
-			}
-			if has := l.has(); !strings.HasPrefix(has, "0 pods") {
-				t.Errorf("there are %s", has)
-			}
-		})
+	l := newLife(t)
+	if _, err := l.request(); !errors.Is(err, backend.ErrBusy) {
+		t.Fatalf("before the copy: %v", err)
+	}
+	uid := l.Volume(l.target).UID
+	l.forge("", l.target, uid)
+	const forever = -1
+	l.lead(forever)
+	l.Until("the pod", func() bool { return l.pod(1) != nil && l.isBound() })
+	pod := l.pod(1).UID
+	objects := l.Theirs.CoreV1().PersistentVolumes()
+	for _, pv := range check.Got(objects.List(t.Context(), copies))(t).Items {
+		if id := pv.Spec.CSI.VolumeHandle; id != l.target && !l.ceph.Has(backend.ID(id)) {
+			t.Errorf("%s is copied, which is not in the pool of the snapshot", id)
+		}
+	}
+	other := l.forge("-other", "other-"+l.target, uid)
+	l.Until("what says that it is of a copy into a volume that does not exist being removed", func() bool { return l.Volume(other) == nil })
+	l.forge("-late", l.target, uid)
+	if p := l.pod(1); p == nil || p.UID != pod || !strings.HasPrefix(l.has(), "1 pods, 2 claims, 2 PersistentVolumes") {
+		t.Errorf("there are %s, and pod %+v", l.has(), p)
+	}
+	l.ends(1, 0, `{"bytes":1000,"files":3,"sha256":"`+hash+`"}`)
+	l.Until("its content", func() bool { return !l.Volume(l.target).IsBeingPopulated() })
+	l.Until("the end", func() bool { return l.has() == nothing && len(l.host.Volumes()) == 1 })
+}
+
+func TestLife_SourceThatAnotherNodeHasMadeIsNotCopiedForOneThatIsGone(t *testing.T) {
+	l := newLife(t)
+	if _, err := l.request(); !errors.Is(err, backend.ErrBusy) {
+		t.Fatalf("before the copy: %v", err)
+	}
+	l.forge("", l.target, l.Volume(l.target).UID)
+	check.OK(t, l.Backend.DeleteSnapshot(t.Context(), backend.ID(l.snapshot)))
+	const forever = -1
+	l.lead(forever)
+	l.Until("the copy being given up", func() bool { return l.status().Phase == v1beta1.CopyFailed })
+	if s, has := l.status(), l.has(); !strings.Contains(s.Message, l.snapshot) || !strings.HasPrefix(has, "0 pods") {
+		t.Errorf("the status is %+v, and there are %s", s, has)
 	}
 }

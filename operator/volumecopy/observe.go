@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"time"
 
@@ -13,7 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/holdfast-storage/holdfast/admin/persistent"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/transfer/protocol"
 )
@@ -33,15 +36,16 @@ type observed struct {
 
 // traces are what there is of one copy.
 type traces struct {
-	uid        types.UID // of the target
-	source     *v1beta1.Volume
+	uid        types.UID         // of the target
+	source     *v1beta1.Volume   // from which the target is copied; nil once that is gone
+	temporary  []*v1beta1.Volume // all that say that they are it
 	persistent map[role]*core.PersistentVolume
 	claims     map[role]*core.PersistentVolumeClaim
 	pods       []*core.Pod
 	attached   []string // nodes to which one of the PersistentVolumes is attached; only once these are gone
 }
 
-func (t traces) isEmpty() bool { return t.source == nil && !t.isUsed() }
+func (t traces) isEmpty() bool { return len(t.temporary) == 0 && !t.isUsed() }
 
 // isUsed says whether anything may still use the volumes.
 func (t traces) isUsed() bool { return len(t.persistent)+len(t.claims)+len(t.pods)+len(t.attached) > 0 }
@@ -52,7 +56,7 @@ func (r *Controller) observe(ctx context.Context, name string) (observed, error)
 	if o.target, err = kube.Live(ctx, r.Storage.Client.HoldfastV1beta1().Volumes().Get, name); err != nil {
 		return o, err
 	}
-	for _, uid := range r.left(name) {
+	for uid := range r.left(name) {
 		if o.target != nil && uid == o.target.UID {
 			continue
 		}
@@ -72,6 +76,9 @@ func (r *Controller) observe(ctx context.Context, name string) (observed, error)
 	if o.own, err = r.tracesOf(ctx, o.target.UID, name); err != nil {
 		return o, err
 	}
+	if o.own.source, err = r.sourceOf(ctx, o); err != nil {
+		return o, err
+	}
 	o.down = r.whyDown(o.target, o.own.source)
 	if p := o.pod(); p != nil && p.Spec.NodeName != "" && r.Storage.WhyDown(p.Spec.NodeName) != "" {
 		o.down = "node " + p.Spec.NodeName + ", where its pod is, is down"
@@ -82,13 +89,48 @@ func (r *Controller) observe(ctx context.Context, name string) (observed, error)
 }
 
 // left are the UIDs of Volumes of a name for which there is a temporary source.
-func (r *Controller) left(name string) (uids []types.UID) {
+func (r *Controller) left(name string) map[types.UID]bool {
+	uids := map[types.UID]bool{}
 	for _, v := range kube.Cached(r.volumes.List) {
 		if v.Spec.Labels[v1beta1.CopyLabel] == name && isTemporary(v) {
-			uids = append(uids, types.UID(v.Spec.Labels[v1beta1.CopyUIDLabel]))
+			uids[types.UID(v.Spec.Labels[v1beta1.CopyUIDLabel])] = true
 		}
 	}
 	return uids
+}
+
+// sourceOf finds the temporary source: the one that its PersistentVolume names, or that the controller has made. An agent may have
+// written any other. What it has found on its disk is taken where its own source is, since that node has all of the data anyway.
+func (r *Controller) sourceOf(ctx context.Context, o observed) (*v1beta1.Volume, error) {
+	bound := o.own.persistent[source]
+	var found []*v1beta1.Volume
+	for _, v := range o.own.temporary {
+		switch {
+		case bound != nil && persistent.Names(v, bound), bound == nil && v.Labels[v1beta1.AdoptedLabel] == "":
+			return v, nil
+		case bound == nil && v.Spec.SourceRef != nil && *v.Spec.SourceRef == *o.target.Spec.SourceRef:
+			found = append(found, v)
+		}
+	}
+	if len(found) == 0 {
+		return nil, nil
+	}
+	node, pool, err := r.locate(ctx, o.target.Spec.SourceRef)
+	if errors.Is(err, backend.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil && !isUnfinished(o.target) {
+		return nil, nil // what is there is removed, by any account
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, v := range found {
+		if v.Spec.Node == node && (v.PoolName() == pool || v1beta1.IsSite(node)) {
+			return v, nil
+		}
+	}
+	return nil, nil
 }
 
 func (r *Controller) whyDown(volumes ...*v1beta1.Volume) string {
@@ -120,24 +162,20 @@ func isPopulated(v *v1beta1.Volume) bool {
 // tracesOf asks the API server for all that there is of a copy.
 func (r *Controller) tracesOf(ctx context.Context, uid types.UID, name string) (t traces, err error) {
 	t = traces{uid: uid, persistent: map[role]*core.PersistentVolume{}, claims: map[role]*core.PersistentVolumeClaim{}}
-	v, err := r.Storage.Client.HoldfastV1beta1().Volumes().Get(ctx, sourceName(uid), metav1.GetOptions{})
-	if err == nil && isTemporary(v) {
-		t.source = v
-	}
-	if kube.IgnoreNotFound(err) != nil {
+	if t.temporary, err = r.temporary(ctx, uid, name); err != nil {
 		return t, err
 	}
 	objects := r.Storage.Kubernetes.CoreV1()
 	for _, role := range roles {
 		pv, err := objects.PersistentVolumes().Get(ctx, nameOf(uid, role), metav1.GetOptions{})
-		if err == nil {
+		if err == nil && pv.Labels[v1beta1.CopyLabel] == name {
 			t.persistent[role] = pv
 		}
 		if kube.IgnoreNotFound(err) != nil {
 			return t, err
 		}
 		claim, err := objects.PersistentVolumeClaims(r.Storage.Namespace).Get(ctx, nameOf(uid, role), metav1.GetOptions{})
-		if err == nil {
+		if err == nil && claim.Labels[v1beta1.CopyLabel] == name {
 			t.claims[role] = claim
 		}
 		if kube.IgnoreNotFound(err) != nil {
@@ -158,6 +196,24 @@ func (r *Controller) tracesOf(ctx context.Context, uid types.UID, name string) (
 		t.attached, err = r.attached(ctx, uid)
 	}
 	return t, err
+}
+
+// temporary are the Volumes that say that they are the temporary source of a copy.
+func (r *Controller) temporary(ctx context.Context, uid types.UID, name string) (found []*v1beta1.Volume, err error) {
+	for _, v := range kube.Cached(r.volumes.List) {
+		if !isTemporary(v) || v.Spec.Labels[v1beta1.CopyLabel] != name || types.UID(v.Spec.Labels[v1beta1.CopyUIDLabel]) != uid {
+			continue
+		}
+		live, err := kube.Live(ctx, r.Storage.Client.HoldfastV1beta1().Volumes().Get, v.Name)
+		if err != nil {
+			return nil, err
+		}
+		if live != nil {
+			found = append(found, live)
+		}
+	}
+	slices.SortFunc(found, v1beta1.ByAge)
+	return found, nil
 }
 
 // attached are the nodes that have one of the two volumes.

@@ -54,7 +54,7 @@ type removal struct {
 	pods       []*core.Pod
 	claims     []*core.PersistentVolumeClaim
 	persistent []*core.PersistentVolume
-	source     *v1beta1.Volume
+	sources    []*v1beta1.Volume
 }
 
 // newPlan takes the next step.
@@ -96,7 +96,7 @@ func (p *plan) dismantle(t traces) {
 			}
 		}
 	case len(t.attached) == 0:
-		r.source = t.source
+		r.sources = t.temporary
 	}
 	p.remove = append(p.remove, r)
 }
@@ -125,6 +125,8 @@ func (p *plan) populate(o observed) {
 		p.condition = condition(o, metav1.ConditionTrue, v1beta1.ReasonPopulated, "its content was copied and verified: "+proof)
 	case o.waits != "":
 		p.wait(o, next, o.waits)
+	case o.own.source == nil && o.own.isUsed(): // what it was is gone, and the PersistentVolume of another is another
+		p.dismantle(o.own)
 	case o.own.source == nil || !o.own.source.IsComplete() || o.own.source.DeletionTimestamp != nil:
 		p.begin, p.again = true, lookAgain
 	case o.own.isLeaving(): // it goes only after what uses it, and is made again when all is gone

@@ -43,9 +43,10 @@ func at(change ...func(*observed)) observed {
 func begun(o *observed) {
 	made := metav1.NewMicroTime(start)
 	o.own.source = &v1beta1.Volume{
-		ObjectMeta: metav1.ObjectMeta{Name: sourceName(uid), UID: "1"}, Spec: v1beta1.VolumeSpec{Node: "a"},
+		ObjectMeta: metav1.ObjectMeta{Name: copyName(uid) + "-1", UID: "1"}, Spec: v1beta1.VolumeSpec{Node: "a"},
 		Status: v1beta1.VolumeStatus{CreationTime: &made, Size: v1beta1.Quantity(100), Mode: v1beta1.ModeFilesystem, Pool: "fast"},
 	}
+	o.own.temporary = []*v1beta1.Volume{o.own.source}
 }
 
 // bound is with what gives both to a pod.
@@ -120,7 +121,7 @@ func shown(p plan) string {
 	var words []string
 	for _, r := range p.remove {
 		for _, p := range r.pods {
-			words = append(words, "remove "+p.Name[len("holdfast-"+sourceName(uid)):])
+			words = append(words, "remove "+p.Name[len("holdfast-"+copyName(uid)):])
 		}
 		if len(r.claims) > 0 {
 			words = append(words, fmt.Sprintf("remove %d claims", len(r.claims)))
@@ -128,7 +129,7 @@ func shown(p plan) string {
 		if len(r.persistent) > 0 {
 			words = append(words, fmt.Sprintf("remove %d PersistentVolumes", len(r.persistent)))
 		}
-		if r.source != nil {
+		if len(r.sources) > 0 {
 			words = append(words, "remove source")
 		}
 	}
@@ -173,6 +174,8 @@ func TestPlan_TakesOneStepAfterTheOther(t *testing.T) {
 		"what was there before is known as that":          {at(status(v1beta1.VolumeCopy{Phase: v1beta1.CopyComplete}), putBack), "Complete attempt 0 failures 0 Populated, Populated", ""},
 		"it is waited for":                                {at(begun, func(o *observed) { o.own.source.Status.CreationTime = nil }), "begin", ""},
 		"one that is deleted is made again":               {at(begun, func(o *observed) { o.own.source.DeletionTimestamp = &deleted }), "begin", ""},
+		"one of an agent beside none is not it":           {at(begun, func(o *observed) { o.own.source = nil }), "begin", ""},
+		"what is of one that is gone goes":                {at(bound, func(o *observed) { o.own.source = nil }), "remove 2 claims", ""},
 		"both are given to a pod":                         {at(begun), "bind", ""},
 		"a claim that goes takes all with it":             {at(bound, func(o *observed) { o.own.claims[source].DeletionTimestamp = &deleted }), "remove 2 claims", ""},
 		"what uses one goes first":                        {at(status(copying(1, 1)), runs(v1beta1.CopyCopying, 1, 100), func(o *observed) { o.own.claims[source].DeletionTimestamp = &deleted }), "remove -1", ""},
@@ -301,12 +304,16 @@ func TestPod_HasNoMoreRightsThanACopyNeeds(t *testing.T) {
 }
 
 func TestTemporary_IsWhatItsNameSaysToo(t *testing.T) {
-	v := &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: sourceName(uid)}, Spec: v1beta1.VolumeSpec{Labels: map[string]string{v1beta1.CopyLabel: "v", v1beta1.CopyUIDLabel: string(uid)}}}
+	v := &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: (&Controller{}).sourceName(uid)}, Spec: v1beta1.VolumeSpec{Labels: map[string]string{v1beta1.CopyLabel: "v", v1beta1.CopyUIDLabel: string(uid)}}}
 	if !isTemporary(v) || concerned(v)[0] != "v" {
 		t.Error("it is not known")
 	}
 	v.Name = "another" // as an agent may write
 	if isTemporary(v) || concerned(v) != nil {
 		t.Error("another leads to what belongs to the copy")
+	}
+	a, again, b := &Controller{key: []byte("a")}, &Controller{key: []byte("a")}, &Controller{key: []byte("b")}
+	if a.sourceName(uid) != again.sourceName(uid) || a.sourceName(uid) == b.sourceName(uid) {
+		t.Errorf("one process says %s and %s, another %s", a.sourceName(uid), again.sourceName(uid), b.sourceName(uid))
 	}
 }

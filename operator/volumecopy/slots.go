@@ -110,7 +110,8 @@ func (s *slots) take(of contender, others []contender) (waits string, wanted boo
 		delete(s.tried, of.UID)
 		return of.down, false
 	case !s.held[of.UID]:
-		if before := s.before(of, waiting, running); copying+before >= atOnce {
+		before, beside := s.before(of, waiting, running)
+		if copying+before >= atOnce && (copying < atOnce || copying+beside >= atMost) {
 			waits = fmt.Sprintf("%d volumes are copied at a time: %d are being copied, and %d wait before it", atOnce, copying, before)
 			if tried.why != "" {
 				waits += "; when it last tried, " + tried.why
@@ -123,23 +124,29 @@ func (s *slots) take(of contender, others []contender) (waits string, wanted boo
 	return "", copying+1 >= atOnce && len(waiting) > 1
 }
 
-// before is how many of those that wait get a slot before one of them. The namespaces have turns, so that one with many copies
-// does not keep those of others waiting. In a namespace, those that have not tried yet are first, the oldest of them first, then
-// the one whose try is the longest ago; and each try of a copy costs a turn. So one that cannot run keeps none waiting either.
-func (s *slots) before(of contender, waiting []contender, running map[string]int) int {
+// before is how many of those that wait get a slot before one of them. The namespaces have turns, so that one with many copies does
+// not keep those of others waiting. In a namespace, those that have not tried yet are first, the oldest of them first, then the one
+// whose try is the longest ago; and each try of a copy costs a turn. So one that cannot run keeps none waiting either.
+// beside is how many get one of those for namespaces that have none; atMost for a copy that is not the first of such a namespace.
+func (s *slots) before(of contender, waiting []contender, running map[string]int) (before, beside int) {
 	slices.SortFunc(waiting, s.order)
-	turns, turn := maps.Clone(running), map[types.UID]int{}
+	turns, turn, first := maps.Clone(running), map[types.UID]int{}, map[types.UID]bool{}
 	for _, c := range waiting {
-		turn[c.UID] = turns[c.namespace()] + s.tried[c.UID].times
+		turn[c.UID], first[c.UID] = turns[c.namespace()]+s.tried[c.UID].times, turns[c.namespace()] == 0
 		turns[c.namespace()]++
 	}
-	before := 0
+	if !first[of.UID] {
+		beside = atMost
+	}
 	for _, c := range waiting {
 		if cmp.Or(cmp.Compare(turn[c.UID], turn[of.UID]), s.order(c, of)) < 0 {
 			before++
+			if first[c.UID] {
+				beside++
+			}
 		}
 	}
-	return before
+	return before, beside
 }
 
 func (s *slots) order(a, b contender) int {

@@ -1,6 +1,7 @@
 package volumecopy
 
 import (
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -116,4 +117,21 @@ func TestSlots_NamespacesHaveTurns(t *testing.T) {
 	c.expect(t, "it cannot run", "a6 a5 a4 c1", "c1")
 	c.giveBack("c1", "no room")
 	c.expect(t, "each try has cost it a turn", "c1 a6 a5 a4", "a4")
+}
+
+func TestSlots_NamespaceThatHasNoneGetsOneBesideThose(t *testing.T) {
+	c := newContest("a1", "a2", "a3", "a4", "a5")
+	later := newContest("b1", "b2", "c1", "d1", "e1", "f1")
+	for _, all := range []map[string]*contender{c.all, later.all} {
+		for name, contender := range all {
+			contender.Spec.ClaimRef = &v1beta1.NamespacedReference{Namespace: name[:1], Name: name}
+		}
+	}
+	c.expect(t, "one namespace has all", "a5 a4 a3 a2 a1", "a4 a3 a2 a1")
+	maps.Copy(c.all, later.all)
+	c.expect(t, "then others come", "a5 f1 e1 d1 c1 b2 b1", "e1 d1 c1 b1")
+	delete(c.all, "a1")
+	c.expect(t, "one has ended", "a5 b2 f1", "f1")
+	c.giveBack("c1", "no room")
+	c.expect(t, "one that has tried is still the first of its namespace", "a5 b2 c1", "c1")
 }
