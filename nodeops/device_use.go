@@ -84,12 +84,7 @@ func (h Host) mountOf(d *Device) (string, error) {
 
 // loopOver finds a loop device on top of the device, which the kubelet attaches for a pod.
 func loopOver(d *Device) (string, error) {
-	attached, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
-	if err != nil {
-		return "", err
-	}
-	for _, file := range attached {
-		loop := "/dev/" + filepath.Base(filepath.Dir(filepath.Dir(file)))
+	for _, loop := range AttachedLoops() {
 		var status *unix.LoopInfo64
 		err := onDevice(loop, func(fd int) (err error) {
 			status, err = unix.IoctlLoopGetStatus64(fd)

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -28,11 +29,48 @@ func LoopsOf(image string) ([]string, error) {
 	return devices, nil
 }
 
-// AttachedLoops returns all devices that are attached to a file.
+// AttachedLoops returns all devices that are attached to a file, and some that are being detached. A device stays for ever once it
+// was made, and a machine may have thousands: the kernel's list of partitions has only those that have a size. The kernel goes on in
+// that list by counting, and leaves a device out when one before it goes in between. A device that is missed could be attached again,
+// so the list counts once it was read twice as the same.
 func AttachedLoops() (devices []string) {
+	if list, ok := steady(func() ([]byte, error) { return os.ReadFile("/proc/partitions") }); ok {
+		return loopsIn(list)
+	}
 	attached, _ := filepath.Glob("/sys/block/loop*/loop/backing_file") // the pattern is valid
 	for _, file := range attached {
 		devices = append(devices, "/dev/"+filepath.Base(filepath.Dir(filepath.Dir(file))))
+	}
+	return devices
+}
+
+// steady reads until two readings are the same. There is none if it cannot be read, or does not stand still.
+func steady(read func() ([]byte, error)) (list string, ok bool) {
+	const most = 10
+	for i := range most {
+		now, err := read()
+		if err != nil {
+			return "", false
+		}
+		if i > 0 && string(now) == list {
+			return list, true
+		}
+		list = string(now)
+	}
+	return "", false
+}
+
+// loopsIn parses the format of /proc/partitions: major, minor, blocks, name.
+func loopsIn(list string) (devices []string) {
+	for line := range strings.Lines(list) {
+		fields := strings.Fields(line)
+		if len(fields) != 4 {
+			continue
+		}
+		number, isLoop := strings.CutPrefix(fields[3], "loop")
+		if _, err := strconv.ParseUint(number, 10, 32); isLoop && err == nil {
+			devices = append(devices, "/dev/"+fields[3])
+		}
 	}
 	return devices
 }

@@ -319,3 +319,38 @@ func TestLoop_DeviceGrowsWithItsImage(t *testing.T) {
 		t.Errorf("the device has %d bytes (%v), want %d", size, err, 3*mib)
 	}
 }
+
+func TestLoopsIn_AreThoseOfTheListThatHaveASize(t *testing.T) {
+	const list = "major minor  #blocks  name\n\n   7        0      57452 loop0\n   7        1       1024 loop0p1\n 254        0  268435456 vda\n" +
+		"   7     1300          4 loop1300\n   9        0       1000 loopy\n half a line"
+	if got := loopsIn(list); !slices.Equal(got, []string{"/dev/loop0", "/dev/loop1300"}) {
+		t.Errorf("they are %q", got)
+	}
+}
+
+func TestSteady_IsWhatWasReadTwice(t *testing.T) {
+	for _, test := range []struct {
+		readings []string
+		want     string
+		ok       bool
+	}{
+		{[]string{"a b", "a b"}, "a b", true},
+		{[]string{"a", "a b", "a b"}, "a b", true}, // b was left out, since what was before it went
+		{[]string{"a", "b"}, "", false},            // it cannot be read any more
+		{nil, "", false},
+		{strings.Split("a b c d e f g h i j k k", " "), "", false}, // it never stands still
+	} {
+		left := test.readings
+		list, ok := steady(func() ([]byte, error) {
+			if len(left) == 0 {
+				return nil, fs.ErrNotExist
+			}
+			now := left[0]
+			left = left[1:]
+			return []byte(now), nil
+		})
+		if list != test.want || ok != test.ok {
+			t.Errorf("%q: %q, %t", test.readings, list, ok)
+		}
+	}
+}

@@ -1,0 +1,152 @@
+package sanity
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/nodeops"
+	"github.com/holdfast-storage/holdfast/nodeops/child"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
+)
+
+// cost is what a call makes the kernel do, which no load of the machine changes.
+type cost struct {
+	children int // commands that are run
+	syncs    int // of the pool, by Holdfast and its commands
+	lookups  int // of files, and requests to devices
+}
+
+var (
+	runs    = regexp.MustCompile(`^\d+ +execve\(`)
+	syncing = regexp.MustCompile(`^\d+ +(fsync|fdatasync|syncfs|sync)\(`)
+	looking = regexp.MustCompile(`^\d+ +(openat|open|newfstatat|lstat|stat|statx|readlinkat|readlink|getdents64|ioctl)\(`)
+)
+
+// trace is the file with what the process calls.
+type trace string
+
+// traced records the system calls of the process and its children until the test ends.
+func (w *world) traced() trace {
+	w.Helper()
+	if _, err := exec.LookPath("strace"); err != nil {
+		hostfs.Skip(w.T, "strace", "counts system calls with strace")
+	}
+	path := filepath.Join(w.scratch, "trace")
+	cmd := exec.Command("strace", "-f", "-qq", "-o", path, "-p", fmt.Sprint(w.PID()))
+	ended := check.Got(child.Start(cmd))(w.T)
+	w.Cleanup(func() {
+		_ = cmd.Process.Signal(unix.SIGINT) // it lets the process go on
+		<-ended
+	})
+	tasks := fmt.Sprintf("/proc/%d/task", w.PID())
+	wait.Until(w.T, "all threads being traced", func() bool {
+		threads, _ := filepath.Glob(tasks + "/*/status")
+		for _, thread := range threads {
+			if b, err := os.ReadFile(thread); err == nil && strings.Contains(string(b), "\nTracerPid:\t0\n") {
+				return false
+			}
+		}
+		return len(threads) > 0
+	})
+	return trace(path)
+}
+
+// of is what a call costs.
+func (t trace) of(w *world, call func() error) (c cost) {
+	w.Helper()
+	before := len(check.Got(os.ReadFile(string(t)))(w.T))
+	w.must(call())
+	for line := range strings.Lines(string(check.Got(os.ReadFile(string(t)))(w.T)[before:])) {
+		switch {
+		case runs.MatchString(line):
+			c.children++
+		case syncing.MatchString(line):
+			c.syncs++
+		case looking.MatchString(line):
+			c.lookups++
+		}
+	}
+	return c
+}
+
+// costs are those of each call in the life of a volume.
+func (t trace) costs(w *world, name string) map[string]cost {
+	w.Helper()
+	var id string
+	costs := map[string]cost{}
+	costs["create"] = t.of(w, func() error { id = w.create(name, nil).GetVolumeId(); return nil })
+	w.stagingDir("staging-" + id)
+	access := mount(multiWriter)
+	costs["stage"] = t.of(w, func() error { return w.stage(id, access) })
+	costs["publish"] = t.of(w, func() error { return w.publish(id, name, access, false) })
+	costs["grow"] = t.of(w, func() error {
+		if _, err := w.ControllerExpandVolume(w.ctx(), &csi.ControllerExpandVolumeRequest{VolumeId: id, CapacityRange: &csi.CapacityRange{RequiredBytes: gib}}); err != nil {
+			return err
+		}
+		return w.expandOnNode(id, name)
+	})
+	costs["unpublish"] = t.of(w, func() error { return w.unpublish(id, name) })
+	costs["unstage"] = t.of(w, func() error { return w.unstage(id) })
+	costs["delete"] = t.of(w, func() error { w.remove(id); return nil })
+	return costs
+}
+
+// spareLoops makes loop devices that are attached to nothing, as a machine has them that had many volumes once.
+func (w *world) spareLoops(first, count int) {
+	w.Helper()
+	control := check.Got(os.OpenFile("/dev/loop-control", os.O_RDWR, 0))(w.T)
+	remove := func() {
+		for n := range count {
+			_ = unix.IoctlSetInt(int(control.Fd()), unix.LOOP_CTL_REMOVE, first+n)
+		}
+	}
+	remove() // those of a run that was killed
+	w.Cleanup(func() {
+		remove()
+		control.Close()
+	})
+	check.Got(nodeops.AddLoops(first, count))(w.T)
+}
+
+func TestCost_OfACallIsTheSameWhateverElseTheMachineHas(t *testing.T) {
+	hostfs.RequireRoot(t)
+	w := newWorld(t, imageOnXFS, "")
+	trace := w.traced()
+	trace.costs(w, "first") // what is done once
+	few := trace.costs(w, "few")
+	w.spareLoops(5000, 50)
+	for i := range 50 {
+		dir := w.stagingDir(fmt.Sprint("other-", i))
+		w.must(unix.Mount(dir, dir, "", unix.MS_BIND, ""))
+		w.must(unix.Mount("none", dir, "tmpfs", 0, "size=4k"))
+		w.Cleanup(func() {
+			_ = unix.Unmount(dir, unix.MNT_DETACH)
+			_ = unix.Unmount(dir, unix.MNT_DETACH)
+		})
+	}
+	many := trace.costs(w, "many")
+	t.Logf("with few loop devices and mounts: %+v", few)
+	t.Logf("with many: %+v", many)
+	for call, want := range few {
+		if many[call].lookups > want.lookups {
+			t.Errorf("%s looks at %d files, and at %d with 50 loop devices and 100 mounts more", call, want.lookups, many[call].lookups)
+		}
+	}
+	for call, want := range map[string]cost{
+		"create": {children: 1, syncs: 6}, "stage": {}, "publish": {}, "grow": {syncs: 3}, "unpublish": {}, "unstage": {}, "delete": {syncs: 2},
+	} {
+		if got := many[call]; got.children > want.children || got.syncs > want.syncs {
+			t.Errorf("%s runs %d commands and syncs %d times, want %d and %d at most", call, got.children, got.syncs, want.children, want.syncs)
+		}
+	}
+}
