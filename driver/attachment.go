@@ -117,10 +117,15 @@ func (p *mountState) mounts() ([]nodeops.Mount, error) {
 // at returns the volume's mount at path, nil if nothing is mounted there, and an error if something else is.
 func (p *mountState) at(path string) (*nodeops.Mount, error) {
 	m, err := nodeops.MountAt(path)
-	if err != nil || m == nil {
+	if err != nil {
 		return nil, err
 	}
-	if !p.shows(m) {
+	return p.own(m, path)
+}
+
+// own is at for what is mounted there.
+func (p *mountState) own(m *nodeops.Mount, path string) (*nodeops.Mount, error) {
+	if m != nil && !p.shows(m) {
 		return nil, fmt.Errorf("%w: %s is a mount of %s (%s) and not of volume %s; it is left alone", backend.ErrPrecondition, path, m.Source, m.FSType, p.id)
 	}
 	return m, nil

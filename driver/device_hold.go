@@ -35,7 +35,7 @@ func (n *node) release(ctx context.Context, id backend.ID, devices uses) error {
 		return err
 	}
 	for device, is := range devices {
-		if slices.ContainsFunc(all, func(m nodeops.Mount) bool { return nodeops.MayUse(&m, device) }) {
+		if slices.ContainsFunc(all, nodeops.MayUse(device)) {
 			continue
 		}
 		if err := n.detach(ctx, id, device, is); err != nil && (!is.ends || !errors.Is(err, unix.EBUSY)) {

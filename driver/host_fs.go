@@ -54,7 +54,7 @@ func (h hostFS) mountDevice(ctx context.Context, a access, device, target string
 		return fmt.Errorf("%w: volume %s: %w", backend.ErrPrecondition, h.v.ID, err)
 	}
 	crashpoint.Here(crashpoint.StageMounted)
-	if a.readOnly() {
+	if a.readOnly() || h.grown {
 		return nil
 	}
 	p, m, err := h.n.mountOf(h.v, target)

@@ -80,13 +80,17 @@ func (n *node) stage(ctx context.Context, v *backend.Volume, a access, path stri
 		return err
 	}
 	place := p.place(staging)
-	if m, err := nodeops.MountAt(place); err == nil && m != nil && nodeops.IsOrphan(m) { // of a device that another program has unmapped
+	m, err := nodeops.MountAt(place)
+	if err != nil {
+		return err
+	}
+	if m != nil && nodeops.IsOrphan(m) { // of a device that another program has unmapped
 		if err := nodeops.Unmount(ctx, place); err != nil {
 			return err
 		}
+		m = nil
 	}
-	m, err := p.at(place)
-	if err != nil {
+	if m, err = p.own(m, place); err != nil {
 		return err
 	}
 	if m == nil {

@@ -167,7 +167,7 @@ func (n *node) unmount(ctx context.Context, p *mountState, path string) (bound u
 		}
 		return uses{device: {file: file}}, nodeops.Unmount(ctx, path)
 	}
-	if m, err = p.at(path); err != nil || m == nil {
+	if m, err = p.own(m, path); err != nil {
 		return nil, err
 	}
 	if isOfServer(m, p.id) || nodeops.IsRBD(nodeops.AttachedUnder(m)) { // its server or cluster may be dead

@@ -16,7 +16,7 @@ var (
 )
 
 func attachedByNumber(number string) string {
-	if !attachedNumber.MatchString(number) {
+	if !attachedNumber.MatchString(number) || strings.HasPrefix(number, "0:") { // of no device
 		return ""
 	}
 	return deviceByNumber(number, attachedName)

@@ -106,7 +106,7 @@ func ReleaseCephClient(ctx context.Context, c CephClient) error {
 	for i := range devices {
 		d := &devices[i]
 		isIts := d.Client.FSID == c.FSID && d.Client.ID == c.ID
-		if isIts && !slices.ContainsFunc(mounts, func(m Mount) bool { return MayUse(&m, d.Path) }) {
+		if isIts && !slices.ContainsFunc(mounts, MayUse(d.Path)) {
 			errs = append(errs, forceUnmapRBD(ctx, d))
 		}
 	}

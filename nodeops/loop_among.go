@@ -150,7 +150,7 @@ func ReclaimLoops(ctx context.Context, devices []string) (free []string, err err
 	var errs []error
 	for _, device := range devices {
 		if attached(device) {
-			if slices.ContainsFunc(mounts, func(m Mount) bool { return MayUse(&m, device) }) {
+			if slices.ContainsFunc(mounts, MayUse(device)) {
 				continue
 			}
 			if err := detachIf(ctx, device, func(File) bool { return true }); err != nil {

@@ -128,11 +128,14 @@ func numberOfNode(m *Mount, name *regexp.Regexp) string {
 	return fmt.Sprintf("%d:%d", unix.Major(st.Rdev), unix.Minor(st.Rdev))
 }
 
-// MayUse returns whether a mount may use an attached device. It also compares names: a wrong match only means that a
+// MayUse returns what says whether a mount may use an attached device. It also compares names: a wrong match only means that a
 // device is not detached.
-func MayUse(m *Mount, device string) bool {
-	named := filepath.Base(m.Root) == filepath.Base(device) && m.Target != device && isOfDev(m)
-	return named || m.Source == device || AttachedUnder(m) == device || AttachedNode(m) == device
+func MayUse(device string) func(Mount) bool {
+	number := DeviceNumber(device)
+	return func(m Mount) bool {
+		named := filepath.Base(m.Root) == filepath.Base(device) && m.Target != device && isOfDev(&m)
+		return named || m.Source == device || number != "" && (numberUnder(&m) == number || numberOfNode(&m, attachedName) == number)
+	}
 }
 
 // IsAttached returns whether a device is attached to this file; false if it cannot be queried.

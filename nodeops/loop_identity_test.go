@@ -43,7 +43,7 @@ func TestLoopUnder_IsTheDeviceThatTheFileSystemLiesOnAndNoNameOfAMount(t *testin
 			if got := LoopUnder(liar); liar.Source != l.Path || got != "" {
 				t.Errorf("a tmpfs that calls itself %s is said to lie on %q", liar.Source, got)
 			}
-			if !MayUse(liar, l.Path) {
+			if !MayUse(l.Path)(*liar) {
 				t.Error("what calls itself the device is not said to be a possible use of it")
 			}
 			covered := *m
@@ -79,7 +79,7 @@ func TestLoopNode_IsTheDeviceOfTheNodeAndNotOfItsName(t *testing.T) {
 		"a directory with that root":  {Device: m.Device, Root: "/pods/" + filepath.Base(one.Path), Target: "/nowhere"},
 		"a file of another of a name": {Device: "0:1", Root: m.Root, Target: m.Target},
 	} {
-		if used := MayUse(m, one.Path); used != (m.Target == "/nowhere") {
+		if used := MayUse(one.Path)(*m); used != (m.Target == "/nowhere") {
 			t.Errorf("%s may use the device: %t", what, used)
 		}
 		if got := LoopNode(m); got != "" {
