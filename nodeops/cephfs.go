@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -129,17 +128,9 @@ func (c *CephFS) open() (newMount, error) {
 	attributes, options := attributesOf(c.Options)
 	source := strings.Join(addresses, ",") + ":" + c.Path
 	all := slices.Concat([]string{"source=" + source}, c.Cluster.options(mode), []string{"mds_namespace=" + c.FileSystem}, cephfsDefaults, options)
-	for _, o := range all {
-		if err := configure(fs, o); err != nil {
-			return newMount{}, joined(fmt.Errorf("option %s: %w", o, err), kernelMessages(fs))
-		}
-	}
-	if err := unix.FsconfigCreate(fs); err != nil {
-		return newMount{}, joined(c.explain(err), kernelMessages(fs))
-	}
-	fd, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, int(attributes.Attr_set))
+	fd, err := newDetached(fs, all, attributes)
 	if err != nil {
-		return newMount{}, os.NewSyscallError("fsmount", err)
+		return newMount{}, joined(c.explain(err), kernelMessages(fs))
 	}
 	client, err := c.clientOf(fd)
 	if err != nil {

@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-	utilexec "k8s.io/utils/exec"
 )
 
 // pipeWait limits the wait for the output of a killed command whose children still hold its pipes.
@@ -74,20 +73,4 @@ func startSession(stdin, inherited *os.File, name string, args ...string) (*exec
 // environment gives commands the C locale.
 func environment() []string {
 	return append(os.Environ(), "LC_ALL=C")
-}
-
-// commands runs the commands of mount-utils, and ends them with a context.
-type commands struct {
-	utilexec.Interface
-	ctx context.Context
-}
-
-func newCommands(ctx context.Context) utilexec.Interface {
-	return &commands{Interface: utilexec.New(), ctx: ctx}
-}
-
-func (c *commands) Command(name string, args ...string) utilexec.Cmd {
-	cmd := c.CommandContext(c.ctx, name, args...)
-	cmd.SetEnv(environment())
-	return cmd
 }

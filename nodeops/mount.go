@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -42,10 +43,38 @@ func MountFS(ctx context.Context, device, target, fstype string, options []strin
 	if fstype == "ext4" && !slices.ContainsFunc(all, func(o string) bool { return strings.HasPrefix(o, "errors=") }) {
 		all = append(all, "errors=remount-ro") // it would go on writing to what it knows to be damaged
 	}
+	if mountAtOnce(device, target, fstype, all) == nil {
+		return nil
+	}
 	if err := mounter().Mount(device, target, fstype, all); err != nil {
 		return fmt.Errorf("mounting %s: %w", device, diagnose(ctx, device, fstype, options, oneLine(err)))
 	}
 	return nil
+}
+
+// mountAtOnce mounts by system calls. What one of them refuses is left to mount(8), which knows more options and reasons: nothing is
+// mounted then.
+func mountAtOnce(device, target, fstype string, options []string) error {
+	config, err := unix.Fsopen(fstype, unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(config)
+	attributes, others := attributesOf(options)
+	for i, o := range others {
+		if key, value, _ := strings.Cut(o, "="); quotedLabel(key, value) {
+			others[i] = key + "=" + strings.Trim(value, `"`)
+		}
+	}
+	if attributes.Attr_set&unix.MOUNT_ATTR_RDONLY != 0 {
+		others = append(others, "ro") // the file system too: Mount.Failed knows it by that
+	}
+	fd, err := newDetached(config, append(others, "source="+device), attributes)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return unix.MoveMount(fd, "", unix.AT_FDCWD, target, unix.MOVE_MOUNT_F_EMPTY_PATH)
 }
 
 // repairs are the commands that repair a file system in an image that is not attached.
@@ -104,8 +133,13 @@ func Bind(ctx context.Context, source, target string, readOnly bool, options []s
 		return err
 	}
 	if err := mounter().Mount(source, target, "", all); err != nil {
+		err = wrapBind(source, target, oneLine(err))
 		// The options, such as "ro", are set by a remount: if that fails, the mount must not stay.
-		return errors.Join(wrapBind(source, target, oneLine(err)), unmountDown(context.WithoutCancel(ctx), target, len(before)))
+		after, errStack := stackAt(target)
+		if len(after) > len(before) {
+			errStack = unmountTop(context.WithoutCancel(ctx), target)
+		}
+		return errors.Join(err, errStack)
 	}
 	return nil
 }
@@ -129,19 +163,16 @@ func bindAtOnce(source, target string, attributes unix.MountAttr) error {
 }
 
 // Unmount removes all mounts at target, if there are any.
-func Unmount(ctx context.Context, target string) error { return unmountDown(ctx, target, 0) }
-
-func unmountDown(ctx context.Context, target string, leave int) error {
+func Unmount(ctx context.Context, target string) error {
 	for {
-		stack, err := stackAt(target)
-		if err != nil || len(stack) <= leave {
-			return err
+		if err := MustBeMounted(target); errors.Is(err, ErrNotMounted) || errors.Is(err, fs.ErrNotExist) {
+			return nil
 		}
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("unmounting %s: %w", target, err)
 		}
 		if err := unmountTop(ctx, target); err != nil {
-			return fmt.Errorf("unmounting %s; if it is busy, stop the processes that have files open there: %w", target, oneLine(err))
+			return fmt.Errorf("unmounting %s; if it is busy, stop the processes that have files open there: %w", target, err)
 		}
 	}
 }
@@ -155,8 +186,8 @@ const (
 func unmountTop(ctx context.Context, target string) error {
 	var last error
 	_, _ = tryAgain(ctx, busyGrace, busyPause, func() (bool, error) {
-		last = mounter().Unmount(target)
-		return last == nil || !strings.Contains(last.Error(), "busy"), nil // last has its error
+		last = os.NewSyscallError("umount", unix.Unmount(target, unix.UMOUNT_NOFOLLOW))
+		return !errors.Is(last, unix.EBUSY), nil // last has its error
 	})
 	return last
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -163,6 +164,25 @@ func BindShared(ctx context.Context, source, target string, readOnly bool, optio
 		return newMount{fd: fd}, err
 	}, nil)
 	return wrapBind(source, target, err)
+}
+
+// newDetached makes a mount of what fsopen has begun, which is visible nowhere yet.
+func newDetached(config int, options []string, attributes unix.MountAttr) (fd int, err error) {
+	for _, o := range options {
+		if key, value, given := strings.Cut(o, "="); given {
+			err = unix.FsconfigSetString(config, key, value)
+		} else {
+			err = unix.FsconfigSetFlag(config, o)
+		}
+		if err != nil {
+			return -1, fmt.Errorf("option %s: %w", o, err)
+		}
+	}
+	if err := unix.FsconfigCreate(config); err != nil {
+		return -1, err
+	}
+	fd, err = unix.Fsmount(config, unix.FSMOUNT_CLOEXEC, int(attributes.Attr_set))
+	return fd, os.NewSyscallError("fsmount", err)
 }
 
 func cloneMount(source string, attributes unix.MountAttr) (int, error) {

@@ -23,6 +23,7 @@ func TestMount_AppliesItsOptions(t *testing.T) {
 	for fstype, size := range fileSystems {
 		t.Run(fstype, func(t *testing.T) {
 			image := newImage(t, fstype, size)
+			t.Setenv("PATH", "") // no command is needed
 			dir, device := mountLoop(t, image, fstype, "noatime", "ro")
 			m, err := MountAt(dir)
 			if err != nil || m == nil || m.FSType != fstype || m.Source != device || m.Root != "/" || !m.ReadOnly {
@@ -31,6 +32,10 @@ func TestMount_AppliesItsOptions(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o600); !errors.Is(err, unix.EROFS) {
 				t.Errorf("writing to a read-only mount: %v", err)
 			}
+			if m != nil && !has(m.Options, "ro") {
+				t.Errorf("the file system is mounted with %s", m.Options)
+			}
+			check.Report(t, Unmount(t.Context(), dir))
 		})
 	}
 }

@@ -131,17 +131,9 @@ func (n NFS) open() (int, error) {
 	all := slices.Concat([]string{"source=" + n.String()}, nfsDefaults, options, []string{
 		"vers=4.2", "proto=" + n.protocol(), "port=" + strconv.Itoa(n.port()), "addr=" + n.Address,
 	})
-	for _, o := range all {
-		if err := configure(fs, o); err != nil {
-			return -1, fmt.Errorf("option %s: %w", o, explainNFS(fs, err))
-		}
-	}
-	if err := unix.FsconfigCreate(fs); err != nil {
-		return -1, explainNFS(fs, err)
-	}
-	fd, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, int(attributes.Attr_set))
+	fd, err := newDetached(fs, all, attributes)
 	if err != nil {
-		return -1, os.NewSyscallError("fsmount", err)
+		return -1, explainNFS(fs, err)
 	}
 	return fd, nil
 }
@@ -158,13 +150,6 @@ func (n NFS) port() int {
 		return 2049
 	}
 	return int(n.Port)
-}
-
-func configure(fs int, option string) error {
-	if key, value, given := strings.Cut(option, "="); given {
-		return unix.FsconfigSetString(fs, key, value)
-	}
-	return unix.FsconfigSetFlag(fs, option)
 }
 
 // explainNFS adds to an error what it means for an NFS mount.

@@ -2,14 +2,15 @@ package nodeops
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
-	"strings"
+	"os"
 	"sync"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
-	"k8s.io/mount-utils"
 )
 
 // growing are the devices whose file systems are being grown; a file system smaller than its device is no fault then.
@@ -48,16 +49,95 @@ func growFS(ctx context.Context, device, mountpoint string) error {
 	case m.ReadOnly:
 		return nil
 	}
-	resizer := mount.NewResizeFs(newCommands(ctx))
-	need, err := resizer.NeedResize(device, mountpoint)
-	if err != nil || !need {
+	size, err := DeviceSize(device)
+	if err != nil {
 		return err
 	}
-	if _, err := resizer.Resize(device, mountpoint); err != nil {
-		if strings.Contains(err.Error(), "Permission denied") {
-			return fmt.Errorf("%w: the kernel lets only CAP_SYS_RESOURCE grow a mounted %s; give it to this process: %w", unix.EPERM, m.FSType, oneLine(err))
-		}
-		return oneLine(err)
+	root, err := openShown(m)
+	if err != nil {
+		return err
+	}
+	if root == nil {
+		return errors.New("another file system covers it")
+	}
+	defer root.Close()
+	switch m.FSType {
+	case "xfs":
+		return growXFS(root, size)
+	case "ext4":
+		return growExt4(root, device, size)
+	case "btrfs":
+		return growBtrfs(root)
+	}
+	return fmt.Errorf("%s cannot grow", m.FSType)
+}
+
+// From linux/fs/xfs/libxfs/xfs_fs.h, linux/ext4.h and linux/btrfs.h.
+const (
+	xfsGeometry = 0x80705864
+	xfsGrow     = 0x4010586E
+	ext4Resize  = 0x40086610
+	btrfsResize = 0x50009403
+)
+
+func growXFS(root *os.File, size int64) error {
+	var now struct {
+		blockSize  uint32
+		_          [6]uint32
+		maxPercent uint32 // of its space that inodes may take
+		blocks     uint64
+		_          [9]uint64
+	}
+	if err := ioctl(root, xfsGeometry, unsafe.Pointer(&now)); err != nil {
+		return os.NewSyscallError("XFS_IOC_FSGEOMETRY", err)
+	}
+	grown := struct {
+		blocks     uint64
+		maxPercent uint32
+	}{uint64(size) / uint64(now.blockSize), now.maxPercent}
+	if grown.blocks <= now.blocks {
+		return nil
+	}
+	return os.NewSyscallError("XFS_IOC_FSGROWFSDATA", ioctl(root, xfsGrow, unsafe.Pointer(&grown)))
+}
+
+func growExt4(root *os.File, device string, size int64) error {
+	const superblock, low, blockSize, high = 1024, 0x4, 0x18, 0x150
+	var b [1024]byte
+	f, err := os.Open(device)
+	if err != nil {
+		return err
+	}
+	_, err = f.ReadAt(b[:], superblock)
+	f.Close()
+	if err != nil {
+		return err
+	}
+	at := func(offset int) uint64 { return uint64(binary.LittleEndian.Uint32(b[offset:])) }
+	blocks := uint64(size) >> (10 + at(blockSize))
+	if blocks <= at(low)|at(high)<<32 {
+		return nil
+	}
+	err = ioctl(root, ext4Resize, unsafe.Pointer(&blocks))
+	if errors.Is(err, unix.EPERM) {
+		return fmt.Errorf("%w: the kernel lets only CAP_SYS_RESOURCE grow a mounted ext4; give it to this process", err)
+	}
+	return os.NewSyscallError("EXT4_IOC_RESIZE_FS", err)
+}
+
+// growBtrfs changes nothing on a file system that is as large as its device.
+func growBtrfs(root *os.File) error {
+	var largest struct {
+		_    int64
+		name [4088]byte
+	}
+	copy(largest.name[:], "max")
+	busy, _, errno := unix.Syscall(unix.SYS_IOCTL, root.Fd(), btrfsResize, uintptr(unsafe.Pointer(&largest)))
+	switch {
+	case errno != 0:
+		return os.NewSyscallError("BTRFS_IOC_RESIZE", errno)
+	case busy != 0:
+		return fmt.Errorf("%w: another operation, such as a balance, has the btrfs", unix.EBUSY)
 	}
 	return nil
 }

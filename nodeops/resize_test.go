@@ -44,6 +44,7 @@ func TestResize_MountedFileSystemGrowsWithItsDevice(t *testing.T) {
 			image := remake(t, size, MkfsSpec{FSType: fstype})
 			dir, device := mountLoop(t, image, fstype)
 			file := write(t, filepath.Join(dir, "file"), "content")
+			t.Setenv("PATH", "") // no command is needed
 			for _, times := range []int64{1, 4, 4, 64} {
 				growImage(t, image, device, times*size)
 				check.OK(t, GrowFS(t.Context(), device, dir))
@@ -63,9 +64,12 @@ func TestGrow_WithoutPermissionNamesTheMissingCapability(t *testing.T) {
 	requireRoot(t)
 	image := remake(t, 64*mib, MkfsSpec{FSType: "ext4"})
 	dir, device := mountLoop(t, image, "ext4")
-	// Commands started from this thread cannot get the capability; the thread ends with the test.
-	runtime.LockOSThread()
-	check.OK(t, unix.Prctl(unix.PR_CAPBSET_DROP, unix.CAP_SYS_RESOURCE, 0, 0, 0))
+	runtime.LockOSThread() // the thread ends with the test
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	check.OK(t, unix.Capget(&header, &data[0]))
+	data[0].Effective &^= 1 << unix.CAP_SYS_RESOURCE
+	check.OK(t, unix.Capset(&header, &data[0]))
 	if err := GrowFS(t.Context(), device, dir); err != nil {
 		t.Errorf("nothing to grow: %v", err)
 	}
