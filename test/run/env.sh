@@ -18,7 +18,7 @@ TIMEOUT=${TIMEOUT-60m}
 
 # What the gate needs: the tests make real file systems, complete commands in three shells, and are compiled with cgo where
 # a library of C is linked. What other lanes need besides, they install: test/tool/lane/lanes.go.
-PACKAGES=${PACKAGES-attr acl btrfs-progs e2fsprogs fish gcc kmod libc6-dev mount util-linux xfsprogs zsh}
+PACKAGES=${PACKAGES-attr acl btrfs-progs e2fsprogs fish gcc kmod libc6-dev mount strace util-linux xfsprogs zsh}
 
 # What is checked is kept in memory: with a limit instead of a ratio it takes half of that, and less time.
 lint=(env GOGC=off GOMEMLIMIT=4GiB go tool "-modfile=$PWD/test/tool/linter/go.mod" golangci-lint-kube-api-linter)

@@ -80,7 +80,7 @@ var gate = []lane{
 	},
 	{
 		name: "host", about: "real file systems and loop devices, csi-sanity once per engine, kills at some steps",
-		limit: 25 * time.Minute, require: "root,shm", memory: true, setup: []string{crashing},
+		limit: 25 * time.Minute, require: "root,shm,strace", memory: true, setup: []string{crashing},
 		tests: []group{{packages: hostPackages}, {packages: dataPackages, evidence: true}},
 	},
 	{
