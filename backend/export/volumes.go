@@ -206,7 +206,7 @@ func (b *Backend) show(v *backend.Volume) *backend.Volume {
 		if v.Condition.Abnormal && !strings.Contains(message, v.Condition.Message) {
 			message = v.Condition.Message + "; " + message
 		}
-		shown.Condition = backend.Condition{Abnormal: true, Message: message}
+		shown.Condition.Abnormal, shown.Condition.Message = true, message
 		if s.size > 0 {
 			shown.Size = min(v.Size, s.size) // no client can use more than the file system
 		}
