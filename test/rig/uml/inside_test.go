@@ -41,6 +41,9 @@ const (
 	localInside   = "TestDirectoryOn(XFS|Ext4)|TestLimitOfDirectoryOn(XFS|Ext4)|TestProject"
 )
 
+// measures are tests that only print figures, and skip without HOLDFAST_TESTS=figures.
+const measures = "CostLessThanOneWalk"
+
 // runLimit bounds one package on one processor that the machines share.
 const runLimit = 20 * time.Minute
 
@@ -82,7 +85,7 @@ func runInside(t *testing.T, work, pkg, pattern string, env []string) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("compiling the tests of %s: %v\n%s", pkg, err, out)
 	}
-	argv := []string{"/run/work/" + binary, "-test.v", "-test.run", pattern, fmt.Sprintf("-test.timeout=%s", runLimit)}
+	argv := []string{"/run/work/" + binary, "-test.v", "-test.run", pattern, "-test.skip", measures, fmt.Sprintf("-test.timeout=%s", runLimit)}
 	patience := firstPatience
 	log, status, err := onMachine(t, work, argv, env, patience)
 	for i := 0; i < mostFaults && (errors.Is(err, ErrSilent) || status != 0 && Broke(log)); i++ {
