@@ -133,6 +133,8 @@ const (
 	// EphemeralNotAllowedCondition: of a StorageCluster, pods use inline ephemeral volumes that spec.csi.ephemeral does
 	// not allow. It is absent otherwise.
 	EphemeralNotAllowedCondition = "EphemeralNotAllowed"
+	// PoolsFullCondition: of a StorageCluster, there are pools in which no further volume fits. It is absent otherwise.
+	PoolsFullCondition = "PoolsFull"
 	// ProtectedCondition: of a StorageCluster, the API server restricts the accounts of nodes and NFS servers to their
 	// own objects, and refuses loop devices to other pods.
 	ProtectedCondition = "Protected"

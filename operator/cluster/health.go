@@ -66,7 +66,7 @@ func (s *situation) nodeHealth(n *core.Node, pod *core.Pod, storage *v1beta1.Sto
 	if ready != nil && ready.Status == metav1.ConditionFalse && h.Pools && (ready.Reason != v1beta1.ReasonNoPool || !s.onlySites()) {
 		h.Pools = note(false, "%s", ready.Message)
 	}
-	h.Ready = h.Agent && h.Pools && h.Disk && h.Registered
+	h.Ready = h.Agent && h.Pools && h.Registered // a full disk serves what it has
 	h.Message = strings.Join(wrong, "; ")
 	return h
 }

@@ -42,6 +42,7 @@ const (
 	reasonVolumesExist = "VolumesExist"
 	reasonTerminating  = "Terminating"
 	reasonImagePinned  = "ImagePinned"
+	reasonNoRoom       = "NoRoom"
 )
 
 // status computes the status from what is observed and from the previous status.
@@ -68,6 +69,7 @@ func (s *situation) status() v1beta1.StorageClusterStatus {
 	meta.SetStatusCondition(&next.Conditions, kube.Ready(next.Conditions))
 	s.setReleaseIgnored(&next)
 	s.setEphemeralNotAllowed(&next)
+	s.setPoolsFull(&next)
 	return next
 }
 

@@ -22,6 +22,33 @@ var histories = map[string]history{
 		`holdfast_pool_used_bytes{node="a",pool="fast"}`:     "600+1x240 600+0x420", // 60 an hour; then data was deleted
 		`holdfast_pool_capacity_bytes{node="a",pool="fast"}`: "1000+0x660",
 	}, "55m", "90m", "655m"},
+	"HoldfastPoolNoRoom": {map[string]string{
+		`holdfast_cluster_pool_available_bytes{node="a",pool="fast",pod="c-1"}`: "0+0x60 1+0x60", // of one alert, although two replicas report it
+		`holdfast_cluster_pool_available_bytes{node="a",pool="fast",pod="c-2"}`: "0+0x60 1+0x60",
+		`holdfast_cluster_pool_available_bytes{node="b",pool="fast",pod="c-1"}`: "5+0x120",
+	}, "14m", "16m", "62m"},
+	"HoldfastNextClaimWillNotFit": {map[string]string{
+		`holdfast_cluster_pool_available_bytes{node="a",pool="fast",pod="c-1"}`:       "9+0x60 11+0x60",
+		`holdfast_cluster_pool_available_bytes{node="b",pool="fast",pod="c-1"}`:       "1+0x120",
+		`holdfast_cluster_pool_promised_bytes{node="a",pool="fast",pod="c-1"}`:        "30+0x120",
+		`holdfast_cluster_pool_promised_bytes{node="b",pool="fast",pod="c-1"}`:        "10+0x120",
+		`holdfast_cluster_pool_promised_bytes{node="b",pool="fast",pod="c-2"}`:        "10+0x120",
+		`holdfast_cluster_volumes{node="a",pool="fast",phase="Ready",pod="c-1"}`:      "3+0x120",
+		`holdfast_cluster_volumes{node="b",pool="fast",phase="Ready",pod="c-1"}`:      "1+0x120",
+		`holdfast_cluster_pool_available_bytes{nfs_server="s",pool="fast",pod="c-1"}`: "100+0x120", // is of a volume of a node
+		`holdfast_cluster_pool_available_bytes{node="a",pool="unused",pod="c-1"}`:     "1+0x120",
+		`holdfast_cluster_pool_promised_bytes{node="a",pool="unused",pod="c-1"}`:      "0+0x120",
+	}, "14m", "16m", "62m"},
+	"HoldfastVolumeNearlyFull": {map[string]string{
+		`kubelet_volume_stats_available_bytes{namespace="shop",persistentvolumeclaim="data",node="a"}`:  "9+0x60 50+0x60",
+		`kubelet_volume_stats_capacity_bytes{namespace="shop",persistentvolumeclaim="data",node="a"}`:   "100+0x120",
+		`kubelet_volume_stats_available_bytes{namespace="shop",persistentvolumeclaim="other",node="a"}`: "1+0x120",
+		`kubelet_volume_stats_capacity_bytes{namespace="shop",persistentvolumeclaim="other",node="a"}`:  "100+0x120",
+		`kube_persistentvolume_claim_ref{persistentvolume="pv-1",claim_namespace="shop",name="data"}`:   "1+0x120",
+		`kube_persistentvolume_claim_ref{persistentvolume="pv-2",claim_namespace="shop",name="other"}`:  "1+0x120",
+		`kube_persistentvolume_info{persistentvolume="pv-1",csi_driver="csi.holdfast.dev"}`:             "1+0x120",
+		`kube_persistentvolume_info{persistentvolume="pv-2",csi_driver="another"}`:                      "1+0x120",
+	}, "14m", "16m", "62m"},
 	"HoldfastOvercommittedPoolRunsFull": {map[string]string{
 		`holdfast_pool_used_bytes{node="a",pool="fast"}`:     "85+0x60 50+0x60",
 		`holdfast_pool_promised_bytes{node="a",pool="fast"}`: "150+0x120",

@@ -107,8 +107,11 @@ func TestRules_EachAlertSaysWhatToDo(t *testing.T) {
 	}
 }
 
-// ofOthers are metrics that Holdfast serves as every program in Go does, and that of Prometheus itself.
-var ofOthers = []string{"up", "go_goroutines", "process_open_fds", "process_max_fds", "process_resident_memory_bytes"}
+// ofOthers are metrics that Holdfast serves as every program in Go does, and those of Prometheus, the kubelet and kube-state-metrics.
+var ofOthers = []string{
+	"kube_persistentvolume_claim_ref", "kube_persistentvolume_info", "kubelet_volume_stats_available_bytes", "kubelet_volume_stats_capacity_bytes",
+	"up", "go_goroutines", "process_open_fds", "process_max_fds", "process_resident_memory_bytes",
+}
 
 var (
 	metricPattern = regexp.MustCompile(`\b(up|(?:holdfast|go|process|kube|kubelet|node)_[a-z0-9_]+)\b\s*[\[{]?`)
