@@ -53,7 +53,7 @@ func newRoot() *cobra.Command {
 		"":          {newVersionCommand()},
 	} {
 		for _, c := range commands {
-			c.GroupID = group
+			c.GroupID, c.Hidden = group, group == forPods // which manifests call, and no person
 			root.AddCommand(c)
 		}
 	}
