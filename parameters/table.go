@@ -64,7 +64,7 @@ var CSI = Class{
 		}, math.MaxInt64),
 		oneOf(Parameter{
 			Key: OnNodeLoss, Default: "`retain`", Never: []string{isShared},
-			Meaning: "`delete` gives the volume up when its node is gone for good: the claim gets a [new, empty one](volume-objects.md#nodes-that-go). Not of shared volumes; without effect in a Ceph pool, which is no node",
+			Meaning: "`delete` gives the volume up when its node is gone for good: the claim gets a [new, empty one](nodes.md#a-node-is-dead). Not of shared volumes; without effect in a Ceph pool, which is no node",
 		}, "retain", "delete"),
 		oneOf(Parameter{Key: Shared, Default: "`false`", Meaning: "`true`: on an NFS server, for [many nodes at once](shared-volumes.md)"}, "true", "false"),
 		{

@@ -1,6 +1,9 @@
 package e2e
 
 import (
+	"context"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -9,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/holdfast-storage/holdfast/test/rig/check"
+	"github.com/holdfast-storage/holdfast/test/rig/documents"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
 )
@@ -80,5 +84,55 @@ func awaitExample(s *kube.Space, object *unstructured.Unstructured) {
 			ready, _, err := unstructured.NestedBool(o.Object, "status", "readyToUse")
 			return ready, err
 		})
+	}
+}
+
+// TestExamples_VolumeIsMovedToAnotherNodeByTheCommandsOfThePage runs the commands of docs/nodes.md as they are there.
+func TestExamples_VolumeIsMovedToAnotherNodeByTheCommandsOfThePage(t *testing.T) {
+	hostfs.Long(t)
+	t.Parallel()
+	s := begin(t)
+	node := secondNode(t)
+	aloneWithNodes(t)
+	const (
+		write = "cd /data; mkdir a; head -c 5000000 /dev/urandom >a/file; chmod 640 a/file; ln a/file hard; ln -s a/file soft; sync; "
+		read  = "cd /data; sha256sum a/file; readlink soft; test a/file -ef hard; stat -c '%n %u %g %a %Y' a a/file"
+	)
+	s.Claim("notes", "64Mi")
+	written := s.Run("writer", kube.Mount("notes", "/data"), kube.OnNode(node), kube.Script(write+read))
+	s.DeletePod("writer")
+	s.Cordon(node)
+	moves := slices.DeleteFunc(documents.Paragraphs(string(check.Got(os.ReadFile("../../../docs/nodes.md"))(t))),
+		func(block string) bool { return !strings.Contains(block, "move-to") })
+	if len(moves) != 2 {
+		t.Fatalf("docs/nodes.md has %d blocks of commands that move a volume, not 2", len(moves))
+	}
+	here := func(script string, more ...string) {
+		script = strings.NewReplacer(append(more, "-n shop", "-n "+s.Namespace, "shop/", s.Namespace+"/")...).Replace(script)
+		asAdministrator(t, s, []string{"bash", "-euxo", "pipefail", "-c", `holdfast() { "$HOLDFAST" "$@"; }` + "\n" + script}, "HOLDFAST="+s.HoldfastProgram(t))
+	}
+	here(moves[0])
+	copied := s.Volume("notes-moved")
+	here(moves[1], "pvc-0c4e", copied.Name)
+	if now := s.Volume("notes"); now.Name != copied.Name || placed(now) == node {
+		t.Errorf("the claim has volume %s on %s, and the copy is %s", now.Name, placed(now), copied.Name)
+	}
+	if found := s.Run("reader", kube.Mount("notes", "/data"), kube.AnyNode, kube.Script(read)); found != written {
+		t.Errorf("read is\n%s\nwritten was\n%s", found, written)
+	}
+}
+
+// asAdministrator runs a command in the directory of the repository, where kubectl is that of the cluster.
+func asAdministrator(t *testing.T, s *kube.Space, command []string, environment ...string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), kube.Patience)
+	defer cancel()
+	kubectl := check.Got(exec.LookPath(s.Command(ctx, "kubectl").Path))(t)
+	cmd := s.Command(ctx, command[0], command[1:]...)
+	cmd.Dir = "../../.."
+	cmd.Env = append(append(cmd.Env, "PATH="+filepath.Dir(kubectl)+":"+os.Getenv("PATH")), environment...)
+	out, err := cmd.CombinedOutput()
+	if t.Logf("%s", out); err != nil {
+		t.Fatalf("%s: %v", command[0], err)
 	}
 }

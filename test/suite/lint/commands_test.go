@@ -26,7 +26,7 @@ import (
 
 // foreignResources are the resources of Kubernetes and others that documents name.
 var foreignResources = []string{
-	"clusterroles", "configmap", "crd", "deployment", "namespace", "ns", "persistentvolume", "persistentvolumes", "pod", "pods", "prometheusrule", "pv", "pvc",
+	"clusterroles", "configmap", "crd", "deployment", "namespace", "nodes", "ns", "persistentvolume", "persistentvolumes", "pod", "pods", "prometheusrule", "pv", "pvc",
 	"secret", "storageclass", "storageoscluster", "validatingadmissionpolicy", "validatingadmissionpolicybinding",
 }
 

@@ -17,7 +17,9 @@ import (
 // notRun are the commands of the documents that this test does not run, by their first words, with the reason.
 var notRun = map[string]string{
 	"kubectl port-forward": "goes on until it is ended", "kubectl get storageupgrade v2 --watch": "the same",
-	"kubectl drain": "test/suite/e2e drains nodes", "kubectl holdfast": "is the program, under its name as a plugin",
+	"kubectl drain": "test/suite/e2e drains nodes", "kubectl taint node NODE node.kubernetes.io/out-of-service-": "takes off what is not there",
+	"kubectl exec": "is for pods of an example, which test/suite/e2e runs", "kubectl wait pod/": "the same", "kubectl delete pod move-from": "the same",
+	"kubectl holdfast":            "is the program, under its name as a plugin",
 	"kubectl rollout restart":     "has no dry run, and other tests end the controller",
 	"kubectl wait storageupgrade": "test/suite/e2e/upgrade upgrades", "kubectl wait storagecluster holdfast --for=condition": "is run when all tests begin",
 	"kubectl apply --server-side -k mine": "test/suite/deploy builds what docs/install.md shows", "kubectl get storageoscluster": "is a kind of StorageOS",
@@ -38,7 +40,7 @@ var notRun = map[string]string{
 }
 
 // dryRun are the verbs of kubectl that write, and can be tried.
-var dryRun = []string{"apply", "create", "delete", "patch", "label", "annotate", "replace"}
+var dryRun = []string{"apply", "create", "delete", "patch", "label", "annotate", "replace", "taint", "cordon", "uncordon"}
 
 // refused is what the API server answers where a policy of Holdfast protects the volume of the test.
 const refused = "ValidatingAdmissionPolicy 'holdfast-"
@@ -52,7 +54,7 @@ func TestDocuments_CommandsRunInACluster(t *testing.T) {
 	a.Run("user", kube.Mount("data", "/data"), kube.Script("touch /data/file"))
 	node := a.Volume("data").Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions[0].Values[0]
 	names := map[string]string{
-		"NODE": node, "node-a": node, "n1": node, "pvc-0c4e": a.Volume("data").Name, "shop": a.Namespace, "data-orders-0": "data", "fast": "default", "install.yaml": "deploy/install.yaml",
+		"NODE": node, "node-a": node, "n1": node, "pvc-0c4e": a.Volume("data").Name, "shop": a.Namespace, "data-orders-0": "data", "orders-0": "user", "notes": "data", "notes-moved": "data", "fast": "default", "install.yaml": "deploy/install.yaml",
 		"pvc NAME": "data", "volumes.holdfast.dev NAME": a.Volume("data").Name, "storageclass NAME": "holdfast",
 	}
 	ran := map[string]bool{}
