@@ -9,7 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/documents"
@@ -25,6 +27,9 @@ var sharedExample = filepath.Join(examples, "shared.yaml")
 // cephExamples need a Ceph cluster, and one changes the StorageCluster: operator/render tests what is made of it, and
 // test/suite/e2e/ceph moves volumes.
 var cephExamples = []string{filepath.Join(examples, "ceph.yaml"), filepath.Join(examples, "move-to-ceph.yaml")}
+
+// nightlyExample is applied as the others are. Its image is not in this cluster: what its container runs has a test of its own.
+var nightlyExample = filepath.Join(examples, "nightly.yaml")
 
 func TestExamples_RunUnchanged(t *testing.T) {
 	t.Parallel()
@@ -84,6 +89,40 @@ func awaitExample(s *kube.Space, object *unstructured.Unstructured) {
 			ready, _, err := unstructured.NestedBool(o.Object, "status", "readyToUse")
 			return ready, err
 		})
+	}
+}
+
+// TestExamples_NightlySnapshotsAreTakenAndTheLastOnesKept runs here what the container of the CronJob runs, with the rights of
+// its account.
+func TestExamples_NightlySnapshotsAreTakenAndTheLastOnesKept(t *testing.T) {
+	t.Parallel()
+	s := begin(t)
+	s.Claim("notes", "64Mi")
+	s.Run("writer", kube.Mount("notes", "/data"), kube.Script("echo written >/data/log; sync /data/log"))
+	var command []string
+	for _, object := range s.Apply(nightlyExample) {
+		if object.GetKind() == "CronJob" {
+			containers, _, err := unstructured.NestedSlice(object.Object, "spec", "jobTemplate", "spec", "template", "spec", "containers")
+			check.OK(t, err)
+			command, _, err = unstructured.NestedStringSlice(containers[0].(map[string]any), "command")
+			check.OK(t, err)
+		}
+	}
+	config := check.Got(clientcmd.LoadFromFile(s.Kubeconfig()))(t)
+	check.OK(t, clientcmd.ResolveLocalPaths(config))
+	for _, user := range config.AuthInfos {
+		user.Impersonate = "system:serviceaccount:" + s.Namespace + ":nightly-snapshots"
+	}
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	check.OK(t, clientcmd.WriteToFile(*config, kubeconfig))
+	for range 3 {
+		asAdministrator(t, s, command, "CLAIM=notes", "KEEP=2", "NAMESPACE="+s.Namespace, "KUBECONFIG="+kubeconfig)
+	}
+	left := kube.Await(s, s.Snapshots(), metav1.ListOptions{LabelSelector: "nightly=notes"}, "to be two",
+		func(all []*unstructured.Unstructured) (bool, error) { return len(all) == 2, nil })
+	s.Claim("restored", "64Mi", kube.From("VolumeSnapshot", left[1].GetName()))
+	if read := s.Run("reader", kube.Mount("restored", "/data"), kube.Script("cat /data/log")); read != "written\n" {
+		t.Errorf("the last snapshot has %q", read)
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 var notRun = map[string]string{
 	"kubectl port-forward": "goes on until it is ended", "kubectl get storageupgrade v2 --watch": "the same",
 	"kubectl drain": "test/suite/e2e drains nodes", "kubectl taint node NODE node.kubernetes.io/out-of-service-": "takes off what is not there",
-	"kubectl exec": "is for pods of an example, which test/suite/e2e runs", "kubectl wait pod/": "the same", "kubectl delete pod move-from": "the same",
+	"kubectl exec": "is for pods of an example, which test/suite/e2e runs", "kubectl wait pod/": "the same", "kubectl delete pod move-from": "the same", "kubectl create job": "the same",
 	"kubectl holdfast":            "is the program, under its name as a plugin",
 	"kubectl rollout restart":     "has no dry run, and other tests end the controller",
 	"kubectl wait storageupgrade": "test/suite/e2e/upgrade upgrades", "kubectl wait storagecluster holdfast --for=condition": "is run when all tests begin",
