@@ -74,6 +74,9 @@ func (a *Agent) RecordCephClient(ctx context.Context, id backend.ID, c v1beta1.C
 	}
 	return a.editCephRecord(ctx, func(n *v1beta1.StorageNode) (cephRecord, error) {
 		next := recordIn(n)
+		if n.Spec.Fence == nil && next.has(c, volume) {
+			return next, nil // and so none is added, whatever else the node may have
+		}
 		// With this client alone the node would count as shut out while it writes through others.
 		if n.UID != a.ceph.complete {
 			var err error
@@ -82,8 +85,7 @@ func (a *Agent) RecordCephClient(ctx context.Context, id backend.ID, c v1beta1.C
 			}
 		}
 		if n.Spec.Fence != nil {
-			return next, fmt.Errorf("%w: node %s is shut out of all Ceph clusters since %s (%s), and is let in again when its kernel has none of the clients from before; kubectl describe storagenode %[2]s says which it has",
-				backend.ErrUnavailable, a.Node, n.Spec.Fence.RequestedAt.UTC().Format(time.RFC3339), n.Spec.Fence.Reason)
+			return next, shutOut(n)
 		}
 		if !slices.Contains(next.clients, c) {
 			next.clients = append(slices.DeleteFunc(slices.Clone(next.clients), c.Is), c) // not one whose address was not known
@@ -97,6 +99,25 @@ func (a *Agent) RecordCephClient(ctx context.Context, id backend.ID, c v1beta1.C
 		}
 		return next, nil
 	})
+}
+
+// CephShutOut fails while the node is to be shut out of all Ceph clusters; dead says that it was. It reads the object from the API
+// server: a node that was cut off has an older one in its cache when it is back.
+func (a *Agent) CephShutOut(ctx context.Context) (dead bool, err error) {
+	n, err := a.Client.HoldfastV1beta1().StorageNodes().Get(ctx, a.Node, metav1.GetOptions{})
+	switch {
+	case err != nil:
+		return false, fmt.Errorf("%w: whether node %s is shut out of all Ceph clusters: %w", backend.ErrUnavailable, a.Node, err)
+	case n.Spec.Fence != nil:
+		return n.WasShutOut(), shutOut(n)
+	}
+	return false, nil
+}
+
+func shutOut(n *v1beta1.StorageNode) error {
+	return fmt.Errorf("%w: node %s is shut out of all Ceph clusters since %s (%s), and is let in again when its kernel has none "+
+		"of the clients from before; kubectl describe storagenode %[2]s says which it has",
+		backend.ErrUnavailable, n.Name, n.Spec.Fence.RequestedAt.UTC().Format(time.RFC3339), n.Spec.Fence.Reason)
 }
 
 // editCephRecord writes what change makes of the record. The caller has the lock.

@@ -206,7 +206,15 @@ func TestCephClients_OfANodeThatIsShutOutAreNotUsed(t *testing.T) {
 		r.begin()
 		k.set(cephClient("client.1"))
 		check.OK(t, r.agent.RecordCephClient(t.Context(), "v", cephClient("client.1")))
+		isOut := func(dead, fails bool) {
+			t.Helper()
+			if is, err := r.agent.CephShutOut(t.Context()); is != dead || (err != nil) != fails || fails && !errors.Is(err, backend.ErrUnavailable) {
+				t.Errorf("it is shut out: %t, %v, want %t and an error %t", is, err, dead, fails)
+			}
+		}
+		isOut(false, false)
 		r.patchNode(`{"spec":{"fence":{"reason":"NodeGone","requestedAt":"2026-11-25T12:00:00.000000Z"}}}`)
+		isOut(false, true) // at once, whatever the cache has
 		err := r.agent.RecordCephClient(t.Context(), "v", cephClient("client.2"))
 		if !errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), "shut out of all Ceph clusters since 2026-11-25T12:00:00Z (NodeGone)") {
 			t.Errorf("a new client: %v", err)
@@ -226,10 +234,12 @@ func TestCephClients_OfANodeThatIsShutOutAreNotUsed(t *testing.T) {
 			t.Error("it was freed before it was shut out")
 		}
 		r.patchNode(`{"status":{"conditions":[{"type":"Fenced","status":"True","reason":"Fenced","message":"","lastTransitionTime":"2026-11-25T12:00:01Z"}]}}`, "status")
+		isOut(true, true)
 		wait.Until(r, "the release", func() bool { return k.wasFreed("client.1") })
 		k.set()
 		wait.Until(r, "an empty record", func() bool { return len(r.recorded()) == 0 })
 		r.patchNode(`{"spec":{"fence":null}}`)
+		isOut(false, false)
 		if err := r.agent.RecordCephClient(t.Context(), "v", cephClient("client.2")); err != nil {
 			t.Errorf("once it is let in again: %v", err)
 		}

@@ -25,6 +25,8 @@ type attachment interface {
 	mount(ctx context.Context, a access, target string) error
 	// complete does what the process that mounted m may not have done before it was killed.
 	complete(ctx context.Context, a access, m *nodeops.Mount) error
+	// record records the client of a Ceph cluster through which m is used, if there is one.
+	record(ctx context.Context, m *nodeops.Mount) error
 	// setGroup makes what is mounted writable for a group.
 	setGroup(ctx context.Context, m *nodeops.Mount, group int) error
 	// bind bind-mounts at target what is staged.

@@ -44,7 +44,7 @@ func (c cephFSAttachment) mount(ctx context.Context, a access, staging string) e
 	crashpoint.Here(crashpoint.StageMounted)
 	m, err := nodeops.MountAt(staging)
 	if err == nil && m != nil && c.is(m) { // the record of a volume that was not mounted yet may have gone
-		err = c.complete(ctx, a, m)
+		err = c.record(ctx, m)
 	}
 	if err != nil {
 		return errors.Join(err, nodeops.UnmountShared(context.WithoutCancel(ctx), staging, c.n.Patience, 0))
@@ -86,8 +86,13 @@ func (c cephFSAttachment) tryMount(ctx context.Context, staging string) (again b
 	return !lack, c.n.cephError(c.id, err)
 }
 
-// complete reports the client of a mount, which the cluster has to name.
+// complete records the client again, as the record may have been lost since.
 func (c cephFSAttachment) complete(ctx context.Context, _ access, m *nodeops.Mount) error {
+	return c.record(ctx, m)
+}
+
+// record asks the mount for its client, which takes an answer of the cluster.
+func (c cephFSAttachment) record(ctx context.Context, m *nodeops.Mount) error {
 	ctx, cancel := context.WithTimeout(ctx, c.n.Patience)
 	defer cancel()
 	client, err := nodeops.CephFSClient(ctx, m)

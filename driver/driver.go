@@ -70,6 +70,9 @@ type Config struct {
 	// CephClient is called before a volume in a Ceph cluster is used, with the client of the kernel that is to use it: by
 	// that the node can be fenced. The volume is not used if it fails. May be nil.
 	CephClient func(context.Context, backend.ID, nodeops.CephClient) error
+	// CephShutOut is called before a volume that is staged is published, and fails while the node is to be shut out of the Ceph
+	// clusters. dead says that it was: what is staged neither reads nor writes any more. May be nil.
+	CephShutOut func(context.Context) (dead bool, err error)
 	// CheckComplete is called before a volume is staged or published that its backend has as incomplete, which only the pod that brings
 	// its content may use. It is not if that fails. May be nil.
 	CheckComplete func(context.Context, backend.ID) error

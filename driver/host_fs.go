@@ -97,6 +97,8 @@ func (h hostFS) complete(ctx context.Context, a access, m *nodeops.Mount) error 
 	return ctx.Err()
 }
 
+func (hostFS) record(context.Context, *nodeops.Mount) error { return nil }
+
 // grow grows the file system through a mount that is writable, since the given one may be a read-only bind.
 func (h hostFS) grow(ctx context.Context, m *nodeops.Mount) error {
 	switch {

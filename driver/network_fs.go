@@ -57,6 +57,8 @@ func (f networkFS) verify(m *nodeops.Mount, path string) error {
 
 func (networkFS) complete(context.Context, access, *nodeops.Mount) error { return nil }
 
+func (networkFS) record(context.Context, *nodeops.Mount) error { return nil }
+
 func (networkFS) grow(context.Context, *nodeops.Mount) error { return nil } // its server has grown it
 
 // setGroup gives the top directory of a shared volume to the group of the pod, so that the pod can write there; the

@@ -71,6 +71,9 @@ func (n *node) publish(ctx context.Context, v *backend.Volume, a access, req *cs
 	if err != nil {
 		return err
 	}
+	if err := n.renewStaged(ctx, v, a, staging, req.GetVolumeContext()); err != nil {
+		return err
+	}
 	p, err := n.stateOf(v)
 	if err != nil {
 		return err
@@ -133,16 +136,25 @@ func giveToGroup(ctx context.Context, p *mountState, a access, m *nodeops.Mount,
 
 // checkAlone refuses a second target where the access mode allows one only.
 func checkAlone(p *mountState, a access, source, target string) error {
+	m, err := otherMount(p, source, target)
+	if err == nil && m != nil {
+		err = fmt.Errorf("%w: volume %s is published at %s; access mode %s allows one target at a time", backend.ErrPrecondition, p.id, m.Target, a.writer)
+	}
+	return err
+}
+
+// otherMount returns a mount of the volume at another place than these, nil if there is none.
+func otherMount(p *mountState, places ...string) (*nodeops.Mount, error) {
 	mounts, err := p.mounts()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	for _, m := range mounts {
-		if !samePlace(m.Target, source) && !samePlace(m.Target, target) {
-			return fmt.Errorf("%w: volume %s is published at %s; access mode %s allows one target at a time", backend.ErrPrecondition, p.id, m.Target, a.writer)
+	for i, m := range mounts {
+		if !slices.ContainsFunc(places, func(place string) bool { return samePlace(m.Target, place) }) {
+			return &mounts[i], nil
 		}
 	}
-	return nil
+	return nil, nil //nolint:nilnil // as said
 }
 
 // samePlace says whether two mounts are copies of each other, seen twice because a directory above is bound elsewhere.

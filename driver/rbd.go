@@ -32,12 +32,19 @@ func (r rbdAttachment) mount(ctx context.Context, a access, target string) error
 
 // complete records the client again, as the record may have been lost since.
 func (r rbdAttachment) complete(ctx context.Context, a access, m *nodeops.Mount) error {
+	if err := r.record(ctx, m); err != nil {
+		return err
+	}
+	return r.hostFS.complete(ctx, a, m)
+}
+
+func (r rbdAttachment) record(ctx context.Context, _ *nodeops.Mount) error {
 	for _, is := range r.devices {
 		if err := r.n.recordCephClient(ctx, r.v.ID, is.rbd.Client); err != nil {
 			return err
 		}
 	}
-	return r.hostFS.complete(ctx, a, m)
+	return nil
 }
 
 func (r rbdAttachment) attach(ctx context.Context, readOnly bool) (device string, err error) {

@@ -3,6 +3,7 @@ package driver
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"testing"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -70,7 +71,7 @@ type inCeph struct{ *backendtest.Memory }
 func (c inCeph) Get(ctx context.Context, id backend.ID) (*backend.Volume, error) {
 	v, err := c.Memory.Get(ctx, id)
 	if err == nil {
-		v.Access, v.AttachedTo = backend.Access{RBD: &backend.RBD{}}, map[backend.ID]string{"other": "other", "own": "n", "unknown": ""}[id]
+		v.Access, v.AttachedTo = backend.Access{RBD: &backend.RBD{Image: backend.RBDImage(id)}}, map[backend.ID]string{"other": "other", "own": "n", "unknown": ""}[id]
 	}
 	return v, err
 }
@@ -86,5 +87,29 @@ func TestStage_ImageThatIsAttachedToAnotherNodeIsRefused(t *testing.T) {
 			VolumeId: name, StagingTargetPath: "/nowhere/s", TargetPath: "/nowhere/t", VolumeCapability: mountCapability(""),
 		})
 		expectError(t, err, codes.FailedPrecondition, "directory of /nowhere/s")
+	}
+}
+
+// What is staged is looked at where a kernel has a client: TestGuestFence_StagedVolumeIsStagedAgainForTheNextPod.
+func TestPublish_ImageThatIsNotStagedIsStagedUnlessTheNodeIsShutOut(t *testing.T) {
+	memory := backendtest.NewMemory()
+	var out error
+	r := newRig(t, inCeph{memory}, func(c *Config) {
+		c.NodeID = "n"
+		c.CephShutOut = func(context.Context) (bool, error) { return out != nil, out }
+	})
+	publish := func(name string) error {
+		dir := t.TempDir()
+		_, err := r.NodePublishVolume(r.ctx(), &csi.NodePublishVolumeRequest{
+			VolumeId: name, StagingTargetPath: dir, TargetPath: filepath.Join(dir, "target"), VolumeCapability: mountCapability(""),
+		})
+		return err
+	}
+	for name, want := range map[string]string{"other": "attached to node other", "own": "has no keys", "unknown": "has no keys"} {
+		check.Got(memory.Create(t.Context(), backend.VolumeSpec{Name: name, Size: backend.Size{Required: gib}}))(t)
+		out = nil
+		expectError(t, publish(name), codes.FailedPrecondition, want)
+		out = fmt.Errorf("%w: the node is shut out", backend.ErrUnavailable)
+		expectError(t, publish(name), codes.Unavailable, "volume "+name+": pool unavailable: the node is shut out")
 	}
 }

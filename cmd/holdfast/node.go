@@ -172,7 +172,7 @@ func (n *node) join(storage *local.Backend, log *slog.Logger) ([]part, error) {
 	if keys != nil {
 		n.useCeph(storage, keys, a.Released)
 	}
-	n.driver.CephClient = host.recordedBy(a)
+	n.driver.CephClient, n.driver.CephShutOut = host.recordedBy(a), a.CephShutOut
 	n.driver.CheckComplete = checkComplete(n.clients.holdfast.HoldfastV1beta1().Volumes())
 	debug, err := n.followDebug(informers.NewSharedInformerFactory(n.clients.holdfast, 0), log)
 	if err != nil {

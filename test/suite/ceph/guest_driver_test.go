@@ -64,6 +64,7 @@ type node struct {
 	volumes *volumes
 	log     *bytes.Buffer
 	clients map[backend.ID]nodeops.CephClient
+	fenced  error // says so
 	dir     string
 }
 
@@ -72,7 +73,14 @@ func newNode(ctx context.Context, t *testing.T, w world) *node {
 	n := &node{T: t, ctx: ctx, clients: map[backend.ID]nodeops.CephClient{}, dir: t.TempDir(), volumes: &volumes{all: map[backend.ID]*backend.Volume{}}}
 	s := serve(ctx, t, w, driver.Config{
 		Services: driver.NodeServices, Backend: n.volumes,
+		CephShutOut: func(context.Context) (dead bool, err error) {
+			err = n.isFenced()
+			return err != nil, err
+		},
 		CephClient: func(_ context.Context, id backend.ID, c nodeops.CephClient) error {
+			if err := n.isFenced(); err != nil {
+				return err
+			}
 			m, err := nodeops.MountAt(n.staging(string(id)))
 			n.volumes.set(func() {
 				if _, again := n.clients[id]; m != nil && !again {
@@ -85,6 +93,11 @@ func newNode(ctx context.Context, t *testing.T, w world) *node {
 	})
 	n.NodeClient, n.log = s.NodeClient, s.log
 	return n
+}
+
+func (n *node) isFenced() (err error) {
+	n.volumes.set(func() { err = n.fenced })
+	return err
 }
 
 // served is a driver that listens, and its clients.
@@ -182,7 +195,11 @@ func (n *node) stage(id string, c *csi.VolumeCapability) error {
 }
 
 func (n *node) publish(id string, c *csi.VolumeCapability) error {
-	_, err := n.NodePublishVolume(n.ctx, &csi.NodePublishVolumeRequest{VolumeId: id, StagingTargetPath: n.staging(id), TargetPath: n.target(id), VolumeCapability: c})
+	return n.publishAt(n.target(id), id, c)
+}
+
+func (n *node) publishAt(target, id string, c *csi.VolumeCapability) error {
+	_, err := n.NodePublishVolume(n.ctx, &csi.NodePublishVolumeRequest{VolumeId: id, StagingTargetPath: n.staging(id), TargetPath: target, VolumeCapability: c})
 	return err
 }
 

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -40,6 +41,7 @@ type world struct {
 	FSID, Monitor, MonitorV1 string
 	Keys                     map[string]string // by user
 	Paths                    map[string]string // of directories of the file system, by volume
+	Evicts                   string            // the address at which a client of the file system is shut out, before its number
 }
 
 const pool = "disks"
@@ -87,7 +89,7 @@ func TestNode(t *testing.T) {
 // prepare fills the cluster.
 func prepare(t *testing.T, c *ceph.Cluster, work string) {
 	t.Helper()
-	w := world{FSID: c.FSID, Monitor: c.Monitor, MonitorV1: c.MonitorV1, Keys: map[string]string{}, Paths: map[string]string{}}
+	w := world{FSID: c.FSID, Monitor: c.Monitor, MonitorV1: c.MonitorV1, Keys: map[string]string{}, Paths: map[string]string{}, Evicts: evicting(t, c)}
 	do := func(name string, args ...string) string {
 		return check.Got(c.Command(t.Context(), name, args...))(t)
 	}
@@ -121,6 +123,20 @@ func prepare(t *testing.T, c *ceph.Cluster, work string) {
 	}
 	b := check.Got(json.Marshal(w))(t)
 	check.OK(t, os.WriteFile(filepath.Join(work, "world"), b, 0o600))
+}
+
+// evicting serves the eviction of clients of the file system, for which nodes have no rights.
+func evicting(t *testing.T, c *ceph.Cluster) (url string) {
+	t.Helper()
+	socket := filepath.Join(c.Dir, string(ceph.MDS)+".asok")
+	server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if out, err := c.Command(r.Context(), "ceph", "daemon", socket, "client", "evict", "id="+strings.TrimPrefix(r.URL.Path, "/")); err != nil {
+			http.Error(w, out+err.Error(), http.StatusServiceUnavailable)
+		}
+	})}
+	l := listen(t, "tcp", hostAddress+":0")
+	accept(t, l, server.Serve, server.Close)
+	return "http://" + l.Addr().String() + "/"
 }
 
 func machine(work string) uml.Machine {
