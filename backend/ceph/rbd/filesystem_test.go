@@ -11,18 +11,26 @@ import (
 	"testing"
 
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/backend/ceph"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
+var fscks = map[string][]string{"ext4": {"e2fsck", "-f", "-n"}, "xfs": {"xfs_repair", "-n"}, "btrfs": {"btrfs", "check"}}
+
+// hasFileSystem fails unless the file system of a volume is whole.
+func hasFileSystem(t *testing.T, at ceph.Config, v *backend.Volume) {
+	t.Helper()
+	image, fsck := filepath.Join(t.TempDir(), "image"), fscks[v.FSType]
+	check.OK(t, os.WriteFile(image, read(t, at, v, int(v.Size)), 0o600))
+	if out, err := exec.CommandContext(t.Context(), fsck[0], append(fsck[1:], image)...).CombinedOutput(); err != nil {
+		t.Errorf("%s of %d bytes: %v: %s", v.FSType, v.Size, err, out)
+	}
+}
+
 func TestCreate_VolumeHasItsFileSystem(t *testing.T) {
 	at, b, _ := openWith(t, Config{})
-	for fsType, fsck := range map[string][]string{"ext4": {"e2fsck", "-f", "-n"}, "xfs": {"xfs_repair", "-n"}, "btrfs": {"btrfs", "check"}} {
-		v := check.Got(b.Create(t.Context(), backend.VolumeSpec{Name: fsType, FSType: fsType, Size: backend.Size{Required: size}}))(t)
-		image := filepath.Join(t.TempDir(), "image")
-		check.OK(t, os.WriteFile(image, read(t, at, v, int(v.Size)), 0o600))
-		if out, err := exec.CommandContext(t.Context(), fsck[0], append(fsck[1:], image)...).CombinedOutput(); err != nil {
-			t.Errorf("%s of %d bytes: %v: %s", fsType, v.Size, err, out)
-		}
+	for fsType := range fscks {
+		hasFileSystem(t, at, check.Got(b.Create(t.Context(), backend.VolumeSpec{Name: fsType, FSType: fsType, Size: backend.Size{Required: size}}))(t))
 	}
 	v := check.Got(b.Create(t.Context(), backend.VolumeSpec{Name: "few", Inodes: 1000, MkfsOptions: []string{"-L", "label"}, Size: backend.Size{Required: size}}))(t)
 	if !bytes.Contains(read(t, at, v, mib), []byte("label")) {

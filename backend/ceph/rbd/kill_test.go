@@ -67,6 +67,14 @@ var operations = []operation{{
 	call:    func(ctx context.Context, b *Backend) error { return created(ctx, b, "a") },
 	leaves:  []string{"volume.a"},
 }, {
+	name: "create with a file system", steps: built,
+	prepare: func(context.Context, *Backend) error { return nil },
+	call: func(ctx context.Context, b *Backend) error {
+		_, err := b.Create(ctx, backend.VolumeSpec{Name: "a", Size: backend.Size{Required: size}})
+		return err
+	},
+	leaves: []string{"volume.a"},
+}, {
 	name: "snapshot", steps: append([]crashpoint.Step{crashpoint.ImageSnapped, crashpoint.ImageCloned}, built...),
 	prepare: func(ctx context.Context, b *Backend) error { return created(ctx, b, "a") },
 	call:    snapped,
@@ -164,6 +172,11 @@ func killAt(t *testing.T, at ceph.Config, o operation, step crashpoint.Step) {
 	for range 2 {
 		if err := o.call(t.Context(), b); err != nil {
 			t.Fatalf("the same call after the restart: %v", err)
+		}
+	}
+	for _, v := range check.Got(b.List(t.Context()))(t) {
+		if v.Mode == backend.Filesystem {
+			hasFileSystem(t, at, v)
 		}
 	}
 	end()
