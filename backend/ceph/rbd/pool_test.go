@@ -5,6 +5,7 @@ package rbd
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -167,6 +168,42 @@ func TestImage_ThatReplacedOneOfOursIsLeftAlone(t *testing.T) {
 	if trash := do("trash", "ls", at.Pool); !strings.Contains(trash, "volume.a") || !strings.Contains(trash, "volume.b") {
 		t.Errorf("the trash holds %q", trash)
 	}
+}
+
+// The command is run as the message of the volume has it.
+func TestImage_WhoseMetadataIsGoneIsWholeAgainByTheCommandThatTheMessageNames(t *testing.T) {
+	at, b, end := openWith(t, Config{})
+	spec := backend.VolumeSpec{Name: "a", Size: backend.Size{Required: 2 * size}}
+	a := check.Got(b.Create(t.Context(), spec))(t)
+	check.Got(b.Create(t.Context(), backend.VolumeSpec{Name: "other", Size: backend.Size{Required: size}}))(t)
+	content := read(t, at, a, 2*size)
+	do := func(args ...string) []byte {
+		return []byte(check.Got(small.Command(t.Context(), "rbd", args...))(t))
+	}
+	do("image-meta", "remove", at.Pool+"/volume.a", metaKey)
+	message := check.Got(b.Get(t.Context(), "a"))(t).Condition.Message
+	_, command, _ := strings.Cut(message, "with `rbd ")
+	command, _, _ = strings.Cut(command, "`")
+
+	var m map[string]any
+	var info struct{ ID string }
+	check.OK(t, errors.Join(json.Unmarshal(do("image-meta", "get", at.Pool+"/volume.other", metaKey), &m), json.Unmarshal(do("info", "--format", "json", at.Pool+"/volume.a"), &info)))
+	m["id"], m["name"], m["size"], m["image"] = a.ID, a.Name, a.Size, info.ID
+	given := map[string]string{"IMAGE": at.Pool + "/volume.a", "JSON": string(check.Got(json.Marshal(m))(t))}
+	var args []string
+	for word := range strings.FieldsSeq(command) {
+		args = append(args, cmp.Or(given[word], word))
+	}
+	do(args...)
+	for range 2 {
+		v := check.Got(b.Create(t.Context(), spec))(t)
+		if v.Condition.Abnormal || v.Size != a.Size || v.Access.RBD.ImageID != a.Access.RBD.ImageID || !bytes.Equal(read(t, at, v, 2*size), content) {
+			t.Errorf("after rbd %s it is %+v", command, v)
+		}
+		end()
+		b, end = open(t, at, Config{})
+	}
+	hasFileSystem(t, at, check.Got(b.Clone(t.Context(), "a", backend.VolumeSpec{Name: "copy"}))(t))
 }
 
 // filled writes into volume a.
