@@ -27,6 +27,7 @@ type loss struct {
 	damaged []backend.ID // of the volumes
 }
 
+// Groups have no row: pools of images refuse group snapshots, so there is no object that says which snapshots belong together.
 var losses = map[string]loss{
 	"directory":              {objects: []string{directoryObject}},
 	"trash":                  {objects: []string{trashObject}},
