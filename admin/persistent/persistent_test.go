@@ -43,6 +43,28 @@ func TestOf_VolumeOfACephPoolIsUsedWhereTheKernelHasTheClient(t *testing.T) {
 	}
 }
 
+// An agent may have written the label of an NFS server, or that the volume is shared, and no export.
+func TestOf_VolumeOfAnNFSServerWithoutAnExportIsAnErrorAndNoPanic(t *testing.T) {
+	for what, spec := range map[string]v1beta1.VolumeSpec{
+		"plain":  {Node: "a.main.nfs.holdfast.dev", Labels: map[string]string{v1beta1.NFSServerLabel: "a/main"}},
+		"shared": {Node: "a.main.nfs.holdfast.dev", Shared: true},
+	} {
+		for _, access := range []*v1beta1.VolumeAccess{nil, {}, {Image: "/var/lib/holdfast/image"}} {
+			v := &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: "v"}, Spec: spec}
+			v.Status = v1beta1.VolumeStatus{Size: v1beta1.Quantity(1 << 30), Access: access}
+			const want = "NFS server a/main has not reported the address of Volume v yet"
+			if _, err := Of(v, Options{Name: "pv"}); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s with %+v: %v", what, access, err)
+			}
+			pv := &core.PersistentVolume{}
+			pv.Spec.NFS = &core.NFSVolumeSource{Server: "10.0.0.7", Path: "/v"}
+			if LeadsTo(v) == Leads(pv) {
+				t.Errorf("%s with %+v is at %s", what, access, Leads(pv))
+			}
+		}
+	}
+}
+
 func TestNames_OneThatAnotherServerMadeForTheSameClaimIsNotOfTheVolume(t *testing.T) {
 	v := &v1beta1.Volume{
 		ObjectMeta: metav1.ObjectMeta{Name: "pvc-1"}, Spec: v1beta1.VolumeSpec{Node: "a.main.nfs.holdfast.dev"},

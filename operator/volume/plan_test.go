@@ -46,6 +46,7 @@ func deleted(v *v1beta1.Volume) { v.DeletionTimestamp = new(metav1.Now()) }
 func requested(v *v1beta1.Volume) {
 	v.Spec.Deletion = v1beta1.NewDeletionRequest(v.UID, "a test", "")
 }
+func adopted(v *v1beta1.Volume)      { v.Labels = map[string]string{v1beta1.AdoptedLabel: "true"} }
 func goesWithNode(v *v1beta1.Volume) { v.Spec.OnNodeLoss = v1beta1.DeleteOnNodeLoss }
 func released(v *v1beta1.Volume)     { v.Finalizers = nil }
 func unreadable(v *v1beta1.Volume) {
@@ -204,6 +205,10 @@ func TestPlan_OfANode(t *testing.T) {
 			nodeObserved{volumes: one(made, inPool), moved: map[string]*v1beta1.StorageNode{"disk": agent}, down: down},
 			[]string{"event Volume PoolMoved", "event ObjectReference PoolMoved", "event StorageNode PoolMoved", "volume: hand over, keep claim false"},
 		},
+		"moved, and its object was written by an agent": {
+			nodeObserved{volumes: one(made, inPool, adopted), moved: map[string]*v1beta1.StorageNode{"disk": agent}, down: down},
+			[]string{"event Volume PoolMoved", "event StorageNode PoolMoved", "volume: hand over, keep claim false"},
+		},
 		"moved, reported": {
 			nodeObserved{volumes: one(made, inPool), moved: map[string]*v1beta1.StorageNode{"disk": agent}, down: down, reported: map[types.UID]bool{"v": true}},
 			[]string{"volume: hand over, keep claim false"},
@@ -294,7 +299,7 @@ func TestPlan_OfUnusedVolumes(t *testing.T) {
 		}
 	}
 	for name, changed := range map[string]change{
-		"adopted":            func(v *v1beta1.Volume) { v.Labels = map[string]string{v1beta1.AdoptedLabel: "true"} },
+		"adopted":            adopted,
 		"bound before":       func(v *v1beta1.Volume) { v.Annotations = map[string]string{boundAnnotation: "true"} },
 		"without a claim":    func(v *v1beta1.Volume) { v.Spec.Labels = nil },
 		"being deleted":      deleted,
