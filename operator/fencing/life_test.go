@@ -190,28 +190,35 @@ func (l *life) use(name string) {
 		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.VolumeSpec{Name: name, Node: l.site, Size: v1beta1.VolumeSize{Required: resource.NewQuantity(1<<20, resource.BinarySI)}},
 	}, metav1.CreateOptions{})
 	errs := []error{failed}
+	claim := func(name, persistentVolume string) types.UID {
+		c := &core.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: core.PersistentVolumeClaimSpec{
+			AccessModes: modes, VolumeName: persistentVolume, StorageClassName: new(""),
+			Resources: core.VolumeResourceRequirements{Requests: size},
+		}}
+		c, err := theirs.CoreV1().PersistentVolumeClaims("default").Create(ctx, c, metav1.CreateOptions{})
+		errs = append(errs, err)
+		return c.UID
+	}
+	mount := func(claim string) core.Volume {
+		source := &core.PersistentVolumeClaimVolumeSource{ClaimName: claim}
+		return core.Volume{Name: claim, VolumeSource: core.VolumeSource{PersistentVolumeClaim: source}}
+	}
 	_, err := theirs.CoreV1().PersistentVolumes().Create(ctx, &core.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: core.PersistentVolumeSpec{
 		Capacity: size, AccessModes: modes, PersistentVolumeReclaimPolicy: core.PersistentVolumeReclaimRetain,
-		ClaimRef:               &core.ObjectReference{Namespace: "default", Name: name},
+		ClaimRef:               &core.ObjectReference{Namespace: "default", Name: name, UID: claim(name, name)},
 		PersistentVolumeSource: core.PersistentVolumeSource{CSI: &core.CSIPersistentVolumeSource{Driver: v1beta1.DriverName, VolumeHandle: name}},
 	}}, metav1.CreateOptions{})
 	errs = append(errs, err)
-	claim := func(name, persistentVolume string) core.Volume {
-		_, err := theirs.CoreV1().PersistentVolumeClaims("default").Create(ctx, &core.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: core.PersistentVolumeClaimSpec{
-			AccessModes: modes, VolumeName: persistentVolume, StorageClassName: new(""), Resources: core.VolumeResourceRequirements{Requests: size},
-		}}, metav1.CreateOptions{})
-		errs = append(errs, err)
-		return core.Volume{Name: name, VolumeSource: core.VolumeSource{PersistentVolumeClaim: &core.PersistentVolumeClaimVolumeSource{ClaimName: name}}}
-	}
 	p := &core.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: core.PodSpec{
 		NodeName: l.node, Containers: []core.Container{{Name: "a", Image: "busybox:1"}}, AutomountServiceAccountToken: new(false),
 		Tolerations: []core.Toleration{{Operator: core.TolerationOpExists}}, // Kubernetes deletes it for no taint
-		Volumes:     []core.Volume{claim(name, name)},
+		Volumes:     []core.Volume{mount(name)},
 	}}
 	if strings.HasPrefix(name, "chosen") {
 		p.Labels = map[string]string{v1beta1.FencedLabel: "true"}
 	} else { // a claim whose author has written the PersistentVolume of another into it
-		p.Spec.Volumes = append(p.Spec.Volumes, claim("thief-"+name, "chosen"+strings.TrimPrefix(l.node, "lost")))
+		claim("thief-"+name, "chosen"+strings.TrimPrefix(l.node, "lost"))
+		p.Spec.Volumes = append(p.Spec.Volumes, mount("thief-"+name))
 	}
 	_, err = theirs.CoreV1().Pods("default").Create(ctx, p, metav1.CreateOptions{})
 	errs = append(errs, err)

@@ -191,13 +191,13 @@ func (r *Controller) cephVolumes(ctx context.Context, p *core.Pod) (names []stri
 }
 
 // isInCeph says whether a PersistentVolume is in a Ceph cluster and, if a claim is given, is that of the claim: its author may name
-// any.
+// any. A claim that was made again under the same name is another one.
 func (r *Controller) isInCeph(ctx context.Context, persistentVolume string, of *core.PersistentVolumeClaim) (bool, error) {
 	pv, err := r.Kubernetes.CoreV1().PersistentVolumes().Get(ctx, persistentVolume, metav1.GetOptions{})
 	if err != nil || pv.Spec.CSI == nil || pv.Spec.CSI.Driver != r.Driver {
 		return false, kube.IgnoreNotFound(err)
 	}
-	if ref := pv.Spec.ClaimRef; of != nil && (ref == nil || ref.Namespace != of.Namespace || ref.Name != of.Name) {
+	if ref := pv.Spec.ClaimRef; of != nil && (ref == nil || ref.Namespace != of.Namespace || ref.Name != of.Name || ref.UID != of.UID) {
 		return false, nil
 	}
 	v, err := r.volumes.Get(pv.Spec.CSI.VolumeHandle)

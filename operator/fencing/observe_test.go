@@ -9,6 +9,7 @@ import (
 	core "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
@@ -126,6 +127,39 @@ func TestObserve_OldestNodesThatAreGoneAreSurplusInAPoolThatListsTooMany(t *test
 	list("old", 6*time.Hour, false)
 	list("older", 7*time.Hour, false)
 	expect("older", "old")
+}
+
+func TestObserve_ClaimUsesOnlyThePersistentVolumeInACephClusterThatIsBoundToIt(t *testing.T) {
+	claim := &core.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data", UID: "2"}}
+	volumes := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+	for name, node := range map[string]string{"in-ceph": v1beta1.NodeOfCephPool("block"), "local": "a"} {
+		check.OK(t, volumes.Add(&v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.VolumeSpec{Node: node}}))
+	}
+	for name, test := range map[string]struct {
+		change func(*core.PersistentVolumeSpec)
+		want   bool
+	}{
+		"its own":                           {func(*core.PersistentVolumeSpec) {}, true},
+		"that of an earlier claim":          {func(s *core.PersistentVolumeSpec) { s.ClaimRef.UID = "1" }, false},
+		"that of another name":              {func(s *core.PersistentVolumeSpec) { s.ClaimRef.Name = "other" }, false},
+		"that of another namespace":         {func(s *core.PersistentVolumeSpec) { s.ClaimRef.Namespace = "other" }, false},
+		"one that is not bound yet":         {func(s *core.PersistentVolumeSpec) { s.ClaimRef.UID = "" }, false},
+		"one that no claim has":             {func(s *core.PersistentVolumeSpec) { s.ClaimRef = nil }, false},
+		"one on the disk of a node":         {func(s *core.PersistentVolumeSpec) { s.CSI.VolumeHandle = "local" }, false},
+		"one whose volume is gone":          {func(s *core.PersistentVolumeSpec) { s.CSI.VolumeHandle = "gone" }, false},
+		"one of another driver":             {func(s *core.PersistentVolumeSpec) { s.CSI.Driver = "example.com" }, false},
+		"one that is in no cluster of Ceph": {func(s *core.PersistentVolumeSpec) { s.CSI = nil }, false},
+	} {
+		pv := &core.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv"}}
+		pv.Spec.ClaimRef = &core.ObjectReference{Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID}
+		pv.Spec.CSI = &core.CSIPersistentVolumeSource{Driver: v1beta1.DriverName, VolumeHandle: "in-ceph"}
+		test.change(&pv.Spec)
+		r := &Controller{volumes: listers.NewVolumeLister(volumes)}
+		r.Kubernetes, r.Driver = fake.NewClientset(pv), v1beta1.DriverName
+		if got, err := r.isInCeph(t.Context(), "pv", claim); err != nil || got != test.want {
+			t.Errorf("%s: %t, %v, want %t", name, got, err, test.want)
+		}
+	}
 }
 
 func TestRequest_OfALaterFenceStaysAlsoWhereTheClockWasBehind(t *testing.T) {
