@@ -13,8 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/deploy"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
+	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
@@ -144,27 +147,32 @@ func TestClients_OnlyNodesMayMountUnlessClientsAreNamed(t *testing.T) {
 	}
 }
 
+// blocks are those that the NetworkPolicy of a server admits; nil without one.
+func (r *rig) blocks(server string) (blocks []string) {
+	p, err := r.theirs.NetworkingV1().NetworkPolicies(r.namespace).Get(background, "nfs-"+server, metav1.GetOptions{})
+	if err != nil {
+		return nil
+	}
+	for _, rule := range p.Spec.Ingress {
+		for _, from := range rule.From {
+			blocks = append(blocks, from.IPBlock.CIDR)
+		}
+	}
+	return blocks
+}
+
+// admits says whether a client is among those of the exports of a server, and of its NetworkPolicy.
+func (r *rig) admits(server, client string) [2]bool {
+	return [2]bool{slices.Contains(r.server(server).Status.AllowedClients, client), slices.Contains(r.blocks(server), blockOf(client))}
+}
+
 func TestClients_FollowNodesThatComeAndGo(t *testing.T) {
 	r := newRig(t)
 	r.create("data", nil)
 	r.serve("data")
-	policy := func() (blocks []string) {
-		p, err := r.theirs.NetworkingV1().NetworkPolicies(r.namespace).Get(background, "nfs-data", metav1.GetOptions{})
-		if err != nil {
-			return nil
-		}
-		for _, rule := range p.Spec.Ingress {
-			for _, from := range rule.From {
-				blocks = append(blocks, from.IPBlock.CIDR)
-			}
-		}
-		return blocks
-	}
 	has := func(address string, want bool) {
 		t.Helper()
-		wait.Until(r, address, func() bool {
-			return slices.Contains(r.server("data").Status.AllowedClients, address) == want && slices.Contains(policy(), blockOf(address)) == want
-		})
+		wait.Until(r, address, func() bool { return r.admits("data", address) == [2]bool{want, want} })
 	}
 	before := r.pod("data").UID
 	name := "node-of-" + r.namespace
@@ -196,7 +204,47 @@ func TestClients_FollowNodesThatComeAndGo(t *testing.T) {
 		t.Error("its pod was recreated for it")
 	}
 	r.changeCluster(func(s *v1beta1.StorageClusterSpec) { s.NFS.NetworkPolicies = new(false) })
-	wait.Until(r, "no policy", func() bool { return policy() == nil })
+	wait.Until(r, "no policy", func() bool { return r.blocks("data") == nil })
+}
+
+func TestToken_OfANodePodOpensNoServerToOtherHostsOrPods(t *testing.T) {
+	const policy, agents = "holdfast-node-account", "holdfast-node"
+	r := newRig(t)
+	r.create("data", nil)
+	r.serve("data")
+	realapi.Install(t, r.config, deploy.NodeRBAC, deploy.AccountPolicies)
+	name, pods := "agent-of-"+r.namespace, r.theirs.CoreV1().Pods(realapi.Namespace)
+	nodes, storageNodes := r.theirs.CoreV1().Nodes(), r.ours.HoldfastV1beta1().StorageNodes()
+	t.Cleanup(func() {
+		_ = nodes.Delete(background, name, metav1.DeleteOptions{})
+		_ = storageNodes.Delete(background, name, metav1.DeleteOptions{})
+	})
+	spec := core.NodeSpec{PodCIDR: "198.51.100.64/28", PodCIDRs: []string{"198.51.100.64/28"}}
+	check.Got(nodes.Create(t.Context(), &core.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}, metav1.CreateOptions{}))(t)
+	check.Got(storageNodes.Create(t.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}))(t)
+	realapi.PodOn(t, r.config, realapi.Namespace, agents, name, name)
+	labels := []byte(`{"metadata":{"labels":{"` + v1beta1.ComponentLabel + `":"` + v1beta1.NodeComponent + `"}}}`)
+	status := []byte(`{"status":{"podIP":"198.51.100.66","podIPs":[{"ip":"198.51.100.66"}]}}`)
+	check.Got(pods.Patch(t.Context(), name, types.MergePatchType, labels, metav1.PatchOptions{}))(t)
+	check.Got(pods.Patch(t.Context(), name, types.MergePatchType, status, metav1.PatchOptions{}, "status"))(t)
+
+	token := realapi.WithToken(t, r.config, realapi.Namespace, agents, name)
+	agent := holdfast.NewForConfigOrDie(token).HoldfastV1beta1().StorageNodes()
+	const bridge, host, pod = "198.51.100.64", "203.0.113.9", "198.51.100.67"
+	write := func(node string) error {
+		body := `{"apiVersion":"holdfast.dev/v1beta1","kind":"StorageNode"}`
+		return realapi.Attempt{Verb: "apply", What: ofNodes, Name: node, Body: body}.Try(t.Context(), token)
+	}
+	wait.Until(r, "the policy", func() bool { return refusedByPolicy(policy, write("another")) })
+	check.OK(t, write(name))
+	reported := []byte(text(t, map[string]any{"status": map[string]any{"addresses": []string{host, pod, bridge}}}))
+	check.Got(agent.Patch(t.Context(), name, types.MergePatchType, reported, metav1.PatchOptions{}, "status"))(t)
+	wait.Until(r, "what was reported being read", func() bool { return r.admits("data", bridge) == [2]bool{true, true} })
+	for what, address := range map[string]string{"of another host": host, "that the Node has for pods": pod} {
+		if got := r.admits("data", address); got != [2]bool{} {
+			t.Errorf("an address %s is a client of the exports and of the NetworkPolicy: %v", what, got)
+		}
+	}
 }
 
 func TestClients_OlderServerIsRestrictedWhenAllNodesAreKnown(t *testing.T) {

@@ -2,6 +2,7 @@ package realapi
 
 import (
 	"context"
+	"slices"
 	"testing"
 
 	authentication "k8s.io/api/authentication/v1"
@@ -9,11 +10,14 @@ import (
 	core "k8s.io/api/core/v1"
 	rbac "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/holdfast-storage/holdfast/deploy"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
@@ -51,6 +55,23 @@ func PodOn(t testing.TB, config *rest.Config, namespace, account, pod, node stri
 	check.Got(client.Pods(namespace).Create(ctx, p, metav1.CreateOptions{}))(t)
 }
 
+// Install applies manifests of package deploy, as for an installation in Namespace, until the test ends.
+func Install(t testing.TB, config *rest.Config, files ...string) {
+	t.Helper()
+	objects, ctx := dynamic.NewForConfigOrDie(config), context.Background()
+	for _, file := range files {
+		for _, o := range check.Got(deploy.Objects(file))(t) {
+			plural, _ := meta.UnsafeGuessKindToResource(o.GroupVersionKind())
+			client := dynamic.ResourceInterface(objects.Resource(plural))
+			if slices.Contains([]string{"ServiceAccount", "Role", "RoleBinding"}, o.GetKind()) {
+				client = objects.Resource(plural).Namespace(Namespace)
+			}
+			check.Got(client.Apply(t.Context(), o.GetName(), o, metav1.ApplyOptions{FieldManager: "test", Force: true}))(t)
+			t.Cleanup(func() { _ = client.Delete(ctx, o.GetName(), metav1.DeleteOptions{}) })
+		}
+	}
+}
+
 // Verbs are all that RBAC distinguishes in requests for an ordinary kind.
 var Verbs = []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"}
 
@@ -76,9 +97,15 @@ func Allowed(t testing.TB, as *rest.Config, right Right) (verbs []string) {
 // AllRights gives an account all that RBAC can give. What is refused it then is refused by a policy.
 func AllRights(t testing.TB, config *rest.Config, namespace, account string) {
 	t.Helper()
-	client, name := kubernetes.NewForConfigOrDie(config).RbacV1().ClusterRoleBindings(), "test-all-rights-"+namespace+"-"+account
+	Grant(t, config, "cluster-admin", namespace, account)
+}
+
+// Grant gives an account the rights of a ClusterRole, until the test ends.
+func Grant(t testing.TB, config *rest.Config, role, namespace, account string) {
+	t.Helper()
+	client, name := kubernetes.NewForConfigOrDie(config).RbacV1().ClusterRoleBindings(), "test-"+role+"-"+namespace+"-"+account
 	binding := &rbac.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbac.RoleRef{APIGroup: rbac.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbac.RoleRef{APIGroup: rbac.GroupName, Kind: "ClusterRole", Name: role},
 		Subjects: []rbac.Subject{{Kind: rbac.ServiceAccountKind, Namespace: namespace, Name: account}},
 	}
 	check.Got(client.Create(t.Context(), binding, metav1.CreateOptions{}))(t)
