@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -37,7 +38,8 @@ func (r *rig) limits() []*unstructured.Unstructured {
 	r.Helper()
 	c := r.cluster("holdfast")
 	all, err := render.LimitsOf(render.Input{Cluster: c, Namespace: namespace, Has: r.set.Has})
-	if names := render.Limits(&c.Spec); err != nil || len(all) != 2*len(names) {
+	names := render.Limits(&c.Spec)
+	if err != nil || len(all) != 2*len(names) || slices.Contains(names, cephAccount) != (len(v1beta1.CephPools(c.Spec.Pools)) > 0) {
 		r.Fatalf("%d policies and bindings for %v, %v", len(all), names, err)
 	}
 	return all
@@ -45,7 +47,8 @@ func (r *rig) limits() []*unstructured.Unstructured {
 
 func TestProtected_MissingPolicyIsReported(t *testing.T) {
 	r := newRig(t).start()
-	r.create("holdfast", nil)
+	r.cephKeys()
+	r.create("holdfast", cephPools)
 	r.reconciled("holdfast")
 	r.protection(reasonInPlace, metav1.ConditionTrue)
 	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.Paused = true })
@@ -60,26 +63,42 @@ func TestProtected_MissingPolicyIsReported(t *testing.T) {
 }
 
 func TestInstall_NoAccountHasRightsWhileAPolicyCannotBeMade(t *testing.T) {
-	r := newRig(t).start()
-	policies, bindings := r.theirs.AdmissionregistrationV1().ValidatingAdmissionPolicies(), r.theirs.RbacV1().ClusterRoleBindings()
-	foreign := &admission.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: nodeAccount}, Spec: admission.ValidatingAdmissionPolicySpec{
+	for what, test := range map[string]struct {
+		policy, binding string
+		spec            func(*v1beta1.StorageClusterSpec)
+	}{
+		"of the nodes":               {nodeAccount, agents, nil},
+		"of pools in a Ceph cluster": {cephAccount, "holdfast-ceph", cephPools},
+	} {
+		t.Run(what, func(t *testing.T) {
+			r := newRig(t).start()
+			r.cephKeys()
+			policies, bindings := r.theirs.AdmissionregistrationV1().ValidatingAdmissionPolicies(), r.theirs.RbacV1().ClusterRoleBindings()
+			check.Got(policies.Create(t.Context(), foreignPolicy(test.policy), metav1.CreateOptions{}))(t)
+			r.Cleanup(func() { _ = policies.Delete(background, test.policy, metav1.DeleteOptions{}) })
+			r.create("holdfast", test.spec)
+			r.condition("holdfast", v1beta1.ProgressingCondition, reasonForeign, test.policy)
+			if _, err := bindings.Get(t.Context(), test.binding, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+				t.Errorf("the account, which nothing limits: %v", err)
+			}
+			check.OK(t, policies.Delete(t.Context(), test.policy, metav1.DeleteOptions{}))
+			r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.Debug = true }) // or it would try again only later
+			r.reconciled("holdfast")
+			if _, err := bindings.Get(t.Context(), test.binding, metav1.GetOptions{}); err != nil {
+				t.Errorf("once it is limited: %v", err)
+			}
+		})
+	}
+}
+
+// foreignPolicy is one that another has made, and that refuses nothing.
+func foreignPolicy(name string) *admission.ValidatingAdmissionPolicy {
+	return &admission.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: admission.ValidatingAdmissionPolicySpec{
 		MatchConstraints: &admission.MatchResources{ResourceRules: []admission.NamedRuleWithOperations{{RuleWithOperations: admission.RuleWithOperations{
 			Operations: []admission.OperationType{admission.Create}, Rule: admission.Rule{APIGroups: []string{"example.com"}, APIVersions: []string{"v1"}, Resources: []string{"none"}},
 		}}}},
 		Validations: []admission.Validation{{Expression: "true"}},
 	}}
-	check.Got(policies.Create(t.Context(), foreign, metav1.CreateOptions{}))(t)
-	r.Cleanup(func() { _ = policies.Delete(background, nodeAccount, metav1.DeleteOptions{}) })
-	r.create("holdfast", nil)
-	r.condition("holdfast", v1beta1.ProgressingCondition, reasonForeign, nodeAccount)
-	if _, err := bindings.Get(t.Context(), agents, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("the account of the nodes, which nothing limits: %v", err)
-	}
-	check.OK(t, policies.Delete(t.Context(), nodeAccount, metav1.DeleteOptions{}))
-	r.reconciled("holdfast")
-	if _, err := bindings.Get(t.Context(), agents, metav1.GetOptions{}); err != nil {
-		t.Errorf("once it is limited: %v", err)
-	}
 }
 
 func (r *rig) protectedMessage() string {
@@ -91,7 +110,8 @@ func (r *rig) protectedMessage() string {
 
 func TestProtected_ChangedPolicyDoesNotCount(t *testing.T) {
 	r := newRig(t).start()
-	r.create("holdfast", nil)
+	r.cephKeys()
+	r.create("holdfast", cephPools)
 	r.reconciled("holdfast")
 	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.Paused = true })
 	r.protection(reasonInPlace, metav1.ConditionTrue)
