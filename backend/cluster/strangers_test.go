@@ -1,15 +1,25 @@
 package cluster_test
 
 import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 
+	core "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/rand"
 
+	client "github.com/holdfast-storage/holdfast/api/client/clientset"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/deploy"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/inmemory"
+	"github.com/holdfast-storage/holdfast/test/rig/realapi"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 func TestServer_ThatIsNotAllowedGetsNoVolumesOfOthers(t *testing.T) {
@@ -58,55 +68,144 @@ func TestStranger_WhatAnotherNodeHasWrittenIsNoCopy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.Hosts(map[string]int64{node: gib})
-		w.Puppet("other", gib)
-		w.Ready("other")
-		ctx := t.Context()
-		check.Got(w.Backend.Create(ctx, inmemory.Spec("v", mib, node)))(t)
-		check.Got(w.Backend.Snapshot(ctx, backend.SnapshotSpec{Name: "s", Source: "v"}))(t)
-		w.forgedVolume("restored", v1beta1.SourceReference{Kind: v1beta1.SourceSnapshot, Name: "s"})
-		_, err := w.Backend.Restore(ctx, "s", inmemory.Spec("restored", mib))
-		inmemory.Expect(t, err, backend.ErrExists, "restored is on node other", "snapshot s", "on node "+node, "look for who did")
-		w.forgedVolume("cloned", v1beta1.FromVolume("v"))
-		_, err = w.Backend.Clone(ctx, "v", inmemory.Spec("cloned", mib))
-		inmemory.Expect(t, err, backend.ErrExists, "cloned is on node other", "look for who did")
-		w.forgedSnapshot("taken", "v", nil)
-		_, err = w.Backend.Snapshot(ctx, backend.SnapshotSpec{Name: "taken", Source: "v"})
-		inmemory.Expect(t, err, backend.ErrExists, "taken is on node other", "look for who did")
-		group := backend.GroupSpec{Name: "g", Sources: []backend.ID{"v"}}
-		member, err := backend.IDFor(group.Member("v").Name)
-		check.OK(t, err)
-		w.forgedSnapshot(string(member), "v", &v1beta1.SnapshotGroup{Name: "g", Volumes: []string{"v"}})
-		_, err = w.Backend.SnapshotGroup(ctx, group)
-		inmemory.Expect(t, err, backend.ErrExists, "look for who did")
-		if _, err := w.Backend.Restore(ctx, "s", inmemory.Spec("true", mib)); err != nil {
-			t.Error(err)
-		}
+		w.takesNothing(node, stranger{w, w.Ours, "other"})
 	})
 }
 
-// forgedVolume is what the agent of the node other writes as its own.
-func (w *world) forgedVolume(name string, source v1beta1.SourceReference) {
+func TestStranger_WhatTheTokenOfAnotherNodeOrOfAServerWritesIsNoCopy(t *testing.T) {
+	id := rand.String(5)
+	own := "stranger-" + id
+	for name, test := range map[string]struct{ namespace, account, pod, node, policy string }{
+		"node":       {realapi.Namespace, "holdfast-node", "agent", own, "holdfast-node-account"},
+		"NFS server": {own, "holdfast-nfs", "nfs-files-0", v1beta1.NodeOfServer(own + "/files"), "holdfast-nfs-account"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := realWorld(t)
+			realapi.Install(t, w.Config, deploy.NodeRBAC, deploy.AccountPolicies, deploy.NFSRBAC, deploy.NFSAccountPolicies)
+			if test.namespace != realapi.Namespace {
+				w.accountOfServers(test.namespace, test.account)
+			}
+			realapi.PodOn(t, w.Config, test.namespace, test.account, test.pod, own)
+			token := realapi.WithToken(t, w.Config, test.namespace, test.account, test.pod)
+			ofAnother := realapi.Attempt{
+				Verb: "create", What: "holdfast.dev/v1beta1/volumes", Name: "x",
+				Body: `{"apiVersion":"holdfast.dev/v1beta1","kind":"Volume","spec":{"name":"x","node":"elsewhere"}}`,
+			}
+			wait.Until(w, "the policy "+test.policy, func() bool {
+				err := ofAnother.Try(t.Context(), token)
+				return err != nil && strings.Contains(err.Error(), test.policy)
+			})
+			home := "home-" + id
+			w.Hosts(map[string]int64{home: gib})
+			w.takesNothing(home, stranger{w, client.NewForConfigOrDie(token), test.node})
+		})
+	}
+}
+
+// accountOfServers makes what the operator makes for NFS servers of a namespace.
+func (w *world) accountOfServers(namespace, name string) {
 	w.Helper()
+	kinds, ctx := w.Theirs.CoreV1(), w.Context()
+	home, account := &core.Namespace{}, &core.ServiceAccount{}
+	home.Name, account.Name = namespace, name
+	check.Got(kinds.Namespaces().Create(ctx, home, metav1.CreateOptions{}))(w)
+	w.Cleanup(func() { _ = kinds.Namespaces().Delete(context.Background(), namespace, metav1.DeleteOptions{}) })
+	check.Got(kinds.ServiceAccounts(namespace).Create(ctx, account, metav1.CreateOptions{}))(w)
+	realapi.Grant(w.T, w.Config, name, namespace, name)
+}
+
+// takesNothing has another agent write an object under each name that a request is about to use: the request fails, and says where
+// that object is.
+func (w *world) takesNothing(home string, by stranger) {
+	w.Helper()
+	w.Puppet(by.node, gib)
+	w.Agents[by.node] = func() {} // to be removed in the end
+	w.Ready(by.node)
+	ctx := w.Context()
+	for _, name := range []string{"v", "w"} {
+		check.Got(w.Backend.Create(ctx, inmemory.Spec(name, mib, home)))(w)
+	}
+	check.Got(w.Backend.Snapshot(ctx, backend.SnapshotSpec{Name: "s", Source: "v"}))(w)
+	ofSnapshot := v1beta1.SourceReference{Kind: v1beta1.SourceSnapshot, Name: "s"}
+	one, two := backend.GroupSpec{Name: "one", Sources: []backend.ID{"v"}}, backend.GroupSpec{Name: "two", Sources: []backend.ID{"v", "w"}}
+	ofOne, ofTwo := check.Got(backend.IDFor(one.Member("v").Name))(w), check.Got(backend.IDFor(two.Member("w").Name))(w)
+	for what, test := range map[string]struct {
+		id      string
+		forge   func(id string)
+		request func() error
+	}{
+		"a volume that is restored": {
+			"restored", func(name string) { by.volume(name, ofSnapshot) },
+			func() error { _, err := w.Backend.Restore(ctx, "s", inmemory.Spec("restored", mib)); return err },
+		},
+		"a volume that is cloned": {
+			"cloned", func(name string) { by.volume(name, v1beta1.FromVolume("v")) },
+			func() error { _, err := w.Backend.Clone(ctx, "v", inmemory.Spec("cloned", mib)); return err },
+		},
+		"a snapshot": {
+			"taken", func(id string) { by.snapshot(id, backend.SnapshotSpec{Name: "taken", Source: "v"}, nil) },
+			func() error {
+				_, err := w.Backend.Snapshot(ctx, backend.SnapshotSpec{Name: "taken", Source: "v"})
+				return err
+			},
+		},
+		"the only member of a group": {
+			string(ofOne), func(id string) {
+				by.snapshot(id, one.Member("v"), &v1beta1.SnapshotGroup{Name: "one", Volumes: []string{"v"}})
+			},
+			func() error { _, err := w.Backend.SnapshotGroup(ctx, one); return err },
+		},
+		"one member of a group": {
+			string(ofTwo), func(id string) {
+				by.snapshot(id, two.Member("w"), &v1beta1.SnapshotGroup{Name: "two", Volumes: []string{"v", "w"}})
+			},
+			func() error { _, err := w.Backend.SnapshotGroup(ctx, two); return err },
+		},
+	} {
+		test.forge(test.id)
+		err := test.request()
+		if !errors.Is(err, backend.ErrExists) {
+			w.Errorf("%s: %v", what, err)
+			continue
+		}
+		inmemory.Expect(w.T, err, backend.ErrExists, test.id+" is on "+v1beta1.SiteOf(by.node).String()+", ", "on node "+home, "look for who did")
+	}
+	if _, err := w.Backend.Restore(ctx, "s", inmemory.Spec("true", mib)); err != nil {
+		w.Error(err)
+	}
+}
+
+// stranger is the agent of another node or NFS server, which writes objects as if they were on its disk.
+type stranger struct {
+	*world
+	as   client.Interface
+	node string
+}
+
+func (s stranger) volume(name string, source v1beta1.SourceReference) {
+	s.Helper()
 	o := &v1beta1.Volume{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1beta1.AdoptedLabel: "true"}},
-		Spec:       v1beta1.VolumeSpec{Name: name, Node: "other", SourceRef: &source, Size: v1beta1.VolumeSize{Required: v1beta1.Quantity(mib)}},
+		Spec:       v1beta1.VolumeSpec{Name: name, Node: s.node, SourceRef: &source},
 	}
-	check.Got(w.Volumes().Create(w.Context(), o, metav1.CreateOptions{}))(w)
-	w.Answer(name, func(v *v1beta1.Volume) {
-		inmemory.Made(v)
-		v.Status.SourceRef = &source
-	})
-	w.Until("the controller knowing it", func() bool { _, err := w.Backend.Get(w.Context(), backend.ID(name)); return err == nil })
+	o.Spec.Size.Required = v1beta1.Quantity(mib)
+	made := check.Got(s.as.HoldfastV1beta1().Volumes().Create(s.Context(), o, metav1.CreateOptions{}))(s)
+	inmemory.Made(made)
+	made.Status.SourceRef, made.Status.ObservedGeneration = &source, made.Generation
+	check.Got(s.as.HoldfastV1beta1().Volumes().UpdateStatus(s.Context(), made, metav1.UpdateOptions{}))(s)
+	isIt := func(o *v1beta1.Volume) bool { return o.Name == name && o.Status.CreationTime != nil }
+	s.Until("the controller knowing it", func() bool { return slices.ContainsFunc(s.Backend.VolumesOn(s.node), isIt) })
 }
 
-func (w *world) forgedSnapshot(name, volume string, group *v1beta1.SnapshotGroup) {
-	w.Helper()
+func (s stranger) snapshot(id string, spec backend.SnapshotSpec, group *v1beta1.SnapshotGroup) {
+	s.Helper()
 	o := &v1beta1.Snapshot{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1beta1.AdoptedLabel: "true"}},
-		Spec:       v1beta1.SnapshotSpec{Name: name, Node: "other", SourceRef: v1beta1.FromVolume(volume), Group: group},
+		ObjectMeta: metav1.ObjectMeta{Name: id, Labels: map[string]string{v1beta1.AdoptedLabel: "true"}},
+		Spec:       v1beta1.SnapshotSpec{Name: spec.Name, Node: s.node, SourceRef: v1beta1.FromVolume(string(spec.Source)), Group: group},
 	}
-	made := check.Got(w.Snapshots().Create(w.Context(), o, metav1.CreateOptions{}))(w)
+	made := check.Got(s.as.HoldfastV1beta1().Snapshots().Create(s.Context(), o, metav1.CreateOptions{}))(s)
 	made.Status.Phase, made.Status.Size, made.Status.Pool, made.Status.CreationTime = v1beta1.PhaseReady, v1beta1.Quantity(mib), "memory", new(metav1.NowMicro())
-	check.Got(w.Snapshots().UpdateStatus(w.Context(), made, metav1.UpdateOptions{}))(w)
-	w.Until("the controller knowing it", func() bool { _, err := w.Backend.GetSnapshot(w.Context(), backend.ID(name)); return err == nil })
+	check.Got(s.as.HoldfastV1beta1().Snapshots().UpdateStatus(s.Context(), made, metav1.UpdateOptions{}))(s)
+	isIt := func(o *v1beta1.Snapshot) bool { return o.Name == id && o.Status.CreationTime != nil }
+	s.Until("the controller knowing it", func() bool { return slices.ContainsFunc(s.Backend.SnapshotsOn(s.node), isIt) })
 }
