@@ -156,9 +156,12 @@ func (a *attacked) everyWay(s *v1beta1.NFSServer) []realapi.Attempt {
 // aCeph is a cluster that nodes would speak to.
 const aCeph = `{"fsid":"11111111-2222-3333-4444-555555555555","monitors":["v2:10.0.0.1:3300"],"user":"u"}`
 
+const adoptedVolume = `{"apiVersion":"holdfast.dev/v1beta1","kind":"Volume","metadata":{"labels":{"holdfast.dev/adopted":"true"}},` +
+	`"spec":{"name":"new","node":%q,"shared":true}}`
+
 // never are requests of no server.
 func (a *attacked) never() []realapi.Attempt {
-	own, other := a.volume(a.own), a.namespace+"/two"
+	own, other, stranger := a.volume(a.own), a.namespace+"/two", v1beta1.NodeOfServer("another/one") // of its name
 	access := func(to string) string { return `{"status":{"access":` + to + `}}` }
 	server := func(to string) realapi.Attempt {
 		return realapi.Attempt{Verb: "patch", What: ofServers + "/status", In: a.namespace, Name: "one", Body: `{"status":` + to + `}`}
@@ -169,6 +172,8 @@ func (a *attacked) never() []realapi.Attempt {
 	elsewhere := a.persistentVolume
 	return []realapi.Attempt{
 		{Verb: "create", What: ofVolumes, Name: "new", Body: fmt.Sprintf(`{"apiVersion":"holdfast.dev/v1beta1","kind":"Volume","spec":{"name":"new","node":%q}}`, a.own.NodeName())},
+		{Verb: "create", What: ofVolumes, Name: "new", Body: fmt.Sprintf(adoptedVolume, stranger)},
+		{Verb: "apply", What: ofNodes, Name: stranger, Body: `{"apiVersion":"holdfast.dev/v1beta1","kind":"StorageNode"}`},
 		{Verb: "patch", What: ofVolumes + "/status", Name: own, Body: access(`{"nfs":{"server":"` + a.elseAddress + `","path":"/a"}}`)},
 		{Verb: "patch", What: ofVolumes + "/status", Name: own, Body: access(`{"image":"/dev/sda"}`)},
 		{Verb: "patch", What: ofVolumes + "/status", Name: own, Body: access(`{"directory":"/etc"}`)},
