@@ -19,6 +19,7 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 var silent = slog.New(slog.DiscardHandler)
@@ -159,6 +160,7 @@ func TestPools_GroupWhoseDeletionFailedInOneIsDeletedByARepeat(t *testing.T) {
 	p.device = "8:1048575"
 	says(t, b.DeleteGroup(t.Context(), g.ID), backend.ErrUnavailable, "gone")
 	p.device = device
+	wait.Until(t, "the pool being served again", func() bool { return len(b.pools()) == 2 }) // where it was looked at in between
 	left := func() (n int) {
 		for _, p := range b.pools() {
 			n += len(p.each(snapshots))
