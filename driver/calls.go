@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"path"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -65,6 +66,9 @@ func (c *calls) recoverTo(err *error, method string) {
 	*err = fmt.Errorf("%s failed because of a bug in this program; its log has the stack", method)
 }
 
+// polls are methods that sidecars and kubelets call all the time, for each node, class and volume.
+var polls = []string{"Probe", "GetPluginInfo", "GetCapacity", "ListVolumes", "NodeGetVolumeStats"}
+
 // level keeps calls that are repeated every few seconds out of the ordinary log.
 func level(method string, code codes.Code) slog.Level {
 	switch {
@@ -72,7 +76,7 @@ func level(method string, code codes.Code) slog.Level {
 		return slog.LevelError
 	case code != codes.OK:
 		return slog.LevelWarn
-	case method == "Probe" || method == "GetPluginInfo" || strings.HasSuffix(method, "Capabilities") && !strings.HasPrefix(method, "Validate"):
+	case slices.Contains(polls, method), strings.HasSuffix(method, "Capabilities") && !strings.HasPrefix(method, "Validate"):
 		return slog.LevelDebug
 	}
 	return slog.LevelInfo
