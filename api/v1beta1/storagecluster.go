@@ -98,8 +98,11 @@ type StorageClusterSpec struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=32
 	Pools []PoolSpec `json:"pools,omitempty"`
-	// storageClasses to create. Without any these are holdfast, which is the cluster's default, and holdfast-shared,
-	// for volumes that several pods may write to.
+	// defaultClass says whether the class holdfast is the cluster's default, where storageClasses names none. Without it the class
+	// is, unless there is another default when it is made.
+	// +optional
+	DefaultClass *bool `json:"defaultClass,omitempty"`
+	// storageClasses to create. Without any these are holdfast, and holdfast-shared for volumes that several pods may write to.
 	// +optional
 	// +listType=map
 	// +listMapKey=name

@@ -1395,6 +1395,11 @@ func (in *StorageClusterSpec) DeepCopyInto(out *StorageClusterSpec) {
 			(*in)[i].DeepCopyInto(&(*out)[i])
 		}
 	}
+	if in.DefaultClass != nil {
+		in, out := &in.DefaultClass, &out.DefaultClass
+		*out = new(bool)
+		**out = **in
+	}
 	if in.StorageClasses != nil {
 		in, out := &in.StorageClasses, &out.StorageClasses
 		*out = make([]StorageClassSpec, len(*in))

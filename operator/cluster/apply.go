@@ -10,6 +10,7 @@ import (
 	"time"
 
 	admission "k8s.io/api/admissionregistration/v1"
+	storage "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
@@ -153,8 +154,24 @@ func (r *Controller) render(s *situation) (objects []*unstructured.Unstructured,
 func (r *Controller) input(c *v1beta1.StorageCluster) render.Input {
 	return render.Input{
 		Cluster: c, Namespace: r.Namespace, Has: r.Owned.Has, Snapshots: r.Snapshots != nil && r.Snapshots.Ours(),
-		Served: served(kube.Cached(r.storageNodes.List)), KeepInline: r.keepsInline(), Release: r.Release,
+		Served: served(kube.Cached(r.storageNodes.List)), OtherDefault: r.otherDefault(), KeepInline: r.keepsInline(), Release: r.Release,
 	}
+}
+
+// otherDefault says whether the own class is to leave claims that name none to another. Once it is there it stays what it is: claims
+// count on it, and there is a moment without any when the default is changed.
+func (r *Controller) otherDefault() (other bool) {
+	for _, c := range kube.Cached(r.classes.List) {
+		if c.Name == render.OwnClass && c.Provisioner == r.Driver {
+			return !isDefault(c)
+		}
+		other = other || isDefault(c)
+	}
+	return other
+}
+
+func isDefault(c *storage.StorageClass) bool {
+	return c.Annotations[render.DefaultClass] == "true" || c.Annotations["storageclass.beta.kubernetes.io/is-default-class"] == "true"
 }
 
 func (r *Controller) secret(c *v1beta1.StorageCluster) (map[string][]byte, error) {

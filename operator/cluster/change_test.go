@@ -17,6 +17,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube"
+	"github.com/holdfast-storage/holdfast/operator/render"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
@@ -53,6 +54,39 @@ func TestClass_RenamedOrImmutableIsRecreatedAndTheOldOneIsDeleted(t *testing.T) 
 		return c != nil && c.ReclaimPolicy != nil && *c.ReclaimPolicy == "Retain" && c.Parameters["provisioning"] == "thick"
 	})
 	r.reconciled("holdfast")
+}
+
+func TestClass_OwnIsTheDefaultWhereThereIsNoOtherWhenItIsMade(t *testing.T) {
+	r := newRig(t)
+	classes := r.theirs.StorageV1().StorageClasses()
+	theirs := &storage.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "hb-default", Annotations: map[string]string{render.DefaultClass: "true"}}, Provisioner: "other.example"}
+	check.Got(classes.Create(t.Context(), theirs, metav1.CreateOptions{}))(t)
+	t.Cleanup(func() { _ = classes.Delete(context.Background(), theirs.Name, metav1.DeleteOptions{}) })
+	r.start()
+	r.create("holdfast", nil)
+	is := func(want bool) func() bool {
+		return func() bool { c := r.class(render.OwnClass); return c != nil && isDefault(c) == want }
+	}
+	wait.Until(r, "the class, which is not the default", is(false))
+	r.reconciled("holdfast")
+	if !is(false)() {
+		t.Error("the cluster has two default classes")
+	}
+	check.OK(t, classes.Delete(t.Context(), theirs.Name, metav1.DeleteOptions{}))
+	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.Debug = true })
+	r.reconciled("holdfast")
+	if !is(false)() {
+		t.Error("it took the moment in which there was no default")
+	}
+	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.DefaultClass = new(true) })
+	wait.Until(r, "it being the default, as the spec says", is(true))
+	theirs.ResourceVersion = ""
+	check.Got(classes.Create(t.Context(), theirs, metav1.CreateOptions{}))(t)
+	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.DefaultClass = nil })
+	r.reconciled("holdfast")
+	if !is(true)() {
+		t.Error("another that came later took its place")
+	}
 }
 
 func TestClass_ForeignIsLeftAloneAndReportedInTheCondition(t *testing.T) {

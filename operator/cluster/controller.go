@@ -72,6 +72,7 @@ type Controller struct {
 	nodes        corelisters.NodeLister
 	pods         corelisters.PodLister
 	csiNodes     storagelisters.CSINodeLister
+	classes      storagelisters.StorageClassLister
 	secrets      *kube.SecretWatch
 	cephSecrets  cephSecrets
 
@@ -108,6 +109,7 @@ func New(c Config) (*Controller, error) {
 		volumes: kinds.Volumes().Lister(), snapshots: kinds.Snapshots().Lister(),
 		jobs: kinds.NodeJobs().Lister(), upgrades: kinds.StorageUpgrades().Lister(),
 		nodes: kubernetes.Nodes().Lister(), pods: kubernetes.Pods().Lister(), csiNodes: c.Watches.Cluster.Storage().V1().CSINodes().Lister(),
+		classes: c.Watches.Cluster.Storage().V1().StorageClasses().Lister(),
 		written: kube.Writer[*v1beta1.StorageCluster, v1beta1.StorageClusterStatus]{
 			Client:  func(string) kube.Client[*v1beta1.StorageCluster] { return c.Client.HoldfastV1beta1().StorageClusters() },
 			Status:  func(o *v1beta1.StorageCluster) *v1beta1.StorageClusterStatus { return &o.Status },

@@ -53,6 +53,7 @@ func (r *Controller) listen() error {
 			}
 			return nil
 		}, nil),
+		r.loop.WatchChanges(r.Watches.Cluster.Storage().V1().StorageClasses().Informer(), soon, never),
 		r.loop.WatchChanges(r.Watches.Cluster.Storage().V1().CSINodes().Informer(), now, func(old, now any) bool {
 			return rollout.IsRegistered(old.(*storage.CSINode), r.Driver) != rollout.IsRegistered(now.(*storage.CSINode), r.Driver)
 		}),

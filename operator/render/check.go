@@ -20,7 +20,7 @@ import (
 // checkAll refuses an invalid spec before anything is applied. The API server refuses most of it too, but an object may
 // come from a file, or be older than a rule.
 func checkAll(p *plan) error {
-	for _, check := range []func(*plan) error{checkCluster, checkImages, checkCSI, checkPools, checkCephKeys, checkEphemeral, checkClasses, checkPods, checkAccess} {
+	for _, check := range []func(*plan) error{checkCluster, checkImages, checkCSI, checkPools, checkCephKeys, checkEphemeral, checkClasses, checkDefault, checkPods, checkAccess} {
 		if err := check(p); err != nil {
 			return err
 		}

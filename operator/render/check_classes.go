@@ -12,9 +12,18 @@ import (
 	"github.com/holdfast-storage/holdfast/parameters"
 )
 
+// checkDefault allows two fields to say the same.
+func checkDefault(p *plan) error {
+	isDefault := func(c v1beta1.StorageClassSpec) bool { return c.Default }
+	if d := p.spec.DefaultClass; d != nil && len(p.spec.StorageClasses) > 0 && *d != slices.ContainsFunc(p.spec.StorageClasses, isDefault) {
+		return fmt.Errorf("spec.defaultClass: %t is not what default of spec.storageClasses says: leave it out, or set default of a class", *d)
+	}
+	return nil
+}
+
 func checkClasses(p *plan) error {
 	names, first := map[string]bool{}, ""
-	for i, class := range classes(p.spec) {
+	for i, class := range p.classSpecs() {
 		at := fmt.Sprintf("spec.storageClasses[%d]", i)
 		if err := checkName(at+".name", class.Name); err != nil {
 			return err

@@ -13,7 +13,11 @@ import (
 )
 
 const (
-	defaultClass = "storageclass.kubernetes.io/is-default-class"
+	// DefaultClass is the annotation of the class of claims that name none.
+	DefaultClass = "storageclass.kubernetes.io/is-default-class"
+
+	// OwnClass is made where the spec names no class.
+	OwnClass = name
 
 	// sharedClass is made beside the default one. Its claims wait as long as there is no NFSServer.
 	sharedClass = name + "-shared"
@@ -42,7 +46,7 @@ func (p *plan) classes() ([]object, error) {
 		return nil, nil
 	}
 	var objects []object
-	for _, spec := range classes(p.spec) {
+	for _, spec := range p.classSpecs() {
 		class, err := Manifest[storage.StorageClass](deploy.StorageClass, name)
 		if err != nil {
 			return nil, err
@@ -53,12 +57,16 @@ func (p *plan) classes() ([]object, error) {
 	return objects, nil
 }
 
-// classes returns the classes to make.
-func classes(spec v1beta1.StorageClusterSpec) []v1beta1.StorageClassSpec {
-	if len(spec.StorageClasses) > 0 {
-		return spec.StorageClasses
+// classSpecs returns the classes to make.
+func (p *plan) classSpecs() []v1beta1.StorageClassSpec {
+	if len(p.spec.StorageClasses) > 0 {
+		return p.spec.StorageClasses
 	}
-	return []v1beta1.StorageClassSpec{{Name: name, Default: true}, {
+	isDefault := !p.OtherDefault
+	if p.spec.DefaultClass != nil {
+		isDefault = *p.spec.DefaultClass
+	}
+	return []v1beta1.StorageClassSpec{{Name: OwnClass, Default: isDefault}, {
 		Name: sharedClass, Parameters: map[string]string{parameters.Shared: "true"},
 		VolumeBindingMode: string(storage.VolumeBindingImmediate), // all nodes reach all servers
 	}}
@@ -68,7 +76,7 @@ func classes(spec v1beta1.StorageClusterSpec) []v1beta1.StorageClassSpec {
 func (p *plan) shape(class *storage.StorageClass, spec v1beta1.StorageClassSpec) {
 	class.Name = spec.Name
 	if !spec.Default {
-		delete(class.Annotations, defaultClass)
+		delete(class.Annotations, DefaultClass)
 	}
 	if spec.ReclaimPolicy != "" {
 		class.ReclaimPolicy = new(spec.ReclaimPolicy)

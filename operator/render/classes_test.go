@@ -19,6 +19,28 @@ func classOf(t *testing.T, in Input, name string) *storage.StorageClass {
 	return must[storage.StorageClass](t, in, "StorageClass", name)
 }
 
+func TestClasses_OwnIsTheDefaultUnlessThereIsAnother(t *testing.T) {
+	for _, test := range []struct{ spec, other, want string }{
+		{"", "", "true"}, {"", "there is", ""}, {"true", "there is", "true"}, {"false", "", ""},
+	} {
+		in := ask(func(s *v1beta1.StorageClusterSpec) {
+			if test.spec != "" {
+				s.DefaultClass = new(test.spec == "true")
+			}
+		})
+		in.OtherDefault = test.other != ""
+		if mark := classOf(t, in, "holdfast").Annotations[DefaultClass]; mark != test.want {
+			t.Errorf("%+v: its mark is %q", test, mark)
+		}
+	}
+	listed := ask(func(s *v1beta1.StorageClusterSpec) {
+		s.DefaultClass, s.StorageClasses = new(true), []v1beta1.StorageClassSpec{{Name: "a"}}
+	})
+	if _, err := Objects(listed); err == nil || !strings.Contains(err.Error(), "spec.defaultClass: true") {
+		t.Errorf("with a class that says otherwise: %v", err)
+	}
+}
+
 func TestSnapshotClasses_AreRenderedWhereTheirKindsExist(t *testing.T) {
 	both := []string{"VolumeSnapshotClass", "VolumeGroupSnapshotClass"}
 	for _, known := range [][]string{nil, both[:1], both} {

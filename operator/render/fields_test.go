@@ -19,6 +19,7 @@ import (
 var elsewhere = map[string]string{
 	"fencing.after":                 "what shuts out lost nodes",
 	"fencing.namespaces[0]":         "what shuts out lost nodes",
+	"defaultClass":                  "a cluster whose classes are not named, which all are here",
 	"deletionPolicy":                "what removes the StorageCluster",
 	"csi.attachRequired":            "clusters without pools in Ceph clusters, which there are here",
 	"imageRegistry":                 "images that are not named, which all are here",

@@ -77,7 +77,7 @@ func refusedClearly(t *testing.T, objects []*unstructured.Unstructured, err erro
 
 func TestFuzz_SeedsAreAcceptedOrRefused(t *testing.T) {
 	taken, refused := 0, map[string]bool{}
-	for _, seed := range hostile.Seeds(2000) {
+	for _, seed := range hostile.Seeds(3000) {
 		if _, err := Objects(anyone(seed)); err != nil {
 			field, _, _ := strings.Cut(err.Error(), ":")
 			refused[index.ReplaceAllString(field, "")] = true

@@ -22,6 +22,7 @@ type Input struct {
 	Has             func(schema.GroupKind) bool
 	Snapshots       bool          // the kinds of snapshots were brought, and so their controller is to run; the controller's own workload is the same
 	Served          []string      // namespaces that have NFS servers with volumes, which keep their loop devices whatever spec.nfs says
+	OtherDefault    bool          // another class than OwnClass is the cluster's default
 	KeepInline      bool          // inline ephemeral volumes that are not allowed are still in use
 	Image           v1beta1.Image // instead of spec.images.holdfast, for an upgrade at work; "" otherwise
 	ControllerImage v1beta1.Image // the same for the workload of the controller alone

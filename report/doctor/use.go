@@ -36,10 +36,10 @@ func checkDefaultClass(f *Facts) []Finding {
 	case 1:
 		return nil
 	case 0:
-		return []Finding{warn("", "Set default: true on one of spec.storageClasses of the StorageCluster, or kubectl annotate storageclass NAME "+defaultMark+"=true.",
+		return []Finding{warn("", "Set spec.defaultClass: true of the StorageCluster, or default: true of one of its storageClasses, or kubectl annotate storageclass NAME "+defaultMark+"=true.",
 			"there is no default class: claims that name none wait for one")}
 	default:
-		return []Finding{problem("", "Take the mark from all but one: kubectl annotate storageclass NAME "+defaultMark+"-. Of a class of Holdfast, set default: false in the StorageCluster.",
+		return []Finding{problem("", "Take the mark from all but one: kubectl annotate storageclass NAME "+defaultMark+"-. Of a class of Holdfast, set defaultClass: false in the StorageCluster, or default: false of the class.",
 			"there are %d default classes, %s: claims that name none get the newest", len(names), strings.Join(names, ", "))}
 	}
 }
