@@ -43,7 +43,7 @@ func (a *Agent) lost(ctx context.Context, at place) error {
 		}
 		if !at.lost && !a.memory().wasGiven(at.id) {
 			return fmt.Errorf("%w: %w", errPoolOut, backend.BecauseOf(backend.WrongPool, fmt.Errorf(
-				"it is in pool %s, and the pool %s of node %s is now %s: mount the disk of the former as a pool of the node, under any name", at.id, p.Name, a.Node, is)))
+				"it is on the disk of the pool with the ID %s, and pool %s of node %s is another disk now, with the ID %s: give the node that disk again, as a pool of any name", at.id, p.Name, a.Node, is)))
 		}
 	}
 	if !found && at.pool != "" {

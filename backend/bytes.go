@@ -27,3 +27,16 @@ func ParseBytes(s string) (int64, error) {
 	}
 	return n * unit, nil
 }
+
+// Readable writes bytes for a message: in the largest unit that leaves a whole number, or one of four digits, whose fraction is left
+// out, so that sizes of nearly the same differ.
+func Readable(bytes int64) string {
+	const digits = 1000
+	for i, unit := range []string{"Ei", "Pi", "Ti", "Gi", "Mi", "Ki"} {
+		factor := int64(1) << (60 - 10*i)
+		if bytes >= factor && (bytes%factor == 0 || bytes/digits >= factor) {
+			return strconv.FormatInt(bytes/factor, 10) + unit
+		}
+	}
+	return strconv.FormatInt(bytes, 10)
+}

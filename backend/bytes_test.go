@@ -37,3 +37,14 @@ func FuzzParseBytes(f *testing.F) {
 		}
 	})
 }
+
+func TestReadable_IsShortAndKeepsNearlyEqualSizesApart(t *testing.T) {
+	for bytes, want := range map[int64]string{
+		0: "0", 1000: "1000", 1024: "1Ki", 1 << 30: "1Gi", 1<<30 - 1: "1023Mi", 12<<30 + 512<<20: "12800Mi", 12<<30 + 200<<20: "12488Mi", 5 << 40: "5Ti",
+		20<<30 + 1: "20480Mi", 2000 << 30: "2000Gi", -5: "-5",
+	} {
+		if got := Readable(bytes); got != want {
+			t.Errorf("%d bytes are %s, want %s", bytes, got, want)
+		}
+	}
+}

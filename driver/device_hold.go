@@ -52,7 +52,7 @@ func (n *node) detach(ctx context.Context, id backend.ID, device string, is use)
 	ctx, cancel := context.WithTimeout(ctx, n.Patience)
 	defer cancel()
 	if err := nodeops.UnmapRBD(ctx, is.rbd); err != nil {
-		return fmt.Errorf("%w: volume %s is used nowhere on this node, but its device stays as long as something has it open or is being written, which takes an answer of its cluster; that is retried: %w", backend.ErrUnavailable, id, err)
+		return fmt.Errorf("%w: no pod uses volume %s on this node, but its device cannot be unmapped: a process has it open, or the Ceph cluster does not answer; the kubelet tries again: %w", backend.ErrUnavailable, id, err)
 	}
 	return nil
 }

@@ -70,6 +70,6 @@ func (n *node) grown(ctx context.Context, v *backend.Volume, err error) error {
 	}
 	n.stayedSmall(v, err)
 	// FailedPrecondition is the only error with which the kubelet still starts the pod.
-	return fmt.Errorf("%w: volume %s has %d bytes, but not all of them can be used yet; that is retried when it is staged the next time, once the last pod with it on this node has ended: %w",
-		backend.ErrPrecondition, v.ID, v.Size, err)
+	return fmt.Errorf("%w: volume %s has %s, and its file system less: delete all pods that use it on this node, and it grows when the next one starts: %w",
+		backend.ErrPrecondition, v.ID, backend.Readable(v.Size), err)
 }

@@ -137,7 +137,7 @@ func (p *mountState) images(staged ...string) (uses, error) {
 		}
 	}
 	if len(own) == 0 && !p.gone {
-		return nil, fmt.Errorf("%w: volume %s is staged nowhere, but %s, which is %s, may be its device; that is not known as long as the volume cannot be looked up, and is retried", backend.ErrUnavailable, p.id, all[0].Path, &all[0])
+		return nil, fmt.Errorf("%w: %s (%s) is not unmapped: it may be the device of volume %s, whose Volume cannot be read now; the kubelet tries again", backend.ErrUnavailable, all[0].Path, &all[0], p.id)
 	}
 	return own, nil
 }

@@ -119,7 +119,7 @@ func otherwise(done string, id backend.ID, m *nodeops.Mount, readOnly bool) erro
 // stage or NodeExpandVolume tries again.
 func (n *node) stayedSmall(v *backend.Volume, err error) {
 	n.Log.Error("a volume cannot grow and is used at its present size", "volume", v.ID, "size", v.Size, "error", err)
-	n.observe(v, backend.NotGrown, fmt.Sprintf("it has %d bytes, but its file system has not grown to them, which is retried when it is staged the next time, once the last pod with it on this node has ended: %v", v.Size, err))
+	n.observe(v, backend.NotGrown, fmt.Sprintf("the volume has %s, and its file system less: delete all pods that use it on this node, and it grows when the next one starts: %v", backend.Readable(v.Size), err))
 }
 
 // observe reports to the backend what was found wrong with a volume.

@@ -72,7 +72,7 @@ func (d *Driver) candidates(want *csi.TopologyRequirement) ([]string, error) {
 	case len(nodes) > 0:
 		return nodes, nil
 	case d.NodeID == "":
-		return nil, fmt.Errorf("%w: none of the %d requisite topologies has the form {%s: NODE}", backend.ErrExhausted, len(want.GetRequisite()), TopologyKey)
+		return nil, fmt.Errorf("%w: none of the %d nodes that Kubernetes offers for this claim runs Holdfast (none has the label %s): see spec.nodeSelectorTerms of the StorageCluster, and allowedTopologies of the class", backend.ErrExhausted, len(want.GetRequisite()), TopologyKey)
 	}
 	return nil, fmt.Errorf("%w: this is node %s, and none of the %d requisite topologies is {%s: %s}",
 		backend.ErrExhausted, d.NodeID, len(want.GetRequisite()), TopologyKey, d.NodeID)

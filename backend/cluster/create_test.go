@@ -77,7 +77,7 @@ func TestCreate_FullNodeIsRefusedWithTheFreeCapacityPerNode(t *testing.T) {
 		w := newWorld(t)
 		hosts := w.Hosts(map[string]int64{"a": gib, "b": 2 * gib})
 		_, err := w.Backend.Create(t.Context(), inmemory.Spec("v", 3*gib))
-		inmemory.Expect(t, err, backend.ErrExhausted, "a: ", "b: ", fmt.Sprint(gib), fmt.Sprint(2*gib), fmt.Sprint(3*gib))
+		inmemory.Expect(t, err, backend.ErrExhausted, "a: ", "b: ", "needs 3Gi", "1Gi are free", "2Gi are free")
 		_, err = w.Backend.Create(t.Context(), inmemory.Spec("v", 2*gib, "a"))
 		inmemory.Expect(t, err, backend.ErrExhausted, "a: ")
 		if len(hosts["a"].Volumes())+len(hosts["b"].Volumes()) > 0 || w.Volume("v") != nil {

@@ -123,7 +123,7 @@ func (b *Backend) place(w *placement) (string, error) {
 		case err != nil:
 			refusals[name] = err
 		case c.Available < w.bytes && (c.Total < w.bytes || !b.reservations.mayHaveMore(name)):
-			refusals[name] = fmt.Errorf("%w: %d bytes are available", backend.ErrExhausted, c.Available)
+			refusals[name] = fmt.Errorf("%w: %s are free", backend.ErrExhausted, backend.Readable(c.Available))
 		case c.Available > most || c.Available == most && name < best:
 			best, most = name, c.Available
 		}
@@ -172,7 +172,7 @@ func (b *Backend) noNode(w *placement, refusals map[string]error) error {
 	if down == len(all) && (len(w.nodes) == 0 || w.pinned) {
 		kind = backend.ErrUnavailable
 	}
-	return fmt.Errorf("%w: volume %s needs %d bytes of %s: %s", kind, w.id, w.bytes, PoolInWords(w.pool), Few(all, "; "))
+	return fmt.Errorf("%w: volume %s needs %s of %s: %s", kind, w.id, backend.Readable(w.bytes), PoolInWords(w.pool), Few(all, "; "))
 }
 
 // PoolInWords names a pool, or the first one, for people.

@@ -43,7 +43,7 @@ func TestSharedVolume_IsCreatedOnTheNamedServer(t *testing.T) {
 			t.Fatalf("made %+v, %v", v, err)
 		}
 		_, err = w.Backend.Create(t.Context(), inmemory.SharedSpec("w", 3*gib, "shop/a"))
-		inmemory.Expect(t, err, backend.ErrExhausted, "1073741824 bytes are available")
+		inmemory.Expect(t, err, backend.ErrExhausted, "1Gi are free")
 		_, err = w.Backend.Create(t.Context(), inmemory.SharedSpec("w", gib, "shop/none"))
 		inmemory.Expect(t, err, backend.ErrUnavailable, "shop/none", "shop/a, team/b")
 		for _, bad := range []string{"a", "shop/a/b", "/a", "shop/", "node-a", "shop/a.b", "shop.a.nfs.holdfast.dev"} {

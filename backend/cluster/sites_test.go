@@ -61,7 +61,7 @@ func TestCephPool_ItsVolumesAreThereWhereverTheyAreRequested(t *testing.T) {
 				return c.Available == 3*gib
 			})
 			_, err = w.Backend.Create(t.Context(), cephSpec("large", 5*gib, node))
-			inmemory.Expect(t, err, backend.ErrExhausted, "Ceph pool memory", "3221225472 bytes")
+			inmemory.Expect(t, err, backend.ErrExhausted, "Ceph pool memory", "3Gi are free")
 		}
 	})
 }

@@ -119,7 +119,7 @@ func TestKnownPool_AnotherPoolInItsPlaceIsWrongAndLeftAsItIs(t *testing.T) {
 	c.Engine, c.Expect = "directory", expecting("p1", 1)
 	refuses(t, c, backend.WrongPool, is.ID, "p1")
 	c.Engine, c.Expect = "image", expecting(is.ID, 4)
-	refuses(t, c, backend.WrongPool, "older copy", "generation 3", "generation 4", patch)
+	refuses(t, c, backend.WrongPool, "older copy", "3 times", "4 times", patch)
 	for _, known := range []int64{0, 2, 3} {
 		c.Expect = expecting(is.ID, known)
 		b := reachable(t, Site{c, nil})

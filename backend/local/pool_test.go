@@ -410,7 +410,7 @@ func TestPromise_OvercommitExceedsTheSpace(t *testing.T) {
 	spec := block("c")
 	spec.Size.Required = 1 << 30
 	_, err := b.Create(t.Context(), spec)
-	says(t, err, backend.ErrExhausted, "overcommit 3", "1073741824")
+	says(t, err, backend.ErrExhausted, "overcommit 3", "needs 1Gi of pool pool")
 }
 
 func TestTrash_DeletedVolumeIsKeptForItsRetentionAndCanBeRestored(t *testing.T) {

@@ -32,10 +32,11 @@ func (p *pool) promise(ctx context.Context, r *record) error {
 func (p *pool) exhausted(usage nodeops.FSUsage, r *record) error {
 	c, trash := p.capacity(usage), ""
 	if n := len(p.trash); n > 0 {
-		trash = fmt.Sprintf(" even without the %d deleted volumes in the trash, which are kept", n)
+		trash = fmt.Sprintf(", even if the %d deleted volumes in the trash were removed", n)
 	}
-	return fmt.Errorf("%w: %s needs %d bytes of pool %s, %d are available%s (total %d, promised %d, used by others %d, reserved %d, overcommit %g); delete volumes or snapshots, add a disk, or raise overcommit",
-		backend.ErrExhausted, r.id, r.charge, p.Name, c.Available, trash, c.Total, c.Promised, p.foreign, p.reserve.Of(c.Total), p.Overcommit)
+	return fmt.Errorf("%w: %s needs %s of pool %s, and %s are free%s (%s in all, %s promised, %s other data, %s reserved, overcommit %g); delete volumes or snapshots, add a disk, or raise overcommit",
+		backend.ErrExhausted, r.id, backend.Readable(r.charge), p.Name, backend.Readable(c.Available), trash, backend.Readable(c.Total), backend.Readable(c.Promised),
+		backend.Readable(p.foreign), backend.Readable(p.reserve.Of(c.Total)), p.Overcommit)
 }
 
 func (p *pool) measure(ctx context.Context) (nodeops.FSUsage, error) {

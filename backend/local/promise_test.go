@@ -70,5 +70,5 @@ func TestPromise_ReserveIsKeptFromFreeSpace(t *testing.T) {
 		t.Errorf("%d bytes are free, each may be promised twice, 256 MiB are reserved: available are %d, want %d", usage.Available, now.Available, most)
 	}
 	_, err = b.Create(t.Context(), sized("b", now.Available+25*mib))
-	says(t, err, backend.ErrExhausted, "reserved 268435456")
+	says(t, err, backend.ErrExhausted, "256Mi reserved")
 }

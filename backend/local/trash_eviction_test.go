@@ -119,7 +119,7 @@ func TestTrash_IsKeptWhenAllOfItIsNotEnough(t *testing.T) {
 	made(t, b, sized("b", room/8))
 	deleted(t, b, "a", "b")
 	_, err := b.Create(t.Context(), sized("c", room*3/4))
-	says(t, err, backend.ErrExhausted, "c needs", "even without the 2 deleted volumes in the trash, which are kept")
+	says(t, err, backend.ErrExhausted, "c needs", "even if the 2 deleted volumes in the trash were removed")
 	keeps(t, b, "b", "a")
 }
 
@@ -214,7 +214,7 @@ func TestTrash_DoesNotGiveWhatSnapshotsKeep(t *testing.T) {
 		t.Errorf("%d bytes are available, %d before 800 MiB were written that a snapshot keeps", c.Available, before)
 	}
 	_, err := b.Create(t.Context(), sized("b", c.Available+200*mib))
-	says(t, err, backend.ErrExhausted, "even without the 1 deleted volumes in the trash")
+	says(t, err, backend.ErrExhausted, "even if the 1 deleted volumes in the trash were removed")
 	keeps(t, b, "a")
 	check.OK(t, b.DeleteSnapshot(t.Context(), "s"))
 	p := b.pools()[0]

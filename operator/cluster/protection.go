@@ -19,8 +19,8 @@ const (
 	reasonNoPolicies = "PoliciesUnknown" // to the API server
 )
 
-const unprotected = "an account may write objects that are not its own, no data is deleted on request, or no loop devices are allocated, until the operator has repaired it. " +
-	"It does so at once, unless spec.paused is set or the condition Degraded says what prevents it"
+const unprotected = "until they are as they were, deletions of volumes and loop devices of NFS servers wait, and the accounts of nodes and servers are not kept to their own objects. " +
+	"The operator writes them again within seconds; if not, see spec.paused and the condition Degraded"
 
 // protected says whether the API server enforces the limits that RBAC cannot express.
 func (r *Controller) protected(c *v1beta1.StorageCluster) metav1.Condition {

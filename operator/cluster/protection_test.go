@@ -162,6 +162,6 @@ func TestProtected_APIServerWithoutPoliciesIsReported(t *testing.T) {
 	r.unknown = []string{"validatingadmissionpolicies", "validatingadmissionpolicybindings"}
 	r.start()
 	r.create("holdfast", nil)
-	r.protection(reasonNoPolicies, metav1.ConditionFalse, "knows no ValidatingAdmissionPolicy", "Update Kubernetes")
+	r.protection(reasonNoPolicies, metav1.ConditionFalse, "is switched off in the API server", "Switch it on")
 	r.reconciled("holdfast")
 }

@@ -35,7 +35,7 @@ func (s *situation) notReached() string {
 	for _, v := range s.unreachable {
 		named = append(named, fmt.Sprintf("%s (%s, node %s)", v.Name, v.Status.Phase, v.Spec.Node))
 	}
-	return fmt.Sprintf("%s out of reach: %s; kubectl describe volume NAME, or holdfast status, says why",
+	return fmt.Sprintf("%s out of reach: %s; kubectl describe volumes.holdfast.dev NAME, or holdfast status, says why",
 		kube.Count(len(s.unreachable), "volume"), kube.Few(named, mostNamed, ", ", ", and %d more"))
 }
 

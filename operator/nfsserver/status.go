@@ -274,7 +274,7 @@ func (r *round) kept() string {
 		return fmt.Sprintf("exports are in use: it has %s, which nothing serves: namespace %s is being deleted, so no pod can be created in it. "+
 			"The data is kept; docs/nfs-servers.md says how it is served again", what, r.server.Namespace)
 	default:
-		return fmt.Sprintf("exports are in use: it has %s; delete their claims first: kubectl get volumes --field-selector spec.node=%s", what, r.server.NodeName())
+		return fmt.Sprintf("exports are in use: it has %s; delete their claims first: kubectl get volumes.holdfast.dev --field-selector spec.node=%s", what, r.server.NodeName())
 	}
 }
 

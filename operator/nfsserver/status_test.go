@@ -105,7 +105,7 @@ func TestStatus_PhaseAndConditionsFollowTheObservedState(t *testing.T) {
 		"none that are guarded": {[]func(*round){unready, func(o *round) {
 			o.unguarded = true
 			o.pods[0].Status.Conditions = []core.PodCondition{{Type: core.PodScheduled, Status: core.ConditionFalse, Message: "0/1 nodes are available: 1 Insufficient holdfast.dev/loop-set."}}
-		}}, v1beta1.NFSPending, reasonPod, reasonRollingOut, reasonHealthy, "since 1.30"},
+		}}, v1beta1.NFSPending, reasonPod, reasonRollingOut, reasonHealthy, "is switched off in the API server"},
 		"a strict namespace": {[]func(*round){noPod, func(o *round) {
 			o.namespace.Labels = map[string]string{enforceLabel: "restricted"}
 		}}, v1beta1.NFSPending, reasonPodSecurity, reasonRollingOut, reasonHealthy, "kubectl label --overwrite namespace team pod-security.kubernetes.io/enforce=privileged"},
@@ -133,7 +133,7 @@ func TestStatus_PhaseAndConditionsFollowTheObservedState(t *testing.T) {
 			[]func(*round){served, noPod, func(o *round) { o.namespace.DeletionTimestamp = new(metav1.Now()) }},
 			v1beta1.NFSDegraded, reasonNotServing, reasonRollingOut, reasonNotServing, "is being deleted",
 		},
-		"deleted in use": {[]func(*round){served, deleted}, v1beta1.NFSTerminating, reasonServing, reasonInUse, reasonHealthy, "it has 2 volumes; delete their claims first: kubectl get volumes --field-selector spec.node=team.data.nfs.holdfast.dev"},
+		"deleted in use": {[]func(*round){served, deleted}, v1beta1.NFSTerminating, reasonServing, reasonInUse, reasonHealthy, "it has 2 volumes; delete their claims first: kubectl get volumes.holdfast.dev --field-selector spec.node=team.data.nfs.holdfast.dev"},
 		"leaving":        {[]func(*round){served, deleted, func(o *round) { o.leaving = "its pod to end" }}, v1beta1.NFSTerminating, reasonTerminating, reasonTerminating, reasonHealthy, "its pod to end"},
 	} {
 		o := working(nil)

@@ -173,7 +173,7 @@ func troubles() map[string]trouble {
 		"a definition is newer":   {"kinds", Warning, func(f *Facts) { set(f, "volumes.holdfast.dev", "spec", "colour") }, "newer release than this program: it has spec.colour", "release that is installed"},
 		"another has its name":    {"kinds", Problem, func(f *Facts) { clash(f) }, `"volume" is already in use`, "remove that one"},
 		"it is not served":        {"kinds", Problem, func(f *Facts) { notServed(f) }, "older release", "install.yaml"},
-		"no policies":             {"protection", Problem, func(f *Facts) { f.Unknown[facts.Policies], f.Policies = errors.New("no such kind"), nil }, "since 1.30", ""},
+		"no policies":             {"protection", Problem, func(f *Facts) { f.Unknown[facts.Policies], f.Policies = errors.New("no such kind"), nil }, "is switched off in the API server", ""},
 		"a policy is missing":     {"protection", Problem, func(f *Facts) { without(f, "ValidatingAdmissionPolicy holdfast-loop-sets") }, "it is missing", "condition Protected"},
 		"a binding is missing":    {"protection", Problem, func(f *Facts) { without(f, "ValidatingAdmissionPolicyBinding holdfast-nfs-account") }, "it is missing", "condition Protected"},
 		"a policy was changed": {"protection", Problem, func(f *Facts) {

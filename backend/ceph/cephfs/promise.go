@@ -159,10 +159,11 @@ func (p *pool) makeRoom(ctx context.Context, s *survey, id backend.ID, bytes int
 	if c := p.capacity(s, gives+p.gifts()); bytes > c.Available {
 		without := ""
 		if len(trash) > 0 {
-			without = fmt.Sprintf(" even without the %d deleted volumes in the trash, which are kept", len(trash))
+			without = fmt.Sprintf(", even if the %d deleted volumes in the trash were removed", len(trash))
 		}
-		return fmt.Errorf("%w: %s needs %d bytes of pool %s, %d are available%s (total %d, promised %d, used by others %d, reserved %d, overcommit %g); delete volumes or snapshots, add disks to the cluster, raise the quota of the data pool or of the group if one is set, or raise overcommit",
-			backend.ErrExhausted, id, bytes, p.Name, c.Available, without, c.Total, c.Promised, s.foreign(), p.reserve.Of(c.Total), p.Overcommit)
+		return fmt.Errorf("%w: %s needs %s of pool %s, and %s are free%s (%s in all, %s promised, %s other data, %s reserved, overcommit %g); delete volumes or snapshots, add disks to the cluster, raise the quota of the data pool or of the group if one is set, or raise overcommit",
+			backend.ErrExhausted, id, backend.Readable(bytes), p.Name, backend.Readable(c.Available), without, backend.Readable(c.Total), backend.Readable(c.Promised),
+			backend.Readable(s.foreign()), backend.Readable(p.reserve.Of(c.Total)), p.Overcommit)
 	}
 	for _, t := range trash {
 		if bytes <= p.room(s, p.gifts(), s.promised) {

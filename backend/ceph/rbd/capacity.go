@@ -75,8 +75,9 @@ func (b *Backend) tryPromise(ctx context.Context, key string, p *promise) (*shor
 			}
 			refused = true
 			short = &shortage{more - left, fmt.Sprintf(
-				"%s needs %d bytes of pool %s, %d are available (total %d, stored %d, promised %d, reserved %d, overcommit %g); delete volumes or snapshots, raise the pool's quota, add disks to the cluster, or raise overcommit",
-				key, more, b.Name, left, u.Total(), u.Stored, promised, b.reserve().Of(u.Total()), b.Overcommit)}
+				"%s needs %s of pool %s, and %s are free (%s in all, %s stored, %s promised, %s reserved, overcommit %g); delete volumes or snapshots, raise the pool's quota, add disks to the cluster, or raise overcommit",
+				key, backend.Readable(more), b.Name, backend.Readable(left), backend.Readable(u.Total()), backend.Readable(u.Stored), backend.Readable(promised),
+				backend.Readable(b.reserve().Of(u.Total())), b.Overcommit)}
 			return short
 		})
 		if refused {

@@ -93,5 +93,5 @@ func deviceHealth(errors string) backend.Condition {
 	if errors == "" {
 		return backend.Condition{}
 	}
-	return backend.Condition{Abnormal: true, Reason: backend.DeviceErrors, Message: errors + "; look for failing disks below the pool, and save the contents of the volume; this report ends when the volume is attached again: stop the pods that use it"}
+	return backend.Condition{Abnormal: true, Reason: backend.DeviceErrors, Message: errors + "; a disk of the pool returned errors: save the content of the volume, and replace the disk; the report ends once all pods of the volume were stopped"}
 }

@@ -92,8 +92,8 @@ func TestAClaimWhoseFileSystemCannotGrowIsUsedAtTheSizeItHas(t *testing.T) {
 		}
 	}
 	finds("user", 32, 64)
-	expectHealth(s, id, metav1.ConditionFalse, "1073741824")
-	s.AwaitEvent("data", "NotGrown", "1073741824")
+	expectHealth(s, id, metav1.ConditionFalse, "1Gi")
+	s.AwaitEvent("data", "NotGrown", "1Gi")
 	s.DeletePod("user")
 	awaitUnstaged(t, s, s.Home, id)
 

@@ -89,7 +89,7 @@ func TestExt4_ThatCannotGrowIsUsedAtItsSize(t *testing.T) {
 		w.expectFile("target", "file", "kept")
 		w.hasAll(id, "target", false)
 		// The one code that is the kubelet no reason to keep a pod from the volume.
-		w.expectError(w.expandOnNode(id, "target"), codes.FailedPrecondition, id, "1073741824")
+		w.expectError(w.expandOnNode(id, "target"), codes.FailedPrecondition, id, "1Gi")
 		w.release(id, "target")
 	}
 	w.command([]int{1}, "e2fsck", "-f", "-y", w.image(id))
@@ -111,7 +111,7 @@ func TestXFS_ThatCannotGrowIsUsedAtItsSize(t *testing.T) {
 	w.must(w.stage(id, mount(multiWriter))) // and when the attempt before was cut short
 	w.must(w.publish(id, "target", mount(multiWriter), false))
 	w.hasAll(id, "target", false)
-	w.expectError(w.expandOnNode(id, "target"), codes.FailedPrecondition, id, "1073741824", "input/output error")
+	w.expectError(w.expandOnNode(id, "target"), codes.FailedPrecondition, id, "1Gi", "input/output error")
 	mend()
 	w.must(w.expandOnNode(id, "target"))
 	w.hasAll(id, "target", true)

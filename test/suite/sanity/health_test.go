@@ -147,7 +147,7 @@ func TestHealth_IOErrorsOfTheDeviceLastUntilItIsAttachedAgain(t *testing.T) {
 			if len(all) != 1 || !strings.HasPrefix(all[0], "DeviceErrors: ") || !strings.Contains(condition, "I/O errors of loop") {
 				t.Errorf("it has %q, and older callers read %q", all, condition)
 			}
-			w.known(id, "DeviceErrors", "I/O errors of loop", "stop the pods")
+			w.known(id, "DeviceErrors", "I/O errors of loop", "once all pods of the volume were stopped")
 			w.release(id, "target")
 			w.known(id, "DeviceErrors") // that it is not in use mends nothing
 			w.use(id, "target", of.use)
@@ -186,7 +186,7 @@ func TestHealth_RefusedOrUngrownVolumeIsNotHealthy(t *testing.T) {
 	w.expand(id, gib)
 	w.debugfs(id, "clri <7>")
 	w.use(id, "target", mount(multiWriter))
-	w.known(id, "NotGrown", "1073741824", "e2fsck -f on a copy of "+w.image(id))
+	w.known(id, "NotGrown", "1Gi", "e2fsck -f on a copy of "+w.image(id))
 	w.restart() // after which the driver knows the fault, but not its cause
 	w.known(id, "NotGrown", "of 1073741824")
 	w.release(id, "target")
