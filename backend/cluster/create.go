@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -99,7 +100,7 @@ func (c *creation) step(ctx context.Context) (*backend.Volume, error) {
 	case s.made && o.IsIncomplete():
 		return nil, fmt.Errorf("%w: %w, and it is made again", backend.ErrExists, errIncomplete(o))
 	case s.made:
-		return c.volume(o), c.checkOrigin(ctx, o, s.node, c.source)
+		return c.volume(o), cmp.Or(c.checkOrigin(ctx, o, s.node, c.source), c.checkHome(o, s.node))
 	case s.failure() != nil && c.asks(o):
 		return nil, c.refuse(ctx, o, s.failure())
 	case s.failure() != nil:
@@ -115,6 +116,16 @@ func (c *creation) step(ctx context.Context) (*backend.Volume, error) {
 		return nil, rollBack(ctx, c.Backend, c.volumes, c.call, o, "the volume was not created in time: "+down)
 	}
 	return nil, c.wait(ctx)
+}
+
+// checkHome refuses what an agent has written under the name of a volume that is to be of another kind or at another server or Ceph
+// pool. NFS servers know the names: they read claims.
+func (c *creation) checkHome(o *v1beta1.Volume, node string) error {
+	is := v1beta1.SiteOf(node)
+	if o.Labels[v1beta1.AdoptedLabel] == "" || is.Kind == c.home.Kind && (c.home.Name == "" || is.Name == c.home.Name) {
+		return nil
+	}
+	return fmt.Errorf("%w: %s is on %s, which has written it, and is to be elsewhere; delete it, and look for who did", backend.ErrExists, o.Name, is)
 }
 
 // asks says whether an object is what this call requests, on any node.

@@ -97,7 +97,13 @@ func TestStranger_WhatTheTokenOfAnotherNodeOrOfAServerWritesIsNoCopy(t *testing.
 			})
 			home := "home-" + id
 			w.Hosts(map[string]int64{home: gib})
-			w.takesNothing(home, stranger{w, client.NewForConfigOrDie(token), test.node})
+			by := stranger{w, client.NewForConfigOrDie(token), test.node}
+			w.takesNothing(home, by)
+			if v1beta1.IsSite(test.node) { // it reads claims, and so knows the names of new volumes
+				by.volume("plain", nil)
+				_, err := w.Backend.Create(t.Context(), inmemory.Spec("plain", mib))
+				inmemory.Expect(t, err, backend.ErrExists, "plain is on "+v1beta1.SiteOf(test.node).String(), "is to be elsewhere")
+			}
 		})
 	}
 }
@@ -135,11 +141,11 @@ func (w *world) takesNothing(home string, by stranger) {
 		request func() error
 	}{
 		"a volume that is restored": {
-			"restored", func(name string) { by.volume(name, ofSnapshot) },
+			"restored", func(name string) { by.volume(name, &ofSnapshot) },
 			func() error { _, err := w.Backend.Restore(ctx, "s", inmemory.Spec("restored", mib)); return err },
 		},
 		"a volume that is cloned": {
-			"cloned", func(name string) { by.volume(name, v1beta1.FromVolume("v")) },
+			"cloned", func(name string) { by.volume(name, new(v1beta1.FromVolume("v"))) },
 			func() error { _, err := w.Backend.Clone(ctx, "v", inmemory.Spec("cloned", mib)); return err },
 		},
 		"a snapshot": {
@@ -182,16 +188,16 @@ type stranger struct {
 	node string
 }
 
-func (s stranger) volume(name string, source v1beta1.SourceReference) {
+func (s stranger) volume(name string, source *v1beta1.SourceReference) {
 	s.Helper()
 	o := &v1beta1.Volume{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1beta1.AdoptedLabel: "true"}},
-		Spec:       v1beta1.VolumeSpec{Name: name, Node: s.node, SourceRef: &source},
+		Spec:       v1beta1.VolumeSpec{Name: name, Node: s.node, SourceRef: source},
 	}
 	o.Spec.Size.Required = v1beta1.Quantity(mib)
 	made := check.Got(s.as.HoldfastV1beta1().Volumes().Create(s.Context(), o, metav1.CreateOptions{}))(s)
 	inmemory.Made(made)
-	made.Status.SourceRef, made.Status.ObservedGeneration = &source, made.Generation
+	made.Status.SourceRef, made.Status.ObservedGeneration = source, made.Generation
 	check.Got(s.as.HoldfastV1beta1().Volumes().UpdateStatus(s.Context(), made, metav1.UpdateOptions{}))(s)
 	isIt := func(o *v1beta1.Volume) bool { return o.Name == name && o.Status.CreationTime != nil }
 	s.Until("the controller knowing it", func() bool { return slices.ContainsFunc(s.Backend.VolumesOn(s.node), isIt) })

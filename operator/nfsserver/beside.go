@@ -8,7 +8,6 @@ import (
 
 	core "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
@@ -28,6 +27,7 @@ type beside struct {
 // observeBeside finds the addresses of nodes beside those of their pods; before are those that were let in.
 func (c *Controller) observeBeside(ctx context.Context, o *observed, before []string) error {
 	o.beside = map[string][]string{}
+	var pods *core.PodList // of all nodes: the address of a pod elsewhere is no node's either
 	for _, n := range o.nodes {
 		agent := o.agents[n.Name]
 		if agent == nil {
@@ -43,10 +43,11 @@ func (c *Controller) observeBeside(ctx context.Context, o *observed, before []st
 		known, _ := c.besides.Load(n.Name)
 		last, is := known.(beside)
 		if !is || !slices.Equal(last.reported, reported) || o.now.Sub(last.found) > besideFor {
-			// From the cache of the API server: those of one node are looked up there.
-			pods, err := c.Kubernetes.CoreV1().Pods("").List(ctx, metav1.ListOptions{ResourceVersion: "0", FieldSelector: fields.OneTermEqualSelector("spec.nodeName", n.Name).String()})
-			if err != nil {
-				return err
+			if pods == nil { // from the cache of the API server
+				var err error
+				if pods, err = c.Kubernetes.CoreV1().Pods("").List(ctx, metav1.ListOptions{ResourceVersion: "0"}); err != nil {
+					return err
+				}
 			}
 			own, known := besidePods(n.Name, c.Namespace, pods.Items, reported)
 			if !known {
@@ -86,10 +87,7 @@ func besidePods(node, namespace string, pods []core.Pod, addresses []string) (ow
 	taken := map[netip.Addr]bool{}
 	for i := range pods {
 		p := &pods[i]
-		if p.Spec.NodeName != node {
-			continue
-		}
-		isAgent := p.Namespace == namespace && p.Labels[v1beta1.ComponentLabel] == v1beta1.NodeComponent
+		isAgent := p.Spec.NodeName == node && p.Namespace == namespace && p.Labels[v1beta1.ComponentLabel] == v1beta1.NodeComponent
 		if p.Spec.HostNetwork {
 			known = known || isAgent
 			continue

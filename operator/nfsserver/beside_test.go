@@ -35,6 +35,7 @@ func TestClients_AnAddressBesideThePodsOfANodeIsItsOwnUnlessAPodHasIt(t *testing
 		"a router's":                 {[]core.Pod{agent}, []string{"10.0.3.77", "fd00:3::77"}, []string{"10.0.3.77", "fd00:3::77"}, false},
 		"of another network":         {[]core.Pod{agent}, []string{"10.0.4.77", "198.51.100.4", "fd00:4::1"}, nil, false},
 		"of a pod":                   {[]core.Pod{agent, pod("a", "shop", false, false, "10.0.3.77")}, []string{"10.0.3.77", "10.0.3.78"}, []string{"10.0.3.78"}, false},
+		"of a pod elsewhere":         {[]core.Pod{agent, pod("b", "shop", false, false, "10.0.3.77")}, []string{"10.0.3.77", "10.0.3.78"}, []string{"10.0.3.78"}, false},
 		"its own pod's":              {[]core.Pod{agent}, []string{"10.0.3.14"}, nil, false},
 		"a pod in the node's":        {[]core.Pod{agent, pod("a", "shop", false, true, "10.0.3.77")}, []string{"10.0.3.77"}, []string{"10.0.3.77"}, false},
 		"the agent in the node's":    {[]core.Pod{pod("a", "ours", true, true, "10.0.3.14")}, []string{"10.0.3.77"}, nil, false},

@@ -22,6 +22,7 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/cluster"
+	"github.com/holdfast-storage/holdfast/deploy"
 	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/operator/volumecopy"
 	"github.com/holdfast-storage/holdfast/test/rig/alongside"
@@ -433,5 +434,38 @@ func TestLife_SourceThatAnotherNodeHasMadeIsNotCopiedForOneThatIsGone(t *testing
 	l.Until("the copy being given up", func() bool { return l.status().Phase == v1beta1.CopyFailed })
 	if s, has := l.status(), l.has(); !strings.Contains(s.Message, l.snapshot) || !strings.HasPrefix(has, "0 pods") {
 		t.Errorf("the status is %+v, and there are %s", s, has)
+	}
+}
+
+func TestLife_WhatTheTokenOfAnotherNodeWritesIsNoTemporarySource(t *testing.T) {
+	l := newLife(t)
+	if _, err := l.request(); !errors.Is(err, backend.ErrBusy) {
+		t.Fatalf("before the copy: %v", err)
+	}
+	const account = "holdfast-node"
+	uid, other := string(l.Volume(l.target).UID), "stranger-"+rand.String(5)
+	realapi.Install(t, l.Config, deploy.NodeRBAC, deploy.AccountPolicies)
+	realapi.PodOn(t, l.Config, realapi.Namespace, account, other, other)
+	theirs := client.NewForConfigOrDie(realapi.WithToken(t, l.Config, realapi.Namespace, account, other)).HoldfastV1beta1().Volumes()
+	for _, name := range []string{"copy-" + uid, "copy-" + uid + "-0000000000"} {
+		forged := &v1beta1.Volume{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1beta1.AdoptedLabel: "true"}},
+			Spec: v1beta1.VolumeSpec{
+				Name: name, Node: other, Size: v1beta1.VolumeSize{Required: v1beta1.Quantity(mib)}, Mode: v1beta1.ModeFilesystem, SourceRef: l.Volume(l.target).Spec.SourceRef,
+				Labels: map[string]string{v1beta1.CopyLabel: l.target, v1beta1.CopyUIDLabel: uid},
+			},
+		}
+		forged = check.Got(theirs.Create(t.Context(), forged, metav1.CreateOptions{}))(t)
+		t.Cleanup(func() { _ = l.Volumes().Delete(context.Background(), name, metav1.DeleteOptions{}) })
+		inmemory.Made(forged)
+		check.Got(theirs.UpdateStatus(t.Context(), forged, metav1.UpdateOptions{}))(t)
+	}
+	const forever = -1
+	l.lead(forever)
+	l.Until("the pod", func() bool { return l.pod(1) != nil && l.isBound() })
+	for _, pv := range check.Got(l.Theirs.CoreV1().PersistentVolumes().List(t.Context(), copies))(t).Items {
+		if id := pv.Spec.CSI.VolumeHandle; id != l.target && !l.ceph.Has(backend.ID(id)) {
+			t.Errorf("%s is copied, which another node has written", id)
+		}
 	}
 }
