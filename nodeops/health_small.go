@@ -59,17 +59,26 @@ func ext4Bytes(name string) int64 {
 }
 
 func xfsBytes(root *os.File) int64 {
-	const geometry = 0x80705864 // XFS_IOC_FSGEOMETRY_V1
-	has := struct {
-		blockSize uint32
-		_         [7]uint32
-		blocks    uint64
-		_         [72]byte
-	}{}
-	if err := ioctl(root, geometry, unsafe.Pointer(&has)); err != nil {
+	has, err := xfsOn(root)
+	if err != nil {
 		return 0
 	}
 	return int64(has.blockSize) * int64(has.blocks)
+}
+
+// xfsGeometry is that of XFS_IOC_FSGEOMETRY_V1.
+type xfsGeometry struct {
+	blockSize  uint32
+	_          [6]uint32
+	maxPercent uint32 // of its space that inodes may take
+	blocks     uint64
+	_          [72]byte
+}
+
+func xfsOn(root *os.File) (has xfsGeometry, err error) {
+	const geometry = 0x80705864
+	err = os.NewSyscallError("XFS_IOC_FSGEOMETRY_V1", ioctl(root, geometry, unsafe.Pointer(&has)))
+	return has, err
 }
 
 // btrfsBytes is for a btrfs on one device.

@@ -2,7 +2,6 @@ package nodeops
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -74,22 +73,15 @@ func growFS(ctx context.Context, device, mountpoint string) error {
 
 // From linux/fs/xfs/libxfs/xfs_fs.h, linux/ext4.h and linux/btrfs.h.
 const (
-	xfsGeometry = 0x80705864
 	xfsGrow     = 0x4010586E
 	ext4Resize  = 0x40086610
 	btrfsResize = 0x50009403
 )
 
 func growXFS(root *os.File, size int64) error {
-	var now struct {
-		blockSize  uint32
-		_          [6]uint32
-		maxPercent uint32 // of its space that inodes may take
-		blocks     uint64
-		_          [9]uint64
-	}
-	if err := ioctl(root, xfsGeometry, unsafe.Pointer(&now)); err != nil {
-		return os.NewSyscallError("XFS_IOC_FSGEOMETRY", err)
+	now, err := xfsOn(root)
+	if err != nil {
+		return err
 	}
 	grown := struct {
 		blocks     uint64
@@ -102,20 +94,12 @@ func growXFS(root *os.File, size int64) error {
 }
 
 func growExt4(root *os.File, device string, size int64) error {
-	const superblock, low, blockSize, high = 1024, 0x4, 0x18, 0x150
-	var b [1024]byte
-	f, err := os.Open(device)
+	now, err := ext4On(device)
 	if err != nil {
 		return err
 	}
-	_, err = f.ReadAt(b[:], superblock)
-	f.Close()
-	if err != nil {
-		return err
-	}
-	at := func(offset int) uint64 { return uint64(binary.LittleEndian.Uint32(b[offset:])) }
-	blocks := uint64(size) >> (10 + at(blockSize))
-	if blocks <= at(low)|at(high)<<32 {
+	blocks := uint64(size / now.blockSize)
+	if blocks <= uint64(now.blocks) {
 		return nil
 	}
 	err = ioctl(root, ext4Resize, unsafe.Pointer(&blocks))
