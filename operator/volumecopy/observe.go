@@ -56,11 +56,12 @@ func (r *Controller) observe(ctx context.Context, name string) (observed, error)
 	if o.target, err = kube.Live(ctx, r.Storage.Client.HoldfastV1beta1().Volumes().Get, name); err != nil {
 		return o, err
 	}
-	for uid := range r.left(name) {
+	temporary := r.temporary(name)
+	for uid, found := range temporary {
 		if o.target != nil && uid == o.target.UID {
 			continue
 		}
-		t, err := r.tracesOf(ctx, uid, name)
+		t, err := r.tracesOf(ctx, uid, name, found)
 		if err != nil {
 			return o, err
 		}
@@ -73,7 +74,7 @@ func (r *Controller) observe(ctx context.Context, name string) (observed, error)
 	if o.waits, o.wanted = r.takeSlot(o.target); o.waits != "" {
 		return o, nil
 	}
-	if o.own, err = r.tracesOf(ctx, o.target.UID, name); err != nil {
+	if o.own, err = r.tracesOf(ctx, o.target.UID, name, temporary[o.target.UID]); err != nil {
 		return o, err
 	}
 	if o.own.source, err = r.sourceOf(ctx, o); err != nil {
@@ -88,15 +89,16 @@ func (r *Controller) observe(ctx context.Context, name string) (observed, error)
 	return o, nil
 }
 
-// left are the UIDs of Volumes of a name for which there is a temporary source.
-func (r *Controller) left(name string) map[types.UID]bool {
-	uids := map[types.UID]bool{}
+// temporary are the Volumes that say that they are the temporary source of a copy into a Volume of a name, by its UID.
+func (r *Controller) temporary(name string) map[types.UID][]*v1beta1.Volume {
+	found := map[types.UID][]*v1beta1.Volume{}
 	for _, v := range kube.Cached(r.volumes.List) {
 		if v.Spec.Labels[v1beta1.CopyLabel] == name && isTemporary(v) {
-			uids[types.UID(v.Spec.Labels[v1beta1.CopyUIDLabel])] = true
+			uid := types.UID(v.Spec.Labels[v1beta1.CopyUIDLabel])
+			found[uid] = append(found[uid], v)
 		}
 	}
-	return uids
+	return found
 }
 
 // sourceOf finds the temporary source: the one that its PersistentVolume names, or that the controller has made. An agent may have
@@ -116,13 +118,10 @@ func (r *Controller) sourceOf(ctx context.Context, o observed) (*v1beta1.Volume,
 		return nil, nil
 	}
 	node, pool, err := r.locate(ctx, o.target.Spec.SourceRef)
-	if errors.Is(err, backend.ErrNotFound) {
+	switch {
+	case errors.Is(err, backend.ErrNotFound), err != nil && !isUnfinished(o.target): // of a copy that has ended all is removed
 		return nil, nil
-	}
-	if err != nil && !isUnfinished(o.target) {
-		return nil, nil // what is there is removed, by any account
-	}
-	if err != nil {
+	case err != nil:
 		return nil, err
 	}
 	for _, v := range found {
@@ -159,27 +158,27 @@ func isPopulated(v *v1beta1.Volume) bool {
 	return v.Unreadable() == nil && v.Spec.PopulatedBy == v1beta1.PopulatedByPod && v.Spec.SourceRef != nil && v.Labels[v1beta1.AdoptedLabel] == ""
 }
 
-// tracesOf asks the API server for all that there is of a copy.
-func (r *Controller) tracesOf(ctx context.Context, uid types.UID, name string) (t traces, err error) {
+// tracesOf asks the API server for all that there is of a copy, and for those of the temporary ones that are still there.
+func (r *Controller) tracesOf(ctx context.Context, uid types.UID, name string, temporary []*v1beta1.Volume) (t traces, err error) {
 	t = traces{uid: uid, persistent: map[role]*core.PersistentVolume{}, claims: map[role]*core.PersistentVolumeClaim{}}
-	if t.temporary, err = r.temporary(ctx, uid, name); err != nil {
+	if t.temporary, err = r.live(ctx, temporary); err != nil {
 		return t, err
 	}
 	objects := r.Storage.Kubernetes.CoreV1()
 	for _, role := range roles {
-		pv, err := objects.PersistentVolumes().Get(ctx, nameOf(uid, role), metav1.GetOptions{})
-		if err == nil && pv.Labels[v1beta1.CopyLabel] == name {
+		pv, err := kube.Live(ctx, objects.PersistentVolumes().Get, nameOf(uid, role))
+		if err != nil {
+			return t, err
+		}
+		if pv != nil && pv.Labels[v1beta1.CopyLabel] == name {
 			t.persistent[role] = pv
 		}
-		if kube.IgnoreNotFound(err) != nil {
+		claim, err := kube.Live(ctx, objects.PersistentVolumeClaims(r.Storage.Namespace).Get, nameOf(uid, role))
+		if err != nil {
 			return t, err
 		}
-		claim, err := objects.PersistentVolumeClaims(r.Storage.Namespace).Get(ctx, nameOf(uid, role), metav1.GetOptions{})
-		if err == nil && claim.Labels[v1beta1.CopyLabel] == name {
+		if claim != nil && claim.Labels[v1beta1.CopyLabel] == name {
 			t.claims[role] = claim
-		}
-		if kube.IgnoreNotFound(err) != nil {
-			return t, err
 		}
 	}
 	pods, err := objects.Pods(r.Storage.Namespace).List(ctx, metav1.ListOptions{LabelSelector: labels.Set{v1beta1.CopyLabel: name}.String()})
@@ -198,18 +197,15 @@ func (r *Controller) tracesOf(ctx context.Context, uid types.UID, name string) (
 	return t, err
 }
 
-// temporary are the Volumes that say that they are the temporary source of a copy.
-func (r *Controller) temporary(ctx context.Context, uid types.UID, name string) (found []*v1beta1.Volume, err error) {
-	for _, v := range kube.Cached(r.volumes.List) {
-		if !isTemporary(v) || v.Spec.Labels[v1beta1.CopyLabel] != name || types.UID(v.Spec.Labels[v1beta1.CopyUIDLabel]) != uid {
-			continue
-		}
-		live, err := kube.Live(ctx, r.Storage.Client.HoldfastV1beta1().Volumes().Get, v.Name)
+// live are those of the Volumes that are still there, the oldest first.
+func (r *Controller) live(ctx context.Context, cached []*v1beta1.Volume) (found []*v1beta1.Volume, err error) {
+	for _, c := range cached {
+		v, err := kube.Live(ctx, r.Storage.Client.HoldfastV1beta1().Volumes().Get, c.Name)
 		if err != nil {
 			return nil, err
 		}
-		if live != nil {
-			found = append(found, live)
+		if v != nil {
+			found = append(found, v)
 		}
 	}
 	slices.SortFunc(found, v1beta1.ByAge)
