@@ -25,9 +25,6 @@ func (s *situation) setPoolsFull(next *v1beta1.StorageClusterStatus) {
 		meta.RemoveStatusCondition(&next.Conditions, v1beta1.PoolsFullCondition)
 		return
 	}
-	c := kube.NewCondition(v1beta1.PoolsFullCondition, true, reasonNoRoom,
-		"no further volume fits, until volumes or snapshots are deleted, a disk is added or overcommit is raised (an NFS server may also be at its limit of exports): "+kube.Few(full, mostNamed, "; ", "; and %d more pools"))
-	c.ObservedGeneration = s.cluster.Generation
-	c.Message = kube.Shorten(c.Message, kube.LongestMessage)
-	meta.SetStatusCondition(&next.Conditions, c)
+	s.set(next, kube.NewCondition(v1beta1.PoolsFullCondition, true, reasonNoRoom,
+		"no further volume fits, until volumes or snapshots are deleted, a disk is added or overcommit is raised (an NFS server may also be at its limit of exports): "+kube.Few(full, mostNamed, "; ", "; and %d more pools")))
 }

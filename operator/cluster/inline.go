@@ -56,13 +56,10 @@ func (s *situation) setEphemeralNotAllowed(next *v1beta1.StorageClusterStatus) {
 		meta.RemoveStatusCondition(&next.Conditions, v1beta1.EphemeralNotAllowedCondition)
 		return
 	}
-	c := kube.NewCondition(v1beta1.EphemeralNotAllowedCondition, true, reasonInlineInUse, fmt.Sprintf(
+	s.set(next, kube.NewCondition(v1beta1.EphemeralNotAllowedCondition, true, reasonInlineInUse, fmt.Sprintf(
 		"pods have %d inline ephemeral volumes, which spec.csi.ephemeral does not allow: they stay until their pods end, and the next pods get none. To allow them: kubectl patch storagecluster %s --type=merge -p "+
 			`'{"spec":{"csi":{"ephemeral":{"pools":[%q],"maxSize":"10Gi"}}}}'. They are on %s`,
-		count, s.cluster.Name, render.Pools(s.cluster)[0].Name, strings.Join(on, ", ")))
-	c.ObservedGeneration = s.cluster.Generation
-	c.Message = kube.Shorten(c.Message, kube.LongestMessage)
-	meta.SetStatusCondition(&next.Conditions, c)
+		count, s.cluster.Name, render.Pools(s.cluster)[0].Name, strings.Join(on, ", "))))
 }
 
 // inlineEvent reports once that there are such volumes; their number changes all the time.

@@ -90,10 +90,8 @@ func pinned(image v1beta1.Image) string { return fmt.Sprintf("spec.images.holdfa
 func (s *situation) setReleaseIgnored(next *v1beta1.StorageClusterStatus) {
 	image := s.cluster.Spec.Images.Holdfast
 	if s.ignored != "" {
-		c := kube.NewCondition(v1beta1.ReleaseIgnoredCondition, true, reasonImagePinned, fmt.Sprintf("the manifest of %s was applied, but %s, which keeps running: "+
-			"create a StorageUpgrade to %s, or remove spec.images.holdfast and apply the manifest again", s.ignored, pinned(image), s.ignored))
-		c.ObservedGeneration = s.cluster.Generation
-		meta.SetStatusCondition(&next.Conditions, c)
+		s.set(next, kube.NewCondition(v1beta1.ReleaseIgnoredCondition, true, reasonImagePinned, fmt.Sprintf("the manifest of %s was applied, but %s, which keeps running: "+
+			"create a StorageUpgrade to %s, or remove spec.images.holdfast and apply the manifest again", s.ignored, pinned(image), s.ignored)))
 		return
 	}
 	if c := meta.FindStatusCondition(next.Conditions, v1beta1.ReleaseIgnoredCondition); c != nil && (image == "" || !strings.Contains(c.Message, pinned(image)+",")) {

@@ -62,15 +62,19 @@ func (s *situation) status() v1beta1.StorageClusterStatus {
 	v := s.verdict(&next)
 	next.Phase = v.phase
 	for _, c := range []metav1.Condition{v.available, v.progressing, v.degraded, s.protected} {
-		c.ObservedGeneration = s.cluster.Generation
-		c.Message = kube.Shorten(c.Message, kube.LongestMessage)
-		meta.SetStatusCondition(&next.Conditions, c)
+		s.set(&next, c)
 	}
 	meta.SetStatusCondition(&next.Conditions, kube.Ready(next.Conditions))
 	s.setReleaseIgnored(&next)
 	s.setEphemeralNotAllowed(&next)
 	s.setPoolsFull(&next)
 	return next
+}
+
+func (s *situation) set(next *v1beta1.StorageClusterStatus, c metav1.Condition) {
+	c.ObservedGeneration = s.cluster.Generation
+	c.Message = kube.Shorten(c.Message, kube.LongestMessage)
+	meta.SetStatusCondition(&next.Conditions, c)
 }
 
 func (s *situation) images() v1beta1.Images {
