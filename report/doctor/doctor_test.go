@@ -109,7 +109,7 @@ func class(name, provisioner string, isDefault bool) *storage.StorageClass {
 	mode := storage.VolumeBindingWaitForFirstConsumer
 	c := &storage.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: provisioner, VolumeBindingMode: &mode}
 	if isDefault {
-		c.Annotations = map[string]string{defaultMark: "true"}
+		c.Annotations = map[string]string{render.DefaultClass: "true"}
 	}
 	return c
 }

@@ -15,15 +15,13 @@ import (
 	"github.com/holdfast-storage/holdfast/admin/persistent"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube/podstatus"
+	"github.com/holdfast-storage/holdfast/operator/render"
 	"github.com/holdfast-storage/holdfast/report/facts"
 )
 
-// defaultMark makes a class the one of claims that name none.
-const defaultMark = "storageclass.kubernetes.io/is-default-class"
-
 func defaults(f *Facts) (names []string) {
 	for _, c := range f.Classes {
-		if c.Annotations[defaultMark] == "true" {
+		if c.Annotations[render.DefaultClass] == "true" {
 			names = append(names, c.Name)
 		}
 	}
@@ -36,10 +34,10 @@ func checkDefaultClass(f *Facts) []Finding {
 	case 1:
 		return nil
 	case 0:
-		return []Finding{warn("", "Set spec.defaultClass: true of the StorageCluster, or default: true of one of its storageClasses, or kubectl annotate storageclass NAME "+defaultMark+"=true.",
+		return []Finding{warn("", "Set spec.defaultClass: true of the StorageCluster, or default: true of one of its storageClasses, or kubectl annotate storageclass NAME "+render.DefaultClass+"=true.",
 			"there is no default class: claims that name none wait for one")}
 	default:
-		return []Finding{problem("", "Take the mark from all but one: kubectl annotate storageclass NAME "+defaultMark+"-. Of a class of Holdfast, set defaultClass: false in the StorageCluster, or default: false of the class.",
+		return []Finding{problem("", "Take the mark from all but one: kubectl annotate storageclass NAME "+render.DefaultClass+"-. Of a class of Holdfast, set defaultClass: false in the StorageCluster, or default: false of the class.",
 			"there are %d default classes, %s: claims that name none get the newest", len(names), strings.Join(names, ", "))}
 	}
 }
