@@ -31,8 +31,7 @@ func hasField(schema map[string]any, path []string) bool {
 }
 
 // unknownFields are those that a page names and no kind has, and how many it names.
-func unknownFields(t *testing.T, page string) (unknown []string, named int) {
-	kinds := customKinds(t)
+func unknownFields(kinds map[string]custom, page string) (unknown []string, named int) {
 	for _, found := range fieldPattern.FindAllStringSubmatch(page, -1) {
 		top, path := found[1], strings.Split(strings.ReplaceAll(found[2], "[]", ""), ".")[1:]
 		name := top + "." + strings.Join(path, ".")
@@ -54,9 +53,9 @@ func unknownFields(t *testing.T, page string) (unknown []string, named int) {
 }
 
 func TestDocuments_NameFieldsThatExist(t *testing.T) {
-	all := 0
+	all, kinds := 0, customKinds(t)
 	for _, file := range append(glob(t, "docs/*.md"), "README.md") {
-		unknown, named := unknownFields(t, read(t, file))
+		unknown, named := unknownFields(kinds, read(t, file))
 		all += named
 		if len(unknown) > 0 {
 			t.Errorf("%s names %q, which no kind has", filepath.Base(file), unknown)
@@ -65,7 +64,7 @@ func TestDocuments_NameFieldsThatExist(t *testing.T) {
 	if all < 150 {
 		t.Errorf("%d fields are found in the documents: is the pattern still right?", all)
 	}
-	if unknown, _ := unknownFields(t, "`spec.disableMonitoring` and `cluster.priorityClass: high`, `spec.pools[].path`"); len(unknown) != 2 {
+	if unknown, _ := unknownFields(kinds, "`spec.disableMonitoring` and `cluster.priorityClass: high`, `spec.pools[].path`"); len(unknown) != 2 {
 		t.Errorf("of three fields, two of which are none, it refuses %q", unknown)
 	}
 }
