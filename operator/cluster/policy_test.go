@@ -23,9 +23,9 @@ import (
 
 // policyNames are those of the policies and of their bindings.
 var policyNames = []string{
-	"holdfast-applications", "holdfast-cascade", "holdfast-class-parameters", "holdfast-deletion", "holdfast-fencing", "holdfast-held-nodes", "holdfast-held-pools", "holdfast-loop-sets", "holdfast-mirror",
+	"holdfast-applications", "holdfast-cascade", "holdfast-claims", "holdfast-class-parameters", "holdfast-deletion", "holdfast-fencing", "holdfast-held-nodes", "holdfast-held-pools", "holdfast-loop-sets", "holdfast-mirror",
 	"holdfast-nfs-exports", "holdfast-nfs-namespaces", "holdfast-node-account", "holdfast-node-clients", "holdfast-node-requests",
-	"holdfast-one-storagecluster", "holdfast-population", "holdfast-storageclass", "holdfast-storagecluster", "holdfast-uninstall",
+	"holdfast-one-storagecluster", "holdfast-population", "holdfast-snapshot-controller", "holdfast-storageclass", "holdfast-storagecluster", "holdfast-uninstall",
 }
 
 // asker asks the API server as a user does, and hears its warnings.

@@ -54,7 +54,7 @@ func TestPolicies_NameTheNamespaceOfHoldfast(t *testing.T) {
 			names++
 		}
 	}
-	if names != 8 {
+	if names != 9 {
 		t.Errorf("%d policies name the controller", names)
 	}
 }

@@ -32,8 +32,8 @@ const fencingPolicy = "holdfast-fencing"
 // devices to the pods that may have them, and deletion to what has no data.
 func Limits(spec *v1beta1.StorageClusterSpec) []string {
 	all := []string{
-		"holdfast-applications", "holdfast-cascade", "holdfast-deletion", fencingPolicy, "holdfast-node-account", "holdfast-node-clients", "holdfast-node-requests",
-		"holdfast-population", "holdfast-uninstall", LoopSetsPolicy,
+		"holdfast-applications", "holdfast-cascade", "holdfast-claims", "holdfast-deletion", fencingPolicy, "holdfast-node-account", "holdfast-node-clients", "holdfast-node-requests",
+		"holdfast-population", "holdfast-snapshot-controller", "holdfast-uninstall", LoopSetsPolicy,
 	}
 	if len(cephSites(spec)) > 0 {
 		all = append(all, "holdfast-ceph-account")
