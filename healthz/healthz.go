@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -17,7 +18,8 @@ import (
 // limit is the time for all checks of a request, less than the timeout of the pods' probes.
 const limit = 5 * time.Second
 
-// Checks are the checks of one process. Add all of them before the first request. Every client can read why one fails.
+// Checks are the checks of one process. Add all of them before the first request. Why one fails is shown to clients of this
+// host alone: it may name a user and the monitors of a Ceph cluster.
 type Checks struct {
 	Log   *slog.Logger // logs checks that start to fail or pass; nil discards
 	live  []*check
@@ -78,7 +80,11 @@ func (c *Checks) serve(w http.ResponseWriter, r *http.Request, path string, chec
 			fmt.Fprintf(&list, "[+]%s ok\n", one.name)
 		} else {
 			passed = false
-			fmt.Fprintf(&list, "[-]%s failed: %s\n", one.name, strings.ReplaceAll(err.Error(), "\n", "; "))
+			reason := "the reason is in the log, and shown to clients of localhost"
+			if isLocal(r) {
+				reason = strings.ReplaceAll(err.Error(), "\n", "; ")
+			}
+			fmt.Fprintf(&list, "[-]%s failed: %s\n", one.name, reason)
 		}
 		c.log(path, one, err)
 	}
@@ -95,6 +101,11 @@ func (c *Checks) serve(w http.ResponseWriter, r *http.Request, path string, chec
 	default:
 		fmt.Fprint(w, "ok")
 	}
+}
+
+func isLocal(r *http.Request) bool {
+	from, err := netip.ParseAddrPort(r.RemoteAddr)
+	return err == nil && from.Addr().Unmap().IsLoopback()
 }
 
 // log logs changes only: probes run every few seconds.

@@ -13,8 +13,14 @@ import (
 
 func get(t *testing.T, h http.Handler, path string) (status int, body string) {
 	t.Helper()
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, http.NoBody))
+	return getFrom(t, h, "127.0.0.1:1", path)
+}
+
+func getFrom(t *testing.T, h http.Handler, client, path string) (status int, body string) {
+	t.Helper()
+	w, r := httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, http.NoBody)
+	r.RemoteAddr = client
+	h.ServeHTTP(w, r)
 	return w.Code, w.Body.String()
 }
 
@@ -53,6 +59,19 @@ func TestChecks_AreServedInTheFormatOfTheAPIServer(t *testing.T) {
 	for _, path := range []string{"/", "/healthz", "/livez/pools", "/readyz/", "/readyz/none"} {
 		if status, body := get(t, h, path); status != http.StatusNotFound {
 			t.Errorf("%s: %d %s", path, status, body)
+		}
+	}
+}
+
+func TestCheck_ShowsOnLocalhostAloneWhyItFails(t *testing.T) {
+	c := &Checks{}
+	c.Ready("pool", func(context.Context) error { return errors.New("the monitors 10.0.0.1:3300 refuse client.holdfast") })
+	for client, shown := range map[string]bool{
+		"127.0.0.1:1": true, "[::1]:1": true, "[::ffff:127.0.0.1]:1": true, "10.0.0.5:1": false, "[2001:db8::5]:1": false, "": false,
+	} {
+		status, body := getFrom(t, c.Handler(), client, "/readyz")
+		if status != http.StatusInternalServerError || !strings.Contains(body, "[-]pool failed: ") || strings.Contains(body, "10.0.0.1") != shown {
+			t.Errorf("for %q: %d %s", client, status, body)
 		}
 	}
 }

@@ -134,7 +134,7 @@ func TestBeforeTheClusterIsKnownTheServerSaysSo(t *testing.T) {
 		if a := r.get("/livez"); a.status != http.StatusOK {
 			t.Errorf("/livez: %d %s", a.status, a.body)
 		}
-		if a := r.get("/readyz"); a.status != http.StatusInternalServerError || !strings.Contains(string(a.body), "[-]informer-sync failed: the cluster could not be read so far") {
+		if a := r.get("/readyz"); a.status != http.StatusInternalServerError || !strings.Contains(string(a.body), "[-]informer-sync failed: the reason is in the log") {
 			t.Errorf("/readyz: %d %s", a.status, a.body)
 		}
 		if a := r.get(reportPath); a.status != http.StatusForbidden || !strings.Contains(a.message(), "not known yet") {
