@@ -72,18 +72,19 @@ func TestStranger_WhatAnotherNodeHasWrittenIsNoCopy(t *testing.T) {
 	})
 }
 
-func TestStranger_WhatTheTokenOfAnotherNodeOrOfAServerWritesIsNoCopy(t *testing.T) {
+func TestStranger_WhatTheTokenOfAnotherAgentWritesIsNoCopy(t *testing.T) {
 	id := rand.String(5)
 	own := "stranger-" + id
-	for name, test := range map[string]struct{ namespace, account, pod, node, policy string }{
-		"node":       {realapi.Namespace, "holdfast-node", "agent", own, "holdfast-node-account"},
-		"NFS server": {own, "holdfast-nfs", "nfs-files-0", v1beta1.NodeOfServer(own + "/files"), "holdfast-nfs-account"},
+	for name, test := range map[string]struct{ namespace, account, role, pod, node, policy string }{
+		"node":       {realapi.Namespace, "holdfast-node", "", "agent", own, "holdfast-node-account"},
+		"NFS server": {own, "holdfast-nfs", "holdfast-nfs", "nfs-files-0", v1beta1.NodeOfServer(own + "/files"), "holdfast-nfs-account"},
+		"Ceph pool":  {realapi.Namespace, "holdfast-ceph-" + own, "cluster-admin", "site", v1beta1.NodeOfCephPool(own), "holdfast-ceph-account"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := realWorld(t)
-			realapi.Install(t, w.Config, deploy.NodeRBAC, deploy.AccountPolicies, deploy.NFSRBAC, deploy.NFSAccountPolicies)
-			if test.namespace != realapi.Namespace {
-				w.accountOfServers(test.namespace, test.account)
+			realapi.Install(t, w.Config, deploy.NodeRBAC, deploy.AccountPolicies, deploy.NFSRBAC, deploy.NFSAccountPolicies, deploy.CephPolicies)
+			if test.role != "" {
+				w.account(test.namespace, test.account, test.role)
 			}
 			realapi.PodOn(t, w.Config, test.namespace, test.account, test.pod, own)
 			token := realapi.WithToken(t, w.Config, test.namespace, test.account, test.pod)
@@ -99,7 +100,7 @@ func TestStranger_WhatTheTokenOfAnotherNodeOrOfAServerWritesIsNoCopy(t *testing.
 			w.Hosts(map[string]int64{home: gib})
 			by := stranger{w, client.NewForConfigOrDie(token), test.node}
 			w.takesNothing(home, by)
-			if v1beta1.IsSite(test.node) { // it reads claims, and so knows the names of new volumes
+			if v1beta1.IsSite(test.node) { // a server reads claims, and so knows the names of new volumes
 				by.volume("plain", nil)
 				_, err := w.Backend.Create(t.Context(), inmemory.Spec("plain", mib))
 				inmemory.Expect(t, err, backend.ErrExists, "plain is on "+v1beta1.SiteOf(test.node).String(), "is to be elsewhere")
@@ -108,16 +109,21 @@ func TestStranger_WhatTheTokenOfAnotherNodeOrOfAServerWritesIsNoCopy(t *testing.
 	}
 }
 
-// accountOfServers makes what the operator makes for NFS servers of a namespace.
-func (w *world) accountOfServers(namespace, name string) {
+// account makes what the operator makes for the NFS servers of a namespace, or for a pool in a Ceph cluster.
+func (w *world) account(namespace, name, role string) {
 	w.Helper()
 	kinds, ctx := w.Theirs.CoreV1(), w.Context()
 	home, account := &core.Namespace{}, &core.ServiceAccount{}
 	home.Name, account.Name = namespace, name
-	check.Got(kinds.Namespaces().Create(ctx, home, metav1.CreateOptions{}))(w)
-	w.Cleanup(func() { _ = kinds.Namespaces().Delete(context.Background(), namespace, metav1.DeleteOptions{}) })
+	if namespace != realapi.Namespace {
+		check.Got(kinds.Namespaces().Create(ctx, home, metav1.CreateOptions{}))(w)
+		w.Cleanup(func() { _ = kinds.Namespaces().Delete(context.Background(), namespace, metav1.DeleteOptions{}) })
+	}
 	check.Got(kinds.ServiceAccounts(namespace).Create(ctx, account, metav1.CreateOptions{}))(w)
-	realapi.Grant(w.T, w.Config, name, namespace, name)
+	w.Cleanup(func() {
+		_ = kinds.ServiceAccounts(namespace).Delete(context.Background(), name, metav1.DeleteOptions{})
+	})
+	realapi.Grant(w.T, w.Config, role, namespace, name)
 }
 
 // takesNothing has another agent write an object under each name that a request is about to use: the request fails, and says where

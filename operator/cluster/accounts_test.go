@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"encoding/json"
-	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -154,14 +153,7 @@ func TestToken_OfANodePodWritesOnlyObjectsOfItsNode(t *testing.T) {
 func (r *rig) leavesToControllers(policy string, agent *rest.Config, node string) {
 	r.Helper()
 	id := "marked-" + strings.ReplaceAll(node, ".", "-")
-	v := &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: id}, Spec: v1beta1.VolumeSpec{Name: id, Node: node}}
-	s := &v1beta1.Snapshot{ObjectMeta: metav1.ObjectMeta{Name: id}, Spec: v1beta1.SnapshotSpec{Name: id, Node: node, SourceRef: v1beta1.FromVolume(id)}}
-	realapi.Mark(v)
-	realapi.Mark(s)
-	_, noVolume := r.ours.HoldfastV1beta1().Volumes().Create(r.Context(), v, metav1.CreateOptions{})
-	_, noSnapshot := r.ours.HoldfastV1beta1().Snapshots().Create(r.Context(), s, metav1.CreateOptions{})
-	check.OK(r, errors.Join(noVolume, noSnapshot))
-	for _, a := range realapi.Unmarked(id, id) {
+	for _, a := range realapi.Unmarked(r.T, r.ours, id, node) {
 		if err := a.Try(r.Context(), agent); !refusedBy(policy, err) {
 			r.Errorf("with all rights: %s: %v", a, err)
 		}
@@ -180,19 +172,6 @@ func (r *rig) refusesRequests(ofAccount string, as *rest.Config, byPolicy map[st
 			}
 		}
 	}
-}
-
-func TestReserved_AServerMakesNoRequestOfTheController(t *testing.T) {
-	r := newRig(t).start()
-	r.create("holdfast", nil)
-	r.reconciled("holdfast")
-	r.stored()
-	as := rest.CopyConfig(r.config)
-	as.Impersonate = rest.ImpersonationConfig{UserName: serverUser, Groups: []string{"system:masters"}}
-	reserved := realapi.Reserved("team", serverNode)
-	r.refusedSoon("holdfast-population", as, reserved["holdfast-population"][0])
-	r.refusedSoon("holdfast-node-requests", as, reserved["holdfast-node-requests"][0])
-	r.refusesRequests("holdfast-nfs-account", as, reserved)
 }
 
 // TestToken_OfANodePodMayNotWriteObjectsOfKubernetes: what no policy keeps it from, as the policy is about what is

@@ -2,7 +2,6 @@ package nfsserver
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -13,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
@@ -322,33 +320,22 @@ func TestToken_OfAnNFSServerWritesOnlyItsOwnObjects(t *testing.T) {
 			t.Errorf("with all rights: %s: %v", one, err)
 		}
 	}
-	marked := "marked-" + a.namespace
-	a.mark(marked)
-	for _, one := range realapi.Unmarked(marked, marked) {
+	for _, one := range realapi.Unmarked(t, r.ours, "marked-"+a.namespace, a.own.NodeName()) {
 		if err := one.Try(t.Context(), a.token); !refusedByPolicy(accountPolicy, err) {
 			t.Errorf("with all rights: %s: %v", one, err)
 		}
 	}
-}
-
-// mark makes a Volume and a Snapshot of the server with what controllers go by.
-func (a *attacked) mark(id string) {
-	a.Helper()
-	v := &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: id}, Spec: v1beta1.VolumeSpec{Name: id, Node: a.own.NodeName(), Shared: true}}
-	s := &v1beta1.Snapshot{ObjectMeta: metav1.ObjectMeta{Name: id}, Spec: v1beta1.SnapshotSpec{Name: id, Node: a.own.NodeName(), SourceRef: v1beta1.FromVolume(id)}}
-	realapi.Mark(v)
-	realapi.Mark(s)
-	volumes, snapshots := a.ours.HoldfastV1beta1().Volumes(), a.ours.HoldfastV1beta1().Snapshots()
-	_, noVolume := volumes.Create(a.Context(), v, metav1.CreateOptions{})
-	_, noSnapshot := snapshots.Create(a.Context(), s, metav1.CreateOptions{})
-	check.OK(a, errors.Join(noVolume, noSnapshot))
-	a.Cleanup(func() {
-		free := []byte(`{"metadata":{"finalizers":null}}`)
-		_, _ = volumes.Patch(background, id, types.MergePatchType, free, metav1.PatchOptions{})
-		_, _ = snapshots.Patch(background, id, types.MergePatchType, free, metav1.PatchOptions{})
-		_ = volumes.Delete(background, id, metav1.DeleteOptions{})
-		_ = snapshots.Delete(background, id, metav1.DeleteOptions{})
-	})
+	realapi.Install(t, r.config, deploy.Policies)
+	for policy, attempts := range realapi.Reserved(a.volume(a.own), a.own.NodeName()) {
+		wait.Until(r, "the policy "+policy, func() bool {
+			return slices.ContainsFunc(attempts, func(one realapi.Attempt) bool { return refusedByPolicy(policy, one.Try(t.Context(), a.token)) })
+		})
+		for _, one := range attempts {
+			if err := one.Try(t.Context(), a.token); !refusedByPolicy(policy, err) && !refusedByPolicy(accountPolicy, err) {
+				t.Errorf("%s, with all rights: %s: %v", policy, one, err)
+			}
+		}
+	}
 }
 
 func TestToken_WithoutAServerPodWritesNothing(t *testing.T) {

@@ -1,11 +1,16 @@
 package realapi
 
 import (
+	"context"
 	"fmt"
+	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
+	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // What controllers go by: none of it is an agent's to write or to remove.
@@ -24,8 +29,8 @@ var (
 	owner      = metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: "a", UID: "1"}
 )
 
-// Mark gives an object of an agent all of that metadata, for Unmarked.
-func Mark(o metav1.Object) {
+// mark gives an object of an agent all of that metadata.
+func mark(o metav1.Object) {
 	all := map[string]map[string]string{}
 	for field, keys := range metadata {
 		all[field] = map[string]string{}
@@ -39,15 +44,30 @@ func Mark(o metav1.Object) {
 	o.SetOwnerReferences([]metav1.OwnerReference{owner})
 }
 
-func patchOf(what, name string) func(format string, args ...any) Attempt {
-	return func(format string, args ...any) Attempt {
-		return Attempt{Verb: "patch", What: "holdfast.dev/v1beta1/" + what, Name: name, Body: fmt.Sprintf(format, args...)}
+// Unmarked makes a Volume and a Snapshot of an agent with all of that metadata, gives it to the StorageNode of the agent too, and
+// returns the writes that remove it.
+func Unmarked(t testing.TB, ours holdfast.Interface, id, node string) (all []Attempt) {
+	t.Helper()
+	kinds, background := ours.HoldfastV1beta1(), context.Background()
+	nodes, volumes, snapshots := kinds.StorageNodes(), kinds.Volumes(), kinds.Snapshots()
+	t.Cleanup(func() {
+		free := []byte(`{"metadata":{"finalizers":null}}`)
+		_, _ = nodes.Patch(background, node, types.MergePatchType, free, metav1.PatchOptions{})
+		_, _ = volumes.Patch(background, id, types.MergePatchType, free, metav1.PatchOptions{})
+		_, _ = snapshots.Patch(background, id, types.MergePatchType, free, metav1.PatchOptions{})
+		_ = volumes.Delete(background, id, metav1.DeleteOptions{})
+		_ = snapshots.Delete(background, id, metav1.DeleteOptions{})
+	})
+	n := check.Got(nodes.Get(t.Context(), node, metav1.GetOptions{}))(t)
+	v := &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: id}, Spec: v1beta1.VolumeSpec{Name: id, Node: node, Shared: v1beta1.SiteOf(node).Kind == v1beta1.SiteNFSServer}}
+	s := &v1beta1.Snapshot{ObjectMeta: metav1.ObjectMeta{Name: id}, Spec: v1beta1.SnapshotSpec{Name: id, Node: node, SourceRef: v1beta1.FromVolume(id)}}
+	for _, o := range []metav1.Object{n, v, s} {
+		mark(o)
 	}
-}
-
-// Unmarked are the removals of what Mark has given to a Volume and a Snapshot of an agent.
-func Unmarked(volume, snapshot string) (all []Attempt) {
-	for what, name := range map[string]string{"volumes": volume, "snapshots": snapshot} {
+	check.Got(nodes.Update(t.Context(), n, metav1.UpdateOptions{}))(t)
+	check.Got(volumes.Create(t.Context(), v, metav1.CreateOptions{}))(t)
+	check.Got(snapshots.Create(t.Context(), s, metav1.CreateOptions{}))(t)
+	for what, name := range map[string]string{"volumes": id, "snapshots": id, "storagenodes": node} {
 		patch := patchOf(what, name)
 		for field, keys := range metadata {
 			for _, key := range keys {
@@ -58,6 +78,12 @@ func Unmarked(volume, snapshot string) (all []Attempt) {
 		all = append(all, patch(`{"metadata":{"finalizers":[%q]}}`, v1beta1.AgentFinalizer), patch(`{"metadata":{"finalizers":null}}`), patch(`{"metadata":{"ownerReferences":null}}`))
 	}
 	return all
+}
+
+func patchOf(what, name string) func(format string, args ...any) Attempt {
+	return func(format string, args ...any) Attempt {
+		return Attempt{Verb: "patch", What: "holdfast.dev/v1beta1/" + what, Name: name, Body: fmt.Sprintf(format, args...)}
+	}
 }
 
 // Forged are writes of what controllers go by on a Volume, a Snapshot and a StorageNode that an agent may write. Those that the
