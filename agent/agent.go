@@ -96,6 +96,7 @@ type Agent struct {
 	log         *slog.Logger
 	expander    backend.Expander
 	completer   backend.Completer
+	watched     backend.Watched // nil where the clients of volumes are not seen
 	snapshotter backend.Snapshotter
 	grouper     backend.GroupSnapshotter
 	cloner      backend.Cloner
@@ -141,6 +142,7 @@ func New(c Config) (*Agent, error) {
 	a.inline.Store(-1)
 	a.expander, _ = c.Backend.(backend.Expander)
 	a.completer, _ = c.Backend.(backend.Completer)
+	a.watched, _ = c.Backend.(backend.Watched)
 	a.snapshotter, _ = c.Backend.(backend.Snapshotter)
 	a.grouper, _ = c.Backend.(backend.GroupSnapshotter)
 	a.cloner, _ = c.Backend.(backend.Cloner)

@@ -15,8 +15,9 @@ import (
 )
 
 // recordVolume writes the state of a volume into its object, if it has changed.
-func (a *Agent) recordVolume(ctx context.Context, o *v1beta1.Volume, v *backend.Volume, failure error) error {
+func (a *Agent) recordVolume(ctx context.Context, o *v1beta1.Volume, v *backend.Volume, attached *v1beta1.VolumeAttached, failure error) error {
 	status := volumeStatus(o, v, failure, a.Address)
+	status.Attached = attached
 	if !newsOfVolume(&o.Status, status) {
 		return nil
 	}
@@ -36,6 +37,7 @@ func volumeStatus(o *v1beta1.Volume, v *backend.Volume, failure error, address s
 		r.condition, r.usable = v.Condition, v.Access != (backend.Access{}) || !v.Condition.Abnormal
 		r.incomplete = v.Incomplete && o.Spec.PopulatedBy == ""
 	}
+	s.Attached = seenAttached(o)
 	s.Phase, s.Error = r.phase(), r.errorOf()
 	r.conditions(&s.Conditions, o.Generation)
 	switch {

@@ -48,17 +48,21 @@ func (a *Agent) reconcileVolume(ctx context.Context, k key) error {
 		return err
 	}
 	v, fresh, err := a.realise(ctx, o)
+	attached, other := seenAttached(o), error(nil)
+	if err == nil {
+		attached, other = a.lookAtClients(ctx, o)
+	}
 	if ctx.Err() != nil {
 		return ctx.Err() // interrupted: the state of the volume is unknown
 	}
-	if err := a.recordVolume(ctx, o, v, err); err != nil {
+	if err := a.recordVolume(ctx, o, v, attached, err); err != nil {
 		if fresh && apierrors.IsNotFound(err) {
 			// The volume was never reported, and a repeated request creates a new one.
 			return a.Backend.Delete(ctx, k.id())
 		}
 		return err
 	}
-	return retryable(err)
+	return cmp.Or(retryable(err), other)
 }
 
 // realise creates the volume on disk as the object specifies. fresh says that this call has created it.

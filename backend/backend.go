@@ -105,6 +105,13 @@ type Attacher interface {
 	Detach(ctx context.Context, id ID, node string) error
 }
 
+// Watched is implemented by backends that see which clients have a volume open.
+type Watched interface {
+	// ClientOf returns the address of a client that has a volume open and is not this process, not shut out of its cluster and not
+	// among those that are known; "" if there is none.
+	ClientOf(ctx context.Context, id ID, known []string) (address string, err error)
+}
+
 // Sharer is implemented by backends that also have shared volumes, on NFS servers. Capacity and CapacityAt do not
 // include NFS servers.
 type Sharer interface {

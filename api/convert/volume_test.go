@@ -61,7 +61,7 @@ func volumeThere(t *testing.T, f *filler) {
 	var o v1beta1.Volume
 	f.fill(&o.Status)
 	want := &o.Status
-	want.Phase, want.Error, want.Copy, want.Conditions, want.ObservedGeneration, want.Columns = "", nil, nil, nil, 0, v1beta1.VolumeColumns{}
+	want.Phase, want.Error, want.Attached, want.Copy, want.Conditions, want.ObservedGeneration, want.Columns = "", nil, nil, nil, nil, 0, v1beta1.VolumeColumns{}
 	for _, q := range []**resource.Quantity{&want.Size, &want.FSSize, &want.Used} {
 		*q = cmp.Or(*q, v1beta1.Quantity(7))
 	}

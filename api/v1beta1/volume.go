@@ -252,6 +252,9 @@ type VolumeStatus struct {
 	// error is why the last operation failed.
 	// +optional
 	Error *Error `json:"error,omitempty"`
+	// attached is what the agent of a pool in a Ceph cluster has seen since the volume was attached to a node.
+	// +optional
+	Attached *VolumeAttached `json:"attached,omitempty"`
 	// copy is how far the content of a volume with spec.populatedBy is copied. Only the controller writes it.
 	// +optional
 	Copy *VolumeCopy `json:"copy,omitempty"`
@@ -268,6 +271,16 @@ type VolumeStatus struct {
 	// columns has numbers in the form in which kubectl get prints them. It is no part of the API.
 	// +optional
 	Columns VolumeColumns `json:"columns,omitzero"`
+}
+
+// VolumeAttached is whether the node that a volume is attached to is the only one whose kernel may have its image.
+type VolumeAttached struct {
+	// node that the volume is attached to.
+	// +required
+	Node string `json:"node"`
+	// client is the address of one that has the image open and that the node has not recorded. The volume is not used before it has gone.
+	// +optional
+	Client string `json:"client,omitempty"`
 }
 
 // VolumeAccess says how a node reaches a volume. One field is set, or none when the volume is damaged.

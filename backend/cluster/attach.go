@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	storage "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -22,23 +23,55 @@ var _ backend.Attacher = (*Backend)(nil)
 // Attach records in the object which node has the volume attached. The write fails if another one was recorded in between,
 // so two nodes never have it, whichever replica writes.
 func (b *Backend) Attach(ctx context.Context, id backend.ID, node string) error {
-	return b.editAttached(ctx, id, func(now string) (string, error) {
-		switch now {
-		case node:
-			return node, nil
-		case "": // also in an object that was deleted, and written again by the pool's agent
-			for _, other := range b.usedOn(id) {
-				if other.Name == node {
-					continue
-				}
-				if err := b.checkReleased(ctx, id, other.Name, node); err != nil {
-					return "", err
-				}
-			}
-			return node, nil
+	err := b.editAttached(ctx, id, func(now string) (string, error) {
+		others := []string{now} // none in an object that was deleted, and written again by the pool's agent
+		for _, n := range b.usedOn(id) {
+			others = append(others, n.Name)
 		}
-		return node, b.checkReleased(ctx, id, now, node)
+		for _, other := range others {
+			if other == "" || other == node {
+				continue
+			}
+			if err := b.checkReleased(ctx, id, other, node); err != nil {
+				return "", err
+			}
+		}
+		return node, nil
 	})
+	if err != nil {
+		return err
+	}
+	return b.awaitLook(ctx, id, node)
+}
+
+// lookTime is how long the agent of a pool has to look at the clients of a volume.
+const lookTime = 10 * time.Second
+
+// awaitLook fails if the agent of its pool sees a client that has the volume open and is not one of the node. What nodes have
+// recorded was compared before, so an agent that is away, or of an earlier release, keeps no pod waiting.
+func (b *Backend) awaitLook(ctx context.Context, id backend.ID, node string) error {
+	limited, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	c := b.volumes.join(string(id))
+	defer c.leave()
+	err := await(limited, b.volumes, c, func(o *v1beta1.Volume) (bool, error) {
+		seen := o.Status.Attached
+		switch {
+		case o.Status.Access == nil || o.Status.Access.RBD == nil:
+			return true, nil
+		case seen == nil || seen.Node != node:
+			return false, nil
+		case seen.Client != "":
+			return false, fmt.Errorf("%w: volume %s: a client at %s has its image open, and node %s has recorded no such client: it can be attached once that has gone; see who it is with `rbd status`, and unmap the image there",
+				backend.ErrPrecondition, id, seen.Client, node)
+		}
+		return true, nil
+	})
+	if ctx.Err() == nil && limited.Err() != nil {
+		b.Log.Warn("the agent of the pool has not said who else has the volume open", "volume", id, "node", node, "waited", lookTime)
+		return nil
+	}
+	return err
 }
 
 // checkReleased returns an error while a node may use a volume that another one is to have.

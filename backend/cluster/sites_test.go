@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	storage "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -252,6 +253,54 @@ func attachesOne(t *testing.T, w *world) {
 	}
 	detach("gone", "other")
 	inmemory.Expect(t, w.Backend.Attach(t.Context(), "gone", "other"), backend.ErrNotFound)
+}
+
+func TestCephPool_ImageThatAnotherClientHasOpenIsNotAttached(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const stranger = "10.0.0.9:0/1"
+		w := newWorld(t)
+		host := w.CephPool(gib, v1beta1.EngineRBD)
+		w.Start()
+		w.Ready(inmemory.CephPool)
+		w.Puppet(node, gib)
+		check.Got(w.Backend.Create(t.Context(), cephSpec("v", mib)))(t)
+		attach := func() error { return w.Backend.Attach(t.Context(), "v", node) }
+		attached := func() bool { return attach() == nil }
+		host.Opens(stranger)
+		for range 2 {
+			inmemory.Expect(t, attach(), backend.ErrPrecondition, "volume v", "at "+stranger, "node "+node+" has recorded no such client", "rbd status")
+		}
+		w.status(func(n *v1beta1.StorageNode) {
+			n.Status.CephClients = []v1beta1.CephClient{{FSID: "f", ID: "client.1", Address: stranger}}
+		})
+		w.Until("the client being known as the node's", attached)
+		w.status(func(n *v1beta1.StorageNode) { n.Status.CephClients = nil })
+		check.OK(t, attach()) // it was seen since the volume was attached
+		check.OK(t, w.Backend.Detach(t.Context(), "v", node))
+		w.Until("the end of that", func() bool { return w.Volume("v").Status.Attached == nil })
+		inmemory.Expect(t, attach(), backend.ErrPrecondition, stranger)
+		host.Opens("")
+		w.Until("the client having gone", attached)
+	})
+}
+
+func TestCephPool_AgentThatIsAwayKeepsNoImageFromBeingAttached(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.CephPool(gib, v1beta1.EngineRBD)
+		w.Start()
+		w.Ready(inmemory.CephPool)
+		check.Got(w.Backend.Create(t.Context(), cephSpec("v", mib)))(t)
+		w.Agents[inmemory.CephPool]()
+		began := time.Now()
+		check.OK(t, w.Backend.Attach(t.Context(), "v", node))
+		if waited := time.Since(began); waited < 10*time.Second {
+			t.Errorf("its agent had %s", waited)
+		}
+		if v := w.Volume("v"); v.Annotations[v1beta1.AttachedAnnotation] != node || v.Status.Attached != nil {
+			t.Errorf("%+v", v)
+		}
+	})
 }
 
 // reports has the agent of the node report a condition, until the backend goes by that.

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"os"
 	"os/exec"
 	"strings"
@@ -490,5 +491,37 @@ func TestCluster_ThatDoesNotAnswerIsUnavailableInSeconds(t *testing.T) {
 				return err
 			})
 		})
+	}
+}
+
+func TestClient_ThatWatchesAnImageIsSeen(t *testing.T) {
+	at, b, _ := openWith(t, Config{}, "a")
+	of := func(known ...string) string {
+		t.Helper()
+		return check.Got(b.ClientOf(t.Context(), "a", known))(t)
+	}
+	if client := of(); client != "" {
+		t.Errorf("no client has it open, and it says %s", client)
+	}
+	var client string
+	hands(t, at, func(ioctx *rados.IOContext) {
+		image := check.Got(rbd.OpenImage(ioctx, "volume.a", rbd.NoSnapshot))(t)
+		defer image.Close()
+		client = of()
+		if _, err := netip.ParseAddrPort(strings.Split(client, "/")[0]); err != nil {
+			t.Errorf("the client is %q", client)
+		}
+		if other := of("10.0.0.5:0/1", client); other != "" {
+			t.Errorf("beside the one that is known there is %s", other)
+		}
+		if out, err := small.Command(t.Context(), "ceph", "osd", "blocklist", "add", client); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		if other := of(); other != "" {
+			t.Errorf("%s is shut out", other)
+		}
+	})
+	if _, err := b.ClientOf(t.Context(), "none", nil); !errors.Is(err, backend.ErrNotFound) {
+		t.Errorf("of no volume: %v", err)
 	}
 }

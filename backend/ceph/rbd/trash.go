@@ -158,13 +158,33 @@ func (s *session) unused(r *record) error {
 	return inUse(r, "at "+user)
 }
 
-// userOf returns the address of a living client of an image that is not this process; "" if there is none.
-func (s *session) userOf(image *rbd.Image) (string, error) {
+// ClientOf lists who watches the image, which is who has it open to write.
+func (b *Backend) ClientOf(ctx context.Context, id backend.ID, known []string) (address string, err error) {
+	return do(ctx, b, id, "list the clients of", func(ctx context.Context) (string, error) {
+		r, err := b.need(ctx, volumes, id, "")
+		if err != nil {
+			return "", err
+		}
+		return call(ctx, b, "listing the clients of image "+r.name, func(s *session) (string, error) {
+			image, err := rbd.OpenImageReadOnly(s.ioctx, r.name, rbd.NoSnapshot)
+			if err != nil {
+				return "", err
+			}
+			defer image.Close()
+			return s.userOf(image, known...)
+		})
+	})
+}
+
+// userOf returns the address of a living client of an image that is neither this process nor known; "" if there is none.
+func (s *session) userOf(image *rbd.Image, known ...string) (string, error) {
 	watchers, err := image.ListWatchers()
 	if err != nil {
 		return "", err
 	}
-	watchers = slices.DeleteFunc(watchers, func(w rbd.ImageWatcher) bool { return uint64(w.Id) == s.conn.GetInstanceID() })
+	watchers = slices.DeleteFunc(watchers, func(w rbd.ImageWatcher) bool {
+		return uint64(w.Id) == s.conn.GetInstanceID() || slices.Contains(known, w.Addr)
+	})
 	if len(watchers) == 0 {
 		return "", nil
 	}

@@ -14,6 +14,7 @@ type Host struct {
 	*backendtest.Memory
 	mu     sync.Mutex
 	refuse map[string]error // by verb
+	client string
 }
 
 // NewHost is one with so many bytes.
@@ -26,6 +27,13 @@ func (h *Host) Refuses(verb string, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.refuse[verb] = err
+}
+
+// Opens says which client has all volumes open from now on; "" means none.
+func (h *Host) Opens(client string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.client = client
 }
 
 func (h *Host) refusal(verb string) error {

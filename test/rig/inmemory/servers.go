@@ -3,6 +3,7 @@ package inmemory
 import (
 	"context"
 	"maps"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -69,6 +70,16 @@ func (e Exporter) Clone(ctx context.Context, source backend.ID, spec backend.Vol
 // Expand leaves it exported.
 func (e Exporter) Expand(ctx context.Context, id backend.ID, size backend.Size) (*backend.Volume, error) {
 	return e.exported(e.Host.Expand(ctx, id, size))
+}
+
+// ClientOf returns the client that Opens has named.
+func (e Exporter) ClientOf(_ context.Context, _ backend.ID, known []string) (string, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if slices.Contains(known, e.client) {
+		return "", nil
+	}
+	return e.client, nil
 }
 
 // Servers starts agents of NFS servers beside those of nodes, under a controller that knows all.

@@ -94,13 +94,18 @@ func serveControllers(t *testing.T, work string) {
 	check.OK(t, err)
 }
 
-// nodeOfController is a node of an engine's controller. Its socket answers for both, as csi-sanity requires.
-func nodeOfController(ctx context.Context, t *testing.T, w world, engine string) *served {
+func controllerOf(t *testing.T, engine string) controllerAddresses {
 	t.Helper()
 	encoded, err := os.ReadFile(filepath.Join("/run/work", controllersFile))
 	addresses := map[string]controllerAddresses{}
 	check.OK(t, errors.Join(err, json.Unmarshal(encoded, &addresses)))
-	at := addresses[engine]
+	return addresses[engine]
+}
+
+// nodeOfController is a node of an engine's controller. Its socket answers for both, as csi-sanity requires.
+func nodeOfController(ctx context.Context, t *testing.T, w world, engine string) *served {
+	t.Helper()
+	at := controllerOf(t, engine)
 	node := serve(ctx, t, w, driver.Config{Services: driver.NodeServices, Backend: &distant{volumes: at.Volumes}})
 	controller := dial(t, "dns:///"+at.Calls)
 	both := &served{socket: filepath.Join(filepath.Dir(node.socket), "both"), log: node.log}
@@ -124,7 +129,11 @@ func (s *served) checkLog(t *testing.T) {
 
 func volumesOf(b backend.Backend) http.Handler {
 	return http.HandlerFunc(func(answer http.ResponseWriter, asked *http.Request) {
-		v, err := b.Get(asked.Context(), backend.ID(strings.TrimPrefix(asked.URL.Path, "/")))
+		id := backend.ID(strings.TrimPrefix(asked.URL.Path, "/"))
+		v, err := b.Get(asked.Context(), id)
+		if watched, is := b.(backend.Watched); is && asked.URL.Query().Has("known") && err == nil {
+			v.Name, err = watched.ClientOf(asked.Context(), id, asked.URL.Query()["known"])
+		}
 		switch {
 		case errors.Is(err, backend.ErrNotFound):
 			http.Error(answer, err.Error(), http.StatusNotFound)
@@ -145,7 +154,20 @@ type distant struct {
 }
 
 func (d *distant) Get(ctx context.Context, id backend.ID) (*backend.Volume, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, (&url.URL{Scheme: "http", Host: d.volumes, Path: string(id)}).String(), nil)
+	return d.get(ctx, id, nil)
+}
+
+// clientOf asks the controller for what the agent of a pool asks its backend.
+func (d *distant) clientOf(ctx context.Context, id backend.ID, known string) (address string, err error) {
+	v, err := d.get(ctx, id, url.Values{"known": {known}})
+	if err != nil {
+		return "", err
+	}
+	return v.Name, nil
+}
+
+func (d *distant) get(ctx context.Context, id backend.ID, query url.Values) (*backend.Volume, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, (&url.URL{Scheme: "http", Host: d.volumes, Path: string(id), RawQuery: query.Encode()}).String(), nil)
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@
 package ceph
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/driver"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/csisanity"
 )
@@ -56,11 +58,28 @@ func TestNodeOfController_GrowsWhatIsInUse(t *testing.T) {
 			}))(t)
 			id := created.GetVolume().GetVolumeId()
 			check.OK(t, errors.Join(n.stage(id, c), n.publish(id, c)))
+			expectWatcher(ctx, t, id)
 			n.growTo(s, id, c, gib)
 			check.OK(t, errors.Join(n.unpublish(id), n.unstage(id)))
 			nothingMapped(t)
 			check.Got(s.DeleteVolume(ctx, &csi.DeleteVolumeRequest{VolumeId: id}))(t)
 		})
+	}
+}
+
+// expectWatcher expects of the controller to see the client of the kernel under the address that the node records.
+func expectWatcher(ctx context.Context, t *testing.T, id string) {
+	t.Helper()
+	_, clients, err := driver.CephVolumesInUse(ctx, driver.DefaultName, nil)
+	if err != nil || len(clients) != 1 {
+		t.Fatalf("the kernel's clients are %v, %v", clients, err)
+	}
+	d := &distant{volumes: controllerOf(t, "rbd").Volumes}
+	if seen := check.Got(d.clientOf(ctx, backend.ID(id), ""))(t); seen != clients[0].Address {
+		t.Errorf("the controller sees the client %q, and the kernel is %q", seen, clients[0].Address)
+	}
+	if seen := check.Got(d.clientOf(ctx, backend.ID(id), clients[0].Address))(t); seen != "" {
+		t.Errorf("beside the kernel that is known the controller sees %q", seen)
 	}
 }
 
