@@ -1,6 +1,7 @@
 package export
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -186,6 +187,12 @@ func TestVolume_DamagedHidesNoOtherAndIsServedOnceRepaired(t *testing.T) {
 	}
 	if v := s.get(a.ID); v.Access.NFS == nil || v.Condition.Abnormal {
 		t.Errorf("a is %+v", v)
+	}
+	if v := s.get(b.ID); !strings.Contains(v.Condition.Message, "xfs_repair") {
+		t.Errorf("its message names no repair: %s", v.Condition.Message)
+	}
+	if is := head(t, image); !bytes.Equal(is, make([]byte, len(is))) {
+		t.Error("the damaged image was written")
 	}
 	overwrite(t, image, whole)
 	wait.Until(s.T, "volume b", func() bool { return !s.get(b.ID).Condition.Abnormal })

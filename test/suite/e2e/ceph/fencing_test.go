@@ -435,6 +435,23 @@ func expectWhole(t *testing.T, s *kube.Space) {
 	}
 }
 
+// expectReaders reads what a client writes by processes that begin after the server has moved: in the pod of the client, which the
+// kubelet starts, and in a pod of its own, which does without the kubelet. The one that hangs says where.
+func expectReaders(t *testing.T, s *kube.Space, node string) {
+	t.Helper()
+	const read = "timeout -s KILL 20 wc -l </data/log"
+	s.Pod("reader", kube.Mount("data", "/data"), kube.OnNode(node), kube.Script(remoteScript))
+	reader := newRemote(t, s, "reader")
+	for i := range 20 {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		_, err := s.ExecIn(ctx, s.Namespace, "holder", "", "sh", "-c", read)
+		cancel()
+		if said, ok := reader.do(read); err != nil || !ok {
+			t.Fatalf("read %d: in the pod of the client %v; in a pod of its own %q, %v", i, err, said, ok)
+		}
+	}
+}
+
 // retrying is a Holder that writes a number again that it could not write: before a server notices that its disk is gone, the
 // disk's error has reached clients.
 const retrying = `flock /data/lock sh -c '
@@ -498,6 +515,7 @@ func TestFence_NFSServerMovesAndItsClientsKeepTheirLocks(t *testing.T) {
 	awaitServerOn(s, server, other)
 	goesOn()
 	t.Logf("the client wrote %.0f s after the power cut of its server", time.Since(cut).Seconds())
+	expectReaders(t, s, other)
 	expectWhole(t, s)
 
 	boot()
