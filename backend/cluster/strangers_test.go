@@ -185,6 +185,24 @@ func (w *world) takesNothing(home string, by stranger) {
 	if _, err := w.Backend.Restore(ctx, "s", inmemory.Spec("true", mib)); err != nil {
 		w.Error(err)
 	}
+	w.keepsGroup(by)
+}
+
+// keepsGroup has another agent write a member of a group that is there. It is none, and keeps the group from nothing.
+func (w *world) keepsGroup(by stranger) {
+	w.Helper()
+	ctx, spec := w.Context(), backend.GroupSpec{Name: "three", Sources: []backend.ID{"v", "w"}}
+	made := check.Got(w.Backend.SnapshotGroup(ctx, spec))(w)
+	for name, volumes := range map[string][]string{"another-list": {"a", "v", "w"}, "the-same-list": {"v", "w"}} {
+		by.snapshot(name, backend.SnapshotSpec{Name: name, Source: "v"}, &v1beta1.SnapshotGroup{Name: "three", Volumes: volumes})
+	}
+	if again, err := w.Backend.SnapshotGroup(ctx, spec); err != nil || len(again.Snapshots) != len(made.Snapshots) {
+		w.Errorf("the group is now %+v, %v", again, err)
+	}
+	check.Report(w.T, w.Backend.DeleteGroup(ctx, made.ID))
+	if _, err := w.Backend.GetGroup(ctx, made.ID); !errors.Is(err, backend.ErrNotFound) {
+		w.Errorf("after it was deleted: %v", err)
+	}
 }
 
 // stranger is the agent of another node or NFS server, which writes objects as if they were on its disk.
