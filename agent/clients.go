@@ -13,13 +13,14 @@ import (
 
 // seenAttached is what is on record of a volume since it was attached to the node that has it now.
 func seenAttached(o *v1beta1.Volume) *v1beta1.VolumeAttached {
-	if seen := o.Status.Attached; seen != nil && seen.Node == o.Annotations[v1beta1.AttachedAnnotation] {
-		return seen
+	seen, is := o.Status.Attached, o.Annotations
+	if seen == nil || seen.Node != is[v1beta1.AttachedAnnotation] || seen.Since != is[v1beta1.AttachedSinceAnnotation] {
+		return nil
 	}
-	return nil
+	return seen
 }
 
-// lookAtClients finds out, once for each node that a volume is attached to, whether a client that this node has not recorded has it
+// lookAtClients finds out, once each time that a volume is attached to a node, whether a client that this node has not recorded has it
 // open: one by hand, of another cluster, or of a node whose record was lost. It fails, to look again, until that has gone.
 func (a *Agent) lookAtClients(ctx context.Context, o *v1beta1.Volume) (*v1beta1.VolumeAttached, error) {
 	node, seen := o.Annotations[v1beta1.AttachedAnnotation], seenAttached(o)
@@ -38,7 +39,7 @@ func (a *Agent) lookAtClients(ctx context.Context, o *v1beta1.Volume) (*v1beta1.
 	if err != nil {
 		return seen, err
 	}
-	seen = &v1beta1.VolumeAttached{Node: node, Client: client}
+	seen = &v1beta1.VolumeAttached{Node: node, Since: o.Annotations[v1beta1.AttachedSinceAnnotation], Client: client}
 	if client != "" {
 		err = fmt.Errorf("volume %s is attached to node %s, and a client at %s, which is none of that node, has it open", o.Name, node, client)
 	}

@@ -49,7 +49,7 @@ func (a *Agent) reconcileVolume(ctx context.Context, k key) error {
 	}
 	v, fresh, err := a.realise(ctx, o)
 	attached, other := seenAttached(o), error(nil)
-	if err == nil {
+	if v != nil {
 		attached, other = a.lookAtClients(ctx, o)
 	}
 	if ctx.Err() != nil {

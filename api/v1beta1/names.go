@@ -72,6 +72,9 @@ func AttachmentName(volume, driver, node string) string {
 // AttachedAnnotation, on a Volume that one node at a time may use, names the node that it is attached to.
 const AttachedAnnotation = "holdfast.dev/attached-to"
 
+// AttachedSinceAnnotation says when. No two attachments have the same.
+const AttachedSinceAnnotation = "holdfast.dev/attached-since"
+
 // The labels, in spec.labels of a Volume, that name the claim and PersistentVolume it was created for.
 const (
 	ClaimNameLabel        = "csi.storage.k8s.io/pvc/name"

@@ -278,6 +278,9 @@ type VolumeAttached struct {
 	// node that the volume is attached to.
 	// +required
 	Node string `json:"node"`
+	// since when it is, as the annotation holdfast.dev/attached-since says.
+	// +optional
+	Since string `json:"since,omitempty"`
 	// client is the address of one that has the image open and that the node has not recorded. The volume is not used before it has gone.
 	// +optional
 	Client string `json:"client,omitempty"`

@@ -23,7 +23,7 @@ var _ backend.Attacher = (*Backend)(nil)
 // Attach records in the object which node has the volume attached. The write fails if another one was recorded in between,
 // so two nodes never have it, whichever replica writes.
 func (b *Backend) Attach(ctx context.Context, id backend.ID, node string) error {
-	err := b.editAttached(ctx, id, func(now string) (string, error) {
+	o, err := b.editAttached(ctx, id, func(now string) (string, error) {
 		others := []string{now} // none in an object that was deleted, and written again by the pool's agent
 		for _, n := range b.usedOn(id) {
 			others = append(others, n.Name)
@@ -41,34 +41,35 @@ func (b *Backend) Attach(ctx context.Context, id backend.ID, node string) error 
 	if err != nil {
 		return err
 	}
-	return b.awaitLook(ctx, id, node)
+	return b.awaitLook(ctx, o)
 }
 
 // lookTime is how long the agent of a pool has to look at the clients of a volume.
 const lookTime = 10 * time.Second
 
-// awaitLook fails if the agent of its pool sees a client that has the volume open and is not one of the node. What nodes have
-// recorded was compared before, so an agent that is away, or of an earlier release, keeps no pod waiting.
-func (b *Backend) awaitLook(ctx context.Context, id backend.ID, node string) error {
+// awaitLook fails if the agent of its pool sees a client that has the volume open and is not one of the node that it is attached
+// to. What nodes have recorded was compared before, so an agent that is away, or of an earlier release, delays that and stops nothing.
+func (b *Backend) awaitLook(ctx context.Context, attached *v1beta1.Volume) error {
+	node, since := attached.Annotations[v1beta1.AttachedAnnotation], attached.Annotations[v1beta1.AttachedSinceAnnotation]
 	limited, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
-	c := b.volumes.join(string(id))
+	c := b.volumes.join(attached.Name)
 	defer c.leave()
 	err := await(limited, b.volumes, c, func(o *v1beta1.Volume) (bool, error) {
 		seen := o.Status.Attached
 		switch {
 		case o.Status.Access == nil || o.Status.Access.RBD == nil:
 			return true, nil
-		case seen == nil || seen.Node != node:
+		case (seen == nil || seen.Node != node || seen.Since != since) && b.liveness.down(o.Spec.Node) == "":
 			return false, nil
-		case seen.Client != "":
+		case seen != nil && seen.Node == node && seen.Since == since && seen.Client != "":
 			return false, fmt.Errorf("%w: volume %s: a client at %s has its image open, and node %s has recorded no such client: it can be attached once that has gone; see who it is with `rbd status`, and unmap the image there",
-				backend.ErrPrecondition, id, seen.Client, node)
+				backend.ErrPrecondition, o.Name, seen.Client, node)
 		}
 		return true, nil
 	})
-	if ctx.Err() == nil && limited.Err() != nil {
-		b.Log.Warn("the agent of the pool has not said who else has the volume open", "volume", id, "node", node, "waited", lookTime)
+	if errors.Is(err, backend.ErrBusy) && ctx.Err() == nil {
+		b.Log.Warn("the agent of the pool has not said who else has the volume open", "volume", attached.Name, "node", node, "waited", lookTime)
 		return nil
 	}
 	return err
@@ -89,7 +90,7 @@ func (b *Backend) checkReleased(ctx context.Context, id backend.ID, node, next s
 
 // Detach ends that; of no node, that of any.
 func (b *Backend) Detach(ctx context.Context, id backend.ID, node string) error {
-	err := b.editAttached(ctx, id, func(now string) (string, error) {
+	_, err := b.editAttached(ctx, id, func(now string) (string, error) {
 		if node == "" || now == node {
 			return "", nil
 		}
@@ -101,10 +102,9 @@ func (b *Backend) Detach(ctx context.Context, id backend.ID, node string) error 
 	return err
 }
 
-func (b *Backend) editAttached(ctx context.Context, id backend.ID, next func(now string) (string, error)) error {
-	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		o, err := b.Client.HoldfastV1beta1().Volumes().Get(ctx, string(id), metav1.GetOptions{})
-		if err != nil {
+func (b *Backend) editAttached(ctx context.Context, id backend.ID, next func(now string) (string, error)) (o *v1beta1.Volume, err error) {
+	err = retry.RetryOnConflict(retry.DefaultRetry, func() (err error) {
+		if o, err = b.Client.HoldfastV1beta1().Volumes().Get(ctx, string(id), metav1.GetOptions{}); err != nil {
 			return err
 		}
 		now := o.Annotations[v1beta1.AttachedAnnotation]
@@ -112,20 +112,20 @@ func (b *Backend) editAttached(ctx context.Context, id backend.ID, next func(now
 		if err != nil || node == now {
 			return err
 		}
-		var value any = node
-		if node == "" {
-			value = nil
+		annotations := map[string]any{v1beta1.AttachedAnnotation: nil, v1beta1.AttachedSinceAnnotation: nil}
+		if node != "" {
+			annotations = map[string]any{v1beta1.AttachedAnnotation: node, v1beta1.AttachedSinceAnnotation: time.Now().UTC().Format(time.RFC3339Nano)}
 		}
-		_, err = b.volumes.merge(ctx, o, map[string]any{"metadata": map[string]any{"annotations": map[string]any{v1beta1.AttachedAnnotation: value}}})
+		o, err = b.volumes.merge(ctx, o, map[string]any{"metadata": map[string]any{"annotations": annotations}})
 		return err
 	})
 	switch {
 	case apierrors.IsNotFound(err):
-		return fmt.Errorf("%w: volume %s", backend.ErrNotFound, id)
+		err = fmt.Errorf("%w: volume %s", backend.ErrNotFound, id)
 	case err != nil && backend.FindCode(err) == "":
-		return fmt.Errorf("%w: volume %s: where it is attached cannot be recorded: %w", backend.ErrUnavailable, id, err)
+		err = fmt.Errorf("%w: volume %s: where it is attached cannot be recorded: %w", backend.ErrUnavailable, id, err)
 	}
-	return err
+	return o, err
 }
 
 // usedOn returns the nodes whose kernels have a volume in a Ceph cluster, by the records of their agents.

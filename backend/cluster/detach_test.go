@@ -205,6 +205,13 @@ func TestDetach_WaitsUntilTheNodeCannotWriteAnyMore(t *testing.T) {
 		}
 		w.status(func(n *v1beta1.StorageNode) { n.Status = recorded.Status })
 		inmemory.Expect(t, detached("v"), backend.ErrUnavailable, "may still write")
+		check.OK(t, w.Nodes().Delete(t.Context(), node, metav1.DeleteOptions{}))
+		if err := detached("v"); err != nil { // if the machine runs, the agent of the pool sees its client when the volume is attached elsewhere
+			t.Errorf("of a node whose Node and StorageNode were deleted: %v", err)
+		}
+		recorded.ResourceVersion, recorded.UID = "", ""
+		check.Got(w.Nodes().Create(t.Context(), recorded, metav1.CreateOptions{}))(t)
+		w.status(func(n *v1beta1.StorageNode) { n.Status = recorded.Status })
 		_, err = w.Ours.HoldfastV1beta1().StorageClusters().Create(t.Context(), &v1beta1.StorageCluster{
 			ObjectMeta: metav1.ObjectMeta{Name: "holdfast"}, Spec: v1beta1.StorageClusterSpec{Fencing: v1beta1.FencingSpec{Pods: v1beta1.FenceNone}},
 		}, metav1.CreateOptions{})

@@ -300,6 +300,13 @@ func TestCephPool_AgentThatIsAwayKeepsNoImageFromBeingAttached(t *testing.T) {
 		if v := w.Volume("v"); v.Annotations[v1beta1.AttachedAnnotation] != node || v.Status.Attached != nil {
 			t.Errorf("%+v", v)
 		}
+		check.OK(t, w.Backend.Detach(t.Context(), "v", node))
+		w.Until("its agent being known to be away", func() bool { return w.Backend.WhyDown(inmemory.CephPool) != "" })
+		began = time.Now()
+		check.OK(t, w.Backend.Attach(t.Context(), "v", node))
+		if waited := time.Since(began); waited > 0 {
+			t.Errorf("an agent that is known to be away had %s", waited)
+		}
 	})
 }
 

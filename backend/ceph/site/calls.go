@@ -99,6 +99,16 @@ func (p *pool) Complete(ctx context.Context, id backend.ID) error {
 	return p.do(ctx, func(s *serving) error { return s.Complete(ctx, id) })
 }
 
+// ClientOf finds none of a directory, which many nodes use at once.
+func (p *pool) ClientOf(ctx context.Context, id backend.ID, known []string) (string, error) {
+	return use(ctx, p, func(s *serving) (string, error) {
+		if watched, is := s.engine.(backend.Watched); is {
+			return watched.ClientOf(ctx, id, known)
+		}
+		return "", nil
+	})
+}
+
 func (p *pool) Snapshot(ctx context.Context, spec backend.SnapshotSpec) (*backend.Snapshot, error) {
 	return use(ctx, p, func(s *serving) (*backend.Snapshot, error) { return s.Snapshot(ctx, spec) })
 }
@@ -131,4 +141,7 @@ func (p *pool) Undelete(ctx context.Context, id backend.ID) (*backend.Volume, er
 	return use(ctx, p, func(s *serving) (*backend.Volume, error) { return s.Undelete(ctx, id) })
 }
 
-var _ engine = (*pool)(nil) // with all that the agent looks for
+var _ interface { // all that the agent looks for
+	engine
+	backend.Watched
+} = (*pool)(nil)

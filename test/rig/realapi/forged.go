@@ -2,6 +2,7 @@ package realapi
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"testing"
 
@@ -21,7 +22,7 @@ var (
 			"app.kubernetes.io/name", "app.kubernetes.io/managed-by", "app.kubernetes.io/part-of", "example.com/any",
 		},
 		"annotations": {
-			"holdfast.dev/bound", v1beta1.AttachedAnnotation, "holdfast.dev/fenced-at", "holdfast.dev/node", v1beta1.AllowHidingAnnotation,
+			"holdfast.dev/bound", v1beta1.AttachedAnnotation, v1beta1.AttachedSinceAnnotation, "holdfast.dev/fenced-at", "holdfast.dev/node", v1beta1.AllowHidingAnnotation,
 			v1beta1.PausedByAnnotation, v1beta1.ReplicasAnnotation, v1beta1.NFSServerAnnotation, v1beta1.NFSVolumeAnnotation, v1beta1.OnDeleteAnnotation, "example.com/any",
 		},
 	}
@@ -58,13 +59,14 @@ func Unmarked(t testing.TB, ours holdfast.Interface, id, node string) (all []Att
 		_ = volumes.Delete(background, id, metav1.DeleteOptions{})
 		_ = snapshots.Delete(background, id, metav1.DeleteOptions{})
 	})
-	n := check.Got(nodes.Get(t.Context(), node, metav1.GetOptions{}))(t)
 	v := &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: id}, Spec: v1beta1.VolumeSpec{Name: id, Node: node, Shared: v1beta1.SiteOf(node).Kind == v1beta1.SiteNFSServer}}
 	s := &v1beta1.Snapshot{ObjectMeta: metav1.ObjectMeta{Name: id}, Spec: v1beta1.SnapshotSpec{Name: id, Node: node, SourceRef: v1beta1.FromVolume(id)}}
-	for _, o := range []metav1.Object{n, v, s} {
-		mark(o)
-	}
-	check.Got(nodes.Update(t.Context(), n, metav1.UpdateOptions{}))(t)
+	mark(v)
+	mark(s)
+	marks := check.Got(json.Marshal(map[string]any{"metadata": map[string]any{
+		"labels": v.Labels, "annotations": v.Annotations, "finalizers": v.Finalizers, "ownerReferences": v.OwnerReferences,
+	}}))(t)
+	check.Got(nodes.Patch(t.Context(), node, types.MergePatchType, marks, metav1.PatchOptions{}))(t)
 	check.Got(volumes.Create(t.Context(), v, metav1.CreateOptions{}))(t)
 	check.Got(snapshots.Create(t.Context(), s, metav1.CreateOptions{}))(t)
 	for what, name := range map[string]string{"volumes": id, "snapshots": id, "storagenodes": node} {

@@ -72,7 +72,8 @@ func fullVolumeStatus() v1beta1.VolumeStatus {
 		Mode: v1beta1.ModeFilesystem, Pool: "fast", PoolID: "P1", Provisioning: v1beta1.Thick,
 		Access:    &v1beta1.VolumeAccess{Image: "/srv/fast/volumes/a/disk.img"},
 		SourceRef: &v1beta1.SourceReference{Kind: v1beta1.SourceSnapshot, Name: "s"}, CreationTime: &longAgoMicro,
-		Error: &v1beta1.Error{Code: v1beta1.ErrorExhausted, Message: "growing to 20Gi: pool fast has 3Gi left"},
+		Error:    &v1beta1.Error{Code: v1beta1.ErrorExhausted, Message: "growing to 20Gi: pool fast has 3Gi left"},
+		Attached: &v1beta1.VolumeAttached{Node: "n", Since: "2026-11-29T22:00:00.123456789Z", Client: "10.0.0.5:0/1001"},
 		Copy: &v1beta1.VolumeCopy{
 			Phase: v1beta1.CopyVerifying, BytesDone: 5 << 30, BytesTotal: 10 << 30, Attempt: 3, Failures: 1, Message: "its pod cannot be scheduled",
 			Checksum: "sha256:" + strings.Repeat("0a", 32),
@@ -96,7 +97,7 @@ func fullSnapshot() *v1beta1.Snapshot {
 func fullSnapshotStatus() v1beta1.SnapshotStatus {
 	return v1beta1.SnapshotStatus{
 		Phase: v1beta1.PhaseReady, Size: exactly(10 << 30), Used: exactly(1_234_567_891), Mode: v1beta1.ModeBlock, FSType: "xfs", Pool: "fast", PoolID: "P1",
-		Group: "group", CreationTime: &longAgoMicro, Error: &v1beta1.Error{Code: v1beta1.ErrorBusy, Message: "being deleted"},
+		Consistency: v1beta1.CrashConsistent, Group: "group", CreationTime: &longAgoMicro, Error: &v1beta1.Error{Code: v1beta1.ErrorBusy, Message: "being deleted"},
 		Conditions: conditions(), ObservedGeneration: 3,
 		Columns: v1beta1.SnapshotColumns{Size: "10Gi", Used: "1177Mi"},
 	}
