@@ -139,6 +139,7 @@ func snapshotStatus(o *v1beta1.Snapshot, t *backend.Snapshot, failure error) *v1
 	r := report{exists: t != nil, deleting: o.DeletionTimestamp != nil, failure: failure, node: o.Spec.Node}
 	if t != nil {
 		convert.ShowSnapshot(s, t)
+		s.Consistency = v1beta1.ConsistencyOn(o.Spec.Node)
 		r.condition, r.usable = t.Condition, !t.Condition.Abnormal
 	}
 	s.Phase, s.Error = r.phase(), r.errorOf()

@@ -36,7 +36,7 @@ func snapshotThere(t *testing.T, f *filler) {
 		t.Errorf("of the object's spec\n%+v came back\n%+v", o.Spec, spec)
 	}
 	want := &o.Status
-	want.Phase, want.Error, want.Conditions, want.ObservedGeneration, want.Columns = "", nil, nil, 0, v1beta1.SnapshotColumns{}
+	want.Phase, want.Error, want.Conditions, want.ObservedGeneration, want.Consistency, want.Columns = "", nil, nil, 0, "", v1beta1.SnapshotColumns{}
 	want.Size, want.Used = cmp.Or(want.Size, v1beta1.Quantity(7)), cmp.Or(want.Used, v1beta1.Quantity(7))
 	want.CreationTime = cmp.Or(want.CreationTime, &metav1.MicroTime{Time: time.Unix(7, 0)})
 	var got v1beta1.SnapshotStatus

@@ -27,6 +27,7 @@ import (
 // +kubebuilder:printcolumn:name=Group,type=string,priority=1,JSONPath=.spec.group.name
 // +kubebuilder:printcolumn:name=Mode,type=string,priority=1,JSONPath=.status.mode
 // +kubebuilder:printcolumn:name=FS,type=string,priority=1,JSONPath=.status.fsType
+// +kubebuilder:printcolumn:name=Consistency,type=string,priority=1,JSONPath=.status.consistency
 // +kubebuilder:printcolumn:name=Healthy,type=string,priority=1,JSONPath=.status.conditions[?(@.type=="Healthy")].status
 // +kubebuilder:printcolumn:name=Error,type=string,priority=1,JSONPath=.status.error.message
 // +kubebuilder:validation:XValidation:rule=`self.metadata.name.matches('^[a-z0-9][a-z0-9-]{0,62}$')`,message="metadata.name is the ID: 1 to 63 of a-z, 0-9 and -, not beginning with -"
@@ -123,6 +124,9 @@ type SnapshotStatus struct {
 	// poolID is the identity of that pool. Another pool of the same name does not have the snapshot.
 	// +optional
 	PoolID string `json:"poolID,omitempty"`
+	// consistency is what the snapshot has of a volume that was in use.
+	// +optional
+	Consistency Consistency `json:"consistency,omitempty"`
 	// group is the ID of the group that the snapshot was made in.
 	// +optional
 	Group string `json:"group,omitempty"`
@@ -143,6 +147,26 @@ type SnapshotStatus struct {
 	// columns has numbers in the form in which kubectl get prints them. It is no part of the API.
 	// +optional
 	Columns SnapshotColumns `json:"columns,omitzero"`
+}
+
+// Consistency is what a snapshot has of a volume that was in use. WrittenOut: its host wrote out all that was written before, and
+// froze it. Crash: what had reached the Ceph cluster, as a disk has after a power cut.
+//
+// +kubebuilder:validation:Enum=WrittenOut;Crash
+type Consistency string
+
+// The consistencies of snapshots.
+const (
+	WrittenOut      Consistency = "WrittenOut"
+	CrashConsistent Consistency = "Crash"
+)
+
+// ConsistencyOn returns that of the snapshots on a node or site.
+func ConsistencyOn(node string) Consistency {
+	if CephPoolOf(node) != "" {
+		return CrashConsistent
+	}
+	return WrittenOut
 }
 
 // SnapshotColumns is what kubectl prints; SetColumns makes it from the numbers beside it.

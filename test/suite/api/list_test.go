@@ -72,8 +72,8 @@ func TestColumns_OfSnapshots(t *testing.T) {
 	s.Status.SetColumns()
 	check.Got(client.HoldfastV1beta1().Snapshots().UpdateStatus(t.Context(), s, metav1.UpdateOptions{}))(t)
 	wantTable(t, "snapshots", s.Name, 0, "NAME VOLUME NODE POOL SIZE USED PHASE AGE", "a|"+nowhere+"|fast|10Gi|1177Mi|Ready")
-	wantTable(t, "snapshots", s.Name, 1, "NAME VOLUME NODE POOL SIZE USED PHASE AGE GROUP MODE FS HEALTHY ERROR",
-		"a|"+nowhere+"|fast|10Gi|1177Mi|Ready|Group|Block|xfs|False|being deleted")
+	wantTable(t, "snapshots", s.Name, 1, "NAME VOLUME NODE POOL SIZE USED PHASE AGE GROUP MODE FS CONSISTENCY HEALTHY ERROR",
+		"a|"+nowhere+"|fast|10Gi|1177Mi|Ready|Group|Block|xfs|Crash|False|being deleted")
 }
 
 func TestColumns_OfNodes(t *testing.T) {
