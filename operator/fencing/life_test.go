@@ -1,6 +1,7 @@
 package fencing_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -92,6 +93,7 @@ type ceph struct {
 	mu      sync.Mutex
 	blocked map[string]bool
 	fails   error // of what it is asked
+	partly  error // of what it is asked to shut out, and has in part
 }
 
 func (c *ceph) answer(fails error) {
@@ -100,13 +102,19 @@ func (c *ceph) answer(fails error) {
 	c.fails = fails
 }
 
+func (c *ceph) confirm(partly error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.partly = partly
+}
+
 func (c *ceph) Fence(_ context.Context, addresses []string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, a := range addresses {
 		c.blocked[a] = true
 	}
-	return c.fails
+	return cmp.Or(c.partly, c.fails)
 }
 
 func (c *ceph) Unfence(_ context.Context, addresses []string) error {
@@ -504,18 +512,32 @@ func (l *life) ready() {
 }
 
 func TestLife_NodeThatIsBackBeforeItWasShutOutKeepsAll(t *testing.T) {
-	l := newLife(t)
-	c := v1beta1.CephClient{FSID: fsid, ID: "client.4711", BootID: "boot-1"} // without an address, so that it cannot be shut out
-	l.kernel.set(c)
-	check.OK(t, l.agent.RecordCephClient(t.Context(), "v", c))
-	l.lead(1000)
-	l.taint(`[{"key":"node.kubernetes.io/out-of-service","effect":"NoSchedule"}]`)
-	l.awaitReason(v1beta1.ReasonNotFenced)
-	l.taint(`[]`)
-	l.ready()
-	l.awaitReason(v1beta1.ReasonWithdrawn)
-	l.Until("the end of the fence", func() bool { return l.storageNode(l.node).Spec.Fence == nil })
-	if has := l.has(); has != "attachment chosen, attachment other, pod chosen, pod other" {
-		t.Errorf("it has %s", has)
+	for name, test := range map[string]struct {
+		address v1beta1.CephAddress
+		partly  error // of the pool
+		reason  string
+	}{
+		"its client has no address":           {"", nil, v1beta1.ReasonNotFenced},
+		"not all of a cluster have confirmed": {address, errors.New("osd.1 does not answer"), v1beta1.ReasonFencing},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLife(t)
+			l.ceph.confirm(test.partly)
+			c := v1beta1.CephClient{FSID: fsid, ID: "client.4711", Address: test.address, BootID: "boot-1"}
+			l.kernel.set(c)
+			check.OK(t, l.agent.RecordCephClient(t.Context(), "v", c))
+			l.lead(1000)
+			l.taint(`[{"key":"node.kubernetes.io/out-of-service","effect":"NoSchedule"}]`)
+			l.awaitReason(test.reason)
+			l.Until("the pool having done its part", func() bool { return test.partly == nil || l.ceph.isShutOut() })
+			l.taint(`[]`)
+			l.ready()
+			l.awaitReason(v1beta1.ReasonWithdrawn)
+			l.Until("the end of the fence", func() bool { return l.storageNode(l.node).Spec.Fence == nil })
+			l.Until("the client being let in", func() bool { return !l.ceph.isShutOut() })
+			if has := l.has(); has != "attachment chosen, attachment other, pod chosen, pod other" {
+				t.Errorf("it has %s", has)
+			}
+		})
 	}
 }

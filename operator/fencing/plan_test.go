@@ -222,6 +222,7 @@ func TestPlan_TakesOneStepAfterTheOther(t *testing.T) {
 		"it is back with its old client":    {lost(fenced, back), "True Releasing, end chosen", "it still has client.4711. These pods use volumes that they cannot reach any more, and must be deleted: shop/other"},
 		"its pool has forgotten what was":   {lost(fenced, back, func(o *observed) { o.sites[0].Spec.Blocklist = nil }), "False Releasing, 10.0.0.5:0/1001 at block, end chosen", "it still has client.4711"},
 		"its pool was deleted":              {lost(fenced, back, func(o *observed) { o.sites = o.sites[1:] }), "False Releasing, end chosen", "it still has client.4711"},
+		"a pool of its cluster was added":   {lost(fenced, back, func(o *observed) { o.sites[1].fsid = cluster1 }), "False Releasing, 10.0.0.5:0/1001 at other, end chosen", "it still has client.4711"},
 		"it is back with a new kernel":      {lost(fenced, back, func(o *observed) { o.storageNode.Status.CephClients = nil }), "False Released, drop at block, drop at other, unfence", ""},
 		"its agent is not back yet":         {lost(fenced, back, func(o *observed) { o.down, o.attachments = "silent", nil }), "delete chosen", ""},
 		"it is disabled in between":         {lost(fenced, func(o *observed) { o.disabled, o.fencing.Pods = true, v1beta1.FenceNone }), "True Releasing", ""},

@@ -1,12 +1,17 @@
 package accidents
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
@@ -69,6 +74,38 @@ func TestCopies_CutShortAreNeverTakenForVolumes(t *testing.T) {
 		}
 		p.DeletePod("forgotten")
 		p.DeleteClaim("forgotten")
+	})
+	p.sub("its claim is deleted", func(p *precious) {
+		volume := p.copying(class, "given-up")
+		p.DeletePod("given-up")
+		p.DeleteClaim("given-up")
+		p.Eventually(p.t.Context(), "half a copy in the trash not to be restored", func(context.Context) error {
+			out, err := cluster.RunHoldfast(p.t, "volumes", "restore", volume, "--claim", p.Namespace+"/given-up")
+			if err != nil && strings.Contains(out, "before all of its content had been copied") {
+				return nil
+			}
+			return fmt.Errorf("%w: %s", err, out)
+		})
+	})
+	p.sub("the kinds are deleted", func(p *precious) {
+		volume := p.copying(class, "orphan")
+		p.noController()
+		ns := check.Got(p.Client.CoreV1().Namespaces().Get(p.t.Context(), kube.System, metav1.GetOptions{}))(p.t)
+		p.deleteManifest()
+		p.install("install.yaml")
+		p.awaitRecreated(ns.UID)
+		kube.AwaitOne(p.Space, p.Holdfast("volumes"), volume, "to be written again as half a copy", func(o *unstructured.Unstructured) (bool, error) {
+			v := &v1beta1.Volume{}
+			err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, v)
+			return v.IsIncomplete() && v.Status.Phase == v1beta1.PhaseFailed, err
+		})
+		cluster.MustRunHoldfast(p.t, "volumes", "delete", volume, "--yes")
+		p.Ready("orphan")
+		if got := p.Exec("orphan", "sh", "-ec", "sha256sum </data/file"); got != p.sums["large"] {
+			p.t.Errorf("a pod sees %q, want %q", got, p.sums["large"])
+		}
+		p.DeletePod("orphan")
+		p.DeleteClaim("orphan")
 	})
 	p.sub("etcd is put back", func(p *precious) {
 		state := filepath.Join(p.t.TempDir(), "state")

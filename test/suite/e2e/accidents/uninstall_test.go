@@ -138,16 +138,22 @@ func TestManifest_DeletedWhereNothingRefusesItAndAppliedAgainLosesNothing(t *tes
 			}
 			ns := check.Got(p.Client.CoreV1().Namespaces().Get(p.t.Context(), kube.System, metav1.GetOptions{}))(p.t)
 			before := p.uids(p.volumes(idle, used, raw, shared, plain))
-			cluster.MustKubectl(p.t, "delete", "validatingadmissionpolicybinding", "-l", partOf)
-			p.Eventually(p.t.Context(), "the API server to forget the policies", func(context.Context) error {
-				_, err := cluster.Kubectl(p.t, "delete", "--ignore-not-found", "--wait=false", "-f", file("install.yaml"))
-				return err
-			})
+			p.deleteManifest()
 			p.install("install.yaml")
 			p.awaitRecreated(ns.UID)
 			p.writtenAgain(before)
 		})
 	}
+}
+
+// deleteManifest deletes all that the manifest has where no policy refuses that.
+func (p *precious) deleteManifest() {
+	p.t.Helper()
+	cluster.MustKubectl(p.t, "delete", "validatingadmissionpolicybinding", "-l", partOf)
+	p.Eventually(p.t.Context(), "the API server to forget the policies", func(context.Context) error {
+		_, err := cluster.Kubectl(p.t, "delete", "--ignore-not-found", "--wait=false", "-f", file("install.yaml"))
+		return err
+	})
 }
 
 // awaitRecreated says that the namespace of Holdfast is another one than it was: it was really gone.

@@ -439,7 +439,7 @@ func expectWhole(t *testing.T, s *kube.Space) {
 // kubelet starts, and in a pod of its own, which does without the kubelet. The one that hangs says where.
 func expectReaders(t *testing.T, s *kube.Space, node string) {
 	t.Helper()
-	const read = "timeout -s KILL 20 wc -l </data/log"
+	const read = "timeout -s KILL 20 sh -c 'wc -l </data/log'"
 	s.Pod("reader", kube.Mount("data", "/data"), kube.OnNode(node), kube.Script(remoteScript))
 	reader := newRemote(t, s, "reader")
 	for i := range 20 {
