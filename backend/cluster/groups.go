@@ -135,7 +135,7 @@ func (b *Backend) group(id backend.ID, name string, members []*v1beta1.Snapshot)
 
 func (b *Backend) GetGroup(_ context.Context, id backend.ID) (*backend.Group, error) {
 	there := b.groupObjects(id)
-	if len(there) == 0 || !b.complete(there[0]) {
+	if len(there) == 0 || len(there) < len(membersOf(there[0].Spec.Group)) || !b.complete(there[0]) {
 		return nil, fmt.Errorf("%w: group %s", backend.ErrNotFound, id)
 	}
 	slices.SortFunc(there, func(x, y *v1beta1.Snapshot) int { return cmp.Compare(x.Spec.SourceRef.Name, y.Spec.SourceRef.Name) })

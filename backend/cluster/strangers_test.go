@@ -199,7 +199,9 @@ func (w *world) keepsGroup(by stranger) {
 	if again, err := w.Backend.SnapshotGroup(ctx, spec); err != nil || len(again.Snapshots) != len(made.Snapshots) {
 		w.Errorf("the group is now %+v, %v", again, err)
 	}
-	check.Report(w.T, w.Backend.DeleteGroup(ctx, made.ID))
+	for range 2 {
+		check.Report(w.T, w.Backend.DeleteGroup(ctx, made.ID))
+	}
 	if _, err := w.Backend.GetGroup(ctx, made.ID); !errors.Is(err, backend.ErrNotFound) {
 		w.Errorf("after it was deleted: %v", err)
 	}
@@ -230,7 +232,7 @@ func (s stranger) volume(name string, source *v1beta1.SourceReference) {
 func (s stranger) snapshot(id string, spec backend.SnapshotSpec, group *v1beta1.SnapshotGroup) {
 	s.Helper()
 	o := &v1beta1.Snapshot{
-		ObjectMeta: metav1.ObjectMeta{Name: id, Labels: map[string]string{v1beta1.AdoptedLabel: "true"}},
+		ObjectMeta: metav1.ObjectMeta{Name: id, Labels: map[string]string{v1beta1.AdoptedLabel: "true"}, Finalizers: []string{v1beta1.AgentFinalizer}},
 		Spec:       v1beta1.SnapshotSpec{Name: spec.Name, Node: s.node, SourceRef: v1beta1.FromVolume(string(spec.Source)), Group: group},
 	}
 	made := check.Got(s.as.HoldfastV1beta1().Snapshots().Create(s.Context(), o, metav1.CreateOptions{}))(s)

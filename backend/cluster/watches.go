@@ -154,22 +154,14 @@ func (b *Backend) SnapshotsOn(node string) []*v1beta1.Snapshot {
 	return all
 }
 
-// groupObjects returns the members of a group, which are on one node: that of those that the controller has written, or else that
-// of their sources. What the agent of another node says is in the group is no member.
+// groupObjects returns the members of a group, which are on one node. What an agent has written is none where its source is elsewhere,
+// or members that the controller has written are.
 func (b *Backend) groupObjects(id backend.ID) []*v1beta1.Snapshot {
 	all, _ := b.watches.snapshots.GetTypedIndexer().ByTypedIndex(byGroup, string(id)) // the index exists
-	home := ""
-	for _, o := range all {
-		if o.Labels[v1beta1.AdoptedLabel] == "" {
-			home = o.Spec.Node
-			break
-		}
-		if v := kube.InStore[*v1beta1.Volume](b.watches.volumes.GetStore(), o.Spec.SourceRef.Name); v != nil && v.Spec.Node == o.Spec.Node {
-			home = o.Spec.Node
-		}
-	}
-	if home == "" { // their sources are gone
-		return all
-	}
-	return slices.DeleteFunc(slices.Clone(all), func(o *v1beta1.Snapshot) bool { return o.Spec.Node != home })
+	adopted := func(o *v1beta1.Snapshot) bool { return o.Labels[v1beta1.AdoptedLabel] != "" }
+	own := v1beta1.Find(all, func(o *v1beta1.Snapshot) bool { return !adopted(o) })
+	return slices.DeleteFunc(slices.Clone(all), func(o *v1beta1.Snapshot) bool {
+		source := kube.InStore[*v1beta1.Volume](b.watches.volumes.GetStore(), o.Spec.SourceRef.Name)
+		return adopted(o) && (own != nil && (*own).Spec.Node != o.Spec.Node || source != nil && source.Spec.Node != o.Spec.Node)
+	})
 }
