@@ -74,7 +74,8 @@ func (a *Agent) volumeListener() watch.VolumeHandlerFuncs {
 			if old.Status.Phase != v.Status.Phase || v1beta1.Bytes(old.Status.Size) != v1beta1.Bytes(v.Status.Size) {
 				a.node.change()
 			}
-			attached := old.Annotations[v1beta1.AttachedSinceAnnotation] != v.Annotations[v1beta1.AttachedSinceAnnotation]
+			attached := old.Annotations[v1beta1.AttachedAnnotation] != v.Annotations[v1beta1.AttachedAnnotation] ||
+				old.Annotations[v1beta1.AttachedSinceAnnotation] != v.Annotations[v1beta1.AttachedSinceAnnotation]
 			if calls(old, v, v.Status.Conditions) || old.IsBeingPopulated() != v.IsBeingPopulated() || attached {
 				a.loop.Retry(key{v1beta1.SourceVolume, v.Name})
 			}
