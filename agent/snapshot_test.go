@@ -38,6 +38,9 @@ func TestSnapshot_IsTakenReportedAndDeleted(t *testing.T) {
 			t.Errorf("reported %+v", s.Status)
 		}
 		expectCondition(t, s.Status.Conditions, v1beta1.ReadyCondition, metav1.ConditionTrue, v1beta1.ReasonReady)
+		if s.Status.Consistency != v1beta1.WrittenOut {
+			t.Errorf("its consistency is %q", s.Status.Consistency)
+		}
 		r.removeSnapshot("s")
 		wait.Until(r, "the end of it", func() bool { return r.snapshot("s") == nil })
 		if _, err := r.host.GetSnapshot(t.Context(), "s"); err == nil {

@@ -149,8 +149,8 @@ type SnapshotStatus struct {
 	Columns SnapshotColumns `json:"columns,omitzero"`
 }
 
-// Consistency is what a snapshot has of a volume that was in use. WrittenOut: its host wrote out all that was written before, and
-// froze it. Crash: what had reached the Ceph cluster, as a disk has after a power cut.
+// Consistency is what a snapshot has of a volume that was in use. WrittenOut: its node wrote out all that was written before. Crash:
+// what had reached the Ceph cluster or the NFS server, and not what its clients had still in memory, as after their power cut.
 //
 // +kubebuilder:validation:Enum=WrittenOut;Crash
 type Consistency string
@@ -163,7 +163,7 @@ const (
 
 // ConsistencyOn returns that of the snapshots on a node or site.
 func ConsistencyOn(node string) Consistency {
-	if CephPoolOf(node) != "" {
+	if IsSite(node) {
 		return CrashConsistent
 	}
 	return WrittenOut

@@ -101,6 +101,9 @@ func TestCephPool_WhatIsMadeOfItsVolumesStaysThere(t *testing.T) {
 		if err != nil || s.Node != inmemory.CephPool || !s.Shared {
 			t.Fatalf("the snapshot is %+v, %v", s, err)
 		}
+		if o := check.Got(w.Snapshots().Get(t.Context(), string(s.ID), metav1.GetOptions{}))(t); o.Status.Consistency != v1beta1.CrashConsistent {
+			t.Errorf("its consistency is %q", o.Status.Consistency)
+		}
 		if v, err := w.Backend.Restore(t.Context(), "s", cephSpec("restored", 2*mib, node)); err != nil || v.Node != inmemory.CephPool {
 			t.Errorf("restored %+v, %v", v, err)
 		}
