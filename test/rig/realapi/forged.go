@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,6 +30,9 @@ var (
 	finalizers = []string{"holdfast.dev/renew-claim", v1beta1.OperatorFinalizer, "kubernetes.io/pv-protection", "foregroundDeletion"}
 	owner      = metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: "a", UID: "1"}
 )
+
+// Keys are the labels, annotations and finalizers of that.
+func Keys() []string { return slices.Concat(metadata["labels"], metadata["annotations"], finalizers) }
 
 // mark gives an object of an agent all of that metadata.
 func mark(o metav1.Object) {
