@@ -75,21 +75,26 @@ func TestCopies_CutShortAreNeverTakenForVolumes(t *testing.T) {
 		p.DeletePod("forgotten")
 		p.DeleteClaim("forgotten")
 	})
-	p.sub("its claim is deleted", func(p *precious) {
+	p.sub("it is given up", func(p *precious) {
 		volume := p.copying(class, "given-up")
 		p.DeletePod("given-up")
 		p.DeleteClaim("given-up")
-		p.Eventually(p.t.Context(), "half a copy in the trash not to be restored", func(context.Context) error {
+		cluster.MustRunHoldfast(p.t, "volumes", "delete", volume, "--yes")
+		ctx, cancel := context.WithTimeout(p.t.Context(), kube.Patience)
+		defer cancel()
+		p.Eventually(ctx, "half a copy in the trash not to be restored", func(context.Context) error {
 			out, err := cluster.RunHoldfast(p.t, "volumes", "restore", volume, "--claim", p.Namespace+"/given-up")
 			if err != nil && strings.Contains(out, "before all of its content had been copied") {
 				return nil
 			}
-			return fmt.Errorf("%w: %s", err, out)
+			return fmt.Errorf("it says %s, %v", out, err)
 		})
 	})
 	p.sub("the kinds are deleted", func(p *precious) {
 		volume := p.copying(class, "orphan")
 		p.noController()
+		p.EndCopyPod(p.CopyPod("")) // its kubelet cannot end it without the node pods, which go with the namespace
+		kube.AwaitNone(p.Space, p.Client.CoreV1().Pods(kube.System), metav1.ListOptions{LabelSelector: "app.kubernetes.io/component=volume-copy"}, "the pod that copies")
 		ns := check.Got(p.Client.CoreV1().Namespaces().Get(p.t.Context(), kube.System, metav1.GetOptions{}))(p.t)
 		p.deleteManifest()
 		p.install("install.yaml")
