@@ -194,6 +194,43 @@ func (l loss) check(t *testing.T, b *Backend) {
 	}
 }
 
+// By its metadata the volume is smaller than its image, which the pool finds when it starts.
+func TestLoss_MetadataFromBeforeAVolumeGrewCostsNoData(t *testing.T) {
+	at, b, end := openWith(t, Config{}, "a")
+	content, back, older := []byte("at the end"), make([]byte, len("at the end")), ""
+	onImage := func(f func(*rbd.Image) error) {
+		t.Helper()
+		hands(t, at, func(pool *rados.IOContext) {
+			image := check.Got(rbd.OpenImage(pool, "volume.a", rbd.NoSnapshot))(t)
+			defer image.Close()
+			check.OK(t, f(image))
+		})
+	}
+	onImage(func(image *rbd.Image) (err error) {
+		older, err = image.GetMetadata(metaKey)
+		return err
+	})
+	check.Got(b.Expand(t.Context(), "a", backend.Size{Required: 3 * size}))(t)
+	onImage(func(image *rbd.Image) error {
+		_, err := image.WriteAt(content, 3*size-int64(len(content)))
+		return errors.Join(err, image.SetMetadata(metaKey, older))
+	})
+	end()
+	b, end = open(t, at, Config{})
+	defer end()
+	if v, err := b.Get(t.Context(), "a"); err != nil || v.Condition.Abnormal || v.Size != 3*size {
+		t.Errorf("it is %+v, %v", v, err)
+	}
+	check.Got(b.Expand(t.Context(), "a", backend.Size{Required: 2 * size}))(t)
+	onImage(func(image *rbd.Image) error {
+		_, err := image.ReadAt(back, 3*size-int64(len(content)))
+		return err
+	})
+	if !bytes.Equal(back, content) {
+		t.Errorf("its end has %q", back)
+	}
+}
+
 func TestLoss_OfManyImagesAtOnceLeavesThePoolAlone(t *testing.T) {
 	at, b, end := openWith(t, Config{}, "a", "b", "c", "d", "e")
 	filled(t, at, b)
