@@ -1,25 +1,20 @@
 package cluster_test
 
 import (
-	"context"
 	"errors"
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 
-	core "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/rand"
 
 	client "github.com/holdfast-storage/holdfast/api/client/clientset"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
-	"github.com/holdfast-storage/holdfast/deploy"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/inmemory"
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
-	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 func TestServer_ThatIsNotAllowedGetsNoVolumesOfOthers(t *testing.T) {
@@ -73,57 +68,20 @@ func TestStranger_WhatAnotherNodeHasWrittenIsNoCopy(t *testing.T) {
 }
 
 func TestStranger_WhatTheTokenOfAnotherAgentWritesIsNoCopy(t *testing.T) {
-	id := rand.String(5)
-	own := "stranger-" + id
-	for name, test := range map[string]struct{ namespace, account, role, pod, node, policy string }{
-		"node":       {realapi.Namespace, "holdfast-node", "", "agent", own, "holdfast-node-account"},
-		"NFS server": {own, "holdfast-nfs", "holdfast-nfs", "nfs-files-0", v1beta1.NodeOfServer(own + "/files"), "holdfast-nfs-account"},
-		"Ceph pool":  {realapi.Namespace, "holdfast-ceph-" + own, "cluster-admin", "site", v1beta1.NodeOfCephPool(own), "holdfast-ceph-account"},
-	} {
+	for name, kind := range realapi.Strangers {
 		t.Run(name, func(t *testing.T) {
-			w := realWorld(t)
-			realapi.Install(t, w.Config, deploy.NodeRBAC, deploy.AccountPolicies, deploy.NFSRBAC, deploy.NFSAccountPolicies, deploy.CephPolicies)
-			if test.role != "" {
-				w.account(test.namespace, test.account, test.role)
-			}
-			realapi.PodOn(t, w.Config, test.namespace, test.account, test.pod, own)
-			token := realapi.WithToken(t, w.Config, test.namespace, test.account, test.pod)
-			ofAnother := realapi.Attempt{
-				Verb: "create", What: "holdfast.dev/v1beta1/volumes", Name: "x",
-				Body: `{"apiVersion":"holdfast.dev/v1beta1","kind":"Volume","spec":{"name":"x","node":"elsewhere"}}`,
-			}
-			wait.Until(w, "the policy "+test.policy, func() bool {
-				err := ofAnother.Try(t.Context(), token)
-				return err != nil && strings.Contains(err.Error(), test.policy)
-			})
-			home := "home-" + id
+			w, home := realWorld(t), "home-"+rand.String(5)
+			node, token := realapi.Stranger(t, w.Config, kind)
 			w.Hosts(map[string]int64{home: gib})
-			by := stranger{w, client.NewForConfigOrDie(token), test.node}
+			by := stranger{w, client.NewForConfigOrDie(token), node}
 			w.takesNothing(home, by)
-			if v1beta1.IsSite(test.node) { // a server reads claims, and so knows the names of new volumes
+			if v1beta1.IsSite(node) { // a server reads claims, and so knows the names of new volumes
 				by.volume("plain", nil)
 				_, err := w.Backend.Create(t.Context(), inmemory.Spec("plain", mib))
-				inmemory.Expect(t, err, backend.ErrExists, "plain is on "+v1beta1.SiteOf(test.node).String(), "is to be elsewhere")
+				inmemory.Expect(t, err, backend.ErrExists, "plain is on "+v1beta1.SiteOf(node).String(), "is to be elsewhere")
 			}
 		})
 	}
-}
-
-// account makes what the operator makes for the NFS servers of a namespace, or for a pool in a Ceph cluster.
-func (w *world) account(namespace, name, role string) {
-	w.Helper()
-	kinds, ctx := w.Theirs.CoreV1(), w.Context()
-	home, account := &core.Namespace{}, &core.ServiceAccount{}
-	home.Name, account.Name = namespace, name
-	if namespace != realapi.Namespace {
-		check.Got(kinds.Namespaces().Create(ctx, home, metav1.CreateOptions{}))(w)
-		w.Cleanup(func() { _ = kinds.Namespaces().Delete(context.Background(), namespace, metav1.DeleteOptions{}) })
-	}
-	check.Got(kinds.ServiceAccounts(namespace).Create(ctx, account, metav1.CreateOptions{}))(w)
-	w.Cleanup(func() {
-		_ = kinds.ServiceAccounts(namespace).Delete(context.Background(), name, metav1.DeleteOptions{})
-	})
-	realapi.Grant(w.T, w.Config, role, namespace, name)
 }
 
 // takesNothing has another agent write an object under each name that a request is about to use: the request fails, and says where

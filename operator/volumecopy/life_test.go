@@ -22,7 +22,6 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/cluster"
-	"github.com/holdfast-storage/holdfast/deploy"
 	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/operator/volumecopy"
 	"github.com/holdfast-storage/holdfast/test/rig/alongside"
@@ -437,16 +436,20 @@ func TestLife_SourceThatAnotherNodeHasMadeIsNotCopiedForOneThatIsGone(t *testing
 	}
 }
 
-func TestLife_WhatTheTokenOfAnotherNodeWritesIsNoTemporarySource(t *testing.T) {
+func TestLife_WhatTheTokenOfAnotherAgentWritesIsNoTemporarySource(t *testing.T) {
+	for name, kind := range realapi.Strangers {
+		t.Run(name, func(t *testing.T) { takenByNoStranger(t, kind) })
+	}
+}
+
+func takenByNoStranger(t *testing.T, kind v1beta1.SiteKind) {
 	l := newLife(t)
 	if _, err := l.request(); !errors.Is(err, backend.ErrBusy) {
 		t.Fatalf("before the copy: %v", err)
 	}
-	const account = "holdfast-node"
-	uid, other := string(l.Volume(l.target).UID), "stranger-"+rand.String(5)
-	realapi.Install(t, l.Config, deploy.NodeRBAC, deploy.AccountPolicies)
-	realapi.PodOn(t, l.Config, realapi.Namespace, account, other, other)
-	theirs := client.NewForConfigOrDie(realapi.WithToken(t, l.Config, realapi.Namespace, account, other)).HoldfastV1beta1().Volumes()
+	uid := string(l.Volume(l.target).UID)
+	other, token := realapi.Stranger(t, l.Config, kind)
+	theirs := client.NewForConfigOrDie(token).HoldfastV1beta1().Volumes()
 	for _, name := range []string{"copy-" + uid, "copy-" + uid + "-0000000000"} {
 		forged := &v1beta1.Volume{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1beta1.AdoptedLabel: "true"}},
@@ -465,7 +468,7 @@ func TestLife_WhatTheTokenOfAnotherNodeWritesIsNoTemporarySource(t *testing.T) {
 	l.Until("the pod", func() bool { return l.pod(1) != nil && l.isBound() })
 	for _, pv := range check.Got(l.Theirs.CoreV1().PersistentVolumes().List(t.Context(), copies))(t).Items {
 		if id := pv.Spec.CSI.VolumeHandle; id != l.target && !l.ceph.Has(backend.ID(id)) {
-			t.Errorf("%s is copied, which another node has written", id)
+			t.Errorf("%s is copied, which another agent has written", id)
 		}
 	}
 }
