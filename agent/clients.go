@@ -11,19 +11,10 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
-// seenAttached is what is on record of a volume since it was attached to the node that has it now.
-func seenAttached(o *v1beta1.Volume) *v1beta1.VolumeAttached {
-	seen, is := o.Status.Attached, o.Annotations
-	if seen == nil || seen.Node != is[v1beta1.AttachedAnnotation] || seen.Since != is[v1beta1.AttachedSinceAnnotation] {
-		return nil
-	}
-	return seen
-}
-
 // lookAtClients finds out, once each time that a volume is attached to a node, whether a client that this node has not recorded has it
 // open: one by hand, of another cluster, or of a node whose record was lost. It fails, to look again, until that has gone.
 func (a *Agent) lookAtClients(ctx context.Context, o *v1beta1.Volume) (*v1beta1.VolumeAttached, error) {
-	node, seen := o.Annotations[v1beta1.AttachedAnnotation], seenAttached(o)
+	node, seen := o.Annotations[v1beta1.AttachedAnnotation], o.SeenAttached()
 	if a.watched == nil || node == "" || seen != nil && seen.Client == "" {
 		return seen, nil
 	}

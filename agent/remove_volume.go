@@ -43,7 +43,7 @@ func (a *Agent) removeVolume(ctx context.Context, o *v1beta1.Volume) error {
 		return ctx.Err()
 	}
 	if err != nil {
-		return errors.Join(a.recordVolume(ctx, o, nil, seenAttached(o), err), err)
+		return errors.Join(a.recordVolume(ctx, o, nil, o.SeenAttached(), err), err)
 	}
 	a.log.Info("deleted", "kind", v1beta1.SourceVolume, "id", o.Name, "requestedBy", o.Spec.Deletion.RequestedBy, "reason", o.Spec.Deletion.Reason)
 	return a.releaseVolume(ctx, o)

@@ -37,7 +37,7 @@ func volumeStatus(o *v1beta1.Volume, v *backend.Volume, failure error, address s
 		r.condition, r.usable = v.Condition, v.Access != (backend.Access{}) || !v.Condition.Abnormal
 		r.incomplete = v.Incomplete && o.Spec.PopulatedBy == ""
 	}
-	s.Attached = seenAttached(o)
+	s.Attached = o.SeenAttached()
 	s.Phase, s.Error = r.phase(), r.errorOf()
 	r.conditions(&s.Conditions, o.Generation)
 	switch {

@@ -48,7 +48,7 @@ func (a *Agent) reconcileVolume(ctx context.Context, k key) error {
 		return err
 	}
 	v, fresh, err := a.realise(ctx, o)
-	attached, other := seenAttached(o), error(nil)
+	attached, other := o.SeenAttached(), error(nil)
 	if v != nil {
 		attached, other = a.lookAtClients(ctx, o)
 	}

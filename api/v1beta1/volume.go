@@ -157,6 +157,15 @@ type Populator string
 // PopulatedByPod is a volume whose source is in another pool: a pod copies the content.
 const PopulatedByPod Populator = "Pod"
 
+// SeenAttached is what is on record of a volume since it was attached to the node that has it now.
+func (o *Volume) SeenAttached() *VolumeAttached {
+	seen, is := o.Status.Attached, o.Annotations
+	if seen == nil || seen.Node != is[AttachedAnnotation] || seen.Since != is[AttachedSinceAnnotation] {
+		return nil
+	}
+	return seen
+}
+
 // IsComplete says whether the volume has the content that it was requested with. One that is not on a disk has not.
 func (o *Volume) IsComplete() bool { return o.Status.CreationTime != nil && !o.IsBeingPopulated() }
 

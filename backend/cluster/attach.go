@@ -57,15 +57,15 @@ func (b *Backend) awaitLook(ctx context.Context, attached *v1beta1.Volume) error
 	defer c.leave()
 	c.learn(attached)
 	err := await(limited, b.volumes, c, func(o *v1beta1.Volume) (bool, error) {
-		seen := o.Status.Attached
+		seen := o.SeenAttached()
 		switch {
 		case o.Status.Access == nil || o.Status.Access.RBD == nil:
 			return true, nil
 		case o.Annotations[v1beta1.AttachedAnnotation] != node || o.Annotations[v1beta1.AttachedSinceAnnotation] != since:
 			return false, fmt.Errorf("%w: volume %s was detached from node %s before the agent of its pool had looked who has it open", backend.ErrPrecondition, o.Name, node)
-		case (seen == nil || seen.Node != node || seen.Since != since) && b.liveness.down(o.Spec.Node) == "":
+		case seen == nil && b.liveness.down(o.Spec.Node) == "":
 			return false, nil
-		case seen != nil && seen.Node == node && seen.Since == since && seen.Client != "":
+		case seen != nil && seen.Client != "":
 			return false, fmt.Errorf("%w: volume %s: a client at %s has its image open, and node %s has recorded no such client: it can be attached once that has gone; see who it is with `rbd status`, and unmap the image there",
 				backend.ErrPrecondition, o.Name, seen.Client, node)
 		}
