@@ -154,24 +154,12 @@ func (r *rig) leavesToControllers(policy string, agent *rest.Config, node string
 	r.Helper()
 	id := "marked-" + strings.ReplaceAll(node, ".", "-")
 	for _, a := range realapi.Unmarked(r.T, r.ours, id, node) {
-		if err := a.Try(r.Context(), agent); !refusedBy(policy, err) {
+		if err := a.Try(r.Context(), agent); !realapi.RefusedBy(policy, err) {
 			r.Errorf("with all rights: %s: %v", a, err)
 		}
 	}
-	r.refusesRequests(policy, agent, realapi.Reserved(id, node))
-	r.refusesRequests(policy, agent, realapi.Requested(id, id, node))
-}
-
-// refusesRequests fails unless the policy of an account or that of the requests refuses them.
-func (r *rig) refusesRequests(ofAccount string, as *rest.Config, byPolicy map[string][]realapi.Attempt) {
-	r.Helper()
-	for policy, attempts := range byPolicy {
-		for _, a := range attempts {
-			if err := a.Try(r.Context(), as); !refusedBy(policy, err) && !refusedBy(ofAccount, err) {
-				r.Errorf("%s, with all rights: %s: %v", policy, a, err)
-			}
-		}
-	}
+	realapi.AllRefused(r, policy, agent, realapi.Reserved(id, node))
+	realapi.AllRefused(r, policy, agent, realapi.Requested(id, id, node))
 }
 
 // TestToken_OfANodePodMayNotWriteObjectsOfKubernetes: what no policy keeps it from, as the policy is about what is
@@ -240,7 +228,7 @@ func TestToken_OfANodePodMayNotWriteObjectsOfKubernetes(t *testing.T) {
 		{Verb: "create", What: "v1/secrets", In: namespace, Name: "s", Body: `{"apiVersion":"v1","kind":"Secret"}`},
 		{Verb: "create", What: "v1/persistentvolumeclaims", In: "default", Name: "c", Body: `{"apiVersion":"v1","kind":"PersistentVolumeClaim"}`},
 	} {
-		if err := a.Try(t.Context(), agent); !apierrors.IsForbidden(err) || refusedBy(nodeAccount, err) {
+		if err := a.Try(t.Context(), agent); !apierrors.IsForbidden(err) || realapi.RefusedBy(nodeAccount, err) {
 			t.Errorf("by the rights that it has: %s: %v", a, err)
 		}
 	}
@@ -256,7 +244,7 @@ func TestToken_WithoutANodeWritesNothing(t *testing.T) {
 	realapi.AllRights(t, r.config, namespace, agents)
 	r.refusedSoon(nodeAccount, unbound, realapi.Attempt{Verb: "delete", What: theVolumes, Name: "agents-one"})
 	for _, a := range ofNode("agents-one") {
-		if err := a.Try(t.Context(), unbound); !refusedBy(nodeAccount, err) || !strings.Contains(err.Error(), "names no node") || !strings.Contains(err.Error(), "ServiceAccountTokenPodNodeInfo") {
+		if err := a.Try(t.Context(), unbound); !realapi.RefusedBy(nodeAccount, err) || !strings.Contains(err.Error(), "names no node") || !strings.Contains(err.Error(), "ServiceAccountTokenPodNodeInfo") {
 			t.Errorf("%s: %v", a, err)
 		}
 	}
@@ -264,7 +252,7 @@ func TestToken_WithoutANodeWritesNothing(t *testing.T) {
 	r.keptTo(server)
 	realapi.PodOn(t, r.config, namespace, agents, "agents-server-pod", server)
 	for _, a := range ofNode(server) {
-		if err := a.Try(t.Context(), realapi.WithToken(t, r.config, namespace, agents, "agents-server-pod")); !refusedBy(nodeAccount, err) {
+		if err := a.Try(t.Context(), realapi.WithToken(t, r.config, namespace, agents, "agents-server-pod")); !realapi.RefusedBy(nodeAccount, err) {
 			t.Errorf("on a node with the name of a server: %s: %v", a, err)
 		}
 	}
@@ -304,7 +292,7 @@ func TestToken_OfANodePodRecordsNoCephClientOfAnotherNode(t *testing.T) {
 		"too long":        {[]string{"f [2001:db8:0::5]:0/3"}, "canonical form"},
 		"no address":      {[]string{"f 300.0.0.5:0/3"}, "canonical form"},
 	} {
-		if err := record(c.clients...).Try(t.Context(), agent); !refusedBy(policy, err) || !strings.Contains(err.Error(), c.says) {
+		if err := record(c.clients...).Try(t.Context(), agent); !realapi.RefusedBy(policy, err) || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -322,7 +310,7 @@ func TestToken_OfANodePodRecordsNoCephClientOfAnotherNode(t *testing.T) {
 // refusedSoon waits until the API server holds a policy: it reads it some time after it is made.
 func (r *rig) refusedSoon(policy string, as *rest.Config, a realapi.Attempt) {
 	r.Helper()
-	wait.Until(r, "the policy "+policy, func() bool { return refusedBy(policy, a.Try(r.Context(), as)) })
+	wait.Until(r, "the policy "+policy, func() bool { return realapi.RefusedBy(policy, a.Try(r.Context(), as)) })
 }
 
 // refusedAlone tries what a policy keeps an account from, whatever its rights are, with a word of the reason, but not an
@@ -330,10 +318,10 @@ func (r *rig) refusedSoon(policy string, as *rest.Config, a realapi.Attempt) {
 func (r *rig) refusedAlone(policy string, as *rest.Config, word string, attempts []realapi.Attempt) {
 	r.Helper()
 	for _, a := range attempts {
-		if err := a.Try(r.Context(), as); !refusedBy(policy, err) || !strings.Contains(err.Error(), word) {
+		if err := a.Try(r.Context(), as); !realapi.RefusedBy(policy, err) || !strings.Contains(err.Error(), word) {
 			r.Errorf("with all rights: %s: %v", a, err)
 		}
-		if err := a.Try(r.Context(), r.config); refusedBy(policy, err) {
+		if err := a.Try(r.Context(), r.config); realapi.RefusedBy(policy, err) {
 			r.Errorf("an administrator is refused %s: %v", a, err)
 		}
 	}
@@ -360,7 +348,7 @@ func TestLoopDevices_OnlyPodsOfNFSServerNamespacesMayRequestThem(t *testing.T) {
 		_, err := r.theirs.CoreV1().Pods(namespace).Create(t.Context(), p, asIf)
 		return err
 	}
-	wait.Until(r, "the policy", func() bool { return refusedBy("holdfast-loop-sets", try("default", borrower(nil))) })
+	wait.Until(r, "the policy", func() bool { return realapi.RefusedBy("holdfast-loop-sets", try("default", borrower(nil))) })
 	one := core.ResourceList{"holdfast.dev/loop-set": resource.MustParse("1")}
 	for what, change := range map[string]func(*core.PodSpec){
 		"a limit": func(*core.PodSpec) {},
@@ -373,7 +361,7 @@ func TestLoopDevices_OnlyPodsOfNFSServerNamespacesMayRequestThem(t *testing.T) {
 		},
 	} {
 		err := try("default", borrower(change))
-		if !refusedBy("holdfast-loop-sets", err) || !strings.Contains(err.Error(), "namespace default") || !strings.Contains(err.Error(), "spec.nfs.namespaces") {
+		if !realapi.RefusedBy("holdfast-loop-sets", err) || !strings.Contains(err.Error(), "namespace default") || !strings.Contains(err.Error(), "spec.nfs.namespaces") {
 			t.Errorf("%s: %v", what, err)
 		}
 		if err := try(namespace, borrower(change)); err != nil {
@@ -385,7 +373,7 @@ func TestLoopDevices_OnlyPodsOfNFSServerNamespacesMayRequestThem(t *testing.T) {
 	}
 	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.NFS.Namespaces = []string{"default"} })
 	wait.Until(r, "the namespace being allowed", func() bool { return try("default", borrower(nil)) == nil })
-	if err := try("kube-public", borrower(nil)); !refusedBy("holdfast-loop-sets", err) {
+	if err := try("kube-public", borrower(nil)); !realapi.RefusedBy("holdfast-loop-sets", err) {
 		t.Errorf("in a namespace that is not allowed, beside one that is: %v", err)
 	}
 }
@@ -405,7 +393,7 @@ func TestLoopDevices_PodKeepsThemWhenItsNamespaceIsNoLongerAllowed(t *testing.T)
 	another.Name = "another"
 	wait.Until(r, "the namespace being allowed no more", func() bool {
 		_, err := pods.Create(t.Context(), another, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		return refusedBy("holdfast-loop-sets", err)
+		return realapi.RefusedBy("holdfast-loop-sets", err)
 	})
 	for _, a := range []realapi.Attempt{
 		{Verb: "update", What: "v1/pods", In: "default", Name: p.Name},

@@ -9,10 +9,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
+	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
@@ -33,25 +33,18 @@ func (r *rig) deployment(name string) {
 	})
 }
 
-// asController has the name of the controller, and all rights.
-func (r *rig) asController() kubernetes.Interface {
-	config := rest.CopyConfig(r.config)
-	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + namespace + ":holdfast-controller", Groups: []string{"system:masters"}}
-	return kubernetes.NewForConfigOrDie(config)
-}
-
 func TestApplicationsPolicy_ControllerMayChangeReplicasAlone(t *testing.T) {
 	r := newRig(t).start()
 	r.create("holdfast", nil)
 	r.reconciled("holdfast")
 	r.deployment("shop")
-	controller := r.asController()
+	controller := kubernetes.NewForConfigOrDie(r.account(v1beta1.ControllerName))
 	try := func(client kubernetes.Interface, patch string) error {
 		_, err := client.AppsV1().Deployments(metav1.NamespaceDefault).Patch(t.Context(), "shop", types.MergePatchType, []byte(patch), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
 		return err
 	}
 	const hostile = `{"spec":{"template":{"spec":{"hostPID":true}}}}`
-	wait.Until(r, "the rule being held", func() bool { return refusedBy("holdfast-applications", try(controller, hostile)) })
+	wait.Until(r, "the rule being held", func() bool { return realapi.RefusedBy("holdfast-applications", try(controller, hostile)) })
 	for what, patch := range map[string]string{
 		"another image":      `{"spec":{"template":{"spec":{"containers":[{"name":"app","image":"mallory:1"}]}}}}`,
 		"another account":    `{"spec":{"template":{"spec":{"serviceAccountName":"admin"}}}}`,
@@ -67,7 +60,7 @@ func TestApplicationsPolicy_ControllerMayChangeReplicasAlone(t *testing.T) {
 		"what else there is": `{"spec":{"minReadySeconds":7,"revisionHistoryLimit":0,"progressDeadlineSeconds":9}}`,
 		"hidden in a stop":   `{"metadata":{"annotations":{"` + v1beta1.ReplicasAnnotation + `":"3"}},"spec":{"replicas":0,"template":{"spec":{"hostNetwork":true}}}}`,
 	} {
-		if err := try(controller, patch); !refusedBy("holdfast-applications", err) {
+		if err := try(controller, patch); !realapi.RefusedBy("holdfast-applications", err) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -100,15 +93,15 @@ func TestApplicationsPolicy_AStopDeletesNoClaimsOfAStatefulSet(t *testing.T) {
 	t.Cleanup(func() {
 		check.Report(t, sets.Delete(context.Background(), "db", metav1.DeleteOptions{}))
 	})
-	controller := r.asController().AppsV1().StatefulSets(metav1.NamespaceDefault)
+	controller := kubernetes.NewForConfigOrDie(r.account(v1beta1.ControllerName)).AppsV1().StatefulSets(metav1.NamespaceDefault)
 	try := func(patch string) error {
 		_, err := controller.Patch(t.Context(), "db", types.MergePatchType, []byte(patch), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
 		return err
 	}
 	const deletes = `{"spec":{"replicas":0,"persistentVolumeClaimRetentionPolicy":{"whenScaled":"Delete"}}}`
-	wait.Until(r, "the rule being held", func() bool { return refusedBy("holdfast-applications", try(deletes)) })
+	wait.Until(r, "the rule being held", func() bool { return realapi.RefusedBy("holdfast-applications", try(deletes)) })
 	for _, patch := range []string{`{"spec":{"updateStrategy":{"type":"OnDelete","rollingUpdate":null}}}`, `{"spec":{"ordinals":{"start":3}}}`} {
-		if err := try(patch); !refusedBy("holdfast-applications", err) {
+		if err := try(patch); !realapi.RefusedBy("holdfast-applications", err) {
 			t.Errorf("%s: %v", patch, err)
 		}
 	}

@@ -79,7 +79,7 @@ func TestClaimsPolicy_ControllerOfSnapshotsMayChangeItsFinalizerAlone(t *testing
 	as := r.account("holdfast-snapshot-controller")
 	patch := func(body string) realapi.Attempt { return onClaim("patch", "claims-source", body) }
 	wait.Until(r, "the rule being held", func() bool {
-		return refusedBy(policy, patch(`{"metadata":{"labels":{"a":"b"}}}`).Try(t.Context(), as))
+		return realapi.RefusedBy(policy, patch(`{"metadata":{"labels":{"a":"b"}}}`).Try(t.Context(), as))
 	})
 	r.refusedAlone(policy, as, "its own finalizer", []realapi.Attempt{
 		patch(`{"metadata":{"labels":{"a":"b"}}}`), patch(`{"metadata":{"annotations":{"example.com/any":null}}}`), patch(`{"metadata":{"finalizers":null}}`),

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/deploy"
@@ -163,11 +162,9 @@ func TestParameters_WrongOnesAreRefusedWhereTheyAreWritten(t *testing.T) {
 		t.Errorf("a class of before the rule cannot be changed: %v", err)
 	}
 
-	operator := rest.CopyConfig(r.config)
-	operator.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + namespace + ":" + v1beta1.ControllerName, Groups: []string{"system:masters"}}
 	dryRun := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 	remade := &storage.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "hb-remade"}, Provisioner: older.Provisioner, Parameters: older.Parameters}
-	if _, err := kubernetes.NewForConfigOrDie(operator).StorageV1().StorageClasses().Create(t.Context(), remade, dryRun); err != nil {
+	if _, err := kubernetes.NewForConfigOrDie(r.account(v1beta1.ControllerName)).StorageV1().StorageClasses().Create(t.Context(), remade, dryRun); err != nil {
 		t.Errorf("the operator cannot recreate a class: %v", err)
 	}
 

@@ -13,6 +13,7 @@ import (
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
+	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
@@ -31,11 +32,6 @@ func (r *rig) as(user string) holdfast.Interface {
 		config.Impersonate.Extra = map[string][]string{"authentication.kubernetes.io/node-name": {"node1"}}
 	}
 	return holdfast.NewForConfigOrDie(config)
-}
-
-// refusedBy says whether an error is the refusal of a policy.
-func refusedBy(policy string, err error) bool {
-	return err != nil && strings.Contains(err.Error(), "ValidatingAdmissionPolicy '"+policy+"'")
 }
 
 // requests are made of one object, as if.
@@ -97,7 +93,7 @@ func TestDeletionRequest_OnlyTheControllerAndAServerForItsOwnMayMakeIt(t *testin
 	r.reconciled("holdfast")
 	r.stored()
 	wait.Until(r, "the rule being held", func() bool {
-		return refusedBy("holdfast-deletion", volumeRequests{r, "node1"}.patch(r.as("jane"), deletionRequest))
+		return realapi.RefusedBy("holdfast-deletion", volumeRequests{r, "node1"}.patch(r.as("jane"), deletionRequest))
 	})
 	for what, test := range map[string]struct {
 		object requests
@@ -113,7 +109,7 @@ func TestDeletionRequest_OnlyTheControllerAndAServerForItsOwnMayMakeIt(t *testin
 				continue // of which an agent may write nothing
 			}
 			err := test.object.patch(r.as(user), deletionRequest)
-			if may := slices.Contains(test.may, user); may && err != nil || !may && !refusedBy("holdfast-deletion", err) {
+			if may := slices.Contains(test.may, user); may && err != nil || !may && !realapi.RefusedBy("holdfast-deletion", err) {
 				t.Errorf("%s by %s: %v", what, user, err)
 			}
 			if err := test.object.patch(r.as(user), `{"deletion":null}`); err != nil {
@@ -135,7 +131,7 @@ func TestDeletionRequest_OneThatIsMadeStaysWhileOthersWrite(t *testing.T) {
 	r.reconciled("holdfast")
 	r.stored()
 	o := volumeRequests{r, "node1"}
-	wait.Until(r, "the rule being held", func() bool { return refusedBy("holdfast-deletion", o.patch(r.as("jane"), deletionRequest)) })
+	wait.Until(r, "the rule being held", func() bool { return realapi.RefusedBy("holdfast-deletion", o.patch(r.as("jane"), deletionRequest)) })
 	check.Got(r.as(controllerUser).HoldfastV1beta1().Volumes().Patch(t.Context(), "node1", types.MergePatchType, []byte(`{"spec":`+deletionRequest+`}`), metav1.PatchOptions{}))(t)
 	if _, err := r.as(agentUser).HoldfastV1beta1().Volumes().Patch(t.Context(), "node1", types.MergePatchType, []byte(`{"metadata":{"finalizers":["holdfast.dev/agent"]}}`), metav1.PatchOptions{}); err != nil {
 		t.Errorf("the agent writes beside it: %v", err)
@@ -144,7 +140,7 @@ func TestDeletionRequest_OneThatIsMadeStaysWhileOthersWrite(t *testing.T) {
 	v.Spec.Deletion = &v1beta1.DeletionRequest{UID: "u", RequestedBy: "x", RequestedAt: metav1.NowMicro()}
 	for _, user := range []string{"jane", agentUser, controllerUser} {
 		_, err := r.as(user).HoldfastV1beta1().Volumes().Create(t.Context(), v, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		if !refusedBy("holdfast-deletion", err) || !strings.Contains(err.Error(), "cannot be created with a request") {
+		if !realapi.RefusedBy("holdfast-deletion", err) || !strings.Contains(err.Error(), "cannot be created with a request") {
 			t.Errorf("a volume that is made with a request by %s: %v", user, err)
 		}
 	}
@@ -157,7 +153,7 @@ func TestNodeRequests_OnlyTheControllerAddsAndTheAgentTakesAway(t *testing.T) {
 	r.stored()
 	one, two := nodeRequests{r, "node1"}, nodeRequests{r, serverNode}
 	const discard = `{"discard":[{"kind":"Volume","name":"a","uid":"u","requestedBy":"x","requestedAt":"2026-11-24T00:00:00.000000Z"}]}`
-	wait.Until(r, "the rule being held", func() bool { return refusedBy("holdfast-node-requests", one.patch(r.as("jane"), discard)) })
+	wait.Until(r, "the rule being held", func() bool { return realapi.RefusedBy("holdfast-node-requests", one.patch(r.as("jane"), discard)) })
 	additions := map[string]string{
 		"discard of a": discard, "restore of b": `{"restore":[{"name":"b"}]}`, "replacePools of c": `{"replacePools":[{"name":"c","id":"1"}]}`,
 	}
@@ -167,7 +163,7 @@ func TestNodeRequests_OnlyTheControllerAddsAndTheAgentTakesAway(t *testing.T) {
 				if user == agentUser && o == two {
 					continue // of which an agent may write nothing
 				}
-				if err := o.patch(r.as(user), spec); !refusedBy("holdfast-node-requests", err) || !strings.Contains(err.Error(), what) {
+				if err := o.patch(r.as(user), spec); !realapi.RefusedBy("holdfast-node-requests", err) || !strings.Contains(err.Error(), what) {
 					t.Errorf("%s on %s by %s: %v", what, o.name, user, err)
 				}
 			}
@@ -175,7 +171,7 @@ func TestNodeRequests_OnlyTheControllerAddsAndTheAgentTakesAway(t *testing.T) {
 		if err := two.patch(r.as(serverUser), spec); err != nil {
 			t.Errorf("%s by the server: %v", what, err)
 		}
-		if err := one.patch(r.as(serverUser), spec); !refusedBy("holdfast-node-requests", err) {
+		if err := one.patch(r.as(serverUser), spec); !realapi.RefusedBy("holdfast-node-requests", err) {
 			t.Errorf("%s on a node by a server: %v", what, err)
 		}
 		nodes := r.as(controllerUser).HoldfastV1beta1().StorageNodes()
@@ -201,7 +197,7 @@ func TestNodeRequests_OnlyTheControllerAddsAndTheAgentTakesAway(t *testing.T) {
 	check.OK(t, r.ours.HoldfastV1beta1().StorageNodes().Delete(t.Context(), "node1", metav1.DeleteOptions{}))
 	n := &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: "node1"}, Spec: v1beta1.StorageNodeSpec{Restore: []v1beta1.RestoreRequest{{Name: "a"}}}}
 	create := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
-	if _, err := r.as(agentUser).HoldfastV1beta1().StorageNodes().Create(t.Context(), n, create); !refusedBy("holdfast-node-requests", err) {
+	if _, err := r.as(agentUser).HoldfastV1beta1().StorageNodes().Create(t.Context(), n, create); !realapi.RefusedBy("holdfast-node-requests", err) {
 		t.Errorf("a node that is made with a request: %v", err)
 	}
 	n.Spec = v1beta1.StorageNodeSpec{}

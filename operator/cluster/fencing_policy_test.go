@@ -7,7 +7,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 
 	core "k8s.io/api/core/v1"
 	storage "k8s.io/api/storage/v1"
@@ -29,11 +28,11 @@ func TestFence_OnlyTheControllerShutsOutAndLetsIn(t *testing.T) {
 	r.reconciled("holdfast")
 	r.stored()
 	one := nodeRequests{r, "node1"}
-	wait.Until(r, "the rule being held", func() bool { return refusedBy("holdfast-node-requests", one.patch(r.as("jane"), aFence)) })
+	wait.Until(r, "the rule being held", func() bool { return realapi.RefusedBy("holdfast-node-requests", one.patch(r.as("jane"), aFence)) })
 	refused := func(what, spec string) {
 		t.Helper()
 		for _, user := range []string{"jane", agentUser} {
-			if err := one.patch(r.as(user), spec); !refusedBy("holdfast-node-requests", err) || !strings.Contains(err.Error(), "only the controller of Holdfast may") {
+			if err := one.patch(r.as(user), spec); !realapi.RefusedBy("holdfast-node-requests", err) || !strings.Contains(err.Error(), "only the controller of Holdfast may") {
 				t.Errorf("%s by %s: %v", what, user, err)
 			}
 		}
@@ -78,7 +77,7 @@ func TestStorageNode_WithClientsOfCephStaysUntilItIsShutOut(t *testing.T) {
 	status(`{"cephClients":[{"fsid":"` + cephFSID + `","id":"client.1","address":"10.0.0.5:0/1"}]}`)
 	wait.Until(r, "the record being kept", func() bool {
 		err := remove()
-		return refusedBy("holdfast-node-requests", err) && strings.Contains(err.Error(), "node.kubernetes.io/out-of-service")
+		return realapi.RefusedBy("holdfast-node-requests", err) && strings.Contains(err.Error(), "node.kubernetes.io/out-of-service")
 	})
 	if err := r.as(controllerUser).HoldfastV1beta1().StorageNodes().Delete(t.Context(), "node1", metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
 		t.Errorf("by the controller: %v", err)
@@ -123,20 +122,19 @@ func TestFencingPolicy_ControllerMayDeleteOnlyWhatFencingChooses(t *testing.T) {
 	r.lonely("fencing-bare", false, label)
 	r.attached("fencing-ours", v1beta1.DriverName)
 	r.attached("fencing-theirs", "csi.example.com")
-	config := rest.CopyConfig(r.config)
-	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + namespace + ":holdfast-controller", Groups: []string{"system:masters"}}
+	config := r.account(v1beta1.ControllerName)
 	pod := func(name string) realapi.Attempt {
 		return realapi.Attempt{Verb: "delete", What: "v1/pods", In: metav1.NamespaceDefault, Name: "fencing-" + name}
 	}
 	attachment := func(name string) realapi.Attempt {
 		return realapi.Attempt{Verb: "delete", What: "storage.k8s.io/v1/volumeattachments", Name: "fencing-" + name}
 	}
-	wait.Until(r, "the rule being held", func() bool { return refusedBy("holdfast-fencing", pod("bare").Try(t.Context(), config)) })
+	wait.Until(r, "the rule being held", func() bool { return realapi.RefusedBy("holdfast-fencing", pod("bare").Try(t.Context(), config)) })
 	expect := func(pods string, may ...string) {
 		t.Helper()
 		for _, name := range []string{"labelled", "claim", "false", "bare"} {
 			err := pod(name).Try(t.Context(), config)
-			if allowed := strings.Contains(fmt.Sprint(may), name); allowed && err != nil || !allowed && !refusedBy("holdfast-fencing", err) {
+			if allowed := strings.Contains(fmt.Sprint(may), name); allowed && err != nil || !allowed && !realapi.RefusedBy("holdfast-fencing", err) {
 				t.Errorf("with spec.fencing.pods %q, the deletion of pod %s: %v", pods, name, err)
 			}
 		}
@@ -145,7 +143,7 @@ func TestFencingPolicy_ControllerMayDeleteOnlyWhatFencingChooses(t *testing.T) {
 	if err := attachment("ours").Try(t.Context(), config); err != nil {
 		t.Errorf("an attachment of Holdfast: %v", err)
 	}
-	if err := attachment("theirs").Try(t.Context(), config); !refusedBy("holdfast-fencing", err) {
+	if err := attachment("theirs").Try(t.Context(), config); !realapi.RefusedBy("holdfast-fencing", err) {
 		t.Errorf("an attachment of another driver: %v", err)
 	}
 	if err := pod("bare").Try(t.Context(), r.config); err != nil {

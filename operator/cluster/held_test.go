@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/operator/held"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
+	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
@@ -162,7 +163,7 @@ func (r *rig) slip(change func(*v1beta1.StorageClusterSpec)) {
 		c := r.cluster("holdfast")
 		change(&c.Spec)
 		_, err := r.ours.HoldfastV1beta1().StorageClusters().Update(r.Context(), c, metav1.UpdateOptions{})
-		refused := slices.ContainsFunc(rules, func(name string) bool { return refusedBy(name, err) })
+		refused := slices.ContainsFunc(rules, func(name string) bool { return realapi.RefusedBy(name, err) })
 		if err != nil && !refused && !apierrors.IsConflict(err) {
 			r.Fatal(err)
 		}

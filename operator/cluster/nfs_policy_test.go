@@ -8,11 +8,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
+	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
@@ -47,7 +47,7 @@ func TestNFSServerPolicy_NamespaceOfAServerInUseIsNotDeleted(t *testing.T) {
 		has(holds[0], holds[1])
 		wait.Until(r, "a refusal because of "+says, func() bool {
 			err := try(served)
-			return refusedBy("holdfast-nfs-exports", err) && strings.Contains(err.Error(), "NFS server files, which has "+says) && strings.Contains(err.Error(), "spec.node=hb-served.files.nfs.holdfast.dev")
+			return realapi.RefusedBy("holdfast-nfs-exports", err) && strings.Contains(err.Error(), "NFS server files, which has "+says) && strings.Contains(err.Error(), "spec.node=hb-served.files.nfs.holdfast.dev")
 		})
 	}
 	if err := try(empty); err != nil {
@@ -72,7 +72,7 @@ func TestNFSServerPolicy_ServerIsRefusedWhereTheStorageClusterAllowsNone(t *test
 		_, err := ours.HoldfastV1beta1().NFSServers(in).Create(t.Context(), s, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return err
 	}
-	wait.Until(r, "a refusal", func() bool { return refusedBy("holdfast-nfs-namespaces", ask(r.ours, other)) })
+	wait.Until(r, "a refusal", func() bool { return realapi.RefusedBy("holdfast-nfs-namespaces", ask(r.ours, other)) })
 	if err := ask(r.ours, other); !strings.Contains(err.Error(), "namespace "+other+" is not among those that may have NFS servers, which are "+namespace) ||
 		!strings.Contains(err.Error(), "spec.nfs.namespaces") {
 		t.Errorf("it says %v", err)
@@ -80,13 +80,11 @@ func TestNFSServerPolicy_ServerIsRefusedWhereTheStorageClusterAllowsNone(t *test
 	if err := ask(r.ours, namespace); err != nil {
 		t.Errorf("in the namespace of Holdfast: %v", err)
 	}
-	controller := rest.CopyConfig(r.config)
-	controller.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + namespace + ":holdfast-controller", Groups: []string{"system:masters"}}
-	if err := ask(holdfast.NewForConfigOrDie(controller), other); err != nil {
+	if err := ask(holdfast.NewForConfigOrDie(r.account(v1beta1.ControllerName)), other); err != nil {
 		t.Errorf("one of before cannot be made again with its kind: %v", err)
 	}
 	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.NFS.Namespaces = []string{other} })
 	wait.Until(r, "the namespace being allowed", func() bool { return ask(r.ours, other) == nil })
 	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.NFS.Namespaces = nil })
-	wait.Until(r, "another refusal", func() bool { return refusedBy("holdfast-nfs-namespaces", ask(r.ours, other)) })
+	wait.Until(r, "another refusal", func() bool { return realapi.RefusedBy("holdfast-nfs-namespaces", ask(r.ours, other)) })
 }

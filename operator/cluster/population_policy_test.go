@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
+	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
@@ -23,8 +24,8 @@ func TestPopulation_OnlyTheControllerAsksForACopyAndSaysHowFarItIs(t *testing.T)
 		_, err := r.as(user).HoldfastV1beta1().Volumes().Create(t.Context(), v, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return err
 	}
-	wait.Until(r, "the rule being held", func() bool { return refusedBy(policy, create("jane", nil)) })
-	if err := create(agentUser, map[string]string{v1beta1.AdoptedLabel: "true"}); !refusedBy(policy, err) {
+	wait.Until(r, "the rule being held", func() bool { return realapi.RefusedBy(policy, create("jane", nil)) })
+	if err := create(agentUser, map[string]string{v1beta1.AdoptedLabel: "true"}); !realapi.RefusedBy(policy, err) {
 		t.Errorf("by an agent that says that it is on its disk: %v", err)
 	}
 	if err := create(controllerUser, nil); err != nil {
@@ -50,7 +51,7 @@ func TestPopulation_OnlyTheControllerAsksForACopyAndSaysHowFarItIs(t *testing.T)
 	for _, user := range []string{"jane", agentUser} {
 		fresh := &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: "forged", Labels: map[string]string{v1beta1.AdoptedLabel: "true"}}, Spec: v1beta1.VolumeSpec{Name: "forged", Node: "node1"}}
 		for _, v := range []*v1beta1.Volume{fresh, volume()} {
-			if err := renew(user, v, annotate); !refusedBy(policy, err) && !refusedBy(nodeAccount, err) {
+			if err := renew(user, v, annotate); !realapi.RefusedBy(policy, err) && !realapi.RefusedBy(nodeAccount, err) {
 				t.Errorf("a claim to recreate, of %s, by %s: %v", v.Name, user, err)
 			}
 		}
@@ -71,7 +72,7 @@ func TestPopulation_OnlyTheControllerAsksForACopyAndSaysHowFarItIs(t *testing.T)
 	)
 	for _, s := range []string{copying, populated} {
 		for _, user := range []string{"jane", agentUser} {
-			if err := status(user, s); !refusedBy(policy, err) {
+			if err := status(user, s); !realapi.RefusedBy(policy, err) {
 				t.Errorf("%s by %s: %v", s, user, err)
 			}
 		}
@@ -80,7 +81,7 @@ func TestPopulation_OnlyTheControllerAsksForACopyAndSaysHowFarItIs(t *testing.T)
 		}
 	}
 	for _, s := range []string{`{"copy":null}`, `{"copy":{"bytesDone":2}}`, `{"conditions":null}`} {
-		if err := status(agentUser, s); !refusedBy(policy, err) {
+		if err := status(agentUser, s); !realapi.RefusedBy(policy, err) {
 			t.Errorf("%s by an agent: %v", s, err)
 		}
 	}

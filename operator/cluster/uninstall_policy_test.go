@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
+	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
@@ -31,10 +32,10 @@ func TestUninstall_TheKindsAndTheNamespaceStayWhileThereAreVolumes(t *testing.T)
 	r.create("holdfast", nil)
 	r.reconciled("holdfast")
 	r.volume("v1")
-	wait.Until(r, "the rule being held", func() bool { return refusedBy("holdfast-uninstall", r.tryToDelete("volumes.holdfast.dev")) })
+	wait.Until(r, "the rule being held", func() bool { return realapi.RefusedBy("holdfast-uninstall", r.tryToDelete("volumes.holdfast.dev")) })
 	for _, name := range append(slices.Concat(ownDefinitions, dataDefinitions), namespace) {
 		err := r.tryToDelete(name)
-		if !refusedBy("holdfast-uninstall", err) {
+		if !realapi.RefusedBy("holdfast-uninstall", err) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
@@ -49,7 +50,7 @@ func TestUninstall_TheKindsAndTheNamespaceStayWhileThereAreVolumes(t *testing.T)
 	}
 
 	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.DeletionPolicy = v1beta1.OrphanVolumes })
-	if err := r.tryToDelete("volumes.holdfast.dev"); !refusedBy("holdfast-uninstall", err) {
+	if err := r.tryToDelete("volumes.holdfast.dev"); !realapi.RefusedBy("holdfast-uninstall", err) {
 		t.Errorf("Orphan alone lets it go: %v", err)
 	}
 	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.DeletionPolicy = "" })
@@ -65,7 +66,7 @@ func TestUninstall_ASnapshotAloneKeepsTheKinds(t *testing.T) {
 	check.Got(r.ours.HoldfastV1beta1().Snapshots().Create(t.Context(), s, metav1.CreateOptions{}))(t)
 	wait.Until(r, "the rule being held", func() bool {
 		err := r.tryToDelete("snapshots.holdfast.dev")
-		return refusedBy("holdfast-uninstall", err) && strings.Contains(err.Error(), "0 volumes and 1 snapshots")
+		return realapi.RefusedBy("holdfast-uninstall", err) && strings.Contains(err.Error(), "0 volumes and 1 snapshots")
 	})
 }
 
@@ -78,8 +79,8 @@ func TestUninstall_ForegroundDeletionIsRefusedAndWhereItIsNotAllComesBack(t *tes
 	foreground := func(dry ...string) error {
 		return clusters.Delete(t.Context(), "holdfast", metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationForeground), DryRun: dry})
 	}
-	wait.Until(r, "the rule being held", func() bool { return refusedBy("holdfast-cascade", foreground(metav1.DryRunAll)) })
-	wait.Until(r, "the kinds being held", func() bool { return refusedBy("holdfast-uninstall", r.tryToDelete("nodejobs.holdfast.dev")) })
+	wait.Until(r, "the rule being held", func() bool { return realapi.RefusedBy("holdfast-cascade", foreground(metav1.DryRunAll)) })
+	wait.Until(r, "the kinds being held", func() bool { return realapi.RefusedBy("holdfast-uninstall", r.tryToDelete("nodejobs.holdfast.dev")) })
 	if err := foreground(); !strings.Contains(err.Error(), "--cascade=foreground") || !strings.Contains(err.Error(), "docs/uninstall.md") {
 		t.Errorf("it says %v", err)
 	}

@@ -21,10 +21,6 @@ import (
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
-func refusedByPolicy(policy string, err error) bool {
-	return err != nil && strings.Contains(err.Error(), "ValidatingAdmissionPolicy '"+policy+"'")
-}
-
 // attacked is what the token of a server is tried on.
 type attacked struct {
 	*rig
@@ -51,7 +47,7 @@ func (r *rig) attack() *attacked {
 	a.token = realapi.WithToken(r.T, r.config, r.namespace, rightsName, "nfs-one-0")
 	wait.Until(r, "the address of the server being known", func() bool { return a.persistentVolume("create", nil).Try(r.Context(), a.token) == nil })
 	wait.Until(r, "the policies", func() bool {
-		return refusedByPolicy(accountPolicy, realapi.Attempt{Verb: "delete", What: "holdfast.dev/v1beta1/volumes", Name: a.volume(a.other)}.Try(r.Context(), a.token))
+		return realapi.RefusedBy(accountPolicy, realapi.Attempt{Verb: "delete", What: "holdfast.dev/v1beta1/volumes", Name: a.volume(a.other)}.Try(r.Context(), a.token))
 	})
 	return a
 }
@@ -303,7 +299,7 @@ func TestToken_OfAnNFSServerWritesOnlyItsOwnObjects(t *testing.T) {
 	}
 	realapi.AllRights(t, r.config, a.namespace, rightsName)
 	wait.Until(r, "all rights", func() bool {
-		return refusedByPolicy(accountPolicy, realapi.Attempt{Verb: "delete", What: ofClaims, In: a.namespace, Name: "data"}.Try(t.Context(), a.token))
+		return realapi.RefusedBy(accountPolicy, realapi.Attempt{Verb: "delete", What: ofClaims, In: a.namespace, Name: "data"}.Try(t.Context(), a.token))
 	})
 	access := `{"status":{"access":{"nfs":{"server":"` + a.ownAddress + `","path":"/a"}}}}`
 	for _, one := range []realapi.Attempt{
@@ -316,26 +312,23 @@ func TestToken_OfAnNFSServerWritesOnlyItsOwnObjects(t *testing.T) {
 	}
 	forged := realapi.Forged(a.volume(a.own), a.volume(a.own), a.own.NodeName())
 	for _, one := range slices.Concat(a.everyWay(a.other), a.never(), forged) {
-		if err := one.Try(t.Context(), a.token); !refusedByPolicy(accountPolicy, err) {
+		if err := one.Try(t.Context(), a.token); !realapi.RefusedBy(accountPolicy, err) {
 			t.Errorf("with all rights: %s: %v", one, err)
 		}
 	}
 	for _, one := range realapi.Unmarked(t, r.ours, "marked-"+a.namespace, a.own.NodeName()) {
-		if err := one.Try(t.Context(), a.token); !refusedByPolicy(accountPolicy, err) {
+		if err := one.Try(t.Context(), a.token); !realapi.RefusedBy(accountPolicy, err) {
 			t.Errorf("with all rights: %s: %v", one, err)
 		}
 	}
 	realapi.Install(t, r.config, deploy.Policies)
-	for policy, attempts := range realapi.Reserved(a.volume(a.own), a.own.NodeName()) {
+	reserved := realapi.Reserved(a.volume(a.own), a.own.NodeName())
+	for policy, attempts := range reserved {
 		wait.Until(r, "the policy "+policy, func() bool {
-			return slices.ContainsFunc(attempts, func(one realapi.Attempt) bool { return refusedByPolicy(policy, one.Try(t.Context(), a.token)) })
+			return slices.ContainsFunc(attempts, func(one realapi.Attempt) bool { return realapi.RefusedBy(policy, one.Try(t.Context(), a.token)) })
 		})
-		for _, one := range attempts {
-			if err := one.Try(t.Context(), a.token); !refusedByPolicy(policy, err) && !refusedByPolicy(accountPolicy, err) {
-				t.Errorf("%s, with all rights: %s: %v", policy, one, err)
-			}
-		}
 	}
+	realapi.AllRefused(t, accountPolicy, a.token, reserved)
 }
 
 func TestToken_WithoutAServerPodWritesNothing(t *testing.T) {
@@ -345,11 +338,11 @@ func TestToken_WithoutAServerPodWritesNothing(t *testing.T) {
 	for _, pod := range []string{"", "evil"} {
 		token := realapi.WithToken(t, r.config, a.namespace, rightsName, pod)
 		for _, one := range a.everyWay(a.own) {
-			if err := one.Try(t.Context(), token); !refusedByPolicy(accountPolicy, err) || !strings.Contains(err.Error(), "not of the pod nfs-NAME-0") {
+			if err := one.Try(t.Context(), token); !realapi.RefusedBy(accountPolicy, err) || !strings.Contains(err.Error(), "not of the pod nfs-NAME-0") {
 				t.Errorf("pod %q: %s: %v", pod, one, err)
 			}
 		}
-		if err := a.persistentVolume("create", nil).Try(t.Context(), token); !refusedByPolicy(accountPolicy, err) {
+		if err := a.persistentVolume("create", nil).Try(t.Context(), token); !realapi.RefusedBy(accountPolicy, err) {
 			t.Errorf("pod %q: a PersistentVolume: %v", pod, err)
 		}
 	}

@@ -20,7 +20,7 @@ const classPolicy = "holdfast-nfs-classes"
 
 // refusedBinding says whether a binding is refused, by whichever policy is asked first.
 func refusedBinding(err error) bool {
-	return refusedByPolicy("holdfast-nfs-claims", err) || refusedByPolicy(classPolicy, err)
+	return realapi.RefusedBy("holdfast-nfs-claims", err) || realapi.RefusedBy(classPolicy, err)
 }
 
 // class makes a StorageClass; server is what its parameter names.

@@ -235,7 +235,7 @@ func TestToken_OfANodePodOpensNoServerToOtherHostsOrPods(t *testing.T) {
 		body := `{"apiVersion":"holdfast.dev/v1beta1","kind":"StorageNode"}`
 		return realapi.Attempt{Verb: "apply", What: ofNodes, Name: node, Body: body}.Try(t.Context(), token)
 	}
-	wait.Until(r, "the policy", func() bool { return refusedByPolicy(policy, write("another")) })
+	wait.Until(r, "the policy", func() bool { return realapi.RefusedBy(policy, write("another")) })
 	check.OK(t, write(name))
 	reported := []byte(text(t, map[string]any{"status": map[string]any{"addresses": []string{host, pod, bridge}}}))
 	check.Got(agent.Patch(t.Context(), name, types.MergePatchType, reported, metav1.PatchOptions{}, "status"))(t)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/operator/render"
+	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
@@ -35,10 +36,10 @@ func TestPolicy_PodsMountNFSByThemselvesOnlyInNamespacesThatAreNamed(t *testing.
 		"by address": nfs(r.server("data").Status.Address(), "/pvc-1"), "by name": nfs("nfs-data."+r.namespace+".svc", "/pvc-1"), "all at once": nfs("10.0.0.1", "/"),
 		"by another driver": {CSI: &core.CSIVolumeSource{Driver: "nfs.csi.k8s.io", VolumeAttributes: map[string]string{"server": "10.0.0.1", "share": "/"}}},
 	}
-	wait.Until(r, "the policy", func() bool { return refusedByPolicy(render.MountsPolicy, try("default", thefts["by address"])) })
+	wait.Until(r, "the policy", func() bool { return realapi.RefusedBy(render.MountsPolicy, try("default", thefts["by address"])) })
 	for what, source := range thefts {
 		for _, namespace := range []string{"default", r.namespace} {
-			if err := try(namespace, source); !refusedByPolicy(render.MountsPolicy, err) || !strings.Contains(err.Error(), "add "+namespace+" to spec.nfs.inlineVolumeNamespaces") {
+			if err := try(namespace, source); !realapi.RefusedBy(render.MountsPolicy, err) || !strings.Contains(err.Error(), "add "+namespace+" to spec.nfs.inlineVolumeNamespaces") {
 				t.Errorf("%s, in %s: %v", what, namespace, err)
 			}
 		}
@@ -51,7 +52,7 @@ func TestPolicy_PodsMountNFSByThemselvesOnlyInNamespacesThatAreNamed(t *testing.
 	}
 	r.changeCluster(func(s *v1beta1.StorageClusterSpec) { s.NFS.InlineVolumeNamespaces = []string{"default"} })
 	wait.Until(r, "the namespace being allowed", func() bool { return try("default", thefts["by name"]) == nil })
-	if err := try("kube-public", thefts["by name"]); !refusedByPolicy(render.MountsPolicy, err) {
+	if err := try("kube-public", thefts["by name"]); !realapi.RefusedBy(render.MountsPolicy, err) {
 		t.Errorf("in a namespace that is not named, beside one that is: %v", err)
 	}
 	wait.Until(r, "the server saying so", func() bool {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -73,4 +74,21 @@ func (a Attempt) Try(ctx context.Context, config *rest.Config) error {
 		err = fmt.Errorf("verb %q", a.Verb)
 	}
 	return err
+}
+
+// RefusedBy says whether an error is the refusal of a policy.
+func RefusedBy(policy string, err error) bool {
+	return err != nil && strings.Contains(err.Error(), "ValidatingAdmissionPolicy '"+policy+"'")
+}
+
+// AllRefused fails unless the policy of an account, or that of the requests, refuses each request.
+func AllRefused(t testing.TB, ofAccount string, as *rest.Config, byPolicy map[string][]Attempt) {
+	t.Helper()
+	for policy, attempts := range byPolicy {
+		for _, a := range attempts {
+			if err := a.Try(t.Context(), as); !RefusedBy(policy, err) && !RefusedBy(ofAccount, err) {
+				t.Errorf("%s, with all rights: %s: %v", policy, a, err)
+			}
+		}
+	}
 }
