@@ -44,7 +44,8 @@ func (n Node) kernel(c *Cluster) []string {
 		"init=" + c.path("bin", runnerName), "HOLDFAST_UML=" + boot, "uml_dir=" + boot, "umid=" + n.Name,
 		"con=null", "con0=null,fd:2", "con1=null,fd:1", "quiet",
 		"ubda=" + filepath.Join(boot, "scratch"), "ubdb=" + n.file(c, "disk"),
-		fmt.Sprintf("vec0:transport=tap,ifname=%s,depth=128,mac=02:00:00:00:00:%02x", n.Name, n.Number),
+		// The host sends several packets in one piece, which are cut off without gro, and a connection stalls.
+		fmt.Sprintf("vec0:transport=tap,ifname=%s,depth=128,gro=1,mac=02:00:00:00:00:%02x", n.Name, n.Number),
 	}
 }
 

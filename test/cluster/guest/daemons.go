@@ -18,6 +18,7 @@ func serve(ctx context.Context, g config.Guest) error {
 	if err := os.Setenv("PATH", path); err != nil {
 		return err
 	}
+	go mendNetwork(ctx, g)
 	for _, d := range g.Daemons {
 		go keep(ctx, d, filepath.Join(g.Boot, d.Name+".log"))
 		if d.Name != "containerd" {

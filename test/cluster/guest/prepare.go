@@ -67,14 +67,11 @@ func joinNetwork(ctx context.Context, g config.Guest) error {
 	if err := unix.Sethostname([]byte(g.Name)); err != nil {
 		return err
 	}
-	for _, argv := range [][]string{
-		{"ip", "address", "add", g.Address + "/" + strconv.Itoa(g.Prefix), "dev", "vec0"},
-		{"ip", "link", "set", "vec0", "up"},
-		{"ip", "route", "add", "default", "via", g.Gateway},
-	} {
-		if _, err := host.Run(ctx, argv...); err != nil {
-			return err
-		}
+	if _, err := host.Run(ctx, "ip", "address", "add", g.Address+"/"+strconv.Itoa(g.Prefix), "dev", nic); err != nil {
+		return err
+	}
+	if err := openNetwork(ctx, g); err != nil {
+		return err
 	}
 	return os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0)
 }
