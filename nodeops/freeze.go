@@ -17,16 +17,17 @@ const (
 	fiThaw   = 0xC0045878
 )
 
-// ErrThawed means that another process thawed a file system early, so the copy may not be consistent.
+// ErrThawed means that a file system was thawed early, by another process or at the limit, so the copy may not be consistent.
 var ErrThawed = errors.New("thawed too early")
 
-// Frozen is a frozen file system; writes block until Thaw. A guard process thaws it after the limit, or when this
+// Frozen is a frozen file system; writes block until Thaw, which comes by itself after the limit. A guard process thaws it when this
 // process dies. If the guard dies too, as all processes of a container do, the file system stays frozen until
 // ThawLeftover.
 type Frozen struct {
 	mountpoint string
 	root       *os.File
 	guard      *guard
+	limit      *time.Timer
 	once       sync.Once
 	result     error
 }
@@ -80,7 +81,7 @@ func freeze(mountpoint string, limit time.Duration) (*Frozen, error) {
 		root.Close()
 		return nil, err
 	}
-	g, err := startGuard(root, limit)
+	g, err := startGuard(root)
 	if err != nil {
 		root.Close()
 		return nil, err
@@ -94,9 +95,7 @@ func freeze(mountpoint string, limit time.Duration) (*Frozen, error) {
 		return nil, err
 	}
 	f := &Frozen{mountpoint: mountpoint, root: root, guard: g}
-	if err := g.begin(); err != nil {
-		return nil, fmt.Errorf("the freeze guard is gone: %w", errors.Join(err, f.Thaw()))
-	}
+	f.limit = time.AfterFunc(limit, func() { f.end(fmt.Errorf("%w: the limit of %s is over", ErrThawed, limit)) })
 	return f, nil
 }
 
@@ -121,8 +120,17 @@ func freezable(root *os.File) error {
 
 // Thaw unblocks writes. Repeated calls return the result of the first.
 func (f *Frozen) Thaw() error {
-	f.once.Do(func() { f.result = f.thaw() })
+	f.limit.Stop()
+	f.end(nil)
 	return f.result
+}
+
+func (f *Frozen) end(early error) {
+	f.once.Do(func() {
+		if f.result = f.thaw(); f.result == nil {
+			f.result = early
+		}
+	})
 }
 
 func (f *Frozen) thaw() error {
@@ -131,7 +139,7 @@ func (f *Frozen) thaw() error {
 	guardErr := f.guard.dismiss()
 	switch {
 	case errors.Is(err, unix.EINVAL):
-		return fmt.Errorf("thawing %s: %w: by the guard after the time limit, or by another process", f.mountpoint, errors.Join(ErrThawed, guardErr))
+		return fmt.Errorf("thawing %s: %w: by its guard, or by another process", f.mountpoint, errors.Join(ErrThawed, guardErr))
 	case err != nil:
 		return fmt.Errorf("thawing %s: %w", f.mountpoint, err)
 	case guardErr != nil:

@@ -19,8 +19,8 @@ const freezeLimit = time.Minute
 // triedAgain is after what time a volume is frozen again that could not be copied within the limit.
 const triedAgain = 24 * time.Hour
 
-// guardSlack is what the guard waits beyond the limit: a copy that takes too long is ended and thawed by who began it.
-const guardSlack = 10 * time.Second
+// thawSlack is how long after the limit the file system is thawed even if the copy, which is ended then, has not ended.
+const thawSlack = 10 * time.Second
 
 // Frozen freezes the file system that is mounted from the image. An image that is attached but not mounted is a raw
 // block volume in use: a clone of it alone is atomic in the kernel; a copy, or a clone together with other volumes, is
@@ -78,7 +78,7 @@ func (en *Engine) mountedFrozen(ctx context.Context, a attempt, mountpoint strin
 			return en.tooSlow(before, "this time it was not tried")
 		}
 	}
-	frozen, err := nodeops.Freeze(ctx, mountpoint, en.FreezeLimit+guardSlack)
+	frozen, err := nodeops.Freeze(ctx, mountpoint, en.FreezeLimit+thawSlack)
 	if err != nil {
 		return err
 	}
