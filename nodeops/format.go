@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops/mkfs"
 )
 
-// FSContent is a file system that was made in memory, for a device that is not attached here.
+// FSContent is a file system that was made in memory, for a device that is not attached here, or to be copied at once.
 type FSContent struct {
 	file *os.File
 	size int64
@@ -52,9 +52,8 @@ func NewFSContent(ctx context.Context, size int64, spec MkfsSpec) (content *FSCo
 	return &FSContent{file, size}, nil
 }
 
-// CopyTo writes all that is not zero to what is zero everywhere.
-func (c *FSContent) CopyTo(ctx context.Context, to io.WriterAt) error {
-	const unit = 64 << 10
+// CopyTo writes all that is not zero to what is zero everywhere, in multiples of unit.
+func (c *FSContent) CopyTo(ctx context.Context, to io.WriterAt, unit int64) error {
 	part, zero := make([]byte, unit), make([]byte, unit)
 	next := int64(0) // ranges of data may share a unit
 	return eachData(c.file, c.size, func(begin, end int64) error {

@@ -17,7 +17,7 @@ func TestFSContent_CopiedToZerosIsAFileSystem(t *testing.T) {
 			image := sparse(t, t.TempDir(), size)
 			f := check.Got(os.OpenFile(image, os.O_RDWR, 0))(t)
 			defer f.Close()
-			check.OK(t, content.CopyTo(t.Context(), f))
+			check.OK(t, content.CopyTo(t.Context(), f, 4<<10))
 			if checksum(t, image) != checksum(t, content.file.Name()) {
 				t.Error("it differs")
 			}

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 )
 
 // Replace atomically replaces the content of a file in a directory: after a crash of the host it is the old or the new
@@ -39,12 +40,35 @@ func WriteNew(dir *os.Root, name string, data []byte) error {
 }
 
 // SyncDir syncs the names in a directory to disk.
-func SyncDir(dir *os.Root, name string) error {
+func SyncDir(dir *os.Root, name string) error { return syncNamed(dir, name) }
+
+func syncNamed(dir *os.Root, name string) error {
 	d, err := dir.Open(name)
 	if err != nil {
 		return err
 	}
 	return errors.Join(d.Sync(), d.Close())
+}
+
+// SyncFiles syncs the files in a directory, and their names, to disk. It does so at once, so that the file system commits once.
+func SyncFiles(dir *os.Root) error {
+	names, err := fs.ReadDir(dir.FS(), ".")
+	if err != nil {
+		return err
+	}
+	all := []string{"."}
+	for _, entry := range names {
+		if entry.Type().IsRegular() {
+			all = append(all, entry.Name())
+		}
+	}
+	errs := make([]error, len(all))
+	var syncs sync.WaitGroup
+	for i, name := range all {
+		syncs.Go(func() { errs[i] = syncNamed(dir, name) })
+	}
+	syncs.Wait()
+	return errors.Join(errs...)
 }
 
 // RemoveFile removes a file and syncs the removal to disk.

@@ -63,7 +63,7 @@ func (b *building) prepare() error {
 	if err != nil {
 		return err
 	}
-	return nodeops.WriteNew(dir, metaFile, data)
+	return dir.WriteFile(metaFile, data, 0o600) // synced with the content
 }
 
 // commit makes the complete entry durable and renames it to its final name.
@@ -80,7 +80,7 @@ func (b *building) commit(ctx context.Context, copied bool) (*record, error) {
 			return nil, err
 		}
 	}
-	if err := nodeops.SyncDir(b.entry.Dir, "."); err != nil {
+	if err := nodeops.SyncFiles(b.entry.Dir); err != nil {
 		return nil, err
 	}
 	final := &record{kind: r.kind, id: r.id, place: path.Join(string(r.kind), string(r.id)), meta: r.meta, charge: r.charge}

@@ -192,7 +192,7 @@ func (b *Backend) format(ctx context.Context, s *session, m *meta) error {
 	}
 	defer content.Close()
 	return s.with(m.imageName(), func(image *rbd.Image) error {
-		if err := content.CopyTo(ctx, image); err != nil {
+		if err := content.CopyTo(ctx, image, 64<<10); err != nil {
 			return err
 		}
 		return image.Flush()

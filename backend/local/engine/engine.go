@@ -60,7 +60,8 @@ type Engine interface {
 	Make(ctx context.Context, e *Entry) error
 	// Copy creates the content of a new entry from source, which is quiesced. A read-only entry is a snapshot.
 	Copy(ctx context.Context, e, source *Entry) error
-	// Finish makes a new entry durable, and usable beside the one from which it was copied.
+	// Finish makes a new entry usable beside the one from which it was copied, and its directories durable. Files of the entry
+	// itself are synced with its metadata.
 	Finish(ctx context.Context, e *Entry, copied bool) error
 	// Frozen runs do, which copies, while an entry is frozen, so that it is copied at one instant, and ends its context when that
 	// takes too long. group names all that are frozen together, for a common instant; it is empty for one alone. After an error the

@@ -109,8 +109,25 @@ func (en *Engine) Make(ctx context.Context, e *engine.Entry) error {
 		if err := resize(f, e.Content); err != nil || e.Content.Mode == backend.Block {
 			return err
 		}
-		return exhausted(nodeops.MakeFS(ctx, imagePath(e), mkfs(e.Content)))
+		return exhausted(format(ctx, f, e.Content))
 	})
+}
+
+// mostInMemory is the size of a file system whose metadata has 10 MiB where it is made.
+const mostInMemory = 1 << 40
+
+// format makes a file system in an image that is empty: in memory where it is small, since what mkfs syncs costs nothing there. mkfs.xfs
+// fills a log of 64 MiB and more with zeros, which in an image are no more than allocated, and options may ask for such things.
+func format(ctx context.Context, f *os.File, c *engine.Content) error {
+	if c.FSType == "xfs" || c.Size > mostInMemory || len(c.MkfsOptions) > 0 {
+		return nodeops.MakeFS(ctx, f.Name(), mkfs(c))
+	}
+	content, err := nodeops.NewFSContent(ctx, c.Size, mkfs(c))
+	if err != nil {
+		return err
+	}
+	defer content.Close()
+	return content.CopyTo(ctx, f, 4<<10)
 }
 
 // Copy clones the source's image. A thick copy gets its own blocks: with shared ones the same space would be promised
@@ -209,12 +226,7 @@ func (en *Engine) Finish(ctx context.Context, e *engine.Entry, copied bool) erro
 			return err
 		}
 	}
-	f, err := e.Dir.Open(file)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return f.Sync()
+	return nil
 }
 
 // ReconcileSize records the size of an image that was grown without a record: a node may already use all of it.

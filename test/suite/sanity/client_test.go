@@ -55,6 +55,11 @@ func (w *world) create(name string, change func(*csi.CreateVolumeRequest)) *csi.
 	return resp.GetVolume()
 }
 
+// fromVolume asks for a copy.
+func fromVolume(id string) *csi.VolumeContentSource {
+	return &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Volume{Volume: &csi.VolumeContentSource_VolumeSource{VolumeId: id}}}
+}
+
 func (w *world) createBlock(name string) *csi.Volume {
 	w.Helper()
 	return w.create(name, func(q *csi.CreateVolumeRequest) {

@@ -62,7 +62,7 @@ func TestExt4_GrownUnusedNeedsNoCapability(t *testing.T) {
 	restored := w.create("larger", func(q *csi.CreateVolumeRequest) {
 		fsType("ext4")(q)
 		q.CapacityRange.RequiredBytes = 2 * gib
-		q.VolumeContentSource = &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Volume{Volume: &csi.VolumeContentSource_VolumeSource{VolumeId: id}}}
+		q.VolumeContentSource = fromVolume(id)
 	}).GetVolumeId()
 	w.use(restored, "larger", mount(multiWriter))
 	if bytes, _ := w.usage(restored, "larger"); bytes.GetTotal() < 1800*mib {

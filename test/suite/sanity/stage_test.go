@@ -228,9 +228,7 @@ func TestClone_IsMountedBesideItsSource(t *testing.T) {
 			w.write("source", "file", "before")
 			clone := w.create("clone", func(q *csi.CreateVolumeRequest) {
 				as(q)
-				q.VolumeContentSource = &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Volume{
-					Volume: &csi.VolumeContentSource_VolumeSource{VolumeId: source},
-				}}
+				q.VolumeContentSource = fromVolume(source)
 			}).GetVolumeId()
 			w.use(clone, "clone", mount(multiWriter))
 			w.write("source", "file", "after")
