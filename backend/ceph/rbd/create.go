@@ -244,7 +244,9 @@ func (b *Backend) make(ctx context.Context, m *meta, from *record, fill func(*se
 		}
 		return nil, err
 	}
-	b.examineDepth(ctx, name)
+	if from != nil {
+		b.examineDepth(ctx, name)
+	}
 	return r, nil
 }
 

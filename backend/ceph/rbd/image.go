@@ -5,7 +5,9 @@ package rbd
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 
+	"github.com/ceph/go-ceph/rados"
 	"github.com/ceph/go-ceph/rbd"
 	"golang.org/x/sys/unix"
 
@@ -120,17 +122,16 @@ func (s *session) lookInTrash(id, name string) (*record, error) {
 
 // lookUnnamed reads the metadata of an image that Ceph does not open, since it has its ID in no list; nil: there is none.
 func (s *session) lookUnnamed(image string) (*record, error) {
-	const key = "metadata_" + metaKey // as Ceph keeps it
-	found, err := s.ioctx.GetOmapValues(headerObject(image), "", key, 1)
+	found, err := s.ioctx.GetOmapValues(headerObject(image), "", omapKey, 1)
 	if err != nil && !absent(err) {
 		return nil, err
 	}
 	var m meta
-	if json.Unmarshal(found[key], &m) != nil {
+	if json.Unmarshal(found[omapKey], &m) != nil {
 		return nil, nil
 	}
 	r := &record{name: m.imageName(), image: image, kind: m.Kind, id: m.ID, size: m.Size}
-	if r.meta, r.damage = parseMeta(string(found[key]), r.name, image); r.damage != nil {
+	if r.meta, r.damage = parseMeta(string(found[omapKey]), r.name, image); r.damage != nil {
 		return nil, nil
 	}
 	return r, nil
@@ -156,17 +157,29 @@ func (s *session) readImage(image *rbd.Image, name string) (*record, error) {
 	return r, nil
 }
 
-// writeMeta makes an image what it is.
-func (s *session) writeMeta(m *meta) error {
-	image, err := rbd.OpenImage(s.ioctx, m.imageName(), rbd.NoSnapshot)
+// writeMeta makes an image what it is. It writes what librbd would, without opening the image: that takes twenty requests and the lock.
+func (s *session) writeMeta(m *meta) (err error) {
+	if m.Image, err = s.idOf(m.imageName()); err != nil {
+		return err
+	}
+	op := rados.CreateWriteOp()
+	defer op.Release()
+	op.AssertExists()
+	op.SetOmap(map[string][]byte{omapKey: encode(m)})
+	return op.Operate(s.ioctx, headerObject(m.Image), rados.OperationNoFlag)
+}
+
+// idOf returns the ID that a name leads to.
+func (s *session) idOf(name string) (string, error) {
+	content := make([]byte, mostSum)
+	n, err := s.ioctx.Read(idObject+name, content, 0)
+	if err == nil && n <= 4 { // its length, and the ID
+		err = fmt.Errorf("object %s%s of the image's ID is damaged (%d bytes)", idObject, name, n)
+	}
 	if err != nil {
-		return err
+		return "", err
 	}
-	defer image.Close()
-	if m.Image, err = image.GetId(); err != nil {
-		return err
-	}
-	return image.SetMetadata(metaKey, string(encode(m)))
+	return string(content[4:n]), nil
 }
 
 // options are those of a new image; the caller destroys them.

@@ -23,6 +23,9 @@ const (
 // metaKey is that of an image's metadata. It is one, so that it is written at once.
 const metaKey = "holdfast"
 
+// omapKey is where Ceph keeps that in the header of the image.
+const omapKey = "metadata_" + metaKey
+
 // contentSnapshot fixes the content of a snapshot's image; copies are made of it.
 const contentSnapshot = "content"
 
