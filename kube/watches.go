@@ -84,7 +84,7 @@ func slimClaim(c *core.PersistentVolumeClaim) *core.PersistentVolumeClaim {
 
 func slimPersistentVolume(pv *core.PersistentVolume) *core.PersistentVolume {
 	slim := &core.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{Name: pv.Name, UID: pv.UID, ResourceVersion: pv.ResourceVersion},
+		ObjectMeta: metav1.ObjectMeta{Name: pv.Name, UID: pv.UID, ResourceVersion: pv.ResourceVersion, Labels: pv.Labels},
 		Spec:       core.PersistentVolumeSpec{ClaimRef: pv.Spec.ClaimRef},
 	}
 	if csi := pv.Spec.CSI; csi != nil {

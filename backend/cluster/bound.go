@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path"
+	"slices"
 
 	core "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,7 +22,7 @@ const (
 	byExport = "export" // those for any NFS server with this path or one in it, which an administrator may have written
 )
 
-// listenToPersistentVolumes caches the handle or the path, and the claim, of each PersistentVolume.
+// listenToPersistentVolumes caches the handle or the path, the claim and the labels of each PersistentVolume.
 func (w *watches) listenToPersistentVolumes(b *Backend) error {
 	informer := b.Watches.Cluster.Core().V1().PersistentVolumes().Informer()
 	if err := informer.AddIndexers(cache.Indexers{byHandle: func(o any) ([]string, error) {
@@ -59,6 +60,18 @@ func (b *Backend) persistentOf(v *v1beta1.Volume) (all []*core.PersistentVolume)
 		all = append(all, o.(*core.PersistentVolume))
 	}
 	return all
+}
+
+// HasPersistent says whether there is a PersistentVolume of a volume: by its handle, its name, or the name of which it was made. The
+// one for the pod that copies a volume goes with that pod. What is not in the cache may be there.
+func (b *Backend) HasPersistent(v *v1beta1.Volume) bool {
+	found, _ := b.watches.persistent.ByIndex(byHandle, v.Name) // the indexes exist
+	for _, name := range []string{v.Name, v.Spec.Labels[v1beta1.PersistentVolumeLabel]} {
+		if pv, exists, _ := b.watches.persistent.GetByKey(name); exists {
+			found = append(found, pv)
+		}
+	}
+	return slices.ContainsFunc(found, func(o any) bool { return o.(*core.PersistentVolume).Labels[v1beta1.CopyLabel] == "" })
 }
 
 // unbound refuses to delete a volume while an existing claim is bound to it, through any PersistentVolume: the claim must

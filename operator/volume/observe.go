@@ -1,7 +1,6 @@
 package volume
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -131,50 +130,40 @@ func (l *leader) observeClass(ctx context.Context, name string) *class {
 	return c
 }
 
-// observeGarbage asks the API server for nothing while there are no candidates. One whose claim cannot be read is left
-// out, and keeps no other from being noted as bound.
+// observeGarbage asks the API server for nothing but the claims of old candidates, and for the PersistentVolumes only if there may be
+// garbage: a cache may lack one. They are read after the claims, since one may be made as long as there is the claim. A candidate of
+// which that cannot be read is left out, and keeps no other from being noted as bound.
 func (l *leader) observeGarbage(ctx context.Context, now time.Time) (candidates []candidate, err error) {
-	var all []candidate
-	for _, v := range kube.Cached(l.volumes.List) {
-		if isCandidate(v, now, l.GarbageEvery) {
-			all = append(all, candidate{Volume: v})
-		}
-	}
-	if len(all) == 0 {
-		return nil, nil
-	}
-	persistent, err := l.persistent(ctx)
-	if err != nil {
-		return nil, err
-	}
 	var unread []error
-	for _, c := range all {
-		if err := l.observeCandidate(ctx, &c, persistent, now); err != nil {
-			unread = append(unread, fmt.Errorf("volume %s: %w", c.Name, err))
+	var garbage []candidate
+	for _, v := range kube.Cached(l.volumes.List) {
+		if !isCandidate(v, now, l.GarbageEvery) {
 			continue
+		}
+		c := candidate{Volume: v, persistent: l.HasPersistent(v)}
+		if !c.persistent && isOld(v, now, l.GarbageAge) {
+			if c.claim, err = l.liveClaim(ctx, v); err != nil {
+				unread = append(unread, fmt.Errorf("volume %s: %w", v.Name, err))
+				continue
+			}
+			if !c.mayBind() {
+				garbage = append(garbage, c)
+				continue
+			}
 		}
 		candidates = append(candidates, c)
 	}
+	if len(garbage) > 0 {
+		persistent, err := l.persistent(ctx)
+		if err != nil {
+			return candidates, errors.Join(append(unread, err)...)
+		}
+		for _, c := range garbage {
+			c.persistent = persistent[c.Name] || persistent[c.Spec.Labels[v1beta1.PersistentVolumeLabel]]
+			candidates = append(candidates, c)
+		}
+	}
 	return candidates, errors.Join(unread...)
-}
-
-// observeCandidate reads the claim before it looks for the PersistentVolume once more: while there is the claim, one may
-// still be made.
-func (l *leader) observeCandidate(ctx context.Context, c *candidate, persistent map[string]bool, now time.Time) (err error) {
-	name := c.Spec.Labels[v1beta1.PersistentVolumeLabel]
-	if c.persistent = persistent[c.Name] || persistent[name]; c.persistent || !isOld(c.Volume, now, l.GarbageAge) {
-		return nil
-	}
-	if c.claim, err = l.liveClaim(ctx, c.Volume); err != nil || c.mayBind() {
-		return err
-	}
-	c.persistent, err = l.isPersistent(ctx, cmp.Or(name, c.Name))
-	return err
-}
-
-func (l *leader) isPersistent(ctx context.Context, name string) (bool, error) {
-	_, err := l.Kubernetes.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{})
-	return err == nil, kube.IgnoreNotFound(err)
 }
 
 // persistent lists the names and volume handles of all PersistentVolumes.
