@@ -536,7 +536,7 @@ type StorageClusterStatus struct {
 	// upgrade names the running StorageUpgrade.
 	// +optional
 	Upgrade string `json:"upgrade,omitempty"`
-	// nodes that are selected for storage, ready or not.
+	// nodes that need attention, at most 100: those that are not ready, and why, and those with a message.
 	// +optional
 	// +listType=map
 	// +listMapKey=name

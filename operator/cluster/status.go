@@ -51,15 +51,16 @@ func (s *situation) status() v1beta1.StorageClusterStatus {
 	next := *old.DeepCopy()
 	next.ObservedGeneration = s.cluster.Generation
 	next.Volumes, next.Snapshots, next.Pools = int32(s.volumes), int32(s.snapshots), s.held
-	next.Nodes = nil
+	var nodes []v1beta1.NodeHealth
 	if s.withCSI() {
-		next.Nodes = s.health()
+		nodes = s.health()
 	}
-	next.DesiredNodes, next.ReadyNodes = int32(len(next.Nodes)), int32(len(next.Nodes)-len(unready(next.Nodes)))
-	next.Version, next.OldestVersion = versions(next.Nodes)
+	next.DesiredNodes, next.ReadyNodes = int32(len(nodes)), int32(len(nodes)-len(unready(nodes)))
+	next.Version, next.OldestVersion = versions(nodes)
+	next.Nodes = ailing(nodes)
 	next.Images = s.images()
 	next.Upgrade = s.cluster.Annotations[v1beta1.PausedByAnnotation]
-	v := s.verdict(&next)
+	v := s.verdict(&next, nodes)
 	next.Phase = v.phase
 	for _, c := range []metav1.Condition{v.available, v.progressing, v.degraded, s.protected} {
 		s.set(&next, c)
@@ -69,6 +70,15 @@ func (s *situation) status() v1beta1.StorageClusterStatus {
 	s.setEphemeralNotAllowed(&next)
 	s.setPoolsFull(&next)
 	return next
+}
+
+// mostNodes limits the list of nodes in the status, which otherwise grows with the cluster.
+const mostNodes = 100
+
+// ailing returns the nodes that need attention.
+func ailing(nodes []v1beta1.NodeHealth) []v1beta1.NodeHealth {
+	nodes = slices.DeleteFunc(slices.Clone(nodes), func(n v1beta1.NodeHealth) bool { return n.Ready && n.Message == "" })
+	return nodes[:min(len(nodes), mostNodes)]
 }
 
 func (s *situation) set(next *v1beta1.StorageClusterStatus, c metav1.Condition) {
@@ -97,11 +107,11 @@ type verdict struct {
 	available, progressing, degraded metav1.Condition
 }
 
-func (s *situation) verdict(next *v1beta1.StorageClusterStatus) verdict {
+func (s *situation) verdict(next *v1beta1.StorageClusterStatus, nodes []v1beta1.NodeHealth) verdict {
 	wasComplete := wasComplete(&s.cluster.Status)
 	ready, total := int(next.ReadyNodes), int(next.DesiredNodes)
 	complete := ready == total && s.controller().Ready && !s.rollout.Stuck
-	rolling := s.rolling() && slices.Equal(unready(next.Nodes), []string{s.rollout.Node})
+	rolling := s.rolling() && slices.Equal(unready(nodes), []string{s.rollout.Node})
 
 	v := verdict{
 		available:   s.available(ready, total, complete || wasComplete),
@@ -116,7 +126,7 @@ func (s *situation) verdict(next *v1beta1.StorageClusterStatus) verdict {
 	case wasComplete && s.controller().Failed:
 		v.degraded = kube.NewCondition(v1beta1.DegradedCondition, true, reasonController, s.controller().Waiting)
 	case wasComplete && ready < total && !rolling:
-		v.degraded = kube.NewCondition(v1beta1.DegradedCondition, true, reasonNodes, complaints(next.Nodes))
+		v.degraded = kube.NewCondition(v1beta1.DegradedCondition, true, reasonNodes, complaints(nodes))
 	case len(s.ailingSites()) > 0:
 		v.degraded = kube.NewCondition(v1beta1.DegradedCondition, true, reasonCephPools, kube.Few(s.ailingSites(), mostNamed, ". ", ". and %d more pools"))
 	case len(s.leftOut) > 0:

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -20,6 +21,7 @@ import (
 	"github.com/holdfast-storage/holdfast/kube/apply"
 	"github.com/holdfast-storage/holdfast/operator/held"
 	"github.com/holdfast-storage/holdfast/operator/rollout"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // healthy is a cluster of so many nodes in which everything is ready.
@@ -310,8 +312,29 @@ func TestStatus_CordonedOrBrokenNodesStayInTheTotal(t *testing.T) {
 	s.nodes[0].Spec.Unschedulable = true
 	s.nodes[1].Status.Conditions[0].Status = core.ConditionUnknown
 	got := s.status()
-	if got.ReadyNodes != 2 || got.DesiredNodes != 3 || strings.Join(unready(got.Nodes), " ") != "node2" || len(got.Nodes) != 3 {
+	if got.ReadyNodes != 2 || got.DesiredNodes != 3 || strings.Join(unready(got.Nodes), " ") != "node2" || len(got.Nodes) != 1 {
 		t.Errorf("%d of %d ready, not ready %v, %d nodes", got.ReadyNodes, got.DesiredNodes, unready(got.Nodes), len(got.Nodes))
+	}
+}
+
+func TestStatus_SizeDoesNotGrowWithTheCluster(t *testing.T) {
+	sizes := map[int]int{}
+	for _, nodes := range []int{150, 1000} {
+		s := healthy(nodes)
+		for i := range s.nodes {
+			s.nodes[i].Status.Conditions[0].Status = core.ConditionUnknown
+		}
+		got := s.status()
+		if int(got.DesiredNodes) != nodes || got.ReadyNodes != 0 {
+			t.Errorf("%d of %d nodes are ready", got.ReadyNodes, got.DesiredNodes)
+		}
+		sizes[nodes] = len(check.Got(json.Marshal(got))(t))
+		if s = healthy(nodes); len(s.status().Nodes) > 0 {
+			t.Errorf("it lists %d nodes that need no attention", len(s.status().Nodes))
+		}
+	}
+	if sizes[1000] > sizes[150]+100 { // the digits of the counts
+		t.Errorf("of 150 nodes it has %d bytes, of 1,000 %d", sizes[150], sizes[1000])
 	}
 }
 

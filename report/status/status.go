@@ -132,7 +132,7 @@ func (r *Report) cluster(c *v1beta1.StorageCluster) {
 	}
 }
 
-// nodes that are to store are known from the cluster; those that only have a record are added.
+// nodes that need attention are known from the cluster, the others by what they have recorded.
 func (r *Report) nodes(f *facts.Facts) {
 	records := map[string]*v1beta1.StorageNode{}
 	ailing, fenced := 0, 0

@@ -39,7 +39,7 @@ type Cluster struct {
 	OldestVersion string               `json:"oldestVersion,omitempty"` // while they differ
 	Upgrade       string               `json:"upgrade,omitempty"`       // the StorageUpgrade in progress
 	Usage                              // of all pools that can be used; what an NFS server has is within a volume, and not counted again
-	Nodes         []v1beta1.NodeHealth `json:"nodes"` // that are to store
+	Nodes         []v1beta1.NodeHealth `json:"nodes"` // that need attention
 	Conditions    []metav1.Condition   `json:"conditions"`
 }
 

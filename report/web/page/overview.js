@@ -66,6 +66,14 @@ function nodeCell(n) {
     el('span', { class: 'dot', 'aria-hidden': 'true' }), el('span', { class: 'grow' }, data(n.name)), el('span', { class: 'sr' }, n.ready ? 'ready' : 'not ready')));
 }
 
+// nodesOf are the nodes of the cluster, first those that are not ready. Of these the cluster knows more than their agents.
+function nodesOf({ cluster, nodes }) {
+  if (!cluster) return [];
+  const all = new Map(nodes.filter((n) => !n.serverRef && !n.cephPool).map((n) => [n.name, n]));
+  cluster.nodes.forEach((n) => all.set(n.name, n));
+  return [...all.values()].sort((a, b) => a.ready - b.ready);
+}
+
 function poolLine(p) {
   return el('li', { class: 'pool' }, el('p', {}, place('pools', 'search', `${p.node} ${p.name}`, p.name), el('span', { class: 'muted' }, ' on ', data(siteName(p)))),
     roomOf(p, `Pool ${p.name} of ${siteName(p)}`), p.message ? message(p.message, { class: 'small bad' }) : null);
@@ -127,7 +135,7 @@ export function overview() {
       else warned.box.show(unknown('events', report, 'events'));
       pools.update(sorted(poolsOf(report), poolOrders, '-use'));
       reconcile(missing, cluster ? [] : [el('p', { class: 'notice warning' }, 'There is no StorageCluster; kubectl apply one.')]);
-      nodes.update(cluster ? [...cluster.nodes].sort((a, b) => a.ready - b.ready) : [], 60);
+      nodes.update(nodesOf(report), 60);
       if (!cluster) return reconcile(top, []);
       return reconcile(top, [
         headline(cluster, findings),
