@@ -3,8 +3,12 @@ package main
 import (
 	"context"
 	"log/slog"
+	"os"
+	"strings"
 	"sync/atomic"
+	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
 
 	holdfast "github.com/holdfast-storage/holdfast/api/client/informers"
@@ -35,6 +39,21 @@ func (l *logging) followDebug(watches holdfast.SharedInformerFactory, log *slog.
 	}
 	return startWatches(watches), nil
 }
+
+// followDebugFile sets the level of the log by a file with true or false, a key of the node's ConfigMap: a StorageCluster changes too
+// often for each node to watch it.
+func (l *logging) followDebugFile(path string, log *slog.Logger) part {
+	return func(ctx context.Context) error {
+		wait.UntilWithContext(ctx, func(context.Context) {
+			text, _ := os.ReadFile(path) // none, of an earlier release, is not true
+			l.debug(strings.TrimSpace(string(text)) == "true", log)
+		}, debugEvery)
+		return nil
+	}
+}
+
+// debugEvery is how often that file is read. The kubelet writes it within about a minute.
+const debugEvery = 10 * time.Second
 
 // startWatches starts the requested informers that do not run yet.
 func startWatches(watches holdfast.SharedInformerFactory) part {

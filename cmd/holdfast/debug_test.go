@@ -7,9 +7,12 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -74,6 +77,24 @@ func TestDebug_LogFollowsTheStorageClusterAtOnce(t *testing.T) {
 	level(slog.LevelDebug)
 	check.OK(t, clusters.Delete(t.Context(), "a", metav1.DeleteOptions{}))
 	level(slog.LevelWarn)
+}
+
+func TestDebug_LogOfANodeFollowsItsFile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &logging{floor: slog.LevelWarn}
+		l.level.Set(l.floor)
+		file := filepath.Join(t.TempDir(), "debug")
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		go func() { _ = l.followDebugFile(file, slog.New(slog.DiscardHandler))(ctx) }()
+		for _, step := range []struct {
+			text string
+			want slog.Level
+		}{{"", slog.LevelWarn}, {"true", slog.LevelDebug}, {"false", slog.LevelWarn}, {"true", slog.LevelDebug}, {"", slog.LevelWarn}} {
+			check.OK(t, os.WriteFile(file, []byte(step.text), 0o600))
+			wait.Until(t, fmt.Sprintf("%s by %q", step.want, step.text), func() bool { return l.level.Level() == step.want })
+		}
+	})
 }
 
 func TestDebug_OnlyTheServedStorageClusterSetsTheLevel(t *testing.T) {

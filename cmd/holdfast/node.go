@@ -15,7 +15,6 @@ import (
 	"github.com/holdfast-storage/holdfast/agent"
 	"github.com/holdfast-storage/holdfast/agent/nodepools"
 	"github.com/holdfast-storage/holdfast/agent/policy"
-	"github.com/holdfast-storage/holdfast/api/client/informers"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/local"
@@ -174,11 +173,10 @@ func (n *node) join(storage *local.Backend, log *slog.Logger) ([]part, error) {
 	}
 	n.driver.CephClient, n.driver.CephShutOut = host.recordedBy(a), a.CephShutOut
 	n.driver.CheckComplete = checkComplete(n.clients.holdfast.HoldfastV1beta1().Volumes())
-	debug, err := n.followDebug(informers.NewSharedInformerFactory(n.clients.holdfast, 0), log)
-	if err != nil {
-		return nil, err
+	parts := []part{n.clients.broadcast, logged(log, a.Run), logged(log, requests.Run)}
+	if n.config != "" {
+		parts = append(parts, n.followDebugFile(filepath.Join(filepath.Dir(n.config), "debug"), log))
 	}
-	parts := []part{n.clients.broadcast, logged(log, a.Run), logged(log, requests.Run), logged(log, debug)}
 	if n.watch != nil {
 		parts = append(parts, n.watch)
 	}

@@ -25,7 +25,7 @@ func (p *plan) applyPodSettings(pod *core.PodSpec) {
 	}
 	if p.spec.Debug {
 		for i := range pod.Containers {
-			// The containers of Holdfast watch the StorageCluster.
+			// The containers of Holdfast follow the StorageCluster, or a file.
 			if c := &pod.Containers[i]; c.Name != name {
 				c.Args = append(c.Args, "--v=5")
 			}

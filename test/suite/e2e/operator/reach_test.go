@@ -35,7 +35,6 @@ const everyField = "../../deploy/testdata/everything.yaml"
 var notInObjects = map[string]string{
 	"csi.enabled":     "TestCSI_DisabledRemovesTheNodePluginAndEnabledServesVolumesAgain",
 	"controller.kind": "TestController_ClaimsAreBoundWhileItBecomesAStatefulSetAndADeploymentAgain",
-	"debug":           "TestDebug_LogFollowsTheStorageClusterAtOnce, of cmd/holdfast",
 	"deletionPolicy":  "TestOrphan_VolumeReturnsWithItsDataAfterTheNextInstallation",
 	"images.nfs":      "TestServer_UpgradeChangesItsImage, of operator/nfsserver",
 	"monitoring":      "TestKinds_LearnedKindIsUsedAndForgottenKindIsNot, of operator/cluster",
