@@ -52,7 +52,7 @@ func (a *Agent) removeVolume(ctx context.Context, o *v1beta1.Volume) error {
 // completeForgotten is the last chance to record on the disk that a pod has brought the content: only the object says so, and
 // without it the volume, which is in use, would be found as incomplete.
 func (a *Agent) completeForgotten(ctx context.Context, o *v1beta1.Volume) error {
-	if o.Spec.PopulatedBy == "" || o.IsBeingPopulated() {
+	if o.Spec.PopulatedBy == "" || o.IsBeingPopulated() && !o.IsCopied() {
 		return nil
 	}
 	v, err := a.Backend.Get(ctx, backend.ID(o.Name))

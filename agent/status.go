@@ -42,9 +42,13 @@ func volumeStatus(o *v1beta1.Volume, v *backend.Volume, failure error, address s
 	r.conditions(&s.Conditions, o.Generation)
 	switch {
 	case v != nil && !v.Incomplete && r.populating:
-		meta.SetStatusCondition(&s.Conditions, metav1.Condition{
+		c := metav1.Condition{
 			Type: v1beta1.CompleteCondition, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonPutBack, Message: putBack, ObservedGeneration: o.Generation,
-		})
+		}
+		if o.IsCopied() {
+			c.Reason, c.Message = v1beta1.ReasonCopyVerified, "its pool has recorded that it has all of its content"
+		}
+		meta.SetStatusCondition(&s.Conditions, c)
 	case r.incomplete: // Ready says so as well, but not while the volume is out of reach
 		meta.SetStatusCondition(&s.Conditions, metav1.Condition{
 			Type: v1beta1.CompleteCondition, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonIncomplete, Message: incomplete, ObservedGeneration: o.Generation,

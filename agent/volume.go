@@ -92,9 +92,10 @@ func (a *Agent) realise(ctx context.Context, o *v1beta1.Volume) (v *backend.Volu
 	return v, absent, err
 }
 
-// complete records on the disk that a pod has brought the content, so that the volume is known to be whole without its object.
+// complete records on the disk that a pod has brought and verified the content, so that the volume is known to be whole without
+// its object. Only after that the volume is populated, and used.
 func (a *Agent) complete(ctx context.Context, o *v1beta1.Volume, v *backend.Volume) error {
-	if !v.Incomplete || o.Spec.PopulatedBy == "" || o.IsBeingPopulated() {
+	if !v.Incomplete || o.Spec.PopulatedBy == "" || o.IsBeingPopulated() && !o.IsCopied() {
 		return nil
 	}
 	err := a.completer.Complete(ctx, v.ID)

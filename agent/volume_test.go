@@ -342,25 +342,32 @@ func TestVolume_ThatAPodPopulatesIsMadeEmptyAndReadyWhenItIsComplete(t *testing.
 		if v = r.volume("a"); v.Status.Copy == nil || *v.Status.Copy != copied || v.Status.Phase != v1beta1.PhasePending {
 			t.Errorf("after a write of the agent it is %+v", v.Status)
 		}
+		copied.Phase = v1beta1.CopyComplete
+		write(func(s *v1beta1.VolumeStatus) { s.Copy = &copied })
+		wait.Until(r, "the disk having it as complete", func() bool { return r.volume("a").HasContent() })
+		if v = r.volume("a"); r.onDisk("a").Incomplete || v.IsComplete() || v.Status.Phase != v1beta1.PhasePending {
+			t.Errorf("before the controller says that it is populated it is %+v", v.Status)
+		}
+		expectCondition(t, v.Status.Conditions, v1beta1.CompleteCondition, metav1.ConditionTrue, v1beta1.ReasonCopyVerified)
 		write(func(s *v1beta1.VolumeStatus) {
 			meta.SetStatusCondition(&s.Conditions, metav1.Condition{Type: v1beta1.PopulatedCondition, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonPopulated})
 		})
 		v = r.phase("a", v1beta1.PhaseReady)
 		expectCondition(t, v.Status.Conditions, v1beta1.ReadyCondition, metav1.ConditionTrue, v1beta1.ReasonReady)
 		expectCondition(t, v.Status.Conditions, v1beta1.PopulatedCondition, metav1.ConditionTrue, v1beta1.ReasonPopulated)
-		if r.onDisk("a").Incomplete {
-			t.Error("the disk has it as incomplete")
-		}
 		before := time.Now()
-		write(func(s *v1beta1.VolumeStatus) { meta.RemoveStatusCondition(&s.Conditions, v1beta1.PopulatedCondition) }) // etcd is put back
-		wait.Until(r, "the object being known as older than the content", func() bool { return r.volume("a").IsPutBack() })
+		write(func(s *v1beta1.VolumeStatus) { // etcd is put back
+			s.Copy.Phase = v1beta1.CopyCopying
+			meta.RemoveStatusCondition(&s.Conditions, v1beta1.PopulatedCondition)
+		})
+		wait.Until(r, "the object being known as older than the content", func() bool { return r.volume("a").HasContent() })
 		if took := time.Since(before); took > time.Minute { // of the virtual clock: in the meantime a pod may begin to copy
 			t.Errorf("that is known after %s", took)
 		}
 		write(func(s *v1beta1.VolumeStatus) {
 			meta.SetStatusCondition(&s.Conditions, metav1.Condition{Type: v1beta1.PopulatedCondition, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonPopulated})
 		})
-		wait.Until(r, "it being whole by both", func() bool { v := r.volume("a"); return !v.IsPutBack() && v.Status.Phase == v1beta1.PhaseReady })
+		wait.Until(r, "it being whole by both", func() bool { v := r.volume("a"); return !v.HasContent() && v.Status.Phase == v1beta1.PhaseReady })
 	})
 }
 

@@ -76,7 +76,7 @@ func (a *Agent) volumeListener() watch.VolumeHandlerFuncs {
 			}
 			attached := old.Annotations[v1beta1.AttachedAnnotation] != v.Annotations[v1beta1.AttachedAnnotation] ||
 				old.Annotations[v1beta1.AttachedSinceAnnotation] != v.Annotations[v1beta1.AttachedSinceAnnotation]
-			if calls(old, v, v.Status.Conditions) || old.IsBeingPopulated() != v.IsBeingPopulated() || attached {
+			if calls(old, v, v.Status.Conditions) || old.IsBeingPopulated() != v.IsBeingPopulated() || old.IsCopied() != v.IsCopied() || attached {
 				a.loop.Retry(key{v1beta1.SourceVolume, v.Name})
 			}
 		},

@@ -19,10 +19,11 @@ var ErrCannotKeep = errors.New("the target's file system cannot keep it")
 //   - security.evm signs the inode number and the UUID of the file system;
 //   - security.selinux is set by the kubelet, for the pod that uses the volume;
 //   - system.nfs4_ is how a client of NFS shows the mode and the access control list of the server;
-//   - trusted.SGI_ACL_ is how XFS keeps the access control lists that system.posix_acl_ has.
+//   - trusted.SGI_ACL_ is how XFS keeps the access control lists that system.posix_acl_ has;
+//   - treeMark is of the copy.
 //
 // Everything else is copied, or it is an error that names it.
-var notOfTheContent = []string{"btrfs.", "ceph.", "security.evm", "security.selinux", "system.nfs4_", "trusted.SGI_ACL_"}
+var notOfTheContent = []string{"btrfs.", "ceph.", "security.evm", "security.selinux", "system.nfs4_", "trusted.SGI_ACL_", treeMark}
 
 // fact is a part of a node's metadata.
 type fact struct{ name, value string }

@@ -92,21 +92,23 @@ func plant(t testing.TB, top string) {
 	}
 }
 
-// same compares two trees by tar, which writes all that it knows of them, in the order of their names.
+// same compares two trees by their archives.
 func same(t testing.TB, from, to string) {
 	t.Helper()
-	var sums []string
-	for _, dir := range []string{from, to} {
-		script := `set -o pipefail; tar --sort=name --xattrs --xattrs-include='*' --acls --numeric-owner --exclude=./lost+found --format=posix --pax-option='delete=atime,delete=ctime' -cC "$0" . | sha256sum`
-		out, err := exec.Command("bash", "-c", script, dir).CombinedOutput()
-		if err != nil {
-			t.Fatalf("tar: %v: %s", err, out)
-		}
-		sums = append(sums, string(out))
-	}
-	if sums[0] != sums[1] {
+	if archived(t, from) != archived(t, to) {
 		t.Errorf("the archives of %s and %s differ", from, to)
 	}
+}
+
+// archived is the sum of what tar writes of a tree: all that it knows, in the order of the names.
+func archived(t testing.TB, dir string) string {
+	t.Helper()
+	script := `set -o pipefail; tar --sort=name --xattrs --xattrs-include='*' --acls --numeric-owner --exclude=./lost+found --format=posix --pax-option='delete=atime,delete=ctime' -cC "$0" . | sha256sum`
+	out, err := exec.Command("bash", "-c", script, dir).CombinedOutput()
+	if err != nil {
+		t.Fatalf("tar: %v: %s", err, out)
+	}
+	return string(out)
 }
 
 func command(t testing.TB, name string, args ...string) {

@@ -22,6 +22,10 @@ import (
 // ErrFinal is an error that the same call will meet again: something must be changed before.
 var ErrFinal = errors.New("another run will not help")
 
+// ErrHasContent is about a target that no copy has left behind and that is not equal to the source. An application may have written
+// to it since a copy into it was complete, as the object of the volume does not know if etcd was put back.
+var ErrHasContent = errors.New("it has other content, and no copy into it was cut short, so nothing is written to it")
+
 // Config says what is copied.
 type Config struct {
 	From, To string        // two volumes of one mode: where they are mounted, or their block devices
@@ -53,6 +57,15 @@ func run(ctx context.Context, config *Config) (content nodeops.Content, err erro
 	}
 	report := startReport(config.Progress, config.Every, t.size)
 	defer func() { err = errors.Join(err, report.end()) }()
+	if err := t.mark(false); errors.Is(err, nodeops.ErrNotEmpty) {
+		report.phase(protocol.Verifying)
+		if content, err = t.verify(ctx, false, report.add); errors.Is(err, nodeops.ErrDiffers) {
+			return content, fmt.Errorf("%s: %w: %w", config.To, ErrHasContent, err)
+		}
+		return content, err
+	} else if err != nil {
+		return content, err
+	}
 	for last := false; ; last = true {
 		report.phase(protocol.Copying)
 		written, err := t.copy(ctx, report.add)
@@ -65,8 +78,11 @@ func run(ctx context.Context, config *Config) (content nodeops.Content, err erro
 		}
 		report.phase(protocol.Verifying)
 		content, err = t.verify(ctx, !last, report.add)
-		if err == nil || last || !errors.Is(err, nodeops.ErrDiffers) {
-			return content, err
+		if err == nil {
+			return content, t.unmark(content)
+		}
+		if last || !errors.Is(err, nodeops.ErrDiffers) {
+			return content, errors.Join(err, t.mark(true)) // another run goes on
 		}
 		config.Log.Warn("the copy differs from its source; what differs is copied once more", "error", err)
 	}
@@ -77,6 +93,8 @@ type transfer struct {
 	size   int64 // an estimate of the bytes to copy
 	copy   func(ctx context.Context, done func(int64)) (written int64, err error)
 	verify func(ctx context.Context, mend bool, done func(int64)) (nodeops.Content, error)
+	mark   func(again bool) error // nodeops.ErrNotEmpty means that nothing is to be written to the target
+	unmark func(nodeops.Content) error
 }
 
 func newTransfer(ctx context.Context, c *Config) (*transfer, error) {
@@ -138,6 +156,8 @@ func blockTransfer(c *Config) (*transfer, error) {
 		verify: func(ctx context.Context, _ bool, done func(int64)) (nodeops.Content, error) {
 			return nodeops.CompareDevices(ctx, c.To, c.From, done)
 		},
+		mark:   func(again bool) error { return nodeops.MarkDevice(c.To, again) },
+		unmark: func(copied nodeops.Content) error { return nodeops.UnmarkDevice(c.To, copied.Bytes) },
 	}, err
 }
 
@@ -154,6 +174,8 @@ func treeTransfer(ctx context.Context, c *Config) (*transfer, error) {
 		verify: func(ctx context.Context, mend bool, done func(int64)) (nodeops.Content, error) {
 			return nodeops.CompareTrees(ctx, c.To, c.From, mend, done)
 		},
+		mark:   func(bool) error { return nodeops.MarkTree(c.To) },
+		unmark: func(nodeops.Content) error { return nodeops.UnmarkTree(c.To) },
 	}, err
 }
 

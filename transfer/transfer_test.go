@@ -176,6 +176,7 @@ func TestVerification_CopyThatDiffersIsMendedOnceAndThenFails(t *testing.T) {
 		t.Errorf("%v, %d copies\n%s", err, flips, progress)
 	}
 	same(t, from, to)
+	command(t, "find", to, "-mindepth", "1", "-not", "-name", "lost+found", "-delete") // an empty one
 	_, result, err := transferred(t, from, to, func() { flip(t, file) })
 	if !errors.Is(err, nodeops.ErrDiffers) || errors.Is(err, ErrFinal) || !strings.Contains(result, "dir7/file50: its content differs") {
 		t.Errorf("%v: %s", err, result)
@@ -184,6 +185,52 @@ func TestVerification_CopyThatDiffersIsMendedOnceAndThenFails(t *testing.T) {
 		t.Error(err)
 	}
 	same(t, from, to)
+}
+
+// As after etcd was put back to the moment of the copy.
+func TestTransfer_WritesNothingToATargetThatAnApplicationHasWrittenTo(t *testing.T) {
+	for name, pair := range map[string]func() (from, to string, write func()){
+		"tree": func() (from, to string, write func()) {
+			from, to = hostfs.New(t, hostfs.XFS, 400*mib), hostfs.New(t, hostfs.Ext4, 400*mib)
+			plant(t, from)
+			return from, to, func() { must(t, os.WriteFile(filepath.Join(to, "later"), []byte("precious"), 0o600)) }
+		},
+		"device": func() (from, to string, write func()) {
+			from, to = hostfs.Disk(t, 64*mib), hostfs.Disk(t, 64*mib)
+			hostfs.Overwrite(t, from, 20*mib, []byte("content")...)
+			return from, to, func() { hostfs.Overwrite(t, to, 0, []byte("precious")...) }
+		},
+		"larger device": func() (from, to string, write func()) {
+			from, to = hostfs.Disk(t, 64*mib), hostfs.Disk(t, 80*mib)
+			hostfs.Overwrite(t, from, 20*mib, []byte("content")...)
+			return from, to, func() { hostfs.Overwrite(t, to, 0, []byte("precious")...) }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			from, to, write := pair()
+			content := func() string {
+				if name == "tree" {
+					return archived(t, to)
+				}
+				return hostfs.Content(t, to)
+			}
+			_, first, err := transferred(t, from, to, nil)
+			must(t, err)
+			before := content()
+			if _, again, err := transferred(t, from, to, nil); err != nil || again != first || content() != before {
+				t.Errorf("what is all there is verified: %v, %s", err, again)
+			}
+			write()
+			before = content()
+			_, result, err := transferred(t, from, to, nil)
+			if !errors.Is(err, ErrHasContent) || errors.Is(err, ErrFinal) || !strings.Contains(result, to) {
+				t.Errorf("%v, %s", err, result)
+			}
+			if content() != before {
+				t.Error("it was written to")
+			}
+		})
+	}
 }
 
 func TestTransfer_HostileNamesReachNeitherTerminalNorLog(t *testing.T) {
@@ -309,9 +356,14 @@ func TestVerification_DeviceThatDiffersIsMendedOnceAndThenFails(t *testing.T) {
 	if err != nil || times != 2 {
 		t.Errorf("%v, %d copies", err, times)
 	}
+	hostfs.Overwrite(t, to, 20*mib, make([]byte, 7)...) // an empty one
 	_, result, err := transferred(t, from, to, func() { hostfs.Overwrite(t, to, 40*mib, 1) })
 	if !errors.Is(err, nodeops.ErrDiffers) || !strings.Contains(result, fmt.Sprint(40*mib)) {
 		t.Errorf("%v: %s", err, result)
+	}
+	_, _, err = transferred(t, from, to, nil)
+	if must(t, err); hostfs.Content(t, from) != hostfs.Content(t, to) {
+		t.Error("another run did not go on")
 	}
 }
 

@@ -174,14 +174,18 @@ func (o *Volume) IsBeingPopulated() bool {
 	return o.Spec.PopulatedBy == PopulatedByPod && !meta.IsStatusConditionTrue(o.Status.Conditions, PopulatedCondition)
 }
 
+// IsCopied says whether a pod has brought the content, and verified it.
+func (o *Volume) IsCopied() bool { return o.Status.Copy != nil && o.Status.Copy.Phase == CopyComplete }
+
 // IsIncomplete says whether the volume was found on a disk without all of its content, which nothing brings any more. It
 // does even while the volume is out of reach.
 func (o *Volume) IsIncomplete() bool {
 	return meta.IsStatusConditionFalse(o.Status.Conditions, CompleteCondition)
 }
 
-// IsPutBack says whether the volume has the content that its object says a pod has still to bring.
-func (o *Volume) IsPutBack() bool {
+// HasContent says whether the pool of a volume that is being populated has recorded that it has all of its content: it was just
+// verified, or the object is older than the content.
+func (o *Volume) HasContent() bool {
 	return meta.IsStatusConditionTrue(o.Status.Conditions, CompleteCondition)
 }
 

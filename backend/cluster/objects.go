@@ -28,7 +28,7 @@ func volumeState(v *v1beta1.Volume) state {
 	}
 	if isOnDisk(v) && !s.made {
 		s.copying = copyInWords(v.Status.Copy)
-		if c := v.Status.Copy; c != nil && c.Phase == v1beta1.CopyFailed && !v.IsPutBack() && !s.deleting {
+		if c := v.Status.Copy; c != nil && c.Phase == v1beta1.CopyFailed && !v.HasContent() && !s.deleting {
 			s.err = &v1beta1.Error{Code: v1beta1.ErrorPrecondition, Message: "its content could not be copied: " + c.Message}
 		}
 	}

@@ -11,8 +11,8 @@
 //  3. The pod. What its log says goes into status.copy. One that fails is followed by another, which goes on where it ended.
 //  4. The pod has verified that both are the same: status.copy is Complete, with the checksum.
 //  5. Pod, claims and PersistentVolumes go, then what is attached.
-//  6. The condition Populated becomes True. Only then CreateVolume returns (backend/cluster/objects.go), so no
-//     PersistentVolume of a user refers to a volume that is not complete.
+//  6. The agent records on the disk that the Volume is complete, and the condition Populated becomes True. Only then CreateVolume
+//     returns (backend/cluster/objects.go), so no PersistentVolume of a user refers to a volume that is not complete.
 //  7. The temporary source goes. The volume is used while its node is down.
 //
 // When it fails for good, status.copy says so instead, steps 5 and 7 follow, and CreateVolume returns the error and removes

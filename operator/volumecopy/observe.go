@@ -146,7 +146,7 @@ func (r *Controller) whyDown(volumes ...*v1beta1.Volume) string {
 
 // isUnfinished says whether a pod has or may have to copy into the volume.
 func isUnfinished(v *v1beta1.Volume) bool {
-	if !isPopulated(v) || v.DeletionTimestamp != nil || !v.IsBeingPopulated() || v.IsPutBack() || v.Status.CreationTime == nil {
+	if !isPopulated(v) || v.DeletionTimestamp != nil || !v.IsBeingPopulated() || v.HasContent() || v.Status.CreationTime == nil {
 		return false
 	}
 	c := v.Status.Copy

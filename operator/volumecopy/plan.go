@@ -109,7 +109,7 @@ func (o observed) copied() v1beta1.VolumeCopy {
 func (p *plan) populate(o observed) {
 	now := o.copied()
 	switch next := now; {
-	case o.target.IsPutBack() && now.Phase != v1beta1.CopyComplete: // it was verified then, and an application may have written to it since
+	case o.target.HasContent() && now.Phase != v1beta1.CopyComplete: // it was verified then, and an application may have written to it since
 		p.dismantle(o.own)
 		p.again = soon
 		next.Phase, next.Message, next.Checksum = v1beta1.CopyComplete, "", ""
@@ -118,8 +118,10 @@ func (p *plan) populate(o observed) {
 		p.dismantle(o.own)
 	case now.Phase == v1beta1.CopyComplete && o.own.isUsed():
 		p.dismantle(o.own)
+	case now.Phase == v1beta1.CopyComplete && !o.target.HasContent(): // what an application writes is never taken for half a copy
+		p.wait(o, now, "its pool has yet to record that it has all of its content")
 	case now.Phase == v1beta1.CopyComplete: // the temporary source goes after that: its node may be down
-		p.again = soon
+		p.again, now.Message = soon, ""
 		proof := cmp.Or(now.Checksum, "its pool says so, and its object was older than that")
 		p.write(o, now, &event{core.EventTypeNormal, v1beta1.ReasonPopulated, "all of its content is there: " + proof})
 		p.condition = condition(o, metav1.ConditionTrue, v1beta1.ReasonPopulated, "its content was copied and verified: "+proof)
@@ -281,6 +283,9 @@ func (p *plan) fail(o observed, now v1beta1.VolumeCopy, pod *core.Pod, ended *co
 	if ended != nil && ended.ExitCode == protocol.FinalExit {
 		p.giveUp(o, now, why)
 		return
+	}
+	if ended != nil && ended.ExitCode == protocol.HasContentExit { // giving up would remove it
+		now.Failures = min(now.Failures, mostFailures-2)
 	}
 	p.count(o, now, why)
 }

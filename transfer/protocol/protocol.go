@@ -5,6 +5,9 @@ package protocol
 // program that crashed, which are 2 and from 126 on.
 const FinalExit = 65
 
+// HasContentExit is the exit code of a copy whose target has content that no copy has left behind.
+const HasContentExit = 66
+
 // Phase is what a copy does.
 type Phase string
 

@@ -66,12 +66,15 @@ func TestCopies_CutShortAreNeverTakenForVolumes(t *testing.T) {
 	p.sub("the object is deleted", func(p *precious) {
 		volume := p.copying(class, "forgotten")
 		cluster.MustKubectl(p.t, "delete", "--wait=false", "volumes.holdfast.dev", volume)
-		kube.AwaitOne(p.Space, p.Holdfast("volumes"), volume, "to be written again as half a copy", func(o *unstructured.Unstructured) (bool, error) {
-			v := &v1beta1.Volume{}
+		v := &v1beta1.Volume{}
+		kube.AwaitOne(p.Space, p.Holdfast("volumes"), volume, "to be written again as half a copy, or by csi-provisioner, for which it is copied on", func(o *unstructured.Unstructured) (bool, error) {
+			*v = v1beta1.Volume{}
 			err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, v)
-			return v.IsIncomplete() && v.Status.Phase == v1beta1.PhaseFailed, err
+			return v.IsIncomplete() && v.Status.Phase == v1beta1.PhaseFailed || v.IsCopied() && v.IsComplete(), err
 		})
-		cluster.MustRunHoldfast(p.t, "volumes", "delete", volume, "--yes")
+		if v.IsIncomplete() {
+			cluster.MustRunHoldfast(p.t, "volumes", "delete", volume, "--yes")
+		}
 		p.Ready("forgotten")
 		if got := p.Exec("forgotten", "sh", "-ec", "sha256sum </data/file"); got != p.sums["large"] {
 			p.t.Errorf("a pod sees %q, want %q", got, p.sums["large"])
