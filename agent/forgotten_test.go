@@ -74,6 +74,34 @@ func TestObject_DeletedWithoutARequestIsCompleteOnTheDiskBefore(t *testing.T) {
 	})
 }
 
+// As by a controller that has begun another copy after etcd was put back, which failed.
+func TestObject_OfAFailedCopyIsDeletedWithoutTheContentThatItDoesNotKnow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t).begin()
+		for name, deletes := range map[string]bool{"whole": false, "half": true} {
+			r.ask(name, func(v *v1beta1.Volume) {
+				v.Spec.SourceRef, v.Spec.PopulatedBy = &v1beta1.SourceReference{Kind: v1beta1.SourceSnapshot, Name: "s"}, v1beta1.PopulatedByPod
+			})
+			wait.Until(r, "the volume", func() bool { return r.volume(name).Status.CreationTime != nil })
+			if !deletes {
+				r.writeStatus(name, func(s *v1beta1.VolumeStatus) { s.Copy = &v1beta1.VolumeCopy{Phase: v1beta1.CopyComplete} })
+				wait.Until(r, "it being complete on the disk", func() bool { return r.volume(name).HasContent() })
+			}
+			before := r.volume(name)
+			r.writeStatus(name, func(s *v1beta1.VolumeStatus) { s.Copy = &v1beta1.VolumeCopy{Phase: v1beta1.CopyFailed} })
+			r.remove(name)
+			if deletes {
+				r.gone(name)
+			} else {
+				r.writtenAgain(before)
+			}
+			if deleted := r.host.count("delete "+name) > 0; deleted != deletes {
+				t.Errorf("%s: deleted from the disk: %v", name, deleted)
+			}
+		}
+	})
+}
+
 func TestObject_DeletedWithoutARequestReportsHowToDeleteForGood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t).begin()

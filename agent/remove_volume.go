@@ -113,7 +113,7 @@ func (a *Agent) releaseVolume(ctx context.Context, o *v1beta1.Volume) error {
 }
 
 // deleteVolume does not delete the volume of another object with the same name, if the object's own was never created,
-// or was created earlier. A volume that existed and is in no readable pool does not count as deleted.
+// or was created earlier, nor one that is complete where the object has only a failed copy. A volume that existed and is in no readable pool does not count as deleted.
 func (a *Agent) deleteVolume(ctx context.Context, o *v1beta1.Volume) error {
 	id := backend.ID(o.Name)
 	v, err := a.Backend.Get(ctx, id)
@@ -122,6 +122,9 @@ func (a *Agent) deleteVolume(ctx context.Context, o *v1beta1.Volume) error {
 		return nil
 	case err == nil && createdAfter(v.Created, o.Status.CreationTime):
 		a.log.Warn("not deleted: the volume was created after the one of the object that is deleted", "id", o.Name, "created", v.Created, "object", o.UID)
+		return nil
+	case err == nil && !v.Incomplete && o.IsBeingPopulated() && !o.IsCopied():
+		a.log.Warn("not deleted: "+putBack, "id", o.Name, "object", o.UID)
 		return nil
 	case wasReal(o) && errors.Is(err, backend.ErrNotFound):
 		if err := a.lost(ctx, placeOf(o)); !errors.Is(err, errMissing) {

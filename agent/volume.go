@@ -86,8 +86,8 @@ func (a *Agent) realise(ctx context.Context, o *v1beta1.Volume) (v *backend.Volu
 			return nil, false, err
 		}
 	}
-	if v, err = a.grow(ctx, o, v); err == nil {
-		err = a.complete(ctx, o, v)
+	if err = a.complete(ctx, o, v); err == nil {
+		v, err = a.grow(ctx, o, v)
 	}
 	return v, absent, err
 }

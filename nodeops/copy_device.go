@@ -28,7 +28,15 @@ func CopyDevice(ctx context.Context, dst, src string, done func(bytes int64)) (w
 	defer from.Close()
 	defer func() { err = errors.Join(err, to.Close()) }()
 	c := newContentSync(ctx, done)
-	if err := c.data(to, from, 0, size, size); err != nil {
+	last := max(0, size-patchBlock)
+	err = c.data(to, from, 0, last, size)
+	if err == nil {
+		err = to.Sync() // the mark may be in the last block
+	}
+	if err == nil {
+		err = c.data(to, from, last, size, size)
+	}
+	if err != nil {
 		return c.written, fmt.Errorf("copying %s to %s: %w", src, dst, err)
 	}
 	return c.written, nil

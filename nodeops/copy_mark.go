@@ -3,6 +3,7 @@ package nodeops
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -67,13 +68,13 @@ func UnmarkTree(path string) error {
 
 // MarkDevice marks a block device as the target of a copy. It returns ErrNotEmpty for one that has no mark and a byte that is not
 // zero, unless the caller has copied into it and marks it again.
-func MarkDevice(path string, again bool) error {
+func MarkDevice(ctx context.Context, path string, again bool) error {
 	return atTheEnd(path, func(f *os.File, at int64, marked bool) error {
 		if marked {
 			return nil
 		}
-		if !again {
-			if err := zeros(f, 0, at+int64(len(deviceMark))); err != nil {
+		for from, size := int64(0), at+int64(len(deviceMark)); !again && from < size; from += copyChunk {
+			if err := cmp.Or(ctx.Err(), zeros(f, from, min(from+copyChunk, size))); err != nil {
 				return err
 			}
 		}

@@ -24,7 +24,7 @@ var ErrFinal = errors.New("another run will not help")
 
 // ErrHasContent is about a target that no copy has left behind and that is not equal to the source. An application may have written
 // to it since a copy into it was complete, as the object of the volume does not know if etcd was put back.
-var ErrHasContent = errors.New("it has other content, and no copy into it was cut short, so nothing is written to it")
+var ErrHasContent = errors.New("it has content that no copy has left behind, so it is only compared and not written to")
 
 // Config says what is copied.
 type Config struct {
@@ -57,15 +57,21 @@ func run(ctx context.Context, config *Config) (content nodeops.Content, err erro
 	}
 	report := startReport(config.Progress, config.Every, t.size)
 	defer func() { err = errors.Join(err, report.end()) }()
-	if err := t.mark(false); errors.Is(err, nodeops.ErrNotEmpty) {
+	report.phase(protocol.Copying)
+	if err := t.mark(ctx, false); errors.Is(err, nodeops.ErrNotEmpty) {
 		report.phase(protocol.Verifying)
-		if content, err = t.verify(ctx, false, report.add); errors.Is(err, nodeops.ErrDiffers) {
+		if content, err = t.verify(ctx, false, report.add); err != nil {
 			return content, fmt.Errorf("%s: %w: %w", config.To, ErrHasContent, err)
 		}
-		return content, err
+		return content, nil
 	} else if err != nil {
 		return content, err
 	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, t.mark(ctx, true)) // another run goes on
+		}
+	}()
 	for last := false; ; last = true {
 		report.phase(protocol.Copying)
 		written, err := t.copy(ctx, report.add)
@@ -82,7 +88,10 @@ func run(ctx context.Context, config *Config) (content nodeops.Content, err erro
 			return content, t.unmark(content)
 		}
 		if last || !errors.Is(err, nodeops.ErrDiffers) {
-			return content, errors.Join(err, t.mark(true)) // another run goes on
+			return content, err
+		}
+		if err := t.mark(ctx, true); err != nil {
+			return content, err
 		}
 		config.Log.Warn("the copy differs from its source; what differs is copied once more", "error", err)
 	}
@@ -93,7 +102,7 @@ type transfer struct {
 	size   int64 // an estimate of the bytes to copy
 	copy   func(ctx context.Context, done func(int64)) (written int64, err error)
 	verify func(ctx context.Context, mend bool, done func(int64)) (nodeops.Content, error)
-	mark   func(again bool) error // nodeops.ErrNotEmpty means that nothing is to be written to the target
+	mark   func(ctx context.Context, again bool) error // nodeops.ErrNotEmpty means that nothing is to be written to the target
 	unmark func(nodeops.Content) error
 }
 
@@ -156,7 +165,7 @@ func blockTransfer(c *Config) (*transfer, error) {
 		verify: func(ctx context.Context, _ bool, done func(int64)) (nodeops.Content, error) {
 			return nodeops.CompareDevices(ctx, c.To, c.From, done)
 		},
-		mark:   func(again bool) error { return nodeops.MarkDevice(c.To, again) },
+		mark:   func(ctx context.Context, again bool) error { return nodeops.MarkDevice(ctx, c.To, again) },
 		unmark: func(copied nodeops.Content) error { return nodeops.UnmarkDevice(c.To, copied.Bytes) },
 	}, err
 }
@@ -174,7 +183,7 @@ func treeTransfer(ctx context.Context, c *Config) (*transfer, error) {
 		verify: func(ctx context.Context, mend bool, done func(int64)) (nodeops.Content, error) {
 			return nodeops.CompareTrees(ctx, c.To, c.From, mend, done)
 		},
-		mark:   func(bool) error { return nodeops.MarkTree(c.To) },
+		mark:   func(context.Context, bool) error { return nodeops.MarkTree(c.To) },
 		unmark: func(nodeops.Content) error { return nodeops.UnmarkTree(c.To) },
 	}, err
 }
@@ -204,7 +213,7 @@ func classify(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("stopped before the end; the next run continues: %w", err)
 	}
-	if errors.Is(err, ErrFinal) {
+	if errors.Is(err, ErrFinal) || errors.Is(err, ErrHasContent) {
 		return err
 	}
 	for _, final := range []error{

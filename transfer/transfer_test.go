@@ -233,6 +233,14 @@ func TestTransfer_WritesNothingToATargetThatAnApplicationHasWrittenTo(t *testing
 	}
 }
 
+func TestTransfer_SourceThatHasGrownIsNoReasonToGiveUpATargetWithContent(t *testing.T) {
+	from, to := hostfs.Disk(t, 64*mib), hostfs.Disk(t, 16*mib)
+	hostfs.Overwrite(t, to, 0, []byte("precious")...)
+	if _, _, err := transferred(t, from, to, nil); !errors.Is(err, ErrHasContent) || errors.Is(err, ErrFinal) {
+		t.Error(err)
+	}
+}
+
 func TestTransfer_HostileNamesReachNeitherTerminalNorLog(t *testing.T) {
 	from, to := hostfs.New(t, hostfs.XFS, 400*mib), hostfs.New(t, hostfs.Ext4, 400*mib)
 	name := "\x1b[2J\n{\"phase\":\"Done\"}\xff"

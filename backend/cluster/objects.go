@@ -28,6 +28,9 @@ func volumeState(v *v1beta1.Volume) state {
 	}
 	if isOnDisk(v) && !s.made {
 		s.copying = copyInWords(v.Status.Copy)
+		if s.err != nil && !s.deleting { // what its agent cannot do now is no reason to remove what was copied
+			s.copying, s.err = s.copying+"; "+s.err.Message, nil
+		}
 		if c := v.Status.Copy; c != nil && c.Phase == v1beta1.CopyFailed && !v.HasContent() && !s.deleting {
 			s.err = &v1beta1.Error{Code: v1beta1.ErrorPrecondition, Message: "its content could not be copied: " + c.Message}
 		}

@@ -20,7 +20,7 @@ controller starts this in a pod that has both volumes; the source is mounted rea
 
 A line of JSON for each report of progress is on standard output. The result file gets {"bytes":N,"files":N,"sha256":"HEX"},
 or the error. The exit code is 0, 1 if another run may succeed, 2 if it is called wrongly, 65 if something must be
-changed before, or 66 if the target has other content. A container needs the capabilities CHOWN, DAC_OVERRIDE, FOWNER, FSETID, MKNOD, SETFCAP and
+changed before, or 66 if the target has content that no such run has left behind. A container needs the capabilities CHOWN, DAC_OVERRIDE, FOWNER, FSETID, MKNOD, SETFCAP and
 SYS_ADMIN to copy a tree.`,
 		Example: `  holdfast copy --from /source --to /target
   holdfast copy --from /dev/source --to /dev/target --every 10s --result /tmp/result`,

@@ -17,7 +17,7 @@ const exitCodes = `Exit codes:
   2  wrong usage
   3  could not ask: no configuration or no such context, no answer from the API server, or not allowed by it
   65 with copy: another run will not help
-  66 with copy: the target has other content, and nothing was written to it
+  66 with copy: the target has content that no copy has left behind, and was not written to
 `
 
 // errUsage is an error in how the program was called.
@@ -42,10 +42,10 @@ func exitCode(err error) int {
 		return 0
 	case errors.Is(err, errUsage):
 		return 2
-	case errors.Is(err, transfer.ErrFinal):
-		return protocol.FinalExit
 	case errors.Is(err, transfer.ErrHasContent):
 		return protocol.HasContentExit
+	case errors.Is(err, transfer.ErrFinal):
+		return protocol.FinalExit
 	case errors.As(err, &unknown), unanswered(err):
 		return 3
 	}

@@ -284,8 +284,8 @@ func (p *plan) fail(o observed, now v1beta1.VolumeCopy, pod *core.Pod, ended *co
 		p.giveUp(o, now, why)
 		return
 	}
-	if ended != nil && ended.ExitCode == protocol.HasContentExit { // giving up would remove it
-		now.Failures = min(now.Failures, mostFailures-2)
+	if hasContent(ended) { // giving up would remove it
+		now.Failures = 0
 	}
 	p.count(o, now, why)
 }
@@ -333,6 +333,10 @@ func condition(o observed, status metav1.ConditionStatus, reason, message string
 	}
 }
 
+func hasContent(ended *core.ContainerStateTerminated) bool {
+	return ended != nil && ended.ExitCode == protocol.HasContentExit
+}
+
 // pause is how long to wait after a pod that has failed.
 func pause(pod *core.Pod, ended *core.ContainerStateTerminated, failures int32, now time.Time) time.Duration {
 	end := pod.CreationTimestamp.Time
@@ -341,5 +345,8 @@ func pause(pod *core.Pod, ended *core.ContainerStateTerminated, failures int32, 
 	}
 	const doublings = 6 // to the slowest
 	delay := min(firstRetry<<min(max(failures-1, 0), doublings), slowestRetry)
+	if hasContent(ended) { // its agent ends it sooner
+		delay = slowestRetry
+	}
 	return min(end.Add(delay).Sub(now), delay) // the node's clock may be ahead
 }
