@@ -52,7 +52,7 @@ func (a *Agent) removeVolume(ctx context.Context, o *v1beta1.Volume) error {
 // completeForgotten is the last chance to record on the disk that a pod has brought the content: only the object says so, and
 // without it the volume, which is in use, would be found as incomplete.
 func (a *Agent) completeForgotten(ctx context.Context, o *v1beta1.Volume) error {
-	if o.Spec.PopulatedBy == "" || o.IsBeingPopulated() && !o.IsCopied() {
+	if o.Spec.PopulatedBy == "" || o.LacksContent() {
 		return nil
 	}
 	v, err := a.Backend.Get(ctx, backend.ID(o.Name))
@@ -113,7 +113,8 @@ func (a *Agent) releaseVolume(ctx context.Context, o *v1beta1.Volume) error {
 }
 
 // deleteVolume does not delete the volume of another object with the same name, if the object's own was never created,
-// or was created earlier, nor one that is complete where the object has only a failed copy. A volume that existed and is in no readable pool does not count as deleted.
+// or was created earlier, nor one that is complete where the object has only a failed copy. A volume that existed and is
+// in no readable pool does not count as deleted.
 func (a *Agent) deleteVolume(ctx context.Context, o *v1beta1.Volume) error {
 	id := backend.ID(o.Name)
 	v, err := a.Backend.Get(ctx, id)
@@ -123,7 +124,7 @@ func (a *Agent) deleteVolume(ctx context.Context, o *v1beta1.Volume) error {
 	case err == nil && createdAfter(v.Created, o.Status.CreationTime):
 		a.log.Warn("not deleted: the volume was created after the one of the object that is deleted", "id", o.Name, "created", v.Created, "object", o.UID)
 		return nil
-	case err == nil && !v.Incomplete && o.IsBeingPopulated() && !o.IsCopied():
+	case err == nil && !v.Incomplete && o.LacksContent():
 		a.log.Warn("not deleted: "+putBack, "id", o.Name, "object", o.UID)
 		return nil
 	case wasReal(o) && errors.Is(err, backend.ErrNotFound):

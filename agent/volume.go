@@ -95,7 +95,7 @@ func (a *Agent) realise(ctx context.Context, o *v1beta1.Volume) (v *backend.Volu
 // complete records on the disk that a pod has brought and verified the content, so that the volume is known to be whole without
 // its object. Only after that the volume is populated, and used.
 func (a *Agent) complete(ctx context.Context, o *v1beta1.Volume, v *backend.Volume) error {
-	if !v.Incomplete || o.Spec.PopulatedBy == "" || o.IsBeingPopulated() && !o.IsCopied() {
+	if !v.Incomplete || o.Spec.PopulatedBy == "" || o.LacksContent() {
 		return nil
 	}
 	err := a.completer.Complete(ctx, v.ID)

@@ -21,7 +21,7 @@ import (
 const treeMark = "trusted.holdfast.copying"
 
 // deviceMark is at the end of a device. Where that belongs to the content, it is overwritten last.
-var deviceMark = append([]byte("holdfast: a copy into this device has not ended"), make([]byte, 512-47)...)
+var deviceMark = fmt.Appendf(nil, "%-512s", "holdfast: a copy into this device has not ended")
 
 // MarkTree marks a tree as the target of a copy. It returns ErrNotEmpty for one that has content and no mark.
 func MarkTree(path string) error {

@@ -22,8 +22,8 @@ import (
 // ErrFinal is an error that the same call will meet again: something must be changed before.
 var ErrFinal = errors.New("another run will not help")
 
-// ErrHasContent is about a target that no copy has left behind and that is not equal to the source. An application may have written
-// to it since a copy into it was complete, as the object of the volume does not know if etcd was put back.
+// ErrHasContent is about a target that no copy has left behind and that is not equal to the source. An application may
+// have written to it since a copy into it was complete, as the object of the volume does not know if etcd was put back.
 var ErrHasContent = errors.New("it has content that no copy has left behind, so it is only compared and not written to")
 
 // Config says what is copied.
@@ -57,21 +57,34 @@ func run(ctx context.Context, config *Config) (content nodeops.Content, err erro
 	}
 	report := startReport(config.Progress, config.Every, t.size)
 	defer func() { err = errors.Join(err, report.end()) }()
-	report.phase(protocol.Copying)
-	if err := t.mark(ctx, false); errors.Is(err, nodeops.ErrNotEmpty) {
-		report.phase(protocol.Verifying)
-		if content, err = t.verify(ctx, false, report.add); err != nil {
-			return content, fmt.Errorf("%s: %w: %w", config.To, ErrHasContent, err)
-		}
-		return content, nil
-	} else if err != nil {
+	err = t.mark(ctx, false)
+	if errors.Is(err, nodeops.ErrNotEmpty) {
+		return compareOnly(ctx, config, t, report)
+	}
+	if err != nil {
 		return content, err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, t.mark(ctx, true)) // another run goes on
-		}
-	}()
+	if content, err = copyVerified(ctx, config, t, report); err == nil {
+		err = t.unmark(content)
+	}
+	if err != nil {
+		err = errors.Join(err, t.mark(ctx, true)) // another run goes on
+	}
+	return content, err
+}
+
+// compareOnly never writes to the target, which may be in use by an application.
+func compareOnly(ctx context.Context, config *Config, t *transfer, report *report) (nodeops.Content, error) {
+	report.phase(protocol.Verifying)
+	content, err := t.verify(ctx, false, report.add)
+	if err != nil && ctx.Err() == nil {
+		err = fmt.Errorf("%s: %w: %w", config.To, ErrHasContent, err)
+	}
+	return content, err
+}
+
+// copyVerified copies into a marked target until that is equal to the source, twice at most.
+func copyVerified(ctx context.Context, config *Config, t *transfer, report *report) (content nodeops.Content, err error) {
 	for last := false; ; last = true {
 		report.phase(protocol.Copying)
 		written, err := t.copy(ctx, report.add)
@@ -84,10 +97,7 @@ func run(ctx context.Context, config *Config) (content nodeops.Content, err erro
 		}
 		report.phase(protocol.Verifying)
 		content, err = t.verify(ctx, !last, report.add)
-		if err == nil {
-			return content, t.unmark(content)
-		}
-		if last || !errors.Is(err, nodeops.ErrDiffers) {
+		if err == nil || last || !errors.Is(err, nodeops.ErrDiffers) {
 			return content, err
 		}
 		if err := t.mark(ctx, true); err != nil {

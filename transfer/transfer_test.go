@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -14,6 +16,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
@@ -225,6 +228,13 @@ func TestTransfer_WritesNothingToATargetThatAnApplicationHasWrittenTo(t *testing
 			_, result, err := transferred(t, from, to, nil)
 			if !errors.Is(err, ErrHasContent) || errors.Is(err, ErrFinal) || !strings.Contains(result, to) {
 				t.Errorf("%v, %s", err, result)
+			}
+			stopped, stop := context.WithCancel(t.Context())
+			stop()
+			if err := Run(stopped, Config{
+				From: from, To: to, Result: filepath.Join(t.TempDir(), "result"), Every: time.Hour, Progress: io.Discard, Log: slog.New(slog.DiscardHandler),
+			}); !errors.Is(err, context.Canceled) || errors.Is(err, ErrHasContent) {
+				t.Errorf("a comparison that was stopped says nothing about the target: %v", err)
 			}
 			if content() != before {
 				t.Error("it was written to")

@@ -177,6 +177,9 @@ func (o *Volume) IsBeingPopulated() bool {
 // IsCopied says whether a pod has brought the content, and verified it.
 func (o *Volume) IsCopied() bool { return o.Status.Copy != nil && o.Status.Copy.Phase == CopyComplete }
 
+// LacksContent says whether the object has no word of a verified copy yet. The pool may know more: see HasContent.
+func (o *Volume) LacksContent() bool { return o.IsBeingPopulated() && !o.IsCopied() }
+
 // IsIncomplete says whether the volume was found on a disk without all of its content, which nothing brings any more. It
 // does even while the volume is out of reach.
 func (o *Volume) IsIncomplete() bool {

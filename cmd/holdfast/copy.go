@@ -15,13 +15,13 @@ func newCopyCommand() *cobra.Command {
 		Short: "Copy the content of a volume to another in the same pod, and verify it",
 		Long: `Both paths are directories on which volumes are mounted, or both are block devices. What the target has and the source
 has not is removed; a run that was stopped is continued by the next. At the end both volumes are read and compared. A target
-that has content which no such run has left behind is only compared, and nothing is written to it. The
-controller starts this in a pod that has both volumes; the source is mounted read-only, and no process may write to either.
+that has content which no such run has left behind is only compared, and nothing is written to it. The controller starts this
+in a pod that has both volumes; the source is mounted read-only, and no process may write to either.
 
 A line of JSON for each report of progress is on standard output. The result file gets {"bytes":N,"files":N,"sha256":"HEX"},
-or the error. The exit code is 0, 1 if another run may succeed, 2 if it is called wrongly, 65 if something must be
-changed before, or 66 if the target has content that no such run has left behind. A container needs the capabilities CHOWN, DAC_OVERRIDE, FOWNER, FSETID, MKNOD, SETFCAP and
-SYS_ADMIN to copy a tree.`,
+or the error. The exit code is 0, 1 if another run may succeed, 2 if it is called wrongly, 65 if something must be changed
+before, or 66 if the target has content that no such run has left behind. A container needs the capabilities CHOWN,
+DAC_OVERRIDE, FOWNER, FSETID, MKNOD, SETFCAP and SYS_ADMIN to copy a tree.`,
 		Example: `  holdfast copy --from /source --to /target
   holdfast copy --from /dev/source --to /dev/target --every 10s --result /tmp/result`,
 	}
