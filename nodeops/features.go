@@ -67,6 +67,19 @@ func (f *Features) tryFiles(dir string) error {
 	return nil
 }
 
+// isLinux6 says whether the kernel is 6.MINOR or newer, for what cannot be tried. It is false if the version cannot be read.
+func isLinux6(minor int) bool {
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return false
+	}
+	var is [2]int
+	if _, err := fmt.Sscanf(unix.ByteSliceToString(u.Release[:]), "%d.%d", &is[0], &is[1]); err != nil {
+		return false
+	}
+	return is[0] > 6 || is[0] == 6 && is[1] >= minor
+}
+
 func unnamedFile(dir string) (*os.File, error) {
 	f, err := os.OpenFile(dir, os.O_RDWR|unix.O_TMPFILE, 0o600)
 	if !errors.Is(err, unix.EOPNOTSUPP) && !errors.Is(err, unix.EISDIR) {

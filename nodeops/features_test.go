@@ -15,7 +15,7 @@ func TestProbe_FindsFeaturesByTryingAndLeavesNothingBehind(t *testing.T) {
 	for fstype, want := range map[string]Features{
 		"ext4":  {FSType: "ext4", BlockSize: 4096, DirectIO: true},
 		"xfs":   {FSType: "xfs", BlockSize: 4096, DirectIO: true, Reflink: true},
-		"btrfs": {FSType: "btrfs", BlockSize: 4096, Reflink: true},
+		"btrfs": {FSType: "btrfs", BlockSize: 4096, DirectIO: isLinux6(15), Reflink: true},
 	} {
 		t.Run(fstype, func(t *testing.T) {
 			image := newImage(t, fstype, fileSystems[fstype])

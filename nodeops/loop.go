@@ -162,14 +162,15 @@ func loopConfig(backing *os.File, o LoopOptions) (*unix.LoopConfig, error) {
 	return config, nil
 }
 
-// directIO returns whether a loop device on the file should bypass the page cache. On btrfs it must not: pages of a
-// mounted image may change while they are written, and then the checksum of the block is wrong.
+// directIO returns whether a loop device on the file should bypass the page cache. On btrfs it must not before Linux 6.15:
+// pages of a mounted image may change while they are written, and then the checksum of the block was wrong. Since then btrfs
+// itself writes what has checksums by the page cache, and reads without it.
 func directIO(f *os.File) (bool, error) {
 	var st unix.Statfs_t
 	if err := unix.Fstatfs(int(f.Fd()), &st); err != nil {
 		return false, err
 	}
-	return st.Type != unix.BTRFS_SUPER_MAGIC, nil
+	return st.Type != unix.BTRFS_SUPER_MAGIC || isLinux6(15), nil
 }
 
 func configureLoop(path string, config *unix.LoopConfig, o LoopOptions) (*Loop, error) {

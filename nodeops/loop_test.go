@@ -69,7 +69,7 @@ func TestAttachLoop_DeviceHasDirectIOAndLargeSectorsWhereThePoolAllows(t *testin
 	}{
 		{"ext4", 8 * mib, true, 4096},
 		{"xfs", 8 * mib, true, 4096},
-		{"btrfs", 8 * mib, false, 4096},
+		{"btrfs", 8 * mib, isLinux6(15), 4096},
 		{"ext4", 8*mib + 512, false, 512},
 	} {
 		t.Run(fmt.Sprintf("%s/%d", c.pool, c.size), func(t *testing.T) {
@@ -83,6 +83,37 @@ func TestAttachLoop_DeviceHasDirectIOAndLargeSectorsWhereThePoolAllows(t *testin
 				t.Errorf("direct I/O: %t, want %t", l.DirectIO, c.direct)
 			}
 		})
+	}
+}
+
+func TestAttachLoop_WhatChangesWhileItIsWrittenBreaksNoChecksumOfBtrfs(t *testing.T) {
+	requireRoot(t)
+	pool := newFS(t, "btrfs", gib)
+	device := attach(t, sparse(t, pool, 256*mib), LoopOptions{}).Path
+	f := check.Got(os.OpenFile(device, os.O_RDWR|unix.O_DIRECT, 0))(t)
+	defer f.Close()
+	pages := check.Got(unix.Mmap(-1, 0, int(mib), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANONYMOUS|unix.MAP_PRIVATE))(t)
+	defer func() { check.Report(t, unix.Munmap(pages)) }()
+	var changer sync.WaitGroup
+	stop := make(chan struct{})
+	changer.Go(func() {
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+				pages[i*13%len(pages)]++
+			}
+		}
+	})
+	for i := range int64(500) {
+		check.Got(f.WriteAt(pages, i*mib%(256*mib)))(t)
+	}
+	close(stop)
+	changer.Wait()
+	check.OK(t, f.Sync())
+	if out := command(t, "btrfs", "scrub", "start", "-B", pool); !strings.Contains(out, "no errors found") {
+		t.Error(out)
 	}
 }
 

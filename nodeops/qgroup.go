@@ -176,14 +176,4 @@ func subvolumeExists(root *os.File, id uint64) (bool, error) {
 }
 
 // removesQgroups returns whether the kernel removes a quota group with its subvolume, which depends on its version.
-func removesQgroups() bool {
-	var u unix.Utsname
-	var major, minor int
-	if err := unix.Uname(&u); err != nil {
-		return false
-	}
-	if _, err := fmt.Sscanf(unix.ByteSliceToString(u.Release[:]), "%d.%d", &major, &minor); err != nil {
-		return false
-	}
-	return major > 6 || major == 6 && minor >= 11
-}
+func removesQgroups() bool { return isLinux6(11) }
