@@ -39,10 +39,8 @@ func WriteNew(dir *os.Root, name string, data []byte) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// SyncDir syncs the names in a directory to disk.
-func SyncDir(dir *os.Root, name string) error { return syncNamed(dir, name) }
-
-func syncNamed(dir *os.Root, name string) error {
+// SyncDir syncs the names in a directory to disk. Of a file it syncs the content.
+func SyncDir(dir *os.Root, name string) error {
 	d, err := dir.Open(name)
 	if err != nil {
 		return err
@@ -65,7 +63,7 @@ func SyncFiles(dir *os.Root) error {
 	errs := make([]error, len(all))
 	var syncs sync.WaitGroup
 	for i, name := range all {
-		syncs.Go(func() { errs[i] = syncNamed(dir, name) })
+		syncs.Go(func() { errs[i] = SyncDir(dir, name) })
 	}
 	syncs.Wait()
 	return errors.Join(errs...)
