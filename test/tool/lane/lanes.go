@@ -158,7 +158,7 @@ var rest = []lane{
 		tests: []group{{packages: []string{"./test/suite/e2e", "./test/suite/e2e/kube", "./bench"}, env: inE2E}},
 	},
 	{
-		name: "e2e-accidents", about: "the mistakes of an administrator", limit: 90 * time.Minute, long: true, program: true,
+		name: "e2e-accidents", about: "the mistakes of an administrator", limit: 120 * time.Minute, long: true, program: true,
 		require: "root,uml,cluster,nodes,third-node", debian: uml, cluster: "e2e-lane", setup: []string{"images", "e2e-cluster"},
 		tests: []group{{packages: []string{"./test/suite/e2e/accidents"}, env: inE2E, evidence: true}},
 	},
