@@ -25,33 +25,51 @@ func (h *Host) NoteDevices() error {
 }
 
 func (h *Host) booted() (*boot, error) {
-	id, err := nodeops.BootID()
-	if err != nil {
-		return nil, err
+	b, err := h.noted()
+	if b != nil || err != nil {
+		return b, err
 	}
 	if err := os.MkdirAll(h.records(), 0o700); err != nil {
 		return nil, err
-	}
-	file := filepath.Join(h.records(), ".boot.json")
-	var b boot
-	err = readJSON(file, &b)
-	if err == nil && b.ID == id {
-		return &b, nil
-	}
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("the disks that were present at boot are not known: %w; name the disk by paths or model, or boot the host and remove the file", err)
 	}
 	all, err := h.list()
 	if err != nil {
 		return nil, err
 	}
-	b = boot{ID: id}
-	for _, d := range all {
+	b = bootWith(all)
+	if b.ID, err = nodeops.BootID(); err != nil {
+		return nil, err
+	}
+	return b, writeJSON(h.bootFile(), b)
+}
+
+func (h *Host) bootFile() string { return filepath.Join(h.records(), ".boot.json") }
+
+// noted returns nil if nothing is recorded since the boot.
+func (h *Host) noted() (*boot, error) {
+	id, err := nodeops.BootID()
+	if err != nil {
+		return nil, err
+	}
+	var b boot
+	err = readJSON(h.bootFile(), &b)
+	switch {
+	case errors.Is(err, os.ErrNotExist), err == nil && b.ID != id:
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("the disks that were present at boot are not known: %w; name the disk by paths or model, or boot the host and remove the file", err)
+	}
+	return &b, nil
+}
+
+func bootWith(devices []nodeops.Device) *boot {
+	b := &boot{}
+	for _, d := range devices {
 		if d.Appearance != "" {
 			b.Devices = append(b.Devices, d.Appearance)
 		}
 	}
-	return &b, writeJSON(file, b)
+	return b
 }
 
 // hasDevice returns whether a device was present at boot.

@@ -60,11 +60,15 @@ type judge struct {
 }
 
 func (h *Host) judge(ctx context.Context, which nodeops.DeviceSelector, all []nodeops.Device) (*judge, error) {
-	j := &judge{Host: h, named: which.Names()}
-	var err error
-	if j.boot, err = h.booted(); err != nil && !j.named {
+	b, err := h.booted()
+	if err != nil && !which.Names() {
 		return nil, err
 	}
+	return h.judgeWith(ctx, which, all, b)
+}
+
+func (h *Host) judgeWith(ctx context.Context, which nodeops.DeviceSelector, all []nodeops.Device, b *boot) (j *judge, err error) {
+	j = &judge{Host: h, named: which.Names(), boot: b}
 	if h.Attached == nil {
 		return j, nil
 	}
