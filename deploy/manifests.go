@@ -42,6 +42,7 @@ const (
 	Ceph               = "operated/ceph.yaml"
 	CephPolicies       = "operated/policies-ceph-accounts.yaml"
 	PodMonitor         = "operated/podmonitor.yaml"
+	Priority           = "operated/priority.yaml"
 	Policies           = "operated/policies.yaml"
 	AccountPolicies    = "operated/policies-accounts.yaml"
 	LoopSetPolicies    = "operated/policies-loop-sets.yaml"

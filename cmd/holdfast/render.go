@@ -36,7 +36,7 @@ A StorageOSCluster is converted to a StorageCluster. How each field was converte
 	flags.StringVarP(&r.file, "filename", "f", "", "`file` with a StorageCluster; - is the standard input")
 	flags.StringVar(&r.storageos, "from-storageos", "", "`file` with a StorageOSCluster to make a StorageCluster of; - is the standard input")
 	flags.StringVar(&r.secret, "secret", "", "`file` with the Secret that spec.secretRef names, if it is needed")
-	flags.StringVar(&r.has, "has", "VolumeSnapshotClass,VolumeGroupSnapshotClass,ValidatingAdmissionPolicy,ValidatingAdmissionPolicyBinding", "the optional `kinds` that the cluster has: of "+strings.Join(optionalKinds(), ", "))
+	flags.StringVar(&r.has, "has", "VolumeSnapshotClass,VolumeGroupSnapshotClass,ValidatingAdmissionPolicy,ValidatingAdmissionPolicyBinding,FlowSchema", "the optional `kinds` that the cluster has: of "+strings.Join(optionalKinds(), ", "))
 	namespaceFlag(flags, &r.namespace)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if r.storageos != "" {
@@ -157,6 +157,7 @@ var optional = []schema.GroupKind{
 	{Group: "snapshot.storage.k8s.io", Kind: "VolumeSnapshotClass"},
 	{Group: "groupsnapshot.storage.k8s.io", Kind: "VolumeGroupSnapshotClass"},
 	{Group: "monitoring.coreos.com", Kind: "PodMonitor"},
+	{Group: "flowcontrol.apiserver.k8s.io", Kind: "FlowSchema"},
 	{Group: "admissionregistration.k8s.io", Kind: "ValidatingAdmissionPolicy"},
 	{Group: "admissionregistration.k8s.io", Kind: "ValidatingAdmissionPolicyBinding"},
 	{Group: "security.openshift.io", Kind: "SecurityContextConstraints"},

@@ -32,6 +32,8 @@ func Kinds() []schema.GroupVersionKind {
 		{Group: "networking.k8s.io", Version: "v1", Kind: "Ingress"},
 		{Group: "policy", Version: "v1", Kind: "PodDisruptionBudget"}, // of an earlier release
 		{Group: "monitoring.coreos.com", Version: "v1", Kind: "PodMonitor"},
+		{Group: "flowcontrol.apiserver.k8s.io", Version: "v1", Kind: "PriorityLevelConfiguration"},
+		{Group: "flowcontrol.apiserver.k8s.io", Version: "v1", Kind: "FlowSchema"},
 		{Group: "admissionregistration.k8s.io", Version: "v1", Kind: "ValidatingAdmissionPolicy"},
 		{Group: "admissionregistration.k8s.io", Version: "v1", Kind: "ValidatingAdmissionPolicyBinding"},
 	}

@@ -151,7 +151,7 @@ func TestFields_CompleteSpecRendersEveryKind(t *testing.T) {
 	}
 	for _, kind := range slices.Concat(
 		[]string{"Secret", "CSIDriver", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "ConfigMap", "DaemonSet"},
-		[]string{"StorageClass", "VolumeSnapshotClass", "VolumeGroupSnapshotClass", "Service", "Ingress", "PodMonitor", "Deployment"},
+		[]string{"StorageClass", "VolumeSnapshotClass", "VolumeGroupSnapshotClass", "Service", "Ingress", "PodMonitor", "FlowSchema", "Deployment"},
 	) {
 		if !slices.Contains(seen, kind) {
 			t.Errorf("there is no %s", kind)

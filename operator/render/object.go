@@ -32,6 +32,7 @@ var clusterScoped = map[string]bool{
 	"ClusterRole": true, "ClusterRoleBinding": true, "CSIDriver": true, "StorageClass": true,
 	"VolumeSnapshotClass": true, "VolumeGroupSnapshotClass": true,
 	"ValidatingAdmissionPolicy": true, "ValidatingAdmissionPolicyBinding": true,
+	"PriorityLevelConfiguration": true, "FlowSchema": true,
 }
 
 // finish sets what all objects have, and removes fields that only exist because of the Go type.

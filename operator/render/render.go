@@ -39,7 +39,7 @@ func Objects(in Input) ([]*unstructured.Unstructured, error) {
 	}
 	var all []*unstructured.Unstructured
 	for _, part := range []func() ([]object, error){
-		p.secrets, p.driver, p.node, p.loopSets, p.classes, p.snapshotClasses, p.service, p.ingress, p.monitor,
+		p.secrets, p.driver, p.node, p.loopSets, p.classes, p.snapshotClasses, p.service, p.ingress, p.monitor, p.priority,
 		p.policies, p.nfsPolicies, p.cephPolicies, p.ceph, p.snapshotController, p.controller,
 	} {
 		objects, err := part()

@@ -31,6 +31,7 @@ var optionalKinds = []string{
 	"snapshot.storage.k8s.io/v1/VolumeSnapshotClass",
 	"groupsnapshot.storage.k8s.io/v1/VolumeGroupSnapshotClass",
 	"monitoring.coreos.com/v1/PodMonitor",
+	"flowcontrol.apiserver.k8s.io/v1/FlowSchema",
 	"admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy",
 	"admissionregistration.k8s.io/v1/ValidatingAdmissionPolicyBinding",
 }
