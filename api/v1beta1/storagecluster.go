@@ -127,8 +127,9 @@ type StorageClusterSpec struct {
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule=`self.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*)?$')`,message="it must be a name of lowercase letters, digits, - and ., such as system-node-critical"
 	PriorityClassName string `json:"priorityClassName,omitempty"`
-	// distribution names the distribution, with or without a version: openshift gets the right to its privileged
-	// SecurityContextConstraints; k0s, k3s, microk8s, rke2 and talos set the directory of the kubelet.
+	// distribution names the distribution, with or without a version, where it is not found: openshift gets the right to its
+	// privileged SecurityContextConstraints; k0s, k3s, microk8s, rke2 and talos set the directory of the kubelet. If empty, the
+	// SecurityContextConstraints of the API server and the Nodes say it.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Distribution string `json:"distribution,omitempty"`
@@ -219,7 +220,7 @@ type CSISpec struct {
 	// devices that the DaemonSet holdfast-loop-sets allocates to them.
 	// +optional
 	Enabled *bool `json:"enabled,omitempty"`
-	// kubeletDir is the kubelet's --root-dir; if empty, that of the distribution, or /var/lib/kubelet.
+	// kubeletDir is the kubelet's --root-dir; if empty, that of the distribution, as named or found, or /var/lib/kubelet.
 	// +optional
 	// +kubebuilder:validation:MaxLength=255
 	// +kubebuilder:validation:Pattern=`^(/[A-Za-z0-9._-]+)*$`

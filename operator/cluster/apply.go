@@ -154,7 +154,7 @@ func (r *Controller) render(s *situation) (objects []*unstructured.Unstructured,
 func (r *Controller) input(c *v1beta1.StorageCluster) render.Input {
 	return render.Input{
 		Cluster: c, Namespace: r.Namespace, Has: r.Owned.Has, Snapshots: r.Snapshots != nil && r.Snapshots.Ours(),
-		Served: served(kube.Cached(r.storageNodes.List)), OtherDefault: r.otherDefault(), KeepInline: r.keepsInline(), Release: r.Release,
+		KubeletDir: render.KubeletDir(r.Owned.Get(apply.RefTo("apps", "DaemonSet", r.Namespace, v1beta1.NodeName)), kube.Cached(r.nodes.List)), Served: served(kube.Cached(r.storageNodes.List)), OtherDefault: r.otherDefault(), KeepInline: r.keepsInline(), Release: r.Release,
 	}
 }
 

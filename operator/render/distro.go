@@ -2,7 +2,11 @@ package render
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+
+	core "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
@@ -10,8 +14,10 @@ import (
 // usualKubeletDir is the default of the kubelet's --root-dir, and that of the manifests.
 const usualKubeletDir = "/var/lib/kubelet"
 
-// distributions are known by a word in their name, and have their kubelet's directory.
-var distributions = []struct{ word, kubeletDir string }{
+// distribution is known by a word in its name, and has its kubelet's directory.
+type distribution struct{ word, kubeletDir string }
+
+var distributions = []distribution{
 	{"k0s", "/var/lib/k0s/kubelet"},
 	{"microk8s", "/var/snap/microk8s/common/var/lib/kubelet"},
 	{"k3s", usualKubeletDir},
@@ -34,12 +40,58 @@ var distributions = []struct{ word, kubeletDir string }{
 
 const openshift = "openshift"
 
-func kubeletDir(spec v1beta1.StorageClusterSpec) (string, error) {
-	dir, err := distroKubeletDir(spec.Distribution)
-	if err == nil && spec.CSI.KubeletDir != "" {
-		dir = spec.CSI.KubeletDir
+// KubeletDir returns that of the DaemonSet that runs, which is left as it is, or else that of most kubelets, as far as their Nodes
+// show it: one node may say anything about itself. Empty means that it is not known.
+func KubeletDir(runs *unstructured.Unstructured, nodes []*core.Node) string {
+	if runs != nil {
+		volumes, _, _ := unstructured.NestedSlice(runs.Object, "spec", "template", "spec", "volumes")
+		for _, v := range volumes {
+			volume, _ := v.(map[string]any)
+			dir, _, _ := unstructured.NestedString(volume, "hostPath", "path")
+			if volume["name"] == "kubelet" && slices.ContainsFunc(distributions, func(d distribution) bool { return d.kubeletDir == dir }) {
+				return dir
+			}
+		}
 	}
-	return dir, err
+	count := map[string]int{}
+	for _, n := range nodes {
+		count[KubeletDirOf(n)]++
+	}
+	for dir, n := range count {
+		if 2*n > len(nodes) {
+			return dir
+		}
+	}
+	return ""
+}
+
+// KubeletDirOf is known of distributions that show in a Node.
+func KubeletDirOf(n *core.Node) string {
+	version := n.Status.NodeInfo.KubeletVersion
+	_, microk8s := n.Labels["microk8s.io/cluster"]
+	switch {
+	case microk8s:
+		return "/var/snap/microk8s/common/var/lib/kubelet"
+	case strings.Contains(version, "+k0s"):
+		return "/var/lib/k0s/kubelet"
+	case strings.Contains(version, "+k3s"), strings.Contains(version, "+rke2"), strings.Contains(n.Status.NodeInfo.OSImage, "Talos"):
+		return usualKubeletDir
+	}
+	return ""
+}
+
+// kubeletDir is what the spec says, or else what was found.
+func kubeletDir(spec v1beta1.StorageClusterSpec, found string) (string, error) {
+	dir, err := distroKubeletDir(spec.Distribution)
+	switch {
+	case err != nil:
+		return "", err
+	case spec.CSI.KubeletDir != "":
+		return spec.CSI.KubeletDir, nil
+	case spec.Distribution == "" && found != "":
+		return found, nil
+	}
+	return dir, nil
 }
 
 func distroKubeletDir(distro string) (string, error) {

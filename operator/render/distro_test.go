@@ -5,7 +5,10 @@ import (
 	"strings"
 	"testing"
 
+	core "k8s.io/api/core/v1"
+
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 func TestDistribution_HasItsKubeletDirectory(t *testing.T) {
@@ -28,6 +31,44 @@ func TestDistribution_HasItsKubeletDirectory(t *testing.T) {
 		if args := arguments(t, asked, "holdfast"); !slices.Contains(args, "--kubelet-registration-dir=/mine/plugins_registry") {
 			t.Errorf("%s: what the user says does not count: %v", distro, args)
 		}
+	}
+}
+
+func TestKubeletDir_IsThatOfMostNodes(t *testing.T) {
+	of := func(versions ...string) (nodes []*core.Node) {
+		for _, v := range versions {
+			n := &core.Node{}
+			n.Status.NodeInfo.KubeletVersion = v
+			nodes = append(nodes, n)
+		}
+		return nodes
+	}
+	micro := of("v1.35.0", "v1.35.0")
+	for _, n := range micro {
+		n.Labels = map[string]string{"microk8s.io/cluster": "true"}
+	}
+	for _, test := range []struct {
+		nodes  []*core.Node
+		change func(*v1beta1.StorageClusterSpec)
+		want   string
+	}{
+		{nil, nil, "/var/lib/kubelet"},
+		{of("v1.35.0+k0s", "v1.35.0+k0s"), nil, "/var/lib/k0s/kubelet"},
+		{of("v1.35.0+k0s", "v1.35.0", "v1.35.0"), nil, "/var/lib/kubelet"}, // one says so of itself
+		{of("v1.35.0+k0s", "v1.35.0"), nil, "/var/lib/kubelet"},
+		{micro, nil, "/var/snap/microk8s/common/var/lib/kubelet"},
+		{micro, func(s *v1beta1.StorageClusterSpec) { s.Distribution = "k3s" }, "/var/lib/kubelet"},
+		{micro, func(s *v1beta1.StorageClusterSpec) { s.CSI.KubeletDir = "/mine" }, "/mine"},
+	} {
+		in := ask(test.change)
+		in.KubeletDir = KubeletDir(nil, test.nodes)
+		if args := arguments(t, nodeOf(t, in).Spec.Template.Spec, "holdfast"); !slices.Contains(args, "--kubelet-registration-dir="+test.want+"/plugins_registry") {
+			t.Errorf("want %s: the arguments are %v", test.want, args)
+		}
+	}
+	runs := check.Got(Unstructured(nodeOf(t, ask(nil))))(t)
+	if dir := KubeletDir(runs, micro); dir != "/var/lib/kubelet" {
+		t.Errorf("where one runs with the usual directory, it becomes %s", dir)
 	}
 }
 

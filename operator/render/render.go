@@ -22,6 +22,7 @@ type Input struct {
 	Has             func(schema.GroupKind) bool
 	Snapshots       bool          // the kinds of snapshots were brought, and so their controller is to run; the controller's own workload is the same
 	Served          []string      // namespaces that have NFS servers with volumes, which keep their loop devices whatever spec.nfs says
+	KubeletDir      string        // of the kubelets, where their Nodes show it
 	OtherDefault    bool          // another class than OwnClass is the cluster's default
 	KeepInline      bool          // inline ephemeral volumes that are not allowed are still in use
 	Image           v1beta1.Image // instead of spec.images.holdfast, for an upgrade at work; "" otherwise
@@ -79,7 +80,7 @@ func newPlan(in Input) (*plan, error) {
 		p.Has = func(schema.GroupKind) bool { return false }
 	}
 	var err error
-	if p.kubeletDir, err = kubeletDir(p.spec); err != nil {
+	if p.kubeletDir, err = kubeletDir(p.spec, in.KubeletDir); err != nil {
 		return nil, err
 	}
 	return p, checkAll(p)

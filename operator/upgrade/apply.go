@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube"
+	"github.com/holdfast-storage/holdfast/kube/apply"
 	"github.com/holdfast-storage/holdfast/operator/held"
 	"github.com/holdfast-storage/holdfast/operator/render"
 	"github.com/holdfast-storage/holdfast/operator/rollout"
@@ -168,7 +169,10 @@ func (c *Controller) apply(ctx context.Context, cluster *v1beta1.StorageCluster,
 	if cluster, err = c.effective(cluster); err != nil {
 		return err
 	}
-	all, err := render.Objects(render.Input{Cluster: cluster, Namespace: c.Namespace, Secret: secret, Has: c.Owned.Has, Image: i.nodes, ControllerImage: i.controller, Release: c.Release})
+	all, err := render.Objects(render.Input{
+		Cluster: cluster, Namespace: c.Namespace, Secret: secret, Has: c.Owned.Has, Image: i.nodes, ControllerImage: i.controller, Release: c.Release,
+		KubeletDir: render.KubeletDir(c.Owned.Get(apply.RefTo("apps", "DaemonSet", c.Namespace, v1beta1.NodeName)), kube.Cached(c.nodes.List)),
+	})
 	if err != nil {
 		return fmt.Errorf("StorageCluster %s: %w", cluster.Name, err)
 	}

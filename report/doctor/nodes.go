@@ -101,7 +101,7 @@ func checkKubelets(f *Facts) (found []Finding) {
 		if pod == nil {
 			continue // likewise
 		}
-		dir, usual := kubeletDir(pod), likelyKubeletDir(n)
+		dir, usual := kubeletDir(pod), render.KubeletDirOf(n)
 		do := fmt.Sprintf("Set spec.csi.kubeletDir of the StorageCluster to the kubelet's --root-dir, which ps -o args= -C kubelet shows on the node. It is %s now.", dir)
 		if usual != "" && usual != dir {
 			do = fmt.Sprintf("Set spec.csi.kubeletDir of the StorageCluster to %s, where the kubelet of such a node has it. It is %s now.", usual, dir)
@@ -131,21 +131,6 @@ func kubeletDir(p *core.Pod) string {
 		}
 	}
 	return "unknown"
-}
-
-// likelyKubeletDir is known of distributions that show in a Node.
-func likelyKubeletDir(n *core.Node) string {
-	version := n.Status.NodeInfo.KubeletVersion
-	_, microk8s := n.Labels["microk8s.io/cluster"]
-	switch {
-	case microk8s:
-		return "/var/snap/microk8s/common/var/lib/kubelet"
-	case strings.Contains(version, "+k0s"):
-		return "/var/lib/k0s/kubelet"
-	case strings.Contains(version, "+k3s"), strings.Contains(version, "+rke2"), strings.Contains(n.Status.NodeInfo.OSImage, "Talos"):
-		return "/var/lib/kubelet"
-	}
-	return ""
 }
 
 func checkPools(f *Facts) (found []Finding) {
