@@ -2,6 +2,7 @@ package kube
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -91,4 +92,17 @@ func Because(joint, why string) string {
 		return ""
 	}
 	return joint + why
+}
+
+// Stall sets Stalled, in the word of kstatus, while Degraded is true for one of these reasons: then nothing goes on before the
+// spec is changed.
+func Stall(conditions *[]metav1.Condition, reasons ...string) {
+	c := meta.FindStatusCondition(*conditions, v1beta1.DegradedCondition)
+	if c == nil || c.Status != metav1.ConditionTrue || !slices.Contains(reasons, c.Reason) {
+		meta.RemoveStatusCondition(conditions, v1beta1.StalledCondition)
+		return
+	}
+	stalled := *c
+	stalled.Type = v1beta1.StalledCondition
+	meta.SetStatusCondition(conditions, stalled)
 }

@@ -147,7 +147,8 @@ const (
 	CompleteCondition = "Complete"
 	// FailedCondition: of a StorageUpgrade or NodeJob, it has failed.
 	FailedCondition = "Failed"
-	// StalledCondition: of a StorageUpgrade or NodeJob, it has failed, in the word of kstatus.
+	// StalledCondition, in the word of kstatus: a StorageUpgrade or NodeJob has failed, or nothing goes on before the spec of a
+	// StorageCluster or NFSServer is changed.
 	StalledCondition = "Stalled"
 )
 

@@ -181,11 +181,11 @@ func (r *Controller) secret(c *v1beta1.StorageCluster) (map[string][]byte, error
 	case name.Name == "":
 		return nil, nil
 	case refusal != nil:
-		return nil, fmt.Errorf("spec.secretRef: the secret %s cannot be read: %w", name, refusal)
+		return nil, fmt.Errorf("spec.secretRef: %w %s cannot be read: %w", render.ErrSecret, name, refusal)
 	case !known:
 		return nil, errNotYet
 	case secret == nil:
-		return nil, fmt.Errorf("spec.secretRef: there is no secret %s: create it, or name another", name)
+		return nil, fmt.Errorf("spec.secretRef: there is no %w %s: create it, or name another", render.ErrSecret, name)
 	}
 	return secret.Data, nil
 }

@@ -66,6 +66,11 @@ func (s *situation) status() v1beta1.StorageClusterStatus {
 		s.set(&next, c)
 	}
 	meta.SetStatusCondition(&next.Conditions, kube.Ready(next.Conditions))
+	stalls := []string{reasonHidden}
+	if !errors.Is(s.invalid, render.ErrSecret) {
+		stalls = append(stalls, reasonInvalid)
+	}
+	kube.Stall(&next.Conditions, stalls...)
 	s.setReleaseIgnored(&next)
 	s.setEphemeralNotAllowed(&next)
 	s.setPoolsFull(&next)
@@ -316,5 +321,6 @@ func refused(c, served *v1beta1.StorageCluster) v1beta1.StorageClusterStatus {
 		meta.SetStatusCondition(&next.Conditions, one)
 	}
 	meta.SetStatusCondition(&next.Conditions, kube.Ready(next.Conditions))
+	kube.Stall(&next.Conditions)
 	return next
 }

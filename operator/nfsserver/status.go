@@ -96,6 +96,7 @@ func (r *round) status() v1beta1.NFSServerStatus {
 		c.Message = kube.Shorten(c.Message, kube.LongestMessage)
 		meta.SetStatusCondition(&next.Conditions, c)
 	}
+	kube.Stall(&next.Conditions, reasonInvalid)
 	ready := kube.Ready(next.Conditions)
 	ready.LastTransitionTime = metav1.NewTime(r.now.Truncate(time.Second))
 	meta.SetStatusCondition(&next.Conditions, ready)

@@ -121,20 +121,23 @@ func checkCephKeys(p *plan) error {
 	return nil
 }
 
+// ErrSecret is in errors about a secret, which is no part of the spec.
+var ErrSecret = errors.New("secret")
+
 // cephKey returns the key in a secret. An error has nothing of it.
 func (p *plan) cephKey(field, secret, user string) ([]byte, error) {
 	const least, most = 12 + 16, 1 << 10 // its head and the shortest key; more than any
 	remedy := fmt.Sprintf("run ceph auth get-key client.%s | kubectl -n %s create secret generic %s --from-file=%s=/dev/stdin", user, p.Namespace, secret, v1beta1.CephKeyName)
 	text, there := p.CephKeys[secret]
 	if !there {
-		return nil, fmt.Errorf("%s: there is no secret %s/%s: %s", field, p.Namespace, secret, remedy)
+		return nil, fmt.Errorf("%s: there is no %w %s/%s: %s", field, ErrSecret, p.Namespace, secret, remedy)
 	}
 	if len(text) == 0 {
-		return nil, fmt.Errorf("%s: the secret %s/%s has no key named %s: delete it, and %s", field, p.Namespace, secret, v1beta1.CephKeyName, remedy)
+		return nil, fmt.Errorf("%s: the %w %s/%s has no key named %s: delete it, and %s", field, ErrSecret, p.Namespace, secret, v1beta1.CephKeyName, remedy)
 	}
 	decoded, err := base64.StdEncoding.DecodeString(strings.TrimSpace(string(text)))
 	if err != nil || len(decoded) < least || len(decoded) > most {
-		return nil, fmt.Errorf("%s: what the secret %s/%s has under %s is no key of Ceph: it must be what ceph auth get-key client.%s prints, and nothing else", field, p.Namespace, secret, v1beta1.CephKeyName, user)
+		return nil, fmt.Errorf("%s: what the %w %s/%s has under %s is no key of Ceph: it must be what ceph auth get-key client.%s prints, and nothing else", field, ErrSecret, p.Namespace, secret, v1beta1.CephKeyName, user)
 	}
 	return decoded, nil
 }

@@ -16,12 +16,13 @@ import (
 )
 
 // following are the conditions of a StorageCluster or NFSServer that follow from others, which are true or false.
-func following(available, progressing, degraded bool) []metav1.Condition {
+func following(available, progressing, degraded bool, stall ...string) []metav1.Condition {
 	conditions := []metav1.Condition{
 		kube.NewCondition(v1beta1.AvailableCondition, available, "A", "a"), kube.NewCondition(v1beta1.ProgressingCondition, progressing, "P", "p"),
 		kube.NewCondition(v1beta1.DegradedCondition, degraded, "D", "d"),
 	}
 	meta.SetStatusCondition(&conditions, kube.Ready(conditions))
+	kube.Stall(&conditions, stall...)
 	return conditions
 }
 
@@ -49,6 +50,8 @@ func TestReady_IsReadByKstatus(t *testing.T) {
 		"degraded":       {following(true, false, true), status.InProgressStatus},
 		"just created":   {nil, status.InProgressStatus},
 		"none of it":     {following(false, true, true), status.InProgressStatus},
+		"a wrong spec":   {following(true, false, true, "D"), status.FailedStatus},
+		"no wrong spec":  {following(true, false, true, "E"), status.InProgressStatus},
 	}
 	running := verdicts{
 		"running":      {ran(false, false), status.InProgressStatus},
