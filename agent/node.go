@@ -115,8 +115,8 @@ func (a *Agent) publish(ctx context.Context) error {
 	if err := a.dropReplacements(ctx, now); err != nil {
 		a.log.Warn("spec.replacePools could not be brought up to date; trying again", "error", err)
 	}
-	// The API server drops addresses until an upgrade has applied this release's definition.
-	if there != nil && !writtenOff(there.Status.Conditions) && a.node.reported != nil && !newsOfNode(a.node.reported, now) && slices.Equal(there.Status.Addresses, now.Addresses) {
+	// The API server drops what it does not know until an upgrade has applied this release's definition.
+	if there != nil && !writtenOff(there.Status.Conditions) && a.node.reported != nil && !newsOfNode(a.node.reported, now) && slices.Equal(there.Status.Addresses, now.Addresses) && there.Status.Columns.Snapshots == now.Columns.Snapshots {
 		return nil
 	}
 	_, err := a.apply(ctx, now)

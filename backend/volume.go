@@ -180,6 +180,16 @@ const (
 	PoolErrors HealthReason = "PoolErrors"
 )
 
+// SnapshotCost is what a snapshot or a clone of a volume takes.
+type SnapshotCost string
+
+const (
+	// SharesBlocks: milliseconds and no space, until the volume is written to.
+	SharesBlocks SnapshotCost = "Shared"
+	// CopiesAll: time and space for all that the volume has.
+	CopiesAll SnapshotCost = "Full"
+)
+
 // Capacity is the space of one pool, in bytes.
 type Capacity struct {
 	Total     int64 // of the file system
@@ -188,6 +198,9 @@ type Capacity struct {
 	Available int64 // what can still be promised
 	Smallest  int64 // minimum size of a volume
 	Largest   int64 // maximum size of a volume
+
+	FileSystem   string       // type of the pool's file system; empty where it has none of its own
+	SnapshotCost SnapshotCost // empty for a sum of several pools
 
 	Condition Condition // of the pool's file system, which still works
 

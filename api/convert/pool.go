@@ -15,6 +15,7 @@ func ToCapacity(p *v1beta1.Pool) backend.Capacity {
 	return backend.Capacity{
 		Total: p.Capacity.Value(), Promised: p.Promised.Value(), Used: p.Used.Value(), Available: p.Available.Value(),
 		Smallest: p.Smallest.Value(), Largest: p.Largest.Value(),
+		FileSystem: p.FileSystem, SnapshotCost: backend.SnapshotCost(p.SnapshotCost),
 		Identity: backend.PoolIdentity{ID: p.ID, Generation: p.Generation},
 	}
 }
@@ -25,6 +26,7 @@ func ShowCapacity(p *v1beta1.Pool, c backend.Capacity) {
 	if c.Identity.ID != "" {
 		p.ID, p.Generation = c.Identity.ID, c.Identity.Generation
 	}
+	p.FileSystem, p.SnapshotCost = c.FileSystem, v1beta1.SnapshotCost(c.SnapshotCost)
 	p.Capacity, p.Promised, p.Used = *v1beta1.Quantity(c.Total), *v1beta1.Quantity(c.Promised), *v1beta1.Quantity(c.Used)
 	p.Available, p.Smallest, p.Largest = *v1beta1.Quantity(c.Available), *v1beta1.Quantity(c.Smallest), *v1beta1.Quantity(c.Largest)
 }

@@ -2,7 +2,9 @@ package v1beta1
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 )
@@ -20,6 +22,7 @@ func (s *SnapshotStatus) SetColumns() {
 // SetColumns is called before a status is written.
 func (s *StorageNodeStatus) SetColumns() {
 	var capacity, promised, used, available resource.Quantity
+	var snapshots []string
 	usable := 0
 	s.Columns = StorageNodeColumns{}
 	for _, p := range s.Pools {
@@ -31,7 +34,11 @@ func (s *StorageNodeStatus) SetColumns() {
 		used.Add(p.Used)
 		available.Add(p.Available)
 		s.Columns.Volumes += p.Volumes
+		if cost := string(p.SnapshotCost); cost != "" && !slices.Contains(snapshots, cost) {
+			snapshots = append(snapshots, cost)
+		}
 	}
+	s.Columns.Snapshots = strings.Join(snapshots, ",")
 	s.Columns.Pools = fmt.Sprintf("%d/%d", usable, len(s.Pools))
 	s.Columns.Capacity, s.Columns.Promised = Readable(&capacity), Readable(&promised)
 	s.Columns.Used, s.Columns.Available = Readable(&used), Readable(&available)

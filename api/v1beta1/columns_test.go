@@ -57,13 +57,13 @@ func TestColumns_FollowTheNumbers(t *testing.T) {
 
 func TestColumns_OfANodeSumUpItsPools(t *testing.T) {
 	s := StorageNodeStatus{Pools: []Pool{
-		{Name: "fast", Capacity: *bytes(100 << 30), Promised: *bytes(40 << 30), Used: *bytes(20 << 30), Available: *bytes(55 << 30), Volumes: 4},
-		{Name: "slow", Capacity: *bytes(300 << 30), Promised: *bytes(10 << 30), Used: *bytes(5 << 30), Available: *bytes(280 << 30), Volumes: 3},
+		{Name: "fast", Capacity: *bytes(100 << 30), Promised: *bytes(40 << 30), Used: *bytes(20 << 30), Available: *bytes(55 << 30), Volumes: 4, SnapshotCost: SnapshotShared},
+		{Name: "slow", Capacity: *bytes(300 << 30), Promised: *bytes(10 << 30), Used: *bytes(5 << 30), Available: *bytes(280 << 30), Volumes: 3, SnapshotCost: SnapshotFull},
 		{Name: "gone", Volumes: 1, Message: "not mounted"},
 	}}
 	for range 2 { // a second time adds nothing
 		s.SetColumns()
-		want := StorageNodeColumns{Pools: "2/3", Capacity: "400Gi", Promised: "50Gi", Used: "25Gi", Available: "335Gi", Volumes: 8}
+		want := StorageNodeColumns{Pools: "2/3", Capacity: "400Gi", Promised: "50Gi", Used: "25Gi", Available: "335Gi", Volumes: 8, Snapshots: "Shared,Full"}
 		if s.Columns != want {
 			t.Errorf("columns are %+v, want %+v", s.Columns, want)
 		}

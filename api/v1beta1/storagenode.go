@@ -22,6 +22,7 @@ import (
 // +kubebuilder:printcolumn:name=Version,type=string,JSONPath=.status.version
 // +kubebuilder:printcolumn:name=Age,type=date,JSONPath=.metadata.creationTimestamp
 // +kubebuilder:printcolumn:name=Available,type=string,priority=1,JSONPath=.status.columns.available
+// +kubebuilder:printcolumn:name=Snapshots,type=string,priority=1,JSONPath=.status.columns.snapshots
 // +kubebuilder:printcolumn:name=Message,type=string,priority=1,JSONPath=.status.conditions[?(@.type=="Ready")].message
 type StorageNode struct {
 	metav1.TypeMeta `json:",inline"`
@@ -200,6 +201,13 @@ type Pool struct {
 	// engine of the pool.
 	// +optional
 	Engine Engine `json:"engine,omitempty"`
+	// fileSystem below the pool, such as xfs.
+	// +optional
+	FileSystem string `json:"fileSystem,omitempty"`
+	// snapshotCost is what a snapshot or a clone takes: Shared, milliseconds and no space until the volume is written to; or
+	// Full, a copy of all that the volume has, during which a pod that uses it waits, for 10 seconds at most.
+	// +optional
+	SnapshotCost SnapshotCost `json:"snapshotCost,omitempty"`
 	// capacity of the file system.
 	// +optional
 	Capacity resource.Quantity `json:"capacity"`
@@ -231,6 +239,17 @@ type Pool struct {
 	// +optional
 	Message string `json:"message,omitempty"`
 }
+
+// SnapshotCost is what a snapshot or a clone takes.
+// +kubebuilder:validation:Enum="";Shared;Full
+type SnapshotCost string
+
+const (
+	// SnapshotShared takes milliseconds and no space, until the volume is written to.
+	SnapshotShared SnapshotCost = "Shared"
+	// SnapshotFull copies all that the volume has.
+	SnapshotFull SnapshotCost = "Full"
+)
 
 // TrashedVolume is a deleted volume that can still be restored.
 type TrashedVolume struct {
@@ -277,6 +296,9 @@ type StorageNodeColumns struct {
 	// volumes in all pools.
 	// +optional
 	Volumes int32 `json:"volumes"`
+	// snapshots is what one takes, Shared or Full, as of status.pools.
+	// +optional
+	Snapshots string `json:"snapshots,omitempty"`
 }
 
 // StorageNodeList is a list of nodes.

@@ -7,9 +7,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/backend/local/image"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
@@ -126,6 +129,34 @@ func filesAreLimitedBySize(t *testing.T, k hostfs.Kind) {
 			if err := os.WriteFile(filepath.Join(dir, fmt.Sprint(i)), nil, 0o600); err != nil {
 				t.Fatalf("after %d files: %v", i, err)
 			}
+		}
+	}
+}
+
+func TestCapacity_SaysWhatASnapshotTakes(t *testing.T) {
+	for _, test := range []struct {
+		fs     hostfs.Kind
+		engine string
+		cost   backend.SnapshotCost
+		waits  time.Duration // of who uses a volume, at most
+	}{
+		{hostfs.XFS, "image", backend.SharesBlocks, time.Minute},
+		{hostfs.Btrfs, "image", backend.SharesBlocks, time.Minute},
+		{hostfs.Ext4, "image", backend.CopiesAll, 10 * time.Second},
+		{hostfs.XFSQuota, "directory", backend.SharesBlocks, 0},
+		{hostfs.Ext4Quota, "directory", backend.CopiesAll, 0},
+		{hostfs.Btrfs, "directory", backend.SharesBlocks, 0},
+	} {
+		config := roomy(t, test.fs, 1)
+		config.Engine = test.engine
+		b := served(t, config)
+		c := check.Got(b.Capacity(t.Context(), ""))(t)
+		var waits time.Duration
+		if images, is := b.slots[0].pool.engine.(*image.Engine); is {
+			waits = images.FreezeLimit
+		}
+		if c.FileSystem == "" || !strings.HasPrefix(test.fs.Name, c.FileSystem) || c.SnapshotCost != test.cost || waits != test.waits {
+			t.Errorf("%s on %s: %q, %q, frozen for %s at most", test.engine, test.fs.Name, c.FileSystem, c.SnapshotCost, waits)
 		}
 	}
 }

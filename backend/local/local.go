@@ -263,6 +263,7 @@ func (b *Backend) Capacity(ctx context.Context, name string) (backend.Capacity, 
 	defer p.mu.Unlock()
 	c := p.capacity(usage)
 	c.Identity, c.Condition = p.head.identity(), p.ownCondition()
+	c.FileSystem, c.SnapshotCost = p.engine.FileSystem()
 	return c, nil
 }
 

@@ -222,9 +222,13 @@ func troubles() map[string]trouble {
 		"a kubelet of k0s":      {"kubelet", Problem, func(f *Facts) { f.CSINodes = nil; f.Nodes[0].Status.NodeInfo.KubeletVersion = "v1.36.0+k0s" }, "does not know the driver", "to /var/lib/k0s/kubelet"},
 		"a directory not there": {"kubelet", Problem, func(f *Facts) { noDirectory(f) }, "hostPath type check failed", "to /var/snap/microk8s/common/var/lib/kubelet"},
 		"no driver":             {"driver", Problem, func(f *Facts) { f.Drivers = nil }, "it is missing", "StorageCluster holdfast"},
-		"a pool that fails":     {"pools", Problem, func(f *Facts) { f.StorageNodes[0].Status.Pools[0].Message = "it is not mounted" }, "not mounted", ""},
-		"a full disk":           {"pools", Problem, func(f *Facts) { p := &f.StorageNodes[0].Status.Pools[0]; p.Used = p.Capacity }, "full to 100%", "add a disk"},
-		"no room":               {"pools", Warning, func(f *Facts) { f.StorageNodes[0].Status.Pools[0].Available = resource.Quantity{} }, "all of it is promised", "overcommit"},
+		"full copies": {"pools", Note, func(f *Facts) {
+			p := &f.StorageNodes[0].Status.Pools[0]
+			p.Engine, p.FileSystem, p.SnapshotCost = v1beta1.EngineImage, "ext4", v1beta1.SnapshotFull
+		}, "a snapshot or clone is a full copy in pool", "xfs or btrfs"},
+		"a pool that fails": {"pools", Problem, func(f *Facts) { f.StorageNodes[0].Status.Pools[0].Message = "it is not mounted" }, "not mounted", ""},
+		"a full disk":       {"pools", Problem, func(f *Facts) { p := &f.StorageNodes[0].Status.Pools[0]; p.Used = p.Capacity }, "full to 100%", "add a disk"},
+		"no room":           {"pools", Warning, func(f *Facts) { f.StorageNodes[0].Status.Pools[0].Available = resource.Quantity{} }, "all of it is promised", "overcommit"},
 		"a server that is down": {"servers", Problem, func(f *Facts) {
 			f.Servers[0].Status = v1beta1.NFSServerStatus{Phase: v1beta1.NFSDegraded, Conditions: []metav1.Condition{{Type: v1beta1.AvailableCondition, Status: metav1.ConditionFalse, Message: "it hangs"}}}
 		}, "it hangs", "kubectl -n shop describe nfsserver files"},

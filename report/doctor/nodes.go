@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/operator/render"
 	"github.com/holdfast-storage/holdfast/report/facts"
 )
@@ -148,7 +149,24 @@ func checkPools(f *Facts) (found []Finding) {
 			found = append(found, warn(v1beta1.SiteOf(n.Name).String(), "See docs/ceph.md, What can be wrong.", "%s", why))
 		}
 	}
-	return found
+	return append(found, checkSnapshotCost(f)...)
+}
+
+// checkSnapshotCost says before the first snapshot where one is a full copy.
+func checkSnapshotCost(f *Facts) []Finding {
+	var full []string
+	for _, n := range f.StorageNodes {
+		for _, p := range n.Status.Pools {
+			if p.SnapshotCost == v1beta1.SnapshotFull && p.Engine == v1beta1.EngineImage && p.Message == "" {
+				full = append(full, fmt.Sprintf("%s (%s)", poolName(n.Name, p.Name), p.FileSystem))
+			}
+		}
+	}
+	if len(full) == 0 {
+		return nil
+	}
+	return []Finding{note("", "For snapshots, use xfs or btrfs below the pool, or an empty disk: docs/pools.md.",
+		"a snapshot or clone is a full copy in %s. A pod that uses the volume waits for it, 10 seconds at most; what takes longer is refused while the volume is in use", kube.Few(full, 5, ", ", " and %d more pools"))}
 }
 
 // checkFences names the nodes that are shut out of Ceph clusters, are to be, or cannot be.

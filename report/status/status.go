@@ -69,6 +69,7 @@ type Pool struct {
 	CephPool  string `json:"cephPool,omitempty"` // its name, if it is in a Ceph cluster
 	Name      string `json:"name"`
 	Engine    string `json:"engine"`
+	Snapshot  string `json:"snapshotCost,omitempty"` // what one takes: Shared or Full
 	Capacity  int64  `json:"capacity"`
 	Promised  int64  `json:"promised"`
 	Used      int64  `json:"used"`
@@ -207,7 +208,7 @@ func (r *Report) pools(all []*v1beta1.StorageNode) {
 				bad++
 			}
 			r.Pools = append(r.Pools, Pool{
-				Node: n.Name, CephPool: v1beta1.CephPoolOf(n.Name), Name: p.Name, Engine: string(p.Engine), Capacity: p.Capacity.Value(), Promised: p.Promised.Value(), Used: p.Used.Value(),
+				Node: n.Name, CephPool: v1beta1.CephPoolOf(n.Name), Name: p.Name, Engine: string(p.Engine), Snapshot: string(p.SnapshotCost), Capacity: p.Capacity.Value(), Promised: p.Promised.Value(), Used: p.Used.Value(),
 				Available: p.Available.Value(), Volumes: int(p.Volumes), Message: what,
 			})
 		}

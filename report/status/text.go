@@ -226,13 +226,13 @@ func (r *Report) poolSection(s Style) *section {
 	o := &section{bad: count(pools, attention)}
 	o.header = header("POOL", "NODE", fmt.Sprintf("%s USED %s PROMISED", g.used, g.promised), "USED", "PROMISED", "AVAILABLE", "CAPACITY", "VOLUMES", "MESSAGE")
 	if s.All {
-		o.header = append(o.header[:8:8], append(header("ENGINE"), o.header[8:]...)...)
+		o.header = append(o.header[:8:8], append(header("ENGINE", "SNAPSHOTS"), o.header[8:]...)...)
 	}
 	row := func(name, node string, p *Pool) []cell {
 		cells := words(name, node, "", size(p.Used), size(p.Promised), size(p.Available), size(p.Capacity), strconv.Itoa(p.Volumes), p.Message)
 		cells[2] = s.bar(p, width)
 		if s.All {
-			cells = append(cells[:8:8], append(words(p.Engine), cells[8:]...)...)
+			cells = append(cells[:8:8], append(words(p.Engine, p.Snapshot), cells[8:]...)...)
 		}
 		return cells
 	}

@@ -125,7 +125,7 @@ func (p *pool) capacity(s *survey, gives int64) backend.Capacity {
 	available := p.room(s, gives, s.promised-s.kept)
 	return backend.Capacity{
 		Total: s.Total(), Promised: s.promised, Used: s.Stored, Available: available, Smallest: backend.SizeUnit, Largest: available,
-		Identity: backend.PoolIdentity{ID: p.id},
+		Identity: backend.PoolIdentity{ID: p.id}, SnapshotCost: backend.SharesBlocks,
 	}
 }
 

@@ -111,7 +111,7 @@ func (b *Backend) Capacity(ctx context.Context, pool string) (backend.Capacity, 
 			}
 		}
 		left := b.available(u, promised-gives)
-		return backend.Capacity{Total: u.Total(), Promised: promised, Used: u.Stored, Available: left, Smallest: backend.SizeUnit, Largest: left}, nil
+		return backend.Capacity{Total: u.Total(), Promised: promised, Used: u.Stored, Available: left, Smallest: backend.SizeUnit, Largest: left, SnapshotCost: backend.SharesBlocks}, nil
 	})
 }
 

@@ -35,13 +35,13 @@ func Open(ctx context.Context, path string) (engine.Engine, error) {
 		if err := nodeops.EnableBtrfsQuota(ctx, path); err != nil {
 			return nil, fmt.Errorf("enabling btrfs quotas of %s: %w", path, err)
 		}
-		return &subvolumes{common{path: path, fsType: "btrfs"}}, nil
+		return &subvolumes{common{path: path, fsType: "btrfs", shares: true}}, nil
 	case "xfs", "ext4":
 		quota, err := nodeops.OpenProjectQuota(path)
 		if err != nil {
 			return nil, err
 		}
-		return &projects{common{path: path, fsType: features.FSType}, quota}, nil
+		return &projects{common{path: path, fsType: features.FSType, shares: features.Reflink}, quota}, nil
 	}
 	return nil, fmt.Errorf("%w: %s is on %s, which cannot limit directories; use xfs or ext4 mounted with prjquota, or btrfs, or engine=image", backend.ErrInvalid, path, features.FSType)
 }
@@ -50,6 +50,15 @@ func Open(ctx context.Context, path string) (engine.Engine, error) {
 type common struct {
 	path   string
 	fsType string
+	shares bool // files can share blocks
+}
+
+// FileSystem says whether the copies of files share blocks.
+func (c *common) FileSystem() (string, backend.SnapshotCost) {
+	if c.shares {
+		return c.fsType, backend.SharesBlocks
+	}
+	return c.fsType, backend.CopiesAll
 }
 
 func (c *common) plan(spec backend.VolumeSpec, source *engine.Content) (engine.Content, int64, error) {

@@ -53,6 +53,8 @@ type Meter interface {
 // Engine manages the content of the entries of one pool. Methods may run concurrently on different entries, but never
 // on the same.
 type Engine interface {
+	// FileSystem returns the type of the pool's file system, and what a copy in it takes.
+	FileSystem() (string, backend.SnapshotCost)
 	// Plan validates a spec and applies the engine's defaults. The pool then chooses the size, at least smallest. source
 	// is nil for an empty volume.
 	Plan(spec backend.VolumeSpec, source *Content) (c Content, smallest int64, err error)

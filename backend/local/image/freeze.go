@@ -13,8 +13,12 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
-// freezeLimit is how long writes may be frozen: a clone takes milliseconds, a copy depends on the size.
-const freezeLimit = time.Minute
+// How long writes may be frozen. A clone takes milliseconds where the disk is not busy; a copy depends on the size, and the
+// probes of a pod wait for it.
+const (
+	cloneLimit = time.Minute
+	copyLimit  = 10 * time.Second
+)
 
 // triedAgain is after what time a volume is frozen again that could not be copied within the limit.
 const triedAgain = 24 * time.Hour

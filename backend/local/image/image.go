@@ -37,6 +37,7 @@ type Engine struct {
 	FreezeLimit time.Duration // how long the user of a volume may wait while it is copied
 
 	path    string
+	fsType  string
 	reflink bool
 	slow    sync.Map // of attempt: when it took longer than FreezeLimit
 }
@@ -53,7 +54,19 @@ func Open(path string) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Engine{FreezeLimit: freezeLimit, path: path, reflink: features.Reflink}, nil
+	en := &Engine{FreezeLimit: copyLimit, path: path, fsType: features.FSType, reflink: features.Reflink}
+	if en.reflink {
+		en.FreezeLimit = cloneLimit
+	}
+	return en, nil
+}
+
+// FileSystem says whether images can share blocks.
+func (en *Engine) FileSystem() (string, backend.SnapshotCost) {
+	if en.reflink {
+		return en.fsType, backend.SharesBlocks
+	}
+	return en.fsType, backend.CopiesAll
 }
 
 func (*Engine) Close() error { return nil }

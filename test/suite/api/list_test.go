@@ -82,8 +82,8 @@ func TestColumns_OfNodes(t *testing.T) {
 	n.Status = fullNodeStatus()
 	check.Got(client.HoldfastV1beta1().StorageNodes().UpdateStatus(t.Context(), n, metav1.UpdateOptions{}))(t)
 	wantTable(t, "storagenodes", n.Name, 0, "NAME READY POOLS CAPACITY PROMISED USED VOLUMES VERSION AGE", "True|1/2|500Gi|100Gi|1177Mi|8|v1.2.3")
-	wantTable(t, "storagenodes", n.Name, 1, "NAME READY POOLS CAPACITY PROMISED USED VOLUMES VERSION AGE AVAILABLE MESSAGE",
-		"True|1/2|500Gi|100Gi|1177Mi|8|v1.2.3|300Gi|fine")
+	wantTable(t, "storagenodes", n.Name, 1, "NAME READY POOLS CAPACITY PROMISED USED VOLUMES VERSION AGE AVAILABLE SNAPSHOTS MESSAGE",
+		"True|1/2|500Gi|100Gi|1177Mi|8|v1.2.3|300Gi|Shared|fine")
 }
 
 func TestColumns_OfStorageClusters(t *testing.T) {

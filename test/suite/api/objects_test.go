@@ -108,7 +108,7 @@ func fullNodeStatus() v1beta1.StorageNodeStatus {
 		Version: "v1.2.3",
 		Pools: []v1beta1.Pool{
 			{
-				Name: "fast", ID: "P1", Generation: 3, Path: "/srv/fast", Engine: v1beta1.EngineImage,
+				Name: "fast", ID: "P1", Generation: 3, Path: "/srv/fast", Engine: v1beta1.EngineImage, FileSystem: "xfs", SnapshotCost: v1beta1.SnapshotShared,
 				Capacity: *exactly(499_963_174_912), Promised: *exactly(100 << 30), Used: *exactly(1_234_567_891), Available: *exactly(300 << 30),
 				Smallest: *exactly(1 << 20), Largest: *exactly(250 << 30), Volumes: 7, Snapshots: 2, Reason: "ReadOnly", Message: "read-only since noon",
 			},
