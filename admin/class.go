@@ -84,7 +84,7 @@ func (o *observed) fittingClass() (*storage.StorageClass, error) {
 	for i := range o.classes {
 		c := &o.classes[i]
 		pool, ceph := c.Parameters[parameters.Pool], v1beta1.CephPoolOf(o.volume.Spec.Node)
-		if o.whyClassUnfit(c) != "" || (pool != "" || ceph != "") && pool != o.volume.Status.Pool {
+		if o.whyClassUnfit(c) != "" || (pool != "" || ceph != "") && !v1beta1.NamesPool(pool, o.volume.Status.Pool) {
 			continue
 		}
 		if c.Annotations[defaultClass] == "true" {

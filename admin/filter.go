@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
@@ -33,7 +32,7 @@ func (f *Filter) Place(claim *v1beta1.NamespacedReference, node, pool string) bo
 	return (f.Namespace == "" || claim.Namespace == f.Namespace) &&
 		(f.Claim == "" || claim.Name == f.Claim || claim.String() == f.Claim) &&
 		(f.Node == "" || node == f.NodeName()) &&
-		(len(f.Pools) == 0 || slices.Contains(f.Pools, pool))
+		(len(f.Pools) == 0 || v1beta1.NamesPool(strings.Join(f.Pools, ","), pool))
 }
 
 // NodeName returns the name of the StorageNode.

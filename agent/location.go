@@ -32,7 +32,7 @@ func (a *Agent) lost(ctx context.Context, at place) error {
 		switch {
 		case err == nil && at.id != "" && is == at.id:
 			return errMissing
-		case at.pool != "" && at.pool != p.Name:
+		case at.pool != "" && at.pool != p.Name, at.pool == "" && backend.PoolReasonOf(err) == backend.NoDisk:
 			continue
 		case err != nil:
 			return fmt.Errorf("%w: %w", errPoolOut, err)
@@ -76,7 +76,7 @@ func (a *Agent) noSuchPool(at place) error {
 // anyPoolOut says which of all pools cannot be read.
 func (a *Agent) anyPoolOut(ctx context.Context) error {
 	for _, p := range a.Pools {
-		if _, err := a.Backend.Capacity(ctx, p.Name); err != nil && ctx.Err() == nil {
+		if _, err := a.Backend.Capacity(ctx, p.Name); err != nil && backend.PoolReasonOf(err) != backend.NoDisk && ctx.Err() == nil {
 			return fmt.Errorf("%w: %w", errPoolOut, err)
 		}
 	}

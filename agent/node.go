@@ -171,6 +171,9 @@ func (a *Agent) nodeStatus(ctx context.Context, n *v1beta1.StorageNode) *v1beta1
 	var ailing []string
 	for _, p := range a.Pools {
 		pool, condition := a.poolStatus(ctx, p, reported)
+		if _, number := v1beta1.InSpec(p.Name); number > 1 && pool.Reason == v1beta1.ReasonNoDisk && pool.ID == "" {
+			continue // the node has fewer disks than the pool may have
+		}
 		if condition.Abnormal {
 			ailing = append(ailing, condition.Message)
 		}

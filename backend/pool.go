@@ -62,6 +62,8 @@ const (
 	WrongPool PoolReason = "WrongPool"
 	// NoPool: the node has no such pool.
 	NoPool PoolReason = "NoPool"
+	// NoDisk: the pool is new, and no disk is free for it. It has nothing.
+	NoDisk PoolReason = "NoDisk"
 )
 
 // poolError is an ErrUnavailable with a PoolReason.

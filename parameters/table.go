@@ -42,7 +42,8 @@ const (
 )
 
 var (
-	poolName     = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
+	poolName     = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}([.][0-9]{1,2})?$`)
+	poolNames    = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}([.][0-9]{1,2})?(,[a-z0-9][a-z0-9-]{0,62}([.][0-9]{1,2})?)*$`)
 	quantity     = regexp.MustCompile(`^[0-9]{1,19}([kMGTPE]|[KMGTPE]i)?$`)
 	server       = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?/[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?$`)
 	serverOrName = regexp.MustCompile(`^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?/)?[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?$`)
@@ -52,7 +53,7 @@ var (
 var CSI = Class{
 	Name: "a StorageClass of csi.holdfast.dev", AllowsReserved: true,
 	Parameters: []Parameter{
-		{Key: Pool, Allowed: "the name of a pool", Pattern: poolName, Default: "the first of the node", Meaning: "[pool](pools.md) of the volume. All nodes reach one [in a Ceph cluster](ceph.md#classes-and-claims): its volumes are there wherever the pod runs"},
+		{Key: Pool, Allowed: "the name of a pool, or in a cluster of several with commas between them", Pattern: poolNames, Default: "the first of the node", Meaning: "[pool](pools.md) of the volume; of several, the one of the node that has the most room. All nodes reach one [in a Ceph cluster](ceph.md#classes-and-claims): its volumes are there wherever the pod runs"},
 		oneOf(Parameter{Key: FSType, Default: "`ext4`", Meaning: "file system; engines `image` and `RBD`, volume mode Filesystem. Not of `CephFS`"}, "ext4", "xfs", "btrfs"),
 		oneOf(Parameter{Key: Provisioning, Default: "`thin`", Meaning: "`thick` takes all blocks at once; engine `image`"}, "thin", "thick"),
 		{

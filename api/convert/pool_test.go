@@ -58,7 +58,7 @@ func TestPool_KeepsAnIdentityThatIsKnown(t *testing.T) {
 
 func TestPool_UnreachableHasTheReasonOfItsBackend(t *testing.T) {
 	for want, reason := range map[string]backend.PoolReason{
-		v1beta1.ReasonNotMounted: backend.NotMounted, v1beta1.ReasonWrongPool: backend.WrongPool, v1beta1.ReasonPoolFailing: "",
+		v1beta1.ReasonNotMounted: backend.NotMounted, v1beta1.ReasonWrongPool: backend.WrongPool, v1beta1.ReasonNoDisk: backend.NoDisk, v1beta1.ReasonPoolFailing: "",
 	} {
 		if got := FromPoolError(backend.BecauseOf(reason, errors.New("away"))); got != want {
 			t.Errorf("%q became %s", reason, got)

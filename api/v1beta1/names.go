@@ -196,6 +196,7 @@ const (
 	ReasonNodeGone         = "NodeGone"         // the Node object was deleted or has the out-of-service taint
 	ReasonPoolFailing      = "PoolFailing"      // a pool is unmounted, read-only or failing
 	ReasonNoPool           = "NoPool"
+	ReasonNoDisk           = "NoDisk"           // a pool is new, and no disk of the node is free for it
 	ReasonNotMounted       = "NotMounted"       // there is no pool where a known pool should be
 	ReasonPoolMoved        = "PoolMoved"        // a known pool is on another node than its objects say
 	ReasonWrongPool        = "WrongPool"        // another pool, or an older copy, is where a known pool should be

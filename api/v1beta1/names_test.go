@@ -41,7 +41,7 @@ func TestErrorCode_EachCanBeTheReasonOfACondition(t *testing.T) {
 	reasons := []string{
 		ReasonReady, ReasonHealthy, ReasonCreating, ReasonExpanding, ReasonDeleting, ReasonDamaged,
 		ReasonDevice, ReasonFileSystem, ReasonNotGrown, ReasonPoolErrors,
-		ReasonMissing, ReasonNodeDown, ReasonNodeGone, ReasonPoolFailing, ReasonNoPool,
+		ReasonMissing, ReasonNodeDown, ReasonNodeGone, ReasonPoolFailing, ReasonNoPool, ReasonNoDisk,
 	}
 	for _, code := range codes {
 		reasons = append(reasons, string(code))

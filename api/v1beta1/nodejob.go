@@ -51,7 +51,8 @@ type NodeJobSpec struct {
 	Task NodeTask `json:"task,omitempty"`
 	// pool that the task Cleanup wipes.
 	// +optional
-	// +kubebuilder:validation:Pattern=`^([a-z0-9][a-z0-9-]{0,62})?$`
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^([a-z0-9][a-z0-9-]{0,62}(\.[0-9]{1,2})?)?$`
 	Pool string `json:"pool,omitempty"`
 	// taskImage is the image that the task Pull pulls.
 	// +optional

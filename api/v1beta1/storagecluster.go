@@ -362,6 +362,7 @@ type IngressSpec struct {
 // +kubebuilder:validation:XValidation:rule=`!has(self.ceph) || !has(oldSelf.ceph) || self.engine == oldSelf.engine`,fieldPath=.engine,message="cannot be changed for a pool in a Ceph cluster; add another pool"
 // +kubebuilder:validation:XValidation:rule=`!has(self.path) || self.path == "" || !has(self.devices)`,message="a pool has a path or devices, not both"
 // +kubebuilder:validation:XValidation:rule=`!has(self.requireMount) || !self.requireMount || !has(self.devices)`,message="requireMount is for a path; devices are always mounted"
+// +kubebuilder:validation:XValidation:rule=`!has(self.devices) || !has(self.devices.count) || self.devices.count == 1 || size(self.name) <= 60`,fieldPath=.name,message="a pool of several devices may have at most 60 characters: the others are named after it, such as fast.2"
 type PoolSpec struct {
 	// name is the value of the parameter pool of a class.
 	// +required
@@ -382,7 +383,7 @@ type PoolSpec struct {
 	// otherwise no new pool is created there. Use it where a disk is mounted there.
 	// +optional
 	RequireMount bool `json:"requireMount,omitempty"`
-	// devices chooses a whole block device, which is formatted if it is empty, and mounted by the agent.
+	// devices chooses whole block devices, which are formatted if they are empty, and mounted by the agent.
 	// +optional
 	Devices *DeviceSelector `json:"devices,omitempty"`
 	// ceph is the Ceph cluster that has the volumes, for the engines RBD and CephFS.
@@ -410,8 +411,8 @@ type PoolSpec struct {
 	NodeSelectorTerms []core.NodeSelectorTerm `json:"nodeSelectorTerms,omitempty"`
 }
 
-// DeviceSelector chooses the first whole, unused block device that matches all fields. Later it only finds the same
-// device again: the pool is recognized by what is written on the device.
+// DeviceSelector chooses the first whole, unused block devices that match all fields. Later it only finds the same
+// devices again: each is recognized by what is written on it.
 //
 // +kubebuilder:validation:XValidation:rule=`has(self.paths) && size(self.paths) > 0 || has(self.minSize) || has(self.model) && self.model != "" || has(self.rotational)`,message="say which device: paths, minSize, model or rotational"
 type DeviceSelector struct {
@@ -434,10 +435,18 @@ type DeviceSelector struct {
 	// rotational is false for solid state.
 	// +optional
 	Rotational *bool `json:"rotational,omitempty"`
+	// count is how many devices of a node the pool has at most; 1 if left out. Each has a file system of its own and is shown
+	// as a pool of its own: NAME, NAME.2, NAME.3. A volume is on one of them, and one that fails takes no other with it.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=16
+	Count int32 `json:"count,omitempty"`
 }
 
 // StorageClassSpec is one StorageClass. Kubernetes does not allow changes of a class, so a changed one is deleted and
 // created again.
+//
+// +kubebuilder:validation:XValidation:rule=`!has(self.pools) || size(self.pools) == 0 || !has(self.pool) || self.pool == ""`,fieldPath=.pools,message="give pool or pools, not both"
 type StorageClassSpec struct {
 	// name of the StorageClass.
 	// +required
@@ -449,6 +458,13 @@ type StorageClassSpec struct {
 	// +optional
 	// +kubebuilder:validation:Pattern=`^([a-z0-9][a-z0-9-]{0,62})?$`
 	Pool string `json:"pool,omitempty"`
+	// pools of the volumes, in place of pool: each volume is in the one of the node that has the most room.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MaxLength=63
+	// +kubebuilder:validation:items:Pattern=`^[a-z0-9][a-z0-9-]{0,62}$`
+	Pools []string `json:"pools,omitempty"`
 	// default makes it the class of claims that name none.
 	// +optional
 	Default bool `json:"default,omitempty"`
@@ -563,7 +579,7 @@ type HeldPool struct {
 	// engine of the pool.
 	// +required
 	Engine Engine `json:"engine"`
-	// devices is set for a pool on devices.
+	// devices is set for a pool on devices; its count is the highest number of a device that holds something.
 	// +optional
 	Devices *DeviceSelector `json:"devices,omitempty"`
 	// volumes that it holds on all nodes.

@@ -99,7 +99,8 @@ type VolumeSpec struct {
 	Node string `json:"node"`
 	// pool of the node. Empty means the first one.
 	// +optional
-	// +kubebuilder:validation:Pattern=`^([a-z0-9][a-z0-9-]{0,62})?$`
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^([a-z0-9][a-z0-9-]{0,62}(\.[0-9]{1,2})?)?$`
 	Pool string `json:"pool,omitempty"`
 	// size that is requested.
 	// +optional

@@ -75,6 +75,9 @@ func (b *Backend) create(ctx context.Context, spec backend.VolumeSpec, source *b
 		case err != nil:
 			return nil, err
 		case v != nil:
+			if v1beta1.NamesPool(spec.Pool, v.Pool) {
+				spec.Pool = v.Pool
+			}
 			return v, v.Satisfies(spec, source)
 		}
 	}
@@ -131,6 +134,9 @@ func (c *creation) checkHome(o *v1beta1.Volume, node string) error {
 // asks says whether an object is what this call requests, on any node.
 func (c *creation) asks(o *v1beta1.Volume) bool {
 	want := convert.FromVolumeSpec(o.Spec.Node, c.spec, c.source)
+	if want.Pool == "" || v1beta1.NamesPool(want.Pool, o.Spec.Pool) {
+		want.Pool = o.Spec.Pool
+	}
 	if want.PopulatedBy = o.Spec.PopulatedBy; want.PopulatedBy != "" && c.spec.Size.Required == 0 {
 		want.Size.Required = o.Spec.Size.Required // that of the source
 	}
@@ -147,12 +153,12 @@ func (c *creation) begin(ctx context.Context) error {
 			return err
 		}
 	}
-	node, err := c.place(&c.placement)
+	node, pool, err := c.place(&c.placement)
 	if err != nil {
 		return err
 	}
 	spec := convert.FromVolumeSpec(node, c.spec, c.source)
-	spec.PopulatedBy = c.populatedBy
+	spec.Pool, spec.PopulatedBy = pool, c.populatedBy
 	if err := c.volumes.write(ctx, c.call, volumeObject(c.id, spec)); err != nil {
 		c.reservations.release(node, c.id)
 		return err
@@ -173,7 +179,7 @@ func (c *creation) refuse(ctx context.Context, o *v1beta1.Volume, why error) err
 	c.volumes.seen(ctx, c.call, o.UID)
 	c.reservations.release(o.Spec.Node, c.id)
 	if errors.Is(why, backend.ErrExhausted) || errors.Is(why, backend.ErrUnavailable) {
-		c.tried[o.Spec.Node] = why
+		c.tried[o.Spec.Node+"/"+o.Spec.Pool] = why
 		if c.source == nil && c.another() {
 			return nil
 		}
@@ -181,11 +187,14 @@ func (c *creation) refuse(ctx context.Context, o *v1beta1.Volume, why error) err
 	return fmt.Errorf("%w (%s)", why, v1beta1.SiteOf(o.Spec.Node))
 }
 
-// another says whether there is a node that has not been tried.
+// another says whether there is a pool that has not been tried.
 func (c *creation) another() bool {
 	for _, n := range c.Hosts(c.home) {
 		allowed := len(c.nodes) == 0 || slices.Contains(c.nodes, n.Name)
-		if p, _ := poolOf(n, c.pool); p != nil && allowed && c.tried[n.Name] == nil && c.liveness.down(n.Name) == "" {
+		if !allowed || c.tried[n.Name] != nil || c.liveness.down(n.Name) != "" {
+			continue
+		}
+		if slices.ContainsFunc(poolsOf(n, c.pool), func(p *v1beta1.Pool) bool { return c.tried[n.Name+"/"+p.Name] == nil }) {
 			return true
 		}
 	}

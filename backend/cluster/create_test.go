@@ -3,6 +3,7 @@ package cluster_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -144,6 +145,112 @@ func TestCreate_UnknownPoolIsInvalidAndOneOnOtherNodesIsExhausted(t *testing.T) 
 		inmemory.Expect(t, err, backend.ErrNotFound, "none")
 		if c, err := w.Backend.Capacity(t.Context(), ""); err != nil || c.Available != 2*gib || c.Largest != gib {
 			t.Errorf("of the first pools of both: %+v, %v", c, err)
+		}
+	})
+}
+
+// made makes a volume on puppets, and returns its object.
+func (w *world) made(name string, bytes int64, pool string) *v1beta1.Volume {
+	w.Helper()
+	spec := inmemory.Spec(name, bytes)
+	spec.Pool = pool
+	go w.Answer(name, func(v *v1beta1.Volume) {
+		inmemory.Made(v)
+		v.Status.Pool = v.Spec.Pool
+	})
+	v := check.Got(w.Backend.Create(w.Context(), spec))(w.T)
+	if again, err := w.Backend.Create(w.Context(), spec); err != nil || again.Pool != v.Pool {
+		w.Errorf("%s, which is in %s, is requested again: %+v, %v", name, v.Pool, again, err)
+	}
+	return w.Volume(name)
+}
+
+func TestCreate_PoolsOfANodeAreFilledEvenly(t *testing.T) {
+	for request, want := range map[string]map[string]int{
+		"fast":      {"fast": 4, "fast.2": 4, "fast.3": 4},
+		"fast,slow": {"fast": 3, "fast.2": 3, "fast.3": 3, "slow": 3},
+		"":          {"fast": 4, "fast.2": 4, "fast.3": 4},
+		"fast.2":    {"fast.2": 12},
+		"slow":      {"slow": 12},
+	} {
+		t.Run(request, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.Puppet("a", 20*gib, "fast", "slow", "fast.2", "fast.3")
+				w.Start()
+				got := map[string]int{}
+				for i := range 12 {
+					got[w.made(fmt.Sprintf("v%d", i), gib, request).Spec.Pool]++
+				}
+				if !maps.Equal(got, want) {
+					t.Errorf("the volumes are in %v, want %v", got, want)
+				}
+			})
+		})
+	}
+}
+
+func TestCreate_SickPoolOfAClassTakesNoOtherWithIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.Puppet("a", 2*gib, "fast", "fast.2")
+		n := check.Got(w.Nodes().Get(t.Context(), "a", metav1.GetOptions{}))(t)
+		n.Status.Pools[0].Message = "its disk is missing"
+		check.Got(w.Nodes().UpdateStatus(t.Context(), n, metav1.UpdateOptions{}))(t)
+		w.Start()
+		if c, err := w.Backend.CapacityAt(t.Context(), "a", "fast"); err != nil || c.Available != 2*gib || c.Largest != 2*gib {
+			t.Errorf("what is left is %+v, %v", c, err)
+		}
+		if v := w.made("v", gib, "fast"); v.Spec.Pool != "fast.2" {
+			t.Errorf("it is requested in %q", v.Spec.Pool)
+		}
+		spec := inmemory.Spec("w", 2*gib)
+		spec.Pool = "fast"
+		_, err := w.Backend.Create(t.Context(), spec)
+		inmemory.Expect(t, err, backend.ErrExhausted, "its disk is missing")
+		n = check.Got(w.Nodes().Get(t.Context(), "a", metav1.GetOptions{}))(t)
+		n.Status.Pools[1].Message = "so is this one's"
+		check.Got(w.Nodes().UpdateStatus(t.Context(), n, metav1.UpdateOptions{}))(t)
+		w.Until("both being sick", func() bool {
+			_, err := w.Backend.CapacityAt(t.Context(), "a", "fast")
+			return err != nil
+		})
+	})
+}
+
+func TestCreate_LargestVolumeIsThatOfOnePool(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.Puppet("a", 2*gib, "fast", "fast.2")
+		w.Start()
+		if c, err := w.Backend.CapacityAt(t.Context(), "a", "fast"); err != nil || c.Available != 4*gib || c.Largest != 2*gib || c.Total != 4*gib {
+			t.Errorf("both have %+v, %v", c, err)
+		}
+		spec := inmemory.Spec("v", 3*gib)
+		spec.Pool = "fast"
+		_, err := w.Backend.Create(t.Context(), spec)
+		inmemory.Expect(t, err, backend.ErrExhausted, "2Gi are free")
+	})
+}
+
+func TestCreate_NextPoolIsTriedWhenOneRefuses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.Puppet("a", 2*gib, "fast", "fast.2")
+		w.Start()
+		go func() {
+			w.Answer("v", func(v *v1beta1.Volume) {
+				v.Status.Phase, v.Status.Error = v1beta1.PhaseFailed, &v1beta1.Error{Code: v1beta1.ErrorExhausted, Message: "the disk is fuller than its report"}
+			})
+			w.Until("the deletion", func() bool { return w.Volume("v").DeletionTimestamp != nil })
+			w.RemoveFinalizer("v")
+			w.Until("a request in the other pool", func() bool { v := w.Volume("v"); return v != nil && v.Spec.Pool == "fast.2" })
+			w.Answer("v", func(v *v1beta1.Volume) { inmemory.Made(v); v.Status.Pool = "fast.2" })
+		}()
+		spec := inmemory.Spec("v", gib, "a")
+		spec.Pool = "fast"
+		if v, err := w.Backend.Create(t.Context(), spec); err != nil || v.Pool != "fast.2" {
+			t.Errorf("made %+v, %v", v, err)
 		}
 	})
 }

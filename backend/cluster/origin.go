@@ -27,13 +27,17 @@ func (b *Backend) origin(ctx context.Context, source *backend.Source) (origin, e
 		if err != nil {
 			return origin{}, err
 		}
-		return origin{s.Spec.Node, s.Status.Pool, v1beta1.Bytes(s.Status.Size), backend.Mode(s.Status.Mode)}, nil
+		pool := s.Status.Pool
+		if v, err := b.volumes.find(ctx, backend.ID(s.Spec.SourceRef.Name)); pool == "" && err == nil { // it is not made yet
+			pool = v.PoolName()
+		}
+		return origin{s.Spec.Node, pool, v1beta1.Bytes(s.Status.Size), backend.Mode(s.Status.Mode)}, nil
 	}
 	v, err := b.findComplete(ctx, source.ID)
 	if err != nil {
 		return origin{}, err
 	}
-	return origin{v.Spec.Node, v.Status.Pool, v1beta1.Bytes(v.Status.Size), backend.Mode(v.Status.Mode)}, nil
+	return origin{v.Spec.Node, v.PoolName(), v1beta1.Bytes(v.Status.Size), backend.Mode(v.Status.Mode)}, nil
 }
 
 // checkOrigin refuses what an agent has written under the name of a copy where the source of that is not: it could have any
@@ -87,6 +91,7 @@ func (c *creation) follow(ctx context.Context) error {
 	}
 	switch {
 	case c.isHome(from):
+		c.only = from.pool
 		return c.pin(ctx, from)
 	case c.home.Kind == v1beta1.SiteNFSServer || v1beta1.SiteOf(from.node).Kind == v1beta1.SiteNFSServer:
 		return c.otherHome(from.node)
@@ -101,7 +106,7 @@ func (c *creation) isHome(from origin) bool {
 	case is.Kind != want.Kind:
 		return false
 	case is.Kind == "": // the pool of a source that is not made yet is not known
-		return c.spec.Pool == "" || from.pool == "" || c.spec.Pool == from.pool
+		return c.spec.Pool == "" || from.pool == "" || v1beta1.NamesPool(c.spec.Pool, from.pool)
 	}
 	named := c.spec.Server != "" || want.Kind == v1beta1.SiteCephPool && c.spec.Pool != ""
 	return !named || is.Name == want.Name
@@ -119,9 +124,6 @@ func (c *creation) pin(ctx context.Context, from origin) error {
 		}
 	}
 	c.nodes, c.pinned = []string{from.node}, true
-	if c.pool == "" {
-		c.pool = from.pool
-	}
 	if c.spec.Size.Required == 0 {
 		c.bytes = from.bytes
 	}

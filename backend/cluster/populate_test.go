@@ -165,7 +165,7 @@ func TestPopulated_NodeOfTheSourceMustReachTheCephPool(t *testing.T) {
 func TestPopulated_PoolsOfOneNodeAreCopiedThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.Puppet("a", 100*gib, "memory", "fast")
+		w.Puppet("a", 100*gib, "memory", "fast", "memory.2")
 		w.Puppet("b", 100*gib, "memory", "fast")
 		w.started()
 		for _, n := range []string{"a", "b"} {
@@ -173,28 +173,31 @@ func TestPopulated_PoolsOfOneNodeAreCopiedThere(t *testing.T) {
 		}
 		source, err := w.Volumes().Create(t.Context(), &v1beta1.Volume{
 			ObjectMeta: metav1.ObjectMeta{Name: "source"},
-			Spec:       v1beta1.VolumeSpec{Name: "source", Node: "a", Pool: "memory", Size: v1beta1.VolumeSize{Required: v1beta1.Quantity(mib)}},
+			Spec:       v1beta1.VolumeSpec{Name: "source", Node: "a", Pool: "memory.2", Size: v1beta1.VolumeSize{Required: v1beta1.Quantity(mib)}},
 		}, metav1.CreateOptions{})
 		check.OK(t, err)
 		w.Answer(source.Name, func(v *v1beta1.Volume) {
 			inmemory.Made(v)
-			v.Status.Mode = v1beta1.ModeFilesystem
+			v.Status.Mode, v.Status.Pool = v1beta1.ModeFilesystem, "memory.2"
 		})
 		w.Until("the source in the cache", func() bool {
 			v, err := w.Backend.Get(t.Context(), "source")
-			return err == nil && v.Pool == "memory"
+			return err == nil && v.Pool == "memory.2"
 		})
 		for name, test := range map[string]struct {
-			pool string
-			by   v1beta1.Populator
-		}{"same": {"memory", ""}, "none": {"", ""}, "other": {"fast", v1beta1.PopulatedByPod}} {
+			pool, in string
+			by       v1beta1.Populator
+		}{
+			"same": {"memory", "memory.2", ""}, "none": {"", "memory.2", ""}, "several": {"fast,memory", "memory.2", ""},
+			"other": {"fast", "fast", v1beta1.PopulatedByPod},
+		} {
 			spec := inmemory.Spec(name, 2*mib, "b")
 			spec.Pool, spec.NodesYield = test.pool, true
 			inmemory.Expect(t, w.Unfinished("retry", func(ctx context.Context) error {
 				_, err := w.Backend.Clone(ctx, "source", spec)
 				return err
 			}), backend.ErrBusy)
-			if o := w.Volume(name); o.Spec.Node != "a" || o.Spec.PopulatedBy != test.by {
+			if o := w.Volume(name); o.Spec.Node != "a" || o.Spec.Pool != test.in || o.Spec.PopulatedBy != test.by {
 				t.Errorf("%s: requested %+v", name, o.Spec)
 			}
 		}

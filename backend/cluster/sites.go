@@ -67,8 +67,8 @@ func (b *Backend) Reach(pool string) backend.Reach {
 		}
 	}
 	if n := b.node(v1beta1.NodeOfCephPool(ceph)); n != nil {
-		if p, _ := poolOf(n, ceph); p != nil {
-			return convert.ReachOf(p.Engine)
+		if pools := poolsOf(n, ceph); len(pools) > 0 {
+			return convert.ReachOf(pools[0].Engine)
 		}
 	}
 	return backend.OneHost

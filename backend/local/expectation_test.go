@@ -26,12 +26,12 @@ func TestMemory_PoolIsServedButNoneBegunWhileItIsNotRead(t *testing.T) {
 		t.Errorf("it made %s", left)
 	}
 	b.ExpectPool("other", backend.PoolExpectation{})
-	b.tryAll(t.Context())
+	b.tryAll(t.Context(), true)
 	if _, err := b.Capacity(t.Context(), ""); err == nil {
 		t.Error("begun after the memory of another pool was read")
 	}
 	b.ExpectPool("pool", backend.PoolExpectation{})
-	b.tryAll(t.Context())
+	b.tryAll(t.Context(), true)
 	made(t, b, block("a"))
 	is := headOf(t, c.Path).identity()
 	check.OK(t, b.Close(t.Context()))
@@ -40,7 +40,7 @@ func TestMemory_PoolIsServedButNoneBegunWhileItIsNotRead(t *testing.T) {
 		t.Errorf("an existing pool has %+v, %v, and is %+v, was %+v", v, err, headOf(t, c.Path), is)
 	}
 	b.ExpectPool("pool", expecting(is.ID, is.Generation))
-	b.tryAll(t.Context())
+	b.tryAll(t.Context(), true)
 	if now := headOf(t, c.Path).Generation; now != is.Generation+1 {
 		t.Errorf("opened again it has generation %d, had %d", now, is.Generation)
 	}
@@ -66,7 +66,7 @@ func TestMemory_WrongPoolIsClosed(t *testing.T) {
 				if reason := reasonOf(t, b); reason != backend.WrongPool {
 					t.Errorf("the reason is %q", reason)
 				}
-				b.tryAll(t.Context())
+				b.tryAll(t.Context(), true)
 			}
 			if now := headOf(t, c.Path).identity(); now != is {
 				t.Errorf("it was %+v, and is %+v", is, now)
@@ -90,20 +90,20 @@ func TestGivenUpPool_IsRecreatedOnlyByItsID(t *testing.T) {
 	b := reachable(t, Site{c, nil})
 	for _, e := range []backend.PoolExpectation{{Given: "p2"}, {}, expecting("p2", 1)} {
 		b.ExpectPool("pool", e)
-		b.tryAll(t.Context())
+		b.tryAll(t.Context(), true)
 		if reason := reasonOf(t, b); reason != backend.NotMounted {
 			t.Fatalf("expecting %+v it is %q", e, reason)
 		}
 	}
 	b.ExpectPool("pool", backend.PoolExpectation{Given: "p1"})
-	b.tryAll(t.Context())
+	b.tryAll(t.Context(), true)
 	made(t, b, block("a"))
 	is := headOf(t, c.Path).identity()
 	b.ExpectPool("pool", backend.PoolExpectation{Given: is.ID}) // it is open, so this has no effect
 	away := c.Path + ".away"
 	check.OK(t, os.Rename(c.Path, away))
 	check.OK(t, os.Mkdir(c.Path, 0o700))
-	b.tryAll(t.Context())
+	b.tryAll(t.Context(), true)
 	_, err := b.Capacity(t.Context(), "")
 	says(t, err, backend.ErrUnavailable, is.ID, "empty")
 }
@@ -113,7 +113,7 @@ func TestGivenUpPool_OfUnknownIDIsGivenUpByTheWordUnknown(t *testing.T) {
 	c.Expect = backend.PoolExpectation{Existed: true}
 	b := reachable(t, Site{c, nil})
 	b.ExpectPool("pool", backend.PoolExpectation{Given: backend.UnknownPool})
-	b.tryAll(t.Context())
+	b.tryAll(t.Context(), true)
 	made(t, b, block("a"))
 }
 
@@ -123,7 +123,7 @@ func TestGivenUpPool_AnotherPoolInItsPlaceIsTaken(t *testing.T) {
 	c.Expect = expecting("p1", 7)
 	b := reachable(t, Site{c, nil})
 	b.ExpectPool("pool", backend.PoolExpectation{Given: "p1"})
-	b.tryAll(t.Context())
+	b.tryAll(t.Context(), true)
 	if v, err := b.Get(t.Context(), "a"); err != nil || v.PoolID != is.ID {
 		t.Errorf("it has %+v, %v", v, err)
 	}
@@ -159,7 +159,7 @@ func healsAfterUnmount(t *testing.T, k hostfs.Kind) {
 	if _, err := b.Get(t.Context(), "a"); backend.CodeOf(err) != backend.CodeNotFound {
 		t.Errorf("got %v", err)
 	}
-	b.tryAll(t.Context())
+	b.tryAll(t.Context(), true)
 	if reason := reasonOf(t, b); reason != backend.NotMounted {
 		t.Errorf("the reason is %q", reason)
 	}
@@ -168,7 +168,7 @@ func healsAfterUnmount(t *testing.T, k hostfs.Kind) {
 	}
 	shell(t, "mount", device, path)
 	notified := news.Load()
-	b.tryAll(t.Context())
+	b.tryAll(t.Context(), true)
 	back, err := b.Get(t.Context(), "a")
 	if err != nil || string(readImage(t, back, 8)) != "precious" || back.Condition.Abnormal || back.PoolID != v.PoolID {
 		t.Errorf("back is %+v, %v", back, err)
@@ -201,7 +201,7 @@ func TestPool_ReplacedInUseIsNotMistakenForIt(t *testing.T) {
 	}
 	check.OK(t, os.RemoveAll(c.Path))
 	check.OK(t, os.Rename(c.Path+".away", c.Path))
-	b.tryAll(t.Context())
+	b.tryAll(t.Context(), true)
 	if _, err := b.Get(t.Context(), "a"); err != nil {
 		t.Error(err)
 	}
@@ -213,7 +213,7 @@ func TestPool_WhoseDeviceIsGoneIsReopenedWhenItReturns(t *testing.T) {
 	b.pools()[0].device = "8:1048575"
 	_, err := b.Get(t.Context(), "a")
 	says(t, err, backend.ErrNotFound, "the disk below", "put it back")
-	b.tryAll(t.Context())
+	b.tryAll(t.Context(), true)
 	if _, err := b.Get(t.Context(), "a"); err != nil {
 		t.Error(err)
 	}
@@ -235,14 +235,14 @@ func TestPool_UnreachableIsReopenedOnlyAfterItsOperations(t *testing.T) {
 	<-running
 	b.pools()[0].device = "8:1048575"
 	for range 2 {
-		b.tryAll(t.Context())
+		b.tryAll(t.Context(), true)
 		if _, err := b.Get(t.Context(), "a"); backend.CodeOf(err) != backend.CodeNotFound {
 			t.Fatalf("while an operation runs: %v", err)
 		}
 	}
 	close(end)
 	check.OK(t, <-done)
-	b.tryAll(t.Context())
+	b.tryAll(t.Context(), true)
 	if _, err := b.Get(t.Context(), "a"); err != nil {
 		t.Error(err)
 	}
@@ -256,12 +256,12 @@ func TestPool_ThatCannotBeWrittenIsCountedWhenItCan(t *testing.T) {
 	b := served(t, c)
 	remount(t, path, "remount,ro")
 	b.ExpectPool("pool", expecting(is.ID, is.Generation))
-	b.tryAll(t.Context())
+	b.tryAll(t.Context(), true)
 	if _, err := b.Get(t.Context(), "a"); err != nil || headOf(t, path).identity() != is {
 		t.Errorf("it is %+v, %v", headOf(t, path), err)
 	}
 	remount(t, path, "remount,rw")
-	b.tryAll(t.Context())
+	b.tryAll(t.Context(), true)
 	if now := headOf(t, path).Generation; now != is.Generation+1 {
 		t.Errorf("when it can be written it has generation %d", now)
 	}
@@ -304,7 +304,7 @@ func replacedBeneath(t *testing.T, b *Backend, c PoolConfig) {
 	begun(t, other, 1)
 	check.OK(t, os.Rename(c.Path, c.Path+".away"))
 	check.OK(t, os.Rename(other.Path, c.Path))
-	b.tryAll(t.Context())
+	b.tryAll(t.Context(), true)
 }
 
 func TestEmptyPool_IsNotMissedWhereAnotherLies(t *testing.T) {

@@ -39,6 +39,8 @@ func newSlot(s Site, p *pool, problem error) *slot {
 const (
 	// seekEvery is the interval at which a pool that is out of reach is retried.
 	seekEvery = 10 * time.Second
+	// diskEvery is after how many intervals a new pool looks for a disk again. There may never be one.
+	diskEvery = 6
 	// seekFirst is how long a start waits for pools that do not answer, and an attempt to open one holds up the others.
 	seekFirst = 10 * time.Second
 )
@@ -67,7 +69,8 @@ func OpenReachable(ctx context.Context, sites []Site, log *slog.Logger) *Backend
 func (b *Backend) openLoop(ctx context.Context, first chan<- struct{}) {
 	tick := newTicker(seekEvery)
 	defer tick.Stop()
-	for b.tryAll(ctx); ; b.tryAll(ctx) {
+	for ticks := 0; ; {
+		b.tryAll(ctx, ticks%diskEvery == 0)
 		b.tried.Store(ctx.Err() == nil)
 		if first != nil {
 			close(first)
@@ -77,15 +80,26 @@ func (b *Backend) openLoop(ctx context.Context, first chan<- struct{}) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+			ticks++
 		case <-b.wake:
+			ticks = 0
 		}
 	}
 }
 
-func (b *Backend) tryAll(ctx context.Context) {
+func (b *Backend) tryAll(ctx context.Context, withoutDisk bool) {
 	for _, s := range b.slots {
-		b.attempt(ctx, s)
+		if withoutDisk || !b.hasNone(s) {
+			b.attempt(ctx, s)
+		}
 	}
+}
+
+// hasNone says whether a pool is new and has found no disk.
+func (b *Backend) hasNone(s *slot) bool {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	return s.pool == nil && backend.PoolReasonOf(s.problem) == backend.NoDisk
 }
 
 // attempt opens or checks a pool after an earlier attempt has ended, and waits for it, both for a limited time: a disk
@@ -135,7 +149,11 @@ func (b *Backend) tryOne(ctx context.Context, s *slot) {
 	case err == nil:
 		b.log.Info("pool opened", "pool", s.Name, "path", s.Path, "id", p.head.UUID, "generation", p.head.Generation)
 	case before == nil || before.Error() != err.Error():
-		b.log.Warn("a pool is out of reach", "pool", s.Name, "error", err)
+		level := slog.LevelWarn
+		if backend.PoolReasonOf(err) == backend.NoDisk { // perhaps the node has fewer disks than the pool may have
+			level = slog.LevelInfo
+		}
+		b.log.Log(ctx, level, "a pool is out of reach", "pool", s.Name, "error", err)
 	}
 	b.mu.Lock()
 	c.Expect.Remedy = s.Expect.Remedy // only for messages
@@ -210,13 +228,13 @@ func (b *Backend) pools() []*pool {
 }
 
 // outOfReach returns which pools are out of reach and why, so that their volumes are not treated as deleted; empty if
-// all are open.
+// all are open that may have any.
 func (b *Backend) outOfReach() string {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	var all []string
 	for _, s := range b.slots {
-		if s.pool == nil {
+		if s.pool == nil && backend.PoolReasonOf(s.problem) != backend.NoDisk {
 			all = append(all, fmt.Sprintf("pool %s is out of reach: %v", s.Name, s.problem))
 		}
 	}

@@ -75,7 +75,7 @@ func TestUnreachablePool_ThatDoesNotAnswerKeepsNoOtherClosed(t *testing.T) {
 	}}
 	b := reachable(t, hanging, Site{named(t, "near"), nil})
 	t.Cleanup(func() { close(release) }) // before the backend is closed
-	for start := time.Now(); ; b.tryAll(t.Context()) {
+	for start := time.Now(); ; b.tryAll(t.Context(), true) {
 		_, err := b.Capacity(t.Context(), "near")
 		if err == nil {
 			break
@@ -112,12 +112,12 @@ func TestUnreachablePool_HasItsVolumesWhenItReturns(t *testing.T) {
 	check.OK(t, first.Close(t.Context()))
 	g := &gate{}
 	b := reachable(t, Site{far, g.reach})
-	b.tryAll(t.Context())
+	b.tryAll(t.Context(), true)
 	if _, err := b.Get(t.Context(), "a"); !errors.Is(err, backend.ErrNotFound) {
 		t.Errorf("out of reach, and it has %v", err)
 	}
 	g.open.Store(true)
-	b.tryAll(t.Context())
+	b.tryAll(t.Context(), true)
 	if _, err := b.Get(t.Context(), "a"); err != nil {
 		t.Error(err)
 	}
@@ -131,7 +131,7 @@ func TestUnreachablePool_HasItsVolumesWhenItReturns(t *testing.T) {
 func TestUnreachablePool_NothingIsCreatedInItsPlace(t *testing.T) {
 	far := named(t, "far")
 	b := reachable(t, Site{far, (&gate{}).reach})
-	b.tryAll(t.Context())
+	b.tryAll(t.Context(), true)
 	if entries, err := os.ReadDir(far.Path); err != nil || len(entries) > 0 {
 		t.Errorf("the directory holds %v, %v", entries, err)
 	}
@@ -206,7 +206,7 @@ func TestUnreachablePool_IncompleteGroupIsSweptWhenItReturns(t *testing.T) {
 	way := &gate{}
 	b = reachable(t, Site{near, nil}, Site{far, way.reach})
 	way.open.Store(true)
-	b.tryAll(t.Context())
+	b.tryAll(t.Context(), true)
 	for _, p := range []PoolConfig{far, near} {
 		if left, err := os.ReadDir(filepath.Join(p.Path, string(snapshots))); err != nil || len(left) > 0 {
 			t.Errorf("left of the group in pool %s: %v, %v", p.Name, left, err)

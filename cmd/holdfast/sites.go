@@ -71,12 +71,15 @@ func site(p v1beta1.PoolSpec, host *disk.Host) local.Site {
 		s.TrashRetention = backend.TrashRetention(retention)
 	}
 	problem := errors.Join(wrong[:]...)
+	inSpec, number := v1beta1.InSpec(p.Name)
 	s.Reach = func(ctx context.Context, e backend.PoolExpectation) error {
 		switch {
 		case problem != nil:
 			return problem
 		case p.Devices == nil:
 			return host.Directory(s.Name, s.Path, e)
+		case number > 1 && e.MayBegin() && !host.HasDisk(v1beta1.OfDevice(inSpec, number-1)):
+			return backend.BecauseOf(backend.NoDisk, fmt.Errorf("pool %s has no disk yet, and gets one first", v1beta1.OfDevice(inSpec, number-1)))
 		}
 		return host.Mount(ctx, s.Name, deviceSelector(p.Devices), e)
 	}

@@ -1,9 +1,13 @@
 package main
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,8 +21,11 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/local"
 	"github.com/holdfast-storage/holdfast/backend/local/disk"
+	"github.com/holdfast-storage/holdfast/nodeops"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 func TestSites_PoolOfTheSpecBecomesAPoolOfTheHost(t *testing.T) {
@@ -61,6 +68,47 @@ func TestSites_InvalidPoolReportsTheReasonWithoutEndingTheProcess(t *testing.T) 
 			t.Errorf("%s: made %v, %v", want, entries, err)
 		}
 	}
+}
+
+func TestSites_PoolHasADiskForEachOfItsDevicesThatTheNodeHas(t *testing.T) {
+	hostfs.RequireRoot(t)
+	log := slog.New(slog.NewTextHandler(t.Output(), nil))
+	host := &disk.Host{Dir: t.TempDir(), Node: "node-a", Cluster: func(context.Context) (string, error) { return "c1", nil }, Log: log}
+	disks := []string{hostfs.Disk(t, 320<<20), hostfs.Disk(t, 320<<20)}
+	spec := []v1beta1.PoolSpec{{Name: "fast", Reserved: "0", Devices: &v1beta1.DeviceSelector{Paths: disks, Count: 4}}}
+	t.Cleanup(func() {
+		places, _ := filepath.Glob(host.Place("*")) // the pattern is valid
+		for _, p := range places {
+			check.Report(t, nodeops.Unmount(context.Background(), p))
+		}
+	})
+	var sites []local.Site
+	for _, p := range v1beta1.EachDevice(spec) {
+		sites = append(sites, site(p, host))
+	}
+	storage := local.OpenReachable(t.Context(), sites, log)
+	t.Cleanup(func() { check.Report(t, storage.Close(context.Background())) })
+	wait.Until(t, "both disks", func() bool {
+		_, err := storage.Capacity(t.Context(), "fast.2")
+		return err == nil
+	})
+	for i, name := range []string{"fast", "fast.2"} {
+		if m, err := nodeops.MountAt(host.Place(name)); err != nil || m == nil || !slices.Contains(disks, m.Source) {
+			t.Errorf("pool %s is on %+v, %v", name, m, err)
+		}
+		check.Got(storage.Create(t.Context(), backend.VolumeSpec{Name: fmt.Sprintf("v%d", i), Pool: name, Size: backend.Size{Required: 64 << 20}}))(t)
+	}
+	for _, name := range []string{"fast.3", "fast.4"} {
+		_, err := storage.Capacity(t.Context(), name)
+		if !errors.Is(err, backend.ErrUnavailable) || backend.PoolReasonOf(err) != backend.NoDisk {
+			t.Errorf("pool %s: %v", name, err)
+		}
+	}
+	// A pool that has no disk yet may have no volume: others are certainly not there.
+	if _, err := storage.Get(t.Context(), "none"); !errors.Is(err, backend.ErrNotFound) || errors.Is(err, backend.ErrUnavailable) {
+		t.Errorf("a volume that is not there: %v", err)
+	}
+	check.OK(t, storage.Delete(t.Context(), "none"))
 }
 
 func TestSites_HoldfastDirectoryIsCreated(t *testing.T) {

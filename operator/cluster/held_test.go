@@ -20,7 +20,7 @@ import (
 
 // twoPools are on every node, one of them on devices.
 func twoPools(s *v1beta1.StorageClusterSpec) {
-	s.Pools = []v1beta1.PoolSpec{{Name: "files", Path: "/srv/files", Engine: v1beta1.EngineDirectory}, {Name: "disks", Devices: &v1beta1.DeviceSelector{Paths: []string{"/dev/none"}}}}
+	s.Pools = []v1beta1.PoolSpec{{Name: "files", Path: "/srv/files", Engine: v1beta1.EngineDirectory}, {Name: "disks", Devices: &v1beta1.DeviceSelector{Paths: []string{"/dev/none"}, Count: 2}}}
 	s.StorageClasses = []v1beta1.StorageClassSpec{{Name: "hb-one"}}
 }
 
@@ -50,6 +50,8 @@ func terms(key string, operator core.NodeSelectorOperator, values ...string) []c
 func TestHeldPools_TheAPIServerRefusesWhatTheOperatorWouldNotCarryOut(t *testing.T) {
 	r := newRig(t).start()
 	r.holding()
+	r.volumeIn("v3", "node1", "disks.2", v1beta1.PhaseReady)
+	wait.Until(r, "the second device in the status", func() bool { return r.cluster("holdfast").Status.Pools[0].Devices.Count == 2 })
 	a := r.asker()
 	hides := func(s *v1beta1.StorageClusterSpec) { s.Pools[0].Path = "/srv/other" }
 	wait.Until(r, "the rules being held", func() bool {
@@ -87,6 +89,8 @@ func TestHeldPools_TheAPIServerRefusesWhatTheOperatorWouldNotCarryOut(t *testing
 		"a directory for devices":  {func(s *v1beta1.StorageClusterSpec) { s.Pools[1].Devices = nil }, []string{"pool disks"}},
 		"other devices":            {func(s *v1beta1.StorageClusterSpec) { s.Pools[1].Devices.Paths = []string{"/dev/sdx"} }, []string{"pool disks"}},
 		"more devices":             {func(s *v1beta1.StorageClusterSpec) { s.Pools[1].Devices.Paths = []string{"/dev/sdx", "/dev/none"} }, nil},
+		"one device less":          {func(s *v1beta1.StorageClusterSpec) { s.Pools[1].Devices.Count = 1 }, []string{"pool disks"}},
+		"one device more":          {func(s *v1beta1.StorageClusterSpec) { s.Pools[1].Devices.Count = 3 }, nil},
 		"any devices":              {func(s *v1beta1.StorageClusterSpec) { *s.Pools[1].Devices = v1beta1.DeviceSelector{Model: "X"} }, []string{"pool disks"}},
 		"no driver":                {func(s *v1beta1.StorageClusterSpec) { s.CSI.Enabled = new(bool) }, []string{"spec.csi.enabled", "pool files"}},
 		"the driver said":          {func(s *v1beta1.StorageClusterSpec) { s.CSI.Enabled = new(true) }, nil},
@@ -127,6 +131,8 @@ func TestHeldPools_TheAPIServerRefusesWhatTheOperatorWouldNotCarryOut(t *testing
 func TestHeldPools_ThoseThatAreNamedInTheAnnotationMayBeHidden(t *testing.T) {
 	r := newRig(t).start()
 	r.holding()
+	r.volumeIn("v3", "node1", "disks.2", v1beta1.PhaseReady)
+	wait.Until(r, "the second device in the status", func() bool { return r.cluster("holdfast").Status.Pools[0].Devices.Count == 2 })
 	a := r.asker()
 	hides := func(s *v1beta1.StorageClusterSpec) { s.Pools[0].Path = "/srv/other" }
 	wait.Until(r, "the rule being held", func() bool { return a.try(hides) != nil })

@@ -23,7 +23,8 @@ type Stored struct {
 // mayBeIn says whether something may be in a pool of that name on a node or in a Ceph cluster.
 func (s Stored) mayBeIn(name string) bool {
 	may := func(node, pool string, phase v1beta1.Phase) bool {
-		return (pool == "" || pool == name) && phase != v1beta1.PhaseLost && v1beta1.ServerOf(node) == ""
+		inSpec, _ := v1beta1.InSpec(pool)
+		return (pool == "" || inSpec == name) && phase != v1beta1.PhaseLost && v1beta1.ServerOf(node) == ""
 	}
 	return slices.ContainsFunc(s.Volumes, func(v *v1beta1.Volume) bool { return may(v.Spec.Node, v.PoolName(), v.Status.Phase) }) ||
 		slices.ContainsFunc(s.Snapshots, func(o *v1beta1.Snapshot) bool { return may(o.Spec.Node, o.Status.Pool, o.Status.Phase) })
@@ -84,17 +85,24 @@ type tally struct {
 	nodes map[string]map[string]bool // by pool
 }
 
-// at returns the pool of a node, the first one for an empty name, or nil if the node does not have it.
+// at returns the pool of the spec that a pool of a node is, the first one for an empty name, or nil if the node does not have it.
 func (t *tally) at(node, name string) *v1beta1.HeldPool {
 	p := v1beta1.Find(t.has[node], func(p v1beta1.PoolSpec) bool { return name == "" || p.Name == name })
 	if p == nil {
 		return nil
 	}
-	if t.pools[p.Name] == nil {
-		t.pools[p.Name] = &v1beta1.HeldPool{Name: p.Name, Path: render.Place(p), Engine: engine(p), Devices: p.Devices.DeepCopy()}
-		t.nodes[p.Name] = map[string]bool{}
+	inSpec, number := v1beta1.InSpec(p.Name)
+	pool := t.pools[inSpec]
+	if pool == nil {
+		first := *p
+		first.Name = inSpec
+		pool = &v1beta1.HeldPool{Name: inSpec, Path: render.Place(&first), Engine: engine(p), Devices: p.Devices.DeepCopy()}
+		t.pools[inSpec], t.nodes[inSpec] = pool, map[string]bool{}
 	}
-	return t.pools[p.Name]
+	if number > 1 {
+		pool.Devices.Count = max(pool.Devices.Count, int32(number))
+	}
+	return pool
 }
 
 func (t *tally) result() (all []v1beta1.HeldPool) {

@@ -149,6 +149,7 @@ func TestEffective_WhatWouldHideVolumesIsNotCarriedOut(t *testing.T) {
 		"more devices":                 {func(c *v1beta1.StorageCluster) { c.Spec.Pools[0].Devices.Paths = []string{"/dev/sdc", "/dev/sdb"} }, nil},
 		"smaller devices":              {func(c *v1beta1.StorageCluster) { c.Spec.Pools[0].Devices.MinSize = &smaller }, nil},
 		"other devices":                {func(c *v1beta1.StorageCluster) { c.Spec.Pools[0].Devices.Paths = []string{"/dev/sdc"} }, []string{"spec.pools[0].devices", "3 volumes on nodes a, b"}},
+		"room for a second device":     {func(c *v1beta1.StorageCluster) { c.Spec.Pools[0].Devices.Count = 2 }, nil},
 		"any device of the machine":    {func(c *v1beta1.StorageCluster) { c.Spec.Pools[0].Devices.Paths = nil }, []string{"spec.pools[0].devices"}},
 		"larger devices":               {func(c *v1beta1.StorageCluster) { c.Spec.Pools[0].Devices.MinSize = &larger }, []string{"spec.pools[0].devices"}},
 		"devices of a model":           {func(c *v1beta1.StorageCluster) { c.Spec.Pools[0].Devices.Model = "X" }, []string{"spec.pools[0].devices"}},
@@ -193,6 +194,32 @@ func TestEffective_WhatWouldHideVolumesIsNotCarriedOut(t *testing.T) {
 				t.Errorf("what is carried out is %+v", got.Spec)
 			}
 		})
+	}
+}
+
+func TestEffective_ADeviceThatHoldsVolumesIsNotTakenFromItsPool(t *testing.T) {
+	of := func(count int32) *v1beta1.StorageCluster {
+		c := &v1beta1.StorageCluster{}
+		c.Spec.Pools = []v1beta1.PoolSpec{{Name: "files"}, {Name: "disks", Devices: &v1beta1.DeviceSelector{Model: "X", Count: count}}}
+		return c
+	}
+	runs := &render.Carried{Pools: render.Pools(of(3))}
+	in := held.Stored{Volumes: []*v1beta1.Volume{volume("v1", "a", "disks.2", v1beta1.PhaseReady)}}
+	pools := held.Pools(of(3), runs, nodes, in)
+	if len(pools) != 1 || pools[0].Name != "disks" || pools[0].Path != "/var/lib/holdfast/pools/disks" || pools[0].Devices.Count != 2 || pools[0].Volumes != 1 {
+		t.Fatalf("held are %+v", pools)
+	}
+	for count, hides := range map[int32]bool{0: true, 1: true, 2: false, 4: false} {
+		got, hidden, err := held.Effective(of(count), runs, pools, nodes)
+		check.OK(t, err)
+		if (len(hidden) > 0) != hides || hides && (hidden[0].Field != "spec.pools[1].devices.count" || len(render.Pools(got)) != 4) {
+			t.Errorf("%d devices: %+v, of %+v", count, hidden, got.Spec.Pools)
+		}
+	}
+	c := of(3)
+	c.Spec.Pools[1].Devices.Model = "Y"
+	if _, hidden, err := held.Effective(c, runs, pools, nodes); err != nil || len(hidden) != 1 || hidden[0].Field != "spec.pools[1].devices" {
+		t.Errorf("other devices: %+v, %v", hidden, err)
 	}
 }
 

@@ -38,8 +38,8 @@ func checkClasses(p *plan) error {
 		if class.Default {
 			first = class.Name
 		}
-		if pools := p.poolNames(); class.Pool != "" && !slices.Contains(pools, class.Pool) {
-			return fmt.Errorf("%s.pool: class %s names the pool %.80q: spec.pools has only %s", at, class.Name, class.Pool, strings.Join(pools, ", "))
+		if err := p.checkPoolsOf(at, class); err != nil {
+			return err
 		}
 		if pool := p.poolOf(class); hasDirectories(pool) && class.FSType != "" {
 			return fmt.Errorf("%s.fsType: class %s has %s, and the volumes of pool %s, with engine %s, are directories of its file system: leave it out", at, class.Name, class.FSType, pool.Name, pool.Engine)
@@ -49,6 +49,29 @@ func checkClasses(p *plan) error {
 		}
 		if err := p.checkParameters(at, class); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// checkPoolsOf refuses pools that are not there, and several that cannot have the same volumes.
+func (p *plan) checkPoolsOf(at string, class v1beta1.StorageClassSpec) error {
+	pools := p.poolNames()
+	if class.Pool != "" && !slices.Contains(pools, class.Pool) {
+		return fmt.Errorf("%s.pool: class %s names the pool %.80q: spec.pools has only %s", at, class.Name, class.Pool, strings.Join(pools, ", "))
+	}
+	if class.Pool != "" && len(class.Pools) > 0 {
+		return fmt.Errorf("%s.pools: class %s has pool %s and pools: give one of them", at, class.Name, class.Pool)
+	}
+	for i, name := range class.Pools {
+		one := v1beta1.Find(p.pools, func(pool v1beta1.PoolSpec) bool { return pool.Name == name })
+		switch first := p.poolOf(class); {
+		case one == nil || !slices.Contains(pools, name):
+			return fmt.Errorf("%s.pools[%d]: class %s names the pool %.80q: spec.pools has only %s", at, i, class.Name, name, strings.Join(pools, ", "))
+		case one.Ceph != nil && len(class.Pools) > 1:
+			return fmt.Errorf("%s.pools[%d]: class %s has several pools, and pool %s is in a Ceph cluster: a class of it has no other", at, i, class.Name, name)
+		case first != nil && hasDirectories(first) != hasDirectories(one):
+			return fmt.Errorf("%s.pools[%d]: class %s has the pools %s and %s, of which one makes directories and one images: give each a class of its own", at, i, class.Name, first.Name, name)
 		}
 	}
 	return nil

@@ -8,14 +8,18 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
-var poolName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
+var poolName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}(\.[0-9]{1,2})?$`)
 
 // systemDirs are those whose content the program needs, or that are the pod's own.
 var systemDirs = []string{"/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/proc", "/run", "/sbin", "/sys", "/tmp", "/usr"}
 
 func checkPools(p *plan) error {
 	names, dirs := map[string]bool{}, map[string]string{}
-	for i, pool := range p.pools {
+	i := -1
+	for _, pool := range p.pools {
+		if _, number := v1beta1.InSpec(pool.Name); number == 1 {
+			i++
+		}
 		at := fmt.Sprintf("spec.pools[%d]", i)
 		if !poolName.MatchString(pool.Name) {
 			return fmt.Errorf("%s.name: %.80q is not allowed: it must be 1 to 63 small letters, digits and -, and not begin with -", at, pool.Name)
@@ -64,6 +68,9 @@ func (p *plan) checkPlace(at string, pool v1beta1.PoolSpec) error {
 		return fmt.Errorf("%s.devices.minSize: %s is not allowed: it must be a number of bytes, such as 100Gi", at, d.MinSize)
 	}
 	if pool.Devices != nil {
+		if n := countOf(&p.spec, pool.Name); n < 0 || n > v1beta1.MostDevices {
+			return fmt.Errorf("%s.devices.count: %d is not allowed: it must be 1 to %d", at, n, v1beta1.MostDevices)
+		}
 		if pool.Path != "" {
 			return fmt.Errorf("%s: pool %s has the path %.80s and devices: it may have one of them", at, pool.Name, pool.Path)
 		}
@@ -86,6 +93,15 @@ func (p *plan) checkPlace(at string, pool v1beta1.PoolSpec) error {
 		}
 	}
 	return nil
+}
+
+// countOf returns how many devices the spec gives a pool.
+func countOf(spec *v1beta1.StorageClusterSpec, pool string) int32 {
+	p := v1beta1.Find(spec.Pools, func(p v1beta1.PoolSpec) bool { return p.Name == pool && p.Devices != nil })
+	if p == nil {
+		return 0
+	}
+	return p.Devices.Count
 }
 
 // checkPolicy refuses limits that a pool could not enforce.
@@ -113,8 +129,9 @@ func checkPolicy(at string, pool v1beta1.PoolSpec) error {
 func (p *plan) poolNames() []string {
 	var names []string
 	for _, pool := range p.pools {
-		names = append(names, pool.Name)
+		inSpec, _ := v1beta1.InSpec(pool.Name)
+		names = append(names, inSpec)
 	}
 	slices.Sort(names)
-	return names
+	return slices.Compact(names)
 }

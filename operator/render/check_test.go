@@ -58,6 +58,7 @@ func TestCheck_InvalidPoolIsRefused(t *testing.T) {
 	}
 	refuse(t, map[string]refusal{
 		"two of one name":         {twoPools(v1beta1.PoolSpec{Name: "a", Path: "/srv/1"}, v1beta1.PoolSpec{Name: "a", Path: "/srv/2"}), []string{"spec.pools[1].name", " a "}},
+		"too many devices":        {onePool(v1beta1.PoolSpec{Name: "a", Devices: &v1beta1.DeviceSelector{Model: "x", Count: 17}}), []string{"spec.pools[0].devices.count", "17", "1 to 16"}},
 		"two at one path":         {twoPools(v1beta1.PoolSpec{Name: "a", Path: "/srv"}, v1beta1.PoolSpec{Name: "b", Path: "/srv"}), []string{"spec.pools[1].path", "/srv", "pool b", "pool a"}},
 		"one in the other":        {twoPools(v1beta1.PoolSpec{Name: "a", Path: "/srv"}, v1beta1.PoolSpec{Name: "b", Path: "/srv/b"}), []string{"spec.pools[1].path", "/srv/b"}},
 		"the other in one":        {twoPools(v1beta1.PoolSpec{Name: "a", Path: "/srv/a"}, v1beta1.PoolSpec{Name: "b", Path: "/srv"}), []string{"spec.pools[1].path", "/srv/a"}},

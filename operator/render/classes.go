@@ -1,6 +1,7 @@
 package render
 
 import (
+	"cmp"
 	"maps"
 	"strings"
 
@@ -103,17 +104,17 @@ func isShared(class v1beta1.StorageClassSpec) bool {
 	return class.Parameters[parameters.Shared] == "true"
 }
 
-// poolOf is the pool of a class. Without one it is the first on nodes, or the first of all where none is on nodes; nil where
+// poolOf is the pool of a class, of several the first one of the spec. Without one it is the first on nodes, or the first of all where none is on nodes; nil where
 // the class is of NFS servers.
 func (p *plan) poolOf(class v1beta1.StorageClassSpec) *v1beta1.PoolSpec {
 	if isShared(class) {
 		return nil
 	}
-	among := p.pools
-	if on := v1beta1.NodePools(p.pools); class.Pool == "" && len(on) > 0 {
+	among, named := p.pools, cmp.Or(class.Pool, strings.Join(class.Pools, ","))
+	if on := v1beta1.NodePools(p.pools); named == "" && len(on) > 0 {
 		among = on
 	}
-	return v1beta1.Find(among, func(pool v1beta1.PoolSpec) bool { return class.Pool == "" || pool.Name == class.Pool })
+	return v1beta1.Find(among, func(pool v1beta1.PoolSpec) bool { return named == "" || v1beta1.NamesPool(named, pool.Name) })
 }
 
 // siteOf is poolOf if that is in a Ceph cluster.
@@ -134,7 +135,7 @@ func parametersOf(spec v1beta1.StorageClassSpec) map[string]string {
 	all := map[string]string{}
 	maps.Copy(all, spec.Parameters)
 	for key, value := range map[string]string{
-		parameters.FSType: string(spec.FSType), parameters.Pool: spec.Pool, parameters.OnNodeLoss: strings.ToLower(string(spec.OnNodeLoss)),
+		parameters.FSType: string(spec.FSType), parameters.Pool: cmp.Or(spec.Pool, strings.Join(spec.Pools, ",")), parameters.OnNodeLoss: strings.ToLower(string(spec.OnNodeLoss)),
 	} {
 		if value != "" {
 			all[key] = value

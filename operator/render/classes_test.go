@@ -41,6 +41,26 @@ func TestClasses_OwnIsTheDefaultUnlessThereIsAnother(t *testing.T) {
 	}
 }
 
+func TestClasses_OfSeveralPoolsNameThem(t *testing.T) {
+	in := ask(func(s *v1beta1.StorageClusterSpec) {
+		s.Pools = []v1beta1.PoolSpec{{Name: "a"}, {Name: "b", Devices: &v1beta1.DeviceSelector{Model: "X", Count: 2}}, {Name: "c", Engine: v1beta1.EngineDirectory}}
+		s.StorageClasses = []v1beta1.StorageClassSpec{{Name: "both", Pools: []string{"a", "b"}}}
+	})
+	if got := classOf(t, in, "both").Parameters["pool"]; got != "a,b" {
+		t.Errorf("its pools are %q", got)
+	}
+	for says, pools := range map[string][]string{
+		"spec.storageClasses[0].pools[1]: class both names the pool \"d\": spec.pools has only a, b, c":     {"a", "d"},
+		"spec.storageClasses[0].pools[1]: class both has the pools a and c, of which one makes directories": {"a", "c"},
+		"spec.storageClasses[0].pools[0]: class both names the pool \"b.2\"":                                {"b.2"},
+	} {
+		in.Cluster.Spec.StorageClasses[0].Pools = pools
+		if _, err := Objects(in); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v: %v", pools, err)
+		}
+	}
+}
+
 func TestSnapshotClasses_AreRenderedWhereTheirKindsExist(t *testing.T) {
 	both := []string{"VolumeSnapshotClass", "VolumeGroupSnapshotClass"}
 	for _, known := range [][]string{nil, both[:1], both} {

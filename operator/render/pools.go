@@ -16,7 +16,7 @@ import (
 const hostDir = "/var/lib/holdfast"
 
 // Pools returns the pools of all nodes, with their directories, and those in Ceph clusters. A pool of devices has no
-// directory here.
+// directory here, and is several where it may have several devices.
 func Pools(c *v1beta1.StorageCluster) []v1beta1.PoolSpec {
 	pools := slices.Clone(c.Spec.Pools)
 	if len(pools) == 0 {
@@ -28,7 +28,14 @@ func Pools(c *v1beta1.StorageCluster) []v1beta1.PoolSpec {
 			pools[i].Path = poolDir(pools[i].Name)
 		}
 	}
-	return pools
+	return v1beta1.EachDevice(pools)
+}
+
+// FieldOf returns the field of the spec that a pool comes from.
+func FieldOf(c *v1beta1.StorageCluster, pool string) *field.Path {
+	inSpec, _ := v1beta1.InSpec(pool)
+	at := slices.IndexFunc(c.Spec.Pools, func(p v1beta1.PoolSpec) bool { return p.Name == inSpec })
+	return field.NewPath("spec", "pools").Index(max(at, 0))
 }
 
 func poolDir(pool string) string { return path.Join(hostDir, "pools", pool) }
@@ -47,11 +54,11 @@ func NodePools(c *v1beta1.StorageCluster, node *core.Node) ([]v1beta1.PoolSpec, 
 		return nil, err
 	}
 	var chosen []v1beta1.PoolSpec
-	for i, pool := range Pools(c) {
+	for _, pool := range Pools(c) {
 		if pool.Ceph != nil {
 			continue
 		}
-		matched, err := matches(pool.NodeSelectorTerms, node, field.NewPath("spec", "pools").Index(i))
+		matched, err := matches(pool.NodeSelectorTerms, node, FieldOf(c, pool.Name))
 		if err != nil {
 			return nil, fmt.Errorf("pool %s: %w", pool.Name, err)
 		}

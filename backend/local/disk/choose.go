@@ -32,7 +32,7 @@ func (h *Host) choose(ctx context.Context, pool string, which nodeops.DeviceSele
 		return fmt.Errorf("%w: %w", backend.ErrInvalid, err)
 	}
 	if len(meant) == 0 {
-		return fmt.Errorf("%w: no disk of node %s matches %s; a disk that is removable, on a network or virtual must be named by a path", backend.ErrUnavailable, h.Node, which)
+		return noDisk(e, "no disk of node %s matches %s; a disk that is removable, on a network or virtual must be named by a path", h.Node, which)
 	}
 	j, err := h.judge(ctx, which, all)
 	if err != nil {
@@ -60,7 +60,16 @@ func (h *Host) choose(ctx context.Context, pool string, which nodeops.DeviceSele
 			return h.formatEmpty(ctx, mark{Pool: pool, Cluster: cluster, UUID: newUUID(cluster, pool), Node: h.Node}, &d)
 		}
 	}
-	return fmt.Errorf("%w: no disk of node %s that matches %s is free: %s", backend.ErrUnavailable, h.Node, which, reasons(meant, why))
+	return noDisk(e, "no disk of node %s that matches %s is free: %s", h.Node, which, reasons(meant, why))
+}
+
+// noDisk says of a new pool that it has nothing. One that is not new may have its volumes on a disk that is missing.
+func noDisk(e backend.PoolExpectation, format string, args ...any) error {
+	err := fmt.Errorf("%w: "+format, append([]any{backend.ErrUnavailable}, args...)...)
+	if !e.MayBegin() {
+		return err
+	}
+	return backend.BecauseOf(backend.NoDisk, err)
 }
 
 // checkPlaceEmpty fails if something is mounted or stored at the mount point.
@@ -86,10 +95,18 @@ func label(pool string) string { return "hf-" + pool[:min(len(pool), 9)] }
 // pool and are not its disk. Anyone can write a label, so it is not enough for mounting a device: its UUID must be one
 // that this cluster generated, or the selector must name the device.
 func (j *judge) known(ctx context.Context, pool, cluster string, meant []nodeops.Device, why map[string]error) (r *record, device *nodeops.Device, err error) {
+	taken, err := j.byUUID()
+	if err != nil {
+		return nil, nil, err
+	}
 	for _, d := range meant {
 		head, err := nodeops.ReadXFSHead(d.Path)
 		if err != nil || head == nil || head.Label != label(pool) || head.Unfinished || len(d.Holders) > 0 {
 			continue // whether it is empty is checked later
+		}
+		if of := taken[head.UUID]; of != "" { // labels are cut to the same
+			why[d.Path] = fmt.Errorf("it is the disk of pool %s", of)
+			continue
 		}
 		m, err := j.checkedMark(ctx, &d, head, pool, cluster)
 		switch {

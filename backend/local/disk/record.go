@@ -77,6 +77,12 @@ func (h *Host) recorded(pool string) (*record, error) {
 	return &r, nil
 }
 
+// HasDisk says whether a disk was chosen for a pool.
+func (h *Host) HasDisk(pool string) bool {
+	r, err := h.recorded(pool)
+	return r != nil || err != nil
+}
+
 func (h *Host) save(r *record) error {
 	return writeJSON(h.file(r.Pool), r)
 }
