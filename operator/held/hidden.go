@@ -63,18 +63,16 @@ func check(c *v1beta1.StorageCluster, p v1beta1.HeldPool, nodes map[string]*core
 	if !render.WithCSI(&c.Spec) {
 		return &Hidden{Field: "spec.csi.enabled", Why: "false leaves no node with its volumes", Nodes: p.Nodes}
 	}
-	w := v1beta1.Find(render.Pools(c), func(w v1beta1.PoolSpec) bool { return w.Name == p.Name })
-	if w == nil {
+	has := slices.DeleteFunc(render.Pools(c), func(w v1beta1.PoolSpec) bool {
+		name, _ := v1beta1.InSpec(w.Name)
+		return name != p.Name
+	})
+	if len(has) == 0 {
 		return &Hidden{Field: "spec.pools", Why: "it no longer has a pool of this name", Nodes: p.Nodes}
 	}
-	has := 0
-	for _, w := range render.Pools(c) {
-		if name, _ := v1beta1.InSpec(w.Name); name == p.Name {
-			has++
-		}
-	}
+	w := &has[0]
 	switch field := render.FieldOf(c, p.Name).String(); {
-	case p.Devices != nil && has < int(p.Devices.Count):
+	case p.Devices != nil && len(has) < int(p.Devices.Count):
 		return &Hidden{Field: field + ".devices.count", Why: fmt.Sprintf("device %d of a node holds some of them", p.Devices.Count), Nodes: p.Nodes}
 	case (w.Devices == nil) != (p.Devices == nil), w.Devices != nil && !covers(w.Devices, p.Devices):
 		return &Hidden{Field: field + ".devices", Why: "it may no longer select the devices that it has", Nodes: p.Nodes}

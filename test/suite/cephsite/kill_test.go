@@ -49,9 +49,10 @@ func TestKilled_AmidCreationsAndDeletionsItLosesAndLeaksNothing(t *testing.T) {
 		if left := s.inCeph(); len(left) != 0 {
 			t.Errorf("in Ceph there is still %q", left)
 		}
-		if engine == v1beta1.EngineRBD {
-			if left, err := small.Command(t.Context(), "rbd", "trash", "ls", "--all", s.place()); err != nil || left != "" {
-				t.Errorf("in the trash there is still %q, %v", left, err)
+		if engine == v1beta1.EngineRBD { // what was being made when a process was killed stays in Ceph's trash for a while
+			left, err := small.Command(t.Context(), "rbd", "trash", "ls", "--all", s.place())
+			if want := strings.Count(s.printed(), "an image that was not completed is discarded"); err != nil || len(strings.Fields(left)) > 2*want {
+				t.Errorf("in the trash there is %q, %v, where at most %d were not completed", left, err, want)
 			}
 		}
 		// Of clients that were killed while they began to watch an image.
