@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/backend/local/engine"
 )
 
 // Backend serves the pools of one host.
@@ -315,9 +316,30 @@ func (b *Backend) maintain(ctx context.Context) {
 			for _, p := range b.pools() {
 				b.keepers.Go(func() { b.maintainPool(ctx, p, now) })
 				b.keepers.Go(func() { b.examinePool(ctx, p) })
+				b.keepers.Go(func() { b.trimPool(ctx, p, now) })
 			}
 		}
 	}
+}
+
+// trimEvery is how often the space of deleted files is given back in each volume that is in use.
+const trimEvery = 7 * 24 * time.Hour
+
+// trimPool gives back that of one volume, when its turn has come: it costs the disk something.
+func (b *Backend) trimPool(ctx context.Context, p *pool, now time.Time) {
+	trimmer, ok := p.engine.(engine.Trimmer)
+	if !ok || !p.trimming.TryLock() {
+		return
+	}
+	defer p.trimming.Unlock()
+	if now.Before(p.trimNext) {
+		return
+	}
+	id, of, err := trimmer.Trim(ctx, p.contents(), p.trimmed) // it is about mounts, and so does not keep the pool
+	if err != nil && ctx.Err() == nil {
+		p.log.Warn("the space of deleted files was not given back", "error", err)
+	}
+	p.trimmed, p.trimNext = id, now.Add(trimEvery/time.Duration(max(of, 7))) // others may be mounted tomorrow
 }
 
 // maintainPool maintains one pool. It does nothing if the pool is gone, which it detects, or if maintenance is still

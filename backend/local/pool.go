@@ -56,6 +56,7 @@ type pool struct {
 
 	maintaining sync.Mutex         // held during maintenance, every keepEvery
 	examining   sync.Mutex         // held while volumes in use are checked for errors
+	trimming    sync.Mutex         // held while the space of deleted files is given back
 	metering    singleflight.Group // of reads of I/O counters
 	failed      atomic.Bool        // the file system was shut down by an error, which statfs does not show on new kernels
 	evicting    sync.Mutex         // held while trash is removed for one caller, so that no other takes the freed space
@@ -71,6 +72,8 @@ type pool struct {
 	measured  map[string]int64 // space that snapshots use, by place; it does not change
 	surveyed  bool
 	health    health
+	trimmed   backend.ID // the last volume whose space was given back; trimming guards it
+	trimNext  time.Time  // when that of the next is
 }
 
 // record is one entry as last read or written. It is replaced, never modified.

@@ -44,6 +44,12 @@ type Examiner interface {
 	Examine(ctx context.Context, contents map[backend.ID]*Content) map[backend.ID]backend.Condition
 }
 
+// Trimmer is implemented by an Engine whose thin entries keep the space of files that were deleted in them.
+type Trimmer interface {
+	// Trim gives back that of the next of the contents in use after one, by ID, and returns which, and how many there are.
+	Trim(ctx context.Context, contents map[backend.ID]*Content, after backend.ID) (next backend.ID, of int, err error)
+}
+
 // Meter is implemented by an Engine whose entries are accessed through devices for which the kernel counts I/O.
 type Meter interface {
 	// Traffic returns the I/O counters of those contents that are in use on this host.
