@@ -170,6 +170,12 @@ const AllowHidingAnnotation = "holdfast.dev/allow-hiding"
 // PausedByAnnotation, on a StorageCluster with spec.paused, names the StorageUpgrade that set it and will end the pause.
 const PausedByAnnotation = "holdfast.dev/paused-by"
 
+// UpgradedAnnotation of a StorageCluster is the image that a StorageUpgrade wrote into its spec.
+const UpgradedAnnotation = "holdfast.dev/upgraded-to"
+
+// ManifestAnnotation of the controller's workload is the release whose manifest or chart was applied last.
+const ManifestAnnotation = "holdfast.dev/manifest"
+
 // ReplicasAnnotation, on a Deployment or StatefulSet that an upgrade has stopped, says how many replicas it had.
 const ReplicasAnnotation = "holdfast.dev/replicas-before-upgrade"
 

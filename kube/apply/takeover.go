@@ -110,6 +110,15 @@ func isRestart(path fieldpath.Path) bool {
 	return true
 }
 
+// IsOwnedByOther says whether another manager owns a field of an object, or whether that is not known. Of an object that was
+// made without fields, the API server records none before the first apply.
+func IsOwnedByOther(o metav1.Object, manager string, path ...any) bool {
+	return slices.ContainsFunc(o.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool {
+		fields, err := fieldsOf(e)
+		return err != nil || e.Manager != manager && fields.Has(fieldpath.MakePathOrDie(path...))
+	})
+}
+
 func fieldsOf(e metav1.ManagedFieldsEntry) (*fieldpath.Set, error) {
 	set := fieldpath.NewSet()
 	if e.FieldsV1 == nil {

@@ -173,6 +173,9 @@ func (r *Controller) see(ctx context.Context, c *v1beta1.StorageCluster, served 
 	if err != nil {
 		return 0, err
 	}
+	if c, err = r.unpin(ctx, c); err != nil {
+		return 0, err
+	}
 	if other := r.otherRelease(c, r.installedOver(c)); other != "" {
 		s := r.observe(c)
 		s.handingTo = other

@@ -21,8 +21,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/deploy"
 	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/kube/apply"
+	"github.com/holdfast-storage/holdfast/operator/render"
+	"github.com/holdfast-storage/holdfast/operator/rollout"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
@@ -231,6 +234,47 @@ func TestManifest_OfAnotherReleaseIsReportedIgnoredWhileTheSpecNamesAnImage(t *t
 	wait.Until(r, "the condition going", func() bool {
 		return meta.FindStatusCondition(r.cluster("holdfast").Status.Conditions, v1beta1.ReleaseIgnoredCondition) == nil
 	})
+}
+
+func TestManifest_OfTheReleaseThatRunsEndsTheImageOfAStorageUpgradeAlone(t *testing.T) {
+	deploy.Version = "v1.2.3"
+	t.Cleanup(func() { deploy.Version = deploy.DevelopmentTag })
+	r := newRig(t).start()
+	image := render.Release{}.Images(&v1beta1.StorageCluster{}).Holdfast
+	r.create("holdfast", func(s *v1beta1.StorageClusterSpec) { s.Images.Holdfast = "" })
+	r.reconciled("holdfast")
+	pinBy := func(manager, more string) {
+		patch := fmt.Appendf(nil, `{"spec":{"images":{"holdfast":%q}}%s}`, image, more)
+		check.Got(r.ours.HoldfastV1beta1().StorageClusters().Patch(t.Context(), "holdfast", types.MergePatchType, patch, metav1.PatchOptions{FieldManager: manager}))(r)
+	}
+	applied := func(version string) {
+		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, v1beta1.ManifestAnnotation, version)
+		check.Got(r.theirs.AppsV1().Deployments(namespace).Patch(t.Context(), v1beta1.ControllerName, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "kubectl"}))(r)
+	}
+	stays := func(why string) {
+		r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.Debug = !s.Debug })
+		r.reconciled("holdfast")
+		if is := r.cluster("holdfast").Spec.Images.Holdfast; is != image {
+			r.Errorf("%s: the spec names %q", why, is)
+		}
+	}
+	byUpgrade := fmt.Sprintf(`,"metadata":{"annotations":{%q:%q}}`, v1beta1.UpgradedAnnotation, image)
+	pinBy(rollout.UpgradeManager, byUpgrade)
+	stays("no manifest was applied")
+	applied("v0.0.1")
+	stays("the manifest of another release was applied")
+	applied(deploy.Version)
+	wait.Until(r, "the image going from the spec", func() bool { return r.cluster("holdfast").Spec.Images.Holdfast == "" })
+	if is := r.cluster("holdfast").Annotations[v1beta1.UpgradedAnnotation]; is != "" {
+		r.Errorf("the annotation is still %q", is)
+	}
+	pinBy("kubectl-edit", "")
+	stays("an administrator has named it")
+	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.Images.Holdfast = "" })
+	manifest := fmt.Appendf(nil, `{"apiVersion":"holdfast.dev/v1beta1","kind":"StorageCluster","metadata":{"name":"holdfast"},"spec":{"images":{"holdfast":%q}}}`, image)
+	check.Got(r.ours.HoldfastV1beta1().StorageClusters().Patch(t.Context(), "holdfast", types.ApplyPatchType, manifest, metav1.PatchOptions{FieldManager: "flux"}))(r)
+	pinBy(rollout.UpgradeManager, byUpgrade)
+	stays("another client applies it, too")
 }
 
 // installAnotherRelease changes the controller's workload as the manifest of v9.9.9 does.

@@ -1,11 +1,14 @@
 package cluster
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
@@ -81,6 +84,39 @@ func (r *Controller) otherRelease(c *v1beta1.StorageCluster, version string) str
 		return version
 	}
 	return ""
+}
+
+// unpin removes the image that a StorageUpgrade alone has written into the spec, once the manifest of the release that runs
+// was applied, so that the next manifest counts again. Builds without a version all have the same.
+func (r *Controller) unpin(ctx context.Context, c *v1beta1.StorageCluster) (*v1beta1.StorageCluster, error) {
+	image, without := c.Spec.Images.Holdfast, c.DeepCopy()
+	without.Spec.Images.Holdfast = ""
+	isInstalled := func(ref apply.Ref) bool {
+		o := r.Owned.Get(ref)
+		return o != nil && o.GetAnnotations()[v1beta1.ManifestAnnotation] == deploy.Version
+	}
+	if image == "" || c.Annotations[v1beta1.UpgradedAnnotation] != string(image) || deploy.Version == deploy.DevelopmentTag || r.Release.Images(without).Holdfast != image || !slices.ContainsFunc(controllerRefs(r.Namespace), isInstalled) {
+		return c, nil
+	}
+	clusters := r.Client.HoldfastV1beta1().StorageClusters()
+	live, err := clusters.Get(ctx, c.Name, metav1.GetOptions{}) // the cache has not who wrote what
+	if err != nil || live.ResourceVersion != c.ResourceVersion || apply.IsOwnedByOther(live, rollout.UpgradeManager, "spec", "images", "holdfast") {
+		return c, err
+	}
+	images := map[string]any{"holdfast": nil}
+	if without.Spec.Images == (v1beta1.Images{}) {
+		images = nil
+	}
+	now, err := kube.MergePatch(ctx, clusters.Patch, c.Name, map[string]any{
+		"metadata": map[string]any{"resourceVersion": c.ResourceVersion, "annotations": map[string]any{v1beta1.UpgradedAnnotation: nil}},
+		"spec":     map[string]any{"images": images},
+	}, rollout.UpgradeManager)
+	if err != nil {
+		return nil, fmt.Errorf("removing spec.images.holdfast, which is %s, as the manifest of %s has it: %w", image, deploy.Version, err)
+	}
+	r.Log.Info("the manifest of the release that runs was applied: spec.images.holdfast was removed, so that the next manifest updates it", "image", image, "release", deploy.Version)
+	r.written.Wrote(now)
+	return now, nil
 }
 
 // pinned is the part of the message that names the image, to detect when that changes.

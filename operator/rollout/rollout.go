@@ -31,6 +31,9 @@ import (
 // RevisionAnnotation identifies the template of a DaemonSet, on the template and so on its pods.
 const RevisionAnnotation = "holdfast.dev/revision"
 
+// UpgradeManager is the field manager of StorageUpgrades.
+const UpgradeManager = "holdfast-upgrade"
+
 // Stamp gives the template of a workload its RevisionAnnotation. It is called before the workload is applied.
 func Stamp(workload *unstructured.Unstructured) error {
 	at := []string{"spec", "template", "metadata", "annotations", RevisionAnnotation}

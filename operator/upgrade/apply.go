@@ -140,15 +140,16 @@ func (c *Controller) setFinalizer(ctx context.Context, u *v1beta1.StorageUpgrade
 
 // setPause writes by which upgrade the StorageCluster is paused, if by any, and the image, if there is one, in one request.
 func (c *Controller) setPause(ctx context.Context, upgrade string, cluster *v1beta1.StorageCluster, image v1beta1.Image) error {
-	by, spec := any(nil), map[string]any{"paused": nil}
+	annotations, spec := map[string]any{v1beta1.PausedByAnnotation: nil}, map[string]any{"paused": nil}
 	if upgrade != "" {
-		by, spec["paused"] = upgrade, true
+		annotations[v1beta1.PausedByAnnotation], spec["paused"] = upgrade, true
 	}
 	if image != "" {
+		annotations[v1beta1.UpgradedAnnotation] = image
 		spec["images"] = map[string]any{"holdfast": image}
 	}
 	now, err := kube.MergePatch(ctx, c.Client.HoldfastV1beta1().StorageClusters().Patch, cluster.Name, map[string]any{
-		"metadata": map[string]any{"resourceVersion": cluster.ResourceVersion, "annotations": map[string]any{v1beta1.PausedByAnnotation: by}},
+		"metadata": map[string]any{"resourceVersion": cluster.ResourceVersion, "annotations": annotations},
 		"spec":     spec,
 	}, component)
 	if err != nil {

@@ -103,7 +103,7 @@ type Controller struct {
 	trouble map[string]string
 }
 
-const component = "holdfast-upgrade"
+const component = rollout.UpgradeManager
 
 // New checks the configuration and asks the informers for what it needs.
 func New(c Config) (*Controller, error) {

@@ -314,7 +314,7 @@ func (r *round) notStarted() string {
 }
 
 func (r *round) upgradeComplete() {
-	if r.pausedByThis() || r.cluster.Spec.Images.Holdfast != r.status.To {
+	if r.pausedByThis() || r.current != r.status.To { // the image may have gone from the spec again, as its default
 		r.unpause, r.setImage = true, r.status.To
 		r.stay("the StorageCluster to be unpaused")
 		return

@@ -24,7 +24,7 @@ var (
 		},
 		"annotations": {
 			"holdfast.dev/bound", v1beta1.AttachedAnnotation, v1beta1.AttachedSinceAnnotation, "holdfast.dev/fenced-at", "holdfast.dev/node", v1beta1.AllowHidingAnnotation,
-			v1beta1.PausedByAnnotation, v1beta1.ReplicasAnnotation, v1beta1.NFSServerAnnotation, v1beta1.NFSVolumeAnnotation, v1beta1.OnDeleteAnnotation, "example.com/any",
+			v1beta1.PausedByAnnotation, v1beta1.ManifestAnnotation, v1beta1.UpgradedAnnotation, v1beta1.ReplicasAnnotation, v1beta1.NFSServerAnnotation, v1beta1.NFSVolumeAnnotation, v1beta1.OnDeleteAnnotation, "example.com/any",
 		},
 	}
 	finalizers = []string{"holdfast.dev/renew-claim", v1beta1.OperatorFinalizer, "kubernetes.io/pv-protection", "foregroundDeletion"}
