@@ -11,10 +11,33 @@ const (
 	AsStatefulSet ControllerKind = "StatefulSet"
 )
 
+// PodSettings are what the pods of one component have beside what all pods have.
+type PodSettings struct {
+	// priorityClassName instead of that of all pods.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*)?$')`,message="it must be a name of lowercase letters, digits, - and ., such as system-cluster-critical"
+	PriorityClassName string `json:"priorityClassName,omitempty"`
+	// podAnnotations of the pods.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=64
+	PodAnnotations map[string]string `json:"podAnnotations,omitempty"`
+	// podLabels beside those by which Holdfast finds its pods, app.kubernetes.io/name and app.kubernetes.io/component.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=64
+	// +kubebuilder:validation:XValidation:rule=`!self.exists(key, key in ['app.kubernetes.io/name', 'app.kubernetes.io/component'])`,message="app.kubernetes.io/name and app.kubernetes.io/component are the labels by which Holdfast finds its pods: leave them out"
+	PodLabels map[string]string `json:"podLabels,omitempty"`
+	// resources of the container holdfast, instead of those of all pods.
+	// +optional
+	Resources core.ResourceRequirements `json:"resources,omitzero"`
+}
+
 // ControllerSpec is the workload of the controller, and what its pods have beside what all pods have.
 //
 // +kubebuilder:validation:XValidation:rule=`!has(self.kind) || self.kind != "StatefulSet" || !has(self.replicas) || self.replicas >= 2`,fieldPath=.replicas,message="a StatefulSet needs at least 2: it replaces its pods in place, so the only one would be gone while a new one does not become ready"
 type ControllerSpec struct {
+	PodSettings `json:",inline"`
+
 	// kind of the workload. Empty means Deployment, of which a new pod is ready before an old one goes. A StatefulSet
 	// replaces its pods in place, and so needs at least 2 replicas.
 	// +optional
@@ -42,23 +65,6 @@ type ControllerSpec struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	TopologySpreadConstraints []core.TopologySpreadConstraint `json:"topologySpreadConstraints,omitempty"`
-	// priorityClassName instead of that of all pods.
-	// +optional
-	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:XValidation:rule=`self.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*)?$')`,message="it must be a name of lowercase letters, digits, - and ., such as system-cluster-critical"
-	PriorityClassName string `json:"priorityClassName,omitempty"`
-	// podAnnotations of the pods.
-	// +optional
-	// +kubebuilder:validation:MaxProperties=64
-	PodAnnotations map[string]string `json:"podAnnotations,omitempty"`
-	// podLabels beside those by which Holdfast finds its pods, app.kubernetes.io/name and app.kubernetes.io/component.
-	// +optional
-	// +kubebuilder:validation:MaxProperties=64
-	// +kubebuilder:validation:XValidation:rule=`!self.exists(key, key in ['app.kubernetes.io/name', 'app.kubernetes.io/component'])`,message="app.kubernetes.io/name and app.kubernetes.io/component are the labels by which Holdfast finds its pods: leave them out"
-	PodLabels map[string]string `json:"podLabels,omitempty"`
-	// resources of the container holdfast, instead of those of all pods.
-	// +optional
-	Resources core.ResourceRequirements `json:"resources,omitzero"`
 	// extraArgs are added to the arguments of holdfast controller, such as --stop-timeout=1m. Those that have a field of
 	// their own, or that the pods depend on, are refused.
 	// +optional

@@ -80,6 +80,10 @@ type StorageClusterSpec struct {
 	// controller is the workload that provisions, and reconciles this object.
 	// +optional
 	Controller ControllerSpec `json:"controller,omitzero"`
+	// node is what the pods of the nodes that store have beside what all pods have. They tolerate every taint; nodeSelectorTerms
+	// choose the nodes.
+	// +optional
+	Node PodSettings `json:"node,omitzero"`
 	// nfs limits what NFS servers may do.
 	// +optional
 	NFS NFSSpec `json:"nfs,omitzero"`
@@ -146,6 +150,10 @@ type MonitoringSpec struct {
 	// enabled is true if left out: a PodMonitor is created where the cluster has that kind.
 	// +optional
 	Enabled *bool `json:"enabled,omitempty"`
+	// labels of the PodMonitor, where a Prometheus looks only at those with some, such as release: kube-prometheus-stack.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=64
+	Labels map[string]string `json:"labels,omitempty"`
 }
 
 // DeletionPolicy says what the deletion of a StorageCluster does while there are volumes.

@@ -35,6 +35,12 @@ func checkPods(p *plan) error {
 	if err := checkResources("spec.resources", p.spec.Resources); err != nil {
 		return err
 	}
+	if err := checkOwn("spec.node", p.spec.Node); err != nil {
+		return err
+	}
+	if err := checkLabels("spec.monitoring.labels", p.spec.Monitoring.Labels); err != nil {
+		return err
+	}
 	return checkController(p.spec.Controller)
 }
 
@@ -43,34 +49,38 @@ func checkController(c v1beta1.ControllerSpec) error {
 	if err := checkNodeAffinity("spec.controller.affinity.nodeAffinity", c.Affinity); err != nil {
 		return err
 	}
-	if c.PriorityClassName != "" {
-		if err := checkName("spec.controller.priorityClassName", c.PriorityClassName); err != nil {
-			return err
-		}
-	}
 	for i, toleration := range c.Tolerations {
 		if err := checkToleration(fmt.Sprintf("spec.controller.tolerations[%d]", i), toleration); err != nil {
 			return err
 		}
 	}
-	if err := checkAnnotations("spec.controller.podAnnotations", c.PodAnnotations); err != nil {
-		return err
-	}
 	if err := checkLabels("spec.controller.nodeSelector", c.NodeSelector); err != nil {
 		return err
 	}
-	if err := checkLabels("spec.controller.podLabels", c.PodLabels); err != nil {
-		return err
-	}
-	for _, key := range []string{v1beta1.NameLabel, v1beta1.ComponentLabel} {
-		if value, given := c.PodLabels[key]; given {
-			return fmt.Errorf("spec.controller.podLabels: %s=%.80s is not allowed: by this label Holdfast finds its pods; leave it out", key, value)
-		}
-	}
-	if err := checkResources("spec.controller.resources", c.Resources); err != nil {
+	if err := checkOwn("spec.controller", c.PodSettings); err != nil {
 		return err
 	}
 	return checkExtraArgs(c.ExtraArgs)
+}
+
+func checkOwn(at string, s v1beta1.PodSettings) error {
+	if s.PriorityClassName != "" {
+		if err := checkName(at+".priorityClassName", s.PriorityClassName); err != nil {
+			return err
+		}
+	}
+	if err := checkAnnotations(at+".podAnnotations", s.PodAnnotations); err != nil {
+		return err
+	}
+	if err := checkLabels(at+".podLabels", s.PodLabels); err != nil {
+		return err
+	}
+	for _, key := range []string{v1beta1.NameLabel, v1beta1.ComponentLabel} {
+		if value, given := s.PodLabels[key]; given {
+			return fmt.Errorf("%s.podLabels: %s=%.80s is not allowed: by this label Holdfast finds its pods; leave it out", at, key, value)
+		}
+	}
+	return checkResources(at+".resources", s.Resources)
 }
 
 func checkNodeAffinity(at string, a *core.Affinity) error {

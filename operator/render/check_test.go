@@ -244,6 +244,8 @@ func TestCheck_InvalidSettingsOfTheControllerAreRefused(t *testing.T) {
 		"no flag":               {args("standalone"), []string{"spec.controller.extraArgs[1]", `"standalone"`, "--name=value"}},
 		"the label of the pods": {of(func(c *v1beta1.ControllerSpec) { c.PodLabels = map[string]string{v1beta1.NameLabel: "x"} }), []string{"spec.controller.podLabels", "app.kubernetes.io/name=x", "leave it out"}},
 		"a label with a space":  {of(func(c *v1beta1.ControllerSpec) { c.PodLabels = map[string]string{"a": "b c"} }), []string{"spec.controller.podLabels", `"b c"`, "label a"}},
+		"a label of node pods":  {func(s *v1beta1.StorageClusterSpec) { s.Node.PodLabels = map[string]string{v1beta1.ComponentLabel: "x"} }, []string{"spec.node.podLabels", "app.kubernetes.io/component=x", "leave it out"}},
+		"a label of no monitor": {func(s *v1beta1.StorageClusterSpec) { s.Monitoring.Labels = map[string]string{"a": "b c"} }, []string{"spec.monitoring.labels", `"b c"`}},
 		"an odd node":           {of(func(c *v1beta1.ControllerSpec) { c.NodeSelector = map[string]string{"a b": "c"} }), []string{"spec.controller.nodeSelector", `"a b"`}},
 		"an odd annotation":     {of(func(c *v1beta1.ControllerSpec) { c.PodAnnotations = map[string]string{"a b": "c"} }), []string{"spec.controller.podAnnotations", `"a b"`}},
 		"no term of nodes": {of(func(c *v1beta1.ControllerSpec) {

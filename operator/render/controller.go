@@ -1,7 +1,6 @@
 package render
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -23,6 +22,7 @@ func (p *plan) controller() ([]object, error) {
 		return nil, err
 	}
 	deployment.Labels[v1beta1.VersionLabel] = deploy.Version
+	delete(deployment.Annotations, v1beta1.ManifestAnnotation)
 	if p.spec.Controller.Replicas != nil {
 		deployment.Spec.Replicas = p.spec.Controller.Replicas
 	}
@@ -44,12 +44,10 @@ func (p *plan) controller() ([]object, error) {
 func (p *plan) applyControllerSettings(template *core.PodTemplateSpec) {
 	spec, pod := p.spec.Controller, &template.Spec
 	selector := &metav1.LabelSelector{MatchLabels: maps.Clone(template.Labels)}
-	maps.Copy(template.Annotations, spec.PodAnnotations)
-	maps.Copy(template.Labels, spec.PodLabels)
+	applyOwnSettings(template, spec.PodSettings)
 	maps.Copy(pod.NodeSelector, spec.NodeSelector)
 	pod.Affinity = spec.Affinity
 	pod.Tolerations = append(pod.Tolerations, spec.Tolerations...)
-	pod.PriorityClassName = cmp.Or(spec.PriorityClassName, pod.PriorityClassName)
 	if len(spec.TopologySpreadConstraints) > 0 {
 		pod.TopologySpreadConstraints = slices.Clone(spec.TopologySpreadConstraints)
 		for i := range pod.TopologySpreadConstraints {
@@ -59,9 +57,6 @@ func (p *plan) applyControllerSettings(template *core.PodTemplateSpec) {
 		}
 	}
 	main := container(pod, name)
-	if r := spec.Resources; r.Requests != nil || r.Limits != nil {
-		main.Resources = r
-	}
 	main.Args = append(main.Args, spec.ExtraArgs...)
 }
 

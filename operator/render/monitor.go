@@ -1,6 +1,8 @@
 package render
 
 import (
+	"maps"
+
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 
@@ -20,6 +22,7 @@ func (p *plan) monitor() ([]object, error) {
 	}
 	var objects []object
 	for _, o := range monitors {
+		o.SetLabels(maps.Clone(p.spec.Monitoring.Labels))
 		objects = append(objects, o)
 	}
 	return objects, nil

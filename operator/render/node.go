@@ -82,6 +82,7 @@ func (p *plan) nodeSet() (*apps.DaemonSet, error) {
 	p.mountPools(pod)
 	p.mountCephKeys(pod)
 	p.applyPodSettings(pod)
+	applyOwnSettings(&set.Spec.Template, p.spec.Node)
 	p.choose(pod)
 	return set, nil
 }
@@ -118,6 +119,7 @@ func (p *plan) loopSets() ([]object, error) {
 	}
 	p.moveKubeletDir(pod)
 	p.applyPodSettings(pod)
+	applyOwnSettings(&set.Spec.Template, p.spec.Node)
 	p.choose(pod)
 	return append(objects, set), nil
 }

@@ -2,9 +2,11 @@ package render
 
 import (
 	"cmp"
+	"maps"
 	"strings"
 
 	core "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
@@ -20,9 +22,7 @@ func (p *plan) applyPodSettings(pod *core.PodSpec) {
 	if p.spec.PriorityClassName != "" {
 		pod.PriorityClassName = p.spec.PriorityClassName
 	}
-	if r, main := p.spec.Resources, container(pod, name); main != nil && (r.Requests != nil || r.Limits != nil) {
-		main.Resources = r
-	}
+	setResources(pod, p.spec.Resources)
 	if p.spec.Debug {
 		for i := range pod.Containers {
 			// The containers of Holdfast follow the StorageCluster, or a file.
@@ -30,6 +30,22 @@ func (p *plan) applyPodSettings(pod *core.PodSpec) {
 				c.Args = append(c.Args, "--v=5")
 			}
 		}
+	}
+}
+
+// applyOwnSettings sets what a StorageCluster specifies for the pods of one component.
+func applyOwnSettings(template *core.PodTemplateSpec, s v1beta1.PodSettings) {
+	for key, value := range s.PodAnnotations {
+		metav1.SetMetaDataAnnotation(&template.ObjectMeta, key, value)
+	}
+	maps.Copy(template.Labels, s.PodLabels)
+	template.Spec.PriorityClassName = cmp.Or(s.PriorityClassName, template.Spec.PriorityClassName)
+	setResources(&template.Spec, s.Resources)
+}
+
+func setResources(pod *core.PodSpec, r core.ResourceRequirements) {
+	if main := container(pod, name); main != nil && (r.Requests != nil || r.Limits != nil) {
+		main.Resources = r
 	}
 }
 

@@ -4,6 +4,7 @@
 {{- $controller := $cluster.controller | default dict }}
 {{- $pod := $object.spec.template.spec }}
 {{- $_ := set $object.metadata.labels "app.kubernetes.io/version" $chart.Chart.AppVersion }}
+{{- $_ := set $object.metadata.annotations "holdfast.dev/manifest" $chart.Chart.AppVersion }}
 {{- $_ := set $object.spec "replicas" ($controller.replicas | default $object.spec.replicas) }}
 {{- with $cluster.imagePullSecrets }}{{ $_ := set $pod "imagePullSecrets" . }}{{ end }}
 {{- with $cluster.priorityClassName }}{{ $_ := set $pod "priorityClassName" . }}{{ end }}

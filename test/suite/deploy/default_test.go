@@ -36,9 +36,8 @@ func TestChart_InstallsWhatTheManifestInstalls(t *testing.T) {
 }
 
 func TestChart_ValuesBecomeTheStorageCluster(t *testing.T) {
-	all := everything(t)
-	spec, _ := lookup(render(t, Release{Values: all})["StorageCluster holdfast"].Object, "spec")
-	if got, want := compact(spec), compact(all["cluster"]); got != want {
+	spec, _ := lookup(render(t, Release{Values: asValues(everything(t))})["StorageCluster holdfast"].Object, "spec")
+	if got, want := compact(spec), compact(everything(t)); got != want {
 		t.Errorf("it is %s, not %s", got, want)
 	}
 }
@@ -48,29 +47,28 @@ func TestChart_ControllerEqualsTheOperators(t *testing.T) {
 	all := everything(t)
 	tries := map[string]map[string]any{
 		"nothing": nil, "everything": all,
-		"without CSI":   with(all, false, "cluster", "csi", "enabled"),
-		"a StatefulSet": with(all, "StatefulSet", "cluster", "controller", "kind"),
+		"without CSI":   with(all, false, "csi", "enabled"),
+		"a StatefulSet": with(all, "StatefulSet", "controller", "kind"),
 	}
-	cluster := all["cluster"].(map[string]any)
-	for _, field := range slices.Sorted(maps.Keys(cluster)) {
-		tries["only "+field] = map[string]any{"cluster": map[string]any{field: cluster[field]}}
-		if fields, ok := cluster[field].(map[string]any); ok {
+	for _, field := range slices.Sorted(maps.Keys(all)) {
+		tries["only "+field] = map[string]any{field: all[field]}
+		if fields, ok := all[field].(map[string]any); ok {
 			for inner, value := range fields {
-				tries["only "+field+"."+inner] = map[string]any{"cluster": map[string]any{field: map[string]any{inner: value}}}
+				tries["only "+field+"."+inner] = map[string]any{field: map[string]any{inner: value}}
 			}
 		}
 	}
 	compared := 0
-	for name, values := range tries {
+	for name, spec := range tries {
 		for _, kinds := range [][]string{nil, optionalKinds} {
 			if kinds == nil && strings.HasPrefix(name, "only") {
 				continue // the kinds make no difference to most
 			}
-			want, refusal := operate(t, values, kinds)
+			want, refusal := operate(t, spec, kinds)
 			if refusal != "" {
 				continue // such as a class whose pool is not there
 			}
-			got := render(t, Release{Values: values, Kinds: kinds})
+			got := render(t, Release{Values: asValues(spec), Kinds: kinds})
 			notOfTheController := func(key string, _ *unstructured.Unstructured) bool {
 				return !strings.HasSuffix(key, "/holdfast-controller") || strings.HasPrefix(key, "Role") || strings.HasPrefix(key, "ServiceAccount")
 			}
@@ -88,7 +86,7 @@ func TestChart_ControllerEqualsTheOperators(t *testing.T) {
 }
 
 func TestChart_StaysInItsNamespace(t *testing.T) {
-	for key, object := range render(t, Release{Namespace: "storage", Values: everything(t), Kinds: optionalKinds}) {
+	for key, object := range render(t, Release{Namespace: "storage", Values: asValues(everything(t)), Kinds: optionalKinds}) {
 		// The kinds give it as an example.
 		if text := compact(object.Object); strings.Contains(text, namespace) && object.GetKind() != "CustomResourceDefinition" {
 			t.Errorf("%s speaks of %s: %s", key, namespace, text)

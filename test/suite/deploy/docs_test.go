@@ -28,11 +28,13 @@ func TestDocs_ExamplesInstall(t *testing.T) {
 		var got Objects
 		switch file {
 		case "values.yaml":
-			got = operated(t, values, nil)
-			check(t, render(t, Release{Values: values}))
+			rendered := render(t, Release{Values: values})
+			check(t, rendered)
+			spec, _ := lookup(rendered["StorageCluster holdfast"].Object, "spec")
+			got = operated(t, spec.(map[string]any), optionalKinds)
 		case "storagecluster.yaml":
 			cluster = content
-			got = operated(t, map[string]any{"cluster": values["spec"]}, nil)
+			got = operated(t, values["spec"].(map[string]any), nil)
 		case "mine/kustomization.yaml":
 			got = overlaid(t, content, map[string]string{"storagecluster.yaml": cluster})
 			if got["StorageCluster holdfast"] == nil || len(got["Namespace "+namespace].GetAnnotations()) > 0 {
@@ -64,6 +66,8 @@ func TestChart_NotesNameWhatIsMissing(t *testing.T) {
 		"a cluster with snapshots":         {optionalKinds, "Holdfast installs them", false},
 		"no other default StorageClass":    {nil, "kubectl annotate storageclass", false},
 		"the commands are for the release": {nil, "helm uninstall holdfast --namespace storage", true},
+		"a claim":                          {nil, "storageClassName: holdfast\n", true},
+		"what is wrong":                    {nil, "kubectl -n storage exec deploy/holdfast-controller -- holdfast doctor", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			files, err := loaded(t).Files(Release{Namespace: "storage", Kinds: c.kinds})

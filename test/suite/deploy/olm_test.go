@@ -126,7 +126,7 @@ func TestBundle_IsValidForOperatorFramework(t *testing.T) {
 
 func TestBundle_NamesEveryImage(t *testing.T) {
 	var want, got []string
-	for _, c := range containers(t, operated(t, map[string]any{"cluster": map[string]any{"csi": map[string]any{"attachRequired": true}}}, nil)) {
+	for _, c := range containers(t, operated(t, map[string]any{"csi": map[string]any{"attachRequired": true}}, nil)) {
 		want = append(want, c.Image)
 	}
 	for _, file := range []string{"sidecars", "snapshot-controller"} {
@@ -157,7 +157,7 @@ func TestBundle_OperatorReadsItsImagesFromTheEnvironment(t *testing.T) {
 	for _, name := range names {
 		t.Setenv(name[0], "mirror.example/"+name[1])
 	}
-	all := operated(t, map[string]any{"cluster": map[string]any{"csi": map[string]any{"attachRequired": true}}}, nil)
+	all := operated(t, map[string]any{"csi": map[string]any{"attachRequired": true}}, nil)
 	for name, c := range containers(t, all) {
 		if !strings.HasPrefix(c.Image, "mirror.example/") {
 			t.Errorf("container %s has the image %s, and not one of %v", name, c.Image, names)

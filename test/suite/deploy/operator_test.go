@@ -57,23 +57,22 @@ var access = sync.OnceValues(func() ([]byte, error) {
 	return yaml.Marshal(map[string]any{"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": "access"}, "stringData": data})
 })
 
-// operated is what the operator makes of the StorageCluster of a release, as the program itself says.
-func operated(t *testing.T, values map[string]any, kinds []string) Objects {
+// operated is what the operator makes of a StorageCluster with a spec, as the program itself says.
+func operated(t *testing.T, spec map[string]any, kinds []string) Objects {
 	t.Helper()
-	objects, err := operate(t, values, kinds)
+	objects, err := operate(t, spec, kinds)
 	if err != "" {
 		t.Fatal(err)
 	}
 	return objects
 }
 
-func operate(t *testing.T, values map[string]any, kinds []string) (Objects, string) {
+func operate(t *testing.T, spec map[string]any, kinds []string) (Objects, string) {
 	t.Helper()
 	binary, err := program()
 	if err != nil {
 		t.Fatal(err)
 	}
-	spec, _ := lookup(values, "cluster")
 	cluster, err := yaml.Marshal(map[string]any{
 		"apiVersion": "holdfast.dev/v1beta1", "kind": "StorageCluster", "metadata": map[string]any{"name": "holdfast"}, "spec": spec,
 	})
@@ -104,6 +103,12 @@ func operate(t *testing.T, values map[string]any, kinds []string) (Objects, stri
 	objects, err := Parse(out)
 	if err != nil {
 		t.Fatal(err)
+	}
+	for key, object := range objects {
+		if strings.HasSuffix(key, "/holdfast-controller") && object.GetLabels()["app.kubernetes.io/version"] != "" {
+			// The operator leaves what was installed last in its place.
+			object.SetAnnotations(map[string]string{"holdfast.dev/manifest": object.GetLabels()["app.kubernetes.io/version"]})
+		}
 	}
 	return objects, ""
 }

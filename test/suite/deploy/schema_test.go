@@ -16,6 +16,7 @@ type schema struct {
 	Properties  map[string]*schema `json:"properties"`
 	Items       *schema            `json:"items"`
 	Additional  any                `json:"additionalProperties"`
+	Const       string             `json:"const"` // why it is refused
 }
 
 // value is one that a user may set. A step of its path into a list is into the first element.
@@ -47,25 +48,31 @@ func schemas(t *testing.T) []value {
 	if err := json.Unmarshal(content, top); err != nil {
 		t.Fatal(err)
 	}
-	return walk(value{[]string{"cluster"}, top.Properties["cluster"]})
+	return walk(value{nil, top})[1:]
 }
 
 func walk(v value) []value {
 	all := []value{v}
+	if v.schema.Const != "" {
+		return nil
+	}
 	for _, name := range slices.Sorted(maps.Keys(v.inner())) {
 		all = append(all, walk(value{slices.Concat(v.path, []string{name}), v.inner()[name]})...)
 	}
 	return all
 }
 
+// ofTheChart are values that are no field of the spec, or not in this form; others try them.
+var ofTheChart = []string{"image", "global", "singleNode", "monitoring", "serviceAccount", "crds"}
+
 func TestValues_EachIsInTheCompleteExample(t *testing.T) {
-	all := everything(t)
+	all := asValues(everything(t))
 	for _, v := range schemas(t) {
-		if !v.leaf() || strings.Contains(v.String(), "odeSelectorTerms.") || strings.Contains(v.String(), "resources.claims") ||
+		if !v.leaf() || slices.Contains(ofTheChart, v.path[0]) || strings.Contains(v.String(), "odeSelectorTerms.") || strings.Contains(v.String(), "resources.claims") ||
 			strings.Contains(v.String(), ".affinity.") || strings.Contains(v.String(), ".topologySpreadConstraints.") {
 			continue // of Kubernetes
 		}
-		if v.path[1] == "paused" || slices.Contains(v.path, "devices") || slices.Contains(v.path, "ceph") || v.String() == "cluster.storageClasses.pools" {
+		if v.String() == "cluster.paused" || slices.Contains(v.path, "devices") || slices.Contains(v.path, "ceph") || v.String() == "cluster.storageClasses.pools" {
 			continue // says nothing of objects, or is of another pool or class than the first
 		}
 		if _, there := lookup(all, v.path...); !there {
@@ -75,10 +82,10 @@ func TestValues_EachIsInTheCompleteExample(t *testing.T) {
 }
 
 func TestValues_UnknownIsRefusedByName(t *testing.T) {
-	chart, all := loaded(t), everything(t)
+	chart, all := loaded(t), asValues(everything(t))
 	refused(t, chart, with(all, "x", "misspelt"), "misspelt")
 	for _, v := range schemas(t) {
-		if _, there := lookup(all, v.path...); there && !v.leaf() {
+		if _, there := lookup(all, v.path...); there && !v.leaf() && v.path[0] != "global" {
 			refused(t, chart, with(all, "x", slices.Concat(v.path, []string{"misspelt"})...), "misspelt")
 		}
 	}
@@ -93,18 +100,23 @@ func TestValues_BadIsRefusedByItsPath(t *testing.T) {
 	}{
 		"another account":           {"mine", []string{"serviceAccount", "name"}, []string{"/serviceAccount/name", "'holdfast-controller'"}},
 		"a number as an annotation": {1, []string{"serviceAccount", "annotations", "a"}, []string{"/serviceAccount/annotations/a", "want string"}},
-		"an odd policy":             {"Sometimes", []string{"imagePullPolicy"}, []string{"/imagePullPolicy", "'IfNotPresent'"}},
+		"an odd policy":             {"Sometimes", []string{"image", "pullPolicy"}, []string{"/image/pullPolicy", "'IfNotPresent'"}},
 		"a secret as a text":        {[]any{"registry"}, []string{"imagePullSecrets"}, []string{"/imagePullSecrets/0", "want object"}},
 		"a URL as a registry":       {"https://r.example", []string{"global", "imageRegistry"}, []string{"/global/imageRegistry", "https://r.example"}},
-		"an unknown affinity":       {map[string]any{"nodeAfinity": nil}, []string{"affinity"}, []string{"/affinity", "nodeAfinity"}},
-		"a label as a number":       {map[string]any{"a": 1}, []string{"podLabels"}, []string{"/podLabels/a", "want string"}},
-		"one argument":              {"--log-format=json", []string{"extraArgs"}, []string{"/extraArgs", "want array"}},
+		"an unknown affinity":       {map[string]any{"nodeAfinity": nil}, []string{"controller", "affinity"}, []string{"/controller/affinity", "nodeAfinity"}},
+		"a label as a number":       {map[string]any{"a": 1}, []string{"node", "podLabels"}, []string{"/node/podLabels/a", "want string"}},
+		"one argument":              {"--log-format=json", []string{"controller", "extraArgs"}, []string{"/controller/extraArgs", "want array"}},
 		"kinds as a text":           {"yes", []string{"crds", "enabled"}, []string{"/crds/enabled", "want boolean"}},
 		"an unknown of kinds":       {true, []string{"crds", "install"}, []string{"/crds", "install"}},
-		"no list of nodes":          {[]any{"a"}, []string{"nodeSelector"}, []string{"/nodeSelector", "want object"}},
+		"no list of nodes":          {[]any{"a"}, []string{"controller", "nodeSelector"}, []string{"/controller/nodeSelector", "want object"}},
+		"a selector of no pods":     {map[string]any{"disk": "ssd"}, []string{"nodeSelector"}, []string{"/nodeSelector", "controller.nodeSelector", "cluster.nodeSelectorTerms"}},
+		"resources of no pods":      {map[string]any{}, []string{"resources"}, []string{"/resources", "set controller.resources, node.resources"}},
+		"taints of node pods":       {[]any{}, []string{"node", "tolerations"}, []string{"/node/tolerations", "tolerate every taint"}},
+		"a field with a place":      {map[string]any{"replicas": 3}, []string{"cluster", "controller"}, []string{"/cluster/controller", "set controller instead"}},
+		"an image twice":            {"mine:v1", []string{"cluster", "images", "holdfast"}, []string{"/cluster/images/holdfast", "image.repository"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			refused(t, chart, with(everything(t), c.value, c.path...), c.message...)
+			refused(t, chart, with(asValues(everything(t)), c.value, c.path...), c.message...)
 		})
 	}
 }

@@ -53,15 +53,15 @@ func installations(t *testing.T) map[string]Objects {
 
 func install(t *testing.T) map[string]Objects {
 	t.Helper()
-	set := with(everything(t), "StatefulSet", "cluster", "controller", "kind")
+	set := with(everything(t), "StatefulSet", "controller", "kind")
 	all := map[string]Objects{
 		"chart":                     render(t, Release{}),
-		"chart everything":          render(t, Release{Values: everything(t), Kinds: optionalKinds}),
-		"chart StatefulSet":         render(t, Release{Values: set, Kinds: optionalKinds}),
+		"chart everything":          render(t, Release{Values: asValues(everything(t)), Kinds: optionalKinds}),
+		"chart StatefulSet":         render(t, Release{Values: asValues(set), Kinds: optionalKinds}),
 		"operator":                  operated(t, nil, nil),
 		"operator everything":       operated(t, everything(t), optionalKinds),
 		"operator with StatefulSet": operated(t, set, optionalKinds),
-		"operator without CSI":      operated(t, with(everything(t), false, "cluster", "csi", "enabled"), optionalKinds),
+		"operator without CSI":      operated(t, with(everything(t), false, "csi", "enabled"), optionalKinds),
 	}
 	for _, overlay := range overlays {
 		all["overlay "+overlay] = built(t, "deploy/overlays/"+overlay)

@@ -9,48 +9,43 @@ import (
 
 	"helm.sh/helm/v4/pkg/action"
 	core "k8s.io/api/core/v1"
-	"sigs.k8s.io/yaml"
 )
 
-// familiar are the values that many charts have, and the spec that each stands for.
-func familiar(t *testing.T) map[string][2]map[string]any {
-	t.Helper()
-	all := map[string][2]map[string]any{}
-	controller := everything(t)["cluster"].(map[string]any)["controller"].(map[string]any)
-	delete(controller, "kind") // these two are in cluster only
-	delete(controller, "replicas")
-	for name, value := range controller {
-		all[name] = [2]map[string]any{{name: value}, {"controller": map[string]any{name: value}}}
-	}
+// of returns values with one at a path, which has dots.
+func of(path string, value any) map[string]any {
+	return with(map[string]any{}, value, strings.Split(path, ".")...)
+}
+
+// The operator would take back what it does not find in the StorageCluster.
+func TestValues_BecomeFieldsOfTheSpecAndTheControllerAsTheOperatorMakesIt(t *testing.T) {
 	secrets := func(names ...string) (list []any) {
 		for _, name := range names {
 			list = append(list, map[string]any{"name": name})
 		}
 		return list
 	}
-	all["imagePullPolicy"] = [2]map[string]any{{"imagePullPolicy": "Always"}, {"imagePullPolicy": "Always"}}
-	all["global.imageRegistry"] = [2]map[string]any{{"global": map[string]any{"imageRegistry": "r.example:5000/all", "more": 1}}, {"imageRegistry": "r.example:5000/all"}}
-	all["imagePullSecrets"] = [2]map[string]any{
-		{"imagePullSecrets": secrets("b", "a"), "global": map[string]any{"imagePullSecrets": secrets("a")}, "cluster": map[string]any{"imagePullSecrets": secrets("c")}},
-		{"imagePullSecrets": secrets("a", "b", "c")},
-	}
-	all["all of the controller"] = [2]map[string]any{{}, {"controller": controller}}
-	maps.Copy(all["all of the controller"][0], controller)
-	return all
-}
-
-// The operator would take back what it does not find in the StorageCluster.
-func TestValues_FamiliarOnesBecomeFieldsOfTheSpecAndTheControllerAsTheOperatorMakesIt(t *testing.T) {
+	own := func(image string) map[string]any { return of("images.holdfast", image) }
 	key := "Deployment " + namespace + "/holdfast-controller"
 	usual := render(t, Release{})[key]
-	for name, c := range familiar(t) {
+	for name, c := range map[string][2]map[string]any{
+		"another image":   {of("image.repository", "r.example/mine"), own("r.example/mine:" + loaded(t).Metadata.AppVersion)},
+		"another tag":     {of("image.tag", "v7"), own("holdfast/holdfast:v7")},
+		"a digest":        {of("image.digest", "sha256:01"), own("holdfast/holdfast@sha256:01")},
+		"a mirrored tag":  {with(of("image.tag", "v7"), "r.example/all", "global", "imageRegistry"), with(own("r.example/all/holdfast/holdfast:v7"), "r.example/all", "imageRegistry")},
+		"all of an image": {map[string]any{"image": map[string]any{"repository": "r.example/mine", "tag": "v7", "digest": "sha256:01"}}, own("r.example/mine:v7@sha256:01")},
+		"a pull policy":   {of("image.pullPolicy", "Always"), of("imagePullPolicy", "Always")},
+		"a registry":      {map[string]any{"global": map[string]any{"imageRegistry": "r.example:5000/all", "more": 1}}, of("imageRegistry", "r.example:5000/all")},
+		"secrets":         {with(of("imagePullSecrets", secrets("b", "a")), secrets("a"), "global", "imagePullSecrets"), of("imagePullSecrets", secrets("a", "b"))},
+		"one node":        {of("singleNode", true), of("controller.replicas", 1)},
+		"three for one":   {with(of("singleNode", true), 3, "controller", "replicas"), of("controller.replicas", 3)},
+	} {
 		t.Run(name, func(t *testing.T) {
 			got := render(t, Release{Values: c[0]})
 			spec, _ := lookup(got["StorageCluster holdfast"].Object, "spec")
 			if compact(spec) != compact(c[1]) {
 				t.Errorf("the spec is %s, not %s", compact(spec), compact(c[1]))
 			}
-			want := operated(t, map[string]any{"cluster": c[1]}, nil)
+			want := operated(t, c[1], nil)
 			for _, difference := range Differences(Objects{key: want[key]}, Objects{key: got[key]}) {
 				t.Errorf("as the chart has it, %s", difference)
 			}
@@ -61,19 +56,42 @@ func TestValues_FamiliarOnesBecomeFieldsOfTheSpecAndTheControllerAsTheOperatorMa
 	}
 }
 
-func TestValues_EachFamiliarOneOfTheChartIsTried(t *testing.T) {
-	tried := slices.Collect(maps.Keys(familiar(t)))
-	defaults := map[string]any{}
-	if err := yaml.Unmarshal([]byte(read(t, "deploy/chart/values.yaml")), &defaults); err != nil {
-		t.Fatal(err)
-	}
-	for name := range defaults {
-		if !slices.Contains(tried, name) && !slices.Contains([]string{"cluster", "global", "serviceAccount", "crds"}, name) {
-			t.Errorf("nothing tries %s", name)
+func TestValues_OfTheSpecAloneReachIt(t *testing.T) {
+	for name, c := range map[string][2]map[string]any{
+		"no default class": {of("defaultClass", false), of("defaultClass", false)},
+		"no PodMonitor":    {of("monitoring.podMonitor.enabled", false), of("monitoring.enabled", false)},
+	} {
+		spec, _ := lookup(render(t, Release{Values: c[0]})["StorageCluster holdfast"].Object, "spec")
+		if compact(spec) != compact(c[1]) {
+			t.Errorf("%s: the spec is %s, not %s", name, compact(spec), compact(c[1]))
 		}
 	}
-	if len(defaults) < 14 {
-		t.Errorf("there are only %v", defaults)
+}
+
+func TestChart_HasTheAlertsAndTheDashboardOfDeploy(t *testing.T) {
+	values := of("monitoring.prometheusRule", map[string]any{"enabled": true, "labels": map[string]any{"release": "prometheus"}})
+	values = with(values, map[string]any{"enabled": true, "labels": map[string]any{"grafana_dashboard": "yes"}}, "monitoring", "dashboard")
+	got := render(t, Release{Namespace: "storage", Values: values})
+	rule, dashboard := got["PrometheusRule storage/holdfast"], got["ConfigMap storage/holdfast-dashboard"]
+	if rule == nil || dashboard == nil {
+		t.Fatalf("there are only %v", slices.Sorted(maps.Keys(got)))
+	}
+	want, err := Parse([]byte(read(t, "deploy/monitoring/prometheusrule.yaml")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	was := strings.ReplaceAll(compact(want["PrometheusRule holdfast"].Object["spec"]), "-n holdfast-system", "-n storage")
+	if is := compact(rule.Object["spec"]); is != was || strings.Contains(is, namespace) {
+		t.Errorf("the alerts are %s", is)
+	}
+	if rule.GetLabels()["release"] != "prometheus" || rule.GetLabels()["app.kubernetes.io/name"] != "holdfast" || dashboard.GetLabels()["grafana_dashboard"] != "yes" {
+		t.Errorf("the labels are %v, %v", rule.GetLabels(), dashboard.GetLabels())
+	}
+	if is, _ := lookup(dashboard.Object, "data", "holdfast.json"); is != strings.TrimSuffix(read(t, "deploy/monitoring/dashboard.json"), "\n") {
+		t.Errorf("the dashboard is %.100v", is)
+	}
+	if usual := render(t, Release{Namespace: "storage"}); usual["PrometheusRule storage/holdfast"] != nil || usual["ConfigMap storage/holdfast-dashboard"] != nil {
+		t.Error("both are rendered unasked")
 	}
 }
 
@@ -106,7 +124,7 @@ func TestChart_KindsAreOfTheReleaseUnlessTheyAreNotWanted(t *testing.T) {
 }
 
 func TestChart_LintFindsNothing(t *testing.T) {
-	for name, values := range map[string]map[string]any{"nothing": nil, "everything": everything(t)} {
+	for name, values := range map[string]map[string]any{"nothing": nil, "everything": asValues(everything(t))} {
 		lint := action.NewLint()
 		lint.Strict = true
 		result := lint.Run([]string{filepath.Join(root, "deploy/chart")}, values)
@@ -160,7 +178,7 @@ func TestChart_TestWritesToAClaimWithNoRights(t *testing.T) {
 }
 
 func TestChart_TestFollowsTheValues(t *testing.T) {
-	pod := tested(t, everything(t))
+	pod := tested(t, asValues(everything(t)))
 	c := pod.Spec.Containers[0]
 	if c.Image != "registry.example/holdfast:v9" || c.ImagePullPolicy != core.PullAlways || pod.Spec.ImagePullSecrets[0].Name != "registry" || pod.Spec.Tolerations[0].Key != "storage" {
 		t.Errorf("it is %+v", pod.Spec)

@@ -98,7 +98,7 @@ func TestHelm_EachVersionInstallsUpgradesAndLeavesTheKinds(t *testing.T) {
 			in := func(args ...string) []string { return append(args, release...) }
 			a.must(a.helm(in("install", "holdfast", chart)...))
 			kinds := a.kinds()
-			a.must(a.helm(in("upgrade", "holdfast", chart, "--set", "podLabels.team=storage")...))
+			a.must(a.helm(in("upgrade", "holdfast", chart, "--set", "controller.podLabels.team=storage")...))
 			if got := a.team("holdfast-system"); got != "storage" {
 				t.Errorf("after the upgrade the team is %q", got)
 			}
@@ -111,7 +111,7 @@ func TestHelm_EachVersionInstallsUpgradesAndLeavesTheKinds(t *testing.T) {
 				t.Errorf("another release takes over the kinds without --take-ownership: %v", err)
 			}
 			a.must(a.helm(in("install", "other", chart, "--take-ownership")...))
-			a.must(a.helm(in("upgrade", "other", chart, "--set", "podLabels.team=compute")...))
+			a.must(a.helm(in("upgrade", "other", chart, "--set", "controller.podLabels.team=compute")...))
 			if got := a.team("holdfast-system"); got != "compute" {
 				t.Errorf("after the upgrade of another release the team is %q", got)
 			}

@@ -105,6 +105,7 @@ func TestValues_UnreadableIsRefusedWithAnExample(t *testing.T) {
 		{"StorageCluster", `{"priorityClassName":%v}`, `"A" "a b" "a/b"`, "system-node-critical"},
 		{"StorageCluster", `{"controller":{"priorityClassName":%v}}`, `"A" "a b" "a/b"`, "system-cluster-critical"},
 		{"StorageCluster", `{"controller":{"podLabels":{%v:"x"}}}`, `"app.kubernetes.io/name" "app.kubernetes.io/component"`, "leave them out"},
+		{"StorageCluster", `{"node":{"podLabels":{%v:"x"}}}`, `"app.kubernetes.io/name" "app.kubernetes.io/component"`, "leave them out"},
 		{"StorageCluster", `{"imageRegistry":%v}`, `"https://a" "a/" "a b" "/a" "a:port" "a/B"`, "spec.imageRegistry"},
 		{"StorageCluster", `{"imagePullPolicy":%v}`, `"Sometimes" "always"`, "IfNotPresent"},
 		{"StorageCluster", `{"nfs":{"nodeNetworks":[%v]}}`, `"*" "10.0.0.0/33" "010.0.0.1" "10.0.0.0/08" "fd00::/100" "fd00::/127" "fe80::1%eth0" "::ffff:10.0.0.1/96" "10.0.0" "10.0.0.7/" "a" ""`, "100.64.0.0/16"},

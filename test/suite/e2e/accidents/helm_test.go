@@ -49,8 +49,11 @@ func (p *precious) values(more map[string]any) string {
 	o := unstructured.Unstructured{}
 	check.OK(p.t, yaml.Unmarshal(content, &o.Object))
 	spec := o.Object["spec"].(map[string]any)
+	image := spec["images"].(map[string]any)["holdfast"].(string)
+	delete(spec, "images")
 	maps.Copy(spec, more)
-	if content, err = yaml.Marshal(map[string]any{"cluster": spec}); err != nil {
+	tag := strings.LastIndexByte(image, ':')
+	if content, err = yaml.Marshal(map[string]any{"cluster": spec, "image": map[string]any{"repository": image[:tag], "tag": image[tag+1:]}}); err != nil {
 		p.t.Fatal(err)
 	}
 	path := filepath.Join(p.t.TempDir(), "values.yaml")
@@ -136,8 +139,8 @@ func TestHelm_InstallUpgradeRollbackAndUninstallLoseNothing(t *testing.T) {
 		p.install()
 	})
 	p.sub("upgrade", func(p *precious) {
-		p.helm("upgrade", string(c), "--values", p.values(map[string]any{"debug": true, "controller": map[string]any{"podAnnotations": map[string]any{"example.com/team": "storage"}}}),
-			"--set", "podLabels.team=storage", "--set", "extraArgs[0]=--log-format=json", waiting[0], waiting[1])
+		p.helm("upgrade", string(c), "--values", p.values(map[string]any{"debug": true}),
+			"--set", "controller.podLabels.team=storage", "--set", "controller.extraArgs[0]=--log-format=json", waiting[0], waiting[1])
 		p.isReady()
 		p.install()
 		p.controllerHas("storage", "--log-format=json")
@@ -145,7 +148,7 @@ func TestHelm_InstallUpgradeRollbackAndUninstallLoseNothing(t *testing.T) {
 	p.sub("upgrade after the operator has repaired", func(p *precious) {
 		cluster.MustKubectl(p.t, "-n", kube.System, "delete", "deployment", "holdfast-controller")
 		p.install()
-		p.helm("upgrade", string(c), "--values", p.values(nil), "--set", "podLabels.team=compute")
+		p.helm("upgrade", string(c), "--values", p.values(nil), "--set", "controller.podLabels.team=compute")
 		p.install()
 		p.controllerHas("compute", "--namespace=$(NAMESPACE)")
 	})
