@@ -64,7 +64,7 @@ func TestUsage_ErrorNamesTheAllowedValues(t *testing.T) {
 		"trash of no pool":    {[]string{"volumes", "--trash"}, []string{"--pool is missing", "holdfast volumes trash"}},
 		"a pool and a claim":  {[]string{"volumes", "restore", "v", "--pool", pool, "--claim", "shop/x"}, []string{"--pool", "--claim"}},
 		"restore of no pool":  {[]string{"volumes", "--restore", "v"}, []string{"--pool is missing", "holdfast volumes restore NAME"}},
-		"unknown verb":        {[]string{"volumes", "undelete", "v"}, []string{`"undelete"`, "adopt, delete, list, restore, trash"}},
+		"unknown verb":        {[]string{"volumes", "undelete", "v"}, []string{`"undelete"`, "adopt, delete, describe, list, restore, trash"}},
 		"a verb's flag":       {[]string{"volumes", "delete", "v", "--yess"}, []string{"volumes delete", "--yess", "did you mean --yes?"}},
 		"no name":             {[]string{"volumes", "restore", "--node", "n"}, []string{"volumes restore", "NAME is missing"}},
 		"two names":           {[]string{"snapshots", "delete", "a", "--yes", "b"}, []string{"one NAME", `"b"`}},

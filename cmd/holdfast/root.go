@@ -47,7 +47,7 @@ func newRoot() *cobra.Command {
 	(&installation{kubectl: &kubectl{}}).define(root.PersistentFlags())
 	root.AddGroup(&cobra.Group{ID: forClusters, Title: "Commands for a cluster:"}, &cobra.Group{ID: forHosts, Title: "Commands for a host:"}, &cobra.Group{ID: forPods, Title: "Processes of a cluster:"})
 	for group, commands := range map[string][]*cobra.Command{
-		forClusters: {newStatusCommand(), newTopCommand(), newDoctorCommand(), newVolumesCommand(), newSnapshotsCommand(), newRenderCommand(), newBenchCommand()},
+		forClusters: {newStatusCommand(), newTopCommand(), newDoctorCommand(), newVolumesCommand(), newSnapshotsCommand(), newGetCommand(), newDescribeCommand(), newRenderCommand(), newBenchCommand(), newSupportBundleCommand()},
 		forHosts:    {newStandaloneCommand(), newDisksCommand(), newCleanupCommand()},
 		forPods:     {newControllerCommand(), newNodeCommand(), newNFSCommand(), newCephCommand(), newCopyCommand()},
 		"":          {newVersionCommand()},

@@ -48,7 +48,7 @@ of this host, or in a Ceph cluster, whether or not a process serves them; delete
 		}
 		return volumeList.show(ctx, out, s)
 	}
-	cmd.AddCommand(newListVolumesCommand(), newTrashCommand(), newRestoreCommand(), newDeleteCommand(), newAdoptCommand())
+	cmd.AddCommand(newListVolumesCommand(), newDescribeVolumeCommand("describe"), newTrashCommand(), newRestoreCommand(), newDeleteCommand(), newAdoptCommand())
 	return cmd
 }
 
