@@ -28,6 +28,9 @@ var sharedExample = filepath.Join(examples, "shared.yaml")
 // test/suite/e2e/ceph moves volumes.
 var cephExamples = []string{filepath.Join(examples, "ceph.yaml"), filepath.Join(examples, "move-to-ceph.yaml")}
 
+// copyExample copies a claim that nothing writes to.
+var copyExample = filepath.Join(examples, "copy-from.yaml")
+
 // nightlyExample is applied as the others are. Its image is not in this cluster: what its container runs has a test of its own.
 var nightlyExample = filepath.Join(examples, "nightly.yaml")
 
@@ -47,7 +50,7 @@ func TestExamples_RunUnchanged(t *testing.T) {
 	s.Exec("writer", "sh", "-c", "until test -s /data/log; do sleep 0.1; done")
 	files := check.Got(filepath.Glob(filepath.Join(examples, "*.yaml")))(t)
 	for _, file := range files {
-		if !done[file] && file != sharedExample && !slices.Contains(cephExamples, file) {
+		if !done[file] && file != sharedExample && file != copyExample && !slices.Contains(cephExamples, file) {
 			apply(file)
 		}
 	}
@@ -157,6 +160,26 @@ func TestExamples_VolumeIsMovedToAnotherNodeByTheCommandsOfThePage(t *testing.T)
 		t.Errorf("the claim has volume %s on %s, and the copy is %s", now.Name, placed(now), copied.Name)
 	}
 	if found := s.Run("reader", kube.Mount("notes", "/data"), kube.AnyNode, kube.Script(read)); found != written {
+		t.Errorf("read is\n%s\nwritten was\n%s", found, written)
+	}
+}
+
+// TestExamples_ClaimOfAnotherDriverIsCopiedByTheCommandsOfThePage runs the commands of docs/from-other-storage.md as they are
+// there, with a volume of this driver as the source.
+func TestExamples_ClaimOfAnotherDriverIsCopiedByTheCommandsOfThePage(t *testing.T) {
+	t.Parallel()
+	s := begin(t)
+	const read = "cd /data; sha256sum a/file; readlink soft; test a/file -ef hard; stat -c '%n %u %g %a %Y' a/file"
+	s.Claim("notes", "64Mi")
+	written := s.Run("writer", kube.Mount("notes", "/data"),
+		kube.Script("cd /data; mkdir a; head -c 5000000 /dev/urandom >a/file; chmod 640 a/file; ln a/file hard; ln -s a/file soft; sync; "+read))
+	s.DeletePod("writer")
+	for _, block := range documents.Paragraphs(string(check.Got(os.ReadFile("../../../docs/from-other-storage.md"))(t))) {
+		if strings.Contains(block, "copy-from") {
+			asAdministrator(t, s, []string{"bash", "-euxo", "pipefail", "-c", strings.ReplaceAll(block, "-n shop", "-n "+s.Namespace)})
+		}
+	}
+	if found := s.Run("reader", kube.Mount("notes-copied", "/data"), kube.Script(read)); found != written {
 		t.Errorf("read is\n%s\nwritten was\n%s", found, written)
 	}
 }

@@ -18,7 +18,8 @@ import (
 var notRun = map[string]string{
 	"kubectl port-forward": "goes on until it is ended", "kubectl get storageupgrade v2 --watch": "the same",
 	"kubectl drain": "test/suite/e2e drains nodes", "kubectl taint node NODE node.kubernetes.io/out-of-service-": "takes off what is not there",
-	"kubectl exec": "is for pods of an example, which test/suite/e2e runs", "kubectl wait pod/": "the same", "kubectl delete pod move-from": "the same", "kubectl create job": "the same",
+	"kubectl exec": "is for pods of an example, which test/suite/e2e runs", "kubectl wait pod/": "the same", "kubectl delete pod move-from": "the same", "kubectl logs copy-from": "the same", "kubectl apply -f deploy/examples/copy-from.yaml": "the same", "kubectl create job": "the same",
+	"kubectl delete pod writer": "is of docs/quick-start.md, which the lane golden does", "kubectl delete pvc notes": "the same",
 	"kubectl holdfast":            "is the program, under its name as a plugin",
 	"kubectl rollout restart":     "has no dry run, and other tests end the controller",
 	"kubectl wait storageupgrade": "test/suite/e2e/upgrade upgrades", "kubectl wait storagecluster holdfast --for=condition": "is run when all tests begin",
@@ -34,7 +35,8 @@ var notRun = map[string]string{
 	"kubectl get nfsserver shared": "is about a namespace that is being deleted, as in TestClaim_DataOfANamespaceThatWasDeletedIsServedAgain", "kubectl patch nfsserver shared": "the same",
 	"holdfast volumes delete": "test/suite/e2e/accidents deletes", "holdfast snapshots delete": "the same", "holdfast volumes adopt": "the same", "holdfast volumes restore": "the same",
 	"holdfast volumes --pool": "is for the pool of a host", "holdfast volumes list --pool": "the same", "holdfast volumes trash --pool": "the same",
-	"holdfast standalone": "is a driver", "holdfast controller": "is a process of a cluster", "holdfast node": "the same", "holdfast nfs": "the same", "holdfast ceph": "the same", "holdfast copy": "the same",
+	"holdfast support-bundle": "writes a file",
+	"holdfast standalone":     "is a driver", "holdfast controller": "is a process of a cluster", "holdfast node": "the same", "holdfast nfs": "the same", "holdfast ceph": "the same", "holdfast copy": "the same",
 	"holdfast render": "asks no cluster", "holdfast completion": "the same", "holdfast help": "the same", "holdfast COMMAND": "the same", "holdfast version": "the same",
 	"holdfast bench": "test/suite/e2e/upgrade and bench run it", "holdfast cleanup": "removes the pool of a host",
 }
@@ -55,7 +57,7 @@ func TestDocuments_CommandsRunInACluster(t *testing.T) {
 	node := a.Volume("data").Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions[0].Values[0]
 	names := map[string]string{
 		"NODE": node, "node-a": node, "n1": node, "pvc-0c4e": a.Volume("data").Name, "shop": a.Namespace, "data-orders-0": "data", "orders-0": "user", "notes": "data", "notes-moved": "data", "fast": "default", "install.yaml": "deploy/install.yaml",
-		"pvc NAME": "data", "volumes.holdfast.dev NAME": a.Volume("data").Name, "storageclass NAME": "holdfast",
+		"bank/ledger": a.Namespace + "/data", "shop/orders": a.Namespace + "/data", "pvc NAME": "data", "volumes.holdfast.dev NAME": a.Volume("data").Name, "storageclass NAME": "holdfast",
 	}
 	ran := map[string]bool{}
 	pages, err := filepath.Glob("../../../../docs/*.md")
