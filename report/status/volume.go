@@ -61,7 +61,7 @@ func (d *description) volume(v *v1beta1.Volume, f *facts.Facts) {
 	d.line("Pool", v.PoolName())
 	d.line("Where", place(is.Access))
 	if is.Size != nil {
-		d.line("Size", size(is.Size.Value()))
+		d.line("Size", is.Size)
 	}
 	if is.Used != nil {
 		d.line("Used", size(is.Used.Value())+" of its pool")
