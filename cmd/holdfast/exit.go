@@ -6,9 +6,6 @@ import (
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
-	"github.com/holdfast-storage/holdfast/transfer"
-	"github.com/holdfast-storage/holdfast/transfer/protocol"
 )
 
 const exitCodes = `Exit codes:
@@ -42,10 +39,8 @@ func exitCode(err error) int {
 		return 0
 	case errors.Is(err, errUsage):
 		return 2
-	case errors.Is(err, transfer.ErrHasContent):
-		return protocol.HasContentExit
-	case errors.Is(err, transfer.ErrFinal):
-		return protocol.FinalExit
+	case exitCodeOfCopy(err) != 0:
+		return exitCodeOfCopy(err)
 	case errors.As(err, &unknown), unanswered(err):
 		return 3
 	}

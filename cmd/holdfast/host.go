@@ -1,3 +1,5 @@
+//go:build linux
+
 package main
 
 import (
@@ -34,9 +36,6 @@ type opener func(context.Context, *slog.Logger) (*local.Backend, error)
 
 // joiner returns the parts that run beside the driver, on the same storage.
 type joiner func(*local.Backend, *slog.Logger) ([]part, error)
-
-// part is something that runs as long as the process.
-type part func(context.Context) error
 
 func hostFlags(flags *pflag.FlagSet, endpoint, registrationDir string) *host {
 	h := &host{pools: poolFlag(flags), logging: logFlags(flags), monitoring: monitoringFlags(flags)}

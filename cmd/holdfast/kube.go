@@ -121,6 +121,9 @@ func inProtobuf(config *rest.Config) *rest.Config {
 	return config
 }
 
+// part is something that runs as long as the process.
+type part func(context.Context) error
+
 // clients are the API as this program uses it.
 type clients struct {
 	holdfast   holdfast.Interface

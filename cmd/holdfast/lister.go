@@ -13,7 +13,6 @@ import (
 
 	"github.com/holdfast-storage/holdfast/admin"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
-	cephsite "github.com/holdfast-storage/holdfast/backend/ceph/site"
 	"github.com/holdfast-storage/holdfast/deploy"
 	"github.com/holdfast-storage/holdfast/printable"
 )
@@ -60,7 +59,7 @@ func (i *installation) admin(c admin.Config) (*admin.Admin, error) {
 // list is what a command lists, of a cluster or of the pools of this host.
 type list[T any] struct {
 	ofCluster func(*admin.Admin, context.Context) ([]T, error)
-	ofPools   func(context.Context, cephsite.View) ([]T, error)
+	ofPools   func(context.Context, poolView) ([]T, error)
 	table     func(io.Writer, []T, bool) error
 	name      func(io.Writer, T) error // for -o name
 	filters   filterable
@@ -156,7 +155,7 @@ func (l list[T]) read(ctx context.Context, s *source) (all []T, err error) {
 		if err := s.checkHost(); err != nil {
 			return nil, err
 		}
-		err = s.each(ctx, func(of cephsite.View) error {
+		err = s.each(ctx, func(of poolView) error {
 			some, err := l.ofPools(ctx, of)
 			all = append(all, some...)
 			return err

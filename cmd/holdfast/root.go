@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -46,12 +47,12 @@ func newRoot() *cobra.Command {
 	// Before a command they are for the completion alone: cobra hands them to the command, which defines its own.
 	(&installation{kubectl: &kubectl{}}).define(root.PersistentFlags())
 	root.AddGroup(&cobra.Group{ID: forClusters, Title: "Commands for a cluster:"}, &cobra.Group{ID: forHosts, Title: "Commands for a host:"}, &cobra.Group{ID: forPods, Title: "Processes of a cluster:"})
-	for group, commands := range map[string][]*cobra.Command{
+	all := map[string][]*cobra.Command{
 		forClusters: {newStatusCommand(), newTopCommand(), newDoctorCommand(), newVolumesCommand(), newSnapshotsCommand(), newGetCommand(), newDescribeCommand(), newRenderCommand(), newBenchCommand(), newSupportBundleCommand()},
-		forHosts:    {newStandaloneCommand(), newDisksCommand(), newCleanupCommand()},
-		forPods:     {newControllerCommand(), newNodeCommand(), newNFSCommand(), newCephCommand(), newCopyCommand()},
 		"":          {newVersionCommand()},
-	} {
+	}
+	maps.Copy(all, hostCommands())
+	for group, commands := range all {
 		for _, c := range commands {
 			c.GroupID, c.Hidden = group, group == forPods // which manifests call, and no person
 			root.AddCommand(c)

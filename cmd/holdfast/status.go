@@ -15,8 +15,8 @@ import (
 	"github.com/spf13/cobra"
 
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/cmd/holdfast/terminal"
-	"github.com/holdfast-storage/holdfast/driver"
 	"github.com/holdfast-storage/holdfast/printable"
 	"github.com/holdfast-storage/holdfast/report/doctor"
 	"github.com/holdfast-storage/holdfast/report/facts"
@@ -58,7 +58,7 @@ Holdfast in it, could not be read. Warnings and notes do not count.`,
   kubectl holdfast doctor -o json`,
 	}
 	v := viewFlags(cmd)
-	cmd.Flags().StringVar(&v.driver, "driver-name", driver.DefaultName, "`name` of the driver, as StorageClasses have it")
+	cmd.Flags().StringVar(&v.driver, "driver-name", v1beta1.DriverName, "`name` of the driver, as StorageClasses have it")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return v.doctor(cmd.Context(), cmd.OutOrStdout()) }
 	return cmd
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,7 +14,6 @@ import (
 
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
-	"github.com/holdfast-storage/holdfast/backend/local"
 	"github.com/holdfast-storage/holdfast/cmd/holdfast/terminal"
 	"github.com/holdfast-storage/holdfast/report/top"
 )
@@ -67,7 +65,7 @@ func topCommand(cmd *cobra.Command, by top.By) *cobra.Command {
 	}
 	flags.DurationVar(&t.interval, "interval", 2*time.Second, "how long it is counted for, a `duration`")
 	flags.BoolVarP(&t.watch, "watch", "w", false, "show it again after each interval, until it is interrupted")
-	flags.Func("pool", listPoolUsage, t.addPool(t.pools.add))
+	flags.Func("pool", listPoolUsage, t.addPool(t.addLocal))
 	_ = cmd.RegisterFlagCompletionFunc("pool", completeNames(poolNames)) // it has none yet
 	t.choose(cmd, filterable{claim: true})
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return t.run(cmd.Context(), cmd.OutOrStdout()) }
@@ -85,7 +83,7 @@ func (t *topper) run(ctx context.Context, out io.Writer) error {
 		if err := t.checkHost("holdfast-namespace"); err != nil {
 			return err
 		}
-		return t.peek(ctx, func(storage *local.Backend) error { return t.show(ctx, out, &hostTraffic{storage, t.chosen}) })
+		return t.showHost(ctx, out)
 	}
 	c, err := t.cluster(ctx)
 	if err != nil {
@@ -198,43 +196,4 @@ func (m *measurement) next(ctx context.Context) (*top.Report, error) {
 	report := top.Compare(m.last, now, m.volumes, m.by)
 	m.last = now
 	return report, nil
-}
-
-// hostTraffic is what is counted on this host.
-type hostTraffic struct {
-	storage *local.Backend
-	chosen  func(claim *v1beta1.NamespacedReference, node, pool string) bool
-}
-
-// Sample reads the kernel.
-func (h *hostTraffic) Sample(ctx context.Context) (*top.Sample, error) {
-	s := &top.Sample{At: map[string]time.Time{"": time.Now()}, Counted: map[top.Key]top.Counters{}}
-	for _, v := range h.storage.Traffic(ctx) {
-		s.Counted[top.Key{Volume: string(v.ID)}] = top.Counters{
-			Reads: float64(v.Reads), ReadBytes: float64(v.ReadBytes), Writes: float64(v.Writes), WrittenBytes: float64(v.WrittenBytes),
-		}
-	}
-	return s, ctx.Err()
-}
-
-// Volumes lists the pools.
-func (h *hostTraffic) Volumes(ctx context.Context) ([]top.Volume, error) {
-	all, err := h.storage.List(ctx)
-	if err != nil {
-		return nil, err
-	}
-	rows := []top.Volume{}
-	for _, v := range all {
-		claim := v1beta1.ReferenceTo(v1beta1.ClaimOf(v.Labels))
-		if !h.chosen(claim, "", v.Pool) {
-			continue
-		}
-		one := top.Volume{Name: string(v.ID), ClaimRef: claim, Pool: v.Pool}
-		i := slices.IndexFunc(h.storage.Pools(), func(p local.PoolConfig) bool { return p.Name == v.Pool })
-		if i >= 0 && h.storage.Pools()[i].Engine == "directory" {
-			one.Uncounted = top.Uncounted
-		}
-		rows = append(rows, one)
-	}
-	return rows, nil
 }

@@ -8,8 +8,6 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
-
-	"github.com/holdfast-storage/holdfast/backend/local"
 )
 
 // version is set when a release is linked.
@@ -60,7 +58,7 @@ type metadataVersion struct {
 func self() programVersion {
 	return programVersion{
 		Version: version, Commit: revision(), Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
-		Metadata: metadataVersion{Writes: local.MetadataVersion, Reads: local.MetadataVersion},
+		Metadata: metadata(),
 	}
 }
 

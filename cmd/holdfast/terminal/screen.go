@@ -7,8 +7,6 @@ import (
 	"os/signal"
 	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // What moves the cursor and changes the screen, as terminals have understood it since the VT220 and xterm.
@@ -40,7 +38,9 @@ func Watch(ctx context.Context, out io.Writer, next func(context.Context) (*Fram
 		return blocks(ctx, out, next)
 	}
 	resized := make(chan os.Signal, 1)
-	signal.Notify(resized, unix.SIGWINCH)
+	if len(resizes) > 0 { // otherwise all signals would be meant
+		signal.Notify(resized, resizes...)
+	}
 	defer signal.Stop(resized)
 	var last *Frame
 	entered := false
