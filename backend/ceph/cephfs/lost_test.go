@@ -30,7 +30,9 @@ func TestLoss_OfAnAttributeCostsNoFile(t *testing.T) {
 		"volume smaller":   {"a", volumeAttr, older(func(m *meta) { m.Size, m.Charge = mib, mib })},
 		"trash removed":    {"t", volumeAttr, nil},
 		"trash older":      {"t", volumeAttr, older(func(m *meta) { m.Deleted = nil })},
+		"volume copying":   {"a", volumeAttr, older(func(m *meta) { m.State = copying })},
 		"snapshot removed": {"a", snapshotsAttr + "s", nil},
+		"snapshot older":   {"a", snapshotsAttr + "s", olderSnapshot},
 		"building older":   {"", buildingAttr + "a", func([]byte) any { return meta{Version: version, ID: "a", Name: "a", Size: mib, Charge: mib} }},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -80,6 +82,14 @@ func older(change func(*meta)) func([]byte) any {
 		change(&m)
 		return m
 	}
+}
+
+// olderSnapshot is what a snapshot's attribute was while it was taken.
+func olderSnapshot(was []byte) any {
+	var m snapshotMeta
+	_ = json.Unmarshal(was, &m)
+	m.State = building
+	return m
 }
 
 func (w *world) takeBack(at, attr string, becomes func([]byte) any) {

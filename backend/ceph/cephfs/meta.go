@@ -14,6 +14,9 @@ import (
 // version is that of the layout and the metadata that this code writes. It reads no newer one.
 const version = 1
 
+// MetadataVersion is the version of metadata that this program writes, and the newest that it reads.
+const MetadataVersion = version
+
 // What is remembered lies in extended attributes of the group and of its subvolumes: each is replaced at once, goes where
 // its directory goes, and is out of reach of a client that mounts a volume, which lies one directory below.
 const (

@@ -99,6 +99,12 @@ func (p *pool) snapshotOf(ctx context.Context, id backend.ID, spec backend.Snaps
 	if err := p.clearSnapshots(ctx, id); err != nil {
 		return nil, fmt.Errorf("removing the remains of an earlier attempt: %w", err)
 	}
+	switch e, s, err := p.findSnapshot(ctx, id); {
+	case err != nil:
+		return nil, err
+	case s != nil: // an earlier attempt had all but its record
+		return p.snapshot(ctx, e, s)
+	}
 	if err := p.refuseTaken(ctx, e.name, string(id)); err != nil {
 		return nil, err
 	}
@@ -147,12 +153,27 @@ func (p *pool) clearSnapshots(ctx context.Context, id backend.ID) error {
 	}
 	for _, e := range all {
 		if s := e.snapshot(id); s != nil && !s.whole() {
-			if err := p.destroySnapshot(ctx, e.name, id); err != nil {
+			if err := p.finishSnapshot(ctx, e.name, s.meta); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// finishSnapshot records that a snapshot is there that was being taken: it is whole when it exists, and the record may be
+// older. Otherwise it removes what there is of it.
+func (p *pool) finishSnapshot(ctx context.Context, name string, m *snapshotMeta) error {
+	there, err := look(ctx, p, "looking for snapshot "+string(m.ID), func(g *group) (bool, error) { return g.exists(g.snapshotPath(name, string(m.ID))) })
+	switch {
+	case err != nil:
+		return err
+	case m.State == building && there:
+		taken := *m
+		taken.State = ready
+		return p.recordSnapshot(ctx, name, &taken)
+	}
+	return p.destroySnapshot(ctx, name, m.ID)
 }
 
 // refuseTaken refuses a name that a snapshot has which is not of Holdfast. It is asked before the name is recorded: what is

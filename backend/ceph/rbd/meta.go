@@ -35,6 +35,9 @@ const temporaryPrefix = "to."
 // version is that of the layout that this code writes. It reads no newer one: it could not keep what it does not know.
 const version = 1
 
+// MetadataVersion is the version of metadata that this program writes, and the newest that it reads.
+const MetadataVersion = version
+
 // meta is what an image's metadata says. It is written last: an image without it, or with that of the image that it was
 // copied from, is not complete.
 type meta struct {

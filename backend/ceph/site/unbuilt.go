@@ -10,6 +10,9 @@ import (
 
 var errUnbuilt = errors.New("this program was built without Ceph's libraries (tag ceph, with cgo); the image holdfast/ceph has one that was built with them")
 
+// MetadataVersion is none.
+const MetadataVersion = 0
+
 // Open cannot serve a pool here.
 func Open(Config, *slog.Logger) (Site, error) { return nil, errUnbuilt }
 

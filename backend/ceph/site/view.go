@@ -15,6 +15,9 @@ import (
 	"github.com/holdfast-storage/holdfast/backend/ceph/rbd"
 )
 
+// MetadataVersion is the version of metadata in Ceph clusters that this program writes, and the newest that it reads.
+const MetadataVersion = max(rbd.MetadataVersion, cephfs.MetadataVersion)
+
 // view is the View of both engines.
 type view struct {
 	reader
