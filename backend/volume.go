@@ -146,6 +146,7 @@ type Volume struct {
 	Source       *Source
 	Incomplete   bool   // another has not brought all of its content
 	AttachedTo   string // the node that one node at a time may use it on, where that is recorded
+	Detached     bool   // it is attached to no node
 	Created      time.Time
 	Used         int64 // bytes allocated in the pool
 	Access       Access

@@ -49,6 +49,9 @@ func (n *node) mayUse(ctx context.Context, v *backend.Volume, volumeContext map[
 	case v.Access.RBD != nil && v.AttachedTo != "" && v.AttachedTo != n.NodeID:
 		return fmt.Errorf("%w: volume %s is attached to node %s, and an image is used by one node at a time: it can be used on node %s once it is attached to that",
 			backend.ErrPrecondition, v.ID, v.AttachedTo, n.NodeID)
+	case v.Access.RBD != nil && v.Detached:
+		return fmt.Errorf("%w: volume %s is attached to no node, and an image is used on the node that it is attached to: Kubernetes attaches it for a pod (kubectl get volumeattachments shows where)",
+			backend.ErrPrecondition, v.ID)
 	case volumeContext[populatesContext] != "" && !v.Incomplete && local:
 		return fmt.Errorf("%w: volume %s is stored with all of its content, so nothing is copied into it", backend.ErrPrecondition, v.ID)
 	case v.Incomplete && n.CheckComplete != nil:

@@ -72,6 +72,7 @@ func (c inCeph) Get(ctx context.Context, id backend.ID) (*backend.Volume, error)
 	v, err := c.Memory.Get(ctx, id)
 	if err == nil {
 		v.Access, v.AttachedTo = backend.Access{RBD: &backend.RBD{Image: backend.RBDImage(id)}}, map[backend.ID]string{"other": "other", "own": "n", "unknown": ""}[id]
+		v.Detached = id == "detached"
 	}
 	return v, err
 }
@@ -79,7 +80,7 @@ func (c inCeph) Get(ctx context.Context, id backend.ID) (*backend.Volume, error)
 func TestStage_ImageThatIsAttachedToAnotherNodeIsRefused(t *testing.T) {
 	memory := backendtest.NewMemory()
 	r := newRig(t, inCeph{memory}, func(c *Config) { c.NodeID = "n" })
-	for name, want := range map[string]string{"other": "attached to node other", "own": "directory of /nowhere/s", "unknown": "directory of /nowhere/s"} {
+	for name, want := range map[string]string{"other": "attached to node other", "own": "directory of /nowhere/s", "unknown": "directory of /nowhere/s", "detached": "attached to no node"} {
 		check.Got(memory.Create(t.Context(), backend.VolumeSpec{Name: name, Size: backend.Size{Required: gib}}))(t)
 		_, err := r.NodeStageVolume(r.ctx(), &csi.NodeStageVolumeRequest{VolumeId: name, StagingTargetPath: "/nowhere/s", VolumeCapability: mountCapability("")})
 		expectError(t, err, codes.FailedPrecondition, want)

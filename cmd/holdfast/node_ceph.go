@@ -1,3 +1,5 @@
+//go:build linux
+
 package main
 
 import (
@@ -12,6 +14,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	storage "k8s.io/client-go/kubernetes/typed/storage/v1"
 
 	typed "github.com/holdfast-storage/holdfast/api/client/clientset/typed/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/api/convert"
@@ -24,7 +27,9 @@ import (
 
 // useCeph lets the driver use volumes of Ceph pools beside those of this node.
 func (n *node) useCeph(storage *local.Backend, keys *cephKeys, released func(backend.ID)) {
-	reached := &nodeStorage{Backend: storage, node: n.driver.NodeID, api: n.clients.holdfast.HoldfastV1beta1()}
+	reached := &nodeStorage{
+		Backend: storage, node: n.driver.NodeID, driver: n.driver.Name, api: n.clients.holdfast.HoldfastV1beta1(), attachments: n.clients.kubernetes.StorageV1().VolumeAttachments(),
+	}
 	n.driver.Backend, n.driver.CephKeys = reached, keys
 	n.driver.Released = func(id backend.ID) {
 		reached.forget(id)
@@ -127,8 +132,9 @@ func (n *node) cephVolumes() map[string]func() (reason string, err error) {
 // it. The agent of that pool is not needed for that.
 type nodeStorage struct {
 	*local.Backend
-	node string
-	api  typed.HoldfastV1beta1Interface
+	node, driver string
+	api          typed.HoldfastV1beta1Interface
+	attachments  storage.VolumeAttachmentInterface
 
 	mu    sync.Mutex
 	known map[backend.ID]backend.Volume // of Ceph pools
@@ -163,7 +169,10 @@ func (s *nodeStorage) Get(ctx context.Context, id backend.ID) (*backend.Volume, 
 	v = convert.ToVolume(o)
 	v.Incomplete, v.AttachedTo = o.IsIncomplete(), o.Annotations[v1beta1.AttachedAnnotation]
 	if v.AttachedTo == "" && v.Access.RBD != nil {
-		if v.AttachedTo, err = s.hasIt(ctx, id); err != nil {
+		if v.AttachedTo, err = s.hasIt(ctx, id); err == nil && v.AttachedTo == "" {
+			v.Detached, err = s.isDetached(ctx, id)
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -189,6 +198,21 @@ func (s *nodeStorage) hasIt(ctx context.Context, id backend.ID) (node string, er
 		}
 	}
 	return "", nil
+}
+
+// isDetached says whether Kubernetes has not attached a volume to this node. A node whose account may not read that, since the
+// rights are those of an earlier release, goes by the records of the others alone.
+func (s *nodeStorage) isDetached(ctx context.Context, id backend.ID) (bool, error) {
+	a, err := s.attachments.Get(ctx, v1beta1.AttachmentName(string(id), s.driver, s.node), metav1.GetOptions{})
+	switch {
+	case apierrors.IsForbidden(err):
+		return false, nil
+	case apierrors.IsNotFound(err):
+		return true, nil
+	case err != nil:
+		return false, fmt.Errorf("%w: volume %s is attached to no node by its object, and its VolumeAttachment cannot be read: %w", backend.ErrUnavailable, id, err)
+	}
+	return !a.Status.Attached, nil
 }
 
 // Recall spares the API server.

@@ -7,7 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	storage "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 
 	client "github.com/holdfast-storage/holdfast/api/client/clientset"
 	"github.com/holdfast-storage/holdfast/api/convert"
@@ -24,7 +26,10 @@ func cephNode(t *testing.T) (*nodeStorage, client.Interface, *miniapi.Server) {
 	t.Helper()
 	api := miniapi.New(t)
 	ours := client.NewForConfigOrDie(api.Config())
-	return &nodeStorage{Backend: local.OpenReachable(t.Context(), nil, slog.New(slog.DiscardHandler)), node: "here", api: ours.HoldfastV1beta1()}, ours, api
+	return &nodeStorage{
+		Backend: local.OpenReachable(t.Context(), nil, slog.New(slog.DiscardHandler)), node: "here", driver: v1beta1.DriverName, api: ours.HoldfastV1beta1(),
+		attachments: kubernetes.NewForConfigOrDie(api.Config()).StorageV1().VolumeAttachments(),
+	}, ours, api
 }
 
 func putVolume(t *testing.T, c client.Interface, name, node string, status v1beta1.VolumeStatus) {
@@ -132,6 +137,19 @@ func TestNodeStorage_ImageWhoseObjectDoesNotSayWhereItIsAttachedIsThatOfTheNodeT
 	}
 	has("here")
 	attached("")
+	detached := func(want bool, why string) {
+		t.Helper()
+		if v, err := s.Get(t.Context(), "image"); err != nil || v.Detached != want {
+			t.Errorf("%s: it is detached: %t, %v", why, v.Detached, err)
+		}
+	}
+	detached(true, "no VolumeAttachment")
+	attachment := &storage.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: v1beta1.AttachmentName("image", v1beta1.DriverName, "here")}}
+	attachment = check.Got(s.attachments.Create(t.Context(), attachment, metav1.CreateOptions{}))(t)
+	detached(true, "a VolumeAttachment that waits")
+	attachment.Status.Attached = true
+	check.Got(s.attachments.UpdateStatus(t.Context(), attachment, metav1.UpdateOptions{}))(t)
+	detached(false, "attached")
 	other := has("other")
 	attached("other")
 	fence := func(f *v1beta1.Fence) {
