@@ -26,6 +26,7 @@ var notRun = map[string]string{
 	"kubectl apply --server-side -k mine": "test/suite/deploy builds what docs/install.md shows", "kubectl get storageoscluster": "is a kind of StorageOS",
 	"kubectl apply -k deploy/monitoring": "needs Prometheus Operator; test/suite/monitoring reads it", "kubectl label prometheusrule": "the same",
 	"kubectl create configmap holdfast-dashboard": "needs a namespace of Grafana", "kubectl label configmap holdfast-dashboard": "the same",
+	"kubectl annotate storageclass local-path": "is the class of k3s", "kubectl patch configmap argocd-cm": "is of Argo CD",
 	"kubectl annotate crd volumesnapshots": "is for a cluster whose kinds of snapshots came with Holdfast",
 	"kubectl logs nfs-":                    "test/suite/e2e runs NFS servers", "kubectl describe pod nfs-": "the same", "kubectl patch persistentvolume pvc-0c4e": "test/suite/e2e/accidents does",
 	"kubectl get storagenode shared-storage": "is of an NFS server", "kubectl --kubeconfig": "is for a cluster without Holdfast", "kubectl get secret holdfast-api-tls": "is there only where the API is enabled",
