@@ -48,7 +48,7 @@ func TestNFS_VolumesAreMeasuredWhereAClientExists(t *testing.T) {
 	dir := t.TempDir()
 	var out strings.Builder
 	check.OK(t, run(t.Context(), []string{"-quick", "-only", onlyNFS, "-scratch", dir}, &out, t.Output()))
-	for _, w := range nfsWorkloads {
+	for _, w := range workloads {
 		row := regexp.MustCompile(`(?m)^\| ` + regexp.QuoteMeta(w.name) + ` \| [1-9]\d* MiB/s \| \d+ MiB/s \| \*\*\d+\.\d\d\*\* \|$`)
 		if !row.MatchString(out.String()) {
 			t.Errorf("no figures of %s in\n%s", w.name, out.String())

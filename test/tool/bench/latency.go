@@ -78,7 +78,7 @@ func live(ctx context.Context, s subject, round int) ([]time.Duration, error) {
 		}
 		took = append(took, time.Since(begun))
 		if step.name == "stage + publish" {
-			if err := fill(filepath.Join(s.path(n.volume), "file"), written); err != nil {
+			if err := fill(written, filepath.Join(s.path(n.volume), "file")); err != nil {
 				return nil, err
 			}
 		}

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -22,9 +21,6 @@ import (
 
 // onlyNFS is what measures volumes over NFS and nothing else.
 const onlyNFS = "nfs"
-
-// nfsWorkloads begin with those of a volume on this host.
-var nfsWorkloads = append(slices.Clip(workloads), workload{"4 KiB random write, each with fsync", "randwrite", "4k", "--fsync=1"})
 
 const (
 	nfsPort  = 20491
@@ -63,11 +59,11 @@ func (b *bench) overNFS(ctx context.Context) (err error) {
 	return serving(ctx, dir, func(own, mounted string) error {
 		files := []string{filepath.Join(own, "own"), filepath.Join(mounted, "over-nfs")}
 		for _, file := range files {
-			if err := fill(file, small.file); err != nil {
+			if err := fill(small.file, file); err != nil {
 				return err
 			}
 		}
-		for _, w := range nfsWorkloads {
+		for _, w := range workloads {
 			b.sayf("%s: fio %s", onlyNFS, w.name)
 			speeds, err := small.inTurns(ctx, w, files)
 			if err != nil {

@@ -18,7 +18,7 @@ func (b *bench) sizes(ctx context.Context, t target, volumes subject) error {
 		if err := begin(ctx, volumes, name, c.size, "ext4"); err != nil {
 			return err
 		}
-		if err := fill(filepath.Join(volumes.path(name), "file"), c.written); err != nil {
+		if err := fill(c.written, filepath.Join(volumes.path(name), "file")); err != nil {
 			return err
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -19,6 +20,7 @@ var workloads = []workload{
 	{"1 MiB sequential write", "write", "1m", ""},
 	{"4 KiB random read", "randread", "4k", ""},
 	{"4 KiB random write", "randwrite", "4k", ""},
+	{"4 KiB random write, each with fsync", "randwrite", "4k", "--fsync=1"},
 }
 
 // throughput runs fio on a file of the raw pool, of a volume that shell commands made, and of a volume, in turns.
@@ -30,10 +32,8 @@ func (b *bench) throughput(ctx context.Context, t target, raw string, scripts, v
 			return err
 		}
 	}
-	for _, file := range files {
-		if err := fill(file, b.file); err != nil {
-			return err
-		}
+	if err := fill(b.file, files...); err != nil {
+		return err
 	}
 	for _, w := range workloads {
 		b.sayf("%s: fio %s", t, w.name)
@@ -101,21 +101,36 @@ type direction struct {
 	Speed float64 `json:"bw_bytes"`
 }
 
-// fill writes a file full of something that is not zero, and waits until it is on the disk.
-func fill(file string, size int64) error {
-	f, err := os.Create(file)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	chunk := bytes.Repeat([]byte("holdfast"), mib/8)
-	for written := int64(0); written < size; written += mib {
-		if _, err := f.Write(chunk); err != nil {
+// fillStep is how much is written to each file in turn: so no file has a better place on the disk, or is older.
+const fillStep = 64 * mib
+
+// fill writes files full of something that is not zero, in turns, and waits until it is on the disk.
+func fill(size int64, files ...string) (err error) {
+	var open []*os.File
+	defer func() {
+		for _, f := range open {
+			err = errors.Join(err, f.Close())
+		}
+	}()
+	for _, file := range files {
+		f, err := os.Create(file)
+		if err != nil {
 			return err
 		}
+		open = append(open, f)
 	}
-	if err := f.Sync(); err != nil {
-		return err
+	chunk := bytes.Repeat([]byte("holdfast"), mib/8)
+	for written := int64(0); written < size; written += fillStep {
+		for _, f := range open {
+			for at := written; at < min(written+fillStep, size); at += mib {
+				if _, err := f.WriteAt(chunk, at); err != nil {
+					return err
+				}
+			}
+			if err := f.Sync(); err != nil {
+				return err
+			}
+		}
 	}
-	return f.Close()
+	return nil
 }
