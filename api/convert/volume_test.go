@@ -82,7 +82,7 @@ func volumeBack(t *testing.T, f *filler) {
 	var want backend.Volume
 	f.fill(&want)
 	want.Name, want.Size = cmp.Or(want.Name, "name"), want.Size+1
-	want.Reach, want.Incomplete, want.AttachedTo = backend.ItsHost, false, "" // a condition and an annotation say so, which others write
+	want.Reach, want.Incomplete, want.AttachedTo, want.Detached = backend.ItsHost, false, "", false // a condition, an annotation and a VolumeAttachment say so, which others write
 	if want.Server = ""; want.Shared {
 		want.Server, want.Reach = "team/files", backend.ManyHosts
 		want.Node = v1beta1.NodeOfServer(want.Server)
