@@ -5,6 +5,7 @@ package cephfs
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"testing"
 	"time"
 
@@ -71,6 +72,23 @@ func TestLoss_OfAnAttributeCostsNoFile(t *testing.T) {
 				t.Errorf("volume a has the snapshots %s", found)
 			}
 		})
+	}
+}
+
+func TestLoss_SnapshotWhoseRecordIsOlderIsThatOfItsVolumeAlone(t *testing.T) {
+	w := newWorld(t, 0)
+	for _, id := range []string{"a", "b"} {
+		w.create(id, 8*mib)
+	}
+	taken := check.Got(w.backend.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "a"}))(t)
+	older := func() { w.takeBack("/volumes/"+w.config.Group+"/a", snapshotsAttr+"s", olderSnapshot) }
+	older()
+	if _, err := w.backend.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "b"}); !errors.Is(err, backend.ErrExists) {
+		t.Errorf("a snapshot of the same name, of another volume: %v", err)
+	}
+	older()
+	if again, err := w.backend.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "a"}); err != nil || again.Source != "a" || !again.Created.Equal(taken.Created) {
+		t.Errorf("the same again is %+v, %v", again, err)
 	}
 }
 

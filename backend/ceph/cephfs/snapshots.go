@@ -61,17 +61,22 @@ func (b *Backend) Snapshot(ctx context.Context, spec backend.SnapshotSpec) (*bac
 		case err != nil:
 			return nil, err
 		case s != nil:
-			there, err := p.snapshot(ctx, e, s)
-			if err != nil {
-				return nil, err
-			}
-			return there, there.Satisfies(spec)
+			return p.thatSatisfies(ctx, e, s, spec)
 		}
 		if _, err := p.snapshotSource(ctx, id, spec); err != nil {
 			return nil, err // as in createFrom
 		}
 		return do(ctx, b, spec.Source, "snapshot "+string(id), func(ctx context.Context) (*backend.Snapshot, error) { return p.snapshotOf(ctx, id, spec) })
 	})
+}
+
+// thatSatisfies returns a snapshot that is there, unless it is not the one that was requested.
+func (p *pool) thatSatisfies(ctx context.Context, e *entry, s *snapshotEntry, spec backend.SnapshotSpec) (*backend.Snapshot, error) {
+	there, err := p.snapshot(ctx, e, s)
+	if err != nil {
+		return nil, err
+	}
+	return there, there.Satisfies(spec)
 }
 
 // snapshotSource finds the volume of which a snapshot is to be taken.
@@ -103,7 +108,7 @@ func (p *pool) snapshotOf(ctx context.Context, id backend.ID, spec backend.Snaps
 	case err != nil:
 		return nil, err
 	case s != nil: // an earlier attempt had all but its record
-		return p.snapshot(ctx, e, s)
+		return p.thatSatisfies(ctx, e, s, spec)
 	}
 	if err := p.refuseTaken(ctx, e.name, string(id)); err != nil {
 		return nil, err
