@@ -89,13 +89,17 @@ func (r *Controller) otherRelease(c *v1beta1.StorageCluster, version string) str
 // unpin removes the image that a StorageUpgrade alone has written into the spec, once the manifest of the release that runs
 // was applied, so that the next manifest counts again. Builds without a version all have the same.
 func (r *Controller) unpin(ctx context.Context, c *v1beta1.StorageCluster) (*v1beta1.StorageCluster, error) {
-	image, without := c.Spec.Images.Holdfast, c.DeepCopy()
+	image := c.Spec.Images.Holdfast
+	if image == "" || c.Annotations[v1beta1.UpgradedAnnotation] != string(image) || deploy.Version == deploy.DevelopmentTag {
+		return c, nil
+	}
+	without := c.DeepCopy()
 	without.Spec.Images.Holdfast = ""
 	isInstalled := func(ref apply.Ref) bool {
 		o := r.Owned.Get(ref)
 		return o != nil && o.GetAnnotations()[v1beta1.ManifestAnnotation] == deploy.Version
 	}
-	if image == "" || c.Annotations[v1beta1.UpgradedAnnotation] != string(image) || deploy.Version == deploy.DevelopmentTag || r.Release.Images(without).Holdfast != image || !slices.ContainsFunc(controllerRefs(r.Namespace), isInstalled) {
+	if r.Release.Images(without).Holdfast != image || !slices.ContainsFunc(controllerRefs(r.Namespace), isInstalled) {
 		return c, nil
 	}
 	clusters := r.Client.HoldfastV1beta1().StorageClusters()
