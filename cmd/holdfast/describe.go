@@ -38,11 +38,7 @@ func newDescribeCommand() *cobra.Command {
 
 // needsWhat is run without what a command is about: without it cobra shows the help for a mistyped one, too.
 func needsWhat(c *cobra.Command, _ []string) error {
-	var names []string
-	for _, verb := range c.Commands() {
-		names = append(names, verb.Name())
-	}
-	return fmt.Errorf("%sof what? It can be %s: %w", prefix(c), strings.Join(names, ", "), errUsage)
+	return fmt.Errorf("%sof what? It can be %s: %w", prefix(c), verbsOf(c), errUsage)
 }
 
 func newDescribeVolumeCommand(name string) *cobra.Command {

@@ -112,13 +112,7 @@ func checkArgs(c *cobra.Command, args []string) error {
 	_, takes, _ := strings.Cut(c.Use, " ")
 	switch {
 	case c.HasSubCommands() && len(args) > 0:
-		var names []string
-		for _, verb := range c.Commands() {
-			if verb.IsAvailableCommand() {
-				names = append(names, verb.Name())
-			}
-		}
-		return fmt.Errorf("%sunknown command %q%s; the commands are %s: %w", prefix(c), args[0], didYouMean(c.SuggestionsFor(args[0]), ""), strings.Join(names, ", "), errUsage)
+		return fmt.Errorf("%sunknown command %q%s; the commands are %s: %w", prefix(c), args[0], didYouMean(c.SuggestionsFor(args[0]), ""), verbsOf(c), errUsage)
 	case c.HasSubCommands():
 		return nil
 	case len(args) > 0 && takes == "":
@@ -133,6 +127,16 @@ func checkArgs(c *cobra.Command, args []string) error {
 		}
 	}
 	return nil
+}
+
+func verbsOf(c *cobra.Command) string {
+	var names []string
+	for _, verb := range c.Commands() {
+		if verb.IsAvailableCommand() {
+			names = append(names, verb.Name())
+		}
+	}
+	return strings.Join(names, ", ")
 }
 
 // contactNothing are the commands that ignore the flags of the root, as those of kubectl do: an alias that has them is for all

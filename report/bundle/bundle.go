@@ -149,7 +149,7 @@ func hasDriver(path ...string) func(*unstructured.Unstructured) bool {
 }
 
 func (w *writer) isOurVolume(o *unstructured.Unstructured) bool {
-	return hasDriver("spec", "csi", "driver")(o) || o.GetAnnotations()["pv.kubernetes.io/provisioned-by"] == v1beta1.ProvisionerName
+	return hasDriver("spec", "csi", "driver")(o) || o.GetAnnotations()[v1beta1.ProvisionedByAnnotation] == v1beta1.ProvisionerName
 }
 
 // isOurClaim includes a claim without a volume.

@@ -21,7 +21,7 @@ import (
 
 // Describe writes all that is known of a volume, which is named by itself or by its claim, NAMESPACE/NAME.
 func Describe(ctx context.Context, out io.Writer, c facts.Clients, f *facts.Facts, name string) error {
-	named := slices.DeleteFunc(slices.Clone(f.Volumes), func(v *v1beta1.Volume) bool { return v.Name != name && claimOf(v) != name })
+	named := slices.DeleteFunc(slices.Clone(f.Volumes), func(v *v1beta1.Volume) bool { return v.Name != name && v.Spec.ClaimRef.String() != name })
 	switch len(named) {
 	case 0:
 		return fmt.Errorf("there is no volume, and no claim with one, of the name %s: holdfast volumes list shows all, and holdfast volumes trash the deleted ones", printable.Line(name))
@@ -36,14 +36,6 @@ func Describe(ctx context.Context, out io.Writer, c facts.Clients, f *facts.Fact
 	return d.Flush()
 }
 
-// claimOf is NAMESPACE/NAME of the claim that a volume was made for.
-func claimOf(v *v1beta1.Volume) string {
-	if v.Spec.ClaimRef == nil {
-		return ""
-	}
-	return v.Spec.ClaimRef.Namespace + "/" + v.Spec.ClaimRef.Name
-}
-
 type description struct{ *tabwriter.Writer }
 
 // line leaves out what is not known.
@@ -56,7 +48,7 @@ func (d *description) line(what string, value any) {
 func (d *description) volume(v *v1beta1.Volume, f *facts.Facts) {
 	is := &v.Status
 	d.line("Name", v.Name)
-	d.line("Claim", claimOf(v))
+	d.line("Claim", v.Spec.ClaimRef)
 	d.line("Node", v.Spec.Node)
 	d.line("Pool", v.PoolName())
 	d.line("Where", place(is.Access))
@@ -128,7 +120,7 @@ func (d *description) events(v *v1beta1.Volume, f *facts.Facts) {
 	slices.SortStableFunc(all, func(a, b *core.Event) int { return kube.LastOccurrence(a).Compare(kube.LastOccurrence(b)) })
 	for _, e := range all {
 		about := e.InvolvedObject
-		if about.Kind == "PersistentVolumeClaim" && about.Namespace+"/"+about.Name == claimOf(v) || about.Kind == "Volume" && about.Name == v.Name {
+		if about.Kind == "PersistentVolumeClaim" && about.Namespace+"/"+about.Name == v.Spec.ClaimRef.String() || about.Kind == "Volume" && about.Name == v.Name {
 			d.line("Warning", fmt.Sprintf("%s, %s: %s", kube.LastOccurrence(e).UTC().Format(time.RFC3339), e.Reason, e.Message))
 		}
 	}
