@@ -61,6 +61,12 @@ func AttachLoop(ctx context.Context, image string, o LoopOptions) (*Loop, error)
 		return nil, fmt.Errorf("attaching %s: %w", image, err)
 	}
 	defer backing.Close()
+	if !o.ReadOnly {
+		if again := withoutTimestamps(backing); again != nil {
+			defer again.Close() // beside backing, which keeps the name by which the kernel shows the file
+			backing = again
+		}
+	}
 	if len(o.Among) > 0 {
 		return attachAmong(ctx, backing, o)
 	}
