@@ -260,7 +260,7 @@ func definedKinds(definitions cache.Indexer) map[schema.GroupKind]bool {
 		d := d.(*unstructured.Unstructured)
 		group, _, _ := unstructured.NestedString(d.Object, "spec", "group")
 		kind, _, _ := unstructured.NestedString(d.Object, "spec", "kind")
-		all[schema.GroupKind{Group: group, Kind: kind}] = kube.Has(d, "Established") && !kube.Has(d, "Terminating")
+		all[schema.GroupKind{Group: group, Kind: kind}] = kube.HasCondition(d, "Established") && !kube.HasCondition(d, "Terminating")
 	}
 	return all
 }

@@ -147,7 +147,7 @@ func (r *Controller) Run(ctx context.Context) error {
 // Otherwise, a missing object of it proves nothing.
 func (r *Controller) Whole(resource string) bool {
 	d := r.get(name(resource))
-	return d != nil && d.GetDeletionTimestamp() == nil && kube.Has(d, "Established") && r.isRestored(d)
+	return d != nil && d.GetDeletionTimestamp() == nil && kube.HasCondition(d, "Established") && r.isRestored(d)
 }
 
 // isRestored says whether the stored objects of a kind were recreated since the kind was.

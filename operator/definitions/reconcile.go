@@ -27,7 +27,7 @@ func (r *Controller) reconcile(ctx context.Context, name string) (time.Duration,
 		if name == storageClusters {
 			r.returning.Store(false)
 		}
-		if !kube.Has(d, "Established") {
+		if !kube.HasCondition(d, "Established") {
 			return 0, nil // the next change reconciles it
 		}
 		if err := r.restore(ctx, name); err != nil {

@@ -3,6 +3,8 @@ package image
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/local/engine"
@@ -25,17 +27,9 @@ func (en *Engine) Trim(ctx context.Context, contents map[backend.ID]*engine.Cont
 			mounted[id] = &mounts[i]
 		}
 	}
-	first := after
-	for id := range mounted {
-		if id > after && (next == "" || id < next) {
-			next = id
-		}
-		if first == after || id < first {
-			first = id
-		}
-	}
-	if next == "" {
-		next = first
+	next = after
+	if ids := slices.Sorted(maps.Keys(mounted)); len(ids) > 0 {
+		next = ids[max(0, slices.IndexFunc(ids, func(id backend.ID) bool { return id > after }))]
 	}
 	if m := mounted[next]; m != nil {
 		if err = nodeops.Trim(ctx, m, contents[next].Size, leastTrimmed); err != nil {
