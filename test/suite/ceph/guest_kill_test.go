@@ -110,7 +110,9 @@ func (k *killable) clients() (all []nodeops.CephClient, err error) {
 func (k *killable) live() {
 	k.Helper()
 	k.twice("staging", func() error { return k.stage(k.id, k.capability) })
-	k.recorded("staged")
+	if k.recorded("staged") == 0 {
+		k.Error("staged, the kernel has no client")
+	}
 	k.twice("publishing", func() error { return k.publish(k.id, k.capability) })
 	k.recorded("published")
 	k.twice("unpublishing", func() error { return k.unpublish(k.id) })
@@ -120,8 +122,8 @@ func (k *killable) live() {
 	}
 }
 
-// recorded fails unless each client that the kernel has is recorded.
-func (k *killable) recorded(when string) {
+// recorded fails unless each client that the kernel has is recorded, and returns their number.
+func (k *killable) recorded(when string) int {
 	k.Helper()
 	known, errKnown := k.clients()
 	_, has, err := driver.CephVolumesInUse(k.ctx, driver.DefaultName, nil)
@@ -131,4 +133,5 @@ func (k *killable) recorded(when string) {
 			k.Errorf("%s: the kernel has client %s, and recorded are %+v", when, c.ID, known)
 		}
 	}
+	return len(has)
 }
