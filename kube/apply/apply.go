@@ -102,6 +102,23 @@ func (s *Set) Mark(ctx context.Context, objects []*unstructured.Unstructured) Ou
 	return s.applyAll(ctx, objects, nil, true)
 }
 
+// Refusal returns why the API server would refuse one of the objects as invalid, and changes nothing. Objects that are unchanged
+// since their last apply cost no request.
+func (s *Set) Refusal(ctx context.Context, objects []*unstructured.Unstructured) error {
+	for _, o := range objects {
+		ref := RefOf(o)
+		w, known := s.watch(ref.GroupKind), s.record(ref)
+		if w == nil || known != nil && equalContent(known.desired, o) {
+			continue
+		}
+		_, err := w.client(s.Client, ref.Namespace).Create(ctx, o, metav1.CreateOptions{FieldManager: FieldManager, DryRun: []string{metav1.DryRunAll}})
+		if apierrors.IsInvalid(err) { // of one that exists, too: fields that cannot be changed are no reason, as it is replaced
+			return Failure{ref, err}
+		}
+	}
+	return nil
+}
+
 func (s *Set) applyAll(ctx context.Context, objects []*unstructured.Unstructured, spared Spared, mark bool) (out Outcome) {
 	if !mark {
 		if err := s.recordPlanned(ctx, objects); err != nil {

@@ -31,6 +31,9 @@ func (r *Controller) maintain(ctx context.Context, c *v1beta1.StorageCluster) (*
 		return nil, 0, nil
 	}
 	if invalid == nil {
+		invalid = r.Owned.Refusal(ctx, withValuesOfUsers(objects))
+	}
+	if invalid == nil {
 		r.good[c.Name] = objects
 	} else {
 		objects = r.good[c.Name]
@@ -72,6 +75,13 @@ func (r *Controller) maintain(ctx context.Context, c *v1beta1.StorageCluster) (*
 		again = kube.Sooner(again, kube.RetryRefused)
 	}
 	return s, kube.Sooner(kube.Sooner(again, p.again), s.rolloutAgain()), ctx.Err()
+}
+
+// withValuesOfUsers returns the objects that have values of the spec which only the API server checks, such as tolerations.
+func withValuesOfUsers(objects []*unstructured.Unstructured) []*unstructured.Unstructured {
+	return slices.DeleteFunc(slices.Clone(objects), func(o *unstructured.Unstructured) bool {
+		return !slices.Contains([]string{"DaemonSet", "Deployment", "StatefulSet", "Service", "Ingress", "PodMonitor"}, o.GetKind())
+	})
 }
 
 // apply applies the policies first. While one of them fails, no account gets a right that it does not have yet.

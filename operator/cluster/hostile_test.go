@@ -30,8 +30,7 @@ import (
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
-// Each field is refused by TestCheck_ of operator/render; here are one refusal of its own, one of the API server, and an object
-// that is missing.
+// One refusal is of operator/render, one is about a secret, and two are of the API server.
 func TestSpec_ThatCannotBeAppliedGivesAReasonAndTheNextGoodOneClearsIt(t *testing.T) {
 	r := newRig(t).start()
 	r.create("holdfast", classes("hb-one"))
@@ -43,6 +42,10 @@ func TestSpec_ThatCannotBeAppliedGivesAReasonAndTheNextGoodOneClearsIt(t *testin
 	}{
 		"a distribution that is unknown": {func(s *v1beta1.StorageClusterSpec) { s.Distribution = "hurd" }, "distribution"},
 		"a secret that does not exist":   {func(s *v1beta1.StorageClusterSpec) { s.SecretRef = &v1beta1.SecretReference{Name: "nowhere"} }, "holdfast-system/nowhere"},
+		"a toleration that no pod may have": {func(s *v1beta1.StorageClusterSpec) {
+			s.StorageClasses = append(s.StorageClasses, v1beta1.StorageClassSpec{Name: "hb-with-it"})
+			s.Tolerations = []core.Toleration{{Key: "a b"}}
+		}, `tolerations[`},
 		"annotations of half a megabyte": {func(s *v1beta1.StorageClusterSpec) {
 			s.Service.Annotations = map[string]string{"a": strings.Repeat("x", 500_000)}
 		}, "annotations"},
@@ -64,8 +67,8 @@ func TestSpec_ThatCannotBeAppliedGivesAReasonAndTheNextGoodOneClearsIt(t *testin
 				t.Errorf("a message of %d bytes", len(message))
 			}
 			t.Log(message)
-			if r.class("hb-one") == nil {
-				t.Error("an object of the last good spec is gone")
+			if r.class("hb-one") == nil || r.class("hb-with-it") != nil {
+				t.Error("an object of the last good spec is gone, or a part of the new one is there")
 			}
 			// The objects of the last good spec are still reconciled.
 			check.OK(t, r.theirs.StorageV1().StorageClasses().Delete(t.Context(), "hb-one", metav1.DeleteOptions{}))

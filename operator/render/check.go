@@ -3,24 +3,22 @@ package render
 import (
 	"fmt"
 	"maps"
-	"path"
 	"regexp"
 	"slices"
 	"strings"
 
 	core "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
-// checkAll refuses an invalid spec before anything is applied. The API server refuses most of it too, but an object may
-// come from a file, or be older than a rule.
+// checkAll refuses what neither the schema of the kind refuses nor the API server when it is given the objects: what does not
+// fit together, and what only programs of Holdfast would find.
 func checkAll(p *plan) error {
-	for _, check := range []func(*plan) error{checkCluster, checkImages, checkCSI, checkPools, checkCephKeys, checkEphemeral, checkClasses, checkDefault, checkPods, checkAccess} {
+	for _, check := range []func(*plan) error{checkFencing, checkKubelet, checkTermsOfAll, checkPools, checkCephKeys, checkEphemeral, checkClasses, checkDefault, checkExtraArgs} {
 		if err := check(p); err != nil {
 			return err
 		}
@@ -28,23 +26,8 @@ func checkAll(p *plan) error {
 	return nil
 }
 
-func checkCluster(p *plan) error {
-	if wrong := validation.IsValidLabelValue(p.Cluster.Name); p.Cluster.Name == "" || len(wrong) > 0 {
-		return fmt.Errorf("metadata.name: %.80q cannot be a label: at most 63 letters, digits, - and . are allowed", p.Cluster.Name)
-	}
-	if err := oneOf("spec.deletionPolicy", p.spec.DeletionPolicy, "", v1beta1.RefuseDeletion, v1beta1.OrphanVolumes); err != nil {
-		return err
-	}
-	if err := checkFencing(p.spec.Fencing); err != nil {
-		return err
-	}
-	return checkTerms("spec", p.spec.NodeSelectorTerms)
-}
-
-func checkFencing(f v1beta1.FencingSpec) error {
-	if err := oneOf("spec.fencing.pods", f.Pods, "", v1beta1.FenceLabelled, v1beta1.FenceWithCephVolumes, v1beta1.FenceNone); err != nil {
-		return err
-	}
+func checkFencing(p *plan) error {
+	f := p.spec.Fencing
 	after, err := f.After.Or(v1beta1.ShortestFencing)
 	if err != nil {
 		return fmt.Errorf("spec.fencing.after: %w", err)
@@ -55,26 +38,16 @@ func checkFencing(f v1beta1.FencingSpec) error {
 	return nil
 }
 
-func checkCSI(p *plan) error {
-	controller := p.spec.Controller
-	if r := controller.Replicas; r != nil && (*r < 1 || *r > 9) {
-		return fmt.Errorf("spec.controller.replicas: %d is not allowed: it must be 1 to 9", *r)
-	}
-	if err := oneOf("spec.controller.kind", controller.Kind, "", v1beta1.AsDeployment, v1beta1.AsStatefulSet); err != nil {
-		return err
-	}
-	if controller.Kind == v1beta1.AsStatefulSet && controller.Replicas != nil && *controller.Replicas < 2 {
-		return fmt.Errorf("spec.controller.replicas: %d is not allowed with spec.controller.kind StatefulSet, which replaces its pods in place: give at least 2, or leave it out", *controller.Replicas)
-	}
-	if err := checkDir("spec.csi.kubeletDir", p.kubeletDir); err != nil {
-		return err
-	}
+func checkKubelet(p *plan) error {
 	if within(p.kubeletDir, hostDir) || within(hostDir, p.kubeletDir) {
 		return fmt.Errorf("spec.csi.kubeletDir: %s is not allowed: it overlaps %s, the directory of Holdfast", p.kubeletDir, hostDir)
 	}
 	return nil
 }
 
+func checkTermsOfAll(p *plan) error { return checkTerms("spec", p.spec.NodeSelectorTerms) }
+
+// checkTerms refuses terms that agents and controllers could not evaluate.
 func checkTerms(parent string, terms []core.NodeSelectorTerm) error {
 	if len(terms) == 0 {
 		return nil
@@ -92,42 +65,33 @@ func checkTerms(parent string, terms []core.NodeSelectorTerm) error {
 	return nil
 }
 
-var directory = regexp.MustCompile(`^(/[A-Za-z0-9._-]+)+$`)
-
-// checkDir requires an absolute, clean path, which can be compared with others.
-func checkDir(field, dir string) error {
-	if !directory.MatchString(dir) || path.Clean(dir) != dir || len(dir) > 255 {
-		return fmt.Errorf("%s: %.300q is not allowed: it must be an absolute directory other than /, of at most 255 letters, digits and . _ - /, without . and .. between slashes and without one at its end", field, dir)
-	}
-	return nil
+// ownArgs are the flags of holdfast controller that the pods depend on, or that have a field, and why none is allowed.
+var ownArgs = map[string]string{
+	"endpoint": "the sidecars connect there", "snapshotter-endpoint": "the sidecars connect there", "identity": "it is the name of the pod",
+	"namespace": "it is that of the pod", "metrics-address": "the probes connect there", "kubeconfig": "the pod has an account",
+	"driver-name": "the name of the driver is fixed", "operator": "spec.paused stops it", "operator-alone": "spec.paused stops it",
+	"attach": "set spec.csi.attachRequired", "api-address": "set spec.service.targetPort",
 }
 
-// oneOf refuses values that are not allowed. An empty one is allowed.
-func oneOf[T ~string](field string, value T, allowed ...T) error {
-	if slices.Contains(allowed, value) {
-		return nil
-	}
-	var names []string
-	for _, a := range allowed {
-		if a != "" {
-			names = append(names, string(a))
+// IsOwnArg returns whether a flag of holdfast controller is refused in spec.controller.extraArgs.
+func IsOwnArg(name string) bool { return ownArgs[name] != "" }
+
+// ExtraArgs are the other flags of holdfast controller.
+var ExtraArgs = []string{"log-format", "log-level", "stop-timeout"}
+
+var argument = regexp.MustCompile(`^--?([a-z][a-z0-9-]*)(=.*)?$`)
+
+func checkExtraArgs(p *plan) error {
+	for i, arg := range p.spec.Controller.ExtraArgs {
+		match := argument.FindStringSubmatch(arg)
+		if match == nil {
+			return fmt.Errorf("spec.controller.extraArgs[%d]: %.80q cannot be an argument: write each as --name=value", i, arg)
 		}
-	}
-	return fmt.Errorf("%s: %.80q is not known: it must be %s", field, string(value), strings.Join(names, " or "))
-}
-
-// checkName requires a valid name of an object.
-func checkName(field, value string) error {
-	if wrong := validation.IsDNS1123Subdomain(value); len(wrong) > 0 {
-		return fmt.Errorf("%s: %.300q cannot be a name: %s", field, value, wrong[0])
-	}
-	return nil
-}
-
-func checkAnnotations(field string, annotations map[string]string) error {
-	for _, key := range sortedKeys(annotations) {
-		if wrong := validation.IsQualifiedName(strings.ToLower(key)); len(wrong) > 0 {
-			return fmt.Errorf("%s: %.300q cannot be the key of an annotation: %s", field, key, wrong[0])
+		if why := ownArgs[match[1]]; why != "" {
+			return fmt.Errorf("spec.controller.extraArgs[%d]: --%s is not allowed: %s", i, match[1], why)
+		}
+		if !slices.Contains(ExtraArgs, match[1]) { // the process would ignore it
+			return fmt.Errorf("spec.controller.extraArgs[%d]: holdfast controller has no flag --%.80s; allowed are --%s", i, match[1], strings.Join(ExtraArgs, ", --"))
 		}
 	}
 	return nil

@@ -6,32 +6,19 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"regexp"
 	"strings"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
-)
-
-var (
-	fsidForm = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
-	cephWord = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
-	siteName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
 )
 
 // checkCeph refuses a pool that cannot be in a Ceph cluster.
 func (p *plan) checkCeph(at string, pool v1beta1.PoolSpec) error {
 	c := pool.Ceph
 	switch {
-	case !siteName.MatchString(pool.Name):
-		return fmt.Errorf("%s.name: %s is not allowed for a pool in a Ceph cluster: it must not end with -", at, pool.Name)
-	case pool.Path != "" || pool.Devices != nil || pool.RequireMount || len(pool.NodeSelectorTerms) > 0:
-		return fmt.Errorf("%s.ceph: pool %s is in a Ceph cluster, which all nodes reach: leave out path, devices, requireMount and nodeSelectorTerms", at, pool.Name)
-	case !fsidForm.MatchString(c.FSID):
-		return fmt.Errorf("%s.ceph.fsid: %.80q is not allowed: it must be the UUID that ceph fsid prints, in lowercase", at, c.FSID)
-	case pool.Engine == v1beta1.EngineRBD && (c.Pool == "" || c.Filesystem != ""):
-		return fmt.Errorf("%s.ceph.pool: pool %s has the engine RBD: name in ceph.pool the pool of the Ceph cluster that is to have the images, and leave out ceph.filesystem", at, pool.Name)
-	case pool.Engine == v1beta1.EngineCephFS && (c.Filesystem == "" || c.Pool != ""):
-		return fmt.Errorf("%s.ceph.filesystem: pool %s has the engine CephFS: name in ceph.filesystem the file system of the Ceph cluster that is to have the directories, and leave out ceph.pool", at, pool.Name)
+	case pool.Engine == v1beta1.EngineRBD && c.Filesystem != "":
+		return fmt.Errorf("%s.ceph.filesystem: %s is not allowed: pool %s has the engine RBD, whose images are in ceph.pool; leave it out", at, c.Filesystem, pool.Name)
+	case pool.Engine == v1beta1.EngineCephFS && c.Pool != "":
+		return fmt.Errorf("%s.ceph.pool: %s is not allowed: pool %s has the engine CephFS, whose directories are in ceph.filesystem; leave it out", at, c.Pool, pool.Name)
 	case c.UserName() == c.NodeUserName():
 		return fmt.Errorf("%s.ceph.nodeUser: %s is the user of the pool as well: nodes get a key that can do no more than use volumes; name another user", at, c.NodeUserName())
 	case c.HasNodeUsers() && strings.HasPrefix(c.UserName(), userOfNodes(pool)):
@@ -39,19 +26,8 @@ func (p *plan) checkCeph(at string, pool v1beta1.PoolSpec) error {
 	case c.SecretRef.Name == c.NodeSecretRef.Name:
 		return fmt.Errorf("%s.ceph.nodeSecretRef: %s is the secret of the pool as well: nodes get a key that can do no more than use volumes; name another secret", at, c.NodeSecretRef.Name)
 	}
-	for field, word := range map[string]string{"user": c.UserName(), "nodeUser": c.NodeUserName(), "pool": c.Pool, "dataPool": c.DataPool, "filesystem": c.Filesystem, "namespace": c.Namespace} {
-		if word != "" && (!cephWord.MatchString(word) || strings.HasPrefix(word, "client.")) {
-			return fmt.Errorf("%s.ceph.%s: %.200q is not allowed: it must be 1 to 128 letters, digits and . _ -, begin with a letter or digit, and not with client", at, field, word)
-		}
-	}
-	if err := checkName(at+".ceph.secretRef.name", c.SecretRef.Name); err != nil {
-		return err
-	}
 	if c.HasNodeUsers() {
 		return checkMonitors(at, c)
-	}
-	if err := checkName(at+".ceph.nodeSecretRef.name", c.NodeSecretRef.Name); err != nil {
-		return err
 	}
 	return errors.Join(checkMonitors(at, c), p.checkNodeKeys(at, pool))
 }
@@ -68,8 +44,6 @@ func checkMonitors(at string, c *v1beta1.CephSpec) error {
 		}
 	}
 	switch {
-	case len(c.Monitors) == 0:
-		return fmt.Errorf("%s.ceph.monitors: it is empty: name the monitors of the Ceph cluster, which ceph mon dump prints, such as v2:10.0.0.1:3300", at)
 	case c.Secure && encrypting == 0:
 		return fmt.Errorf("%s.ceph.secure: only the messenger v2 encrypts, and no monitor has it: add v2:ADDRESS:PORT to ceph.monitors, or leave out ceph.secure", at)
 	}

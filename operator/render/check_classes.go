@@ -5,9 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	core "k8s.io/api/core/v1"
-	storage "k8s.io/api/storage/v1"
-
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/parameters"
 )
@@ -22,30 +19,13 @@ func checkDefault(p *plan) error {
 }
 
 func checkClasses(p *plan) error {
-	names, first := map[string]bool{}, ""
 	for i, class := range p.classSpecs() {
 		at := fmt.Sprintf("spec.storageClasses[%d]", i)
-		if err := checkName(at+".name", class.Name); err != nil {
-			return err
-		}
-		if names[class.Name] {
-			return fmt.Errorf("%s.name: there is a class %s before it: each needs a name of its own", at, class.Name)
-		}
-		names[class.Name] = true
-		if class.Default && first != "" {
-			return fmt.Errorf("%s.default: class %s is the default, and so is class %s: only one may be", at, class.Name, first)
-		}
-		if class.Default {
-			first = class.Name
-		}
 		if err := p.checkPoolsOf(at, class); err != nil {
 			return err
 		}
 		if pool := p.poolOf(class); hasDirectories(pool) && class.FSType != "" {
 			return fmt.Errorf("%s.fsType: class %s has %s, and the volumes of pool %s, with engine %s, are directories of its file system: leave it out", at, class.Name, class.FSType, pool.Name, pool.Engine)
-		}
-		if err := checkChoices(at, class); err != nil {
-			return err
 		}
 		if err := p.checkParameters(at, class); err != nil {
 			return err
@@ -60,9 +40,6 @@ func (p *plan) checkPoolsOf(at string, class v1beta1.StorageClassSpec) error {
 	if class.Pool != "" && !slices.Contains(pools, class.Pool) {
 		return fmt.Errorf("%s.pool: class %s names the pool %.80q: spec.pools has only %s", at, class.Name, class.Pool, strings.Join(pools, ", "))
 	}
-	if class.Pool != "" && len(class.Pools) > 0 {
-		return fmt.Errorf("%s.pools: class %s has pool %s and pools: give one of them", at, class.Name, class.Pool)
-	}
 	for i, name := range class.Pools {
 		one := v1beta1.Find(p.pools, func(pool v1beta1.PoolSpec) bool { return pool.Name == name })
 		switch first := p.poolOf(class); {
@@ -75,19 +52,6 @@ func (p *plan) checkPoolsOf(at string, class v1beta1.StorageClassSpec) error {
 		}
 	}
 	return nil
-}
-
-func checkChoices(at string, class v1beta1.StorageClassSpec) error {
-	if err := oneOf(at+".reclaimPolicy", class.ReclaimPolicy, "", core.PersistentVolumeReclaimDelete, core.PersistentVolumeReclaimRetain); err != nil {
-		return err
-	}
-	if err := oneOf(at+".volumeBindingMode", storage.VolumeBindingMode(class.VolumeBindingMode), "", storage.VolumeBindingWaitForFirstConsumer, storage.VolumeBindingImmediate); err != nil {
-		return err
-	}
-	if err := oneOf(at+".fsType", class.FSType, "", v1beta1.Ext4, v1beta1.XFS, v1beta1.Btrfs); err != nil {
-		return err
-	}
-	return oneOf(at+".onNodeLoss", class.OnNodeLoss, "", v1beta1.RetainOnNodeLoss, v1beta1.DeleteOnNodeLoss)
 }
 
 // checkParameters refuses parameters that have a field, so that each has one place, and those that the driver refuses.

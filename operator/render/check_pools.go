@@ -2,32 +2,22 @@ package render
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
-var poolName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}(\.[0-9]{1,2})?$`)
-
 // systemDirs are those whose content the program needs, or that are the pod's own.
 var systemDirs = []string{"/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/proc", "/run", "/sbin", "/sys", "/tmp", "/usr"}
 
 func checkPools(p *plan) error {
-	names, dirs := map[string]bool{}, map[string]string{}
+	dirs := map[string]string{}
 	i := -1
 	for _, pool := range p.pools {
 		if _, number := v1beta1.InSpec(pool.Name); number == 1 {
 			i++
 		}
 		at := fmt.Sprintf("spec.pools[%d]", i)
-		if !poolName.MatchString(pool.Name) {
-			return fmt.Errorf("%s.name: %.80q is not allowed: it must be 1 to 63 small letters, digits and -, and not begin with -", at, pool.Name)
-		}
-		if names[pool.Name] {
-			return fmt.Errorf("%s.name: there is a pool %s before it: each needs a name of its own", at, pool.Name)
-		}
-		names[pool.Name] = true
 		if err := p.checkPlace(at, pool); err != nil {
 			return err
 		}
@@ -64,23 +54,8 @@ func (p *plan) checkPlace(at string, pool v1beta1.PoolSpec) error {
 	if pool.Ceph != nil {
 		return p.checkCeph(at, pool)
 	}
-	if d := pool.Devices; d != nil && d.MinSize != nil && d.MinSize.Sign() < 0 {
-		return fmt.Errorf("%s.devices.minSize: %s is not allowed: it must be a number of bytes, such as 100Gi", at, d.MinSize)
-	}
 	if pool.Devices != nil {
-		if n := countOf(&p.spec, pool.Name); n < 0 || n > v1beta1.MostDevices {
-			return fmt.Errorf("%s.devices.count: %d is not allowed: it must be 1 to %d", at, n, v1beta1.MostDevices)
-		}
-		if pool.Path != "" {
-			return fmt.Errorf("%s: pool %s has the path %.80s and devices: it may have one of them", at, pool.Name, pool.Path)
-		}
-		if pool.RequireMount {
-			return fmt.Errorf("%s.requireMount: true is not allowed for pool %s, which has devices: they are always mounted", at, pool.Name)
-		}
 		return nil
-	}
-	if err := checkDir(at+".path", pool.Path); err != nil {
-		return err
 	}
 	for _, taken := range append([]string{p.kubeletDir}, systemDirs...) {
 		if within(pool.Path, taken) {
@@ -95,24 +70,8 @@ func (p *plan) checkPlace(at string, pool v1beta1.PoolSpec) error {
 	return nil
 }
 
-// countOf returns how many devices the spec gives a pool.
-func countOf(spec *v1beta1.StorageClusterSpec, pool string) int32 {
-	p := v1beta1.Find(spec.Pools, func(p v1beta1.PoolSpec) bool { return p.Name == pool && p.Devices != nil })
-	if p == nil {
-		return 0
-	}
-	return p.Devices.Count
-}
-
 // checkPolicy refuses limits that a pool could not enforce.
 func checkPolicy(at string, pool v1beta1.PoolSpec) error {
-	engines := []v1beta1.Engine{"", v1beta1.EngineImage, v1beta1.EngineDirectory}
-	if pool.Ceph != nil {
-		engines = []v1beta1.Engine{v1beta1.EngineRBD, v1beta1.EngineCephFS}
-	}
-	if err := oneOf(at+".engine", pool.Engine, engines...); err != nil {
-		return err
-	}
 	if _, err := pool.OvercommitTimes(); err != nil {
 		return fmt.Errorf("%s.overcommit: %w", at, err)
 	}

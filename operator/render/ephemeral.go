@@ -2,13 +2,11 @@ package render
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
 
 	storage "k8s.io/api/storage/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
@@ -44,9 +42,6 @@ func checkEphemeral(p *plan) error {
 	if allowed == nil {
 		return nil
 	}
-	if len(allowed.Pools) == 0 {
-		return fmt.Errorf("spec.csi.ephemeral.pools: it is empty: name the pools that inline ephemeral volumes may be in, or leave spec.csi.ephemeral out")
-	}
 	for i, pool := range allowed.Pools {
 		if slices.ContainsFunc(v1beta1.CephPools(p.pools), func(c v1beta1.PoolSpec) bool { return c.Name == pool }) {
 			return fmt.Errorf("spec.csi.ephemeral.pools[%d]: pool %s is in a Ceph cluster: inline ephemeral volumes are on the node of their pod; use a generic ephemeral volume, which is a claim", i, pool)
@@ -54,10 +49,6 @@ func checkEphemeral(p *plan) error {
 		if pools := p.poolNames(); !slices.Contains(pools, pool) {
 			return fmt.Errorf("spec.csi.ephemeral.pools[%d]: there is no pool %.80q: spec.pools has only %s", i, pool, strings.Join(pools, ", "))
 		}
-	}
-	least, most := resource.MustParse("1Mi"), resource.NewQuantity(math.MaxInt64, resource.BinarySI)
-	if allowed.MaxSize.Cmp(least) < 0 || allowed.MaxSize.Cmp(*most) > 0 {
-		return fmt.Errorf("spec.csi.ephemeral.maxSize: %s is not allowed: it must be 1Mi to %d bytes, such as 10Gi", allowed.MaxSize.String(), int64(math.MaxInt64))
 	}
 	return nil
 }

@@ -52,26 +52,8 @@ func TestInlineVolumes_AreEnabledOnlyWhereAllowed(t *testing.T) {
 	}
 }
 
-func TestInlineVolumes_RefusedSettingIsNamed(t *testing.T) {
-	for name, test := range map[string]struct {
-		spec  v1beta1.EphemeralSpec
-		words []string
-	}{
-		"no pool":      {v1beta1.EphemeralSpec{MaxSize: resource.MustParse("1Gi")}, []string{"spec.csi.ephemeral.pools", "empty"}},
-		"another pool": {v1beta1.EphemeralSpec{Pools: []string{"default", "fast"}, MaxSize: resource.MustParse("1Gi")}, []string{"spec.csi.ephemeral.pools[1]", `"fast"`, "only default"}},
-		"no size":      {v1beta1.EphemeralSpec{Pools: []string{"default"}}, []string{"spec.csi.ephemeral.maxSize", "1Mi"}},
-		"too small":    {v1beta1.EphemeralSpec{Pools: []string{"default"}, MaxSize: resource.MustParse("1k")}, []string{"spec.csi.ephemeral.maxSize", "1k"}},
-		"too large":    {v1beta1.EphemeralSpec{Pools: []string{"default"}, MaxSize: resource.MustParse("16E")}, []string{"spec.csi.ephemeral.maxSize", "16E"}},
-	} {
-		_, err := Objects(ask(func(s *v1beta1.StorageClusterSpec) { s.CSI.Ephemeral = &test.spec }))
-		if err == nil {
-			t.Errorf("%s: taken", name)
-			continue
-		}
-		for _, word := range test.words {
-			if !strings.Contains(err.Error(), word) {
-				t.Errorf("%s: %q does not say %q", name, err, word)
-			}
-		}
-	}
+func TestInlineVolumes_UnknownPoolIsRefused(t *testing.T) {
+	refuse(t, map[string]refusal{"another pool": {func(s *v1beta1.StorageClusterSpec) {
+		s.CSI.Ephemeral = &v1beta1.EphemeralSpec{Pools: []string{"fast", "none"}, MaxSize: resource.MustParse("1Gi")}
+	}, []string{"spec.csi.ephemeral.pools[1]", `"none"`, "only disk, fast"}}})
 }
