@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"encoding/json"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -111,27 +112,18 @@ func neverOfAgents(node string) []realapi.Attempt {
 }
 
 func TestToken_OfANodePodWritesOnlyObjectsOfItsNode(t *testing.T) {
-	r := newRig(t).start()
-	r.create("holdfast", nil)
-	r.reconciled("holdfast")
+	r := running(t, nil)
 	r.keptTo("agents-one", "agents-two")
 	agent := r.agentOn("agents-one")
 	r.refusedSoon(nodeAccount, agent, realapi.Attempt{Verb: "update", What: theVolumes, Name: "agents-two"})
-	for _, a := range append(ofNode("agents-one"), realapi.Attempt{Verb: "create", What: theEvents, In: "default", Name: "e", Body: strings.ReplaceAll(anEvent, "IN", "default")}) {
-		if a.Verb == "patch" && !strings.HasPrefix(a.What, theStorageNodes) {
-			continue // it has no right to, and needs none
-		}
-		if err := a.Try(t.Context(), agent); err != nil {
-			t.Errorf("its own, by the rights that it has: %s: %v", a, err)
-		}
-	}
+	inDefault := realapi.Attempt{Verb: "create", What: theEvents, In: "default", Name: "e", Body: strings.ReplaceAll(anEvent, "IN", "default")}
+	own := slices.DeleteFunc(append(ofNode("agents-one"), inDefault), func(a realapi.Attempt) bool {
+		return a.Verb == "patch" && !strings.HasPrefix(a.What, theStorageNodes) // it has no right to, and needs none
+	})
+	r.takes("its own, by the rights that it has", agent, own...)
 	realapi.AllRights(t, r.config, namespace, agents)
 	r.refusedSoon(nodeAccount, agent, realapi.Attempt{Verb: "delete", What: theVolumes, Name: "agents-two"})
-	for _, a := range ofNode("agents-one") {
-		if err := a.Try(t.Context(), agent); err != nil {
-			t.Errorf("its own, with all rights: %s: %v", a, err)
-		}
-	}
+	r.takes("its own, with all rights", agent, ofNode("agents-one")...)
 	others := append(ofNode("agents-two"), neverOfAgents("agents-one")...)
 	others = append(others, realapi.Attempt{
 		Verb: "patch", What: theStorageNodes + "/status", Name: "agents-one",
@@ -153,11 +145,7 @@ func TestToken_OfANodePodWritesOnlyObjectsOfItsNode(t *testing.T) {
 func (r *rig) leavesToControllers(policy string, agent *rest.Config, node string) {
 	r.Helper()
 	id := "marked-" + strings.ReplaceAll(node, ".", "-")
-	for _, a := range realapi.Unmarked(r.T, r.ours, id, node) {
-		if err := a.Try(r.Context(), agent); !realapi.RefusedBy(policy, err) {
-			r.Errorf("with all rights: %s: %v", a, err)
-		}
-	}
+	r.refuses(policy, agent, "", realapi.Unmarked(r.T, r.ours, id, node)...)
 	realapi.AllRefused(r, policy, agent, realapi.Reserved(id, node))
 	realapi.AllRefused(r, policy, agent, realapi.Requested(id, id, node))
 }
@@ -165,9 +153,7 @@ func (r *rig) leavesToControllers(policy string, agent *rest.Config, node string
 // TestToken_OfANodePodMayNotWriteObjectsOfKubernetes: what no policy keeps it from, as the policy is about what is
 // Holdfast's. Nor may it delete in one go what it may not delete one by one.
 func TestToken_OfANodePodMayNotWriteObjectsOfKubernetes(t *testing.T) {
-	r := newRig(t).start()
-	r.create("holdfast", nil)
-	r.reconciled("holdfast")
+	r := running(t, nil)
 	r.keptTo("agents-one")
 	agent := r.agentOn("agents-one")
 	const group = "holdfast.dev"
@@ -205,14 +191,14 @@ func TestToken_OfANodePodMayNotWriteObjectsOfKubernetes(t *testing.T) {
 		}
 	}
 	for _, in := range []string{"", namespace, "default", "kube-system"} {
-		for _, resource := range []string{"persistentvolumeclaims", "secrets", "pods", "configmaps"} {
-			if got := realapi.Allowed(t, agent, realapi.Right{Resource: resource, In: in}); len(got) > 0 {
-				t.Errorf("%s in namespace %q: it may %v", resource, in, got)
-			}
-		}
-		for _, sub := range []string{"exec", "ephemeralcontainers", "binding", "eviction"} {
-			if got := realapi.Allowed(t, agent, realapi.Right{Resource: "pods", Sub: sub, In: in}); len(got) > 0 {
-				t.Errorf("pods/%s in namespace %q: it may %v", sub, in, got)
+		for _, right := range []realapi.Right{
+			{Resource: "persistentvolumeclaims"}, {Resource: "secrets"}, {Resource: "pods"}, {Resource: "configmaps"},
+			{Resource: "pods", Sub: "exec"}, {Resource: "pods", Sub: "ephemeralcontainers"}, {Resource: "pods", Sub: "binding"},
+			{Resource: "pods", Sub: "eviction"},
+		} {
+			right.In = in
+			if got := realapi.Allowed(t, agent, right); len(got) > 0 {
+				t.Errorf("%+v: it may %v", right, got)
 			}
 		}
 	}
@@ -235,35 +221,25 @@ func TestToken_OfANodePodMayNotWriteObjectsOfKubernetes(t *testing.T) {
 }
 
 func TestToken_WithoutANodeWritesNothing(t *testing.T) {
-	r := newRig(t).start()
-	r.create("holdfast", nil)
-	r.reconciled("holdfast")
+	r := running(t, nil)
 	r.keptTo("agents-one")
 	unbound := realapi.WithToken(t, r.config, namespace, agents, "")
 	r.refusedSoon(nodeAccount, unbound, realapi.Attempt{Verb: "update", What: theVolumes, Name: "agents-one"})
 	realapi.AllRights(t, r.config, namespace, agents)
 	r.refusedSoon(nodeAccount, unbound, realapi.Attempt{Verb: "delete", What: theVolumes, Name: "agents-one"})
-	for _, a := range ofNode("agents-one") {
-		if err := a.Try(t.Context(), unbound); !realapi.RefusedBy(nodeAccount, err) || !strings.Contains(err.Error(), "names no node") || !strings.Contains(err.Error(), "ServiceAccountTokenPodNodeInfo") {
-			t.Errorf("%s: %v", a, err)
-		}
+	for _, word := range []string{"names no node", "ServiceAccountTokenPodNodeInfo"} {
+		r.refuses(nodeAccount, unbound, word, ofNode("agents-one")...)
 	}
 	const server = "team.shared.nfs.holdfast.dev" // a Node of this name would have what is the server's
 	r.keptTo(server)
 	realapi.PodOn(t, r.config, namespace, agents, "agents-server-pod", server)
-	for _, a := range ofNode(server) {
-		if err := a.Try(t.Context(), realapi.WithToken(t, r.config, namespace, agents, "agents-server-pod")); !realapi.RefusedBy(nodeAccount, err) {
-			t.Errorf("on a node with the name of a server: %s: %v", a, err)
-		}
-	}
+	r.refuses(nodeAccount, realapi.WithToken(t, r.config, namespace, agents, "agents-server-pod"), "", ofNode(server)...)
 }
 
 // A client that two nodes have recorded would keep both from being shut out, and one of another node would be shut out.
 func TestToken_OfANodePodRecordsNoCephClientOfAnotherNode(t *testing.T) {
 	const policy = "holdfast-node-clients"
-	r := newRig(t).start()
-	r.create("holdfast", nil)
-	r.reconciled("holdfast")
+	r := running(t, nil)
 	r.keptTo("clients-one", "clients-two")
 	agent := r.agentOn("clients-two")
 	record := func(clients ...string) realapi.Attempt {
@@ -292,16 +268,13 @@ func TestToken_OfANodePodRecordsNoCephClientOfAnotherNode(t *testing.T) {
 		"too long":        {[]string{"f [2001:db8:0::5]:0/3"}, "canonical form"},
 		"no address":      {[]string{"f 300.0.0.5:0/3"}, "canonical form"},
 	} {
-		if err := record(c.clients...).Try(t.Context(), agent); !realapi.RefusedBy(policy, err) || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%s: %v", name, err)
-		}
+		t.Log(name)
+		r.refuses(policy, agent, c.says, record(c.clients...))
 	}
 	for name, clients := range map[string][]string{
 		"a second": {own, "f [2001:db8::5]:0/3"}, "the same number in another cluster": {own, "g 10.0.0.5:0/1"}, "one whose address is not known": {own, "f"}, "none": nil,
 	} {
-		if err := record(clients...).Try(t.Context(), agent); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		r.takes(name, agent, record(clients...))
 	}
 	recorded("clients-one")
 	wait.Until(r, "one that no node has any more being free", func() bool { return record(its).Try(t.Context(), agent) == nil })
@@ -313,14 +286,31 @@ func (r *rig) refusedSoon(policy string, as *rest.Config, a realapi.Attempt) {
 	wait.Until(r, "the policy "+policy, func() bool { return realapi.RefusedBy(policy, a.Try(r.Context(), as)) })
 }
 
-// refusedAlone tries what a policy keeps an account from, whatever its rights are, with a word of the reason, but not an
-// administrator.
-func (r *rig) refusedAlone(policy string, as *rest.Config, word string, attempts []realapi.Attempt) {
+// takes fails unless the API server takes each request of an account.
+func (r *rig) takes(what string, as *rest.Config, attempts ...realapi.Attempt) {
+	r.Helper()
+	for _, a := range attempts {
+		if err := a.Try(r.Context(), as); err != nil {
+			r.Errorf("%s: %s: %v", what, a, err)
+		}
+	}
+}
+
+// refuses fails unless a policy refuses each request of an account, with a word of the reason.
+func (r *rig) refuses(policy string, as *rest.Config, word string, attempts ...realapi.Attempt) {
 	r.Helper()
 	for _, a := range attempts {
 		if err := a.Try(r.Context(), as); !realapi.RefusedBy(policy, err) || !strings.Contains(err.Error(), word) {
-			r.Errorf("with all rights: %s: %v", a, err)
+			r.Errorf("policy %s: %s: %v", policy, a, err)
 		}
+	}
+}
+
+// refusedAlone tries what a policy keeps an account from, whatever its rights are, but not an administrator.
+func (r *rig) refusedAlone(policy string, as *rest.Config, word string, attempts []realapi.Attempt) {
+	r.Helper()
+	r.refuses(policy, as, word, attempts...)
+	for _, a := range attempts {
 		if err := a.Try(r.Context(), r.config); realapi.RefusedBy(policy, err) {
 			r.Errorf("an administrator is refused %s: %v", a, err)
 		}
@@ -340,9 +330,7 @@ func borrower(change func(*core.PodSpec)) *core.Pod {
 }
 
 func TestLoopDevices_OnlyPodsOfNFSServerNamespacesMayRequestThem(t *testing.T) {
-	r := newRig(t).start()
-	r.create("holdfast", nil)
-	r.reconciled("holdfast")
+	r := running(t, nil)
 	asIf := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 	try := func(namespace string, p *core.Pod) error {
 		_, err := r.theirs.CoreV1().Pods(namespace).Create(t.Context(), p, asIf)
@@ -376,31 +364,50 @@ func TestLoopDevices_OnlyPodsOfNFSServerNamespacesMayRequestThem(t *testing.T) {
 	if err := try("kube-public", borrower(nil)); !realapi.RefusedBy("holdfast-loop-sets", err) {
 		t.Errorf("in a namespace that is not allowed, beside one that is: %v", err)
 	}
+
+	pods, kept := r.theirs.CoreV1().Pods("default"), borrower(nil)
+	kept.Name, kept.Spec.NodeName, kept.Spec.NodeSelector = "kept", "", map[string]string{"test.holdfast.dev/nowhere": "true"}
+	check.Got(pods.Create(t.Context(), kept, metav1.CreateOptions{}))(t)
+	t.Cleanup(func() { _ = pods.Delete(background, "kept", metav1.DeleteOptions{GracePeriodSeconds: new(int64)}) })
+	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.NFS.Namespaces = nil })
+	wait.Until(r, "the namespace being allowed no more", func() bool {
+		return realapi.RefusedBy("holdfast-loop-sets", try("default", borrower(nil)))
+	})
+	for _, verb := range []string{"update", "delete"} {
+		r.takes("a pod that has them", r.config, realapi.Attempt{Verb: verb, What: "v1/pods", In: "default", Name: "kept"})
+	}
 }
 
-func TestLoopDevices_PodKeepsThemWhenItsNamespaceIsNoLongerAllowed(t *testing.T) {
-	r := newRig(t).start()
-	r.create("holdfast", func(s *v1beta1.StorageClusterSpec) { s.NFS.Namespaces = []string{"default"} })
-	r.reconciled("holdfast")
-	pods := kubernetes.NewForConfigOrDie(r.config).CoreV1().Pods("default")
-	p := borrower(nil)
-	p.Spec.NodeName, p.Spec.NodeSelector = "", map[string]string{"test.holdfast.dev/nowhere": "true"}
-	check.Got(pods.Create(t.Context(), p, metav1.CreateOptions{}))(t)
-	now := int64(0)
-	t.Cleanup(func() { _ = pods.Delete(background, p.Name, metav1.DeleteOptions{GracePeriodSeconds: &now}) })
-	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.NFS.Namespaces = nil })
-	another := borrower(nil)
-	another.Name = "another"
-	wait.Until(r, "the namespace being allowed no more", func() bool {
-		_, err := pods.Create(t.Context(), another, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		return realapi.RefusedBy("holdfast-loop-sets", err)
-	})
-	for _, a := range []realapi.Attempt{
-		{Verb: "update", What: "v1/pods", In: "default", Name: p.Name},
-		{Verb: "delete", What: "v1/pods", In: "default", Name: p.Name},
-	} {
-		if err := a.Try(t.Context(), r.config); err != nil {
-			t.Errorf("%s: %v", a, err)
+// schemaOf notes by which FlowSchema the last request was taken.
+type schemaOf struct {
+	next http.RoundTripper
+	uid  string
+}
+
+func (s *schemaOf) RoundTrip(q *http.Request) (*http.Response, error) {
+	answer, err := s.next.RoundTrip(q)
+	if err == nil {
+		s.uid = answer.Header.Get("X-Kubernetes-PF-FlowSchema-UID")
+	}
+	return answer, err
+}
+
+func TestPriority_IsForTheAccountsOfHoldfastAlone(t *testing.T) {
+	r := running(t, nil)
+	own := check.Got(r.theirs.FlowcontrolV1().FlowSchemas().Get(t.Context(), "holdfast", metav1.GetOptions{}))(t)
+	taken := func(space, account string) string {
+		config := rest.CopyConfig(r.config)
+		config.Impersonate = rest.ImpersonationConfig{
+			UserName: "system:serviceaccount:" + space + ":" + account,
+			Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + space, "system:authenticated"},
 		}
+		var s *schemaOf
+		config.Wrap(func(next http.RoundTripper) http.RoundTripper { s = &schemaOf{next: next}; return s })
+		_, _ = kubernetes.NewForConfigOrDie(config).CoordinationV1().Leases(space).List(t.Context(), metav1.ListOptions{}) // it may be forbidden
+		return s.uid
+	}
+	wait.Until(r, "the requests of the nodes being taken by it", func() bool { return taken(namespace, "holdfast-node") == string(own.UID) })
+	if uid := taken("team-a", "holdfast-node"); uid == string(own.UID) || uid == "" {
+		t.Errorf("those of a tenant are taken by %q", uid)
 	}
 }

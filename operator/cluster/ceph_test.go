@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -51,34 +50,34 @@ func (r *rig) cephKeys() {
 	}
 }
 
+// withCeph is a rig whose controller has applied cephPools.
+func withCeph(t *testing.T) *rig {
+	t.Helper()
+	r := newRig(t).start()
+	r.cephKeys()
+	r.create("holdfast", cephPools)
+	r.reconciled("holdfast")
+	return r
+}
+
 // hasSite says whether the Deployment and the account of a pool are there.
 func (r *rig) hasSite(pool string) (deployment, account bool) {
 	r.Helper()
 	name := "holdfast-ceph-" + pool
-	_, err := r.theirs.AppsV1().Deployments(namespace).Get(background, name, metav1.GetOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
-		r.Error(err)
-	}
-	_, other := r.theirs.CoreV1().ServiceAccounts(namespace).Get(background, name, metav1.GetOptions{})
-	return err == nil, other == nil
+	made, served := r.theirs.AppsV1().Deployments(namespace), r.theirs.CoreV1().ServiceAccounts(namespace)
+	return wait.Get(r, made.Get, name) != nil, wait.Get(r, served.Get, name) != nil
 }
 
 func TestCeph_NothingIsChangedUntilTheKeysAreThere(t *testing.T) {
 	r := newRig(t).start()
 	r.create("holdfast", cephPools)
-	message := r.condition("holdfast", v1beta1.DegradedCondition, reasonInvalid)
-	if !strings.Contains(message, "spec.pools[1].ceph.secretRef") || !strings.Contains(message, "no secret "+namespace+"/ceph") {
-		t.Errorf("it says %s", message)
-	}
+	r.condition("holdfast", v1beta1.DegradedCondition, reasonInvalid, "spec.pools[1].ceph.secretRef", "no secret "+namespace+"/ceph")
 	if made, _ := r.hasSite("block"); made {
 		t.Error("a pool is served without a key")
 	}
 	r.putSecret("ceph-node", map[string][]byte{"key": []byte("top-secret-but-no-key")})
 	r.putSecret("ceph", cephKey(1))
-	wait.Until(r, "the other secret being refused", func() bool {
-		message = r.condition("holdfast", v1beta1.DegradedCondition, reasonInvalid)
-		return strings.Contains(message, "nodeSecretRef") && strings.Contains(message, "no key of Ceph")
-	})
+	message := r.condition("holdfast", v1beta1.DegradedCondition, reasonInvalid, "nodeSecretRef", "no key of Ceph")
 	if strings.Contains(message, "top-secret") {
 		t.Errorf("what it reads is in %s", message)
 	}
@@ -98,10 +97,7 @@ func TestCeph_NothingIsChangedUntilTheKeysAreThere(t *testing.T) {
 }
 
 func TestCeph_PoolStaysWhileItHasVolumesAndThenGoesWithAllThatItHad(t *testing.T) {
-	r := newRig(t).start()
-	r.cephKeys()
-	r.create("holdfast", cephPools)
-	r.reconciled("holdfast")
+	r := withCeph(t)
 	wait.Until(r, "both pools", func() bool {
 		_, block := r.hasSite("block")
 		_, files := r.hasSite("files")
@@ -127,48 +123,35 @@ func TestCeph_PoolStaysWhileItHasVolumesAndThenGoesWithAllThatItHad(t *testing.T
 	if err := a.try(func(s *v1beta1.StorageClusterSpec) { s.Pools[1].Ceph.Monitors = []string{"v2:10.0.0.2:3300"} }); err != nil {
 		t.Errorf("monitors may change, and yet: %v", err)
 	}
-	r.noVolume("v1")
-	wait.Until(r, "the pool being empty", func() bool { return a.try(without) == nil })
-	r.change("holdfast", without)
-	wait.Until(r, "the end of all that the pool had", func() bool {
-		made, account := r.hasSite("block")
-		_, err := r.ours.HoldfastV1beta1().StorageNodes().Get(t.Context(), blockSite, metav1.GetOptions{})
-		return !made && !account && apierrors.IsNotFound(err)
-	})
-	if made, account := r.hasSite("files"); !made || !account {
-		t.Error("the other pool is gone, too")
-	}
-	if _, err := r.ours.HoldfastV1beta1().StorageNodes().Get(t.Context(), "files.ceph.holdfast.dev", metav1.GetOptions{}); err != nil {
-		t.Error(err)
-	}
-}
-
-func TestCeph_TwoPoolsOfOnePlaceAreRefusedByTheAPIServer(t *testing.T) {
-	r := newRig(t).start()
-	r.create("holdfast", nil)
-	r.reconciled("holdfast")
-	a := r.asker().ruled()
 	twice := func(namespace string) func(*v1beta1.StorageClusterSpec) {
 		return func(s *v1beta1.StorageClusterSpec) {
-			cephPools(s)
 			again := s.Pools[1].DeepCopy()
 			again.Name, again.Ceph.Namespace = "again", namespace
 			s.Pools = append(s.Pools, *again)
 		}
 	}
-	if err := a.try(twice("")); err == nil || !strings.Contains(err.Error(), "two pools have pool rbd of Ceph cluster "+cephFSID) {
-		t.Errorf("it says %v", err)
-	}
+	wait.Until(r, "two pools of one place being refused", func() bool {
+		err := a.try(twice(""))
+		return err != nil && strings.Contains(err.Error(), "two pools have pool rbd of Ceph cluster "+cephFSID)
+	})
 	if err := a.try(twice("apart")); err != nil {
 		t.Errorf("a namespace keeps them apart, and yet: %v", err)
 	}
+	r.noVolume("v1")
+	wait.Until(r, "the pool being empty", func() bool { return a.try(without) == nil })
+	r.change("holdfast", without)
+	wait.Until(r, "the end of all that the pool had", func() bool {
+		made, account := r.hasSite("block")
+		return !made && !account && wait.Get(r, r.ours.HoldfastV1beta1().StorageNodes().Get, blockSite) == nil
+	})
+	if made, account := r.hasSite("files"); !made || !account {
+		t.Error("the other pool is gone, too")
+	}
+	check.Got(r.ours.HoldfastV1beta1().StorageNodes().Get(t.Context(), "files.ceph.holdfast.dev", metav1.GetOptions{}))(t)
 }
 
 func TestToken_OfACephPoolWritesOnlyObjectsOfItsPool(t *testing.T) {
-	r := newRig(t).start()
-	r.cephKeys()
-	r.create("holdfast", cephPools)
-	r.reconciled("holdfast")
+	r := withCeph(t)
 	wait.Until(r, "the pool", func() bool { _, account := r.hasSite("block"); return account })
 	r.keptTo(blockSite, "files.ceph.holdfast.dev", "agents-one")
 	const account = "holdfast-ceph-block"
@@ -195,11 +178,7 @@ func TestToken_OfACephPoolWritesOnlyObjectsOfItsPool(t *testing.T) {
 		return realapi.Attempt{Verb: "create", What: theLeases, In: in, Name: v1beta1.LeaseOfCephPool(pool), Body: aLease}
 	}
 	own = append(own, serving("block", namespace))
-	for _, a := range own {
-		if err := a.Try(t.Context(), agent); err != nil {
-			t.Errorf("its own: %s: %v", a, err)
-		}
-	}
+	r.takes("its own", agent, own...)
 	others := append(ofNode("files.ceph.holdfast.dev"), neverOfAgents(blockSite)...)
 	others = append(others, ofNode("agents-one")...)
 	others = append(others,
@@ -227,9 +206,7 @@ func TestToken_OfACephPoolWritesOnlyObjectsOfItsPool(t *testing.T) {
 }
 
 func TestToken_OfANodePodNamesNoCephCluster(t *testing.T) {
-	r := newRig(t).start()
-	r.create("holdfast", nil)
-	r.reconciled("holdfast")
+	r := running(t, nil)
 	r.keptTo("agents-one")
 	agent := r.agentOn("agents-one")
 	realapi.AllRights(t, r.config, namespace, agents)
@@ -242,10 +219,7 @@ func TestToken_OfANodePodNamesNoCephCluster(t *testing.T) {
 }
 
 func TestUninstall_WaitsForThePodsOfCephPools(t *testing.T) {
-	r := newRig(t).start()
-	r.cephKeys()
-	r.create("holdfast", cephPools)
-	r.reconciled("holdfast")
+	r := withCeph(t)
 	pods := r.theirs.CoreV1().Pods(namespace)
 	of := labels.Set{v1beta1.ComponentLabel: v1beta1.CephComponent}.String()
 	wait.Until(r, "the pods", func() bool {
@@ -261,9 +235,7 @@ func TestUninstall_WaitsForThePodsOfCephPools(t *testing.T) {
 	}
 	t.Cleanup(free)
 	r.delete("holdfast")
-	if message := r.condition("holdfast", v1beta1.ProgressingCondition, reasonTerminating); !strings.Contains(message, "node pods") {
-		t.Errorf("it says %s", message)
-	}
+	r.condition("holdfast", v1beta1.ProgressingCondition, reasonTerminating, "node pods")
 	free()
 	r.gone("holdfast")
 	for _, pool := range []string{"block", "files"} {

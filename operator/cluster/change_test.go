@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -9,7 +8,6 @@ import (
 
 	apps "k8s.io/api/apps/v1"
 	storage "k8s.io/api/storage/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -36,94 +34,40 @@ func classes(names ...string) func(*v1beta1.StorageClusterSpec) {
 	}
 }
 
-func TestClass_RenamedOrImmutableIsRecreatedAndTheOldOneIsDeleted(t *testing.T) {
-	r := newRig(t).start()
-	r.create("holdfast", classes("hb-one", "hb-two"))
-	wait.Until(r, "the classes", func() bool { return r.class("hb-one") != nil && r.class("hb-two") != nil })
-	two := r.class("hb-two").UID
-	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.StorageClasses[0].Name = "hb-renamed" })
-	wait.Until(r, "the new name", func() bool { return r.class("hb-renamed") != nil && r.class("hb-one") == nil })
-	if r.class("hb-two").UID != two {
-		t.Error("a class that was not renamed was recreated")
-	}
-	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) {
-		s.StorageClasses[1].ReclaimPolicy, s.StorageClasses[1].Parameters = "Retain", map[string]string{"provisioning": "thick"}
-	})
-	wait.Until(r, "the new class", func() bool {
-		c := r.class("hb-two")
-		return c != nil && c.ReclaimPolicy != nil && *c.ReclaimPolicy == "Retain" && c.Parameters["provisioning"] == "thick"
-	})
-	r.reconciled("holdfast")
-}
-
 func TestClass_OwnIsTheDefaultWhereThereIsNoOtherWhenItIsMade(t *testing.T) {
-	r := newRig(t)
+	r, _ := inMemory(t)
 	classes := r.theirs.StorageV1().StorageClasses()
 	theirs := &storage.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "hb-default", Annotations: map[string]string{render.DefaultClass: "true"}}, Provisioner: "other.example"}
 	check.Got(classes.Create(t.Context(), theirs, metav1.CreateOptions{}))(t)
-	t.Cleanup(func() { _ = classes.Delete(context.Background(), theirs.Name, metav1.DeleteOptions{}) })
-	r.start()
+	wait.Until(r, "it being seen", r.controller.otherDefault)
 	r.create("holdfast", nil)
-	is := func(want bool) func() bool {
-		return func() bool { c := r.class(render.OwnClass); return c != nil && isDefault(c) == want }
+	is := func(want bool, why string, change func(*v1beta1.StorageClusterSpec)) {
+		t.Helper()
+		r.change("holdfast", change)
+		r.reconciled("holdfast")
+		if c := r.class(render.OwnClass); c == nil || isDefault(c) != want {
+			t.Errorf("%s, and it is %v", why, c)
+		}
 	}
-	wait.Until(r, "the class, which is not the default", is(false))
-	r.reconciled("holdfast")
-	if !is(false)() {
-		t.Error("the cluster has two default classes")
-	}
+	debug := func(s *v1beta1.StorageClusterSpec) { s.Debug = !s.Debug }
+	is(false, "the cluster has another default", debug)
 	check.OK(t, classes.Delete(t.Context(), theirs.Name, metav1.DeleteOptions{}))
-	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.Debug = true })
-	r.reconciled("holdfast")
-	if !is(false)() {
-		t.Error("it took the moment in which there was no default")
-	}
-	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.DefaultClass = new(true) })
-	wait.Until(r, "it being the default, as the spec says", is(true))
-	theirs.ResourceVersion = ""
+	is(false, "there is a moment without a default", debug)
+	is(true, "the spec says so", func(s *v1beta1.StorageClusterSpec) { s.DefaultClass = new(true) })
 	check.Got(classes.Create(t.Context(), theirs, metav1.CreateOptions{}))(t)
-	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.DefaultClass = nil })
-	r.reconciled("holdfast")
-	if !is(true)() {
-		t.Error("another that came later took its place")
-	}
-}
-
-func TestClass_ForeignIsLeftAloneAndReportedInTheCondition(t *testing.T) {
-	r := newRig(t)
-	theirs := &storage.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "hb-one"}, Provisioner: "other.example"}
-	check.Got(r.theirs.StorageV1().StorageClasses().Create(t.Context(), theirs, metav1.CreateOptions{}))(t)
-	t.Cleanup(func() {
-		_ = r.theirs.StorageV1().StorageClasses().Delete(context.Background(), "hb-one", metav1.DeleteOptions{})
-	})
-	r.start()
-	r.create("holdfast", classes("hb-one", "hb-two"))
-	message := r.condition("holdfast", v1beta1.ProgressingCondition, reasonForeign)
-	if !strings.Contains(message, "StorageClass hb-one") || !strings.Contains(message, "not created by Holdfast") {
-		t.Errorf("the condition says %q", message)
-	}
-	wait.Until(r, "the other class", func() bool { return r.class("hb-two") != nil })
-	r.change("holdfast", classes("hb-two"))
-	r.reconciled("holdfast")
-	c := r.class("hb-one")
-	if c == nil || c.Provisioner != "other.example" || len(c.OwnerReferences)+len(c.Labels) > 0 {
-		t.Errorf("it was touched: %v", c)
-	}
-	r.change("holdfast", classes("hb-one", "hb-two"))
-	r.condition("holdfast", v1beta1.ProgressingCondition, reasonForeign)
-	// It is handed over by hand, whatever it is.
-	label := []byte(`{"metadata":{"labels":{"app.kubernetes.io/managed-by":"holdfast-operator"}}}`)
-	check.Got(r.theirs.StorageV1().StorageClasses().Patch(t.Context(), "hb-one", types.MergePatchType, label, metav1.PatchOptions{}))(t)
-	wait.Until(r, "the class being ours", func() bool { c := r.class("hb-one"); return c != nil && c.Provisioner == "csi.holdfast.dev" })
-	r.reconciled("holdfast")
+	is(true, "another has come later", func(s *v1beta1.StorageClusterSpec) { s.DefaultClass = nil })
 }
 
 func TestChange_DisabledObjectsAreDeletedAndEnabledOnesCreated(t *testing.T) {
 	r := newRig(t)
 	r.secret("credentials")
 	r.start()
-	r.create("holdfast", everything)
+	c := r.create("holdfast", everything)
 	r.reconciled("holdfast")
+	budget := mark(c, schema.GroupVersionKind{Group: "policy", Version: "v1", Kind: "PodDisruptionBudget"}, namespace, v1beta1.ControllerName)
+	budget.SetLabels(render.Labels(c)) // as an earlier release has made it
+	budget.Object["spec"] = map[string]any{"maxUnavailable": int64(1), "selector": map[string]any{"matchLabels": map[string]any{"app": "controller"}}}
+	check.OK(t, r.set.ApplySparing(t.Context(), []*unstructured.Unstructured{budget}, nil).Err())
 	before := r.set.List()
 	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) {
 		*s = v1beta1.StorageClusterSpec{Images: s.Images, Service: v1beta1.ServiceSpec{Name: "renamed"}, StorageClasses: []v1beta1.StorageClassSpec{{Name: "hb-three"}}}
@@ -132,20 +76,19 @@ func TestChange_DisabledObjectsAreDeletedAndEnabledOnesCreated(t *testing.T) {
 	if len(r.set.List()) >= len(before) {
 		t.Errorf("%d objects of %d are left", len(r.set.List()), len(before))
 	}
-	driver, err := r.theirs.StorageV1().CSIDrivers().Get(t.Context(), "csi.holdfast.dev", metav1.GetOptions{})
-	if err != nil || *driver.Spec.AttachRequired {
-		t.Errorf("attach: %v, %v", driver.Spec.AttachRequired, err)
+	drivers := r.theirs.StorageV1().CSIDrivers()
+	if driver := wait.Get(r, drivers.Get, "csi.holdfast.dev"); driver == nil || *driver.Spec.AttachRequired {
+		t.Errorf("without attach: %v", driver)
 	}
 	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.CSI.Enabled = new(bool) })
 	r.onlyDesired("holdfast")
-	if _, err := r.theirs.StorageV1().CSIDrivers().Get(t.Context(), "csi.holdfast.dev", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("the CSIDriver without CSI: %v", err)
+	if driver := wait.Get(r, drivers.Get, "csi.holdfast.dev"); driver != nil {
+		t.Errorf("without CSI: %v", driver)
 	}
 	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.CSI = v1beta1.CSISpec{AttachRequired: true} })
 	r.onlyDesired("holdfast")
-	driver, err = r.theirs.StorageV1().CSIDrivers().Get(t.Context(), "csi.holdfast.dev", metav1.GetOptions{})
-	if err != nil || !*driver.Spec.AttachRequired {
-		t.Errorf("attach again: %v", err)
+	if driver := wait.Get(r, drivers.Get, "csi.holdfast.dev"); driver == nil || !*driver.Spec.AttachRequired {
+		t.Errorf("with attach: %v", driver)
 	}
 }
 
@@ -171,33 +114,25 @@ func (r *rig) onlyDesired(name string) {
 }
 
 func TestChange_OldControllerWorkloadServesUntilTheNewOneIsReady(t *testing.T) {
-	r := newRig(t).start()
-	r.create("holdfast", classes("hb-one"))
-	r.reconciled("holdfast")
+	r := running(t, classes("hb-one"))
 	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.Controller.Kind = v1beta1.AsStatefulSet })
 	sets, deployments := r.theirs.AppsV1().StatefulSets(namespace), r.theirs.AppsV1().Deployments(namespace)
-	wait.Until(r, "the StatefulSet", func() bool {
-		_, err := sets.Get(t.Context(), v1beta1.ControllerName, metav1.GetOptions{})
-		return err == nil
-	})
+	wait.Until(r, "the StatefulSet", func() bool { return wait.Get(r, sets.Get, v1beta1.ControllerName) != nil })
 	r.reconciled("holdfast")
-	if _, err := deployments.Get(t.Context(), v1beta1.ControllerName, metav1.GetOptions{}); err != nil {
-		t.Fatalf("the Deployment, while the StatefulSet is not ready: %v", err)
+	if wait.Get(r, deployments.Get, v1beta1.ControllerName) == nil {
+		t.Fatal("there is no Deployment, while the StatefulSet is not ready")
 	}
 	// The images of the sidecars are not on this machine: a controller manager that finds them ready is played here.
 	wait.Until(r, "the Deployment being gone", func() bool {
 		wait.Modify(r, sets.Get, sets.UpdateStatus, v1beta1.ControllerName, func(set *apps.StatefulSet) {
 			set.Status.ObservedGeneration, set.Status.Replicas, set.Status.ReadyReplicas, set.Status.UpdatedReplicas = set.Generation, 2, 2, 2
 		})
-		_, err := deployments.Get(t.Context(), v1beta1.ControllerName, metav1.GetOptions{})
-		return apierrors.IsNotFound(err)
+		return wait.Get(r, deployments.Get, v1beta1.ControllerName) == nil
 	})
 }
 
 func TestPause_ObjectsAreNotTouchedAndTheStatusStaysFresh(t *testing.T) {
-	r := newRig(t).start()
-	r.create("holdfast", classes("hb-one", "hb-two"))
-	r.reconciled("holdfast")
+	r := running(t, classes("hb-one", "hb-two"))
 	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.Paused = true })
 	r.condition("holdfast", v1beta1.ProgressingCondition, reasonPaused)
 	if phase := r.cluster("holdfast").Status.Phase; phase != v1beta1.ClusterPaused {
@@ -240,10 +175,10 @@ func (r *rig) noVolume(name string) {
 	}
 }
 
-func TestIdle_ClusterCostsNoRequest(t *testing.T) {
+func TestIdle_ClusterCostsNoRequestAndARestartChangesNothing(t *testing.T) {
 	hostfs.Long(t)
 	r := newRig(t)
-	r.secret("credentials")
+	secret := r.secret("credentials")
 	r.start()
 	r.create("holdfast", everything)
 	r.reconciled("holdfast")
@@ -258,65 +193,39 @@ func TestIdle_ClusterCostsNoRequest(t *testing.T) {
 		t.Errorf("an idle cluster cost %d requests: %q", len(all), all)
 	}
 	// Fields that others write and Holdfast does not own cost nothing either.
-	class := &unstructured.Unstructured{}
-	class.SetAPIVersion("storage.k8s.io/v1")
-	class.SetKind("StorageClass")
-	class.SetName("hb-one")
-	r.patch(class, `{"metadata":{"annotations":{"example.com/seen":"yes"},"labels":{"example.com/team":"a"}}}`)
+	theirs := []byte(`{"metadata":{"annotations":{"example.com/seen":"yes"},"labels":{"example.com/team":"a"}}}`)
+	check.Got(r.theirs.StorageV1().StorageClasses().Patch(t.Context(), "hb-one", types.MergePatchType, theirs, metav1.PatchOptions{}))(t)
 	if all := r.costs(time.Second, 0); len(all) > 0 {
 		t.Errorf("a foreign annotation cost %d requests: %q", len(all), all)
 	}
 	if live := r.class("hb-one"); live.Annotations["example.com/seen"] != "yes" || live.Labels["example.com/team"] != "a" {
 		t.Error("what others have written was removed")
 	}
-}
 
-func TestRestart_OfTheControllerChangesNothing(t *testing.T) {
-	r := newRig(t)
-	secret := r.secret("credentials")
-	r.start()
-	r.create("holdfast", everything)
-	r.reconciled("holdfast")
-	was := map[string]string{}
-	for _, o := range r.wanted("holdfast", secret) {
-		live := r.get(o)
-		delete(live.Object, "status")
-		live.SetManagedFields(nil)
-		live.SetResourceVersion("")
-		was[o.GetKind()+" "+o.GetName()] = essence(live) + string(live.GetUID())
+	now := func() map[string]string {
+		all := map[string]string{}
+		for _, o := range r.wanted("holdfast", secret) {
+			if live := r.get(o); live != nil {
+				all[o.GetKind()+" "+o.GetName()] = essence(live) + string(live.GetUID())
+			}
+		}
+		return all
 	}
+	before, applied := now(), 0
 	r.stop()
 	r.traffic.take()
-	applied := 0
 	r.start()
 	wait.Until(r, "the second controller having applied all", func() bool {
 		for _, request := range r.traffic.take() {
 			applied += strings.Count(request, "PATCH")
 		}
-		return applied >= len(was)
+		return applied >= len(before)
 	})
 	r.reconciled("holdfast")
-	for _, o := range r.wanted("holdfast", secret) {
-		live := r.get(o)
-		if live == nil || essence(live)+string(live.GetUID()) != was[o.GetKind()+" "+o.GetName()] {
-			t.Errorf("%s %s has changed", o.GetKind(), o.GetName())
+	after := now()
+	for name, was := range before {
+		if after[name] != was {
+			t.Errorf("%s has changed", name)
 		}
 	}
-}
-
-func TestPrune_DisruptionBudgetOfAnEarlierReleaseIsDeleted(t *testing.T) {
-	r := newRig(t).start()
-	c := r.create("holdfast", nil)
-	r.reconciled("holdfast")
-	budget := mark(c, schema.GroupVersionKind{Group: "policy", Version: "v1", Kind: "PodDisruptionBudget"}, namespace, v1beta1.ControllerName)
-	labels := budget.GetLabels()
-	labels[v1beta1.InstanceLabel] = c.Name
-	budget.SetLabels(labels)
-	budget.Object["spec"] = map[string]any{"maxUnavailable": int64(1), "selector": map[string]any{"matchLabels": map[string]any{"app": "controller"}}}
-	check.OK(t, r.set.ApplySparing(t.Context(), []*unstructured.Unstructured{budget}, nil).Err())
-	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.Debug = true })
-	wait.Until(r, "its end", func() bool {
-		_, err := r.of(budget).Get(t.Context(), v1beta1.ControllerName, metav1.GetOptions{})
-		return apierrors.IsNotFound(err)
-	})
 }

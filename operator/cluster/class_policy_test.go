@@ -84,27 +84,23 @@ var snapshotCases = map[string]classCase{
 	"a pool":      {map[string]string{"pool": "fast"}, []string{"parameter pool is not known", "csi.storage.k8s.io/"}},
 }
 
-func storageClass(provisioner string, given map[string]string) *unstructured.Unstructured {
-	o := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": map[string]any{"name": "hb-parameters"}, "provisioner": provisioner,
-	}}
-	return withParameters(o, given)
-}
-
-func snapshotClass(group, kind, driver string, given map[string]string) *unstructured.Unstructured {
-	o := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": group + "/v1", "kind": kind, "metadata": map[string]any{"name": "hb-parameters"}, "driver": driver, "deletionPolicy": "Delete",
-	}}
-	return withParameters(o, given)
-}
-
-func withParameters(o *unstructured.Unstructured, given map[string]string) *unstructured.Unstructured {
+// class is one of a kind of Kubernetes or of snapshots, in a field of which is its driver.
+func class(group, kind, field, driver string, given map[string]string) *unstructured.Unstructured {
 	all := map[string]any{}
 	for key, value := range given {
 		all[key] = value
 	}
-	o.Object["parameters"] = all
+	o := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": group + "/v1", "kind": kind, "metadata": map[string]any{"name": "hb-parameters"}, field: driver, "parameters": all,
+	}}
+	if field == "driver" {
+		o.Object["deletionPolicy"] = "Delete"
+	}
 	return o
+}
+
+func storageClass(provisioner string, given map[string]string) *unstructured.Unstructured {
+	return class("storage.k8s.io", "StorageClass", "provisioner", provisioner, given)
 }
 
 // tryClass says what the API server would say of an object that is created.
@@ -124,10 +120,26 @@ func (a *asker) agree(c *parameters.Class, cases map[string]classCase, made func
 		if refused := len(test.says) > 0; refused != (err != nil) || refused != (parsed != nil) {
 			a.Errorf("%s, %s: the API server says %v, the driver %v", c.Name, name, err, parsed)
 		}
-		for _, part := range test.says {
-			if err != nil && !strings.Contains(err.Error(), part) {
-				a.Errorf("%s, %s: %q is not in %v", c.Name, name, part, err)
-			}
+		a.says(c.Name+", "+name, err, test.says...)
+	}
+}
+
+// agreeOnSpecs sees that the API server refuses the same in a StorageCluster.
+func (a *asker) agreeOnSpecs(cases map[string]classCase) {
+	a.Helper()
+	class := func(given map[string]string) func(*v1beta1.StorageClusterSpec) {
+		return func(s *v1beta1.StorageClusterSpec) {
+			s.StorageClasses = []v1beta1.StorageClassSpec{{Name: "hb-one"}, {Name: "hb-two", Parameters: given}}
+		}
+	}
+	wait.Until(a, "the rule being held", func() bool { return a.try(class(map[string]string{"speed": "x"})) != nil })
+	for name, test := range cases {
+		if _, has := test.given["pool"]; has || test.given[reserved+"fstype"] != "" || test.given["onNodeLoss"] != "" {
+			continue // they have fields
+		}
+		err := a.try(class(test.given))
+		if refused := len(test.says) > 0; refused != (err != nil) || refused && !strings.Contains(err.Error(), "spec.storageClasses: class hb-two: parameter ") {
+			a.Errorf("%s: the API server says %v", name, err)
 		}
 	}
 }
@@ -155,6 +167,7 @@ func TestParameters_WrongOnesAreRefusedWhereTheyAreWritten(t *testing.T) {
 	a.agree(&parameters.Plain, plainCases, func(given map[string]string) *unstructured.Unstructured {
 		return storageClass("nfs.holdfast.dev", given)
 	})
+	a.agreeOnSpecs(csiCases)
 	if err := a.tryClass(storageClass("example.com", map[string]string{"speed": "x"})); err != nil {
 		t.Errorf("a class of another driver is refused: %v", err)
 	}
@@ -164,29 +177,41 @@ func TestParameters_WrongOnesAreRefusedWhereTheyAreWritten(t *testing.T) {
 
 	dryRun := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 	remade := &storage.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "hb-remade"}, Provisioner: older.Provisioner, Parameters: older.Parameters}
-	if _, err := kubernetes.NewForConfigOrDie(r.account(v1beta1.ControllerName)).StorageV1().StorageClasses().Create(t.Context(), remade, dryRun); err != nil {
+	operator := kubernetes.NewForConfigOrDie(r.as(controllerUser))
+	if _, err := operator.StorageV1().StorageClasses().Create(t.Context(), remade, dryRun); err != nil {
 		t.Errorf("the operator cannot recreate a class: %v", err)
 	}
 
 	a.snapshotKinds() // they come after the rule
-	for group, kind := range map[string]string{"snapshot.storage.k8s.io": "VolumeSnapshotClass", "groupsnapshot.storage.k8s.io": "VolumeGroupSnapshotClass"} {
-		c := map[string]*parameters.Class{"VolumeSnapshotClass": &parameters.Snapshot, "VolumeGroupSnapshotClass": &parameters.GroupSnapshot}[kind]
-		made := func(given map[string]string) *unstructured.Unstructured {
-			return snapshotClass(group, kind, "csi.holdfast.dev", given)
+	a.agreeOnSnapshots()
+}
+
+func (a *asker) agreeOnSnapshots() {
+	a.Helper()
+	wrong := map[string]string{"pool": "x"}
+	for _, of := range []struct {
+		class       *parameters.Class
+		group, kind string
+	}{
+		{&parameters.Snapshot, "snapshot.storage.k8s.io", "VolumeSnapshotClass"},
+		{&parameters.GroupSnapshot, "groupsnapshot.storage.k8s.io", "VolumeGroupSnapshotClass"},
+	} {
+		ours := func(given map[string]string) *unstructured.Unstructured {
+			return class(of.group, of.kind, "driver", "csi.holdfast.dev", given)
 		}
-		wait.Until(a, "the rule for "+kind, func() bool { return apierrors.IsInvalid(a.tryClass(made(map[string]string{"pool": "x"}))) })
-		a.agree(c, snapshotCases, made)
-		if err := a.tryClass(snapshotClass(group, kind, "example.com", map[string]string{"pool": "x"})); err != nil {
-			t.Errorf("a %s of another driver is refused: %v", kind, err)
+		wait.Until(a, "the rule for "+of.kind, func() bool { return apierrors.IsInvalid(a.tryClass(ours(wrong))) })
+		a.agree(of.class, snapshotCases, ours)
+		if err := a.tryClass(class(of.group, of.kind, "driver", "example.com", wrong)); err != nil {
+			a.Errorf("a %s of another driver is refused: %v", of.kind, err)
 		}
 	}
 	// Only these can be changed: the kinds of the others do not allow it.
 	snapshots := a.objects.Resource(schema.GroupVersionResource{Group: "snapshot.storage.k8s.io", Version: "v1", Resource: "volumesnapshotclasses"})
-	o := snapshotClass("snapshot.storage.k8s.io", "VolumeSnapshotClass", "csi.holdfast.dev", nil)
-	check.Got(snapshots.Create(t.Context(), o, metav1.CreateOptions{}))(t)
-	_, err := snapshots.Patch(t.Context(), o.GetName(), types.MergePatchType, []byte(`{"parameters":{"pool":"x"}}`), metav1.PatchOptions{})
+	o := class("snapshot.storage.k8s.io", "VolumeSnapshotClass", "driver", "csi.holdfast.dev", nil)
+	check.Got(snapshots.Create(a.Context(), o, metav1.CreateOptions{}))(a)
+	_, err := snapshots.Patch(a.Context(), o.GetName(), types.MergePatchType, []byte(`{"parameters":{"pool":"x"}}`), metav1.PatchOptions{})
 	if err == nil || !strings.Contains(err.Error(), "parameter pool is not known") {
-		t.Errorf("a change to a wrong parameter: %v", err)
+		a.Errorf("a change to a wrong parameter: %v", err)
 	}
 }
 
@@ -206,61 +231,5 @@ func (a *asker) snapshotKinds() {
 			now, err := definitions.Get(a.Context(), d.GetName(), metav1.GetOptions{})
 			return err == nil && realapi.Established(now)
 		})
-	}
-}
-
-func TestParameters_WrongOnesOfAStorageClusterAreRefusedWhereTheyAreWritten(t *testing.T) {
-	r := newRig(t).start()
-	r.create("holdfast", nil)
-	r.reconciled("holdfast")
-	a := r.asker().ruled()
-	class := func(given map[string]string) func(*v1beta1.StorageClusterSpec) {
-		return func(s *v1beta1.StorageClusterSpec) {
-			s.StorageClasses = []v1beta1.StorageClassSpec{{Name: "hb-one"}, {Name: "hb-two", Parameters: given}}
-		}
-	}
-	wait.Until(a, "the rule being held", func() bool { return a.try(class(map[string]string{"speed": "x"})) != nil })
-	for name, test := range csiCases {
-		if _, has := test.given["pool"]; has || test.given[reserved+"fstype"] != "" || test.given["onNodeLoss"] != "" {
-			continue // they have fields
-		}
-		err := a.try(class(test.given))
-		if refused := len(test.says) > 0; refused != (err != nil) || refused && !strings.Contains(err.Error(), "spec.storageClasses: class hb-two: parameter ") {
-			t.Errorf("%s: the API server says %v", name, err)
-		}
-	}
-}
-
-func TestParameters_WrongOnesThatTheAPIServerLetsThroughChangeNothing(t *testing.T) {
-	r := newRig(t).start()
-	good := v1beta1.StorageClassSpec{Name: "hb-one", Parameters: map[string]string{"provisioning": "thick"}}
-	r.create("holdfast", func(s *v1beta1.StorageClusterSpec) { s.StorageClasses = []v1beta1.StorageClassSpec{good} })
-	r.reconciled("holdfast")
-	classes := r.theirs.StorageV1().StorageClasses()
-	before := check.Got(classes.Get(t.Context(), "hb-one", metav1.GetOptions{}))(t)
-	wrong := func(s *v1beta1.StorageClusterSpec) {
-		changed := good
-		changed.Parameters = map[string]string{"provisioning": "fat"}
-		s.StorageClasses = []v1beta1.StorageClassSpec{changed, {Name: "hb-two"}}
-	}
-	a := r.asker()
-	// The API server reads a rule some time after it was made. Before that it would be taken for gone.
-	wait.Until(r, "the rule being held", func() bool { return a.try(wrong) != nil })
-	r.stop()
-	check.OK(t, r.theirs.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(t.Context(), "holdfast-class-parameters", metav1.DeleteOptions{}))
-	wait.Until(r, "the rule being gone", func() bool { return a.try(wrong) == nil })
-	r.change("holdfast", wrong)
-	r.start()
-	message := r.condition("holdfast", v1beta1.ProgressingCondition, reasonInvalid)
-	for _, part := range []string{"spec.storageClasses[0].parameters", "class hb-one", `provisioning="fat"`, "thin or thick"} {
-		if !strings.Contains(message, part) {
-			t.Errorf("the condition says %q, without %q", message, part)
-		}
-	}
-	if after, err := classes.Get(t.Context(), "hb-one", metav1.GetOptions{}); err != nil || after.UID != before.UID {
-		t.Errorf("the class is now %+v, %v", after, err)
-	}
-	if _, err := classes.Get(t.Context(), "hb-two", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("another class of an invalid spec: %v", err)
 	}
 }

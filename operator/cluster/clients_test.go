@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"context"
 	"errors"
 	"maps"
 	"strings"
@@ -83,17 +82,13 @@ func TestClientLabel_NodeIsLabelledByWhatItsAgentReports(t *testing.T) {
 }
 
 func TestClientLabel_IsRemovedWithHoldfast(t *testing.T) {
-	const condition, key = v1beta1.RBDVolumesCondition, v1beta1.RBDVolumesKey
-	r, _, kubernetes := nodesOf(t, condition, map[string]string{"a": "true", "b": "false", "c": ""}, nil)
+	r, _, kubernetes := nodesOf(t, v1beta1.RBDVolumesCondition, map[string]string{"a": "true", "b": "false", "c": ""}, nil)
 	check.Got(r.cleanNodes(t.Context()))(t)
-	for name, label := range labelled(t, key, kubernetes) {
-		if label != "" {
-			t.Errorf("node %s is labelled %s", name, label)
-		}
-	}
-	for name, label := range labelled(t, v1beta1.TopologyKey, kubernetes) {
-		if label != "" {
-			t.Errorf("node %s is labelled %s", name, label)
+	for _, key := range []string{v1beta1.RBDVolumesKey, v1beta1.TopologyKey} {
+		for name, label := range labelled(t, key, kubernetes) {
+			if label != "" {
+				t.Errorf("node %s is labelled %s", name, label)
+			}
 		}
 	}
 }
@@ -126,17 +121,11 @@ func TestClientLabel_ChangeOfAReportTriggersAReconcile(t *testing.T) {
 }
 
 func TestClientLabels_FollowTheReportOfTheAgent(t *testing.T) {
-	r := newRig(t).start()
-	r.create("holdfast", func(*v1beta1.StorageClusterSpec) {})
-	r.reconciled("holdfast")
 	const name = "node1"
+	r, _ := inMemory(t)
+	r.create("holdfast", nil)
 	nodes := r.ours.HoldfastV1beta1().StorageNodes()
 	check.Got(nodes.Create(t.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}))(t)
-	t.Cleanup(func() {
-		r.stop()
-		err := nodes.Delete(context.Background(), name, metav1.DeleteOptions{})
-		check.Report(t, errors.Join(err, r.controller.label(context.Background(), name, map[string]any{v1beta1.SharedVolumesKey: nil, v1beta1.RBDVolumesKey: nil, v1beta1.CephFSVolumesKey: nil})))
-	})
 	for i, want := range []string{"true", "false", "true"} {
 		if i == 2 { // a node that joins in a pause, such as that of an upgrade, gets pods too
 			r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.Paused = true })

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/kube/apply"
 	"github.com/holdfast-storage/holdfast/operator/render"
 	"github.com/holdfast-storage/holdfast/operator/rollout"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
@@ -102,6 +103,61 @@ func TestHeal_EveryEditedOrDeletedObjectIsRepaired(t *testing.T) {
 			r.healed(o, was)
 		})
 	}
+}
+
+// As a user copies a class: kubectl get -o yaml, another name, kubectl create.
+func TestCopies_OfAllOwnedObjectsStayAndAreReported(t *testing.T) {
+	r := running(t, func(s *v1beta1.StorageClusterSpec) {
+		s.StorageClasses = []v1beta1.StorageClassSpec{{Name: "first"}, {Name: "second"}}
+	})
+	kinds := map[string]*unstructured.Unstructured{}
+	for _, o := range r.set.List() {
+		if kinds[o.GetKind()] == nil {
+			kinds[o.GetKind()] = r.copyOf(o)
+		}
+	}
+	for _, kind := range []string{"ClusterRole", "ConfigMap", "DaemonSet", "Deployment", "ServiceAccount", "StorageClass", "ValidatingAdmissionPolicy"} {
+		if kinds[kind] == nil {
+			t.Errorf("there is no %s to be copied", kind)
+		}
+	}
+	reported := map[string]bool{}
+	wait.Until(r, "the events", func() bool {
+		for _, made := range kinds {
+			all := check.Got(r.theirs.CoreV1().Events("").List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.uid=" + string(made.GetUID())}))(t)
+			for _, e := range all.Items {
+				reported[made.GetKind()] = reported[made.GetKind()] || e.Reason == apply.ReasonStranger
+			}
+		}
+		return len(reported) == len(kinds)
+	})
+	// Owned objects that are no longer desired are pruned beside them.
+	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.StorageClasses = s.StorageClasses[:1] })
+	wait.Until(r, "the end of the class", func() bool { return r.class("second") == nil })
+	for kind, made := range kinds {
+		if live := r.get(made); live == nil || live.GetUID() != made.GetUID() || live.GetDeletionTimestamp() != nil {
+			t.Errorf("the copy of a %s is gone", kind)
+		}
+	}
+}
+
+// copyOf makes a copy of an object with all its metadata, but for what must be another.
+func (r *rig) copyOf(o *unstructured.Unstructured) *unstructured.Unstructured {
+	r.Helper()
+	made := r.get(o)
+	if made == nil {
+		r.Fatalf("%s %s is gone", o.GetKind(), o.GetName())
+	}
+	made.SetName(o.GetName() + "-copy")
+	made.SetUID("")
+	made.SetResourceVersion("")
+	unstructured.RemoveNestedField(made.Object, "spec", "clusterIP")
+	unstructured.RemoveNestedField(made.Object, "spec", "clusterIPs")
+	made, err := r.of(o).Create(r.Context(), made, metav1.CreateOptions{})
+	if err != nil {
+		r.Fatalf("a copy of %s %s: %v", o.GetKind(), o.GetName(), err)
+	}
+	return made
 }
 
 func (r *rig) patch(o *unstructured.Unstructured, patch string) {

@@ -4,17 +4,17 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	core "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/operator/held"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
-	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
@@ -120,29 +120,15 @@ func TestHeldPools_TheAPIServerRefusesWhatTheOperatorWouldNotCarryOut(t *testing
 		if refused := len(test.says) > 0; refused != (err != nil) || refused != (len(hidden) > 0) {
 			t.Errorf("%s: the API server says %v; the operator would hide %+v", what, err, hidden)
 		}
-		for _, part := range test.says {
-			if err != nil && !strings.Contains(err.Error(), part) {
-				t.Errorf("%s: %q is not in %v", what, part, err)
-			}
-		}
+		r.says(what, err, test.says...)
 	}
-}
-
-func TestHeldPools_ThoseThatAreNamedInTheAnnotationMayBeHidden(t *testing.T) {
-	r := newRig(t).start()
-	r.holding()
-	r.volumeIn("v3", "node1", "disks.2", v1beta1.PhaseReady)
-	wait.Until(r, "the second device in the status", func() bool { return r.cluster("holdfast").Status.Pools[0].Devices.Count == 2 })
-	a := r.asker()
-	hides := func(s *v1beta1.StorageClusterSpec) { s.Pools[0].Path = "/srv/other" }
-	wait.Until(r, "the rule being held", func() bool { return a.try(hides) != nil })
 	for names, taken := range map[string]bool{"disks": false, "files": true, "disks, files": true} {
 		c := r.cluster("holdfast")
 		c.Annotations = map[string]string{v1beta1.AllowHidingAnnotation: names}
 		hides(&c.Spec)
 		_, err := r.ours.HoldfastV1beta1().StorageClusters().Update(t.Context(), c, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
 		if taken != (err == nil) {
-			t.Errorf("with %q: %v", names, err)
+			t.Errorf("where the annotation allows to hide %q: %v", names, err)
 		}
 	}
 }
@@ -156,44 +142,35 @@ func (r *rig) directory() string {
 	return path
 }
 
-// slip lets a change of the spec in that the API server would refuse, while no operator runs: it forgets a rule only a
-// moment after its end.
-func (r *rig) slip(change func(*v1beta1.StorageClusterSpec)) {
-	r.Helper()
-	r.stop()
-	rules := []string{"holdfast-held-pools", "holdfast-held-nodes"}
-	wait.Until(r, "the change past the rules", func() bool {
-		for _, name := range rules {
-			_ = r.theirs.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(r.Context(), name, metav1.DeleteOptions{})
-		}
-		c := r.cluster("holdfast")
-		change(&c.Spec)
-		_, err := r.ours.HoldfastV1beta1().StorageClusters().Update(r.Context(), c, metav1.UpdateOptions{})
-		refused := slices.ContainsFunc(rules, func(name string) bool { return realapi.RefusedBy(name, err) })
-		if err != nil && !refused && !apierrors.IsConflict(err) {
-			r.Fatal(err)
-		}
-		return err == nil
-	})
-	r.start()
+// held are the names of the pools that the status says to hold volumes.
+func (r *rig) held() string {
+	var names []string
+	for _, p := range r.cluster("holdfast").Status.Pools {
+		names = append(names, p.Name)
+	}
+	slices.Sort(names)
+	return strings.Join(names, " ")
 }
 
-func moved(s *v1beta1.StorageClusterSpec) { s.Pools[0].Path, s.Debug = "/srv/other", true }
+func morePools(s *v1beta1.StorageClusterSpec) {
+	s.Pools = append(s.Pools, v1beta1.PoolSpec{Name: "x", Path: "/srv/x"})
+}
 
-func TestHeldPools_ChangeThatBypassesThePolicyIsNotAppliedAndReported(t *testing.T) {
-	r := newRig(t).start()
+func withoutFiles(s *v1beta1.StorageClusterSpec) { s.Pools = s.Pools[1:] }
+
+func TestHeldPools_ChangeThatHidesVolumesIsReportedAndNotAppliedWhileTheyAreThere(t *testing.T) {
+	r, _ := inMemory(t)
 	r.holding()
-	r.slip(moved)
-	message := r.condition("holdfast", v1beta1.DegradedCondition, reasonHidden)
-	for _, part := range []string{"spec.pools[0].path", "/srv/other", "pool files holds 1 volume on node node1", "Revert the change"} {
-		if !strings.Contains(message, part) {
-			t.Errorf("%q is not in %q", part, message)
-		}
-	}
-	if path := r.directory(); path != "/srv/files" {
-		t.Errorf("the nodes have the pool in %s", path)
-	}
+	moved := func(s *v1beta1.StorageClusterSpec) { s.Pools[0].Path, s.Debug = "/srv/other", true }
+	r.change("holdfast", moved)
+	words := []string{"spec.pools[0].path", "/srv/other", "pool files holds 1 volume on node node1", "Revert the change"}
+	r.condition("holdfast", v1beta1.DegradedCondition, reasonHidden, words...)
 	wait.Until(r, "the event", func() bool { return len(r.events.with("Warning VolumesHidden", "pool files")) == 1 })
+
+	sets := r.theirs.AppsV1().DaemonSets(namespace)
+	check.OK(t, sets.Delete(t.Context(), v1beta1.NodeName, metav1.DeleteOptions{})) // as a user may
+	wait.Until(r, "the DaemonSet", func() bool { return wait.Get(r, sets.Get, v1beta1.NodeName) != nil })
+	wait.Never(r, "another place for the pool", time.Second, func() bool { return r.directory() != "/srv/files" || r.held() != "disks files" })
 
 	// The other requested changes are applied.
 	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.StorageClasses = []v1beta1.StorageClassSpec{{Name: "hb-two"}} })
@@ -204,24 +181,61 @@ func TestHeldPools_ChangeThatBypassesThePolicyIsNotAppliedAndReported(t *testing
 		d := meta.FindStatusCondition(r.cluster("holdfast").Status.Conditions, v1beta1.DegradedCondition)
 		return d != nil && d.Reason != reasonHidden
 	})
+
+	r.change("holdfast", moved)
+	r.condition("holdfast", v1beta1.DegradedCondition, reasonHidden)
+	lost := []byte(`{"status":{"phase":"Lost"}}`)
+	check.Got(r.ours.HoldfastV1beta1().Volumes().Patch(t.Context(), "v1", types.MergePatchType, lost, metav1.PatchOptions{}, "status"))(t)
+	wait.Until(r, "the pool of a volume that is lost in its new place", func() bool { return r.directory() == "/srv/other" })
 }
 
-func TestHeldPools_AChangeIsCarriedOutWhenTheVolumesAreGone(t *testing.T) {
-	r := newRig(t).start()
+func TestHeldPools_StayProtectedWhileTheDaemonSetIsRefused(t *testing.T) {
+	r, refuse := inMemory(t)
 	r.holding()
-	r.slip(moved)
-	r.condition("holdfast", v1beta1.DegradedCondition, reasonHidden)
+	refuse("/daemonsets/" + v1beta1.NodeName)
+	r.change("holdfast", morePools)
+	r.condition("holdfast", v1beta1.DegradedCondition, reasonNotApplied, "a policy engine refuses it")
+	if held := r.held(); held != "disks files" {
+		t.Errorf("while it is not known what runs, held are %q", held)
+	}
+	r.change("holdfast", withoutFiles)
+	r.condition("holdfast", v1beta1.DegradedCondition, reasonHidden, "nothing of it is applied", "pool files holds 1 volume on node node1")
+	if path := r.directory(); path != "/srv/files" {
+		t.Errorf("the first pool of the nodes is in %q", path)
+	}
+
+	refuse("")
+	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.Debug = true })
+	r.condition("holdfast", v1beta1.DegradedCondition, reasonHidden, "its pools and nodes are not changed")
+	if path := r.directory(); path != "/srv/files" {
+		t.Errorf("once it is known what runs, the first pool of the nodes is in %q", path)
+	}
 	r.noVolume("v1")
-	wait.Until(r, "the pool in its new place", func() bool { return r.directory() == "/srv/other" })
-	r.reconciled("holdfast")
+	wait.Until(r, "the removal of the empty pool", func() bool { return r.directory() != "/srv/files" && r.held() == "disks" })
 }
 
-func TestHeldPools_AVolumeThatIsLostHoldsNone(t *testing.T) {
-	r := newRig(t).start()
+func TestHeldPools_StayInTheStatusWhileAKindIsBeingDeleted(t *testing.T) {
+	r, _ := inMemory(t)
 	r.holding()
-	r.slip(moved)
-	r.condition("holdfast", v1beta1.DegradedCondition, reasonHidden)
-	patch := []byte(`{"status":{"phase":"Lost"}}`)
-	check.Got(r.ours.HoldfastV1beta1().Volumes().Patch(t.Context(), "v1", types.MergePatchType, patch, metav1.PatchOptions{}, "status"))(t)
-	wait.Until(r, "the pool in its new place", func() bool { return r.directory() == "/srv/other" })
+	const kind = "volumes.holdfast.dev"
+	definitions := r.objects.Resource(kube.Definitions)
+	check.Got(definitions.Patch(t.Context(), kind, types.MergePatchType, []byte(`{"metadata":{"finalizers":["test/stays"]}}`), metav1.PatchOptions{}))(t)
+	check.OK(t, definitions.Delete(t.Context(), kind, metav1.DeleteOptions{}))
+	wait.Until(r, "its deletion being seen", func() bool { return !r.controller.Kinds.Whole("volumes") })
+	r.noVolume("v1")
+	r.noVolume("v2")
+	wait.Never(r, "a status without the pools", time.Second, func() bool { return r.held() != "disks files" })
+}
+
+func TestHeldPools_KeepNoClusterThatIsDeletedWhileTheDaemonSetIsRefused(t *testing.T) {
+	r, refuse := inMemory(t)
+	r.holding()
+	refuse("/daemonsets/" + v1beta1.NodeName)
+	r.change("holdfast", morePools)
+	r.condition("holdfast", v1beta1.DegradedCondition, reasonNotApplied)
+	check.OK(t, r.ours.HoldfastV1beta1().StorageClusters().Delete(t.Context(), "holdfast", metav1.DeleteOptions{}))
+	r.condition("holdfast", v1beta1.ProgressingCondition, reasonVolumesExist)
+	r.noVolume("v1")
+	r.noVolume("v2")
+	wait.Until(r, "its removal", func() bool { return r.cluster("holdfast") == nil })
 }

@@ -2,8 +2,8 @@ package cluster
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
-	"io"
 	"log/slog"
 	"math"
 	"strings"
@@ -11,39 +11,35 @@ import (
 	"testing"
 	"time"
 
-	admission "k8s.io/api/admissionregistration/v1"
 	core "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/deploy"
-	"github.com/holdfast-storage/holdfast/kube"
-	"github.com/holdfast-storage/holdfast/kube/apply"
 	"github.com/holdfast-storage/holdfast/operator/render"
 	"github.com/holdfast-storage/holdfast/operator/rollout"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
+	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 // One refusal is of operator/render, one is about a secret, and two are of the API server.
 func TestSpec_ThatCannotBeAppliedGivesAReasonAndTheNextGoodOneClearsIt(t *testing.T) {
-	r := newRig(t).start()
-	r.create("holdfast", classes("hb-one"))
-	r.reconciled("holdfast")
+	r := running(t, classes("hb-one"))
 	good := r.cluster("holdfast").Spec
 	for what, test := range map[string]struct {
 		change func(*v1beta1.StorageClusterSpec)
 		want   string
 	}{
-		"a distribution that is unknown": {func(s *v1beta1.StorageClusterSpec) { s.Distribution = "hurd" }, "distribution"},
-		"a secret that does not exist":   {func(s *v1beta1.StorageClusterSpec) { s.SecretRef = &v1beta1.SecretReference{Name: "nowhere"} }, "holdfast-system/nowhere"},
+		"a distribution that is unknown": {func(s *v1beta1.StorageClusterSpec) {
+			classes("hb-one", "hb-two")(s)
+			s.Distribution = "hurd"
+		}, "distribution"},
+		"a secret that does not exist": {func(s *v1beta1.StorageClusterSpec) { s.SecretRef = &v1beta1.SecretReference{Name: "nowhere"} }, "holdfast-system/nowhere"},
 		"a toleration that no pod may have": {func(s *v1beta1.StorageClusterSpec) {
-			s.StorageClasses = append(s.StorageClasses, v1beta1.StorageClassSpec{Name: "hb-with-it"})
+			classes("hb-one", "hb-two")(s)
 			s.Tolerations = []core.Toleration{{Key: "a b"}}
 		}, `tolerations[`},
 		"annotations of half a megabyte": {func(s *v1beta1.StorageClusterSpec) {
@@ -67,8 +63,8 @@ func TestSpec_ThatCannotBeAppliedGivesAReasonAndTheNextGoodOneClearsIt(t *testin
 				t.Errorf("a message of %d bytes", len(message))
 			}
 			t.Log(message)
-			if r.class("hb-one") == nil || r.class("hb-with-it") != nil {
-				t.Error("an object of the last good spec is gone, or a part of the new one is there")
+			if r.class("hb-one") == nil || r.class("hb-two") != nil {
+				t.Error("an object of the last good spec is gone, or there is one of this")
 			}
 			// The objects of the last good spec are still reconciled.
 			check.OK(t, r.theirs.StorageV1().StorageClasses().Delete(t.Context(), "hb-one", metav1.DeleteOptions{}))
@@ -76,6 +72,14 @@ func TestSpec_ThatCannotBeAppliedGivesAReasonAndTheNextGoodOneClearsIt(t *testin
 			r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { *s = *good.DeepCopy() })
 			r.reconciled("holdfast")
 		})
+	}
+	// A process that has seen no good one removes nothing.
+	r.stop()
+	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.Distribution = "hurd" })
+	r.start()
+	r.condition("holdfast", v1beta1.ProgressingCondition, reasonInvalid, "distribution")
+	if r.class("hb-one") == nil {
+		t.Error("the next process has removed an object of the last good spec")
 	}
 }
 
@@ -87,25 +91,15 @@ func (r *rig) within(t *testing.T) *rig {
 }
 
 func TestSpec_OneRefusedObjectDoesNotBlockTheOthers(t *testing.T) {
-	r := newRig(t)
-	var log lockedBuffer
-	r.log = slog.New(slog.NewTextHandler(io.MultiWriter(&log, r.Output()), nil))
-	r.forbid("hb-two")
-	r.start()
+	r, refuse := inMemory(t)
+	refuse("/storageclasses/hb-two")
 	r.create("holdfast", classes("hb-one", "hb-two", "hb-three"))
-	message := r.condition("holdfast", v1beta1.ProgressingCondition, reasonNotApplied)
-	if !strings.Contains(message, "StorageClass hb-two") || !strings.Contains(message, "not here") {
-		t.Errorf("the condition says %q", message)
-	}
+	r.condition("holdfast", v1beta1.ProgressingCondition, reasonNotApplied, "StorageClass hb-two", "a policy engine refuses it")
 	wait.Until(r, "the other classes", func() bool { return r.class("hb-one") != nil && r.class("hb-three") != nil })
 	// The order of objects puts others after the classes.
 	deployments := r.theirs.AppsV1().Deployments(namespace)
-	wait.Until(r, "what comes later", func() bool {
-		_, err := deployments.Get(t.Context(), v1beta1.ControllerName, metav1.GetOptions{})
-		return err == nil
-	})
+	wait.Until(r, "what comes later", func() bool { return wait.Get(r, deployments.Get, v1beta1.ControllerName) != nil })
 	wait.Until(r, "one event", func() bool { return len(r.events.with("Warning FailedCreation", "hb-two")) == 1 })
-	wait.Until(r, "a line of the log", func() bool { return strings.Contains(log.String(), "hb-two") })
 	// Nothing is pruned of a kind of which something could not be made.
 	r.change("holdfast", classes("hb-one", "hb-two"))
 	r.condition("holdfast", v1beta1.ProgressingCondition, reasonNotApplied)
@@ -115,47 +109,6 @@ func TestSpec_OneRefusedObjectDoesNotBlockTheOthers(t *testing.T) {
 	r.change("holdfast", classes("hb-one"))
 	r.reconciled("holdfast")
 	wait.Until(r, "the other one going", func() bool { return r.class("hb-three") == nil })
-}
-
-// forbid makes the API server refuse classes of a name until the test ends.
-func (r *rig) forbid(name string) {
-	r.Helper()
-	policies, bindings := r.theirs.AdmissionregistrationV1().ValidatingAdmissionPolicies(), r.theirs.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
-	fail := admission.Fail
-	policy := &admission.ValidatingAdmissionPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: "hb-refuse"},
-		Spec: admission.ValidatingAdmissionPolicySpec{
-			FailurePolicy: &fail,
-			MatchConstraints: &admission.MatchResources{ResourceRules: []admission.NamedRuleWithOperations{{RuleWithOperations: admission.RuleWithOperations{
-				Operations: []admission.OperationType{admission.Create},
-				Rule:       admission.Rule{APIGroups: []string{"storage.k8s.io"}, APIVersions: []string{"v1"}, Resources: []string{"storageclasses"}},
-			}}}},
-			Validations: []admission.Validation{{Expression: fmt.Sprintf("object.metadata.name != %q", name), Message: "not here"}},
-		},
-	}
-	check.Got(policies.Create(r.Context(), policy, metav1.CreateOptions{}))(r)
-	binding := &admission.ValidatingAdmissionPolicyBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "hb-refuse"},
-		Spec:       admission.ValidatingAdmissionPolicyBindingSpec{PolicyName: "hb-refuse", ValidationActions: []admission.ValidationAction{admission.Deny}},
-	}
-	check.Got(bindings.Create(r.Context(), binding, metav1.CreateOptions{}))(r)
-	r.Cleanup(func() {
-		_ = bindings.Delete(background, "hb-refuse", metav1.DeleteOptions{})
-		_ = policies.Delete(background, "hb-refuse", metav1.DeleteOptions{})
-	})
-	probe := classOf(name)
-	wait.Until(r, "the refusal", func() bool {
-		_, err := r.of(probe).Create(r.Context(), probe, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		return err != nil
-	})
-}
-
-func classOf(name string) *unstructured.Unstructured {
-	o := &unstructured.Unstructured{Object: map[string]any{"provisioner": "other.example"}}
-	o.SetAPIVersion("storage.k8s.io/v1")
-	o.SetKind("StorageClass")
-	o.SetName(name)
-	return o
 }
 
 func TestSecret_IsFollowedAndItsContentIsNotReported(t *testing.T) {
@@ -168,25 +121,23 @@ func TestSecret_IsFollowedAndItsContentIsNotReported(t *testing.T) {
 	incomplete := secretData()
 	delete(incomplete, "csiNodePublishPassword")
 	r.putSecret("credentials", incomplete)
-	wait.Until(r, "the missing key being reported", func() bool {
-		p := meta.FindStatusCondition(r.cluster("holdfast").Status.Conditions, v1beta1.ProgressingCondition)
-		return strings.Contains(p.Message, "csiNodePublishPassword")
-	})
+	r.condition("holdfast", v1beta1.ProgressingCondition, reasonInvalid, "csiNodePublishPassword")
 	r.secret("credentials")
 	r.reconciled("holdfast")
-	made := func(key string) string {
-		s, err := r.theirs.CoreV1().Secrets(namespace).Get(t.Context(), "csi-provisioner-secret", metav1.GetOptions{})
-		if err != nil {
-			return ""
+	made := func() string {
+		if s := wait.Get(r, r.theirs.CoreV1().Secrets(namespace).Get, "csi-provisioner-secret"); s != nil {
+			return string(s.Data["password"])
 		}
-		return string(s.Data[key])
+		return ""
 	}
-	wait.Until(r, "the copy", func() bool { return made("password") == "top-secret-csiProvision" })
+	wait.Until(r, "the copy", func() bool { return made() == "top-secret-csiProvision" })
 	changed := secretData()
 	changed["csiProvisionPassword"] = []byte("top-secret-rotated")
 	r.putSecret("credentials", changed)
-	wait.Until(r, "the rotation", func() bool { return made("password") == "top-secret-rotated" })
-	wait.Until(r, "an event", func() bool { return len(r.events.with("FailedCreation")) > 0 })
+	wait.Until(r, "the rotation", func() bool { return made() == "top-secret-rotated" })
+	wait.Until(r, "an event, and a line of the log", func() bool {
+		return len(r.events.with("FailedCreation")) > 0 && strings.Contains(log.String(), "csiNodePublishPassword")
+	})
 	for where, text := range map[string]string{
 		"the log": log.String(), "an event": strings.Join(r.events.with(), "\n"), "a condition": r.describe(),
 	} {
@@ -211,32 +162,6 @@ func (l *lockedBuffer) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.String()
-}
-
-func TestManifest_OfAnotherReleaseIsReportedIgnoredWhileTheSpecNamesAnImage(t *testing.T) {
-	r := newRig(t).start()
-	r.create("holdfast", nil)
-	r.reconciled("holdfast")
-	deployments := r.theirs.AppsV1().Deployments(namespace)
-	r.installAnotherRelease()
-	message := r.condition("holdfast", v1beta1.ReleaseIgnoredCondition, reasonImagePinned)
-	for _, want := range []string{"v9.9.9", "spec.images.holdfast names holdfast.test/pause:1", "StorageUpgrade"} {
-		if !strings.Contains(message, want) {
-			t.Errorf("%q is not said in %q", want, message)
-		}
-	}
-	wait.Until(r, "the requested image", func() bool {
-		d, err := deployments.Get(t.Context(), v1beta1.ControllerName, metav1.GetOptions{})
-		return err == nil && d.Spec.Template.Spec.Containers[0].Image == "holdfast.test/pause:1" && d.Labels[v1beta1.VersionLabel] != "v9.9.9"
-	})
-	wait.Until(r, "one event", func() bool { return len(r.events.with("Warning ReleaseIgnored", "v9.9.9")) == 1 })
-	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.Debug = true })
-	r.reconciled("holdfast")
-	r.condition("holdfast", v1beta1.ReleaseIgnoredCondition, reasonImagePinned) // until another image is requested
-	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.Images.Holdfast = "holdfast.test/pause:9" })
-	wait.Until(r, "the condition going", func() bool {
-		return meta.FindStatusCondition(r.cluster("holdfast").Status.Conditions, v1beta1.ReleaseIgnoredCondition) == nil
-	})
 }
 
 func TestManifest_OfTheReleaseThatRunsEndsTheImageOfAStorageUpgradeAlone(t *testing.T) {
@@ -289,10 +214,29 @@ func (r *rig) installAnotherRelease() {
 	}
 }
 
+// ignoresAnotherRelease fails unless that is reported until another image is requested, and nothing of it stays.
+func (r *rig) ignoresAnotherRelease() {
+	r.Helper()
+	words := []string{"v9.9.9", "spec.images.holdfast names holdfast.test/pause:1", "StorageUpgrade"}
+	r.condition("holdfast", v1beta1.ReleaseIgnoredCondition, reasonImagePinned, words...)
+	wait.Until(r, "the requested image", func() bool {
+		d, err := r.theirs.AppsV1().Deployments(namespace).Get(r.Context(), v1beta1.ControllerName, metav1.GetOptions{})
+		return err == nil && d.Spec.Template.Spec.Containers[0].Image == "holdfast.test/pause:1" && d.Labels[v1beta1.VersionLabel] != "v9.9.9"
+	})
+	wait.Until(r, "one event", func() bool { return len(r.events.with("Warning ReleaseIgnored", "v9.9.9")) == 1 })
+	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.Debug = !s.Debug })
+	r.reconciled("holdfast")
+	r.condition("holdfast", v1beta1.ReleaseIgnoredCondition, reasonImagePinned)
+	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.Images.Holdfast = "holdfast.test/pause:9" })
+	wait.Until(r, "the condition going", func() bool {
+		return meta.FindStatusCondition(r.cluster("holdfast").Status.Conditions, v1beta1.ReleaseIgnoredCondition) == nil
+	})
+}
+
 // A manifest that comes while the controller's workload is being written is neither overwritten nor forgotten.
 func TestManifest_OfAnotherReleaseIsNoticedWheneverItIsApplied(t *testing.T) {
 	for image, outcome := range map[v1beta1.Image]func(*rig){
-		"holdfast.test/pause:1": func(r *rig) { r.condition("holdfast", v1beta1.ReleaseIgnoredCondition, reasonImagePinned) },
+		"holdfast.test/pause:1": (*rig).ignoresAnotherRelease,
 		"": func(r *rig) {
 			r.condition("holdfast", v1beta1.ProgressingCondition, reasonUpgrading)
 			d, err := r.theirs.AppsV1().Deployments(namespace).Get(background, v1beta1.ControllerName, metav1.GetOptions{})
@@ -302,13 +246,15 @@ func TestManifest_OfAnotherReleaseIsNoticedWheneverItIsApplied(t *testing.T) {
 		},
 	} {
 		for _, before := range []string{
+			"anything",
 			"PATCH /apis/apps/v1/namespaces/" + namespace + "/deployments/" + v1beta1.ControllerName,
 			"PUT /apis/holdfast.dev/v1beta1/storageclusters/holdfast/status",
 		} {
 			t.Run(fmt.Sprintf("image %q, before %s", image, before), func(t *testing.T) {
-				r := newRig(t).start()
-				r.create("holdfast", func(s *v1beta1.StorageClusterSpec) { s.Images.Holdfast = image })
-				r.reconciled("holdfast")
+				r := running(t, func(s *v1beta1.StorageClusterSpec) { s.Images.Holdfast = image })
+				if before == "anything" {
+					r.installAnotherRelease()
+				}
 				r.traffic.onceBefore(before, r.installAnotherRelease)
 				r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.Debug = true })
 				outcome(r)
@@ -318,9 +264,7 @@ func TestManifest_OfAnotherReleaseIsNoticedWheneverItIsApplied(t *testing.T) {
 }
 
 func TestNamespace_BeingDeletedIsReportedAndAllIsRepairedOnceItExists(t *testing.T) {
-	r := newRig(t).start()
-	r.create("holdfast", classes("hb-one"))
-	r.reconciled("holdfast")
+	r := running(t, classes("hb-one"))
 	namespaces, held := r.theirs.CoreV1().Namespaces(), r.theirs.CoreV1().ConfigMaps(namespace)
 	free := func() {
 		_, _ = held.Patch(background, "held", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
@@ -329,17 +273,12 @@ func TestNamespace_BeingDeletedIsReportedAndAllIsRepairedOnceItExists(t *testing
 	holds := &core.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "held", Finalizers: []string{"holdfast.test/hold"}}}
 	check.Got(held.Create(t.Context(), holds, metav1.CreateOptions{}))(t)
 	check.OK(t, namespaces.Delete(t.Context(), namespace, metav1.DeleteOptions{}))
-	wait.Until(r, "a condition that names the namespace", func() bool {
-		p := meta.FindStatusCondition(r.cluster("holdfast").Status.Conditions, v1beta1.ProgressingCondition)
-		return p.Reason == reasonNotApplied && strings.Contains(p.Message, "namespace "+namespace+" because it is being terminated")
-	})
+	r.condition("holdfast", v1beta1.ProgressingCondition, reasonNotApplied, "namespace "+namespace+" because it is being terminated")
 	if r.class("hb-one") == nil {
 		t.Error("what is in no namespace is gone as well")
 	}
-	wait.Until(r, "the workload being gone", func() bool {
-		_, err := r.theirs.AppsV1().DaemonSets(namespace).Get(t.Context(), v1beta1.NodeName, metav1.GetOptions{})
-		return apierrors.IsNotFound(err)
-	})
+	sets := r.theirs.AppsV1().DaemonSets(namespace)
+	wait.Until(r, "the workload being gone", func() bool { return wait.Get(r, sets.Get, v1beta1.NodeName) == nil })
 	r.costs(2*time.Second, math.MaxInt) // the deletions of the last objects are seen
 	const watched = 10 * time.Second
 	if all := r.costs(watched, 100); len(all) > 100 {
@@ -347,10 +286,7 @@ func TestNamespace_BeingDeletedIsReportedAndAllIsRepairedOnceItExists(t *testing
 	}
 
 	free()
-	wait.Until(r, "the namespace being gone", func() bool {
-		_, err := namespaces.Get(t.Context(), namespace, metav1.GetOptions{})
-		return apierrors.IsNotFound(err)
-	})
+	wait.Until(r, "the namespace being gone", func() bool { return wait.Get(r, namespaces.Get, namespace) == nil })
 	r.install() // with the account of the controller, without which its workload is not made again
 	r.onlyDesired("holdfast")
 	if p := meta.FindStatusCondition(r.cluster("holdfast").Status.Conditions, v1beta1.ProgressingCondition); p.Reason == reasonNotApplied {
@@ -358,49 +294,30 @@ func TestNamespace_BeingDeletedIsReportedAndAllIsRepairedOnceItExists(t *testing
 	}
 }
 
-func TestKinds_LearnedKindIsUsedAndForgottenKindIsNot(t *testing.T) {
-	r := newRig(t).start()
-	r.create("holdfast", nil)
-	r.reconciled("holdfast")
-	monitors := schema.GroupVersionResource{Group: "monitoring.coreos.com", Version: "v1", Resource: "podmonitors"}
-	definition := decode(t, []byte(podMonitors))[0]
-	definitions := r.objects.Resource(kube.Definitions)
-	t.Cleanup(func() { _ = definitions.Delete(background, definition.GetName(), metav1.DeleteOptions{}) })
-	check.Got(definitions.Create(t.Context(), definition, metav1.CreateOptions{}))(t)
-	count := func() int {
-		all, err := r.objects.Resource(monitors).Namespace(namespace).List(t.Context(), metav1.ListOptions{LabelSelector: apply.InstanceLabel + "=holdfast"})
-		if err != nil {
-			return -1
-		}
-		return len(all.Items)
+// What a release took that did not look at a field. The server that knows it again takes the status, since the rest is as
+// it was.
+func TestUnreadable_StorageClusterKeepsItsObjects(t *testing.T) {
+	r := running(t, nil)
+	realapi.ChangePast(t, r.config, "storageclusters", "holdfast", `{"spec":{"resources":{"limits":{"cpu":"1e1.5"}},"csi":{"enabled":false}}}`, "spec.resources.limits")
+	message := r.condition("holdfast", v1beta1.DegradedCondition, v1beta1.ReasonUnreadable, `spec.resources.limits: {"cpu":"1e1.5"}`)
+	if ready := meta.FindStatusCondition(r.cluster("holdfast").Status.Conditions, v1beta1.ReadyCondition); ready.Status != metav1.ConditionFalse || ready.Reason != v1beta1.ReasonUnreadable || ready.Message != message {
+		t.Errorf("Ready is %+v", ready)
 	}
-	wait.Until(r, "the PodMonitors", func() bool { return count() > 0 })
-	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.Monitoring.Enabled = new(false) })
-	wait.Until(r, "their removal", func() bool { return count() == 0 })
-	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.Monitoring.Enabled = nil })
-	wait.Until(r, "the PodMonitors again", func() bool { return count() > 0 })
-	check.OK(t, definitions.Delete(t.Context(), definition.GetName(), metav1.DeleteOptions{}))
-	wait.Until(r, "the kind being forgotten", func() bool { return !r.set.Has(schema.GroupKind{Group: "monitoring.coreos.com", Kind: "PodMonitor"}) })
+	set := r.theirs.AppsV1().DaemonSets(namespace)
+	before := check.Got(set.Get(t.Context(), v1beta1.NodeName, metav1.GetOptions{}))(t)
+	check.OK(t, set.Delete(t.Context(), v1beta1.NodeName, metav1.DeleteOptions{}))
+	wait.Until(r, "the DaemonSet again", func() bool {
+		now := wait.Get(r, set.Get, v1beta1.NodeName)
+		return now != nil && now.UID != before.UID
+	})
+	if c := r.cluster("holdfast"); c.Unreadable() == nil || c.Status.Phase != v1beta1.ClusterDegraded || c.Spec.CSI.Enabled == nil {
+		text, _ := json.Marshal(c)
+		t.Errorf("it became %s", text)
+	}
+	check.Got(r.ours.HoldfastV1beta1().StorageClusters().Patch(t.Context(), "holdfast", types.MergePatchType, []byte(`{"spec":{"resources":null,"csi":null}}`), metav1.PatchOptions{}))(t)
 	r.reconciled("holdfast")
-	r.traffic.take()
-	for _, request := range r.costs(3*time.Second, math.MaxInt) {
-		if strings.Contains(request, "podmonitors") {
-			t.Errorf("it is still requested: %s", request)
-		}
+	conditions := r.cluster("holdfast").Status.Conditions
+	if ready := meta.FindStatusCondition(conditions, v1beta1.ReadyCondition); ready.Reason == v1beta1.ReasonUnreadable || !meta.IsStatusConditionFalse(conditions, v1beta1.DegradedCondition) {
+		t.Errorf("when it can be read again, its conditions are %+v", conditions)
 	}
 }
-
-const podMonitors = `
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: podmonitors.monitoring.coreos.com, annotations: {api-approved.kubernetes.io: unapproved}}
-spec:
-  group: monitoring.coreos.com
-  names: {kind: PodMonitor, listKind: PodMonitorList, plural: podmonitors, singular: podmonitor}
-  scope: Namespaced
-  versions:
-  - name: v1
-    served: true
-    storage: true
-    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
-`

@@ -55,48 +55,33 @@ func TestInlineVolumes_InUseButNotAllowedAreReported(t *testing.T) {
 
 // lifecycle is what the CSIDriver says to the kubelets, and of which object.
 func (r *rig) lifecycle() (inline bool, uid string) {
-	driver, err := r.theirs.StorageV1().CSIDrivers().Get(r.Context(), "csi.holdfast.dev", metav1.GetOptions{})
-	if err != nil {
+	driver := wait.Get(r, r.theirs.StorageV1().CSIDrivers().Get, "csi.holdfast.dev")
+	if driver == nil {
 		return false, ""
 	}
 	return slices.Contains(driver.Spec.VolumeLifecycleModes, storage.VolumeLifecycleEphemeral), string(driver.UID)
 }
 
-// reports makes a node say how many inline volumes it has, and whether it makes more; nil: its agent is of before.
-func (r *rig) reports(node string, inline *int32, more *bool) {
-	r.Helper()
-	nodes := r.ours.HoldfastV1beta1().StorageNodes()
-	wait.Until(r, "the report of node "+node, func() bool { // which its simulated agent writes too
-		n, err := nodes.Get(r.Context(), node, metav1.GetOptions{})
-		if err != nil {
-			n, err = nodes.Create(r.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: node}}, metav1.CreateOptions{})
-		}
-		if err != nil {
-			return false
-		}
-		n.Status.InlineVolumes, n.Status.InlineVolumesAllowed = inline, more
-		_, err = nodes.UpdateStatus(r.Context(), n, metav1.UpdateOptions{})
-		return err == nil
-	})
-}
-
 func TestInlineVolumes_CSIDriverAllowsThemWhileOneExists(t *testing.T) {
-	r := newRig(t).start()
-	r.create("holdfast", func(s *v1beta1.StorageClusterSpec) {
+	r := running(t, func(s *v1beta1.StorageClusterSpec) {
 		s.CSI.Ephemeral = &v1beta1.EphemeralSpec{Pools: []string{"default"}, MaxSize: resource.MustParse("1Gi")}
 	})
-	r.reconciled("holdfast")
 	if inline, _ := r.lifecycle(); !inline {
 		t.Fatal("they do not know those that are allowed")
 	}
 	const node = "inline-node" // no Node is behind it
-	defer func() {
-		check.Report(t, r.ours.HoldfastV1beta1().StorageNodes().Delete(r.Context(), node, metav1.DeleteOptions{}))
-	}()
-	r.reports(node, new(int32), new(true))
-	forbid := func(s *v1beta1.StorageClusterSpec) { s.CSI.Ephemeral = nil }
+	nodes := r.ours.HoldfastV1beta1().StorageNodes()
+	check.Got(nodes.Create(t.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: node}}, metav1.CreateOptions{}))(t)
+	// How many inline volumes the node has, and whether it makes more; nil: its agent is of before.
+	reports := func(inline *int32, more *bool) {
+		t.Helper()
+		wait.Modify(r, nodes.Get, nodes.UpdateStatus, node, func(n *v1beta1.StorageNode) {
+			n.Status.InlineVolumes, n.Status.InlineVolumesAllowed = inline, more
+		})
+	}
+	reports(new(int32), new(true))
 	_, uid := r.lifecycle()
-	r.change("holdfast", forbid)
+	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.CSI.Ephemeral = nil })
 	r.reconciled("holdfast")
 	stillKnown := func(while string) {
 		t.Helper()
@@ -105,21 +90,21 @@ func TestInlineVolumes_CSIDriverAllowsThemWhileOneExists(t *testing.T) {
 		}
 	}
 	stillKnown("the agent of before, which may have made one since, has counted none")
-	r.reports(node, nil, new(false))
+	reports(nil, new(false))
 	r.reconciled("holdfast")
 	stillKnown("a node has not reported whether it has some")
-	r.reports(node, nil, nil)
+	reports(nil, nil)
 	r.reconciled("holdfast")
 	stillKnown("an older agent reports nothing")
-	r.reports(node, new(int32(2)), new(false))
+	reports(new(int32(2)), new(false))
 	r.condition("holdfast", v1beta1.EphemeralNotAllowedCondition, reasonInlineInUse)
 	stillKnown("two are in use")
-	r.reports(node, new(int32), new(false))
+	reports(new(int32), new(false))
 	wait.Until(r, "the kubelets knowing none", func() bool { inline, now := r.lifecycle(); return !inline && now != "" })
 	r.reconciled("holdfast")
 	// What the kubelets do not know is not begun for a node that reports some.
 	_, uid = r.lifecycle()
-	r.reports(node, new(int32(1)), new(false))
+	reports(new(int32(1)), new(false))
 	r.condition("holdfast", v1beta1.EphemeralNotAllowedCondition, reasonInlineInUse)
 	r.reconciled("holdfast")
 	if inline, now := r.lifecycle(); inline || now != uid {

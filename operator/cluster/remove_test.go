@@ -4,14 +4,12 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	core "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -54,6 +52,21 @@ func (r *rig) everyObject() []string {
 
 func without(all, some []string) []string {
 	return slices.DeleteFunc(slices.Clone(all), func(one string) bool { return slices.Contains(some, one) })
+}
+
+// restored waits until the whole API is as it was.
+func (r *rig) restored(before []string) {
+	r.Helper()
+	now := before
+	defer func() {
+		if r.Failed() {
+			r.Logf("left behind: %v; gone too: %v", without(now, before), without(before, now))
+		}
+	}()
+	wait.Until(r, "the whole API being as it was", func() bool {
+		now = r.everyObject()
+		return slices.Equal(now, before)
+	})
 }
 
 // passing are the kinds whose objects the control plane makes and removes all the time.
@@ -125,18 +138,65 @@ func TestUninstall_DeletionIsRefusedWhileThereAreVolumesAndThenLeavesNothing(t *
 	}
 	r.noVolume("v2")
 	wait.Until(r, "the end of the StorageCluster and its kind", func() bool { return r.cluster("holdfast") == nil })
-	now := before
-	defer func() {
-		if t.Failed() {
-			t.Logf("left behind: %v; gone too: %v", without(now, before), without(before, now))
-		}
-	}()
-	wait.Until(r, "the whole API being as it was", func() bool {
-		now = r.everyObject()
-		return slices.Equal(now, before)
-	})
+	r.restored(before)
 	if node, err = r.theirs.CoreV1().Nodes().Get(t.Context(), "node1", metav1.GetOptions{}); err != nil || node.Labels[v1beta1.TopologyKey] != "" {
 		t.Errorf("the label of the node: %q, %v", node.Labels[v1beta1.TopologyKey], err)
+	}
+}
+
+const ofTheManifest = `{"metadata":{"labels":{"app.kubernetes.io/name":"holdfast","app.kubernetes.io/part-of":"holdfast"}}}`
+
+// shared replaces the namespace by one of others, as Helm installs into, with a ConfigMap of theirs.
+func (r *rig) shared() (before []string) {
+	r.Helper()
+	r.empty()
+	check.Got(r.theirs.CoreV1().Namespaces().Create(r.Context(), &core.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}))(r)
+	theirs := &core.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "theirs"}}
+	wait.Until(r, "the ConfigMap of others", func() bool {
+		_, err := r.theirs.CoreV1().ConfigMaps(namespace).Create(r.Context(), theirs, metav1.CreateOptions{})
+		return err == nil
+	})
+	wait.Until(r, "what Kubernetes has in each namespace", func() bool {
+		before = r.everyObject()
+		return slices.Contains(before, "configmaps "+namespace+"/kube-root-ca.crt") && slices.Contains(before, "serviceaccounts "+namespace+"/default")
+	})
+	r.install()
+	for _, o := range rights(r.T) {
+		check.Got(r.of(o).Apply(r.Context(), o.GetName(), o, metav1.ApplyOptions{FieldManager: "helm", Force: true}))(r)
+	}
+	r.Cleanup(func() { // other tests need that of the manifest
+		_, _ = r.theirs.CoreV1().Namespaces().Patch(background, namespace, types.MergePatchType, []byte(ofTheManifest), metav1.PatchOptions{})
+	})
+	return before
+}
+
+func (r *rig) namespace() *core.Namespace {
+	r.Helper()
+	return check.Got(r.theirs.CoreV1().Namespaces().Get(r.Context(), namespace, metav1.GetOptions{}))(r)
+}
+
+func TestUninstall_NamespaceOfOthersStaysWithWhatTheyHaveInIt(t *testing.T) {
+	r := newRig(t)
+	before := r.shared()
+	was := r.namespace()
+	c := r.create("holdfast", classes("hb-one"))
+	given := mark(c, namespaceKind, "", namespace) // as an earlier release has given it to the StorageCluster
+	check.Got(r.of(given).Apply(t.Context(), namespace, given, metav1.ApplyOptions{FieldManager: "holdfast-operator", Force: true}))(t)
+	r.start()
+	r.reconciled("holdfast")
+	wait.Until(r, "the account being marked", func() bool {
+		account := wait.Get(r, r.theirs.CoreV1().ServiceAccounts(namespace).Get, v1beta1.ControllerName)
+		return account != nil && len(account.OwnerReferences) == 1
+	})
+	wait.Until(r, "the namespace having no owner, and no label but its own", func() bool {
+		ns := r.namespace()
+		return len(ns.OwnerReferences) == 0 && len(ns.Labels) == len(was.Labels)
+	})
+	r.delete("holdfast")
+	r.gone("holdfast")
+	r.restored(before)
+	if ns := r.namespace(); ns.UID != was.UID || ns.DeletionTimestamp != nil {
+		t.Errorf("the namespace is going, or another: %v", ns)
 	}
 }
 
@@ -161,17 +221,8 @@ func TestUninstall_FinalizersOfExternalAttacherAreRemoved(t *testing.T) {
 		pv := check.Got(volumes.Get(t.Context(), name, metav1.GetOptions{}))(t)
 		return pv.Finalizers
 	}
-	for name, driver := range map[string]string{"hb-ours": "csi.holdfast.dev", "hb-theirs": "csi.example.com"} {
-		pv := &core.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{"external-attacher/csi-holdfast-dev", "example.com/kept"}}}
-		pv.Spec.Capacity = core.ResourceList{core.ResourceStorage: resource.MustParse("1Gi")}
-		pv.Spec.AccessModes = []core.PersistentVolumeAccessMode{core.ReadWriteOnce}
-		pv.Spec.CSI = &core.CSIPersistentVolumeSource{Driver: driver, VolumeHandle: name}
-		check.Got(volumes.Create(t.Context(), pv, metav1.CreateOptions{}))(t)
-		t.Cleanup(func() {
-			_, _ = volumes.Patch(background, name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
-			_ = volumes.Delete(background, name, metav1.DeleteOptions{})
-		})
-	}
+	r.persistentVolume("hb-ours", "csi.holdfast.dev", "external-attacher/csi-holdfast-dev", "example.com/kept")
+	r.persistentVolume("hb-theirs", "csi.example.com", "external-attacher/csi-holdfast-dev", "example.com/kept")
 	r.create("holdfast", nil)
 	r.reconciled("holdfast")
 	r.delete("holdfast")
@@ -186,18 +237,24 @@ func TestUninstall_FinalizersOfExternalAttacherAreRemoved(t *testing.T) {
 	}
 }
 
-func TestOrphan_LeavesVolumesAndTheirKindsInPlace(t *testing.T) {
+func TestOrphan_LeavesVolumesServersAndTheirKindsInPlace(t *testing.T) {
 	hostfs.Long(t)
-	r := newRig(t).start()
-	r.create("holdfast", func(s *v1beta1.StorageClusterSpec) { s.DeletionPolicy = v1beta1.OrphanVolumes })
-	r.reconciled("holdfast")
+	r := running(t, func(s *v1beta1.StorageClusterSpec) { allowsDefault(s); s.DeletionPolicy = v1beta1.OrphanVolumes })
 	r.volume("v1")
+	r.nfsServer(metav1.NamespaceDefault, "stays")
+	goes := r.nfsServer(namespace, "goes")
 	r.delete("holdfast")
+	r.condition("holdfast", v1beta1.ProgressingCondition, reasonVolumesExist, "1 NFS server in the namespace of Holdfast")
+	goes()
 	wait.Until(r, "the end of the StorageCluster, its kind and the namespace", func() bool {
 		_, errKind := r.objects.Resource(kube.Definitions).Get(t.Context(), ownDefinitions[0], metav1.GetOptions{})
 		_, errNamespace := r.theirs.CoreV1().Namespaces().Get(t.Context(), namespace, metav1.GetOptions{})
 		return r.cluster("holdfast") == nil && apierrors.IsNotFound(errKind) && apierrors.IsNotFound(errNamespace)
 	})
+	server, err := r.ours.HoldfastV1beta1().NFSServers(metav1.NamespaceDefault).Get(t.Context(), "stays", metav1.GetOptions{})
+	if err != nil || server.DeletionTimestamp != nil {
+		t.Errorf("the server outside the namespace: %v", err)
+	}
 	v, err := r.ours.HoldfastV1beta1().Volumes().Get(t.Context(), "v1", metav1.GetOptions{})
 	if err != nil || v.DeletionTimestamp != nil {
 		t.Fatalf("the volume: %v", err)
@@ -217,9 +274,7 @@ func TestOrphan_LeavesVolumesAndTheirKindsInPlace(t *testing.T) {
 }
 
 func TestUninstall_FinalizerRemovedByForceLosesNoVolume(t *testing.T) {
-	r := newRig(t).start()
-	r.create("holdfast", nil)
-	r.reconciled("holdfast")
+	r := running(t, nil)
 	r.volume("v1")
 	r.delete("holdfast")
 	r.condition("holdfast", v1beta1.ProgressingCondition, reasonVolumesExist)
@@ -235,16 +290,24 @@ func TestUninstall_FinalizerRemovedByForceLosesNoVolume(t *testing.T) {
 	}
 }
 
-func TestStorageCluster_SecondIsRefusedAndChangesNothing(t *testing.T) {
+func TestStorageCluster_SecondIsRefusedAndTakesOverWithoutARemoval(t *testing.T) {
 	r := newRig(t).start()
+	// Without a pod that comes up, nothing else makes the controller look.
+	r.cordonReal(true)
+	t.Cleanup(func() { r.cordonReal(false) })
+	classes := func(names ...string) func(*v1beta1.StorageClusterSpec) {
+		return func(s *v1beta1.StorageClusterSpec) {
+			classes(names...)(s)
+			s.NodeSelectorTerms = terms("nowhere", core.NodeSelectorOpExists)
+		}
+	}
 	r.create("first", classes("hb-one"))
 	r.reconciled("first")
-	r.passSecond(r.cluster("first"))
+	r.volume("v1")
+	first := r.cluster("first") // of creation times there are no parts of a second
+	wait.Until(r, "the next second", func() bool { return time.Now().Unix() > first.CreationTimestamp.Unix() })
 	r.create("also", classes("hb-two"))
-	message := r.condition("also", v1beta1.AvailableCondition, reasonRefused)
-	if !strings.Contains(message, "first") {
-		t.Errorf("the condition says %q", message)
-	}
+	r.condition("also", v1beta1.AvailableCondition, reasonRefused, "first")
 	wait.Until(r, "the event", func() bool { return len(r.events.with("also Warning FailedCreation", "first")) == 1 })
 	c := r.cluster("also")
 	if c.Status.Phase != v1beta1.ClusterPending || len(c.Finalizers) > 0 {
@@ -260,25 +323,7 @@ func TestStorageCluster_SecondIsRefusedAndChangesNothing(t *testing.T) {
 	if len(r.set.List()) != was || r.class("hb-one") == nil {
 		t.Error("the deletion of the refused one removed something")
 	}
-}
 
-// nowhere chooses no node.
-func nowhere(s *v1beta1.StorageClusterSpec) {
-	s.NodeSelectorTerms = []core.NodeSelectorTerm{{MatchExpressions: []core.NodeSelectorRequirement{{Key: "nowhere", Operator: core.NodeSelectorOpExists}}}}
-}
-
-func TestStorageCluster_NextTakesOverWithoutARemoval(t *testing.T) {
-	r := newRig(t).start()
-	// Without a pod that comes up, nothing else makes the controller look.
-	r.cordonReal(true)
-	t.Cleanup(func() { r.cordonReal(false) })
-	classes := func(names ...string) func(*v1beta1.StorageClusterSpec) {
-		return func(s *v1beta1.StorageClusterSpec) { classes(names...)(s); nowhere(s) }
-	}
-	r.create("first", classes("hb-one"))
-	r.reconciled("first")
-	r.volume("v1")
-	r.passSecond(r.cluster("first"))
 	second := r.create("second", classes("hb-one", "hb-two"))
 	r.condition("second", v1beta1.AvailableCondition, reasonRefused)
 	class := r.class("hb-one").UID

@@ -4,9 +4,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	core "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
@@ -56,8 +57,7 @@ func (r *rig) uids() map[string]types.UID {
 	for _, o := range r.set.List() {
 		found[o.GetKind()+" "+o.GetName()] = o.GetUID()
 	}
-	ns := check.Got(r.theirs.CoreV1().Namespaces().Get(r.Context(), namespace, metav1.GetOptions{}))(r)
-	found["Namespace "+namespace] = ns.UID
+	found["Namespace "+namespace] = r.namespace().UID
 	return found
 }
 
@@ -69,10 +69,16 @@ func (r *rig) stays(before map[string]types.UID) {
 			r.Errorf("%s was %s, and is %q", name, uid, after[name])
 		}
 	}
-	ns, err := r.theirs.CoreV1().Namespaces().Get(r.Context(), namespace, metav1.GetOptions{})
-	if err != nil || ns.DeletionTimestamp != nil {
-		r.Errorf("the namespace is going, %v", err)
+	if r.namespace().DeletionTimestamp != nil {
+		r.Error("the namespace is going")
 	}
+}
+
+// forgotten waits until nothing is written down any more.
+func (r *rig) forgotten() {
+	r.Helper()
+	maps := r.theirs.CoreV1().ConfigMaps(namespace)
+	wait.Until(r, "what was written down being forgotten", func() bool { return wait.Get(r, maps.Get, "holdfast-returning") == nil })
 }
 
 func TestReturn_KindsDeletedWhileTheOperatorIsDownAreRestoredWithTheStorageCluster(t *testing.T) {
@@ -85,8 +91,8 @@ func TestReturn_KindsDeletedWhileTheOperatorIsDownAreRestoredWithTheStorageClust
 	r.stop()
 	was := r.deleteKinds(slices.Concat(ownDefinitions, dataDefinitions)...)
 	wait.Until(r, "all being on the way out", func() bool {
-		v, err := r.ours.HoldfastV1beta1().Volumes().Get(t.Context(), "v1", metav1.GetOptions{})
-		return err == nil && v.DeletionTimestamp != nil && r.cluster("holdfast").DeletionTimestamp != nil
+		v := wait.Get(r, r.ours.HoldfastV1beta1().Volumes().Get, "v1")
+		return v != nil && v.DeletionTimestamp != nil && r.cluster("holdfast").DeletionTimestamp != nil
 	})
 
 	r.start()
@@ -102,20 +108,15 @@ func TestReturn_KindsDeletedWhileTheOperatorIsDownAreRestoredWithTheStorageClust
 	})
 	r.reconciled("holdfast")
 	wait.Until(r, "all belonging to it", func() bool {
-		ns, err := r.theirs.CoreV1().Namespaces().Get(t.Context(), namespace, metav1.GetOptions{})
-		return err == nil && len(ns.OwnerReferences) == 1 && ns.OwnerReferences[0].UID == now.UID
+		owners := r.namespace().OwnerReferences
+		return len(owners) == 1 && owners[0].UID == now.UID
 	})
 	r.stays(before)
-	wait.Until(r, "what was written down being forgotten", func() bool {
-		_, err := r.theirs.CoreV1().ConfigMaps(namespace).Get(t.Context(), "holdfast-returning", metav1.GetOptions{})
-		return apierrors.IsNotFound(err)
-	})
+	r.forgotten()
 }
 
 func TestReturn_KindsThatAreDeletedWhileItRunsComeBack(t *testing.T) {
-	r := newRig(t).start()
-	r.create("holdfast", twoPools)
-	r.reconciled("holdfast")
+	r := running(t, twoPools)
 	before, cluster := r.uids(), r.cluster("holdfast")
 	r.awaitRecreated(r.deleteKinds(slices.Concat(ownDefinitions, dataDefinitions)...))
 	wait.Until(r, "the StorageCluster being made again", func() bool { c := r.cluster("holdfast"); return c != nil && c.UID != cluster.UID })
@@ -131,27 +132,21 @@ func TestReturn_OneThatWasWrittenDownIsMadeAgainByTheNextProcess(t *testing.T) {
 	}, metav1.CreateOptions{}))(t)
 	r.start()
 	wait.Until(r, "the StorageCluster", func() bool { c := r.cluster("mine"); return c != nil && c.Spec.Debug })
-	wait.Until(r, "the ConfigMap being gone", func() bool {
-		_, err := r.theirs.CoreV1().ConfigMaps(namespace).Get(t.Context(), "holdfast-returning", metav1.GetOptions{})
-		return apierrors.IsNotFound(err)
-	})
+	r.forgotten()
 }
 
 func TestReturn_AVolumeWhoseDeletionIsRequestedIsLeftToItsAgentForAWhile(t *testing.T) {
 	r := newRig(t).start()
 	r.holding()
-	v := check.Got(r.ours.HoldfastV1beta1().Volumes().Get(t.Context(), "v1", metav1.GetOptions{}))(t)
-	request := []byte(`{"spec":` + strings.Replace(deletionRequest, `"u"`, `"`+string(v.UID)+`"`, 1) + `}`)
-	check.Got(r.as(controllerUser).HoldfastV1beta1().Volumes().Patch(t.Context(), "v1", types.MergePatchType, request, metav1.PatchOptions{}))(t)
+	volumes := r.ours.HoldfastV1beta1().Volumes()
+	v := check.Got(volumes.Get(t.Context(), "v1", metav1.GetOptions{}))(t)
+	r.write("volumes", "v1", ofSpec(strings.Replace(deletionRequest, `"u"`, `"`+string(v.UID)+`"`, 1)))
 	was := r.deleteKinds("volumes.holdfast.dev")
-	wait.Until(r, "the other one losing its finalizer", func() bool {
-		_, err := r.ours.HoldfastV1beta1().Volumes().Get(t.Context(), "v2", metav1.GetOptions{})
-		return apierrors.IsNotFound(err)
-	})
-	if v, err := r.ours.HoldfastV1beta1().Volumes().Get(t.Context(), "v1", metav1.GetOptions{}); err != nil || len(v.Finalizers) == 0 {
-		t.Errorf("it lost its finalizer as well: %v", err)
+	wait.Until(r, "the other one losing its finalizer", func() bool { return wait.Get(r, volumes.Get, "v2") == nil })
+	if v := wait.Get(r, volumes.Get, "v1"); v == nil || len(v.Finalizers) == 0 {
+		t.Errorf("it lost its finalizer as well: %v", v)
 	}
-	check.Got(r.ours.HoldfastV1beta1().Volumes().Patch(t.Context(), "v1", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}))(t)
+	check.Got(volumes.Patch(t.Context(), "v1", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}))(t)
 	r.awaitRecreated(was)
 }
 
@@ -165,30 +160,91 @@ func TestRemoval_WaitsForVolumesOfWhichTheKindIsGoing(t *testing.T) {
 	for _, name := range []string{"v1", "v2"} { // as the agents do
 		check.Got(r.ours.HoldfastV1beta1().Volumes().Patch(t.Context(), name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}))(t)
 	}
-	pv := r.persistentVolume("hb-bound")
+	r.persistentVolume("hb-bound", "csi.holdfast.dev")
 	r.start()
 	r.awaitRecreated(was)
-	message := r.condition("holdfast", v1beta1.ProgressingCondition, reasonVolumesExist)
+	r.condition("holdfast", v1beta1.ProgressingCondition, reasonVolumesExist)
 	if r.class("hb-one") == nil {
 		t.Error("its class is gone")
 	}
-	wait.Until(r, "the PersistentVolume being what is left", func() bool {
-		message = r.condition("holdfast", v1beta1.ProgressingCondition, reasonVolumesExist)
-		return strings.Contains(message, "1 PersistentVolume ")
-	})
-	check.OK(t, r.theirs.CoreV1().PersistentVolumes().Delete(t.Context(), pv, metav1.DeleteOptions{}))
+	r.condition("holdfast", v1beta1.ProgressingCondition, reasonVolumesExist, "1 PersistentVolume ") // which is what is left
+	check.OK(t, r.theirs.CoreV1().PersistentVolumes().Delete(t.Context(), "hb-bound", metav1.DeleteOptions{}))
 	r.gone("holdfast")
 }
 
-// persistentVolume makes one of ours.
-func (r *rig) persistentVolume(name string) string {
+// persistentVolume makes one of a driver.
+func (r *rig) persistentVolume(name, driver string, finalizers ...string) {
 	r.Helper()
-	pv := &core.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	pv := &core.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: finalizers}}
 	pv.Spec.Capacity = core.ResourceList{core.ResourceStorage: resource.MustParse("1Gi")}
 	pv.Spec.AccessModes = []core.PersistentVolumeAccessMode{core.ReadWriteOnce}
-	pv.Spec.CSI = &core.CSIPersistentVolumeSource{Driver: "csi.holdfast.dev", VolumeHandle: name}
+	pv.Spec.CSI = &core.CSIPersistentVolumeSource{Driver: driver, VolumeHandle: name}
 	volumes := r.theirs.CoreV1().PersistentVolumes()
 	check.Got(volumes.Create(r.Context(), pv, metav1.CreateOptions{}))(r)
-	r.Cleanup(func() { _ = volumes.Delete(background, name, metav1.DeleteOptions{}) })
-	return name
+	r.Cleanup(func() {
+		_, _ = volumes.Patch(background, name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+		_ = volumes.Delete(background, name, metav1.DeleteOptions{})
+	})
+}
+
+// withoutDeployment takes the controller's Deployment away.
+func (r *rig) withoutDeployment() {
+	r.Helper()
+	check.OK(r, r.theirs.AppsV1().Deployments(namespace).Delete(r.Context(), v1beta1.ControllerName, metav1.DeleteOptions{}))
+}
+
+func (r *rig) hasDeployment() bool {
+	d := wait.Get(r, r.theirs.AppsV1().Deployments(namespace).Get, v1beta1.ControllerName)
+	return d != nil && d.DeletionTimestamp == nil
+}
+
+// As helm uninstall and kubectl delete -f do.
+func TestRemake_AWorkloadThatIsDeletedWithItsAccountStaysAway(t *testing.T) {
+	r := newRig(t).start()
+	r.create("holdfast", nil)
+	wait.Until(r, "the Deployment", r.hasDeployment)
+	r.withoutDeployment()
+	wait.Until(r, "the Deployment being made again", r.hasDeployment)
+
+	accounts := r.theirs.CoreV1().ServiceAccounts(namespace)
+	account := check.Got(accounts.Get(t.Context(), v1beta1.ControllerName, metav1.GetOptions{}))(t)
+	check.OK(t, accounts.Delete(t.Context(), v1beta1.ControllerName, metav1.DeleteOptions{}))
+	r.withoutDeployment()
+	wait.Until(r, "the end of the Deployment", func() bool { return !r.hasDeployment() })
+	wait.Never(r, "a Deployment without its account", 2*time.Second, r.hasDeployment)
+
+	account.ResourceVersion, account.UID = "", ""
+	check.Got(accounts.Create(t.Context(), account, metav1.CreateOptions{}))(t)
+	wait.Until(r, "the Deployment with its account", r.hasDeployment)
+}
+
+func TestRemake_AWorkloadThatIsDeletedIsMadeAgainByTheProcessThatEndsWithIt(t *testing.T) {
+	hostfs.NotInGate(t, "must see a state that lasts seconds")
+	r := newRig(t)
+	r.remakeAfter = 5 * time.Second
+	r.start()
+	r.create("holdfast", nil)
+	wait.Until(r, "the operator knowing of the Deployment", func() bool { return r.hasDeployment() && r.set.Get(controllerRefs(namespace)[0]) != nil })
+	r.withoutDeployment()
+	wait.Until(r, "the operator knowing of its end", func() bool { return r.set.Get(controllerRefs(namespace)[0]) == nil })
+	wait.Never(r, "a Deployment before the time is over", 2*time.Second, r.hasDeployment)
+	r.stop()
+	if !r.hasDeployment() {
+		t.Error("the process ended without making it again: no other process does")
+	}
+}
+
+func TestRemake_AProcessThatEndsMakesNothingOfAClusterThatIsGone(t *testing.T) {
+	r := newRig(t)
+	r.remakeAfter = 5 * time.Second
+	r.start()
+	r.create("holdfast", nil)
+	wait.Until(r, "the operator knowing of the Deployment", func() bool { return r.hasDeployment() && r.set.Get(controllerRefs(namespace)[0]) != nil })
+	r.delete("holdfast")
+	r.gone("holdfast")
+	wait.Until(r, "the end of the Deployment", func() bool { return !r.hasDeployment() })
+	r.stop()
+	if r.hasDeployment() {
+		t.Error("it made its Deployment again")
+	}
 }

@@ -1,10 +1,13 @@
 package cluster
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"os"
@@ -19,8 +22,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/discovery"
+	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
@@ -57,7 +61,6 @@ type rig struct {
 	events  *events
 	traffic *traffic
 	log     *slog.Logger
-	unknown []string // resources that discovery leaves out, as an older API server does
 	// served is the discovery of an API in memory, which has none; nil asks the API server.
 	served func(groupVersion string) (*metav1.APIResourceList, error)
 
@@ -84,6 +87,15 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
+// running is a rig whose controller has applied a StorageCluster.
+func running(t *testing.T, change func(*v1beta1.StorageClusterSpec)) *rig {
+	t.Helper()
+	r := newRig(t).start()
+	r.create("holdfast", change)
+	r.reconciled("holdfast")
+	return r
+}
+
 // install makes what is there before the operator: the namespace and the kinds. A test before may have removed them.
 func (r *rig) install() {
 	r.Helper()
@@ -102,18 +114,10 @@ func (r *rig) install() {
 	})
 	wait.Until(r, "the definitions", func() bool { return r.define() == nil })
 	wait.Until(r, "the kinds being served", func() bool {
-		kinds := r.ours.HoldfastV1beta1()
-		one := metav1.ListOptions{Limit: 1}
-		for _, list := range []func() error{
-			func() error { _, err := kinds.StorageClusters().List(r.Context(), one); return err },
-			func() error { _, err := kinds.StorageUpgrades().List(r.Context(), one); return err },
-			func() error { _, err := kinds.NodeJobs().List(r.Context(), one); return err },
-			func() error { _, err := kinds.Volumes().List(r.Context(), one); return err },
-			func() error { _, err := kinds.Snapshots().List(r.Context(), one); return err },
-			func() error { _, err := kinds.StorageNodes().List(r.Context(), one); return err },
-			func() error { _, err := kinds.NFSServers("").List(r.Context(), one); return err },
-		} {
-			if list() != nil {
+		for _, name := range slices.Concat(ownDefinitions, dataDefinitions) {
+			plural, _, _ := strings.Cut(name, ".")
+			kind := r.objects.Resource(v1beta1.SchemeGroupVersion.WithResource(plural))
+			if _, err := kind.List(r.Context(), metav1.ListOptions{Limit: 1}); err != nil {
 				return false
 			}
 		}
@@ -128,13 +132,10 @@ func home() *core.Namespace {
 }
 
 // defined is what the definitions were when the rig had applied them, by name.
-var defined = map[string]state{}
+var defined = map[string]string{}
 
-// state changes with an object, but not with its metadata.
-type state struct {
-	uid        types.UID
-	generation int64
-}
+// contentOf changes with an object, but not with its metadata.
+func contentOf(o metav1.Object) string { return fmt.Sprint(o.GetUID(), o.GetGeneration()) }
 
 // define applies the definitions, but for those that are as it left them: they are large.
 func (r *rig) define() error {
@@ -144,7 +145,7 @@ func (r *rig) define() error {
 		return err
 	}
 	for _, name := range slices.Concat(ownDefinitions, dataDefinitions) {
-		if was, ok := there[name]; ok && defined[name] == (state{was.UID, was.Generation}) && was.DeletionTimestamp == nil {
+		if was, ok := there[name]; ok && defined[name] == contentOf(&was) && was.DeletionTimestamp == nil {
 			continue
 		}
 		plural, group, _ := strings.Cut(name, ".")
@@ -153,7 +154,7 @@ func (r *rig) define() error {
 		if err != nil {
 			return err
 		}
-		defined[name] = state{now.GetUID(), now.GetGeneration()}
+		defined[name] = contentOf(now)
 	}
 	return nil
 }
@@ -185,7 +186,7 @@ func (r *rig) start() *rig {
 	}
 	served := r.served
 	if served == nil {
-		served = r.known(theirs.Discovery())
+		served = theirs.Discovery().ServerResourcesForGroupVersion
 	}
 	var err error
 	r.set, err = apply.New(apply.Config{
@@ -218,17 +219,6 @@ func (r *rig) start() *rig {
 		return both.Wait()
 	})
 	return r
-}
-
-func (r *rig) known(d discovery.DiscoveryInterface) func(string) (*metav1.APIResourceList, error) {
-	return func(groupVersion string) (*metav1.APIResourceList, error) {
-		all, err := d.ServerResourcesForGroupVersion(groupVersion)
-		if err != nil {
-			return nil, err
-		}
-		all.APIResources = slices.DeleteFunc(all.APIResources, func(a metav1.APIResource) bool { return slices.Contains(r.unknown, a.Name) })
-		return all, nil
-	}
 }
 
 // sweep removes what a test left, by hand: the controller may be what is broken.
@@ -333,6 +323,16 @@ func (r *rig) condition(name, kind, reason string, words ...string) string {
 	return message
 }
 
+// says fails unless a text, such as of an error, has all parts.
+func (r *rig) says(what string, text any, parts ...string) {
+	r.Helper()
+	for _, part := range parts {
+		if !strings.Contains(fmt.Sprint(text), part) {
+			r.Errorf("%s: %q is not in %q", what, part, text)
+		}
+	}
+}
+
 // reconciled waits until every desired object exists and the spec was observed.
 func (r *rig) reconciled(name string) {
 	r.Helper()
@@ -346,16 +346,11 @@ func (r *rig) reconciled(name string) {
 // cordonReal keeps pods from the nodes that are not simulated, or lets them go there again.
 func (r *rig) cordonReal(cordon bool) {
 	r.Helper()
-	all, err := r.theirs.CoreV1().Nodes().List(background, metav1.ListOptions{LabelSelector: "!" + simulated})
-	if err != nil {
-		r.Error(err)
-		return
-	}
+	all := check.Got(r.theirs.CoreV1().Nodes().List(background, metav1.ListOptions{LabelSelector: "!" + simulated}))(r)
 	patch := fmt.Appendf(nil, `{"spec":{"unschedulable":%t}}`, cordon)
 	for _, n := range all.Items {
-		if _, err := r.theirs.CoreV1().Nodes().Patch(background, n.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-			r.Error(err)
-		}
+		_, err := r.theirs.CoreV1().Nodes().Patch(background, n.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+		check.Report(r, err)
 	}
 }
 
@@ -366,12 +361,6 @@ func (r *rig) costs(within time.Duration, most int) (all []string) {
 	defer cancel()
 	_ = realapi.Until(ctx, func() bool { all = append(all, r.traffic.take()...); return len(all) > most })
 	return append(all, r.traffic.take()...) // of the end, too
-}
-
-// passSecond waits for another second than that in which an object was made: creation times have no parts of one.
-func (r *rig) passSecond(made metav1.Object) {
-	r.Helper()
-	wait.Until(r, "the next second", func() bool { return time.Now().Unix() > made.GetCreationTimestamp().Unix() })
 }
 
 func (r *rig) describe() string {
@@ -387,10 +376,20 @@ func (r *rig) describe() string {
 	return b.String()
 }
 
-func decodeFile(t *testing.T, file string) []*unstructured.Unstructured {
+func decodeFile(t *testing.T, file string) (all []*unstructured.Unstructured) {
 	t.Helper()
-	text := check.Got(os.ReadFile(file))(t)
-	return decode(t, text)
+	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(check.Got(os.ReadFile(file))(t)), 4096)
+	for {
+		o := &unstructured.Unstructured{}
+		err := decoder.Decode(o)
+		if errors.Is(err, io.EOF) {
+			return all
+		}
+		check.OK(t, err)
+		if len(o.Object) > 0 {
+			all = append(all, o)
+		}
+	}
 }
 
 // events keeps what was recorded.
@@ -398,6 +397,32 @@ type events struct {
 	record.EventRecorder
 	mu  sync.Mutex
 	all []string
+}
+
+func (e *events) Event(o runtime.Object, kind, reason, message string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	name := ""
+	if m, ok := o.(interface{ GetName() string }); ok {
+		name = m.GetName()
+	}
+	e.all = append(e.all, fmt.Sprintf("%s %s %s: %s", name, kind, reason, message))
+}
+
+// with returns the events that contain all words.
+func (e *events) with(words ...string) (found []string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+next:
+	for _, line := range e.all {
+		for _, word := range words {
+			if !strings.Contains(line, word) {
+				continue next
+			}
+		}
+		found = append(found, line)
+	}
+	return found
 }
 
 // traffic counts requests that are no watches, Leases or events.

@@ -21,7 +21,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
-	"github.com/holdfast-storage/holdfast/kube/apply"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
@@ -49,11 +48,7 @@ func (r *rig) simulate(nodes int) *kubelets {
 	k := &kubelets{rig: r, nodes: nodes, work: make(chan *core.Pod, 10_000)}
 	r.Cleanup(k.remove)
 	k.cordonReal(true)
-	account := &core.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: v1beta1.ControllerName, Labels: map[string]string{apply.ManagedByLabel: apply.FieldManager, v1beta1.PartOfLabel: v1beta1.AppName}}}
-	if _, err := r.theirs.CoreV1().ServiceAccounts(namespace).Create(r.Context(), account, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
-		r.Fatal(err)
-	}
-	k.each(func(ctx context.Context, name string) error { return k.join(ctx, name) })
+	k.each(k.join)
 	ctx, stop := context.WithCancel(background)
 	k.stop = stop
 	factory := kubeinformers.NewSharedInformerFactoryWithOptions(r.theirs, 0, kubeinformers.WithNamespace(namespace))

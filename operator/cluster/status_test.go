@@ -81,10 +81,8 @@ func TestStatus_PhaseAndConditionsFollowTheObservedState(t *testing.T) {
 		s.pods[0].Status.Conditions[0].Status = core.ConditionFalse
 		s.rollout = rollout.Result{Total: 3, Updated: 2, Node: "node1", Waiting: "node1"}
 	}
-	unpulled := func(s *situation) {
-		p := &core.Pod{ObjectMeta: metav1.ObjectMeta{Name: "controller-2"}}
-		p.Status.ContainerStatuses = []core.ContainerStatus{{Name: "csi-resizer", Image: "r/none:1", State: core.ContainerState{Waiting: &core.ContainerStateWaiting{Reason: "ErrImagePull"}}}}
-		s.controllerPods = []*core.Pod{{}, p}
+	brokenBesideCordoned := func(s *situation) {
+		s.nodes[0].Spec.Unschedulable, s.nodes[1].Status.Conditions[0].Status = true, core.ConditionUnknown
 	}
 	foreign := func(s *situation) {
 		s.failures = []apply.Failure{{Ref: apply.Ref{GroupKind: schema.GroupKind{Kind: "StorageClass"}, NamespacedName: types.NamespacedName{Name: "x"}}, Err: apply.ErrForeign}}
@@ -106,8 +104,8 @@ func TestStatus_PhaseAndConditionsFollowTheObservedState(t *testing.T) {
 		"a node is being replaced":             {healthy(3).with(rolling).was(healthy(3)), v1beta1.ClusterRunning, "2/3", "T Available, T RollingOut, F Healthy"},
 		"a node is replaced and does not come": {healthy(3).with(rolling).with(func(s *situation) { s.rollout.Stuck = true }).was(healthy(3)), v1beta1.ClusterDegraded, "2/3", "T Available, F RolloutStuck, T RolloutStuck"},
 		"the controller is being replaced":     {healthy(1).with(late).was(healthy(1)), v1beta1.ClusterRunning, "1/1", "T Available, T RollingOut, F Healthy"},
-		"the new controller has no image":      {healthy(1).with(late).with(unpulled).was(healthy(1)), v1beta1.ClusterRunning, "1/1", "T Available, T ImagePullBackOff, F Healthy"},
-		"an image is missing for no pod":       {healthy(1).with(unpulled).was(healthy(1)), v1beta1.ClusterRunning, "1/1", "T Available, F UpToDate, F Healthy"},
+		"the new controller has no image":      {healthy(1).with(late).with(unpulled("ErrImagePull")).was(healthy(1)), v1beta1.ClusterRunning, "1/1", "T Available, T ImagePullBackOff, F Healthy"},
+		"an image is missing for no pod":       {healthy(1).with(unpulled("ErrImagePull")).was(healthy(1)), v1beta1.ClusterRunning, "1/1", "T Available, F UpToDate, F Healthy"},
 		"the new controller does not come":     {healthy(1).with(late).with(func(s *situation) { s.controllers[0].Failed = true }).was(healthy(1)), v1beta1.ClusterDegraded, "1/1", "T Available, T RollingOut, T ControllerNotReady"},
 		"the spec is invalid from the start":   {healthy(1).with(func(s *situation) { s.invalid, s.pods, s.controllers = errors.New("spec.x"), nil, nil }), v1beta1.ClusterPending, "0/1", "F Creating, F InvalidSpec, T InvalidSpec"},
 		"the spec becomes invalid":             {healthy(1).with(func(s *situation) { s.invalid = errors.New("spec.x") }).was(healthy(1)), v1beta1.ClusterDegraded, "1/1", "T Available, F InvalidSpec, T InvalidSpec"},
@@ -119,12 +117,19 @@ func TestStatus_PhaseAndConditionsFollowTheObservedState(t *testing.T) {
 		"it comes back":                        {healthy(1).was(healthy(1).with(away("v1")).was(healthy(1))), v1beta1.ClusterRunning, "1/1", "T Available, F UpToDate, F Healthy"},
 		"the spec would hide volumes":          {healthy(1).with(func(s *situation) { s.hidden = []held.Hidden{{Field: "spec.pools"}} }).was(healthy(1)), v1beta1.ClusterDegraded, "1/1", "T Available, F VolumesHidden, T VolumesHidden"},
 		"it is paused":                         {healthy(1).with(func(s *situation) { s.cluster.Spec.Paused = true }), v1beta1.ClusterPaused, "1/1", "T Available, F Paused, F Healthy"},
-		"an upgrade is at work": {healthy(1).with(func(s *situation) {
-			s.cluster.Spec.Paused, s.cluster.Annotations = true, map[string]string{v1beta1.PausedByAnnotation: "to-v2"}
-		}), v1beta1.ClusterUpgrading, "1/1", "T Available, T Upgrading, F Healthy"},
-		"it is to go and has volumes": {healthy(1).with(func(s *situation) { s.cluster.DeletionTimestamp, s.volumes = &metav1.Time{}, 2 }), v1beta1.ClusterTerminating, "1/1", "T Available, F VolumesExist, F Healthy"},
-		"it goes":                     {healthy(1).with(func(s *situation) { s.cluster.DeletionTimestamp, s.leaving = &metav1.Time{}, "1 node pod to end" }), v1beta1.ClusterTerminating, "1/1", "F Terminating, T Terminating, F Healthy"},
-		"the next release is there":   {healthy(1).with(func(s *situation) { s.handingTo = "v2" }).was(healthy(1)), v1beta1.ClusterRunning, "1/1", "T Available, T Upgrading, F Healthy"},
+		"an upgrade is at work":                {healthy(1).with(upgrading), v1beta1.ClusterUpgrading, "1/1", "T Available, T Upgrading, F Healthy"},
+		"it is to go and has volumes":          {healthy(1).with(func(s *situation) { s.cluster.DeletionTimestamp, s.volumes = &metav1.Time{}, 2 }), v1beta1.ClusterTerminating, "1/1", "T Available, F VolumesExist, F Healthy"},
+		"it goes":                              {healthy(1).with(func(s *situation) { s.cluster.DeletionTimestamp, s.leaving = &metav1.Time{}, "1 node pod to end" }), v1beta1.ClusterTerminating, "1/1", "F Terminating, T Terminating, F Healthy"},
+		"the next release is there":            {healthy(1).with(func(s *situation) { s.handingTo = "v2" }).was(healthy(1)), v1beta1.ClusterRunning, "1/1", "T Available, T Upgrading, F Healthy"},
+		"one of three is broken, one cordoned": {
+			healthy(3).with(brokenBesideCordoned).was(healthy(3)), v1beta1.ClusterDegraded, "2/3", "T Available, F UpToDate, T NodesNotReady",
+		},
+		"nodes cannot use a pool in Ceph": {
+			healthy(1).with(cephSite(metav1.ConditionTrue)), v1beta1.ClusterDegraded, "1/1", "T Available, F UpToDate, T CephPoolsNotReady",
+		},
+		"nodes can use a pool in Ceph": {
+			healthy(1).with(cephSite(metav1.ConditionFalse)), v1beta1.ClusterRunning, "1/1", "T Available, F UpToDate, F Healthy",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := test.s.status()
@@ -143,6 +148,84 @@ func TestStatus_PhaseAndConditionsFollowTheObservedState(t *testing.T) {
 	}
 }
 
+// unpulled is an image that a pod of the controller waits for.
+func unpulled(reason string) func(*situation) {
+	return func(s *situation) {
+		p := &core.Pod{ObjectMeta: metav1.ObjectMeta{Name: "controller-2"}}
+		p.Status.ContainerStatuses = []core.ContainerStatus{{
+			Name: "csi-resizer", Image: "r/none:1", State: core.ContainerState{Waiting: &core.ContainerStateWaiting{Reason: reason}},
+		}}
+		s.controllerPods = []*core.Pod{{}, p}
+	}
+}
+
+func upgrading(s *situation) {
+	s.cluster.Spec.Paused, s.cluster.Annotations = true, map[string]string{v1beta1.PausedByAnnotation: "to-v2"}
+}
+
+// cephSite serves a pool in Ceph, and says whether the user of the nodes is refused.
+func cephSite(refused metav1.ConditionStatus) func(*situation) {
+	return func(s *situation) {
+		cephPools(&s.cluster.Spec)
+		site := &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: blockSite}}
+		site.Status.Pools = []v1beta1.Pool{{Name: "block"}}
+		site.Status.Conditions = []metav1.Condition{
+			{Type: v1beta1.ReadyCondition, Status: metav1.ConditionTrue},
+			{Type: v1beta1.NodeUserRefusedCondition, Status: refused, Message: "Ceph refuses client.a-node"},
+		}
+		s.storageNodes[blockSite] = site
+	}
+}
+
+func TestStatus_ConditionSaysWhy(t *testing.T) {
+	late := func(s *situation) {
+		s.controllers[0] = workload{kind: "Deployment", Workload: rollout.Workload{Available: true, Waiting: "Deployment x: 0 of 1 replicas"}}
+	}
+	silent := func(s *situation) {
+		for name := range s.storageNodes {
+			silentAgent(name)(s)
+		}
+	}
+	const noImage = "waiting for Deployment x: 0 of 1 replicas; pod controller-2: container csi-resizer: its image r/none:1 cannot be pulled"
+	lost, without := away("a", "b", "c", "d", "e", "f", "g"), func(s *situation) {
+		s.cluster.Spec.NodeSelectorTerms = terms("disk", core.NodeSelectorOpIn, "fast")
+	}
+	const available, progressing, degraded = v1beta1.AvailableCondition, v1beta1.ProgressingCondition, v1beta1.DegradedCondition
+	for name, test := range map[string]struct {
+		s            *situation
+		kind, reason string
+		says         []string // one alone: all that it says
+	}{
+		"no node is selected": {healthy(0).with(without), available, reasonNoNodes, []string{`"disk"`, `"fast"`, "label a node"}},
+		"an upgrade runs":     {healthy(1).with(upgrading), progressing, reasonUpgrading, []string{"StorageUpgrade to-v2 is running"}},
+		"nodes are silent":    {healthy(200).with(silent).was(healthy(200)), degraded, reasonNodes, []string{"node", "195 more nodes"}},
+		// Between these two reasons the kubelet goes to and fro.
+		"no image":       {healthy(1).with(late).with(unpulled("ErrImagePull")), progressing, "ImagePullBackOff", []string{noImage}},
+		"no image still": {healthy(1).with(late).with(unpulled("ImagePullBackOff")), progressing, "ImagePullBackOff", []string{noImage}},
+		"volumes are lost": {
+			healthy(2).with(lost).was(healthy(2)), degraded, reasonUnreachable,
+			[]string{"7 volumes out of reach", "a (Unreachable, node node1)", "e (", "and 2 more"},
+		},
+		"so is a node": {
+			healthy(2).with(lost).with(silentAgent("node2")).was(healthy(2)), degraded, reasonNodes, []string{"node2", "7 volumes out of reach"},
+		},
+		"a user of nodes fails": {
+			healthy(1).with(cephSite(metav1.ConditionTrue)), degraded, reasonCephPools,
+			[]string{"pool block: nodes cannot use its volumes: Ceph refuses client.a-node"},
+		},
+	} {
+		c := meta.FindStatusCondition(test.s.status().Conditions, test.kind)
+		if c.Reason != test.reason || len(c.Message) > 2100 || len(test.says) == 1 && c.Message != test.says[0] {
+			t.Errorf("%s: it is %s: %q", name, c.Reason, c.Message)
+		}
+		for _, part := range test.says {
+			if !strings.Contains(c.Message, part) {
+				t.Errorf("%s: %q is not in %q", name, part, c.Message)
+			}
+		}
+	}
+}
+
 // away are volumes that no pod can use.
 func away(names ...string) func(*situation) {
 	return func(s *situation) {
@@ -150,21 +233,6 @@ func away(names ...string) func(*situation) {
 			v := &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.VolumeSpec{Node: "node1"}, Status: v1beta1.VolumeStatus{Phase: v1beta1.PhaseUnreachable}}
 			s.unreachable = append(s.unreachable, v)
 		}
-	}
-}
-
-func TestUnreachableVolumes_AreCountedAndTheFirstAreNamed(t *testing.T) {
-	s := healthy(2).with(away("a", "b", "c", "d", "e", "f", "g")).was(healthy(2))
-	message := meta.FindStatusCondition(s.status().Conditions, v1beta1.DegradedCondition).Message
-	for _, part := range []string{"7 volumes out of reach", "a (Unreachable, node node1)", "e (", "and 2 more"} {
-		if !strings.Contains(message, part) {
-			t.Errorf("%q is not in %q", part, message)
-		}
-	}
-	s.with(silentAgent("node2"))
-	message = meta.FindStatusCondition(s.status().Conditions, v1beta1.DegradedCondition).Message
-	if !strings.Contains(message, "node2") || !strings.Contains(message, "7 volumes out of reach") {
-		t.Errorf("beside a node that is not ready it says %q", message)
 	}
 }
 
@@ -179,46 +247,6 @@ func TestUnreachableVolumes_AreThoseOutOfReachAndThoseLost(t *testing.T) {
 	}
 	if !volumeMatters(all[3], all[2]) || !volumeMatters(all[2], all[4]) || volumeMatters(all[1], all[3]) {
 		t.Error("what shows in the status is not what makes it be looked at")
-	}
-}
-
-func TestUnreachableVolumes_AreReportedInOneEventPerTransition(t *testing.T) {
-	well, ill := healthy(2).was(healthy(2)).status(), healthy(2).with(away("a")).was(healthy(2)).status()
-	worse := healthy(2).with(away("a", "b")).was(healthy(2)).status()
-	down := healthy(2).with(silentAgent("node2")).was(healthy(2)).status()
-	for what, test := range map[string]struct {
-		old, next v1beta1.StorageClusterStatus
-		reasons   string
-	}{
-		"they are out of reach":         {well, ill, "ChangedStatus"},
-		"they still are":                {ill, ill, ""},
-		"one more is":                   {ill, worse, ""},
-		"they are back":                 {ill, well, "ChangedStatus"},
-		"the node comes back, not they": {down, ill, "VolumesUnreachable ChangedStatus"},
-	} {
-		var got []string
-		for _, e := range transitions(&test.old, &test.next) {
-			got = append(got, e.reason)
-		}
-		if strings.Join(got, " ") != test.reasons {
-			t.Errorf("%s: %q", what, got)
-		}
-	}
-}
-
-func TestStatus_ConditionNamesTheImageThatTheControllerWaitsFor(t *testing.T) {
-	for _, reason := range []string{"ErrImagePull", "ImagePullBackOff"} { // between which the kubelet goes to and fro
-		s := healthy(1)
-		s.controllers[0] = workload{kind: "Deployment", Workload: rollout.Workload{Available: true, Waiting: "Deployment x: 0 of 1 replicas"}}
-		s.controllerPods = []*core.Pod{{ObjectMeta: metav1.ObjectMeta{Name: "controller-2"}}}
-		s.controllerPods[0].Status.ContainerStatuses = []core.ContainerStatus{{
-			Name: "csi-resizer", Image: "r/none:1", State: core.ContainerState{Waiting: &core.ContainerStateWaiting{Reason: reason}},
-		}}
-		got := s.status()
-		c := meta.FindStatusCondition(got.Conditions, v1beta1.ProgressingCondition)
-		if want := "waiting for Deployment x: 0 of 1 replicas; pod controller-2: container csi-resizer: its image r/none:1 cannot be pulled"; c.Reason != "ImagePullBackOff" || c.Message != want {
-			t.Errorf("%s: it is %s %q, not %q", reason, c.Reason, c.Message, want)
-		}
 	}
 }
 
@@ -307,16 +335,6 @@ func TestStatus_EachFaultOfANodeIsNamed(t *testing.T) {
 	}
 }
 
-func TestStatus_CordonedOrBrokenNodesStayInTheTotal(t *testing.T) {
-	s := healthy(3).was(healthy(3))
-	s.nodes[0].Spec.Unschedulable = true
-	s.nodes[1].Status.Conditions[0].Status = core.ConditionUnknown
-	got := s.status()
-	if got.ReadyNodes != 2 || got.DesiredNodes != 3 || strings.Join(unready(got.Nodes), " ") != "node2" || len(got.Nodes) != 1 {
-		t.Errorf("%d of %d ready, not ready %v, %d nodes", got.ReadyNodes, got.DesiredNodes, unready(got.Nodes), len(got.Nodes))
-	}
-}
-
 func TestStatus_SizeDoesNotGrowWithTheCluster(t *testing.T) {
 	sizes := map[int]int{}
 	for _, nodes := range []int{150, 1000} {
@@ -329,22 +347,14 @@ func TestStatus_SizeDoesNotGrowWithTheCluster(t *testing.T) {
 			t.Errorf("%d of %d nodes are ready", got.ReadyNodes, got.DesiredNodes)
 		}
 		sizes[nodes] = len(check.Got(json.Marshal(got))(t))
-		if s = healthy(nodes); len(s.status().Nodes) > 0 {
+		s = healthy(nodes)
+		s.nodes[0].Spec.Unschedulable = true
+		if len(s.status().Nodes) > 0 {
 			t.Errorf("it lists %d nodes that need no attention", len(s.status().Nodes))
 		}
 	}
 	if sizes[1000] > sizes[150]+100 { // the digits of the counts
 		t.Errorf("of 150 nodes it has %d bytes, of 1,000 %d", sizes[150], sizes[1000])
-	}
-}
-
-func TestStatus_WithoutNodesTheConditionNamesTheSelector(t *testing.T) {
-	s := healthy(0)
-	s.cluster.Spec.NodeSelectorTerms = []core.NodeSelectorTerm{{MatchExpressions: []core.NodeSelectorRequirement{{Key: "disk", Operator: "In", Values: []string{"fast"}}}}}
-	got := s.status()
-	c := meta.FindStatusCondition(got.Conditions, v1beta1.AvailableCondition)
-	if !strings.Contains(c.Message, `"disk"`) || !strings.Contains(c.Message, `"fast"`) || !strings.Contains(c.Message, "label a node") {
-		t.Errorf("it says %q", c.Message)
 	}
 }
 
@@ -360,35 +370,35 @@ func TestStatus_VersionIsTheNewestAndTheOldestIsBesideIt(t *testing.T) {
 	}
 }
 
-func TestStatus_MessageNamesAFewNodesAndCountsTheRest(t *testing.T) {
-	s := healthy(200).was(healthy(200))
-	for name := range s.storageNodes {
-		silentAgent(name)(s)
+func TestStatus_EventIsWrittenOnTransitionsOnly(t *testing.T) {
+	well, down := healthy(2).was(healthy(2)).status(), healthy(2).with(silentAgent("node2")).was(healthy(2)).status()
+	ill, worse := healthy(2).with(away("a")).was(healthy(2)).status(), healthy(2).with(away("a", "b")).was(healthy(2)).status()
+	counted := *down.DeepCopy()
+	counted.Volumes, counted.Version = 7, "v9"
+	for what, test := range map[string]struct {
+		old, next v1beta1.StorageClusterStatus
+		want      string
+	}{
+		"nothing changes":               {well, well, ""},
+		"a node is lost":                {well, down, "Warning ChangedStatus"},
+		"it is back":                    {down, well, "Normal ChangedStatus"},
+		"a number changes":              {down, counted, ""},
+		"volumes are out of reach":      {well, ill, "Warning ChangedStatus"},
+		"they still are":                {ill, ill, ""},
+		"one more is":                   {ill, worse, ""},
+		"they are back":                 {ill, well, "Normal ChangedStatus"},
+		"the node comes back, not they": {down, ill, "Warning VolumesUnreachable, Warning ChangedStatus"},
+	} {
+		var got []string
+		for _, e := range transitions(&test.old, &test.next) {
+			got = append(got, e.kind+" "+e.reason)
+		}
+		if strings.Join(got, ", ") != test.want {
+			t.Errorf("%s: %q", what, got)
+		}
 	}
-	got := s.status()
-	c := meta.FindStatusCondition(got.Conditions, v1beta1.DegradedCondition)
-	if len(c.Message) > 2100 || !strings.Contains(c.Message, "195 more nodes") {
-		t.Errorf("it says %q", c.Message)
-	}
-}
-
-func TestStatus_EventIsWrittenOnChangeOnly(t *testing.T) {
-	running, degraded := healthy(2).was(healthy(2)), healthy(2).with(silentAgent("node2")).was(healthy(2))
-	one, two := running.status(), degraded.status()
-	events := transitions(&one, &two)
-	if len(events) != 1 || events[0].kind != core.EventTypeWarning || events[0].reason != "ChangedStatus" || !strings.Contains(events[0].message, "1/2") || !strings.Contains(events[0].message, "node2") {
-		t.Errorf("when a node is lost: %v", events)
-	}
-	if events := transitions(&two, &one); len(events) != 1 || events[0].kind != core.EventTypeNormal {
-		t.Errorf("when it is back: %v", events)
-	}
-	if events := transitions(&one, &one); len(events) > 0 {
-		t.Errorf("when nothing changes: %v", events)
-	}
-	more := *two.DeepCopy()
-	more.Volumes, more.Version = 7, "v9"
-	if events := transitions(&two, &more); len(events) > 0 {
-		t.Errorf("when a number changes: %v", events)
+	if e := transitions(&well, &down)[0]; !strings.Contains(e.message, "1/2") || !strings.Contains(e.message, "node2") {
+		t.Errorf("of a node that is lost it says %q", e.message)
 	}
 }
 
@@ -448,26 +458,27 @@ func TestStatus_SaysThatAPoolInCephIsServedByThePodBefore(t *testing.T) {
 	}
 }
 
-func TestStatus_SaysThatNodesCannotUseAPoolInCeph(t *testing.T) {
-	s := healthy(1)
-	cephPools(&s.cluster.Spec)
-	site := &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: blockSite}}
-	site.Status.Pools = []v1beta1.Pool{{Name: "block"}}
-	site.Status.Conditions = []metav1.Condition{
-		{Type: v1beta1.ReadyCondition, Status: metav1.ConditionTrue},
-		{Type: v1beta1.NodeUserRefusedCondition, Status: metav1.ConditionTrue, Message: "Ceph refuses client.a-node"},
-	}
-	s.storageNodes[blockSite] = site
-	status := s.status()
-	d := meta.FindStatusCondition(status.Conditions, v1beta1.DegradedCondition)
-	if d.Status != metav1.ConditionTrue || d.Reason != reasonCephPools || d.Message != "pool block: nodes cannot use its volumes: Ceph refuses client.a-node" {
-		t.Errorf("it is %+v", d)
-	}
-	if !meta.IsStatusConditionTrue(status.Conditions, v1beta1.AvailableCondition) {
-		t.Error("it is not available, although volumes can be made")
-	}
-	site.Status.Conditions[1].Status = metav1.ConditionFalse
-	if got := reasons(s.status()); got != "T Available, F UpToDate, F Healthy" {
-		t.Errorf("once nodes can: %s", got)
+func TestFull_PoolWithoutRoomIsNamedAndTheClusterStaysReady(t *testing.T) {
+	for name, so := range map[string]*situation{
+		"one that has run":      healthy(2),
+		"one that begins so":    healthy(2).with(func(s *situation) { s.cluster.Status.Conditions = nil }),
+		"every pool of it":      healthy(1),
+		"beside one that fails": healthy(2).with(func(s *situation) { s.storageNodes["node2"].Status.Pools[0].Message = "it is read-only" }),
+	} {
+		full := &so.storageNodes["node1"].Status.Pools[0]
+		full.Largest, full.Promised, full.Capacity = resource.Quantity{}, resource.MustParse("20Gi"), resource.MustParse("20Gi")
+		got := so.status()
+		c := meta.FindStatusCondition(got.Conditions, v1beta1.PoolsFullCondition)
+		if c == nil || c.Reason != reasonNoRoom || !strings.HasSuffix(c.Message, ": pool default of node node1, where 20Gi of 20Gi are promised") {
+			t.Errorf("%s: the condition is %+v", name, c)
+		}
+		if ready := meta.IsStatusConditionTrue(got.Conditions, v1beta1.ReadyCondition); ready != (name != "beside one that fails") {
+			t.Errorf("%s: the phase is %s, and it is ready %t: %+v", name, got.Phase, ready, got.Conditions)
+		}
+		so.cluster.Status = got
+		full.Largest = resource.MustParse("1Gi")
+		if got = so.status(); meta.FindStatusCondition(got.Conditions, v1beta1.PoolsFullCondition) != nil {
+			t.Errorf("%s: with room it says %+v", name, got.Conditions)
+		}
 	}
 }
