@@ -163,7 +163,7 @@ var rest = []lane{
 		tests: []group{{packages: []string{"./test/suite/e2e/accidents"}, env: inE2E, evidence: true}},
 	},
 	{
-		name: "e2e-operator", about: "the StorageCluster, field by field", limit: 60 * time.Minute, long: true, documents: true, program: true,
+		name: "e2e-operator", about: "the StorageCluster of a real cluster", limit: 60 * time.Minute, long: true, documents: true, program: true,
 		require: "root,uml,cluster,nodes,third-node", debian: uml, cluster: "e2e-lane", setup: []string{"images", "e2e-cluster"},
 		tests: []group{{packages: []string{"./test/suite/e2e/operator"}, env: inE2E}},
 	},

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
@@ -23,6 +24,8 @@ import (
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
 )
+
+var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 
 // remove is the one documented command.
 func (a *admin) remove() {
@@ -54,11 +57,14 @@ func (a *admin) isRemoved(ctx context.Context) error {
 		}
 		return err
 	}
-	there, err := exists(ctx, a.Dynamic.Resource(definitions), "storageclusters.holdfast.dev")
-	if there {
-		err = errors.New("the kind StorageCluster is there")
+	_, err = a.Dynamic.Resource(definitions).Get(ctx, "storageclusters.holdfast.dev", metav1.GetOptions{})
+	if !apierrors.IsNotFound(err) {
+		if err == nil {
+			err = errors.New("the kind StorageCluster is there")
+		}
+		return err
 	}
-	return err
+	return nil
 }
 
 func TestManifest_AloneCreatesAStorageClusterWithoutASpec(t *testing.T) {

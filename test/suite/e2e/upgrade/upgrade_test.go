@@ -165,12 +165,3 @@ func (s *site) fails(name string, at v1beta1.UpgradeStep, words ...string) *v1be
 	s.awaitImage(s.image)
 	return u
 }
-
-// waitsFor sees that an upgrade waits for another, and says so.
-func (s *site) waitsFor(u, other *v1beta1.StorageUpgrade) {
-	s.t.Helper()
-	s.follow(u.Name, "to wait", func(u *v1beta1.StorageUpgrade) bool {
-		c := meta.FindStatusCondition(u.Status.Conditions, v1beta1.CompleteCondition)
-		return u.Status.Phase == v1beta1.UpgradeWaiting && c != nil && strings.Contains(c.Message, other.Name)
-	})
-}
