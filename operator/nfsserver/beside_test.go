@@ -14,18 +14,28 @@ import (
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
-func TestClients_AnAddressBesideThePodsOfANodeIsItsOwnUnlessAPodHasIt(t *testing.T) {
-	pod := func(node, namespace string, agent, host bool, ips ...string) core.Pod {
-		p := core.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace}, Spec: core.PodSpec{NodeName: node, HostNetwork: host}}
-		if agent {
-			p.Labels = map[string]string{v1beta1.ComponentLabel: v1beta1.NodeComponent}
-		}
-		for _, ip := range ips {
-			p.Status.PodIPs = append(p.Status.PodIPs, core.PodIP{IP: ip})
-		}
-		return p
+// agentOn is a pod of the agent on a node.
+func agentOn(node string, ips ...string) *core.Pod {
+	p := podOn(node, "ours", false, ips...)
+	p.Name, p.Labels = "agent", map[string]string{v1beta1.ComponentLabel: v1beta1.NodeComponent}
+	return &p
+}
+
+func podOn(node, namespace string, host bool, ips ...string) core.Pod {
+	p := core.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace}, Spec: core.PodSpec{NodeName: node, HostNetwork: host}}
+	for _, ip := range ips {
+		p.Status.PodIPs = append(p.Status.PodIPs, core.PodIP{IP: ip})
 	}
-	agent := pod("a", "ours", true, false, "10.0.3.14", "fd00:3::14")
+	return p
+}
+
+func reporting(addresses ...string) map[string]*v1beta1.StorageNode {
+	return map[string]*v1beta1.StorageNode{"a": {Status: v1beta1.StorageNodeStatus{Addresses: addresses}}}
+}
+
+func TestClients_AnAddressBesideThePodsOfANodeIsItsOwnUnlessAPodHasIt(t *testing.T) {
+	agent, inHost, forged := *agentOn("a", "10.0.3.14", "fd00:3::14"), *agentOn("a", "10.0.3.14"), *agentOn("a", "10.0.3.14")
+	inHost.Spec.HostNetwork, forged.Namespace = true, "shop"
 	for name, test := range map[string]struct {
 		pods     []core.Pod
 		reported []string
@@ -34,13 +44,13 @@ func TestClients_AnAddressBesideThePodsOfANodeIsItsOwnUnlessAPodHasIt(t *testing
 	}{
 		"a router's":                 {[]core.Pod{agent}, []string{"10.0.3.77", "fd00:3::77"}, []string{"10.0.3.77", "fd00:3::77"}, false},
 		"of another network":         {[]core.Pod{agent}, []string{"10.0.4.77", "198.51.100.4", "fd00:4::1"}, nil, false},
-		"of a pod":                   {[]core.Pod{agent, pod("a", "shop", false, false, "10.0.3.77")}, []string{"10.0.3.77", "10.0.3.78"}, []string{"10.0.3.78"}, false},
-		"of a pod elsewhere":         {[]core.Pod{agent, pod("b", "shop", false, false, "10.0.3.77")}, []string{"10.0.3.77", "10.0.3.78"}, []string{"10.0.3.78"}, false},
+		"of a pod":                   {[]core.Pod{agent, podOn("a", "shop", false, "10.0.3.77")}, []string{"10.0.3.77", "10.0.3.78"}, []string{"10.0.3.78"}, false},
+		"of a pod elsewhere":         {[]core.Pod{agent, podOn("b", "shop", false, "10.0.3.77")}, []string{"10.0.3.77", "10.0.3.78"}, []string{"10.0.3.78"}, false},
 		"its own pod's":              {[]core.Pod{agent}, []string{"10.0.3.14"}, nil, false},
-		"a pod in the node's":        {[]core.Pod{agent, pod("a", "shop", false, true, "10.0.3.77")}, []string{"10.0.3.77"}, []string{"10.0.3.77"}, false},
-		"the agent in the node's":    {[]core.Pod{pod("a", "ours", true, true, "10.0.3.14")}, []string{"10.0.3.77"}, nil, false},
-		"of another node":            {[]core.Pod{pod("b", "ours", true, false, "10.0.3.14")}, []string{"10.0.3.77"}, nil, true},
-		"a pod that calls itself so": {[]core.Pod{pod("a", "shop", true, false, "10.0.3.14")}, []string{"10.0.3.77"}, nil, true},
+		"a pod in the node's":        {[]core.Pod{agent, podOn("a", "shop", true, "10.0.3.77")}, []string{"10.0.3.77"}, []string{"10.0.3.77"}, false},
+		"the agent in the node's":    {[]core.Pod{inHost}, []string{"10.0.3.77"}, nil, false},
+		"of another node":            {[]core.Pod{*agentOn("b", "10.0.3.14")}, []string{"10.0.3.77"}, nil, true},
+		"a pod that calls itself so": {[]core.Pod{forged}, []string{"10.0.3.77"}, nil, true},
 		"no agent yet":               {nil, []string{"10.0.3.77"}, nil, true},
 	} {
 		if got, known := besidePods("a", "ours", test.pods, test.reported); !slices.Equal(got, test.want) || known == test.unknown {
@@ -49,8 +59,7 @@ func TestClients_AnAddressBesideThePodsOfANodeIsItsOwnUnlessAPodHasIt(t *testing
 	}
 	n := nodeAt("a", nil, "192.168.0.7")
 	n.Spec.PodCIDRs = nil
-	agents := map[string]*v1beta1.StorageNode{"a": {Status: v1beta1.StorageNodeStatus{Addresses: []string{"10.0.3.77", "10.0.3.78"}}}}
-	if got := clientsOf([]*core.Node{n}, agents, map[string][]string{"a": {"10.0.3.77"}}, nil, nil); !slices.Equal(got, []string{"10.0.3.77", "192.168.0.7"}) {
+	if got := clientsOf([]*core.Node{n}, reporting("10.0.3.77", "10.0.3.78"), map[string][]string{"a": {"10.0.3.77"}}, nil, nil); !slices.Equal(got, []string{"10.0.3.77", "192.168.0.7"}) {
 		t.Errorf("let in are %v", got)
 	}
 }
@@ -59,18 +68,14 @@ func TestClients_AnAddressBesideThePodsOfANodeIsItsOwnUnlessAPodHasIt(t *testing
 func TestClients_AnAddressForPodsIsNoNodesUnlessCiliumMayHaveTakenIt(t *testing.T) {
 	n := nodeAt("a", nil, "192.168.0.7")
 	n.Spec.PodCIDRs = []string{"10.0.3.0/24", "fd00:3::/64"}
-	agent := &core.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ours", Name: "agent", Labels: map[string]string{v1beta1.ComponentLabel: v1beta1.NodeComponent}},
-		Spec:       core.PodSpec{NodeName: "a"}, Status: core.PodStatus{PodIPs: []core.PodIP{{IP: "10.0.3.14"}, {IP: "10.0.9.14"}, {IP: "fd00:3::14"}}},
-	}
-	reported := []string{"10.0.3.1", "10.0.3.77", "10.0.9.77", "192.168.0.7", "fd00:3::77"}
+	agent := agentOn("a", "10.0.3.14", "10.0.9.14", "fd00:3::14")
 	for cilium, want := range map[bool][]string{
 		false: {"10.0.3.1", "10.0.9.77", "192.168.0.7"},
 		true:  {"10.0.3.1", "10.0.3.77", "10.0.9.77", "192.168.0.7", "fd00:3::77"},
 	} {
 		c := &Controller{Config: Config{Kubernetes: fake.NewClientset(agent), Namespace: "ours"}}
 		o := observed{now: time.Now(), nodes: []*core.Node{n}, kinds: map[schema.GroupKind]bool{ciliumNode: cilium}}
-		o.agents = map[string]*v1beta1.StorageNode{"a": {Status: v1beta1.StorageNodeStatus{Addresses: reported}}}
+		o.agents = reporting("10.0.3.1", "10.0.3.77", "10.0.9.77", "192.168.0.7", "fd00:3::77")
 		check.OK(t, c.observeBeside(t.Context(), &o, nil))
 		if got := clientsOf(o.nodes, o.agents, o.beside, nil, nil); !slices.Equal(got, want) {
 			t.Errorf("with Cilium (%t) let in are %v, want %v", cilium, got, want)
@@ -80,10 +85,10 @@ func TestClients_AnAddressForPodsIsNoNodesUnlessCiliumMayHaveTakenIt(t *testing.
 
 // An update replaces the agents one after the other, and mounts must outlive that.
 func TestClients_AnAddressStaysLetInWhileTheAgentsPodIsReplaced(t *testing.T) {
-	n, agent := nodeAt("a", nil, "192.168.0.7"), &core.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ours", Name: "agent", Labels: map[string]string{v1beta1.ComponentLabel: v1beta1.NodeComponent}}, Spec: core.PodSpec{NodeName: "a"}}
+	n, agent := nodeAt("a", nil, "192.168.0.7"), agentOn("a")
 	kubernetes := fake.NewClientset(agent)
 	c := &Controller{Config: Config{Kubernetes: kubernetes, Namespace: "ours"}}
-	o := observed{now: time.Now(), nodes: []*core.Node{n}, agents: map[string]*v1beta1.StorageNode{"a": {Status: v1beta1.StorageNodeStatus{Addresses: []string{"192.168.0.7", "10.0.3.77", "10.0.3.78"}}}}}
+	o := observed{now: time.Now(), nodes: []*core.Node{n}, agents: reporting("192.168.0.7", "10.0.3.77", "10.0.3.78")}
 	see := func(when string, unknown bool, want ...string) {
 		t.Helper()
 		o.unknownBeside = false

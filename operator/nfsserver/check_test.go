@@ -6,11 +6,11 @@ import (
 	"time"
 
 	core "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/hostile"
 )
 
 func TestCheck_RefusalNamesTheFieldAndItsValue(t *testing.T) {
@@ -114,29 +114,26 @@ func TestCheck_TwoServersNeverShareStorage(t *testing.T) {
 	}
 }
 
-func TestClaim_GrowsAndNeverShrinks(t *testing.T) {
-	s := server(nil)
-	claim := claimFor(s)
-	if claim.Name != "nfs-data" || claim.Namespace != "team" || !isOurs(claim, s) || len(claim.OwnerReferences) != 0 || claim.Spec.StorageClassName != nil {
-		t.Errorf("the claim is %+v", claim)
+// FuzzNFSServer shows that any spec is either refused by the name of its field or applied.
+func FuzzNFSServer(f *testing.F) {
+	for _, seed := range hostile.Seeds(400) {
+		f.Add(seed)
 	}
-	for size, want := range map[string]string{"10Gi": "", "10240Mi": "", "5Gi": "", "11Gi": "11Gi"} {
-		larger := resource.MustParse(size)
-		s.Spec.Storage.Size = &larger
-		got := ""
-		if g := grown(claim, s); g != nil {
-			asked := g.Spec.Resources.Requests[core.ResourceStorage]
-			got = asked.String()
+	f.Fuzz(func(t *testing.T, choices []byte) {
+		in := asked(func(s *v1beta1.NFSServerSpec) { hostile.Fill(choices, s) })
+		if err := checkServer(in.server, nil); err != nil {
+			if !strings.HasPrefix(err.Error(), "spec.") {
+				t.Errorf("the refusal names no field: %v\nof %s", err, hostile.Text(in.server.Spec))
+			}
+			return
 		}
-		if got != want {
-			t.Errorf("for %s it is to have %q, want %q", size, got, want)
+		if _, err := network(in); err != nil {
+			t.Error(err)
 		}
-	}
-	if asked := claim.Spec.Resources.Requests[core.ResourceStorage]; asked.String() != "10Gi" {
-		t.Errorf("the claim of the cache was changed to %s", asked.String())
-	}
-	s.Name = "another"
-	if isOurs(claim, s) {
-		t.Error("the claim of another server is ours")
-	}
+		for _, o := range in.objects(t) {
+			if o.GetNamespace() != in.server.Namespace || o.GetName() == "" || o.GetLabels()[Label] != in.server.Name {
+				t.Errorf("%s %s/%s has the labels %v\nof %s", o.GetKind(), o.GetNamespace(), o.GetName(), o.GetLabels(), hostile.Text(in.server.Spec))
+			}
+		}
+	})
 }

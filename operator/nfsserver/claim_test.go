@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
@@ -20,16 +21,11 @@ func (r *rig) persistent() *core.PersistentVolume {
 	return check.Got(r.theirs.CoreV1().PersistentVolumes().Get(r.Context(), r.namespace, metav1.GetOptions{}))(r)
 }
 
-func (r *rig) claim(name string) *core.PersistentVolumeClaim {
-	r.Helper()
-	return wait.Get(r, r.theirs.CoreV1().PersistentVolumeClaims(r.namespace).Get, name)
-}
-
 // serveOn makes a server whose claim is bound to a PersistentVolume that would be deleted with it.
 func (r *rig) serveOn(name string, change func(*v1beta1.NFSServerSpec)) {
 	r.Helper()
 	r.create(name, change)
-	r.bindTo("nfs-"+name, noClass, core.PersistentVolumeReclaimDelete)
+	r.bind("nfs-"+name, core.PersistentVolumeReclaimDelete)
 	wait.Until(r, "the data to be kept", func() bool {
 		pv := r.persistent()
 		return pv.Spec.PersistentVolumeReclaimPolicy == core.PersistentVolumeReclaimRetain && pv.Annotations[dataAnnotation] == r.namespace+"/"+name &&
@@ -37,64 +33,38 @@ func (r *rig) serveOn(name string, change func(*v1beta1.NFSServerSpec)) {
 	})
 }
 
-func TestClaim_DeletedByHandIsMadeAgainForTheDataThatItHad(t *testing.T) {
-	r := newRig(t)
-	r.serveOn("data", nil)
-	before := r.claim("nfs-data")
-	claims := r.theirs.CoreV1().PersistentVolumeClaims(r.namespace)
-	check.OK(t, claims.Delete(t.Context(), "nfs-data", metav1.DeleteOptions{}))
-	// No pod runs anywhere, but the API server's protection waits for one that was chosen a node.
-	wait.Until(r, "another claim, bound to the same data", func() bool {
-		now := r.claim("nfs-data")
-		return now != nil && now.UID != before.UID && now.Spec.VolumeName == r.namespace && now.Status.Phase == core.ClaimBound
-	})
-	pv := r.persistent()
-	if pv.Spec.ClaimRef.UID != r.claim("nfs-data").UID || pv.Annotations[policyAnnotation] != string(core.PersistentVolumeReclaimDelete) ||
-		pv.Annotations["pv.kubernetes.io/provisioned-by"] != "a test" {
-		t.Errorf("the PersistentVolume is bound to %+v and has the annotations %v", pv.Spec.ClaimRef, pv.Annotations)
-	}
-	wait.Until(r, "the event", func() bool { return len(r.events.with("Warning ClaimRestored")) == 1 })
-}
-
-// releaseByHand writes the PersistentVolume as a script or a restore may.
-func (r *rig) releaseByHand() {
-	r.Helper()
-	patch := []byte(`{"spec":{"persistentVolumeReclaimPolicy":"Delete"}}`)
-	check.Got(r.theirs.CoreV1().PersistentVolumes().Patch(r.Context(), r.namespace, types.MergePatchType, patch, metav1.PatchOptions{}))(r)
-}
-
-func (r *rig) keptAgain() {
-	r.Helper()
-	wait.Until(r, "the data to be kept again", func() bool {
-		pv := r.persistent()
-		return pv.Spec.PersistentVolumeReclaimPolicy == core.PersistentVolumeReclaimRetain && pv.Annotations[policyAnnotation] == string(core.PersistentVolumeReclaimDelete)
-	})
-}
-
+// A script, or a restore, may write its policy at any time.
 func TestClaim_DataIsKeptAgainWhenItsPolicyWasChanged(t *testing.T) {
-	r := newRig(t)
-	r.serveOn("data", nil)
-	claim := r.claim("nfs-data")
-	wait.Until(r, "the controller to know it", func() bool { _, known := r.controller.kept.Load(claim.UID); return known })
-	claims := r.theirs.CoreV1().PersistentVolumeClaims(r.namespace)
-
-	r.releaseByHand()
-	r.controller.kept.Store(claim.UID, time.Now().Add(-keptFor))
-	r.change("data", func(s *v1beta1.NFSServerSpec) { s.MaxExports = 3 })
-	r.keptAgain()
-
-	wait.Until(r, "the controller to know it again", func() bool {
-		at, known := r.controller.kept.Load(claim.UID)
-		return known && time.Since(at.(time.Time)) < keptFor
-	})
-	inUse := []byte(`{"metadata":{"finalizers":["test.holdfast.dev/in-use"]}}`)
-	check.Got(claims.Patch(t.Context(), "nfs-data", types.MergePatchType, inUse, metav1.PatchOptions{}))(t)
-	t.Cleanup(func() {
-		_, _ = claims.Patch(background, "nfs-data", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
-	})
-	r.releaseByHand()
-	check.OK(t, claims.Delete(t.Context(), "nfs-data", metav1.DeleteOptions{}))
-	r.keptAgain()
+	known := func(ago time.Duration) func(*Controller, *round) {
+		return func(c *Controller, r *round) { c.kept.Store(r.claim.UID, r.now.Add(-ago)) }
+	}
+	for name, test := range map[string]struct {
+		policy core.PersistentVolumeReclaimPolicy
+		before func(*Controller, *round)
+		keeps  bool
+	}{
+		"it is kept":                  {retained, known(keptFor), false},
+		"of a controller that is new": {removed, func(*Controller, *round) {}, true},
+		"a moment ago it was kept":    {removed, known(time.Second), false},
+		"long ago it was kept":        {removed, known(keptFor), true},
+		"its claim is being deleted": {removed, func(c *Controller, r *round) {
+			known(time.Second)(c, r)
+			r.claim.DeletionTimestamp = new(metav1.Now())
+		}, true},
+	} {
+		r := look(func(r *round) { r.claim.UID, r.claim.Spec.VolumeName = "claim", "pv" })
+		c := &Controller{Config: Config{Kubernetes: fake.NewClientset(persistentVolume(r.claim, test.policy, removed))}}
+		test.before(c, r)
+		check.OK(t, c.observeClaim(t.Context(), r.server, &r.observed))
+		p := check.Got(newPlan(r.desired, r.observed))(t)
+		if keeps := p.patchVolume != nil; keeps != test.keeps || p.again != keptFor {
+			t.Errorf("%s: it is kept now: %t, and looked at after %s", name, keeps, p.again)
+		}
+		at, _ := c.kept.Load(r.claim.UID)
+		if test.policy == retained && at != r.now {
+			t.Errorf("%s: it is known to be kept since %v", name, at)
+		}
+	}
 }
 
 func TestClaim_OfAServerThatIsGoneGetsItsReclaimPolicyBack(t *testing.T) {
@@ -102,7 +72,9 @@ func TestClaim_OfAServerThatIsGoneGetsItsReclaimPolicyBack(t *testing.T) {
 		t.Run(string(policy), func(t *testing.T) {
 			r := newRig(t)
 			r.serveOn("data", func(s *v1beta1.NFSServerSpec) { s.ReclaimPolicy = policy })
+			r.stop()
 			r.delete("data")
+			r.start() // another controller goes on with it
 			r.gone("data")
 			pv := r.persistent()
 			if pv.Spec.PersistentVolumeReclaimPolicy != core.PersistentVolumeReclaimDelete || pv.Annotations[dataAnnotation] != "" || pv.Annotations[policyAnnotation] != "" {
@@ -112,21 +84,6 @@ func TestClaim_OfAServerThatIsGoneGetsItsReclaimPolicyBack(t *testing.T) {
 				t.Errorf("the claim is there: %t", kept)
 			}
 		})
-	}
-}
-
-func TestClaim_DataWithoutAClaimStaysWhenItsServerGoes(t *testing.T) {
-	r := newRig(t)
-	r.serveOn("data", nil)
-	r.stop()
-	claims := r.theirs.CoreV1().PersistentVolumeClaims(r.namespace)
-	check.OK(t, claims.Delete(t.Context(), "nfs-data", metav1.DeleteOptions{}))
-	wait.Until(r, "the end of the claim", func() bool { return r.claim("nfs-data") == nil })
-	r.delete("data")
-	r.start()
-	r.gone("data")
-	if pv := r.persistent(); pv.Spec.PersistentVolumeReclaimPolicy != core.PersistentVolumeReclaimRetain {
-		t.Errorf("the data goes with policy %s", pv.Spec.PersistentVolumeReclaimPolicy)
 	}
 }
 
@@ -152,5 +109,10 @@ func TestClaim_DataOfANamespaceThatWasDeletedIsServedAgain(t *testing.T) {
 		now := r.claim("nfs-data")
 		return now != nil && now.Spec.VolumeName == r.namespace && now.Status.Phase == core.ClaimBound
 	})
+	if pv := r.persistent(); pv.Spec.ClaimRef.UID != r.claim("nfs-data").UID || pv.Annotations["pv.kubernetes.io/provisioned-by"] != "a test" ||
+		pv.Annotations[policyAnnotation] != string(core.PersistentVolumeReclaimDelete) {
+		t.Errorf("the PersistentVolume is bound to %+v and has the annotations %v", pv.Spec.ClaimRef, pv.Annotations)
+	}
+	wait.Until(r, "the event", func() bool { return len(r.events.with("Warning ClaimRestored")) == 1 })
 	r.serve("data")
 }

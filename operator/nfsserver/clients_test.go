@@ -1,19 +1,21 @@
 package nfsserver
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
-	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
 	networking "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	typedcore "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
+	typed "github.com/holdfast-storage/holdfast/api/client/clientset/typed/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/deploy"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
@@ -74,74 +76,58 @@ func TestClients_AreTheAddressesOfTheNodes(t *testing.T) {
 	}
 }
 
-// letIn are the blocks that a policy lets reach NFS; all is every address.
-func letIn(t *testing.T, in input) (blocks []string, all bool) {
-	t.Helper()
-	objects := check.Got(network(in))(t)
-	p := as[networking.NetworkPolicy](t, objects, "NetworkPolicy")
-	if !slices.Equal(p.Spec.PolicyTypes, []networking.PolicyType{"Ingress"}) || p.Spec.PodSelector.MatchLabels[Label] != in.server.Name || p.Name != "nfs-data" || len(p.OwnerReferences) != 1 {
-		t.Errorf("it is %+v", p)
-	}
-	for _, rule := range p.Spec.Ingress {
-		if len(rule.Ports) != 1 || *rule.Ports[0].Protocol != core.ProtocolTCP {
-			t.Fatalf("a rule has the ports %+v", rule.Ports)
-		}
-		if rule.Ports[0].Port.IntValue() != 2049 {
-			continue
-		}
-		all = all || len(rule.From) == 0
-		for _, from := range rule.From {
-			blocks = append(blocks, from.IPBlock.CIDR)
-		}
-	}
-	return blocks, all
-}
-
 func TestClients_NetworkPolicyAdmitsNodesAndNamedClients(t *testing.T) {
 	for what, test := range map[string]struct {
+		port         int32
 		nodes, named []string
-		want         string
-		all          bool
+		want         string // who is admitted to each port; without an address, that is everyone
 	}{
-		"the nodes":                {[]string{"10.0.0.7", "100.64.0.0/16", "fd00::7"}, nil, "10.0.0.7/32 100.64.0.0/16 fd00::7/128", false},
-		"no nodes, so no clients":  {nil, nil, "", false},
-		"clients beside them":      {[]string{"10.0.0.7"}, []string{"192.168.0.0/16", "10.0.0.7"}, "10.0.0.7/32 192.168.0.0/16", false},
-		"everybody":                {[]string{"10.0.0.7"}, []string{"0.0.0.0/0", "::/0"}, "", true},
-		"everybody, of one family": {[]string{"10.0.0.7"}, []string{"0.0.0.0/0"}, "", true},
+		"the nodes":                {2049, []string{"10.0.0.7", "100.64.0.0/16", "fd00::7"}, nil, "9090, 2049 10.0.0.7/32 100.64.0.0/16 fd00::7/128"},
+		"to another port":          {3049, []string{"10.0.0.7"}, nil, "9090, 3049 10.0.0.7/32"},
+		"no nodes, so no clients":  {2049, nil, nil, "9090"},
+		"clients beside them":      {2049, []string{"10.0.0.7"}, []string{"192.168.0.0/16", "10.0.0.7"}, "9090, 2049 10.0.0.7/32 192.168.0.0/16"},
+		"everybody":                {2049, []string{"10.0.0.7"}, []string{"0.0.0.0/0", "::/0"}, "9090, 2049"},
+		"everybody, of one family": {2049, []string{"10.0.0.7"}, []string{"0.0.0.0/0"}, "9090, 2049"},
 	} {
-		in := asked(func(s *v1beta1.NFSServerSpec) { s.Exports.Clients = test.named })
-		in.closing = closing{on: true, clients: test.nodes, policies: []schema.GroupKind{networkPolicy}}
-		blocks, all := letIn(t, in)
-		if strings.Join(blocks, " ") != test.want || all != test.all {
-			t.Errorf("%s: %v, all %v", what, blocks, all)
+		in := asked(func(s *v1beta1.NFSServerSpec) { s.Service.Port, s.Exports.Clients = test.port, test.named })
+		in.closing = closing{on: true, clients: test.nodes, policies: []schema.GroupKind{networkPolicy, ciliumPolicy}}
+		objects := check.Got(network(in))(t)
+		p := as[networking.NetworkPolicy](t, objects, "NetworkPolicy")
+		if !slices.Equal(p.Spec.PolicyTypes, []networking.PolicyType{"Ingress"}) || p.Spec.PodSelector.MatchLabels[Label] != in.server.Name ||
+			p.Name != "nfs-data" || len(p.OwnerReferences) != 1 {
+			t.Errorf("%s: it is %+v", what, p)
 		}
-	}
-	in := asked(nil)
-	in.closing = closing{on: true, clients: []string{"10.0.0.7"}, policies: []schema.GroupKind{networkPolicy, ciliumPolicy}}
-	objects, err := network(in)
-	if err != nil || len(objects) != 2 {
-		t.Fatal(objects, err)
-	}
-	rules, _, err := unstructured.NestedSlice(objects[1].Object, "spec", "ingress")
-	if err != nil || objects[1].GetKind() != "CiliumNetworkPolicy" || len(rules) != 1 {
-		t.Fatalf("of Cilium it is %+v, %v", objects[1], err)
-	}
-	entities, _, _ := unstructured.NestedStringSlice(rules[0].(map[string]any), "fromEntities")
-	if !slices.Equal(entities, []string{"host", "remote-node"}) {
-		t.Errorf("it lets in %v", entities)
+		var admitted []string
+		for _, rule := range p.Spec.Ingress {
+			if len(rule.Ports) != 1 || *rule.Ports[0].Protocol != core.ProtocolTCP {
+				t.Fatalf("%s: a rule has the ports %+v", what, rule.Ports)
+			}
+			one := rule.Ports[0].Port.String()
+			for _, from := range rule.From {
+				one += " " + from.IPBlock.CIDR
+			}
+			admitted = append(admitted, one)
+		}
+		if got := strings.Join(admitted, ", "); got != test.want {
+			t.Errorf("%s: %s, want %s", what, got, test.want)
+		}
+		rules, _, _ := unstructured.NestedSlice(objects[len(objects)-1].Object, "spec", "ingress")
+		only := fmt.Sprintf("[map[fromEntities:[host remote-node] toPorts:[map[ports:[map[port:%d protocol:TCP]]]]]]", test.port)
+		if got := fmt.Sprint(rules); len(objects) != 2 || objects[1].GetKind() != "CiliumNetworkPolicy" || got != only {
+			t.Errorf("%s: of Cilium it is %+v, and lets in %s", what, objects[1], got)
+		}
 	}
 }
 
 func TestClients_OnlyNodesMayMountUnlessClientsAreNamed(t *testing.T) {
-	for _, test := range []struct{ closed, named, want bool }{{true, false, true}, {true, true, false}, {false, false, false}} {
-		in := asked(func(s *v1beta1.NFSServerSpec) {
-			if test.named {
-				s.Exports.Clients = []string{"10.0.0.0/8"}
-			}
-		})
+	for _, test := range []struct {
+		closed bool
+		named  []string
+		want   bool
+	}{{true, nil, true}, {true, []string{"10.0.0.0/8"}, false}, {false, nil, false}} {
+		in := asked(func(s *v1beta1.NFSServerSpec) { s.Exports.Clients = test.named })
 		in.closing.on = test.closed
-		set := slices.Contains(in.container(t).Env, core.EnvVar{Name: clientsVariable, Value: clientsOfStatus})
-		if set != test.want {
+		if set := slices.Contains(in.container(t).Env, core.EnvVar{Name: clientsVariable, Value: clientsOfStatus}); set != test.want {
 			t.Errorf("%+v: %v", test, set)
 		}
 	}
@@ -166,6 +152,20 @@ func (r *rig) admits(server, client string) [2]bool {
 	return [2]bool{slices.Contains(r.server(server).Status.AllowedClients, client), slices.Contains(r.blocks(server), blockOf(client))}
 }
 
+// makeNode makes a node, whose pods have addresses from 198.51.100.64 on, and the object of its agent.
+func (r *rig) makeNode(name string) (typedcore.NodeInterface, typed.StorageNodeInterface) {
+	r.Helper()
+	nodes, agents := r.theirs.CoreV1().Nodes(), r.ours.HoldfastV1beta1().StorageNodes()
+	r.Cleanup(func() {
+		_ = nodes.Delete(background, name, metav1.DeleteOptions{})
+		_ = agents.Delete(background, name, metav1.DeleteOptions{})
+	})
+	named, spec := metav1.ObjectMeta{Name: name}, core.NodeSpec{PodCIDR: "198.51.100.64/28", PodCIDRs: []string{"198.51.100.64/28"}}
+	check.Got(nodes.Create(r.Context(), &core.Node{ObjectMeta: named, Spec: spec}, metav1.CreateOptions{}))(r)
+	check.Got(agents.Create(r.Context(), &v1beta1.StorageNode{ObjectMeta: named}, metav1.CreateOptions{}))(r)
+	return nodes, agents
+}
+
 func TestClients_FollowNodesThatComeAndGo(t *testing.T) {
 	r := newRig(t)
 	r.create("data", nil)
@@ -174,19 +174,11 @@ func TestClients_FollowNodesThatComeAndGo(t *testing.T) {
 		t.Helper()
 		wait.Until(r, address, func() bool { return r.admits("data", address) == [2]bool{want, want} })
 	}
-	before := r.pod("data").UID
-	name := "node-of-" + r.namespace
-	nodes := r.theirs.CoreV1().Nodes()
-	t.Cleanup(func() {
-		_ = nodes.Delete(background, name, metav1.DeleteOptions{})
-		_ = r.ours.HoldfastV1beta1().StorageNodes().Delete(background, name, metav1.DeleteOptions{})
-	})
-	check.Got(nodes.Create(t.Context(), &core.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: core.NodeSpec{PodCIDR: "198.51.100.64/28", PodCIDRs: []string{"198.51.100.64/28"}}}, metav1.CreateOptions{}))(t)
+	before, name := r.pod("data").UID, "node-of-"+r.namespace
+	nodes, agents := r.makeNode(name)
 	status := []byte(`{"status":{"addresses":[{"type":"InternalIP","address":"192.0.2.9"}]}}`)
 	check.Got(nodes.Patch(t.Context(), name, types.MergePatchType, status, metav1.PatchOptions{}, "status"))(t)
 	has("192.0.2.9", true)
-	agents := r.ours.HoldfastV1beta1().StorageNodes()
-	check.Got(agents.Create(t.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}))(t)
 	wait.Modify(r, agents.Get, agents.UpdateStatus, name, func(agent *v1beta1.StorageNode) { agent.Status.Addresses = []string{"198.51.100.64"} })
 	has("198.51.100.64", true)
 	r.changeCluster(func(s *v1beta1.StorageClusterSpec) { s.NFS.NodeNetworks = []string{"203.0.113.0/24"} })
@@ -214,14 +206,7 @@ func TestToken_OfANodePodOpensNoServerToOtherHostsOrPods(t *testing.T) {
 	r.serve("data")
 	realapi.Install(t, r.config, deploy.NodeRBAC, deploy.AccountPolicies)
 	name, pods := "agent-of-"+r.namespace, r.theirs.CoreV1().Pods(realapi.Namespace)
-	nodes, storageNodes := r.theirs.CoreV1().Nodes(), r.ours.HoldfastV1beta1().StorageNodes()
-	t.Cleanup(func() {
-		_ = nodes.Delete(background, name, metav1.DeleteOptions{})
-		_ = storageNodes.Delete(background, name, metav1.DeleteOptions{})
-	})
-	spec := core.NodeSpec{PodCIDR: "198.51.100.64/28", PodCIDRs: []string{"198.51.100.64/28"}}
-	check.Got(nodes.Create(t.Context(), &core.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}, metav1.CreateOptions{}))(t)
-	check.Got(storageNodes.Create(t.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}))(t)
+	r.makeNode(name)
 	realapi.PodOn(t, r.config, realapi.Namespace, agents, name, name)
 	labels := []byte(`{"metadata":{"labels":{"` + v1beta1.ComponentLabel + `":"` + v1beta1.NodeComponent + `"}}}`)
 	status := []byte(`{"status":{"podIP":"198.51.100.66","podIPs":[{"ip":"198.51.100.66"}]}}`)
@@ -245,40 +230,4 @@ func TestToken_OfANodePodOpensNoServerToOtherHostsOrPods(t *testing.T) {
 			t.Errorf("an address %s is a client of the exports and of the NetworkPolicy: %v", what, got)
 		}
 	}
-}
-
-func TestClients_OlderServerIsRestrictedWhenAllNodesAreKnown(t *testing.T) {
-	r := newRig(t)
-	name := "old-" + r.namespace
-	nodes, agents := r.theirs.CoreV1().Nodes(), r.ours.HoldfastV1beta1().StorageNodes()
-	t.Cleanup(func() {
-		_ = nodes.Delete(background, name, metav1.DeleteOptions{})
-		_ = agents.Delete(background, name, metav1.DeleteOptions{})
-	})
-	check.Got(nodes.Create(t.Context(), &core.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}))(t)
-	check.Got(agents.Create(t.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}))(t)
-	r.create("data", nil)
-	r.serve("data")
-	shut := func() bool {
-		return slices.ContainsFunc(r.statefulSet("data").Spec.Template.Spec.Containers[0].Env, func(e core.EnvVar) bool { return e.Name == clientsVariable })
-	}
-	if !shut() {
-		t.Error("a new server is open")
-	}
-	// As the release before has left it.
-	r.stop()
-	sets := r.theirs.AppsV1().StatefulSets(r.namespace)
-	wait.Modify(r, sets.Get, sets.Update, "nfs-data", func(set *apps.StatefulSet) {
-		env := &set.Spec.Template.Spec.Containers[0].Env
-		*env = slices.DeleteFunc(*env, func(e core.EnvVar) bool { return e.Name == clientsVariable })
-	})
-	check.OK(t, r.theirs.NetworkingV1().NetworkPolicies(r.namespace).Delete(t.Context(), "nfs-data", metav1.DeleteOptions{}))
-	r.start()
-	r.change("data", func(s *v1beta1.NFSServerSpec) { s.MaxExports = 3 })
-	r.argument("data", "--max-exports=3")
-	if _, err := r.theirs.NetworkingV1().NetworkPolicies(r.namespace).Get(t.Context(), "nfs-data", metav1.GetOptions{}); err == nil || shut() {
-		t.Errorf("who mounts from an address that is not known yet is shut out: %v, %v", err, shut())
-	}
-	wait.Modify(r, agents.Get, agents.UpdateStatus, name, func(agent *v1beta1.StorageNode) { agent.Status.Addresses = []string{"198.51.100.1"} })
-	wait.Until(r, "it being shut", shut)
 }

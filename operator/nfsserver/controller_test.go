@@ -2,6 +2,8 @@ package nfsserver
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -9,8 +11,10 @@ import (
 
 	core "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
@@ -20,34 +24,15 @@ import (
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
-func TestServer_IsCreatedAndReportsItsAddress(t *testing.T) {
-	r := newRig(t)
-	r.create("data", nil)
-	r.serve("data")
-	service, err := r.theirs.CoreV1().Services(r.namespace).Get(t.Context(), "nfs-data", metav1.GetOptions{})
-	check.OK(t, err)
-	s := r.server("data")
-	if s.Status.Endpoint != service.Spec.ClusterIP+":2049" || s.Status.Access != v1beta1.NFSReadWrite || s.Status.ClaimName != "nfs-data" || s.Status.StorageClassName != noClass {
-		t.Errorf("the status is %+v", s.Status)
-	}
-	if got := r.argument("data", "--address="); got != "--address="+service.Spec.ClusterIP {
-		t.Errorf("the server got %s", got)
-	}
-	claim, err := r.theirs.CoreV1().PersistentVolumeClaims(r.namespace).Get(t.Context(), "nfs-data", metav1.GetOptions{})
-	if err != nil || len(claim.OwnerReferences) != 0 {
-		t.Errorf("the claim: %v, owned by %v", err, claim.OwnerReferences)
-	}
-	// The event follows the write.
-	wait.Until(r, "the event", func() bool { return len(r.events.with("Normal ChangedStatus")) > 0 })
-	if found := r.events.with("Normal ChangedStatus"); len(found) != 1 || !strings.Contains(found[0], s.Status.Endpoint) {
-		t.Errorf("the events are %v", found)
-	}
-}
-
 func TestServer_StatusFollowsTheReportsOfThePod(t *testing.T) {
 	r := newRig(t)
 	s := r.create("data", nil)
 	r.serve("data")
+	address := r.service("data").Spec.ClusterIP
+	if got := r.argument("data", "--address="); got != "--address="+address || r.server("data").Status.Endpoint != address+":2049" {
+		t.Errorf("the server got %s, and the endpoint is %s", got, r.server("data").Status.Endpoint)
+	}
+	wait.Until(r, "the event", func() bool { return len(r.events.with("Normal ChangedStatus")) == 1 }) // it follows the write
 	nodes := r.ours.HoldfastV1beta1().StorageNodes()
 	check.Got(nodes.Create(t.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: s.NodeName()}}, metav1.CreateOptions{}))(t)
 	wait.Modify(r, nodes.Get, nodes.UpdateStatus, s.NodeName(), func(node *v1beta1.StorageNode) {
@@ -81,50 +66,28 @@ func TestServer_EditedOrDeletedObjectsAreRepaired(t *testing.T) {
 	r := newRig(t)
 	r.create("data", nil)
 	r.serve("data")
-	address := r.server("data").Status.Endpoint
-	patch := func(what string, err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatalf("%s: %v", what, err)
-		}
-	}
-	edit := func(text string) []byte { return []byte(text) }
-	services := r.theirs.CoreV1().Services(r.namespace)
-	_, err := r.theirs.RbacV1().ClusterRoles().Patch(t.Context(), rightsName, types.MergePatchType, edit(`{"rules":[]}`), metav1.PatchOptions{})
-	patch("rules", err)
-	wait.Until(r, "the rules", func() bool {
-		role, err := r.theirs.RbacV1().ClusterRoles().Get(t.Context(), rightsName, metav1.GetOptions{})
-		return err == nil && len(role.Rules) > 3
-	})
+	roles, services := r.theirs.RbacV1().ClusterRoles(), r.theirs.CoreV1().Services(r.namespace)
+	check.Got(roles.Patch(t.Context(), rightsName, types.MergePatchType, []byte(`{"rules":[]}`), metav1.PatchOptions{}))(t)
+	wait.Until(r, "the rules", func() bool { role := wait.Get(r, roles.Get, rightsName); return role != nil && len(role.Rules) > 3 })
 
-	old, err := services.Get(t.Context(), "nfs-data", metav1.GetOptions{})
-	patch("reading", err)
-	patch("deleting the Service", services.Delete(t.Context(), "nfs-data", metav1.DeleteOptions{}))
+	old, endpoint := r.service("data"), r.server("data").Status.Endpoint
+	check.OK(t, services.Delete(t.Context(), old.Name, metav1.DeleteOptions{}))
 	wait.Until(r, "another Service of the same address", func() bool {
-		s, err := services.Get(t.Context(), "nfs-data", metav1.GetOptions{})
-		return err == nil && s.UID != old.UID && s.Spec.ClusterIP == old.Spec.ClusterIP
+		s := r.service("data")
+		return s != nil && s.UID != old.UID && s.Spec.ClusterIP == old.Spec.ClusterIP
 	})
-	if got := r.server("data").Status.Endpoint; got != address {
-		t.Errorf("the endpoint was %s and is %s", address, got)
+	if got := r.server("data").Status.Endpoint; got != endpoint {
+		t.Errorf("the endpoint was %s and is %s", endpoint, got)
 	}
-	patch("deleting the account", r.theirs.CoreV1().ServiceAccounts(r.namespace).Delete(t.Context(), rightsName, metav1.DeleteOptions{}))
-	wait.Until(r, "the account", func() bool {
-		_, err := r.theirs.CoreV1().ServiceAccounts(r.namespace).Get(t.Context(), rightsName, metav1.GetOptions{})
-		return err == nil
-	})
 }
 
 // bind makes a PersistentVolume for a claim, of which nothing is used.
-func (r *rig) bind(claim, class string) {
+func (r *rig) bind(claim string, policy core.PersistentVolumeReclaimPolicy) {
 	r.Helper()
-	r.bindTo(claim, class, core.PersistentVolumeReclaimRetain)
-}
-
-func (r *rig) bindTo(claim, class string, policy core.PersistentVolumeReclaimPolicy) {
-	r.Helper()
-	pv := &core.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: r.namespace, Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": "a test"}}, Spec: core.PersistentVolumeSpec{
+	made := metav1.ObjectMeta{Name: r.namespace, Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": "a test"}}
+	pv := &core.PersistentVolume{ObjectMeta: made, Spec: core.PersistentVolumeSpec{
 		Capacity: core.ResourceList{core.ResourceStorage: resource.MustParse("1Gi")}, AccessModes: []core.PersistentVolumeAccessMode{core.ReadWriteOnce},
-		StorageClassName: class, ClaimRef: &core.ObjectReference{Namespace: r.namespace, Name: claim}, PersistentVolumeReclaimPolicy: policy,
+		StorageClassName: noClass, ClaimRef: &core.ObjectReference{Namespace: r.namespace, Name: claim}, PersistentVolumeReclaimPolicy: policy,
 		PersistentVolumeSource: core.PersistentVolumeSource{NFS: &core.NFSVolumeSource{Server: "192.0.2.1", Path: "/"}},
 	}}
 	check.Got(r.theirs.CoreV1().PersistentVolumes().Create(r.Context(), pv, metav1.CreateOptions{}))(r)
@@ -134,7 +97,7 @@ func (r *rig) bindTo(claim, class string, policy core.PersistentVolumeReclaimPol
 func TestServer_ClassThatRefusesExpansionIsReported(t *testing.T) {
 	r := newRig(t)
 	r.create("data", nil) // of a class that does not exist
-	r.bind("nfs-data", noClass)
+	r.bind("nfs-data", core.PersistentVolumeReclaimRetain)
 	r.serve("data")
 	r.change("data", func(s *v1beta1.NFSServerSpec) { s.Storage.Size = new(resource.MustParse("3Gi")) })
 	r.condition("data", v1beta1.DegradedCondition, reasonNotApplied, "cannot grow to 3Gi")
@@ -154,11 +117,8 @@ func TestServer_ForeignObjectsAreLeftAlone(t *testing.T) {
 	}
 	r.delete("data")
 	r.gone("data")
-	if s, err := r.theirs.CoreV1().Services(r.namespace).Get(t.Context(), "nfs-data", metav1.GetOptions{}); err != nil || s.Spec.Ports[0].Port != 80 {
-		t.Errorf("the foreign Service: %v, %v", s.Spec.Ports, err)
-	}
-	if _, err := r.theirs.CoreV1().ServiceAccounts(r.namespace).Get(t.Context(), rightsName, metav1.GetOptions{}); err != nil {
-		t.Errorf("the foreign account: %v", err)
+	if s := r.service("data"); s == nil || s.Spec.Ports[0].Port != 80 || r.account() == nil {
+		t.Errorf("the foreign objects: %v, %v", s, r.account())
 	}
 }
 
@@ -179,12 +139,8 @@ func TestServer_NamespaceThatForbidsThePodIsReportedWithTheRemedy(t *testing.T) 
 
 func TestServer_UpgradeChangesItsImage(t *testing.T) {
 	r := newRig(t)
-	r.changeCluster(func(s *v1beta1.StorageClusterSpec) { s.Images.Holdfast = "r/holdfast:1" })
-	r.create("data", nil)
-	r.serve("data")
 	r.create("never", nil) // does not hold the upgrade up
-	r.changeCluster(func(s *v1beta1.StorageClusterSpec) { s.Paused = true })
-	r.condition("data", v1beta1.ProgressingCondition, reasonPaused)
+	r.pausedForUpgrade("data")
 	began := now()
 	if next, waiting, _ := r.upgrade(began); next != r.namespace+"/data" || !strings.Contains(waiting, next) {
 		t.Errorf("at first: %s, %q", next, waiting)
@@ -295,28 +251,96 @@ func TestServer_RightsAreSharedAndDeletedWithTheLastServer(t *testing.T) {
 	r.create("one", nil)
 	r.create("two", nil)
 	leases := func() []string {
-		role, err := r.theirs.RbacV1().Roles(realapi.Namespace).Get(t.Context(), rightsName, metav1.GetOptions{})
-		if err != nil {
-			return nil
+		if role := wait.Get(r, r.theirs.RbacV1().Roles(realapi.Namespace).Get, rightsName); role != nil {
+			return role.Rules[1].ResourceNames
 		}
-		return role.Rules[1].ResourceNames
-	}
-	account := func() bool {
-		_, err := r.theirs.CoreV1().ServiceAccounts(r.namespace).Get(t.Context(), rightsName, metav1.GetOptions{})
-		return err == nil
+		return nil
 	}
 	wait.Until(r, "the Leases of both", func() bool { return len(leases()) == 4 })
 	wait.Until(r, "the one account of both", func() bool {
-		b, err := r.theirs.RbacV1().ClusterRoleBindings().Get(t.Context(), rightsName, metav1.GetOptions{})
-		return err == nil && len(b.Subjects) == 1 && b.Subjects[0].Namespace == r.namespace && b.Subjects[0].Name == rightsName
+		b := wait.Get(r, r.theirs.RbacV1().ClusterRoleBindings().Get, rightsName)
+		return b != nil && len(b.Subjects) == 1 && b.Subjects[0].Namespace == r.namespace && b.Subjects[0].Name == rightsName
 	})
 	r.delete("one")
 	r.gone("one")
 	wait.Until(r, "the Leases of one", func() bool { return slices.Equal(leases(), leasesOf(r.server("two"))) })
-	if !account() {
+	if r.account() == nil {
 		t.Error("the account that the other needs is gone")
 	}
 	r.delete("two")
 	r.gone("two")
-	wait.Until(r, "no rights", func() bool { return leases() == nil && !account() })
+	wait.Until(r, "no rights", func() bool { return leases() == nil && r.account() == nil })
+}
+
+func TestUnreadable_ServerIsNamedAndTheOthersServe(t *testing.T) {
+	r := newRig(t)
+	bad := &unstructured.Unstructured{Object: map[string]any{"kind": "NFSServer", "spec": map[string]any{
+		"storage": map[string]any{"size": "1Gi"}, "resources": map[string]any{"limits": map[string]any{"memory": "1e1.5"}},
+	}}}
+	bad.SetNamespace(r.namespace)
+	bad.SetName("bad")
+	realapi.PutPast(t, r.config, "nfsservers", bad, "spec.resources.limits")
+	message := r.condition("bad", v1beta1.DegradedCondition, v1beta1.ReasonUnreadable, `spec.resources.limits: {"memory":"1e1.5"}`)
+	if ready := meta.FindStatusCondition(r.server("bad").Status.Conditions, v1beta1.ReadyCondition); ready.Status != metav1.ConditionFalse || ready.Reason != v1beta1.ReasonUnreadable || ready.Message != message {
+		t.Errorf("Ready is %+v", ready)
+	}
+	wait.Until(r, "the event", func() bool { return len(r.events.with("Warning Unreadable")) == 1 })
+	r.create("data", nil)
+	r.serve("data")
+	if s := r.server("bad"); len(s.Finalizers) > 0 || s.Unreadable() == nil {
+		t.Errorf("it became %+v", s)
+	}
+	if r.service("bad") != nil {
+		t.Error("something was made for it")
+	}
+	check.Got(r.ours.HoldfastV1beta1().NFSServers(r.namespace).Patch(t.Context(), "bad", types.MergePatchType, []byte(`{"spec":{"resources":null}}`), metav1.PatchOptions{}))(t)
+	r.serve("bad")
+	r.condition("bad", v1beta1.ReadyCondition, v1beta1.ReasonReady)
+}
+
+// onTheFirstNode has a directory of this machine, which is the first node of a test cluster.
+func (r *rig) onTheFirstNode(s *v1beta1.NFSServerSpec) {
+	dir := filepath.Join("/var/lib", r.namespace)
+	r.Cleanup(func() { _ = os.RemoveAll(dir) })
+	s.Storage = &v1beta1.NFSStorage{HostPath: dir}
+	s.NodeSelectorTerms = []core.NodeSelectorTerm{{MatchExpressions: []core.NodeSelectorRequirement{
+		{Key: core.LabelHostname, Operator: core.NodeSelectorOpIn, Values: []string{"node1"}},
+	}}}
+}
+
+func TestKubelet_RunsThePodAsSpecified(t *testing.T) {
+	r := newRig(t)
+	const image v1beta1.Image = "holdfast.test/pause:1" // it runs, and answers no probe
+	r.changeCluster(func(s *v1beta1.StorageClusterSpec) { s.Images.NFS = image })
+	wait.Until(r, "the controller knowing of the image", func() bool {
+		c, err := r.controller.clusters.Get(clusterName)
+		return err == nil && c.Spec.Images.NFS == image
+	})
+	r.create("data", r.onTheFirstNode)
+	wait.Until(r, "the container running", func() bool {
+		p := r.pod("data")
+		return p != nil && len(p.Status.ContainerStatuses) == 1 && p.Status.ContainerStatuses[0].State.Running != nil
+	})
+	wait.Until(r, "the node in the status", func() bool { return r.server("data").Status.Node == "node1" })
+	if phase := r.server("data").Status.Phase; phase != v1beta1.NFSPending {
+		t.Errorf("a server that does not answer is %s", phase)
+	}
+	set := r.statefulSet("data")
+	if set.Generation != 1 || len(set.Spec.Template.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchFields) != 1 {
+		t.Errorf("its pod was made %d times, to be at %v", set.Generation, set.Spec.Template.Spec.Affinity)
+	}
+	r.delete("data")
+	r.gone("data")
+}
+
+func TestKubelet_WithoutLoopDevicesTheServerReportsWhatIsMissing(t *testing.T) {
+	r := newRig(t)
+	r.create("data", func(s *v1beta1.NFSServerSpec) {
+		r.onTheFirstNode(s)
+		s.Engine = v1beta1.EngineImage
+	})
+	wait.Until(r, "the reason", func() bool {
+		message := r.condition("data", v1beta1.AvailableCondition, reasonPod)
+		return strings.Contains(message, "Insufficient holdfast.dev/loop-set") && strings.Contains(message, "engine directory")
+	})
 }

@@ -7,7 +7,6 @@ import (
 	core "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
@@ -30,21 +29,17 @@ func (r *rig) of(o *unstructured.Unstructured) dynamic.ResourceInterface {
 func (r *rig) partsOf(s *v1beta1.NFSServer) []*unstructured.Unstructured {
 	r.Helper()
 	parts := r.controller.Servers.List()
-	for version, kind := range map[string]string{"apps/v1": "StatefulSet", "v1": "Service", "networking.k8s.io/v1": "NetworkPolicy"} {
-		o := &unstructured.Unstructured{}
-		o.SetGroupVersionKind(schema.FromAPIVersionAndKind(version, kind))
-		if ref := apply.RefOf(o); r.controller.Servers.Get(refTo(s, ref.Group, ref.Kind)) == nil {
-			r.Errorf("there is no %s to be copied", kind)
+	for _, ref := range []apply.Ref{refTo(s, "apps", "StatefulSet"), refTo(s, "", "Service"), refTo(s, networkPolicy.Group, networkPolicy.Kind)} {
+		if r.controller.Servers.Get(ref) == nil {
+			r.Errorf("there is no %s to be copied", ref)
 		}
 	}
 	rights := check.Got(rightsOf(nil, realapi.Namespace, false))(r)
 	limits := check.Got(limitsOf(nil, nil, &v1beta1.NFSSpec{}, realapi.Namespace))(r)
 	accountOf := check.Got(account(s.Namespace))(r)
-	claim := &unstructured.Unstructured{}
-	claim.SetGroupVersionKind(core.SchemeGroupVersion.WithKind("PersistentVolumeClaim"))
+	claim := part("PersistentVolumeClaim")
 	claim.SetNamespace(s.Namespace)
-	claim.SetName(objectName(s))
-	return append(append(append(parts, rights...), limits...), accountOf, claim)
+	return slices.Concat(parts, rights, limits, []*unstructured.Unstructured{accountOf, claim})
 }
 
 // copied makes a copy of an object with all its metadata, but for what must be another.

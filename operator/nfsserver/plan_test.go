@@ -58,20 +58,20 @@ func (p *plan) steps() string {
 	return strings.Join(all, ", ")
 }
 
-// look is a server at work of which all is observed, changed as a test wants it.
+// do are changes of a server at work.
+type do = []func(*round)
+
+// look is a server at work of which all is observed, changed as a test needs it.
 func look(changes ...func(*round)) *round {
-	r := working(nil)
-	r.kinds = map[schema.GroupKind]bool{networkPolicy: true}
-	r.shut = true
-	r.statefulSet = part("StatefulSet")
-	for _, change := range changes {
-		change(r)
+	seen := func(r *round) {
+		r.kinds, r.shut, r.statefulSet = map[schema.GroupKind]bool{networkPolicy: true}, true, part("StatefulSet")
 	}
-	return r
+	return working(append(do{seen}, changes...)...)
 }
 
 func part(kind string) *unstructured.Unstructured {
-	return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": kind, "metadata": map[string]any{"name": "nfs-data", "namespace": "team"}}}
+	metadata := map[string]any{"name": "nfs-data", "namespace": "team"}
+	return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": kind, "metadata": metadata}}
 }
 
 // persistentVolume is that of the claim of a server, with the reclaim policy that it has, and that it had.
@@ -92,133 +92,160 @@ const (
 	removed  = core.PersistentVolumeReclaimDelete
 )
 
-func nothing(r *round) {
-	r.statefulSet, r.set, r.pods, r.claim, r.service, r.storage, r.shut = nil, nil, nil, nil, "", nil, false
-}
+// What may be so of a server.
+var (
+	nothing = func(r *round) {
+		r.statefulSet, r.set, r.pods, r.claim, r.service, r.storage, r.shut = nil, nil, nil, nil, "", nil, false
+	}
+	pause        = func(r *round) { r.cluster.Spec.Paused = true }
+	upgrade      = func(r *round) { r.cluster.Spec.Paused, r.image = true, "nfs:2" }
+	unreadable   = func(r *round) { r.cluster.DecodeError = "spec.x" }
+	unentitled   = func(r *round) { r.entitled = false }
+	unlisted     = func(r *round) { r.cluster = allowing("other") }
+	smaller      = func(r *round) { r.server.Spec.Storage.Size = new(resource.MustParse("5Gi")) }
+	larger       = func(r *round) { r.server.Spec.Storage.Size = new(resource.MustParse("20Gi")) }
+	badSpec      = func(r *round) { r.server.Spec.Exports.Clients = []string{"x"} }
+	noStorage    = func(r *round) { r.server.Spec.Storage = nil }
+	givenClaim   = func(r *round) { r.server.Spec.Storage, r.claim = &v1beta1.NFSStorage{ClaimName: "mine"}, nil }
+	directory    = func(r *round) { r.server.Spec.Storage, r.claim = &v1beta1.NFSStorage{HostPath: "/srv"}, nil }
+	foreignClaim = func(r *round) { r.claim.Labels = nil }
+	noClaim      = func(r *round) { r.claim = nil }
+	kept         = func(r *round) { r.data = persistentVolume(r.claim, retained, removed) }
+	ofAnother    = func(r *round) { r.volume.Spec.ClaimRef.UID = "other" }
+	withData     = func(r *round) { r.server.Spec.ReclaimPolicy = removed }
+	// strange is a node whose agent does not report its addresses.
+	strange = func(r *round) {
+		r.nodes, r.agents = []*core.Node{nodeAt("a", nil)}, map[string]*v1beta1.StorageNode{"a": {}}
+	}
+	// closed is a server whose pod admits only the nodes.
+	closed = func(r *round) {
+		r.set.Spec.Template.Spec.Containers = []core.Container{{Env: []core.EnvVar{{Name: clientsVariable, Value: clientsOfStatus}}}}
+	}
+	// going is a server that is being deleted, and its pod with it.
+	going = func(r *round) {
+		deleted(r)
+		r.server.Finalizers = []string{v1beta1.OperatorFinalizer}
+		r.statefulSet, r.set, r.pods = nil, nil, nil
+	}
+	inUse   = func(r *round) { r.remains.inUse = true }
+	deleted = func(r *round) { r.server.DeletionTimestamp = new(metav1.Now()) }
+	noPod   = func(r *round) { r.pods, r.set.Status = nil, apps.StatefulSetStatus{} }
+	unready = func(r *round) {
+		r.pods = []*core.Pod{{ObjectMeta: metav1.ObjectMeta{Name: "nfs-data-0"}, Spec: core.PodSpec{NodeName: "node1"}}}
+		r.set.Status.ReadyReplicas = 0
+	}
+	served = func(r *round) {
+		r.server.Status.Conditions = []metav1.Condition{{Type: v1beta1.AvailableCondition, Status: metav1.ConditionTrue, Reason: reasonServing}}
+	}
+	invalid      = func(r *round) { r.invalid = errors.New("spec.x: bad") }
+	strict       = func(r *round) { r.namespace.Labels = map[string]string{enforceLabel: "restricted"} }
+	setChanged   = func(r *round) { r.Changed = []apply.Ref{refTo(r.server, apps.GroupName, "StatefulSet")} }
+	refused      = func(r *round) { r.Failures = []apply.Failure{{Err: errors.New("no")}} }
+	claimRefused = func(r *round) { r.claimErr = errors.New("no") }
+)
 
-func pause(r *round) { r.cluster.Spec.Paused = true }
-
-// going is a server that is being deleted, and its pod with it.
-func going(r *round) {
-	deleted(r)
-	r.server.Finalizers = []string{v1beta1.OperatorFinalizer}
-	r.statefulSet, r.set, r.pods = nil, nil, nil
-}
-
-func inUse(r *round) {
-	going(r)
-	r.remains.inUse = true
+// left are objects of a server that is being deleted.
+func left(kinds ...string) func(*round) {
+	return func(r *round) {
+		for _, kind := range kinds {
+			r.remains.parts = append(r.remains.parts, part(kind))
+			if kind == "StatefulSet" {
+				r.statefulSet = part(kind)
+			}
+		}
+	}
 }
 
 func TestPlan_WhatIsDoneFollowsFromWhatIsObserved(t *testing.T) {
-	const all = "finalizer, grant, Service, NetworkPolicy, StatefulSet, prune"
+	const rest = "grant, Service, NetworkPolicy, StatefulSet, prune"
+	const all, open = "finalizer, " + rest, "finalizer, grant, Service, StatefulSet, prune"
+	const fresh, unmade = "finalizer, make claim  10Gi, grant, Service, NetworkPolicy", "finalizer, grant, Service, NetworkPolicy"
+	const ending, waiting = "wait for its pod to end", "wait for claim nfs-data to go"
+	const soon, leaving = kube.LookAgain, reasonTerminating
+	volume := func(policy, before core.PersistentVolumeReclaimPolicy) func(*round) {
+		return func(r *round) { r.volume = persistentVolume(r.claim, policy, before) }
+	}
 	for name, test := range map[string]struct {
-		changes []func(*round)
+		changes do
 		want    string
 		again   time.Duration
 		reason  string // of the condition Progressing, when nothing fails
 	}{
 		"at work":           {nil, all, 0, reasonUpToDate},
-		"nothing yet":       {[]func(*round){nothing}, "finalizer, make claim  10Gi, grant, Service, NetworkPolicy", 0, reasonRollingOut},
-		"a Service is gone": {[]func(*round){func(r *round) { r.service, r.server.Status.Endpoint = "", "10.0.0.9:2049" }}, "finalizer, grant, Service, NetworkPolicy", 0, reasonUpToDate},
-		"not allowed":       {[]func(*round){nothing, func(r *round) { r.cluster, r.entitled = allowing("other"), false }}, "", 0, reasonNotAllowed},
-		"allowed before":    {[]func(*round){func(r *round) { r.cluster = allowing("other") }}, all, 0, reasonUpToDate},
-		"a bad spec":        {[]func(*round){func(r *round) { r.server.Spec.Exports.Clients = []string{"x"} }}, "finalizer", kube.RetryRefused, reasonInvalid},
-		"storage of another": {[]func(*round){func(r *round) {
+		"nothing yet":       {do{nothing}, fresh, 0, reasonRollingOut},
+		"a Service is gone": {do{func(r *round) { r.service, r.server.Status.Endpoint = "", "10.0.0.9:2049" }}, unmade, 0, reasonUpToDate},
+		"not allowed":       {do{nothing, unlisted, unentitled}, "", 0, reasonNotAllowed},
+		"allowed before":    {do{unlisted}, all, 0, reasonUpToDate},
+		"a bad spec":        {do{badSpec}, "finalizer", kube.RetryRefused, reasonInvalid},
+		"storage of another": {do{func(r *round) {
 			other := server(nil)
 			other.Name, other.UID, other.Spec.Storage = "a", "other", &v1beta1.NFSStorage{ClaimName: "nfs-data"}
 			r.others = []*v1beta1.NFSServer{r.server, other}
 		}}, "finalizer", kube.RetryRefused, reasonInvalid},
 
-		"paused":                      {[]func(*round){nothing, pause}, "", 0, reasonPaused},
-		"paused, with a bad spec":     {[]func(*round){pause, func(r *round) { r.server.Spec.Storage = nil }}, "", 0, reasonPaused},
-		"an upgrade, which pauses":    {[]func(*round){pause, func(r *round) { r.image = "nfs:2" }}, all, 0, reasonPaused},
-		"an unreadable cluster":       {[]func(*round){func(r *round) { r.cluster.DecodeError = "spec.x" }}, "", 0, reasonUpToDate},
-		"an upgrade of an unreadable": {[]func(*round){func(r *round) { r.cluster.DecodeError, r.image = "spec.x", "nfs:2" }}, "", 0, reasonUpToDate},
+		"paused":                      {do{nothing, pause}, "", 0, reasonPaused},
+		"paused, with a bad spec":     {do{pause, noStorage}, "", 0, reasonPaused},
+		"an upgrade, which pauses":    {do{upgrade}, all, 0, reasonPaused},
+		"an unreadable cluster":       {do{unreadable}, "", 0, reasonUpToDate},
+		"an upgrade of an unreadable": {do{unreadable, func(r *round) { r.image = "nfs:2" }}, "", 0, reasonUpToDate},
 
-		"a foreign claim": {[]func(*round){func(r *round) { r.claim.Labels = nil }}, "finalizer, grant, Service, NetworkPolicy", 0, reasonUpToDate},
-		"a smaller claim": {[]func(*round){func(r *round) { r.server.Spec.Storage.Size = new(resource.MustParse("20Gi")) }}, "finalizer, grow claim  20Gi, " + all[len("finalizer, "):], 0, reasonGrowing},
-		"a claim that cannot be read": {[]func(*round){func(r *round) {
-			r.claimUnread = errors.New("no")
-			r.server.Spec.Storage.Size = new(resource.MustParse("20Gi"))
-		}}, all, 0, reasonGrowing},
-		"data that goes with its claim": {[]func(*round){func(r *round) { r.volume = persistentVolume(r.claim, removed, "") }}, "finalizer, keep pv, " + all[len("finalizer, "):], 0, reasonUpToDate},
-		"data that is kept":             {[]func(*round){func(r *round) { r.volume = persistentVolume(r.claim, retained, removed) }}, all, 0, reasonUpToDate},
-		"data to be looked at again":    {[]func(*round){func(r *round) { r.volumeAgain = keptFor }}, all, keptFor, reasonUpToDate},
-		"data of another claim": {[]func(*round){func(r *round) {
-			r.volume = persistentVolume(r.claim, removed, "")
-			r.volume.Spec.ClaimRef.UID = "other"
-		}}, all, 0, reasonUpToDate},
-		"a claim that is gone": {[]func(*round){func(r *round) {
-			r.data = persistentVolume(r.claim, retained, removed)
-			r.claim = nil
-		}}, "finalizer, free pv, make claim pv 4Gi, " + all[len("finalizer, "):], 0, reasonUpToDate},
-		"a claim that is named": {[]func(*round){func(r *round) { r.server.Spec.Storage, r.claim = &v1beta1.NFSStorage{ClaimName: "mine"}, nil }}, all, 0, reasonUpToDate},
+		"a foreign claim":               {do{foreignClaim}, unmade, 0, reasonUpToDate},
+		"a larger claim":                {do{smaller}, all, 0, reasonUpToDate},
+		"the claim of another server":   {do{func(r *round) { r.claim.Labels[Label] = "another" }}, unmade, 0, reasonUpToDate},
+		"a smaller claim":               {do{larger}, "finalizer, grow claim  20Gi, " + rest, 0, reasonGrowing},
+		"a claim that cannot be read":   {do{larger, func(r *round) { r.claimUnread = errors.New("no") }}, all, 0, reasonGrowing},
+		"data that goes with its claim": {do{volume(removed, "")}, "finalizer, keep pv, " + rest, 0, reasonUpToDate},
+		"data that is kept":             {do{volume(retained, removed)}, all, 0, reasonUpToDate},
+		"data to be looked at again":    {do{func(r *round) { r.volumeAgain = keptFor }}, all, keptFor, reasonUpToDate},
+		"data of another claim":         {do{volume(removed, ""), ofAnother}, all, 0, reasonUpToDate},
+		"a claim that is gone":          {do{kept, noClaim}, "finalizer, free pv, make claim pv 4Gi, " + rest, 0, reasonUpToDate},
+		"a claim that is named":         {do{givenClaim}, all, 0, reasonUpToDate},
 
-		"no policies wanted": {[]func(*round){func(r *round) { r.cluster.Spec.NFS.NetworkPolicies = new(false) }}, "finalizer, grant, Service, StatefulSet, prune", 0, reasonUpToDate},
-		"Cilium":             {[]func(*round){func(r *round) { r.kinds[ciliumPolicy], r.kinds[ciliumNode] = true, true }}, "finalizer, grant, Service, NetworkPolicy, CiliumNetworkPolicy, StatefulSet, prune", 0, reasonUpToDate},
-		"Cilium alone":       {[]func(*round){func(r *round) { r.kinds[ciliumNode] = true }}, "finalizer, grant, Service, StatefulSet, prune", 0, reasonUpToDate},
-		"open, and a node that is not known": {[]func(*round){func(r *round) {
-			r.shut, r.nodes, r.agents = false, []*core.Node{nodeAt("a", nil)}, map[string]*v1beta1.StorageNode{"a": {}}
-		}}, "finalizer, grant, Service, StatefulSet, prune", 0, reasonUpToDate},
-		"shut, and a node that is not known": {[]func(*round){func(r *round) {
-			r.nodes, r.agents = []*core.Node{nodeAt("a", nil)}, map[string]*v1beta1.StorageNode{"a": {}}
-		}}, all, 0, reasonUpToDate},
-		"new, and a node that is not known": {[]func(*round){nothing, func(r *round) {
-			r.nodes, r.agents = []*core.Node{nodeAt("a", nil)}, map[string]*v1beta1.StorageNode{"a": {}}
-		}}, "finalizer, make claim  10Gi, grant, Service, NetworkPolicy", 0, reasonRollingOut},
+		"no policies, as the cluster says": {do{func(r *round) { r.cluster.Spec.NFS.NetworkPolicies = new(false) }}, open, 0, reasonUpToDate},
+		"Cilium alone":                     {do{func(r *round) { r.kinds[ciliumNode] = true }}, open, 0, reasonUpToDate},
+		"Cilium": {do{func(r *round) {
+			r.kinds[ciliumPolicy], r.kinds[ciliumNode] = true, true
+		}}, strings.Replace(all, "StatefulSet", "CiliumNetworkPolicy, StatefulSet", 1), 0, reasonUpToDate},
+		"open, and all nodes are known":            {do{func(r *round) { r.shut = false }}, all, 0, reasonUpToDate},
+		"open, and a node that is not known":       {do{strange, func(r *round) { r.shut = false }}, open, 0, reasonUpToDate},
+		"shut, and a node that is not known":       {do{strange}, all, 0, reasonUpToDate},
+		"shut by its pod, and a node is not known": {do{strange, closed, func(r *round) { r.shut = false }}, all, 0, reasonUpToDate},
+		"new, and a node that is not known":        {do{nothing, strange}, fresh, 0, reasonRollingOut},
 
-		"deleted, of which nothing was made": {[]func(*round){deleted}, "say nothing", 0, ""},
-		"deleted with its kind":              {[]func(*round){going, func(r *round) { r.incomplete = true }}, "say nothing", kube.LookAgain, ""},
-		"deleted in use":                     {[]func(*round){inUse}, all[len("finalizer, "):], 0, reasonInUse},
-		"deleted in use, not counted yet":    {[]func(*round){inUse, func(r *round) { r.volumes = 0 }}, all[len("finalizer, "):], kube.LookAgain, reasonInUse},
-		"deleted in use, with a bad spec":    {[]func(*round){inUse, func(r *round) { r.server.Spec.Storage = nil }}, "", kube.RetryRefused, reasonInUse},
-		"deleted in use and paused":          {[]func(*round){inUse, pause}, "", kube.LookAgain, reasonInUse},
-		"deleted, with its pod": {[]func(*round){going, func(r *round) {
-			r.statefulSet, r.remains = part("StatefulSet"), remains{pod: true, parts: []*unstructured.Unstructured{part("Service"), part("StatefulSet")}}
-		}}, "delete StatefulSet, wait for its pod to end", kube.LookAgain, reasonTerminating},
-		"deleted and paused": {[]func(*round){going, pause, func(r *round) {
-			r.statefulSet, r.remains = part("StatefulSet"), remains{pod: true, parts: []*unstructured.Unstructured{part("Service"), part("StatefulSet")}}
-		}}, "", 0, reasonPaused},
-		"deleted with its data, and paused": {[]func(*round){going, pause, func(r *round) {
-			r.server.Spec.ReclaimPolicy, r.data = removed, persistentVolume(r.claim, retained, removed)
-		}}, "", 0, reasonPaused},
-		"deleted, of a cluster that is unreadable": {[]func(*round){going, func(r *round) { r.cluster.DecodeError = "spec.x" }}, "", 0, reasonPaused},
-		"deleted, with a StatefulSet that has no pod": {[]func(*round){going, func(r *round) {
-			r.statefulSet, r.remains.parts = part("StatefulSet"), []*unstructured.Unstructured{part("StatefulSet")}
-		}}, "delete StatefulSet, wait for its pod to end", kube.LookAgain, reasonTerminating},
-		"deleted, with its objects": {[]func(*round){going, func(r *round) {
-			ending := part("NetworkPolicy")
-			ending.SetDeletionTimestamp(new(metav1.Now()))
-			r.remains.parts = []*unstructured.Unstructured{part("Service"), ending}
-		}}, "delete Service, wait for 2 objects to be deleted", kube.LookAgain, reasonTerminating},
-		"deleted, with a foreign StatefulSet": {[]func(*round){going, func(r *round) { r.statefulSet = part("StatefulSet") }}, "delete StatefulSet, finish, say nothing", 0, ""},
-		"deleted without its data": {[]func(*round){going, func(r *round) {
-			r.data = persistentVolume(r.claim, retained, removed)
-		}}, "release pv Delete, finish, say nothing", 0, ""},
-		"deleted, with data that has no claim": {[]func(*round){going, func(r *round) {
-			r.data = persistentVolume(r.claim, retained, removed)
-			r.claim = nil
-		}}, "release pv , finish, say nothing", 0, ""},
-		"deleted with its data": {[]func(*round){going, func(r *round) {
-			r.server.Spec.ReclaimPolicy, r.data = removed, persistentVolume(r.claim, retained, removed)
-		}}, "release pv Delete, delete claim  10Gi, wait for claim nfs-data to go", kube.LookAgain, reasonTerminating},
-		"deleted, with a claim that goes": {[]func(*round){going, func(r *round) {
-			r.server.Spec.ReclaimPolicy, r.claim.DeletionTimestamp = removed, new(metav1.Now())
-		}}, "wait for claim nfs-data to go", kube.LookAgain, reasonTerminating},
-		"deleted, with a foreign claim": {[]func(*round){going, func(r *round) {
-			r.server.Spec.ReclaimPolicy, r.claim.Labels = removed, nil
-		}}, "finish, say nothing", 0, ""},
+		"deleted, of which nothing was made":       {do{deleted}, "say nothing", 0, ""},
+		"deleted with its kind":                    {do{going, func(r *round) { r.incomplete = true }}, "say nothing", kube.LookAgain, ""},
+		"deleted in use":                           {do{going, inUse}, rest, 0, reasonInUse},
+		"deleted in use, not counted yet":          {do{going, inUse, func(r *round) { r.volumes = 0 }}, rest, kube.LookAgain, reasonInUse},
+		"deleted in use, with a bad spec":          {do{going, inUse, noStorage}, "", kube.RetryRefused, reasonInUse},
+		"deleted in use and paused":                {do{going, inUse, pause}, "", kube.LookAgain, reasonInUse},
+		"deleted, with its StatefulSet":            {do{going, left("Service", "StatefulSet")}, "delete StatefulSet, " + ending, soon, leaving},
+		"deleted, with a pod alone":                {do{going, left("Service"), func(r *round) { r.remains.pod = true }}, ending, soon, leaving},
+		"deleted and paused":                       {do{going, pause, left("Service", "StatefulSet")}, "", 0, reasonPaused},
+		"deleted with its data, and paused":        {do{going, pause, withData, kept}, "", 0, reasonPaused},
+		"deleted, of a cluster that is unreadable": {do{going, unreadable}, "", 0, reasonPaused},
+		"deleted, with its objects": {do{going, left("Service", "NetworkPolicy"), func(r *round) {
+			r.remains.parts[1].SetDeletionTimestamp(new(metav1.Now()))
+		}}, "delete Service, wait for 2 objects to be deleted", soon, leaving},
+		"deleted, with a foreign StatefulSet": {do{going, func(r *round) {
+			r.statefulSet = part("StatefulSet")
+		}}, "delete StatefulSet, finish, say nothing", 0, ""},
+		"deleted without its data":             {do{going, kept}, "release pv Delete, finish, say nothing", 0, ""},
+		"deleted, with data that has no claim": {do{going, kept, noClaim}, "release pv , finish, say nothing", 0, ""},
+		"deleted with its data":                {do{going, withData, kept}, "release pv Delete, delete claim  10Gi, " + waiting, soon, leaving},
+		"deleted, with a claim that goes": {do{going, withData, func(r *round) {
+			r.claim.DeletionTimestamp = new(metav1.Now())
+		}}, waiting, soon, leaving},
+		"deleted, with a foreign claim": {do{going, withData, foreignClaim}, "finish, say nothing", 0, ""},
 	} {
 		r := look(test.changes...)
 		before := []any{r.server.DeepCopy(), r.cluster.DeepCopy(), r.claim.DeepCopy(), r.set.DeepCopy()}
-		p, err := newPlan(r.desired, r.observed)
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
+		p := check.Got(newPlan(r.desired, r.observed))(t)
 		r.plan = p
 		if got := r.steps(); got != test.want {
 			t.Errorf("%s: it does\n%s, want\n%s", name, got, test.want)
+		}
+		if c := p.makeClaim; c != nil && (c.Namespace != "team" || c.Name != "nfs-data" || !isOurs(c, r.server) || len(c.OwnerReferences) > 0) {
+			t.Errorf("%s: the claim is %+v", name, c)
 		}
 		next, events, again := r.conclude()
 		if again != test.again {
@@ -230,24 +257,22 @@ func TestPlan_WhatIsDoneFollowsFromWhatIsObserved(t *testing.T) {
 		if after := []any{r.server, r.cluster, r.claim, r.set}; !reflect.DeepEqual(before, after) {
 			t.Errorf("%s: what was observed is changed", name)
 		}
-		twice, err := newPlan(r.desired, r.observed)
-		if nextTwice, eventsTwice, _ := r.conclude(); err != nil || p.steps() != twice.steps() || !reflect.DeepEqual(next, nextTwice) || !reflect.DeepEqual(events, eventsTwice) {
+		twice := check.Got(newPlan(r.desired, r.observed))(t)
+		nextTwice, eventsTwice, _ := r.conclude()
+		if p.steps() != twice.steps() || !reflect.DeepEqual(next, nextTwice) || !reflect.DeepEqual(events, eventsTwice) {
 			t.Errorf("%s: the same gives another plan or status", name)
 		}
 	}
 }
 
-func TestPlan_RecreatedServiceRequestsItsFormerAddress(t *testing.T) {
+func TestPlan_RecreatedServiceHasItsFormerAddressAndAnUpgradeGivesItsImage(t *testing.T) {
 	r := look(nothing, func(r *round) { r.server.Status.Endpoint = "10.0.0.9:2049" })
 	p := check.Got(newPlan(r.desired, r.observed))(t)
 	if got := as[core.Service](t, p.network, "Service").Spec.ClusterIP; got != "10.0.0.9" {
-		t.Errorf("it asks for %q", got)
+		t.Errorf("it requests %q", got)
 	}
-}
-
-func TestPlan_AnUpgradeGivesItsImage(t *testing.T) {
-	r := look(pause, func(r *round) { r.image = "nfs:2" })
-	p := check.Got(newPlan(r.desired, r.observed))(t)
+	r = look(upgrade)
+	p = check.Got(newPlan(r.desired, r.observed))(t)
 	if got := render.ImageOf(&as[apps.StatefulSet](t, p.workload, "StatefulSet").Spec.Template.Spec); got != "nfs:2" {
 		t.Errorf("the pod is to run %s", got)
 	}
@@ -287,7 +312,11 @@ func TestPlan_APodThatIsOlderThanItsAccountIsReplacedOnce(t *testing.T) {
 }
 
 func TestConclude_StatusReportsTheFailuresOfItsPass(t *testing.T) {
-	changedSet := func(r *round) { r.Changed = []apply.Ref{refTo(r.server, apps.GroupName, "StatefulSet")} }
+	const no = reasonNotApplied
+	refusedAndContested := func(r *round) {
+		refused(r)
+		r.Again = time.Hour
+	}
 	for name, test := range map[string]struct {
 		change                func(*round)
 		progressing, degraded string
@@ -295,11 +324,11 @@ func TestConclude_StatusReportsTheFailuresOfItsPass(t *testing.T) {
 		again                 time.Duration
 	}{
 		"all is applied":               {func(*round) {}, reasonUpToDate, reasonHealthy, 0, 0},
-		"the StatefulSet is changed":   {changedSet, reasonRollingOut, reasonHealthy, 0, 0},
-		"an object is refused":         {func(r *round) { r.Failures = []apply.Failure{{Err: errors.New("no")}} }, reasonNotApplied, reasonNotApplied, 1, kube.RetryRefused},
-		"a claim is refused":           {func(r *round) { r.claimErr = errors.New("no") }, reasonNotApplied, reasonNotApplied, 1, kube.RetryRefused},
+		"the StatefulSet is changed":   {setChanged, reasonRollingOut, reasonHealthy, 0, 0},
+		"an object is refused":         {refused, no, no, 1, kube.RetryRefused},
+		"a claim is refused":           {claimRefused, no, no, 1, kube.RetryRefused},
 		"an object is contested":       {func(r *round) { r.Again = time.Second }, reasonUpToDate, reasonHealthy, 0, time.Second},
-		"refused, and contested later": {func(r *round) { r.Failures, r.Again = []apply.Failure{{Err: errors.New("no")}}, time.Hour }, reasonNotApplied, reasonNotApplied, 1, kube.RetryRefused},
+		"refused, and contested later": {refusedAndContested, no, no, 1, kube.RetryRefused},
 	} {
 		r := look()
 		r.server.Status, _, _ = r.conclude()
@@ -320,16 +349,17 @@ func TestOutdated_AnUpgradeWaitsUntilTheNewImageServes(t *testing.T) {
 		}
 	}
 	for name, test := range map[string]struct {
-		changes []func(*round)
+		changes do
 		want    string
 	}{
-		"it serves":               {[]func(*round){run("nfs:2")}, ""},
-		"its claim cannot grow":   {[]func(*round){run("nfs:2"), func(r *round) { r.claimErr = errors.New("no") }}, ""},
-		"the old one":             {[]func(*round){run("nfs:1")}, "to be replaced"},
-		"its spec has gone bad":   {[]func(*round){run("nfs:1"), func(r *round) { r.invalid = errors.New("spec.x: bad") }}, "spec.x: bad"},
-		"changed by this pass":    {[]func(*round){run("nfs:2"), func(r *round) { r.Changed = []apply.Ref{refTo(r.server, apps.GroupName, "StatefulSet")} }}, "to be replaced"},
-		"it does not serve":       {[]func(*round){run("nfs:2"), unready}, "it starts"},
-		"what it needs is barred": {[]func(*round){run("nfs:2"), func(r *round) { r.Failures = []apply.Failure{{Err: errors.New("no")}} }}, "no"},
+		"it serves":               {do{run("nfs:2")}, ""},
+		"its claim cannot grow":   {do{run("nfs:2"), claimRefused}, ""},
+		"the old one":             {do{run("nfs:1")}, "to be replaced"},
+		"its spec has gone bad":   {do{run("nfs:1"), invalid}, "spec.x: bad"},
+		"changed by this pass":    {do{run("nfs:2"), setChanged}, "to be replaced"},
+		"it is no longer allowed": {do{run("nfs:2"), unlisted}, ""},
+		"it does not serve":       {do{run("nfs:2"), unready}, "it starts"},
+		"what it needs is barred": {do{run("nfs:2"), refused}, "no"},
 	} {
 		if got := look(test.changes...).outdated(); (got == "") != (test.want == "") || !strings.Contains(got, test.want) {
 			t.Errorf("%s: it says %q, want %q", name, got, test.want)
@@ -341,36 +371,35 @@ func TestIsAwaited_AnUpgradeWaitsForServersThatServedWhenItBegan(t *testing.T) {
 	began := time.Unix(4000, 0)
 	available := func(status metav1.ConditionStatus, reason string, since time.Time) func(*round) {
 		return func(r *round) {
-			r.server.Status.Conditions = []metav1.Condition{{Type: v1beta1.AvailableCondition, Status: status, Reason: reason, LastTransitionTime: metav1.NewTime(since)}}
+			r.server.Status.Conditions = []metav1.Condition{{
+				Type: v1beta1.AvailableCondition, Status: status, Reason: reason, LastTransitionTime: metav1.NewTime(since),
+			}}
 		}
 	}
 	serving := available(metav1.ConditionTrue, reasonServing, began.Add(-time.Hour))
 	for name, test := range map[string]struct {
-		changes []func(*round)
+		changes do
 		want    bool
 	}{
-		"it serves":                {[]func(*round){serving}, true},
-		"it served again since":    {[]func(*round){available(metav1.ConditionTrue, reasonServing, began.Add(time.Second))}, true},
-		"it stopped since":         {[]func(*round){available(metav1.ConditionFalse, reasonNotServing, began.Add(time.Second))}, true},
-		"it stopped just then":     {[]func(*round){available(metav1.ConditionFalse, reasonNotServing, began)}, true},
-		"it stopped before":        {[]func(*round){available(metav1.ConditionFalse, reasonNotServing, began.Add(-time.Second))}, false},
-		"it has never served":      {[]func(*round){available(metav1.ConditionFalse, reasonPod, began.Add(time.Second))}, false},
+		"it serves":                {do{serving}, true},
+		"it served again since":    {do{available(metav1.ConditionTrue, reasonServing, began.Add(time.Second))}, true},
+		"it stopped since":         {do{available(metav1.ConditionFalse, reasonNotServing, began.Add(time.Second))}, true},
+		"it stopped just then":     {do{available(metav1.ConditionFalse, reasonNotServing, began)}, true},
+		"it stopped before":        {do{available(metav1.ConditionFalse, reasonNotServing, began.Add(-time.Second))}, false},
+		"it has never served":      {do{available(metav1.ConditionFalse, reasonPod, began.Add(time.Second))}, false},
 		"it is new":                {nil, false},
-		"it has a bad spec":        {[]func(*round){serving, func(r *round) { r.server.Spec.Exports.Clients = []string{"x"} }}, false},
-		"its claim is another's":   {[]func(*round){serving, func(r *round) { r.claim.Labels = nil }}, false},
-		"its claim cannot be read": {[]func(*round){serving, func(r *round) { r.claimUnread = errors.New("no") }}, true},
-		"its claim is deleted":     {[]func(*round){serving, func(r *round) { r.claim = nil }}, true}, // and created again
-		"its claim does not go":    {[]func(*round){serving, func(r *round) { r.claim.DeletionTimestamp = new(metav1.Now()) }}, false},
-		"a given claim is deleted": {[]func(*round){serving, func(r *round) { r.server.Spec.Storage, r.claim = &v1beta1.NFSStorage{ClaimName: "mine"}, nil }}, false},
-		"a directory of a node":    {[]func(*round){serving, func(r *round) { r.server.Spec.Storage, r.claim = &v1beta1.NFSStorage{HostPath: "/srv"}, nil }}, true},
-		"barred since":             {[]func(*round){serving, func(r *round) { r.barredAt = began.Add(time.Second) }}, false},
-		"barred before":            {[]func(*round){serving, func(r *round) { r.barredAt = began.Add(-time.Second) }}, true},
+		"it has a bad spec":        {do{serving, badSpec}, false},
+		"its claim is another's":   {do{serving, foreignClaim}, false},
+		"its claim cannot be read": {do{serving, func(r *round) { r.claimUnread = errors.New("no") }}, true},
+		"its claim is deleted":     {do{serving, noClaim}, true}, // and created again
+		"its claim does not go":    {do{serving, func(r *round) { r.claim.DeletionTimestamp = new(metav1.Now()) }}, false},
+		"a given claim is deleted": {do{serving, givenClaim}, false},
+		"a directory of a node":    {do{serving, directory}, true},
+		"barred since":             {do{serving, func(r *round) { r.barredAt = began.Add(time.Second) }}, false},
+		"barred before":            {do{serving, func(r *round) { r.barredAt = began.Add(-time.Second) }}, true},
 	} {
-		r := look(append(test.changes, pause, func(r *round) { r.image = "nfs:2" })...)
-		var err error
-		if r.plan, err = newPlan(r.desired, r.observed); err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
+		r := look(append(test.changes, upgrade)...)
+		r.plan = check.Got(newPlan(r.desired, r.observed))(t)
 		if got := r.isAwaited(began); got != test.want {
 			t.Errorf("%s: %v, want %v", name, got, test.want)
 		}
@@ -378,12 +407,6 @@ func TestIsAwaited_AnUpgradeWaitsForServersThatServedWhenItBegan(t *testing.T) {
 }
 
 func TestIsBarred_ByUsersOfItsNamespaceAlone(t *testing.T) {
-	deletedAt := func(t time.Time) *unstructured.Unstructured {
-		o := part("StatefulSet")
-		at := metav1.NewTime(t)
-		o.SetDeletionTimestamp(&at)
-		return o
-	}
 	mine := refTo(server(nil), apps.GroupName, "StatefulSet")
 	shared := apply.Ref{GroupKind: schema.GroupKind{Group: "rbac.authorization.k8s.io", Kind: "ClusterRole"}}
 	for name, test := range map[string]struct {
@@ -399,7 +422,9 @@ func TestIsBarred_ByUsersOfItsNamespaceAlone(t *testing.T) {
 		"a role of all servers":    {apply.Failure{Ref: shared, Err: apply.ErrForeign}, 0, false},
 	} {
 		r := look(func(r *round) { r.Failures = []apply.Failure{test.failure} })
-		if got := r.isBarred(func(apply.Ref) *unstructured.Unstructured { return deletedAt(r.now.Add(-test.ago)) }); got != test.want {
+		leaving := part("StatefulSet")
+		leaving.SetDeletionTimestamp(new(metav1.NewTime(r.now.Add(-test.ago))))
+		if got := r.isBarred(func(apply.Ref) *unstructured.Unstructured { return leaving }); got != test.want {
 			t.Errorf("%s: %v, want %v", name, got, test.want)
 		}
 	}

@@ -1,10 +1,8 @@
 package nfsserver
 
 import (
-	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 
 	coordination "k8s.io/api/coordination/v1"
@@ -66,36 +64,30 @@ func TestDeletion_IsRefusedWhileExportsAreInUseAndThenLeavesNothing(t *testing.T
 	r.serve("data")
 	r.volume(s, "a")
 	r.volume(s, "b")
-	check.Got(r.ours.HoldfastV1beta1().StorageNodes().Create(t.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: s.NodeName()}}, metav1.CreateOptions{}))(t)
+	volumes, snapshots := r.ours.HoldfastV1beta1().Volumes(), r.ours.HoldfastV1beta1().Snapshots()
+	archived := &v1beta1.Snapshot{ObjectMeta: metav1.ObjectMeta{Name: "a-" + r.namespace}}
+	archived.Spec = v1beta1.SnapshotSpec{Name: "a", SourceRef: v1beta1.FromVolume("gone"), Node: s.NodeName()}
+	check.Got(snapshots.Create(t.Context(), archived, metav1.CreateOptions{}))(t)
+	report := &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: s.NodeName()}}
+	check.Got(r.ours.HoldfastV1beta1().StorageNodes().Create(t.Context(), report, metav1.CreateOptions{}))(t)
 	for _, name := range leasesOf(s) {
 		lease := &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		check.Got(r.theirs.CoordinationV1().Leases(realapi.Namespace).Create(t.Context(), lease, metav1.CreateOptions{}))(t)
 	}
 
 	r.delete("data")
-	wait.Until(r, "the count", func() bool {
-		return strings.Contains(r.condition("data", v1beta1.ProgressingCondition, reasonInUse), "it has 2 volumes")
-	})
+	r.keptAtWork("it has 2 volumes and 1 snapshot;")
 	if phase := r.server("data").Status.Phase; phase != v1beta1.NFSTerminating {
 		t.Errorf("the phase is %s", phase)
 	}
 	wait.Until(r, "the event", func() bool {
 		return len(r.events.with("Warning Terminating: not deleted yet: exports are in use")) == 1
 	})
-	// What is in use is kept at work.
-	check.OK(t, r.theirs.CoreV1().Services(r.namespace).Delete(t.Context(), "nfs-data", metav1.DeleteOptions{}))
-	wait.Until(r, "the Service that was deleted by hand", func() bool {
-		_, err := r.theirs.CoreV1().Services(r.namespace).Get(t.Context(), "nfs-data", metav1.GetOptions{})
-		return err == nil
-	})
-	check.OK(t, r.ours.HoldfastV1beta1().Volumes().Delete(t.Context(), "a-"+r.namespace, metav1.DeleteOptions{}))
-	wait.Until(r, "the smaller count", func() bool {
-		return strings.Contains(r.condition("data", v1beta1.ProgressingCondition, reasonInUse), "it has 1 volume;")
-	})
-	if r.statefulSet("data") == nil {
-		t.Error("it began too early")
-	}
+	check.OK(t, volumes.Delete(t.Context(), "a-"+r.namespace, metav1.DeleteOptions{}))
+	r.keptAtWork("it has 1 volume and 1 snapshot;")
 	r.giveUpVolumes(s)
+	r.keptAtWork("it has 1 snapshot;")
+	check.OK(t, snapshots.Delete(t.Context(), archived.Name, metav1.DeleteOptions{}))
 	r.gone("data")
 	// Objects of an earlier test may still be terminating.
 	wait.Until(r, "nothing being there that was not before", func() bool {
@@ -109,126 +101,65 @@ func TestDeletion_IsRefusedWhileExportsAreInUseAndThenLeavesNothing(t *testing.T
 	}
 }
 
-func TestDeletion_WaitsForASnapshot(t *testing.T) {
-	r := newRig(t)
-	s := r.create("data", nil)
-	r.serve("data")
-	snapshots := r.ours.HoldfastV1beta1().Snapshots()
-	archived := &v1beta1.Snapshot{ObjectMeta: metav1.ObjectMeta{Name: "a-" + r.namespace}, Spec: v1beta1.SnapshotSpec{Name: "a", SourceRef: v1beta1.FromVolume("gone"), Node: s.NodeName()}}
-	check.Got(snapshots.Create(t.Context(), archived, metav1.CreateOptions{}))(t)
-	r.delete("data")
-	wait.Until(r, "the count", func() bool {
-		return strings.Contains(r.condition("data", v1beta1.ProgressingCondition, reasonInUse), "it has 1 snapshot;")
-	})
-	if r.statefulSet("data") == nil {
-		t.Error("what keeps the snapshot was ended")
+// keptAtWork waits until a server that is being deleted says what it waits for, and its Service comes back.
+func (r *rig) keptAtWork(says string) {
+	r.Helper()
+	r.condition("data", v1beta1.ProgressingCondition, reasonInUse, says)
+	check.OK(r, r.theirs.CoreV1().Services(r.namespace).Delete(r.Context(), "nfs-data", metav1.DeleteOptions{}))
+	wait.Until(r, "the Service that was deleted by hand", func() bool { return r.service("data") != nil })
+	if claim := r.claim("nfs-data"); r.statefulSet("data") == nil || claim == nil || claim.DeletionTimestamp != nil {
+		r.Error("what serves the volumes, or their data, is being deleted")
 	}
-	check.OK(t, snapshots.Delete(t.Context(), archived.Name, metav1.DeleteOptions{}))
-	r.gone("data")
 }
 
-// The object of such a volume is not there before the server has made it, nor after it was deleted by hand.
-func TestDeletion_WaitsForAPersistentVolume(t *testing.T) {
-	r := newRig(t)
-	s := r.create("data", nil)
-	r.serve("data")
+// persistentOn makes a PersistentVolume of a volume that has no object: the server has not made it yet, or it was deleted by
+// hand, or with its kind.
+func (r *rig) persistentOn(name string, annotations map[string]string, source core.PersistentVolumeSource) {
+	r.Helper()
 	volumes := r.theirs.CoreV1().PersistentVolumes()
-	made := &core.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{Name: "pv-" + r.namespace, Annotations: map[string]string{v1beta1.NFSServerAnnotation: keyOf(s).String()}},
-		Spec: core.PersistentVolumeSpec{
-			Capacity: core.ResourceList{core.ResourceStorage: resource.MustParse("1Gi")}, AccessModes: []core.PersistentVolumeAccessMode{core.ReadWriteMany},
-			PersistentVolumeSource: core.PersistentVolumeSource{NFS: &core.NFSVolumeSource{Server: "10.0.0.1", Path: "/a"}},
-		},
-	}
-	check.Got(volumes.Create(t.Context(), made, metav1.CreateOptions{}))(t)
-	t.Cleanup(func() { _ = volumes.Delete(context.WithoutCancel(t.Context()), made.Name, metav1.DeleteOptions{}) })
-	r.delete("data")
-	wait.Until(r, "the refusal", func() bool {
-		return strings.Contains(r.condition("data", v1beta1.ProgressingCondition, reasonInUse), "PersistentVolumes of it")
-	})
-	if r.statefulSet("data") == nil {
-		t.Error("what serves the volume was ended")
-	}
-	check.OK(t, volumes.Delete(t.Context(), made.Name, metav1.DeleteOptions{}))
-	r.gone("data")
+	made := &core.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations}, Spec: core.PersistentVolumeSpec{
+		Capacity:    core.ResourceList{core.ResourceStorage: resource.MustParse("1Gi")},
+		AccessModes: []core.PersistentVolumeAccessMode{core.ReadWriteMany}, PersistentVolumeSource: source,
+	}}
+	check.Got(volumes.Create(r.Context(), made, metav1.CreateOptions{}))(r)
+	r.Cleanup(func() { _ = volumes.Delete(background, name, metav1.DeleteOptions{}) })
 }
 
-// The kind of Volumes was deleted and recreated, and the server has not written their objects again.
-func TestDeletion_WaitsForSharedVolumesWhoseObjectsAreMissing(t *testing.T) {
+func TestDeletion_WaitsForVolumesWhoseObjectsAreMissing(t *testing.T) {
 	r := newRig(t)
 	s := r.create("data", func(s *v1beta1.NFSServerSpec) { s.ReclaimPolicy = core.PersistentVolumeReclaimDelete })
 	r.serve("data")
+	plain, shared := "plain-"+r.namespace, "shared-"+r.namespace
 	volumes := r.theirs.CoreV1().PersistentVolumes()
-	made := &core.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{Name: "pv-" + r.namespace},
-		Spec: core.PersistentVolumeSpec{
-			Capacity: core.ResourceList{core.ResourceStorage: resource.MustParse("1Gi")}, AccessModes: []core.PersistentVolumeAccessMode{core.ReadWriteMany},
-			PersistentVolumeSource: core.PersistentVolumeSource{CSI: &core.CSIPersistentVolumeSource{
-				Driver: v1beta1.DriverName, VolumeHandle: "vol-1", VolumeAttributes: map[string]string{v1beta1.NFSServerAttribute: r.server("data").Status.Address()},
-			}},
-		},
-	}
-	check.Got(volumes.Create(t.Context(), made, metav1.CreateOptions{}))(t)
-	t.Cleanup(func() { _ = volumes.Delete(context.WithoutCancel(t.Context()), made.Name, metav1.DeleteOptions{}) })
+	r.persistentOn(plain, map[string]string{v1beta1.NFSServerAnnotation: keyOf(s).String()}, core.PersistentVolumeSource{
+		NFS: &core.NFSVolumeSource{Server: "10.0.0.1", Path: "/a"},
+	})
 	reports := r.ours.HoldfastV1beta1().StorageNodes()
 	check.Got(reports.Create(t.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: s.NodeName()}}, metav1.CreateOptions{}))(t)
 	write := func(promised string) {
 		t.Helper()
 		wait.Modify(r, reports.Get, reports.UpdateStatus, s.NodeName(), func(report *v1beta1.StorageNode) {
 			report.Status.Pools = []v1beta1.Pool{{Name: "default", Promised: resource.MustParse(promised)}}
-			report.Status.Trash = []v1beta1.TrashedVolume{{Name: "deleted", Size: resource.MustParse("2Gi"), DeletionTime: metav1.Now(), ExpirationTime: metav1.Now()}}
+			report.Status.Trash = []v1beta1.TrashedVolume{
+				{Name: "deleted", Size: resource.MustParse("2Gi"), DeletionTime: metav1.Now(), ExpirationTime: metav1.Now()},
+			}
 		})
 	}
 	write("2Gi") // to the trash
 	r.delete("data")
-	r.condition("data", v1beta1.ProgressingCondition, reasonInUse, "PersistentVolumes of it")
+	r.keptAtWork("PersistentVolumes of it")
+	r.persistentOn(shared, nil, core.PersistentVolumeSource{CSI: &core.CSIPersistentVolumeSource{
+		Driver: v1beta1.DriverName, VolumeHandle: "vol-1",
+		VolumeAttributes: map[string]string{v1beta1.NFSServerAttribute: r.server("data").Status.Address()},
+	}})
+	check.OK(t, volumes.Delete(t.Context(), plain, metav1.DeleteOptions{}))
+	r.keptAtWork("PersistentVolumes of it")
 
 	write("3Gi")
-	check.OK(t, volumes.Delete(t.Context(), made.Name, metav1.DeleteOptions{}))
-	r.condition("data", v1beta1.ProgressingCondition, reasonInUse, "its last report has 1Gi", "kubectl delete storagenode "+s.NodeName())
-	if claim := r.claim("nfs-data"); r.statefulSet("data") == nil || claim == nil || claim.DeletionTimestamp != nil {
-		t.Error("what serves the volumes, or their data, is being deleted")
-	}
+	check.OK(t, volumes.Delete(t.Context(), shared, metav1.DeleteOptions{}))
+	r.keptAtWork("its last report has 1Gi")
+	r.condition("data", v1beta1.ProgressingCondition, reasonInUse, "kubectl delete storagenode "+s.NodeName())
 	write("2Gi")
-	r.gone("data")
-}
-
-func TestDeletion_KeepsTheClaimUnlessTheSpecSaysOtherwise(t *testing.T) {
-	r := newRig(t)
-	r.create("data", nil)
-	r.serve("data")
-	claims := r.theirs.CoreV1().PersistentVolumeClaims(r.namespace)
-	claim := check.Got(claims.Get(t.Context(), "nfs-data", metav1.GetOptions{}))(t)
-	r.delete("data")
-	r.gone("data")
-	if kept, err := claims.Get(t.Context(), "nfs-data", metav1.GetOptions{}); err != nil || kept.DeletionTimestamp != nil {
-		t.Fatalf("the claim: %v, %v", kept.DeletionTimestamp, err)
-	}
-	r.create("data", nil) // another of the name goes on with it
-	r.serve("data")
-	if again, err := claims.Get(t.Context(), "nfs-data", metav1.GetOptions{}); err != nil || again.UID != claim.UID {
-		t.Errorf("the claim is another: %v", err)
-	}
-}
-
-func TestRestart_OfTheControllerContinuesWithExistingObjects(t *testing.T) {
-	r := newRig(t)
-	r.create("data", nil)
-	r.serve("data")
-	set, version := r.statefulSet("data").UID, r.statefulSet("data").Generation
-	r.stop()
-	r.start()
-	r.change("data", func(s *v1beta1.NFSServerSpec) { s.Service.Annotations = map[string]string{"a": "b"} })
-	wait.Until(r, "the annotation", func() bool {
-		s, err := r.theirs.CoreV1().Services(r.namespace).Get(t.Context(), "nfs-data", metav1.GetOptions{})
-		return err == nil && s.Annotations["a"] == "b"
-	})
-	if now := r.statefulSet("data"); now.UID != set || now.Generation != version {
-		t.Errorf("the StatefulSet was changed: %s, generation %d", now.UID, now.Generation)
-	}
-	r.delete("data")
-	r.stop()
-	r.start()
 	r.gone("data")
 }
 
@@ -240,22 +171,19 @@ func TestDeletion_WaitsWhileAKindIsTerminating(t *testing.T) {
 		r.missing.Store(kind)
 		s := r.server("data")
 		s.DeletionTimestamp = new(metav1.Now())
-		if run, err := r.controller.run(t.Context(), r.controller.desiredOf(s, &v1beta1.StorageCluster{}, "")); err != nil || !run.silent || run.again != kube.LookAgain {
+		run, err := r.controller.run(t.Context(), r.controller.desiredOf(s, &v1beta1.StorageCluster{}, ""))
+		if err != nil || !run.silent || run.again != kube.LookAgain {
 			t.Errorf("without %s: %+v, %v", kind, run, err)
 		}
-		claim, err := r.theirs.CoreV1().PersistentVolumeClaims(r.namespace).Get(t.Context(), "nfs-data", metav1.GetOptions{})
-		if err != nil || claim.DeletionTimestamp != nil {
-			t.Errorf("without %s the claim goes: %v", kind, err)
-		}
-		if _, err := r.theirs.AppsV1().StatefulSets(r.namespace).Get(t.Context(), "nfs-data", metav1.GetOptions{}); err != nil {
-			t.Errorf("without %s the pod goes: %v", kind, err)
+		if claim := r.claim("nfs-data"); r.statefulSet("data") == nil || claim == nil || claim.DeletionTimestamp != nil {
+			t.Errorf("without %s the claim or the pod goes", kind)
 		}
 	}
 	r.missing.Store("")
-	check.OK(t, r.ours.HoldfastV1beta1().NFSServers(r.namespace).Delete(t.Context(), "data", metav1.DeleteOptions{}))
+	r.delete("data")
 	wait.Until(r, "the claim going", func() bool {
-		claim, err := r.theirs.CoreV1().PersistentVolumeClaims(r.namespace).Get(t.Context(), "nfs-data", metav1.GetOptions{})
-		return apierrors.IsNotFound(err) || err == nil && claim.DeletionTimestamp != nil
+		claim := r.claim("nfs-data")
+		return claim == nil || claim.DeletionTimestamp != nil
 	})
 }
 

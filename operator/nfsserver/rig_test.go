@@ -1,9 +1,12 @@
 package nfsserver
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"slices"
@@ -18,10 +21,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -119,10 +124,7 @@ func (r *rig) start() *rig {
 		Servers: r.set(apply.Config{Kinds: Kinds(), Name: "servers", Everywhere: true, InventoryNamespace: realapi.Namespace, Instance: Label, Stranger: apply.TellOfStranger(theirs), Log: log}),
 		Watches: kube.NewWatches(ctx, ours, theirs, realapi.Namespace), Whole: func(kind string) bool { return r.missing.Load() != kind },
 	}
-	var err error
-	if r.controller, err = New(c); err != nil {
-		r.Fatal(err)
-	}
+	r.controller = check.Got(New(c))(r)
 	c.Watches.Start()
 	for _, set := range []*apply.Set{c.Owned, c.Servers} {
 		check.OK(r, set.Start(ctx))
@@ -133,14 +135,15 @@ func (r *rig) start() *rig {
 
 // sweep removes what a test left, by hand: the controller may be what is broken.
 func (r *rig) sweep() {
-	if r.Failed() {
-		r.Log(r.describe())
-	}
 	r.stop()
 	free := []byte(`{"metadata":{"finalizers":null}}`)
 	servers := r.ours.HoldfastV1beta1().NFSServers(r.namespace)
 	if all, err := servers.List(background, metav1.ListOptions{}); err == nil {
 		for _, s := range all.Items {
+			if r.Failed() {
+				text, _ := json.Marshal(s.Status)
+				r.Logf("%s %s", s.Name, text)
+			}
 			r.giveUpVolumes(&s)
 			_ = r.ours.HoldfastV1beta1().StorageNodes().Delete(background, s.NodeName(), metav1.DeleteOptions{})
 			_ = servers.Delete(background, s.Name, metav1.DeleteOptions{})
@@ -211,7 +214,7 @@ func (r *rig) statefulSet(name string) *apps.StatefulSet {
 	return wait.Get(r, r.theirs.AppsV1().StatefulSets(r.namespace).Get, "nfs-"+name)
 }
 
-// arguments waits until the StatefulSet has one that begins so, and returns it.
+// argument waits until the StatefulSet has one that begins so, and returns it.
 func (r *rig) argument(name, begins string) (found string) {
 	r.Helper()
 	wait.Until(r, "the argument "+begins, func() bool {
@@ -219,13 +222,12 @@ func (r *rig) argument(name, begins string) (found string) {
 		if set == nil {
 			return false
 		}
-		for _, a := range set.Spec.Template.Spec.Containers[0].Args {
-			if strings.HasPrefix(a, begins) {
-				found = a
-				return true
-			}
+		args := set.Spec.Template.Spec.Containers[0].Args
+		i := slices.IndexFunc(args, func(a string) bool { return strings.HasPrefix(a, begins) })
+		if i >= 0 {
+			found = args[i]
 		}
-		return false
+		return i >= 0
 	})
 	return found
 }
@@ -233,6 +235,22 @@ func (r *rig) argument(name, begins string) (found string) {
 func (r *rig) pod(name string) *core.Pod {
 	r.Helper()
 	return wait.Get(r, r.theirs.CoreV1().Pods(r.namespace).Get, "nfs-"+name+"-0")
+}
+
+func (r *rig) service(name string) *core.Service {
+	r.Helper()
+	return wait.Get(r, r.theirs.CoreV1().Services(r.namespace).Get, "nfs-"+name)
+}
+
+func (r *rig) claim(name string) *core.PersistentVolumeClaim {
+	r.Helper()
+	return wait.Get(r, r.theirs.CoreV1().PersistentVolumeClaims(r.namespace).Get, name)
+}
+
+// account is that of the servers of the namespace.
+func (r *rig) account() *core.ServiceAccount {
+	r.Helper()
+	return wait.Get(r, r.theirs.CoreV1().ServiceAccounts(r.namespace).Get, rightsName)
 }
 
 // serve plays the kubelet of a pod that becomes ready, once it is of the newest revision.
@@ -262,8 +280,7 @@ func (r *rig) ready(name string) {
 func (r *rig) volume(s *v1beta1.NFSServer, name string) *v1beta1.Volume {
 	r.Helper()
 	v := &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: name + "-" + r.namespace}, Spec: v1beta1.VolumeSpec{Name: name, Node: s.NodeName()}}
-	v = check.Got(r.ours.HoldfastV1beta1().Volumes().Create(r.Context(), v, metav1.CreateOptions{}))(r)
-	return v
+	return check.Got(r.ours.HoldfastV1beta1().Volumes().Create(r.Context(), v, metav1.CreateOptions{}))(r)
 }
 
 // made is what the server writes when the volume is.
@@ -285,19 +302,6 @@ func (r *rig) delete(name string) {
 func (r *rig) gone(name string) {
 	r.Helper()
 	wait.Until(r, "the end of NFSServer "+name, func() bool { return r.server(name) == nil })
-}
-
-func (r *rig) describe() string {
-	all, err := r.ours.HoldfastV1beta1().NFSServers(r.namespace).List(background, metav1.ListOptions{})
-	if err != nil {
-		return err.Error()
-	}
-	var b strings.Builder
-	for _, s := range all.Items {
-		text, _ := json.Marshal(s.Status)
-		fmt.Fprintf(&b, "%s %s\n", s.Name, text)
-	}
-	return b.String()
 }
 
 // events keeps what was recorded.
@@ -323,4 +327,45 @@ func (e *events) with(text string) (found []string) {
 		}
 	}
 	return found
+}
+
+// installedRights are the account of the controller and what it may do, as they are installed.
+func installedRights(t *testing.T) (all []*unstructured.Unstructured) {
+	t.Helper()
+	text := check.Got(os.ReadFile("../../deploy/base/controller-rbac.yaml"))(t)
+	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096)
+	for {
+		o := &unstructured.Unstructured{}
+		if err := decoder.Decode(o); errors.Is(err, io.EOF) {
+			return all
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, o)
+	}
+}
+
+func resourceOf(o *unstructured.Unstructured) schema.GroupVersionResource {
+	plural, _ := meta.UnsafeGuessKindToResource(o.GroupVersionKind())
+	return plural
+}
+
+// asController is a connection that may do what the controller may, and no more.
+func (r *rig) asController() *rest.Config {
+	r.Helper()
+	objects := dynamic.NewForConfigOrDie(r.config)
+	for _, o := range installedRights(r.T) {
+		client := dynamic.ResourceInterface(objects.Resource(resourceOf(o)))
+		if o.GetKind() != "ClusterRole" && o.GetKind() != "ClusterRoleBinding" {
+			client = objects.Resource(resourceOf(o)).Namespace(realapi.Namespace)
+		}
+		check.Got(client.Apply(r.Context(), o.GetName(), o, metav1.ApplyOptions{FieldManager: "test", Force: true}))(r)
+		r.Cleanup(func() { _ = client.Delete(background, o.GetName(), metav1.DeleteOptions{}) })
+	}
+	config := rest.CopyConfig(r.config)
+	config.Impersonate = rest.ImpersonationConfig{
+		UserName: "system:serviceaccount:" + realapi.Namespace + ":holdfast-controller",
+		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + realapi.Namespace, "system:authenticated"},
+	}
+	return config
 }

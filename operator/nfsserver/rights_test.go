@@ -8,17 +8,15 @@ import (
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
 	rbac "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
 	listers "github.com/holdfast-storage/holdfast/api/client/listers/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
@@ -61,98 +59,70 @@ func TestRights_PodsAreAdmittedOnOpenShift(t *testing.T) {
 	}
 }
 
-// controllerRights are the rules that the controller has everywhere, and in its own namespace.
-func controllerRights(t *testing.T) (everywhere, own []rbac.PolicyRule) {
-	t.Helper()
-	for _, o := range installedRights(t) {
-		role := &rbac.ClusterRole{}
-		if !strings.HasSuffix(o.GetKind(), "Role") {
-			continue
-		}
-		check.OK(t, runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, role))
-		if o.GetKind() == "ClusterRole" {
-			everywhere = role.Rules
-		} else {
-			own = role.Rules
-		}
-	}
-	return everywhere, own
-}
+// right is one verb for a resource; of no name it is for all.
+type right struct{ verb, group, resource, name string }
 
-func may(rules []rbac.PolicyRule, verb, group, resource, name string) bool {
-	return slices.ContainsFunc(rules, func(r rbac.PolicyRule) bool {
-		return slices.Contains(r.Verbs, verb) && slices.Contains(r.APIGroups, group) && slices.Contains(r.Resources, resource) &&
-			(len(r.ResourceNames) == 0 || slices.Contains(r.ResourceNames, name))
-	})
-}
-
-// Kubernetes lets no account grant rights that it does not have.
-func TestRights_ControllerHasAllThatItGrantsToServers(t *testing.T) {
-	everywhere, own := controllerRights(t)
-	objects := check.Got(rightsOf([]*v1beta1.NFSServer{named("a", "one")}, "ours", true))(t)
-	given := 0
-	for _, kind := range []string{"ClusterRole", "Role"} {
-		role, has := as[rbac.ClusterRole](t, objects, "ClusterRole").Rules, everywhere
-		if kind == "Role" {
-			role, has = as[rbac.Role](t, objects, "Role").Rules, slices.Concat(everywhere, own)
+func each(rules []rbac.PolicyRule) (all []right) {
+	for _, r := range rules {
+		if len(r.ResourceNames) == 0 {
+			r.ResourceNames = []string{""}
 		}
-		for _, rule := range role {
-			for _, verb := range rule.Verbs {
-				for _, resource := range rule.Resources {
-					for _, name := range append(slices.Clone(rule.ResourceNames), "") {
-						if given++; name == "" && len(rule.ResourceNames) > 0 {
-							continue
-						}
-						if !may(has, verb, rule.APIGroups[0], resource, name) {
-							t.Errorf("%s: it may not %s %s/%s %s itself", kind, verb, rule.APIGroups[0], resource, name)
-						}
+		for _, verb := range r.Verbs {
+			for _, group := range r.APIGroups {
+				for _, resource := range r.Resources {
+					for _, name := range r.ResourceNames {
+						all = append(all, right{verb, group, resource, name})
 					}
 				}
 			}
 		}
 	}
-	if given < 40 {
-		t.Errorf("only %d rights were looked at", given)
-	}
+	return all
 }
 
-func TestRights_ControllerMayCreateAllObjectsOfServers(t *testing.T) {
-	everywhere, own := controllerRights(t)
-	shared := check.Got(rightsOf(nil, "ours", false))(t)
-	accounts := check.Got(account("team"))(t)
+// Kubernetes lets no account grant rights that it does not have.
+func TestRights_ControllerHasAllThatItGrantsToServersAndNeedsForThem(t *testing.T) {
+	has := map[string][]right{}
+	for _, o := range installedRights(t) {
+		if strings.HasSuffix(o.GetKind(), "Role") {
+			has[o.GetKind()] = each(as[rbac.ClusterRole](t, []*unstructured.Unstructured{o}, o.GetKind()).Rules)
+		}
+	}
+	granted := check.Got(rightsOf([]*v1beta1.NFSServer{named("a", "one")}, "ours", true))(t)
+	needs := map[string][]right{
+		"ClusterRole": each(as[rbac.ClusterRole](t, granted, "ClusterRole").Rules),
+		"Role":        append(each(as[rbac.Role](t, granted, "Role").Rules), right{"delete", "coordination.k8s.io", "leases", ""}),
+	}
+	if given := len(needs["ClusterRole"]) + len(needs["Role"]); given < 40 {
+		t.Errorf("only %d rights are granted", given)
+	}
 	in := asked(nil)
 	in.closing = closing{clients: []string{"10.0.0.7"}, policies: []schema.GroupKind{networkPolicy, ciliumPolicy}}
-	policies := check.Got(network(in))(t)
-	for _, o := range slices.Concat(asked(nil).objects(t), policies, shared, []*unstructured.Unstructured{accounts}) {
-		rules := everywhere
+	accounts := []*unstructured.Unstructured{check.Got(account("team"))(t)}
+	for _, o := range slices.Concat(in.objects(t), check.Got(network(in))(t), granted, accounts) {
+		kind, plural := "ClusterRole", resourceOf(o)
 		if strings.HasPrefix(o.GetKind(), "Role") {
-			rules = slices.Concat(everywhere, own)
+			kind = "Role"
 		}
-		plural, _ := meta.UnsafeGuessKindToResource(o.GroupVersionKind())
-		for _, verb := range []string{"get", "list", "watch", "create", "patch", "delete"} {
-			if !may(rules, verb, plural.Group, plural.Resource, o.GetName()) {
-				t.Errorf("it may not %s %s %s", verb, o.GetKind(), o.GetName())
+		for verb := range strings.FieldsSeq("get list watch create patch delete") {
+			needs[kind] = append(needs[kind], right{verb, plural.Group, plural.Resource, o.GetName()})
+		}
+	}
+	needs["ClusterRole"] = append(needs["ClusterRole"],
+		right{"get", "", "persistentvolumeclaims", ""}, right{"create", "", "persistentvolumeclaims", ""},
+		right{"update", "", "persistentvolumeclaims", ""}, right{"delete", "", "persistentvolumeclaims", ""},
+		right{"watch", "", "pods", ""}, right{"list", "", "pods", ""}, right{"watch", "", "namespaces", ""},
+		right{"delete", v1beta1.GroupName, "storagenodes", ""}, right{"patch", v1beta1.GroupName, "nfsservers", ""},
+		right{"update", v1beta1.GroupName, "nfsservers/status", ""})
+	has["Role"] = append(has["Role"], has["ClusterRole"]...)
+	for kind, all := range needs {
+		for _, one := range all {
+			ofAnyName := one
+			ofAnyName.name = ""
+			if !slices.Contains(has[kind], one) && !slices.Contains(has[kind], ofAnyName) {
+				t.Errorf("%s: it may not %s %s/%s %s itself", kind, one.verb, one.group, one.resource, one.name)
 			}
 		}
-	}
-	for _, right := range []struct{ verb, group, resource string }{
-		{"get", "", "persistentvolumeclaims"},
-		{"create", "", "persistentvolumeclaims"},
-		{"update", "", "persistentvolumeclaims"},
-		{"delete", "", "persistentvolumeclaims"},
-		{"watch", "", "pods"},
-		{"list", "", "pods"},
-		{"watch", "", "namespaces"},
-		{"delete", "holdfast.dev", "storagenodes"},
-		{"patch", "holdfast.dev", "nfsservers"},
-		{"update", "holdfast.dev", "nfsservers/status"},
-	} {
-		if !may(everywhere, right.verb, right.group, right.resource, "") {
-			t.Errorf("it may not %s %s", right.verb, right.resource)
-		}
-	}
-	if !may(own, "delete", "coordination.k8s.io", "leases", "") {
-		t.Error("it may not delete the Leases of a server that is gone")
 	}
 }
 
@@ -168,17 +138,11 @@ func TestRights_ServerWithARecreatedAccountGetsANewPod(t *testing.T) {
 	accounts := r.theirs.CoreV1().ServiceAccounts(r.namespace)
 	var now *core.ServiceAccount
 	wait.Until(r, "an account that is younger than the pod", func() bool { // times are in seconds
-		a, err := accounts.Get(t.Context(), rightsName, metav1.GetOptions{})
-		if err == nil && before.CreationTimestamp.Before(&a.CreationTimestamp) {
-			now = a
-			return true
+		if now = r.account(); now == nil || before.CreationTimestamp.Before(&now.CreationTimestamp) {
+			return now != nil
 		}
-		if err == nil {
-			err = accounts.Delete(t.Context(), rightsName, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &a.UID}})
-		}
-		if err != nil && !apierrors.IsNotFound(err) {
-			t.Fatal(err)
-		}
+		err := accounts.Delete(t.Context(), rightsName, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &now.UID}})
+		check.OK(t, kube.IgnoreNotFound(err))
 		return false
 	})
 	wait.Until(r, "another pod", func() bool { p := r.pod("data"); return p != nil && p.UID != before.UID })
@@ -195,63 +159,25 @@ func allowing(namespaces ...string) *v1beta1.StorageCluster {
 	return &v1beta1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "holdfast"}, Spec: v1beta1.StorageClusterSpec{NFS: v1beta1.NFSSpec{Namespaces: namespaces}}}
 }
 
-func TestRights_ServerThatIsNotAllowedNamesTheRemedy(t *testing.T) {
-	const command = `kubectl patch storagecluster holdfast --type=merge --patch='{"spec":{"nfs":{"namespaces":["other","team"]}}}'`
-	fresh := working(func(o *round) {
-		noPod(o)
-		o.set, o.claim, o.storage, o.cluster, o.entitled = nil, nil, nil, allowing("other"), false
-	}).status()
-	if fresh.Phase != v1beta1.NFSPending {
-		t.Errorf("it is %s", fresh.Phase)
-	}
-	for _, kind := range []string{v1beta1.AvailableCondition, v1beta1.ProgressingCondition, v1beta1.DegradedCondition} {
-		c := find(&fresh, kind)
-		if c.Reason != reasonNotAllowed || !strings.Contains(c.Message, command) || !strings.Contains(c.Message, "no objects are created") {
-			t.Errorf("%s: %s, %q", kind, c.Reason, c.Message)
-		}
-	}
-	before := working(func(o *round) { o.cluster = allowing("other") })
-	served := before.status()
-	available, degraded := find(&served, v1beta1.AvailableCondition), find(&served, v1beta1.DegradedCondition)
-	if served.Phase != v1beta1.NFSDegraded || available.Status != metav1.ConditionTrue || degraded.Reason != reasonNotAllowed || !strings.Contains(degraded.Message, command) {
-		t.Errorf("one from before is %s, %+v, %+v", served.Phase, available, degraded)
-	}
-	if events := transitions(&v1beta1.NFSServerStatus{Conditions: working(nil).status().Conditions}, &served); len(events) != 1 ||
-		events[0].kind != core.EventTypeWarning || events[0].reason != reasonNotAllowed || !strings.Contains(events[0].message, command) {
-		t.Errorf("the events are %v", events)
-	}
-	if reason, _ := before.fault(); reason != "" {
-		t.Errorf("an upgrade would wait for it: %s", reason)
-	}
-}
-
-// made are the objects of the rig's namespace that a server has, its account included.
+// gotten are the objects of the rig's namespace that a server has, its account included.
 func (r *rig) gotten() (all []string) {
 	r.Helper()
-	one := func(kind string, err error) {
-		if err == nil {
-			all = append(all, kind)
-		} else if !apierrors.IsNotFound(err) {
-			r.Fatal(err)
+	binding := wait.Get(r, r.theirs.RbacV1().ClusterRoleBindings().Get, rightsName)
+	role := wait.Get(r, r.theirs.RbacV1().Roles(realapi.Namespace).Get, rightsName)
+	for _, one := range []struct {
+		kind  string
+		there bool
+	}{
+		{"account", r.account() != nil},
+		{"Service", r.service("data") != nil},
+		{"claim", r.claim("nfs-data") != nil},
+		{"StatefulSet", r.statefulSet("data") != nil},
+		{"ClusterRoleBinding", binding != nil && strings.Contains(text(r.T, binding.Subjects), r.namespace)},
+		{"Role", role != nil && strings.Contains(text(r.T, role.Rules), r.namespace)},
+	} {
+		if one.there {
+			all = append(all, one.kind)
 		}
-	}
-	_, err := r.theirs.CoreV1().ServiceAccounts(r.namespace).Get(background, rightsName, metav1.GetOptions{})
-	one("account", err)
-	_, err = r.theirs.CoreV1().Services(r.namespace).Get(background, "nfs-data", metav1.GetOptions{})
-	one("Service", err)
-	_, err = r.theirs.CoreV1().PersistentVolumeClaims(r.namespace).Get(background, "nfs-data", metav1.GetOptions{})
-	one("claim", err)
-	_, err = r.theirs.AppsV1().StatefulSets(r.namespace).Get(background, "nfs-data", metav1.GetOptions{})
-	one("StatefulSet", err)
-	if binding, err := r.theirs.RbacV1().ClusterRoleBindings().Get(background, rightsName, metav1.GetOptions{}); err == nil &&
-		slices.ContainsFunc(binding.Subjects, func(s rbac.Subject) bool { return s.Namespace == r.namespace }) {
-		all = append(all, "ClusterRoleBinding")
-	}
-	if role, err := r.theirs.RbacV1().Roles(realapi.Namespace).Get(background, rightsName, metav1.GetOptions{}); err == nil &&
-		slices.ContainsFunc(role.Rules, func(rule rbac.PolicyRule) bool {
-			return slices.ContainsFunc(rule.ResourceNames, func(name string) bool { return strings.Contains(name, r.namespace) })
-		}) {
-		all = append(all, "Role")
 	}
 	return all
 }
@@ -304,12 +230,16 @@ func TestRights_ServerContinuesWhenItsNamespaceLeavesTheList(t *testing.T) {
 	r.made(r.volume(s, "a"))
 	r.changeCluster(func(s *v1beta1.StorageClusterSpec) { s.NFS.Namespaces = nil })
 	r.condition("data", v1beta1.DegradedCondition, reasonNotAllowed, r.namespace)
+	before := r.statefulSet("data")
 	r.stop()
 	r.start() // as another release, which knows nothing of what this one has done
 	// It is kept as any other: what is changed by hand is put right, and a change of its spec reaches it.
 	edit := []byte(`{"subjects":[]}`)
 	check.Got(r.theirs.RbacV1().ClusterRoleBindings().Patch(t.Context(), rightsName, types.MergePatchType, edit, metav1.PatchOptions{}))(t)
 	wait.Until(r, "its rights", func() bool { return len(r.gotten()) == 6 })
+	if now := r.statefulSet("data"); now.UID != before.UID || now.Generation != before.Generation {
+		t.Errorf("the StatefulSet was changed: %s, generation %d", now.UID, now.Generation)
+	}
 	r.change("data", func(s *v1beta1.NFSServerSpec) { s.MaxExports = 9 })
 	r.argument("data", "--max-exports=9")
 	r.ready("data") // the pod that replaces the one of before
@@ -336,7 +266,7 @@ func TestRights_StayWhileTheCacheLacksServers(t *testing.T) {
 	r := newRig(t)
 	s := r.create("data", nil)
 	r.serve("data")
-	account := check.Got(r.theirs.CoreV1().ServiceAccounts(r.namespace).Get(t.Context(), rightsName, metav1.GetOptions{}))(t)
+	account := r.account()
 	r.stop()
 	r.controller.servers = listers.NewNFSServerLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}))
 	for _, name := range []string{"data", "other"} {
@@ -344,11 +274,9 @@ func TestRights_StayWhileTheCacheLacksServers(t *testing.T) {
 		if err != nil || again == 0 {
 			t.Errorf("%s counts as gone: %s, %v", name, again, err)
 		}
-		if now, err := r.theirs.CoreV1().ServiceAccounts(r.namespace).Get(t.Context(), rightsName, metav1.GetOptions{}); err != nil || now.UID != account.UID {
-			t.Errorf("the account is %v, %v", now, err)
-		}
-		if _, err := r.theirs.RbacV1().ClusterRoles().Get(t.Context(), rightsName, metav1.GetOptions{}); err != nil {
-			t.Errorf("the rights: %v", err)
+		role := wait.Get(r, r.theirs.RbacV1().ClusterRoles().Get, rightsName)
+		if now := r.account(); now == nil || now.UID != account.UID || role == nil {
+			t.Errorf("the account is %v, and its rights are %v", now, role)
 		}
 	}
 	free := []byte(`{"metadata":{"finalizers":null}}`)
@@ -357,7 +285,7 @@ func TestRights_StayWhileTheCacheLacksServers(t *testing.T) {
 	if again, err := r.controller.reconcileGone(t.Context(), keyOf(s)); err != nil || again != 0 {
 		t.Errorf("the deleted server: %s, %v", again, err)
 	}
-	if _, err := r.theirs.CoreV1().ServiceAccounts(r.namespace).Get(t.Context(), rightsName, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("the account of a deleted server: %v", err)
+	if now := r.account(); now != nil {
+		t.Errorf("the account of a deleted server is %v", now)
 	}
 }
