@@ -4,7 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
+	"os"
+	"os/exec"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -14,8 +15,6 @@ import (
 	storage "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
@@ -26,23 +25,7 @@ import (
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
-func TestClaim_IsBoundAndItsDataIsDeletedWithIt(t *testing.T) {
-	eachAPI(t, func(t *testing.T, a *api) {
-		s := newServer(t, a.client)
-		s.start()
-		class := a.class(s.config.Name, map[string]string{"gid": "2000"})
-		a.claim("data", class, s.config.Name)
-		pv := a.bound("data")
-		if pv.Spec.NFS == nil || pv.Spec.NFS.Server != address || pv.Annotations[v1beta1.GIDAnnotation] != "2000" || len(pv.Finalizers) == 0 {
-			t.Errorf("it is %+v", pv)
-		}
-		wait.Until(a.t, "the journal is empty", func() bool { return len(s.running.journal.all()) == 0 })
-		a.deleteClaim("data")
-		a.nothingLeft(s)
-	})
-}
-
-func TestClaim_ManyAtOnceAreAllBound(t *testing.T) {
+func TestClaim_ManyAtOnceAreBoundAndTheirDataIsDeletedWithThem(t *testing.T) {
 	eachAPI(t, func(t *testing.T, a *api) {
 		s := newServer(t, a.client)
 		s.start()
@@ -56,12 +39,15 @@ func TestClaim_ManyAtOnceAreAllBound(t *testing.T) {
 			a.claim(fmt.Sprintf("data-%d", i), class, s.config.Name)
 		}
 		for i := range many {
-			a.bound(fmt.Sprintf("data-%d", i))
+			if pv := a.bound(fmt.Sprintf("data-%d", i)); pv.Spec.NFS == nil || len(pv.Finalizers) == 0 {
+				t.Errorf("it is %+v", pv)
+			}
 		}
 		t.Logf("%d claims were bound within %s", many, time.Since(begun))
 		if n := len(s.disk.volumes()); n != many {
 			t.Errorf("%d volumes were made", n)
 		}
+		wait.Until(t, "the journal is empty", func() bool { return len(s.running.journal.all()) == 0 })
 		for i := range many {
 			a.deleteClaim(fmt.Sprintf("data-%d", i))
 		}
@@ -70,11 +56,9 @@ func TestClaim_ManyAtOnceAreAllBound(t *testing.T) {
 }
 
 func TestClaim_DeletedDuringProvisioningLeaksNothing(t *testing.T) {
-	for name, ends := range map[string]func(context.Context) error{
-		"and it is made":    func(context.Context) error { return nil },
-		"and it goes on":    func(context.Context) error { return fmt.Errorf("%w: it is being made", backend.ErrBusy) },
-		"with no answer":    func(context.Context) error { return backend.ErrUnavailable },
-		"and there is room": func(context.Context) error { return backend.ErrExhausted },
+	for name, ends := range map[string]error{
+		"and it is made": nil, "and it goes on": backend.ErrBusy,
+		"with no answer": backend.ErrUnavailable, "and there is no room": backend.ErrExhausted,
 	} {
 		t.Run(name, func(t *testing.T) {
 			eachAPI(t, func(t *testing.T, a *api) {
@@ -82,22 +66,19 @@ func TestClaim_DeletedDuringProvisioningLeaksNothing(t *testing.T) {
 				class := a.class(s.config.Name, nil)
 				reached, goOn := make(chan struct{}), make(chan struct{})
 				var first atomic.Bool
-				s.disk.hook(func(ctx context.Context, call string) error {
+				s.disk.hook(func(_ context.Context, call string) error {
 					if call != "created" || !first.CompareAndSwap(false, true) {
 						return nil
 					}
 					close(reached)
 					<-goOn
-					return ends(ctx)
+					return ends
 				})
 				s.start()
 				a.claim("data", class, s.config.Name)
 				<-reached
 				a.deleteClaim("data")
-				wait.Until(a.t, "the claim is gone", func() bool {
-					all, err := a.client.CoreV1().PersistentVolumeClaims(a.namespace).List(t.Context(), metav1.ListOptions{})
-					return err == nil && len(all.Items) == 0
-				})
+				a.claimGone("data")
 				close(goOn)
 				a.nothingLeft(s)
 				wait.Until(a.t, "no claim waits", func() bool { return s.running.countWaiting() == 0 })
@@ -110,6 +91,13 @@ func TestClaim_FailureIsRetriedUntilItSucceeds(t *testing.T) {
 	a := inMemory(t)
 	s := newServer(t, a.client)
 	s.config.RetryFirst, s.config.RetryLast = time.Millisecond, 5*time.Millisecond
+	var refused atomic.Int32
+	s.config.Refusal = func() error {
+		if refused.Add(1) <= 3 {
+			return backend.ErrUnavailable
+		}
+		return nil
+	}
 	const often = 20 // the library gives up after 15 by default
 	s.disk.hook(func(_ context.Context, call string) error {
 		if n := s.disk.called(call); (call == "create" || call == "delete") && n <= often {
@@ -134,28 +122,7 @@ func (p *Provisioner) countWaiting() (count int) {
 	return count
 }
 
-func TestClaim_DeletedWhileItWaitsForCapacityIsForgotten(t *testing.T) {
-	a := inMemory(t)
-	s := newServer(t, a.client)
-	s.disk.hook(func(_ context.Context, call string) error {
-		if call == "create" {
-			return backend.ErrExhausted
-		}
-		return nil
-	})
-	s.config.RetryFirst, s.config.RetryLast = patience, patience
-	s.start()
-	class := a.class(s.config.Name, nil)
-	a.claim("data", class, s.config.Name)
-	a.claim("kept", class, s.config.Name)
-	wait.Until(a.t, "both wait", func() bool { return s.running.countWaiting() == 2 })
-	a.deleteClaim("data")
-	wait.Until(a.t, "one waits", func() bool { return s.running.countWaiting() == 1 })
-	a.deleteClaim("kept")
-	wait.Until(a.t, "none waits", func() bool { return s.running.countWaiting() == 0 })
-}
-
-func TestClaim_WaitingForCapacityIsProvisionedWhenAVolumeIsDeleted(t *testing.T) {
+func TestClaim_WaitingForCapacityIsProvisionedWhenAVolumeIsDeletedUnlessItIsDeleted(t *testing.T) {
 	a := inMemory(t)
 	s := newServer(t, a.client)
 	s.disk.Memory = backendtest.NewMemorySized(gib)
@@ -165,9 +132,13 @@ func TestClaim_WaitingForCapacityIsProvisionedWhenAVolumeIsDeleted(t *testing.T)
 	a.claim("first", class, s.config.Name)
 	a.bound("first")
 	a.claim("second", class, s.config.Name)
-	wait.Until(a.t, "it was tried", func() bool { return s.disk.called("created") >= 2 })
+	a.claim("third", class, s.config.Name)
+	wait.Until(t, "both wait", func() bool { return s.running.countWaiting() == 2 })
+	a.deleteClaim("third")
+	wait.Until(t, "one waits", func() bool { return s.running.countWaiting() == 1 })
 	a.deleteClaim("first")
 	a.bound("second")
+	wait.Until(t, "none waits", func() bool { return s.running.countWaiting() == 0 })
 }
 
 func TestClaim_FaultyOnesGetEventsAndTheOthersAreServed(t *testing.T) {
@@ -307,20 +278,6 @@ func (a *api) choose(node string) error {
 	return err
 }
 
-// claimOfAPod asks for the volume of a pod whose node is gone, and returns a node that is there.
-func (a *api) claimOfAPod(provisioner string) (node string) {
-	a.t.Helper()
-	later := storage.VolumeBindingWaitForFirstConsumer
-	class := a.class(provisioner, nil, func(c *storage.StorageClass) { c.VolumeBindingMode = &later })
-	nodes, err := a.client.CoreV1().Nodes().List(a.t.Context(), metav1.ListOptions{})
-	if err != nil || len(nodes.Items) == 0 {
-		a.t.Fatalf("%d nodes, %v", len(nodes.Items), err)
-	}
-	a.claim("data", class, provisioner)
-	check.OK(a.t, a.choose("gone"))
-	return nodes.Items[0].Name
-}
-
 // The scheduler may choose again before this process has its own answer.
 func TestClaim_OfAPodIsProvisionedThoughItsNodeIsSelectedAgain(t *testing.T) {
 	a := realServer(t)
@@ -342,15 +299,18 @@ func TestClaim_OfAPodIsProvisionedThoughItsNodeIsSelectedAgain(t *testing.T) {
 		}
 		return nil
 	}
-	config := rest.CopyConfig(a.config)
-	config.Wrap(func(base http.RoundTripper) http.RoundTripper { return tapped{base, again} })
-	s := newServer(t, kubernetes.NewForConfigOrDie(config))
-	var err error
-	if p, err = New(s.config); err != nil {
-		t.Fatal(err)
-	}
+	s := newServer(t, a.tap(again))
+	p = check.Got(New(s.config))(t)
 	s.run(p)
-	nodes <- a.claimOfAPod(s.config.Name)
+	later := storage.VolumeBindingWaitForFirstConsumer
+	class := a.class(s.config.Name, nil, func(c *storage.StorageClass) { c.VolumeBindingMode = &later })
+	all, err := a.client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(all.Items) == 0 {
+		t.Fatalf("%d nodes, %v", len(all.Items), err)
+	}
+	a.claim("data", class, s.config.Name)
+	check.OK(t, a.choose("gone")) // whose pod has no node
+	nodes <- all.Items[0].Name
 	a.bound("data")
 	a.deleteClaim("data")
 	a.nothingLeft(s)
@@ -378,4 +338,34 @@ func TestClaim_PolicyChangedToRetainKeepsVolumeAndData(t *testing.T) {
 	if len(s.disk.volumes()) != 1 {
 		t.Error("its data is gone")
 	}
+}
+
+// TestProvision_ContinuesWhenTheAPIServerReturns restarts it in the midst of claims that come and go.
+func TestProvision_ContinuesWhenTheAPIServerReturns(t *testing.T) {
+	a := realServer(t)
+	s := newServer(t, a.client)
+	p := s.start()
+	class := a.class(s.config.Name, nil)
+	const many = 20
+	for i := range many {
+		a.claim(fmt.Sprintf("before-%d", i), class, s.config.Name)
+	}
+	restart := exec.CommandContext(t.Context(), "go", "run", ".", "-name", os.Getenv(realapi.Variable), "restart", "kube-apiserver")
+	restart.Dir = "../test/cluster"
+	if out, err := restart.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	wait.Until(a.t, "it has the Lease", p.gate.isOpen)
+	for i := range many {
+		a.claim(fmt.Sprintf("after-%d", i), class, s.config.Name)
+	}
+	for i := range many {
+		a.bound(fmt.Sprintf("before-%d", i))
+		a.bound(fmt.Sprintf("after-%d", i))
+	}
+	for i := range many {
+		a.deleteClaim(fmt.Sprintf("before-%d", i))
+		a.deleteClaim(fmt.Sprintf("after-%d", i))
+	}
+	a.nothingLeft(s)
 }

@@ -19,37 +19,26 @@ func reopen(t *testing.T, dir string) *journal {
 	return j
 }
 
-func TestJournal_SurvivesTheProcess(t *testing.T) {
+func TestJournal_SurvivesTheProcessAndIsReadBeforeAnotherContinuesIt(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state", "provisioner")
-	j := reopen(t, dir)
-	e := entry{Name: "pvc-1", Namespace: "default", Claim: "data", UID: "1"}
+	standby, active := reopen(t, dir), reopen(t, dir)
+	e := entry{Name: "pvc-2", Namespace: "default", Claim: "data", UID: "2"}
 	for range 2 {
-		check.OK(t, j.begin("pvc-1", e))
-	}
-	again := reopen(t, dir)
-	if got, ok := again.get("pvc-1"); !ok || got != e || again.store != j.store || again.store == "" {
-		t.Errorf("it has %+v, store %q and not %q", got, again.store, j.store)
+		check.OK(t, active.begin("pvc-1", entry{Name: "pvc-1", UID: "1"}))
+		check.OK(t, active.begin("pvc-2", e))
 	}
 	for range 2 {
-		check.OK(t, again.end("pvc-1"))
+		check.OK(t, active.end("pvc-1"))
 	}
+	check.OK(t, standby.read(slog.New(slog.DiscardHandler)))
+	for name, j := range map[string]*journal{"the standby": standby, "the next process": reopen(t, dir)} {
+		if got, _ := j.get("pvc-2"); got != e || len(j.all()) != 1 || j.store != active.store || j.store == "" {
+			t.Errorf("%s has %v, %+v, store %q and not %q", name, j.all(), got, j.store, active.store)
+		}
+	}
+	check.OK(t, standby.end("pvc-2"))
 	if left := reopen(t, dir).all(); len(left) != 0 {
 		t.Errorf("left are %v", left)
-	}
-}
-
-func TestJournal_EntryOfAnotherProcessIsReadBeforeItIsContinued(t *testing.T) {
-	dir := t.TempDir()
-	standby, active := reopen(t, dir), reopen(t, dir)
-	if standby.store != active.store {
-		t.Error("one disk has two identities")
-	}
-	for _, id := range []backend.ID{"pvc-1", "pvc-2"} {
-		check.OK(t, active.begin(id, entry{Name: string(id), UID: "1"}))
-	}
-	check.OK(t, active.end("pvc-1"))
-	if err := standby.read(slog.New(slog.DiscardHandler)); err != nil || !slices.Equal(standby.all(), []backend.ID{"pvc-2"}) {
-		t.Errorf("it has %v, %v", standby.all(), err)
 	}
 }
 
@@ -80,8 +69,7 @@ func TestIdentity_TruncatedIsRecreatedAndForgedIsRefused(t *testing.T) {
 }
 
 func TestJournal_ThatCannotBeWrittenStopsProvisioning(t *testing.T) {
-	s := newServer(t, quietClient())
-	p := s.made()
+	s, p := quiet(t)
 	check.OK(t, os.RemoveAll(filepath.Join(s.config.StateDir, begunDir)))
 	if _, _, err := p.Provision(t.Context(), options(nil)); err == nil || len(s.disk.volumes()) != 0 {
 		t.Errorf("volumes %v, %v", s.disk.volumes(), err)

@@ -20,22 +20,26 @@ import (
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
-// life is one process, which dies at a step. What it does to the disk is one, too.
-type life struct{ *mortal.Process }
-
-func (l life) client(config *rest.Config) kubernetes.Interface {
-	return kubernetes.NewForConfigOrDie(l.Client(config))
+// life is one process, which dies at a step.
+type life struct {
+	*mortal.Process
+	*Provisioner
 }
 
-func (l life) onDisk(_ context.Context, call string) error { return l.Step("the disk: " + call) }
+func (a *api) life(s *server, diesAt int) life {
+	a.t.Helper()
+	process, config := mortal.New(diesAt), s.config
+	config.Client = kubernetes.NewForConfigOrDie(process.Client(a.config))
+	return life{process, check.Got(New(config))(a.t)}
+}
 
-// run lives until death or the end that the test wants.
-func (l life) run(t *testing.T, p *Provisioner, end <-chan struct{}) {
+// live lives until death or the end that the test gives it.
+func (l life) live(t *testing.T, end <-chan struct{}) {
 	t.Helper()
 	ctx, kill := context.WithCancel(context.Background())
 	defer kill()
 	ended := make(chan error, 1)
-	go func() { ended <- p.Run(ctx) }()
+	go func() { ended <- l.Run(ctx) }()
 	select {
 	case <-l.Died():
 	case <-end:
@@ -57,11 +61,7 @@ func TestKill_AtAnyStepLeaksNothing(t *testing.T) {
 		step++
 		for _, deleted := range []bool{false, true} {
 			name := fmt.Sprintf("data-%d-%v", step, deleted)
-			passed := t.Run(name, func(t *testing.T) {
-				here := *a
-				here.t = t
-				lastLife = !here.dieAt(t, s, class, name, step, deleted)
-			})
+			passed := t.Run(name, func(t *testing.T) { lastLife = !a.in(t).dieAt(s, class, name, step, deleted) })
 			if !passed {
 				return
 			}
@@ -73,46 +73,57 @@ func TestKill_AtAnyStepLeaksNothing(t *testing.T) {
 }
 
 // dieAt returns false if the process got through before it came to the step.
-func (a *api) dieAt(t *testing.T, s *server, class, name string, step int, deleted bool) bool {
-	before, after := life{mortal.New(step)}, life{mortal.New(0)}
-	processes := map[life]*Provisioner{}
-	for _, l := range []life{before, after} { // both are made before any client is at work
-		config := s.config
-		config.Client = l.client(a.config)
-		p := check.Got(New(config))(t)
-		processes[l] = p
-	}
-	s.disk.hook(before.onDisk)
+func (a *api) dieAt(s *server, class, name string, step int, deleted bool) bool {
+	before, after := a.life(s, step), a.life(s, 0) // both are made before any client is at work
+	s.disk.hook(func(_ context.Context, call string) error { return before.Step("the disk: " + call) })
 	a.claim(name, class, s.config.Name)
 	through := make(chan struct{})
 	go func() {
 		defer close(through)
-		if !a.waitFor(before.Died(), func() bool { return a.isBound(name) }) {
-			return
-		}
-		check.Report(t, a.client.CoreV1().PersistentVolumeClaims(a.namespace).Delete(context.Background(), name, metav1.DeleteOptions{}))
-		a.waitFor(before.Died(), func() bool { return len(a.persistentVolumes(s.config.Name)) == 0 })
+		a.useUp(name, s.config.Name, before.Died())
 	}()
-	before.run(t, processes[before], through)
+	before.live(a.t, through)
 	<-through
 	_, last := before.Steps()
-	t.Logf("it died at step %d: %s", step, last)
+	a.t.Logf("it died at step %d: %s", step, last)
 	s.disk.hook(nil)
 	if deleted {
-		a.removeClaim(t, name)
+		a.removeClaim(name)
 	}
-	s.running = processes[after]
+	s.running = after.Provisioner
 	end := make(chan struct{})
 	var living sync.WaitGroup
-	living.Go(func() { after.run(t, s.running, end) })
+	living.Go(func() { after.live(a.t, end) })
 	defer living.Wait()
 	defer close(end)
-	if a.hasClaim(name) {
-		a.bound(name)
-		a.removeClaim(t, name)
-	}
+	a.useUpRest(name)
 	a.nothingLeft(s)
 	return before.IsDead()
+}
+
+// in is the same for a test within a test.
+func (a *api) in(t *testing.T) *api {
+	here := *a
+	here.t = t
+	return &here
+}
+
+// useUp deletes a claim once it is bound, and waits until its PersistentVolume is gone. It returns false if the process dies first.
+func (a *api) useUp(name, provisioner string, died <-chan struct{}) bool {
+	if !a.waitFor(died, func() bool { return a.isBound(name) }) {
+		return false
+	}
+	check.Report(a.t, a.client.CoreV1().PersistentVolumeClaims(a.namespace).Delete(context.Background(), name, metav1.DeleteOptions{}))
+	return a.waitFor(died, func() bool { return len(a.persistentVolumes(provisioner)) == 0 })
+}
+
+// useUpRest deletes a claim that may be left of a process that died, once the next has bound it.
+func (a *api) useUpRest(name string) {
+	a.t.Helper()
+	if a.hasClaim(name) {
+		a.bound(name)
+		a.removeClaim(name)
+	}
 }
 
 // waitFor returns false if the process dies first.
@@ -130,17 +141,23 @@ func (a *api) waitFor(died <-chan struct{}, is func() bool) bool {
 }
 
 func (a *api) hasClaim(name string) bool {
-	all := check.Got(a.client.CoreV1().PersistentVolumeClaims(a.namespace).List(a.t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + name}))(a.t)
+	claims := a.client.CoreV1().PersistentVolumeClaims(a.namespace)
+	all := check.Got(claims.List(a.t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + name}))(a.t)
 	return len(all.Items) > 0 && all.Items[0].DeletionTimestamp == nil
 }
 
-func (a *api) removeClaim(t *testing.T, name string) {
-	t.Helper()
+func (a *api) removeClaim(name string) {
+	a.t.Helper()
 	if a.hasClaim(name) {
 		a.deleteClaim(name)
 	}
+	a.claimGone(name)
+}
+
+func (a *api) claimGone(name string) {
+	a.t.Helper()
 	wait.Until(a.t, "the claim is gone", func() bool {
-		_, err := a.client.CoreV1().PersistentVolumeClaims(a.namespace).Get(t.Context(), name, metav1.GetOptions{})
+		_, err := a.client.CoreV1().PersistentVolumeClaims(a.namespace).Get(a.t.Context(), name, metav1.GetOptions{})
 		return err != nil
 	})
 }
@@ -155,9 +172,7 @@ func TestKill_EveryRequestThatFailsOnceIsRetried(t *testing.T) {
 		}
 		return nil
 	}
-	config := rest.CopyConfig(a.config)
-	config.Wrap(func(base http.RoundTripper) http.RoundTripper { return tapped{base, once} })
-	s := newServer(t, kubernetes.NewForConfigOrDie(config))
+	s := newServer(t, a.tap(once))
 	s.disk.hook(func(_ context.Context, call string) error { return once(call) })
 	class := a.class(s.config.Name, nil)
 	s.start()
@@ -170,6 +185,13 @@ func TestKill_EveryRequestThatFailsOnceIsRetried(t *testing.T) {
 	if count < 12 {
 		t.Errorf("only %d requests were made", count)
 	}
+}
+
+// tap returns a client whose requests are tapped.
+func (a *api) tap(do func(what string) error) kubernetes.Interface {
+	config := rest.CopyConfig(a.config)
+	config.Wrap(func(base http.RoundTripper) http.RoundTripper { return tapped{base, do} })
+	return kubernetes.NewForConfigOrDie(config)
 }
 
 // tapped does something before each request is sent and after it was answered, and fails it when that fails.

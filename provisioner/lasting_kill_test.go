@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"sync"
 	"syscall"
 	"testing"
 
@@ -20,6 +19,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend/export"
 	"github.com/holdfast-storage/holdfast/crashpoint"
 	"github.com/holdfast-storage/holdfast/nodeops/child"
+	"github.com/holdfast-storage/holdfast/test/rig/alongside"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/crash"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
@@ -68,8 +68,7 @@ func play(t *testing.T) {
 	check.OK(t, err)
 	d := doomed(p.DiesAt)
 	config := d.Client(&rest.Config{Host: p.Host, BearerToken: p.Token, TLSClientConfig: p.TLS, QPS: -1})
-	provisioner, err := New(p.config(t, doomedDisk{volumes, d}, kubernetes.NewForConfigOrDie(config)))
-	check.OK(t, err)
+	provisioner := check.Got(New(p.config(t, doomedDisk{volumes, d}, kubernetes.NewForConfigOrDie(config))))(t)
 	t.Fatalf("it lives, and ended with %v", provisioner.Run(context.Background()))
 }
 
@@ -123,9 +122,7 @@ func TestKill_AtAnyStepLeavesNothingOnARealDisk(t *testing.T) {
 		count++
 		for _, deleted := range []bool{count%2 == 1, count%2 == 0}[:variants] {
 			t.Run(fmt.Sprintf("%s, deleted %t", e, deleted), func(t *testing.T) {
-				here := *a
-				here.t = t
-				died = k.once(&here, t, e, fmt.Sprintf("data-%d-%t", count, deleted), deleted)
+				died = k.once(a.in(t), t, e, fmt.Sprintf("data-%d-%t", count, deleted), deleted)
 			})
 		}
 		return died
@@ -161,13 +158,10 @@ func (k *killing) once(a *api, t *testing.T, e ending, name string, deleted bool
 	}
 	died = k.kill(a, t, e, name)
 	if deleted {
-		a.removeClaim(t, name)
+		a.removeClaim(name)
 	}
 	k.succeed(a, t, func(p *Provisioner) {
-		if a.hasClaim(name) {
-			a.bound(name)
-			a.removeClaim(t, name)
-		}
+		a.useUpRest(name)
 		wait.Until(a.t, "nothing is left", func() bool { return len(a.persistentVolumes(k.Name)) == 0 && len(p.journal.all()) == 0 })
 	})
 	for _, what := range k.left(t, k.empty) {
@@ -191,13 +185,10 @@ func (k *killing) kill(a *api, t *testing.T, e ending, name string) (died bool) 
 	check.OK(t, err)
 	over := make(chan struct{})
 	go func() { err = <-ended; close(over) }()
-	if a.waitFor(over, func() bool { return a.isBound(name) }) {
-		a.deleteClaim(name)
-		if a.waitFor(over, func() bool { return len(a.persistentVolumes(k.Name)) == 0 }) {
-			cmd.Process.Kill()
-			<-over
-			return false
-		}
+	if a.useUp(name, k.Name, over) {
+		cmd.Process.Kill()
+		<-over
+		return false
 	}
 	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
 		t.Fatalf("it was not killed, but ended with %v", err)
@@ -210,17 +201,9 @@ func (k *killing) succeed(a *api, t *testing.T, enough func(*Provisioner)) {
 	t.Helper()
 	volumes, closes, err := k.open()
 	check.OK(t, err)
-	defer func() {
-		check.Report(t, closes())
-	}()
-	p, err := New(k.config(t, volumes, a.client))
-	check.OK(t, err)
-	ctx, stop := context.WithCancel(context.Background())
-	var living sync.WaitGroup
-	living.Go(func() {
-		check.Report(t, p.Run(ctx))
-	})
-	defer living.Wait()
-	defer stop()
+	defer func() { check.Report(t, closes()) }()
+	p := check.Got(New(k.config(t, volumes, a.client)))(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer alongside.Run(ctx, t, cancel, p.Run)()
 	enough(p)
 }

@@ -11,9 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
-	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -24,7 +22,6 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops/ganesha"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
-	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 )
 
 // place is what outlives each process of an NFS server: its disk, where it mounts, who exports, and its API server.
@@ -39,7 +36,7 @@ func newPlace(t *testing.T, a *api) *place {
 	disk := hostfs.New(t, hostfs.XFS, 8<<30)
 	p := &place{
 		Pool: filepath.Join(disk, "pool"), Work: filepath.Join(filepath.Dir(disk), "work"), // what is mounted there ends with the test
-		Name: "nfs-" + rand.String(5) + ".holdfast.dev", Host: a.config.Host, Token: a.config.BearerToken, TLS: a.config.TLSClientConfig,
+		Name: randomName(), Host: a.config.Host, Token: a.config.BearerToken, TLS: a.config.TLSClientConfig,
 	}
 	for _, dir := range []string{p.Pool, p.exported(), p.ids()} {
 		check.OK(t, os.MkdirAll(dir, 0o700))
@@ -69,13 +66,7 @@ func (p *place) open() (volumes *export.Backend, closes func() error, err error)
 
 // config is of the provisioner of one process.
 func (p *place) config(t *testing.T, volumes backend.Backend, client kubernetes.Interface) Config {
-	return Config{
-		Name: p.Name, Identity: "storage/main", Default: func() bool { return true },
-		Address: func(context.Context) (string, error) { return address, nil }, Path: export.PathOf,
-		Backend: volumes, StateDir: filepath.Join(p.Work, "provisioner"),
-		Client: client, Namespace: realapi.Namespace, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
-		Lease: time.Second, RetryFirst: 20 * time.Millisecond, RetryLast: 500 * time.Millisecond,
-	}
+	return configOf(t, p.Name, volumes, filepath.Join(p.Work, "provisioner"), client)
 }
 
 // noting is an exporter that remembers in a directory what it exports, like a server that no kill ends.

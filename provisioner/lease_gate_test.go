@@ -25,7 +25,7 @@ func lets(g *gate) bool {
 	return open || g.isOpen()
 }
 
-func TestGate_CallEndsWithItsTermOrItsCaller(t *testing.T) {
+func TestGate_CallEndsWithItsCallerAndNotWithTheTermBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g gate
 		term, lose := context.WithCancel(t.Context())
@@ -41,13 +41,6 @@ func TestGate_CallEndsWithItsTermOrItsCaller(t *testing.T) {
 			t.Errorf("one whose caller has left: %v, one that is done: %v, another: %v", left.Err(), ended.Err(), call.Err())
 		}
 		lose()
-		synctest.Wait()
-		if call.Err() == nil {
-			t.Error("a call goes on without the Lease")
-		}
-		if lets(&g) {
-			t.Error("another is let through without the Lease")
-		}
 		doneLeft()
 		done()
 		g.shut()
@@ -65,51 +58,29 @@ func TestGate_CallEndsWithItsTermOrItsCaller(t *testing.T) {
 	})
 }
 
-func TestGate_ClosesWhenNoCallRuns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var g gate
-		g.open(t.Context())
-		_, doneOne := entered(t, t.Context(), &g)
-		_, doneOther := entered(t, t.Context(), &g)
-		shut := make(chan struct{})
-		go func() { g.shut(); close(shut) }()
-		for running, done := range []func(){doneOne, doneOther} {
-			synctest.Wait()
-			select {
-			case <-shut:
-				t.Errorf("it is shut while %d calls run", 2-running)
-			default:
-			}
-			if lets(&g) {
-				t.Error("another call is admitted before it ends")
-			}
-			done()
-		}
-		<-shut
-	})
-}
-
 func TestGate_LeaseIsKeptUntilNoCallRuns(t *testing.T) {
-	s := newServer(t, quietClient())
-	p := s.made()
+	_, p := quiet(t)
 	p.gate.shut()
 	synctest.Test(t, func(t *testing.T) {
 		term, lose := context.WithCancel(t.Context())
 		worked := make(chan struct{})
 		go func() { p.work(term); close(worked) }()
 		synctest.Wait()
-		call, done := entered(t, t.Context(), &p.gate)
+		one, doneOne := entered(t, t.Context(), &p.gate)
+		other, doneOther := entered(t, t.Context(), &p.gate)
 		lose()
-		synctest.Wait()
-		select {
-		case <-worked:
-			t.Error("the work has ended, and the Lease can be another's, while a call runs")
-		default:
+		for running, done := range []func(){doneOne, doneOther} {
+			synctest.Wait()
+			select {
+			case <-worked:
+				t.Errorf("the work has ended, and the Lease can be another's, while %d calls run", 2-running)
+			default:
+			}
+			if one.Err() == nil || other.Err() == nil || lets(&p.gate) {
+				t.Error("a call goes on, or another is let through, when the term is over")
+			}
+			done()
 		}
-		if call.Err() == nil {
-			t.Error("a call goes on when the term is over")
-		}
-		done()
 		<-worked
 	})
 }

@@ -9,60 +9,49 @@ import (
 )
 
 func TestParameters_AreReadWhateverTheCaseOfTheirKeys(t *testing.T) {
-	for name, given := range map[string]map[string]string{
-		"as documented": {"nfsServer": "storage/main", "gid": "1000", "rootSquash": "true", "inodes": "5000", "onDelete": "archive"},
-		"in lower case": {"nfsserver": "storage/main", "gid": "1000", "rootsquash": "true", "inodes": "5000", "ondelete": "archive"},
-		"in upper case": {"NFSSERVER": "storage/main", "GID": "01000", "SQUASH": "root_squash", "INODES": "5000", "ONDELETE": "archive"},
+	all := choices{server: "storage/main", gid: "1000", squash: "root_squash", inodes: 5000, onDelete: ArchiveData}
+	for given, want := range map[string]choices{
+		"nfsServer=storage/main gid=1000 rootSquash=true inodes=5000 onDelete=archive":     all,
+		"nfsserver=storage/main gid=1000 rootsquash=true inodes=5000 ondelete=archive":     all,
+		"NFSSERVER=storage/main GID=01000 SQUASH=root_squash INODES=5000 ONDELETE=archive": all,
+		"": {onDelete: DeleteData},
+		"nfsServer= gid= rootSquash= squash= inodes= onDelete=": {onDelete: DeleteData},
+		"gid=none": {onDelete: DeleteData},
 	} {
-		c, err := parseParameters(given)
-		if want := (choices{server: "storage/main", gid: "1000", squash: "root_squash", inodes: 5000, onDelete: ArchiveData}); err != nil || c != want {
-			t.Errorf("%s: %+v, %v", name, c, err)
+		parameters := map[string]string{}
+		for field := range strings.FieldsSeq(given) {
+			key, value, _ := strings.Cut(field, "=")
+			parameters[key] = value
+		}
+		if c, err := parseParameters(parameters); err != nil || c != want {
+			t.Errorf("%q: %+v, %v", given, c, err)
 		}
 	}
 }
 
-func TestParameters_DefaultsChooseTheServerAndDeleteTheData(t *testing.T) {
-	for name, given := range map[string]map[string]string{
-		"none":  nil,
-		"empty": {"nfsServer": "", "gid": "", "rootSquash": "", "squash": "", "inodes": "", "onDelete": ""},
-		"group": {"gid": "none"},
-	} {
-		c, err := parseParameters(given)
-		if want := (choices{onDelete: DeleteData}); err != nil || c != want {
-			t.Errorf("%s: %+v, %v", name, c, err)
-		}
-	}
-}
-
+// Package parameters tests the refusals of keys.
 func TestParameters_WrongIsRefusedWithTheAllowedValues(t *testing.T) {
 	for name, test := range map[string]struct {
 		given map[string]string
 		says  []string
 	}{
-		"unknown key":      {map[string]string{"speed": "fast"}, []string{`"speed"`, "gid, inodes, nfsServer, onDelete, rootSquash, squash"}},
-		"mount options":    {map[string]string{"mountOptions": "vers=4"}, []string{"field of the StorageClass"}},
-		"CSI file system":  {map[string]string{"csi.storage.k8s.io/fstype": "xfs"}, []string{"the server chooses the file system", "onDelete"}},
-		"old file system":  {map[string]string{"fsType": "xfs"}, []string{"the server chooses the file system"}},
-		"CSI pool":         {map[string]string{"pool": "fast"}, []string{"csi.holdfast.dev"}},
-		"key twice":        {map[string]string{"gid": "1", "GID": "1"}, []string{`"GID"`, `"gid"`, "the same key"}},
-		"misspelled":       {map[string]string{"rootSqash": "true"}, []string{`"rootSqash"`, "did you mean rootSquash?"}},
-		"value's case":     {map[string]string{"rootSquash": "TRUE"}, []string{"true or false"}},
-		"group 0":          {map[string]string{"gid": "0"}, []string{`gid="0"`, "none", "4294967294"}},
-		"group too high":   {map[string]string{"gid": "4294967295"}, []string{"4294967294"}},
-		"group negative":   {map[string]string{"gid": "-1"}, []string{"4294967294"}},
-		"group by name":    {map[string]string{"gid": "users"}, []string{"4294967294"}},
-		"group signed":     {map[string]string{"gid": "+5"}, []string{"4294967294"}},
-		"group in hex":     {map[string]string{"gid": "0x5"}, []string{"4294967294"}},
-		"root squash":      {map[string]string{"rootSquash": "yes"}, []string{"true or false"}},
-		"squash":           {map[string]string{"squash": "root_id_squash"}, []string{"no_root_squash, root_squash or all_squash"}},
-		"squash twice":     {map[string]string{"rootSquash": "true", "squash": "root_squash"}, []string{"squash", "leave out one of them"}},
-		"squash with case": {map[string]string{"RootSquash": "false", "SQUASH": "all_squash"}, []string{"squash", "leave out one of them"}},
-		"no inodes":        {map[string]string{"inodes": "0"}, []string{"from 1 to"}},
-		"many inodes":      {map[string]string{"inodes": "9223372036854775808"}, []string{"from 1 to 9223372036854775807"}},
-		"onDelete":         {map[string]string{"onDelete": "shred"}, []string{"delete, retain or archive"}},
-		"server path":      {map[string]string{"nfsServer": "../../etc"}, []string{"NAMESPACE/NAME"}},
-		"server line":      {map[string]string{"nfsServer": "main\nEXPORT{}"}, []string{"NAMESPACE/NAME", `\n`}},
-		"server deep":      {map[string]string{"nfsServer": "a/b/c"}, []string{"NAMESPACE/NAME"}},
+		"mount options":   {map[string]string{"mountOptions": "vers=4"}, []string{"field of the StorageClass"}},
+		"CSI file system": {map[string]string{"csi.storage.k8s.io/fstype": "xfs"}, []string{"the server chooses the file system", "onDelete"}},
+		"group 0":         {map[string]string{"gid": "0"}, []string{`gid="0"`, "none", "4294967294"}},
+		"group too high":  {map[string]string{"gid": "4294967295"}, []string{"4294967294"}},
+		"group negative":  {map[string]string{"gid": "-1"}, []string{"4294967294"}},
+		"group by name":   {map[string]string{"gid": "users"}, []string{"4294967294"}},
+		"group signed":    {map[string]string{"gid": "+5"}, []string{"4294967294"}},
+		"group in hex":    {map[string]string{"gid": "0x5"}, []string{"4294967294"}},
+		"root squash":     {map[string]string{"rootSquash": "yes"}, []string{"true or false"}},
+		"squash":          {map[string]string{"squash": "root_id_squash"}, []string{"no_root_squash, root_squash or all_squash"}},
+		"squash twice":    {map[string]string{"rootSquash": "true", "squash": "root_squash"}, []string{"squash", "leave out one of them"}},
+		"no inodes":       {map[string]string{"inodes": "0"}, []string{"from 1 to"}},
+		"many inodes":     {map[string]string{"inodes": "9223372036854775808"}, []string{"from 1 to 9223372036854775807"}},
+		"onDelete":        {map[string]string{"onDelete": "shred"}, []string{"delete, retain or archive"}},
+		"server path":     {map[string]string{"nfsServer": "../../etc"}, []string{"NAMESPACE/NAME"}},
+		"server line":     {map[string]string{"nfsServer": "main\nEXPORT{}"}, []string{"NAMESPACE/NAME", `\n`}},
+		"server deep":     {map[string]string{"nfsServer": "a/b/c"}, []string{"NAMESPACE/NAME"}},
 	} {
 		_, err := parseParameters(test.given)
 		if !errors.Is(err, backend.ErrInvalid) {
@@ -73,26 +62,6 @@ func TestParameters_WrongIsRefusedWithTheAllowedValues(t *testing.T) {
 			if !strings.Contains(err.Error(), part) {
 				t.Errorf("%s: %q does not say %q", name, err, part)
 			}
-		}
-	}
-}
-
-func TestParameters_ServerIsReadThoughOthersAreWrong(t *testing.T) {
-	for name, test := range map[string]struct {
-		given map[string]string
-		want  string
-	}{
-		"none":            {nil, ""},
-		"plain":           {map[string]string{"nfsServer": "main"}, "main"},
-		"with namespace":  {map[string]string{"nfsServer": "storage/main"}, "storage/main"},
-		"among bad ones":  {map[string]string{"nfsServer": "main", "gid": "-1", "speed": "fast"}, "main"},
-		"in another case": {map[string]string{"NFSserver": "main"}, "main"},
-		"twice":           {map[string]string{"nfsServer": "main", "NFSSERVER": "other"}, ""},
-		"that is no name": {map[string]string{"nfsServer": "Main Server"}, ""},
-		"empty":           {map[string]string{"nfsServer": ""}, ""},
-	} {
-		if got := serverOf(test.given); got != test.want {
-			t.Errorf("%s: %q", name, got)
 		}
 	}
 }

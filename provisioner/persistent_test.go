@@ -16,17 +16,14 @@ import (
 )
 
 func TestPersistentVolume_OfAnAdoptedVolumeEqualsAProvisionedOne(t *testing.T) {
-	s := newServer(t, quietClient())
-	s.config.Name = ""
-	p := s.made()
+	s, p := quiet(t, func(s *server) { s.config.Name = "" })
 	if p.Name != v1beta1.ProvisionerName {
 		t.Errorf("the provisioner is %s, of the API it is %s", p.Name, v1beta1.ProvisionerName)
 	}
 	o := options(map[string]string{"gid": "1000", "onDelete": "archive"}, func(o *controller.ProvisionOptions) {
 		o.StorageClass.ReclaimPolicy = new(core.PersistentVolumeReclaimRetain)
 	})
-	pv, _, err := p.Provision(t.Context(), o)
-	check.OK(t, err)
+	pv := p.provisioned(t, o)
 	// The library writes these.
 	pv.Annotations[v1beta1.ProvisionedByAnnotation], pv.Spec.StorageClassName = p.Name, "shared"
 	pv.Spec.ClaimRef = &core.ObjectReference{Namespace: "default", Name: "data"}

@@ -2,17 +2,20 @@ package provisioner
 
 import (
 	"context"
-	"os"
 	"strings"
 	"testing"
 
 	rbac "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/yaml"
 
+	"github.com/holdfast-storage/holdfast/deploy"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
@@ -41,43 +44,23 @@ func TestRights_OfAServerSuffice(t *testing.T) {
 	}
 }
 
+// grant gives a user the rights of a server under names of its own.
 func (a *api) grant(user rbac.Subject) {
 	a.t.Helper()
-	ctx := context.Background()
-	text, err := os.ReadFile("../deploy/operated/nfs-rbac.yaml")
-	check.OK(a.t, err)
-	meta, client := metav1.ObjectMeta{Name: user.Name}, a.client.RbacV1()
-	for document := range strings.SplitSeq(string(text), "\n---\n") {
-		var kind metav1.TypeMeta
-		check.OK(a.t, yaml.Unmarshal([]byte(document), &kind))
-		switch kind.Kind {
-		case "ClusterRole":
-			role := &rbac.ClusterRole{}
-			check.OK(a.t, yaml.Unmarshal([]byte(document), role))
-			role.ObjectMeta = meta
-			_, err = client.ClusterRoles().Create(ctx, role, metav1.CreateOptions{})
-			a.t.Cleanup(func() { a.removed(client.ClusterRoles().Delete(ctx, user.Name, metav1.DeleteOptions{})) })
-		case "ClusterRoleBinding":
-			binding := &rbac.ClusterRoleBinding{ObjectMeta: meta, Subjects: []rbac.Subject{user}, RoleRef: rbac.RoleRef{APIGroup: rbac.GroupName, Kind: "ClusterRole", Name: user.Name}}
-			_, err = client.ClusterRoleBindings().Create(ctx, binding, metav1.CreateOptions{})
-			a.t.Cleanup(func() { a.removed(client.ClusterRoleBindings().Delete(ctx, user.Name, metav1.DeleteOptions{})) })
-		case "Role":
-			role := &rbac.Role{}
-			check.OK(a.t, yaml.Unmarshal([]byte(document), role))
-			role.ObjectMeta = meta
-			_, err = client.Roles(realapi.Namespace).Create(ctx, role, metav1.CreateOptions{})
-			a.t.Cleanup(func() { a.removed(client.Roles(realapi.Namespace).Delete(ctx, user.Name, metav1.DeleteOptions{})) })
-		case "RoleBinding":
-			binding := &rbac.RoleBinding{ObjectMeta: meta, Subjects: []rbac.Subject{user}, RoleRef: rbac.RoleRef{APIGroup: rbac.GroupName, Kind: "Role", Name: user.Name}}
-			_, err = client.RoleBindings(realapi.Namespace).Create(ctx, binding, metav1.CreateOptions{})
-			a.t.Cleanup(func() {
-				a.removed(client.RoleBindings(realapi.Namespace).Delete(ctx, user.Name, metav1.DeleteOptions{}))
-			})
+	objects := dynamic.NewForConfigOrDie(a.config)
+	for _, o := range check.Got(deploy.Objects(deploy.NFSRBAC))(a.t) {
+		o.SetName(user.Name)
+		if strings.HasSuffix(o.GetKind(), "Binding") {
+			check.OK(a.t, unstructured.SetNestedField(o.Object, user.Name, "roleRef", "name"))
+			subject := check.Got(runtime.DefaultUnstructuredConverter.ToUnstructured(&user))(a.t)
+			o.Object["subjects"] = []any{subject}
 		}
-		check.OK(a.t, err)
+		plural, _ := meta.UnsafeGuessKindToResource(o.GroupVersionKind())
+		client := dynamic.ResourceInterface(objects.Resource(plural))
+		if strings.HasPrefix(o.GetKind(), "Role") {
+			client = objects.Resource(plural).Namespace(realapi.Namespace)
+		}
+		check.Got(client.Create(a.t.Context(), o, metav1.CreateOptions{}))(a.t)
+		a.t.Cleanup(func() { check.Report(a.t, client.Delete(context.Background(), user.Name, metav1.DeleteOptions{})) })
 	}
-}
-
-func (a *api) removed(err error) {
-	check.Report(a.t, err)
 }

@@ -39,9 +39,7 @@ func (s *Servers) follow(t *testing.T) {
 	t.Helper()
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(t.Context()) }()
-	t.Cleanup(func() {
-		check.Report(t, <-ended)
-	})
+	t.Cleanup(func() { check.Report(t, <-ended) })
 	if !cache.WaitForCacheSync(t.Context().Done(), s.all.HasSynced, s.clusters.HasSynced) {
 		t.Fatal("the lists do not come")
 	}
@@ -58,30 +56,28 @@ func allowing(namespaces ...string) *v1beta1.StorageCluster {
 	return &v1beta1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "holdfast"}, Spec: v1beta1.StorageClusterSpec{NFS: v1beta1.NFSSpec{Namespaces: namespaces}}}
 }
 
-func TestServers_OneThatIsNotAllowedCreatesNoVolumes(t *testing.T) {
-	for namespace, says := range map[string]string{"shop": "", "holdfast-system": "", "evil": `"namespaces":["shop","evil"]`} {
-		client := fake.NewSimpleClientset(allowing("shop"), nfsServer(namespace, "files", 5))
-		s := serversOf(t, namespace, client)
+func TestServers_OneThatIsNotAllowedOrGoesCreatesNoVolumes(t *testing.T) {
+	for name, test := range map[string]struct{ namespace, says string }{
+		"allowed":       {"shop", ""},
+		"beside ours":   {"holdfast-system", ""},
+		"not allowed":   {"evil", `"namespaces":["shop","evil"]`},
+		"being deleted": {"shop", "being deleted"},
+	} {
+		own := nfsServer(test.namespace, "files", 5)
+		if name == "being deleted" {
+			goes(own)
+		}
+		s := serversOf(t, test.namespace, fake.NewSimpleClientset(allowing("shop"), own))
 		if err := s.Refusal(); !errors.Is(err, backend.ErrUnavailable) {
-			t.Errorf("in %s it makes some before it knows: %v", namespace, err)
+			t.Errorf("%s: it makes some before it knows: %v", name, err)
 		}
 		s.follow(t)
-		if err := s.Refusal(); (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
-			t.Errorf("in %s it says %v", namespace, err)
+		if err := s.Refusal(); (err == nil) != (test.says == "") || err != nil && !strings.Contains(err.Error(), test.says) {
+			t.Errorf("%s: it says %v", name, err)
 		}
-		if is := s.IsDefault(); is != (says == "") {
-			t.Errorf("in %s it takes claims that name none: %v", namespace, is)
+		if is := s.IsDefault(); is != (test.says == "") {
+			t.Errorf("%s: it takes claims that name none: %v", name, is)
 		}
-	}
-}
-
-func TestServers_OneThatIsBeingDeletedCreatesNoVolumes(t *testing.T) {
-	own := nfsServer("shop", "files", 5)
-	goes(own)
-	s := serversOf(t, "shop", fake.NewSimpleClientset(allowing("shop"), own))
-	s.follow(t)
-	if err := s.Refusal(); !errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), "being deleted") {
-		t.Errorf("it says %v", err)
 	}
 }
 

@@ -3,7 +3,6 @@ package provisioner
 import (
 	"context"
 	"errors"
-	"maps"
 	"testing"
 
 	core "k8s.io/api/core/v1"
@@ -22,13 +21,12 @@ import (
 )
 
 // begun is a volume that was made and has no PersistentVolume.
-func begun(t *testing.T, s *server) (*Provisioner, *core.PersistentVolume, backend.ID) {
+func begun(t *testing.T) (*server, *Provisioner, *core.PersistentVolume, backend.ID) {
 	t.Helper()
-	p := s.made()
-	pv, _, err := p.Provision(t.Context(), options(nil))
-	check.OK(t, err)
+	s, p := quiet(t)
+	pv := p.provisioned(t, options(nil))
 	pv.Annotations[v1beta1.ProvisionedByAnnotation] = p.Name
-	return p, pv, volumeOf(pv)
+	return s, p, pv, volumeOf(pv)
 }
 
 // working looks at what was begun until the test ends.
@@ -45,30 +43,58 @@ func (p *Provisioner) working(t *testing.T) {
 }
 
 func TestBegun_EndsByWhatTheAPIServerSays(t *testing.T) {
-	type at struct {
-		claim  func(*core.PersistentVolumeClaim) // nil: it is gone
-		volume func(*core.PersistentVolume)      // nil: there is none
+	type (
+		claim  = core.PersistentVolumeClaim
+		volume = core.PersistentVolume
+		of     struct {
+			claim  func(*claim)  // nil: it is gone
+			volume func(*volume) // nil: there is none
+			server func(*server, *Provisioner)
+		}
+	)
+	waits, has := func(*claim) {}, func(*volume) {}
+	const on, store, by = v1beta1.NFSServerAnnotation, v1beta1.NFSStoreAnnotation, v1beta1.ProvisionedByAnnotation
+	annotated := func(key, value string) func(*volume) { return func(v *volume) { v.Annotations[key] = value } }
+	bound := func(to string) func(*claim) { return func(c *claim) { c.Spec.VolumeName = to } }
+	id := backend.ID(options(nil).PVName)
+	fails := errors.New("no route")
+	unanswered := func(resource string) func(*server, *Provisioner) {
+		return func(_ *server, p *Provisioner) {
+			no := func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, fails }
+			p.Client.(*fake.Clientset).PrependReactor("get", resource, no)
+		}
 	}
-	asIs := func(*core.PersistentVolumeClaim) {}
+	replaced := func(s *server, _ *Provisioner) {
+		check.OK(t, s.disk.Memory.Delete(t.Context(), id))
+		check.Got(s.disk.Memory.Create(t.Context(), backend.VolumeSpec{Name: string(id)}))(t)
+	}
 	for name, test := range map[string]struct {
-		at
-		keeps, waits bool
+		of
+		stays, begun bool // the volume, and its entry of the journal
+		err          error
 	}{
-		"the claim waits":                        {at{claim: asIs}, true, true},
-		"the claim is gone":                      {at{}, false, false},
-		"another claim has its name":             {at{claim: func(c *core.PersistentVolumeClaim) { c.UID = "another" }}, false, false},
-		"the claim got another volume":           {at{claim: func(c *core.PersistentVolumeClaim) { c.Spec.VolumeName = "another" }}, false, false},
-		"the claim lost its PersistentVolume":    {at{claim: func(c *core.PersistentVolumeClaim) { c.Spec.VolumeName = "pvc-" + string(c.UID) + ofMain }}, true, false},
-		"it lost one of an earlier release":      {at{claim: func(c *core.PersistentVolumeClaim) { c.Spec.VolumeName = "pvc-" + string(c.UID) }}, true, false},
-		"it has its PersistentVolume":            {at{claim: asIs, volume: func(*core.PersistentVolume) {}}, true, false},
-		"it has one of an earlier release":       {at{claim: asIs, volume: func(v *core.PersistentVolume) { v.Name = string(volumeOf(v)) }}, true, false},
-		"it has one and the claim is gone":       {at{volume: func(*core.PersistentVolume) {}}, true, false},
-		"another server made one":                {at{claim: asIs, volume: func(v *core.PersistentVolume) { v.Annotations[v1beta1.NFSServerAnnotation] = "storage/other" }}, false, false},
-		"another disk of this server made one":   {at{claim: asIs, volume: func(v *core.PersistentVolume) { v.Annotations[v1beta1.NFSStoreAnnotation] = "other" }}, false, false},
-		"another provisioner made one like this": {at{claim: asIs, volume: func(v *core.PersistentVolume) { v.Annotations[v1beta1.ProvisionedByAnnotation] = "x" }}, false, false},
+		"the claim waits":                        {of{claim: waits}, true, true, nil},
+		"the claim is gone":                      {of{}, false, false, nil},
+		"another claim has its name":             {of{claim: func(c *claim) { c.UID = "another" }}, false, false, nil},
+		"the claim got another volume":           {of{claim: bound("another")}, false, false, nil},
+		"the claim lost its PersistentVolume":    {of{claim: bound(string(id) + ofMain)}, true, false, nil},
+		"it lost one of an earlier release":      {of{claim: bound(string(id))}, true, false, nil},
+		"it has its PersistentVolume":            {of{claim: waits, volume: has}, true, false, nil},
+		"it has one of an earlier release":       {of{claim: waits, volume: func(v *volume) { v.Name = string(id) }}, true, false, nil},
+		"it has one and the claim is gone":       {of{volume: has}, true, false, nil},
+		"another server made one":                {of{claim: waits, volume: annotated(on, "storage/other")}, false, false, nil},
+		"another disk of this server made one":   {of{claim: waits, volume: annotated(store, "other")}, false, false, nil},
+		"another provisioner made one like this": {of{claim: waits, volume: annotated(by, "x")}, false, false, nil},
+
+		"no answer about claims":  {of{server: unanswered("persistentvolumeclaims")}, true, true, fails},
+		"no answer about volumes": {of{server: unanswered("persistentvolumes")}, true, true, fails},
+		"it cannot be removed": {of{server: func(s *server, _ *Provisioner) {
+			s.disk.fails("delete", backend.ErrPrecondition)
+		}}, true, true, backend.ErrPrecondition},
+		"another volume has its name": {of{server: replaced}, true, false, nil},
+		"the Lease is lost":           {of{server: func(_ *server, p *Provisioner) { p.gate.shut() }}, true, true, nil},
 	} {
-		s := newServer(t, fake.NewClientset())
-		p, pv, id := begun(t, s)
+		s, p, pv, id := begun(t)
 		if test.claim != nil {
 			c := options(nil).PVC
 			test.claim(c)
@@ -78,23 +104,25 @@ func TestBegun_EndsByWhatTheAPIServerSays(t *testing.T) {
 			test.volume(pv)
 			check.Got(p.Client.CoreV1().PersistentVolumes().Create(t.Context(), pv, metav1.CreateOptions{}))(t)
 		}
-		if _, err := p.reconcile(t.Context(), id); err != nil {
+		if test.server != nil {
+			test.server(s, p)
+		}
+		if _, err := p.reconcile(t.Context(), id); !errors.Is(err, test.err) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if _, waits := p.journal.get(id); waits != test.waits {
-			t.Errorf("%s: in the journal: %v", name, waits)
+		if _, begun := p.journal.get(id); begun != test.begun {
+			t.Errorf("%s: in the journal: %v", name, begun)
 		}
-		if keeps := len(s.disk.volumes()) == 1; keeps != test.keeps {
-			t.Errorf("%s: on the disk: %v", name, keeps)
+		if stays := len(s.disk.volumes()) == 1; stays != test.stays {
+			t.Errorf("%s: on the disk: %v", name, stays)
 		}
 	}
 }
 
 // The loser of two servers looks just while the winner's PersistentVolume is written and the claim is bound to it.
 func TestBegun_APersistentVolumeThatComesBetweenTwoQuestionsIsNotTakenForLost(t *testing.T) {
-	client := fake.NewClientset()
-	s := newServer(t, client)
-	p, pv, id := begun(t, s)
+	s, p, pv, id := begun(t)
+	client := p.Client.(*fake.Clientset)
 	claim := options(nil).PVC
 	check.OK(t, client.Tracker().Add(claim.DeepCopy()))
 	pv.Annotations[v1beta1.NFSServerAnnotation] = "storage/other"
@@ -122,49 +150,8 @@ func TestBegun_APersistentVolumeThatComesBetweenTwoQuestionsIsNotTakenForLost(t 
 
 var claimResource = core.SchemeGroupVersion.WithResource("persistentvolumeclaims")
 
-func TestBegun_NothingIsRemovedWhileTheAPIServerDoesNotAnswer(t *testing.T) {
-	for _, resource := range []string{"persistentvolumes", "persistentvolumeclaims"} {
-		client := fake.NewClientset()
-		s := newServer(t, client)
-		p, _, id := begun(t, s)
-		fails := errors.New("no route")
-		client.PrependReactor("get", resource, func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, fails })
-		if _, err := p.reconcile(t.Context(), id); !errors.Is(err, fails) {
-			t.Errorf("%s: %v", resource, err)
-		}
-		if len(s.disk.volumes()) != 1 || len(p.journal.all()) != 1 {
-			t.Errorf("%s: it is gone", resource)
-		}
-	}
-}
-
-func TestBegun_VolumeThatCannotBeRemovedStaysInTheJournal(t *testing.T) {
-	s := newServer(t, fake.NewClientset())
-	p, _, id := begun(t, s)
-	s.disk.hook(func(_ context.Context, call string) error {
-		if call == "delete" {
-			return backend.ErrPrecondition
-		}
-		return nil
-	})
-	if _, err := p.reconcile(t.Context(), id); !errors.Is(err, backend.ErrPrecondition) || len(p.journal.all()) != 1 {
-		t.Errorf("%v; in the journal: %v", err, p.journal.all())
-	}
-}
-
-func TestBegun_ForeignVolumeIsNotRemoved(t *testing.T) {
-	s := newServer(t, fake.NewClientset())
-	p, _, id := begun(t, s)
-	check.OK(t, s.disk.Memory.Delete(t.Context(), id))
-	check.Got(s.disk.Memory.Create(t.Context(), backend.VolumeSpec{Name: string(id)}))(t)
-	if _, err := p.reconcile(t.Context(), id); err != nil || len(s.disk.volumes()) != 1 || len(p.journal.all()) != 0 {
-		t.Errorf("volumes %v, journal %v, %v", s.disk.volumes(), p.journal.all(), err)
-	}
-}
-
 func TestBegun_AClaimThatIsDeletedIsLookedAtAtOnce(t *testing.T) {
-	s := newServer(t, fake.NewClientset())
-	p, _, id := begun(t, s)
+	s, p, _, id := begun(t)
 	other := options(nil).PVC
 	other.UID = "other"
 	for _, o := range []any{other, "no claim"} {
@@ -177,56 +164,4 @@ func TestBegun_AClaimThatIsDeletedIsLookedAtAtOnce(t *testing.T) {
 	p.working(t)
 	check.OK(t, claims.Delete(t.Context(), options(nil).PVC.Name, metav1.DeleteOptions{}))
 	wait.Until(t, "volume "+string(id)+" is gone", func() bool { return len(s.disk.volumes()) == 0 && len(p.journal.all()) == 0 })
-}
-
-func TestBegun_NothingEndsWithoutTheLease(t *testing.T) {
-	s := newServer(t, fake.NewClientset())
-	p, _, id := begun(t, s)
-	p.gate.shut()
-	if _, err := p.reconcile(t.Context(), id); err != nil {
-		t.Error(err)
-	}
-	if len(s.disk.volumes()) != 1 || len(p.journal.all()) != 1 {
-		t.Error("it is removed")
-	}
-}
-
-// The volume was begun by an earlier release, and its PersistentVolume gets another name.
-func TestBegun_VolumeOfAnEarlierReleaseIsMadeAgainUnlessItHasItsPersistentVolume(t *testing.T) {
-	for _, has := range []bool{false, true} {
-		s := newServer(t, fake.NewClientset())
-		p, pv, id := begun(t, s)
-		old := s.disk.volume(string(id))
-		spec := backend.VolumeSpec{Name: old.Name, Size: backend.Size{Required: old.Size}, Mode: old.Mode, Labels: maps.Clone(old.Labels)}
-		spec.Labels[v1beta1.PersistentVolumeLabel] = old.Name
-		check.OK(t, s.disk.Delete(t.Context(), id))
-		check.Got(s.disk.Create(t.Context(), spec))(t)
-		if has {
-			pv.Name = old.Name
-			check.Got(p.Client.CoreV1().PersistentVolumes().Create(t.Context(), pv, metav1.CreateOptions{}))(t)
-		}
-		_, _, first := p.Provision(t.Context(), options(nil))
-		again, _, second := p.Provision(t.Context(), options(nil))
-		switch {
-		case first == nil:
-			t.Errorf("it has one: %t: the volume of before is taken", has)
-		case has && (second == nil || len(s.disk.volumes()) != 1):
-			t.Errorf("it is made again while it is in use: %v", second)
-		case !has && (second != nil || again.Name != string(id)+ofMain || s.disk.volume(string(id)).Labels[v1beta1.PersistentVolumeLabel] != again.Name):
-			t.Errorf("it is not made again: %v", second)
-		}
-	}
-}
-
-func TestShouldProvision_ClaimThatWaitsToBeBoundIsNotProvisionedAgain(t *testing.T) {
-	s := newServer(t, fake.NewClientset())
-	p, pv, _ := begun(t, s)
-	claim := options(nil).PVC
-	if p.isProvisioned(claim) {
-		t.Error("it has no PersistentVolume yet")
-	}
-	check.OK(t, p.volumes.SharedIndexInformer.GetStore().Add(pv))
-	if !p.isProvisioned(claim) {
-		t.Errorf("its PersistentVolume is %s", pv.Name)
-	}
 }

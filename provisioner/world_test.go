@@ -21,11 +21,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v10/controller"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/backendtest"
+	"github.com/holdfast-storage/holdfast/backend/export"
 	"github.com/holdfast-storage/holdfast/test/rig/alongside"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
@@ -55,18 +57,36 @@ type server struct {
 
 func newServer(t *testing.T, client kubernetes.Interface) *server {
 	s := &server{t: t, disk: &disk{Memory: backendtest.NewMemory()}, events: &recorder{}}
-	s.config = Config{
-		Name: "nfs-" + rand.String(5) + ".holdfast.dev", Identity: "storage/main", Default: func() bool { return true },
-		Address: func(context.Context) (string, error) { return address, nil },
-		Path:    func(id backend.ID) string { return "/" + string(id) },
-		Backend: s.disk, StateDir: t.TempDir(),
-		Client: client, Namespace: realapi.Namespace, Events: s.events, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
-		Lease: 3 * time.Second, RetryFirst: 20 * time.Millisecond, RetryLast: 500 * time.Millisecond,
-	}
+	s.config = configOf(t, randomName(), s.disk, t.TempDir(), client)
+	s.config.Events, s.config.Lease = s.events, 3*time.Second
 	return s
 }
 
-// made is a provisioner that is not running, and holds its Lease all the same.
+// randomName is a provisioner of one test alone.
+func randomName() string { return "nfs-" + rand.String(5) + ".holdfast.dev" }
+
+// configOf is of one process of the server storage/main.
+func configOf(t *testing.T, provisioner string, volumes backend.Backend, state string, client kubernetes.Interface) Config {
+	return Config{
+		Name: provisioner, Identity: "storage/main", Default: func() bool { return true },
+		Address: func(context.Context) (string, error) { return address, nil }, Path: export.PathOf,
+		Backend: volumes, StateDir: state,
+		Client: client, Namespace: realapi.Namespace, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Lease: time.Second, RetryFirst: 20 * time.Millisecond, RetryLast: 500 * time.Millisecond,
+	}
+}
+
+// quiet is a server, changed as a test needs it, whose provisioner does not run, and holds its Lease all the same.
+func quiet(t *testing.T, change ...func(*server)) (*server, *Provisioner) {
+	t.Helper()
+	s := newServer(t, fake.NewClientset())
+	for _, f := range change {
+		f(s)
+	}
+	return s, s.made()
+}
+
+// made is another process of a quiet server.
 func (s *server) made() *Provisioner {
 	s.t.Helper()
 	p := check.Got(New(s.config))(s.t)
@@ -112,6 +132,16 @@ func (d *disk) hook(on func(ctx context.Context, call string) error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.on = on
+}
+
+// fails lets each call of a name end with an error, and no other.
+func (d *disk) fails(name string, with error) {
+	d.hook(func(_ context.Context, call string) error {
+		if call == name {
+			return with
+		}
+		return nil
+	})
 }
 
 func (d *disk) called(call string) (n int) {
@@ -178,22 +208,15 @@ func (d *disk) volume(id string) *backend.Volume {
 
 // recorder keeps events.
 type recorder struct {
+	record.EventRecorder
 	mu     sync.Mutex
 	events []string
 }
 
-func (r *recorder) Event(_ runtime.Object, kind, reason, message string) {
+func (r *recorder) Eventf(_ runtime.Object, kind, reason, format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.events = append(r.events, kind+" "+reason+" "+message)
-}
-
-func (r *recorder) Eventf(about runtime.Object, kind, reason, format string, args ...any) {
-	r.Event(about, kind, reason, fmt.Sprintf(format, args...))
-}
-
-func (r *recorder) AnnotatedEventf(about runtime.Object, _ map[string]string, kind, reason, format string, args ...any) {
-	r.Eventf(about, kind, reason, format, args...)
+	r.events = append(r.events, kind+" "+reason+" "+fmt.Sprintf(format, args...))
 }
 
 func (r *recorder) with(part string) []string {
@@ -231,4 +254,24 @@ func volumeOf(pv *core.PersistentVolume) backend.ID {
 	return backend.ID(pv.Annotations[v1beta1.NFSVolumeAnnotation])
 }
 
-func quietClient() kubernetes.Interface { return fake.NewClientset() }
+// provisioned is what the library gets for options, which must do.
+func (p *Provisioner) provisioned(t *testing.T, o controller.ProvisionOptions) *core.PersistentVolume {
+	t.Helper()
+	pv, state, err := p.Provision(t.Context(), o)
+	if err != nil || state != controller.ProvisioningFinished {
+		t.Fatal(state, err)
+	}
+	return pv
+}
+
+// errIgnored stands for those that the library ignores.
+var errIgnored = errors.New("ignored")
+
+// isA says whether an error is of a kind, or of the kind nil is none.
+func isA(err, kind error) bool {
+	if errors.Is(kind, errIgnored) {
+		_, is := err.(*controller.IgnoredError) //nolint:errorlint // as the library looks at it
+		return is
+	}
+	return errors.Is(err, kind)
+}
