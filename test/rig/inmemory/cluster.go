@@ -188,9 +188,10 @@ func (w *Cluster) Puppet(name string, available int64, pools ...string) {
 	if len(pools) == 0 {
 		pools = []string{"memory"}
 	}
+	room := *resource.NewQuantity(available, resource.BinarySI)
 	n := check.Got(w.Nodes().Create(w.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}))(w)
 	for _, p := range pools {
-		n.Status.Pools = append(n.Status.Pools, v1beta1.Pool{Name: p, Capacity: *quantity(available), Available: *quantity(available), Largest: *quantity(available)})
+		n.Status.Pools = append(n.Status.Pools, v1beta1.Pool{Name: p, Capacity: room, Available: room, Largest: room})
 	}
 	check.Got(w.Nodes().UpdateStatus(w.Context(), n, metav1.UpdateOptions{}))(w)
 	w.Beat(name, 3600)
@@ -214,8 +215,6 @@ func (w *Cluster) Beat(name string, seconds int32) {
 	}
 	check.OK(w, err)
 }
-
-func quantity(n int64) *resource.Quantity { return resource.NewQuantity(n, resource.BinarySI) }
 
 // Answer writes the status of a puppet's volume, once its object is there.
 func (w *Cluster) Answer(name string, change func(*v1beta1.Volume)) *v1beta1.Volume {
@@ -308,7 +307,7 @@ func Spec(name string, size int64, nodes ...string) backend.VolumeSpec {
 }
 
 // Expect fails unless err is of a kind and names all parts.
-func Expect(t *testing.T, err, kind error, parts ...string) {
+func Expect(t testing.TB, err, kind error, parts ...string) {
 	t.Helper()
 	if !errors.Is(err, kind) {
 		t.Fatalf("got %v, want an error that is %q", err, kind)
@@ -317,6 +316,16 @@ func Expect(t *testing.T, err, kind error, parts ...string) {
 		if !strings.Contains(err.Error(), p) {
 			t.Errorf("%q does not name %s", err, p)
 		}
+	}
+}
+
+// Refused expects the error of a call:
+//
+//	inmemory.Refused(w.Backend.Get(ctx, "v"))(t, backend.ErrNotFound, "v")
+func Refused[T any](_ T, err error) func(t testing.TB, kind error, parts ...string) {
+	return func(t testing.TB, kind error, parts ...string) {
+		t.Helper()
+		Expect(t, err, kind, parts...)
 	}
 }
 
