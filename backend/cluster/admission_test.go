@@ -3,7 +3,6 @@ package cluster_test
 import (
 	"slices"
 	"testing"
-	"testing/synctest"
 
 	core "k8s.io/api/core/v1"
 	storage "k8s.io/api/storage/v1"
@@ -15,33 +14,32 @@ import (
 )
 
 func TestCopy_IsNotCreatedWhereItsClassForbidsIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inBubble(t, func(w *world) {
 		for _, name := range []string{"a", "b"} {
 			w.KubernetesNode(name)
 		}
 		w.Hosts(map[string]int64{"a": gib, "b": gib})
-		check.Got(w.Backend.Create(t.Context(), inmemory.Spec("v", mib, "a")))(t)
-		check.Got(w.Backend.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "v"}))(t)
+		check.Got(w.Backend.Create(w.Context(), inmemory.Spec("v", mib, "a")))(w)
+		check.Got(w.Backend.Snapshot(w.Context(), backend.SnapshotSpec{Name: "s", Source: "v"}))(w)
 		for class, nodes := range map[string][]string{"here": {"a"}, "both": {"a", "b"}, "elsewhere": {"b"}, "anywhere": nil} {
 			w.classOn(class, nodes)
 			w.claimOf(class)
 			s := inmemory.Spec("from-"+class, mib)
 			s.Labels = map[string]string{"csi.storage.k8s.io/pvc/name": "claim-of-" + class, "csi.storage.k8s.io/pvc/namespace": "shop"}
 			for kind, ask := range map[string]func() (*backend.Volume, error){
-				"clone":   func() (*backend.Volume, error) { s.Name = "c-" + class; return w.Backend.Clone(t.Context(), "v", s) },
-				"restore": func() (*backend.Volume, error) { s.Name = "r-" + class; return w.Backend.Restore(t.Context(), "s", s) },
+				"clone":   func() (*backend.Volume, error) { s.Name = "c-" + class; return w.Backend.Clone(w.Context(), "v", s) },
+				"restore": func() (*backend.Volume, error) { s.Name = "r-" + class; return w.Backend.Restore(w.Context(), "s", s) },
 			} {
 				v, err := ask()
 				if nodes == nil || slices.Contains(nodes, "a") {
 					if err != nil || v.Node != "a" {
-						t.Errorf("%s of class %s: %+v, %v", kind, class, v, err)
+						w.Errorf("%s of class %s: %+v, %v", kind, class, v, err)
 					}
 					continue
 				}
-				inmemory.Expect(t, err, backend.ErrExhausted, "must be on node a", "class "+class, "allowedTopologies")
+				inmemory.Expect(w, err, backend.ErrExhausted, "must be on node a", "class "+class, "allowedTopologies")
 				if w.Volume(s.Name) != nil {
-					t.Errorf("%s of class %s left an object", kind, class)
+					w.Errorf("%s of class %s left an object", kind, class)
 				}
 			}
 		}

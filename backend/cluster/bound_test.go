@@ -1,9 +1,7 @@
 package cluster_test
 
 import (
-	"strings"
 	"testing"
-	"testing/synctest"
 
 	core "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,46 +30,37 @@ func (w *world) claimed(pv string) types.UID {
 }
 
 func TestDelete_AVolumeOfALivingClaimIsRefusedByName(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inBubble(t, func(w *world) {
 		claim := w.claimed("by-hand")
 		w.boundTo("released", "of a claim before") // as the provisioner sees it
 		w.boundTo("by-hand", claim)
 		host := w.Hosts(map[string]int64{"a": gib})["a"]
-		check.Got(w.Backend.Create(t.Context(), inmemory.Spec("v", mib)))(t)
-		err := w.Backend.Delete(t.Context(), "v")
-		inmemory.Expect(t, err, backend.ErrPrecondition)
-		if !strings.Contains(err.Error(), "shop/data") || !strings.Contains(err.Error(), "by-hand") {
-			t.Errorf("it says %v", err)
-		}
+		check.Got(w.Backend.Create(w.Context(), inmemory.Spec("v", mib)))(w)
+		inmemory.Expect(w, w.Backend.Delete(w.Context(), "v"), backend.ErrPrecondition, "shop/data", "by-hand")
 		if v := w.Volume("v"); v == nil || v.DeletionTimestamp != nil || v.Spec.Deletion != nil || !host.Has("v") {
-			t.Errorf("it was deleted: %+v", v)
+			w.Errorf("it was deleted: %+v", v)
 		}
-		check.OK(t, w.Theirs.CoreV1().PersistentVolumeClaims("shop").Delete(t.Context(), "data", metav1.DeleteOptions{}))
-		if err := w.Backend.Delete(t.Context(), "v"); err != nil || host.Has("v") {
-			t.Errorf("after the claim: %v, on the disk: %t", err, host.Has("v"))
+		check.OK(w, w.Theirs.CoreV1().PersistentVolumeClaims("shop").Delete(w.Context(), "data", metav1.DeleteOptions{}))
+		if err := w.Backend.Delete(w.Context(), "v"); err != nil || host.Has("v") {
+			w.Errorf("after the claim: %v, on the disk: %t", err, host.Has("v"))
 		}
 	})
 }
 
 // An administrator wrote PersistentVolumes for the export of a shared volume, which name no driver.
 func TestDelete_ASharedVolumeIsRefusedWhileAClaimHasItAsAnExport(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inBubble(t, func(w *world) {
 		claim := w.claimed("by-hand")
 		for name, path := range map[string]string{"by-hand": "/v/logs", "other": "/v0"} {
 			p := &core.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}}
 			p.Spec.NFS = &core.NFSVolumeSource{Server: "nfs.example", Path: path}
 			p.Spec.ClaimRef = &core.ObjectReference{Namespace: "shop", Name: "data", UID: claim}
-			check.Got(w.Theirs.CoreV1().PersistentVolumes().Create(t.Context(), p, metav1.CreateOptions{}))(t)
+			check.Got(w.Theirs.CoreV1().PersistentVolumes().Create(w.Context(), p, metav1.CreateOptions{}))(w)
 		}
 		w.Servers(map[string]int64{inmemory.ServerA: gib}, map[string]int64{"node-a": gib})
-		check.Got(w.Backend.Create(t.Context(), inmemory.SharedSpec("v", mib, "", "node-a")))(t)
-		err := w.Backend.Delete(t.Context(), "v")
-		inmemory.Expect(t, err, backend.ErrPrecondition, "shop/data", "by-hand")
-		check.OK(t, w.Theirs.CoreV1().PersistentVolumeClaims("shop").Delete(t.Context(), "data", metav1.DeleteOptions{}))
-		if err := w.Backend.Delete(t.Context(), "v"); err != nil {
-			t.Errorf("after the claim: %v", err)
-		}
+		check.Got(w.Backend.Create(w.Context(), inmemory.SharedSpec("v", mib, "", "node-a")))(w)
+		inmemory.Expect(w, w.Backend.Delete(w.Context(), "v"), backend.ErrPrecondition, "shop/data", "by-hand")
+		check.OK(w, w.Theirs.CoreV1().PersistentVolumeClaims("shop").Delete(w.Context(), "data", metav1.DeleteOptions{}))
+		check.Report(w, w.Backend.Delete(w.Context(), "v")) // after the claim
 	})
 }

@@ -1,15 +1,11 @@
 package cluster_test
 
 import (
-	"crypto/sha256"
-	"fmt"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	core "k8s.io/api/core/v1"
-	storage "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -24,7 +20,7 @@ import (
 func (w *world) hosts(volume string) {
 	w.Helper()
 	w.Change = func(c *cluster.Config) { c.Driver = v1beta1.DriverName }
-	w.started()
+	w.Start()
 	w.Puppet(node, gib)
 	w.KubernetesNode(node)
 	for name, at := range map[string]string{volume: v1beta1.NodeOfCephPool("block"), "local": node} {
@@ -66,8 +62,7 @@ func (w *world) inUse(volumes ...string) {
 }
 
 func TestAttach_OfAVolumeThatWasWrittenAgainWaitsForEachNodeThatHasIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inBubble(t, func(w *world) {
 		w.hosts("v")
 		w.Puppet("off", gib) // is shut out, and its name comes first
 		for name, change := range map[string]func(*v1beta1.StorageNode){
@@ -84,19 +79,16 @@ func TestAttach_OfAVolumeThatWasWrittenAgainWaitsForEachNodeThatHasIt(t *testing
 			})
 		}
 		for range 10 { // in whatever order the cache has them
-			inmemory.Expect(t, w.Backend.Attach(t.Context(), "v", "other"), backend.ErrUnavailable, "not detached from node "+node)
+			inmemory.Expect(w, w.Backend.Attach(w.Context(), "v", "other"), backend.ErrUnavailable, "not detached from node "+node)
 		}
 		w.status(func(n *v1beta1.StorageNode) { n.Status.CephVolumes = nil })
 		w.inUse()
-		if err := w.Backend.Attach(t.Context(), "v", "other"); err != nil {
-			t.Errorf("once that node has it no more: %v", err)
-		}
+		check.Report(w, w.Backend.Attach(w.Context(), "v", "other")) // once that node has it no more
 	})
 }
 
 func TestDelete_OfAVolumeThatTheKernelOfANodeHasIsRefused(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inBubble(t, func(w *world) {
 		w.hosts("v")
 		record := func(volumes ...string) {
 			w.status(func(n *v1beta1.StorageNode) { n.Status.CephVolumes = volumes })
@@ -106,36 +98,41 @@ func TestDelete_OfAVolumeThatTheKernelOfANodeHasIsRefused(t *testing.T) {
 			})
 		}
 		record("v")
-		inmemory.Expect(t, w.Backend.Delete(t.Context(), "v"), backend.ErrPrecondition, "volume v", "in use on node "+node)
-		if v, err := w.Volumes().Get(t.Context(), "v", metav1.GetOptions{}); err != nil || v.DeletionRequested() {
-			t.Errorf("its deletion is requested: %+v, %v", v, err)
+		inmemory.Expect(w, w.Backend.Delete(w.Context(), "v"), backend.ErrPrecondition, "volume v", "in use on node "+node)
+		if v, err := w.Volumes().Get(w.Context(), "v", metav1.GetOptions{}); err != nil || v.DeletionRequested() {
+			w.Errorf("its deletion is requested: %+v, %v", v, err)
 		}
 		record()
-		if err := w.Backend.Delete(t.Context(), "v"); err != nil { // no pool has made it
-			t.Errorf("a volume that no node has: %v", err)
+		if err := w.Backend.Delete(w.Context(), "v"); err != nil { // no pool has made it
+			w.Errorf("a volume that no node has: %v", err)
 		}
 	})
 }
 
 func TestDetach_WaitsUntilTheNodeCannotWriteAnyMore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inBubble(t, func(w *world) {
 		w.hosts("v")
-		detached := func(volume string) error { return w.Backend.CheckDetached(t.Context(), backend.ID(volume), node) }
+		detached := func(volume string) error { return w.Backend.CheckDetached(w.Context(), backend.ID(volume), node) }
+		is := func(of string) {
+			w.Helper()
+			if err := detached("v"); err != nil {
+				w.Errorf("%s: %v", of, err)
+			}
+		}
 		w.Until("the volume in the cache", func() bool { return detached("v") != nil })
-		inmemory.Expect(t, detached("v"), backend.ErrUnavailable, "volume v", "node "+node, "is not shut out of its Ceph cluster", "node.kubernetes.io/out-of-service")
+		inmemory.Expect(w, detached("v"), backend.ErrUnavailable, "volume v", "node "+node, "is not shut out of its Ceph cluster", "node.kubernetes.io/out-of-service")
 		for _, to := range []string{node, "other"} { // there is no VolumeAttachment: it was removed by force
-			err := w.Backend.Attach(t.Context(), "v", to)
+			err := w.Backend.Attach(w.Context(), "v", to)
 			if to == node && err != nil {
-				t.Fatal(err)
+				w.Fatal(err)
 			}
 			if to != node {
-				inmemory.Expect(t, err, backend.ErrUnavailable, "not detached from node "+node)
+				inmemory.Expect(w, err, backend.ErrUnavailable, "not detached from node "+node)
 			}
 		}
 		for _, other := range []string{"local", "gone"} {
 			if err := detached(other); err != nil {
-				t.Errorf("%s: %v", other, err)
+				w.Errorf("%s: %v", other, err)
 			}
 		}
 		fenced := func(status metav1.ConditionStatus) {
@@ -144,78 +141,55 @@ func TestDetach_WaitsUntilTheNodeCannotWriteAnyMore(t *testing.T) {
 			})
 		}
 		fenced(metav1.ConditionFalse)
-		inmemory.Expect(t, detached("v"), backend.ErrUnavailable, "waiting for pool block")
+		inmemory.Expect(w, detached("v"), backend.ErrUnavailable, "waiting for pool block")
 		fenced(metav1.ConditionTrue)
-		if err := detached("v"); err != nil {
-			t.Errorf("of a node that is shut out: %v", err)
-		}
+		is("of a node that is shut out")
 		fenced(metav1.ConditionFalse)
 		w.inUse("other")
-		if err := detached("v"); err != nil {
-			t.Errorf("of a node that has unmounted it: %v", err)
-		}
-		record := func(volumes ...string) {
-			w.status(func(n *v1beta1.StorageNode) { n.Status.CephVolumes = volumes })
-		}
-		record("v", "forgotten")
+		is("of a node that has unmounted it")
+		w.status(func(n *v1beta1.StorageNode) { n.Status.CephVolumes = []string{"v", "forgotten"} })
 		for _, v := range []string{"v", "forgotten"} { // as of a Node that was registered again, and of a Volume that was deleted
-			inmemory.Expect(t, detached(v), backend.ErrUnavailable, "volume "+v, "may still write")
+			inmemory.Expect(w, detached(v), backend.ErrUnavailable, "volume "+v, "may still write")
 		}
 		fenced(metav1.ConditionTrue)
-		if err := detached("v"); err != nil {
-			t.Errorf("of a node that is shut out and has recorded it: %v", err)
-		}
+		is("of a node that is shut out and has recorded it")
 		fenced(metav1.ConditionFalse)
-		record()
+		w.status(func(n *v1beta1.StorageNode) { n.Status.CephVolumes = nil })
 		w.inUse("v")
-		recorded, err := w.Nodes().Get(t.Context(), node, metav1.GetOptions{})
-		w.status(func(n *v1beta1.StorageNode) { n.Status.CephClients = nil })
-		inmemory.Expect(t, detached("v"), backend.ErrUnavailable, "reports the volume as in use", "no record of a client", "delete the Node "+node)
-		w.inUse("other")
-		if err := detached("v"); err != nil {
-			t.Errorf("of a node without clients that does not use it: %v", err)
+		recorded := check.Got(w.Nodes().Get(w.Context(), node, metav1.GetOptions{}))(w)
+		again := func() {
+			w.Helper()
+			recorded.ResourceVersion, recorded.UID = "", ""
+			check.Got(w.Nodes().Create(w.Context(), recorded, metav1.CreateOptions{}))(w)
+			w.status(func(n *v1beta1.StorageNode) { n.Status = recorded.Status })
 		}
+		w.status(func(n *v1beta1.StorageNode) { n.Status.CephClients = nil })
+		inmemory.Expect(w, detached("v"), backend.ErrUnavailable, "reports the volume as in use", "no record of a client", "delete the Node "+node)
+		w.inUse("other")
+		is("of a node without clients that does not use it")
 		w.inUse("v")
-		check.OK(t, err)
 		w.Until("a later second, which is all that objects have", func() bool { return time.Now().Unix() > recorded.CreationTimestamp.Unix() })
-		attachment := &storage.VolumeAttachment{
-			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("csi-%x", sha256.Sum256([]byte("v"+v1beta1.DriverName+node)))},
-			Spec:       storage.VolumeAttachmentSpec{Attacher: v1beta1.DriverName, NodeName: node, Source: storage.VolumeAttachmentSource{PersistentVolumeName: new("v")}},
-		}
-		check.Got(w.Theirs.StorageV1().VolumeAttachments().Create(t.Context(), attachment, metav1.CreateOptions{}))(t)
-		if err := detached("v"); err != nil {
-			t.Errorf("of a node that has recorded no use since the volume was attached: %v", err)
-		}
-		err = w.Nodes().Delete(t.Context(), node, metav1.DeleteOptions{})
-		check.OK(t, err)
-		inmemory.Expect(t, detached("v"), backend.ErrUnavailable, "its StorageNode was deleted", "delete the Node "+node)
+		w.attached("v", node, "v")
+		is("of a node that has recorded no use since the volume was attached")
+		check.OK(w, w.Nodes().Delete(w.Context(), node, metav1.DeleteOptions{}))
+		inmemory.Expect(w, detached("v"), backend.ErrUnavailable, "its StorageNode was deleted", "delete the Node "+node)
 		w.inUse("other")
-		if err := detached("v"); err != nil {
-			t.Errorf("of a node that has unmounted it, without a StorageNode: %v", err)
-		}
+		is("of a node that has unmounted it, without a StorageNode")
 		w.inUse("v")
-		recorded.ResourceVersion, recorded.UID = "", ""
-		check.Got(w.Nodes().Create(t.Context(), recorded, metav1.CreateOptions{}))(t)
-		w.status(func(n *v1beta1.StorageNode) { n.Status = recorded.Status })
-		check.OK(t, w.Theirs.CoreV1().Nodes().Delete(t.Context(), node, metav1.DeleteOptions{}))
-		inmemory.Expect(t, detached("v"), backend.ErrUnavailable, "may still write")
+		again()
+		check.OK(w, w.Theirs.CoreV1().Nodes().Delete(w.Context(), node, metav1.DeleteOptions{}))
+		inmemory.Expect(w, detached("v"), backend.ErrUnavailable, "may still write")
 		w.status(func(n *v1beta1.StorageNode) { n.Status.CephClients = nil })
-		if err := detached("v"); err != nil {
-			t.Errorf("of a node without clients whose Node was deleted: %v", err)
-		}
+		is("of a node without clients whose Node was deleted")
 		w.status(func(n *v1beta1.StorageNode) { n.Status = recorded.Status })
-		inmemory.Expect(t, detached("v"), backend.ErrUnavailable, "may still write")
-		check.OK(t, w.Nodes().Delete(t.Context(), node, metav1.DeleteOptions{}))
-		if err := detached("v"); err != nil { // if the machine runs, the agent of the pool sees its client when the volume is attached elsewhere
-			t.Errorf("of a node whose Node and StorageNode were deleted: %v", err)
-		}
-		recorded.ResourceVersion, recorded.UID = "", ""
-		check.Got(w.Nodes().Create(t.Context(), recorded, metav1.CreateOptions{}))(t)
-		w.status(func(n *v1beta1.StorageNode) { n.Status = recorded.Status })
-		_, err = w.Ours.HoldfastV1beta1().StorageClusters().Create(t.Context(), &v1beta1.StorageCluster{
+		inmemory.Expect(w, detached("v"), backend.ErrUnavailable, "may still write")
+		check.OK(w, w.Nodes().Delete(w.Context(), node, metav1.DeleteOptions{}))
+		// If the machine runs, the agent of the pool sees its client when the volume is attached elsewhere.
+		is("of a node whose Node and StorageNode were deleted")
+		again()
+		check.Got(w.Ours.HoldfastV1beta1().StorageClusters().Create(w.Context(), &v1beta1.StorageCluster{
 			ObjectMeta: metav1.ObjectMeta{Name: "holdfast"}, Spec: v1beta1.StorageClusterSpec{Fencing: v1beta1.FencingSpec{Pods: v1beta1.FenceNone}},
-		}, metav1.CreateOptions{})
-		check.OK(t, err)
+		}, metav1.CreateOptions{}))(w)
 		w.Until("the end of the detached where fencing is disabled", func() bool { return detached("v") == nil })
 	})
 }

@@ -50,18 +50,11 @@ func TestCache_CallSeesItsOwnWriteThoughTheCacheIsStale(t *testing.T) {
 	next := deskVolume("2", "12")
 	cache(next)
 	expectNewest("another of its name", next)
-}
-
-func TestCache_CallLearnsOfADeletionThatTheCacheNeverSaw(t *testing.T) {
-	d, _ := cacheOf()
-	c := d.join("v")
-	defer c.leave()
-	v := deskVolume("1", "9")
-	c.learn(v)
-	d.changed(v, true)
-	if got := c.newest(); got != nil {
-		t.Errorf("got %+v", got)
-	}
+	last := deskVolume("2", "13")
+	c.learn(last)
+	d.changed(last, true)
+	cache(nil)
+	expectNewest("deleted, and never in the cache", nil)
 }
 
 func TestCache_CallsOnOneNameShareTheirKnowledgeAndOthersDoNot(t *testing.T) {
@@ -102,9 +95,7 @@ func TestCache_OneCallAtATimeCreates(t *testing.T) {
 	defer two.leave()
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	err := one.alone(t.Context(), func() error {
-		return two.alone(ended, func() error { return nil })
-	})
+	err := one.alone(t.Context(), func() error { return two.alone(ended, func() error { return nil }) })
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("the second got in: %v", err)
 	}

@@ -48,8 +48,7 @@ func TestPopulated_VolumeIsMadeEmptyAndReturnedWhenItIsComplete(t *testing.T) {
 		}
 		_, err := w.Backend.Snapshot(t.Context(), backend.SnapshotSpec{Name: "of-v", Source: "v"})
 		inmemory.Expect(t, err, backend.ErrUnavailable, "all of its content")
-		_, err = w.Backend.Clone(t.Context(), "v", cephSpec("clone", 2*mib))
-		inmemory.Expect(t, err, backend.ErrUnavailable, "all of its content")
+		inmemory.Refused(w.Backend.Clone(t.Context(), "v", cephSpec("clone", 2*mib)))(t, backend.ErrUnavailable, "all of its content")
 
 		w.Answer("v", func(v *v1beta1.Volume) {
 			v.Status.Copy = &v1beta1.VolumeCopy{Phase: v1beta1.CopyCopying, BytesDone: 700, BytesTotal: 2000}
@@ -81,10 +80,8 @@ func TestPopulated_VolumeDeletedWhileItIsCopiedIsNotTaken(t *testing.T) {
 			v, err := w.Volumes().Get(t.Context(), "v", metav1.GetOptions{})
 			return err == nil && v.IsIncomplete()
 		})
-		_, err := w.Backend.Restore(t.Context(), "s", cephSpec("v", 0))
-		inmemory.Expect(t, err, backend.ErrExists, "holdfast volumes delete v")
-		_, err = w.Backend.Clone(t.Context(), "v", cephSpec("clone", 2*mib))
-		inmemory.Expect(t, err, backend.ErrPrecondition, "only a part of its content")
+		inmemory.Refused(w.Backend.Restore(t.Context(), "s", cephSpec("v", 0)))(t, backend.ErrExists, "holdfast volumes delete v")
+		inmemory.Refused(w.Backend.Clone(t.Context(), "v", cephSpec("clone", 2*mib)))(t, backend.ErrPrecondition, "only a part of its content")
 		check.OK(t, w.Backend.Delete(t.Context(), "v"))
 		if w.Gone("v"); pool.Has("v") {
 			t.Error("the pool still has it")
@@ -123,18 +120,14 @@ func TestPopulated_WhatDoesNotFitTheSourceIsRefused(t *testing.T) {
 		w.snapshotOnNode()
 		block := cephSpec("a", 0)
 		block.Mode = backend.Block
-		_, err := w.Backend.Restore(t.Context(), "s", block)
-		inmemory.Expect(t, err, backend.ErrInvalid, "mode Block", "mode Filesystem")
-		_, err = w.Backend.Restore(t.Context(), "s", cephSpec("b", mib))
-		inmemory.Expect(t, err, backend.ErrOutOfRange, "1048576 bytes", "2097152")
+		inmemory.Refused(w.Backend.Restore(t.Context(), "s", block))(t, backend.ErrInvalid, "mode Block", "mode Filesystem")
+		inmemory.Refused(w.Backend.Restore(t.Context(), "s", cephSpec("b", mib)))(t, backend.ErrOutOfRange, "1048576 bytes", "2097152")
 		gone := cephSpec("d", 0)
 		gone.Labels = map[string]string{v1beta1.ClaimNamespaceLabel: "shop", v1beta1.ClaimNameLabel: "gone"}
-		_, err = w.Backend.Restore(t.Context(), "s", gone)
-		inmemory.Expect(t, err, backend.ErrPrecondition, "shop/gone is gone")
+		inmemory.Refused(w.Backend.Restore(t.Context(), "s", gone))(t, backend.ErrPrecondition, "shop/gone is gone")
 		limited := cephSpec("c", 0)
 		limited.Size.Limit = mib
-		_, err = w.Backend.Restore(t.Context(), "s", limited)
-		inmemory.Expect(t, err, backend.ErrInvalid, "as large as snapshot s")
+		inmemory.Refused(w.Backend.Restore(t.Context(), "s", limited))(t, backend.ErrInvalid, "as large as snapshot s")
 		for _, name := range []string{"a", "b", "c", "d"} {
 			if w.Volume(name) != nil || host.Has(backend.ID(name)) {
 				t.Errorf("%s is there", name)
@@ -163,25 +156,24 @@ func TestPopulated_NodeOfTheSourceMustReachTheCephPool(t *testing.T) {
 }
 
 func TestPopulated_PoolsOfOneNodeAreCopiedThere(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inBubble(t, func(w *world) {
 		w.Puppet("a", 100*gib, "memory", "fast", "memory.2")
 		w.Puppet("b", 100*gib, "memory", "fast")
-		w.started()
+		w.Start()
 		for _, n := range []string{"a", "b"} {
 			w.Ready(n)
 		}
-		source, err := w.Volumes().Create(t.Context(), &v1beta1.Volume{
+		source, err := w.Volumes().Create(w.Context(), &v1beta1.Volume{
 			ObjectMeta: metav1.ObjectMeta{Name: "source"},
 			Spec:       v1beta1.VolumeSpec{Name: "source", Node: "a", Pool: "memory.2", Size: v1beta1.VolumeSize{Required: v1beta1.Quantity(mib)}},
 		}, metav1.CreateOptions{})
-		check.OK(t, err)
+		check.OK(w, err)
 		w.Answer(source.Name, func(v *v1beta1.Volume) {
 			inmemory.Made(v)
 			v.Status.Mode, v.Status.Pool = v1beta1.ModeFilesystem, "memory.2"
 		})
 		w.Until("the source in the cache", func() bool {
-			v, err := w.Backend.Get(t.Context(), "source")
+			v, err := w.Backend.Get(w.Context(), "source")
 			return err == nil && v.Pool == "memory.2"
 		})
 		for name, test := range map[string]struct {
@@ -193,18 +185,17 @@ func TestPopulated_PoolsOfOneNodeAreCopiedThere(t *testing.T) {
 		} {
 			spec := inmemory.Spec(name, 2*mib, "b")
 			spec.Pool, spec.NodesYield = test.pool, true
-			inmemory.Expect(t, w.Unfinished("retry", func(ctx context.Context) error {
+			inmemory.Expect(w, w.Unfinished("retry", func(ctx context.Context) error {
 				_, err := w.Backend.Clone(ctx, "source", spec)
 				return err
 			}), backend.ErrBusy)
 			if o := w.Volume(name); o.Spec.Node != "a" || o.Spec.Pool != test.in || o.Spec.PopulatedBy != test.by {
-				t.Errorf("%s: requested %+v", name, o.Spec)
+				w.Errorf("%s: requested %+v", name, o.Spec)
 			}
 		}
 		spec := inmemory.Spec("elsewhere", 2*mib, "b")
 		spec.Pool = "fast"
-		_, err = w.Backend.Clone(t.Context(), "source", spec)
-		inmemory.Expect(t, err, backend.ErrExhausted, "must be on node a")
+		inmemory.Refused(w.Backend.Clone(w.Context(), "source", spec))(w, backend.ErrExhausted, "must be on node a")
 	})
 }
 

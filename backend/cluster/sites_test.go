@@ -1,14 +1,11 @@
 package cluster_test
 
 import (
-	"context"
-	"crypto/sha256"
 	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	storage "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -75,10 +72,8 @@ func TestCephPool_HasNoVolumesOfOthers(t *testing.T) {
 				t.Errorf("%s: made %+v, %v", name, v, err)
 			}
 		}
-		_, err := w.Backend.Create(t.Context(), inmemory.Spec("large", 5*gib))
-		inmemory.Expect(t, err, backend.ErrExhausted, node)
-		_, err = w.Backend.Create(t.Context(), inmemory.Spec("strange", mib, inmemory.CephPool))
-		inmemory.Expect(t, err, backend.ErrExhausted)
+		inmemory.Refused(w.Backend.Create(t.Context(), inmemory.Spec("large", 5*gib)))(t, backend.ErrExhausted, node)
+		inmemory.Refused(w.Backend.Create(t.Context(), inmemory.Spec("strange", mib, inmemory.CephPool)))(t, backend.ErrExhausted)
 		if has := pool.Volumes(); len(has) > 0 {
 			t.Errorf("the Ceph pool has %v", has)
 		}
@@ -115,51 +110,38 @@ func TestCephPool_WhatIsMadeOfItsVolumesStaysThere(t *testing.T) {
 		if all, err := w.Backend.ListSnapshots(t.Context()); err != nil || len(all) != 1 {
 			t.Errorf("there are %+v, %v, want s alone", all, err)
 		}
+		shared := inmemory.SharedSpec("b", mib, "")
+		inmemory.Refused(w.Backend.Clone(t.Context(), "v", shared))(t, backend.ErrInvalid, "Ceph pool memory", "class without shared")
 		check.Report(t, w.Backend.Delete(t.Context(), "w"))
 	})
 }
 
-func TestCephPool_SharedVolumesAreNotMadeOfWhatIsThere(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w, _, _ := withCeph(t, v1beta1.EngineRBD, 100*gib, 100*gib)
-		for _, s := range []backend.VolumeSpec{cephSpec("there", mib), inmemory.Spec("local", mib)} {
-			check.Got(w.Backend.Create(t.Context(), s))(t)
-		}
-		_, err := w.Backend.Clone(t.Context(), "there", inmemory.SharedSpec("b", mib, ""))
-		inmemory.Expect(t, err, backend.ErrInvalid, "Ceph pool memory", "class without shared")
-	})
-}
-
 func TestCephPool_IsWaitedFor(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inBubble(t, func(w *world) {
 		w.configure(v1beta1.PoolSpec{Name: "memory", Engine: v1beta1.EngineCephFS, Ceph: &v1beta1.CephSpec{}})
 		w.Hosts(map[string]int64{node: gib})
 		if got := w.Backend.Reach("memory"); got != backend.ManyHosts {
-			t.Errorf("a pool that is only configured is reached by %d", got)
+			w.Errorf("a pool that is only configured is reached by %d", got)
 		}
 		for _, spec := range []backend.VolumeSpec{cephSpec("v", mib), inmemory.Spec("v", mib)} { // there are no other pools
-			_, err := w.Backend.Create(t.Context(), spec)
-			inmemory.Expect(t, err, backend.ErrUnavailable, "Ceph pool memory", "holdfast-ceph-memory")
+			inmemory.Refused(w.Backend.Create(w.Context(), spec))(w, backend.ErrUnavailable, "Ceph pool memory", "holdfast-ceph-memory")
 		}
-		_, err := w.Backend.Capacity(t.Context(), "memory")
-		inmemory.Expect(t, err, backend.ErrNotFound, "Ceph pool memory")
+		inmemory.Refused(w.Backend.Capacity(w.Context(), "memory"))(w, backend.ErrNotFound, "Ceph pool memory")
 		w.CephPool(gib, v1beta1.EngineCephFS)
 		w.Ready(inmemory.CephPool)
-		if v, err := w.Backend.Create(t.Context(), inmemory.Spec("v", mib)); err != nil || v.Node != inmemory.CephPool {
-			t.Errorf("of a class without a pool: %+v, %v", v, err)
+		if v, err := w.Backend.Create(w.Context(), inmemory.Spec("v", mib)); err != nil || v.Node != inmemory.CephPool {
+			w.Errorf("of a class without a pool: %+v, %v", v, err)
 		}
 	})
 }
 
 func TestCephPool_ConfigurationSaysWhereAPoolIs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inBubble(t, func(w *world) {
 		w.configure(v1beta1.PoolSpec{Name: "memory"})
 		w.CephPool(gib, v1beta1.EngineRBD) // was removed, and its agent is not yet
 		w.Hosts(map[string]int64{node: gib})
-		if v, err := w.Backend.Create(t.Context(), cephSpec("v", mib)); err != nil || v.Node != node || w.Backend.Reach("memory") != backend.ItsHost {
-			t.Errorf("made %+v, %v", v, err)
+		if v, err := w.Backend.Create(w.Context(), cephSpec("v", mib)); err != nil || v.Node != node || w.Backend.Reach("memory") != backend.ItsHost {
+			w.Errorf("made %+v, %v", v, err)
 		}
 	})
 }
@@ -175,49 +157,34 @@ func TestCephPool_VolumesAreUsedWhileItsAgentIsSilent(t *testing.T) {
 		if err != nil || v.Access.RBD == nil || !v.Condition.Abnormal {
 			t.Errorf("it is %+v, %v", v, err)
 		}
-		_, err = w.Backend.Create(t.Context(), cephSpec("w", mib))
-		inmemory.Expect(t, err, backend.ErrUnavailable, "Ceph pool memory")
+		inmemory.Refused(w.Backend.Create(t.Context(), cephSpec("w", mib)))(t, backend.ErrUnavailable, "Ceph pool memory")
 		err = w.Backend.Delete(t.Context(), "v")
 		inmemory.Expect(t, err, backend.ErrUnavailable, "Ceph pool memory", "agent is back")
 	})
 }
 
-func TestCephPool_ImageIsAttachedToOneNodeAtATime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		attachesOne(t, newWorld(t))
-	})
-}
+func TestCephPool_ImageIsAttachedToOneNodeAtATime(t *testing.T) { inBubble(t, attachesOne) }
 
 func TestCephPool_ImageIsAttachedToOneNodeAtATimeByARealAPIServer(t *testing.T) {
-	attachesOne(t, realWorld(t))
+	attachesOne(realWorld(t))
 }
 
-func attachesOne(t *testing.T, w *world) {
-	t.Helper()
-	w.Change = func(c *cluster.Config) { c.Driver = "csi.holdfast.dev" }
+func attachesOne(w *world) {
+	w.Helper()
+	w.Change = func(c *cluster.Config) { c.Driver = v1beta1.DriverName }
 	w.CephPool(gib, v1beta1.EngineRBD)
 	w.Start()
 	w.Ready(inmemory.CephPool)
-	check.Got(w.Backend.Create(t.Context(), cephSpec("v", mib)))(t)
-	attach := func(node string) error { return w.Backend.Attach(t.Context(), "v", node) }
+	check.Got(w.Backend.Create(w.Context(), cephSpec("v", mib)))(w)
+	attach := func(node string) error { return w.Backend.Attach(w.Context(), "v", node) }
 	detach := func(id backend.ID, node string) {
-		t.Helper()
-		check.Report(t, w.Backend.Detach(t.Context(), id, node))
-	}
-	attachment := func(node string) {
-		t.Helper()
-		name := fmt.Sprintf("csi-%x", sha256.Sum256([]byte("v"+"csi.holdfast.dev"+node)))
-		a := &storage.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: storage.VolumeAttachmentSpec{
-			Attacher: "csi.holdfast.dev", NodeName: node, Source: storage.VolumeAttachmentSource{PersistentVolumeName: new("pv-of-a-test")},
-		}}
-		attachments := w.Theirs.StorageV1().VolumeAttachments()
-		check.Got(attachments.Create(t.Context(), a, metav1.CreateOptions{}))(t)
-		t.Cleanup(func() { _ = attachments.Delete(context.Background(), name, metav1.DeleteOptions{}) })
+		w.Helper()
+		check.Report(w, w.Backend.Detach(w.Context(), id, node))
 	}
 	var nodes []string
 	for i := range 8 {
 		nodes = append(nodes, fmt.Sprintf("node-%d", i))
-		attachment(nodes[i])
+		w.attached("v", nodes[i], "pv-of-a-test")
 	}
 	results := make(chan error)
 	for _, node := range nodes {
@@ -228,34 +195,30 @@ func attachesOne(t *testing.T, w *world) {
 		if err := <-results; err == nil {
 			won++
 		} else {
-			inmemory.Expect(t, err, backend.ErrPrecondition, "is attached to node node-")
+			inmemory.Expect(w, err, backend.ErrPrecondition, "is attached to node node-")
 		}
 	}
 	first := w.Volume("v").Annotations[v1beta1.AttachedAnnotation]
 	if won != 1 || first == "" {
-		t.Fatalf("%d of %d have it, recorded is %q", won, len(nodes), first)
+		w.Fatalf("%d of %d have it, recorded is %q", won, len(nodes), first)
 	}
 	for range 2 {
-		inmemory.Expect(t, attach("other"), backend.ErrPrecondition, "node "+first, "node other")
+		inmemory.Expect(w, attach("other"), backend.ErrPrecondition, "node "+first, "node other")
 	}
-	if err := attach(first); err != nil {
-		t.Errorf("again: %v", err)
-	}
+	check.Report(w, attach(first)) // again
 	detach("v", "other")
-	inmemory.Expect(t, attach("other"), backend.ErrPrecondition, first)
+	inmemory.Expect(w, attach("other"), backend.ErrPrecondition, first)
 	detach("v", first)
-	if err := attach("other"); err != nil {
-		t.Errorf("after it was detached: %v", err)
-	}
+	check.Report(w, attach("other"))      // after it was detached
 	if err := attach(first); err != nil { // other has no VolumeAttachment: it was removed by force
-		t.Errorf("after its VolumeAttachment was removed: %v", err)
+		w.Errorf("after its VolumeAttachment was removed: %v", err)
 	}
 	detach("v", "")
 	if at, is := w.Volume("v").Annotations[v1beta1.AttachedAnnotation]; is {
-		t.Errorf("it is attached to %q", at)
+		w.Errorf("it is attached to %q", at)
 	}
 	detach("gone", "other")
-	inmemory.Expect(t, w.Backend.Attach(t.Context(), "gone", "other"), backend.ErrNotFound)
+	inmemory.Expect(w, w.Backend.Attach(w.Context(), "gone", "other"), backend.ErrNotFound)
 }
 
 func TestCephPool_ImageThatAnotherClientHasOpenIsNotAttached(t *testing.T) {
@@ -288,27 +251,26 @@ func TestCephPool_ImageThatAnotherClientHasOpenIsNotAttached(t *testing.T) {
 }
 
 func TestCephPool_AgentThatIsAwayKeepsNoImageFromBeingAttached(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inBubble(t, func(w *world) {
 		w.CephPool(gib, v1beta1.EngineRBD)
 		w.Start()
 		w.Ready(inmemory.CephPool)
-		check.Got(w.Backend.Create(t.Context(), cephSpec("v", mib)))(t)
+		check.Got(w.Backend.Create(w.Context(), cephSpec("v", mib)))(w)
 		w.Agents[inmemory.CephPool]()
 		began := time.Now()
-		check.OK(t, w.Backend.Attach(t.Context(), "v", node))
+		check.OK(w, w.Backend.Attach(w.Context(), "v", node))
 		if waited := time.Since(began); waited < 10*time.Second {
-			t.Errorf("its agent had %s", waited)
+			w.Errorf("its agent had %s", waited)
 		}
 		if v := w.Volume("v"); v.Annotations[v1beta1.AttachedAnnotation] != node || v.Status.Attached != nil {
-			t.Errorf("%+v", v)
+			w.Errorf("%+v", v)
 		}
-		check.OK(t, w.Backend.Detach(t.Context(), "v", node))
+		check.OK(w, w.Backend.Detach(w.Context(), "v", node))
 		w.Until("its agent being known to be away", func() bool { return w.Backend.WhyDown(inmemory.CephPool) != "" })
 		began = time.Now()
-		check.OK(t, w.Backend.Attach(t.Context(), "v", node))
+		check.OK(w, w.Backend.Attach(w.Context(), "v", node))
 		if waited := time.Since(began); waited > 0 {
-			t.Errorf("an agent that is known to be away had %s", waited)
+			w.Errorf("an agent that is known to be away had %s", waited)
 		}
 	})
 }
@@ -331,16 +293,15 @@ func (w *world) reports(condition string, status metav1.ConditionStatus) (why er
 }
 
 func TestCanUse_FollowsWhatTheAgentOfANodeReports(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inBubble(t, func(w *world) {
 		w.Hosts(map[string]int64{node: gib})
 		for _, status := range []metav1.ConditionStatus{metav1.ConditionFalse, metav1.ConditionTrue} {
 			if why := w.reports(v1beta1.RBDVolumesCondition, status); status == metav1.ConditionFalse {
-				inmemory.Expect(t, why, backend.ErrPrecondition, "no module")
+				inmemory.Expect(w, why, backend.ErrPrecondition, "no module")
 			}
 			for host, key := range map[string]string{node: v1beta1.CephFSVolumesKey, "new": v1beta1.RBDVolumesKey} {
 				if err := w.Backend.CanUse(host, key); err != nil {
-					t.Errorf("%s on %s: %v", key, host, err)
+					w.Errorf("%s on %s: %v", key, host, err)
 				}
 			}
 		}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"slices"
 	"testing"
-	"testing/synctest"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/rand"
@@ -18,41 +17,37 @@ import (
 )
 
 func TestServer_ThatIsNotAllowedGetsNoVolumesOfOthers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inBubble(t, func(w *world) {
 		hosts := w.Servers(map[string]int64{inmemory.ServerA: 2 * gib, inmemory.ServerB: 400 * gib}, map[string]int64{"node-a": gib})
-		check.Got(w.Backend.Create(t.Context(), inmemory.SharedSpec("before", mib, "team/b")))(t)
-		check.Got(w.Backend.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "before"}))(t)
+		check.Got(w.Backend.Create(w.Context(), inmemory.SharedSpec("before", mib, "team/b")))(w)
+		check.Got(w.Backend.Snapshot(w.Context(), backend.SnapshotSpec{Name: "s", Source: "before"}))(w)
 		w.Allow("shop", "other")
-		w.Until("the list", func() bool { _, err := w.Backend.SharedCapacity(t.Context(), "team/b", ""); return err != nil })
+		w.Until("the list", func() bool { _, err := w.Backend.SharedCapacity(w.Context(), "team/b", ""); return err != nil })
 		const command = `kubectl patch storagecluster holdfast --type=merge --patch='{"spec":{"nfs":{"namespaces":["shop","other","team"]}}}'`
-		v, err := w.Backend.Create(t.Context(), inmemory.SharedSpec("v", mib, ""))
+		v, err := w.Backend.Create(w.Context(), inmemory.SharedSpec("v", mib, ""))
 		if err != nil || v.Server != "shop/a" {
-			t.Fatalf("made %+v, %v", v, err)
+			w.Fatalf("made %+v, %v", v, err)
 		}
-		if c, err := w.Backend.SharedCapacity(t.Context(), "", ""); err != nil || c.Total != 2*gib {
-			t.Errorf("the capacity is %+v, %v", c, err)
+		if c, err := w.Backend.SharedCapacity(w.Context(), "", ""); err != nil || c.Total != 2*gib {
+			w.Errorf("the capacity is %+v, %v", c, err)
 		}
-		_, err = w.Backend.Create(t.Context(), inmemory.SharedSpec("w", mib, "team/b"))
-		inmemory.Expect(t, err, backend.ErrUnavailable, "team/b", command)
-		_, err = w.Backend.Restore(t.Context(), "s", inmemory.SharedSpec("restored", mib, ""))
-		inmemory.Expect(t, err, backend.ErrUnavailable, "team/b", command)
-		_, err = w.Backend.Clone(t.Context(), "before", inmemory.SharedSpec("cloned", mib, ""))
-		inmemory.Expect(t, err, backend.ErrUnavailable, "team/b", command)
+		inmemory.Refused(w.Backend.Create(w.Context(), inmemory.SharedSpec("w", mib, "team/b")))(w, backend.ErrUnavailable, "team/b", command)
+		_, err = w.Backend.Restore(w.Context(), "s", inmemory.SharedSpec("restored", mib, ""))
+		inmemory.Expect(w, err, backend.ErrUnavailable, "team/b", command)
+		_, err = w.Backend.Clone(w.Context(), "before", inmemory.SharedSpec("cloned", mib, ""))
+		inmemory.Expect(w, err, backend.ErrUnavailable, "team/b", command)
 		if has := hosts[inmemory.ServerB].Volumes(); len(has) != 1 {
-			t.Errorf("the server has %v", has)
+			w.Errorf("the server has %v", has)
 		}
 		// What it has is served on: it grows, is copied, and goes.
-		if v, err := w.Backend.Expand(t.Context(), "before", backend.Size{Required: 2 * mib}); err != nil || v.Size != 2*mib {
-			t.Errorf("it grew to %+v, %v", v, err)
+		if v, err := w.Backend.Expand(w.Context(), "before", backend.Size{Required: 2 * mib}); err != nil || v.Size != 2*mib {
+			w.Errorf("it grew to %+v, %v", v, err)
 		}
-		if _, err := w.Backend.Snapshot(t.Context(), backend.SnapshotSpec{Name: "another", Source: "before"}); err != nil {
-			t.Error(err)
-		}
-		check.Report(t, w.Backend.Delete(t.Context(), "before"))
+		check.Got(w.Backend.Snapshot(w.Context(), backend.SnapshotSpec{Name: "another", Source: "before"}))(w)
+		check.Report(w, w.Backend.Delete(w.Context(), "before"))
 		w.Allow("shop", "team")
 		w.Until("a volume of the server that is allowed again", func() bool {
-			v, err := w.Backend.Create(t.Context(), inmemory.SharedSpec("w", mib, "team/b"))
+			v, err := w.Backend.Create(w.Context(), inmemory.SharedSpec("w", mib, "team/b"))
 			return err == nil && v.Server == "team/b"
 		})
 	})
@@ -60,8 +55,7 @@ func TestServer_ThatIsNotAllowedGetsNoVolumesOfOthers(t *testing.T) {
 
 // What an agent has written is a copy only where the source is: its content may be anything.
 func TestStranger_WhatAnotherNodeHasWrittenIsNoCopy(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inBubble(t, func(w *world) {
 		w.Hosts(map[string]int64{node: gib})
 		w.takesNothing(node, stranger{w, w.Ours, "other"})
 	})
@@ -140,9 +134,7 @@ func (w *world) takesNothing(home string, by stranger) {
 		}
 		inmemory.Expect(w.T, err, backend.ErrExists, test.id+" is on "+v1beta1.SiteOf(by.node).String()+", ", "on node "+home, "look for who did")
 	}
-	if _, err := w.Backend.Restore(ctx, "s", inmemory.Spec("true", mib)); err != nil {
-		w.Error(err)
-	}
+	check.Got(w.Backend.Restore(ctx, "s", inmemory.Spec("true", mib)))(w)
 	w.keepsGroup(by)
 }
 

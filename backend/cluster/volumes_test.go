@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"testing/synctest"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/rand"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
@@ -17,87 +17,73 @@ import (
 )
 
 func TestDelete_VolumeInUseIsReportedAndDeletedOnRelease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inBubble(t, func(w *world) {
 		host := w.Hosts(map[string]int64{"a": gib})["a"]
-		check.Got(w.Backend.Create(t.Context(), inmemory.Spec("v", mib)))(t)
+		check.Got(w.Backend.Create(w.Context(), inmemory.Spec("v", mib)))(w)
 		host.Refuses("delete", fmt.Errorf("%w: volume v is in use on this host (loop0)", backend.ErrPrecondition))
 		for range 2 {
-			inmemory.Expect(t, w.Backend.Delete(t.Context(), "v"), backend.ErrPrecondition, "loop0")
+			inmemory.Expect(w, w.Backend.Delete(w.Context(), "v"), backend.ErrPrecondition, "loop0")
 		}
-		if v, err := w.Backend.Get(t.Context(), "v"); err != nil || v.Size != mib {
-			t.Errorf("while it is in use, it is %+v, %v", v, err)
+		if v, err := w.Backend.Get(w.Context(), "v"); err != nil || v.Size != mib {
+			w.Errorf("while it is in use, it is %+v, %v", v, err)
 		}
-		_, err := w.Backend.Create(t.Context(), inmemory.Spec("v", mib))
-		inmemory.Expect(t, err, backend.ErrPrecondition, "being deleted")
+		inmemory.Refused(w.Backend.Create(w.Context(), inmemory.Spec("v", mib)))(w, backend.ErrPrecondition, "being deleted")
 		host.Refuses("delete", nil)
 		w.Gone("v")
 		if host.Has("v") {
-			t.Error("it is still on the disk")
+			w.Error("it is still on the disk")
 		}
 	})
 }
 
-func TestDelete_ExpiredCallContinues(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+func TestDelete_UnfinishedVolumeIsHiddenAndAnExpiredCallContinues(t *testing.T) {
+	inBubble(t, func(w *world) {
 		w.Puppet("a", gib)
 		w.Start()
-		go w.Answer("v", inmemory.Made)
-		check.Got(w.Backend.Create(t.Context(), inmemory.Spec("v", mib)))(t)
-		inmemory.Expect(t, w.Unfinished("v is Deleting", func(ctx context.Context) error { return w.Backend.Delete(ctx, "v") }), backend.ErrBusy, "node a")
-		go w.RemoveFinalizer("v")
-		check.Report(t, w.Backend.Delete(t.Context(), "v"))
-	})
-}
-
-func TestDelete_UnfinishedVolumeIsHiddenAndCanBeDeleted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.Puppet("a", gib)
-		w.Start()
-		inmemory.Expect(t, w.Unfinished("v is Pending", func(ctx context.Context) error {
+		inmemory.Expect(w, w.Unfinished("v is Pending", func(ctx context.Context) error {
 			_, err := w.Backend.Create(ctx, inmemory.Spec("v", mib))
 			return err
 		}), backend.ErrBusy)
-		_, err := w.Backend.Get(t.Context(), "v")
-		inmemory.Expect(t, err, backend.ErrNotFound, "not made yet")
-		if all, err := w.Backend.List(t.Context()); err != nil || len(all) > 0 {
-			t.Errorf("listed %v, %v", all, err)
+		inmemory.Refused(w.Backend.Get(w.Context(), "v"))(w, backend.ErrNotFound, "not made yet")
+		if all, err := w.Backend.List(w.Context()); err != nil || len(all) > 0 {
+			w.Errorf("listed %v, %v", all, err)
 		}
 		go w.RemoveFinalizer("v")
-		check.Report(t, w.Backend.Delete(t.Context(), "v"))
+		check.OK(w, w.Backend.Delete(w.Context(), "v"))
+		go w.Answer("v", inmemory.Made)
+		check.Got(w.Backend.Create(w.Context(), inmemory.Spec("v", mib)))(w)
+		deleted := func(ctx context.Context) error { return w.Backend.Delete(ctx, "v") }
+		inmemory.Expect(w, w.Unfinished("v is Deleting", deleted), backend.ErrBusy, "node a")
+		go w.RemoveFinalizer("v")
+		check.Report(w, deleted(w.Context()))
 	})
 }
 
-func TestExpand_FailureIsReverted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.Hosts(map[string]int64{"a": gib})
-		check.Got(w.Backend.Create(t.Context(), inmemory.Spec("v", 16*mib)))(t)
-		for range 2 {
-			_, err := w.Backend.Expand(t.Context(), "v", backend.Size{Required: 2 * gib})
-			inmemory.Expect(t, err, backend.ErrExhausted)
-			if o := w.Volume("v"); o.Spec.Size.Required.Value() != 16*mib {
-				t.Fatalf("the object still asks for %s", o.Spec.Size.Required)
-			}
+func TestExpand_FailureIsReverted(t *testing.T) { inBubble(t, revertsGrowth) }
+
+func revertsGrowth(w *world) {
+	w.Hosts(map[string]int64{"grown-" + rand.String(5): gib})
+	check.Got(w.Backend.Create(w.Context(), inmemory.Spec("v", 16*mib)))(w)
+	for range 2 {
+		inmemory.Refused(w.Backend.Expand(w.Context(), "v", backend.Size{Required: 2 * gib, Limit: 3 * gib}))(w, backend.ErrExhausted)
+		if o := w.Volume("v"); o.Spec.Size.Required.Value() != 16*mib {
+			w.Fatalf("the object still asks for %s", o.Spec.Size.Required)
 		}
-		v, err := w.Backend.Expand(t.Context(), "v", backend.Size{Required: 32 * mib, Limit: 40 * mib})
-		if err != nil || v.Size != 32*mib {
-			t.Fatalf("a smaller placement: %+v, %v", v, err)
-		}
-		w.Until("a status without an error", func() bool { return w.Volume("v").Status.Error == nil })
-	})
+	}
+	v, err := w.Backend.Expand(w.Context(), "v", backend.Size{Required: 32 * mib, Limit: 40 * mib})
+	if o := w.Volume("v"); err != nil || v.Size != 32*mib || o.Spec.Size.Required.Value() != 32*mib {
+		w.Fatalf("a smaller placement: %+v of %+v, %v", v, o.Spec.Size, err)
+	}
+	w.Until("a status without an error", func() bool { return w.Volume("v").Status.Error == nil })
 }
 
 // TestExpand_FailureThatWasNotRevertedIsRetried is what is left when a controller dies while it waits.
 func TestExpand_FailureThatWasNotRevertedIsRetried(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inBubble(t, func(w *world) {
 		w.Puppet("a", gib)
 		w.Start()
 		go w.Answer("v", inmemory.Made)
-		check.Got(w.Backend.Create(t.Context(), inmemory.Spec("v", mib)))(t)
+		check.Got(w.Backend.Create(w.Context(), inmemory.Spec("v", mib)))(w)
 		grow := func(ctx context.Context) error {
 			_, err := w.Backend.Expand(ctx, "v", backend.Size{Required: 5 * mib})
 			return err
@@ -113,55 +99,44 @@ func TestExpand_FailureThatWasNotRevertedIsRetried(t *testing.T) {
 		})
 		w.Until("the requested size again", wished(asked))
 		go w.Answer("v", inmemory.Made)
-		v, err := w.Backend.Expand(t.Context(), "v", backend.Size{Required: 5 * mib})
+		v, err := w.Backend.Expand(w.Context(), "v", backend.Size{Required: 5 * mib})
 		if err != nil || v.Size != 5*mib {
-			t.Errorf("at last: %+v, %v", v, err)
+			w.Errorf("at last: %+v, %v", v, err)
 		}
 	})
 }
 
-func TestExpand_MissingVolumeIsNotFound(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t).started()
-		_, err := w.Backend.Expand(t.Context(), "absent", backend.Size{Required: mib})
-		inmemory.Expect(t, err, backend.ErrNotFound, "absent")
-	})
-}
-
 func TestGet_VolumeJustCreatedByAnotherControllerIsFound(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inBubble(t, func(w *world) {
 		w.Puppet("a", gib)
 		w.Start()
 		release := w.API.HoldWatches()
 		defer release()
 		v := &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: "v"}, Spec: v1beta1.VolumeSpec{Name: "v", Node: "a", Size: v1beta1.VolumeSize{Required: resource.NewQuantity(mib, resource.BinarySI)}}}
-		check.Got(w.Volumes().Create(t.Context(), v, metav1.CreateOptions{}))(t)
+		check.Got(w.Volumes().Create(w.Context(), v, metav1.CreateOptions{}))(w)
 		w.Answer("v", inmemory.Made)
-		if got, err := w.Backend.Get(t.Context(), "v"); err != nil || got.Size != mib {
-			t.Errorf("got %+v, %v", got, err)
+		if got, err := w.Backend.Get(w.Context(), "v"); err != nil || got.Size != mib {
+			w.Errorf("got %+v, %v", got, err)
 		}
-		_, err := w.Backend.Get(t.Context(), "absent")
-		inmemory.Expect(t, err, backend.ErrNotFound, "absent")
+		inmemory.Refused(w.Backend.Get(w.Context(), "absent"))(w, backend.ErrNotFound, "absent")
 		// And what it has just deleted is gone, though no watch has reported its object.
-		check.OK(t, w.Volumes().Delete(t.Context(), "v", metav1.DeleteOptions{}))
-		check.Report(t, w.Backend.Delete(t.Context(), "v"))
+		check.OK(w, w.Volumes().Delete(w.Context(), "v", metav1.DeleteOptions{}))
+		check.Report(w, w.Backend.Delete(w.Context(), "v"))
 	})
 }
 
 func TestGet_SickVolumeIsReportedSick(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inBubble(t, func(w *world) {
 		w.Puppet("a", gib)
 		w.Start()
 		go w.Answer("v", inmemory.Made)
-		check.Got(w.Backend.Create(t.Context(), inmemory.Spec("v", mib)))(t)
+		check.Got(w.Backend.Create(w.Context(), inmemory.Spec("v", mib)))(w)
 		w.Answer("v", func(v *v1beta1.Volume) {
 			v.Status.Conditions = []metav1.Condition{{Type: v1beta1.HealthyCondition, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonDamaged, Message: "its image is short"}}
 			v.Status.Access = &v1beta1.VolumeAccess{Image: "/pool/v/image"}
 		})
 		w.Until("the condition", func() bool {
-			v, err := w.Backend.Get(t.Context(), "v")
+			v, err := w.Backend.Get(w.Context(), "v")
 			return err == nil && v.Condition.Abnormal && v.Condition.Message == "its image is short" && v.Access.Image == "/pool/v/image"
 		})
 	})
