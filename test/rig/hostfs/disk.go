@@ -2,7 +2,6 @@ package hostfs
 
 import (
 	"bytes"
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -14,7 +13,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -26,9 +24,7 @@ import (
 func Disk(t testing.TB, size int64) (device string) {
 	t.Helper()
 	RequireRoot(t)
-	dir := check.Got(scratch())(t)
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	disk := filepath.Join(dir, "disk")
+	disk := filepath.Join(scratchOf(t), "disk")
 	check.OK(t, os.WriteFile(disk, nil, 0o600))
 	check.OK(t, os.Truncate(disk, size))
 	return Attach(t, disk)
@@ -88,18 +84,7 @@ func detach(t testing.TB, device, file string) {
 		t.Errorf("losetup --detach %s: %v: %s", device, err, out)
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for attached() {
-		select {
-		case <-ctx.Done():
-			t.Errorf("%s is still attached to %s", device, file)
-			return
-		case <-tick.C:
-		}
-	}
+	until(t, "the end of "+device+" on "+file, func() bool { return !attached() })
 }
 
 // Overwrite writes bytes into a device behind the back of its users.
@@ -114,21 +99,19 @@ func Overwrite(t testing.TB, device string, at int64, content ...byte) {
 func Content(t testing.TB, device string) string {
 	t.Helper()
 	run(t, "blockdev", "--flushbufs", device)
-	b, err := os.ReadFile(backing(device))
-	check.OK(t, err)
-	f, err := os.Open(strings.TrimSpace(string(b)))
-	check.OK(t, err)
+	file := strings.TrimSpace(string(check.Got(os.ReadFile(backing(device)))(t)))
+	f := check.Got(os.Open(file))(t)
 	defer f.Close()
 	sum := sha256.New()
 	const block = 4096
 	for at := int64(0); ; {
-		at, err = unix.Seek(int(f.Fd()), at, unix.SEEK_DATA)
+		data, err := unix.Seek(int(f.Fd()), at, unix.SEEK_DATA)
 		if errors.Is(err, unix.ENXIO) {
 			return hex.EncodeToString(sum.Sum(nil))
 		}
 		check.OK(t, err)
 		part := make([]byte, 1<<20)
-		at = at / block * block
+		at = data / block * block
 		n, err := f.ReadAt(part, at)
 		if err != nil && !errors.Is(err, io.EOF) {
 			t.Fatal(err)

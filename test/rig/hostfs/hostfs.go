@@ -87,8 +87,7 @@ func NotInGate(t testing.TB, reason string) {
 func New(t testing.TB, k Kind, size int64) string {
 	t.Helper()
 	RequireRoot(t)
-	dir := check.Got(scratch())(t)
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	dir := scratchOf(t)
 	disk, target := filepath.Join(dir, "disk"), filepath.Join(dir, "mnt")
 	f := check.Got(os.Create(disk))(t)
 	defer f.Close()
@@ -113,8 +112,7 @@ func New(t testing.TB, k Kind, size int64) string {
 // target: what is on its disk, without what is only in memory.
 func Cut(t testing.TB, k Kind, target string) string {
 	t.Helper()
-	dir := check.Got(scratch())(t)
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	dir := scratchOf(t)
 	disk, left := filepath.Join(dir, "disk"), filepath.Join(dir, "mnt")
 	run(t, "cp", "--sparse=always", filepath.Join(filepath.Dir(target), "disk"), disk)
 	check.OK(t, os.Mkdir(left, 0o755))

@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // insideVariable says to the test binary that it runs in a mount namespace of its own.
@@ -90,6 +92,14 @@ func scratch() (string, error) {
 		owner = strconv.Itoa(os.Getpid())
 	}
 	return os.MkdirTemp("", scratchPrefix+owner+"-")
+}
+
+// scratchOf makes one that ends with the test.
+func scratchOf(t testing.TB) string {
+	t.Helper()
+	dir := check.Got(scratch())(t)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
 }
 
 // Scratch makes a directory for a process that writes to it until it is killed. It is removed when the test ends, or by

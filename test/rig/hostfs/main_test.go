@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -38,16 +37,7 @@ func TestRun_KilledLeavesNoMountAndTheNextNoLoopDevice(t *testing.T) {
 	check.OK(t, cmd.Process.Kill())
 	_ = cmd.Wait() // killed on purpose
 	// The kernel takes the namespace down after the process has ended, and does not report when.
-	late := time.After(time.Minute)
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for sweep(); slices.ContainsFunc(during, attachment.lasts); sweep() {
-		select {
-		case <-tick.C:
-		case <-late:
-			t.Fatalf("still attached of %v", during)
-		}
-	}
+	until(t, "the end of what was attached", func() bool { sweep(); return !slices.ContainsFunc(during, attachment.lasts) })
 	if mounts, err := os.ReadFile("/proc/1/mounts"); err != nil || strings.Contains(string(mounts), dir) {
 		t.Errorf("%s is still mounted, %v", dir, err)
 	}
