@@ -1,7 +1,6 @@
 package local
 
 import (
-	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -11,20 +10,19 @@ import (
 )
 
 func TestParsePool_ReadsEveryKey(t *testing.T) {
-	got, err := ParsePool("name=fast,engine=directory,path=/srv/fast/,overcommit=1.5,reserved=10Gi,trashRetention=24h", time.ParseDuration)
-	want := PoolConfig{Name: "fast", Engine: "directory", Path: "/srv/fast", Overcommit: 1.5, Reserved: "10Gi", TrashRetention: 24 * time.Hour}
-	if err != nil || got != want {
-		t.Errorf("got %+v, %v, want %+v", got, err, want)
-	}
-	got, err = ParsePool("name=a,path=/a", time.ParseDuration)
-	want = PoolConfig{Name: "a", Engine: "image", Path: "/a", Overcommit: 1, Reserved: "5%", TrashRetention: 24 * time.Hour}
-	if err != nil || got != want {
-		t.Errorf("got %+v, %v, want %+v", got, err, want)
-	}
-	got, err = ParsePool("name=a,path=/a,trashRetention=0s", time.ParseDuration)
-	want.TrashRetention = backend.NoTrash
-	if err != nil || got != want || got.complete() != nil || got != want {
-		t.Errorf("got %+v, %v, want %+v", got, err, want)
+	for text, want := range map[string]PoolConfig{
+		"name=fast,engine=directory,path=/srv/fast/,overcommit=1.5,reserved=10Gi,trashRetention=24h": {
+			Name: "fast", Engine: "directory", Path: "/srv/fast", Overcommit: 1.5, Reserved: "10Gi", TrashRetention: 24 * time.Hour,
+		},
+		"name=a,path=/a": {Name: "a", Engine: "image", Path: "/a", Overcommit: 1, Reserved: "5%", TrashRetention: 24 * time.Hour},
+		"name=a,path=/a,trashRetention=0s": {
+			Name: "a", Engine: "image", Path: "/a", Overcommit: 1, Reserved: "5%", TrashRetention: backend.NoTrash,
+		},
+	} {
+		got, err := ParsePool(text, time.ParseDuration)
+		if err != nil || got != want || got.complete() != nil || got != want {
+			t.Errorf("%s: got %+v, %v, want %+v", text, got, err, want)
+		}
 	}
 }
 
@@ -61,16 +59,7 @@ func TestParsePool_ErrorNamesTheFaultAndTheAllowedValues(t *testing.T) {
 		"name=a,path=/a,trashRetention=-1ns": {"-1ns", "24h", "0s"},
 		"name=a,path=":                       {`"path="`, "key=value"},
 	} {
-		_, err := ParsePool(s, time.ParseDuration)
-		if !errors.Is(err, backend.ErrInvalid) {
-			t.Errorf("%q: got %v, want an error that is %q", s, err, backend.ErrInvalid)
-			continue
-		}
-		for _, word := range words {
-			if !strings.Contains(err.Error(), word) {
-				t.Errorf("%q: the error %q does not say %q", s, err, word)
-			}
-		}
+		t.Run(s, func(t *testing.T) { fails(ParsePool(s, time.ParseDuration))(t, backend.ErrInvalid, words...) })
 	}
 }
 

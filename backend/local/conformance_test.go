@@ -44,8 +44,7 @@ func conforms(t *testing.T, engine, fstype string, k hostfs.Kind) {
 		if fstype == "" || fstype == "ext4" {
 			return f
 		}
-		smallest := check.Got(nodeops.SmallestFS(fstype))(t)
-		f.Smallest = smallest
+		f.Smallest = check.Got(nodeops.SmallestFS(fstype))(t)
 		return f
 	}}.Run(t)
 }
@@ -99,9 +98,7 @@ func mountImage(t *testing.T, v *backend.Volume) (dir string, unmount func()) {
 	defer loop.Close()
 	dir = t.TempDir()
 	check.OK(t, nodeops.MountFS(t.Context(), loop.Path, dir, v.FSType, nil))
-	return dir, func() {
-		check.Report(t, nodeops.Unmount(context.Background(), dir))
-	}
+	return dir, func() { check.Report(t, nodeops.Unmount(context.Background(), dir)) }
 }
 
 func writeFS(t *testing.T, v *backend.Volume, content []byte) {
@@ -111,12 +108,7 @@ func writeFS(t *testing.T, v *backend.Volume, content []byte) {
 
 func readFS(t *testing.T, v *backend.Volume, length int) (content []byte) {
 	t.Helper()
-	mounted(t, v, func(dir string) {
-		var err error
-		if content, err = os.ReadFile(filepath.Join(dir, "file")); err != nil {
-			t.Fatal(err)
-		}
-	})
+	mounted(t, v, func(dir string) { content = check.Got(os.ReadFile(filepath.Join(dir, "file")))(t) })
 	return content[:min(length, len(content))]
 }
 

@@ -100,9 +100,7 @@ func serveDeepTrees(t *testing.T, path string) {
 	const few = 128
 	check.OK(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: few, Max: few}))
 	b := served(t, PoolConfig{Name: "pool", Engine: "directory", Path: path, TrashRetention: backend.NoTrash})
-	if _, err := b.Get(t.Context(), "c"); err != nil {
-		t.Error(err)
-	}
+	check.Got(b.Get(t.Context(), "c"))(t)
 	deleted(t, b, "a")
 	p := b.pools()[0]
 	tick := time.NewTicker(10 * time.Millisecond)

@@ -22,9 +22,7 @@ func TestDelete_AVolumeThatIsStagedOrAttachedIsRefusedByName(t *testing.T) {
 	says(t, b.Delete(t.Context(), raw.ID), backend.ErrPrecondition, "raw", loop.Path)
 	loop.Close()
 	for _, v := range []*backend.Volume{staged, raw} {
-		if _, err := b.Get(t.Context(), v.ID); err != nil {
-			t.Error(err)
-		}
+		check.Got(b.Get(t.Context(), v.ID))(t)
 	}
 }
 
@@ -45,8 +43,7 @@ func TestDelete_ASourceThatIsBeingCopiedIsRefusedByName(t *testing.T) {
 	refused := make(chan error, 1)
 	go func() { refused <- b.Delete(ctx, v.ID) }()
 	cancel()
-	err := <-refused
-	says(t, err, backend.ErrBusy, "source")
+	says(t, <-refused, backend.ErrBusy, "source")
 	if _, err := b.Get(t.Context(), v.ID); err != nil {
 		t.Errorf("it was deleted while it was copied: %v", err)
 	}

@@ -49,9 +49,7 @@ func TestDelete_VolumeInUseDoesNotBlockItsNamesakeInAnotherPool(t *testing.T) {
 		}
 		target := t.TempDir()
 		check.OK(t, nodeops.Bind(t.Context(), v.Access.Directory, target, false, nil))
-		t.Cleanup(func() {
-			check.Report(t, nodeops.Unmount(context.Background(), target))
-		})
+		t.Cleanup(func() { check.Report(t, nodeops.Unmount(context.Background(), target)) })
 		says(t, b.Delete(t.Context(), v.ID), backend.ErrPrecondition, "a", target)
 	}
 }

@@ -20,8 +20,7 @@ func TestMemory_PoolIsServedButNoneBegunWhileItIsNotRead(t *testing.T) {
 	c := emptyPool(t)
 	c.Expect = unread
 	b := reachable(t, Site{c, nil})
-	_, err := b.Capacity(t.Context(), "")
-	says(t, err, backend.ErrUnavailable, "empty", "could not be read")
+	fails(b.Capacity(t.Context(), ""))(t, backend.ErrUnavailable, "empty", "could not be read")
 	if left := tree(t, c.Path); left != c.Path+"\n" {
 		t.Errorf("it made %s", left)
 	}
@@ -30,20 +29,16 @@ func TestMemory_PoolIsServedButNoneBegunWhileItIsNotRead(t *testing.T) {
 	if _, err := b.Capacity(t.Context(), ""); err == nil {
 		t.Error("begun after the memory of another pool was read")
 	}
-	b.ExpectPool("pool", backend.PoolExpectation{})
-	b.tryAll(t.Context(), true)
+	expect(t, b, backend.PoolExpectation{})
 	made(t, b, block("a"))
 	is := headOf(t, c.Path).identity()
 	check.OK(t, b.Close(t.Context()))
 	b = reachable(t, Site{c, nil})
-	if v, err := b.Get(t.Context(), "a"); err != nil || headOf(t, c.Path).identity() != is {
-		t.Errorf("an existing pool has %+v, %v, and is %+v, was %+v", v, err, headOf(t, c.Path), is)
-	}
-	b.ExpectPool("pool", expecting(is.ID, is.Generation))
-	b.tryAll(t.Context(), true)
-	if now := headOf(t, c.Path).Generation; now != is.Generation+1 {
-		t.Errorf("opened again it has generation %d, had %d", now, is.Generation)
-	}
+	check.Got(b.Get(t.Context(), "a"))(t)
+	isPool(t, c.Path, is)
+	expect(t, b, expecting(is.ID, is.Generation))
+	is.Generation++
+	isPool(t, c.Path, is)
 }
 
 func TestMemory_WrongPoolIsClosed(t *testing.T) {
@@ -61,27 +56,30 @@ func TestMemory_WrongPoolIsClosed(t *testing.T) {
 			change(&e)
 			b.ExpectPool("pool", e)
 			for range 2 { // and it stays so
-				_, err := b.Get(t.Context(), "a")
-				says(t, err, backend.ErrNotFound, e.ID)
-				if reason := reasonOf(t, b); reason != backend.WrongPool {
-					t.Errorf("the reason is %q", reason)
-				}
+				fails(b.Get(t.Context(), "a"))(t, backend.ErrNotFound, e.ID)
+				reasonIs(t, b, backend.WrongPool)
 				b.tryAll(t.Context(), true)
 			}
-			if now := headOf(t, c.Path).identity(); now != is {
-				t.Errorf("it was %+v, and is %+v", is, now)
-			}
-			other, err := Open(t.Context(), []PoolConfig{{Name: "pool", Path: c.Path}}, silent) // no process has its lock
-			check.OK(t, err)
-			check.OK(t, other.Close(t.Context()))
+			isPool(t, c.Path, is)
+			check.OK(t, open(t, PoolConfig{Name: "pool", Path: c.Path}).Close(t.Context())) // no process has its lock
 		})
 	}
 }
 
-func reasonOf(t *testing.T, b *Backend) backend.PoolReason {
+// reasonIs fails unless that is why the pool is out of reach.
+func reasonIs(t *testing.T, b *Backend, want backend.PoolReason) {
 	t.Helper()
 	_, err := b.Capacity(t.Context(), "")
-	return backend.PoolReasonOf(err)
+	if reason := backend.PoolReasonOf(err); reason != want {
+		t.Errorf("the reason of %v is %q, want %q", err, reason, want)
+	}
+}
+
+// expect has the pool looked at with another expectation.
+func expect(t *testing.T, b *Backend, e backend.PoolExpectation) {
+	t.Helper()
+	b.ExpectPool("pool", e)
+	b.tryAll(t.Context(), true)
 }
 
 func TestGivenUpPool_IsRecreatedOnlyByItsID(t *testing.T) {
@@ -89,14 +87,10 @@ func TestGivenUpPool_IsRecreatedOnlyByItsID(t *testing.T) {
 	c.Expect = expecting("p1", 7)
 	b := reachable(t, Site{c, nil})
 	for _, e := range []backend.PoolExpectation{{Given: "p2"}, {}, expecting("p2", 1)} {
-		b.ExpectPool("pool", e)
-		b.tryAll(t.Context(), true)
-		if reason := reasonOf(t, b); reason != backend.NotMounted {
-			t.Fatalf("expecting %+v it is %q", e, reason)
-		}
+		expect(t, b, e)
+		reasonIs(t, b, backend.NotMounted)
 	}
-	b.ExpectPool("pool", backend.PoolExpectation{Given: "p1"})
-	b.tryAll(t.Context(), true)
+	expect(t, b, backend.PoolExpectation{Given: "p1"})
 	made(t, b, block("a"))
 	is := headOf(t, c.Path).identity()
 	b.ExpectPool("pool", backend.PoolExpectation{Given: is.ID}) // it is open, so this has no effect
@@ -104,16 +98,14 @@ func TestGivenUpPool_IsRecreatedOnlyByItsID(t *testing.T) {
 	check.OK(t, os.Rename(c.Path, away))
 	check.OK(t, os.Mkdir(c.Path, 0o700))
 	b.tryAll(t.Context(), true)
-	_, err := b.Capacity(t.Context(), "")
-	says(t, err, backend.ErrUnavailable, is.ID, "empty")
+	fails(b.Capacity(t.Context(), ""))(t, backend.ErrUnavailable, is.ID, "empty")
 }
 
 func TestGivenUpPool_OfUnknownIDIsGivenUpByTheWordUnknown(t *testing.T) {
 	c := emptyPool(t)
 	c.Expect = backend.PoolExpectation{Existed: true}
 	b := reachable(t, Site{c, nil})
-	b.ExpectPool("pool", backend.PoolExpectation{Given: backend.UnknownPool})
-	b.tryAll(t.Context(), true)
+	expect(t, b, backend.PoolExpectation{Given: backend.UnknownPool})
 	made(t, b, block("a"))
 }
 
@@ -122,23 +114,16 @@ func TestGivenUpPool_AnotherPoolInItsPlaceIsTaken(t *testing.T) {
 	is := begun(t, c, 1)
 	c.Expect = expecting("p1", 7)
 	b := reachable(t, Site{c, nil})
-	b.ExpectPool("pool", backend.PoolExpectation{Given: "p1"})
-	b.tryAll(t.Context(), true)
+	expect(t, b, backend.PoolExpectation{Given: "p1"})
 	if v, err := b.Get(t.Context(), "a"); err != nil || v.PoolID != is.ID {
 		t.Errorf("it has %+v, %v", v, err)
 	}
 }
 
-func TestPool_UnmountedInUseOnXFSHealsWhenMountedAgain(t *testing.T) {
-	healsAfterUnmount(t, hostfs.XFS)
-}
-
-func TestPool_UnmountedInUseOnExt4HealsWhenMountedAgain(t *testing.T) {
-	healsAfterUnmount(t, hostfs.Ext4)
-}
-
-func TestPool_UnmountedInUseOnBtrfsHealsWhenMountedAgain(t *testing.T) {
-	healsAfterUnmount(t, hostfs.Btrfs)
+func TestPool_UnmountedInUseHealsWhenMountedAgain(t *testing.T) {
+	for _, k := range []hostfs.Kind{hostfs.XFS, hostfs.Ext4, hostfs.Btrfs} {
+		t.Run(k.Name, func(t *testing.T) { healsAfterUnmount(t, k) })
+	}
 }
 
 // healsAfterUnmount unmounts a pool, so that an empty directory is in its place. Delete then fails and nothing is
@@ -153,6 +138,8 @@ func healsAfterUnmount(t *testing.T, k hostfs.Kind) {
 	writeImage(t, v, []byte("precious"))
 	shell(t, "umount", "-l", path)
 	says(t, b.Delete(t.Context(), "a"), backend.ErrUnavailable, "unmounted", path)
+	fails(b.Create(t.Context(), block("b")))(t, backend.ErrUnavailable, path, "unmounted")
+	fails(b.Capacity(t.Context(), ""))(t, backend.ErrUnavailable, "unmounted")
 	if news.Load() == 0 {
 		t.Error("the listener was not notified that the pool is gone")
 	}
@@ -160,9 +147,7 @@ func healsAfterUnmount(t *testing.T, k hostfs.Kind) {
 		t.Errorf("got %v", err)
 	}
 	b.tryAll(t.Context(), true)
-	if reason := reasonOf(t, b); reason != backend.NotMounted {
-		t.Errorf("the reason is %q", reason)
-	}
+	reasonIs(t, b, backend.NotMounted)
 	if left, err := os.ReadDir(path); err != nil || len(left) > 0 {
 		t.Errorf("beneath the mount there is %v, %v", left, err)
 	}
@@ -194,29 +179,21 @@ func TestPool_ReplacedInUseIsNotMistakenForIt(t *testing.T) {
 	b := served(t, c)
 	v := made(t, b, block("a"))
 	replacedBeneath(t, b, c)
-	_, err := b.Capacity(t.Context(), "")
-	says(t, err, backend.ErrUnavailable, v.PoolID, headOf(t, c.Path).UUID)
-	if reason := reasonOf(t, b); reason != backend.WrongPool {
-		t.Errorf("the reason is %q", reason)
-	}
+	fails(b.Capacity(t.Context(), ""))(t, backend.ErrUnavailable, v.PoolID, headOf(t, c.Path).UUID)
+	reasonIs(t, b, backend.WrongPool)
 	check.OK(t, os.RemoveAll(c.Path))
 	check.OK(t, os.Rename(c.Path+".away", c.Path))
 	b.tryAll(t.Context(), true)
-	if _, err := b.Get(t.Context(), "a"); err != nil {
-		t.Error(err)
-	}
+	check.Got(b.Get(t.Context(), "a"))(t)
 }
 
 func TestPool_WhoseDeviceIsGoneIsReopenedWhenItReturns(t *testing.T) {
 	b := served(t, emptyPool(t))
 	made(t, b, block("a"))
 	b.pools()[0].device = "8:1048575"
-	_, err := b.Get(t.Context(), "a")
-	says(t, err, backend.ErrNotFound, "the disk below", "put it back")
+	fails(b.Get(t.Context(), "a"))(t, backend.ErrNotFound, "the disk below", "put it back")
 	b.tryAll(t.Context(), true)
-	if _, err := b.Get(t.Context(), "a"); err != nil {
-		t.Error(err)
-	}
+	check.Got(b.Get(t.Context(), "a"))(t)
 }
 
 func TestPool_UnreachableIsReopenedOnlyAfterItsOperations(t *testing.T) {
@@ -243,9 +220,7 @@ func TestPool_UnreachableIsReopenedOnlyAfterItsOperations(t *testing.T) {
 	close(end)
 	check.OK(t, <-done)
 	b.tryAll(t.Context(), true)
-	if _, err := b.Get(t.Context(), "a"); err != nil {
-		t.Error(err)
-	}
+	check.Got(b.Get(t.Context(), "a"))(t)
 }
 
 func TestPool_ThatCannotBeWrittenIsCountedWhenItCan(t *testing.T) {
@@ -254,17 +229,14 @@ func TestPool_ThatCannotBeWrittenIsCountedWhenItCan(t *testing.T) {
 	is := begun(t, c, 1)
 	c.Expect = unread
 	b := served(t, c)
-	remount(t, path, "remount,ro")
-	b.ExpectPool("pool", expecting(is.ID, is.Generation))
+	shell(t, "mount", "-o", "remount,ro", path)
+	expect(t, b, expecting(is.ID, is.Generation))
+	check.Got(b.Get(t.Context(), "a"))(t)
+	isPool(t, path, is)
+	shell(t, "mount", "-o", "remount,rw", path)
 	b.tryAll(t.Context(), true)
-	if _, err := b.Get(t.Context(), "a"); err != nil || headOf(t, path).identity() != is {
-		t.Errorf("it is %+v, %v", headOf(t, path), err)
-	}
-	remount(t, path, "remount,rw")
-	b.tryAll(t.Context(), true)
-	if now := headOf(t, path).Generation; now != is.Generation+1 {
-		t.Errorf("when it can be written it has generation %d", now)
-	}
+	is.Generation++
+	isPool(t, path, is)
 }
 
 // onDevice is a file system on a device that stays attached when it is unmounted.
@@ -274,9 +246,7 @@ func onDevice(t *testing.T, k hostfs.Kind) (path, device string) {
 	device, path = hostfs.Disk(t, 512*mib), t.TempDir()
 	shell(t, "mkfs."+k.Name, "-q", device)
 	shell(t, "mount", device, path)
-	t.Cleanup(func() {
-		check.Report(t, nodeops.Unmount(context.Background(), path))
-	})
+	t.Cleanup(func() { check.Report(t, nodeops.Unmount(context.Background(), path)) })
 	return path, device
 }
 
@@ -287,8 +257,7 @@ func TestPoolLock_StaysOnAPoolThatIsCounted(t *testing.T) {
 	check.OK(t, err)
 	defer stale.Close()
 	b := served(t, c)
-	_, err = Open(t.Context(), []PoolConfig{c}, silent)
-	says(t, err, backend.ErrUnavailable, "another process")
+	fails(Open(t.Context(), []PoolConfig{c}, silent))(t, backend.ErrUnavailable, "another process")
 	p := b.pools()[0]
 	if isPoolFile(p.root, stale) || !isPoolFile(p.root, p.locked.File) {
 		t.Error("the lock is not on what pool.json is")
@@ -317,34 +286,21 @@ func TestEmptyPool_IsNotMissedWhereAnotherLies(t *testing.T) {
 		t.Fatalf("it has %+v, %v", v, err)
 	}
 	replacedBeneath(t, b, c)
-	if reason := reasonOf(t, b); reason != backend.WrongPool {
-		t.Errorf("of the other, which held something, the reason is %q", reason)
-	}
+	reasonIs(t, b, backend.WrongPool) // of the other, which held something
 }
 
-func TestEmptyPool_IsNotRecreatedInAnEmptyDirectory(t *testing.T) {
-	c := emptyPool(t)
-	c.Expect = expecting("p1", 7)
-	c.Expect.Empty = true
-	refuses(t, c, backend.NotMounted, "p1")
-}
-
-func TestEmptyPool_ReplacedInUseIsNotMissed(t *testing.T) {
-	c := emptyPool(t)
-	b := served(t, c)
-	replacedBeneath(t, b, c)
-	if _, err := b.Get(t.Context(), "a"); err != nil {
-		t.Error(err)
-	}
-}
-
-func TestPool_WithTrashReplacedInUseIsMissed(t *testing.T) {
-	c := emptyPool(t)
-	b := served(t, c)
-	made(t, b, block("b"))
-	check.OK(t, b.Delete(t.Context(), "b"))
-	replacedBeneath(t, b, c)
-	if reason := reasonOf(t, b); reason != backend.WrongPool {
-		t.Errorf("the reason is %q", reason)
+func TestPool_ReplacedInUseIsMissedWithTrashAndNotWhenItIsEmpty(t *testing.T) {
+	for _, trash := range []bool{true, false} {
+		c := emptyPool(t)
+		b := served(t, c)
+		if trash {
+			made(t, b, block("b"))
+			deleted(t, b, "b")
+		}
+		if replacedBeneath(t, b, c); trash {
+			reasonIs(t, b, backend.WrongPool)
+		} else {
+			check.Got(b.Get(t.Context(), "a"))(t)
+		}
 	}
 }

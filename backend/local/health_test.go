@@ -59,14 +59,12 @@ func TestHealth_PoolReportsErrorsOfItsFileSystemAndContinues(t *testing.T) {
 holdfast_pool_healthy{pool="pool"} 0
 `
 	check.Report(t, testutil.CollectAndCompare(b.Collector(), strings.NewReader(metric), "holdfast_pool_healthy"))
-	remount(t, path, "remount,errors=remount-ro")
+	shell(t, "mount", "-o", "remount,errors=remount-ro", path)
 	meetError(t, path)
-	_, err := b.Create(t.Context(), block("c")) // before the next examination
-	says(t, err, backend.ErrUnavailable, "read-only", path)
+	fails(b.Create(t.Context(), block("c")))(t, backend.ErrUnavailable, "read-only", path) // before the next examination
 	b.pools()[0].failed.Store(false)
 	look(t, b)
-	_, err = b.Create(t.Context(), block("c"))
-	says(t, err, backend.ErrUnavailable, "read-only", path)
+	fails(b.Create(t.Context(), block("c")))(t, backend.ErrUnavailable, "read-only", path)
 }
 
 func TestHealth_FaultSeenByAUserLastsUntilItIsGone(t *testing.T) {

@@ -43,6 +43,14 @@ func headOf(t *testing.T, path string) (head poolHead) {
 	return head
 }
 
+// isPool fails unless the pool at a path is that one, and was opened so often.
+func isPool(t *testing.T, path string, want backend.PoolIdentity) {
+	t.Helper()
+	if is := headOf(t, path).identity(); is != want {
+		t.Errorf("it is %+v, want %+v", is, want)
+	}
+}
+
 // refuses expects that a pool is out of reach for a reason, and its directory unchanged.
 func refuses(t *testing.T, c PoolConfig, reason backend.PoolReason, words ...string) {
 	t.Helper()
@@ -53,8 +61,7 @@ func refuses(t *testing.T, c PoolConfig, reason backend.PoolReason, words ...str
 		t.Fatalf("got %v for %q, want %q", err, backend.PoolReasonOf(err), reason)
 	}
 	says(t, err, backend.ErrUnavailable, append(words, c.Name, c.Path)...)
-	_, err = b.Create(t.Context(), block("new"))
-	says(t, err, backend.ErrUnavailable, words...)
+	fails(b.Create(t.Context(), block("new")))(t, backend.ErrUnavailable, words...)
 	says(t, b.Delete(t.Context(), "a"), backend.ErrUnavailable, words...)
 	says(t, b.DeleteSnapshot(t.Context(), "s"), backend.ErrUnavailable, words...)
 	says(t, b.DeleteGroup(t.Context(), "g"), backend.ErrUnavailable, words...)
@@ -86,12 +93,15 @@ func tree(t *testing.T, dir string) string {
 }
 
 func TestKnownPool_EmptyDirectoryIsNotMountedAndLeftAsItIs(t *testing.T) {
+	knownAsEmpty := expecting("p1", 7)
+	knownAsEmpty.Empty = true
 	for what, test := range map[string]struct {
 		spoil  func(dir string) error
 		expect backend.PoolExpectation
 		words  []string
 	}{
 		"empty":              {nil, expecting("p1", 1), []string{"the directory is empty", "pool p1", "mount its disk", patch}},
+		"known as empty":     {nil, knownAsEmpty, []string{"p1"}},
 		"not there":          {os.Remove, expecting("p1", 1), []string{"no such directory", "pool p1", patch}},
 		"with other things":  {func(dir string) error { return os.Mkdir(filepath.Join(dir, "photos"), 0o700) }, expecting("p1", 1), []string{"photos", "pool p1"}},
 		"known by volumes":   {nil, backend.PoolExpectation{Existed: true, Remedy: patch}, []string{"ID is not known", patch}},
@@ -133,26 +143,21 @@ func TestKnownPool_AnotherPoolInItsPlaceIsWrongAndLeftAsItIs(t *testing.T) {
 	}
 }
 
-func TestPool_OfAnOlderReleaseHasGenerationZero(t *testing.T) {
+func TestPool_OfAnOlderReleaseHasGenerationZeroOrGetsAnID(t *testing.T) {
 	c := emptyPool(t)
 	is := begun(t, c, 1)
-	old := `{"version": 1, "uuid": "` + is.ID + `", "engine": "image"}`
-	check.OK(t, os.WriteFile(filepath.Join(c.Path, poolFile), []byte(old), 0o600))
+	file := filepath.Join(c.Path, poolFile)
+	check.OK(t, os.WriteFile(file, []byte(`{"version": 1, "uuid": "`+is.ID+`", "engine": "image"}`), 0o600))
 	c.Expect = expecting(is.ID, 0)
-	b := served(t, c)
-	if room, err := b.Capacity(t.Context(), ""); err != nil || room.Identity != (backend.PoolIdentity{ID: is.ID, Generation: 1}) {
-		t.Errorf("it is %+v, %v", room.Identity, err)
+	b := open(t, c)
+	if identity := capacityOf(t, b).Identity; identity != (backend.PoolIdentity{ID: is.ID, Generation: 1}) {
+		t.Errorf("it is %+v", identity)
 	}
-}
-
-func TestPool_WithoutAnIDGetsOne(t *testing.T) {
-	c := emptyPool(t)
-	begun(t, c, 1)
-	check.OK(t, os.WriteFile(filepath.Join(c.Path, poolFile), []byte(`{"version": 1, "engine": "image"}`), 0o600))
-	b := served(t, c)
-	room, err := b.Capacity(t.Context(), "")
-	if err != nil || room.Identity.ID == "" || headOf(t, c.Path).UUID != room.Identity.ID {
-		t.Errorf("it is %+v, %v", room.Identity, err)
+	check.OK(t, b.Close(t.Context()))
+	check.OK(t, os.WriteFile(file, []byte(`{"version": 1, "engine": "image"}`), 0o600))
+	c.Expect = backend.PoolExpectation{}
+	if id := capacityOf(t, served(t, c)).Identity.ID; id == "" || headOf(t, c.Path).UUID != id {
+		t.Errorf("without an ID it gets %q", id)
 	}
 }
 
@@ -166,8 +171,7 @@ func TestPoolFile_DamagedIsRewrittenWithTheKnownID(t *testing.T) {
 
 func TestPeek_BeginsNoPoolAndCountsNone(t *testing.T) {
 	c := emptyPool(t)
-	_, err := Peek(t.Context(), []PoolConfig{c}, silent)
-	says(t, err, backend.ErrUnavailable, "empty", "no pool", c.Path)
+	fails(Peek(t.Context(), []PoolConfig{c}, silent))(t, backend.ErrUnavailable, "empty", "no pool", c.Path)
 	if left := tree(t, c.Path); left != c.Path+"\n" {
 		t.Errorf("it made %s", left)
 	}
@@ -175,9 +179,7 @@ func TestPeek_BeginsNoPoolAndCountsNone(t *testing.T) {
 	b, err := Peek(t.Context(), []PoolConfig{c}, silent)
 	check.OK(t, err)
 	check.OK(t, b.Close(context.Background()))
-	if now := headOf(t, c.Path).identity(); now != is {
-		t.Errorf("it was %+v and is %+v", is, now)
-	}
+	isPool(t, c.Path, is)
 }
 
 func TestNewPool_ThatRequiresAMountIsNotBegunOnTheRootFileSystem(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -28,10 +27,10 @@ import (
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
-func TestGroup_OfVolumesInUseHoldsOneInstantOnXFS(t *testing.T) { groupHoldsOneInstant(t, hostfs.XFS) }
-
-func TestGroup_OfVolumesInUseHoldsOneInstantOnExt4(t *testing.T) {
-	groupHoldsOneInstant(t, hostfs.Ext4)
+func TestGroup_OfVolumesInUseHoldsOneInstant(t *testing.T) {
+	for _, k := range []hostfs.Kind{hostfs.XFS, hostfs.Ext4} {
+		t.Run(k.Name, func(t *testing.T) { groupHoldsOneInstant(t, k) })
+	}
 }
 
 // groupHoldsOneInstant writes the same counter to three volumes in turn, with a sync after each write. At any instant,
@@ -215,50 +214,42 @@ func (u *inUse) thawed(t *testing.T, when string) {
 	}
 }
 
-func TestFreeze_VolumesInUseOnXFSAreFrozenFromTheFirstCopyToTheLast(t *testing.T) {
-	frozenWhileCopied(t, hostfs.XFS)
-}
-
-func TestFreeze_VolumesInUseOnExt4AreFrozenFromTheFirstCopyToTheLast(t *testing.T) {
-	frozenWhileCopied(t, hostfs.Ext4)
+func TestFreeze_VolumesInUseAreFrozenFromTheFirstCopyToTheLast(t *testing.T) {
+	for _, k := range []hostfs.Kind{hostfs.XFS, hostfs.Ext4} {
+		t.Run(k.Name, func(t *testing.T) { frozenWhileCopied(t, k) })
+	}
 }
 
 func frozenWhileCopied(t *testing.T, k hostfs.Kind) {
 	u := newInUse(t, k)
-	errCopy := errors.New("this copy fails")
+	ctx, errCopy := t.Context(), errors.New("this copy fails")
 	both, ids := u.mounted, []backend.ID{"a", "b"}
 	for _, op := range []struct {
 		name   string
 		frozen []string
 		copies int
-		do     func(ctx context.Context, name string) error
+		do     func(name string) error
 	}{
-		{"a snapshot", both[:1], 1, func(ctx context.Context, name string) error {
-			_, err := u.Snapshot(ctx, backend.SnapshotSpec{Name: name, Source: "a"})
-			return err
+		{"a snapshot", both[:1], 1, func(name string) error {
+			return ignore(u.Snapshot(ctx, backend.SnapshotSpec{Name: name, Source: "a"}))
 		}},
-		{"a clone", both[:1], 1, func(ctx context.Context, name string) error {
-			_, err := u.Clone(ctx, "a", backend.VolumeSpec{Name: name})
-			return err
+		{"a clone", both[:1], 1, func(name string) error { return ignore(u.Clone(ctx, "a", backend.VolumeSpec{Name: name})) }},
+		{"a thick clone", both[:1], 1, func(name string) error {
+			return ignore(u.Clone(ctx, "a", backend.VolumeSpec{Name: name, Provisioning: backend.Thick}))
 		}},
-		{"a thick clone", both[:1], 1, func(ctx context.Context, name string) error {
-			_, err := u.Clone(ctx, "a", backend.VolumeSpec{Name: name, Provisioning: backend.Thick})
-			return err
-		}},
-		{"a group", both, 2, func(ctx context.Context, name string) error {
-			_, err := u.SnapshotGroup(ctx, backend.GroupSpec{Name: name, Sources: ids})
-			return err
+		{"a group", both, 2, func(name string) error {
+			return ignore(u.SnapshotGroup(ctx, backend.GroupSpec{Name: name, Sources: ids}))
 		}},
 	} {
 		name := strings.ReplaceAll(op.name, " ", "-")
 		u.expect(op.frozen...)
-		if err := op.do(t.Context(), name); err != nil || u.seen != op.copies {
+		if err := op.do(name); err != nil || u.seen != op.copies {
 			t.Errorf("%s: %d copies, %v", op.name, u.seen, err)
 		}
 		u.thawed(t, op.name)
 
 		u.copies.before = func() error { return errCopy }
-		if err := op.do(t.Context(), name+"-failed"); !errors.Is(err, errCopy) {
+		if err := op.do(name + "-failed"); !errors.Is(err, errCopy) {
 			t.Errorf("%s whose copy fails: %v", op.name, err)
 		}
 		u.thawed(t, op.name+" whose copy fails")
@@ -266,17 +257,16 @@ func frozenWhileCopied(t *testing.T, k hostfs.Kind) {
 		// Writes during the copy may be in it or not.
 		u.copies.before = func() error { return nil }
 		u.copies.after = func() error { return nodeops.ThawLeftover(both[0]) }
-		if err := op.do(t.Context(), name+"-torn"); !errors.Is(err, nodeops.ErrThawed) {
+		if err := op.do(name + "-torn"); !errors.Is(err, nodeops.ErrThawed) {
 			t.Errorf("%s that was thawed too early: %v", op.name, err)
 		}
 		u.thawed(t, op.name+" that was thawed too early")
 	}
 	// One cannot be frozen: the first is thawed.
 	raw := made(t, u.Backend, block("c"))
-	loop, err := nodeops.AttachLoop(t.Context(), raw.Access.Image, nodeops.LoopOptions{Autoclear: true})
-	check.OK(t, err)
+	loop := check.Got(nodeops.AttachLoop(t.Context(), raw.Access.Image, nodeops.LoopOptions{Autoclear: true}))(t)
 	defer loop.Close()
-	_, err = u.SnapshotGroup(t.Context(), backend.GroupSpec{Name: "with a device", Sources: append(ids, "c")})
+	_, err := u.SnapshotGroup(t.Context(), backend.GroupSpec{Name: "with a device", Sources: append(ids, "c")})
 	says(t, err, backend.ErrPrecondition, "raw block device")
 	u.thawed(t, "a group with one that cannot be held")
 	u.onlyWholeCopiesStay(t)
@@ -310,16 +300,10 @@ func TestFreeze_VolumeThatCannotBeCopiedInTimeIsRefusedAndWaitsOnce(t *testing.T
 	u := newInUse(t, hostfs.Ext4)
 	disk := u.copies.Engine.(*image.Engine)
 	group := func() error {
-		_, err := u.SnapshotGroup(t.Context(), backend.GroupSpec{Name: "g", Sources: []backend.ID{"a", "b"}})
-		return err
+		return ignore(u.SnapshotGroup(t.Context(), backend.GroupSpec{Name: "g", Sources: []backend.ID{"a", "b"}}))
 	}
 	snapshot := func(source backend.ID) error {
-		_, err := u.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s-" + string(source), Source: source})
-		return err
-	}
-	clone := func() error {
-		_, err := u.Clone(t.Context(), "b", backend.VolumeSpec{Name: "c"})
-		return err
+		return ignore(u.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s-" + string(source), Source: source}))
 	}
 	for _, op := range []struct {
 		name    string
@@ -337,10 +321,8 @@ func TestFreeze_VolumeThatCannotBeCopiedInTimeIsRefusedAndWaitsOnce(t *testing.T
 		disk.FreezeLimit, u.copies.instead = time.Minute, nil
 		says(t, op.do(), backend.ErrPrecondition, "(this time it was not tried)")
 	}
-	says(t, clone(), backend.ErrPrecondition, "volume b was frozen for ")
-	if err := snapshot("a"); err != nil {
-		t.Errorf("a volume that was slow in a group only: %v", err)
-	}
+	fails(u.Clone(t.Context(), "b", backend.VolumeSpec{Name: "c"}))(t, backend.ErrPrecondition, "volume b was frozen for ")
+	check.Report(t, snapshot("a")) // it was slow in a group only
 
 	errCopy := errors.New("this copy fails")
 	disk.FreezeLimit = time.Millisecond
@@ -372,16 +354,12 @@ func TestFreeze_IdleVolumeThatIsPutToUseMeanwhileIsCopiedAgain(t *testing.T) {
 			}
 			if !clones {
 				says(t, err, backend.ErrUnavailable, "volume raw was put to use while it was copied")
-				if _, err := u.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "raw"}); err != nil {
-					t.Error(err)
-				}
+				check.Got(u.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "raw"}))(t)
 			}
 			used = false
 			_, err = u.SnapshotGroup(t.Context(), backend.GroupSpec{Name: "g", Sources: []backend.ID{"other", "raw"}})
 			says(t, err, backend.ErrUnavailable, "volume raw was put to use while it was copied")
-			if _, err := u.SnapshotGroup(t.Context(), backend.GroupSpec{Name: "g", Sources: []backend.ID{"other", "raw"}}); err != nil {
-				t.Error(err)
-			}
+			check.Got(u.SnapshotGroup(t.Context(), backend.GroupSpec{Name: "g", Sources: []backend.ID{"other", "raw"}}))(t)
 		})
 	}
 }
@@ -527,9 +505,7 @@ func TestClone_ImageThatCannotBeClonedIsCopiedOnlyWhileItHasNoUser(t *testing.T)
 	image := made(t, b, sized("raw", size)).Access.Image
 	other := image + ".other"
 	writeSyncedFile(t, other, nil)
-	if out, err := exec.CommandContext(t.Context(), "chattr", "+C", other).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	shell(t, "chattr", "+C", other)
 	writeSyncedFile(t, other, bytes.Repeat([]byte("x"), size))
 	check.OK(t, os.Rename(other, image))
 	loop := check.Got(nodeops.AttachLoop(t.Context(), image, nodeops.LoopOptions{Autoclear: true}))(t)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,15 +17,16 @@ import (
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
-// timeOfAll is a time at which every leftover is due.
-func timeOfAll() time.Time { return time.Now().Add(2 * longestWait) }
-
-func immutable(t *testing.T, path, flag string) {
+// expectLeftovers fails unless there are so many leftovers, and so many bytes are promised.
+func expectLeftovers(t *testing.T, b *Backend, count int, promised int64) {
 	t.Helper()
-	if out, err := exec.Command("chattr", flag, path).CombinedOutput(); err != nil {
-		t.Fatalf("chattr %s %s: %v: %s", flag, path, err, out)
+	if n, is := b.pools()[0].leftoverCount(), capacityOf(t, b).Promised; n != count || is != promised {
+		t.Fatalf("%d leftovers, %d bytes are promised; want %d, and %d bytes", n, is, count, promised)
 	}
 }
+
+// timeOfAll is a time at which every leftover is due.
+func timeOfAll() time.Time { return time.Now().Add(2 * longestWait) }
 
 func TestLeftover_ImageThatCannotBeRemovedBlocksNothingElse(t *testing.T) {
 	leftoverKeepsNothing(t, "image", hostfs.XFS)
@@ -54,16 +54,14 @@ func leftoverKeepsNothing(t *testing.T, engine string, k hostfs.Kind) {
 		kept = filepath.Join(v.Access.Directory, "kept")
 	}
 	writeSyncedFile(t, kept, make([]byte, 32*mib))
-	immutable(t, kept, "+i")
+	shell(t, "chattr", "+i", kept)
 	deleted(t, b, "a")
 	for range 2 { // before and after a restart
 		made(t, b, backend.VolumeSpec{Name: "a", Size: size})
 		deleted(t, b, "a")
 		p := b.pools()[0]
 		p.removeLeftovers(t.Context(), timeOfAll())
-		if n, promised := p.leftoverCount(), capacityOf(t, b).Promised; n != 1 || promised != 64*mib {
-			t.Fatalf("%d leftovers, %d bytes are promised; want 1 with its room", n, promised)
-		}
+		expectLeftovers(t, b, 1, 64*mib)
 		if err := p.survey(t.Context()); err != nil || p.foreign > others+8*mib {
 			t.Errorf("%d bytes are said to be of others, before it were %d, %v", p.foreign, others, err)
 		}
@@ -76,11 +74,9 @@ func leftoverKeepsNothing(t *testing.T, engine string, k hostfs.Kind) {
 		kept = filepath.Join(c.Path, place, strings.TrimPrefix(kept, filepath.Join(c.Path, "volumes", "a")))
 	}
 	p.mu.Unlock()
-	immutable(t, kept, "-i")
+	shell(t, "chattr", "-i", kept)
 	p.removeLeftovers(t.Context(), timeOfAll())
-	if n, promised := p.leftoverCount(), capacityOf(t, b).Promised; n != 0 || promised != 0 {
-		t.Errorf("%d leftovers, %d bytes are promised; want nothing", n, promised)
-	}
+	expectLeftovers(t, b, 0, 0)
 	if left, err := readNames(p.root, buildingDir); err != nil || len(left) > 0 {
 		t.Errorf("%v is left, %v", left, err)
 	}
@@ -90,7 +86,7 @@ func TestLeftover_IsRetriedWithBackoff(t *testing.T) {
 	c := PoolConfig{Name: "pool", Engine: "image", Path: hostfs.New(t, hostfs.XFS, 1<<30), TrashRetention: backend.NoTrash}
 	b := served(t, c)
 	v := made(t, b, block("a"))
-	immutable(t, v.Access.Image, "+i")
+	shell(t, "chattr", "+i", v.Access.Image)
 	deleted(t, b, "a")
 	p, now := b.pools()[0], time.Now()
 	for last := firstWait; last < longestWait; {
@@ -115,16 +111,14 @@ func TestLeftover_PartialEntryThatCannotBeRemovedBlocksNoNewAttempt(t *testing.T
 		check.OK(t, os.Mkdir(dir, 0o700))
 	}
 	writeSyncedFile(t, filepath.Join(place, "image"), []byte("x"))
-	immutable(t, filepath.Join(place, "image"), "+i")
+	shell(t, "chattr", "+i", filepath.Join(place, "image"))
 	made(t, b, block("a"))
 	check.OK(t, b.Close(context.Background()))
 	b = served(t, c)
 	if _, err := b.Get(t.Context(), "a"); err != nil || b.pools()[0].leftoverCount() != 1 {
 		t.Errorf("got %v, %d leftovers", err, b.pools()[0].leftoverCount())
 	}
-	if _, err := os.Stat(filepath.Join(c.Path, buildingDir, "someone-elses")); err != nil {
-		t.Error(err)
-	}
+	check.Got(os.Stat(filepath.Join(c.Path, buildingDir, "someone-elses")))(t)
 }
 
 // A volume whose file system has failed cannot be thawed: its pool is opened nevertheless, and others are thawed.
@@ -137,9 +131,7 @@ func TestLeftover_FileSystemThatShutDownBlocksNoOpen(t *testing.T) {
 		dirs[name] = use(t, v)
 	}
 	for _, name := range []string{"a", "c"} {
-		if out, err := exec.Command("xfs_io", "-x", "-c", "shutdown", dirs[name]).CombinedOutput(); err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
+		shell(t, "xfs_io", "-x", "-c", "shutdown", dirs[name])
 	}
 	root := check.Got(os.Open(dirs["b"]))(t)
 	defer root.Close()
@@ -160,20 +152,18 @@ func TestLeftover_EvictedEntryThatCannotLeaveTheTrashKeepsItsRoom(t *testing.T) 
 	made(t, b, sized("a", 64*mib))
 	deleted(t, b, "a")
 	p, trash := b.pools()[0], filepath.Join(c.Path, trashDir)
-	immutable(t, trash, "+i")
-	defer immutable(t, trash, "-i")
+	shell(t, "chattr", "+i", trash)
+	defer shell(t, "chattr", "-i", trash)
 	p.emptyTrash(t.Context(), time.Now().Add(2*time.Hour))
 	for range 2 {
-		if n, promised := p.leftoverCount(), capacityOf(t, b).Promised; n != 1 || promised != 64*mib {
-			t.Fatalf("%d leftovers, %d bytes are promised; want 1 with its room", n, promised)
-		}
+		expectLeftovers(t, b, 1, 64*mib)
 		p.removeLeftovers(t.Context(), timeOfAll())
 	}
-	immutable(t, trash, "-i")
+	shell(t, "chattr", "-i", trash)
 	p.removeLeftovers(t.Context(), timeOfAll())
-	left, err := readNames(p.root, trashDir)
-	if n, promised := p.leftoverCount(), capacityOf(t, b).Promised; n != 0 || promised != 0 || len(left) > 0 || err != nil {
-		t.Errorf("%d leftovers, %d bytes are promised, the trash has %v, %v; want nothing", n, promised, left, err)
+	expectLeftovers(t, b, 0, 0)
+	if left, err := readNames(p.root, trashDir); len(left) > 0 || err != nil {
+		t.Errorf("the trash has %v, %v", left, err)
 	}
 }
 

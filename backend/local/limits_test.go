@@ -109,9 +109,7 @@ func limitHolds(t *testing.T, engine string, k hostfs.Kind) {
 			spec.Name = "beside"
 			other, err := b.Create(t.Context(), spec)
 			check.OK(t, err)
-			mounted(t, v, func(dir string) {
-				mounted(t, other, func(beside string) { err = way(dir, beside, limit) })
-			})
+			mounted(t, v, func(dir string) { mounted(t, other, func(beside string) { err = way(dir, beside, limit) }) })
 			if !errors.Is(err, unix.ENOSPC) && !errors.Is(err, unix.EDQUOT) {
 				t.Errorf("past %d bytes the writer got %v, want ENOSPC or EDQUOT", limit, err)
 			}
@@ -128,31 +126,24 @@ func limitHolds(t *testing.T, engine string, k hostfs.Kind) {
 // limitOfCopiesHolds fills copies of a volume that is half full, and finally the volume after it has grown.
 func limitOfCopiesHolds(t *testing.T, b *Backend, limit int64) {
 	obeyQuotas(t)
+	ctx := t.Context()
 	spec := func(name string, size int64) backend.VolumeSpec {
 		return backend.VolumeSpec{Name: name, Size: backend.Size{Required: size}}
 	}
 	source := made(t, b, spec("a", limit))
-	mounted(t, source, func(dir string) {
-		check.OK(t, fill(filepath.Join(dir, "half"), limit/2, 0))
-	})
+	mounted(t, source, func(dir string) { check.OK(t, fill(filepath.Join(dir, "half"), limit/2, 0)) })
 	check.Got(b.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "a"}))(t)
 	for _, test := range []struct {
 		name string
-		make func(context.Context) (*backend.Volume, error)
+		make func() (*backend.Volume, error)
 	}{
-		{"a clone", func(ctx context.Context) (*backend.Volume, error) {
-			return b.Clone(ctx, "a", backend.VolumeSpec{Name: "b"})
-		}},
-		{"a larger clone", func(ctx context.Context) (*backend.Volume, error) { return b.Clone(ctx, "a", spec("c", 2*limit)) }},
-		{"a restored volume", func(ctx context.Context) (*backend.Volume, error) {
-			return b.Restore(ctx, "s", backend.VolumeSpec{Name: "d"})
-		}},
-		{"a larger restored volume", func(ctx context.Context) (*backend.Volume, error) { return b.Restore(ctx, "s", spec("e", 2*limit)) }},
-		{"one that grew", func(ctx context.Context) (*backend.Volume, error) {
-			return b.Expand(ctx, "a", backend.Size{Required: 2 * limit})
-		}},
+		{"a clone", func() (*backend.Volume, error) { return b.Clone(ctx, "a", backend.VolumeSpec{Name: "b"}) }},
+		{"a larger clone", func() (*backend.Volume, error) { return b.Clone(ctx, "a", spec("c", 2*limit)) }},
+		{"a restored volume", func() (*backend.Volume, error) { return b.Restore(ctx, "s", backend.VolumeSpec{Name: "d"}) }},
+		{"a larger restored volume", func() (*backend.Volume, error) { return b.Restore(ctx, "s", spec("e", 2*limit)) }},
+		{"one that grew", func() (*backend.Volume, error) { return b.Expand(ctx, "a", backend.Size{Required: 2 * limit}) }},
 	} {
-		v, err := test.make(t.Context())
+		v, err := test.make()
 		if err != nil {
 			t.Fatalf("%s: %v", test.name, err)
 		}

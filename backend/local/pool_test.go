@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -59,11 +58,25 @@ func says(t *testing.T, err, kind error, words ...string) {
 	}
 }
 
+// fails expects the error of a call: fails(b.Get(ctx, "a"))(t, backend.ErrNotFound, "a").
+func fails[T any](_ T, err error) func(t *testing.T, kind error, words ...string) {
+	return func(t *testing.T, kind error, words ...string) {
+		t.Helper()
+		says(t, err, kind, words...)
+	}
+}
+
+// blockIn is a small volume of a pool.
+func blockIn(pool, name string) backend.VolumeSpec {
+	spec := block(name)
+	spec.Pool = pool
+	return spec
+}
+
 func TestPool_BelongsToOneProcess(t *testing.T) {
 	c := emptyPool(t)
 	served(t, c)
-	_, err := Open(t.Context(), []PoolConfig{c}, silent)
-	says(t, err, backend.ErrUnavailable, "pool", c.Path, "another process")
+	fails(Open(t.Context(), []PoolConfig{c}, silent))(t, backend.ErrUnavailable, "pool", c.Path, "another process")
 }
 
 func TestPool_WhoseLockIsBeingReleasedIsAwaited(t *testing.T) {
@@ -96,65 +109,68 @@ func TestOpen_RefusesAnotherPool(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := emptyPool(t)
 			bad.spoil(t, &c)
-			_, err := Open(t.Context(), []PoolConfig{c}, silent)
-			says(t, err, bad.kind, bad.words...)
+			fails(Open(t.Context(), []PoolConfig{c}, silent))(t, bad.kind, bad.words...)
 		})
 	}
 }
 
 func TestPools_MustDifferInNameAndPath(t *testing.T) {
 	a, b := emptyPool(t), emptyPool(t)
-	_, err := Open(t.Context(), []PoolConfig{a, b}, silent)
-	says(t, err, backend.ErrInvalid, a.Path, b.Path)
+	fails(Open(t.Context(), []PoolConfig{a, b}, silent))(t, backend.ErrInvalid, a.Path, b.Path)
 	b.Name, b.Path = "other", a.Path
-	_, err = Open(t.Context(), []PoolConfig{a, b}, silent)
-	says(t, err, backend.ErrInvalid, "other")
+	fails(Open(t.Context(), []PoolConfig{a, b}, silent))(t, backend.ErrInvalid, "other")
 }
 
 func TestPools_OneNameIsOneVolumeInAll(t *testing.T) {
-	slow, fast := emptyPool(t), emptyPool(t)
-	slow.Name, fast.Name = "slow", "fast"
-	b := served(t, slow, fast)
-	spec := block("a")
-	if v := made(t, b, spec); v.Pool != "slow" {
+	b := served(t, named(t, "slow"), named(t, "fast"))
+	if v := made(t, b, block("a")); v.Pool != "slow" {
 		t.Errorf("the default pool is %s, want the first", v.Pool)
 	}
-	spec.Pool = "fast"
-	_, err := b.Create(t.Context(), spec)
-	says(t, err, backend.ErrExists, "pool slow", "fast")
-	_, err = b.Clone(t.Context(), "a", backend.VolumeSpec{Name: "b", Pool: "fast"})
-	says(t, err, backend.ErrInvalid, "slow", "fast")
+	fails(b.Create(t.Context(), blockIn("fast", "a")))(t, backend.ErrExists, "pool slow", "fast")
+	fails(b.Clone(t.Context(), "a", backend.VolumeSpec{Name: "b", Pool: "fast"}))(t, backend.ErrInvalid, "slow", "fast")
 }
 
-func TestPools_GroupMaySpanSeveral(t *testing.T) {
-	slow, fast := emptyPool(t), emptyPool(t)
-	slow.Name, fast.Name = "slow", "fast"
+func TestPools_GroupMaySpanSeveralAndAMemberOutlivesThePoolOfItsRecord(t *testing.T) {
+	slow, fast, other := named(t, "slow"), named(t, "fast"), named(t, "slow") // whose disk is replaced
 	b := open(t, slow, fast)
-	data, wal := block("data"), block("wal")
-	data.Pool, wal.Pool = "slow", "fast"
-	spec := backend.GroupSpec{Name: "g", Sources: []backend.ID{made(t, b, data).ID, made(t, b, wal).ID}}
-	g, err := b.SnapshotGroup(t.Context(), spec)
-	check.OK(t, err)
-	check.OK(t, b.Close(t.Context()))
+	again := func(configs ...PoolConfig) {
+		t.Helper()
+		check.OK(t, b.Close(t.Context()))
+		b = open(t, configs...)
+	}
+	onlyWAL := func(what string) (s *backend.Snapshot) {
+		t.Helper()
+		all, err := b.ListSnapshots(t.Context())
+		if err != nil || len(all) != 1 || all[0].Source != "wal" {
+			t.Fatalf("%s has the snapshots %v, %v, want that of wal", what, all, err)
+		}
+		return all[0]
+	}
+	spec := backend.GroupSpec{Name: "g", Sources: []backend.ID{made(t, b, blockIn("slow", "data")).ID, made(t, b, blockIn("fast", "wal")).ID}}
+	g := check.Got(b.SnapshotGroup(t.Context(), spec))(t)
 	// The group's record is in the pool of "data". Without that pool the group is unknown, and nothing is removed.
-	b = open(t, fast)
-	if all, err := b.ListSnapshots(t.Context()); err != nil || len(all) != 1 {
-		t.Errorf("the pool alone has snapshots %v, %v, want the group's member", all, err)
+	again(fast)
+	onlyWAL("the pool alone")
+	again(slow, fast)
+	if g := check.Got(b.GetGroup(t.Context(), g.ID))(t); len(g.Snapshots) != 2 {
+		t.Errorf("the group is %+v", g)
 	}
-	check.OK(t, b.Close(t.Context()))
-	again, err := served(t, slow, fast).GetGroup(t.Context(), g.ID)
-	if err != nil || len(again.Snapshots) != 2 {
-		t.Errorf("the group is %+v, %v", again, err)
-	}
+	again(other, fast)
+	again(other, fast)
+	s := onlyWAL("the pool without that of the record")
+	check.Got(b.Restore(t.Context(), s.ID, backend.VolumeSpec{Name: "again"}))(t)
+	// Its group cannot be deleted any more.
+	check.Report(t, b.DeleteSnapshot(t.Context(), s.ID))
+	check.Report(t, b.Close(t.Context()))
 }
 
 func TestPools_GroupWhoseDeletionFailedInOneIsDeletedByARepeat(t *testing.T) {
-	slow, fast := emptyPool(t), emptyPool(t)
-	slow.Name, fast.Name = "slow", "fast"
-	b := served(t, slow, fast)
-	data, other, wal := block("data"), block("other"), block("wal")
-	data.Pool, other.Pool, wal.Pool = "slow", "fast", "slow"
-	g := check.Got(b.SnapshotGroup(t.Context(), backend.GroupSpec{Name: "g", Sources: []backend.ID{made(t, b, data).ID, made(t, b, other).ID, made(t, b, wal).ID}}))(t)
+	b := served(t, named(t, "slow"), named(t, "fast"))
+	var sources []backend.ID
+	for _, spec := range []backend.VolumeSpec{blockIn("slow", "data"), blockIn("fast", "other"), blockIn("slow", "wal")} {
+		sources = append(sources, made(t, b, spec).ID)
+	}
+	g := check.Got(b.SnapshotGroup(t.Context(), backend.GroupSpec{Name: "g", Sources: sources}))(t)
 	p := check.Got(b.pool("fast", backend.ErrUnavailable))(t)
 	device := p.device
 	p.device = "8:1048575"
@@ -173,30 +189,6 @@ func TestPools_GroupWhoseDeletionFailedInOneIsDeletedByARepeat(t *testing.T) {
 	if err := b.DeleteGroup(t.Context(), g.ID); err != nil || left() != 0 {
 		t.Errorf("%d snapshots are left: %v", left(), err)
 	}
-}
-
-func TestPools_MemberOfAGroupOutlivesThePoolOfItsRecord(t *testing.T) {
-	slow, fast, other := emptyPool(t), emptyPool(t), emptyPool(t)
-	slow.Name, fast.Name, other.Name = "slow", "fast", "slow" // its disk is replaced
-	b := open(t, slow, fast)
-	data, wal := block("data"), block("wal")
-	data.Pool, wal.Pool = "slow", "fast"
-	sources := []backend.ID{made(t, b, data).ID, made(t, b, wal).ID}
-	check.Got(b.SnapshotGroup(t.Context(), backend.GroupSpec{Name: "g", Sources: sources}))(t)
-	for range 2 {
-		check.OK(t, b.Close(t.Context()))
-		b = open(t, other, fast)
-	}
-	all, err := b.ListSnapshots(t.Context())
-	if err != nil || len(all) != 1 || all[0].Source != "wal" {
-		t.Fatalf("there are the snapshots %v, %v, want that of wal", all, err)
-	}
-	if _, err := b.Restore(t.Context(), all[0].ID, backend.VolumeSpec{Name: "again"}); err != nil {
-		t.Error(err)
-	}
-	// Its group cannot be deleted any more.
-	check.Report(t, b.DeleteSnapshot(t.Context(), all[0].ID))
-	check.Report(t, b.Close(t.Context()))
 }
 
 func TestGroup_OfASourceThatIsNotThereWaitsForNoOther(t *testing.T) {
@@ -259,41 +251,15 @@ func TestPool_ReadOnlyRefusesAndReportsIt(t *testing.T) {
 	path := hostfs.New(t, hostfs.XFS, 1<<30)
 	b := served(t, PoolConfig{Name: "pool", Engine: "image", Path: path})
 	v := made(t, b, block("a"))
-	remount(t, path, "remount,ro")
-	_, err := b.Create(t.Context(), block("b"))
-	says(t, err, backend.ErrUnavailable, "pool", "read-only", path)
+	shell(t, "mount", "-o", "remount,ro", path)
+	fails(b.Create(t.Context(), block("b")))(t, backend.ErrUnavailable, "pool", "read-only", path)
 	says(t, b.Delete(t.Context(), v.ID), backend.ErrUnavailable, "read-only")
-	_, err = b.Expand(t.Context(), v.ID, backend.Size{Required: 2 * mib})
-	says(t, err, backend.ErrUnavailable, "read-only")
+	fails(b.Expand(t.Context(), v.ID, backend.Size{Required: 2 * mib}))(t, backend.ErrUnavailable, "read-only")
 	if got, err := b.Get(t.Context(), v.ID); err != nil || !got.Condition.Abnormal {
 		t.Errorf("got %+v, %v", got, err)
 	}
-	remount(t, path, "remount,rw")
+	shell(t, "mount", "-o", "remount,rw", path)
 	made(t, b, block("b"))
-}
-
-func TestPool_UnmountedInUseIsNoticedAndNothingIsWrittenElsewhere(t *testing.T) {
-	path := hostfs.New(t, hostfs.XFS, 1<<30)
-	b := served(t, PoolConfig{Name: "pool", Engine: "image", Path: path})
-	made(t, b, block("a"))
-	if out, err := exec.Command("umount", "-l", path).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	_, err := b.Create(t.Context(), block("b"))
-	says(t, err, backend.ErrUnavailable, path, "unmounted")
-	_, err = b.Capacity(t.Context(), "")
-	says(t, err, backend.ErrUnavailable, "unmounted")
-	says(t, b.Delete(t.Context(), "a"), backend.ErrUnavailable, "unmounted")
-	if names, err := os.ReadDir(path); err != nil || len(names) > 0 {
-		t.Errorf("beneath the mount there is %v, %v", names, err)
-	}
-}
-
-func remount(t *testing.T, path, options string) {
-	t.Helper()
-	if out, err := exec.Command("mount", "-o", options, path).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
 }
 
 func TestPool_FullRefusesThickVolumesAndKeepsNothing(t *testing.T) {
@@ -306,11 +272,9 @@ func TestPool_FullRefusesThickVolumesAndKeepsNothing(t *testing.T) {
 		t.Errorf("a thick volume of 600 MiB takes %d bytes", v.Used)
 	}
 	thick.Name = "second"
-	_, err := b.Create(t.Context(), thick)
-	says(t, err, backend.ErrExhausted, "second")
+	fails(b.Create(t.Context(), thick))(t, backend.ErrExhausted, "second")
 	copied := backend.VolumeSpec{Name: "copy", Provisioning: backend.Thick}
-	_, err = b.Clone(t.Context(), v.ID, copied)
-	says(t, err, backend.ErrExhausted, "copy")
+	fails(b.Clone(t.Context(), v.ID, copied))(t, backend.ErrExhausted, "copy")
 	if left, _ := os.ReadDir(filepath.Join(path, ".tmp")); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
@@ -327,6 +291,7 @@ func TestThickOnExt4_HasSpaceOfItsOwn(t *testing.T)  { thickSharesNothing(t, hos
 func thickSharesNothing(t *testing.T, k hostfs.Kind) {
 	b := served(t, PoolConfig{Name: "pool", Engine: "image", Path: hostfs.New(t, k, 1<<30)})
 	const size = 16 * mib
+	ctx := t.Context()
 	spec := func(name string, size int64, p backend.Provisioning) backend.VolumeSpec {
 		return backend.VolumeSpec{Name: name, Mode: backend.Block, Provisioning: p, Size: backend.Size{Required: size}}
 	}
@@ -339,33 +304,24 @@ func thickSharesNothing(t *testing.T, k hostfs.Kind) {
 	}
 	for _, test := range []struct {
 		name string
-		make func(context.Context) (*backend.Volume, error)
+		make func() (*backend.Volume, error)
 	}{
-		{"a new volume", func(ctx context.Context) (*backend.Volume, error) {
-			return b.Create(ctx, spec("a", size, backend.Thick))
-		}},
-		{"one that grew", func(ctx context.Context) (*backend.Volume, error) {
-			return b.Expand(ctx, "a", backend.Size{Required: 2 * size})
-		}},
-		{"a clone of a thin one", func(ctx context.Context) (*backend.Volume, error) {
-			return b.Clone(ctx, "thin", spec("b", size, backend.Thick))
-		}},
-		{"a larger clone of a thick one", func(ctx context.Context) (*backend.Volume, error) {
-			return b.Clone(ctx, "thick", spec("c", 2*size, backend.Thick))
-		}},
-		{"a restored thin one", func(ctx context.Context) (*backend.Volume, error) {
+		{"a new volume", func() (*backend.Volume, error) { return b.Create(ctx, spec("a", size, backend.Thick)) }},
+		{"one that grew", func() (*backend.Volume, error) { return b.Expand(ctx, "a", backend.Size{Required: 2 * size}) }},
+		{"a clone of a thin one", func() (*backend.Volume, error) { return b.Clone(ctx, "thin", spec("b", size, backend.Thick)) }},
+		{"a larger clone of a thick one", func() (*backend.Volume, error) { return b.Clone(ctx, "thick", spec("c", 2*size, backend.Thick)) }},
+		{"a restored thin one", func() (*backend.Volume, error) {
 			return b.Restore(ctx, idOf(t, "of thin"), spec("d", size, backend.Thick))
 		}},
-		{"a larger restored thick one", func(ctx context.Context) (*backend.Volume, error) {
+		{"a larger restored thick one", func() (*backend.Volume, error) {
 			return b.Restore(ctx, idOf(t, "of thick"), spec("e", 2*size, backend.Thick))
 		}},
 	} {
-		v, err := test.make(t.Context())
+		v, err := test.make()
 		if err != nil {
 			t.Fatalf("%s: %v", test.name, err)
 		}
-		f, err := os.Open(v.Access.Image)
-		check.OK(t, err)
+		f := check.Got(os.Open(v.Access.Image))(t)
 		own, err := nodeops.Unshared(f)
 		f.Close()
 		if err != nil || own < v.Size || v.Used < v.Size {
@@ -387,9 +343,7 @@ func TestPromise_ExcludesForeignDataAndTheReserve(t *testing.T) {
 	before := check.Got(b.Capacity(t.Context(), ""))(t)
 	check.OK(t, b.Close(t.Context()))
 	const foreign = 500 * mib
-	f := check.Got(os.Create(filepath.Join(path, "foreign")))(t)
-	defer f.Close()
-	check.OK(t, errors.Join(fill(f.Name(), foreign, 0)))
+	check.OK(t, fill(filepath.Join(path, "foreign"), foreign, 0))
 	after := check.Got(served(t, c).Capacity(t.Context(), ""))(t)
 	if lost := before.Available - after.Available; lost < foreign || lost > foreign+50*mib {
 		t.Errorf("%d bytes of others took %d from what is available", foreign, lost)
@@ -400,17 +354,10 @@ func TestPromise_ExcludesForeignDataAndTheReserve(t *testing.T) {
 }
 
 func TestPromise_OvercommitExceedsTheSpace(t *testing.T) {
-	path := hostfs.New(t, hostfs.XFS, 1<<30)
-	b := served(t, PoolConfig{Name: "pool", Engine: "image", Path: path, Overcommit: 3})
-	for _, name := range []string{"a", "b"} {
-		spec := block(name)
-		spec.Size.Required = 1 << 30
-		made(t, b, spec)
-	}
-	spec := block("c")
-	spec.Size.Required = 1 << 30
-	_, err := b.Create(t.Context(), spec)
-	says(t, err, backend.ErrExhausted, "overcommit 3", "needs 1Gi of pool pool")
+	b := served(t, PoolConfig{Name: "pool", Engine: "image", Path: hostfs.New(t, hostfs.XFS, 1<<30), Overcommit: 3})
+	made(t, b, sized("a", 1<<30))
+	made(t, b, sized("b", 1<<30))
+	fails(b.Create(t.Context(), sized("c", 1<<30)))(t, backend.ErrExhausted, "overcommit 3", "needs 1Gi of pool pool")
 }
 
 func TestTrash_DeletedVolumeIsKeptForItsRetentionAndCanBeRestored(t *testing.T) {
@@ -434,10 +381,6 @@ func TestTrash_DeletedVolumeIsKeptForItsRetentionAndCanBeRestored(t *testing.T) 
 	if err != nil || string(readImage(t, back, 8)) != "precious" {
 		t.Errorf("restored %+v, %v", back, err)
 	}
-	_, err = b.Undelete(t.Context(), v.ID)
-	says(t, err, backend.ErrExists, "a")
-	_, err = b.Undelete(t.Context(), "never")
-	says(t, err, backend.ErrNotFound, "never")
 	check.OK(t, b.Delete(t.Context(), v.ID))
 	b.pools()[0].emptyTrash(t.Context(), time.Now().Add(2*time.Hour))
 	if got, _ := b.Capacity(t.Context(), ""); got.Promised != 0 {
@@ -460,20 +403,11 @@ func TestTrash_AWrongClockDoesNotEmptyIt(t *testing.T) {
 	check.OK(t, os.Rename(onlyIn(t, trash), before))
 	b = served(t, c)
 	p := b.pools()[0]
-	kept := func() bool {
-		t.Helper()
-		all := check.Got(b.Trash(t.Context()))(t)
-		return len(all) == 1
-	}
-	if !kept() {
-		t.Fatal("it was removed at the start")
-	}
-	if p.emptyTrash(t.Context(), time.Now().Add(backend.SeenAtLeast-time.Minute)); !kept() {
-		t.Error("it was removed before it was seen for an hour")
-	}
-	if p.emptyTrash(t.Context(), time.Now().Add(backend.SeenAtLeast)); kept() {
-		t.Error("it is kept for good")
-	}
+	keeps(t, b, "a") // from the start
+	p.emptyTrash(t.Context(), time.Now().Add(backend.SeenAtLeast-time.Minute))
+	keeps(t, b, "a") // until it was seen for an hour
+	p.emptyTrash(t.Context(), time.Now().Add(backend.SeenAtLeast))
+	keeps(t, b)
 }
 
 // onlyIn returns the path of the only entry of a directory.
@@ -495,15 +429,11 @@ func TestTrash_ServingProcessNoticesTheRestoreOfAnother(t *testing.T) {
 	other := check.Got(Peek(t.Context(), []PoolConfig{c}, silent))(t)
 	defer other.Close(t.Context())
 	check.Got(other.Undelete(t.Context(), "a"))(t)
-	if _, err := b.Get(t.Context(), "a"); err != nil {
-		t.Error(err)
-	}
+	check.Got(b.Get(t.Context(), "a"))(t)
 	if got, _ := b.Capacity(t.Context(), ""); got.Promised != mib {
 		t.Errorf("promised %d at once, want %d", got.Promised, mib)
 	}
-	if all, _ := b.Trash(t.Context()); len(all) > 0 {
-		t.Errorf("the trash still holds %+v", all)
-	}
+	keeps(t, b)
 	if got, _ := b.Capacity(t.Context(), ""); got.Promised != mib {
 		t.Errorf("promised %d, want %d", got.Promised, mib)
 	}

@@ -1,7 +1,6 @@
 package local
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
@@ -33,45 +33,36 @@ func TestDirectoryOnXFS_OutlivesAPowerCut(t *testing.T) {
 	answersOutliveAPowerCut(t, "directory", hostfs.XFSQuota)
 }
 
+// ignore leaves of an answer the error.
+func ignore(_ any, err error) error { return err }
+
 // answersOutliveAPowerCut compares the pool, after each response, with the blocks on disk at that moment.
 func answersOutliveAPowerCut(t *testing.T, engine string, k hostfs.Kind) {
 	path := hostfs.New(t, k, 512*mib)
 	b := served(t, PoolConfig{Name: "pool", Engine: engine, Path: path, TrashRetention: time.Hour})
 	size := backend.Size{Required: 12 * mib}
-	ignore := func(_ any, err error) error { return err }
+	ctx := t.Context()
 	for _, step := range []struct {
 		name string
-		do   func(context.Context) error
+		do   func() error
 	}{
-		{"create", func(ctx context.Context) error {
-			return ignore(b.Create(ctx, backend.VolumeSpec{Name: "a", Size: size}))
-		}},
-		{"snapshot", func(ctx context.Context) error {
-			written, err := b.Get(ctx, "a")
-			if err != nil {
-				return err
-			}
-			writeFS(t, written, []byte("content"))
+		{"create", func() error { return ignore(b.Create(ctx, backend.VolumeSpec{Name: "a", Size: size})) }},
+		{"snapshot", func() error {
+			writeFS(t, check.Got(b.Get(ctx, "a"))(t), []byte("content"))
 			return ignore(b.Snapshot(ctx, backend.SnapshotSpec{Name: "s", Source: "a"}))
 		}},
-		{"clone", func(ctx context.Context) error {
-			return ignore(b.Clone(ctx, "a", backend.VolumeSpec{Name: "b"}))
-		}},
-		{"restore", func(ctx context.Context) error {
-			return ignore(b.Restore(ctx, "s", backend.VolumeSpec{Name: "c"}))
-		}},
-		{"group", func(ctx context.Context) error {
+		{"clone", func() error { return ignore(b.Clone(ctx, "a", backend.VolumeSpec{Name: "b"})) }},
+		{"restore", func() error { return ignore(b.Restore(ctx, "s", backend.VolumeSpec{Name: "c"})) }},
+		{"group", func() error {
 			return ignore(b.SnapshotGroup(ctx, backend.GroupSpec{Name: "g", Sources: []backend.ID{"a", "b"}}))
 		}},
-		{"expand", func(ctx context.Context) error {
-			return ignore(b.Expand(ctx, "a", backend.Size{Required: 16 * mib}))
-		}},
-		{"delete", func(ctx context.Context) error { return b.Delete(ctx, "b") }},
-		{"undelete", func(ctx context.Context) error { return ignore(b.Undelete(ctx, "b")) }},
-		{"delete a snapshot", func(ctx context.Context) error { return b.DeleteSnapshot(ctx, "s") }},
-		{"delete a group", func(ctx context.Context) error { return b.DeleteGroup(ctx, "g") }},
+		{"expand", func() error { return ignore(b.Expand(ctx, "a", backend.Size{Required: 16 * mib})) }},
+		{"delete", func() error { return b.Delete(ctx, "b") }},
+		{"undelete", func() error { return ignore(b.Undelete(ctx, "b")) }},
+		{"delete a snapshot", func() error { return b.DeleteSnapshot(ctx, "s") }},
+		{"delete a group", func() error { return b.DeleteGroup(ctx, "g") }},
 	} {
-		if err := step.do(t.Context()); err != nil {
+		if err := step.do(); err != nil {
 			t.Fatalf("%s: %v", step.name, err)
 		}
 		t.Run(step.name, func(t *testing.T) {

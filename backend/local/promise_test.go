@@ -45,8 +45,8 @@ func TestPromise_PoolIsPromisedToItsLastMiBAndNoFurther(t *testing.T) {
 	if after := capacityOf(t, b); after.Promised != all || after.Available != all {
 		t.Errorf("all %d bytes are promised to the trash and available: %+v", all, after)
 	}
-	_, err = b.Create(t.Context(), sized("c", all+mib))
-	refused("1 MiB more than there is without the trash", err)
+	enough := "even if the 2 deleted volumes in the trash were removed"
+	fails(b.Create(t.Context(), sized("c", all+mib)))(t, backend.ErrExhausted, "c needs", enough)
 	keeps(t, b, "a", "b")
 	made(t, b, sized("c", before.Available-50*mib+mib)) // 1 MiB too much even without b, which is removed first
 	keeps(t, b)
@@ -69,6 +69,5 @@ func TestPromise_ReserveIsKeptFromFreeSpace(t *testing.T) {
 	if now.Available > most+25*mib || now.Available < most-25*mib {
 		t.Errorf("%d bytes are free, each may be promised twice, 256 MiB are reserved: available are %d, want %d", usage.Available, now.Available, most)
 	}
-	_, err = b.Create(t.Context(), sized("b", now.Available+25*mib))
-	says(t, err, backend.ErrExhausted, "256Mi reserved")
+	fails(b.Create(t.Context(), sized("b", now.Available+25*mib)))(t, backend.ErrExhausted, "256Mi reserved")
 }

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
@@ -20,9 +20,7 @@ import (
 func reachable(t *testing.T, sites ...Site) *Backend {
 	t.Helper()
 	b := OpenReachable(t.Context(), sites, silent)
-	t.Cleanup(func() {
-		check.Report(t, b.Close(context.Background()))
-	})
+	t.Cleanup(func() { check.Report(t, b.Close(context.Background())) })
 	return b
 }
 
@@ -50,21 +48,23 @@ func TestUnreachablePool_BlocksNoOther(t *testing.T) {
 	if v.Pool != "near" {
 		t.Errorf("made in pool %s", v.Pool)
 	}
-	if _, err := b.Capacity(t.Context(), "near"); err != nil {
-		t.Error(err)
-	}
-	_, err := b.Capacity(t.Context(), "far")
-	says(t, err, backend.ErrUnavailable, "far", errAway.Error())
+	check.Got(b.Capacity(t.Context(), "near"))(t)
+	fails(b.Capacity(t.Context(), "far"))(t, backend.ErrUnavailable, "far", errAway.Error())
 	spec := block("b")
 	spec.Pool = "far"
-	_, err = b.Create(t.Context(), spec)
-	says(t, err, backend.ErrUnavailable, "far", errAway.Error())
+	fails(b.Create(t.Context(), spec))(t, backend.ErrUnavailable, "far", errAway.Error())
 	if all, err := b.List(t.Context()); err != nil || len(all) != 1 {
 		t.Errorf("listed %v, %v", all, err)
 	}
 	if pools := b.Pools(); len(pools) != 2 || pools[1].Name != "far" || pools[1].Engine != "image" {
 		t.Errorf("the pools are %+v", pools)
 	}
+	metric := `# HELP holdfast_pool_up 1 while the pool can be used, else 0.
+# TYPE holdfast_pool_up gauge
+holdfast_pool_up{pool="far"} 0
+holdfast_pool_up{pool="near"} 1
+`
+	check.Report(t, testutil.CollectAndCompare(b.Collector(), strings.NewReader(metric), "holdfast_pool_up"))
 }
 
 func TestUnreachablePool_ThatDoesNotAnswerKeepsNoOtherClosed(t *testing.T) {
@@ -84,30 +84,25 @@ func TestUnreachablePool_ThatDoesNotAnswerKeepsNoOtherClosed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	_, err := b.Capacity(t.Context(), "hanging")
-	says(t, err, backend.ErrUnavailable, "hanging", "it is being opened")
+	fails(b.Capacity(t.Context(), "hanging"))(t, backend.ErrUnavailable, "hanging", "it is being opened")
 }
 
-func TestUnreachablePool_DefaultIsTheFirstPoolAllTheSame(t *testing.T) {
-	b := reachable(t, Site{named(t, "far"), (&gate{}).reach}, Site{named(t, "near"), nil})
-	_, err := b.Create(t.Context(), block("a"))
-	says(t, err, backend.ErrUnavailable, "far", errAway.Error())
-}
-
-func TestUnreachablePool_VolumeThatMayBeInItIsNotReportedGone(t *testing.T) {
-	b := reachable(t, Site{named(t, "far"), (&gate{}).reach})
-	_, err := b.Get(t.Context(), "a")
-	says(t, err, backend.ErrNotFound, "volume a", "far is out of reach", errAway.Error())
-	_, err = b.GetSnapshot(t.Context(), "s")
-	says(t, err, backend.ErrNotFound, "snapshot s", "far is out of reach")
-	_, err = b.GetGroup(t.Context(), "g")
-	says(t, err, backend.ErrNotFound, "group g", "far is out of reach")
+func TestUnreachablePool_VolumeIsNeitherReportedGoneNorMadeElsewhere(t *testing.T) {
+	far := named(t, "far")
+	b := reachable(t, Site{far, (&gate{}).reach}, Site{named(t, "near"), nil})
+	fails(b.Get(t.Context(), "a"))(t, backend.ErrNotFound, "volume a", "far is out of reach", errAway.Error())
+	fails(b.GetSnapshot(t.Context(), "s"))(t, backend.ErrNotFound, "snapshot s", "far is out of reach")
+	fails(b.GetGroup(t.Context(), "g"))(t, backend.ErrNotFound, "group g", "far is out of reach")
+	fails(b.Create(t.Context(), block("a")))(t, backend.ErrUnavailable, "far", errAway.Error()) // it is the default all the same
+	b.tryAll(t.Context(), true)
+	if entries, err := os.ReadDir(far.Path); err != nil || len(entries) > 0 {
+		t.Errorf("in its place the directory holds %v, %v", entries, err)
+	}
 }
 
 func TestUnreachablePool_HasItsVolumesWhenItReturns(t *testing.T) {
 	far := named(t, "far")
-	first, err := Open(t.Context(), []PoolConfig{far}, silent)
-	check.OK(t, err)
+	first := open(t, far)
 	made(t, first, block("a"))
 	check.OK(t, first.Close(t.Context()))
 	g := &gate{}
@@ -118,23 +113,9 @@ func TestUnreachablePool_HasItsVolumesWhenItReturns(t *testing.T) {
 	}
 	g.open.Store(true)
 	b.tryAll(t.Context(), true)
-	if _, err := b.Get(t.Context(), "a"); err != nil {
-		t.Error(err)
-	}
-	if _, err := b.Capacity(t.Context(), ""); err != nil {
-		t.Error(err)
-	}
-	_, err = Open(t.Context(), []PoolConfig{far}, silent)
-	says(t, err, backend.ErrUnavailable, "another process")
-}
-
-func TestUnreachablePool_NothingIsCreatedInItsPlace(t *testing.T) {
-	far := named(t, "far")
-	b := reachable(t, Site{far, (&gate{}).reach})
-	b.tryAll(t.Context(), true)
-	if entries, err := os.ReadDir(far.Path); err != nil || len(entries) > 0 {
-		t.Errorf("the directory holds %v, %v", entries, err)
-	}
+	check.Got(b.Get(t.Context(), "a"))(t)
+	check.Got(b.Capacity(t.Context(), ""))(t)
+	fails(Open(t.Context(), []PoolConfig{far}, silent))(t, backend.ErrUnavailable, "another process")
 }
 
 func TestUnreachablePool_IncludesOneWithAnInvalidConfiguration(t *testing.T) {
@@ -152,7 +133,7 @@ func TestUnreachablePool_IncludesOneWithAnInvalidConfiguration(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			b := reachable(t, Site{near, nil}, Site{c, nil})
-			made(t, b, block(backendName(what)))
+			made(t, b, block("volume for "+what))
 			_, err := b.Capacity(t.Context(), "bad")
 			says(t, err, backend.ErrUnavailable, what)
 			if code := backend.CodeOf(err); code != backend.CodeUnavailable {
@@ -162,36 +143,14 @@ func TestUnreachablePool_IncludesOneWithAnInvalidConfiguration(t *testing.T) {
 	}
 }
 
-func backendName(s string) string { return "volume for " + s }
-
 func TestPools_HostMayHaveNone(t *testing.T) {
 	b := reachable(t)
 	if all, err := b.List(t.Context()); err != nil || len(all) > 0 {
 		t.Errorf("listed %v, %v", all, err)
 	}
-	_, err := b.Create(t.Context(), block("a"))
-	says(t, err, backend.ErrInvalid, "no pool")
-	_, err = b.Capacity(t.Context(), "")
-	says(t, err, backend.ErrNotFound, "no pool")
+	fails(b.Create(t.Context(), block("a")))(t, backend.ErrInvalid, "no pool")
+	fails(b.Capacity(t.Context(), ""))(t, backend.ErrNotFound, "no pool")
 	check.Report(t, b.Delete(t.Context(), "a"))
-}
-
-func TestMetrics_ShowAnUnreachablePoolAsDown(t *testing.T) {
-	b := reachable(t, Site{named(t, "near"), nil}, Site{named(t, "far"), (&gate{}).reach})
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(b.Collector())
-	families := check.Got(registry.Gather())(t)
-	up := map[string]float64{}
-	for _, f := range families {
-		if f.GetName() == "holdfast_pool_up" {
-			for _, m := range f.GetMetric() {
-				up[m.GetLabel()[0].GetValue()] = m.GetGauge().GetValue()
-			}
-		}
-	}
-	if up["near"] != 1 || len(up) != 2 || up["far"] != 0 {
-		t.Errorf("up: %v", up)
-	}
 }
 
 func TestUnreachablePool_IncompleteGroupIsSweptWhenItReturns(t *testing.T) {
@@ -212,9 +171,7 @@ func TestUnreachablePool_IncompleteGroupIsSweptWhenItReturns(t *testing.T) {
 			t.Errorf("left of the group in pool %s: %v, %v", p.Name, left, err)
 		}
 	}
-	if _, err := b.Get(t.Context(), v.ID); err != nil {
-		t.Error(err)
-	}
+	check.Got(b.Get(t.Context(), v.ID))(t)
 }
 
 func TestPool_WhoseDiskIsGoneIsNotUsable(t *testing.T) {
@@ -269,9 +226,7 @@ func TestOpened_WaitsForTheFirstAttemptAndNotForABrokenDisk(t *testing.T) {
 	}
 	end()
 	b, end = opening(Site{named(t, "near"), nil})
-	if err := b.Opened(t.Context()); err != nil {
-		t.Errorf("while one of two pools is being opened: %v", err)
-	}
+	check.Report(t, b.Opened(t.Context())) // while one of two pools is being opened
 	end()
 	for name, sites := range map[string][]Site{"no pool": nil, "a missing disk": {{named(t, "far"), (&gate{}).reach}}} {
 		if err := reachable(t, sites...).Opened(t.Context()); err != nil {

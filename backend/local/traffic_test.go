@@ -38,11 +38,9 @@ func TestTraffic_OfABlockVolumeIsCountedToTheByteWhileItIsInUse(t *testing.T) {
 	if n := count(); n != 0 {
 		t.Errorf("%d metrics of volumes that are not in use", n)
 	}
-	loop, err := nodeops.AttachLoop(t.Context(), v.Access.Image, nodeops.LoopOptions{Autoclear: true})
-	check.OK(t, err)
+	loop := check.Got(nodeops.AttachLoop(t.Context(), v.Access.Image, nodeops.LoopOptions{Autoclear: true}))(t)
 	defer loop.Close()
-	device, err := os.OpenFile(loop.Path, os.O_WRONLY|unix.O_DIRECT, 0)
-	check.OK(t, err)
+	device := check.Got(os.OpenFile(loop.Path, os.O_WRONLY|unix.O_DIRECT, 0))(t)
 	defer device.Close()                                                                                  // udev, which waits for the last writer to close
 	page, err := unix.Mmap(-1, 0, 64<<10, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON) // aligned, as direct I/O requires
 	check.OK(t, err)
@@ -59,22 +57,6 @@ func TestTraffic_OfABlockVolumeIsCountedToTheByteWhileItIsInUse(t *testing.T) {
 	if n := count(); n != len(volumeMetrics) {
 		t.Errorf("%d metrics of one volume in use", n)
 	}
-}
-
-func TestTraffic_OfAMountedVolumeIsCounted(t *testing.T) {
-	hostfs.RequireRoot(t)
-	b := served(t, PoolConfig{Name: "pool", Engine: "image", Path: hostfs.New(t, hostfs.XFS, 512*mib), Reserved: "0"})
-	v := made(t, b, backend.VolumeSpec{Name: "a", Mode: backend.Filesystem, FSType: "ext4", Size: backend.Size{Required: 64 * mib}})
-	mounted(t, v, func(dir string) {
-		before := b.Traffic(t.Context())
-		f := check.Got(os.Create(dir + "/file"))(t)
-		defer f.Close()
-		check.Got(f.Write(make([]byte, mib)))(t)
-		check.OK(t, f.Sync())
-		if after := b.Traffic(t.Context()); len(before) != 1 || len(after) != 1 || after[0].WrittenBytes < before[0].WrittenBytes+mib {
-			t.Errorf("from %+v to %+v", before, after)
-		}
-	})
 }
 
 func TestTraffic_OfADirectoryIsNotKnown(t *testing.T) {

@@ -82,13 +82,9 @@ func TestTrash_OldestIsGivenUpWhenRoomIsNeededAndNoMore(t *testing.T) {
 	keeps(t, b, "c", "a", "b")
 	made(t, b, sized("new", room/4))
 	keeps(t, b, "c", "a")
-	if _, err := b.Expand(t.Context(), "new", backend.Size{Required: room * 7 / 16 / mib * mib}); err != nil {
-		t.Error(err)
-	}
+	check.Got(b.Expand(t.Context(), "new", backend.Size{Required: room * 7 / 16 / mib * mib}))(t)
 	keeps(t, b, "c")
-	if _, err := b.Clone(t.Context(), "new", backend.VolumeSpec{Name: "copy"}); err != nil {
-		t.Error(err)
-	}
+	check.Got(b.Clone(t.Context(), "new", backend.VolumeSpec{Name: "copy"}))(t)
 	keeps(t, b)
 	if _, err := b.Undelete(t.Context(), "c"); !errors.Is(err, backend.ErrNotFound) {
 		t.Errorf("what gave way is undeleted: %v", err)
@@ -109,18 +105,6 @@ func TestTrash_GivesWayToASnapshot(t *testing.T) {
 	check.Got(b.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "a"}))(t)
 	made(t, b, sized("f", room/2-160*mib))
 	keeps(t, b, "c")
-}
-
-func TestTrash_IsKeptWhenAllOfItIsNotEnough(t *testing.T) {
-	b := served(t, roomy(t, hostfs.XFS, 1))
-	room := capacityOf(t, b).Available
-	made(t, b, sized("stays", room/2))
-	made(t, b, sized("a", room/8))
-	made(t, b, sized("b", room/8))
-	deleted(t, b, "a", "b")
-	_, err := b.Create(t.Context(), sized("c", room*3/4))
-	says(t, err, backend.ErrExhausted, "c needs", "even if the 2 deleted volumes in the trash were removed")
-	keeps(t, b, "b", "a")
 }
 
 func TestTrash_IsNotTakenForRoomTwice(t *testing.T) {
@@ -261,9 +245,7 @@ func TestTrash_GivesWayWhenTheFileSystemRunsFull(t *testing.T) {
 	usage := check.Got(p.measure(t.Context()))(t)
 	theirs := check.Got(os.Create(filepath.Join(top, "theirs")))(t)
 	defer theirs.Close()
-	if err := unix.Fallocate(int(theirs.Fd()), 0, 0, usage.Available-300*mib); err != nil { // other programs use the reserve
-		t.Fatal(err)
-	}
+	check.OK(t, unix.Fallocate(int(theirs.Fd()), 0, 0, usage.Available-300*mib)) // other programs use the reserve
 	relieved()
 	keeps(t, b, "b")
 }
@@ -283,8 +265,7 @@ func TestTrash_RemovalBlocksNoCaller(t *testing.T) {
 		t.Errorf("promised %d during the removal, want %d", c.Promised, 2*mib)
 	}
 	keeps(t, b)
-	_, err := b.Undelete(t.Context(), "a")
-	says(t, err, backend.ErrNotFound, "a")
+	fails(b.Undelete(t.Context(), "a"))(t, backend.ErrNotFound, "a")
 	p.evicting.Unlock()
 	p.purgeClaimed(t.Context(), held)
 	if c := capacityOf(t, b); c.Promised != mib {
@@ -298,15 +279,11 @@ func TestTrash_ThatAnotherProcessRestoredIsNotGivenUp(t *testing.T) {
 	room := capacityOf(t, b).Available
 	made(t, b, sized("a", room*6/10))
 	deleted(t, b, "a")
-	other, err := Peek(t.Context(), []PoolConfig{c}, silent)
-	check.OK(t, err)
+	other := check.Got(Peek(t.Context(), []PoolConfig{c}, silent))(t)
 	defer other.Close(t.Context())
 	check.Got(other.Undelete(t.Context(), "a"))(t)
-	_, err = b.Create(t.Context(), sized("b", room*6/10))
-	says(t, err, backend.ErrExhausted, "b needs")
-	if _, err := b.Get(t.Context(), "a"); err != nil {
-		t.Error(err)
-	}
+	fails(b.Create(t.Context(), sized("b", room*6/10)))(t, backend.ErrExhausted, "b needs")
+	check.Got(b.Get(t.Context(), "a"))(t)
 }
 
 func TestTrash_KeepsNoSnapshotsAndNothingEphemeral(t *testing.T) {
