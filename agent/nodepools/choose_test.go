@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -94,21 +93,13 @@ func newRig(t *testing.T, pools ...v1beta1.PoolSpec) *rig {
 // write replaces the file at once, as the kubelet does.
 func (r *rig) write(pools ...v1beta1.PoolSpec) {
 	r.Helper()
-	data, err := json.Marshal(v1beta1.NodeConfig{Pools: pools})
-	if err != nil {
-		r.Fatal(err)
-	}
-	r.writeText(string(data))
+	r.writeText(string(check.Got(json.Marshal(v1beta1.NodeConfig{Pools: pools}))(r.T)))
 }
 
 func (r *rig) writeText(text string) {
 	r.Helper()
-	if err := os.WriteFile(r.File+".new", []byte(text), 0o600); err != nil {
-		r.Fatal(err)
-	}
-	if err := os.Rename(r.File+".new", r.File); err != nil {
-		r.Fatal(err)
-	}
+	check.OK(r.T, os.WriteFile(r.File+".new", []byte(text), 0o600))
+	check.OK(r.T, os.Rename(r.File+".new", r.File))
 }
 
 func (r *rig) label(labels map[string]string) {
@@ -122,19 +113,23 @@ func (r *rig) label(labels map[string]string) {
 		n.Labels = labels
 		_, err = nodes.Update(r.Context(), n, metav1.UpdateOptions{})
 	}
-	if err != nil {
-		r.Fatal(err)
-	}
+	check.OK(r.T, err)
 }
 
 func (r *rig) choose() []v1beta1.PoolSpec {
 	r.Helper()
 	chosen, watch, err := Choose(r.Context(), r.Config)
-	if err != nil {
-		r.Fatal(err)
-	}
+	check.OK(r.T, err)
 	r.watch = watch
 	return chosen
+}
+
+// chooses fails unless these pools are chosen.
+func (r *rig) chooses(want string) {
+	r.Helper()
+	if got := poolNames(r.choose()); got != want {
+		r.Fatalf("chosen %s, want %s", got, want)
+	}
 }
 
 // ending is how the watch over the pools ends.
@@ -164,21 +159,17 @@ func (r *rig) expectEnd(ended <-chan error, words ...string) {
 var fast = term("disk", core.NodeSelectorOpIn, "ssd")
 
 func TestChoose_ProcessEndsWhenALabelSelectsOtherPools(t *testing.T) {
-	r := newRig(t, pool("default"), pool("fast", fast))
+	r := newRig(t, pool("slow"), pool("fast", fast)) // the first, which is the default, stays the first
 	r.label(nil)
-	if got := poolNames(r.choose()); got != "default" {
-		t.Fatalf("chosen %s", got)
-	}
+	r.chooses("slow")
 	ended := r.ending()
 	r.label(map[string]string{"disk": "hdd"}) // changes nothing
 	r.label(map[string]string{"disk": "ssd"})
-	r.expectEnd(ended, "were default, and are default, fast")
-	if got := poolNames(r.choose()); got != "default, fast" {
-		t.Fatalf("chosen %s", got)
-	}
+	r.expectEnd(ended, "were slow, and are slow, fast")
+	r.chooses("slow, fast")
 	ended = r.ending()
 	r.label(nil)
-	r.expectEnd(ended, "were default, fast, and are default")
+	r.expectEnd(ended, "were slow, fast, and are slow")
 }
 
 func TestChoose_ProcessContinuesWhenItsPoolsStayTheSame(t *testing.T) {
@@ -197,16 +188,12 @@ func TestChoose_ProcessContinuesWhenItsPoolsStayTheSame(t *testing.T) {
 	}
 	r.label(map[string]string{"disk": "ssd"}) // it still looks, and has not read the file again
 	r.expectEnd(ended, "were a, and are a, fast")
-	if got := poolNames(r.choose()); got != "b, fast" {
-		t.Errorf("the next start chose %s", got)
-	}
+	r.chooses("b, fast") // by the next start
 }
 
 func TestChoose_NodeObjectIsAwaitedOnlyIfAPoolDependsOnIt(t *testing.T) {
 	r := newRig(t, pool("a"))
-	if got := poolNames(r.choose()); got != "a" {
-		t.Errorf("chosen %s", got)
-	}
+	r.chooses("a")
 	r.write(pool("a"), pool("fast", fast))
 	chosen := make(chan []v1beta1.PoolSpec, 1)
 	go func() { chosen <- r.choose() }()
@@ -221,9 +208,7 @@ func TestChoose_NodeObjectIsAwaitedOnlyIfAPoolDependsOnIt(t *testing.T) {
 func TestChoose_NodeMayHaveNoPools(t *testing.T) {
 	r := newRig(t, pool("fast", fast))
 	r.label(nil)
-	if got := r.choose(); len(got) != 0 || poolNames(got) != "none" {
-		t.Errorf("chosen %s", poolNames(got))
-	}
+	r.chooses("none")
 	ended := r.ending()
 	r.label(map[string]string{"disk": "ssd"})
 	r.expectEnd(ended, "were none, and are fast")
@@ -238,14 +223,5 @@ func TestChoose_UnreadableFileEndsTheStart(t *testing.T) {
 		}
 	}
 	r.writeText(`{}`)
-	if got := r.choose(); len(got) != 0 {
-		t.Errorf("chosen %v", got)
-	}
-}
-
-func TestPools_NamesKeepTheirOrder(t *testing.T) {
-	all := poolsOf(&core.Node{}, []v1beta1.PoolSpec{pool("b"), pool("a")})
-	if !slices.Equal([]string{all[0].Name, all[1].Name}, []string{"b", "a"}) {
-		t.Errorf("the first, which is the default, is %s", all[0].Name)
-	}
+	r.chooses("none")
 }

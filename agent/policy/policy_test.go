@@ -86,9 +86,7 @@ func running(t *testing.T, g *Guard) *Guard {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	var done sync.WaitGroup
-	done.Go(func() {
-		check.Report(t, g.Run(ctx))
-	})
+	done.Go(func() { check.Report(t, g.Run(ctx)) })
 	t.Cleanup(func() { cancel(); done.Wait() })
 	return g
 }
