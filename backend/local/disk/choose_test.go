@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/holdfast-storage/holdfast/backend"
@@ -33,14 +32,9 @@ func TestChoose_FirstEmptyDiskIsTakenAndOneWithDataNever(t *testing.T) {
 			full, empty := hostfs.Disk(t, size), hostfs.Disk(t, size)
 			spoil(full)
 			before := hostfs.Content(t, full)
-			err := f.Mount(t.Context(), pool, paths(full), backend.PoolExpectation{})
-			if err == nil || !strings.Contains(err.Error(), what) || !strings.Contains(err.Error(), full) {
-				t.Errorf("a disk with data: %v", err)
-			}
+			f.fails(f.Mount(t.Context(), pool, paths(full), backend.PoolExpectation{}), what, full)
 			f.mount(pool, full, empty)
-			if got := f.on(pool); got != empty {
-				t.Errorf("%s was taken, want %s", got, empty)
-			}
+			f.isOn(pool, empty)
 			if hostfs.Content(t, full) != before {
 				t.Error("the disk with data has changed")
 			}
@@ -66,9 +60,8 @@ func TestChoose_TwoPoolsTakeADiskEach(t *testing.T) {
 	one, two := hostfs.Disk(t, size), hostfs.Disk(t, size)
 	f.mount(pool, one, two)
 	f.mount("slow", one, two)
-	if f.on(pool) != one || f.on("slow") != two {
-		t.Errorf("%s and %s", f.on(pool), f.on("slow"))
-	}
+	f.isOn(pool, one)
+	f.isOn("slow", two)
 }
 
 func TestChoose_DiskIsFoundByItsContentWhenTheRecordIsLost(t *testing.T) {
@@ -77,13 +70,9 @@ func TestChoose_DiskIsFoundByItsContentWhenTheRecordIsLost(t *testing.T) {
 	f.mount(pool, device)
 	f.put(pool, "data")
 	f.unmount(pool)
-	if err := os.RemoveAll(f.Dir); err != nil { // the host is installed again
-		t.Fatal(err)
-	}
+	check.OK(t, os.RemoveAll(f.Dir)) // the host is installed again
 	f.mount(pool, empty, device)
-	if !f.has(pool, "data") {
-		t.Errorf("%s was taken", f.on(pool))
-	}
+	f.keeps(pool, "data")
 }
 
 func TestChoose_ForeignDiskOfTheSameLabelIsNotTaken(t *testing.T) {
@@ -100,9 +89,7 @@ func TestChoose_ForeignDiskOfTheSameLabelIsNotTaken(t *testing.T) {
 	g.refused("fast-too", paths(foreign), foreign)
 	own := hostfs.Disk(t, size)
 	g.mount(pool, foreign, own)
-	if got := g.on(pool); got != own {
-		t.Errorf("%s was taken", got)
-	}
+	g.isOn(pool, own)
 	if hostfs.Content(t, foreign) != before {
 		t.Error("looking at it has changed it")
 	}
@@ -124,9 +111,8 @@ func TestPools_WithSimilarLabelsKeepTheirDisks(t *testing.T) {
 	check.OK(t, os.RemoveAll(f.records()))
 	f.mount(two, first, second)
 	f.mount(one, second, first)
-	if f.on(one) != first || f.on(two) != second {
-		t.Errorf("%s and %s", f.on(one), f.on(two))
-	}
+	f.isOn(one, first)
+	f.isOn(two, second)
 }
 
 func TestChoose_NothingIsMountedOverExistingFiles(t *testing.T) {
@@ -137,29 +123,19 @@ func TestChoose_NothingIsMountedOverExistingFiles(t *testing.T) {
 	f.refused(pool, paths(device), "pool.json", "hide")
 	check.OK(t, os.Remove(filepath.Join(f.Place(pool), "pool.json")))
 	shell(t, "mount", "-t", "tmpfs", "stranger", f.Place(pool))
-	if err := f.Mount(t.Context(), pool, paths(device), backend.PoolExpectation{}); err == nil || !strings.Contains(err.Error(), "stranger") {
-		t.Errorf("mounted over another mount: %v", err)
-	}
+	f.fails(f.Mount(t.Context(), pool, paths(device), backend.PoolExpectation{}), "stranger")
 	f.unmount(pool)
 	f.mount(pool, device)
 	f.unmount(pool)
 	shell(t, "mount", "-t", "tmpfs", "stranger", f.Place(pool))
-	if err := f.Mount(t.Context(), pool, paths(device), backend.PoolExpectation{}); err == nil || !strings.Contains(err.Error(), "stranger") {
-		t.Errorf("taken for the disk: %v", err)
-	}
-	if f.on(pool) != "stranger" {
-		t.Error("the stranger was unmounted")
-	}
+	f.fails(f.Mount(t.Context(), pool, paths(device), backend.PoolExpectation{}), "stranger")
+	f.isOn(pool, "stranger")
 	f.unmount(pool)
 	strange := hostfs.Disk(t, size)
 	shell(t, "mkfs.xfs", "-q", strange)
 	shell(t, "mount", strange, f.Place(pool))
-	if err := f.Mount(t.Context(), pool, paths(device), backend.PoolExpectation{}); err == nil || !strings.Contains(err.Error(), strange) {
-		t.Errorf("taken for the disk: %v", err)
-	}
-	if f.on(pool) != strange {
-		t.Error("the strange disk was unmounted")
-	}
+	f.fails(f.Mount(t.Context(), pool, paths(device), backend.PoolExpectation{}), strange)
+	f.isOn(pool, strange)
 }
 
 func TestChoose_WithoutTheClusterNoDiskIsChosenAndAKnownOneIsMounted(t *testing.T) {

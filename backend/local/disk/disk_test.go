@@ -43,6 +43,14 @@ func newFixture(t *testing.T) *fixture {
 	return f
 }
 
+// onDisk is a host whose pool is mounted from a disk.
+func onDisk(t *testing.T) (f *fixture, device string) {
+	t.Helper()
+	f, device = newFixture(t), hostfs.Disk(t, size)
+	f.mount(pool, device)
+	return f, device
+}
+
 func newHost(t *testing.T, dir string) *Host {
 	return &Host{Dir: dir, Node: "node-a", Cluster: cluster("c1"), Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
 }
@@ -72,18 +80,23 @@ func (f *fixture) mount(p string, devices ...string) {
 	}
 }
 
-// refused expects that the disk is not mounted, for a reason that contains the words.
-func (f *fixture) refused(p string, which nodeops.DeviceSelector, words ...string) {
+// fails expects an error that contains the words.
+func (f *fixture) fails(err error, words ...string) {
 	f.Helper()
-	err := f.Mount(f.Context(), p, which, backend.PoolExpectation{})
 	if err == nil {
-		f.Fatalf("mounted; want a refusal that says %q", words)
+		f.Fatalf("no error; want one that says %q", words)
 	}
 	for _, w := range words {
 		if !strings.Contains(err.Error(), w) {
 			f.Errorf("%v: it does not say %q", err, w)
 		}
 	}
+}
+
+// refused expects that the disk is not mounted, for a reason that contains the words.
+func (f *fixture) refused(p string, which nodeops.DeviceSelector, words ...string) {
+	f.Helper()
+	f.fails(f.Mount(f.Context(), p, which, backend.PoolExpectation{}), words...)
 	if m, err := nodeops.MountAt(f.Place(p)); err != nil || m != nil {
 		f.Errorf("refused, and %+v is mounted, %v", m, err)
 	}
@@ -91,31 +104,26 @@ func (f *fixture) refused(p string, which nodeops.DeviceSelector, words ...strin
 
 func (f *fixture) unmount(p string) {
 	f.Helper()
-	if err := nodeops.Unmount(f.Context(), f.Place(p)); err != nil {
-		f.Fatal(err)
-	}
+	check.OK(f.T, nodeops.Unmount(f.Context(), f.Place(p)))
 }
 
-// on returns the device that is mounted at a pool's place.
-func (f *fixture) on(p string) string {
+// isOn fails unless a pool is on that device.
+func (f *fixture) isOn(p, device string) {
 	f.Helper()
-	m, err := nodeops.MountAt(f.Place(p))
-	if err != nil || m == nil {
-		f.Fatalf("nothing is mounted at %s: %v", f.Place(p), err)
+	if m, err := nodeops.MountAt(f.Place(p)); err != nil || m == nil || m.Source != device {
+		f.Errorf("at %s is mounted %+v, %v; want %s", f.Place(p), m, err, device)
 	}
-	return m.Source
 }
 
 func (f *fixture) put(p, name string) {
 	f.Helper()
-	if err := os.WriteFile(filepath.Join(f.Place(p), name), []byte(name), 0o600); err != nil {
-		f.Fatal(err)
-	}
+	check.OK(f.T, os.WriteFile(filepath.Join(f.Place(p), name), []byte(name), 0o600))
 }
 
-func (f *fixture) has(p, name string) bool {
-	_, err := os.Stat(filepath.Join(f.Place(p), name))
-	return err == nil
+// keeps fails unless a pool has the file.
+func (f *fixture) keeps(p, name string) {
+	f.Helper()
+	check.Got(os.Stat(filepath.Join(f.Place(p), name)))(f.T)
 }
 
 func shell(t *testing.T, name string, args ...string) {
@@ -126,12 +134,8 @@ func shell(t *testing.T, name string, args ...string) {
 }
 
 func TestDisk_EmptyOneBecomesAPoolAndIsRecognizedAgain(t *testing.T) {
-	f := newFixture(t)
-	device := hostfs.Disk(t, size)
-	f.mount(pool, device)
-	if got := f.on(pool); got != device {
-		t.Fatalf("%s is mounted, want %s", got, device)
-	}
+	f, device := onDisk(t)
+	f.isOn(pool, device)
 	head, err := nodeops.ReadXFSHead(device)
 	if err != nil || head == nil || head.Label != "hf-fast" {
 		t.Errorf("the disk says %+v, %v", head, err)
@@ -139,29 +143,17 @@ func TestDisk_EmptyOneBecomesAPoolAndIsRecognizedAgain(t *testing.T) {
 	if features, err := nodeops.Probe(f.Place(pool)); err != nil || !features.Reflink {
 		t.Errorf("%+v, %v", features, err)
 	}
+	b := check.Got(local.Open(t.Context(), []local.PoolConfig{{Name: pool, Path: f.Place(pool)}}, f.Log))(t)
+	check.OK(t, b.Close(t.Context()))
 	f.put(pool, "data")
 	f.mount(pool, device) // a restart
-	if stack := strings.Count(mounts(t), f.Place(pool)+" "); stack != 1 {
+	mounts := string(check.Got(os.ReadFile("/proc/self/mounts"))(t))
+	if stack := strings.Count(mounts, f.Place(pool)+" "); stack != 1 {
 		t.Errorf("mounted %d times", stack)
 	}
 	f.unmount(pool) // a reboot
 	f.mount(pool, device)
-	if !f.has(pool, "data") {
-		t.Error("the data is gone")
-	}
-}
-
-func mounts(t *testing.T) string {
-	t.Helper()
-	b := check.Got(os.ReadFile("/proc/self/mounts"))(t)
-	return string(b)
-}
-
-func TestDisk_PoolOpensOnIt(t *testing.T) {
-	f := newFixture(t)
-	f.mount(pool, hostfs.Disk(t, size))
-	b := check.Got(local.Open(t.Context(), []local.PoolConfig{{Name: pool, Path: f.Place(pool)}}, f.Log))(t)
-	check.Report(t, b.Close(t.Context()))
+	f.keeps(pool, "data")
 }
 
 func TestDisk_MissingIsNotReplaced(t *testing.T) {
@@ -178,42 +170,18 @@ func TestDisk_MissingIsNotReplaced(t *testing.T) {
 	if entries, err := os.ReadDir(f.Place(pool)); err != nil || len(entries) > 0 {
 		t.Errorf("the bare directory holds %v, %v", entries, err)
 	}
-	if err := f.Directory(pool, f.Place(pool), backend.PoolExpectation{}); err == nil || !strings.Contains(err.Error(), "not mounted") {
-		t.Errorf("the bare directory is taken for the pool: %v", err)
-	}
-	hostfs.Attach(t, hold(t, file)) // on the first free loop device, perhaps of another name
+	f.fails(f.Directory(pool, f.Place(pool), backend.PoolExpectation{}), "not mounted")
+	other = filepath.Join(filepath.Dir(file), "other")
+	check.OK(t, os.WriteFile(other, make([]byte, mib), 0o600))
+	hostfs.Attach(t, other) // on the first free loop device, perhaps of another name
 	back := hostfs.Attach(t, file)
 	f.mount(pool, back)
-	if !f.has(pool, "data") {
-		t.Error("the data is gone")
-	}
-	if err := f.Directory(pool, f.Place(pool), backend.PoolExpectation{}); err != nil {
-		t.Errorf("it is mounted: %v", err)
-	}
+	f.keeps(pool, "data")
+	check.Report(t, f.Directory(pool, f.Place(pool), backend.PoolExpectation{}))
 }
 
-// hold attaches a file to the loop device that would be reused otherwise.
-func hold(t *testing.T, file string) string {
-	t.Helper()
-	other := filepath.Join(filepath.Dir(file), "other")
-	check.OK(t, os.WriteFile(other, make([]byte, mib), 0o600))
-	return other
-}
-
-func TestDisk_WithoutItsMarkIsNotUsed(t *testing.T) {
-	f := newFixture(t)
-	device := hostfs.Disk(t, size)
-	f.mount(pool, device)
-	f.put(pool, "data")
-	check.OK(t, os.Remove(filepath.Join(f.Place(pool), markFile)))
-	f.unmount(pool)
-	f.refused(pool, paths(device), "which pool it is for", `"pool":"fast"`)
-}
-
-func TestDisk_WithAForeignMarkIsNotUsed(t *testing.T) {
-	f := newFixture(t)
-	device := hostfs.Disk(t, size)
-	f.mount(pool, device)
+func TestDisk_WithAForeignMarkOrNoneIsNotUsed(t *testing.T) {
+	f, device := onDisk(t)
 	m := check.Got(readMark(f.Place(pool)))(t)
 	for _, change := range []func(*mark){
 		func(m *mark) { m.Cluster = "c2" }, func(m *mark) { m.Pool = "slow" }, func(m *mark) { m.UUID = newUUID("c1", pool) },
@@ -228,6 +196,10 @@ func TestDisk_WithAForeignMarkIsNotUsed(t *testing.T) {
 	m.Node = "node-b" // where it was formatted
 	check.OK(t, m.write(f.Place(pool)))
 	f.mount(pool, device)
+	f.put(pool, "data")
+	check.OK(t, os.Remove(filepath.Join(f.Place(pool), markFile)))
+	f.unmount(pool)
+	f.refused(pool, paths(device), "which pool it is for", `"pool":"fast"`)
 }
 
 func TestDisk_CopyIsNotMistakenForIt(t *testing.T) {
@@ -254,21 +226,15 @@ func TestDisk_DamagedRecordIsReported(t *testing.T) {
 }
 
 func TestDisk_ThatFailsInUseIsRemountedWhenUnused(t *testing.T) {
-	f := newFixture(t)
-	device := hostfs.Disk(t, size)
-	f.mount(pool, device)
+	f, device := onDisk(t)
 	f.put(pool, "data")
 	used := check.Got(os.Open(filepath.Join(f.Place(pool), "data")))(t)
 	defer used.Close()
 	shell(t, "xfs_io", "-x", "-c", "shutdown -f", f.Place(pool))
-	if err := f.Mount(t.Context(), pool, paths(device), backend.PoolExpectation{}); err == nil || !strings.Contains(err.Error(), "drain node node-a") {
-		t.Errorf("in use: %v", err)
-	}
+	f.fails(f.Mount(t.Context(), pool, paths(device), backend.PoolExpectation{}), "drain node node-a")
 	used.Close()
 	f.mount(pool, device)
-	if !f.has(pool, "data") {
-		t.Error("the data is gone")
-	}
+	f.keeps(pool, "data")
 }
 
 func TestDisk_DirectoryIsCreatedBeneathTheHostsOwnOnly(t *testing.T) {

@@ -20,14 +20,10 @@ var anyDisk = nodeops.DeviceSelector{MinSize: size}
 
 // own makes loop devices look like disks of the host, with a serial number if one is given.
 func (f *fixture) own(ids map[string]string) {
-	f.devices = func() ([]nodeops.Device, error) {
-		all, err := nodeops.Devices()
-		for i, d := range all {
-			id, ok := ids[d.Path]
-			all[i].Local, all[i].ID = ok, id
-		}
-		return all, err
-	}
+	f.look(func(d *nodeops.Device) {
+		id, ok := ids[d.Path]
+		d.Local, d.ID = ok, id
+	})
 }
 
 // disks creates disks of the host.
@@ -44,17 +40,13 @@ func (f *fixture) disks(count int) (devices []string) {
 
 func (f *fixture) note() {
 	f.Helper()
-	if err := f.NoteDevices(); err != nil {
-		f.Fatal(err)
-	}
+	check.OK(f.T, f.NoteDevices())
 }
 
 // untouched expects that a disk is still empty.
 func (f *fixture) untouched(device string) {
 	f.Helper()
-	if err := nodeops.ProvenEmpty(f.Context(), device); err != nil {
-		f.Error(err)
-	}
+	check.Report(f.T, nodeops.ProvenEmpty(f.Context(), device))
 }
 
 func TestDiskAddedAfterBoot_IsTakenOnlyIfNamed(t *testing.T) {
@@ -68,9 +60,8 @@ func TestDiskAddedAfterBoot_IsTakenOnlyIfNamed(t *testing.T) {
 	g := newFixture(t)
 	early := g.disks(1)[0]
 	g.note()
-	if err := g.Mount(t.Context(), pool, anyDisk, backend.PoolExpectation{}); err != nil || g.on(pool) != early {
-		t.Errorf("a disk that was there: %v", err)
-	}
+	check.OK(t, g.Mount(t.Context(), pool, anyDisk, backend.PoolExpectation{}))
+	g.isOn(pool, early)
 }
 
 func TestDiskAddedAfterBoot_IsTakenIfItsModelIsNamed(t *testing.T) {
@@ -84,9 +75,8 @@ func TestDiskAddedAfterBoot_IsTakenIfItsModelIsNamed(t *testing.T) {
 	})
 	f.refused(pool, nodeops.DeviceSelector{Model: "Intel *"}, "no disk of node node-a", `model "Intel *"`)
 	f.refused(pool, anyDisk, late, other, "appeared after boot")
-	if err := f.Mount(t.Context(), pool, nodeops.DeviceSelector{Model: "Samsung *"}, backend.PoolExpectation{}); err != nil || f.on(pool) != late {
-		t.Errorf("a disk of the model: %v", err)
-	}
+	check.OK(t, f.Mount(t.Context(), pool, nodeops.DeviceSelector{Model: "Samsung *"}, backend.PoolExpectation{}))
+	f.isOn(pool, late)
 	f.untouched(other)
 }
 
@@ -161,9 +151,7 @@ func TestDisk_InUseIsNotTakenThoughEmptyAndNamed(t *testing.T) {
 			node := filepath.Join(t.TempDir(), "node")
 			shell(t, "touch", node)
 			shell(t, "mount", "--bind", device, node)
-			t.Cleanup(func() {
-				check.Report(t, unix.Unmount(node, 0))
-			})
+			t.Cleanup(func() { check.Report(t, unix.Unmount(node, 0)) })
 		},
 	} {
 		t.Run(words, func(t *testing.T) {
@@ -190,9 +178,8 @@ func TestDisk_ThatMayBeAnotherDriversVolumeIsNotTaken(t *testing.T) {
 	f.refused(pool, paths(theirs), "is volume elsewhere of another driver", theirs)
 	f.untouched(theirs)
 	f.untouched(free)
-	if err := f.Mount(t.Context(), pool, anyDisk, backend.PoolExpectation{}); err != nil || f.on(pool) != free {
-		t.Errorf("the disk that is not theirs: %v", err)
-	}
+	check.OK(t, f.Mount(t.Context(), pool, anyDisk, backend.PoolExpectation{}))
+	f.isOn(pool, free)
 
 	g := newFixture(t)
 	disk := g.disks(1)[0]
@@ -228,9 +215,7 @@ func TestDisk_OfThePoolIsFoundWithoutItsRecordUnlessAddedAfterBootOrInUse(t *tes
 	shell(t, "rm", f.file(pool))
 	t.Run("used", func(t *testing.T) {
 		holding(t, device)
-		if err := try(); err == nil || !strings.Contains(err.Error(), "has it open") {
-			t.Errorf("got %v", err)
-		}
+		f.fails(try(), "has it open")
 	})
 	shell(t, "rm", filepath.Join(f.records(), ".boot.json"))
 	f.devices = func() ([]nodeops.Device, error) { return nil, nil }
@@ -239,9 +224,8 @@ func TestDisk_OfThePoolIsFoundWithoutItsRecordUnlessAddedAfterBootOrInUse(t *tes
 	f.refused(pool, anyDisk, device, "appeared after boot")
 	shell(t, "rm", filepath.Join(f.records(), ".boot.json"))
 	f.note()
-	if err := try(); err != nil || !f.has(pool, "data") {
-		t.Errorf("it was there: %v", err)
-	}
+	check.OK(t, try())
+	f.keeps(pool, "data")
 }
 
 func TestDisk_ThatOnlyClaimsToBeTheRecordedOneIsNotUsed(t *testing.T) {
@@ -258,9 +242,8 @@ func TestDisk_ThatOnlyClaimsToBeTheRecordedOneIsNotUsed(t *testing.T) {
 	f.refused(pool, anyDisk, "missing", forged, "another-serial", "serial-of-the-disk")
 	f.own(map[string]string{forged: ""})
 	f.own(map[string]string{device: "serial-of-the-disk", forged: "another-serial"})
-	if err := try(); err != nil || f.on(pool) != device {
-		t.Errorf("beside a copy the disk itself: %v", err)
-	}
+	check.OK(t, try())
+	f.isOn(pool, device)
 	f.unmount(pool)
 	f.own(map[string]string{forged: "another-serial"})
 	f.mount(pool, forged) // the administrator names it
@@ -279,9 +262,7 @@ func TestDisk_WithoutASerialNumberIsRecognizedIfAlikeAndPresentAtBoot(t *testing
 		if r.whyUntrusted(&other, false, b) == nil || r.whyUntrusted(&is, false, nil) == nil {
 			t.Errorf("one that is %s is taken for it", what)
 		}
-		if err := r.whyUntrusted(&other, true, nil); err != nil {
-			t.Errorf("named: %v", err)
-		}
+		check.Report(t, r.whyUntrusted(&other, true, nil)) // if it is named
 	}
 }
 

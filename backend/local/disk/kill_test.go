@@ -44,9 +44,7 @@ func killAt(t *testing.T, binary string, step crashpoint.Step, reboot bool) {
 		f.unmount(pool)
 	}
 	f.mount(pool, device, other)
-	if got := f.on(pool); got != device {
-		t.Errorf("%s is mounted, want %s", got, device)
-	}
+	f.isOn(pool, device)
 	r, err := f.recorded(pool)
 	if err != nil || r == nil || !r.Ready {
 		t.Errorf("recorded is %+v, %v", r, err)
@@ -54,15 +52,11 @@ func killAt(t *testing.T, binary string, step crashpoint.Step, reboot bool) {
 	if m, err := readMark(f.Place(pool)); err != nil || m != r.mark {
 		t.Errorf("marked as %v, %v; want %v", m, err, r.mark)
 	}
-	if err := nodeops.ProvenEmpty(t.Context(), other); err != nil {
-		t.Errorf("the other disk: %v", err)
-	}
+	check.Report(t, nodeops.ProvenEmpty(t.Context(), other)) // the other disk
 	f.put(pool, "data")
 	f.unmount(pool)
 	f.mount(pool, device, other)
-	if !f.has(pool, "data") {
-		t.Error("the data is gone")
-	}
+	f.keeps(pool, "data")
 }
 
 // inProgress is the offset of the byte in the superblock that mkfs.xfs sets while it runs.
@@ -75,9 +69,7 @@ func TestKill_MkfsIsRepeatedOnTheSameDisk(t *testing.T) {
 	r := f.pending()
 	hostfs.Overwrite(t, device, inProgress, 1)
 	f.mount(pool, device, other)
-	if got := f.on(pool); got != device {
-		t.Errorf("%s is mounted, want %s", got, device)
-	}
+	f.isOn(pool, device)
 	if now, err := f.recorded(pool); err != nil || now == nil || now.UUID != r.UUID || !now.Ready {
 		t.Errorf("recorded is %+v, %v", now, err)
 	}
@@ -87,21 +79,14 @@ func TestKill_MkfsIsRepeatedOnTheSameDisk(t *testing.T) {
 func (f *fixture) pending() *record {
 	f.Helper()
 	f.unmount(pool)
-	r, err := f.recorded(pool)
-	if err != nil || r == nil {
-		f.Fatal(err)
-	}
+	r := check.Got(f.recorded(pool))(f.T)
 	r.Ready = false
-	if err := f.save(r); err != nil {
-		f.Fatal(err)
-	}
+	check.OK(f.T, f.save(r))
 	return r
 }
 
 func TestKill_DiskWithForeignDataByThenIsLeftAlone(t *testing.T) {
-	f := newFixture(t)
-	device := hostfs.Disk(t, size)
-	f.mount(pool, device)
+	f, device := onDisk(t)
 	f.put(pool, "theirs")
 	check.OK(t, os.Remove(filepath.Join(f.Place(pool), markFile)))
 	f.pending()
@@ -109,9 +94,7 @@ func TestKill_DiskWithForeignDataByThenIsLeftAlone(t *testing.T) {
 }
 
 func TestKill_ReadyDiskIsNeverFormattedAgain(t *testing.T) {
-	f := newFixture(t)
-	device := hostfs.Disk(t, size)
-	f.mount(pool, device)
+	f, device := onDisk(t)
 	f.put(pool, "data")
 	f.unmount(pool)
 	hostfs.Overwrite(t, device, inProgress, 1) // damage

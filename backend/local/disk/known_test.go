@@ -45,15 +45,12 @@ func TestKnownPool_EmptyDiskIsNotFormattedForIt(t *testing.T) {
 }
 
 func TestKnownPool_DiskWithoutARecordIsFoundForIt(t *testing.T) {
-	f := newFixture(t)
-	device := hostfs.Disk(t, size)
-	f.mount(pool, device)
+	f, device := onDisk(t)
 	f.put(pool, "data")
 	f.unmount(pool)
 	check.OK(t, os.Remove(f.file(pool)))
-	if err := f.Mount(t.Context(), pool, paths(device), remembered); err != nil || !f.has(pool, "data") {
-		t.Errorf("it has its data: %t, %v", f.has(pool, "data"), err)
-	}
+	check.OK(t, f.Mount(t.Context(), pool, paths(device), remembered))
+	f.keeps(pool, "data")
 }
 
 func TestKnownPool_MissingDiskIsReplacedOnlyWhenThePoolIsGivenUp(t *testing.T) {
