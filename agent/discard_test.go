@@ -27,108 +27,78 @@ func discard(kind v1beta1.SourceKind, name string, uid types.UID) v1beta1.Discar
 	return v1beta1.Discard{Kind: kind, Name: name, DeletionRequest: v1beta1.DeletionRequest{UID: uid, RequestedBy: "a test", RequestedAt: metav1.NowMicro()}}
 }
 
-func (r *rig) discarded() {
-	r.Helper()
-	wait.Until(r, "an empty list of what to discard", func() bool {
-		n, err := r.nodes.Get(r.Context(), node, metav1.GetOptions{})
-		return err == nil && len(n.Spec.Discard) == 0
-	})
-}
-
-func TestDiscard_VolumeGivenUpWhileTheNodeWasDownIsNotAdopted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t).begin()
-		r.stop()
-		r.stored(backend.VolumeSpec{Name: "old"})
-		r.stored(backend.VolumeSpec{Name: "kept"})
-		check.Got(r.host.Memory.Snapshot(t.Context(), backend.SnapshotSpec{Name: "old", Source: "old"}))(t)
-		r.giveUp(discard(v1beta1.SourceVolume, "old", "u1"), discard(v1beta1.SourceSnapshot, "old", "u2"))
-		r.begin()
-		r.adopted("kept")
-		r.discarded()
-		if r.host.has("old") || r.volume("old") != nil || r.snapshot("old") != nil {
-			t.Error("what was given up came back")
-		}
-		if _, err := r.host.GetSnapshot(t.Context(), "old"); err == nil {
-			t.Error("the snapshot is still on the disk")
-		}
-	})
-}
-
 func TestDiscard_HappensAfterTheObjectIsGoneAndNotBefore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t).begin()
+	withAgent(t, func(r *rig) {
 		v := r.ask("a")
 		r.phase("a", v1beta1.PhaseReady)
 		r.host.set(func() { r.host.refuse["delete a"] = backend.ErrPrecondition }) // a pod still has it
 		r.giveUp(discard(v1beta1.SourceVolume, "a", v.UID))
 		r.withVolumes("z") // so the list was seen
 		if n := r.node(); len(n.Spec.Discard) == 0 || !r.host.has("a") {
-			t.Fatal("the discard was done while the object exists")
+			r.Fatal("the discard was done while the object exists")
 		}
 		r.remove("a")
 		r.phase("a", v1beta1.PhaseDeleting)
-		check.Got(r.volumes.Patch(t.Context(), "a", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}))(t)
+		r.patched("a", `{"metadata":{"finalizers":null}}`)
 		r.gone("a")
 		r.withVolumes("y")
 		if r.volume("a") != nil {
-			t.Fatal("it was adopted")
+			r.Fatal("it was adopted")
 		}
 		r.host.set(func() { clear(r.host.refuse) })
 		wait.Until(r, "the disk without it", func() bool { return !r.host.has("a") })
-		r.discarded()
+		r.answered()
 	})
 }
 
 // The end of an object may be seen before the list that was written first.
 func TestDiscard_WhatTheCacheDoesNotShowYetIsNotAdopted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t).begin()
+	withAgent(t, func(r *rig) {
 		r.stop()
 		r.stored(backend.VolumeSpec{Name: "a"})
-		check.Got(r.host.Memory.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "a"}))(t)
+		check.Got(r.host.Memory.Snapshot(r.Context(), backend.SnapshotSpec{Name: "s", Source: "a"}))(r)
 		adopt := func() {
-			t.Helper()
-			check.OK(t, errors.Join(r.agent.adoptVolume(t.Context(), "a"), r.agent.adoptSnapshot(t.Context(), "s")))
+			r.Helper()
+			check.OK(r, errors.Join(r.agent.adoptVolume(r.Context(), "a"), r.agent.adoptSnapshot(r.Context(), "s")))
 		}
 		r.giveUp(discard(v1beta1.SourceVolume, "a", "u1"), discard(v1beta1.SourceSnapshot, "s", "u2"))
 		if adopt(); r.volume("a") != nil || r.snapshot("s") != nil {
-			t.Error("what was given up was adopted")
+			r.Error("what was given up was adopted")
 		}
 		r.giveUp()
 		if adopt(); r.volume("a") == nil || r.snapshot("s") == nil {
-			t.Error("what was not given up was not adopted")
+			r.Error("what was not given up was not adopted")
 		}
 	})
 }
 
-func TestDiscard_NewVolumeOfTheSameNameIsEmpty(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t).begin()
+func TestDiscard_WhileTheNodeWasDownTakesNoVolumeOfTheSameNameAndNoOther(t *testing.T) {
+	withAgent(t, func(r *rig) {
+		r.withVolumes("ready")
+		r.host.Write("ready", []byte("of the user"))
+		r.giveUp(discard(v1beta1.SourceVolume, "ready", "of one before"))
+		r.answered()
 		r.stop()
-		r.stored(backend.VolumeSpec{Name: "a"})
-		r.host.Write("a", []byte("of the old one"))
-		r.giveUp(discard(v1beta1.SourceVolume, "a", "u1"))
-		r.ask("a")
-		r.begin()
-		r.phase("a", v1beta1.PhaseReady)
-		r.discarded()
-		if got := r.host.Read("a", 100); len(got) > 0 {
-			t.Errorf("it holds %q", got)
+		for _, name := range []string{"old", "next", "kept"} {
+			r.stored(backend.VolumeSpec{Name: name})
 		}
-	})
-}
-
-func TestDiscard_ReadyVolumeOfTheSameNameIsKept(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t).begin()
-		r.ask("a")
-		r.phase("a", v1beta1.PhaseReady)
-		r.host.Write("a", []byte("of the user"))
-		r.giveUp(discard(v1beta1.SourceVolume, "a", "of one before"))
-		r.discarded()
-		if got := string(r.host.Read("a", 100)); got != "of the user" {
-			t.Errorf("it holds %q", got)
+		check.Got(r.host.Memory.Snapshot(r.Context(), backend.SnapshotSpec{Name: "old", Source: "old"}))(r)
+		r.host.Write("next", []byte("of the old one"))
+		next := discard(v1beta1.SourceVolume, "next", "u3")
+		r.giveUp(discard(v1beta1.SourceVolume, "old", "u1"), discard(v1beta1.SourceSnapshot, "old", "u2"), next)
+		r.ask("next")
+		r.begin()
+		r.adopted("kept")
+		r.phase("next", v1beta1.PhaseReady)
+		r.answered()
+		if ready, next := string(r.host.Read("ready", 100)), string(r.host.Read("next", 100)); ready != "of the user" || next != "" {
+			r.Errorf("they hold %q and %q", ready, next)
+		}
+		if r.host.has("old") || r.volume("old") != nil || r.snapshot("old") != nil {
+			r.Error("what was given up came back")
+		}
+		if _, err := r.host.GetSnapshot(r.Context(), "old"); err == nil {
+			r.Error("the snapshot is still on the disk")
 		}
 	})
 }
@@ -136,24 +106,25 @@ func TestDiscard_ReadyVolumeOfTheSameNameIsKept(t *testing.T) {
 // half is a node with a group of two snapshots, of which the first was given up while it was down.
 func half(t *testing.T) (r *rig, members []string) {
 	r = newRig(t).begin().withVolumes("a", "b")
-	members = r.askGroup("g", "a", "b")
-	for _, name := range members {
-		r.readySnapshot(name)
-	}
+	members = r.withGroup("g", "a", "b")
 	r.stop()
 	r.giveUp(discard(v1beta1.SourceSnapshot, members[0], r.snapshot(members[0]).UID))
-	check.Got(r.snapshots.Patch(t.Context(), members[0], types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}))(t)
-	r.dropSnapshot(members[0])
+	r.endSnapshot(members[0])
 	r.begin().withVolumes("y") // so the list was seen
 	return r, members
 }
 
+// endSnapshot deletes an object, and what its agent does before.
+func (r *rig) endSnapshot(name string) {
+	r.Helper()
+	check.Got(r.snapshots.Patch(r.Context(), name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}))(r)
+	r.dropSnapshot(name)
+}
+
 func (r *rig) noGroup(members []string) {
 	r.Helper()
-	for _, name := range members {
-		wait.Until(r, "the end of "+name, func() bool { return r.snapshot(name) == nil })
-	}
-	r.discarded()
+	r.goneSnapshots(members...)
+	r.answered()
 	if _, err := r.host.Memory.GetGroup(r.Context(), "g"); !errors.Is(err, backend.ErrNotFound) {
 		r.Errorf("the group is still there: %v", err)
 	}
@@ -179,7 +150,7 @@ func TestDiscard_AGroupOfWhichAMemberWasGivenUpCanBeDeleted(t *testing.T) {
 		r.change = func(c *Config) { c.RetryFirst, c.RetryLast, c.SurveyEvery = time.Hour, time.Hour, time.Hour } // the discard does not come first
 		r.restart()
 		r.removeSnapshot(members[1])
-		wait.Until(r, "the end of "+members[1], func() bool { return r.snapshot(members[1]) == nil })
+		r.goneSnapshots(members[1])
 		r.agent.loop.Retry(key{v1beta1.SourceSnapshot, members[0]})
 		r.noGroup(members)
 	})
@@ -190,16 +161,14 @@ func TestDiscard_OfAllMembersRemovesTheGroup(t *testing.T) {
 		r, members := half(t)
 		r.stop()
 		r.giveUp(discard(v1beta1.SourceSnapshot, members[0], "u1"), discard(v1beta1.SourceSnapshot, members[1], r.snapshot(members[1]).UID))
-		check.Got(r.snapshots.Patch(t.Context(), members[1], types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}))(t)
-		r.dropSnapshot(members[1])
+		r.endSnapshot(members[1])
 		r.begin()
 		r.noGroup(members)
 	})
 }
 
 func TestDiscard_HappensOnceWithAStaleCache(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inBubble(t, func(r *rig) {
 		r.change = func(c *Config) { c.SurveyEvery = DefaultSurveyEvery }
 		r.begin().stop()
 		r.stored(backend.VolumeSpec{Name: "a"})
@@ -211,14 +180,12 @@ func TestDiscard_HappensOnceWithAStaleCache(t *testing.T) {
 			}
 		}
 		r.begin()
-		r.discarded()
+		r.answered()
 		r.stored(backend.VolumeSpec{Name: "a"}) // another one by now
 		r.agent.Released("a")
 		r.agent.Released("a")
 		release()
 		r.adopted("a")
-		if n := r.host.count("delete a"); n != 1 {
-			t.Errorf("it was discarded %d times", n)
-		}
+		r.called("delete a", 1)
 	})
 }

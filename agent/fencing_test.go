@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -80,6 +79,15 @@ func (k *kernel) wasFreed(id string) bool {
 	return slices.Contains(k.freed, id)
 }
 
+// withKernel runs a test with an agent of a node with such a kernel.
+func withKernel(t *testing.T, test func(*rig, *kernel)) {
+	inBubble(t, func(r *rig) {
+		k := &kernel{}
+		r.change = func(c *Config) { c.CephHost = k }
+		test(r.begin(), k)
+	})
+}
+
 func cephClient(id string) v1beta1.CephClient {
 	return v1beta1.CephClient{FSID: "f", ID: id, Address: "10.0.0.5:0/1" + v1beta1.CephAddress(strings.TrimPrefix(id, "client.")), BootID: "b"}
 }
@@ -97,6 +105,12 @@ func (r *rig) status() v1beta1.StorageNodeStatus {
 	return n.Status
 }
 
+// blocklistOf is what is reported of the clients of a node, or nil.
+func (r *rig) blocklistOf(name string) *v1beta1.BlocklistEntry {
+	s := r.status()
+	return s.BlocklistOf(name)
+}
+
 func (r *rig) recorded() (ids []string) {
 	for _, c := range r.status().CephClients {
 		ids = append(ids, c.ID)
@@ -105,44 +119,38 @@ func (r *rig) recorded() (ids []string) {
 }
 
 func TestCephClients_AreRecordedUntilTheKernelHasThemNoMore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, k := newRig(t), &kernel{}
-		r.change = func(c *Config) { c.CephHost = k }
-		r.begin()
+	withKernel(t, func(r *rig, k *kernel) {
 		k.set(cephClient("client.1"), cephClient("client.2"))
 		for _, id := range []string{"client.1", "client.2", "client.1"} {
-			check.OK(t, r.agent.RecordCephClient(t.Context(), "v", cephClient(id)))
+			check.OK(r, r.agent.RecordCephClient(r.Context(), "v", cephClient(id)))
 		}
 		if got := r.recorded(); !slices.Equal(got, []string{"client.1", "client.2"}) {
-			t.Fatalf("recorded are %v", got)
+			r.Fatalf("recorded are %v", got)
 		}
 		r.ask("grown", func(*v1beta1.Volume) {})
 		wait.Until(r, "a report of another volume", func() bool { s := r.status(); return len(s.Pools) == 1 && s.Pools[0].Volumes == 1 })
 		if got := r.recorded(); !slices.Equal(got, []string{"client.1", "client.2"}) {
-			t.Errorf("after a report, recorded are %v", got)
+			r.Errorf("after a report, recorded are %v", got)
 		}
 		r.restart()
 		k.set(cephClient("client.2"))
 		wait.Until(r, "the end of one client in the record", func() bool { return slices.Equal(r.recorded(), []string{"client.2"}) })
 		r.restart()
-		check.OK(t, r.agent.RecordCephClient(t.Context(), "v", cephClient("client.2")))
-		check.OK(t, r.nodes.Delete(t.Context(), node, metav1.DeleteOptions{}))
+		check.OK(r, r.agent.RecordCephClient(r.Context(), "v", cephClient("client.2")))
+		check.OK(r, r.nodes.Delete(r.Context(), node, metav1.DeleteOptions{}))
 		wait.Until(r, "the record in a StorageNode that was deleted", func() bool { return slices.Equal(r.recorded(), []string{"client.2"}) })
 		if k.wasFreed("client.2") {
-			t.Error("a client was freed without a fence")
+			r.Error("a client was freed without a fence")
 		}
 	})
 }
 
 func TestCephVolumes_AreRecordedUntilTheKernelHasThemNoMore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, k := newRig(t), &kernel{}
-		r.change = func(c *Config) { c.CephHost = k }
-		r.begin()
+	withKernel(t, func(r *rig, k *kernel) {
 		k.set(cephClient("client.1"))
 		k.use([]string{"image"}, []string{"files"})
 		for _, id := range []backend.ID{"image", "files", "image"} {
-			check.OK(t, r.agent.RecordCephClient(t.Context(), id, cephClient("client.1")))
+			check.OK(r, r.agent.RecordCephClient(r.Context(), id, cephClient("client.1")))
 		}
 		recorded := func(volumes ...string) func() bool {
 			return func() bool {
@@ -152,13 +160,13 @@ func TestCephVolumes_AreRecordedUntilTheKernelHasThemNoMore(t *testing.T) {
 			}
 		}
 		if !recorded("files", "image")() {
-			t.Fatalf("recorded are %v", r.status().CephVolumes)
+			r.Fatalf("recorded are %v", r.status().CephVolumes)
 		}
 		k.use([]string{"image"}, nil)
 		r.agent.Released("files")
 		wait.Until(r, "the end of one that was unmounted", recorded("image"))
 		k.use(nil, []string{"files"})
-		check.OK(t, r.agent.RecordCephClient(t.Context(), "files", cephClient("client.1")))
+		check.OK(r, r.agent.RecordCephClient(r.Context(), "files", cephClient("client.1")))
 		r.agent.Released("image")
 		wait.Until(r, "the end of one that was unmapped", recorded("files"))
 
@@ -174,12 +182,12 @@ func TestCephVolumes_AreRecordedUntilTheKernelHasThemNoMore(t *testing.T) {
 
 		// The object goes while no agent runs that would know.
 		r.stop()
-		check.OK(t, r.nodes.Delete(t.Context(), node, metav1.DeleteOptions{}))
+		check.OK(r, r.nodes.Delete(r.Context(), node, metav1.DeleteOptions{}))
 		k.answer(errors.New("the cluster of a mount does not answer"))
 		r.begin()
-		err := r.agent.RecordCephClient(t.Context(), "image", cephClient("client.2"))
+		err := r.agent.RecordCephClient(r.Context(), "image", cephClient("client.2"))
 		if !errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), "does not answer") || len(r.recorded()) > 0 {
-			t.Errorf("a client beside those that are not known: %v, recorded are %v", err, r.recorded())
+			r.Errorf("a client beside those that are not known: %v, recorded are %v", err, r.recorded())
 		}
 		k.answer(nil)
 		wait.Until(r, "the record of what the kernel has, in an object that was made again", func() bool {
@@ -188,7 +196,7 @@ func TestCephVolumes_AreRecordedUntilTheKernelHasThemNoMore(t *testing.T) {
 		// An older state of the object is put back, in which another client had the volume.
 		r.stop()
 		older, err := json.Marshal(map[string]any{"status": map[string]any{"cephClients": []v1beta1.CephClient{cephClient("client.0")}, "cephVolumes": []string{"files"}}})
-		check.OK(t, err)
+		check.OK(r, err)
 		r.patchOther(node, string(older), "status")
 		r.begin()
 		wait.Until(r, "the record of the client that the kernel has in truth", func() bool { return slices.Equal(r.recorded(), []string{"client.1"}) })
@@ -200,38 +208,35 @@ func TestCephVolumes_AreRecordedUntilTheKernelHasThemNoMore(t *testing.T) {
 }
 
 func TestCephClients_OfANodeThatIsShutOutAreNotUsed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, k := newRig(t), &kernel{}
-		r.change = func(c *Config) { c.CephHost = k }
-		r.begin()
+	withKernel(t, func(r *rig, k *kernel) {
 		k.set(cephClient("client.1"))
-		check.OK(t, r.agent.RecordCephClient(t.Context(), "v", cephClient("client.1")))
+		check.OK(r, r.agent.RecordCephClient(r.Context(), "v", cephClient("client.1")))
 		isOut := func(dead, fails bool) {
-			t.Helper()
-			if is, err := r.agent.CephShutOut(t.Context()); is != dead || (err != nil) != fails || fails && !errors.Is(err, backend.ErrUnavailable) {
-				t.Errorf("it is shut out: %t, %v, want %t and an error %t", is, err, dead, fails)
+			r.Helper()
+			if is, err := r.agent.CephShutOut(r.Context()); is != dead || (err != nil) != fails || fails && !errors.Is(err, backend.ErrUnavailable) {
+				r.Errorf("it is shut out: %t, %v, want %t and an error %t", is, err, dead, fails)
 			}
 		}
 		isOut(false, false)
 		r.patchNode(`{"spec":{"fence":{"reason":"NodeGone","requestedAt":"2026-11-25T12:00:00.000000Z"}}}`)
 		isOut(false, true) // at once, whatever the cache has
-		err := r.agent.RecordCephClient(t.Context(), "v", cephClient("client.2"))
+		err := r.agent.RecordCephClient(r.Context(), "v", cephClient("client.2"))
 		if !errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), "shut out of all Ceph clusters since 2026-11-25T12:00:00Z (NodeGone)") {
-			t.Errorf("a new client: %v", err)
+			r.Errorf("a new client: %v", err)
 		}
 		if got := r.recorded(); !slices.Equal(got, []string{"client.1"}) {
-			t.Errorf("recorded are %v", got)
+			r.Errorf("recorded are %v", got)
 		}
 		k.set(cephClient("client.1"), cephClient("client.2"))
 		k.use(nil, []string{"v", "refused"}) // and not unmounted yet
-		check.OK(t, r.agent.pruneCephClients(t.Context()))
+		check.OK(r, r.agent.pruneCephClients(r.Context()))
 		if got := r.recorded(); !slices.Equal(got, []string{"client.1"}) {
-			t.Errorf("with a refused client that is still there, recorded are %v", got)
+			r.Errorf("with a refused client that is still there, recorded are %v", got)
 		}
 		k.set(cephClient("client.1"))
 		k.use(nil, nil)
 		if k.wasFreed("client.1") {
-			t.Error("it was freed before it was shut out")
+			r.Error("it was freed before it was shut out")
 		}
 		r.patchNode(`{"status":{"conditions":[{"type":"Fenced","status":"True","reason":"Fenced","message":"","lastTransitionTime":"2026-11-25T12:00:01Z"}]}}`, "status")
 		isOut(true, true)
@@ -240,9 +245,7 @@ func TestCephClients_OfANodeThatIsShutOutAreNotUsed(t *testing.T) {
 		wait.Until(r, "an empty record", func() bool { return len(r.recorded()) == 0 })
 		r.patchNode(`{"spec":{"fence":null}}`)
 		isOut(false, false)
-		if err := r.agent.RecordCephClient(t.Context(), "v", cephClient("client.2")); err != nil {
-			t.Errorf("once it is let in again: %v", err)
-		}
+		check.Report(r, r.agent.RecordCephClient(r.Context(), "v", cephClient("client.2"))) // once it is let in again
 	})
 }
 
@@ -312,15 +315,11 @@ func (f *fencing) has() (n int) {
 	return len(f.blocked)
 }
 
-// newFencing is an agent whose pool is in a Ceph cluster that answers, and shuts none out.
-func newFencing(t *testing.T) (*rig, *fencing) {
-	t.Helper()
-	r := newRig(t)
-	f := &fencing{host: r.host}
-	f.set(nil)
+// fencing has the agent's pool in a Ceph cluster that answers, and shuts none out.
+func (r *rig) fencing() *fencing {
+	f := &fencing{host: r.host, blocked: map[string]bool{}}
 	r.change = func(c *Config) { c.Backend = f }
-	r.begin()
-	return r, f
+	return f
 }
 
 func blocklist(entries ...string) string {
@@ -332,11 +331,9 @@ func entry(node string, addresses ...string) string {
 }
 
 func TestBlocklist_IsWhatTheSpecSaysAndOnlyWhatIsConfirmedIsReported(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
-		f := &fencing{host: r.host}
+	inBubble(t, func(r *rig) {
+		f := r.fencing()
 		f.set(errors.New("client.holdfast may not do this"), "10.9.9.9:0/9", "10.0.0.5:0/1") // one is listed, and not all OSDs know it
-		r.change = func(c *Config) { c.Backend = f }
 		r.begin()
 		r.patchNode(blocklist(entry("a", "10.0.0.5:0/1", "10.0.0.5:0/2"), entry("b", "10.0.0.6:0/1")))
 		wait.Until(r, "the reason", func() bool {
@@ -344,28 +341,30 @@ func TestBlocklist_IsWhatTheSpecSaysAndOnlyWhatIsConfirmedIsReported(t *testing.
 			return len(s.Blocklist) == 2 && strings.Contains(s.Blocklist[0].Message, "may not do this")
 		})
 		if s := r.status(); len(s.Blocklist[0].Addresses) != 0 {
-			t.Errorf("reported is %v", s.Blocklist)
+			r.Errorf("reported is %v", s.Blocklist)
 		}
 		f.set(nil, "10.9.9.9:0/9")
+		at := "12:00"
 		confirmed := func() bool {
-			s := r.status()
-			e := s.BlocklistOf("a")
-			return e != nil && len(e.Addresses) == 2 && e.Message == ""
+			e := r.blocklistOf("a")
+			return e != nil && len(e.Addresses) == 2 && e.Message == "" && e.RequestedAt != nil && e.RequestedAt.UTC().Format("15:04") == at
 		}
 		wait.Until(r, "the confirmation", confirmed)
+		at = "13:00"
+		r.patchNode(blocklist(strings.Replace(entry("a", "10.0.0.5:0/1", "10.0.0.5:0/2"), "12:00", at, 1), entry("b", "10.0.0.6:0/1")))
+		wait.Until(r, "an answer to the request of "+at, confirmed)
 		r.expectEvent("ClientsShutOut", "2 clients of node a ")
 		f.set(nil, "10.9.9.9:0/9") // an administrator has removed them
 		wait.Until(r, "the clients being shut out again", func() bool { return f.has() == 4 })
 		r.stop()
 		r.patchNode(blocklist(entry("b", "10.0.0.6:0/1")))
 		r.begin()
-		wait.Until(r, "the clients of a being let in by the next agent", func() bool { s := r.status(); return f.has() == 2 && s.BlocklistOf("a") == nil })
+		wait.Until(r, "the clients of a being let in by the next agent", func() bool { return f.has() == 2 && r.blocklistOf("a") == nil })
 		r.expectEvent("ClientsLetIn", "2 clients of node a ")
 		f.set(errors.New("no quorum"), "10.9.9.9:0/9", "10.0.0.6:0/1")
 		r.patchNode(blocklist())
 		wait.Until(r, "the reason why b is not let in", func() bool {
-			s := r.status()
-			e := s.BlocklistOf("b")
+			e := r.blocklistOf("b")
 			return e != nil && len(e.Addresses) == 1 && strings.Contains(e.Message, "not let in again: no quorum")
 		})
 		f.set(nil, "10.9.9.9:0/9", "10.0.0.6:0/1")
@@ -375,22 +374,18 @@ func TestBlocklist_IsWhatTheSpecSaysAndOnlyWhatIsConfirmedIsReported(t *testing.
 }
 
 func TestBlocklist_WhatWasNeverConfirmedIsLetInAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
-		f := &fencing{host: r.host, late: errors.New("placement group 1.7 does not answer")}
-		f.set(nil)
+	inBubble(t, func(r *rig) {
+		f := r.fencing()
+		f.late = errors.New("placement group 1.7 does not answer")
 		f.before = func() { // a process that is killed from here on has reported it
-			s := r.status()
-			if e := s.BlocklistOf("a"); e == nil || len(e.Unconfirmed) != 1 {
-				t.Errorf("when a client is shut out, reported is %+v", e)
+			if e := r.blocklistOf("a"); e == nil || len(e.Unconfirmed) != 1 {
+				r.Errorf("when a client is shut out, reported is %+v", e)
 			}
 		}
-		r.change = func(c *Config) { c.Backend = f }
 		r.begin()
 		r.patchNode(blocklist(entry("a", "10.0.0.5:0/1")))
 		wait.Until(r, "the reason", func() bool {
-			s := r.status()
-			e := s.BlocklistOf("a")
+			e := r.blocklistOf("a")
 			return f.has() == 1 && e != nil && len(e.Addresses) == 0 && strings.Contains(e.Message, "1.7 does not answer")
 		})
 		r.stop()
@@ -400,27 +395,18 @@ func TestBlocklist_WhatWasNeverConfirmedIsLetInAgain(t *testing.T) {
 	})
 }
 
-func TestBlocklist_SaysWhichRequestItAnswers(t *testing.T) {
-	r, _ := newFencing(t)
-	for _, at := range []string{"12:00", "13:00"} {
-		r.patchNode(blocklist(strings.Replace(entry("a", "10.0.0.5:0/1"), "12:00", at, 1)))
-		wait.Until(r, "an answer to the request of "+at, func() bool {
-			s := r.status()
-			e := s.BlocklistOf("a")
-			return e != nil && len(e.Addresses) == 1 && e.RequestedAt != nil && e.RequestedAt.UTC().Format("15:04") == at
-		})
-	}
-}
-
 func TestBlocklist_WhatIsToExpireStaysInTheClusterAndIsReportedNoMore(t *testing.T) {
-	r, f := newFencing(t)
-	r.patchNode(blocklist(entry("gone", "10.0.0.5:0/1"), entry("b", "10.0.0.6:0/1")))
-	wait.Until(r, "the confirmation", func() bool { return f.has() == 2 && len(r.status().Blocklist) == 2 })
-	r.patchNode(blocklist(strings.Replace(entry("gone", "10.0.0.5:0/1"), "{", `{"expire":true,`, 1), entry("b", "10.0.0.6:0/1")))
-	wait.Until(r, "the end of the report", func() bool { s := r.status(); return s.BlocklistOf("gone") == nil })
-	r.patchNode(blocklist(entry("c", "10.0.0.7:0/1")))
-	wait.Until(r, "the other being let in", func() bool { s := r.status(); return s.BlocklistOf("b") == nil && s.BlocklistOf("c") != nil })
-	if listed, err := f.Fenced(t.Context()); err != nil || !slices.Contains(listed, "10.0.0.5:0/1") || slices.Contains(listed, "10.0.0.6:0/1") {
-		t.Errorf("shut out are %v, %v", listed, err)
-	}
+	inBubble(t, func(r *rig) {
+		f := r.fencing()
+		r.begin()
+		r.patchNode(blocklist(entry("gone", "10.0.0.5:0/1"), entry("b", "10.0.0.6:0/1")))
+		wait.Until(r, "the confirmation", func() bool { return f.has() == 2 && len(r.status().Blocklist) == 2 })
+		r.patchNode(blocklist(strings.Replace(entry("gone", "10.0.0.5:0/1"), "{", `{"expire":true,`, 1), entry("b", "10.0.0.6:0/1")))
+		wait.Until(r, "the end of the report", func() bool { return r.blocklistOf("gone") == nil })
+		r.patchNode(blocklist(entry("c", "10.0.0.7:0/1")))
+		wait.Until(r, "the other being let in", func() bool { return r.blocklistOf("b") == nil && r.blocklistOf("c") != nil })
+		if listed, err := f.Fenced(r.Context()); err != nil || !slices.Contains(listed, "10.0.0.5:0/1") || slices.Contains(listed, "10.0.0.6:0/1") {
+			r.Errorf("shut out are %v, %v", listed, err)
+		}
+	})
 }

@@ -101,18 +101,13 @@ func (u *users) times() int {
 	return u.asked
 }
 
-// newUsers is the agent of a pool in a Ceph cluster with a user for each node.
-func newUsers(t *testing.T, change ...func(*users)) (*rig, *users) {
-	r, u := newRig(t), &users{has: map[string]int{}}
-	for _, f := range change {
-		f(u)
-	}
-	r.change = func(c *Config) {
-		f := &fencing{host: r.host}
-		f.set(nil)
-		c.Backend, c.NodeUsers = f, u
-	}
-	return r.begin(), u
+// withUsers runs a test with the agent of a pool in a Ceph cluster with a user for each node.
+func withUsers(t *testing.T, confined bool, test func(*rig, *users)) {
+	inBubble(t, func(r *rig) {
+		u := &users{has: map[string]int{}, confined: confined, reach: map[string][]backend.ID{}, inUse: map[string][]backend.ID{}}
+		r.change = func(c *Config) { c.Backend, c.NodeUsers = &fencing{host: r.host, blocked: map[string]bool{}}, u }
+		test(r.begin(), u)
+	})
 }
 
 func (r *rig) patchOther(name, patch string, part ...string) {
@@ -142,8 +137,7 @@ const (
 )
 
 func TestNodeUsers_EachNodeIsHandedTheKeyOfItsOwn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, u := newUsers(t)
+	withUsers(t, false, func(r *rig, u *users) {
 		r.join("a", "A")
 		wait.Until(r, "the key of a", func() bool { return r.handed("a") == "1 for A" })
 		u.set(errors.New("client.holdfast may not do this"))
@@ -153,20 +147,17 @@ func TestNodeUsers_EachNodeIsHandedTheKeyOfItsOwn(t *testing.T) {
 		u.set(nil)
 		wait.Until(r, "both keys", func() bool { return r.handed("a") == "1 for A2" && r.handed("b") == "2 for B" })
 		r.restart()
-		if err := u.RemoveNodeUser(t.Context(), "b"); err != nil { // by an administrator, who wants another key
-			t.Fatal(err)
-		}
+		check.OK(r, u.RemoveNodeUser(r.Context(), "b")) // by an administrator, who wants another key
 		wait.Until(r, "another key", func() bool { return r.handed("b") == "3 for B" })
 		if r.handed("a") != "1 for A2" {
-			t.Errorf("the other has %s", r.handed("a"))
+			r.Errorf("the other has %s", r.handed("a"))
 		}
 	})
 }
 
 // The accounts of NFS servers and of other pools write the StorageNodes of these, and use no volume of the pool.
 func TestNodeUsers_WhatIsNoNodeGetsNone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, u := newUsers(t)
+	withUsers(t, false, func(r *rig, u *users) {
 		sites := []string{v1beta1.NodeOfServer("team/files"), v1beta1.NodeOfCephPool("other")}
 		for _, site := range sites {
 			r.join(site, "S")
@@ -175,15 +166,14 @@ func TestNodeUsers_WhatIsNoNodeGetsNone(t *testing.T) {
 		wait.Until(r, "the key of the node", func() bool { return r.handed("a") != "" })
 		for _, site := range sites {
 			if u.is(site) || r.handed(site) != "" {
-				t.Errorf("%s has a user, and the key %q", site, r.handed(site))
+				r.Errorf("%s has a user, and the key %q", site, r.handed(site))
 			}
 		}
 	})
 }
 
 func TestNodeUsers_AreRemovedOnceTheirNodesAreShutOutForGood(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, u := newUsers(t)
+	withUsers(t, false, func(r *rig, u *users) {
 		r.join("a", "A")
 		wait.Until(r, "the key", func() bool { return r.handed("a") == "1 for A" })
 		r.patchOther("a", askedFence)
@@ -201,13 +191,12 @@ func TestNodeUsers_AreRemovedOnceTheirNodesAreShutOutForGood(t *testing.T) {
 }
 
 func TestNodeUsers_MoreNodesThanThereCanBeTakeNoneAway(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, u := newUsers(t)
+	withUsers(t, false, func(r *rig, u *users) {
 		all := make([]v1beta1.NodeUser, mostNodeUsers)
 		for i := range all {
 			all[i] = v1beta1.NodeUser{Node: fmt.Sprintf("n%04d", i), PublicKey: "N", Key: "N"}
 		}
-		status := check.Got(json.Marshal(map[string]any{"status": map[string]any{"nodeUsers": all}}))(t)
+		status := check.Got(json.Marshal(map[string]any{"status": map[string]any{"nodeUsers": all}}))(r)
 		r.stop()
 		r.patchNode(string(status), "status")
 		r.begin()
@@ -218,20 +207,19 @@ func TestNodeUsers_MoreNodesThanThereCanBeTakeNoneAway(t *testing.T) {
 }
 
 func TestNodeUsers_OutliveAStorageNodeThatIsDeletedByMistake(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, u := newUsers(t)
+	withUsers(t, false, func(r *rig, u *users) {
 		r.join("a", "A")
 		r.join("gone", "G")
 		wait.Until(r, "the keys", func() bool { return r.handed("a") != "" && r.handed("gone") != "" })
 		was := r.handed("a")
 		for _, name := range []string{"a", "gone"} {
-			check.OK(t, r.nodes.Delete(t.Context(), name, metav1.DeleteOptions{}))
+			check.OK(r, r.nodes.Delete(r.Context(), name, metav1.DeleteOptions{}))
 		}
 		wait.Never(r, "a user goes", nodeUserStays/2*r.agent.SurveyEvery, func() bool { return !u.is("a") || !u.is("gone") })
 		r.join("a", "A")
 		wait.Until(r, "the end of the user of the other", func() bool { return !u.is("gone") && r.handed("gone") == "" })
 		if r.handed("a") != was {
-			t.Errorf("the node that came back has %s, and had %s", r.handed("a"), was)
+			r.Errorf("the node that came back has %s, and had %s", r.handed("a"), was)
 		}
 	})
 }
@@ -251,10 +239,7 @@ func (r *rig) attach(volume, pv, node, driver string) (detach func()) {
 }
 
 func TestNodeUsers_ThatAreConfinedReachWhatIsAttachedOrInUse(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, u := newUsers(t, func(u *users) {
-			u.confined, u.reach, u.inUse = true, map[string][]backend.ID{}, map[string][]backend.ID{}
-		})
+	withUsers(t, true, func(r *rig, u *users) {
 		r.withVolumes("v1", "v2")
 		r.join("a", "A")
 		r.join("b", "B")
@@ -267,7 +252,7 @@ func TestNodeUsers_ThatAreConfinedReachWhatIsAttachedOrInUse(t *testing.T) {
 		r.attach("v2", "by-hand", "b", v1beta1.DriverName)
 		wait.Until(r, "both volumes of b", func() bool { return r.handed("b") == "2 for B" && u.reaches("b") == "[v1 v2]" })
 		if is := u.reaches("a"); is != "[v1]" {
-			t.Errorf("a reaches %s", is)
+			r.Errorf("a reaches %s", is)
 		}
 		r.patchOther("a", `{"status":{"cephVolumes":["v1","v2"]}}`, "status")
 		wait.Until(r, "the agent to see what is in use", func() bool { return u.uses("a") == "[v1 v2]" })
@@ -279,14 +264,13 @@ func TestNodeUsers_ThatAreConfinedReachWhatIsAttachedOrInUse(t *testing.T) {
 		r.patchOther("a", `{"status":{"cephVolumes":["v2"]}}`, "status")
 		wait.Until(r, "the end of the user", func() bool { return u.reaches("a") == "[]" && r.handed("a") == "" })
 		if took := time.Since(unmounted); took >= r.agent.SurveyEvery {
-			t.Errorf("it took %s", took)
+			r.Errorf("it took %s", took)
 		}
 	})
 }
 
 func TestNodeUsers_ThatAreNotConfinedAreNotAskedForWhenSomethingIsAttached(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, u := newUsers(t)
+	withUsers(t, false, func(r *rig, u *users) {
 		r.withVolumes("v1")
 		r.join("a", "A")
 		wait.Until(r, "the key of a", func() bool { return r.handed("a") != "" })
@@ -295,7 +279,7 @@ func TestNodeUsers_ThatAreNotConfinedAreNotAskedForWhenSomethingIsAttached(t *te
 		r.patchOther("a", `{"status":{"cephVolumes":["v1"]}}`, "status")
 		synctest.Wait()
 		if now := u.times(); now != asked {
-			t.Errorf("asked %d times", now-asked)
+			r.Errorf("asked %d times", now-asked)
 		}
 	})
 }

@@ -4,10 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,17 +18,6 @@ import (
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
-func (h *host) Undelete(ctx context.Context, id backend.ID) (*backend.Volume, error) {
-	if err := h.call("undelete", id); err != nil {
-		return nil, err
-	}
-	return h.Memory.Undelete(ctx, id)
-}
-
-func (m *mortal) Undelete(ctx context.Context, id backend.ID) (*backend.Volume, error) {
-	return made(m, "undelete", func() (*backend.Volume, error) { return m.host.Undelete(ctx, id) })
-}
-
 // askBack asks for deleted volumes the way a user does.
 func (r *rig) askBack(names ...string) {
 	r.Helper()
@@ -40,15 +28,6 @@ func (r *rig) askBack(names ...string) {
 	}
 	patch := check.Got(json.Marshal(map[string]any{"spec": map[string]any{"restore": all}}))(r)
 	check.Got(r.nodes.Patch(r.Context(), node, types.MergePatchType, patch, metav1.PatchOptions{}))(r)
-}
-
-// deleteForGood asks for the end of a volume and of its data, as the controller does.
-func (r *rig) deleteForGood(name string) {
-	r.Helper()
-	request := v1beta1.DeletionRequest{UID: r.volume(name).UID, RequestedBy: "a test", RequestedAt: metav1.NowMicro()}
-	patch := check.Got(json.Marshal(map[string]any{"spec": map[string]any{"deletion": request}}))(r)
-	check.Got(r.volumes.Patch(r.Context(), name, types.MergePatchType, patch, metav1.PatchOptions{}))(r)
-	check.OK(r, r.volumes.Delete(r.Context(), name, metav1.DeleteOptions{}))
 }
 
 // thrown puts a volume that holds its own name into the host's trash.
@@ -64,12 +43,12 @@ func (r *rig) trash() []backend.Trashed {
 	return check.Got(r.host.Trash(r.Context()))(r)
 }
 
-// answered waits until no restore is requested any more.
+// answered waits until the node is requested neither to restore nor to discard anything.
 func (r *rig) answered() {
 	r.Helper()
-	wait.Until(r, "an empty list of what to restore", func() bool {
+	wait.Until(r, "empty lists of what to restore and to discard", func() bool {
 		n, err := r.nodes.Get(r.Context(), node, metav1.GetOptions{})
-		return err == nil && len(n.Spec.Restore) == 0
+		return err == nil && len(n.Spec.Restore)+len(n.Spec.Discard) == 0
 	})
 }
 
@@ -86,45 +65,45 @@ func (r *rig) back(name string) {
 }
 
 func TestRestore_DeletedVolumeIsPublishedAndRestoredOnRequest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t).begin()
+	withAgent(t, func(r *rig) {
 		labels := map[string]string{"csi.storage.k8s.io/pvc/namespace": "shop", "csi.storage.k8s.io/pvc/name": "orders"}
 		r.thrown("older", nil)
 		r.ask("a", func(v *v1beta1.Volume) { v.Spec.Labels = labels })
 		r.phase("a", v1beta1.PhaseReady)
 		r.host.Write("a", []byte("a"))
-		r.deleteForGood("a")
+		r.remove("a")
 		r.gone("a")
 		wait.Until(r, "the trash", func() bool { return len(r.node().Status.Trash) == 2 })
 		trashed := r.node().Status.Trash[0]
 		if trashed.Name != "a" || trashed.Pool != "memory" || trashed.ClaimRef.String() != "shop/orders" || trashed.Size.Value() != 16*mib || trashed.ExpirationTime.Sub(trashed.DeletionTime.Time) != 24*time.Hour {
-			t.Errorf("the trash is reported as %+v", trashed)
+			r.Errorf("the trash is reported as %+v", trashed)
 		}
 		r.askBack("a")
 		r.answered()
 		if r.volume("a") == nil {
-			t.Error("the request went before the object came")
+			r.Error("the request went before the object came")
 		}
 		r.back("a")
 		if claim := r.volume("a").Spec.ClaimRef.String(); claim != "shop/orders" {
-			t.Errorf("it comes back for the claim %q", claim)
+			r.Errorf("it comes back for the claim %q", claim)
 		}
 		r.expectEvent(v1beta1.ReasonRestored)
 		wait.Until(r, "the trash without it", func() bool { all := r.node().Status.Trash; return len(all) == 1 && all[0].Name == "older" })
 	})
 }
 
-func TestTrash_IsWrittenOnlyOnChange(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+func TestStorageNode_IsWrittenOnlyOnChange(t *testing.T) {
+	inBubble(t, func(r *rig) {
 		for i := range v1beta1.MostTrash + 1 {
 			r.thrown(fmt.Sprintf("v%d", i), nil)
 		}
 		r.begin()
 		wait.Until(r, "the trash", func() bool { return len(r.node().Status.Trash) == v1beta1.MostTrash })
 		if first := r.node().Status.Trash[0].Name; first != fmt.Sprintf("v%d", v1beta1.MostTrash) {
-			t.Errorf("the first is %s, which was not deleted last", first)
+			r.Errorf("the first is %s, which was not deleted last", first)
 		}
+		r.withVolumes("a")
+		wait.Until(r, "the count", func() bool { return r.node().Status.Pools[0].Volumes == 1 })
 		r.restart()
 		surveys := func() {
 			from := r.host.count("list")
@@ -134,29 +113,28 @@ func TestTrash_IsWrittenOnlyOnChange(t *testing.T) {
 		r.api.Requests()
 		surveys()
 		if n := r.api.Requests()["apply storagenodes/status"]; n > 0 {
-			t.Errorf("it was written %d times without news", n)
+			r.Errorf("it was written %d times without news", n)
 		}
 	})
 }
 
 func TestTrash_OfAnUnreachablePoolIsStillReported(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t).begin()
+	withAgent(t, func(r *rig) {
 		r.thrown("a", nil)
 		wait.Until(r, "the trash", func() bool { return len(r.node().Status.Trash) == 1 })
 		back := r.pull()
 		wait.Until(r, "the pool out of reach", func() bool { return r.node().Status.Pools[0].Message != "" })
 		n := r.node()
-		if all := r.agent.trashStatus(t.Context(), n.Status.Pools, &n.Status); len(all) != 1 || all[0].Name != "a" {
-			t.Errorf("the trash is reported as %+v", all)
+		if all := r.agent.trashStatus(r.Context(), n.Status.Pools, &n.Status); len(all) != 1 || all[0].Name != "a" {
+			r.Errorf("the trash is reported as %+v", all)
 		}
 		r.askBack("a")
 		wait.Until(r, "the request", func() bool { return restoreOf(r.agent.nodeObject(), "a") != nil })
 		if _, err := r.agent.reconcile(context.Background(), key{v1beta1.SourceVolume, "a"}); err == nil || !strings.Contains(err.Error(), "its disk is missing") {
-			t.Errorf("the request was answered with %v", err)
+			r.Errorf("the request was answered with %v", err)
 		}
 		if n := r.node(); len(n.Spec.Restore) != 1 || n.Spec.Restore[0].Error != "" {
-			t.Errorf("requested are %+v", n.Spec.Restore)
+			r.Errorf("requested are %+v", n.Spec.Restore)
 		}
 		back()
 		r.back("a")
@@ -164,30 +142,15 @@ func TestTrash_OfAnUnreachablePoolIsStillReported(t *testing.T) {
 	})
 }
 
-func TestTrash_EphemeralVolumesAreNotReported(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
-		r.change = func(c *Config) { c.Foreign = func(v *backend.Volume) bool { return v.Labels["pod"] != "" } }
-		r.thrown("pods", map[string]string{"pod": "true"})
-		r.thrown("a", nil)
-		r.begin()
-		wait.Until(r, "the trash", func() bool { return len(r.node().Status.Trash) > 0 })
-		if all := r.node().Status.Trash; len(all) != 1 || all[0].Name != "a" {
-			t.Errorf("the trash is reported as %+v", all)
-		}
-	})
-}
-
 func TestRestore_ThatIsImpossibleIsAnsweredAndNotRetried(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t).begin()
+	withAgent(t, func(r *rig) {
 		r.host.set(func() { r.host.refuse["create made"] = fmt.Errorf("%w: not yet", backend.ErrUnavailable) })
 		r.ask("made")
 		wait.Until(r, "the object", func() bool { v := r.volume("made"); return v != nil && v.Status.Error != nil })
 		r.thrown("made", nil)
-		check.Got(r.volumes.Create(t.Context(), &v1beta1.Volume{
+		check.Got(r.volumes.Create(r.Context(), &v1beta1.Volume{
 			ObjectMeta: metav1.ObjectMeta{Name: "moved"}, Spec: v1beta1.VolumeSpec{Name: "moved", Node: "node-b", Size: v1beta1.VolumeSize{Required: size(mib)}},
-		}, metav1.CreateOptions{}))(t)
+		}, metav1.CreateOptions{}))(r)
 		r.thrown("moved", nil)
 		r.askBack("never", "made", "moved")
 		for name, words := range map[string]string{"never": "not in the trash", "made": "a new volume of the name made", "moved": "node-b"} {
@@ -203,11 +166,9 @@ func TestRestore_ThatIsImpossibleIsAnsweredAndNotRetried(t *testing.T) {
 		r.expectEvent(v1beta1.ReasonRestoreFailed)
 		r.thrown("never", nil) // from now on it could be
 		r.restart()
-		if _, err := r.agent.reconcile(t.Context(), key{v1beta1.SourceVolume, "never"}); err != nil {
-			t.Error(err)
-		}
+		check.Got(r.agent.reconcile(r.Context(), key{v1beta1.SourceVolume, "never"}))(r)
 		if n := r.host.count("undelete never"); n != 1 || r.host.has("never") || r.host.has("moved") {
-			t.Errorf("it was tried %d times", n)
+			r.Errorf("it was tried %d times", n)
 		}
 		r.askBack("never")
 		r.back("never")
@@ -216,15 +177,14 @@ func TestRestore_ThatIsImpossibleIsAnsweredAndNotRetried(t *testing.T) {
 }
 
 func TestRestore_TransientFailureIsRetried(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inBubble(t, func(r *rig) {
 		r.thrown("a", nil)
 		r.host.refuse["undelete a"] = fmt.Errorf("%w: the disk does not answer", backend.ErrUnavailable)
 		r.begin()
 		r.askBack("a")
 		wait.Until(r, "two tries", func() bool { return r.host.count("undelete a") > 1 })
 		if q := r.node().Spec.Restore; len(q) != 1 || q[0].Error != "" {
-			t.Errorf("the request is %+v", q)
+			r.Errorf("the request is %+v", q)
 		}
 		r.host.set(func() { clear(r.host.refuse) })
 		r.back("a")
@@ -232,114 +192,69 @@ func TestRestore_TransientFailureIsRetried(t *testing.T) {
 	})
 }
 
-func TestRestore_BackendWithoutTrashAnswersThatItKeepsNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
-		r.change = func(c *Config) { c.Backend = struct{ backend.Backend }{r.host} }
-		r.begin()
-		r.askBack("a")
-		wait.Until(r, "the answer", func() bool {
-			q := r.node().Spec.Restore
-			return len(q) == 1 && strings.Contains(q[0].Error, "keeps no deleted volumes")
-		})
-	})
-}
-
 func TestRestore_OfALostVolumeIsForItsObject(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t).begin()
+	withAgent(t, func(r *rig) {
 		v := r.ask("a")
 		r.phase("a", v1beta1.PhaseReady)
 		r.host.Write("a", []byte("a"))
-		if err := r.host.Memory.Delete(t.Context(), "a"); err != nil { // by hand
-			t.Fatal(err)
-		}
+		check.OK(r, r.host.Memory.Delete(r.Context(), "a")) // by hand
 		r.phase("a", v1beta1.PhaseLost)
 		r.askBack("a")
 		r.phase("a", v1beta1.PhaseReady)
 		r.answered()
 		if got := string(r.host.Read("a", 100)); got != "a" || r.volume("a").UID != v.UID {
-			t.Errorf("it holds %q, and its object is %s, was %s", got, r.volume("a").UID, v.UID)
+			r.Errorf("it holds %q, and its object is %s, was %s", got, r.volume("a").UID, v.UID)
 		}
 	})
 }
 
-func TestRestore_LeftoverRequestDoesNotRestoreALaterDeletion(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t).begin()
-		r.ask("a")
-		r.phase("a", v1beta1.PhaseReady)
-		r.stop() // right after the volume was restored, before the request was taken away
-		r.askBack("a")
-		r.deleteForGood("a")
+func TestRestore_LeftoversRestoreNeitherALaterDeletionNorWhatWasGivenUpAndDiscardNothingRestored(t *testing.T) {
+	withAgent(t, func(r *rig) {
+		r.withVolumes("deleted")
+		r.stop() // right after it had restored or discarded them, before it took the requests away
+		r.stored(backend.VolumeSpec{Name: "given-up"})
+		r.thrown("restored", nil)
+		r.askBack("deleted", "given-up", "restored")
+		r.remove("deleted")
+		r.giveUp(discard(v1beta1.SourceVolume, "given-up", "u1"), discard(v1beta1.SourceVolume, "restored", "u2"))
 		r.begin()
-		r.gone("a")
+		r.gone("deleted")
 		r.answered()
+		r.back("restored")
+		r.restart()
 		r.withVolumes("z")
-		if r.host.has("a") || r.host.count("undelete a") != 0 || len(r.trash()) != 1 {
-			t.Error("it came back")
+		r.back("restored")
+		kept := slices.ContainsFunc(r.trash(), func(v backend.Trashed) bool { return v.ID == "deleted" })
+		if r.host.has("deleted") || r.host.count("undelete deleted") != 0 || !kept {
+			r.Errorf("what was deleted later came back, or is in the trash: %t", kept)
 		}
-	})
-}
-
-func TestRestore_LeftoverRequestDoesNotKeepAVolumeThatWasGivenUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t).begin()
-		r.stop()
-		r.stored(backend.VolumeSpec{Name: "a"})
-		r.askBack("a")
-		r.giveUp(discard(v1beta1.SourceVolume, "a", "u1"))
-		r.begin()
-		r.discarded()
-		r.answered()
-		r.withVolumes("z")
-		if r.host.has("a") || r.volume("a") != nil {
-			t.Error("what was given up is there")
+		if r.host.has("given-up") || r.volume("given-up") != nil {
+			r.Error("what was given up is there")
 		}
 	})
 }
 
 func TestRestore_RestoredVolumeIsNotRemovedForAnObjectThatTheCacheStillShows(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := refusing(t, "a")
+	inBubble(t, func(r *rig) {
+		r.refuseDeletion("a")
 		r.host.Write("a", []byte("a"))
 		r.remove("a")
 		r.phase("a", v1beta1.PhaseDeleting)
-		check.OK(t, r.host.Memory.Delete(t.Context(), "a"))
+		check.OK(r, r.host.Memory.Delete(r.Context(), "a"))
 		r.askBack("a")
 		wait.Until(r, "the request in the cache of the agent", func() bool { return restoreOf(r.agent.nodeObject(), "a") != nil })
 		r.unseenEnd("a")
-		if _, err := r.agent.reconcile(t.Context(), key{v1beta1.SourceVolume, "a"}); err != nil {
-			t.Error(err)
-		}
+		check.Got(r.agent.reconcile(r.Context(), key{v1beta1.SourceVolume, "a"}))(r)
 		if n := r.host.count("undelete a"); n != 1 || !r.host.has("a") {
-			t.Errorf("it was restored %d times, and is on the disk: %t", n, r.host.has("a"))
+			r.Errorf("it was restored %d times, and is on the disk: %t", n, r.host.has("a"))
 		}
 		r.begin()
-		r.back("a")
-	})
-}
-
-func TestRestore_RestoredVolumeIsNotDiscardedForItsEarlierLife(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t).begin()
-		r.stop() // after it had discarded the volume, before it had taken that off the list
-		r.thrown("a", nil)
-		r.giveUp(discard(v1beta1.SourceVolume, "a", "u1"))
-		r.askBack("a")
-		r.begin()
-		r.discarded()
-		r.answered()
-		r.back("a")
-		r.restart()
-		r.withVolumes("z")
 		r.back("a")
 	})
 }
 
 func TestRestore_RestoredVolumeIsNotDiscardedByAStaleCache(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inBubble(t, func(r *rig) {
 		r.change = func(c *Config) { c.SurveyEvery = time.Hour }
 		r.thrown("a", nil)
 		r.begin()
@@ -352,11 +267,11 @@ func TestRestore_RestoredVolumeIsNotDiscardedByAStaleCache(t *testing.T) {
 		})
 		r.stop()   // its cache stays as it is
 		r.giveUp() // another agent of the node has answered the request and restored the volume
-		check.Got(r.host.Memory.Undelete(t.Context(), "a"))(t)
+		check.Got(r.host.Memory.Undelete(r.Context(), "a"))(r)
 		r.host.set(func() { r.host.broken = nil })
-		check.OK(t, r.agent.discard(t.Context(), k, (*v1beta1.Volume)(nil), false))
+		check.OK(r, r.agent.discard(r.Context(), k, (*v1beta1.Volume)(nil), false))
 		if n := r.host.count("delete a"); n != 0 || !r.host.has("a") {
-			t.Errorf("it was discarded %d times", n)
+			r.Errorf("it was discarded %d times", n)
 		}
 	})
 }
@@ -378,31 +293,12 @@ func killedRestoring(t *testing.T, at int) bool {
 	r.thrown("a", nil)
 	r.begin().stop()
 	r.askBack("a")
-	m := newMortal(r.host, at, true)
-	r.change = m.config(r.api.Config())
-	r.begin()
-	first := r.stop
-	var next sync.WaitGroup
-	next.Go(func() {
-		select {
-		case <-m.Died():
-		case <-t.Context().Done():
-			return
-		}
-		first()
-		r.change = nil
-		r.begin()
+	died := r.killed(dying(at, true), func() {
+		r.back("a")
+		r.answered()
 	})
-	t.Cleanup(next.Wait)
-	r.back("a")
-	r.answered()
-	if m.IsDead() {
-		next.Wait()
-	}
-	steps, last := m.Steps()
-	t.Logf("killed: %t, %s, after %d steps", m.IsDead(), last, steps)
 	if n := len(r.trash()); n != 0 || r.host.count("delete a") != 0 {
 		t.Errorf("%d volumes are in the trash, and it was deleted %d times", n, r.host.count("delete a"))
 	}
-	return m.IsDead()
+	return died
 }

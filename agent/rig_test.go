@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -22,11 +23,13 @@ import (
 
 	client "github.com/holdfast-storage/holdfast/api/client/clientset"
 	typed "github.com/holdfast-storage/holdfast/api/client/clientset/typed/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/api/convert"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/backendtest"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
+	"github.com/holdfast-storage/holdfast/test/rig/mortal"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
@@ -91,6 +94,16 @@ func (r *rig) begin() *rig {
 	return r
 }
 
+// inBubble runs a test with a rig that has no agent yet.
+func inBubble(t *testing.T, test func(*rig)) {
+	synctest.Test(t, func(t *testing.T) { test(newRig(t)) })
+}
+
+// withAgent runs a test with a rig whose agent has begun.
+func withAgent(t *testing.T, test func(*rig)) {
+	inBubble(t, func(r *rig) { test(r.begin()) })
+}
+
 func (r *rig) restart() {
 	r.Helper()
 	r.stop()
@@ -110,6 +123,16 @@ func (r *rig) ask(name string, change ...func(*v1beta1.Volume)) *v1beta1.Volume 
 	return check.Got(r.volumes.Create(r.Context(), v, metav1.CreateOptions{}))(r)
 }
 
+// withVolumes waits for volumes that are ready.
+func (r *rig) withVolumes(names ...string) *rig {
+	r.Helper()
+	for _, name := range names {
+		r.ask(name)
+		r.phase(name, v1beta1.PhaseReady)
+	}
+	return r
+}
+
 func size(bytes int64) *resource.Quantity { return resource.NewQuantity(bytes, resource.BinarySI) }
 
 func (r *rig) askSnapshot(name, source string, group *v1beta1.SnapshotGroup) *v1beta1.Snapshot {
@@ -125,6 +148,32 @@ func (r *rig) askSnapshot(name, source string, group *v1beta1.SnapshotGroup) *v1
 	}
 	check.OK(r, err)
 	return s
+}
+
+func (r *rig) withSnapshot(name, source string) {
+	r.Helper()
+	r.askSnapshot(name, source, nil)
+	r.readySnapshot(name)
+}
+
+// askGroup writes the members of a group and returns their IDs.
+func (r *rig) askGroup(name string, sources ...string) (members []string) {
+	r.Helper()
+	group := &v1beta1.SnapshotGroup{Name: name, Volumes: sources}
+	for _, source := range slices.Sorted(slices.Values(sources)) {
+		member := convert.ToGroup(group).Member(backend.ID(source))
+		members = append(members, r.askSnapshot(member.Name, source, group).Name)
+	}
+	return members
+}
+
+func (r *rig) withGroup(name string, sources ...string) (members []string) {
+	r.Helper()
+	members = r.askGroup(name, sources...)
+	for _, m := range members {
+		r.readySnapshot(m)
+	}
+	return members
 }
 
 func (r *rig) volume(name string) *v1beta1.Volume {
@@ -154,6 +203,17 @@ func (r *rig) phase(name string, phase v1beta1.Phase) *v1beta1.Volume {
 	return v
 }
 
+func (r *rig) snapshotPhase(name string, phase v1beta1.Phase) *v1beta1.Snapshot {
+	r.Helper()
+	wait.Until(r, fmt.Sprintf("phase %s of snapshot %s", phase, name), func() bool { s := r.snapshot(name); return s != nil && s.Status.Phase == phase })
+	return r.snapshot(name)
+}
+
+func (r *rig) readySnapshot(name string) *v1beta1.Snapshot {
+	r.Helper()
+	return r.snapshotPhase(name, v1beta1.PhaseReady)
+}
+
 // writeStatus changes the status of a volume, which the agent may write at the same time.
 func (r *rig) writeStatus(name string, change func(*v1beta1.VolumeStatus)) {
 	r.Helper()
@@ -168,6 +228,13 @@ func (r *rig) writeStatus(name string, change func(*v1beta1.VolumeStatus)) {
 func (r *rig) gone(name string) {
 	r.Helper()
 	wait.Until(r, "the end of volume "+name, func() bool { return r.volume(name) == nil })
+}
+
+func (r *rig) goneSnapshots(names ...string) {
+	r.Helper()
+	for _, name := range names {
+		wait.Until(r, "the end of snapshot "+name, func() bool { return r.snapshot(name) == nil })
+	}
 }
 
 // remove asks for a volume to be deleted the way the controller does.
@@ -203,10 +270,9 @@ func (r *rig) dropSnapshot(name string) {
 // deletion is a patch with a request.
 func deletion(t *testing.T, uid types.UID) []byte {
 	t.Helper()
-	patch := check.Got(json.Marshal(map[string]any{"spec": map[string]any{
+	return check.Got(json.Marshal(map[string]any{"spec": map[string]any{
 		"deletion": v1beta1.DeletionRequest{UID: uid, RequestedBy: "a test", RequestedAt: metav1.NowMicro(), Reason: "it ends"},
 	}}))(t)
-	return patch
 }
 
 // grow asks for a larger size.
@@ -217,13 +283,37 @@ func (r *rig) grow(name string, bytes int64) *v1beta1.Volume {
 }
 
 // expectCondition fails unless a condition has a status and a reason.
-func expectCondition(t *testing.T, all []metav1.Condition, kind string, status metav1.ConditionStatus, reason string) *metav1.Condition {
+func expectCondition(t testing.TB, all []metav1.Condition, kind string, status metav1.ConditionStatus, reason string) *metav1.Condition {
 	t.Helper()
 	c := meta.FindStatusCondition(all, kind)
 	if c == nil || c.Status != status || c.Reason != reason {
 		t.Fatalf("condition %s is %+v, want %s for %s", kind, c, status, reason)
 	}
 	return c
+}
+
+func (r *rig) ofNode() []metav1.Condition { return r.node().Status.Conditions }
+
+func (r *rig) ofVolume(name string) func() []metav1.Condition {
+	return func() []metav1.Condition { return r.volume(name).Status.Conditions }
+}
+
+// condition waits for a condition of that status and reason.
+func (r *rig) condition(of func() []metav1.Condition, kind string, status metav1.ConditionStatus, reason string) (c *metav1.Condition) {
+	r.Helper()
+	wait.Until(r, fmt.Sprintf("condition %s %s for %s", kind, status, reason), func() bool {
+		c = meta.FindStatusCondition(of(), kind)
+		return c != nil && c.Status == status && c.Reason == reason
+	})
+	return c
+}
+
+// called fails unless the host has had that call so often.
+func (r *rig) called(call string, times int) {
+	r.Helper()
+	if n := r.host.count(call); n != times {
+		r.Errorf("%s: %d times, want %d", call, n, times)
+	}
 }
 
 // expectEvent fails unless an event of that reason, with all the words, was written.
@@ -263,6 +353,7 @@ type host struct {
 	pool   backend.Condition // of the pool, which can be used
 	warns  error             // of what will make the pool unusable
 	nodes  error             // why nodes cannot use its volumes
+	dies   *mortal.Process   // at one of its steps, which what changes something is
 }
 
 func (h *host) NodeWarning() error {
@@ -297,6 +388,7 @@ func (h *host) count(call string) int {
 	return h.calls[call]
 }
 
+// call counts a call, and returns the error with which it is to be refused.
 func (h *host) call(verb string, id backend.ID) error {
 	call := verb + " " + string(id)
 	h.mu.Lock()
@@ -309,25 +401,48 @@ func (h *host) call(verb string, id backend.ID) error {
 	return err
 }
 
-func (h *host) Create(ctx context.Context, spec backend.VolumeSpec) (*backend.Volume, error) {
-	if err := h.call("create", backend.ID(spec.Name)); err != nil {
-		return nil, err
+// step counts a call, and makes it unless it is refused, or the process that makes it dies.
+func step[T any](h *host, verb string, id backend.ID, do func() (T, error)) (v T, err error) {
+	if err := h.call(verb, id); err != nil {
+		return v, err
 	}
-	return h.Memory.Create(ctx, spec)
+	h.mu.Lock()
+	dies := h.dies
+	h.mu.Unlock()
+	if dies == nil {
+		return do()
+	}
+	err = dies.Do(verb, func() error {
+		v, err = do()
+		return err
+	})
+	return v, err
+}
+
+func (h *host) Create(ctx context.Context, spec backend.VolumeSpec) (*backend.Volume, error) {
+	return step(h, "create", backend.ID(spec.Name), func() (*backend.Volume, error) { return h.Memory.Create(ctx, spec) })
+}
+
+func (h *host) Restore(ctx context.Context, id backend.ID, spec backend.VolumeSpec) (*backend.Volume, error) {
+	return step(h, "restore", backend.ID(spec.Name), func() (*backend.Volume, error) { return h.Memory.Restore(ctx, id, spec) })
+}
+
+func (h *host) DeleteSnapshot(ctx context.Context, id backend.ID) error {
+	_, err := step(h, "delete snapshot", id, func() (any, error) { return nil, h.Memory.DeleteSnapshot(ctx, id) })
+	return err
+}
+
+func (h *host) Undelete(ctx context.Context, id backend.ID) (*backend.Volume, error) {
+	return step(h, "undelete", id, func() (*backend.Volume, error) { return h.Memory.Undelete(ctx, id) })
 }
 
 func (h *host) Delete(ctx context.Context, id backend.ID) error {
-	if err := h.call("delete", id); err != nil {
-		return err
-	}
-	return h.Memory.Delete(ctx, id)
+	_, err := step(h, "delete", id, func() (any, error) { return nil, h.Memory.Delete(ctx, id) })
+	return err
 }
 
 func (h *host) Expand(ctx context.Context, id backend.ID, size backend.Size) (*backend.Volume, error) {
-	if err := h.call("expand", id); err != nil {
-		return nil, err
-	}
-	return h.Memory.Expand(ctx, id, size)
+	return step(h, "expand", id, func() (*backend.Volume, error) { return h.Memory.Expand(ctx, id, size) })
 }
 
 func (h *host) Complete(ctx context.Context, id backend.ID) error {
@@ -338,17 +453,11 @@ func (h *host) Complete(ctx context.Context, id backend.ID) error {
 }
 
 func (h *host) Snapshot(ctx context.Context, spec backend.SnapshotSpec) (*backend.Snapshot, error) {
-	if err := h.call("snapshot", backend.ID(spec.Name)); err != nil {
-		return nil, err
-	}
-	return h.Memory.Snapshot(ctx, spec)
+	return step(h, "snapshot", backend.ID(spec.Name), func() (*backend.Snapshot, error) { return h.Memory.Snapshot(ctx, spec) })
 }
 
 func (h *host) SnapshotGroup(ctx context.Context, spec backend.GroupSpec) (*backend.Group, error) {
-	if err := h.call("group", backend.ID(spec.Name)); err != nil {
-		return nil, err
-	}
-	return h.Memory.SnapshotGroup(ctx, spec)
+	return step(h, "group", backend.ID(spec.Name), func() (*backend.Group, error) { return h.Memory.SnapshotGroup(ctx, spec) })
 }
 
 func (h *host) GetGroup(ctx context.Context, id backend.ID) (*backend.Group, error) {
@@ -359,10 +468,8 @@ func (h *host) GetGroup(ctx context.Context, id backend.ID) (*backend.Group, err
 }
 
 func (h *host) DeleteGroup(ctx context.Context, id backend.ID) error {
-	if err := h.call("delete group", id); err != nil {
-		return err
-	}
-	return h.Memory.DeleteGroup(ctx, id)
+	_, err := step(h, "delete group", id, func() (any, error) { return nil, h.Memory.DeleteGroup(ctx, id) })
+	return err
 }
 
 func (h *host) Capacity(ctx context.Context, pool string) (backend.Capacity, error) {

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -25,162 +24,7 @@ import (
 )
 
 func TestVolume_IsCreatedAndReported(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t).begin()
-		r.ask("a", func(v *v1beta1.Volume) {
-			v.Spec.Mode, v.Spec.FSType, v.Spec.Labels = v1beta1.ModeFilesystem, v1beta1.XFS, map[string]string{"any/thing/at all": "ü"}
-		})
-		v := r.phase("a", v1beta1.PhaseReady)
-		s := v.Status
-		if s.Size.Value() != 16*mib || s.Pool != "memory" || s.FSType != "xfs" || s.Mode != v1beta1.ModeFilesystem || s.Provisioning != v1beta1.Thin ||
-			s.CreationTime == nil || s.Error != nil || s.ObservedGeneration != v.Generation || s.Columns.Size != "16Mi" {
-			t.Errorf("reported %+v", s)
-		}
-		expectCondition(t, s.Conditions, v1beta1.ReadyCondition, metav1.ConditionTrue, v1beta1.ReasonReady)
-		expectCondition(t, s.Conditions, v1beta1.HealthyCondition, metav1.ConditionTrue, v1beta1.ReasonHealthy)
-		made, err := r.host.Get(t.Context(), "a")
-		if err != nil || made.Labels["any/thing/at all"] != "ü" {
-			t.Errorf("on the host it is %+v, %v", made, err)
-		}
-	})
-}
-
-func TestVolume_RestoreAndCloneReportTheirSource(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t).begin()
-		r.ask("a")
-		r.phase("a", v1beta1.PhaseReady)
-		r.askSnapshot("s", "a", nil)
-		wait.Until(r, "the snapshot", func() bool { s := r.snapshot("s"); return s != nil && s.Status.Phase == v1beta1.PhaseReady })
-		for name, source := range map[string]v1beta1.SourceReference{"clone": {Kind: v1beta1.SourceVolume, Name: "a"}, "restored": {Kind: v1beta1.SourceSnapshot, Name: "s"}} {
-			r.ask(name, func(v *v1beta1.Volume) { v.Spec.SourceRef = &source })
-			if v := r.phase(name, v1beta1.PhaseReady); v.Status.SourceRef == nil || *v.Status.SourceRef != source {
-				t.Errorf("%s was made from %+v", name, v.Status.SourceRef)
-			}
-		}
-	})
-}
-
-func TestVolume_PermanentErrorIsRecordedAndNotRetriedUntilTheSpecChanges(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
-		r.host.refuse["create a"] = fmt.Errorf("%w: 16777216 bytes requested, 5 left", backend.ErrExhausted)
-		r.begin().ask("a")
-		v := r.phase("a", v1beta1.PhaseFailed)
-		if e := v.Status.Error; e == nil || e.Code != v1beta1.ErrorExhausted || !strings.Contains(e.Message, "5 left") {
-			t.Errorf("recorded %+v", e)
-		}
-		expectCondition(t, v.Status.Conditions, v1beta1.ReadyCondition, metav1.ConditionFalse, string(v1beta1.ErrorExhausted))
-		r.expectEvent(string(v1beta1.ErrorExhausted))
-		r.restart()
-		r.ask("b")
-		r.phase("b", v1beta1.PhaseReady) // so everything before it was worked on
-		if n := r.host.count("create a"); n != 1 {
-			t.Errorf("it was tried %d times", n)
-		}
-		r.host.set(func() { delete(r.host.refuse, "create a") })
-		r.grow("a", 32*mib)
-		if v = r.phase("a", v1beta1.PhaseReady); v.Status.Error != nil || v.Status.ObservedGeneration != 2 {
-			t.Errorf("after the change: %+v", v.Status)
-		}
-	})
-}
-
-func TestVolume_TransientErrorIsRecordedAndRetried(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
-		r.host.refuse["create a"] = errors.New("mkfs: input/output error\ngoroutine 7 [running]: main.main()")
-		r.begin().ask("a")
-		wait.Until(r, "the error", func() bool { v := r.volume("a"); return v.Status.Error != nil })
-		v := r.volume("a")
-		if e := v.Status.Error; e.Code != v1beta1.ErrorUnavailable || e.Message != "mkfs: input/output error" || v.Status.Phase != v1beta1.PhasePending {
-			t.Errorf("recorded %+v in phase %s", e, v.Status.Phase)
-		}
-		r.host.set(func() { clear(r.host.refuse) })
-		if v := r.phase("a", v1beta1.PhaseReady); v.Status.Error != nil {
-			t.Errorf("it still says %+v", v.Status.Error)
-		}
-	})
-}
-
-func TestVolume_ObjectWithAWrongNameIsRefused(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t).begin()
-		r.ask("a", func(v *v1beta1.Volume) { v.Spec.Name = "b" })
-		v := r.phase("a", v1beta1.PhaseFailed)
-		if v.Status.Error.Code != v1beta1.ErrorInvalid || r.host.has("a") || r.host.has("b") {
-			t.Errorf("recorded %+v", v.Status.Error)
-		}
-	})
-}
-
-func TestVolume_ThatVanishedIsLostAndNeverCreatedAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t).begin()
-		r.ask("a")
-		r.phase("a", v1beta1.PhaseReady)
-		if err := r.host.Memory.Delete(t.Context(), "a"); err != nil { // behind the agent's back
-			t.Fatal(err)
-		}
-		v := r.phase("a", v1beta1.PhaseLost)
-		c := expectCondition(t, v.Status.Conditions, v1beta1.ReadyCondition, metav1.ConditionFalse, v1beta1.ReasonMissing)
-		if !strings.Contains(c.Message, node) {
-			t.Errorf("it says %q", c.Message)
-		}
-		expectCondition(t, v.Status.Conditions, v1beta1.HealthyCondition, metav1.ConditionFalse, v1beta1.ReasonMissing)
-		r.expectEvent("Lost")
-		r.restart()
-		r.grow("a", 32*mib) // not even when more is requested
-		wait.Until(r, "an answer", func() bool { v = r.volume("a"); return v.Status.ObservedGeneration == 2 })
-		if v.Status.Phase != v1beta1.PhaseLost || r.host.has("a") || r.host.count("create a") != 1 {
-			t.Errorf("it is %s, made %d times", v.Status.Phase, r.host.count("create a"))
-		}
-	})
-}
-
-func TestVolume_ThatReturnsToTheDiskIsReadyAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t).begin()
-		r.ask("a")
-		r.phase("a", v1beta1.PhaseReady)
-		check.OK(t, r.host.Memory.Delete(t.Context(), "a"))
-		r.phase("a", v1beta1.PhaseLost)
-		check.Got(r.host.Memory.Create(t.Context(), backend.VolumeSpec{Name: "a", Size: backend.Size{Required: 16 * mib}}))(t)
-		r.phase("a", v1beta1.PhaseReady)
-		r.expectEvent("Recovered")
-	})
-}
-
-func TestVolume_GrowsOrReportsWhyItCannot(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t).begin()
-		r.ask("a")
-		grow := func(bytes int64) *v1beta1.Volume {
-			r.phase("a", v1beta1.PhaseReady)
-			v := r.grow("a", bytes)
-			wait.Until(r, "an answer", func() bool { return r.volume("a").Status.ObservedGeneration == v.Generation })
-			return r.volume("a")
-		}
-		if v := grow(32 * mib); v.Status.Size.Value() != 32*mib || v.Status.Error != nil {
-			t.Fatalf("grown: %+v", v.Status)
-		}
-		v := grow(1 << 50)
-		if v.Status.Size.Value() != 32*mib || v.Status.Error == nil || v.Status.Error.Code != v1beta1.ErrorExhausted || v.Status.Phase != v1beta1.PhaseReady {
-			t.Errorf("refused: %+v", v.Status)
-		}
-		expectCondition(t, v.Status.Conditions, v1beta1.ReadyCondition, metav1.ConditionTrue, v1beta1.ReasonReady) // it can be used as it is
-		if v = grow(32 * mib); v.Status.Error != nil {
-			t.Errorf("taken back: %+v", v.Status.Error)
-		}
-		if n := r.host.count("expand a"); n != 2 {
-			t.Errorf("it was grown %d times", n)
-		}
-	})
-}
-
-func TestVolume_FinalizerIsAddedBeforeAnythingIsCreated(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t).begin()
+	withAgent(t, func(r *rig) {
 		var early atomic.Bool
 		r.host.set(func() {
 			r.host.enter = func(call string) {
@@ -189,29 +33,142 @@ func TestVolume_FinalizerIsAddedBeforeAnythingIsCreated(t *testing.T) {
 				}
 			}
 		})
-		r.ask("a", func(v *v1beta1.Volume) { v.Finalizers = []string{"example.com/other"} })
+		r.ask("a", func(v *v1beta1.Volume) {
+			v.Finalizers = []string{"example.com/other"}
+			v.Spec.Mode, v.Spec.FSType, v.Spec.Labels = v1beta1.ModeFilesystem, v1beta1.XFS, map[string]string{"any/thing/at all": "ü"}
+		})
 		v := r.phase("a", v1beta1.PhaseReady)
 		if early.Load() || !slices.Equal(v.Finalizers, []string{"example.com/other", v1beta1.AgentFinalizer}) {
-			t.Errorf("made without it: %t; finalizers now %v", early.Load(), v.Finalizers)
+			r.Errorf("made without our finalizer: %t; finalizers now %v", early.Load(), v.Finalizers)
+		}
+		s := v.Status
+		if s.Size.Value() != 16*mib || s.Pool != "memory" || s.FSType != "xfs" || s.Mode != v1beta1.ModeFilesystem || s.Provisioning != v1beta1.Thin ||
+			s.CreationTime == nil || s.Error != nil || s.ObservedGeneration != v.Generation || s.Columns.Size != "16Mi" {
+			r.Errorf("reported %+v", s)
+		}
+		expectCondition(r, s.Conditions, v1beta1.ReadyCondition, metav1.ConditionTrue, v1beta1.ReasonReady)
+		expectCondition(r, s.Conditions, v1beta1.HealthyCondition, metav1.ConditionTrue, v1beta1.ReasonHealthy)
+		made, err := r.host.Get(r.Context(), "a")
+		if err != nil || made.Labels["any/thing/at all"] != "ü" {
+			r.Errorf("on the host it is %+v, %v", made, err)
 		}
 	})
 }
 
-func TestObject_OfAnotherNodeIsLeftAlone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t).begin()
-		r.ask("other", func(v *v1beta1.Volume) { v.Spec.Node = "node-b" })
-		r.ask("own")
-		r.phase("own", v1beta1.PhaseReady)
-		if v := r.volume("other"); v.Status.Phase != "" || r.host.has("other") {
-			t.Errorf("the other node's volume is %+v", v.Status)
+func TestVolume_RestoreAndCloneReportTheirSource(t *testing.T) {
+	withAgent(t, func(r *rig) {
+		r.withVolumes("a")
+		r.withSnapshot("s", "a")
+		for name, source := range map[string]v1beta1.SourceReference{"clone": {Kind: v1beta1.SourceVolume, Name: "a"}, "restored": {Kind: v1beta1.SourceSnapshot, Name: "s"}} {
+			r.ask(name, func(v *v1beta1.Volume) { v.Spec.SourceRef = &source })
+			if v := r.phase(name, v1beta1.PhaseReady); v.Status.SourceRef == nil || *v.Status.SourceRef != source {
+				r.Errorf("%s was made from %+v", name, v.Status.SourceRef)
+			}
 		}
+	})
+}
+
+func TestVolume_PermanentErrorIsRecordedAndNotRetriedUntilTheSpecChanges(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.host.refuse["create a"] = fmt.Errorf("%w: 16777216 bytes requested, 5 left", backend.ErrExhausted)
+		r.begin().ask("a")
+		v := r.phase("a", v1beta1.PhaseFailed)
+		if e := v.Status.Error; e == nil || e.Code != v1beta1.ErrorExhausted || !strings.Contains(e.Message, "5 left") {
+			r.Errorf("recorded %+v", e)
+		}
+		expectCondition(r, v.Status.Conditions, v1beta1.ReadyCondition, metav1.ConditionFalse, string(v1beta1.ErrorExhausted))
+		r.expectEvent(string(v1beta1.ErrorExhausted))
+		r.restart()
+		r.withVolumes("b") // so everything before it was worked on
+		r.called("create a", 1)
+		r.host.set(func() { delete(r.host.refuse, "create a") })
+		r.grow("a", 32*mib)
+		if v = r.phase("a", v1beta1.PhaseReady); v.Status.Error != nil || v.Status.ObservedGeneration != 2 {
+			r.Errorf("after the change: %+v", v.Status)
+		}
+	})
+}
+
+func TestVolume_TransientErrorIsRecordedAndRetried(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.host.refuse["create a"] = errors.New("mkfs: input/output error\ngoroutine 7 [running]: main.main()")
+		r.begin().ask("a")
+		wait.Until(r, "the error", func() bool { v := r.volume("a"); return v.Status.Error != nil })
+		v := r.volume("a")
+		if e := v.Status.Error; e.Code != v1beta1.ErrorUnavailable || e.Message != "mkfs: input/output error" || v.Status.Phase != v1beta1.PhasePending {
+			r.Errorf("recorded %+v in phase %s", e, v.Status.Phase)
+		}
+		r.host.set(func() { clear(r.host.refuse) })
+		if v := r.phase("a", v1beta1.PhaseReady); v.Status.Error != nil {
+			r.Errorf("it still says %+v", v.Status.Error)
+		}
+	})
+}
+
+func TestVolume_WithAWrongNameIsRefusedAndOneOfAnotherNodeLeftAlone(t *testing.T) {
+	withAgent(t, func(r *rig) {
+		r.ask("other", func(v *v1beta1.Volume) { v.Spec.Node = "node-b" })
+		r.ask("a", func(v *v1beta1.Volume) { v.Spec.Name = "b" })
+		v := r.phase("a", v1beta1.PhaseFailed)
+		if v.Status.Error.Code != v1beta1.ErrorInvalid || r.host.has("a") || r.host.has("b") {
+			r.Errorf("recorded %+v", v.Status.Error)
+		}
+		r.withVolumes("own")
+		if v := r.volume("other"); v.Status.Phase != "" || r.host.has("other") {
+			r.Errorf("the other node's volume is %+v", v.Status)
+		}
+	})
+}
+
+func TestVolume_ThatVanishedIsLostAndNeverCreatedAgain(t *testing.T) {
+	withAgent(t, func(r *rig) {
+		r.withVolumes("a")
+		check.OK(r, r.host.Memory.Delete(r.Context(), "a")) // behind the agent's back
+		v := r.phase("a", v1beta1.PhaseLost)
+		c := expectCondition(r, v.Status.Conditions, v1beta1.ReadyCondition, metav1.ConditionFalse, v1beta1.ReasonMissing)
+		if !strings.Contains(c.Message, node) {
+			r.Errorf("it says %q", c.Message)
+		}
+		expectCondition(r, v.Status.Conditions, v1beta1.HealthyCondition, metav1.ConditionFalse, v1beta1.ReasonMissing)
+		r.expectEvent("Lost")
+		r.restart()
+		r.grow("a", 32*mib) // not even when more is requested
+		wait.Until(r, "an answer", func() bool { v = r.volume("a"); return v.Status.ObservedGeneration == 2 })
+		if v.Status.Phase != v1beta1.PhaseLost || r.host.has("a") || r.host.count("create a") != 1 {
+			r.Errorf("it is %s, made %d times", v.Status.Phase, r.host.count("create a"))
+		}
+		check.Got(r.host.Memory.Create(r.Context(), backend.VolumeSpec{Name: "a", Size: backend.Size{Required: 32 * mib}}))(r) // it returns
+		r.phase("a", v1beta1.PhaseReady)
+		r.expectEvent("Recovered")
+	})
+}
+
+func TestVolume_GrowsOrReportsWhyItCannot(t *testing.T) {
+	withAgent(t, func(r *rig) {
+		r.ask("a")
+		grow := func(bytes int64) *v1beta1.Volume {
+			r.phase("a", v1beta1.PhaseReady)
+			v := r.grow("a", bytes)
+			wait.Until(r, "an answer", func() bool { return r.volume("a").Status.ObservedGeneration == v.Generation })
+			return r.volume("a")
+		}
+		if v := grow(32 * mib); v.Status.Size.Value() != 32*mib || v.Status.Error != nil {
+			r.Fatalf("grown: %+v", v.Status)
+		}
+		v := grow(1 << 50)
+		if v.Status.Size.Value() != 32*mib || v.Status.Error == nil || v.Status.Error.Code != v1beta1.ErrorExhausted || v.Status.Phase != v1beta1.PhaseReady {
+			r.Errorf("refused: %+v", v.Status)
+		}
+		expectCondition(r, v.Status.Conditions, v1beta1.ReadyCondition, metav1.ConditionTrue, v1beta1.ReasonReady) // it can be used as it is
+		if v = grow(32 * mib); v.Status.Error != nil {
+			r.Errorf("taken back: %+v", v.Status.Error)
+		}
+		r.called("expand a", 2)
 	})
 }
 
 func TestVolume_SeveralAreReconciledAtOnceAndEachOneAtATime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inBubble(t, func(r *rig) {
 		const crowd = 4
 		r.change = func(c *Config) { c.Workers = crowd }
 		inside, all := make(chan string, 100), make(chan struct{})
@@ -229,7 +186,7 @@ func TestVolume_SeveralAreReconciledAtOnceAndEachOneAtATime(t *testing.T) {
 		for range crowd {
 			call := <-inside // with fewer workers this would not end
 			if seen[call] {
-				t.Errorf("%s runs twice", call)
+				r.Errorf("%s runs twice", call)
 			}
 			seen[call] = true
 		}
@@ -239,80 +196,54 @@ func TestVolume_SeveralAreReconciledAtOnceAndEachOneAtATime(t *testing.T) {
 			r.phase(fmt.Sprintf("v%d", i), v1beta1.PhaseReady)
 		}
 		wait.Until(r, "the larger size", func() bool { return r.volume("v0").Status.Size.Value() == 32*mib })
-		if n := r.host.count("create v0"); n != 1 {
-			t.Errorf("v0 was made %d times", n)
-		}
+		r.called("create v0", 1)
 	})
 }
 
 func TestVolume_PanicOfTheBackendIsAnErrorOfOneVolume(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inBubble(t, func(r *rig) {
 		r.host.enter = func(call string) {
 			if call == "create a" {
 				panic("oops")
 			}
 		}
 		r.begin().ask("a")
-		r.ask("b")
-		r.phase("b", v1beta1.PhaseReady)
+		r.withVolumes("b")
 	})
 }
 
-func TestVolume_DeletionIsNotRepeatedWhileTheWatchLags(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+func TestVolume_NothingIsRepeatedWhileTheWatchLags(t *testing.T) {
+	inBubble(t, func(r *rig) {
 		r.change = func(c *Config) { c.SurveyEvery = time.Hour }
 		release := func() {}
 		r.host.enter = func(call string) {
-			if call == "delete a" {
-				release = r.api.HoldWatches() // the agent will not see that the object has gone
-			}
-		}
-		r.begin().withVolumes("a")
-		r.remove("a")
-		r.gone("a")
-		for range 3 {
-			r.agent.Released("a")
-			wait.Never(r, "a second deletion", 2*watchDelay, func() bool { return r.host.count("delete a") > 1 })
-		}
-		release()
-		r.withVolumes("z")
-		if n := r.host.count("delete a"); n != 1 {
-			t.Errorf("it was deleted %d times", n)
-		}
-	})
-}
-
-func TestVolume_CreationIsNotRepeatedWhileTheWatchLags(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
-		r.change = func(c *Config) { c.SurveyEvery = time.Hour }
-		release := func() {}
-		r.host.enter = func(call string) {
-			if call == "expand a" {
-				release = r.api.HoldWatches() // the agent will not see that it has answered
+			if call == "expand a" || call == "delete a" {
+				release = r.api.HoldWatches() // the agent will not see that it has answered, or that the object has gone
 			}
 		}
 		r.host.refuse["expand a"] = fmt.Errorf("%w: full", backend.ErrExhausted)
 		r.begin().withVolumes("a")
 		v := r.grow("a", 32*mib)
 		wait.Until(r, "the answer", func() bool { return r.volume("a").Status.ObservedGeneration == v.Generation })
-		for range 3 {
-			r.agent.Released("a")
-			wait.Never(r, "a second growth", 2*watchDelay, func() bool { return r.host.count("expand a") > 1 })
+		once := func(call string) {
+			r.Helper()
+			for range 3 {
+				r.agent.Released("a")
+				wait.Never(r, "a second time", 2*watchDelay, func() bool { return r.host.count(call) > 1 })
+			}
+			release()
+			r.withVolumes("after-" + strings.Fields(call)[0])
+			r.called(call, 1)
 		}
-		release()
-		r.withVolumes("z")
-		if n := r.host.count("expand a"); n != 1 {
-			t.Errorf("it was tried %d times", n)
-		}
+		once("expand a")
+		r.remove("a")
+		r.gone("a")
+		once("delete a")
 	})
 }
 
 func TestVolume_ThatAPodPopulatesIsMadeEmptyAndReadyWhenItIsComplete(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inBubble(t, func(r *rig) {
 		r.change = func(c *Config) { c.SurveyEvery = time.Hour }
 		r.begin()
 		source := v1beta1.SourceReference{Kind: v1beta1.SourceSnapshot, Name: "of-another-pool"}
@@ -320,69 +251,63 @@ func TestVolume_ThatAPodPopulatesIsMadeEmptyAndReadyWhenItIsComplete(t *testing.
 		wait.Until(r, "the volume", func() bool { return r.volume("a").Status.CreationTime != nil })
 		v := r.volume("a")
 		if v.Status.Phase != v1beta1.PhasePending || v.Status.SourceRef != nil || v.IsComplete() {
-			t.Errorf("it is %+v", v.Status)
+			r.Errorf("it is %+v", v.Status)
 		}
-		expectCondition(t, v.Status.Conditions, v1beta1.ReadyCondition, metav1.ConditionFalse, v1beta1.ReasonPopulating)
-		write := func(change func(*v1beta1.VolumeStatus)) {
-			wait.Until(r, "what the controller writes", func() bool {
-				v := r.volume("a")
-				change(&v.Status)
-				_, err := r.volumes.UpdateStatus(t.Context(), v, metav1.UpdateOptions{})
-				return err == nil
-			})
-		}
+		expectCondition(r, v.Status.Conditions, v1beta1.ReadyCondition, metav1.ConditionFalse, v1beta1.ReasonPopulating)
 		if !r.onDisk("a").Incomplete {
-			t.Error("the disk has it as complete")
+			r.Error("the disk has it as complete")
 		}
 		copied := v1beta1.VolumeCopy{Phase: v1beta1.CopyCopying, BytesDone: 1, BytesTotal: 2}
-		write(func(s *v1beta1.VolumeStatus) { s.Copy = &copied })
+		r.writeStatus("a", func(s *v1beta1.VolumeStatus) { s.Copy = &copied })
 		r.restart()
 		r.grow("a", 32*mib)
 		wait.Until(r, "the larger volume", func() bool { return v1beta1.Bytes(r.volume("a").Status.Size) == 32*mib })
 		if v = r.volume("a"); v.Status.Copy == nil || *v.Status.Copy != copied || v.Status.Phase != v1beta1.PhasePending {
-			t.Errorf("after a write of the agent it is %+v", v.Status)
+			r.Errorf("after a write of the agent it is %+v", v.Status)
 		}
 		copied.Phase = v1beta1.CopyComplete
-		write(func(s *v1beta1.VolumeStatus) { s.Copy = &copied })
+		r.writeStatus("a", func(s *v1beta1.VolumeStatus) { s.Copy = &copied })
 		wait.Until(r, "the disk having it as complete", func() bool { return r.volume("a").HasContent() })
 		if v = r.volume("a"); r.onDisk("a").Incomplete || v.IsComplete() || v.Status.Phase != v1beta1.PhasePending {
-			t.Errorf("before the controller says that it is populated it is %+v", v.Status)
+			r.Errorf("before the controller says that it is populated it is %+v", v.Status)
 		}
-		expectCondition(t, v.Status.Conditions, v1beta1.CompleteCondition, metav1.ConditionTrue, v1beta1.ReasonCopyVerified)
-		write(func(s *v1beta1.VolumeStatus) {
+		expectCondition(r, v.Status.Conditions, v1beta1.CompleteCondition, metav1.ConditionTrue, v1beta1.ReasonCopyVerified)
+		r.writeStatus("a", func(s *v1beta1.VolumeStatus) {
 			meta.SetStatusCondition(&s.Conditions, metav1.Condition{Type: v1beta1.PopulatedCondition, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonPopulated})
 		})
 		v = r.phase("a", v1beta1.PhaseReady)
-		expectCondition(t, v.Status.Conditions, v1beta1.ReadyCondition, metav1.ConditionTrue, v1beta1.ReasonReady)
-		expectCondition(t, v.Status.Conditions, v1beta1.PopulatedCondition, metav1.ConditionTrue, v1beta1.ReasonPopulated)
+		expectCondition(r, v.Status.Conditions, v1beta1.ReadyCondition, metav1.ConditionTrue, v1beta1.ReasonReady)
+		expectCondition(r, v.Status.Conditions, v1beta1.PopulatedCondition, metav1.ConditionTrue, v1beta1.ReasonPopulated)
 		before := time.Now()
-		write(func(s *v1beta1.VolumeStatus) { // etcd is put back
+		r.writeStatus("a", func(s *v1beta1.VolumeStatus) { // etcd is put back
 			s.Copy.Phase = v1beta1.CopyCopying
 			meta.RemoveStatusCondition(&s.Conditions, v1beta1.PopulatedCondition)
 		})
 		wait.Until(r, "the object being known as older than the content", func() bool { return r.volume("a").HasContent() })
 		if took := time.Since(before); took > time.Minute { // of the virtual clock: in the meantime a pod may begin to copy
-			t.Errorf("that is known after %s", took)
+			r.Errorf("that is known after %s", took)
 		}
-		write(func(s *v1beta1.VolumeStatus) {
+		r.writeStatus("a", func(s *v1beta1.VolumeStatus) {
 			meta.SetStatusCondition(&s.Conditions, metav1.Condition{Type: v1beta1.PopulatedCondition, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonPopulated})
 		})
 		wait.Until(r, "it being whole by both", func() bool { v := r.volume("a"); return !v.HasContent() && v.Status.Phase == v1beta1.PhaseReady })
 	})
 }
 
-func TestVolume_TemporarySourceOfACopyIsNotKeptInTheTrash(t *testing.T) {
-	if spec := volumeSpec(&v1beta1.Volume{Spec: v1beta1.VolumeSpec{Labels: map[string]string{v1beta1.CopyLabel: "a"}}}); !spec.Ephemeral {
-		t.Error("it is kept")
+func TestVolumeSpec_OmitsTheServerAndKeepsNoTemporarySourceInTheTrash(t *testing.T) {
+	o := &v1beta1.Volume{Spec: v1beta1.VolumeSpec{Name: "a", Node: "shop.files.nfs.holdfast.dev", Shared: true, ServerRef: v1beta1.ReferenceTo("shop/files")}}
+	if spec := volumeSpec(o); spec.Shared || spec.Server != "" || spec.Ephemeral {
+		t.Errorf("the requested volume of a user is %+v", spec)
 	}
-	if spec := volumeSpec(&v1beta1.Volume{}); spec.Ephemeral {
-		t.Error("a volume of a user is not kept")
+	check.Report(t, isOf(o, &backend.Volume{ID: "a", Name: "a"})) // what was made for it before a restart
+	o.Spec.Labels = map[string]string{v1beta1.CopyLabel: "a"}
+	if !volumeSpec(o).Ephemeral {
+		t.Error("the temporary source of a copy is kept")
 	}
 }
 
 func TestVolume_OperationsThatTakeLongDoNotHoldUpOthers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inBubble(t, func(r *rig) {
 		r.change = func(c *Config) { c.Workers, c.SlowAfter = 2, 10*time.Millisecond }
 		finish := make(chan struct{})
 		end := sync.OnceFunc(func() { close(finish) })
@@ -393,7 +318,7 @@ func TestVolume_OperationsThatTakeLongDoNotHoldUpOthers(t *testing.T) {
 			}
 		}
 		r.begin()
-		t.Cleanup(end)
+		r.Cleanup(end)
 		slow := []string{"slow-a", "slow-b", "slow-c"} // more than there are workers
 		for _, name := range slow {
 			r.ask(name)
@@ -401,20 +326,17 @@ func TestVolume_OperationsThatTakeLongDoNotHoldUpOthers(t *testing.T) {
 		for _, name := range slow {
 			wait.Until(r, "the start of "+name, func() bool { return r.host.count("create "+name) > 0 })
 		}
-		r.ask("quick")
-		r.phase("quick", v1beta1.PhaseReady)
+		r.withVolumes("quick")
 		for _, name := range slow {
 			if s := r.volume(name).Status; s.Phase != "" || s.Error != nil {
-				t.Errorf("while it is created, the status of %s is %+v", name, s)
+				r.Errorf("while it is created, the status of %s is %+v", name, s)
 			}
 		}
 		end()
 		r.phase("slow-a", v1beta1.PhaseReady)
 		r.phase("slow-b", v1beta1.PhaseReady)
 		r.phase("slow-c", v1beta1.PhaseFailed) // how it ended is still recorded
-		if n := r.host.count("create slow-a"); n != 1 {
-			t.Errorf("it was created %d times", n)
-		}
+		r.called("create slow-a", 1)
 	})
 }
 
@@ -423,8 +345,7 @@ type roundTrip func(*http.Request) (*http.Response, error)
 func (f roundTrip) RoundTrip(q *http.Request) (*http.Response, error) { return f(q) }
 
 func TestVolume_ConflictsThatDoNotEndAreRetriedWithBackoff(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inBubble(t, func(r *rig) {
 		var writes atomic.Int32
 		config := rest.CopyConfig(r.api.Config())
 		config.Wrap(func(next http.RoundTripper) http.RoundTripper {
