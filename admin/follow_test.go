@@ -5,9 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
@@ -25,13 +22,12 @@ func (r *rig) prints(text string) {
 }
 
 func TestFollow_OutlivesWatchesThatBreak(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inBubble(t, func(r *rig) {
 		r.node("a")
-		r.volume("pvc-1", func(v *v1beta1.Volume) { v.Status.Phase = v1beta1.PhasePending })
+		r.volume("pvc-1", inPhase(v1beta1.PhasePending))
 		done := make(chan error, 1)
 		go func() {
-			v, err := r.awaitReady(t.Context(), "pvc-1")
+			v, err := r.awaitReady(r.Context(), "pvc-1")
 			if err == nil && v.Status.Phase != v1beta1.PhaseReady {
 				err = fmt.Errorf("it ended with %s", v.Status.Phase)
 			}
@@ -39,25 +35,20 @@ func TestFollow_OutlivesWatchesThatBreak(t *testing.T) {
 		}()
 		wait.Until(r, "the watch", func() bool { return r.api.Requests()["watch volumes"] > 0 })
 		r.api.BreakWatches()
-		v, err := r.kinds.Volumes().Get(t.Context(), "pvc-1", metav1.GetOptions{})
-		r.must(err)
-		v.Status.Phase = v1beta1.PhaseReady
-		_, err = r.kinds.Volumes().UpdateStatus(t.Context(), v, metav1.UpdateOptions{})
-		r.must(err)
+		r.becomes("pvc-1", v1beta1.PhaseReady)
 		r.must(<-done)
 	})
 }
 
 func TestFollow_EndsAtOnceWhereNoWaitWouldHelp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inBubble(t, func(r *rig) {
 		r.door.refused["GET volumes"] = "you may not watch volumes" // a list or a watch
-		ctx, cancel := r.limited(t.Context())
+		ctx, cancel := r.limited(r.Context())
 		defer cancel()
 		_, err := r.awaitReady(ctx, "pvc-1")
 		r.refuses(err, "may not watch")
 		if errors.Is(err, errTimeout) {
-			t.Error("it waited all the same")
+			r.Error("it waited all the same")
 		}
 	})
 }

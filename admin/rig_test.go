@@ -6,16 +6,17 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	authentication "k8s.io/api/authentication/v1"
 	authorization "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
 	typed "github.com/holdfast-storage/holdfast/api/client/clientset/typed/api/v1beta1"
@@ -40,6 +41,12 @@ type rig struct {
 	core  kubernetes.Interface
 }
 
+// inBubble calls f with a rig, in a bubble of testing/synctest.
+func inBubble(t *testing.T, f func(*rig)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { f(newRig(t)) })
+}
+
 func newRig(t *testing.T) *rig {
 	t.Helper()
 	api := miniapi.New(t)
@@ -47,17 +54,8 @@ func newRig(t *testing.T) *rig {
 	r.kinds, r.core = holdfast.NewForConfigOrDie(api.Config()).HoldfastV1beta1(), kubernetes.NewForConfigOrDie(api.Config())
 	config := api.Config()
 	config.WrapTransport = func(next http.RoundTripper) http.RoundTripper { return r.door.before(next) }
-	c := Config{Clients: connect(t, config), Out: r.out}
-	var err error
-	if r.Admin, err = New(c); err != nil {
-		t.Fatal(err)
-	}
+	r.Admin = check.Got(New(Config{Clients: check.Got(Connect(config, namespace))(t), Out: r.out}))(t)
 	return r
-}
-
-func connect(t *testing.T, config *rest.Config) Clients {
-	t.Helper()
-	return check.Got(Connect(config, namespace))(t)
 }
 
 // transcript is the output of a command.
@@ -92,13 +90,36 @@ func (r *rig) says(words ...string) {
 func (r *rig) refuses(err error, words ...string) {
 	r.Helper()
 	if err == nil {
-		r.Fatalf("it was not refused:\n%s", r.out)
+		r.Logf("it has printed\n%s", r.out)
+	}
+	refusal(r.T, err, words)
+}
+
+// refusal expects an error that contains the words.
+func refusal(t *testing.T, err error, words []string) {
+	t.Helper()
+	if err == nil {
+		t.Fatal("it was not refused")
 	}
 	for _, word := range words {
 		if !strings.Contains(err.Error(), word) {
-			r.Errorf("%q is not in: %v", word, err)
+			t.Errorf("%q is not in: %v", word, err)
 		}
 	}
+}
+
+// wrote expects what was written, and nothing else.
+func (r *rig) wrote(want ...string) {
+	r.Helper()
+	if w := r.door.written(); !slices.Equal(w, want) {
+		r.Errorf("it wrote %q, want %q", w, want)
+	}
+}
+
+// untouched expects that nothing was written.
+func (r *rig) untouched() {
+	r.Helper()
+	r.wrote()
 }
 
 func (r *rig) must(err error) {
@@ -134,8 +155,7 @@ func (d *door) before(next http.RoundTripper) http.RoundTripper {
 			return forbidden(q, d.refusal("impersonate"))
 		case d.refusal(q.Method+" "+last) != "":
 			return forbidden(q, d.refusal(q.Method+" "+last))
-		}
-		if d.missing != "" && path[len(path)-1] == d.missing {
+		case last == d.missing:
 			return answer(q, 404, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Code: 404, Reason: metav1.StatusReasonNotFound})
 		}
 		if q.Method != http.MethodGet && q.URL.Query().Get("dryRun") == "" {
@@ -190,17 +210,30 @@ func answer(q *http.Request, code int, value any) (*http.Response, error) {
 	}, err
 }
 
-// seeing calls f with every change from now on, until the test ends.
-func seeing(t *testing.T, open func(context.Context, metav1.ListOptions) (watch.Interface, error), f func(watch.Event)) {
-	t.Helper()
+// seeing calls f with every object that is written from now on, until the test ends.
+func seeing[T any](r *rig, open func(context.Context, metav1.ListOptions) (watch.Interface, error), f func(T)) {
+	r.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	w := check.Got(open(ctx, metav1.ListOptions{}))(t)
+	w := check.Got(open(ctx, metav1.ListOptions{}))(r)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		for e := range w.ResultChan() {
-			f(e)
+			if o, is := e.Object.(T); is && e.Type != watch.Deleted {
+				f(o)
+			}
 		}
 	}()
-	t.Cleanup(func() { cancel(); w.Stop(); <-done })
+	r.Cleanup(func() { cancel(); w.Stop(); <-done })
+}
+
+// put creates an object and sets its status, as its controller does.
+func put[O metav1.Object](r *rig, o O, client interface {
+	Create(context.Context, O, metav1.CreateOptions) (O, error)
+	UpdateStatus(context.Context, O, metav1.UpdateOptions) (O, error)
+},
+) O {
+	r.Helper()
+	o.SetResourceVersion(check.Got(client.Create(r.Context(), o, metav1.CreateOptions{}))(r).GetResourceVersion())
+	return check.Got(client.UpdateStatus(r.Context(), o, metav1.UpdateOptions{}))(r)
 }

@@ -9,11 +9,10 @@ import (
 	core "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/util/retry"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 func bytesOfSize(n int64) *resource.Quantity { return resource.NewQuantity(n, resource.BinarySI) }
@@ -41,16 +40,10 @@ func aVolume(name string, change ...func(*v1beta1.Volume)) *v1beta1.Volume {
 
 func (r *rig) volume(name string, change ...func(*v1beta1.Volume)) *v1beta1.Volume {
 	r.Helper()
-	v := aVolume(name, change...)
-	created, err := r.kinds.Volumes().Create(r.Context(), v, metav1.CreateOptions{})
-	r.must(err)
-	created.Status = v.Status
-	created, err = r.kinds.Volumes().UpdateStatus(r.Context(), created, metav1.UpdateOptions{})
-	r.must(err)
-	return created
+	return put(r, aVolume(name, change...), r.kinds.Volumes())
 }
 
-func (r *rig) snapshot(name string, change ...func(*v1beta1.Snapshot)) *v1beta1.Snapshot {
+func (r *rig) snapshot(name string, change ...func(*v1beta1.Snapshot)) {
 	r.Helper()
 	s := &v1beta1.Snapshot{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{v1beta1.AgentFinalizer}},
@@ -60,12 +53,7 @@ func (r *rig) snapshot(name string, change ...func(*v1beta1.Snapshot)) *v1beta1.
 	for _, f := range change {
 		f(s)
 	}
-	created, err := r.kinds.Snapshots().Create(r.Context(), s, metav1.CreateOptions{})
-	r.must(err)
-	created.Status = s.Status
-	created, err = r.kinds.Snapshots().UpdateStatus(r.Context(), created, metav1.UpdateOptions{})
-	r.must(err)
-	return created
+	put(r, s, r.kinds.Snapshots())
 }
 
 func inTrash(name, claim string, deleted time.Time) v1beta1.TrashedVolume {
@@ -76,88 +64,73 @@ func inTrash(name, claim string, deleted time.Time) v1beta1.TrashedVolume {
 
 func (r *rig) node(name string, trash ...v1beta1.TrashedVolume) {
 	r.Helper()
-	n, err := r.kinds.StorageNodes().Create(r.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-	r.must(err)
-	n.Status.Trash = trash
-	_, err = r.kinds.StorageNodes().UpdateStatus(r.Context(), n, metav1.UpdateOptions{})
-	r.must(err)
+	put(r, &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1beta1.StorageNodeStatus{Trash: trash}}, r.kinds.StorageNodes())
 }
 
 func (r *rig) change(node string, f func(*v1beta1.StorageNode)) {
 	nodes := r.kinds.StorageNodes()
-	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		n, err := nodes.Get(context.Background(), node, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		f(n)
-		if n, err = nodes.Update(context.Background(), n, metav1.UpdateOptions{}); err != nil {
-			return err
-		}
-		f(n)
-		_, err = nodes.UpdateStatus(context.Background(), n, metav1.UpdateOptions{})
-		return err
-	})
-	check.Report(r, err)
+	wait.Modify(r, nodes.Get, nodes.Update, node, f)
+	wait.Modify(r, nodes.Get, nodes.UpdateStatus, node, f)
+}
+
+// becomes gives a volume another phase.
+func (r *rig) becomes(name string, phase v1beta1.Phase) {
+	r.Helper()
+	wait.Modify(r, r.kinds.Volumes().Get, r.kinds.Volumes().UpdateStatus, name, func(v *v1beta1.Volume) { v.Status.Phase = phase })
 }
 
 // agent acts as the agent: it deletes and restores what is requested, with the trash. With a refusal, restores fail
 // with it.
 func (r *rig) agent(refusal string) {
 	r.Helper()
-	seeing(r.T, r.kinds.Volumes().Watch, func(e watch.Event) {
-		v, is := e.Object.(*v1beta1.Volume)
-		if !is || e.Type != watch.Modified || v.DeletionTimestamp == nil || !v.DeletionRequested() || len(v.Finalizers) == 0 {
+	seeing(r, r.kinds.Volumes().Watch, func(v *v1beta1.Volume) {
+		if v.DeletionTimestamp == nil || !v.DeletionRequested() || len(v.Finalizers) == 0 {
 			return
 		}
 		r.change(v.Spec.Node, func(n *v1beta1.StorageNode) {
-			n.Status.Trash = append([]v1beta1.TrashedVolume{inTrash(v.Name, v.Spec.ClaimRef.String(), time.Now().Truncate(time.Second))},
-				slices.DeleteFunc(n.Status.Trash, func(t v1beta1.TrashedVolume) bool { return t.Name == v.Name })...)
+			n.Status.Trash = append([]v1beta1.TrashedVolume{inTrash(v.Name, v.Spec.ClaimRef.String(), time.Now().Truncate(time.Second))}, outOf(n.Status.Trash, v.Name)...)
 		})
 		v.Finalizers = nil
-		if _, err := r.kinds.Volumes().Update(context.Background(), v, metav1.UpdateOptions{}); err != nil {
-			r.Error(err)
-		}
+		_, err := r.kinds.Volumes().Update(context.Background(), v, metav1.UpdateOptions{})
+		check.Report(r, err)
 	})
-	seeing(r.T, r.kinds.Snapshots().Watch, func(e watch.Event) {
-		if s, is := e.Object.(*v1beta1.Snapshot); is && e.Type == watch.Modified && s.DeletionTimestamp != nil && s.DeletionRequested() && len(s.Finalizers) > 0 {
+	seeing(r, r.kinds.Snapshots().Watch, func(s *v1beta1.Snapshot) {
+		if s.DeletionTimestamp != nil && s.DeletionRequested() && len(s.Finalizers) > 0 {
 			s.Finalizers = nil
-			if _, err := r.kinds.Snapshots().Update(context.Background(), s, metav1.UpdateOptions{}); err != nil {
-				r.Error(err)
-			}
+			_, err := r.kinds.Snapshots().Update(context.Background(), s, metav1.UpdateOptions{})
+			check.Report(r, err)
 		}
 	})
-	seeing(r.T, r.kinds.StorageNodes().Watch, func(e watch.Event) {
-		n, is := e.Object.(*v1beta1.StorageNode)
-		if !is || len(n.Spec.Restore) == 0 || n.Spec.Restore[0].Error != "" {
-			return
+	seeing(r, r.kinds.StorageNodes().Watch, func(n *v1beta1.StorageNode) {
+		if len(n.Spec.Restore) > 0 && n.Spec.Restore[0].Error == "" {
+			r.restored(n.Name, n.Spec.Restore[0].Name, refusal)
 		}
-		r.restored(n.Name, n.Spec.Restore[0].Name, refusal)
 	})
+}
+
+func outOf(trash []v1beta1.TrashedVolume, name string) []v1beta1.TrashedVolume {
+	return slices.DeleteFunc(trash, func(t v1beta1.TrashedVolume) bool { return t.Name == name })
 }
 
 // unprotectedAgent acts as an agent where the policies are missing: it keeps the data and writes the object again.
 func (r *rig) unprotectedAgent() {
 	r.Helper()
-	seeing(r.T, r.kinds.Volumes().Watch, func(e watch.Event) {
-		v, is := e.Object.(*v1beta1.Volume)
-		if !is || e.Type != watch.Modified || v.DeletionTimestamp == nil || len(v.Finalizers) == 0 {
-			return
+	ctx := context.Background()
+	seeing(r, r.kinds.Volumes().Watch, func(v *v1beta1.Volume) {
+		if v.DeletionTimestamp != nil && len(v.Finalizers) > 0 {
+			v.Finalizers = nil
+			_, err := r.kinds.Volumes().Update(ctx, v, metav1.UpdateOptions{})
+			_, again := r.kinds.Volumes().Create(ctx, aVolume(v.Name), metav1.CreateOptions{})
+			check.Report(r, errors.Join(err, again))
 		}
-		v.Finalizers = nil
-		_, err := r.kinds.Volumes().Update(context.Background(), v, metav1.UpdateOptions{})
-		_, again := r.kinds.Volumes().Create(context.Background(), aVolume(v.Name), metav1.CreateOptions{})
-		check.Report(r, errors.Join(err, again))
 	})
-	seeing(r.T, r.kinds.Snapshots().Watch, func(e watch.Event) {
-		s, is := e.Object.(*v1beta1.Snapshot)
-		if !is || e.Type != watch.Modified || s.DeletionTimestamp == nil || len(s.Finalizers) == 0 {
-			return
+	seeing(r, r.kinds.Snapshots().Watch, func(s *v1beta1.Snapshot) {
+		if s.DeletionTimestamp != nil && len(s.Finalizers) > 0 {
+			s.Finalizers = nil
+			_, err := r.kinds.Snapshots().Update(ctx, s, metav1.UpdateOptions{})
+			_, again := r.kinds.Snapshots().Create(ctx, &v1beta1.Snapshot{ObjectMeta: metav1.ObjectMeta{Name: s.Name}, Spec: s.Spec}, metav1.CreateOptions{})
+			check.Report(r, errors.Join(err, again))
 		}
-		s.Finalizers = nil
-		_, err := r.kinds.Snapshots().Update(context.Background(), s, metav1.UpdateOptions{})
-		_, again := r.kinds.Snapshots().Create(context.Background(), &v1beta1.Snapshot{ObjectMeta: metav1.ObjectMeta{Name: s.Name}, Spec: s.Spec}, metav1.CreateOptions{})
-		check.Report(r, errors.Join(err, again))
 	})
 }
 
@@ -172,18 +145,15 @@ func (r *rig) restored(node, name, refusal string) {
 			}
 			return
 		}
-		n.Spec.Restore = nil
-		n.Status.Trash = slices.DeleteFunc(n.Status.Trash, func(t v1beta1.TrashedVolume) bool { return t.Name == name })
+		n.Spec.Restore, n.Status.Trash = nil, outOf(n.Status.Trash, name)
 	})
 }
 
 // binder binds claims to PersistentVolumes whose claimRef names them, as Kubernetes does.
 func (r *rig) binder() {
 	r.Helper()
-	claims := r.core.CoreV1().PersistentVolumeClaims("")
-	seeing(r.T, claims.Watch, func(e watch.Event) {
-		c, is := e.Object.(*core.PersistentVolumeClaim)
-		if !is || e.Type == watch.Deleted || c.Spec.VolumeName == "" || c.Status.Phase == core.ClaimBound {
+	seeing(r, r.core.CoreV1().PersistentVolumeClaims("").Watch, func(c *core.PersistentVolumeClaim) {
+		if c.Spec.VolumeName == "" || c.Status.Phase == core.ClaimBound {
 			return
 		}
 		ctx := context.Background()
@@ -195,13 +165,9 @@ func (r *rig) binder() {
 		if ref == nil || ref.Namespace != c.Namespace || ref.Name != c.Name || ref.UID != "" && ref.UID != c.UID || whyClaimUnfit(c, pv) != "" {
 			return
 		}
-		ref.UID, pv.Status.Phase = c.UID, core.VolumeBound
-		if _, err := r.core.CoreV1().PersistentVolumes().Update(ctx, pv, metav1.UpdateOptions{}); err != nil {
-			r.Error(err)
-		}
-		c.Status.Phase = core.ClaimBound
-		if _, err := r.core.CoreV1().PersistentVolumeClaims(c.Namespace).UpdateStatus(ctx, c, metav1.UpdateOptions{}); err != nil {
-			r.Error(err)
-		}
+		ref.UID, pv.Status.Phase, c.Status.Phase = c.UID, core.VolumeBound, core.ClaimBound
+		_, bound := r.core.CoreV1().PersistentVolumes().Update(ctx, pv, metav1.UpdateOptions{})
+		_, err = r.core.CoreV1().PersistentVolumeClaims(c.Namespace).UpdateStatus(ctx, c, metav1.UpdateOptions{})
+		check.Report(r, errors.Join(bound, err))
 	})
 }

@@ -81,7 +81,7 @@ func TestNames_OneThatAnotherServerMadeForTheSameClaimIsNotOfTheVolume(t *testin
 
 func TestNames_OneWrittenByHandIsOfTheVolumeWhoseExportItIsIn(t *testing.T) {
 	v := &v1beta1.Volume{Status: v1beta1.VolumeStatus{Access: &v1beta1.VolumeAccess{NFS: &v1beta1.VolumeNFS{Server: "10.0.0.7", Path: "/pvc-1"}}}}
-	for path, want := range map[string]bool{"/pvc-1": true, "/pvc-1/a/..": true, "/pvc-1/a": true, "/pvc-10": false, "/pvc-1/../pvc-2": false, "/": false, "": false} {
+	for path, want := range map[string]bool{"/pvc-1": true, "/pvc-1/": true, "//pvc-1/./": true, "/pvc-1/a/..": true, "/pvc-1/a": true, "/pvc-10": false, "/pvc-1/../pvc-2": false, "/": false, "": false} {
 		pv := &core.PersistentVolume{}
 		pv.Spec.NFS = &core.NFSVolumeSource{Server: "192.0.2.7", Path: path}
 		if got := Names(v, pv); got != want {

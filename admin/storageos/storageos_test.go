@@ -26,18 +26,30 @@ func sample(t *testing.T, file string) map[string]any {
 	return manifest
 }
 
-// verdicts returns the verdicts per field, of which there may be several.
-func verdicts(remarks []Remark) map[string][]Verdict {
-	all := map[string][]Verdict{}
+// converted also returns the verdicts per field, of which there may be several.
+func converted(t *testing.T, manifest map[string]any) (c *v1beta1.StorageCluster, remarks []Remark, said map[string][]Verdict) {
+	t.Helper()
+	c, remarks, err := Convert(manifest)
+	check.OK(t, err)
+	said = map[string][]Verdict{}
 	for _, r := range remarks {
-		all[r.Field] = append(all[r.Field], r.Verdict)
+		said[r.Field] = append(said[r.Field], r.Verdict)
 	}
-	return all
+	return c, remarks, said
+}
+
+// allKnown fails if a remark is about a field that is not known, or about the whole.
+func allKnown(t *testing.T, remarks []Remark) {
+	t.Helper()
+	for _, r := range remarks {
+		if r.Verdict == Unknown || r.Field == "the StorageCluster" {
+			t.Errorf("%s", r)
+		}
+	}
 }
 
 func TestFields_EachHasATargetOrAReason(t *testing.T) {
-	got, remarks, err := Convert(sample(t, "every-field.yaml"))
-	check.OK(t, err)
+	got, remarks, _ := converted(t, sample(t, "every-field.yaml"))
 	enable, seconds := true, int64(60)
 	want := &v1beta1.StorageCluster{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "holdfast.dev/v1beta1", Kind: "StorageCluster"},
@@ -73,17 +85,12 @@ func TestFields_EachHasATargetOrAReason(t *testing.T) {
 	if gotText, wantText := text(t, got), text(t, want); gotText != wantText {
 		t.Errorf("got\n%s\nwant\n%s", gotText, wantText)
 	}
-	for field, all := range verdicts(remarks) {
-		if slices.Contains(all, Unknown) || field == "the StorageCluster" {
-			t.Errorf("%s: %v", field, remarks)
-		}
-	}
+	allKnown(t, remarks)
 }
 
 func text(t *testing.T, c *v1beta1.StorageCluster) string {
 	t.Helper()
-	data := check.Got(yaml.Marshal(c))(t)
-	return string(data)
+	return string(check.Got(yaml.Marshal(c))(t))
 }
 
 // The sample has every known field of spec, and the code knows every field of the sample: a field that is missing in
@@ -92,9 +99,7 @@ func TestConvert_NothingIsSilentlyDropped(t *testing.T) {
 	manifest := sample(t, "every-field.yaml")
 	given := map[string]any{}
 	flatten("", manifest, given)
-	_, remarks, err := Convert(manifest)
-	check.OK(t, err)
-	said := verdicts(remarks)
+	_, remarks, said := converted(t, manifest)
 	for path := range given {
 		if path != "kind" && path != "apiVersion" && said[path] == nil {
 			t.Errorf("%s: not a word", path)
@@ -115,12 +120,6 @@ func TestConvert_NothingIsSilentlyDropped(t *testing.T) {
 			t.Errorf("%q says nothing", r)
 		}
 	}
-}
-
-func TestVerdict_EachIsCorrect(t *testing.T) {
-	_, remarks, err := Convert(sample(t, "every-field.yaml"))
-	check.OK(t, err)
-	said := verdicts(remarks)
 	for field, want := range map[string]Verdict{
 		"metadata.namespace": NoMeaning, "spec.secretRefName": Taken, "spec.join": NoMeaning, "spec.csi.kubeletDir": Taken,
 		"spec.csi.driverRegisterationMode": NoMeaning, "spec.sharedDir": ByHand, "spec.images.nodeContainer": NoMeaning,
@@ -136,19 +135,17 @@ func TestVerdict_EachIsCorrect(t *testing.T) {
 }
 
 func TestConvert_DefaultsOfStorageOSAreReported(t *testing.T) {
-	c, remarks, err := Convert(sample(t, "small.yaml"))
-	check.OK(t, err)
+	c, _, said := converted(t, sample(t, "small.yaml"))
 	if want := (v1beta1.StorageClusterSpec{SecretRef: &v1beta1.SecretReference{Name: "storageos-api", Namespace: "default"}}); !reflect.DeepEqual(c.Spec, want) {
 		t.Errorf("got %+v", c.Spec)
 	}
-	if said := verdicts(remarks)["spec.storageClassName"]; !slices.Equal(said, []Verdict{ByHand}) {
-		t.Errorf("the class fast: %v", said)
+	if !slices.Equal(said["spec.storageClassName"], []Verdict{ByHand}) {
+		t.Errorf("the class fast: %v", said["spec.storageClassName"])
 	}
 }
 
 func TestConvert_SampleOfStorageOSIsAcceptedWithAllItsPeculiarities(t *testing.T) {
-	c, remarks, err := Convert(sample(t, "sample.yaml"))
-	check.OK(t, err)
+	c, remarks, _ := converted(t, sample(t, "sample.yaml"))
 	for field, want := range map[string]string{
 		"spec.images.apiControllerContainer": "has no meaning here",
 		"spec.ingress.annotations":           `taken as the text "true" for kubernetes.io/tls-acme, which was no text`,
@@ -158,11 +155,7 @@ func TestConvert_SampleOfStorageOSIsAcceptedWithAllItsPeculiarities(t *testing.T
 			t.Errorf("%s: %v", field, remarks)
 		}
 	}
-	for _, r := range remarks {
-		if r.Verdict == Unknown || r.Field == "the StorageCluster" {
-			t.Errorf("%s", r)
-		}
-	}
+	allKnown(t, remarks)
 	if got := c.Spec.Ingress; got.IngressClassName != "nginx" || !maps.Equal(got.Annotations, map[string]string{"kubernetes.io/tls-acme": "true"}) {
 		t.Errorf("the ingress is %+v", got)
 	}
@@ -179,9 +172,7 @@ func changed(t *testing.T, spec map[string]any) map[string]any {
 func TestConvert_UnknownFieldIsNamed(t *testing.T) {
 	manifest := changed(t, map[string]any{"paused": true, "csi": map[string]any{"kubeletDirectory": "/x"}})
 	manifest["extra"] = "e"
-	_, remarks, err := Convert(manifest)
-	check.OK(t, err)
-	said := verdicts(remarks)
+	_, _, said := converted(t, manifest)
 	for _, field := range []string{"spec.paused", "spec.csi.kubeletDirectory", "extra"} {
 		if !slices.Equal(said[field], []Verdict{Unknown}) {
 			t.Errorf("%s: %v", field, said[field])
@@ -271,14 +262,13 @@ func TestConvert_FieldsWrittenByTheServerAreDropped(t *testing.T) {
 		"uid": "u", "resourceVersion": "5", "creationTimestamp": "2021-01-01T00:00:00Z", "finalizers": []any{"f"},
 		"annotations": map[string]any{lastApplied: "{}"},
 	})
-	c, remarks, err := Convert(manifest)
-	check.OK(t, err)
+	c, _, said := converted(t, manifest)
 	if got := text(t, c); strings.Contains(got, "uid") || strings.Contains(got, "annotations") || strings.Contains(got, "status") || strings.Contains(got, "creationTimestamp") {
 		t.Errorf("got\n%s", got)
 	}
 	for _, field := range []string{"status", "metadata.uid", "metadata.finalizers", "metadata.annotations"} {
-		if !slices.Equal(verdicts(remarks)[field], []Verdict{NoMeaning}) {
-			t.Errorf("%s: %v", field, verdicts(remarks)[field])
+		if !slices.Equal(said[field], []Verdict{NoMeaning}) {
+			t.Errorf("%s: %v", field, said[field])
 		}
 	}
 }
