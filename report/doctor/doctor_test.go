@@ -144,14 +144,31 @@ func waits(p *core.Pod, reason string) {
 	p.Status.ContainerStatuses = []core.ContainerStatus{{Name: "holdfast", State: core.ContainerState{Waiting: &core.ContainerStateWaiting{Reason: reason, Message: "for a reason"}}}}
 }
 
-func TestAClusterWithoutTroubleIsFineInEveryCheck(t *testing.T) {
-	all := Examine(well(t))
-	if len(all) != len(Checks()) || Ill(all) {
-		t.Errorf("%d findings of %d checks", len(all), len(Checks()))
-	}
-	for _, f := range all {
-		if f.Level != Fine {
-			t.Errorf("%+v", f)
+func TestWhatIsNoTroubleIsFineInEveryCheck(t *testing.T) {
+	for name, change := range map[string]func(*Facts){
+		"all is well": func(*Facts) {},
+		"there is no CSI": func(f *Facts) {
+			f.Clusters[0].Spec.CSI.Enabled = new(false)
+			f.Drivers, f.CSINodes, f.SnapshotClasses, f.GroupClasses = nil, nil, nil, nil
+		},
+		"inline volumes are allowed": func(f *Facts) {
+			f.InlineUsers, f.Clusters[0].Spec.CSI.Ephemeral = []string{"shop/a"}, &v1beta1.EphemeralSpec{}
+		},
+		"there is no server to reach":                  func(f *Facts) { f.DaemonSets, f.Servers = nil, nil },
+		"a server is open to a network":                func(f *Facts) { f.Servers[0].Spec.Exports.Clients = []string{"10.0.0.0/8"} },
+		"a claim of another class has lost its volume": func(f *Facts) { lose(f, "other", "v1") },
+		"a claim of another driver has lost it":        func(f *Facts) { lose(f, "", "of another driver") },
+	} {
+		f := well(t)
+		change(f)
+		all := Examine(f)
+		if len(all) != len(Checks()) || Ill(all) {
+			t.Errorf("%s: %d findings of %d checks", name, len(all), len(Checks()))
+		}
+		for _, f := range all {
+			if f.Level != Fine {
+				t.Errorf("%s: %+v", name, f)
+			}
 		}
 	}
 }
@@ -171,23 +188,17 @@ func troubles() map[string]trouble {
 		"a definition is older":   {"kinds", Problem, func(f *Facts) { unset(f, "volumes.holdfast.dev", "spec", "onNodeLoss") }, "lacks spec.onNodeLoss", "install.yaml"},
 		"an older list":           {"kinds", Problem, func(f *Facts) { unset(f, "storagenodes.holdfast.dev", "status", "pools", "[]", "largest") }, "lacks status.pools.largest", "install.yaml"},
 		"a definition is newer":   {"kinds", Warning, func(f *Facts) { set(f, "volumes.holdfast.dev", "spec", "colour") }, "newer release than this program: it has spec.colour", "release that is installed"},
-		"another has its name":    {"kinds", Problem, func(f *Facts) { clash(f) }, `"volume" is already in use`, "remove that one"},
-		"it is not served":        {"kinds", Problem, func(f *Facts) { notServed(f) }, "older release", "install.yaml"},
+		"another has its name":    {"kinds", Problem, clash, `"volume" is already in use`, "remove that one"},
+		"it is not served":        {"kinds", Problem, notServed, "older release", "install.yaml"},
 		"no policies":             {"protection", Problem, func(f *Facts) { f.Unknown[facts.Policies], f.Policies = errors.New("no such kind"), nil }, "is switched off in the API server", ""},
 		"a policy is missing":     {"protection", Problem, func(f *Facts) { without(f, "ValidatingAdmissionPolicy holdfast-loop-sets") }, "it is missing", "condition Protected"},
 		"a binding is missing":    {"protection", Problem, func(f *Facts) { without(f, "ValidatingAdmissionPolicyBinding holdfast-nfs-account") }, "it is missing", "condition Protected"},
-		"a policy was changed": {"protection", Problem, func(f *Facts) {
-			meta.SetStatusCondition(&f.Served().Status.Conditions, metav1.Condition{Type: v1beta1.ProtectedCondition, Status: metav1.ConditionFalse, Reason: "x", Message: "policy p was changed"})
-		}, "policy p was changed", "whether a controller runs"},
-		"one of servers was": {"protection", Problem, func(f *Facts) {
-			meta.SetStatusCondition(&f.Servers[0].Status.Conditions, metav1.Condition{Type: v1beta1.ProtectedCondition, Status: metav1.ConditionFalse, Reason: "x", Message: "policy q was changed"})
-		}, "policy q was changed", "whether a controller runs"},
-		"a pod has loop devices": {"protection", Problem, func(f *Facts) { f.Borrowers = append(f.Borrowers, "market/web-0") }, "may read and write volumes of others", "kubectl -n market delete pod web-0"},
-		"no cluster":             {"storagecluster", Problem, func(f *Facts) { f.Clusters = nil }, "no StorageCluster", "install.yaml"},
-		"two clusters": {"storagecluster", Warning, func(f *Facts) {
-			f.Clusters = append(f.Clusters, &v1beta1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "second", UID: "d"}})
-		}, "since holdfast is served", "kubectl delete storagecluster second"},
-		"a degraded cluster":      {"storagecluster", Problem, func(f *Facts) { degrade(f) }, "Degraded: node a is gone", ""},
+		"a policy was changed":    {"protection", Problem, func(f *Facts) { f.Served().Status.Conditions = unprotected }, "policy p was changed", "whether a controller runs"},
+		"one of servers was":      {"protection", Problem, func(f *Facts) { f.Servers[0].Status.Conditions = unprotected }, "policy p was changed", "whether a controller runs"},
+		"a pod has loop devices":  {"protection", Problem, func(f *Facts) { f.Borrowers = append(f.Borrowers, "market/web-0") }, "may read and write volumes of others", "kubectl -n market delete pod web-0"},
+		"no cluster":              {"storagecluster", Problem, func(f *Facts) { f.Clusters = nil }, "no StorageCluster", "install.yaml"},
+		"two clusters":            {"storagecluster", Warning, func(f *Facts) { f.Clusters = append(f.Clusters, second) }, "since holdfast is served", "kubectl delete storagecluster second"},
+		"a degraded cluster":      {"storagecluster", Problem, degrade, "Degraded: node a is gone", ""},
 		"a paused cluster":        {"storagecluster", Note, func(f *Facts) { f.Clusters[0].Status.Phase = v1beta1.ClusterPaused }, "paused", "spec.paused"},
 		"a cluster that goes":     {"storagecluster", Problem, func(f *Facts) { f.Clusters[0].Status.Phase = v1beta1.ClusterTerminating }, "being removed", "Orphan"},
 		"a cluster not seen yet":  {"storagecluster", Problem, func(f *Facts) { f.Clusters[0].Status = v1beta1.StorageClusterStatus{} }, "no controller has looked at it", "controller runs"},
@@ -195,7 +206,7 @@ func troubles() map[string]trouble {
 		"no namespace":            {"namespace", Problem, func(f *Facts) { f.Home = nil }, "does not exist", "--namespace"},
 		"no label":                {"namespace", Warning, func(f *Facts) { f.Home.Labels = nil }, "no label", "kubectl label --overwrite namespace holdfast-system"},
 		"another label":           {"namespace", Problem, func(f *Facts) { f.Home.Labels[podSecurity] = "baseline" }, `"baseline"`, "=privileged"},
-		"pods that are forbidden": {"namespace", Problem, func(f *Facts) { forbidPods(f) }, "violates PodSecurity", "=privileged"},
+		"pods that are forbidden": {"namespace", Problem, forbidPods, "violates PodSecurity", "=privileged"},
 		"no controller":           {"controller", Problem, func(f *Facts) { f.Pods = f.Pods[2:] }, "no pod of the controller", "describe deployment holdfast-controller"},
 		"no image":                {"controller", Problem, func(f *Facts) { waits(f.Pods[0], "ImagePullBackOff"); waits(f.Pods[1], "ImagePullBackOff") }, "ImagePullBackOff", "kubectl -n holdfast-system logs controller-a"},
 		"one replica less":        {"controller", Warning, func(f *Facts) { waits(f.Pods[0], "CrashLoopBackOff") }, "CrashLoopBackOff", "logs"},
@@ -215,27 +226,22 @@ func troubles() map[string]trouble {
 		"an agent that fails":     {"nodes", Problem, func(f *Facts) { waits(f.Pods[3], "CrashLoopBackOff") }, "CrashLoopBackOff for a reason", "logs node-b"},
 		"a pod without a place":   {"nodes", Problem, func(f *Facts) { unscheduled(f.Pods[3]) }, "it finds no node: 2 Insufficient memory", ""},
 		"an agent that is silent": {"nodes", Problem, func(f *Facts) { f.StorageNodes = f.StorageNodes[:1] }, "has not reported", "logs"},
-		"an agent not heard of": {"nodes", Problem, func(f *Facts) {
-			f.StorageNodes[1].Status.Conditions = []metav1.Condition{{Type: v1beta1.ReadyCondition, Status: metav1.ConditionUnknown, Message: "the agent is not heard of"}}
-		}, "not heard of", ""},
-		"a kubelet elsewhere":   {"kubelet", Problem, func(f *Facts) { f.CSINodes[1].Spec.Drivers = nil }, "does not know the driver csi.holdfast.dev", "It is /var/lib/kubelet now"},
-		"a kubelet of k0s":      {"kubelet", Problem, func(f *Facts) { f.CSINodes = nil; f.Nodes[0].Status.NodeInfo.KubeletVersion = "v1.36.0+k0s" }, "does not know the driver", "to /var/lib/k0s/kubelet"},
-		"a directory not there": {"kubelet", Problem, func(f *Facts) { noDirectory(f) }, "hostPath type check failed", "to /var/snap/microk8s/common/var/lib/kubelet"},
-		"no driver":             {"driver", Problem, func(f *Facts) { f.Drivers = nil }, "it is missing", "StorageCluster holdfast"},
+		"an agent not heard of":   {"nodes", Problem, reports(v1beta1.ReadyCondition, "Unknown", "", "it is not heard of"), "not heard of", ""},
+		"a kubelet elsewhere":     {"kubelet", Problem, func(f *Facts) { f.CSINodes[1].Spec.Drivers = nil }, "does not know the driver csi.holdfast.dev", "It is /var/lib/kubelet now"},
+		"a kubelet of k0s":        {"kubelet", Problem, func(f *Facts) { f.CSINodes = nil; f.Nodes[0].Status.NodeInfo.KubeletVersion = "v1.36.0+k0s" }, "does not know the driver", "to /var/lib/k0s/kubelet"},
+		"a directory not there":   {"kubelet", Problem, noDirectory, "hostPath type check failed", "to /var/snap/microk8s/common/var/lib/kubelet"},
+		"no driver":               {"driver", Problem, func(f *Facts) { f.Drivers = nil }, "it is missing", "StorageCluster holdfast"},
 		"full copies": {"pools", Note, func(f *Facts) {
 			p := &f.StorageNodes[0].Status.Pools[0]
 			p.Engine, p.FileSystem, p.SnapshotCost = v1beta1.EngineImage, "ext4", v1beta1.SnapshotFull
 		}, "a snapshot or clone is a full copy in pool", "xfs or btrfs"},
-		"a pool that fails": {"pools", Problem, func(f *Facts) { f.StorageNodes[0].Status.Pools[0].Message = "it is not mounted" }, "not mounted", ""},
-		"a full disk":       {"pools", Problem, func(f *Facts) { p := &f.StorageNodes[0].Status.Pools[0]; p.Used = p.Capacity }, "full to 100%", "add a disk"},
-		"no room":           {"pools", Warning, func(f *Facts) { f.StorageNodes[0].Status.Pools[0].Available = resource.Quantity{} }, "all of it is promised", "overcommit"},
-		"a server that is down": {"servers", Problem, func(f *Facts) {
-			f.Servers[0].Status = v1beta1.NFSServerStatus{Phase: v1beta1.NFSDegraded, Conditions: []metav1.Condition{{Type: v1beta1.AvailableCondition, Status: metav1.ConditionFalse, Message: "it hangs"}}}
-		}, "it hangs", "kubectl -n shop describe nfsserver files"},
-		"a server that is not allowed": {"namespaces of servers", Warning, func(f *Facts) { f.Clusters[0].Spec.NFS = v1beta1.NFSSpec{} }, "no new volumes", "kubectl patch storagecluster"},
+		"a full disk":                  {"pools", Problem, func(f *Facts) { p := &f.StorageNodes[0].Status.Pools[0]; p.Used = p.Capacity }, "full to 100%", "add a disk"},
+		"a server that is down":        {"servers", Problem, func(f *Facts) { f.Servers[0].Status.Phase = v1beta1.NFSDegraded }, "say no more", "kubectl -n shop describe nfsserver files"},
+		"a server that is not allowed": {"namespaces of servers", Warning, func(f *Facts) { f.Clusters[0].Spec.NFS = v1beta1.NFSSpec{} }, "no new volumes", `"namespaces":["shop"]`},
+		"it is unknown what is shut":   {"network of servers", Note, func(f *Facts) { f.DaemonSets = []string{"kube-flannel-ds"} }, "not known", ""},
+		"nothing is shut":              {"network of servers", Note, func(f *Facts) { f.Clusters[0].Spec.NFS.NetworkPolicies = new(false) }, "no NetworkPolicies", ""},
 		"a server that is open":        {"network of servers", Warning, func(f *Facts) { f.Servers[0].Spec.Exports.Clients = []string{"0.0.0.0/0"} }, "everybody", "exports.clients"},
 		"a server that waits":          {"servers", Warning, func(f *Facts) { f.Servers[0].Status.Phase = v1beta1.NFSPending }, "has not served yet", "describe nfsserver"},
-		"a server that goes":           {"servers", Warning, func(f *Facts) { f.Servers[0].Status.Phase = v1beta1.NFSTerminating }, "being removed", "Delete the claims"},
 		"a server that goes, and may not be there": {"servers", Warning, func(f *Facts) {
 			f.Servers[0].Status.Phase = v1beta1.NFSTerminating
 			f.Servers[0].Status.Conditions = []metav1.Condition{
@@ -243,45 +249,26 @@ func troubles() map[string]trouble {
 				{Type: v1beta1.ProgressingCondition, Status: metav1.ConditionFalse, Message: "it has 1 snapshot"},
 			}
 		}, "being removed: it has 1 snapshot", "Delete the claims"},
-		"a server not seen yet": {"servers", Problem, func(f *Facts) { f.Servers[0].Generation = 2 }, "no controller has looked at", "controller runs"},
-		"a node without NFS": {"shared volumes", Warning, func(f *Facts) {
-			meta.SetStatusCondition(&f.StorageNodes[1].Status.Conditions, metav1.Condition{Type: v1beta1.SharedVolumesCondition, Status: metav1.ConditionFalse, Message: "the kernel has no client of NFS 4"})
-		}, "no client of NFS", "topology.holdfast.dev/nfs=true"},
-		"a node that is shut out": {"fences", Warning, func(f *Facts) {
-			meta.SetStatusCondition(&f.StorageNodes[1].Status.Conditions, metav1.Condition{Type: v1beta1.FencedCondition, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonFenced, Message: "its 2 clients are shut out"})
-		}, "its 2 clients are shut out", "delete its Node"},
-		"a node that cannot be shut out": {"fences", Problem, func(f *Facts) {
-			meta.SetStatusCondition(&f.StorageNodes[1].Status.Conditions, metav1.Condition{Type: v1beta1.FencedCondition, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonNotFenced, Message: "a client has no address"})
-		}, "a client has no address", "When a node is lost"},
-		"a refused key": {"pools", Warning, func(f *Facts) {
-			meta.SetStatusCondition(&f.StorageNodes[1].Status.Conditions, metav1.Condition{Type: v1beta1.KeyRefusedCondition, Status: metav1.ConditionTrue, Message: "Ceph refuses client.a"})
-		}, "Ceph refuses client.a", ""},
-		"a refused key of nodes": {"pools", Warning, func(f *Facts) {
-			meta.SetStatusCondition(&f.StorageNodes[1].Status.Conditions, metav1.Condition{Type: v1beta1.NodeUserRefusedCondition, Status: metav1.ConditionTrue, Message: "Ceph refuses client.a-node"})
-		}, "nodes cannot use its volumes: Ceph refuses client.a-node", "What can be wrong"},
-		"a node without Ceph": {"Ceph volumes", Warning, func(f *Facts) {
-			meta.SetStatusCondition(&f.StorageNodes[1].Status.Conditions, metav1.Condition{Type: v1beta1.CephFSVolumesCondition, Status: metav1.ConditionFalse, Message: "the kernel has no module ceph"})
-		}, "no module ceph", "scheduled to other nodes"},
-		"no default class":     {"default class", Warning, func(f *Facts) { f.Classes[0].Annotations = nil }, "no default class", "kubectl annotate storageclass NAME"},
-		"two default classes":  {"default class", Problem, func(f *Facts) { f.Classes = append(f.Classes, class("second", "example.com/other", true)) }, "holdfast, second", "Take the mark"},
-		"no snapshot kinds":    {"snapshots", Warning, func(f *Facts) { delete(f.Definitions, facts.SnapshotDefinition) }, facts.SnapshotDefinition, "its log says why"},
-		"no snapshot class":    {"snapshots", Warning, func(f *Facts) { f.SnapshotClasses[0].Object["driver"] = "other" }, "no VolumeSnapshotClass", "snapshotclass.yaml"},
-		"no group kinds":       {"snapshots", Note, func(f *Facts) { delete(f.Definitions, facts.GroupClassDefinition) }, "in groups", "its log says why"},
-		"no group class":       {"snapshots", Note, func(f *Facts) { f.GroupClasses = nil }, "no VolumeGroupSnapshotClass", "StorageCluster"},
-		"one out of reach":     {"volumes", Problem, func(f *Facts) { f.Volumes[0].Status.Phase = v1beta1.PhaseUnreachable }, "it is Unreachable", ""},
-		"a volume with errors": {"volumes", Problem, func(f *Facts) { f.Volumes[0].Status.Conditions = sick(v1beta1.ReasonFileSystem) }, "it is ill", "stop the pods"},
-		"a small volume":       {"volumes", Problem, func(f *Facts) { f.Volumes[0].Status.Conditions = sick(v1beta1.ReasonNotGrown) }, "it is ill", "tried again"},
-		"a pool with errors": {"nodes", Problem, func(f *Facts) {
-			f.StorageNodes[0].Status.Conditions = append(f.StorageNodes[0].Status.Conditions, sick(v1beta1.ReasonFileSystem)...)
-		}, "it is ill", "drain the node"},
-		"a lost volume": {"volumes", Problem, func(f *Facts) { f.Volumes[0].Status.Phase = v1beta1.PhaseLost }, "it is Lost", ""},
-		"an unreadable object": {"objects", Problem, func(f *Facts) {
-			f.Jobs = append(f.Jobs, &v1beta1.NodeJob{DecodeError: `spec.timeout: "1e" cannot be read`})
-		}, `"1e" cannot be read`, "Correct the field"},
-		"inline volumes": {"inline volumes", Warning, func(f *Facts) { f.InlineUsers = []string{"shop/b", "shop/a"} }, "2 pods ask for inline", "spec"},
-		"a failed snapshot": {"volumes", Problem, func(f *Facts) {
-			f.Snapshots[0].Status = v1beta1.SnapshotStatus{Phase: v1beta1.PhaseFailed, Error: &v1beta1.Error{Message: "no room"}}
-		}, "no room", ""},
+		"a server not seen yet":          {"servers", Problem, func(f *Facts) { f.Servers[0].Generation = 2 }, "no controller has looked at", "controller runs"},
+		"a node without NFS":             {"shared volumes", Warning, reports(v1beta1.SharedVolumesCondition, "False", "", "it has no client of NFS"), "no client of NFS", "topology.holdfast.dev/nfs=true"},
+		"a node that is shut out":        {"fences", Warning, reports(v1beta1.FencedCondition, "True", v1beta1.ReasonFenced, "its 2 clients are shut out"), "its 2 clients are shut out", "delete its Node"},
+		"a node that cannot be shut out": {"fences", Problem, reports(v1beta1.FencedCondition, "False", v1beta1.ReasonNotFenced, "a client has no address"), "a client has no address", "When a node is lost"},
+		"a refused key":                  {"pools", Warning, reports(v1beta1.KeyRefusedCondition, "True", "", "Ceph refuses client.a"), "Ceph refuses client.a", ""},
+		"a refused key of nodes":         {"pools", Warning, reports(v1beta1.NodeUserRefusedCondition, "True", "", "Ceph refuses client.a-node"), "nodes cannot use its volumes: Ceph refuses client.a-node", "What can be wrong"},
+		"a node without Ceph":            {"Ceph volumes", Warning, reports(v1beta1.CephFSVolumesCondition, "False", "", "the kernel has no module ceph"), "no module ceph", "scheduled to other nodes"},
+		"no default class":               {"default class", Warning, func(f *Facts) { f.Classes[0].Annotations = nil }, "no default class", "kubectl annotate storageclass NAME"},
+		"two default classes":            {"default class", Problem, func(f *Facts) { f.Classes = append(f.Classes, class("second", "example.com/other", true)) }, "holdfast, second", "Take the mark"},
+		"no snapshot kinds":              {"snapshots", Warning, func(f *Facts) { delete(f.Definitions, facts.SnapshotDefinition) }, facts.SnapshotDefinition, "its log says why"},
+		"no snapshot class":              {"snapshots", Warning, func(f *Facts) { f.SnapshotClasses[0].Object["driver"] = "other" }, "no VolumeSnapshotClass", "snapshotclass.yaml"},
+		"no group kinds":                 {"snapshots", Note, func(f *Facts) { delete(f.Definitions, facts.GroupClassDefinition) }, "in groups", "its log says why"},
+		"no group class":                 {"snapshots", Note, func(f *Facts) { f.GroupClasses = nil }, "no VolumeGroupSnapshotClass", "StorageCluster"},
+		"one out of reach":               {"volumes", Problem, func(f *Facts) { f.Volumes[0].Status.Phase = v1beta1.PhaseUnreachable }, "it is Unreachable", ""},
+		"a volume with errors":           {"volumes", Problem, func(f *Facts) { f.Volumes[0].Status.Conditions = sick(v1beta1.ReasonFileSystem) }, "it is ill", "stop the pods"},
+		"a small volume":                 {"volumes", Problem, func(f *Facts) { f.Volumes[0].Status.Conditions = sick(v1beta1.ReasonNotGrown) }, "it is ill", "tried again"},
+		"a pool with errors":             {"nodes", Problem, reports(v1beta1.HealthyCondition, "False", "", "it is ill"), "it is ill", "drain the node"},
+		"an unreadable object":           {"objects", Problem, func(f *Facts) { f.Jobs = []*v1beta1.NodeJob{{DecodeError: "no time"}} }, "no time", "Correct the field"},
+		"inline volumes":                 {"inline volumes", Warning, func(f *Facts) { f.InlineUsers = []string{"shop/b", "shop/a"} }, "2 pods ask for inline", "spec"},
+		"a failed snapshot":              {"volumes", Problem, func(f *Facts) { f.Snapshots[0].Status.Phase = v1beta1.PhaseFailed }, "it is Failed", ""},
 		"a claim that failed": {"claims", Problem, func(f *Facts) {
 			pend(f, "holdfast")
 			f.Warnings = append(f.Warnings, warning("PersistentVolumeClaim", "shop", "mine", "ProvisioningFailed", "no node has room"))
@@ -301,6 +288,17 @@ func troubles() map[string]trouble {
 			f.Volumes[0].Spec.Labels = map[string]string{v1beta1.PersistentVolumeLabel: "pvc-1"}
 		}, "PersistentVolume pvc-1 is gone", "holdfast volumes adopt v1 --claim shop/mine"},
 		"its volume is lost, too": {"claims", Problem, func(f *Facts) { lose(f, "holdfast", "v1"); f.Volumes[0].Status.Phase = v1beta1.PhaseLost }, "its volume v1 is Lost", "First see what is wrong with the volume"},
+	}
+}
+
+var second = &v1beta1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "second", UID: "d"}}
+
+var unprotected = []metav1.Condition{{Type: v1beta1.ProtectedCondition, Status: metav1.ConditionFalse, Reason: "x", Message: "policy p was changed"}}
+
+// reports gives the second node another condition.
+func reports(kind string, status metav1.ConditionStatus, reason, message string) func(*Facts) {
+	return func(f *Facts) {
+		meta.SetStatusCondition(&f.StorageNodes[1].Status.Conditions, metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message})
 	}
 }
 
@@ -423,36 +421,12 @@ func lose(f *Facts, class, named string) {
 	f.Claims[2].Status.Phase, f.Claims[2].Spec.VolumeName = core.ClaimLost, named
 }
 
-func TestClaims_OfOthersThatAreLostAreNotReported(t *testing.T) {
-	for class, named := range map[string]string{"other": "v1", "": "of another driver"} {
-		f := well(t)
-		lose(f, class, named)
-		for _, one := range Examine(f) {
-			if one.Check == "claims" && one.Level != Fine {
-				t.Errorf("class %q: %+v", class, one)
-			}
-		}
-	}
-}
-
 func user() *core.Pod {
 	p := &core.Pod{ObjectMeta: metav1.ObjectMeta{Name: "shopper", Namespace: "shop"}, Spec: core.PodSpec{Volumes: []core.Volume{
 		{Name: "data", VolumeSource: core.VolumeSource{PersistentVolumeClaim: &core.PersistentVolumeClaimVolumeSource{ClaimName: "mine"}}},
 	}}}
 	unscheduled(p)
 	return p
-}
-
-func TestWithoutCSINothingOfItIsMissed(t *testing.T) {
-	f := well(t)
-	no := false
-	f.Clusters[0].Spec.CSI.Enabled = &no
-	f.Drivers, f.CSINodes, f.SnapshotClasses, f.GroupClasses = nil, nil, nil, nil
-	for _, one := range Examine(f) {
-		if one.Level != Fine {
-			t.Errorf("%+v", one)
-		}
-	}
 }
 
 func TestWithoutAClusterNobodySaysThatItsPartsAreFine(t *testing.T) {
@@ -476,26 +450,22 @@ func TestWhatCouldNotBeReadIsToldAndIsNoProblem(t *testing.T) {
 	}
 }
 
+// expects looks for words in a text.
+func expects(t *testing.T, text string, words ...string) {
+	t.Helper()
+	for _, word := range words {
+		if !strings.Contains(text, word) {
+			t.Errorf("%q is not in:\n%s", word, text)
+		}
+	}
+}
+
 // said is the text about what Examine finds.
 func said(t *testing.T, f *Facts) string {
 	t.Helper()
 	var b strings.Builder
 	check.OK(t, Text(&b, Examine(f)))
 	return b.String()
-}
-
-func TestManyFindingsOfOneCheckLeaveRoomForOthers(t *testing.T) {
-	f := well(t)
-	for range 1000 {
-		f.Volumes = append(f.Volumes, &v1beta1.Volume{Status: v1beta1.VolumeStatus{Phase: v1beta1.PhaseLost}})
-	}
-	text := said(t, f)
-	if n := strings.Count(text, "it is Lost"); n != maxFindings {
-		t.Errorf("%d findings are in the text", n)
-	}
-	if !strings.Contains(text, "\n  and 980 more, which -o json has\n") {
-		t.Errorf("how many were left out is not in:\n%s", text)
-	}
 }
 
 func TestProblemAfterManyNotesIsFoundAndFirstInTheText(t *testing.T) {
@@ -510,14 +480,10 @@ func TestProblemAfterManyNotesIsFoundAndFirstInTheText(t *testing.T) {
 	}
 	text := said(t, f)
 	const asks = "Are all claims bound, or is it known why not?\n"
-	for _, want := range []string{
-		asks + "  problem: claim shop/zoo: ",
+	expects(t, text,
+		asks+"  problem: claim shop/zoo: ",
 		"  note: claim shop/unused-18: ", "\n  and 11 more, which -o json has\n",
-	} {
-		if !strings.Contains(text, want) {
-			t.Errorf("%q is not in:\n%s", want, text)
-		}
-	}
+	)
 	if strings.Contains(text, "unused-19") {
 		t.Errorf("more than %d findings of a check:\n%s", maxFindings, text)
 	}
@@ -528,16 +494,12 @@ func TestTheTextHasEveryFindingBelowItsQuestion(t *testing.T) {
 	f.Secret = nil
 	f.Volumes[0].Status.Phase = v1beta1.PhaseLost
 	text := said(t, f)
-	for _, want := range []string{
+	expects(t, text,
 		"Does a controller run?\n  yes\n",
 		"from its secret?\n  problem: Secret holdfast-system/access: it does not exist",
 		"\n      kubectl -n holdfast-system create secret",
 		"problem: Volume v1: it is Lost",
-	} {
-		if !strings.Contains(text, want) {
-			t.Errorf("%q is not in:\n%s", want, text)
-		}
-	}
+	)
 }
 
 func TestText_WhatOthersWroteDoesNotMoveTheCursor(t *testing.T) {
@@ -550,11 +512,7 @@ func TestText_WhatOthersWroteDoesNotMoveTheCursor(t *testing.T) {
 	findings := append(Examine(f), Finding{Level: Problem, Object: "object" + erases, What: "what", Do: "do" + erases})
 	var b strings.Builder
 	check.OK(t, Text(&b, findings))
-	for _, want := range []string{"message [2J [H 2J All is well", "ended [2J", "object [2J", "do [2J"} {
-		if !strings.Contains(b.String(), want) {
-			t.Errorf("%q is not in:\n%q", want, &b)
-		}
-	}
+	expects(t, b.String(), "message [2J [H 2J All is well", "ended [2J", "object [2J", "do [2J")
 	if strings.ContainsAny(b.String(), "\x1b\u009b") {
 		t.Errorf("%q", &b)
 	}

@@ -31,20 +31,26 @@ func installed(t *testing.T) (facts.Clients, *fake.Clientset, *ourfake.Clientset
 	wait := claim("waits", "holdfast", core.ClaimPending)
 	elsewhere := pod("other", "a")
 	elsewhere.Namespace = "shop"
-	unseen := pod("unseen", "a")
-	unseen.Namespace = "nothing-waits-here"
 	f.Secret.ObjectMeta = metav1.ObjectMeta{Name: "access", Namespace: home}
 	event := warning("Pod", home, "x", "Failed", "m")
 	event.Name = "event"
 	borrower := pod("borrower", "a")
 	borrower.Namespace, borrower.Spec.Containers = "nothing-waits-here", []core.Container{{Resources: core.ResourceRequirements{Limits: core.ResourceList{v1beta1.LoopSetResource: resource.MustParse("1")}}}}
-	ended := borrower.DeepCopy()
-	ended.Name, ended.Status.Phase = "ended", core.PodSucceeded
+	inline := func(name, driver string) *core.Pod {
+		p := pod(name, "a")
+		p.Namespace = "nothing-waits-here"
+		p.Spec.Volumes = []core.Volume{{Name: "v", VolumeSource: core.VolumeSource{CSI: &core.CSIVolumeSource{Driver: driver}}}}
+		return p
+	}
+	waits := inline("waits", "csi.holdfast.dev")
+	waits.Status.Phase = core.PodPending
+	ended := inline("ended", "csi.holdfast.dev")
+	ended.Spec.Containers, ended.Status.Phase = borrower.Spec.Containers, core.PodSucceeded
 	labels := map[string]string{"app.kubernetes.io/part-of": "holdfast"}
 	theirs := fake.NewSimpleClientset(
-		borrower, ended, &admission.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: labels}},
+		borrower, waits, inline("runs", "csi.holdfast.dev"), ended, inline("another", "secrets.example"), &admission.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: labels}},
 		&admission.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: labels}}, &admission.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "other"}},
-		f.Nodes[0], f.Nodes[1], f.CSINodes[0], f.Drivers[0], f.Classes[0], f.Pods[0], elsewhere, unseen, f.Home, f.Secret, wait, event,
+		f.Nodes[0], f.Nodes[1], f.CSINodes[0], f.Drivers[0], f.Classes[0], f.Pods[0], elsewhere, f.Home, f.Secret, wait, event,
 	)
 	ours := ourfake.NewSimpleClientset(f.Clusters[0], f.StorageNodes[0], f.Volumes[0], f.Snapshots[0])
 	var objects []runtime.Object
@@ -65,14 +71,28 @@ func installed(t *testing.T) (facts.Clients, *fake.Clientset, *ourfake.Clientset
 	return facts.Clients{Holdfast: ours, Kubernetes: theirs, Dynamic: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists, objects...)}, theirs, ours
 }
 
+func gathered(t *testing.T, c facts.Clients) *Facts {
+	t.Helper()
+	return check.Got(facts.All(t.Context(), c, home, "csi.holdfast.dev"))(t)
+}
+
+// fails is a client that ends with an error, of which a nil one is that the kind does not exist.
+func fails(err error) testclient.ReactionFunc {
+	return func(a testclient.Action) (bool, runtime.Object, error) {
+		if err == nil {
+			return true, nil, apierrors.NewNotFound(a.GetResource().GroupResource(), "")
+		}
+		return true, nil, err
+	}
+}
+
 func TestAllThatIsLookedAtIsRead(t *testing.T) {
 	clients, _, _ := installed(t)
-	f, err := facts.All(t.Context(), clients, home, "csi.holdfast.dev")
-	if err != nil || len(f.Hidden) > 0 {
-		t.Fatal(err, f.Hidden)
+	f := gathered(t, clients)
+	if len(f.Hidden) > 0 {
+		t.Fatal(f.Hidden)
 	}
-	own, err := deploy.Definitions()
-	check.OK(t, err)
+	own := check.Got(deploy.Definitions())(t)
 	counts := map[string]int{
 		facts.Clusters: len(f.Clusters), facts.StorageNodes: len(f.StorageNodes), facts.Volumes: len(f.Volumes), facts.Snapshots: len(f.Snapshots), facts.Nodes: len(f.Nodes) - 1,
 		facts.CSINodes: len(f.CSINodes), facts.Drivers: len(f.Drivers), facts.Classes: len(f.Classes), facts.Claims: len(f.Claims), facts.Warnings: len(f.Warnings),
@@ -80,6 +100,9 @@ func TestAllThatIsLookedAtIsRead(t *testing.T) {
 	}
 	if !slices.Equal(f.Policies, []string{"ValidatingAdmissionPolicy a", "ValidatingAdmissionPolicyBinding a"}) || !slices.Equal(f.Borrowers, []string{"nothing-waits-here/borrower-a"}) || len(f.Unknown) > 0 {
 		t.Errorf("policies %v, unknown %v, pods with loop devices %v", f.Policies, f.Unknown, f.Borrowers)
+	}
+	if slices.Sort(f.InlineUsers); !slices.Equal(f.InlineUsers, []string{"nothing-waits-here/runs-a", "nothing-waits-here/waits-a"}) {
+		t.Errorf("pods with inline volumes %v", f.InlineUsers)
 	}
 	for what, n := range counts {
 		if n != 1 {
@@ -100,13 +123,11 @@ func TestAllThatIsLookedAtIsRead(t *testing.T) {
 
 func TestWhatMayNotBeReadHidesThatAlone(t *testing.T) {
 	clients, theirs, ours := installed(t)
-	forbid := func(a testclient.Action) (bool, runtime.Object, error) {
-		return true, nil, apierrors.NewForbidden(a.GetResource().GroupResource(), "", errors.New("not for you"))
-	}
+	forbid := fails(apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("not for you")))
 	theirs.PrependReactor("*", "secrets", forbid)
 	theirs.PrependReactor("*", "events", forbid)
 	ours.PrependReactor("*", "volumes", forbid)
-	f := check.Got(facts.All(t.Context(), clients, home, "csi.holdfast.dev"))(t)
+	f := gathered(t, clients)
 	for _, what := range []string{facts.Secrets, facts.Warnings, facts.Volumes} {
 		if !apierrors.IsForbidden(f.Hidden[what]) {
 			t.Errorf("%s: %v", what, f.Hidden[what])
@@ -117,26 +138,17 @@ func TestWhatMayNotBeReadHidesThatAlone(t *testing.T) {
 	}
 }
 
-func TestAnAPIServerWithoutPoliciesIsKnown(t *testing.T) {
-	clients, theirs, _ := installed(t)
-	theirs.PrependReactor("list", "validatingadmissionpolicies", func(a testclient.Action) (bool, runtime.Object, error) {
-		return true, nil, apierrors.NewNotFound(a.GetResource().GroupResource(), "")
-	})
-	f, err := facts.All(t.Context(), clients, home, "csi.holdfast.dev")
-	if err != nil || len(f.Hidden) > 0 || f.Unknown[facts.Policies] == nil {
-		t.Errorf("unknown %v, hidden %v, %v", f.Unknown, f.Hidden, err)
-	}
-}
-
 func TestKindsThatAreNotInstalledAreMissingAndNotHidden(t *testing.T) {
-	theirs, ours := fake.NewSimpleClientset(), ourfake.NewSimpleClientset()
-	unknown := func(a testclient.Action) (bool, runtime.Object, error) {
-		return true, nil, apierrors.NewNotFound(a.GetResource().GroupResource(), "")
+	clients, theirs, _ := installed(t)
+	theirs.PrependReactor("list", "validatingadmissionpolicies", fails(nil))
+	if f := gathered(t, clients); len(f.Hidden) > 0 || f.Unknown[facts.Policies] == nil {
+		t.Errorf("without policies: unknown %v, hidden %v", f.Unknown, f.Hidden)
 	}
-	ours.PrependReactor("*", "*", unknown)
-	f, err := facts.All(t.Context(), facts.Clients{Holdfast: ours, Kubernetes: theirs, Dynamic: dynamicfake.NewSimpleDynamicClient(runtime.NewScheme())}, home, "csi.holdfast.dev")
-	if err != nil || len(f.Hidden) > 0 {
-		t.Fatal(err, f.Hidden)
+	theirs, ours := fake.NewSimpleClientset(), ourfake.NewSimpleClientset()
+	ours.PrependReactor("*", "*", fails(nil))
+	f := gathered(t, facts.Clients{Holdfast: ours, Kubernetes: theirs, Dynamic: dynamicfake.NewSimpleDynamicClient(runtime.NewScheme())})
+	if len(f.Hidden) > 0 {
+		t.Fatal(f.Hidden)
 	}
 	all := Examine(f)
 	for _, name := range []string{"kinds", "storagecluster", "namespace", "controller"} {
@@ -146,19 +158,15 @@ func TestKindsThatAreNotInstalledAreMissingAndNotHidden(t *testing.T) {
 	}
 }
 
-func TestAnApiServerThatIsDownIsAnError(t *testing.T) {
+func TestAnAPIServerThatIsDownIsAnError(t *testing.T) {
+	down := fails(errors.New("connection refused"))
 	clients, _, ours := installed(t)
-	ours.PrependReactor("*", "*", func(testclient.Action) (bool, runtime.Object, error) {
-		return true, nil, errors.New("connection refused")
-	})
-	if _, err := facts.All(t.Context(), clients, home, "csi.holdfast.dev"); err == nil {
-		t.Error("no error")
-	}
-	clients, theirs, _ := installed(t)
-	theirs.PrependReactor("list", "pods", func(testclient.Action) (bool, runtime.Object, error) {
-		return true, nil, errors.New("connection refused")
-	})
-	if _, err := facts.All(t.Context(), clients, home, "csi.holdfast.dev"); err == nil {
-		t.Error("no error when it goes down between two lists")
+	ours.PrependReactor("*", "*", down)
+	between, theirs, _ := installed(t)
+	theirs.PrependReactor("list", "pods", down) // it goes down between two lists
+	for when, c := range map[string]facts.Clients{"from the beginning": clients, "later": between} {
+		if _, err := facts.All(t.Context(), c, home, "csi.holdfast.dev"); err == nil {
+			t.Errorf("no error when it is down %s", when)
+		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	core "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -44,6 +45,27 @@ func fine() *Facts {
 	}
 }
 
+// node gives the node other conditions.
+func node(conditions ...metav1.Condition) func(*Facts) {
+	return func(f *Facts) {
+		for _, c := range conditions {
+			meta.SetStatusCondition(&f.StorageNodes[0].Status.Conditions, c)
+		}
+	}
+}
+
+// place adds a Ready one that is no node, with a pool, unless the condition says otherwise.
+func place(name, message string, condition metav1.Condition) func(*Facts) {
+	return func(f *Facts) {
+		pool := roomy("block")
+		pool.Message = message
+		n := &v1beta1.StorageNode{ObjectMeta: meta1(name), Status: v1beta1.StorageNodeStatus{Pools: []v1beta1.Pool{pool}}}
+		n.Status.Conditions = []metav1.Condition{is(v1beta1.ReadyCondition, metav1.ConditionTrue, "")}
+		meta.SetStatusCondition(&n.Status.Conditions, condition)
+		f.StorageNodes = append(f.StorageNodes, n)
+	}
+}
+
 // which object it is: NAMESPACE/NAME of an NFS server, NODE/NAME of a pool.
 func which(namespace, node, name string) string {
 	return strings.TrimPrefix(cmp.Or(namespace, node)+"/"+name, "/")
@@ -62,49 +84,35 @@ func TestFindings_NameWhatIsWrongAndNothingElse(t *testing.T) {
 		"degraded":       {func(f *Facts) { f.Clusters[0].Status.Phase = v1beta1.ClusterDegraded }, []string{"problem StorageCluster holdfast 1: its conditions say no more"}},
 		"not protected":  {func(f *Facts) { f.Clusters[0].Status.Conditions[0].Status = metav1.ConditionFalse }, []string{"warning StorageCluster holdfast 1: "}},
 		"unhealthy node": {func(f *Facts) { f.Clusters[0].Status.Nodes[0] = v1beta1.NodeHealth{Name: "a", Message: "no disk"} }, []string{"problem StorageNode a 1: no disk"}},
-		"a node without Ceph": {func(f *Facts) {
-			f.StorageNodes[0].Status.Conditions = append(f.StorageNodes[0].Status.Conditions,
-				is(v1beta1.RBDVolumesCondition, metav1.ConditionFalse, "the kernel has no module rbd"), is(v1beta1.CephFSVolumesCondition, metav1.ConditionTrue, ""))
-		}, []string{"warning StorageNode a 1: the kernel has no module rbd"}},
-		"a node that cannot be shut out": {func(f *Facts) {
-			fenced := is(v1beta1.FencedCondition, metav1.ConditionFalse, "a client has no address")
-			fenced.Reason = v1beta1.ReasonNotFenced
-			f.StorageNodes[0].Status.Conditions = append(f.StorageNodes[0].Status.Conditions, fenced)
-		}, []string{"problem StorageNode a 1: it is lost and cannot be shut out"}},
-		"a refused key": {func(f *Facts) {
-			f.StorageNodes = append(f.StorageNodes, &v1beta1.StorageNode{ObjectMeta: meta1("block.ceph.holdfast.dev"), Status: v1beta1.StorageNodeStatus{
-				Pools: []v1beta1.Pool{roomy("block")}, Conditions: []metav1.Condition{is(v1beta1.ReadyCondition, metav1.ConditionTrue, ""), is(v1beta1.KeyRefusedCondition, metav1.ConditionTrue, "Ceph refuses client.a")},
-			}})
-		}, []string{"warning CephPool block 1: it is served over a connection from before"}},
-		"a refused key of nodes": {func(f *Facts) {
-			f.StorageNodes = append(f.StorageNodes, &v1beta1.StorageNode{ObjectMeta: meta1("block.ceph.holdfast.dev"), Status: v1beta1.StorageNodeStatus{
-				Pools: []v1beta1.Pool{roomy("block")}, Conditions: []metav1.Condition{is(v1beta1.ReadyCondition, metav1.ConditionTrue, ""), is(v1beta1.NodeUserRefusedCondition, metav1.ConditionTrue, "Ceph refuses client.a-node")},
-			}})
-		}, []string{"warning CephPool block 1: nodes cannot use its volumes: Ceph refuses client.a-node"}},
-		"a Ceph pool that is out of reach": {func(f *Facts) {
-			pool := roomy("block")
-			pool.Message = "no monitor answers"
-			f.StorageNodes = append(f.StorageNodes, &v1beta1.StorageNode{ObjectMeta: meta1("block.ceph.holdfast.dev"), Status: v1beta1.StorageNodeStatus{
-				Pools: []v1beta1.Pool{pool}, Conditions: []metav1.Condition{is(v1beta1.ReadyCondition, metav1.ConditionFalse, "its agent is silent")},
-			}})
-		}, []string{"problem CephPool block 1: its agent is silent", "problem CephPool block 1: no monitor answers"}},
-		"unknown node": {func(f *Facts) {
-			f.StorageNodes[0].Status.Conditions[0] = is(v1beta1.ReadyCondition, metav1.ConditionUnknown, "it is silent")
-		}, []string{"problem StorageNode a 1: it is silent"}},
-		"ailing node": {func(f *Facts) {
-			f.StorageNodes[0].Status.Conditions = append(f.StorageNodes[0].Status.Conditions, is(v1beta1.HealthyCondition, metav1.ConditionFalse, "errors of xfs"))
-		}, []string{"problem StorageNode a 1: errors of xfs"}},
+		"a node without Ceph": {
+			node(is(v1beta1.RBDVolumesCondition, "False", "the kernel has no module rbd"), is(v1beta1.CephFSVolumesCondition, "True", "")),
+			[]string{"warning StorageNode a 1: the kernel has no module rbd"},
+		},
+		"a node that cannot be shut out": {
+			node(metav1.Condition{Type: v1beta1.FencedCondition, Status: "False", Reason: v1beta1.ReasonNotFenced}),
+			[]string{"problem StorageNode a 1: it is lost and cannot be shut out"},
+		},
+		"a refused key": {
+			place("block.ceph.holdfast.dev", "", is(v1beta1.KeyRefusedCondition, "True", "Ceph refuses client.a")),
+			[]string{"warning CephPool block 1: it is served over a connection from before"},
+		},
+		"a refused key of nodes": {
+			place("block.ceph.holdfast.dev", "", is(v1beta1.NodeUserRefusedCondition, "True", "Ceph refuses client.a-node")),
+			[]string{"warning CephPool block 1: nodes cannot use its volumes: Ceph refuses client.a-node"},
+		},
+		"a Ceph pool that is out of reach": {
+			place("block.ceph.holdfast.dev", "no monitor answers", is(v1beta1.ReadyCondition, "False", "its agent is silent")),
+			[]string{"problem CephPool block 1: its agent is silent", "problem CephPool block 1: no monitor answers"},
+		},
+		"unknown node": {node(is(v1beta1.ReadyCondition, "Unknown", "it is silent")), []string{"problem StorageNode a 1: it is silent"}},
+		"ailing node":  {node(is(v1beta1.HealthyCondition, "False", "errors of xfs")), []string{"problem StorageNode a 1: errors of xfs"}},
 		"failed restore": {func(f *Facts) {
 			f.StorageNodes[0].Spec.Restore = []v1beta1.RestoreRequest{{Name: "old", Error: "it is gone"}}
 		}, []string{"warning StorageNode a 1: volume old was not restored: it is gone"}},
 		"full pool":      {func(f *Facts) { f.StorageNodes[0].Status.Pools[0].Used = resource.MustParse("99Gi") }, []string{"problem Pool a/fast 1: full to 99%"}},
 		"promised pool":  {func(f *Facts) { f.StorageNodes[0].Status.Pools[0].Available = resource.Quantity{} }, []string{"warning Pool a/fast 1: raise overcommit"}},
 		"server is down": {func(f *Facts) { f.Servers[0].Status.Phase = v1beta1.NFSDegraded }, []string{"problem NFSServer shop/files 1: say no more"}},
-		"ailing server": {func(f *Facts) {
-			f.StorageNodes = append(f.StorageNodes, &v1beta1.StorageNode{ObjectMeta: meta1(f.Servers[0].NodeName()), Status: v1beta1.StorageNodeStatus{
-				Conditions: []metav1.Condition{is(v1beta1.ReadyCondition, metav1.ConditionTrue, ""), is(v1beta1.HealthyCondition, metav1.ConditionFalse, "errors of ext4")},
-			}})
-		}, []string{"problem NFSServer shop/files 1: errors of ext4"}},
+		"ailing server":  {place("shop.files.nfs.holdfast.dev", "", is(v1beta1.HealthyCondition, "False", "errors of ext4")), []string{"problem NFSServer shop/files 1: errors of ext4"}},
 		"lost and slow volumes": {func(f *Facts) {
 			for i := range 3 {
 				f.Volumes = append(f.Volumes, &v1beta1.Volume{ObjectMeta: meta1(fmt.Sprint("lost", i)), Status: v1beta1.VolumeStatus{Phase: v1beta1.PhaseLost, Conditions: []metav1.Condition{is(v1beta1.ReadyCondition, metav1.ConditionFalse, "it vanished")}}})
@@ -197,19 +205,29 @@ func TestOperations_AreWhatIsBeingDone(t *testing.T) {
 func TestEvents_AreThoseOfHoldfastTheNewestFirst(t *testing.T) {
 	warn := func(name, component, reason string, count int32, ago time.Duration) *core.Event {
 		return &core.Event{
-			Type: core.EventTypeWarning, Reason: reason, Message: reason, Count: count, LastTimestamp: metav1.NewTime(noon.Add(-ago)),
+			Type: core.EventTypeWarning, Reason: reason, Message: component, Count: count, LastTimestamp: metav1.NewTime(noon.Add(-ago)),
 			InvolvedObject: core.ObjectReference{Kind: "Pod", Namespace: "shop", Name: name}, Source: core.EventSource{Component: component},
 		}
 	}
 	normal := warn("a", "holdfast", "Fine", 1, 0)
 	normal.Type = core.EventTypeNormal
+	home, about := warn("home", "kubelet", "Home", 1, 2*time.Hour), warn("v", "someone", "About", 1, 3*time.Hour)
+	home.Namespace, home.InvolvedObject.Namespace = "holdfast-system", "holdfast-system"
+	about.InvolvedObject = core.ObjectReference{APIVersion: "holdfast.dev/v1beta1", Kind: "Volume", Name: "v"}
 	f := &Facts{Namespace: "holdfast-system", Warnings: []*core.Event{
 		warn("a", "holdfast", "Old", 0, time.Hour), warn("a", "holdfast", "Often", 2, time.Minute), warn("a", "holdfast-agent", "Often", 3, time.Second), warn("a", "kubelet", "Other", 1, 0), normal,
+		home, about, warn("a", "csi.holdfast.dev_holdfast-controller-x", "Sidecar", 1, 30*time.Minute),
 	}}
-	if all := f.Events(9); len(all) != 2 || all[0].Reason != "Often" || all[0].Count != 5 || all[0].InvolvedObject != (ObjectReference{"Pod", "shop", "a"}) || all[1].Count != 1 {
-		t.Errorf("%+v", all)
+	var got []string
+	for _, e := range f.Events(9) {
+		got = append(got, fmt.Sprint(e.InvolvedObject, " ", e.Reason, " ", e.Count, " of ", e.Message))
 	}
-	if few := f.Events(1); len(few) != 1 {
+	want := "Pod shop/a Often 5 of holdfast-agent, Pod shop/a Sidecar 1 of csi.holdfast.dev_holdfast-controller-x, Pod shop/a Old 1 of holdfast, " +
+		"Pod holdfast-system/home Home 1 of kubelet, Volume v About 1 of someone"
+	if strings.Join(got, ", ") != want {
+		t.Errorf("got %q", got)
+	}
+	if few := f.Events(1); len(few) != 1 || few[0].Reason != "Often" {
 		t.Errorf("%+v", few)
 	}
 }

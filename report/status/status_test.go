@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -84,9 +83,13 @@ func ask(t *testing.T, ours *ourfake.Clientset, theirs *fake.Clientset) (*Report
 }
 
 func TestAClusterThatRunsIsWell(t *testing.T) {
+	var warnings []runtime.Object // which do not make it unwell for an hour
+	for i := range warningsKept + 1 {
+		warnings = append(warnings, event(fmt.Sprint("w", i), home, "kubelet", time.Minute))
+	}
 	for _, phase := range []v1beta1.ClusterPhase{v1beta1.ClusterRunning, v1beta1.ClusterUpgrading, v1beta1.ClusterPaused} {
-		r := look(t, []runtime.Object{cluster(phase), node("a"), volume("v", v1beta1.PhaseReady)})
-		if !r.Well || len(r.Why) > 0 || r.Volumes != 1 || len(r.Pools) != 1 || r.Pools[0].Available != 60<<30 || r.Nodes[0].Volumes != 3 {
+		r := look(t, []runtime.Object{cluster(phase), node("a"), volume("v", v1beta1.PhaseReady)}, warnings...)
+		if !r.Well || len(r.Why) > 0 || r.Volumes != 1 || len(r.Pools) != 1 || r.Pools[0].Available != 60<<30 || r.Nodes[0].Volumes != 3 || len(r.Warnings) != warningsKept {
 			t.Errorf("%s: %+v", phase, r)
 		}
 	}
@@ -94,14 +97,22 @@ func TestAClusterThatRunsIsWell(t *testing.T) {
 
 func TestWhatIsWrongWithAPlaceIsInItsLine(t *testing.T) {
 	up := server("up", v1beta1.NFSRunning)
-	n, of := node("a"), node(up.NodeName())
+	n, of, lost := node("a"), node(up.NodeName()), node("b")
 	n.Status.Pools[0].Used = resource.MustParse("96Gi")
 	for _, o := range []*v1beta1.StorageNode{n, of} {
 		o.Status.Conditions = append(o.Status.Conditions, metav1.Condition{Type: v1beta1.HealthyCondition, Status: metav1.ConditionFalse, Message: "errors of xfs"})
 	}
-	r := look(t, []runtime.Object{cluster(v1beta1.ClusterRunning), up, n, of})
+	lost.Status.CephClients = []v1beta1.CephClient{{FSID: "f", ID: "client.4711"}}
+	lost.Status.Conditions = append(lost.Status.Conditions, metav1.Condition{Type: v1beta1.FencedCondition, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonFenced, Message: "its 1 clients are shut out"})
+	r := look(t, []runtime.Object{cluster(v1beta1.ClusterRunning), up, n, of, lost})
 	if r.Nodes[0].Message != "errors of xfs" || r.Servers[0].Message != "errors of xfs" || r.Pools[0].Message != "its file system is full to 96%" && r.Pools[1].Message != "its file system is full to 96%" {
 		t.Errorf("%+v", r)
+	}
+	if fenced := r.Nodes[1].Message; !strings.Contains(fenced, "its 1 clients are shut out") || !strings.Contains(fenced, "client.4711") {
+		t.Errorf("the node that is shut out: %s", fenced)
+	}
+	if r := look(t, []runtime.Object{cluster(v1beta1.ClusterRunning), lost}); r.Well {
+		t.Errorf("it is well: %+v", r)
 	}
 }
 
@@ -169,52 +180,17 @@ func TestWhatIsNotWellIsSaid(t *testing.T) {
 	}
 }
 
-func TestTheLastWarningsOfHoldfastAreTold(t *testing.T) {
-	theirs := []runtime.Object{
-		event("home", home, "kubelet", 3*time.Minute), event("agent", "shop", "holdfast-node", time.Minute),
-		event("sidecar", "shop", "csi.holdfast.dev_holdfast-controller-x", 2*time.Minute), event("foreign", "shop", "kubelet", 0),
-	}
-	normal := event("normal", home, "kubelet", 0)
-	normal.Type = core.EventTypeNormal
-	of := event("about", "default", "someone", 4*time.Minute)
-	of.InvolvedObject = core.ObjectReference{APIVersion: "holdfast.dev/v1beta1", Kind: "Volume", Name: "v"}
-	r := look(t, []runtime.Object{cluster(v1beta1.ClusterRunning)}, append(theirs, normal, of)...)
-	var got []string
-	for _, w := range r.Warnings {
-		got = append(got, w.InvolvedObject.String())
-	}
-	if want := "Pod shop/agent, Pod shop/sidecar, Pod holdfast-system/home, Volume v"; strings.Join(got, ", ") != want {
-		t.Errorf("got %v", got)
-	}
-	if !r.Well {
-		t.Error("what has happened once makes it unwell for an hour")
-	}
-	again := event("again", home, "kubelet", 30*time.Minute)
-	again.InvolvedObject = theirs[0].(*core.Event).InvolvedObject
-	if r := look(t, []runtime.Object{cluster(v1beta1.ClusterRunning)}, theirs[0], again); len(r.Warnings) != 1 || r.Warnings[0].Count != 6 || r.Warnings[0].Message != "of\nhome" {
-		t.Errorf("of the same twice: %+v", r.Warnings)
-	}
-	for i := range 30 {
-		theirs = append(theirs, event(fmt.Sprint("more", i), home, "kubelet", time.Hour))
-	}
-	if r := look(t, []runtime.Object{cluster(v1beta1.ClusterRunning)}, theirs...); len(r.Warnings) != warningsKept || r.Warnings[0].InvolvedObject.String() != "Pod shop/agent" {
-		t.Errorf("%d warnings, the first of %s", len(r.Warnings), r.Warnings[0].InvolvedObject)
-	}
-}
-
-func TestEventsThatMayNotBeReadAreHidden(t *testing.T) {
+func TestWhatMayNotBeReadIsHiddenOrAnError(t *testing.T) {
+	refuse := func(testclient.Action) (bool, runtime.Object, error) { return true, nil, errors.New("not for you") }
 	theirs := fake.NewSimpleClientset()
-	theirs.PrependReactor("list", "events", func(testclient.Action) (bool, runtime.Object, error) { return true, nil, errors.New("not for you") })
+	theirs.PrependReactor("list", "events", refuse)
 	r, err := ask(t, ourfake.NewSimpleClientset(cluster(v1beta1.ClusterRunning)), theirs)
 	if err != nil || !r.Well || len(r.Hidden) != 1 || !strings.Contains(r.Hidden[0], "not for you") {
-		t.Errorf("%v, %+v", err, r)
+		t.Errorf("events: %v, %+v", err, r)
 	}
-}
-
-func TestKindsThatMayNotBeReadAreAnError(t *testing.T) {
 	for _, kind := range []string{"storageclusters", "storagenodes", "volumes", "snapshots"} {
 		ours := ourfake.NewSimpleClientset()
-		ours.PrependReactor("list", kind, func(testclient.Action) (bool, runtime.Object, error) { return true, nil, errors.New("not for you") })
+		ours.PrependReactor("list", kind, refuse)
 		if _, err := ask(t, ours, fake.NewSimpleClientset()); err == nil || !strings.Contains(err.Error(), "not for you") {
 			t.Errorf("%s: %v", kind, err)
 		}
@@ -227,24 +203,17 @@ func TestText_HasAllThatTheReportHas(t *testing.T) {
 	r := look(t, []runtime.Object{c, node("a"), server("files", v1beta1.NFSDegraded), volume("v", v1beta1.PhaseLost, metav1.Condition{Type: v1beta1.ReadyCondition, Status: metav1.ConditionFalse, Message: "the disk is gone"})},
 		event("e", home, "kubelet", 10*time.Minute))
 	r.Hidden = []string{"something"}
-	var b strings.Builder
-	check.OK(t, r.Text(&b, time.Now(), Style{}))
-	got := strings.Join(strings.Fields(b.String()), " ")
-	for _, want := range []string{
+	got := strings.Join(strings.Fields(strings.Join(drawn(t, r, Style{}), " ")), " ")
+	expects(t, got,
 		"StorageCluster holdfast: Degraded, 1/1 nodes ready, version v1.2.3, 1 volumes, 0 snapshots", "StorageUpgrade to-v2 is at work", "node b is gone",
 		"NODE READY VERSION VOLUMES MESSAGE a yes v1.2.3 3 -",
 		"NFS SERVER PHASE TARGET ON EXPORTS CLIENTS MESSAGE shop/files Degraded 10.96.0.7:2049 a 4 2 no room for its claim",
 		"# USED = PROMISED USED PROMISED AVAILABLE CAPACITY VOLUMES MESSAGE default a ######======.................. 20Gi 40Gi 60Gi 100Gi 3 -",
 		"volume/v shop/v a default Lost the disk is gone", "10m Pod holdfast-system/e Because 3 of e",
 		"Not looked at: something", "Not well: StorageCluster holdfast is Degraded; 1 of 1 NFS servers are not running; 1 volumes or snapshots are not well. holdfast doctor",
-	} {
-		if !strings.Contains(got, want) {
-			t.Errorf("%q is not in:\n%s", want, &b)
-		}
-	}
-	var well strings.Builder
-	if err := look(t, []runtime.Object{cluster(v1beta1.ClusterRunning)}).Text(&well, time.Now(), Style{}); err != nil || !strings.HasSuffix(well.String(), "All is well.\n") {
-		t.Errorf("%v:\n%s", err, &well)
+	)
+	if well := drawn(t, look(t, []runtime.Object{cluster(v1beta1.ClusterRunning)}), Style{}); well[len(well)-1] != "All is well." {
+		t.Errorf("%q", well)
 	}
 }
 
@@ -272,17 +241,6 @@ func TestAgesAndSizesAreShort(t *testing.T) {
 	}
 }
 
-func TestFencedNodeIsShownWithItsClients(t *testing.T) {
-	n := node("a")
-	n.Status.CephClients = []v1beta1.CephClient{{FSID: "f", ID: "client.4711"}}
-	n.Status.Conditions = append(n.Status.Conditions, metav1.Condition{Type: v1beta1.FencedCondition, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonFenced, Message: "its 1 clients are shut out"})
-	r := look(t, []runtime.Object{cluster(v1beta1.ClusterRunning), n})
-	i := slices.IndexFunc(r.Nodes, func(shown Node) bool { return shown.Name == "a" })
-	if i < 0 || r.Well || !strings.Contains(r.Nodes[i].Message, "its 1 clients are shut out") || !strings.Contains(r.Nodes[i].Message, "client.4711") {
-		t.Errorf("it shows %+v; %v", r.Nodes, r.Why)
-	}
-}
-
 func TestCephPoolsAreNoNodes(t *testing.T) {
 	pool := node("block.ceph.holdfast.dev")
 	pool.Status.Conditions = []metav1.Condition{{Type: v1beta1.ReadyCondition, Status: metav1.ConditionFalse, Message: "no monitor answers"}}
@@ -293,12 +251,6 @@ func TestCephPoolsAreNoNodes(t *testing.T) {
 	if len(r.Pools) != 2 || r.Pools[0].CephPool != "" || r.Pools[1].CephPool != "block" {
 		t.Errorf("pools %+v", r.Pools)
 	}
-	var out strings.Builder
-	check.OK(t, r.Text(&out, time.Now(), Style{}))
-	text := out.String()
-	for _, want := range []string{"CEPH POOL", "no monitor answers", "1 of 1 Ceph pools are not ready"} {
-		if !strings.Contains(text, want) {
-			t.Errorf("%q is not in:\n%s", want, text)
-		}
-	}
+	text := strings.Join(drawn(t, r, Style{}), "\n")
+	expects(t, text, "CEPH POOL", "no monitor answers", "1 of 1 Ceph pools are not ready")
 }

@@ -13,6 +13,16 @@ import (
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
+// expects looks for words in a text.
+func expects(t *testing.T, text string, words ...string) {
+	t.Helper()
+	for _, word := range words {
+		if !strings.Contains(text, word) {
+			t.Errorf("%q is not in:\n%s", word, text)
+		}
+	}
+}
+
 // drawn is the text of a report, line by line.
 func drawn(t *testing.T, r *Report, s Style) []string {
 	t.Helper()
@@ -56,13 +66,9 @@ func TestText_OfAThousandNodesIsOneScreenWithWhatNeedsAttention(t *testing.T) {
 		}
 	}
 	text := strings.Join(drawn(t, large(), Style{Width: 110, Height: 40}), "\n")
-	for _, want := range []string{
+	expects(t, text,
 		"volume/pvc-0 ", "node-400  no", "node-700  no", " more nodes, all ready", "all 1000", "node-555", "its file ", " more pools, all well", "Not well: 2 of 1000 nodes",
-	} {
-		if !strings.Contains(text, want) {
-			t.Errorf("%q is not in:\n%s", want, text)
-		}
-	}
+	)
 	if all := drawn(t, large(), Style{Width: 80, Height: 24, All: true}); len(all) < 2000 || !strings.Contains(strings.Join(all, "\n"), "node-999  yes") || !strings.Contains(strings.Join(all, "\n"), "ENGINE") {
 		t.Errorf("all of it is %d lines", len(all))
 	}

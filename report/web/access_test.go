@@ -13,6 +13,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
@@ -31,8 +32,7 @@ func TestAccess_WithoutAUserOnlyHealthIsServedAndTheAnswerSaysWhy(t *testing.T) 
 		}, "lacks username or password"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t)
+			inBubble(t, func(r *rig) {
 				test.prepare(r)
 				r.start()
 				for _, path := range []string{reportPath, "/", "/anything"} {
@@ -42,16 +42,14 @@ func TestAccess_WithoutAUserOnlyHealthIsServedAndTheAnswerSaysWhy(t *testing.T) 
 					})
 				}
 				if name == "no cluster" && r.own() != nil {
-					t.Error("a secret was made that nothing removes")
+					r.Error("a secret was made that nothing removes")
 				}
-				q := r.request(http.MethodGet, reportPath, nil)
-				q.SetBasicAuth("", "")
-				if a := r.ask(q); a.status != http.StatusForbidden {
-					t.Errorf("with nothing as user and password: %d %s", a.status, a.body)
+				if a := r.as("", ""); a.status != http.StatusForbidden {
+					r.Errorf("with nothing as user and password: %d %s", a.status, a.body)
 				}
 				for _, path := range []string{"/livez", "/readyz"} {
 					if a := r.get(path); a.status != http.StatusOK {
-						t.Errorf("%s: %d %s", path, a.status, a.body)
+						r.Errorf("%s: %d %s", path, a.status, a.body)
 					}
 				}
 			})
@@ -60,8 +58,7 @@ func TestAccess_WithoutAUserOnlyHealthIsServedAndTheAnswerSaysWhy(t *testing.T) 
 }
 
 func TestAccess_OnlyTheRightUserWithTheRightPasswordIsAdmitted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inBubble(t, func(r *rig) {
 		r.open()
 		wrong := map[string]func(*http.Request){
 			"nothing":                func(q *http.Request) { q.Header.Del("Authorization") },
@@ -74,14 +71,14 @@ func TestAccess_OnlyTheRightUserWithTheRightPasswordIsAdmitted(t *testing.T) {
 			"what is no base64":      func(q *http.Request) { q.Header.Set("Authorization", "Basic ***") },
 			"the user with a colon ": func(q *http.Request) { q.SetBasicAuth(user+":", password) },
 		}
-		paths := append(pagePaths(t), reportPath, "/none")
+		paths := append(pagePaths(r.T), reportPath, "/none")
 		for name, change := range wrong {
 			for _, path := range paths {
 				q := r.request(http.MethodGet, path, nil)
 				change(q)
 				a := r.ask(q)
 				if a.status != http.StatusUnauthorized || !strings.HasPrefix(a.header.Get("WWW-Authenticate"), "Basic ") || !strings.Contains(a.message(), "secretRef") {
-					t.Errorf("%s with %s: %d %s", path, name, a.status, a.body)
+					r.Errorf("%s with %s: %d %s", path, name, a.status, a.body)
 				}
 			}
 		}
@@ -89,14 +86,9 @@ func TestAccess_OnlyTheRightUserWithTheRightPasswordIsAdmitted(t *testing.T) {
 }
 
 func TestAccess_FollowsTheSecretAndTheStorageClusterWithoutARestart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inBubble(t, func(r *rig) {
 		r.open()
-		status := func(user, password string) int {
-			q := r.request(http.MethodGet, reportPath, nil)
-			q.SetBasicAuth(user, password)
-			return r.ask(q).status
-		}
+		status := func(user, password string) int { return r.as(user, password).status }
 		r.secret("access", map[string]string{userKey: user, passwordKey: "another"})
 		wait.Until(r, "the new password counts", func() bool {
 			return status(user, "another") == http.StatusOK && status(user, password) == http.StatusUnauthorized
@@ -104,23 +96,21 @@ func TestAccess_FollowsTheSecretAndTheStorageClusterWithoutARestart(t *testing.T
 
 		r.secret("others", map[string]string{userKey: "other", passwordKey: "secret"})
 		clusters := r.ours.HoldfastV1beta1().StorageClusters()
-		c, err := clusters.Get(t.Context(), "holdfast", metav1.GetOptions{})
-		r.must(err)
+		c := check.Got(clusters.Get(r.Context(), "holdfast", metav1.GetOptions{}))(r)
 		c.Spec.SecretRef.Name = "others"
-		r.must(second(clusters.Update(t.Context(), c, metav1.UpdateOptions{})))
+		check.Got(clusters.Update(r.Context(), c, metav1.UpdateOptions{}))(r)
 		wait.Until(r, "the other user is admitted", func() bool { return status("other", "secret") == http.StatusOK })
 		r.secret("access", map[string]string{userKey: "third", passwordKey: "third"}) // which is named no more
 		if status("third", "third") != http.StatusUnauthorized || status("other", "secret") != http.StatusOK {
-			t.Error("the first secret counts")
+			r.Error("the first secret counts")
 		}
-		r.must(r.theirs.CoreV1().Secrets(namespace).Delete(t.Context(), "others", metav1.DeleteOptions{}))
+		r.must(r.theirs.CoreV1().Secrets(namespace).Delete(r.Context(), "others", metav1.DeleteOptions{}))
 		wait.Until(r, "no user is admitted", func() bool { return status("other", "secret") == http.StatusForbidden })
 	})
 }
 
 func TestSecret_ThatMayNotBeReadIsLoggedOnceWithWhatToDo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inBubble(t, func(r *rig) {
 		r.deny(readsOf("secrets", ""))
 		c := r.cluster("holdfast", "access")
 		r.start()
@@ -129,20 +119,20 @@ func TestSecret_ThatMayNotBeReadIsLoggedOnceWithWhatToDo(t *testing.T) {
 		line := r.log.lines(why)[0]
 		for _, want := range []string{"level=WARN", "get, list and watch", "secret=holdfast-system/access", `secrets \"access\" is forbidden: no role has it`} {
 			if !strings.Contains(line, want) {
-				t.Errorf("%q is not in the log: %s", want, line)
+				r.Errorf("%q is not in the log: %s", want, line)
 			}
 		}
 		if a := r.get(reportPath); a.status != http.StatusForbidden || !strings.Contains(a.message(), "may not read the secret") || strings.Contains(a.message(), "no role has it") {
-			t.Errorf("%d %s", a.status, a.body)
+			r.Errorf("%d %s", a.status, a.body)
 		}
 		for range 5 {
 			r.server.identity.wake()
 		}
 		c.Spec.SecretRef.Name = "another"
-		r.must(second(r.ours.HoldfastV1beta1().StorageClusters().Update(t.Context(), c, metav1.UpdateOptions{})))
+		check.Got(r.ours.HoldfastV1beta1().StorageClusters().Update(r.Context(), c, metav1.UpdateOptions{}))(r)
 		wait.Until(r, "the refusal of the other secret is logged", func() bool { return len(r.log.lines("secret=holdfast-system/another")) > 0 })
 		if lines := r.log.lines(why); len(lines) != 2 {
-			t.Errorf("it was logged %d times: %v", len(lines), lines)
+			r.Errorf("it was logged %d times: %v", len(lines), lines)
 		}
 		r.deny(nil)
 		r.secret("another", map[string]string{userKey: user, passwordKey: password})
@@ -160,55 +150,53 @@ func (r *rig) try(ctx context.Context, from, password string) (answer, time.Dura
 }
 
 func TestPassword_AWrongOneIsAnsweredLateAndFewAtOnceAreLookedAt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inBubble(t, func(r *rig) {
 		r.open()
 		var mu sync.Mutex
 		got := map[int]int{}
 		var all sync.WaitGroup
 		for range 40 {
 			all.Go(func() {
-				a, took := r.try(t.Context(), "127.0.0.2", "guess")
+				a, took := r.try(r.Context(), "127.0.0.2", "guess")
 				mu.Lock()
 				defer mu.Unlock()
 				got[a.status]++
 				if a.status == http.StatusUnauthorized && took < guessDelay || a.status == http.StatusTooManyRequests && (took > 0 || a.header.Get("Retry-After") != "1") {
-					t.Errorf("%d after %s, %v", a.status, took, a.header)
+					r.Errorf("%d after %s, %v", a.status, took, a.header)
 				}
 			})
 		}
 		synctest.Wait()
 		// Or the client would learn which of its guesses is right.
-		if a, _ := r.try(t.Context(), "127.0.0.2", password); a.status != http.StatusTooManyRequests {
-			t.Errorf("the right one among too many guesses: %d", a.status)
+		if a, _ := r.try(r.Context(), "127.0.0.2", password); a.status != http.StatusTooManyRequests {
+			r.Errorf("the right one among too many guesses: %d", a.status)
 		}
-		if a, took := r.try(t.Context(), "127.0.0.3", password); a.status != http.StatusOK || took > 0 {
-			t.Errorf("another client with the right password: %d after %s", a.status, took)
+		if a, took := r.try(r.Context(), "127.0.0.3", password); a.status != http.StatusOK || took > 0 {
+			r.Errorf("another client with the right password: %d after %s", a.status, took)
 		}
 		all.Wait()
 		if got[http.StatusUnauthorized] != maxGuessesPerClient || got[http.StatusTooManyRequests] != 40-maxGuessesPerClient {
-			t.Errorf("got %v", got)
+			r.Errorf("got %v", got)
 		}
-		if a, _ := r.try(t.Context(), "127.0.0.2", password); a.status != http.StatusOK {
-			t.Errorf("the right one a second later: %d", a.status)
+		if a, _ := r.try(r.Context(), "127.0.0.2", password); a.status != http.StatusOK {
+			r.Errorf("the right one a second later: %d", a.status)
 		}
 
-		hungUp, cancel := context.WithCancel(t.Context())
+		hungUp, cancel := context.WithCancel(r.Context())
 		cancel()
 		for range maxGuessesPerClient {
 			all.Go(func() { r.try(hungUp, "127.0.0.2", "guess") })
 		}
 		synctest.Wait()
-		if a, _ := r.try(t.Context(), "127.0.0.2", password); a.status != http.StatusTooManyRequests {
-			t.Errorf("a client that hangs up guesses the sooner: %d", a.status)
+		if a, _ := r.try(r.Context(), "127.0.0.2", password); a.status != http.StatusTooManyRequests {
+			r.Errorf("a client that hangs up guesses the sooner: %d", a.status)
 		}
 		all.Wait()
 	})
 }
 
 func TestPassword_GuessesOfAllClientsAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inBubble(t, func(r *rig) {
 		r.open()
 		// A host has all addresses of a /64, which are one client.
 		client := func(network, host int) string { return fmt.Sprintf("[2001:db8:0:%x::%x]", network, host+1) }
@@ -216,7 +204,7 @@ func TestPassword_GuessesOfAllClientsAreBounded(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 10 * maxGuesses {
 			all.Go(func() {
-				if a, _ := r.try(t.Context(), client(i%8, i), "guess"); a.status == http.StatusUnauthorized {
+				if a, _ := r.try(r.Context(), client(i%8, i), "guess"); a.status == http.StatusUnauthorized {
 					looked[i%8].Add(1)
 				}
 			})
@@ -226,11 +214,11 @@ func TestPassword_GuessesOfAllClientsAreBounded(t *testing.T) {
 		for i := range looked {
 			total += looked[i].Load()
 			if n := looked[i].Load(); n > maxGuessesPerClient {
-				t.Errorf("%d of one client are looked at", n)
+				r.Errorf("%d of one client are looked at", n)
 			}
 		}
 		if total != maxGuesses || len(r.server.guesses.clients) > 0 {
-			t.Errorf("%d are looked at, and %v stay", total, r.server.guesses.clients)
+			r.Errorf("%d are looked at, and %v stay", total, r.server.guesses.clients)
 		}
 	})
 }

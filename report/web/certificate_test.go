@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	core "k8s.io/api/core/v1"
@@ -23,8 +22,7 @@ func (r *rig) shown() *x509.Certificate { return r.shownBy(r.server) }
 
 func (r *rig) shownBy(s *Server) *x509.Certificate {
 	r.Helper()
-	pair, err := s.identity.certificate(nil)
-	r.must(err)
+	pair := check.Got(s.identity.certificate(nil))(r)
 	return pair.Leaf
 }
 
@@ -46,61 +44,54 @@ func (r *rig) isKept() bool {
 }
 
 func TestCertificate_IsTheSameAtEveryReplicaAndAfterARestart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inBubble(t, func(r *rig) {
 		r.cluster("holdfast", "")
 		first, second := r.replica(), r.replica()
-		var serials []string
-		for _, s := range []*Server{first, second, nil} {
-			if s == nil {
-				s = r.replica()
-			}
+		serial := func(s *Server) string {
 			r.server = s
 			wait.Until(r, "the replica shows the certificate of the secret", r.isKept)
-			serials = append(serials, r.shown().SerialNumber.String())
+			return r.shown().SerialNumber.String()
 		}
-		if serials[0] != serials[1] || serials[1] != serials[2] {
-			t.Errorf("got %v", serials)
+		if one, two, later := serial(first), serial(second), serial(r.replica()); one != two || two != later {
+			r.Errorf("got %s, %s, and after a restart %s", one, two, later)
 		}
 	})
 }
 
 func TestCertificate_WhoseSecretMayNotBeReadIsLoggedOnceWithWhatToDo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inBubble(t, func(r *rig) {
 		r.deny(readsOf("secrets", ownSecret))
 		r.cluster("holdfast", "")
 		r.start()
 		const why = "each replica may show another one"
 		wait.Until(r, "the refusal is logged", func() bool { return len(r.log.lines(why)) > 0 })
 		if line := r.log.lines(why)[0]; !strings.Contains(line, "level=WARN") || !strings.Contains(line, "secret=holdfast-system/"+ownSecret) || !strings.Contains(line, "apply the manifest") {
-			t.Errorf("the log is: %s", line)
+			r.Errorf("the log is: %s", line)
 		}
 		if a := r.get("/readyz"); a.status != http.StatusOK || r.own() != nil {
-			t.Errorf("%d %s", a.status, a.body)
+			r.Errorf("%d %s", a.status, a.body)
 		}
 		r.deny(nil)
 		wait.Until(r, "the certificate is kept", r.isKept)
 		if lines := r.log.lines(why); len(lines) != 1 {
-			t.Errorf("it was logged %d times", len(lines))
+			r.Errorf("it was logged %d times", len(lines))
 		}
 	})
 }
 
 func TestCertificate_IsTrustedUnderTheNamesOfTheServiceAndFollowsThem(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inBubble(t, func(r *rig) {
 		c := r.cluster("holdfast", "")
 		r.start()
 		trusted := func(names ...string) {
-			t.Helper()
+			r.Helper()
 			roots := x509.NewCertPool()
 			if !roots.AppendCertsFromPEM(r.own().Data[core.TLSCertKey]) {
-				t.Fatal("there is no certificate")
+				r.Fatal("there is no certificate")
 			}
 			for _, name := range names {
 				if _, err := r.shown().Verify(x509.VerifyOptions{Roots: roots, DNSName: name}); err != nil {
-					t.Errorf("as %s: %v", name, err)
+					r.Errorf("as %s: %v", name, err)
 				}
 			}
 		}
@@ -108,18 +99,18 @@ func TestCertificate_IsTrustedUnderTheNamesOfTheServiceAndFollowsThem(t *testing
 		trusted("holdfast", "holdfast.holdfast-system.svc", "localhost", "127.0.0.1")
 		secret := r.own()
 		if owners := secret.OwnerReferences; len(owners) != 1 || owners[0].UID != c.UID || owners[0].Kind != "StorageCluster" {
-			t.Errorf("the secret is owned by %v, so it stays when the cluster is removed", owners)
+			r.Errorf("the secret is owned by %v, so it stays when the cluster is removed", owners)
 		}
 		if secret.Labels["app.kubernetes.io/managed-by"] == "holdfast-operator" {
-			t.Error("the operator would prune the secret, as it does not render it")
+			r.Error("the operator would prune the secret, as it does not render it")
 		}
 		if r.shown().IsCA {
-			t.Error("clients that trust it would trust certificates for any name")
+			r.Error("clients that trust it would trust certificates for any name")
 		}
 
 		c.Spec.Service.Name = "storage"
 		c.Spec.Ingress = v1beta1.IngressSpec{Enabled: true, Host: "storage.example.com"}
-		r.must(second(r.ours.HoldfastV1beta1().StorageClusters().Update(t.Context(), c, metav1.UpdateOptions{})))
+		check.Got(r.ours.HoldfastV1beta1().StorageClusters().Update(r.Context(), c, metav1.UpdateOptions{}))(r)
 		wait.Until(r, "the certificate has the new names", func() bool { return r.isKept() && !slices.Contains(r.shown().DNSNames, "holdfast") })
 		trusted("storage.holdfast-system.svc", "storage.example.com", "localhost")
 	})
@@ -147,29 +138,25 @@ func TestCertificate_IsUsableUntilAThirdOfItsTimeIsLeft(t *testing.T) {
 }
 
 func TestCertificate_InTheSecretIsReplacedWhereItIsOldSpoiledOrGone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inBubble(t, func(r *rig) {
 		c := r.cluster("holdfast", "")
-		old, err := makePair(namesFor(c, namespace), time.Now().AddDate(0, -11, 0))
-		r.must(err)
+		old := check.Got(makePair(namesFor(c, namespace), time.Now().AddDate(0, -11, 0)))(r)
 		secrets := r.theirs.CoreV1().Secrets(namespace)
-		r.must(second(secrets.Create(t.Context(), secretFor(c, namespace, old), metav1.CreateOptions{})))
+		check.Got(secrets.Create(r.Context(), secretFor(c, namespace, old), metav1.CreateOptions{}))(r)
 		r.start()
 		isNew := func() bool { return r.isKept() && time.Until(r.shown().NotAfter) > pairLasts/2 }
 		wait.Until(r, "the old one is replaced", isNew)
 		r.secret(ownSecret, map[string]string{core.TLSCertKey: "nonsense"})
 		wait.Until(r, "the spoiled one is replaced", isNew)
-		r.must(secrets.Delete(t.Context(), ownSecret, metav1.DeleteOptions{}))
+		r.must(secrets.Delete(r.Context(), ownSecret, metav1.DeleteOptions{}))
 		wait.Until(r, "the secret is there again", isNew)
 	})
 }
 
 func TestCertificate_OfTheUserIsShownAndFollowed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inBubble(t, func(r *rig) {
 		pair := func(name string) map[string]string {
-			data, err := makePair([]string{name}, time.Now())
-			r.must(err)
+			data := check.Got(makePair([]string{name}, time.Now()))(r)
 			return map[string]string{userKey: user, passwordKey: password, core.TLSCertKey: string(data[core.TLSCertKey]), core.TLSPrivateKeyKey: string(data[core.TLSPrivateKeyKey])}
 		}
 		r.cluster("holdfast", "access")
@@ -177,7 +164,7 @@ func TestCertificate_OfTheUserIsShownAndFollowed(t *testing.T) {
 		r.start()
 		wait.Until(r, "the first pair is shown", func() bool { return r.shown().DNSNames[0] == "one.example.com" })
 		if r.own() != nil {
-			t.Error("a certificate was made without need")
+			r.Error("a certificate was made without need")
 		}
 		r.secret("access", pair("two.example.com"))
 		wait.Until(r, "the second pair is shown", func() bool { return r.shown().DNSNames[0] == "two.example.com" })
@@ -185,11 +172,9 @@ func TestCertificate_OfTheUserIsShownAndFollowed(t *testing.T) {
 		broken[core.TLSPrivateKeyKey] = pair("four.example.com")[core.TLSPrivateKeyKey]
 		broken[passwordKey] = "seen"
 		r.secret("access", broken)
-		q := r.request(http.MethodGet, reportPath, nil)
-		q.SetBasicAuth(user, "seen")
-		wait.Until(r, "the broken pair is known", func() bool { return r.ask(q).status == http.StatusOK })
+		wait.Until(r, "the broken pair is known", func() bool { return r.as(user, "seen").status == http.StatusOK })
 		if name := r.shown().DNSNames[0]; name != "two.example.com" {
-			t.Errorf("shown is %s", name)
+			r.Errorf("shown is %s", name)
 		}
 		r.secret("access", map[string]string{userKey: user, passwordKey: password})
 		wait.Until(r, "the self-signed one is shown", r.isKept)

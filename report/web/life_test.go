@@ -10,9 +10,9 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/listener"
@@ -20,28 +20,22 @@ import (
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
-func TestAPortThatIsTakenIsToldAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
-		s := r.listening()
-		defer s.listener.Close()
-		_, err := New(Config{Address: s.Address(), Namespace: namespace, Watches: r.watches(), Kubernetes: r.theirs})
-		if err == nil || !strings.Contains(err.Error(), s.Address()) {
-			t.Errorf("got %v", err)
-		}
-	})
-}
-
-func TestWhatTheServerNeedsIsAskedFor(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
-		for name, c := range map[string]Config{
-			"no watches":   {Namespace: namespace, Kubernetes: r.theirs},
-			"no client":    {Namespace: namespace, Watches: r.watches()},
-			"no namespace": {Kubernetes: r.theirs, Watches: r.watches()},
+func TestServer_IsNotMadeWithoutWhatItNeedsOrOnAPortThatIsTaken(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		other := r.listening()
+		defer other.listener.Close()
+		const needs = "watches, a client for secrets and the namespace"
+		for name, test := range map[string]struct {
+			c    Config
+			says string
+		}{
+			"no watches":        {Config{Namespace: namespace, Kubernetes: r.theirs}, needs},
+			"no client":         {Config{Namespace: namespace, Watches: r.watches()}, needs},
+			"no namespace":      {Config{Kubernetes: r.theirs, Watches: r.watches()}, needs},
+			"a port of another": {Config{Address: other.Address(), Namespace: namespace, Watches: r.watches(), Kubernetes: r.theirs}, other.Address()},
 		} {
-			if _, err := New(c); err == nil {
-				t.Errorf("%s: taken", name)
+			if _, err := New(test.c); err == nil || !strings.Contains(err.Error(), test.says) {
+				r.Errorf("%s: %v", name, err)
 			}
 		}
 	})
@@ -57,8 +51,7 @@ func TestServer_SpeaksTLSWithinLimitsUntilItsContextEnds(t *testing.T) {
 	dial := func() (net.Conn, error) { return new(net.Dialer).DialContext(t.Context(), "tcp", s.Address()) }
 	speak := func(config *tls.Config) (*tls.Conn, error) {
 		config.InsecureSkipVerify = true
-		plain, err := dial()
-		r.must(err)
+		plain := check.Got(dial())(r)
 		t.Cleanup(func() { plain.Close() })
 		conn := tls.Client(plain, config)
 		return conn, conn.HandshakeContext(t.Context())
@@ -71,8 +64,7 @@ func TestServer_SpeaksTLSWithinLimitsUntilItsContextEnds(t *testing.T) {
 		t.Errorf("HTTP/2: %+v, %v", conn.ConnectionState(), err)
 	}
 	request := func(header string, want int) *tls.Conn {
-		conn, err := speak(&tls.Config{NextProtos: []string{"http/1.1"}})
-		r.must(err)
+		conn := check.Got(speak(&tls.Config{NextProtos: []string{"http/1.1"}}))(r)
 		go fmt.Fprintf(conn, "GET /livez HTTP/1.1\r\nHost: h\r\nX: %s\r\n\r\n", header) // the server may hang up before all of it is written
 		response, err := http.ReadResponse(bufio.NewReader(conn), nil)
 		r.must(err)
@@ -90,8 +82,7 @@ func TestServer_SpeaksTLSWithinLimitsUntilItsContextEnds(t *testing.T) {
 	}()
 	var silent []net.Conn
 	for range 2 * listener.Connections {
-		c, err := dial()
-		r.must(err)
+		c := check.Got(dial())(r)
 		silent = append(silent, c)
 	}
 	select {
@@ -111,34 +102,37 @@ func TestServer_SpeaksTLSWithinLimitsUntilItsContextEnds(t *testing.T) {
 }
 
 func TestWhatIsKnownIsToldWhileTheApiServerIsAway(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inBubble(t, func(r *rig) {
 		r.node("a", metav1.ConditionTrue, "fast")
 		r.open()
 		wait.Until(r, "the server is ready", r.isKept)
 		r.api.Close()
 		if report := r.report(); len(report.Nodes) != 1 {
-			t.Errorf("got %+v", report)
+			r.Errorf("got %+v", report)
 		}
 		if a := r.get("/readyz"); a.status != http.StatusOK {
-			t.Error("it is not ready any more")
+			r.Error("it is not ready any more")
 		}
 	})
 }
 
 func TestBeforeTheClusterIsKnownTheServerSaysSo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inBubble(t, func(r *rig) {
 		r.api.Close()
 		r.start()
 		if a := r.get("/livez"); a.status != http.StatusOK {
-			t.Errorf("/livez: %d %s", a.status, a.body)
+			r.Errorf("/livez: %d %s", a.status, a.body)
 		}
 		if a := r.get("/readyz"); a.status != http.StatusInternalServerError || !strings.Contains(string(a.body), "[-]informer-sync failed: the reason is in the log") {
-			t.Errorf("/readyz: %d %s", a.status, a.body)
+			r.Errorf("/readyz: %d %s", a.status, a.body)
 		}
 		if a := r.get(reportPath); a.status != http.StatusForbidden || !strings.Contains(a.message(), "not known yet") {
-			t.Errorf("the report: %d %s", a.status, a.body)
+			r.Errorf("the report: %d %s", a.status, a.body)
+		}
+		registry := prometheus.NewPedanticRegistry()
+		registry.MustRegister(r.server.Collector())
+		if families, err := registry.Gather(); err != nil || len(families) > 0 {
+			r.Errorf("the metrics: %v, %v", families, err)
 		}
 	})
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	coordination "k8s.io/api/coordination/v1"
@@ -21,8 +20,7 @@ import (
 )
 
 func TestReport_HasAllThatIsInTheClusterInTheOrderOfItsNames(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inBubble(t, func(r *rig) {
 		server, ceph := v1beta1.NodeOfServer("shop/files"), v1beta1.NodeOfCephPool("block")
 		r.node("b", metav1.ConditionUnknown, "fast", "gone")
 		r.node("a", metav1.ConditionTrue, "slow", "fast")
@@ -43,7 +41,7 @@ func TestReport_HasAllThatIsInTheClusterInTheOrderOfItsNames(t *testing.T) {
 		got := r.until("all is known", func(report Report) bool { return len(report.Hidden) == 0 })
 
 		if c := got.Cluster; c == nil || c.Name != "holdfast" || c.Usage != (Usage{400 << 30, 160 << 30, 120 << 30, 240 << 30}) { // what a server stores is within a volume, and a pool out of reach stores nothing
-			t.Errorf("the cluster: %+v", c)
+			r.Errorf("the cluster: %+v", c)
 		}
 		var lines []string
 		for _, n := range got.Nodes {
@@ -78,22 +76,21 @@ func TestReport_HasAllThatIsInTheClusterInTheOrderOfItsNames(t *testing.T) {
 			"event Pod shop/second Late", "event Pod shop/first Early",
 		}
 		if !slices.Equal(lines, want) {
-			t.Errorf("got\n%s\nwant\n%s", strings.Join(lines, "\n"), strings.Join(want, "\n"))
+			r.Errorf("got\n%s\nwant\n%s", strings.Join(lines, "\n"), strings.Join(want, "\n"))
 		}
 		if !slices.ContainsFunc(got.Findings, func(f facts.Finding) bool { return f.Kind == "StorageNode" && f.Name == "b" }) {
-			t.Errorf("findings: %+v", got.Findings)
+			r.Errorf("findings: %+v", got.Findings)
 		}
 	})
 }
 
 func TestReport_KindsThatMayNotBeReadAreHiddenWithTheReasonUntilTheyMay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inBubble(t, func(r *rig) {
 		r.warn("first", "Early", time.Now())
 		r.nfsServer("shop", "files", v1beta1.NFSServerStatus{})
 		job, upgrade := &v1beta1.NodeJob{ObjectMeta: metav1.ObjectMeta{Name: "job"}}, &v1beta1.StorageUpgrade{ObjectMeta: metav1.ObjectMeta{Name: "next"}}
-		r.must(second(r.ours.HoldfastV1beta1().NodeJobs().Create(t.Context(), job, metav1.CreateOptions{})))
-		check.Got(r.ours.HoldfastV1beta1().StorageUpgrades().Create(t.Context(), upgrade, metav1.CreateOptions{}))(t)
+		check.Got(r.ours.HoldfastV1beta1().NodeJobs().Create(r.Context(), job, metav1.CreateOptions{}))(r)
+		check.Got(r.ours.HoldfastV1beta1().StorageUpgrades().Create(r.Context(), upgrade, metav1.CreateOptions{}))(r)
 		r.open()
 		known := func() [4]int {
 			f := r.server.known()
@@ -106,28 +103,27 @@ func TestReport_KindsThatMayNotBeReadAreHiddenWithTheReasonUntilTheyMay(t *testi
 		r.api.BreakWatches()
 		got := r.until("all four are hidden", func(report Report) bool { return len(report.Hidden) == 4 })
 		if got.Events != nil || got.NFSServers != nil || known() != [4]int{} {
-			t.Errorf("an empty list says that there is nothing: %+v", got)
+			r.Errorf("an empty list says that there is nothing: %+v", got)
 		}
 		for _, field := range []string{"events", "nfsServers", "nodeJobs", "storageUpgrades"} {
 			if why := got.Hidden[field]; !strings.Contains(why, "apply the manifest") || !strings.Contains(why, "no role has it") {
-				t.Errorf("%s: %q", field, why)
+				r.Errorf("%s: %q", field, why)
 			}
 		}
 		r.warn("second", "Late", time.Now())
 		r.deny(nil)
 		got = r.until("all kinds are known again", func(report Report) bool { return len(report.Hidden) == 0 && known() == [4]int{2, 1, 1, 1} })
 		if len(got.Events) != 2 || len(got.NFSServers) != 1 {
-			t.Errorf("got %+v", got)
+			r.Errorf("got %+v", got)
 		}
 		if lines := r.log.lines("the API cannot show a kind"); len(lines) != 4 {
-			t.Errorf("it was logged %d times: %v", len(lines), lines)
+			r.Errorf("it was logged %d times: %v", len(lines), lines)
 		}
 	})
 }
 
 func TestReport_ThatHasNotChangedIsNotSentAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inBubble(t, func(r *rig) {
 		for i := range 9 { // in an order that is not that of the cache
 			r.volume(fmt.Sprint("v", i), "a", "fast", v1beta1.VolumeStatus{Phase: v1beta1.PhaseFailed})
 			r.warn(fmt.Sprint("e", i), "Reason", time.Now())
@@ -141,7 +137,7 @@ func TestReport_ThatHasNotChangedIsNotSentAgain(t *testing.T) {
 		q.Header.Set("If-None-Match", tag)
 		for range 5 {
 			if a := r.ask(q); a.status != http.StatusNotModified || len(a.body) > 0 || a.header.Get("ETag") != tag {
-				t.Errorf("%d with %d bytes", a.status, len(a.body))
+				r.Errorf("%d with %d bytes", a.status, len(a.body))
 			}
 		}
 		r.volume("v9", "a", "fast", v1beta1.VolumeStatus{})
@@ -150,30 +146,27 @@ func TestReport_ThatHasNotChangedIsNotSentAgain(t *testing.T) {
 }
 
 func TestReport_TellsHowOldItMayBe(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inBubble(t, func(r *rig) {
 		r.open()
 		age := func() string { return r.get(reportPath).header.Get("Age") }
 		if age := age(); age != "" {
-			t.Errorf("before a Lease is known: %q", age)
+			r.Errorf("before a Lease is known: %q", age)
 		}
 		leases := r.theirs.CoordinationV1().Leases(namespace)
-		lease, err := leases.Create(t.Context(), &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Name: "holdfast-node-a", Namespace: namespace}}, metav1.CreateOptions{})
-		r.must(err)
+		lease := check.Got(leases.Create(r.Context(), &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Name: "holdfast-node-a", Namespace: namespace}}, metav1.CreateOptions{}))(r)
 		wait.Until(r, "the Lease is known", func() bool { return age() == "0" })
 		<-time.After(90 * time.Second)
 		if age := age(); age != "90" {
-			t.Errorf("after 90 s: %q", age)
+			r.Errorf("after 90 s: %q", age)
 		}
 		lease.Annotations = map[string]string{"renewed": "true"}
-		r.must(second(leases.Update(t.Context(), lease, metav1.UpdateOptions{})))
+		check.Got(leases.Update(r.Context(), lease, metav1.UpdateOptions{}))(r)
 		wait.Until(r, "it is renewed", func() bool { return age() == "0" })
 	})
 }
 
 func TestReport_CostsTheAPIServerNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inBubble(t, func(r *rig) {
 		r.node("a", metav1.ConditionTrue, "fast")
 		r.open()
 		before := map[string]int{} // the secrets are that of the user and that of the certificate
@@ -189,7 +182,7 @@ func TestReport_CostsTheAPIServerNothing(t *testing.T) {
 			r.report()
 		}
 		if asked := r.api.Requests(); len(asked) > 0 {
-			t.Errorf("the API server was asked: %v", asked)
+			r.Errorf("the API server was asked: %v", asked)
 		}
 	})
 }

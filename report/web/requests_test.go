@@ -7,7 +7,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -16,8 +15,7 @@ import (
 )
 
 func TestRequest_ThatIsWrongIsAnsweredWithWhatIsAllowed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inBubble(t, func(r *rig) {
 		r.open()
 		for _, test := range []struct {
 			method, path string
@@ -40,17 +38,17 @@ func TestRequest_ThatIsWrongIsAnsweredWithWhatIsAllowed(t *testing.T) {
 			a := r.ask(r.request(test.method, test.path, test.body))
 			var e Error
 			if err := json.Unmarshal(a.body, &e); err != nil || e.Status != a.status || e.Reason != http.StatusText(a.status) {
-				t.Errorf("%s %s: no error as they are all: %d %s", test.method, test.path, a.status, a.body)
+				r.Errorf("%s %s: no error as they are all: %d %s", test.method, test.path, a.status, a.body)
 			}
 			if a.status != test.status || !strings.Contains(e.Message, test.want) {
-				t.Errorf("%s %s: %d %s, want %d %s", test.method, test.path, a.status, a.body, test.status, test.want)
+				r.Errorf("%s %s: %d %s, want %d %s", test.method, test.path, a.status, a.body, test.status, test.want)
 			}
 			if allow := a.header.Get("Allow"); a.status == 405 && allow != "GET, HEAD" {
-				t.Errorf("%s: Allow is %q", test.method, allow)
+				r.Errorf("%s: Allow is %q", test.method, allow)
 			}
 		}
 		if a := r.ask(r.request(http.MethodHead, reportPath, nil)); a.status != http.StatusOK || len(a.body) > 0 || a.header.Get("Content-Length") == "" {
-			t.Errorf("HEAD: %d %v %q", a.status, a.header, a.body)
+			r.Errorf("HEAD: %d %v %q", a.status, a.header, a.body)
 		}
 	})
 }
@@ -69,47 +67,45 @@ func pagePaths(t *testing.T) (paths []string) {
 }
 
 func TestPage_ItsFilesMayLoadNothingFromElsewhere(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inBubble(t, func(r *rig) {
 		r.open()
 		elsewhere := regexp.MustCompile(`(https?:)?//[a-z0-9.-]+\.[a-z]|\b(innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval|Function)\b|<script>| style=| on[a-z]+="`)
-		for _, path := range pagePaths(t) {
+		for _, path := range pagePaths(r.T) {
 			a := r.get(path)
 			h := a.header
 			if a.status != http.StatusOK || h.Get("Content-Security-Policy") != pagePolicy || h.Get("X-Content-Type-Options") != "nosniff" ||
 				h.Get("Referrer-Policy") != "no-referrer" || h.Get("Cross-Origin-Resource-Policy") != "same-origin" || h.Get("Set-Cookie") != "" || h.Get("Content-Type") == "" {
-				t.Errorf("%s: %d %v", path, a.status, h)
+				r.Errorf("%s: %d %v", path, a.status, h)
 			}
 			text := strings.ReplaceAll(string(a.body), `xmlns="http://www.w3.org/2000/svg"`, "")
 			if found := elsewhere.FindString(text); found != "" {
-				t.Errorf("%s has %q", path, found)
+				r.Errorf("%s has %q", path, found)
 			}
 			q := r.request(http.MethodGet, path, nil)
 			q.Header.Set("If-None-Match", h.Get("ETag"))
 			if again := r.ask(q); again.status != http.StatusNotModified || len(again.body) > 0 {
-				t.Errorf("%s requested again: %d, %d bytes", path, again.status, len(again.body))
+				r.Errorf("%s requested again: %d, %d bytes", path, again.status, len(again.body))
 			}
 		}
 	})
 }
 
 func TestAnswers_AreJSONForPagesOfTheSameOriginWhateverIsInThem(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inBubble(t, func(r *rig) {
 		hostile := `<img src=x onerror=alert(1)>"'` + "\u202e"
 		r.node(hostile, metav1.ConditionFalse, hostile)
 		r.volume("v", hostile, hostile, v1beta1.VolumeStatus{Phase: v1beta1.PhaseReady})
 		r.open()
 		report := r.until("the volume is known", func(report Report) bool { return len(report.Volumes) == 1 })
 		if v := report.Volumes[0]; v.Node != hostile || v.Pool != hostile {
-			t.Errorf("got %+v", v)
+			r.Errorf("got %+v", v)
 		}
 		for _, path := range []string{reportPath, "/" + "%3Cimg"} {
 			a := r.get(path)
 			h := a.header
 			if h.Get("Content-Type") != "application/json" || h.Get("Cross-Origin-Resource-Policy") != "same-origin" || h.Get("X-Content-Type-Options") != "nosniff" || h.Get("Access-Control-Allow-Origin") != "" ||
 				h.Get("Content-Security-Policy") != "default-src 'none'; frame-ancestors 'none'" || h.Get("Cache-Control") != "no-store" || !strings.Contains(string(a.body), "<img") {
-				t.Errorf("%s: %v %s", path, h, a.body)
+				r.Errorf("%s: %v %s", path, h, a.body)
 			}
 		}
 	})

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	core "k8s.io/api/core/v1"
@@ -111,6 +112,12 @@ func (l *logged) lines(with string) (lines []string) {
 	return lines
 }
 
+// inBubble calls f with a rig, in a bubble of testing/synctest.
+func inBubble(t *testing.T, f func(*rig)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { f(newRig(t)) })
+}
+
 func newRig(t *testing.T) *rig {
 	api := miniapi.New(t)
 	return &rig{T: t, api: api, ours: client.NewForConfigOrDie(api.Config()), theirs: kubernetes.NewForConfigOrDie(api.Config())}
@@ -167,12 +174,10 @@ func (r *rig) replica() *Server {
 func (r *rig) listening() *Server {
 	r.Helper()
 	_, theirs := r.clients()
-	s, err := New(Config{
+	return check.Got(New(Config{
 		Address: "127.0.0.1:0", Namespace: namespace, Watches: r.watches(), Kubernetes: theirs,
 		Log: slog.New(slog.NewTextHandler(io.MultiWriter(r.Output(), &r.log), &slog.HandlerOptions{Level: slog.LevelDebug})),
-	})
-	r.must(err)
-	return s
+	}))(r)
 }
 
 // open makes a cluster with a user, and waits until the user may come in.
@@ -190,9 +195,7 @@ func (r *rig) cluster(name, secret string) *v1beta1.StorageCluster {
 	if secret != "" {
 		c.Spec.SecretRef = &v1beta1.SecretReference{Name: secret}
 	}
-	made, err := r.ours.HoldfastV1beta1().StorageClusters().Create(r.Context(), c, metav1.CreateOptions{})
-	r.must(err)
-	return made
+	return check.Got(r.ours.HoldfastV1beta1().StorageClusters().Create(r.Context(), c, metav1.CreateOptions{}))(r)
 }
 
 // secret creates or replaces the secret.
@@ -226,6 +229,13 @@ func (a answer) message() string {
 }
 
 func (r *rig) get(path string) answer { return r.ask(r.request(http.MethodGet, path, nil)) }
+
+// as asks for the report as another user.
+func (r *rig) as(user, password string) answer {
+	q := r.request(http.MethodGet, reportPath, nil)
+	q.SetBasicAuth(user, password)
+	return r.ask(q)
+}
 
 func (r *rig) request(method, path string, body io.Reader) *http.Request {
 	q := httptest.NewRequestWithContext(r.Context(), method, path, body)
@@ -262,68 +272,60 @@ func (r *rig) must(err error) {
 	check.OK(r, err)
 }
 
-func second[T any](_ T, err error) error { return err }
-
-// put creates an object and then sets its status, as its controller does.
-func put[O any](r *rig, o *O, create func(context.Context, *O, metav1.CreateOptions) (*O, error), update func(context.Context, *O, metav1.UpdateOptions) (*O, error), status func(*O)) {
+// put creates an object and sets its status, as its controller does.
+func put[O metav1.Object](r *rig, o O, client interface {
+	Create(context.Context, O, metav1.CreateOptions) (O, error)
+	UpdateStatus(context.Context, O, metav1.UpdateOptions) (O, error)
+},
+) {
 	r.Helper()
-	o, err := create(r.Context(), o, metav1.CreateOptions{})
-	r.must(err)
-	status(o)
-	_, err = update(r.Context(), o, metav1.UpdateOptions{})
-	r.must(err)
+	o.SetResourceVersion(check.Got(client.Create(r.Context(), o, metav1.CreateOptions{}))(r).GetResourceVersion())
+	check.Got(client.UpdateStatus(r.Context(), o, metav1.UpdateOptions{}))(r)
 }
 
 func gib(n int64) *resource.Quantity { return resource.NewQuantity(n<<30, resource.BinarySI) }
 
 func (r *rig) node(name string, ready metav1.ConditionStatus, pools ...string) {
 	r.Helper()
-	nodes := r.ours.HoldfastV1beta1().StorageNodes()
-	put(r, &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}}, nodes.Create, nodes.UpdateStatus, func(n *v1beta1.StorageNode) {
-		n.Status = v1beta1.StorageNodeStatus{Version: "v1.2.3", Conditions: []metav1.Condition{{
-			Type: v1beta1.ReadyCondition, Status: ready, Reason: "Because", Message: "what " + name + " says", LastTransitionTime: metav1.Now(),
-		}}}
-		for _, p := range pools {
-			message := ""
-			if p == "gone" {
-				message = "its disk is not there"
-			}
-			n.Status.Pools = append(n.Status.Pools, v1beta1.Pool{
-				Name: p, Message: message, Path: "/srv/" + p, Engine: v1beta1.EngineImage, Capacity: *gib(100), Promised: *gib(40), Used: *gib(30), Available: *gib(60),
-				Smallest: *gib(1), Largest: *gib(60), Volumes: 2, Snapshots: 1,
-			})
+	n := &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1beta1.StorageNodeStatus{Version: "v1.2.3", Conditions: []metav1.Condition{{
+		Type: v1beta1.ReadyCondition, Status: ready, Reason: "Because", Message: "what " + name + " says", LastTransitionTime: metav1.Now(),
+	}}}}
+	for _, p := range pools {
+		message := ""
+		if p == "gone" {
+			message = "its disk is not there"
 		}
-	})
+		n.Status.Pools = append(n.Status.Pools, v1beta1.Pool{
+			Name: p, Message: message, Path: "/srv/" + p, Engine: v1beta1.EngineImage, Capacity: *gib(100), Promised: *gib(40), Used: *gib(30), Available: *gib(60),
+			Smallest: *gib(1), Largest: *gib(60), Volumes: 2, Snapshots: 1,
+		})
+	}
+	put(r, n, r.ours.HoldfastV1beta1().StorageNodes())
 }
 
 func (r *rig) volume(name, node, pool string, status v1beta1.VolumeStatus) {
 	r.Helper()
-	volumes := r.ours.HoldfastV1beta1().Volumes()
 	spec := v1beta1.VolumeSpec{Name: "pvc-" + name, ClaimRef: v1beta1.ReferenceTo("shop/" + name), Node: node, Pool: pool}
-	put(r, &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}, volumes.Create, volumes.UpdateStatus, func(v *v1beta1.Volume) { v.Status = status })
+	put(r, &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec, Status: status}, r.ours.HoldfastV1beta1().Volumes())
 }
 
 func (r *rig) snapshot(name, source, node string, status v1beta1.SnapshotStatus) {
 	r.Helper()
-	snapshots := r.ours.HoldfastV1beta1().Snapshots()
 	spec := v1beta1.SnapshotSpec{Name: "snapshot-" + name, SourceRef: v1beta1.FromVolume(source), Node: node}
-	put(r, &v1beta1.Snapshot{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}, snapshots.Create, snapshots.UpdateStatus, func(o *v1beta1.Snapshot) { o.Status = status })
+	put(r, &v1beta1.Snapshot{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec, Status: status}, r.ours.HoldfastV1beta1().Snapshots())
 }
 
+// nfsServer is one that the operator has looked at.
 func (r *rig) nfsServer(namespace, name string, status v1beta1.NFSServerStatus) {
 	r.Helper()
-	servers := r.ours.HoldfastV1beta1().NFSServers(namespace)
-	put(r, &v1beta1.NFSServer{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}, servers.Create, servers.UpdateStatus, func(s *v1beta1.NFSServer) {
-		s.Status = status
-		s.Status.ObservedGeneration = s.Generation
-	})
+	status.ObservedGeneration = 1
+	put(r, &v1beta1.NFSServer{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Status: status}, r.ours.HoldfastV1beta1().NFSServers(namespace))
 }
 
 func (r *rig) warn(name, reason string, at time.Time) {
 	r.Helper()
-	_, err := r.theirs.CoreV1().Events("shop").Create(r.Context(), &core.Event{
+	check.Got(r.theirs.CoreV1().Events("shop").Create(r.Context(), &core.Event{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Type: core.EventTypeWarning, Reason: reason, Message: "of " + name, LastTimestamp: metav1.NewTime(at),
 		InvolvedObject: core.ObjectReference{Kind: "Pod", Namespace: "shop", Name: name}, Source: core.EventSource{Component: "holdfast"},
-	}, metav1.CreateOptions{})
-	r.must(err)
+	}, metav1.CreateOptions{}))(r)
 }
