@@ -10,7 +10,6 @@ import (
 
 	"github.com/holdfast-storage/holdfast/backend/local/disk"
 	"github.com/holdfast-storage/holdfast/driver"
-	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 func TestAttachedByOthers_IsWhatTheNodeHasOfOtherDrivers(t *testing.T) {
@@ -24,9 +23,7 @@ func TestAttachedByOthers_IsWhatTheNodeHasOfOtherDrivers(t *testing.T) {
 			VolumesAttached: []core.AttachedVolume{{Name: core.UniqueVolumeName("kubernetes.io/csi/ebs^" + name), DevicePath: "/dev/xvdb"}, {Name: "kubernetes.io/csi/csi.holdfast.dev^pvc-1"}},
 			VolumesInUse:    []core.UniqueVolumeName{core.UniqueVolumeName("kubernetes.io/csi/ebs^" + name), "kubernetes.io/csi/ebs^soon", "kubernetes.io/csi/csi.holdfast.dev^pvc-1"},
 		}}
-		made := check.Got(c.CoreV1().Nodes().Create(t.Context(), n, metav1.CreateOptions{}))(t)
-		made.Status = n.Status
-		check.Got(c.CoreV1().Nodes().UpdateStatus(t.Context(), made, metav1.UpdateOptions{}))(t)
+		put(t, n, c.CoreV1().Nodes())
 	}
 	want := []disk.Attached{{Handle: "kubernetes.io/csi/ebs^node-a", Device: "/dev/xvdb"}, {Handle: "kubernetes.io/csi/ebs^soon"}}
 	if got, err := ask(t.Context()); err != nil || !slices.Equal(got, want) {

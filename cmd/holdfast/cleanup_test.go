@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"os"
@@ -43,75 +42,41 @@ func listing(t *testing.T, dir string) string {
 	return strings.Join(found, " ")
 }
 
-func TestCleanup_PoolWithoutVolumesIsWiped(t *testing.T) {
-	dir := wipeable(t)
+func TestCleanup_PoolWithoutVolumesIsWipedAndOtherFilesStay(t *testing.T) {
+	dir := wipeable(t, "notes.txt", "lost+found/x")
 	out := check.Got(call(t, "cleanup", "--path", dir))(t)
-	for _, want := range []string{"removed .trash/volumes.a.1\n", "removed .tmp/b\n", "removed groups/g\n", "removed pool.json\n", "is wiped"} {
-		if !strings.Contains(out, want) {
-			t.Errorf("it does not say %q:\n%s", want, out)
-		}
-	}
-	if left := listing(t, dir); left != "disk.json" {
+	expects(t, out,
+		"removed .trash/volumes.a.1\n", "removed .tmp/b\n", "removed groups/g\n", "removed pool.json\n", "is wiped", "left alone, since Holdfast did not write it: notes.txt\n",
+	)
+	if left := listing(t, dir); left != "disk.json lost+found/x notes.txt" {
 		t.Errorf("left is %s", left)
 	}
-	if out, err := call(t, "cleanup", "--path", dir); err != nil || !strings.Contains(out, "0 removed") {
-		t.Errorf("the second time: %q, %v", out, err)
-	}
-}
-
-func TestCleanup_PoolWithContentIsNotWiped(t *testing.T) {
-	for _, entry := range []string{"volumes/v/meta.json", "snapshots/s/meta.json"} {
-		dir := wipeable(t, entry)
-		before := listing(t, dir)
-		_, err := call(t, "cleanup", "--path", dir)
-		if err == nil || !strings.Contains(err.Error(), filepath.Dir(entry)) {
-			t.Errorf("got %v, want a refusal that names %s", err, filepath.Dir(entry))
+	dir = wipeable(t)
+	for _, removed := range []string{"removed pool.json", "is wiped: 0 removed"} {
+		if out, err := call(t, "cleanup", "--path", dir); err != nil || !strings.Contains(out, removed) || listing(t, dir) != "disk.json" {
+			t.Errorf("%q, %v; left is %s", out, err, listing(t, dir))
 		}
-		if after := listing(t, dir); after != before {
-			t.Errorf("left is %s, of %s", after, before)
-		}
-	}
-}
-
-func TestCleanup_ServedPoolIsNotWiped(t *testing.T) {
-	dir := wipeable(t)
-	f := check.Got(os.Open(filepath.Join(dir, "pool.json")))(t)
-	defer f.Close()
-	check.OK(t, unix.Flock(int(f.Fd()), unix.LOCK_EX))
-	before := listing(t, dir)
-	if _, err := call(t, "cleanup", "--path", dir); !errors.Is(err, unix.EWOULDBLOCK) || !strings.Contains(err.Error(), "is being served") {
-		t.Errorf("got %v", err)
-	}
-	if after := listing(t, dir); after != before {
-		t.Errorf("left is %s, of %s", after, before)
-	}
-}
-
-func TestCleanup_DirectoryThatIsNoPoolIsLeftAlone(t *testing.T) {
-	dir := t.TempDir()
-	check.OK(t, os.WriteFile(filepath.Join(dir, "thesis.tex"), nil, 0o600))
-	if _, err := call(t, "cleanup", "--path", dir); err == nil || !strings.Contains(err.Error(), "thesis.tex") {
-		t.Errorf("got %v", err)
-	}
-	if left := listing(t, dir); left != "thesis.tex" {
-		t.Errorf("left is %s", left)
 	}
 	if _, err := call(t, "cleanup", "--path", filepath.Join(dir, "nothing")); err != nil {
 		t.Errorf("a directory that does not exist: %v", err)
 	}
-	if _, err := call(t, "cleanup", "--path", "pool"); !errors.Is(err, errUsage) {
-		t.Errorf("a relative path: %v", err)
-	}
 }
 
-func TestCleanup_OtherFilesInAPoolStay(t *testing.T) {
-	dir := wipeable(t, "notes.txt", "lost+found/x")
-	out, err := call(t, "cleanup", "--path", dir)
-	if err != nil || !strings.Contains(out, "left alone, since Holdfast did not write it: notes.txt\n") {
-		t.Errorf("got %q, %v", out, err)
-	}
-	if left := listing(t, dir); left != "disk.json lost+found/x notes.txt" {
-		t.Errorf("left is %s", left)
+func TestCleanup_WhatMayBeNeededIsLeftAlone(t *testing.T) {
+	thesis := t.TempDir()
+	check.OK(t, os.WriteFile(filepath.Join(thesis, "thesis.tex"), nil, 0o600))
+	for dir, want := range map[string]string{
+		wipeable(t, "volumes/v/meta.json"):   "volumes/v",
+		wipeable(t, "snapshots/s/meta.json"): "snapshots/s",
+		thesis:                               "thesis.tex",
+	} {
+		before := listing(t, dir)
+		if _, err := call(t, "cleanup", "--path", dir); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want a refusal that names %s", err, want)
+		}
+		if after := listing(t, dir); after != before {
+			t.Errorf("left is %s, of %s", after, before)
+		}
 	}
 }
 
@@ -167,31 +132,18 @@ func TestCleanup_DirectoryBeneathADiskIsNotWipedInItsPlace(t *testing.T) {
 	}
 }
 
-func TestCleanup_PoolOfAnEndedProcessIsWiped(t *testing.T) {
+func TestCleanup_PoolIsWipedWhenTheProcessThatServesItHasEnded(t *testing.T) {
 	dir := t.TempDir()
 	pool := check.Got(local.ParsePool("name=p,path="+dir, parseDuration))(t)
 	storage := check.Got(local.Open(t.Context(), []local.PoolConfig{pool}, slog.New(slog.DiscardHandler)))(t)
-	if _, err := call(t, "cleanup", "--path", dir); err == nil {
-		t.Error("it was wiped while it was served")
+	before := listing(t, dir)
+	if _, err := call(t, "cleanup", "--path", dir); !errors.Is(err, unix.EWOULDBLOCK) || !strings.Contains(err.Error(), "is being served") || listing(t, dir) != before {
+		t.Errorf("while it is served: %v; left is %s, of %s", err, listing(t, dir), before)
 	}
 	check.OK(t, storage.Close(t.Context()))
 	check.Got(call(t, "cleanup", "--path", dir))(t)
 	if left := listing(t, dir); left != "" {
 		t.Errorf("left is %s", left)
-	}
-}
-
-func TestVersion_JSONNamesTheFormatsReadAndWritten(t *testing.T) {
-	out := check.Got(call(t, "version", "--output=json"))(t)
-	var v programVersion
-	if err := json.Unmarshal([]byte(out), &v); err != nil || strings.Count(out, "\n") != 1 {
-		t.Fatalf("it is not one line of JSON: %q, %v", out, err)
-	}
-	if v.Version != version || v.Metadata.Writes != local.MetadataVersion || v.Metadata.Reads < v.Metadata.Writes {
-		t.Errorf("got %+v", v)
-	}
-	if _, err := call(t, "version", "--output=xml"); !errors.Is(err, errUsage) {
-		t.Errorf("another format: %v", err)
 	}
 }
 

@@ -13,29 +13,11 @@ import (
 
 func TestCopy_ExitCodeSaysWhetherAnotherRunMayHelp(t *testing.T) {
 	dir := t.TempDir()
-	file := filepath.Join(dir, "file")
+	file, result := filepath.Join(dir, "file"), filepath.Join(dir, "result")
 	check.OK(t, os.WriteFile(file, nil, 0o600))
-	result := filepath.Join(dir, "result")
-	for name, test := range map[string]struct {
-		args  []string
-		usage bool
-		want  string
-	}{
-		"no source":   {[]string{"--to", dir}, true, "--from is missing"},
-		"no target":   {[]string{"--from", dir}, true, "--to is missing"},
-		"no interval": {[]string{"--from", dir, "--to", dir, "--every", "0s"}, true, "--every 0s"},
-		"a file":      {[]string{"--from", file, "--to", dir, "--result", result}, false, file + " is neither a directory"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			out, err := call(t, append([]string{"copy"}, test.args...)...)
-			want := protocol.FinalExit
-			if test.usage {
-				want = 2
-			}
-			if exitCode(err) != want || errors.Is(err, errUsage) != test.usage || !strings.Contains(err.Error(), test.want) || out != "" {
-				t.Errorf("%v, on standard output %q", err, out)
-			}
-		})
+	out, err := call(t, "copy", "--from", file, "--to", dir, "--result", result)
+	if exitCode(err) != protocol.FinalExit || errors.Is(err, errUsage) || !strings.Contains(err.Error(), file+" is neither a directory") || out != "" {
+		t.Errorf("%v, on standard output %q", err, out)
 	}
 	if text, err := os.ReadFile(result); err != nil || !strings.Contains(string(text), "another run will not help") {
 		t.Errorf("%v: the result is %q", err, text)

@@ -19,9 +19,6 @@ func TestDisks_ShowWhatWouldBeTaken(t *testing.T) {
 	if out := check.Got(call(t, "disks", "--state-dir", dir, "--paths", empty, "-o", "json"))(t); !strings.Contains(out, `"state": "Take"`) {
 		t.Errorf("it prints %s", out)
 	}
-	if _, err := call(t, "disks", "--count", "0"); err == nil || !strings.Contains(err.Error(), "at least 1") {
-		t.Error(err)
-	}
 }
 
 func TestDisks_SayWhyOneIsNotTouched(t *testing.T) {
@@ -30,11 +27,7 @@ func TestDisks_SayWhyOneIsNotTouched(t *testing.T) {
 		{Path: "/dev/sda", Size: 1 << 40, Model: "M\x1b[2J", State: disk.Refused, Why: "it has partitions: sda1", ID: "S1"},
 		{Path: "/dev/sdb", Size: 1 << 40, State: disk.OfPool, Why: "fast"},
 	}, true))
-	for _, want := range []string{"/dev/sda  1Ti", `is not touched: it has partitions: sda1  S1`, "is that of pool fast"} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("%q is not in %s", want, out.String())
-		}
-	}
+	expects(t, out.String(), "/dev/sda  1Ti", `is not touched: it has partitions: sda1  S1`, "is that of pool fast")
 	if strings.Contains(out.String(), "\x1b") {
 		t.Error("a disk's model reaches the terminal as it is")
 	}

@@ -11,8 +11,6 @@ import (
 	"math/big"
 	"net/http"
 	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"os/exec"
 	"strings"
 	"testing"
@@ -41,13 +39,13 @@ func refuse(code int, reason string) http.HandlerFunc {
 // lacking is an API server that does not know the kinds below a path.
 func lacking(t *testing.T, path string) string {
 	t.Helper()
-	target := check.Got(url.Parse(running(t, v1beta1.ClusterRunning).URL()))(t)
-	server := http.NewServeMux()
-	server.Handle("/", httputil.NewSingleHostReverseProxy(target))
-	server.Handle(path, refuse(http.StatusNotFound, "NotFound"))
-	s := httptest.NewServer(server)
-	t.Cleanup(s.Close)
-	return s.URL
+	return inFront(t, running(t, v1beta1.ClusterRunning), func(w http.ResponseWriter, r *http.Request) bool {
+		lacks := strings.HasPrefix(r.URL.Path, path)
+		if lacks {
+			refuse(http.StatusNotFound, "NotFound")(w, r)
+		}
+		return lacks
+	})
 }
 
 func TestExitCode_SeparatesNotHealthyFromNotAsked(t *testing.T) {
@@ -90,7 +88,7 @@ func TestExitCode_SeparatesNotHealthyFromNotAsked(t *testing.T) {
 		{healthy, "nowhere", "volumes delete PVC_1 --yes", 2},
 		{healthy, "nowhere", "snapshots delete S_1 --yes", 2},
 	} {
-		out, err := call(t, append(strings.Fields(test.line), "--kubeconfig", test.kubeconfig, "--context", test.context)...)
+		out, err := callLine(t, test.line, "--kubeconfig", test.kubeconfig, "--context", test.context)
 		if got := exitCode(err); got != test.want {
 			t.Errorf("%s in %s: %d instead of %d: %v\n%s", test.line, test.context, got, test.want, err, out)
 		}
@@ -133,7 +131,7 @@ func TestExitCode_OfAKubeconfigWithUnusableContentIsThatOfNotAsked(t *testing.T)
 			"status", "status --watch", "doctor", "top", "volumes list", "volumes trash", "snapshots list", "volumes restore pvc-1", "snapshots delete s-1 --yes", "bench --storage-class fast",
 			"controller",
 		} {
-			out, err := call(t, append(strings.Fields(line), "--kubeconfig", kubeconfig)...)
+			out, err := callLine(t, line, "--kubeconfig", kubeconfig)
 			if exitCode(err) != 3 || !strings.Contains(err.Error(), "the configuration for the API server cannot be used") {
 				t.Errorf("%s with %s: %d, %v\n%s", line, what, exitCode(err), err, out)
 			}
@@ -165,7 +163,7 @@ func TestExitCode_IsThatOfTheProcessAndErrorsAreOnStderr(t *testing.T) {
 func TestContext_UnknownOneListsThoseOfTheKubeconfig(t *testing.T) {
 	kubeconfig := reachable(t, "http://127.0.0.1:1")
 	for _, line := range []string{"status", "volumes list", "volumes restore v", "bench --storage-class s"} {
-		_, err := call(t, append(strings.Fields(line), "--kubeconfig", kubeconfig, "--context", "her")...)
+		_, err := callLine(t, line, "--kubeconfig", kubeconfig, "--context", "her")
 		if err == nil || !strings.Contains(err.Error(), `no context "her"`) || !strings.Contains(err.Error(), "here, nowhere") {
 			t.Errorf("%s: %v", line, err)
 		}

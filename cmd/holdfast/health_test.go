@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -46,8 +45,7 @@ func startProcess(t *testing.T, name, server string, more ...string) *process {
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	at := func(file string) string { return filepath.Join(dir, file) }
 	for file, content := range map[string]string{
-		"kubeconfig": fmt.Sprintf("apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: '%s'}}]\n"+
-			"contexts: [{name: c, context: {cluster: c, user: u}}]\nusers: [{name: u, user: {}}]\ncurrent-context: c\n", server),
+		"kubeconfig":    onlyServer(server),
 		"none.json":     `{"pools": []}`,
 		"selected.json": `{"pools": [{"name": "a", "nodeSelectorTerms": [{"matchExpressions": [{"key": "disk", "operator": "Exists"}]}]}]}`,
 	} {
@@ -116,7 +114,7 @@ func (p *process) awaitReady(want string) {
 	wait.Until(p.T, "the checks "+want, func() bool { return p.passed("/readyz") == want })
 }
 
-// lonely are all processes, and what they report while the API server is away.
+// lonely are all processes, and what they report while the API server is away, for which none may be restarted.
 var lonely = map[string]struct {
 	process string
 	args    []string
@@ -130,18 +128,6 @@ var lonely = map[string]struct {
 	"loop-sets":                             {"node", []string{"--only-loop-sets"}, "+ping +kubelet-registration", "+ping -kubelet-registration"},
 	"nfs":                                   {"nfs", nil, "+ping", "+ping -nfs -pool"},
 	"standalone":                            {"standalone", nil, "+ping +csi", "+ping +csi +pools"},
-}
-
-func TestHealth_NoProcessIsRestartedWhileTheAPIServerIsAway(t *testing.T) {
-	for name, test := range lonely {
-		t.Run(name, func(t *testing.T) {
-			p := startProcess(t, test.process, noServer, test.args...)
-			p.awaitReady(test.ready)
-			if live := p.passed("/livez"); live != test.live {
-				t.Errorf("/livez: %s", live)
-			}
-		})
-	}
 }
 
 func TestHealth_NodeIsReadyWhenTheKubeletKnowsItAndStuckWhenItCannotAnyMore(t *testing.T) {

@@ -1,11 +1,16 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/backend/local"
+	"github.com/holdfast-storage/holdfast/driver"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
@@ -15,101 +20,200 @@ func TestMain(m *testing.M) {
 	os.Exit(hostfs.Main(m))
 }
 
-// call runs the program and returns what it printed.
-func call(t *testing.T, args ...string) (string, error) {
-	t.Helper()
-	var out strings.Builder
-	err := run(t.Context(), args, &out)
-	return out.String(), err
-}
-
-func TestHelp_NamesEveryCommandAndFlag(t *testing.T) {
+func TestHelp_NamesEveryCommandVerbAndFlag(t *testing.T) {
 	out := check.Got(call(t, "--help"))(t)
 	for _, c := range newRoot().Commands() {
 		if shown := strings.Contains(out, "  "+c.Name()+" ") && strings.Contains(out, c.Short); shown != (c.GroupID != forPods) {
 			t.Errorf("that %s is shown is %t:\n%s", c.Name(), shown, out)
 		}
-	}
-	out = check.Got(call(t, "standalone", "--help"))(t)
-	for _, want := range []string{
-		"--endpoint SOCKET", "--node-id NAME", "--pool POOL", "--metrics-address ADDRESS", "--max-volumes NUMBER", "--stop-timeout DURATION",
-		"--log-level LEVEL", "--log-format FORMAT", "--driver-name NAME", "unix:///run/holdfast/csi.sock", "engine=directory", "trashRetention",
-	} {
-		if !strings.Contains(out, want) {
-			t.Errorf("%q is not in:\n%s", want, out)
+		own := check.Got(call(t, c.Name(), "--help"))(t)
+		for _, verb := range c.Commands() {
+			if !strings.Contains(own, "  "+verb.Use) || !strings.Contains(own, verb.Short) {
+				t.Errorf("%s is not in:\n%s", verb.Use, own)
+			}
+			of := check.Got(call(t, c.Name(), verb.Name(), "--help"))(t)
+			helped, err := call(t, "help", c.Name(), verb.Name())
+			if err != nil || !strings.HasPrefix(of, "Usage: holdfast "+c.Name()+" "+verb.Use) || helped != of {
+				t.Errorf("%v\n%s\n%s", err, of, helped)
+			}
 		}
+	}
+	for line, flags := range map[string][]string{
+		"standalone": {
+			"--endpoint SOCKET", "--node-id NAME", "--pool POOL", "--metrics-address ADDRESS", "--max-volumes NUMBER", "--stop-timeout DURATION",
+			"--log-level LEVEL", "--log-format FORMAT", "--driver-name NAME", "unix:///run/holdfast/csi.sock", "engine=directory", "trashRetention",
+		},
+		"controller": {"--endpoint SOCKET", "--attach", "--identity NAME", "--namespace NAMESPACE", "--kubeconfig FILE", "unix:///csi/csi.sock"},
+		"node": {
+			"--node-name NAME", "--pool POOL", "--max-volumes-per-node NUMBER", "--kubelet-registration-dir DIRECTORY", "plugins_registry", "--register-driver", "--only-loop-sets",
+		},
+		"status": {"  -o, --output FORMAT\n", "  -n, --namespace NAMESPACE\n"},
+		"volumes adopt": {
+			"--claim NAME", "--print", "--storage-class NAME", "--access-mode MODE", "--reclaim-policy POLICY", "--timeout DURATION", "--namespace NAMESPACE",
+			"--holdfast-namespace NAMESPACE", "--output FORMAT",
+		},
+	} {
+		out := check.Got(callLine(t, line+" --help"))(t)
+		expects(t, out, flags...)
 	}
 }
 
 func TestUsage_ErrorNamesTheAllowedValues(t *testing.T) {
-	pool := "name=fast,path=" + t.TempDir()
-	for name, test := range map[string]struct {
-		args []string
-		want []string
-	}{
-		"nothing":             {nil, []string{"no command"}},
-		"unknown command":     {[]string{"statsu"}, []string{`"statsu"`, "did you mean status?", "doctor, "}},
-		"unknown flag":        {[]string{"standalone", "--poool", pool}, []string{"--poool", "did you mean --pool?"}},
-		"a flag of one dash":  {[]string{"volumes", "adopt", "v", "-calim=shop/x"}, []string{"-calim", "did you mean --claim?"}},
-		"a cluster for none":  {[]string{"--context", "x", "standalone"}, []string{"standalone", "is about this host"}},
-		"unknown shell":       {[]string{"completion", "tcsh"}, []string{`"tcsh"`, "bash, fish, powershell, zsh"}},
-		"unknown help":        {[]string{"help", "volumes", "restroe"}, []string{`"restroe"`, "did you mean restore?"}},
-		"an argument":         {[]string{"standalone", "fast"}, []string{`"fast"`, "not a flag"}},
-		"no pool":             {[]string{"standalone", "--node-id", "n"}, []string{"--pool is missing", "name=fast"}},
-		"unknown pool key":    {[]string{"standalone", "--pool", pool + ",size=1Gi"}, []string{`"size"`, "name, engine, path, overcommit, reserved, trashRetention"}},
-		"pool without equals": {[]string{"standalone", "--pool", "fast"}, []string{`"fast"`, "key=value"}},
-		"unknown log level":   {[]string{"standalone", "--log-level", "loud"}, []string{"loud"}},
-		"unknown log format":  {[]string{"standalone", "--pool", pool, "--log-format", "xml"}, []string{`"xml"`, "text or json"}},
-		"trash and restore":   {[]string{"volumes", "--pool", pool, "--trash", "--restore", "v"}, []string{"--trash", "--restore"}},
-		"trash of no pool":    {[]string{"volumes", "--trash"}, []string{"--pool is missing", "holdfast volumes trash"}},
-		"a pool and a claim":  {[]string{"volumes", "restore", "v", "--pool", pool, "--claim", "shop/x"}, []string{"--pool", "--claim"}},
-		"restore of no pool":  {[]string{"volumes", "--restore", "v"}, []string{"--pool is missing", "holdfast volumes restore NAME"}},
-		"unknown verb":        {[]string{"volumes", "undelete", "v"}, []string{`"undelete"`, "adopt, delete, describe, list, restore, trash"}},
-		"a verb's flag":       {[]string{"volumes", "delete", "v", "--yess"}, []string{"volumes delete", "--yess", "did you mean --yes?"}},
-		"no name":             {[]string{"volumes", "restore", "--node", "n"}, []string{"volumes restore", "NAME is missing"}},
-		"two names":           {[]string{"snapshots", "delete", "a", "--yes", "b"}, []string{"one NAME", `"b"`}},
-		"a name too many":     {[]string{"volumes", "list", "v"}, []string{`"v"`, "not a flag"}},
-		"no claim":            {[]string{"volumes", "adopt", "v"}, []string{"--claim is missing"}},
-		"an odd claim":        {[]string{"volumes", "adopt", "v", "--claim", "orders"}, []string{`"orders"`, "NAMESPACE/NAME"}},
-		"odd claim restored":  {[]string{"volumes", "restore", "v", "--claim", "orders"}, []string{`"orders"`, "NAMESPACE/NAME"}},
-		"unknown output":      {[]string{"snapshots", "-o", "xml"}, []string{`"xml"`, "table, wide, json, yaml or name"}},
-		"no time to wait":     {[]string{"volumes", "restore", "v", "--timeout", "0s"}, []string{"--timeout 0s"}},
+	kubeconfig := reachable(t, "http://127.0.0.1:1")
+	t.Setenv("KUBECONFIG", kubeconfig) // is no flag
+	const missing, host, sample = "name=fast,path=/nowhere", " --pool name=fast,path=/nowhere", storageosSamples + "small.yaml"
+	dir := t.TempDir()
+	for line, want := range map[string][]string{
+		"":                                      {"no command"},
+		"statsu":                                {`"statsu"`, "did you mean status?", "doctor, "},
+		"standalone --poool " + missing:         {"--poool", "did you mean --pool?"},
+		"volumes adopt v -calim=shop/x":         {"-calim", "did you mean --claim?"},
+		"completion tcsh":                       {`"tcsh"`, "bash, fish, powershell, zsh"},
+		"help volumes restroe":                  {`"restroe"`, "did you mean restore?"},
+		"standalone fast":                       {`"fast"`, "not a flag"},
+		"standalone --node-id n":                {"--pool is missing", "name=fast"},
+		"standalone" + host + ",size=1Gi":       {`"size"`, "name, engine, path, overcommit, reserved, trashRetention"},
+		"standalone --pool fast":                {`"fast"`, "key=value"},
+		"standalone --log-level loud":           {"loud"},
+		"standalone --log-format xml" + host:    {`"xml"`, "text or json"},
+		"volumes undelete v":                    {`"undelete"`, "adopt, delete, describe, list, restore, trash"},
+		"volumes delete v --yess":               {"volumes delete", "--yess", "did you mean --yes?"},
+		"volumes restore --node n":              {"volumes restore", "NAME is missing"},
+		"snapshots delete a --yes b":            {"one NAME", `"b"`},
+		"volumes list v":                        {`"v"`, "not a flag"},
+		"volumes adopt v":                       {"--claim is missing"},
+		"volumes adopt v --claim orders":        {`"orders"`, "NAMESPACE/NAME"},
+		"volumes restore v --claim orders":      {`"orders"`, "NAMESPACE/NAME"},
+		"volumes restore v --timeout 0s":        {"--timeout 0s"},
+		"status -w --interval 0s":               {"--interval"},
+		"cleanup --path pool":                   {"absolute path"},
+		"copy --to " + dir:                      {"--from is missing"},
+		"copy --from " + dir:                    {"--to is missing"},
+		"copy --from / --to / --every 0s":       {"--every 0s"},
+		"top --interval 1ms":                    {"it must be 100ms or longer"},
+		"top volume":                            {"did you mean volumes?"},
+		"top --sort-by name":                    {"unknown flag: --sort-by"},
+		"node --node-name=n":                    {"--config or --pool is missing"},
+		"node --node-name=n --config=/a" + host: {"--config and --pool are given"},
+		"node --config=/nowhere":                {`node "": --node-name is missing`},
+		"node --only-loop-sets --loop-sets=0":   {"nothing to do"},
+
+		"node --only-loop-sets --kubelet-registration-dir=":                                                           {"nothing to do"},
+		"node --node-name=a --config=/none --ceph-engines=rbd,zfs --metrics-address= --endpoint=unix://" + dir + "/s": {"zfs"},
+
+		// Formats.
+		"snapshots -o xml":     {`"xml"`, "table, wide, json, yaml or name"},
+		"status -o xml":        {"table, wide, json or yaml"},
+		"doctor -o xml":        {"table, wide, json or yaml"},
+		"top -o name":          {"table, wide, json or yaml"},
+		"version --output=xml": {`"xml"`},
+
+		// Flags of old.
+		"volumes --trash --restore v" + host: {"--trash", "--restore"},
+		"volumes --trash":                    {"--pool is missing", "holdfast volumes trash"},
+		"volumes --restore v":                {"--pool is missing", "holdfast volumes restore NAME"},
+
+		// Flags of a cluster where there is none.
+		"--context x standalone":                {"standalone", "is about this host"},
+		"standalone --context x":                {"is about this host"},
+		"-n x standalone":                       {"is about this host"},
+		"--context x cleanup --path /none":      {"is about this host"},
+		"cleanup --path /none --context x":      {"is about this host"},
+		"-n x cleanup --path /none":             {"is about this host"},
+		"--context x copy":                      {"there is no flag"},
+		"copy --context x":                      {"there is no flag"},
+		"-n x copy":                             {"there is no flag"},
+		"bench --storage-class s -n x":          {"bench: --namespace has no effect: bench makes a namespace of its own"},
+		"-n x bench --storage-class s":          {"a namespace of its own"},
+		"volumes list --context x" + host:       {"--context is for a cluster"},
+		"--context x volumes list" + host:       {"--context is for a cluster"},
+		"volumes list --node a" + host:          {"--node is for a cluster"},
+		"volumes --context x" + host:            {"--context is for a cluster"},
+		"volumes trash --context x" + host:      {"--context is for a cluster"},
+		"snapshots list --context x" + host:     {"--context is for a cluster"},
+		"top --context x" + host:                {"--context is for a cluster"},
+		"top --holdfast-namespace x" + host:     {"--holdfast-namespace is for a cluster"},
+		"top --node a" + host:                   {"--node is for a cluster"},
+		"volumes restore v --context x" + host:  {"--context is for a cluster"},
+		"volumes restore v -n x" + host:         {"--namespace is for a cluster"},
+		"-n x volumes restore v" + host:         {"--namespace is for a cluster"},
+		"volumes restore v --timeout 1m" + host: {"--timeout is for a cluster"},
+		"volumes restore v -o json" + host:      {"--output is for a cluster"},
+		"volumes restore v --node a" + host:     {"--node is for a cluster"},
+		"volumes restore v --claim x/y" + host:  {"--claim is for a cluster", "--pool"},
+
+		"volumes --restore v --context x" + host:                  {"--context is for a cluster"},
+		"volumes list --kubeconfig " + kubeconfig + host:          {"--kubeconfig is for a cluster"},
+		"top pools --kubeconfig " + kubeconfig + host:             {"--kubeconfig is for a cluster"},
+		"volumes restore v --kubeconfig /nowhere" + host:          {"--kubeconfig is for a cluster"},
+		"volumes restore v --holdfast-namespace x" + host:         {"--holdfast-namespace is for a cluster"},
+		"volumes restore v -n shop":                               {"--namespace shop is that of a claim, and --claim is missing"},
+		"volumes adopt v --claim shop/x -n bank":                  {"--claim shop/x is not in --namespace bank"},
+		"volumes adopt v --claim x -n shop --print -o json":       {"--output has no effect with --print"},
+		"render --from-storageos " + sample + " --has PodMonitor": {"--has has no effect with --from-storageos"},
+		"render --from-storageos " + sample + " -n x":             {"--namespace has no effect with --from-storageos"},
+		"-n x render --from-storageos " + sample:                  {"--namespace has no effect with --from-storageos"},
+		"render --from-storageos " + sample + " -f /nowhere":      {"--filename has no effect with --from-storageos"},
+		"render --from-storageos " + sample + " --secret /none":   {"--secret has no effect with --from-storageos"},
+		"status --interval 1s":                                    {"--interval has no effect without --watch"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			_, err := call(t, test.args...)
-			if !errors.Is(err, errUsage) {
-				t.Fatalf("got %v, want an error of usage", err)
-			}
-			for _, want := range test.want {
-				if !strings.Contains(err.Error(), want) {
-					t.Errorf("%q does not name %s", err, want)
-				}
-			}
-		})
+		_, err := callLine(t, line)
+		if !errors.Is(err, errUsage) || exitCode(err) != 2 {
+			t.Errorf("%s: %v, want an error of usage", line, err)
+			continue
+		}
+		expects(t, err.Error(), want...)
+	}
+	for line, want := range map[string]int{
+		"volumes list -n shop --claim orders" + host:     1, // there is no such pool
+		"top -n shop --interval 1s" + host:               1,
+		"volumes restore pvc-1" + host:                   1,
+		"render --from-storageos " + sample + " -o json": 0,
+		"status --watch --interval 1s --context nowhere": 3,
+	} {
+		if _, err := callLine(t, line); exitCode(err) != want {
+			t.Errorf("%s: %v instead of %d", line, err, want)
+		}
 	}
 }
 
-func TestConfig_InvalidEndsTheProgram(t *testing.T) {
-	pool := "name=fast,path=" + t.TempDir()
-	for name, test := range map[string]struct {
-		args []string
-		want string
-	}{
-		"no node":          {[]string{"--pool", pool}, "node id"},
-		"a tcp endpoint":   {[]string{"--pool", pool, "--node-id", "n", "--endpoint", "tcp://0.0.0.0:1"}, "tcp://0.0.0.0:1"},
-		"a pool not there": {[]string{"--pool", "name=fast,path=/nowhere/fast", "--node-id", "n"}, "/nowhere/fast"},
+func TestCommands_ThatCannotBeCarriedOutSayWhy(t *testing.T) {
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	t.Setenv("KUBECONFIG", "")
+	pool, missing := " --pool name=fast,path="+t.TempDir(), filepath.Join(t.TempDir(), "config")
+	for line, want := range map[string]string{
+		"standalone" + pool: "node id",
+		"standalone --node-id n --endpoint tcp://0.0.0.0:1" + pool:   "tcp://0.0.0.0:1",
+		"standalone --node-id n --pool name=fast,path=/nowhere/fast": "/nowhere/fast",
+		"controller":                         "--kubeconfig",
+		"controller --kubeconfig " + missing: missing,
+		"disks --count 0":                    "at least 1",
+		"render -f /nowhere":                 "/nowhere",
+		"render --has Pod":                   "PodMonitor",
 	} {
-		t.Run(name, func(t *testing.T) {
-			if _, err := call(t, append([]string{"standalone"}, test.args...)...); err == nil || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("got %v, want an error that names %s", err, test.want)
-			}
-		})
+		if _, err := callLine(t, line); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want an error that names %s", line, err, want)
+		}
 	}
 }
 
-func TestVersion_NamesTheProgramAndItsCompiler(t *testing.T) {
+func TestVersion_NamesTheProgramItsCompilerAndTheFormatsReadAndWritten(t *testing.T) {
 	out, err := call(t, "version")
-	if err != nil || !strings.HasPrefix(out, "holdfast "+version) || !strings.Contains(out, "go1.") {
-		t.Errorf("got %q, %v", out, err)
+	if flag, flagErr := call(t, "--version"); err != nil || flagErr != nil || flag != out || !strings.HasPrefix(out, "holdfast "+version) || !strings.Contains(out, "go1.") {
+		t.Errorf("got %q, %v; by the flag %q, %v", out, err, flag, flagErr)
+	}
+	out = check.Got(call(t, "version", "--output=json"))(t)
+	var v programVersion
+	if err := json.Unmarshal([]byte(out), &v); err != nil || strings.Count(out, "\n") != 1 {
+		t.Fatalf("it is not one line of JSON: %q, %v", out, err)
+	}
+	if v.Version != version || v.Metadata.Writes != local.MetadataVersion || v.Metadata.Reads < v.Metadata.Writes {
+		t.Errorf("got %+v", v)
+	}
+}
+
+func TestTopology_KeysAreTheSameInTheDriverAndTheKinds(t *testing.T) {
+	if driver.SharedVolumesKey != v1beta1.SharedVolumesKey || driver.TopologyKey != v1beta1.TopologyKey {
+		t.Errorf("%s and %s, %s and %s", driver.SharedVolumesKey, v1beta1.SharedVolumesKey, driver.TopologyKey, v1beta1.TopologyKey)
 	}
 }

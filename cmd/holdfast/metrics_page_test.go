@@ -91,6 +91,9 @@ func survey(t *testing.T) (all map[string]*metric, served map[string]string) {
 	for name, run := range lonely {
 		p := startProcess(t, run.process, noServer, run.args...)
 		p.awaitReady(run.ready)
+		if live := p.passed("/livez"); live != run.live {
+			t.Errorf("/livez of the %s: %s", name, live)
+		}
 		add(t, all, p, run.process)
 		status, body := fetch(t, p.address, "/metrics")
 		if status != http.StatusOK {
@@ -125,7 +128,7 @@ func add(t *testing.T, all map[string]*metric, p *process, name string) {
 	}
 }
 
-func TestMetrics_OfAllProcessesFollowTheConventionsAndAreInTheTable(t *testing.T) {
+func TestMetrics_OfAllProcessesThatLiveWithoutAnAPIServerFollowTheConventionsAndAreInTheTable(t *testing.T) {
 	all, served := survey(t)
 	for name, m := range all {
 		if !strings.HasPrefix(name, "holdfast_") {

@@ -37,10 +37,7 @@ func served(t *testing.T, m *monitoring) string {
 // openPort hands a port to what will serve.
 func openPort(t *testing.T, m *monitoring) {
 	t.Helper()
-	var err error
-	if m.port, err = new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"); err != nil {
-		t.Fatal(err)
-	}
+	m.port = check.Got(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	m.address = m.port.Addr().String()
 }
 
@@ -113,14 +110,11 @@ func statusOf(t *testing.T, address, path string) int {
 func fetch(t *testing.T, address, path string) (status int, body string) {
 	t.Helper()
 	client := http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+path, http.NoBody)
-	check.OK(t, err)
+	request := check.Got(http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+path, http.NoBody))(t)
 	answer, err := client.Do(request)
 	check.OK(t, err)
 	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
-	check.Report(t, err)
-	return answer.StatusCode, string(text)
+	return answer.StatusCode, string(check.Got(io.ReadAll(answer.Body))(t))
 }
 
 func TestBuildInfo_IsServedWithVersionRevisionAndGo(t *testing.T) {

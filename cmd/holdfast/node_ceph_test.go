@@ -34,10 +34,16 @@ func cephNode(t *testing.T) (*nodeStorage, client.Interface, *miniapi.Server) {
 
 func putVolume(t *testing.T, c client.Interface, name, node string, status v1beta1.VolumeStatus) {
 	t.Helper()
-	volumes := c.HoldfastV1beta1().Volumes()
-	v := check.Got(volumes.Create(t.Context(), &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.VolumeSpec{Name: name, Node: node}}, metav1.CreateOptions{}))(t)
-	v.Status = status
-	check.Got(volumes.UpdateStatus(t.Context(), v, metav1.UpdateOptions{}))(t)
+	put(t, &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.VolumeSpec{Name: name, Node: node}, Status: status}, c.HoldfastV1beta1().Volumes())
+}
+
+// rbdImage is a volume in a Ceph cluster.
+func rbdImage(mode v1beta1.Mode, fsType string) v1beta1.VolumeStatus {
+	cluster := v1beta1.VolumeCeph{FSID: "f", Monitors: []string{"v2:10.0.0.1:3300"}, User: "u"}
+	return v1beta1.VolumeStatus{
+		CreationTime: new(metav1.NowMicro()), Size: v1beta1.Quantity(1 << 30), Mode: mode, FSType: fsType,
+		Access: &v1beta1.VolumeAccess{RBD: &v1beta1.VolumeRBD{Cluster: cluster, Pool: "p", Image: "image"}},
+	}
 }
 
 func TestCephKeys_NodeWithAUserOfItsOwnReadsItsKeyAndNoOther(t *testing.T) {
@@ -78,11 +84,7 @@ func TestCephKeys_NodeWithAUserOfItsOwnReadsItsKeyAndNoOther(t *testing.T) {
 
 func TestNodeStorage_FindsVolumesOfCephPools(t *testing.T) {
 	s, ours, api := cephNode(t)
-	made := metav1.NowMicro()
-	image := v1beta1.VolumeStatus{
-		CreationTime: &made, Size: v1beta1.Quantity(1 << 30), Mode: v1beta1.ModeFilesystem, FSType: "ext4",
-		Access: &v1beta1.VolumeAccess{RBD: &v1beta1.VolumeRBD{Cluster: v1beta1.VolumeCeph{FSID: "f", Monitors: []string{"v2:10.0.0.1:3300"}, User: "u"}, Pool: "p", Image: "image"}},
-	}
+	image := rbdImage(v1beta1.ModeFilesystem, "ext4")
 	putVolume(t, ours, "image", v1beta1.NodeOfCephPool("block"), image)
 	putVolume(t, ours, "unmade", v1beta1.NodeOfCephPool("block"), v1beta1.VolumeStatus{})
 	putVolume(t, ours, "local", "node-b", image)
@@ -113,11 +115,7 @@ func TestNodeStorage_FindsVolumesOfCephPools(t *testing.T) {
 
 func TestNodeStorage_ImageWhoseObjectDoesNotSayWhereItIsAttachedIsThatOfTheNodeThatHasIt(t *testing.T) {
 	s, ours, _ := cephNode(t)
-	putVolume(t, ours, "image", v1beta1.NodeOfCephPool("block"), v1beta1.VolumeStatus{
-		CreationTime: new(metav1.NowMicro()), Size: v1beta1.Quantity(1 << 30), Mode: v1beta1.ModeBlock, Access: &v1beta1.VolumeAccess{RBD: &v1beta1.VolumeRBD{
-			Cluster: v1beta1.VolumeCeph{FSID: "f", Monitors: []string{"v2:10.0.0.1:3300"}, User: "u"}, Pool: "p", Image: "image",
-		}},
-	})
+	putVolume(t, ours, "image", v1beta1.NodeOfCephPool("block"), rbdImage(v1beta1.ModeBlock, ""))
 	attached := func(want string) {
 		t.Helper()
 		if v, err := s.Get(t.Context(), "image"); err != nil || v.AttachedTo != want {
@@ -126,14 +124,8 @@ func TestNodeStorage_ImageWhoseObjectDoesNotSayWhereItIsAttachedIsThatOfTheNodeT
 	}
 	nodes := ours.HoldfastV1beta1().StorageNodes()
 	has := func(name string) *v1beta1.StorageNode {
-		t.Helper()
-		n, err := nodes.Create(t.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-		if err == nil {
-			n.Status.CephVolumes = []string{"image"}
-			n, err = nodes.UpdateStatus(t.Context(), n, metav1.UpdateOptions{})
-		}
-		check.OK(t, err)
-		return n
+		status := v1beta1.StorageNodeStatus{CephVolumes: []string{"image"}}
+		return put(t, &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: status}, nodes)
 	}
 	has("here")
 	attached("")
@@ -155,10 +147,7 @@ func TestNodeStorage_ImageWhoseObjectDoesNotSayWhereItIsAttachedIsThatOfTheNodeT
 	fence := func(f *v1beta1.Fence) {
 		t.Helper()
 		other.Spec.Fence = f
-		var err error
-		if other, err = nodes.Update(t.Context(), other, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		other = check.Got(nodes.Update(t.Context(), other, metav1.UpdateOptions{}))(t)
 	}
 	f := &v1beta1.Fence{Reason: v1beta1.ReasonNodeDown, RequestedAt: metav1.NowMicro()}
 	fence(f)
@@ -187,11 +176,5 @@ func TestCephVolumes_ConditionNamesTheModule(t *testing.T) {
 		case want != nil && strings.Contains(want.Error(), "no module") && reason != v1beta1.ReasonNoCephClient:
 			t.Errorf("the reason is %s", reason)
 		}
-	}
-}
-
-func TestFlags_NodeKnowsTheEnginesOfCeph(t *testing.T) {
-	if _, err := call(t, "node", "--node-name=a", "--config=/none", "--ceph-engines=rbd,zfs", "--endpoint=unix://"+filepath.Join(t.TempDir(), "s"), "--metrics-address="); !errors.Is(err, errUsage) || !strings.Contains(err.Error(), "zfs") {
-		t.Errorf("got %v", err)
 	}
 }

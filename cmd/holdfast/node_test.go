@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,7 +16,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/holdfast-storage/holdfast/agent/nodepools"
-	client "github.com/holdfast-storage/holdfast/api/client/clientset"
 	typed "github.com/holdfast-storage/holdfast/api/client/clientset/typed/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
@@ -42,18 +40,15 @@ func newMachine(t *testing.T, labels map[string]string, chosen ...v1beta1.PoolSp
 	hostfs.RequireRoot(t)
 	dir := check.Got(os.MkdirTemp("", "node"))(t)
 	api := newCluster(t)
-	config := api.Config()
-	m := &machine{T: t, dir: dir, kube: kubernetes.NewForConfigOrDie(config), ours: client.NewForConfigOrDie(config).HoldfastV1beta1()}
+	m := &machine{T: t, dir: dir, kube: kubernetes.NewForConfigOrDie(api.Config()), ours: kindsOf(api)}
 	t.Cleanup(func() {
 		for _, p := range chosen {
 			m.unmount(p.Name)
 		}
 		os.RemoveAll(dir)
 	})
-	m.write("kubeconfig", fmt.Sprintf("apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: '%s'}}]\n"+
-		"contexts: [{name: c, context: {cluster: c, user: u}}]\nusers: [{name: u, user: {}}]\ncurrent-context: c\n", api.URL()))
-	data := check.Got(json.Marshal(v1beta1.NodeConfig{Pools: chosen}))(t)
-	m.write("node.json", string(data))
+	m.write("kubeconfig", onlyServer(api.URL()))
+	m.write("node.json", string(check.Got(json.Marshal(v1beta1.NodeConfig{Pools: chosen}))(t)))
 	node := &core.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a", Labels: labels}}
 	check.Got(m.kube.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}))(t)
 	return m
@@ -198,16 +193,4 @@ func TestNode_PoolOnAMissingDiskLosesNothingAndBlocksNoOther(t *testing.T) {
 	m.start()
 	m.says("2/2")
 	becomes(v1beta1.PhaseReady, metav1.ConditionTrue, v1beta1.ReasonReady)
-}
-
-func TestPools_ComeFromTheFileOrFromFlags(t *testing.T) {
-	for want, args := range map[string][]string{
-		"--config or --pool is missing":   {"--node-name=n"},
-		"--config and --pool are given":   {"--node-name=n", "--config=/nowhere", "--pool=name=a,path=/a"},
-		`node "": --node-name is missing`: {"--config=/nowhere"},
-	} {
-		if _, err := call(t, append([]string{"node"}, args...)...); !errors.Is(err, errUsage) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v: %v", args, err)
-		}
-	}
 }

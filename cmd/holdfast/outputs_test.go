@@ -15,9 +15,7 @@ import (
 	core "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
-	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/deploy"
 	"github.com/holdfast-storage/holdfast/report/top"
@@ -44,25 +42,16 @@ type shown struct {
 	api *miniapi.Server
 }
 
-func (s *shown) must(err error) {
-	s.Helper()
-	check.OK(s, err)
-}
-
 func (s *shown) node(name string, pools []v1beta1.Pool, trash ...v1beta1.TrashedVolume) {
 	s.Helper()
-	nodes := holdfast.NewForConfigOrDie(s.api.Config()).HoldfastV1beta1().StorageNodes()
-	n, err := nodes.Create(s.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-	s.must(err)
-	n.Status = v1beta1.StorageNodeStatus{
+	n := &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1beta1.StorageNodeStatus{
 		Version: "v0.1.0", Pools: pools, Trash: trash,
 		Conditions: []metav1.Condition{{Type: v1beta1.ReadyCondition, Status: metav1.ConditionTrue}},
-	}
+	}}
 	for _, p := range pools {
 		n.Status.Columns.Volumes += p.Volumes
 	}
-	_, err = nodes.UpdateStatus(s.Context(), n, metav1.UpdateOptions{})
-	s.must(err)
+	put(s.T, n, kindsOf(s.api).StorageNodes())
 }
 
 func pool(name string, engine v1beta1.Engine, capacity, used, promised, available string, volumes int32) v1beta1.Pool {
@@ -72,41 +61,18 @@ func pool(name string, engine v1beta1.Engine, capacity, used, promised, availabl
 
 func (s *shown) volume(name, claim, node, pool, size, used string, phase v1beta1.Phase, why ...string) {
 	s.Helper()
-	volumes := holdfast.NewForConfigOrDie(s.api.Config()).HoldfastV1beta1().Volumes()
-	v, err := volumes.Create(s.Context(), &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.VolumeSpec{Name: name, Node: node, Pool: pool, ClaimRef: v1beta1.ReferenceTo(claim)}}, metav1.CreateOptions{})
-	s.must(err)
-	v.Status.Phase, v.Status.Pool, v.Status.Size, v.Status.Used = phase, pool, new(resource.MustParse(size)), new(resource.MustParse(used))
+	v := aVolume(name, claim, node, pool, size, used, phase)
 	if len(why) > 0 {
 		v.Status.Conditions = []metav1.Condition{{Type: v1beta1.ReadyCondition, Status: metav1.ConditionFalse, Reason: why[0], Message: why[1]}}
 	}
-	_, err = volumes.UpdateStatus(s.Context(), v, metav1.UpdateOptions{})
-	s.must(err)
-}
-
-func (s *shown) pod(namespace, name, node string, labels map[string]string, claim string) {
-	s.Helper()
-	pods := kubernetes.NewForConfigOrDie(s.api.Config()).CoreV1().Pods(namespace)
-	p := &core.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels}, Spec: core.PodSpec{NodeName: node}}
-	if claim != "" {
-		p.Spec.Volumes = []core.Volume{{Name: "data", VolumeSource: core.VolumeSource{PersistentVolumeClaim: &core.PersistentVolumeClaimVolumeSource{ClaimName: claim}}}}
-	}
-	p, err := pods.Create(s.Context(), p, metav1.CreateOptions{})
-	s.must(err)
-	p.Status.Phase = core.PodRunning
-	_, err = pods.UpdateStatus(s.Context(), p, metav1.UpdateOptions{})
-	s.must(err)
+	put(s.T, v, kindsOf(s.api).Volumes())
 }
 
 func (s *shown) shop() {
-	clusters := holdfast.NewForConfigOrDie(s.api.Config()).HoldfastV1beta1().StorageClusters()
-	c, err := clusters.Create(s.Context(), &v1beta1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "holdfast"}}, metav1.CreateOptions{})
-	s.must(err)
-	c.Status = v1beta1.StorageClusterStatus{
-		Phase: v1beta1.ClusterRunning, ObservedGeneration: c.Generation, ReadyNodes: 3, DesiredNodes: 3, Version: "v0.1.0",
+	put(s.T, &v1beta1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "holdfast"}, Status: v1beta1.StorageClusterStatus{
+		Phase: v1beta1.ClusterRunning, ObservedGeneration: 1, ReadyNodes: 3, DesiredNodes: 3, Version: "v0.1.0",
 		Nodes: []v1beta1.NodeHealth{{Name: "n1", Ready: true, Version: "v0.1.0"}, {Name: "n2", Ready: true, Version: "v0.1.0"}, {Name: "n3", Ready: true, Version: "v0.1.0"}},
-	}
-	_, err = clusters.UpdateStatus(s.Context(), c, metav1.UpdateOptions{})
-	s.must(err)
+	}}, kindsOf(s.api).StorageClusters())
 	s.node("n1", []v1beta1.Pool{pool("fast", v1beta1.EngineImage, "200Gi", "57Gi", "120Gi", "70Gi", 2)})
 	s.node("n2", []v1beta1.Pool{pool("fast", v1beta1.EngineImage, "200Gi", "170Gi", "180Gi", "10Gi", 1)})
 	s.node("n3", []v1beta1.Pool{pool("fast", v1beta1.EngineImage, "200Gi", "12Gi", "20Gi", "170Gi", 1), pool("plain", v1beta1.EngineDirectory, "1Ti", "88Gi", "100Gi", "850Gi", 1)})
@@ -116,19 +82,17 @@ func (s *shown) shop() {
 	s.volume("pvc-91d0", "bank/ledger", "n3", "fast", "20Gi", "11Gi", v1beta1.PhaseUnreachable, "NotMounted", "pool fast of node n3 is not mounted")
 	s.volume("pvc-e5f3", "bank/archive", "n3", "plain", "100Gi", "87Gi", v1beta1.PhaseReady)
 	for i, node := range []string{"n1", "n2", "n3"} {
-		s.pod(deploy.Namespace, fmt.Sprintf("holdfast-node-%d", i), node, map[string]string{v1beta1.NameLabel: v1beta1.AppName, v1beta1.ComponentLabel: v1beta1.NodeComponent}, "")
+		putPod(s.T, s.api, deploy.Namespace, fmt.Sprintf("holdfast-node-%d", i), node, ofNode)
 	}
-	s.pod("shop", "orders-0", "n1", nil, "data-orders-0")
-	s.pod("shop", "orders-1", "n2", nil, "data-orders-1")
-	s.pod("shop", "web-5c8d", "n1", nil, "images")
-	s.pod("bank", "archive-0", "n3", nil, "archive")
-	events := kubernetes.NewForConfigOrDie(s.api.Config()).CoreV1().Events("default")
-	_, err = events.Create(s.Context(), &core.Event{
+	putPod(s.T, s.api, "shop", "orders-0", "n1", nil, "data-orders-0")
+	putPod(s.T, s.api, "shop", "orders-1", "n2", nil, "data-orders-1")
+	putPod(s.T, s.api, "shop", "web-5c8d", "n1", nil, "images")
+	putPod(s.T, s.api, "bank", "archive-0", "n3", nil, "archive")
+	check.Got(coreOf(s.api).Events("default").Create(s.Context(), &core.Event{
 		ObjectMeta: metav1.ObjectMeta{Name: "e", Namespace: "default"}, Type: core.EventTypeWarning, Reason: "NotMounted", Message: "pool fast of node n3 is not mounted", Count: 4,
 		InvolvedObject: core.ObjectReference{Kind: "StorageNode", Name: "n3", APIVersion: v1beta1.SchemeGroupVersion.String()}, Source: core.EventSource{Component: "holdfast-node"},
 		LastTimestamp: metav1.NewTime(time.Now().Add(-10*time.Minute - 30*time.Second)),
-	}, metav1.CreateOptions{})
-	s.must(err)
+	}, metav1.CreateOptions{}))(s)
 }
 
 // deleted has a volume in the trash.

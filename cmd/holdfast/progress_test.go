@@ -3,14 +3,10 @@ package main
 import (
 	"fmt"
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"strings"
 	"testing"
 
 	"github.com/holdfast-storage/holdfast/cmd/holdfast/terminal"
-	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
 	"github.com/holdfast-storage/holdfast/test/rig/pty"
 )
@@ -18,18 +14,14 @@ import (
 // identified are the flags to reach an API that says who its user is.
 func identified(t *testing.T, api *miniapi.Server) []string {
 	t.Helper()
-	target := check.Got(url.Parse(api.URL()))(t)
-	through := httputil.NewSingleHostReverseProxy(target)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !strings.HasSuffix(r.URL.Path, "/selfsubjectreviews") {
-			through.ServeHTTP(w, r)
-			return
+	return at(t, inFront(t, api, func(w http.ResponseWriter, r *http.Request) bool {
+		asks := strings.HasSuffix(r.URL.Path, "/selfsubjectreviews")
+		if asks {
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprint(w, `{"kind":"SelfSubjectReview","apiVersion":"authentication.k8s.io/v1","status":{"userInfo":{"username":"alice"}}}`)
 		}
-		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprint(w, `{"kind":"SelfSubjectReview","apiVersion":"authentication.k8s.io/v1","status":{"userInfo":{"username":"alice"}}}`)
+		return asks
 	}))
-	t.Cleanup(server.Close)
-	return []string{"--kubeconfig", reachable(t, server.URL), "--context", "here"}
 }
 
 func TestProgress_OfARestoreIsOneLineOnATerminalAndPlainLinesInAPipe(t *testing.T) {
@@ -43,7 +35,7 @@ func TestProgress_OfARestoreIsOneLineOnATerminalAndPlainLinesInAPipe(t *testing.
 	if got := screen.Written(); strings.Contains(got, "\n") {
 		t.Errorf("%q", got)
 	}
-	out, err := call(t, append([]string{"volumes", "restore", "pvc-9"}, flags...)...)
+	out, err := callLine(t, "volumes restore pvc-9", flags...)
 	if err == nil || out != "waiting: a takes volume pvc-9 out of its trash\n" {
 		t.Errorf("%v: %q", err, out)
 	}

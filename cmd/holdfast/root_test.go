@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -116,7 +115,7 @@ func TestFlags_OfAClusterMayPrecedeTheCommand(t *testing.T) {
 		"--kubeconfig=" + kubeconfig + " -nholdfast-system volumes --context here list",
 		"-o json --kubeconfig " + kubeconfig + " --context here snapshots",
 	} {
-		if out, err := call(t, strings.Fields(line)...); err != nil {
+		if out, err := callLine(t, line); err != nil {
 			t.Errorf("%s: %v\n%s", line, err, out)
 		}
 	}
@@ -126,29 +125,9 @@ func TestFlags_OfAClusterAreIgnoredWhereNothingIsContacted(t *testing.T) {
 	for _, flag := range []string{"--context nowhere", "--kubeconfig /nowhere", "-n nowhere"} {
 		for _, command := range []string{"version", "version -o json", "render", "completion", "help status", "help"} {
 			for _, line := range []string{flag + " " + command, command + " " + flag} {
-				if out, err := call(t, strings.Fields(line)...); err != nil {
+				if out, err := callLine(t, line); err != nil {
 					t.Errorf("%s: %v\n%s", line, err, out)
 				}
-			}
-		}
-	}
-}
-
-func TestFlags_OfAClusterAreRefusedWhereTheyWouldMislead(t *testing.T) {
-	for line, want := range map[string]string{
-		"cleanup --path /nowhere":      "is about this host",
-		"standalone":                   "is about this host",
-		"copy":                         "there is no flag",
-		"bench --storage-class s -n x": "bench: --namespace has no effect: bench makes a namespace of its own",
-		"-n x bench --storage-class s": "a namespace of its own",
-	} {
-		lines := []string{line}
-		if !strings.Contains(line, "bench") {
-			lines = []string{"--context x " + line, line + " --context x", "-n x " + line}
-		}
-		for _, line := range lines {
-			if _, err := call(t, strings.Fields(line)...); !errors.Is(err, errUsage) || !strings.Contains(err.Error(), want) {
-				t.Errorf("%s: %v", line, err)
 			}
 		}
 	}
@@ -175,12 +154,8 @@ func TestOutput_YAMLHasWhatJSONHasAndEachFieldIsDocumented(t *testing.T) {
 	page := check.Got(os.ReadFile("../../docs/command-line.md"))(t)
 	flags := stored(t)
 	for _, line := range []string{"status", "doctor", "volumes", "volumes list", "volumes trash", "snapshots list", "version"} {
-		args := strings.Fields(line)
-		if line != "version" {
-			args = append(args, flags...)
-		}
-		asJSON, _ := call(t, append(args, "-ojson")...)
-		asYAML, _ := call(t, append(args, "--output=yaml")...)
+		asJSON, _ := callLine(t, line+" -ojson", flags...)
+		asYAML, _ := callLine(t, line+" --output=yaml", flags...)
 		var fromJSON, fromYAML any
 		if err := json.Unmarshal([]byte(asJSON), &fromJSON); err != nil {
 			t.Fatalf("%s: %v\n%s", line, err, asJSON)
@@ -205,42 +180,12 @@ func TestOutput_NamesAreThoseThatKubectlTakes(t *testing.T) {
 	for line, want := range map[string]string{
 		"volumes": "volume.holdfast.dev/pvc-1\n", "volumes trash": "pvc-9\n", "snapshots list": "snapshot.holdfast.dev/s-1\n",
 	} {
-		if out, err := call(t, append(append(strings.Fields(line), "-o", "name"), flags...)...); err != nil || out != want {
+		if out, err := callLine(t, line+" -o name", flags...); err != nil || out != want {
 			t.Errorf("%s: %v, %q instead of %q", line, err, out, want)
 		}
 	}
 	out, err := call(t, "render", "-o", "name")
 	if err != nil || !slices.Contains(strings.Split(out, "\n"), "storageclass.storage.k8s.io/holdfast") {
 		t.Errorf("render: %v\n%s", err, out)
-	}
-}
-
-func TestRender_JSONIsAListOfTheObjectsOfTheYAML(t *testing.T) {
-	asYAML, yamlErr := call(t, "render")
-	asJSON, jsonErr := call(t, "render", "-o", "json")
-	var list struct {
-		Kind  string
-		Items []map[string]any
-	}
-	if err := json.Unmarshal([]byte(asJSON), &list); err != nil || yamlErr != nil || jsonErr != nil || list.Kind != "List" {
-		t.Fatalf("%v, %v, %v, kind %q", err, yamlErr, jsonErr, list.Kind)
-	}
-	documents := strings.Split(asYAML, "---\n")
-	if len(documents) != len(list.Items) {
-		t.Fatalf("%d documents and %d items", len(documents), len(list.Items))
-	}
-	for i, document := range documents {
-		var o map[string]any
-		if err := yaml.Unmarshal([]byte(document), &o); err != nil || !reflect.DeepEqual(o, list.Items[i]) {
-			t.Errorf("%v: %v is not %v", err, list.Items[i], o)
-		}
-	}
-}
-
-func TestVersion_FlagPrintsWhatTheCommandDoes(t *testing.T) {
-	flag, flagErr := call(t, "--version")
-	command, err := call(t, "version")
-	if err != nil || flagErr != nil || flag != command {
-		t.Errorf("%v, %v: %q and %q", flagErr, err, flag, command)
 	}
 }

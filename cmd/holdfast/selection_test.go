@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -9,9 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
-	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
 )
 
@@ -21,17 +18,14 @@ var noon = time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
 func crowded(t *testing.T) []string {
 	t.Helper()
 	api := miniapi.New(t)
-	kinds := holdfast.NewForConfigOrDie(api.Config()).HoldfastV1beta1()
-	var errs []error
+	kinds := kindsOf(api)
 	for _, name := range []string{"node-1", "node-2", "team.files.nfs.holdfast.dev"} {
-		n, err := kinds.StorageNodes().Create(t.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-		check.OK(t, err)
-		n.Status.Pools = []v1beta1.Pool{{Name: "fast"}, {Name: "slow"}}
-		n.Status.Trash = []v1beta1.TrashedVolume{
-			{Name: "old-on-" + name[:6], Pool: "fast", ClaimRef: v1beta1.ReferenceTo("shop/old"), Size: resource.MustParse("1Gi"), DeletionTime: metav1.NewTime(noon), ExpirationTime: metav1.NewTime(noon)},
-		}
-		_, err = kinds.StorageNodes().UpdateStatus(t.Context(), n, metav1.UpdateOptions{})
-		errs = append(errs, err)
+		put(t, &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1beta1.StorageNodeStatus{
+			Pools: []v1beta1.Pool{{Name: "fast"}, {Name: "slow"}},
+			Trash: []v1beta1.TrashedVolume{
+				{Name: "old-on-" + name[:6], Pool: "fast", ClaimRef: v1beta1.ReferenceTo("shop/old"), Size: resource.MustParse("1Gi"), DeletionTime: metav1.NewTime(noon), ExpirationTime: metav1.NewTime(noon)},
+			},
+		}}, kinds.StorageNodes())
 	}
 	for i, v := range []struct {
 		name, claim, node, pool, size, used string
@@ -42,22 +36,15 @@ func crowded(t *testing.T) []string {
 		{"pvc-c", "bank/orders", "node-1", "fast", "1Gi", "900Mi", v1beta1.PhaseReady},
 		{"pvc-d", "", "team.files.nfs.holdfast.dev", "fast", "2Gi", "2Gi", v1beta1.PhaseReady},
 	} {
-		o, err := kinds.Volumes().Create(t.Context(), &v1beta1.Volume{
-			ObjectMeta: metav1.ObjectMeta{Name: v.name}, Spec: v1beta1.VolumeSpec{Name: v.name, Node: v.node, Pool: v.pool, ClaimRef: v1beta1.ReferenceTo(v.claim)},
-		}, metav1.CreateOptions{})
-		check.OK(t, err)
-		o.Status.Phase, o.Status.Pool = v.phase, v.pool
-		o.Status.Size, o.Status.Used = new(resource.MustParse(v.size)), new(resource.MustParse(v.used))
+		o := aVolume(v.name, v.claim, v.node, v.pool, v.size, v.used, v.phase)
 		o.Status.CreationTime = new(metav1.NewMicroTime(noon.Add(time.Duration(i*7%5) * time.Hour)))
-		_, err = kinds.Volumes().UpdateStatus(t.Context(), o, metav1.UpdateOptions{})
-		errs = append(errs, err)
+		put(t, o, kinds.Volumes())
 	}
 	for name, volume := range map[string]string{"s-1": "pvc-a", "s-2": "pvc-b"} {
-		_, err := kinds.Snapshots().Create(t.Context(), &v1beta1.Snapshot{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.SnapshotSpec{Name: name, SourceRef: v1beta1.FromVolume(volume), Node: "node-1"}}, metav1.CreateOptions{})
-		errs = append(errs, err)
+		spec := v1beta1.SnapshotSpec{Name: name, SourceRef: v1beta1.FromVolume(volume), Node: "node-1"}
+		put(t, &v1beta1.Snapshot{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}, kinds.Snapshots())
 	}
-	check.OK(t, errors.Join(errs...))
-	return []string{"--kubeconfig", reachable(t, api.URL()), "--context", "here"}
+	return at(t, api.URL())
 }
 
 func TestLists_AreSortedAndFiltered(t *testing.T) {
@@ -91,7 +78,7 @@ func TestLists_AreSortedAndFiltered(t *testing.T) {
 		"snapshots -n bank":                               "",
 		"snapshots list --claim shop/images":              "s-2",
 	} {
-		out, err := call(t, append(append(strings.Fields(line), "-o", "name"), flags...)...)
+		out, err := callLine(t, line+" -o name", flags...)
 		got := strings.Join(strings.Fields(strings.NewReplacer("volume.holdfast.dev/pvc-", "", "snapshot.holdfast.dev/", "").Replace(out)), " ")
 		if err != nil || got != want {
 			t.Errorf("%s: %v: %q instead of %q", line, err, got, want)
@@ -110,62 +97,9 @@ func TestLists_ValuesThatMeanNothingAreRefusedWithWhatDoes(t *testing.T) {
 		"volumes list --pool name=x,path=/x --node a": "--node is for a cluster",
 		"volumes list -o jsno":                        "table, wide, json, yaml or name (did you mean json?)",
 	} {
-		out, err := call(t, append(strings.Fields(line), flags...)...)
+		out, err := callLine(t, line, flags...)
 		if exitCode(err) != 2 || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, without %q\n%s", line, err, want, out)
-		}
-	}
-}
-
-func TestFlags_WithoutEffectAreRefused(t *testing.T) {
-	const host = " --pool name=fast,path=/nowhere"
-	kubeconfig := reachable(t, "http://127.0.0.1:1")
-	t.Setenv("KUBECONFIG", kubeconfig) // is no flag
-	sample := storageosSamples + "small.yaml"
-	for line, want := range map[string]string{
-		"volumes list --context production" + host:                 "--context is for a cluster",
-		"--context production volumes list" + host:                 "--context is for a cluster",
-		"volumes list --kubeconfig " + kubeconfig + host:           "--kubeconfig is for a cluster",
-		"volumes list --node a" + host:                             "--node is for a cluster",
-		"volumes --context production" + host:                      "--context is for a cluster",
-		"volumes --restore pvc-1 --context production" + host:      "--context is for a cluster",
-		"volumes trash --context production" + host:                "--context is for a cluster",
-		"snapshots list --context production" + host:               "--context is for a cluster",
-		"top --context production" + host:                          "--context is for a cluster",
-		"top pools --kubeconfig " + kubeconfig + host:              "--kubeconfig is for a cluster",
-		"top --holdfast-namespace storage" + host:                  "--holdfast-namespace is for a cluster",
-		"volumes restore pvc-1 --context production" + host:        "--context is for a cluster",
-		"volumes restore pvc-1 --kubeconfig /nowhere" + host:       "--kubeconfig is for a cluster",
-		"volumes restore pvc-1 -n storage" + host:                  "--namespace is for a cluster",
-		"-n storage volumes restore pvc-1" + host:                  "--namespace is for a cluster",
-		"volumes restore pvc-1 --timeout 1m" + host:                "--timeout is for a cluster",
-		"volumes restore pvc-1 --holdfast-namespace x" + host:      "--holdfast-namespace is for a cluster",
-		"volumes restore pvc-1 -o json" + host:                     "--output is for a cluster",
-		"volumes restore pvc-1 -n shop":                            "--namespace shop is that of a claim, and --claim is missing",
-		"volumes adopt pvc-1 --claim shop/x -n bank":               "--claim shop/x is not in --namespace bank",
-		"volumes adopt pvc-1 --claim x -n shop --print -o json":    "--output has no effect with --print",
-		"volumes restore pvc-1 --node a" + host:                    "--node is for a cluster",
-		"volumes restore pvc-1 --claim shop/orders" + host:         "--claim is for a cluster",
-		"render --from-storageos " + sample + " --has PodMonitor":  "--has has no effect with --from-storageos",
-		"render --from-storageos " + sample + " -n storage":        "--namespace has no effect with --from-storageos",
-		"-n storage render --from-storageos " + sample:             "--namespace has no effect with --from-storageos",
-		"render --from-storageos " + sample + " -f /nowhere":       "--filename has no effect with --from-storageos",
-		"render --from-storageos " + sample + " --secret /nowhere": "--secret has no effect with --from-storageos",
-		"status --interval 1s":                                     "--interval has no effect without --watch",
-	} {
-		if _, err := call(t, strings.Fields(line)...); exitCode(err) != 2 || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, without %q", line, err, want)
-		}
-	}
-	for line, want := range map[string]int{
-		"volumes list -n shop --claim orders" + host:     1, // there is no such pool
-		"top -n shop --interval 1s" + host:               1,
-		"volumes restore pvc-1" + host:                   1,
-		"render --from-storageos " + sample + " -o json": 0,
-		"status --watch --interval 1s --context nowhere": 3,
-	} {
-		if _, err := call(t, strings.Fields(line)...); exitCode(err) != want {
-			t.Errorf("%s: %v instead of %d", line, err, want)
 		}
 	}
 }

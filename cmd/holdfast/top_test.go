@@ -4,9 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"strings"
 	"sync/atomic"
@@ -15,9 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 	core "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
-	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/nodeops"
@@ -30,20 +25,17 @@ import (
 // proxied is an API server with a proxy to pods, which answer with the given functions, and the flags to reach it.
 func proxied(t *testing.T, api *miniapi.Server, pods map[string]http.HandlerFunc) []string {
 	t.Helper()
-	target := check.Got(url.Parse(api.URL()))(t)
-	through := httputil.NewSingleHostReverseProxy(target)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := inFront(t, api, func(w http.ResponseWriter, r *http.Request) bool {
 		for pod, answer := range pods {
 			namespace, name, _ := strings.Cut(pod, "/")
 			if r.URL.Path == "/api/v1/namespaces/"+namespace+"/pods/http:"+name+":9090/proxy/metrics" {
 				answer(w, r)
-				return
+				return true
 			}
 		}
-		through.ServeHTTP(w, r)
-	}))
-	t.Cleanup(server.Close)
-	return []string{"--kubeconfig", reachable(t, server.URL), "--context", "here", "--interval", "100ms"}
+		return false
+	})
+	return append(at(t, server), "--interval", "100ms")
 }
 
 // counts serves counters of volumes that grow by what is given with each answer.
@@ -67,17 +59,9 @@ func counts(growth map[string]int) http.HandlerFunc {
 func used(t *testing.T) *miniapi.Server {
 	t.Helper()
 	api := miniapi.New(t)
-	kinds, pods := holdfast.NewForConfigOrDie(api.Config()).HoldfastV1beta1(), kubernetes.NewForConfigOrDie(api.Config()).CoreV1()
-	must := func(err error) {
-		t.Helper()
-		check.OK(t, err)
-	}
 	for _, name := range []string{"a", "b", "team.files.nfs.holdfast.dev"} {
-		n, err := kinds.StorageNodes().Create(t.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-		must(err)
-		n.Status.Pools = []v1beta1.Pool{{Name: "fast", Engine: v1beta1.EngineImage}, {Name: "dirs", Engine: v1beta1.EngineDirectory}}
-		_, err = kinds.StorageNodes().UpdateStatus(t.Context(), n, metav1.UpdateOptions{})
-		must(err)
+		pools := []v1beta1.Pool{{Name: "fast", Engine: v1beta1.EngineImage}, {Name: "dirs", Engine: v1beta1.EngineDirectory}}
+		put(t, &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1beta1.StorageNodeStatus{Pools: pools}}, kindsOf(api).StorageNodes())
 	}
 	for _, v := range [][4]string{
 		{"pvc-1", "shop/orders", "a", "fast"},
@@ -87,38 +71,19 @@ func used(t *testing.T) *miniapi.Server {
 		{"pvc-5", "bank/shared", "team.files.nfs.holdfast.dev", "fast"},
 		{"pvc-6", "shop/unused", "a", "dirs"},
 	} {
-		_, err := kinds.Volumes().Create(t.Context(), &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: v[0]}, Spec: v1beta1.VolumeSpec{Name: v[0], Node: v[2], Pool: v[3], ClaimRef: v1beta1.ReferenceTo(v[1])}}, metav1.CreateOptions{})
-		must(err)
+		put(t, aVolume(v[0], v[1], v[2], v[3], "1Gi", "0", ""), kindsOf(api).Volumes())
 	}
-	running := func(namespace, name, node string, labels map[string]string, claims ...string) {
-		t.Helper()
-		p := &core.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels}, Spec: core.PodSpec{NodeName: node}}
-		for _, claim := range claims {
-			p.Spec.Volumes = append(p.Spec.Volumes, core.Volume{Name: claim, VolumeSource: core.VolumeSource{PersistentVolumeClaim: &core.PersistentVolumeClaimVolumeSource{ClaimName: claim}}})
-		}
-		p, err := pods.Pods(namespace).Create(t.Context(), p, metav1.CreateOptions{})
-		must(err)
-		p.Status.Phase = core.PodRunning
-		_, err = pods.Pods(namespace).UpdateStatus(t.Context(), p, metav1.UpdateOptions{})
-		must(err)
-	}
-	ours := map[string]string{v1beta1.NameLabel: v1beta1.AppName, v1beta1.ComponentLabel: v1beta1.NodeComponent}
-	running("holdfast-system", "holdfast-node-1", "a", ours)
-	running("holdfast-system", "holdfast-node-2", "b", ours)
-	running("evil", "holdfast-node-x", "b", ours)
-	running("shop", "orders-0", "a", nil, "orders", "files")
-	running("shop", "orders-1", "a", nil, "orders")
-	running("bank", "web", "b", nil, "shared")
+	putPod(t, api, "holdfast-system", "holdfast-node-1", "a", ofNode)
+	putPod(t, api, "holdfast-system", "holdfast-node-2", "b", ofNode)
+	putPod(t, api, "evil", "holdfast-node-x", "b", ofNode)
+	putPod(t, api, "shop", "orders-0", "a", nil, "orders", "files")
+	putPod(t, api, "shop", "orders-1", "a", nil, "orders")
+	putPod(t, api, "bank", "web", "b", nil, "shared")
 	// Bound to another claim than it was made for.
-	pv := &core.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-4"}, Spec: core.PersistentVolumeSpec{
-		PersistentVolumeSource: core.PersistentVolumeSource{CSI: &core.CSIPersistentVolumeSource{Driver: v1beta1.DriverName, VolumeHandle: "pvc-4"}},
-		ClaimRef:               &core.ObjectReference{Namespace: "bank", Name: "new"},
-	}}
-	pv, err := kubernetes.NewForConfigOrDie(api.Config()).CoreV1().PersistentVolumes().Create(t.Context(), pv, metav1.CreateOptions{})
-	must(err)
-	pv.Status.Phase = core.VolumeBound
-	_, err = kubernetes.NewForConfigOrDie(api.Config()).CoreV1().PersistentVolumes().UpdateStatus(t.Context(), pv, metav1.UpdateOptions{})
-	must(err)
+	pv := &core.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-4"}, Status: core.PersistentVolumeStatus{Phase: core.VolumeBound}}
+	pv.Spec.CSI = &core.CSIPersistentVolumeSource{Driver: v1beta1.DriverName, VolumeHandle: "pvc-4"}
+	pv.Spec.ClaimRef = &core.ObjectReference{Namespace: "bank", Name: "new"}
+	put(t, pv, coreOf(api).PersistentVolumes())
 	return api
 }
 
@@ -199,33 +164,18 @@ func TestTop_NodeThatDoesNotAnswerIsNamedAndTheOthersAreShown(t *testing.T) {
 		r.Silent[1].Node != "team.files.nfs.holdfast.dev" || !strings.Contains(r.Silent[1].Message, "cannot be read") {
 		t.Errorf("%+v", r)
 	}
-	check.OK(t, kubernetes.NewForConfigOrDie(api.Config()).CoreV1().Pods("holdfast-system").Delete(t.Context(), "holdfast-node-2", metav1.DeleteOptions{}))
+	check.OK(t, coreOf(api).Pods("holdfast-system").Delete(t.Context(), "holdfast-node-2", metav1.DeleteOptions{}))
 	if r := reported(t, flags...); r.Silent[0].Message != "no pod of it runs in namespace holdfast-system" {
 		t.Errorf("%+v", r.Silent)
 	}
 }
 
 func TestTop_WithoutTheRightToAskPodsSaysWhichIsMissing(t *testing.T) {
-	forbid := func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(http.StatusForbidden)
-		_ = json.NewEncoder(w).Encode(metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonForbidden, Code: http.StatusForbidden})
-	}
+	forbid := refuse(http.StatusForbidden, "Forbidden")
 	flags := proxied(t, used(t), map[string]http.HandlerFunc{"holdfast-system/holdfast-node-1": forbid, "holdfast-system/holdfast-node-2": forbid, "team/nfs-files-0": forbid})
 	_, err := call(t, append([]string{"top"}, flags...)...)
 	if exitCode(err) != 3 || !strings.Contains(err.Error(), "get on pods/proxy in namespace holdfast-system") && !strings.Contains(err.Error(), "get on pods/proxy in namespace team") {
 		t.Errorf("got %v", err)
-	}
-}
-
-func TestTop_WrongValuesAreRefused(t *testing.T) {
-	for line, want := range map[string]string{
-		"top --interval 1ms": "it must be 100ms or longer", "top volume": "did you mean volumes?", "top -o name": "table, wide, json or yaml",
-		"top --pool name=x,path=/x --node a": "--node is for a cluster", "top --sort-by name": "unknown flag: --sort-by",
-	} {
-		if _, err := call(t, strings.Fields(line)...); exitCode(err) != 2 || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", line, err)
-		}
 	}
 }
 

@@ -17,9 +17,7 @@ func serve(t *testing.T) (*local.Backend, string) {
 	flag := "name=fast,path=" + t.TempDir()
 	config := check.Got(local.ParsePool(flag, parseDuration))(t)
 	b := check.Got(local.Open(t.Context(), []local.PoolConfig{config}, slog.New(slog.DiscardHandler)))(t)
-	t.Cleanup(func() {
-		check.Report(t, b.Close(context.Background()))
-	})
+	t.Cleanup(func() { check.Report(t, b.Close(context.Background())) })
 	return b, flag
 }
 
@@ -31,11 +29,7 @@ func TestVolumes_AreListedDeletedAndRestoredBesideAServingProcess(t *testing.T) 
 	expect := func(words []string, args ...string) {
 		t.Helper()
 		out := check.Got(call(t, append([]string{"volumes", "--pool", pool}, args...)...))(t)
-		for _, word := range words {
-			if !strings.Contains(out, word) {
-				t.Errorf("%v printed, without %q:\n%s", args, word, out)
-			}
-		}
+		expects(t, out, words...)
 	}
 	expect([]string{"NAME", "CONDITION", "v ", "fast", "64Mi", "shop/orders", "Ready", "ok"})
 	expect([]string{"MODE", "CREATED", "Block", `"v"`}, "-o", "wide")
@@ -74,13 +68,9 @@ func TestVolumes_WithoutAClusterAndAPoolTheErrorNamesBothWays(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	for _, line := range []string{"volumes", "volumes list", "volumes trash", "volumes restore v", "snapshots"} {
-		_, err := call(t, strings.Fields(line)...)
-		if err == nil || exitCode(err) != 3 {
-			t.Errorf("%s: %v", line, err)
-			continue
-		}
+		_, err := callLine(t, line)
 		for _, want := range []string{"--kubeconfig", "KUBECONFIG", "--pool name=fast,path=/srv/fast"} {
-			if !strings.Contains(err.Error(), want) {
+			if exitCode(err) != 3 || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: %v, without %s", line, err, want)
 			}
 		}

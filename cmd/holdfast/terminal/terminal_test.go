@@ -37,32 +37,34 @@ func counted(pause time.Duration, last int) func(context.Context) (*Frame, error
 	}
 }
 
-func TestWatch_RedrawsATerminalAndLeavesItAsItWas(t *testing.T) {
-	screen := pty.New(t, 60, 10)
+// watched runs Watch beside the test.
+func watched(t *testing.T, screen *pty.Terminal, frames func(context.Context) (*Frame, error)) (end func() error) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- Watch(ctx, screen.Program, counted(time.Millisecond, 2)) }()
+	go func() { ended <- Watch(ctx, screen.Program, frames) }()
+	return func() error { cancel(); return <-ended }
+}
+
+func TestWatch_RedrawsATerminalAndLeavesItAsItWas(t *testing.T) {
+	screen := pty.New(t, 60, 10)
+	finish := watched(t, screen, counted(time.Millisecond, 2))
 	end := screen.Await(0, enterScreen+home+"frame 1 of 60x10")
 	end = screen.Await(end, home+"frame 2 of 60x10")
 	if shown := screen.Written(); strings.Count(shown[:strings.Index(shown, "frame 2")], "\n") != 9 {
 		t.Errorf("10 lines are filled with\n%q", shown)
 	}
-	cancel()
+	check.Report(t, finish())
 	screen.Await(end, leaveScreen+"frame 2")
-	check.Report(t, <-ended)
 }
 
 func TestWatch_DrawsAgainWhenTheTerminalIsResized(t *testing.T) {
 	screen := pty.New(t, 60, 10)
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- Watch(ctx, screen.Program, counted(time.Hour, 1)) }()
+	finish := watched(t, screen, counted(time.Hour, 1))
 	end := screen.Await(0, "frame 1 of 60x10")
 	screen.Resize(40, 5)
-	resized(t) // as the kernel does to a program whose terminal it is
+	check.OK(t, unix.Kill(os.Getpid(), unix.SIGWINCH)) // as the kernel does to a program whose terminal it is
 	screen.Await(end, "frame 1 of 40x5")
-	cancel()
-	check.Report(t, <-ended)
+	check.Report(t, finish())
 }
 
 func TestWatch_ErrorLeavesTheTerminalAsItWas(t *testing.T) {
@@ -175,16 +177,6 @@ func TestTerminal_ColoursAndGlyphsFollowTheEnvironment(t *testing.T) {
 	if Of(io.Discard) != nil {
 		t.Error("what is no file is a terminal")
 	}
-}
-
-// resized sends this process what the kernel sends to those whose terminal has another size.
-func resized(t *testing.T) {
-	t.Helper()
-	p, err := os.FindProcess(os.Getpid())
-	if err == nil {
-		err = p.Signal(unix.SIGWINCH)
-	}
-	check.OK(t, err)
 }
 
 func TestProgress_WhatOthersWroteDoesNotMoveTheCursor(t *testing.T) {
