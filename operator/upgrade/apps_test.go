@@ -2,6 +2,7 @@ package upgrade
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -12,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/utils/ptr"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
@@ -178,73 +178,36 @@ func TestApplications_EndedPodIsAwaitedUntilTheKubeletReleasesIt(t *testing.T) {
 	})
 }
 
-// scaling is the life of an application in an upgrade. Others change it too, so that each step is tried until it is taken.
-func scaling(t *testing.T, w *town, namespace string, replicas func() (int32, string)) {
-	t.Helper()
-	find := func(all []application) application {
-		t.Helper()
-		for _, a := range all {
-			if a.namespace == namespace && a.name == "web" {
-				return a
-			}
-		}
-		t.Fatalf("it is not in %v", all)
-		return application{}
-	}
-	scaled := func(n int32, before string, all func() []application, do func(context.Context, kubernetes.Interface, application) error) {
-		t.Helper()
-		var a application
-		for range 50 {
-			a = find(all())
-			check.OK(t, do(t.Context(), w.Interface, a))
-			if have, _ := replicas(); have == n {
-				break
-			}
-		}
-		// Once more, as if that had not been heard of.
-		check.OK(t, do(t.Context(), w.Interface, a))
-		if have, annotation := replicas(); have != n || annotation != before {
-			t.Fatalf("it has %d replicas and remembers %q, want %d and %q", have, annotation, n, before)
-		}
-	}
-	scaled(0, "3", func() []application { return w.look().running }, stop)
-	scaled(3, "", func() []application { return w.look().stopped }, start)
-}
-
-func TestApplications_ReplicasAreKeptWhileStopped(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newTown(t)
-		w.volume(csiDriver, "c")
-		w.deployment("web", 3, using("c"))
-		scaling(t, w, "team", func() (int32, string) {
-			d, err := w.AppsV1().Deployments("team").Get(t.Context(), "web", metav1.GetOptions{})
-			w.must(d, err)
-			return *d.Spec.Replicas, d.Annotations[v1beta1.ReplicasAnnotation]
+func TestApplications_ReplicasAreKeptWhileStoppedUnlessAUserChangesThem(t *testing.T) {
+	for name, after := range map[string]int32{"as before": 3, "scaled up by its user": 5} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newTown(t)
+				w.volume(csiDriver, "c")
+				w.deployment("web", 3, using("c"))
+				deployments := w.AppsV1().Deployments("team")
+				// scale does it twice, the second time as if the first had not been heard of.
+				scale := func(do func(context.Context, kubernetes.Interface, application) error, a application, replicas int32, before string) {
+					t.Helper()
+					check.OK(t, do(t.Context(), w.Interface, a))
+					check.OK(t, do(t.Context(), w.Interface, a))
+					d := check.Got(deployments.Get(t.Context(), "web", metav1.GetOptions{}))(t)
+					if now, is := *d.Spec.Replicas, d.Annotations[v1beta1.ReplicasAnnotation]; now != replicas || is != before {
+						t.Errorf("it has %d replicas and remembers %q, want %d and %q", now, is, replicas, before)
+					}
+				}
+				scale(stop, w.look().running[0], 0, "3")
+				if after != 3 {
+					patch := fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, after)
+					w.must(deployments.Patch(t.Context(), "web", types.MergePatchType, patch, metav1.PatchOptions{}))
+					if found := w.look().running; len(found) != 1 || found[0].replicas != after {
+						t.Fatalf("it runs again, and found is %+v", found)
+					}
+				}
+				scale(start, w.look().stopped[0], after, "")
+			})
 		})
-	})
-}
-
-func TestApplications_StartedDuringTheUpgradeIsStoppedAndKeepsItsNewSize(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newTown(t)
-		w.volume(csiDriver, "c")
-		w.deployment("web", 3, using("c"))
-		w.must(nil, stop(t.Context(), w.Interface, w.look().running[0]))
-		d, err := w.AppsV1().Deployments("team").Get(t.Context(), "web", metav1.GetOptions{})
-		w.must(d, err)
-		d.Spec.Replicas = ptr.To[int32](5)
-		w.must(w.AppsV1().Deployments("team").Update(t.Context(), d, metav1.UpdateOptions{}))
-		found := w.look()
-		if len(found.running) != 1 || found.running[0].replicas != 5 {
-			t.Fatalf("got %+v", found)
-		}
-		w.must(nil, start(t.Context(), w.Interface, found.stopped[0]))
-		d, err = w.AppsV1().Deployments("team").Get(t.Context(), "web", metav1.GetOptions{})
-		w.must(d, err)
-		if *d.Spec.Replicas != 5 || d.Annotations[v1beta1.ReplicasAnnotation] != "" {
-			t.Errorf("it has %d replicas and %v", *d.Spec.Replicas, d.Annotations)
-		}
-	})
+	}
 }
 
 func TestApplications_AnnotationThatIsNoNumberIsIgnored(t *testing.T) {

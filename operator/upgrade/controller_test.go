@@ -6,11 +6,11 @@ import (
 	"testing"
 	"testing/synctest"
 
+	apps "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/utils/ptr"
 
@@ -36,7 +36,7 @@ func TestUpgrade_GivesTheSameResultWhereverItsControllerIsKilled(t *testing.T) {
 		"offline": {
 			v1beta1.StorageUpgradeSpec{Image: newImage, Strategy: v1beta1.OfflineUpgrade},
 			"", v1beta1.UpgradeCompleted, newImage, "a=v2 b=v2 c=v2",
-			"PullImage PauseCluster Preflight UpgradeInit ScaleDown Nodes NFSServers Controller ScaleUp UpgradeComplete",
+			offline,
 		},
 		"rolled back": {
 			v1beta1.StorageUpgradeSpec{Image: newImage},
@@ -47,8 +47,7 @@ func TestUpgrade_GivesTheSameResultWhereverItsControllerIsKilled(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			attempt := func(t *testing.T, at int) (writes int) {
-				synctest.Test(t, func(t *testing.T) {
-					r := newRig(t)
+				inBubble(t, func(t *testing.T, r *rig) {
 					r.broken = string(c.broken)
 					r.database()
 					r.live()
@@ -102,23 +101,30 @@ func (r *rig) wantDatabase(replicas int32) {
 	}
 }
 
+// ended runs a controller until an upgrade has ended, and returns it.
+func (r *rig) ended(name string, spec v1beta1.StorageUpgradeSpec, phase v1beta1.UpgradePhase) *v1beta1.StorageUpgrade {
+	r.Helper()
+	r.live()
+	r.upgrade(name, spec)
+	r.controller(r.api.Config())
+	r.untilEnd("of the upgrade", func() bool { return r.over(name) })
+	u := r.get(name)
+	if u.Status.Phase != phase {
+		r.Errorf("it ended as %+v", u.Status)
+	}
+	return u
+}
+
 func TestUpgrade_OfAStatefulSetController(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, func(s *v1beta1.StorageClusterSpec) { s.Controller.Kind = v1beta1.AsStatefulSet })
-		r.live()
-		r.upgrade("up", v1beta1.StorageUpgradeSpec{Image: newImage})
-		r.controller(r.api.Config())
-		wait.Until(r, "the end of the upgrade", func() bool { return r.over("up") })
-		if u := r.get("up"); u.Status.Phase != v1beta1.UpgradeCompleted {
-			t.Errorf("it ended as %+v", u.Status)
-		}
+		r.ended("up", v1beta1.StorageUpgradeSpec{Image: newImage}, v1beta1.UpgradeCompleted)
 		r.wantRuns(newImage) // and there is no Deployment beside it
 	})
 }
 
 func TestUpgrade_SecondWaitsAndThenContinues(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inBubble(t, func(t *testing.T, r *rig) {
 		r.live()
 		r.upgrade("up", v1beta1.StorageUpgradeSpec{Image: newImage})
 		r.upgrade("up2", v1beta1.StorageUpgradeSpec{Version: "v3"})
@@ -136,8 +142,7 @@ func TestUpgrade_SecondWaitsAndThenContinues(t *testing.T) {
 }
 
 func TestUpgrade_DeletedMidwayIsRolledBackByAnotherController(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inBubble(t, func(t *testing.T, r *rig) {
 		r.broken = string(newImage)
 		r.database()
 		r.live()
@@ -153,53 +158,32 @@ func TestUpgrade_DeletedMidwayIsRolledBackByAnotherController(t *testing.T) {
 	})
 }
 
-func TestUpgrade_MissingImageChangesNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
-		r.wrong = string(newImage)
-		r.live()
-		first := len(r.replace)
-		r.upgrade("up", v1beta1.StorageUpgradeSpec{Image: newImage})
-		r.controller(r.api.Config())
-		wait.Until(r, "the end of the upgrade", func() bool { return r.over("up") })
-		if u := r.get("up"); u.Status.Phase != v1beta1.UpgradeFailed || len(r.replace) != first {
-			t.Errorf("it ended as %+v; made were %v", u.Status, r.replace[first:])
-		}
-		r.wantRuns(oldImage)
-	})
-}
-
 func TestUpgrade_ReleaseThatDoesNotRegisterStopsAtTheFirstNode(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inBubble(t, func(t *testing.T, r *rig) {
 		r.deaf = string(newImage)
-		r.live()
-		first := len(r.replace)
-		r.upgrade("up", v1beta1.StorageUpgradeSpec{Image: newImage})
-		r.controller(r.api.Config())
-		r.untilEnd("of the upgrade", func() bool { return r.over("up") })
-		u := r.get("up")
+		u := r.ended("up", v1beta1.StorageUpgradeSpec{Image: newImage}, v1beta1.UpgradeFailed)
 		failed := meta.FindStatusCondition(u.Status.Conditions, v1beta1.FailedCondition)
-		if u.Status.Phase != v1beta1.UpgradeFailed || failed == nil || !strings.Contains(failed.Message, "registered with the kubelet of node a") {
+		if failed == nil || !strings.Contains(failed.Message, "registered with the kubelet of node a") {
 			t.Errorf("it ended as %+v", u.Status)
 		}
 		r.mu.Lock()
-		made := strings.Join(r.replace[first:], " ")
+		made := strings.Join(r.replace, " ")
 		r.mu.Unlock()
-		if made != "a=v2 a=v1" {
+		if made != "a=v1 b=v1 c=v1 a=v2 a=v1" {
 			t.Errorf("the node pods made were %s", made)
 		}
 		r.wantRuns(oldImage)
 	})
 }
 
-func TestUpgrade_FinishedCostsNoRequests(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
-		r.live()
-		r.controller(r.api.Config())
-		r.upgrade("up", v1beta1.StorageUpgradeSpec{Image: newImage})
-		wait.Until(r, "the end of the upgrade", func() bool { return r.over("up") })
+func TestUpgrade_ReplacesTheControllerOnceAndThenCostsNoRequests(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		deployment := func() *apps.Deployment {
+			t.Helper()
+			return check.Got(r.kubernetes.AppsV1().Deployments(ours).Get(t.Context(), v1beta1.ControllerName, metav1.GetOptions{}))(t)
+		}
+		before := deployment().Generation
+		r.ended("up", v1beta1.StorageUpgradeSpec{Image: newImage}, v1beta1.UpgradeCompleted)
 		r.api.Requests()
 		r.upgrade("up2", v1beta1.StorageUpgradeSpec{Image: newImage})
 		wait.Until(r, "the end of the second", func() bool { return r.over("up2") })
@@ -208,22 +192,23 @@ func TestUpgrade_FinishedCostsNoRequests(t *testing.T) {
 				t.Errorf("%s: %d times", what, n)
 			}
 		}
+		cluster := check.Got(r.client.HoldfastV1beta1().StorageClusters().Get(t.Context(), "holdfast", metav1.GetOptions{}))(t)
+		r.install(cluster) // as the cluster's own loop goes on
+		if d := deployment(); d.Generation != before+1 || render.ImageOf(&d.Spec.Template.Spec) != newImage {
+			t.Errorf("it went from generation %d to %d, and runs %s", before, d.Generation, render.ImageOf(&d.Spec.Template.Spec))
+		}
 	})
 }
 
 func TestUpgrade_AppliesTheConfigurationThatItsNodePodsAreFor(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inBubble(t, func(t *testing.T, r *rig) {
 		// The spec changes while its own controller stands by.
-		check.Got(r.client.HoldfastV1beta1().StorageClusters().Patch(t.Context(), "holdfast", types.MergePatchType,
-			[]byte(`{"spec":{"pools":[{"name":"default"},{"name":"more","path":"/srv/more"}]}}`), metav1.PatchOptions{}))(t)
-		r.live()
-		r.upgrade("up", v1beta1.StorageUpgradeSpec{Image: newImage})
-		r.controller(r.api.Config())
-		wait.Until(r, "the end of the upgrade", func() bool { return r.over("up") })
+		r.patch(`{"spec":{"pools":[{"name":"default"},{"name":"more","path":"/srv/more"}]}}`)
+		r.ended("up", v1beta1.StorageUpgradeSpec{Image: newImage}, v1beta1.UpgradeCompleted)
 		client := dynamic.NewForConfigOrDie(r.api.Config())
 		get := func(group, resource string) *unstructured.Unstructured {
-			return check.Got(client.Resource(schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}).Namespace(ours).Get(t.Context(), v1beta1.NodeName, metav1.GetOptions{}))(t)
+			at := client.Resource(schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}).Namespace(ours)
+			return check.Got(at.Get(t.Context(), v1beta1.NodeName, metav1.GetOptions{}))(t)
 		}
 		if c := render.ReadCarried(get("", "configmaps"), get("apps", "daemonsets")); c == nil || len(c.Pools) != 2 {
 			t.Errorf("the nodes' configuration and their DaemonSet are %+v", c)
@@ -232,34 +217,26 @@ func TestUpgrade_AppliesTheConfigurationThatItsNodePodsAreFor(t *testing.T) {
 }
 
 func TestUpgrade_OfTheStorageClusterThatRemains(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inBubble(t, func(t *testing.T, r *rig) {
 		clusters := r.client.HoldfastV1beta1().StorageClusters()
 		// The first is held by its finalizer, as when its volumes still exist.
-		check.Got(clusters.Patch(t.Context(), "holdfast", types.MergePatchType, []byte(`{"metadata":{"finalizers":["test/held"]}}`), metav1.PatchOptions{}))(t)
+		r.patch(`{"metadata":{"finalizers":["test/held"]}}`)
 		check.OK(t, clusters.Delete(t.Context(), "holdfast", metav1.DeleteOptions{}))
 		next := &v1beta1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "next"}, Spec: v1beta1.StorageClusterSpec{Images: v1beta1.Images{Holdfast: oldImage}}}
 		check.Got(clusters.Create(t.Context(), next, metav1.CreateOptions{}))(t)
-		r.live()
-		r.upgrade("up", v1beta1.StorageUpgradeSpec{Image: newImage})
-		r.controller(r.api.Config())
-		wait.Until(r, "the end of the upgrade", func() bool { return r.over("up") })
-		c, err := clusters.Get(t.Context(), "next", metav1.GetOptions{})
-		if u := r.get("up"); u.Status.Phase != v1beta1.UpgradeCompleted || err != nil || c.Spec.Images.Holdfast != newImage {
-			t.Errorf("it ended as %+v; the cluster is %+v, %v", u.Status, c.Spec, err)
+		r.ended("up", v1beta1.StorageUpgradeSpec{Image: newImage}, v1beta1.UpgradeCompleted)
+		if c := check.Got(clusters.Get(t.Context(), "next", metav1.GetOptions{}))(t); c.Spec.Images.Holdfast != newImage {
+			t.Errorf("the cluster is %+v", c.Spec)
 		}
 	})
 }
 
 func TestUpgrade_PauseOfOneThatDoesNotExistEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
-		clusters := r.client.HoldfastV1beta1().StorageClusters()
-		check.Got(clusters.Patch(t.Context(), "holdfast", types.MergePatchType,
-			[]byte(`{"metadata":{"annotations":{"`+v1beta1.PausedByAnnotation+`":"ghost"}},"spec":{"paused":true}}`), metav1.PatchOptions{}))(t)
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.patch(`{"metadata":{"annotations":{"` + v1beta1.PausedByAnnotation + `":"ghost"}},"spec":{"paused":true}}`)
 		r.controller(r.api.Config())
 		wait.Until(r, "the end of the pause", func() bool {
-			c, err := clusters.Get(t.Context(), "holdfast", metav1.GetOptions{})
+			c, err := r.client.HoldfastV1beta1().StorageClusters().Get(t.Context(), "holdfast", metav1.GetOptions{})
 			return err == nil && !c.Spec.Paused && c.Annotations[v1beta1.PausedByAnnotation] == ""
 		})
 	})

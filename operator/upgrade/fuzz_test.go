@@ -105,20 +105,3 @@ func (s *scene) wantNothingLeft() {
 		s.Error("what it stopped is not started again")
 	}
 }
-
-// What the fuzzer has found: the API server takes no more of a condition than 32 KiB.
-func TestFuzz_LongRegistryErrorIsShortened(t *testing.T) {
-	s := newScene(t)
-	s.upgrade.Spec.NodeTimeout = v1beta1.DurationOf(time.Minute)
-	s.broken["b"] = "pulling failed: " + strings.Repeat("é", 40_000)
-	for range 60 {
-		if s.step().shaped(); hasEnded(s.upgrade) {
-			break
-		}
-		if s.job != nil && s.job.Status.Phase == v1beta1.JobRunning {
-			s.brought()
-		}
-		s.now = s.now.Add(max(s.plan.again, time.Second))
-	}
-	s.step().want(v1beta1.UpgradeFailed, oldImage, "pulling failed: é")
-}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	apps "k8s.io/api/apps/v1"
@@ -15,6 +16,7 @@ import (
 	storage "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	kubeinformers "k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -46,7 +48,6 @@ type rig struct {
 	kubernetes *kubernetes.Clientset
 	broken     string // image whose node pods do not become ready
 	deaf       string // image whose node pods do not register with the kubelet
-	wrong      string // image of which a NodeJob fails
 
 	mu      turn
 	made    int // node pods, for their names
@@ -70,13 +71,20 @@ func newRig(t *testing.T, changes ...func(*v1beta1.StorageClusterSpec)) *rig {
 	cluster = check.Got(r.client.HoldfastV1beta1().StorageClusters().Create(t.Context(), cluster, metav1.CreateOptions{}))(t)
 	for _, n := range []string{"a", "b", "c"} {
 		node := check.Got(r.client.HoldfastV1beta1().StorageNodes().Create(t.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: n}}, metav1.CreateOptions{}))(t)
-		r.addNode(n)
+		kubernetesNode := &core.Node{ObjectMeta: metav1.ObjectMeta{Name: n, Labels: map[string]string{core.LabelOSStable: "linux"}}}
+		check.Got(r.kubernetes.CoreV1().Nodes().Create(t.Context(), kubernetesNode, metav1.CreateOptions{}))(t)
+		csiNode := &storage.CSINode{ObjectMeta: metav1.ObjectMeta{Name: n}}
+		check.Got(r.kubernetes.StorageV1().CSINodes().Create(t.Context(), csiNode, metav1.CreateOptions{}))(t)
 		node.Status.Conditions = []metav1.Condition{{Type: v1beta1.ReadyCondition, Status: metav1.ConditionTrue}}
 		check.Got(r.client.HoldfastV1beta1().StorageNodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{}))(t)
 	}
 	r.install(cluster)
 	t.Cleanup(r.explain)
 	return r
+}
+
+func inBubble(t *testing.T, test func(t *testing.T, r *rig)) {
+	synctest.Test(t, func(t *testing.T) { test(t, newRig(t)) })
 }
 
 // explain says how far the upgrades of a test that failed came.
@@ -91,11 +99,11 @@ func (r *rig) explain() {
 	}
 }
 
-func (r *rig) addNode(name string) {
+// patch changes the StorageCluster.
+func (r *rig) patch(change string) {
 	r.Helper()
-	node := &core.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{core.LabelOSStable: "linux"}}}
-	check.Got(r.kubernetes.CoreV1().Nodes().Create(r.Context(), node, metav1.CreateOptions{}))(r)
-	check.Got(r.kubernetes.StorageV1().CSINodes().Create(r.Context(), &storage.CSINode{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}))(r)
+	clusters := r.client.HoldfastV1beta1().StorageClusters()
+	check.Got(clusters.Patch(r.Context(), "holdfast", types.MergePatchType, []byte(change), metav1.PatchOptions{}))(r)
 }
 
 // register is what the kubelet of a node does when the pod of an image comes.
@@ -208,7 +216,6 @@ func (r *rig) deployment(d *apps.Deployment) {
 	_, _ = r.kubernetes.AppsV1().Deployments(d.Namespace).UpdateStatus(r.Context(), d, metav1.UpdateOptions{}) // a change makes it try again
 }
 
-// statefulSet has one pod, or none. That of the controller has those it is to have.
 func (r *rig) statefulSet(s *apps.StatefulSet) {
 	if s.Namespace == ours {
 		if s.Status.ObservedGeneration == s.Generation {
@@ -219,13 +226,14 @@ func (r *rig) statefulSet(s *apps.StatefulSet) {
 		_, _ = r.kubernetes.AppsV1().StatefulSets(ours).UpdateStatus(r.Context(), s, metav1.UpdateOptions{}) // a change makes it try again
 		return
 	}
+	// That of the database has one pod, or none.
 	pods, name := r.kubernetes.CoreV1().Pods(s.Namespace), s.Name+"-0"
 	if ptr.Deref(s.Spec.Replicas, 1) == 0 {
 		_ = pods.Delete(r.Context(), name, metav1.DeleteOptions{}) // it may be gone
 		return
 	}
-	p := &core.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(s, apps.SchemeGroupVersion.WithKind("StatefulSet"))}}}
-	p.Spec.Volumes = []core.Volume{{Name: "data", VolumeSource: core.VolumeSource{PersistentVolumeClaim: &core.PersistentVolumeClaimVolumeSource{ClaimName: "data-" + name}}}}
+	p := &core.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, OwnerReferences: owner("StatefulSet", s.Name)}}
+	p.Spec.Volumes = using("data-" + name)
 	_, _ = pods.Create(r.Context(), p, metav1.CreateOptions{}) // it may be there
 }
 
@@ -234,11 +242,7 @@ func (r *rig) nodeJob(job *v1beta1.NodeJob) {
 		return
 	}
 	job = job.DeepCopy()
-	job.Status.Phase = v1beta1.JobCompleted
-	job.Status.Nodes = []v1beta1.NodeResult{{Name: "a", Phase: v1beta1.JobCompleted, Log: `{"version":"v2","metadata":{"writes":1,"reads":1}}`}}
-	if string(job.Spec.Image) == r.wrong {
-		job.Status.Phase = v1beta1.JobFailed
-	}
+	job.Status = pulled(reads1)
 	_, _ = r.client.HoldfastV1beta1().NodeJobs().UpdateStatus(r.Context(), job, metav1.UpdateOptions{}) // a change makes it try again
 }
 
@@ -329,24 +333,15 @@ func (r *rig) runs() string {
 		all = append(all, node+"="+string(render.ImageOf(&p.Spec)))
 	}
 	slices.Sort(all)
-	for _, pod := range r.controllers() {
-		all = append(all, "controller="+string(render.ImageOf(&pod)))
-	}
-	return strings.Join(all, " ")
-}
-
-// controllers are what the workloads of the controller run.
-func (r *rig) controllers() (all []core.PodSpec) {
-	r.Helper()
 	deployments := check.Got(r.kubernetes.AppsV1().Deployments(ours).List(r.Context(), metav1.ListOptions{}))(r)
 	for _, d := range deployments.Items {
-		all = append(all, d.Spec.Template.Spec)
+		all = append(all, "controller="+string(render.ImageOf(&d.Spec.Template.Spec)))
 	}
 	sets := check.Got(r.kubernetes.AppsV1().StatefulSets(ours).List(r.Context(), metav1.ListOptions{}))(r)
 	for _, s := range sets.Items {
-		all = append(all, s.Spec.Template.Spec)
+		all = append(all, "controller="+string(render.ImageOf(&s.Spec.Template.Spec)))
 	}
-	return all
+	return strings.Join(all, " ")
 }
 
 func (r *rig) wantRuns(image v1beta1.Image) {

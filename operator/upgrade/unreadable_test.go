@@ -3,7 +3,6 @@ package upgrade
 import (
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,20 +22,13 @@ func (r *rig) said(name string) string {
 }
 
 func TestUnreadable_UpgradeIsNamedAndTheNextOneRuns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
-		r.live()
+	inBubble(t, func(t *testing.T, r *rig) {
 		r.upgrade("bad", v1beta1.StorageUpgradeSpec{Image: newImage})
 		spoil := func(rollback string) {
 			check.Got(r.client.HoldfastV1beta1().StorageUpgrades().Patch(t.Context(), "bad", types.MergePatchType, []byte(`{"spec":{"rollback":`+rollback+`}}`), metav1.PatchOptions{}))(t)
 		}
 		spoil(`"no"`)
-		r.upgrade("good", v1beta1.StorageUpgradeSpec{Image: newImage, NodeTimeout: new(v1beta1.Duration("1d"))})
-		r.controller(r.api.Config())
-		wait.Until(r, "the end of the other", func() bool { return r.over("good") })
-		if u := r.get("good"); u.Status.Phase != v1beta1.UpgradeCompleted {
-			t.Errorf("the other ended as %+v", u.Status)
-		}
+		r.ended("good", v1beta1.StorageUpgradeSpec{Image: newImage, NodeTimeout: new(v1beta1.Duration("1d"))}, v1beta1.UpgradeCompleted)
 		wait.Until(r, "the word that it cannot be read", func() bool { return strings.HasPrefix(r.said("bad"), v1beta1.ReasonUnreadable+`: spec.rollback: "no"`) })
 		u := r.get("bad")
 		if u.Status.Phase != "" || u.Status.ObservedGeneration != u.Generation || len(u.Finalizers) > 0 || u.Unreadable() == nil {
@@ -50,28 +42,6 @@ func TestUnreadable_UpgradeIsNamedAndTheNextOneRuns(t *testing.T) {
 		wait.Until(r, "the end of the one that can be read again", func() bool { return r.over("bad") })
 		if u := r.get("bad"); u.Status.Phase != v1beta1.UpgradeCompleted || !meta.IsStatusConditionTrue(u.Status.Conditions, v1beta1.ReadyCondition) {
 			t.Errorf("once it could be read, it ended as %+v", u.Status)
-		}
-	})
-}
-
-func TestUnreadable_StorageClusterIsAwaited(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
-		r.live()
-		spoil := func(pools string) {
-			check.Got(r.client.HoldfastV1beta1().StorageClusters().Patch(t.Context(), "holdfast", types.MergePatchType, []byte(`{"spec":{"pools":`+pools+`}}`), metav1.PatchOptions{}))(t)
-		}
-		spoil(`"many"`)
-		r.upgrade("u", v1beta1.StorageUpgradeSpec{Image: newImage})
-		r.controller(r.api.Config())
-		wait.Until(r, "the word on what it waits for", func() bool {
-			return strings.Contains(r.said("u"), `StorageCluster holdfast cannot be read: spec.pools: "many"`)
-		})
-		r.wantRuns(oldImage)
-		spoil("null")
-		wait.Until(r, "the end", func() bool { return r.over("u") })
-		if u := r.get("u"); u.Status.Phase != v1beta1.UpgradeCompleted {
-			t.Errorf("it ended as %+v", u.Status)
 		}
 	})
 }
