@@ -19,15 +19,6 @@ import (
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
-// wordThenWork writes the completion word and goes on.
-func wordThenWork(k *kubelet, p *core.Pod) {
-	k.runs(p)
-	k.writes(p, "begun on "+k.node+"\n")
-	k.writes(p, "all is done\n")
-	k.api.RotateLog(p.Namespace, p.Name)
-	k.writes(p, "later\n")
-}
-
 func exitsWell(k *kubelet, p *core.Pod) {
 	k.runs(p)
 	k.writes(p, "hello\n")
@@ -52,7 +43,7 @@ func TestJob_GivesTheSameResultWhereverItsControllerIsKilled(t *testing.T) {
 	}{
 		"exit code":       {exitsWell, v1beta1.NodeJobSpec{Image: "i"}, "map[a:1 b:1]"},
 		"one more try":    {failsOnce, v1beta1.NodeJobSpec{Image: "i"}, "map[a:1 b:2]"},
-		"pull":            {func(k *kubelet, p *core.Pod) { k.runs(p) }, v1beta1.NodeJobSpec{Task: v1beta1.PullTask, TaskImage: "i"}, "map[a:1 b:1]"},
+		"pull":            {(*kubelet).runs, v1beta1.NodeJobSpec{Task: v1beta1.PullTask, TaskImage: "i"}, "map[a:1 b:1]"},
 		"completion word": {wordWithoutRotation, v1beta1.NodeJobSpec{Image: "i", CompletionWord: "done"}, "map[a:1 b:1]"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -102,7 +93,10 @@ func TestCompletionWord_RotatedAwayAfterItWasReadCounts(t *testing.T) {
 				if !k.api.Followed(k.Context(), p.Namespace, p.Name) {
 					return
 				}
-				wordThenWork(k, p)
+				k.writes(p, "begun on "+k.node+"\n")
+				k.writes(p, "all is done\n")
+				k.api.RotateLog(p.Namespace, p.Name)
+				k.writes(p, "later\n")
 				close(followed)
 			}()
 		}, "a")
@@ -110,35 +104,6 @@ func TestCompletionWord_RotatedAwayAfterItWasReadCounts(t *testing.T) {
 		now := r.end(r.job(v1beta1.NodeJobSpec{Image: "i", CompletionWord: "is done", BackoffLimit: ptr.To[int32](0)}))
 		<-followed
 		if now.Status.Phase != v1beta1.JobCompleted || !strings.Contains(now.Status.Nodes[0].Log, "all is done") {
-			t.Errorf("it ended as %+v", now.Status)
-		}
-	})
-}
-
-func TestCompletionWord_RotatedAwayWhileNoControllerRunsIsFoundInTheTerminationMessage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		begun, next, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
-		r := newRig(t, func(k *kubelet, p *core.Pod) {
-			close(begun)
-			go func() {
-				defer close(ended)
-				select {
-				case <-next:
-				case <-k.Context().Done():
-					return
-				}
-				wordThenWork(k, p)
-				k.leaves(p, 0, "all is done\n")
-			}()
-		}, "a")
-		stop := r.controller(r.api.Config())
-		job := r.job(v1beta1.NodeJobSpec{Image: "i", CompletionWord: "is done", BackoffLimit: ptr.To[int32](0)})
-		<-begun
-		stop()
-		close(next)
-		<-ended
-		r.controller(r.api.Config())
-		if now := r.end(job); now.Status.Phase != v1beta1.JobCompleted {
 			t.Errorf("it ended as %+v", now.Status)
 		}
 	})
@@ -171,27 +136,11 @@ func TestJob_TwoOnTheSameNodesAreCountedApart(t *testing.T) {
 		}, "a", "b")
 		r.controller(r.api.Config())
 		for _, name := range []string{"good", "bad"} {
-			job := check.Got(r.client.HoldfastV1beta1().NodeJobs().Create(t.Context(), &v1beta1.NodeJob{
-				ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.NodeJobSpec{Image: v1beta1.Image(name), BackoffLimit: ptr.To[int32](0)},
-			}, metav1.CreateOptions{}))(t)
+			job := r.named(name, v1beta1.NodeJobSpec{Image: v1beta1.Image(name), BackoffLimit: ptr.To[int32](0)})
 			want := map[string]v1beta1.JobPhase{"good": v1beta1.JobCompleted, "bad": v1beta1.JobFailed}[name]
 			if now := r.end(job); now.Status.Phase != want {
 				t.Errorf("job %s ended as %+v", name, now.Status)
 			}
-		}
-	})
-}
-
-func TestJob_ExcludesANodeAddedWhileItRuns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var r *rig
-		r = newRig(t, func(k *kubelet, p *core.Pod) {
-			r.addNode("late")
-			exitsWell(k, p)
-		}, "a")
-		r.controller(r.api.Config())
-		if now := r.end(r.job(v1beta1.NodeJobSpec{Image: "i"})); now.Status.SucceededNodes != 1 || now.Status.Phase != v1beta1.JobCompleted {
-			t.Errorf("it ended as %+v", now.Status)
 		}
 	})
 }
@@ -237,8 +186,7 @@ func TestCleanup_RunsWhereTheNodeOrTheServedStorageClusterHasThePool(t *testing.
 		}, "a", "b")
 		r.clusters(v1beta1.StorageClusterSpec{Pools: []v1beta1.PoolSpec{{Name: "fast", Path: "/srv/leaving"}}}, v1beta1.StorageClusterSpec{Pools: []v1beta1.PoolSpec{{Name: "fast", Path: "/srv/stays"}}})
 		nodes := r.client.HoldfastV1beta1().StorageNodes()
-		n, err := nodes.Create(t.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{})
-		check.OK(t, err)
+		n := check.Got(nodes.Create(t.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{}))(t)
 		n.Status.Pools = []v1beta1.Pool{{Name: "fast", Path: "/srv/moved", ID: "WIPED"}, {Name: "slow", ID: "KEPT"}}
 		check.Got(nodes.UpdateStatus(t.Context(), n, metav1.UpdateOptions{}))(t)
 		r.controller(r.api.Config())
@@ -248,9 +196,7 @@ func TestCleanup_RunsWhereTheNodeOrTheServedStorageClusterHasThePool(t *testing.
 		if want := (map[string]string{"a": "/srv/moved", "b": "/srv/stays"}); !maps.Equal(wiped, want) || now.Status.Phase != v1beta1.JobCompleted {
 			t.Errorf("wiped were %v, want %v; it ended as %+v", wiped, want, now.Status)
 		}
-		if n, err = nodes.Get(t.Context(), "a", metav1.GetOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		n = check.Got(nodes.Get(t.Context(), "a", metav1.GetOptions{}))(t)
 		if want := []v1beta1.PoolReplacement{{Name: "fast", ID: "WIPED"}}; !slices.Equal(n.Spec.ReplacePools, want) {
 			t.Errorf("given up are %v, want %v: the node would wait for what was wiped", n.Spec.ReplacePools, want)
 		}
@@ -292,8 +238,7 @@ func TestJob_FinishedCostsNoRequests(t *testing.T) {
 		// A change of the job makes it be looked at; a second job shows when that was.
 		label := []byte(`{"metadata":{"labels":{"x":"y"}}}`)
 		check.Got(r.client.HoldfastV1beta1().NodeJobs().Patch(t.Context(), job.Name, types.MergePatchType, label, metav1.PatchOptions{}))(t)
-		other := check.Got(r.client.HoldfastV1beta1().NodeJobs().Create(t.Context(), &v1beta1.NodeJob{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Spec: v1beta1.NodeJobSpec{Task: "none"}}, metav1.CreateOptions{}))(t)
-		r.end(other)
+		r.end(r.named("other", v1beta1.NodeJobSpec{Task: "none"}))
 		for what, n := range r.api.Requests() {
 			if strings.Contains(what, "pods") || what == "update nodejobs/status" && n != 1 {
 				t.Errorf("%s: %d times", what, n)

@@ -232,6 +232,7 @@ func TestPlan_PodWithAnEndedContainerIsKeptUntilItsPhaseFollows(t *testing.T) {
 	s := newScene(t, "a").step().step()
 	s.exits("a", 0, "")
 	s.pod("a").Status.Phase = core.PodRunning
+	s.logs[s.pod("a").UID] = logState{whole: true, err: "the kubelet does not answer"} // which fails no exit of zero
 	s.step().want("a", v1beta1.JobCompleted, "")
 	if s.step(); len(s.pods) != 1 {
 		t.Error("it was deleted")
@@ -288,10 +289,13 @@ func TestPlan_TimeoutNamesWhatItWaitedFor(t *testing.T) {
 		happens func(*scene)
 		want    string
 	}{
-		"nothing":            {func(*scene) {}, "not done after 10m0s: its pod has not started yet"},
-		"no image":           {func(s *scene) { s.waiting("a", "ImagePullBackOff", "not found") }, "not done after 10m0s: image image:1 cannot be pulled: ImagePullBackOff: not found"},
-		"no container":       {func(s *scene) { s.waiting("a", "CreateContainerError", "no such user") }, "its container cannot start: CreateContainerError: no such user"},
-		"not scheduled":      {unscheduled, "its pod cannot be scheduled: no room"},
+		"nothing":      {func(*scene) {}, "not done after 10m0s: its pod has not started yet"},
+		"no image":     {func(s *scene) { s.waiting("a", "ImagePullBackOff", "not found") }, "not done after 10m0s: image image:1 cannot be pulled: ImagePullBackOff: not found"},
+		"no container": {func(s *scene) { s.waiting("a", "CreateContainerError", "no such user") }, "its container cannot start: CreateContainerError: no such user"},
+		"not scheduled": {func(s *scene) {
+			no := core.PodCondition{Type: core.PodScheduled, Status: core.ConditionFalse, Reason: "Unschedulable", Message: "no room"}
+			s.pod("a").Status = core.PodStatus{Phase: core.PodPending, Conditions: []core.PodCondition{no}}
+		}, "its pod cannot be scheduled: no room"},
 		"the node is silent": {func(s *scene) { s.nodes[0].Status.Conditions[0].Status = core.ConditionUnknown }, "the node is not ready"},
 		"the pod never leaves": {func(s *scene) {
 			s.pod("a").DeletionTimestamp = &metav1.Time{Time: s.now}
@@ -309,10 +313,6 @@ func TestPlan_TimeoutNamesWhatItWaitedFor(t *testing.T) {
 			}
 		})
 	}
-}
-
-func unscheduled(s *scene) {
-	s.pod("a").Status = core.PodStatus{Phase: core.PodPending, Conditions: []core.PodCondition{{Type: core.PodScheduled, Status: core.ConditionFalse, Reason: "Unschedulable", Message: "no room"}}}
 }
 
 func TestPlan_LogOfATimedOutContainerIsRequestedOnce(t *testing.T) {
@@ -411,63 +411,36 @@ func TestPlan_CompletionWordSufficesWhateverTheContainerDoes(t *testing.T) {
 
 func TestPlan_ExitIsJudgedByTheCompletionWordIfThereIsOne(t *testing.T) {
 	for name, c := range map[string]struct {
-		code  int32
-		log   logState
-		phase v1beta1.JobPhase
-		want  string
+		code         int32
+		log          logState
+		reason, left string // of the container, in its status
+		phase        v1beta1.JobPhase
+		want         string
 	}{
-		"with the word":                {0, logState{found: true, whole: true}, v1beta1.JobCompleted, ""},
-		"with the word and a bad exit": {1, logState{found: true, whole: true}, v1beta1.JobCompleted, ""},
-		"without the word":             {0, logState{whole: true}, v1beta1.JobFailed, `it ended with exit code 0 and did not write "done"`},
-		"without a log":                {0, logState{whole: true, err: "no such container"}, v1beta1.JobFailed, "its log cannot be read: no such container"},
-		"before the log was read":      {0, logState{}, v1beta1.JobRunning, "its log is being read"},
+		"with the word":                   {0, logState{found: true, whole: true}, "", "", v1beta1.JobCompleted, ""},
+		"with the word and a bad exit":    {1, logState{found: true, whole: true}, "", "", v1beta1.JobCompleted, ""},
+		"without the word":                {0, logState{whole: true}, "", "", v1beta1.JobFailed, `exit code 0 and did not write "done"`},
+		"without a log":                   {0, logState{whole: true, err: "gone"}, "", "", v1beta1.JobFailed, "its log cannot be read: gone"},
+		"before the log was read":         {0, logState{}, "", "", v1beta1.JobRunning, "its log is being read"},
+		"left, and the log was rotated":   {1, logState{whole: true, tail: "later"}, "Completed", "all done\n", v1beta1.JobCompleted, ""},
+		"left, and the log is away":       {1, logState{whole: true, err: "the node is away"}, "Error", "all done\n", v1beta1.JobCompleted, ""},
+		"in what only others say of it":   {1, logState{whole: true}, "StartError", `exec "echo done"`, v1beta1.JobFailed, "exit code 1"},
+		"not in what the container left ": {1, logState{whole: true}, "Completed", "half", v1beta1.JobFailed, "exit code 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t, "a")
 			s.job.Spec.CompletionWord, s.job.Spec.BackoffLimit = "done", ptr.To[int32](0)
 			s.step().step()
 			s.exits("a", c.code, "")
-			s.logs[s.pod("a").UID] = c.log
+			p := s.pod("a")
+			p.Status.ContainerStatuses[0].State.Terminated.Reason, p.Status.ContainerStatuses[0].State.Terminated.Message = c.reason, c.left
+			s.logs[p.UID] = c.log
 			s.step().want("a", c.phase, c.want)
 			if reads := len(s.plan.read); (reads == 1) != !c.log.whole {
 				t.Errorf("%d logs are read", reads)
 			}
 		})
 	}
-}
-
-func TestPlan_CompletionWordMissingFromTheLogCountsIfTheContainerLeftIt(t *testing.T) {
-	for name, c := range map[string]struct {
-		reason, message string
-		log             logState
-		phase           v1beta1.JobPhase
-	}{
-		"and the log was rotated":         {"Completed", "all done\n", logState{whole: true, tail: "later"}, v1beta1.JobCompleted},
-		"and the log cannot be read":      {"Error", "all done\n", logState{whole: true, err: "the node is away"}, v1beta1.JobCompleted},
-		"but only others show it":         {"StartError", `exec: "echo done": not found`, logState{whole: true}, v1beta1.JobFailed},
-		"but it says nothing of the word": {"Completed", "half", logState{whole: true}, v1beta1.JobFailed},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := newScene(t, "a")
-			s.job.Spec.CompletionWord, s.job.Spec.BackoffLimit = "done", ptr.To[int32](0)
-			s.step().step()
-			s.exits("a", 1, "")
-			p := s.pod("a")
-			p.Status.ContainerStatuses[0].State.Terminated.Reason, p.Status.ContainerStatuses[0].State.Terminated.Message = c.reason, c.message
-			s.logs[p.UID] = c.log
-			s.step()
-			if n := s.result("a"); n.Phase != c.phase {
-				t.Errorf("the node is %s: %s, want %s", n.Phase, n.Message, c.phase)
-			}
-		})
-	}
-}
-
-func TestPlan_UnreadableLogDoesNotFailAnExitOfZero(t *testing.T) {
-	s := newScene(t, "a").step().step()
-	s.exits("a", 0, "")
-	s.logs[s.pod("a").UID] = logState{whole: true, err: "the kubelet does not answer"}
-	s.step().want("a", v1beta1.JobCompleted, "")
 }
 
 func TestPlan_CauseOfAPodsEndIsReported(t *testing.T) {
@@ -518,13 +491,16 @@ func TestPlan_CauseOfAPodsEndIsReported(t *testing.T) {
 }
 
 func TestPlan_SomeFailuresAreNotRetried(t *testing.T) {
-	s := newScene(t, "a").step().step()
-	s.waiting("a", "InvalidImageName", "couldn't parse image")
-	s.step().want("a", v1beta1.JobFailed, "image image:1 cannot be pulled: InvalidImageName: couldn't parse image")
-
-	s = newScene(t, "a").step().step()
-	s.pod("a").Status = core.PodStatus{Phase: core.PodFailed, Reason: "DeadlineExceeded"}
-	s.step().want("a", v1beta1.JobFailed, "when the timeout was over")
+	for want, happens := range map[string]func(*scene){
+		"image image:1 cannot be pulled: InvalidImageName: not parsed": func(s *scene) { s.waiting("a", "InvalidImageName", "not parsed") },
+		"when the timeout was over": func(s *scene) {
+			s.pod("a").Status = core.PodStatus{Phase: core.PodFailed, Reason: "DeadlineExceeded"}
+		},
+	} {
+		s := newScene(t, "a").step().step()
+		happens(s)
+		s.step().want("a", v1beta1.JobFailed, want)
+	}
 }
 
 func TestPlan_ImagePullErrorIsReportedWhileWaiting(t *testing.T) {

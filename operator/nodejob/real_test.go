@@ -91,14 +91,6 @@ func (r *kubeletRig) pods(job *v1beta1.NodeJob) []core.Pod {
 	return list.Items
 }
 
-// anHourLater sets the clock of the controller, and has it look at the job.
-func (r *kubeletRig) anHourLater(job *v1beta1.NodeJob) {
-	r.Helper()
-	r.ahead.Store(int64(time.Hour))
-	wake := []byte(`{"metadata":{"labels":{"test":"wake"}}}`)
-	check.Got(r.client.HoldfastV1beta1().NodeJobs().Patch(r.Context(), job.Name, types.MergePatchType, wake, metav1.PatchOptions{}))(r)
-}
-
 func (r *kubeletRig) get(job *v1beta1.NodeJob) *v1beta1.NodeJob {
 	r.Helper()
 	return check.Got(r.client.HoldfastV1beta1().NodeJobs().Get(context.Background(), job.Name, metav1.GetOptions{}))(r)
@@ -118,22 +110,6 @@ func (r *kubeletRig) end(job *v1beta1.NodeJob, phase v1beta1.JobPhase) *v1beta1.
 	return now
 }
 
-func (r *kubeletRig) events(job *v1beta1.NodeJob) (all []string) {
-	r.Helper()
-	list := check.Got(r.kubernetes.CoreV1().Events(metav1.NamespaceDefault).List(r.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=" + job.Name}))(r)
-	for _, e := range list.Items {
-		all = append(all, e.Reason)
-	}
-	return all
-}
-
-func (r *kubeletRig) wantEvents(job *v1beta1.NodeJob, want string) {
-	r.Helper()
-	if have := strings.Join(r.events(job), " "); have != want {
-		r.Errorf("the events are %q, want %q", have, want)
-	}
-}
-
 func TestKubelet_RunsAJobOnEveryNode(t *testing.T) {
 	r := newKubeletRig(t)
 	job := r.end(r.job("echo hello; echo from here", nil), v1beta1.JobCompleted)
@@ -145,7 +121,11 @@ func TestKubelet_RunsAJobOnEveryNode(t *testing.T) {
 			t.Errorf("node %s: %+v", n.Name, n)
 		}
 	}
-	r.wantEvents(job, nodejob.ReasonCompleted)
+	ofJob := metav1.ListOptions{FieldSelector: "involvedObject.name=" + job.Name}
+	events := check.Got(r.kubernetes.CoreV1().Events(metav1.NamespaceDefault).List(t.Context(), ofJob))(t)
+	if len(events.Items) != 1 || events.Items[0].Reason != nodejob.ReasonCompleted {
+		t.Errorf("the events are %+v", events.Items)
+	}
 	if pods := r.pods(job); len(pods) != r.nodes {
 		t.Errorf("%d pods are left to look at, want %d", len(pods), r.nodes)
 	}
@@ -173,7 +153,9 @@ func TestKubelet_MissingImageIsNamed(t *testing.T) {
 		now := r.get(job)
 		return len(now.Status.Nodes) > 0 && strings.Contains(now.Status.Nodes[0].Message, "image nowhere.invalid/none:1 cannot be pulled")
 	})
-	r.anHourLater(job)
+	r.ahead.Store(int64(time.Hour))
+	wake := []byte(`{"metadata":{"labels":{"test":"wake"}}}`)
+	check.Got(r.client.HoldfastV1beta1().NodeJobs().Patch(t.Context(), job.Name, types.MergePatchType, wake, metav1.PatchOptions{}))(t)
 	job = r.end(job, v1beta1.JobFailed)
 	if m := job.Status.Nodes[0].Message; !strings.Contains(m, "not done after 1h0m0s: image nowhere.invalid/none:1 cannot be pulled") {
 		t.Errorf("it says %q", m)

@@ -48,17 +48,13 @@ func newRig(t *testing.T, run func(*kubelet, *core.Pod), nodes ...string) *rig {
 		T: t, api: api, client: holdfast.NewForConfigOrDie(api.Config()), kubernetes: kubernetes.NewForConfigOrDie(api.Config()),
 		run: run, began: map[string]int{},
 	}
-	for _, n := range nodes {
-		r.addNode(n)
+	ready := core.NodeStatus{Conditions: []core.NodeCondition{{Type: core.NodeReady, Status: core.ConditionTrue}}}
+	for _, name := range nodes {
+		n := &core.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: ready}
+		check.Got(r.kubernetes.CoreV1().Nodes().Create(t.Context(), n, metav1.CreateOptions{}))(t)
 	}
 	r.kubelets()
 	return r
-}
-
-func (r *rig) addNode(name string) {
-	r.Helper()
-	n := &core.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: core.NodeStatus{Conditions: []core.NodeCondition{{Type: core.NodeReady, Status: core.ConditionTrue}}}}
-	check.Got(r.kubernetes.CoreV1().Nodes().Create(r.Context(), n, metav1.CreateOptions{}))(r)
 }
 
 // kubelets run each pod once, on the node that it is made for.
@@ -98,10 +94,7 @@ func (k *kubelet) runs(p *core.Pod) {
 	}}})
 }
 
-func (k *kubelet) exits(p *core.Pod, code int32) { k.leaves(p, code, "") }
-
-// leaves ends the container of a pod with a termination message.
-func (k *kubelet) leaves(p *core.Pod, code int32, message string) {
+func (k *kubelet) exits(p *core.Pod, code int32) {
 	phase := core.PodSucceeded
 	if code != 0 {
 		phase = core.PodFailed
@@ -110,7 +103,7 @@ func (k *kubelet) leaves(p *core.Pod, code int32, message string) {
 	k.api.EndLog(p.Namespace, p.Name)
 	k.status(p, core.PodStatus{Phase: phase, ContainerStatuses: []core.ContainerStatus{{
 		Name: "job", ImageID: "sha256:1",
-		State: core.ContainerState{Terminated: &core.ContainerStateTerminated{ExitCode: code, ContainerID: "c", Message: message, FinishedAt: metav1.Now()}},
+		State: core.ContainerState{Terminated: &core.ContainerStateTerminated{ExitCode: code, ContainerID: "c", FinishedAt: metav1.Now()}},
 	}}})
 }
 
@@ -160,9 +153,12 @@ func (r *rig) end(job *v1beta1.NodeJob) (now *v1beta1.NodeJob) {
 	return now
 }
 
-func (r *rig) job(spec v1beta1.NodeJobSpec) *v1beta1.NodeJob {
+func (r *rig) job(spec v1beta1.NodeJobSpec) *v1beta1.NodeJob { r.Helper(); return r.named("job", spec) }
+
+func (r *rig) named(name string, spec v1beta1.NodeJobSpec) *v1beta1.NodeJob {
 	r.Helper()
-	return check.Got(r.client.HoldfastV1beta1().NodeJobs().Create(r.Context(), &v1beta1.NodeJob{ObjectMeta: metav1.ObjectMeta{Name: "job"}, Spec: spec}, metav1.CreateOptions{}))(r)
+	job := &v1beta1.NodeJob{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}
+	return check.Got(r.client.HoldfastV1beta1().NodeJobs().Create(r.Context(), job, metav1.CreateOptions{}))(r)
 }
 
 // reported are the events of a job.
