@@ -96,16 +96,10 @@ type ceph struct {
 	partly  error // of what it is asked to shut out, and has in part
 }
 
-func (c *ceph) answer(fails error) {
+func (c *ceph) answer(fails, partly error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.fails = fails
-}
-
-func (c *ceph) confirm(partly error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.partly = partly
+	c.fails, c.partly = fails, partly
 }
 
 func (c *ceph) Fence(_ context.Context, addresses []string) error {
@@ -147,12 +141,15 @@ func newLife(t *testing.T) *life {
 	w.Change = func(c *cluster.Config) { c.Driver = v1beta1.DriverName }
 	l := &life{Cluster: w, node: "lost-" + id, pool: "block" + id, kernel: &kernel{}, ceph: &ceph{Host: inmemory.NewHost(gib), blocked: map[string]bool{}}}
 	l.site = v1beta1.NodeOfCephPool(l.pool)
-	l.create(&v1beta1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "fencing-" + id}, Spec: v1beta1.StorageClusterSpec{Pools: []v1beta1.PoolSpec{{
+	c := &v1beta1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "fencing-" + id}, Spec: v1beta1.StorageClusterSpec{Pools: []v1beta1.PoolSpec{{
 		Name: l.pool, Engine: v1beta1.EngineRBD, Ceph: &v1beta1.CephSpec{
 			FSID: fsid, Monitors: []string{"v2:10.0.0.1:3300"}, Pool: "rbd",
 			SecretRef: v1beta1.CephSecretReference{Name: "ceph"}, NodeSecretRef: v1beta1.CephSecretReference{Name: "ceph-node"},
 		},
-	}}}})
+	}}}}
+	clusters := w.Ours.HoldfastV1beta1().StorageClusters()
+	check.Got(clusters.Create(t.Context(), c, metav1.CreateOptions{}))(t)
+	t.Cleanup(func() { _ = clusters.Delete(context.Background(), c.Name, metav1.DeleteOptions{}) })
 	w.KubernetesNode(l.node)
 	w.Cleanup(func() { _ = w.Theirs.CoreV1().Nodes().Delete(context.Background(), l.node, metav1.DeleteOptions{}) })
 	w.Start()
@@ -162,13 +159,6 @@ func newLife(t *testing.T) *life {
 		l.use(name + "-" + id)
 	}
 	return l
-}
-
-func (l *life) create(c *v1beta1.StorageCluster) {
-	l.Helper()
-	clusters := l.Ours.HoldfastV1beta1().StorageClusters()
-	check.Got(clusters.Create(l.Context(), c, metav1.CreateOptions{}))(l)
-	l.Cleanup(func() { _ = clusters.Delete(context.Background(), c.Name, metav1.DeleteOptions{}) })
 }
 
 // run starts an agent.
@@ -192,31 +182,28 @@ func (l *life) startNode() {
 func (l *life) use(name string) {
 	l.Helper()
 	ctx, theirs := l.Context(), l.Theirs
+	l.Cleanup(func() { l.remove(name) })
 	size := core.ResourceList{core.ResourceStorage: resource.MustParse("1Mi")}
 	modes := []core.PersistentVolumeAccessMode{core.ReadWriteOnce}
-	_, failed := l.Volumes().Create(ctx, &v1beta1.Volume{
+	check.Got(l.Volumes().Create(ctx, &v1beta1.Volume{
 		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.VolumeSpec{Name: name, Node: l.site, Size: v1beta1.VolumeSize{Required: resource.NewQuantity(1<<20, resource.BinarySI)}},
-	}, metav1.CreateOptions{})
-	errs := []error{failed}
+	}, metav1.CreateOptions{}))(l)
 	claim := func(name, persistentVolume string) types.UID {
 		c := &core.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: core.PersistentVolumeClaimSpec{
 			AccessModes: modes, VolumeName: persistentVolume, StorageClassName: new(""),
 			Resources: core.VolumeResourceRequirements{Requests: size},
 		}}
-		c, err := theirs.CoreV1().PersistentVolumeClaims("default").Create(ctx, c, metav1.CreateOptions{})
-		errs = append(errs, err)
-		return c.UID
+		return check.Got(theirs.CoreV1().PersistentVolumeClaims("default").Create(ctx, c, metav1.CreateOptions{}))(l).UID
 	}
 	mount := func(claim string) core.Volume {
 		source := &core.PersistentVolumeClaimVolumeSource{ClaimName: claim}
 		return core.Volume{Name: claim, VolumeSource: core.VolumeSource{PersistentVolumeClaim: source}}
 	}
-	_, err := theirs.CoreV1().PersistentVolumes().Create(ctx, &core.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: core.PersistentVolumeSpec{
+	check.Got(theirs.CoreV1().PersistentVolumes().Create(ctx, &core.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: core.PersistentVolumeSpec{
 		Capacity: size, AccessModes: modes, PersistentVolumeReclaimPolicy: core.PersistentVolumeReclaimRetain,
 		ClaimRef:               &core.ObjectReference{Namespace: "default", Name: name, UID: claim(name, name)},
 		PersistentVolumeSource: core.PersistentVolumeSource{CSI: &core.CSIPersistentVolumeSource{Driver: v1beta1.DriverName, VolumeHandle: name}},
-	}}, metav1.CreateOptions{})
-	errs = append(errs, err)
+	}}, metav1.CreateOptions{}))(l)
 	p := &core.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: core.PodSpec{
 		NodeName: l.node, Containers: []core.Container{{Name: "a", Image: "busybox:1"}}, AutomountServiceAccountToken: new(false),
 		Tolerations: []core.Toleration{{Operator: core.TolerationOpExists}}, // Kubernetes deletes it for no taint
@@ -228,15 +215,10 @@ func (l *life) use(name string) {
 		claim("thief-"+name, "chosen"+strings.TrimPrefix(l.node, "lost"))
 		p.Spec.Volumes = append(p.Spec.Volumes, mount("thief-"+name))
 	}
-	_, err = theirs.CoreV1().Pods("default").Create(ctx, p, metav1.CreateOptions{})
-	errs = append(errs, err)
-	_, err = theirs.StorageV1().VolumeAttachments().Create(ctx, &storage.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: storage.VolumeAttachmentSpec{
+	check.Got(theirs.CoreV1().Pods("default").Create(ctx, p, metav1.CreateOptions{}))(l)
+	check.Got(theirs.StorageV1().VolumeAttachments().Create(ctx, &storage.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: storage.VolumeAttachmentSpec{
 		Attacher: v1beta1.DriverName, NodeName: l.node, Source: storage.VolumeAttachmentSource{PersistentVolumeName: &name},
-	}}, metav1.CreateOptions{})
-	if err = errors.Join(append(errs, err)...); err != nil {
-		l.Fatal(err)
-	}
-	l.Cleanup(func() { l.remove(name) })
+	}}, metav1.CreateOptions{}))(l)
 }
 
 func (l *life) remove(name string) {
@@ -344,13 +326,8 @@ func (j *judge) RoundTrip(q *http.Request) (*http.Response, error) {
 	return j.next.RoundTrip(q)
 }
 
-// lead runs a controller until it was killed after so many writes, or the test ends.
-func (l *life) lead(writes int) (dead <-chan struct{}, stop func()) {
-	l.Helper()
-	return l.leadPaused(writes, nil)
-}
-
-func (l *life) leadPaused(writes int, p *pause) (dead <-chan struct{}, stop func()) {
+// lead runs a controller until it was killed after so many writes, or the test ends. A pause may be nil.
+func (l *life) lead(writes int, p *pause) (dead <-chan struct{}, stop func()) {
 	l.Helper()
 	m := mortal.AfterWrites(writes)
 	config := rest.CopyConfig(l.Config)
@@ -373,7 +350,7 @@ func (l *life) killedAtEveryWrite(what string, done func() bool) {
 		if done() {
 			return true
 		}
-		dead, stop := l.lead(1)
+		dead, stop := l.lead(1, nil)
 		defer stop()
 		terms++
 		look := time.NewTicker(20 * time.Millisecond)
@@ -392,6 +369,16 @@ func (l *life) killedAtEveryWrite(what string, done func() bool) {
 	l.Logf("%s: after %d controllers", what, terms)
 }
 
+// mounts gives the kernel of the node a client, which its agent records.
+func (l *life) mounts(address v1beta1.CephAddress) {
+	l.Helper()
+	c := v1beta1.CephClient{FSID: fsid, ID: "client.4711", Address: address, BootID: "boot-1"}
+	l.kernel.set(c)
+	check.OK(l, l.agent.RecordCephClient(l.Context(), "v", c))
+}
+
+const outOfService = `[{"key":"node.kubernetes.io/out-of-service","effect":"NoSchedule"}]`
+
 func (l *life) taint(taints string) {
 	l.Helper()
 	patch := fmt.Sprintf(`{"spec":{"taints":%s}}`, taints)
@@ -400,13 +387,11 @@ func (l *life) taint(taints string) {
 
 func TestLife_NodeIsShutOutAndLetInAgainByControllersThatAreKilled(t *testing.T) {
 	l := newLife(t)
-	c := v1beta1.CephClient{FSID: fsid, ID: "client.4711", Address: address, BootID: "boot-1"}
-	l.kernel.set(c)
-	check.OK(t, l.agent.RecordCephClient(t.Context(), "v", c))
+	l.mounts(address)
 	l.stopNode()
-	l.taint(`[{"key":"node.kubernetes.io/out-of-service","effect":"NoSchedule"}]`)
+	l.taint(outOfService)
 	l.killedAtEveryWrite("the end of the attachment", func() bool { return l.has() == "attachment other, pod chosen, pod other" })
-	_, stop := l.lead(1000)
+	_, stop := l.lead(1000, nil)
 	l.Until("the end of what was chosen", func() bool { return l.has() == "attachment other, pod other" })
 	if is := l.fenced(); is.Status != metav1.ConditionTrue || is.Reason != v1beta1.ReasonFenced || !l.ceph.isShutOut() {
 		t.Errorf("the condition is %+v", is)
@@ -420,10 +405,10 @@ func TestLife_NodeIsShutOutAndLetInAgainByControllersThatAreKilled(t *testing.T)
 		t.Errorf("the other volume cannot be detached: %v", err)
 	}
 
-	l.ceph.answer(errors.New("no quorum"))
+	l.ceph.answer(errors.New("no quorum"), nil)
 	l.killedAtEveryWrite("the pool not being sure any more", func() bool { return l.fenced().Reason == v1beta1.ReasonFencing })
 	l.startNode()
-	_, stop = l.lead(1000)
+	_, stop = l.lead(1000, nil)
 	l.taint(`[]`)
 	l.ready()
 	l.awaitReason(v1beta1.ReasonReleasing)
@@ -434,7 +419,7 @@ func TestLife_NodeIsShutOutAndLetInAgainByControllersThatAreKilled(t *testing.T)
 		t.Errorf("a new client of a node that is shut out: %v", err)
 	}
 	stop()
-	l.ceph.answer(nil)
+	l.ceph.answer(nil, nil)
 	l.kernel.set()
 	l.killedAtEveryWrite("the end of the fence", func() bool { return l.storageNode(l.node).Spec.Fence == nil })
 	l.Until("the client being let in", func() bool { return !l.ceph.isShutOut() })
@@ -452,28 +437,26 @@ func TestLife_NodeIsShutOutAndLetInAgainByControllersThatAreKilled(t *testing.T)
 // A leader that was suspended for longer than its Lease goes on with what it has decided.
 func TestLife_ControllerThatWasPausedEndsNoLaterFence(t *testing.T) {
 	l := newLife(t)
-	c := v1beta1.CephClient{FSID: fsid, ID: "client.4711", Address: address, BootID: "boot-1"}
 	lost := func() {
 		t.Helper()
-		l.kernel.set(c)
-		check.OK(t, l.agent.RecordCephClient(t.Context(), "v", c))
+		l.mounts(address)
 		l.stopNode()
-		l.taint(`[{"key":"node.kubernetes.io/out-of-service","effect":"NoSchedule"}]`)
+		l.taint(outOfService)
 		l.awaitReason(v1beta1.ReasonFenced)
 	}
-	_, stop := l.lead(1000)
+	_, stop := l.lead(1000, nil)
 	lost()
 	first := l.storageNode(l.node).Spec.Fence.RequestedAt
 	stop()
 	old := newPause(l.site)
-	l.leadPaused(1000, old)
+	l.lead(1000, old)
 	t.Cleanup(old.goOn)
 	l.kernel.set()
 	l.startNode()
 	l.taint(`[]`)
 	l.ready()
 	l.Until("the decision that the node is let in", func() bool { return isClosed(old.held) })
-	_, stop = l.lead(1000)
+	_, stop = l.lead(1000, nil)
 	l.Until("the end of the fence", func() bool { return l.storageNode(l.node).Spec.Fence == nil && !l.ceph.isShutOut() })
 	lost()
 	stop()
@@ -522,12 +505,10 @@ func TestLife_NodeThatIsBackBeforeItWasShutOutKeepsAll(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLife(t)
-			l.ceph.confirm(test.partly)
-			c := v1beta1.CephClient{FSID: fsid, ID: "client.4711", Address: test.address, BootID: "boot-1"}
-			l.kernel.set(c)
-			check.OK(t, l.agent.RecordCephClient(t.Context(), "v", c))
-			l.lead(1000)
-			l.taint(`[{"key":"node.kubernetes.io/out-of-service","effect":"NoSchedule"}]`)
+			l.ceph.answer(nil, test.partly)
+			l.mounts(test.address)
+			l.lead(1000, nil)
+			l.taint(outOfService)
 			l.awaitReason(test.reason)
 			l.Until("the pool having done its part", func() bool { return test.partly == nil || l.ceph.isShutOut() })
 			l.taint(`[]`)
