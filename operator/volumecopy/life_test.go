@@ -35,9 +35,10 @@ import (
 func TestMain(m *testing.M) { os.Exit(realapi.Main(m)) }
 
 const (
-	mib  = 1 << 20
-	gib  = 1 << 30
-	hash = "5feceb66ffc86f38d952786c6d696c79c2dbc239dd4e91b46729d73a27fb57e9"
+	mib     = 1 << 20
+	gib     = 1 << 30
+	forever = -1
+	hash    = "5feceb66ffc86f38d952786c6d696c79c2dbc239dd4e91b46729d73a27fb57e9"
 )
 
 // life is a snapshot in a Ceph pool, of which a volume on a node is requested. Its pods are never started: no node has the
@@ -70,6 +71,15 @@ func newLife(t *testing.T) *life {
 	}}, metav1.CreateOptions{}))(t)
 	t.Cleanup(func() { _ = claims.Delete(context.Background(), l.target, metav1.DeleteOptions{}) })
 	t.Cleanup(l.sweep)
+	return l
+}
+
+// requested is a life whose volume has been requested.
+func requested(t *testing.T) *life {
+	l := newLife(t)
+	if _, err := l.request(); !errors.Is(err, backend.ErrBusy) {
+		t.Fatalf("before the copy: %v", err)
+	}
 	return l
 }
 
@@ -244,10 +254,7 @@ func (l *life) killedAtEveryWrite(what string, done func() bool) {
 }
 
 func TestLife_VolumeIsCopiedByControllersThatAreKilled(t *testing.T) {
-	l := newLife(t)
-	if _, err := l.request(); !errors.Is(err, backend.ErrBusy) {
-		t.Fatalf("before the copy: %v", err)
-	}
+	l := requested(t)
 	l.killedAtEveryWrite("the pod", func() bool { return l.pod(1) != nil && l.status().Attempt == 1 })
 	if has := l.has(); has != "1 pods, 2 claims, 2 PersistentVolumes, 1 sources" {
 		t.Errorf("for the copy there are %s", has)
@@ -283,10 +290,7 @@ func TestLife_VolumeIsCopiedByControllersThatAreKilled(t *testing.T) {
 }
 
 func TestLife_CopyThatCannotSucceedIsTheErrorAndLeavesNothing(t *testing.T) {
-	l := newLife(t)
-	if _, err := l.request(); !errors.Is(err, backend.ErrBusy) {
-		t.Fatalf("before the copy: %v", err)
-	}
+	l := requested(t)
 	l.killedAtEveryWrite("the pod", func() bool { return l.pod(1) != nil })
 	l.ends(1, protocol.FinalExit, "no space left on /to")
 	l.killedAtEveryWrite("the failure", func() bool { return l.status().Phase == v1beta1.CopyFailed })
@@ -299,20 +303,14 @@ func TestLife_CopyThatCannotSucceedIsTheErrorAndLeavesNothing(t *testing.T) {
 }
 
 func TestLife_VolumeThatIsDeletedLeavesNothing(t *testing.T) {
-	l := newLife(t)
-	if _, err := l.request(); !errors.Is(err, backend.ErrBusy) {
-		t.Fatalf("before the copy: %v", err)
-	}
+	l := requested(t)
 	l.killedAtEveryWrite("the pod", func() bool { return l.pod(1) != nil })
 	check.OK(t, l.Backend.Delete(t.Context(), backend.ID(l.target)))
 	l.killedAtEveryWrite("the end", func() bool { return l.has() == nothing })
 }
 
 func TestLife_SourceThatIsGoneIsTheError(t *testing.T) {
-	l := newLife(t)
-	if _, err := l.request(); !errors.Is(err, backend.ErrBusy) {
-		t.Fatalf("before the copy: %v", err)
-	}
+	l := requested(t)
 	check.OK(t, l.Backend.DeleteSnapshot(t.Context(), backend.ID(l.snapshot)))
 	l.killedAtEveryWrite("the failure", func() bool { return l.status().Phase == v1beta1.CopyFailed })
 	if s := l.status(); !strings.Contains(s.Message, l.snapshot) {
@@ -321,11 +319,7 @@ func TestLife_SourceThatIsGoneIsTheError(t *testing.T) {
 }
 
 func TestLife_WhatOthersDeleteIsMadeAgain(t *testing.T) {
-	l := newLife(t)
-	if _, err := l.request(); !errors.Is(err, backend.ErrBusy) {
-		t.Fatalf("before the copy: %v", err)
-	}
-	const forever = -1
+	l := requested(t)
 	l.lead(forever)
 	objects := l.Theirs.CoreV1()
 	l.Until("the first pod", func() bool { return l.pod(1) != nil && l.isBound() })
@@ -368,7 +362,6 @@ func TestLife_CopiesThatHaveNoRoomKeepNoOtherWaiting(t *testing.T) {
 	if _, err := l.request(); !errors.Is(err, backend.ErrBusy) {
 		t.Fatalf("before the copy: %v", err)
 	}
-	const forever = -1
 	l.lead(forever)
 	l.Until("the pod of the small one", func() bool { return l.pod(1) != nil && l.pod(1).Labels[v1beta1.CopyLabel] == l.target })
 	l.Until("the others saying why", func() bool {
@@ -393,23 +386,24 @@ func (l *life) forge(end, target string, uid types.UID) string {
 	return name
 }
 
-func TestLife_SourceThatAnotherNodeHasMadeIsNotCopied(t *testing.T) {
-	l := newLife(t)
-	if _, err := l.request(); !errors.Is(err, backend.ErrBusy) {
-		t.Fatalf("before the copy: %v", err)
+// wantOnlyItsPool wants that what is copied is in the pool of the snapshot.
+func (l *life) wantOnlyItsPool() {
+	l.Helper()
+	for _, pv := range check.Got(l.Theirs.CoreV1().PersistentVolumes().List(l.Context(), copies))(l).Items {
+		if id := pv.Spec.CSI.VolumeHandle; id != l.target && !l.ceph.Has(backend.ID(id)) {
+			l.Errorf("%s is copied, which is not in the pool of the snapshot", id)
+		}
 	}
+}
+
+func TestLife_SourceThatAnotherNodeHasMadeIsNotCopied(t *testing.T) {
+	l := requested(t)
 	uid := l.Volume(l.target).UID
 	l.forge("", l.target, uid)
-	const forever = -1
 	l.lead(forever)
 	l.Until("the pod", func() bool { return l.pod(1) != nil && l.isBound() })
 	pod := l.pod(1).UID
-	objects := l.Theirs.CoreV1().PersistentVolumes()
-	for _, pv := range check.Got(objects.List(t.Context(), copies))(t).Items {
-		if id := pv.Spec.CSI.VolumeHandle; id != l.target && !l.ceph.Has(backend.ID(id)) {
-			t.Errorf("%s is copied, which is not in the pool of the snapshot", id)
-		}
-	}
+	l.wantOnlyItsPool()
 	other := l.forge("-other", "other-"+l.target, uid)
 	l.Until("what says that it is of a copy into a volume that does not exist being removed", func() bool { return l.Volume(other) == nil })
 	l.forge("-late", l.target, uid)
@@ -422,13 +416,9 @@ func TestLife_SourceThatAnotherNodeHasMadeIsNotCopied(t *testing.T) {
 }
 
 func TestLife_SourceThatAnotherNodeHasMadeIsNotCopiedForOneThatIsGone(t *testing.T) {
-	l := newLife(t)
-	if _, err := l.request(); !errors.Is(err, backend.ErrBusy) {
-		t.Fatalf("before the copy: %v", err)
-	}
+	l := requested(t)
 	l.forge("", l.target, l.Volume(l.target).UID)
 	check.OK(t, l.Backend.DeleteSnapshot(t.Context(), backend.ID(l.snapshot)))
-	const forever = -1
 	l.lead(forever)
 	l.Until("the copy being given up", func() bool { return l.status().Phase == v1beta1.CopyFailed })
 	if s, has := l.status(), l.has(); !strings.Contains(s.Message, l.snapshot) || !strings.HasPrefix(has, "0 pods") {
@@ -438,37 +428,27 @@ func TestLife_SourceThatAnotherNodeHasMadeIsNotCopiedForOneThatIsGone(t *testing
 
 func TestLife_WhatTheTokenOfAnotherAgentWritesIsNoTemporarySource(t *testing.T) {
 	for name, kind := range realapi.Strangers {
-		t.Run(name, func(t *testing.T) { takenByNoStranger(t, kind) })
-	}
-}
-
-func takenByNoStranger(t *testing.T, kind v1beta1.SiteKind) {
-	l := newLife(t)
-	if _, err := l.request(); !errors.Is(err, backend.ErrBusy) {
-		t.Fatalf("before the copy: %v", err)
-	}
-	uid := string(l.Volume(l.target).UID)
-	other, token := realapi.Stranger(t, l.Config, kind)
-	theirs := client.NewForConfigOrDie(token).HoldfastV1beta1().Volumes()
-	for _, name := range []string{"copy-" + uid, "copy-" + uid + "-0000000000"} {
-		forged := &v1beta1.Volume{
-			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1beta1.AdoptedLabel: "true"}},
-			Spec: v1beta1.VolumeSpec{
-				Name: name, Node: other, Size: v1beta1.VolumeSize{Required: v1beta1.Quantity(mib)}, Mode: v1beta1.ModeFilesystem, SourceRef: l.Volume(l.target).Spec.SourceRef,
-				Labels: map[string]string{v1beta1.CopyLabel: l.target, v1beta1.CopyUIDLabel: uid},
-			},
-		}
-		forged = check.Got(theirs.Create(t.Context(), forged, metav1.CreateOptions{}))(t)
-		t.Cleanup(func() { _ = l.Volumes().Delete(context.Background(), name, metav1.DeleteOptions{}) })
-		inmemory.Made(forged)
-		check.Got(theirs.UpdateStatus(t.Context(), forged, metav1.UpdateOptions{}))(t)
-	}
-	const forever = -1
-	l.lead(forever)
-	l.Until("the pod", func() bool { return l.pod(1) != nil && l.isBound() })
-	for _, pv := range check.Got(l.Theirs.CoreV1().PersistentVolumes().List(t.Context(), copies))(t).Items {
-		if id := pv.Spec.CSI.VolumeHandle; id != l.target && !l.ceph.Has(backend.ID(id)) {
-			t.Errorf("%s is copied, which another agent has written", id)
-		}
+		t.Run(name, func(t *testing.T) {
+			l := requested(t)
+			uid := string(l.Volume(l.target).UID)
+			other, token := realapi.Stranger(t, l.Config, kind)
+			theirs := client.NewForConfigOrDie(token).HoldfastV1beta1().Volumes()
+			for _, name := range []string{"copy-" + uid, "copy-" + uid + "-0000000000"} {
+				forged := &v1beta1.Volume{
+					ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1beta1.AdoptedLabel: "true"}},
+					Spec: v1beta1.VolumeSpec{
+						Name: name, Node: other, Size: v1beta1.VolumeSize{Required: v1beta1.Quantity(mib)}, Mode: v1beta1.ModeFilesystem,
+						SourceRef: l.Volume(l.target).Spec.SourceRef, Labels: map[string]string{v1beta1.CopyLabel: l.target, v1beta1.CopyUIDLabel: uid},
+					},
+				}
+				forged = check.Got(theirs.Create(t.Context(), forged, metav1.CreateOptions{}))(t)
+				t.Cleanup(func() { _ = l.Volumes().Delete(context.Background(), name, metav1.DeleteOptions{}) })
+				inmemory.Made(forged)
+				check.Got(theirs.UpdateStatus(t.Context(), forged, metav1.UpdateOptions{}))(t)
+			}
+			l.lead(forever)
+			l.Until("the pod", func() bool { return l.pod(1) != nil && l.isBound() })
+			l.wantOnlyItsPool()
+		})
 	}
 }
