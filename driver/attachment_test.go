@@ -89,18 +89,6 @@ func attached(t *testing.T) (device, number string) {
 	return device, fmt.Sprintf("%d:%d", unix.Major(st.Rdev), unix.Minor(st.Rdev))
 }
 
-func TestMount_DeviceNodeIsNotIdentifiedByItsName(t *testing.T) {
-	file := t.TempDir() + "/loop7"
-	check.OK(t, os.WriteFile(file, nil, 0o600))
-	for _, m := range []nodeops.Mount{
-		{Root: "/loop7", Target: file}, {Root: "/loop7", Target: "/dev/null"}, {Root: "/loop-control", Target: "/dev/loop-control"}, {Root: "/loop7", Target: "/nowhere"},
-	} {
-		if got := nodeops.LoopNode(&m); got != "" {
-			t.Errorf("%s is taken for %s", m.Target, got)
-		}
-	}
-}
-
 func TestPaths_ToTheSameFileAreEqual(t *testing.T) {
 	dir := t.TempDir()
 	check.OK(t, os.Mkdir(dir+"/a", 0o755))

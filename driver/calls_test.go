@@ -10,9 +10,7 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/prometheus/client_golang/prometheus/testutil"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -78,8 +76,7 @@ func TestCalls_EachIsLoggedOnceAndCounted(t *testing.T) {
 	if n := testutil.ToFloat64(m.calls.WithLabelValues("/csi.v1.Controller/ControllerGetVolume", "NotFound")); n != 1 {
 		t.Errorf("%v failures were counted", n)
 	}
-	families, err := r.metrics.Gather()
-	check.OK(t, err)
+	families := check.Got(r.metrics.Gather())(t)
 	var latencies uint64
 	for _, f := range families {
 		if f.GetName() == "holdfast_csi_call_duration_seconds" {
@@ -115,28 +112,34 @@ func TestSecrets_ReachNeitherTheLogNorAnAnswer(t *testing.T) {
 	r, _ := newMemoryRig(t)
 	r.create("v")
 	r.snapshot("s", "v")
-	conn := check.Got(grpc.NewClient(r.driver.Endpoint, grpc.WithTransportCredentials(insecure.NewCredentials())))(t)
-	defer conn.Close()
 	methods, marked := 0, 0
-	for _, service := range []protoreflect.FullName{"csi.v1.Identity", "csi.v1.Controller", "csi.v1.GroupController", "csi.v1.Node"} {
-		d := check.Got(protoregistry.GlobalFiles.FindDescriptorByName(service))(t)
-		all := d.(protoreflect.ServiceDescriptor).Methods()
-		for i := range all.Len() {
-			for _, id := range []string{"v", "s", "not/an/id", ""} {
-				req, n := fill(t, all.Get(i).Input(), id)
-				answer := newMessage(t, all.Get(i).Output())
-				err := conn.Invoke(r.ctx(), fmt.Sprintf("/%s/%s", service, all.Get(i).Name()), req, answer)
-				expectNoMarker(t, string(all.Get(i).Name()), fmt.Sprint(err, answer))
-				methods, marked = methods+1, marked+n
-			}
+	eachMethod(t, func(path string, m protoreflect.MethodDescriptor) {
+		for _, id := range []string{"v", "s", "not/an/id", ""} {
+			req, n := fill(t, m.Input(), id)
+			answer := newMessage(t, m.Output())
+			err := r.conn.Invoke(r.ctx(), path, req, answer)
+			expectNoMarker(t, path, fmt.Sprint(err, answer))
+			methods, marked = methods+1, marked+n
 		}
-	}
+	})
 	expectNoMarker(t, "the log", r.log.String())
 	if got := len(r.log.lines("msg=call")); got < methods {
 		t.Errorf("%d calls were made, %d lines logged", methods, got)
 	}
 	if marked < 4*15 {
 		t.Errorf("only %d secrets were sent; the protocol has more fields", marked)
+	}
+}
+
+// eachMethod goes through the methods of the protocol.
+func eachMethod(t *testing.T, do func(path string, m protoreflect.MethodDescriptor)) {
+	t.Helper()
+	for _, service := range []protoreflect.FullName{"csi.v1.Identity", "csi.v1.Controller", "csi.v1.GroupController", "csi.v1.Node"} {
+		d := check.Got(protoregistry.GlobalFiles.FindDescriptorByName(service))(t)
+		all := d.(protoreflect.ServiceDescriptor).Methods()
+		for i := range all.Len() {
+			do(fmt.Sprintf("/%s/%s", service, all.Get(i).Name()), all.Get(i))
+		}
 	}
 }
 
@@ -168,6 +171,8 @@ func fill(t *testing.T, d protoreflect.MessageDescriptor, id string) (m proto.Me
 			r.Set(f, protoreflect.ValueOfString(id))
 		case name == "volume_capability":
 			r.Set(f, protoreflect.ValueOfMessage(mountCapability("").ProtoReflect()))
+		case name == "capacity_range":
+			r.Set(f, protoreflect.ValueOfMessage((&csi.CapacityRange{RequiredBytes: gib}).ProtoReflect()))
 		case name == "volume_capabilities":
 			r.Mutable(f).List().Append(protoreflect.ValueOfMessage(mountCapability("").ProtoReflect()))
 		case name == "source_volume_ids":

@@ -31,16 +31,21 @@ type spread struct {
 	attached map[backend.ID]string
 }
 
+// placed puts a volume on the first node.
+func (s *spread) placed(v *backend.Volume, err error) (*backend.Volume, error) {
+	if err == nil {
+		v.Node, v.Reach = s.nodes[0], s.reach
+	}
+	return v, err
+}
+
 func (s *spread) Create(ctx context.Context, spec backend.VolumeSpec) (*backend.Volume, error) {
 	s.mu.Lock()
 	s.asked = spec.Nodes
 	s.mu.Unlock()
-	v, err := s.Memory.Create(ctx, spec)
-	if err == nil {
-		v.Node, v.Reach = s.nodes[0], s.reach
-		if len(spec.Nodes) > 0 {
-			v.Node = spec.Nodes[0]
-		}
+	v, err := s.placed(s.Memory.Create(ctx, spec))
+	if err == nil && len(spec.Nodes) > 0 {
+		v.Node = spec.Nodes[0]
 	}
 	return v, err
 }
@@ -48,36 +53,24 @@ func (s *spread) Create(ctx context.Context, spec backend.VolumeSpec) (*backend.
 func (s *spread) List(ctx context.Context) ([]*backend.Volume, error) {
 	all, err := s.Memory.List(ctx)
 	for _, v := range all {
-		v.Node, v.Reach = s.nodes[0], s.reach
+		_, _ = s.placed(v, nil)
 	}
 	return all, err
 }
 
 func (s *spread) Expand(ctx context.Context, id backend.ID, size backend.Size) (*backend.Volume, error) {
-	v, err := s.Memory.Expand(ctx, id, size)
-	if err == nil {
-		v.Node, v.Reach = s.nodes[0], s.reach
-	}
-	return v, err
+	return s.placed(s.Memory.Expand(ctx, id, size))
 }
 
 func (s *spread) Clone(ctx context.Context, source backend.ID, spec backend.VolumeSpec) (*backend.Volume, error) {
 	s.mu.Lock()
 	s.asked, s.yields = spec.Nodes, spec.NodesYield
 	s.mu.Unlock()
-	v, err := s.Memory.Clone(ctx, source, spec)
-	if err == nil {
-		v.Node = s.nodes[0]
-	}
-	return v, err
+	return s.placed(s.Memory.Clone(ctx, source, spec))
 }
 
 func (s *spread) Get(ctx context.Context, id backend.ID) (*backend.Volume, error) {
-	v, err := s.Memory.Get(ctx, id)
-	if err == nil {
-		v.Node, v.Reach = s.nodes[0], s.reach
-	}
-	return v, err
+	return s.placed(s.Memory.Get(ctx, id))
 }
 
 func (s *spread) Reach(pool string) backend.Reach {
@@ -161,12 +154,16 @@ func TestCluster_VolumeIsWhereItsBackendPutIt(t *testing.T) {
 	}
 }
 
-func TestCluster_UnknownTopologyLetsTheSchedulerChooseAgain(t *testing.T) {
+func TestCluster_UnknownTopologyLetsTheSchedulerChooseAgainAndAMissingSourceIsNotFound(t *testing.T) {
 	r, _ := newClusterRig(t)
 	req := createRequest("v")
 	req.AccessibilityRequirements = &csi.TopologyRequirement{Requisite: []*csi.Topology{{Segments: map[string]string{"zone": "1"}}}}
 	_, err := r.CreateVolume(r.ctx(), req)
 	expectError(t, err, codes.ResourceExhausted, TopologyKey)
+	req.AccessibilityRequirements.Requisite = []*csi.Topology{on("node-x")}
+	req.VolumeContentSource = contentSource(&backend.Source{Kind: backend.SourceSnapshot, ID: "gone"})
+	_, err = r.CreateVolume(r.ctx(), req)
+	expectError(t, err, codes.NotFound, "gone")
 }
 
 func TestCluster_CloneIsCreatedOnTheNodeOfItsSource(t *testing.T) {
@@ -185,15 +182,6 @@ func TestCluster_CloneIsCreatedOnTheNodeOfItsSource(t *testing.T) {
 	if clone("b", on("node-y"), on("node-x")); s.yields || !slices.Equal(s.asked, []string{"node-y", "node-x"}) {
 		t.Errorf("allowed by the class: among %v", s.asked)
 	}
-}
-
-func TestCluster_MissingSourceIsNotFound(t *testing.T) {
-	r, _ := newClusterRig(t)
-	req := createRequest("v")
-	req.AccessibilityRequirements = &csi.TopologyRequirement{Requisite: []*csi.Topology{on("node-x")}}
-	req.VolumeContentSource = contentSource(&backend.Source{Kind: backend.SourceSnapshot, ID: "gone"})
-	_, err := r.CreateVolume(r.ctx(), req)
-	expectError(t, err, codes.NotFound, "gone")
 }
 
 func TestCluster_CapacityIsReportedPerNode(t *testing.T) {
@@ -226,8 +214,7 @@ func TestServices_AreServedSeparatelyInACluster(t *testing.T) {
 	n := newRig(t, backendtest.NewMemory(), func(c *Config) { c.Services = NodeServices })
 	_, err = n.CreateVolume(n.ctx(), createRequest("v"))
 	expectError(t, err, codes.Unimplemented, "Controller")
-	plugin, err := n.GetPluginCapabilities(n.ctx(), &csi.GetPluginCapabilitiesRequest{})
-	check.OK(t, err)
+	plugin := check.Got(n.GetPluginCapabilities(n.ctx(), &csi.GetPluginCapabilitiesRequest{}))(t)
 	for _, c := range plugin.GetCapabilities() {
 		if s := c.GetService().GetType(); s != csi.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS && c.GetVolumeExpansion() == nil {
 			t.Errorf("the node service advertises %v", s)
@@ -241,23 +228,17 @@ func TestCluster_VolumeIsAttachedToItsNodeOnly(t *testing.T) {
 		t.Errorf("advertised: %v", r.advertised())
 	}
 	r.create("v")
-	publish := func(volume, node string, capability *csi.VolumeCapability) error {
-		_, err := r.ControllerPublishVolume(r.ctx(), &csi.ControllerPublishVolumeRequest{VolumeId: volume, NodeId: node, VolumeCapability: capability})
-		return err
-	}
 	for range 2 {
-		check.Report(t, publish("v", "node-x", mountCapability("")))
+		check.Report(t, r.attach("v", "node-x", mountCapability("")))
 	}
-	expectError(t, publish("v", "node-y", mountCapability("")), codes.FailedPrecondition, "node-x", "node-y")
-	expectError(t, publish("v", "node-z", mountCapability("")), codes.NotFound, "node-z")
-	expectError(t, publish("w", "node-x", mountCapability("")), codes.NotFound, "w")
-	expectError(t, publish("v", "", mountCapability("")), codes.InvalidArgument, "node_id")
-	expectError(t, publish("v", "node-x", nil), codes.InvalidArgument, "volume_capability")
-	expectError(t, publish("v", "node-x", blockCapability()), codes.InvalidArgument, "Block")
+	expectError(t, r.attach("v", "node-y", mountCapability("")), codes.FailedPrecondition, "node-x", "node-y")
+	expectError(t, r.attach("v", "node-z", mountCapability("")), codes.NotFound, "node-z")
+	expectError(t, r.attach("w", "node-x", mountCapability("")), codes.NotFound, "w")
+	expectError(t, r.attach("v", "", mountCapability("")), codes.InvalidArgument, "node_id")
+	expectError(t, r.attach("v", "node-x", nil), codes.InvalidArgument, "volume_capability")
+	expectError(t, r.attach("v", "node-x", blockCapability()), codes.InvalidArgument, "Block")
 	for _, volume := range []string{"v", "v", "gone"} {
-		if _, err := r.ControllerUnpublishVolume(r.ctx(), &csi.ControllerUnpublishVolumeRequest{VolumeId: volume, NodeId: "node-x"}); err != nil {
-			t.Error(err)
-		}
+		check.Got(r.ControllerUnpublishVolume(r.ctx(), &csi.ControllerUnpublishVolumeRequest{VolumeId: volume, NodeId: "node-x"}))(t)
 	}
 }
 
@@ -283,10 +264,9 @@ func TestCluster_VolumeStaysAttachedToANodeThatMayStillWrite(t *testing.T) {
 
 func TestCluster_WithoutAttachPublishIsUnimplemented(t *testing.T) {
 	r, _ := newClusterRig(t)
-	_, err := r.ControllerPublishVolume(r.ctx(), &csi.ControllerPublishVolumeRequest{VolumeId: "v", NodeId: "node-x"})
-	expectError(t, err, codes.Unimplemented, "")
-	_, err = r.ControllerUnpublishVolume(r.ctx(), &csi.ControllerUnpublishVolumeRequest{VolumeId: "v"})
-	expectError(t, err, codes.Unimplemented, "")
+	expectError(t, r.attach("v", "node-x", nil), codes.Unimplemented)
+	_, err := r.ControllerUnpublishVolume(r.ctx(), &csi.ControllerUnpublishVolumeRequest{VolumeId: "v"})
+	expectError(t, err, codes.Unimplemented)
 }
 
 func TestReplica_ThatDoesNotLeadCreatesNothingUntilItDoes(t *testing.T) {
@@ -331,23 +311,15 @@ func TestReplica_ThatWaitsStopsAtOnce(t *testing.T) {
 	check.Report(t, r.wait())
 }
 
-func TestCluster_ClassSetsTheFateOfAVolumeWithoutItsNode(t *testing.T) {
-	for value, want := range map[string]backend.OnNodeLoss{"delete": backend.DeleteOnNodeLoss, "retain": backend.RetainOnNodeLoss, "": ""} {
-		spec, err := parseParameters(map[string]string{"onNodeLoss": value})
-		if err != nil || spec.OnNodeLoss != want {
-			t.Errorf("%q: got %+v, %v", value, spec, err)
-		}
-	}
-	if _, err := parseParameters(map[string]string{"onNodeLoss": "forget"}); err == nil {
-		t.Error("an unknown policy is taken")
-	}
-}
-
-func TestCluster_ReleasedVolumeIsReported(t *testing.T) {
-	released := make(chan backend.ID, 1)
+func TestCluster_ReleasedVolumeIsReportedAndNeedNotBeThere(t *testing.T) {
+	released := make(chan backend.ID, 2)
 	r := newRig(t, backendtest.NewMemory(), func(c *Config) { c.Released = func(id backend.ID) { released <- id } })
-	check.Got(r.NodeUnstageVolume(r.ctx(), &csi.NodeUnstageVolumeRequest{VolumeId: "v", StagingTargetPath: "/nowhere/s"}))(t)
-	if id := <-released; id != "v" {
-		t.Errorf("a release of %s was reported", id)
+	dir := t.TempDir()
+	for range 2 {
+		check.Got(r.NodeUnpublishVolume(r.ctx(), &csi.NodeUnpublishVolumeRequest{VolumeId: "v", TargetPath: dir + "/target"}))(t)
+		check.Got(r.NodeUnstageVolume(r.ctx(), &csi.NodeUnstageVolumeRequest{VolumeId: "v", StagingTargetPath: dir}))(t)
+		if id := <-released; id != "v" {
+			t.Errorf("a release of %s was reported", id)
+		}
 	}
 }

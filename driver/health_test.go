@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
@@ -71,8 +70,7 @@ func TestHealth_ConditionOfAVolumeReachesNewAndOldCallers(t *testing.T) {
 			}
 		}
 	}
-	listed, err := r.ListVolumes(r.ctx(), &csi.ListVolumesRequest{})
-	check.OK(t, err)
+	listed := check.Got(r.ListVolumes(r.ctx(), &csi.ListVolumesRequest{}))(t)
 	if abnormal, message := condition(t, listed.GetEntries()[0].GetStatus()); !abnormal || message != "its image is missing" {
 		t.Errorf("listed as abnormal %t, %q", abnormal, message)
 	}
@@ -84,12 +82,4 @@ func TestHealth_ConditionOfAVolumeReachesNewAndOldCallers(t *testing.T) {
 	if err != nil || len(rest.GetEntries()) != 1 || rest.GetEntries()[0].GetVolumeId() != "slow" || rest.GetNextToken() != "" {
 		t.Errorf("got %v, %v", rest, err)
 	}
-}
-
-func TestHealth_OfAnUnknownVolumeIsNotFound(t *testing.T) {
-	r, _ := newMemoryRig(t)
-	_, err := r.ControllerGetVolumeHealth(r.ctx(), &csi.ControllerGetVolumeHealthRequest{VolumeId: "gone"})
-	expectError(t, err, codes.NotFound, "gone")
-	_, err = r.NodeGetVolumeHealth(r.ctx(), &csi.NodeGetVolumeHealthRequest{VolumeId: "gone"})
-	expectError(t, err, codes.NotFound, "gone")
 }

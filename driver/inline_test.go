@@ -162,11 +162,7 @@ func TestInlineVolume_MountedOneIsNotRemoved(t *testing.T) {
 	target := t.TempDir()
 	check.OK(t, os.MkdirAll(v.Access.Directory, 0o755))
 	check.OK(t, nodeops.Bind(t.Context(), v.Access.Directory, target, false, nil))
-	t.Cleanup(func() {
-		check.Report(t, nodeops.Unmount(context.Background(), target))
-	})
+	t.Cleanup(func() { check.Report(t, nodeops.Unmount(context.Background(), target)) })
 	expectError(t, toStatus(n.remembered(t.Context(), v, true, errors.New("its group"))), codes.Unavailable, "its group", target)
-	if _, err := b.Memory.Get(t.Context(), v.ID); err != nil {
-		t.Error(err)
-	}
+	check.Got(b.Memory.Get(t.Context(), v.ID))(t)
 }

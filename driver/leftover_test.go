@@ -162,48 +162,43 @@ func staged(t *testing.T, n *node, b *scripted) (staging string, mount func(targ
 	return staging, mount
 }
 
-func TestDelete_OfAVolumeThatTheKubeletHasLeftStagedUnstagesIt(t *testing.T) {
-	n, b, log := kubeletNode(t, "other")
-	staging, _ := staged(t, n, b)
-	check.Report(t, n.Delete(t.Context(), "v"))
-	if m, err := nodeops.MountAt(staging); m != nil || err != nil {
-		t.Errorf("it is still staged: %+v, %v", m, err)
-	}
-	if !strings.Contains(log.String(), "has left staged") {
-		t.Errorf("the log has %s", log)
-	}
-}
-
-func TestDelete_ThatIsRefusedForAnotherReasonUnstagesNothing(t *testing.T) {
-	n, b, _ := kubeletNode(t, "other")
-	staging, _ := staged(t, n, b)
-	b.delete = func(backend.ID) error { return backend.ErrPrecondition }
-	if err := n.Delete(t.Context(), "v"); !errors.Is(err, backend.ErrPrecondition) {
-		t.Errorf("got %v", err)
-	}
-	if m, err := nodeops.MountAt(staging); m == nil || err != nil {
-		t.Errorf("it is not staged any more: %v", err)
-	}
-}
-
-func TestDelete_OfAVolumeThatAPodOrAnotherHasMountedLeavesItsMounts(t *testing.T) {
-	for name, target := range map[string]string{"a pod": "pods/driver/volumes/mount", "another": "somewhere"} {
+func TestDelete_UnstagesWhatTheKubeletHasLeftStagedAndNothingElse(t *testing.T) {
+	for name, test := range map[string]struct {
+		mounted  string // where something else has it mounted
+		unstaged bool   // the kubelet has it not staged
+		refusal  error  // of the backend
+		want     error
+	}{
+		"left staged":                {},
+		"refused for another reason": {refusal: backend.ErrPrecondition, want: backend.ErrPrecondition},
+		"mounted by a pod":           {mounted: "pods/driver/volumes/mount", want: backend.ErrPrecondition},
+		"mounted by another":         {mounted: "somewhere", unstaged: true, want: backend.ErrPrecondition},
+	} {
 		t.Run(name, func(t *testing.T) {
-			n, b, _ := kubeletNode(t, "driver")
+			n, b, log := kubeletNode(t, "driver")
 			staging, mount := staged(t, n, b)
-			stays := []string{staging, filepath.Join(filepath.Dir(n.podsDir()), target)}
-			mount(stays[1])
-			if name == "another" { // and the kubelet has not
-				check.OK(t, unix.Unmount(staging, 0))
-				stays = stays[1:]
+			there := map[string]bool{staging: test.want != nil && !test.unstaged}
+			if test.mounted != "" {
+				at := filepath.Join(filepath.Dir(n.podsDir()), test.mounted)
+				mount(at)
+				there[at] = true
 			}
-			if err := n.Delete(t.Context(), "v"); !errors.Is(err, backend.ErrPrecondition) {
+			if test.unstaged {
+				check.OK(t, unix.Unmount(staging, 0))
+			}
+			if test.refusal != nil {
+				b.delete = func(backend.ID) error { return test.refusal }
+			}
+			if err := n.Delete(t.Context(), "v"); !errors.Is(err, test.want) {
 				t.Errorf("got %v", err)
 			}
-			for _, at := range stays {
-				if m, err := nodeops.MountAt(at); m == nil || err != nil {
-					t.Errorf("%s is not mounted any more: %v", at, err)
+			for at, want := range there {
+				if m, err := nodeops.MountAt(at); err != nil || (m != nil) != want {
+					t.Errorf("at %s is %+v, %v", at, m, err)
 				}
+			}
+			if unstages := len(log.lines("has left staged")) > 0; unstages != (test.want == nil) {
+				t.Errorf("the log has %s", log)
 			}
 		})
 	}

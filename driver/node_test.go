@@ -20,8 +20,7 @@ func TestNode_ReportsItsTopologyAndVolumeLimit(t *testing.T) {
 	if err != nil || info.GetNodeId() != "node-a" || info.GetMaxVolumesPerNode() != 42 || nodeOf(info.GetAccessibleTopology()) != "node-a" {
 		t.Errorf("got %v, %v", info, err)
 	}
-	capabilities, err := r.NodeGetCapabilities(r.ctx(), &csi.NodeGetCapabilitiesRequest{})
-	check.OK(t, err)
+	capabilities := check.Got(r.NodeGetCapabilities(r.ctx(), &csi.NodeGetCapabilitiesRequest{}))(t)
 	var got []string
 	for _, c := range capabilities.GetCapabilities() {
 		got = append(got, c.GetRpc().GetType().String())

@@ -26,9 +26,22 @@ func TestParameters_BecomeASpec(t *testing.T) {
 }
 
 func TestParameters_EmptyOneLeavesTheChoiceToThePool(t *testing.T) {
-	spec, err := parseParameters(map[string]string{"pool": "", "provisioning": "", "inodes": "", "mkfsOptions": "", reserved + "fstype": ""})
-	if err != nil || spec.Pool != "" || spec.Provisioning != "" || spec.Inodes != 0 || spec.MkfsOptions != nil || spec.FSType != "" {
+	spec, err := parseParameters(map[string]string{
+		"pool": "", "provisioning": "", "inodes": "", "mkfsOptions": "", reserved + "fstype": "", "onNodeLoss": "",
+	})
+	if err != nil || spec.Pool != "" || spec.Provisioning != "" || spec.Inodes != 0 || spec.MkfsOptions != nil || spec.FSType != "" ||
+		spec.OnNodeLoss != "" {
 		t.Errorf("got %+v, %v", spec, err)
+	}
+}
+
+func TestParameters_ClassSetsTheFateOfAVolumeWithoutItsNode(t *testing.T) {
+	policies := map[string]backend.OnNodeLoss{"delete": backend.DeleteOnNodeLoss, "retain": backend.RetainOnNodeLoss, "forget": ""}
+	for value, want := range policies {
+		spec, err := parseParameters(map[string]string{"onNodeLoss": value})
+		if (err == nil) != (want != "") || err == nil && spec.OnNodeLoss != want {
+			t.Errorf("%q: got %+v, %v", value, spec, err)
+		}
 	}
 }
 
@@ -42,12 +55,9 @@ func TestParameters_UnknownKeysOfKubernetesHaveNoEffect(t *testing.T) {
 		t.Errorf("the volumes are %+v, %v", all, err)
 	}
 	id := made.GetVolume().GetVolumeId()
-	if _, err := r.CreateSnapshot(r.ctx(), &csi.CreateSnapshotRequest{Name: "s", SourceVolumeId: id, Parameters: newer}); err != nil {
-		t.Error(err)
-	}
-	if _, err := r.CreateVolumeGroupSnapshot(r.ctx(), &csi.CreateVolumeGroupSnapshotRequest{Name: "g", SourceVolumeIds: []string{id}, Parameters: newer}); err != nil {
-		t.Error(err)
-	}
+	check.Got(r.CreateSnapshot(r.ctx(), &csi.CreateSnapshotRequest{Name: "s", SourceVolumeId: id, Parameters: newer}))(t)
+	group := &csi.CreateVolumeGroupSnapshotRequest{Name: "g", SourceVolumeIds: []string{id}, Parameters: newer}
+	check.Got(r.CreateVolumeGroupSnapshot(r.ctx(), group))(t)
 }
 
 func TestParseSize_RefusesNothing(t *testing.T) {

@@ -41,8 +41,7 @@ func TestPaths_LinksAboveThemAreFollowedAndTheyThemselvesAreNot(t *testing.T) {
 func TestTarget_IsCreatedAndRemovedOnceAndForeignFilesAreKept(t *testing.T) {
 	for _, mode := range []backend.Mode{backend.Filesystem, backend.Block} {
 		path := filepath.Join(t.TempDir(), "target")
-		undo, err := makeTarget(path, mode)
-		check.OK(t, err)
+		undo := check.Got(makeTarget(path, mode))(t)
 		keep, err := makeTarget(path, mode)
 		if err != nil {
 			t.Fatalf("what an attempt before left is refused: %v", err)

@@ -37,6 +37,7 @@ type rig struct {
 	csi.NodeClient
 
 	driver   *Driver
+	conn     *grpc.ClientConn
 	log      *buffer
 	metrics  *prometheus.Registry
 	shutdown context.CancelFunc
@@ -75,6 +76,7 @@ func rigWithoutProbe(t *testing.T, b backend.Backend, adjust ...func(*Config)) *
 		close(r.done)
 	}()
 	conn := check.Got(grpc.NewClient(config.Endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithConnectParams(impatient)))(t)
+	r.conn = conn
 	r.IdentityClient, r.ControllerClient = csi.NewIdentityClient(conn), csi.NewControllerClient(conn)
 	r.GroupControllerClient, r.NodeClient = csi.NewGroupControllerClient(conn), csi.NewNodeClient(conn)
 	t.Cleanup(func() {
@@ -150,6 +152,27 @@ func (r *rig) snapshot(name, source string) *csi.Snapshot {
 	return resp.GetSnapshot()
 }
 
+// attach attaches a volume to a node.
+func (r *rig) attach(volume, node string, capability *csi.VolumeCapability) error {
+	_, err := r.ControllerPublishVolume(r.ctx(), &csi.ControllerPublishVolumeRequest{VolumeId: volume, NodeId: node, VolumeCapability: capability})
+	return err
+}
+
+// takes makes a volume, and has its capabilities confirmed.
+func (r *rig) takes(req *csi.CreateVolumeRequest) error {
+	made, err := r.CreateVolume(r.ctx(), req)
+	if err != nil {
+		return err
+	}
+	resp, err := r.ValidateVolumeCapabilities(r.ctx(), &csi.ValidateVolumeCapabilitiesRequest{
+		VolumeId: made.GetVolume().GetVolumeId(), VolumeCapabilities: req.GetVolumeCapabilities(), Parameters: req.GetParameters(),
+	})
+	if err == nil && resp.GetConfirmed() == nil {
+		err = fmt.Errorf("not confirmed: %s", resp.GetMessage())
+	}
+	return err
+}
+
 // expectError fails unless err has the code and its message names each of the words.
 func expectError(t *testing.T, err error, code codes.Code, words ...string) {
 	t.Helper()
@@ -203,6 +226,7 @@ type scripted struct {
 	delete   func(backend.ID) error
 	list     func() ([]*backend.Volume, error)
 	capacity func() (backend.Capacity, error)
+	shows    func(*backend.Volume) // changes what is created, got or grown
 }
 
 func newScripted() *scripted { return &scripted{Memory: backendtest.NewMemory()} }
@@ -213,14 +237,25 @@ func (s *scripted) Create(ctx context.Context, spec backend.VolumeSpec) (*backen
 			return nil, err
 		}
 	}
-	return s.Memory.Create(ctx, spec)
+	return s.shown(s.Memory.Create(ctx, spec))
+}
+
+func (s *scripted) shown(v *backend.Volume, err error) (*backend.Volume, error) {
+	if v != nil && s.shows != nil {
+		s.shows(v)
+	}
+	return v, err
+}
+
+func (s *scripted) Expand(ctx context.Context, id backend.ID, size backend.Size) (*backend.Volume, error) {
+	return s.shown(s.Memory.Expand(ctx, id, size))
 }
 
 func (s *scripted) Get(ctx context.Context, id backend.ID) (*backend.Volume, error) {
 	if s.get != nil {
 		return s.get(id)
 	}
-	return s.Memory.Get(ctx, id)
+	return s.shown(s.Memory.Get(ctx, id))
 }
 
 func (s *scripted) Delete(ctx context.Context, id backend.ID) error {

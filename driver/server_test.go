@@ -31,14 +31,20 @@ func blocked(t *testing.T) (b *scripted, entered chan struct{}, release func()) 
 	return b, entered, release
 }
 
+// creates begins to make a volume.
+func (r *rig) creates(name string) (result chan error) {
+	result = make(chan error, 1)
+	go func() {
+		_, err := r.CreateVolume(r.ctx(), createRequest(name))
+		result <- err
+	}()
+	return result
+}
+
 func TestStop_LetsRunningCallsEnd(t *testing.T) {
 	b, entered, release := blocked(t)
 	r := newRig(t, b)
-	result := make(chan error, 1)
-	go func() {
-		_, err := r.CreateVolume(r.ctx(), createRequest("slow"))
-		result <- err
-	}()
+	result := r.creates("slow")
 	<-entered
 	r.shutdown()
 	// The stop has begun once new calls are refused.
@@ -72,11 +78,7 @@ func TestStop_IsBoundedByItsTimeout(t *testing.T) {
 	b, entered, release := blocked(t)
 	defer release()
 	r := newRig(t, b, func(c *Config) { c.StopTimeout = 10 * time.Millisecond })
-	result := make(chan error, 1)
-	go func() {
-		_, err := r.CreateVolume(r.ctx(), createRequest("stuck"))
-		result <- err
-	}()
+	result := r.creates("stuck")
 	<-entered
 	r.shutdown()
 	if err := r.wait(); err == nil || !strings.Contains(err.Error(), "10ms") {

@@ -1,7 +1,6 @@
 package driver
 
 import (
-	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -95,16 +94,8 @@ func TestSharedVolume_HasAllAccessModes(t *testing.T) {
 	for _, mode := range slices.Concat(singleNode, multiNode) {
 		req := sharedRequest(strings.ToLower(strings.ReplaceAll(mode.String(), "_", "-")))
 		req.VolumeCapabilities = []*csi.VolumeCapability{withMode(mode, mountCapability(""))}
-		made, err := r.CreateVolume(r.ctx(), req)
-		if err != nil {
+		if err := r.takes(req); err != nil {
 			t.Errorf("%s: %v", mode, err)
-			continue
-		}
-		resp, err := r.ValidateVolumeCapabilities(r.ctx(), &csi.ValidateVolumeCapabilitiesRequest{
-			VolumeId: made.GetVolume().GetVolumeId(), VolumeCapabilities: req.GetVolumeCapabilities(), Parameters: req.GetParameters(),
-		})
-		if err != nil || resp.GetConfirmed() == nil {
-			t.Errorf("%s: %v, %v", mode, resp, err)
 		}
 	}
 }
@@ -118,12 +109,9 @@ func TestSharedVolume_UnsupportedOptionIsRefused(t *testing.T) {
 		"block": {func(q *csi.CreateVolumeRequest) {
 			q.VolumeCapabilities = []*csi.VolumeCapability{withMode(csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER, blockCapability())}
 		}, []string{"block", "Filesystem"}},
-		"given up":              {func(q *csi.CreateVolumeRequest) { q.Parameters["onNodeLoss"] = "delete" }, []string{"onNodeLoss", `shared: "true"`}},
 		"shared, perhaps":       {func(q *csi.CreateVolumeRequest) { q.Parameters["shared"] = "yes" }, []string{"shared", `"yes"`, "true or false"}},
-		"shared, shouted":       {func(q *csi.CreateVolumeRequest) { q.Parameters["Shared"] = "true" }, []string{"Shared", "case matters"}},
 		"no namespace":          {func(q *csi.CreateVolumeRequest) { q.Parameters["nfsServer"] = "files" }, []string{"nfsServer", "NAMESPACE/NAME"}},
 		"two slashes":           {func(q *csi.CreateVolumeRequest) { q.Parameters["nfsServer"] = "a/b/c" }, []string{"a/b/c", "NAMESPACE/NAME"}},
-		"a server, not shared":  {func(q *csi.CreateVolumeRequest) { q.Parameters = map[string]string{"nfsServer": "a/b"} }, []string{"nfsServer", "shared"}},
 		"explicitly not shared": {func(q *csi.CreateVolumeRequest) { q.Parameters["shared"] = "false" }, []string{"MULTI_NODE_MULTI_WRITER", "shared"}},
 		"another server's address": {func(q *csi.CreateVolumeRequest) {
 			q.VolumeCapabilities[0].GetMount().MountFlags = []string{"noatime", "addr=10.0.0.1"}
@@ -155,19 +143,10 @@ func TestSharedVolume_IsRefusedWithoutServers(t *testing.T) {
 	}
 }
 
-// shy is a server that does not say how it is reached.
-type shy struct{ *backendtest.Memory }
-
-func (s shy) Create(ctx context.Context, spec backend.VolumeSpec) (*backend.Volume, error) {
-	v, err := s.Memory.Create(ctx, spec)
-	if v != nil {
-		v.Access = backend.Access{}
-	}
-	return v, err
-}
-
 func TestSharedVolume_UnreachableIsNotReturned(t *testing.T) {
-	r := newRig(t, shy{backendtest.NewMemory()})
+	b := newScripted()
+	b.shows = func(v *backend.Volume) { v.Access = backend.Access{} }
+	r := newRig(t, b)
 	_, err := r.CreateVolume(r.ctx(), sharedRequest("v"))
 	expectError(t, err, codes.Unavailable, "memory/server", "retry")
 }
@@ -222,11 +201,7 @@ func TestSharedVolume_GrowsAndIsCopiedWithoutItsNodes(t *testing.T) {
 func TestSharedVolume_IsAttachedWhereRequested(t *testing.T) {
 	r := newRig(t, backendtest.NewMemory(), func(c *Config) { c.Attach = true })
 	check.Got(r.CreateVolume(r.ctx(), sharedRequest("v")))(t)
-	req := &csi.ControllerPublishVolumeRequest{
-		VolumeId: "v", NodeId: "gone", VolumeCapability: sharedRequest("").GetVolumeCapabilities()[0],
-	}
-	_, err := r.ControllerPublishVolume(r.ctx(), req)
-	expectError(t, err, codes.NotFound, "gone")
+	expectError(t, r.attach("v", "gone", sharedRequest("").GetVolumeCapabilities()[0]), codes.NotFound, "gone")
 }
 
 func TestSharedVolume_ContextIsUnique(t *testing.T) {
@@ -335,19 +310,4 @@ func TestSharedVolume_NodeThatCannotMountItNamesItselfAndWhatItLacks(t *testing.
 			expectError(t, err, codes.FailedPrecondition, append(c.words, "volume v", "node "+r.driver.NodeID+" cannot mount shared volumes")...)
 		})
 	}
-}
-
-func TestSharedVolume_UnstageOfAMissingOneSucceeds(t *testing.T) {
-	r, _ := newMemoryRig(t)
-	dir := t.TempDir()
-	for range 2 {
-		if _, err := r.NodeUnpublishVolume(r.ctx(), &csi.NodeUnpublishVolumeRequest{VolumeId: "v", TargetPath: dir + "/target"}); err != nil {
-			t.Error(err)
-		}
-		if _, err := r.NodeUnstageVolume(r.ctx(), &csi.NodeUnstageVolumeRequest{VolumeId: "v", StagingTargetPath: dir}); err != nil {
-			t.Error(err)
-		}
-	}
-	_, err := r.NodeGetVolumeStats(r.ctx(), &csi.NodeGetVolumeStatsRequest{VolumeId: "v", VolumePath: dir})
-	expectError(t, err, codes.NotFound, "v")
 }

@@ -36,8 +36,7 @@ func TestSocket_StaleIsReplaced(t *testing.T) {
 
 func TestSocket_InUseIsLeftAlone(t *testing.T) {
 	path := filepath.Join(shortDir(t), "csi.sock")
-	other, err := net.Listen("unix", path)
-	check.OK(t, err)
+	other := check.Got(net.Listen("unix", path))(t)
 	defer other.Close()
 	if _, err := listen(t.Context(), path); err == nil || !strings.Contains(err.Error(), "someone answers at "+path) {
 		t.Fatalf("got %v", err)

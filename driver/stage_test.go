@@ -10,24 +10,19 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/holdfast-storage/holdfast/backend"
-	"github.com/holdfast-storage/holdfast/backend/backendtest"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // onDisk has volumes that could be mounted.
-type onDisk struct{ *backendtest.Memory }
-
-func (d onDisk) Get(ctx context.Context, id backend.ID) (*backend.Volume, error) {
-	v, err := d.Memory.Get(ctx, id)
-	if err == nil {
-		v.Access.Image = "/nowhere/image"
-	}
-	return v, err
+func onDisk() *scripted {
+	b := newScripted()
+	b.shows = func(v *backend.Volume) { v.Access.Image = "/nowhere/image" }
+	return b
 }
 
 func TestStage_VolumeWithoutAllOfItsContentIsRefused(t *testing.T) {
-	memory := backendtest.NewMemory()
-	r := newRig(t, onDisk{memory}, func(c *Config) {
+	b := onDisk()
+	r := newRig(t, b, func(c *Config) {
 		c.CheckComplete = func(_ context.Context, id backend.ID) error {
 			if id == "populated" {
 				return nil
@@ -37,7 +32,7 @@ func TestStage_VolumeWithoutAllOfItsContentIsRefused(t *testing.T) {
 	})
 	for _, spec := range []backend.VolumeSpec{{Name: "whole"}, {Name: "part", Incomplete: true}, {Name: "populated", Incomplete: true}} {
 		spec.Size.Required = gib
-		check.Got(memory.Create(t.Context(), spec))(t)
+		check.Got(b.Create(t.Context(), spec))(t)
 		_, err := r.NodeStageVolume(r.ctx(), &csi.NodeStageVolumeRequest{VolumeId: spec.Name, StagingTargetPath: "/nowhere/s", VolumeCapability: mountCapability("")})
 		if spec.Name == "part" {
 			expectError(t, err, codes.FailedPrecondition, "only a part of its content")
@@ -48,11 +43,11 @@ func TestStage_VolumeWithoutAllOfItsContentIsRefused(t *testing.T) {
 }
 
 func TestStage_NothingIsCopiedIntoAVolumeThatHasItsContent(t *testing.T) {
-	memory := backendtest.NewMemory()
-	r := newRig(t, onDisk{memory})
+	b := onDisk()
+	r := newRig(t, b)
 	for _, spec := range []backend.VolumeSpec{{Name: "whole"}, {Name: "part", Incomplete: true}} {
 		spec.Size.Required = gib
-		check.Got(memory.Create(t.Context(), spec))(t)
+		check.Got(b.Create(t.Context(), spec))(t)
 		request := &csi.NodeStageVolumeRequest{
 			VolumeId: spec.Name, StagingTargetPath: "/nowhere/s", VolumeCapability: mountCapability(""), VolumeContext: map[string]string{populatesContext: "true"},
 		}
@@ -66,22 +61,21 @@ func TestStage_NothingIsCopiedIntoAVolumeThatHasItsContent(t *testing.T) {
 }
 
 // inCeph has images that are attached to the node of that name.
-type inCeph struct{ *backendtest.Memory }
-
-func (c inCeph) Get(ctx context.Context, id backend.ID) (*backend.Volume, error) {
-	v, err := c.Memory.Get(ctx, id)
-	if err == nil {
-		v.Access, v.AttachedTo = backend.Access{RBD: &backend.RBD{Image: backend.RBDImage(id)}}, map[backend.ID]string{"other": "other", "own": "n", "unknown": ""}[id]
-		v.Detached = id == "detached"
+func inCeph() *scripted {
+	b := newScripted()
+	b.shows = func(v *backend.Volume) {
+		v.Access = backend.Access{RBD: &backend.RBD{Image: backend.RBDImage(v.ID)}}
+		v.AttachedTo = map[backend.ID]string{"other": "other", "own": "n", "unknown": ""}[v.ID]
+		v.Detached = v.ID == "detached"
 	}
-	return v, err
+	return b
 }
 
 func TestStage_ImageThatIsAttachedToAnotherNodeIsRefused(t *testing.T) {
-	memory := backendtest.NewMemory()
-	r := newRig(t, inCeph{memory}, func(c *Config) { c.NodeID = "n" })
+	b := inCeph()
+	r := newRig(t, b, func(c *Config) { c.NodeID = "n" })
 	for name, want := range map[string]string{"other": "attached to node other", "own": "directory of /nowhere/s", "unknown": "directory of /nowhere/s", "detached": "attached to no node"} {
-		check.Got(memory.Create(t.Context(), backend.VolumeSpec{Name: name, Size: backend.Size{Required: gib}}))(t)
+		check.Got(b.Create(t.Context(), backend.VolumeSpec{Name: name, Size: backend.Size{Required: gib}}))(t)
 		_, err := r.NodeStageVolume(r.ctx(), &csi.NodeStageVolumeRequest{VolumeId: name, StagingTargetPath: "/nowhere/s", VolumeCapability: mountCapability("")})
 		expectError(t, err, codes.FailedPrecondition, want)
 		_, err = r.NodePublishVolume(r.ctx(), &csi.NodePublishVolumeRequest{ // a pod that starts again where it is staged
@@ -93,9 +87,9 @@ func TestStage_ImageThatIsAttachedToAnotherNodeIsRefused(t *testing.T) {
 
 // What is staged is looked at where a kernel has a client: TestGuestFence_StagedVolumeIsStagedAgainForTheNextPod.
 func TestPublish_ImageThatIsNotStagedIsStagedUnlessTheNodeIsShutOut(t *testing.T) {
-	memory := backendtest.NewMemory()
+	b := inCeph()
 	var out error
-	r := newRig(t, inCeph{memory}, func(c *Config) {
+	r := newRig(t, b, func(c *Config) {
 		c.NodeID = "n"
 		c.CephShutOut = func(context.Context) (bool, error) { return out != nil, out }
 	})
@@ -107,7 +101,7 @@ func TestPublish_ImageThatIsNotStagedIsStagedUnlessTheNodeIsShutOut(t *testing.T
 		return err
 	}
 	for name, want := range map[string]string{"other": "attached to node other", "own": "has no keys", "unknown": "has no keys"} {
-		check.Got(memory.Create(t.Context(), backend.VolumeSpec{Name: name, Size: backend.Size{Required: gib}}))(t)
+		check.Got(b.Create(t.Context(), backend.VolumeSpec{Name: name, Size: backend.Size{Required: gib}}))(t)
 		out = nil
 		expectError(t, publish(name), codes.FailedPrecondition, want)
 		out = fmt.Errorf("%w: the node is shut out", backend.ErrUnavailable)
