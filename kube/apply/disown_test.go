@@ -2,7 +2,6 @@ package apply
 
 import (
 	"testing"
-	"testing/synctest"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -10,8 +9,7 @@ import (
 )
 
 func TestDisown_TakesTheOwnersFromWhatIsOwnedAndLeavesTheRest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t).start()
+	started(t, func(t *testing.T, r *rig) {
 		mine, theirs := configMap("mine", "1"), configMap("theirs", "1")
 		mine.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Owner", Name: "a", UID: "1"}})
 		theirs.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Owner", Name: "b", UID: "2"}})

@@ -45,19 +45,7 @@ func (r *rig) value(namespace, name string) string {
 	return value
 }
 
-func TestSet_IsOfOneNamespaceOrOfAll(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
-		for name, c := range map[string]Config{"neither": {}, "both": {Namespace: namespace, Everywhere: true}} {
-			c.Client, c.Resources, c.Name, c.InventoryNamespace = r.client, r.discover, "test", namespace
-			if _, err := New(c); err == nil {
-				t.Errorf("%s was taken", name)
-			}
-		}
-	})
-}
-
-func TestSet_OfAllNamespacesAppliesEachObjectInItsOwn(t *testing.T) {
+func TestSet_OfAllNamespacesAppliesEachObjectInItsOwnAndPrunesOnlyThoseWithItsLabel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t).startEverywhere()
 		r.apply(elsewhere("one", "a", "1"), elsewhere("two", "a", "2"))
@@ -65,24 +53,15 @@ func TestSet_OfAllNamespacesAppliesEachObjectInItsOwn(t *testing.T) {
 			t.Errorf("they hold %q and %q", one, two)
 		}
 		wait.Until(r, "the cache having both", func() bool { return len(r.set.List()) == 2 })
+		others := configMap("theirs", "1") // has the instance label of another Set
+		check.Got(r.of(configMaps).Create(t.Context(), others, metav1.CreateOptions{}))(t)
+		r.seen(others)
 		keep := elsewhere("two", "a", "2")
 		if out := r.set.Prune(t.Context(), Keeping(list(keep))); out.Err() != nil || len(out.Changed) != 1 || out.Changed[0].Namespace != "one" {
 			t.Errorf("pruned was %v, %v", out.Changed, out.Err())
 		}
 		if one, two := r.value("one", "a"), r.value("two", "a"); one != "" || two != "2" {
 			t.Errorf("after that they hold %q and %q", one, two)
-		}
-	})
-}
-
-func TestSet_PrunesOnlyObjectsWithItsOwnLabel(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t).startEverywhere()
-		others := configMap("theirs", "1") // has the instance label of another Set
-		check.Got(r.of(configMaps).Create(t.Context(), others, metav1.CreateOptions{}))(t)
-		r.seen(others)
-		if out := r.set.Prune(t.Context(), Keeping(nil)); len(out.Changed) != 0 {
-			t.Errorf("pruned was %v", out.Changed)
 		}
 	})
 }

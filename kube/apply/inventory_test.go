@@ -2,10 +2,8 @@ package apply
 
 import (
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -35,15 +33,8 @@ func applied() []metav1.ManagedFieldsEntry {
 
 func nothing(*unstructured.Unstructured) bool { return false }
 
-func (r *rig) reportedStrangers() []Ref {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Clone(r.strangers)
-}
-
 func TestPrune_LeavesCopiesAloneAndReportsEachOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t).start()
+	started(t, func(t *testing.T, r *rig) {
 		originals := list(configMap("a", "1"), class("fast", "x"))
 		r.apply(originals...)
 		var copies []*unstructured.Unstructured
@@ -63,9 +54,11 @@ func TestPrune_LeavesCopiesAloneAndReportsEachOnce(t *testing.T) {
 				t.Errorf("%s is deleted, or %v", RefOf(o), err)
 			}
 		}
-		if reported := r.reportedStrangers(); len(reported) != len(copies) {
-			t.Errorf("reported are %v", reported)
+		r.mu.Lock()
+		if len(r.strangers) != len(copies) {
+			t.Errorf("reported are %v", r.strangers)
 		}
+		r.mu.Unlock()
 		if listed := r.set.List(); len(listed) != len(originals) {
 			t.Errorf("listed are %v", listed)
 		}
@@ -76,8 +69,7 @@ func TestPrune_LeavesCopiesAloneAndReportsEachOnce(t *testing.T) {
 }
 
 func TestPrune_LeavesAForeignObjectUnderTheNameOfADeletedOne(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t).start()
+	started(t, func(t *testing.T, r *rig) {
 		o := class("fast", "x")
 		r.apply(o)
 		r.seen(o)
@@ -97,8 +89,7 @@ func TestPrune_LeavesAForeignObjectUnderTheNameOfADeletedOne(t *testing.T) {
 
 // The cache has the created object, and the API server already has another one of its name.
 func TestPrune_DeletesExactlyTheObjectThatWasLookedAt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t).start()
+	started(t, func(t *testing.T, r *rig) {
 		o := class("fast", "x")
 		r.apply(o)
 		r.seen(o)
@@ -115,8 +106,7 @@ func TestPrune_DeletesExactlyTheObjectThatWasLookedAt(t *testing.T) {
 }
 
 func TestPrune_TakesWhatAProcessBeforeHasMade(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t).start()
+	started(t, func(t *testing.T, r *rig) {
 		old := list(configMap("old", "1"), class("old", "x"))
 		r.apply(old...)
 		r.start()
@@ -143,8 +133,7 @@ func (m *mortal) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 func TestPrune_TakesWhatAProcessHasMadeThatWasKilledBeforeItCouldSaySo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t).start()
+	started(t, func(t *testing.T, r *rig) {
 		r.apply(configMap("a", "1")) // the inventory exists
 		config := r.api.Config()
 		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &mortal{next: next} })
@@ -163,20 +152,6 @@ func TestPrune_TakesWhatAProcessHasMadeThatWasKilledBeforeItCouldSaySo(t *testin
 		r.seen(o)
 		if r.set.Prune(t.Context(), nothing); r.live(o) != nil {
 			t.Error("it stays for ever")
-		}
-	})
-}
-
-func TestInventory_UnchangedCostsNoRequest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t).start()
-		o := class("fast", "x")
-		r.apply(o)
-		r.seen(o)
-		r.api.Requests()
-		r.apply(o)
-		if n := r.writes(); n != 0 {
-			t.Errorf("%d requests", n)
 		}
 	})
 }

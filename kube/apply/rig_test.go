@@ -60,6 +60,11 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
+// started runs a test in a bubble, with a Set that has started on nothing.
+func started(t *testing.T, test func(t *testing.T, r *rig)) {
+	synctest.Test(t, func(t *testing.T) { test(t, newRig(t).start()) })
+}
+
 // start starts a Set on the existing objects.
 func (r *rig) start() *rig {
 	r.Helper()

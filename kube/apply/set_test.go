@@ -20,15 +20,22 @@ import (
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
-func TestSet_WithoutRequiredFieldsIsRefused(t *testing.T) {
-	if _, err := New(Config{}); err == nil {
-		t.Error("it was taken")
-	}
+func TestSet_WithoutRequiredFieldsOrOfOneNamespaceAndAllIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		complete := Config{Client: r.client, Resources: r.discover, Name: "test", InventoryNamespace: namespace}
+		both := complete
+		both.Namespace, both.Everywhere = namespace, true
+		for name, c := range map[string]Config{"nothing": {}, "neither": complete, "both": both} {
+			if _, err := New(c); err == nil {
+				t.Errorf("%s was taken", name)
+			}
+		}
+	})
 }
 
 func TestApply_UnchangedObjectCostsNoRequest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t).start()
+	started(t, func(t *testing.T, r *rig) {
 		all := list(configMap("a", "1"), configMap("b", "1"), class("fast", "x"))
 		if out := r.apply(all...); len(out.Changed) != 3 {
 			t.Errorf("changed were %v", out.Changed)
@@ -58,8 +65,7 @@ func TestApply_UnchangedObjectCostsNoRequest(t *testing.T) {
 }
 
 func TestApply_StaleCacheRepeatsNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t).start()
+	started(t, func(t *testing.T, r *rig) {
 		r.apply(configMap("a", "1"))
 		r.seen(configMap("a", "1"))
 		release := r.api.HoldWatches()
@@ -82,8 +88,7 @@ func TestApply_StaleCacheRepeatsNothing(t *testing.T) {
 }
 
 func TestApply_EditsAndDeletionsAreReportedAndRepaired(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t).start()
+	started(t, func(t *testing.T, r *rig) {
 		o := configMap("a", "1")
 		r.apply(o)
 		r.seen(o)
@@ -146,8 +151,7 @@ func TestApply_ForeignObjectOfTheNameIsLeftAlone(t *testing.T) {
 }
 
 func TestApply_SparedObjectIsJudgedWhenItWouldBeOverwritten(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t).start()
+	started(t, func(t *testing.T, r *rig) {
 		o := configMap("a", "1")
 		r.apply(o)
 		r.seen(o)
@@ -184,8 +188,7 @@ func TestApply_SparedObjectIsJudgedWhenItWouldBeOverwritten(t *testing.T) {
 func TestApply_ObjectWithAUIDIsChangedAndNeverCreated(t *testing.T) {
 	for name, hold := range map[string]bool{"that the cache has": true, "that the cache has no longer": false} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t).start()
+			started(t, func(t *testing.T, r *rig) {
 				o := configMap("a", "1")
 				r.apply(o)
 				r.seen(o)
@@ -224,8 +227,7 @@ func TestApply_ObjectWithAUIDIsChangedAndNeverCreated(t *testing.T) {
 }
 
 func TestPrune_DeletesOnlyLabelledObjectsThatAreNotDesired(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t).start()
+	started(t, func(t *testing.T, r *rig) {
 		marked := configMap("marked", "1")
 		marked.SetLabels(map[string]string{ManagedByLabel: FieldManager, v1beta1.PartOfLabel: v1beta1.AppName})
 		foreign := configMap("foreign", "1")
@@ -258,8 +260,7 @@ func TestPrune_DeletesOnlyLabelledObjectsThatAreNotDesired(t *testing.T) {
 
 // Helm deletes a release's objects by their label, and adopts objects that have it.
 func TestApply_WhatHelmHasInstalledStaysHelms(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t).start()
+	started(t, func(t *testing.T, r *rig) {
 		installed := configMap("installed", "0")
 		rights := configMap("rights", "1")
 		for _, o := range list(installed, rights) {
@@ -295,8 +296,7 @@ func TestApply_WhatHelmHasInstalledStaysHelms(t *testing.T) {
 }
 
 func TestMark_ChangesExistingObjectsAndCreatesNone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t).start()
+	started(t, func(t *testing.T, r *rig) {
 		installed := configMap("installed", "1")
 		installed.SetLabels(nil)
 		check.Got(r.of(configMaps).Create(t.Context(), installed, metav1.CreateOptions{}))(t)
@@ -390,8 +390,7 @@ func TestApply_EarlierOfTwoRequeueTimesCounts(t *testing.T) {
 }
 
 func TestApply_ObjectThatOthersKeepChangingIsNotFoughtOverForever(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t).start()
+	started(t, func(t *testing.T, r *rig) {
 		o := configMap("a", "1")
 		r.apply(o)
 		var contested *ContestedError
@@ -418,8 +417,7 @@ func TestApply_ObjectThatOthersKeepChangingIsNotFoughtOverForever(t *testing.T) 
 }
 
 func TestApply_TerminatingObjectIsNotWritten(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t).start()
+	started(t, func(t *testing.T, r *rig) {
 		o := configMap("a", "1")
 		o.SetFinalizers([]string{"example.com/hold"})
 		check.Got(r.of(configMaps).Create(t.Context(), o, metav1.CreateOptions{}))(t)
@@ -435,8 +433,7 @@ func TestApply_TerminatingObjectIsNotWritten(t *testing.T) {
 }
 
 func TestSet_KindLearnedLaterIsAppliedAndForgottenKindIsDropped(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t).start()
+	started(t, func(t *testing.T, r *rig) {
 		volume := object(learned, "v", map[string]any{"spec": map[string]any{"x": "y"}})
 		if out := r.set.Apply(t.Context(), list(volume)); !errors.Is(out.Err(), ErrUnknownKind) {
 			t.Errorf("got %v", out.Err())
