@@ -5,40 +5,10 @@ import (
 	"strings"
 	"testing"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
 )
 
 const fill = "head -c 5000000 /dev/urandom >/data/file; sync /data/file; sha256sum /data/file"
-
-func TestCopy_IsCreatedOnTheNodeOfItsSource(t *testing.T) {
-	t.Parallel()
-	s := begin(t)
-	other := second(t, allNodes(t))
-	s.Claim("data", "64Mi")
-	s.Pod("writer", kube.Mount("data", "/data"))
-	s.Ready("writer")
-	written := s.Exec("writer", "sh", "-ec", fill)
-	s.Snapshot("then", "data")
-	later := s.Exec("writer", "sh", "-ec", fill)
-
-	want := map[string]string{"restored": written, "cloned": later}
-	s.Claim("restored", "64Mi", kube.From("VolumeSnapshot", "then"))
-	s.Claim("cloned", "64Mi", kube.From("PersistentVolumeClaim", "data"))
-	for claim := range want {
-		s.Pod(claim, kube.Mount(claim, "/data"), kube.Once, kube.Preferring(other), kube.Script("sha256sum /data/file"))
-	}
-	for claim, sum := range want {
-		if read := s.Result(claim); read != sum {
-			t.Errorf("%s: read %q, want %q", claim, read, sum)
-		}
-		pod, err := s.Client.CoreV1().Pods(s.Namespace).Get(t.Context(), claim, metav1.GetOptions{})
-		if err != nil || pod.Spec.NodeName != s.Home {
-			t.Errorf("%s runs on %q, %v, and its source is on %s", claim, pod.Spec.NodeName, err, s.Home)
-		}
-	}
-}
 
 // counter appends the same number to three files, each in its own volume, one after the other.
 const counter = `

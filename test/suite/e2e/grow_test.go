@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/test/rig/check"
@@ -53,6 +55,19 @@ func growsWhileWritten(t *testing.T, fsType string, from, to int) {
 	if restarts := s.Ready("writer").Status.ContainerStatuses[0].RestartCount; restarts != 0 {
 		t.Errorf("the writer failed %d times", restarts)
 	}
+}
+
+// expectHealth waits until a volume says that it is healthy, or not and why.
+func expectHealth(s *kube.Space, id string, want metav1.ConditionStatus, why string) {
+	what := "to say of its health " + string(want) + " " + why
+	kube.AwaitOne(s, s.Holdfast("volumes"), id, what, func(v *unstructured.Unstructured) (bool, error) {
+		conditions, _, err := unstructured.NestedSlice(v.Object, "status", "conditions")
+		return slices.ContainsFunc(conditions, func(c any) bool {
+			condition, _ := c.(map[string]any)
+			message, _ := condition["message"].(string)
+			return condition["type"] == "Healthy" && condition["status"] == string(want) && strings.Contains(message, why)
+		}), err
+	})
 }
 
 // The kubelet asks a node to grow what was grown unused, and FailedPrecondition is the one answer that keeps no pod from it.

@@ -32,8 +32,7 @@ func TestLimit_FullVolumeStopsItsPodAlone(t *testing.T) {
 	}
 	s.Ready("neighbour")
 	s.Exec("neighbour", "sh", "-ec", "head -c 10000000 /dev/zero >/data/file; sync /data/file")
-	state, err := s.Client.CoreV1().Nodes().Get(t.Context(), s.Home, metav1.GetOptions{})
-	check.OK(t, err)
+	state := check.Got(s.Client.CoreV1().Nodes().Get(t.Context(), s.Home, metav1.GetOptions{}))(t)
 	for _, condition := range state.Status.Conditions {
 		want := corev1.ConditionFalse // they name pressures
 		if condition.Type == corev1.NodeReady {

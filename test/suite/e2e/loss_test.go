@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
 )
@@ -39,10 +40,7 @@ func loseNode(t *testing.T) *loss {
 		l.sum = s.Exec("writer-of-"+claim, "sh", "-ec", fill+"; sync")
 	}
 	l.kept, l.given = s.Volume("kept"), s.Volume("given")
-	var err error
-	if l.claim, err = s.Client.CoreV1().PersistentVolumeClaims(s.Namespace).Get(t.Context(), "given", metav1.GetOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	l.claim = check.Got(s.Client.CoreV1().PersistentVolumeClaims(s.Namespace).Get(t.Context(), "given", metav1.GetOptions{}))(t)
 	l.boot = cutPower(t, s, l.node)
 	return l
 }
@@ -136,27 +134,12 @@ func TestLoss_NodeOutOfServiceGivesUpVolumesByTheirClassAndTakesTheRestBack(t *t
 	if claim, err := l.Client.CoreV1().PersistentVolumeClaims(l.Namespace).Get(t.Context(), "given", metav1.GetOptions{}); err != nil || claim.UID != l.claim.UID {
 		t.Errorf("a node that is down is not gone, and the claim is %v, %v", claim, err)
 	}
+	l.Claim("new", "64Mi", kube.OfClass(class(t, l.Space, atOnce, onlyOn(l.node))))
+	l.AwaitEvent("new", "ProvisioningFailed", l.node, "down")
+	l.DeleteClaim("new")
 	in := l.DeclareOut(l.node)
 	l.condition(metav1.ConditionUnknown, "NodeGone", "Unreachable")
 	l.expectReplacement()
 	in()
 	l.expectReturn()
-}
-
-func TestLoss_NodeThatIsDownKeepsItsVolumesAndGetsNoNewOnes(t *testing.T) {
-	hostfs.Long(t)
-	t.Parallel()
-	l := loseNode(t)
-	l.condition(metav1.ConditionUnknown, "NodeDown", "Ready")
-	l.Claim("new", "64Mi", kube.OfClass(class(t, l.Space, atOnce, onlyOn(l.node))))
-	l.AwaitEvent("new", "ProvisioningFailed", l.node, "down")
-	l.DeleteClaim("new")
-	if now := l.Volume("given"); now.UID != l.given.UID {
-		t.Errorf("the claim has volume %s", now.Name)
-	}
-	l.boot()
-	l.condition(metav1.ConditionTrue, "Ready", "Ready")
-	for _, claim := range []string{"kept", "given"} {
-		l.Run("reader-of-"+claim, kube.Mount(claim, "/data"), kube.AnyNode, kube.Script("sha256sum /data/file"))
-	}
 }

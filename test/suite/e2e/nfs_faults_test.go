@@ -71,27 +71,6 @@ func stillHold(t *testing.T, s *kube.Space, pods []string, node string) {
 	}
 }
 
-func TestNFSFault_ClientsContinueWhenTheServerIsKilledHangsOrIsReplaced(t *testing.T) {
-	hostfs.Long(t)
-	t.Parallel()
-	s := begin(t)
-	node, other := otherNodes(t)
-	server := serve(t, s)
-	pods := hold(t, s, node, byBothDoors(t, s))
-	for _, trouble := range []struct {
-		what string
-		make func()
-	}{
-		{"killed", func() { s.Exec(server, "sh", "-c", "kill -9 $(pidof ganesha.nfsd)") }},
-		{"hangs", func() { s.Exec(server, "sh", "-c", "kill -STOP $(pidof ganesha.nfsd)") }},
-		{"another pod", func() { s.DeletePod(server); s.Ready(server) }},
-	} {
-		t.Log(trouble.what)
-		goesOn(t, s, pods, trouble.make)
-		stillHold(t, s, pods, other)
-	}
-}
-
 // cutForHalfAMinute cuts the network to the server's pod, during which the pods write nothing.
 func cutForHalfAMinute(t *testing.T, s *kube.Space, server string, pods []string) {
 	t.Helper()
@@ -111,7 +90,7 @@ func cutForHalfAMinute(t *testing.T, s *kube.Space, server string, pods []string
 	mend()
 }
 
-func TestNFSFault_ClientsContinueWhenTheNetworkWasCutForHalfAMinute(t *testing.T) {
+func TestNFSFault_ClientsContinueWhenTheServerIsKilledHangsIsReplacedOrCutOffForHalfAMinute(t *testing.T) {
 	hostfs.Long(t)
 	t.Parallel()
 	s := begin(t)
@@ -121,8 +100,19 @@ func TestNFSFault_ClientsContinueWhenTheNetworkWasCutForHalfAMinute(t *testing.T
 	pods := hold(t, s, node, classes)
 	s.Claim("late", "64Mi", byMany, kube.OfClass(classes["csi"]))
 	s.Volume("late")
-	goesOn(t, s, pods, func() { cutForHalfAMinute(t, s, server, pods) })
-	stillHold(t, s, pods, other)
+	for _, trouble := range []struct {
+		what string
+		make func()
+	}{
+		{"killed", func() { s.Exec(server, "sh", "-c", "kill -9 $(pidof ganesha.nfsd)") }},
+		{"hangs", func() { s.Exec(server, "sh", "-c", "kill -STOP $(pidof ganesha.nfsd)") }},
+		{"another pod", func() { s.DeletePod(server); s.Ready(server) }},
+		{"cut off", func() { cutForHalfAMinute(t, s, server, pods) }},
+	} {
+		t.Log(trouble.what)
+		goesOn(t, s, pods, trouble.make)
+		stillHold(t, s, pods, other)
+	}
 	// A pod that mounts during the cut gets the error of the driver, whose call ends by itself, and not of the kubelet, which would wait
 	// much longer. This may take long enough for locks to be lost.
 	s.Claim("ends", "64Mi", byMany, kube.OfClass(classes["csi"]))

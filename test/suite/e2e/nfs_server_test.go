@@ -10,7 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/test/rig/check"
@@ -86,29 +85,5 @@ func TestNFSServer_OfDirectoriesEnforcesSizesByQuota(t *testing.T) {
 	}
 	if images := s.Exec(server, "sh", "-c", "ls /data/pool/volumes/*/ | grep -c image || true"); strings.TrimSpace(images) != "0" {
 		t.Errorf("%s volumes are images", strings.TrimSpace(images))
-	}
-}
-
-func TestNFSServer_StorageGrows(t *testing.T) {
-	hostfs.Long(t)
-	t.Parallel()
-	s := begin(t)
-	server := s.Serve("shared", nodesWithClients(t)[0], storage())
-	capacity := func(o *unstructured.Unstructured) string {
-		said, _, _ := unstructured.NestedString(o.Object, "status", "capacity")
-		return said
-	}
-	servers := s.Holdfast("nfsservers").Namespace(s.Namespace)
-	is := check.Got(servers.Get(t.Context(), "shared", metav1.GetOptions{}))(t)
-	before := capacity(is)
-	pod := s.Ready(server)
-	amend(t, s, "shared", map[string]any{"storage": map[string]any{"size": "4Gi"}})
-	is = kube.AwaitOne(s, servers, "shared", "to have grown", func(o *unstructured.Unstructured) (bool, error) { return capacity(o) != before, nil })
-	t.Logf("the capacity was %s and is %s", before, capacity(is))
-	if now := s.Ready(server); now.UID != pod.UID {
-		t.Error("the server was started again")
-	}
-	if size := s.Exec(server, "sh", "-c", "df -mP /data | awk 'NR == 2 { print ($2 > 3500) }'"); strings.TrimSpace(size) != "1" {
-		t.Errorf("the server has %s", s.Exec(server, "df", "-m", "/data"))
 	}
 }

@@ -29,8 +29,7 @@ func TestCapacity_PodIsScheduledWhereItsVolumeFits(t *testing.T) {
 // pool is an amount that a node says of its first pool.
 func pool(t *testing.T, s *kube.Space, node, field string) int64 {
 	t.Helper()
-	n, err := s.Holdfast("storagenodes").Get(t.Context(), node, metav1.GetOptions{})
-	check.OK(t, err)
+	n := check.Got(s.Holdfast("storagenodes").Get(t.Context(), node, metav1.GetOptions{}))(t)
 	pools, _, _ := unstructured.NestedSlice(n.Object, "status", "pools")
 	pool, _ := pools[0].(map[string]any)
 	said, _, _ := unstructured.NestedString(pool, field)

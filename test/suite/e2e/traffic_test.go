@@ -11,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
@@ -81,12 +80,7 @@ func live(t *testing.T, s *kube.Space, class string, count int) {
 	kube.Await(s, s.Client.CoreV1().PersistentVolumes(), metav1.ListOptions{}, "the end of the persistent volumes", func(all []*corev1.PersistentVolume) (bool, error) {
 		return !slices.ContainsFunc(all, func(v *corev1.PersistentVolume) bool { return v.Spec.StorageClassName == class }), nil
 	})
-	kube.Await(s, s.Holdfast("volumes"), metav1.ListOptions{}, "the end of the volumes", func(all []*unstructured.Unstructured) (bool, error) {
-		return !slices.ContainsFunc(all, func(v *unstructured.Unstructured) bool {
-			of, _, _ := unstructured.NestedString(v.Object, "spec", "claimRef", "namespace")
-			return of == s.Namespace
-		}), nil
-	})
+	noVolumes(s)
 }
 
 // count returns the requests that the API server answers while something runs.

@@ -25,10 +25,8 @@ const apiTable = `table ip e2e-api { flags owner; chain in { type filter hook in
 func (s *Space) CutAPI(node string) (mend func()) {
 	s.t.Helper()
 	s.NeedMachines("to cut a node from the API server")
-	server, err := url.Parse(s.config.Host)
-	check.OK(s.t, err)
-	from, err := s.addressesOf(node)
-	check.OK(s.t, err)
+	server := check.Got(url.Parse(s.config.Host))(s.t)
+	from := check.Got(s.addressesOf(node))(s.t)
 	inNetwork := []string{fmt.Sprintf("--net=/proc/%d/ns/net", s.pidOf("kube-apiserver")), "nft"}
 	cmd := exec.CommandContext(context.WithoutCancel(s.t.Context()), "nsenter", append(inNetwork, "--interactive")...)
 	rules, err := cmd.StdinPipe()
@@ -37,9 +35,7 @@ func (s *Space) CutAPI(node string) (mend func()) {
 	}
 	check.OK(s.t, err)
 	ended := sync.OnceValue(func() error { return errors.Join(rules.Close(), cmd.Wait()) })
-	s.t.Cleanup(func() {
-		check.Report(s.t, ended())
-	})
+	s.t.Cleanup(func() { check.Report(s.t, ended()) })
 	check.Got(io.WriteString(rules, fmt.Sprintf(apiTable, strings.Join(from, ", "), server.Port())+"\n"))(s.t)
 	s.Eventually(s.t.Context(), "the packet filter to have the rules", func(ctx context.Context) error {
 		out, err := exec.CommandContext(ctx, "nsenter", append(inNetwork, "list", "table", "ip", "e2e-api")...).CombinedOutput()

@@ -4,6 +4,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // ClaimOption changes a claim before it is made.
@@ -32,11 +34,7 @@ func (s *Space) Claim(name, size string, options ...ClaimOption) *corev1.Persist
 	for _, option := range options {
 		option(claim)
 	}
-	made, err := s.Client.CoreV1().PersistentVolumeClaims(s.Namespace).Create(s.t.Context(), claim, metav1.CreateOptions{})
-	if err != nil {
-		s.t.Fatalf("claim %s: %v", name, err)
-	}
-	return made
+	return check.Got(s.Client.CoreV1().PersistentVolumeClaims(s.Namespace).Create(s.t.Context(), claim, metav1.CreateOptions{}))(s.t)
 }
 
 // Volume waits until a claim is bound and returns its volume.
@@ -44,11 +42,7 @@ func (s *Space) Volume(claim string) *corev1.PersistentVolume {
 	s.t.Helper()
 	bound := AwaitOne(s, s.Client.CoreV1().PersistentVolumeClaims(s.Namespace), claim, "to be bound",
 		func(c *corev1.PersistentVolumeClaim) (bool, error) { return c.Status.Phase == corev1.ClaimBound, nil })
-	volume, err := s.Client.CoreV1().PersistentVolumes().Get(s.t.Context(), bound.Spec.VolumeName, metav1.GetOptions{})
-	if err != nil {
-		s.t.Fatalf("volume of claim %s: %v", claim, err)
-	}
-	return volume
+	return check.Got(s.Client.CoreV1().PersistentVolumes().Get(s.t.Context(), bound.Spec.VolumeName, metav1.GetOptions{}))(s.t)
 }
 
 // VolumeID is the name of the Volume of a PersistentVolume, through the driver or plain.
@@ -63,8 +57,6 @@ func VolumeID(pv *corev1.PersistentVolume) string {
 func (s *Space) DeleteClaim(name string) {
 	s.t.Helper()
 	claims := s.Client.CoreV1().PersistentVolumeClaims(s.Namespace)
-	if err := claims.Delete(s.t.Context(), name, metav1.DeleteOptions{}); err != nil {
-		s.t.Fatalf("claim %s: %v", name, err)
-	}
+	check.OK(s.t, claims.Delete(s.t.Context(), name, metav1.DeleteOptions{}))
 	AwaitNone(s, claims, Named(name), "claim "+name)
 }

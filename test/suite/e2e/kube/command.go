@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/standalone"
 )
 
@@ -53,16 +54,11 @@ func (c *Cluster) HoldfastProgram(t testing.TB) string {
 	t.Helper()
 	c.building.Lock()
 	defer c.building.Unlock()
-	var err error
 	if c.scratch == "" {
-		if c.scratch, err = os.MkdirTemp("", "holdfast-e2e-program-"); err != nil {
-			t.Fatal(err)
-		}
+		c.scratch = check.Got(os.MkdirTemp("", "holdfast-e2e-program-"))(t)
 	}
 	if c.holdfast == "" {
-		if c.holdfast, err = standalone.Binary(context.WithoutCancel(t.Context()), c.scratch); err != nil {
-			t.Fatal(err)
-		}
+		c.holdfast = check.Got(standalone.Binary(context.WithoutCancel(t.Context()), c.scratch))(t)
 	}
 	return c.holdfast
 }

@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	holdfast "github.com/holdfast-storage/holdfast/kube"
 )
 
 // describe prints the state of objects and what happened to them, for a reader who has only this text.
@@ -99,29 +101,15 @@ func compact(value any) string {
 // eventLines are events as lines, the oldest first.
 func eventLines(events []corev1.Event) []string {
 	slices.SortStableFunc(events, func(a, b corev1.Event) int {
-		return cmp.Or(happened(a).Compare(happened(b)), strings.Compare(a.Name, b.Name))
+		return cmp.Or(holdfast.LastOccurrence(&a).Compare(holdfast.LastOccurrence(&b)), strings.Compare(a.Name, b.Name))
 	})
 	lines := make([]string, len(events))
 	for i, event := range events {
 		about := event.InvolvedObject
-		lines[i] = fmt.Sprintf("%s %dx %s %s %s/%s: %s", happened(event).UTC().Format("15:04:05.000"), times(event),
+		lines[i] = fmt.Sprintf("%s %dx %s %s %s/%s: %s", holdfast.LastOccurrence(&event).UTC().Format("15:04:05.000"), times(event),
 			event.Type, event.Reason, strings.ToLower(about.Kind), about.Name, strings.ReplaceAll(event.Message, "\n", " "))
 	}
 	return lines
-}
-
-// happened is when an event came last; which field has it depends on the component.
-func happened(event corev1.Event) time.Time {
-	last := event.CreationTimestamp.Time
-	if event.Series != nil {
-		last = event.Series.LastObservedTime.Time
-	}
-	for _, at := range []time.Time{event.LastTimestamp.Time, event.EventTime.Time} {
-		if at.After(last) {
-			last = at
-		}
-	}
-	return last
 }
 
 func times(event corev1.Event) int32 {

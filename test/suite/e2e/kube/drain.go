@@ -36,9 +36,7 @@ func (s *Space) Cordon(node string) (uncordon func()) {
 		_, err := s.Client.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 		return err
 	}
-	s.t.Cleanup(func() {
-		check.Report(s.t, set(context.WithoutCancel(s.t.Context()), false))
-	})
+	s.t.Cleanup(func() { check.Report(s.t, set(context.WithoutCancel(s.t.Context()), false)) })
 	check.OK(s.t, set(s.t.Context(), true))
 	return func() {
 		s.t.Helper()
@@ -99,6 +97,5 @@ func (s *Space) OnHost(node, script string) string {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), Patience)
 	defer cancel()
-	out := check.Got(s.ExecIn(ctx, System, s.NodePod(node, "").Name, "holdfast", "sh", "-ec", script))(s.t)
-	return out
+	return check.Got(s.ExecIn(ctx, System, s.NodePod(node, "").Name, "holdfast", "sh", "-ec", script))(s.t)
 }

@@ -18,8 +18,7 @@ func (s *Space) Exec(pod string, command ...string) string {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), Patience)
 	defer cancel()
-	out := check.Got(s.ExecIn(ctx, s.Namespace, pod, "", command...))(s.t)
-	return out
+	return check.Got(s.ExecIn(ctx, s.Namespace, pod, "", command...))(s.t)
 }
 
 // ExecIn runs a command in a container, the default one if none is named. A command that fails is

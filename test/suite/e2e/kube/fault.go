@@ -3,7 +3,6 @@ package kube
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,13 +12,15 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/dynamic"
 
 	"golang.org/x/sys/unix"
+
+	holdfast "github.com/holdfast-storage/holdfast/kube"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // System is the namespace that Holdfast is installed in.
@@ -99,17 +100,11 @@ func (s *Space) killAfar(node string, status corev1.ContainerStatus) int {
 	name := "e2e-killer-" + rand.String(8)
 	s.t.Cleanup(func() {
 		err := s.Client.CoreV1().Pods(System).Delete(context.WithoutCancel(s.t.Context()), name, metav1.DeleteOptions{})
-		if err != nil && !apierrors.IsNotFound(err) {
-			s.t.Error(err)
-		}
+		check.Report(s.t, holdfast.IgnoreNotFound(err))
 	})
 	said := system.Run(name, OnNode(node), withHostProcesses, Env("ID", containerID(status)), Script(killer))
 	system.DeletePod(name)
-	killed, err := strconv.Atoi(strings.TrimSpace(said))
-	if err != nil {
-		s.t.Fatalf("killing on %s: %v", node, err)
-	}
-	return killed
+	return check.Got(strconv.Atoi(strings.TrimSpace(said)))(s.t)
 }
 
 // withHostProcesses lets a pod see and kill what runs on its node.
@@ -164,7 +159,5 @@ func (s *Space) Leader(lease string) *corev1.Pod {
 func (s *Space) Restart(component string) {
 	s.t.Helper()
 	s.NeedMachines("to restart " + component)
-	if _, err := s.Do(s.t.Context(), "restart", component); err != nil {
-		s.t.Fatal(fmt.Errorf("restart of %s: %w", component, err))
-	}
+	check.Got(s.Do(s.t.Context(), "restart", component))(s.t)
 }

@@ -7,26 +7,21 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // Log is what the container of a pod has printed since it was started last.
 func (s *Space) Log(pod string) string {
 	s.t.Helper()
-	out, err := s.Client.CoreV1().Pods(s.Namespace).GetLogs(pod, &corev1.PodLogOptions{}).DoRaw(s.t.Context())
-	if err != nil {
-		s.t.Fatalf("log of pod %s: %v", pod, err)
-	}
-	return string(out)
+	return string(check.Got(s.Client.CoreV1().Pods(s.Namespace).GetLogs(pod, &corev1.PodLogOptions{}).DoRaw(s.t.Context()))(s.t))
 }
 
 // Lines gives the lines that a pod prints, from the first one on, until the log or ctx ends. Only whole lines are
 // given; those that have arrived can be read after the end of ctx.
 func (s *Space) Lines(ctx context.Context, pod string) <-chan string {
 	s.t.Helper()
-	stream, err := s.Client.CoreV1().Pods(s.Namespace).GetLogs(pod, &corev1.PodLogOptions{Follow: true}).Stream(ctx)
-	if err != nil {
-		s.t.Fatalf("log of pod %s: %v", pod, err)
-	}
+	stream := check.Got(s.Client.CoreV1().Pods(s.Namespace).GetLogs(pod, &corev1.PodLogOptions{Follow: true}).Stream(ctx))(s.t)
 	lines := make(chan string, 1000)
 	go func() {
 		defer close(lines)

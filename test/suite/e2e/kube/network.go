@@ -26,9 +26,7 @@ func (s *Space) CutPort(pod string, port int) (mend func()) {
 		defer network.Close()
 		return filter(context.WithoutCancel(s.t.Context()), network, "delete table ip e2e-cut")
 	})
-	s.t.Cleanup(func() {
-		check.Report(s.t, ended())
-	})
+	s.t.Cleanup(func() { check.Report(s.t, ended()) })
 	check.OK(s.t, filter(s.t.Context(), network, fmt.Sprintf(cutTable, port)))
 	return func() {
 		s.t.Helper()

@@ -48,9 +48,7 @@ func (s *Space) CutPower(node string) (boot func()) {
 		off = err != nil
 		return err
 	}
-	s.t.Cleanup(func() {
-		check.Report(s.t, start(context.WithoutCancel(s.t.Context())))
-	})
+	s.t.Cleanup(func() { check.Report(s.t, start(context.WithoutCancel(s.t.Context()))) })
 	check.Got(s.Do(s.t.Context(), "kill-node", node))(s.t)
 	return func() {
 		s.t.Helper()
@@ -73,9 +71,7 @@ func (s *Space) DeclareOut(node string) (in func()) {
 func (s *Space) Taint(node, key, value string) (off func()) {
 	s.t.Helper()
 	taint := corev1.Taint{Key: key, Value: value, Effect: corev1.TaintEffectNoExecute}
-	s.t.Cleanup(func() {
-		check.Report(s.t, s.setTaint(context.WithoutCancel(s.t.Context()), node, taint, false))
-	})
+	s.t.Cleanup(func() { check.Report(s.t, s.setTaint(context.WithoutCancel(s.t.Context()), node, taint, false)) })
 	check.OK(s.t, s.setTaint(s.t.Context(), node, taint, true))
 	return func() {
 		s.t.Helper()

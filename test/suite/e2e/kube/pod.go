@@ -172,11 +172,8 @@ func NewPod(name, node string, options ...PodOption) *corev1.Pod {
 // Pod makes a pod of one container that idles at the home node, unless options say otherwise, and does not wait for it.
 func (s *Space) Pod(name string, options ...PodOption) *corev1.Pod {
 	s.t.Helper()
-	pod, err := s.Client.CoreV1().Pods(s.Namespace).Create(s.t.Context(), NewPod(name, s.Home, options...), metav1.CreateOptions{})
-	if err != nil {
-		s.t.Fatalf("pod %s: %v", name, err)
-	}
-	return pod
+	pod := NewPod(name, s.Home, options...)
+	return check.Got(s.Client.CoreV1().Pods(s.Namespace).Create(s.t.Context(), pod, metav1.CreateOptions{}))(s.t)
 }
 
 // Ready waits until a pod runs and passes its probes.
@@ -228,9 +225,7 @@ func (s *Space) Succeeded(name string) *corev1.Pod {
 func (s *Space) DeletePod(name string) {
 	s.t.Helper()
 	pods := s.Client.CoreV1().Pods(s.Namespace)
-	if err := pods.Delete(s.t.Context(), name, metav1.DeleteOptions{}); err != nil {
-		s.t.Fatalf("pod %s: %v", name, err)
-	}
+	check.OK(s.t, pods.Delete(s.t.Context(), name, metav1.DeleteOptions{}))
 	AwaitNone(s, pods, Named(name), "pod "+name)
 }
 
@@ -238,7 +233,5 @@ func (s *Space) DeletePod(name string) {
 func (s *Space) ForgetPod(name string) {
 	s.t.Helper()
 	now := metav1.DeleteOptions{GracePeriodSeconds: new(int64)}
-	if err := s.Client.CoreV1().Pods(s.Namespace).Delete(s.t.Context(), name, now); err != nil {
-		s.t.Fatalf("pod %s: %v", name, err)
-	}
+	check.OK(s.t, s.Client.CoreV1().Pods(s.Namespace).Delete(s.t.Context(), name, now))
 }

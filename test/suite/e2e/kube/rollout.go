@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	holdfast "github.com/holdfast-storage/holdfast/kube"
 )
 
 // Eventually asks again and again, which is for states of several kinds of objects at once, until there is no error or
@@ -98,16 +98,9 @@ func (c *Cluster) endOldNodePods(ctx context.Context) error {
 	var errs []error
 	for _, p := range pods.Items {
 		if p.DeletionTimestamp == nil && p.Labels["controller-revision-hash"] != newest {
-			errs = append(errs, c.endPod(ctx, &p))
+			exact := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &p.UID}}
+			errs = append(errs, holdfast.IgnoreNotFound(c.Client.CoreV1().Pods(System).Delete(ctx, p.Name, exact)))
 		}
 	}
 	return errors.Join(errs...)
-}
-
-func (c *Cluster) endPod(ctx context.Context, p *corev1.Pod) error {
-	err := c.Client.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &p.UID}})
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
 }

@@ -48,9 +48,17 @@ func NodeTerms(nodes ...string) []any {
 func (s *Space) AllowServers() {
 	s.t.Helper()
 	s.AllowPrivileged()
-	s.allowServers(s.t.Context(), true)
+	s.allow(s.t.Context(), "namespaces", true)
 	s.BeforeEnd(s.EndServers)
-	s.BeforeEnd(func(ctx context.Context) error { s.allowServers(ctx, false); return nil })
+	s.BeforeEnd(func(ctx context.Context) error { s.allow(ctx, "namespaces", false); return nil })
+	server := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "holdfast.dev/v1beta1", "kind": "NFSServer", "metadata": map[string]any{"name": "asked-for"},
+		"spec": map[string]any{"storage": map[string]any{"size": "1Gi"}},
+	}}
+	s.Eventually(s.t.Context(), "NFS servers being allowed", func(ctx context.Context) error {
+		_, err := s.Holdfast("nfsservers").Namespace(s.Namespace).Create(ctx, server, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err
+	})
 }
 
 // AllowNFSMounts lets the pods of the namespace mount NFS without a claim.
@@ -86,23 +94,6 @@ func (s *Space) allow(ctx context.Context, list string, allow bool) {
 			return err
 		}
 		_, err = clusters.Update(ctx, c, metav1.UpdateOptions{})
-		return err
-	})
-}
-
-// allowServers waits until the API server goes by what is allowed.
-func (s *Space) allowServers(ctx context.Context, allow bool) {
-	s.t.Helper()
-	s.allow(ctx, "namespaces", allow)
-	if !allow {
-		return
-	}
-	server := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "holdfast.dev/v1beta1", "kind": "NFSServer", "metadata": map[string]any{"name": "asked-for"},
-		"spec": map[string]any{"storage": map[string]any{"size": "1Gi"}},
-	}}
-	s.Eventually(ctx, "NFS servers being allowed", func(ctx context.Context) error {
-		_, err := s.Holdfast("nfsservers").Namespace(s.Namespace).Create(ctx, server, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return err
 	})
 }

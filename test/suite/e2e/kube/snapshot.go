@@ -78,9 +78,7 @@ func (c *Cluster) SnapshotContents() dynamic.ResourceInterface {
 func (s *Space) take(kind schema.GroupVersionResource, object *unstructured.Unstructured) {
 	s.t.Helper()
 	source, name := s.Dynamic.Resource(kind).Namespace(s.Namespace), object.GetName()
-	if _, err := source.Create(s.t.Context(), object, metav1.CreateOptions{}); err != nil {
-		s.t.Fatalf("%s %s: %v", object.GetKind(), name, err)
-	}
+	check.Got(source.Create(s.t.Context(), object, metav1.CreateOptions{}))(s.t)
 	AwaitOne(s, source, name, "to be usable", IsUsable)
 }
 
@@ -130,9 +128,8 @@ func (s *Space) Grow(claim, size string) {
 func (s *Space) Request(claim, size string) {
 	s.t.Helper()
 	patch := `{"spec":{"resources":{"requests":{"storage":"` + size + `"}}}}`
-	if _, err := s.Client.CoreV1().PersistentVolumeClaims(s.Namespace).Patch(s.t.Context(), claim, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
-		s.t.Fatalf("claim %s: %v", claim, err)
-	}
+	claims := s.Client.CoreV1().PersistentVolumeClaims(s.Namespace)
+	check.Got(claims.Patch(s.t.Context(), claim, types.MergePatchType, []byte(patch), metav1.PatchOptions{}))(s.t)
 }
 
 // Grown waits until a claim has what was requested for it. Where its volume is in no use, a pod has to use it first.

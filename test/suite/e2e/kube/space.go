@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	holdfast "github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
@@ -109,7 +110,7 @@ func (s *Space) Discard(ctx context.Context, selector metav1.ListOptions) error 
 	now, core := metav1.DeleteOptions{}, s.Client.CoreV1()
 	return errors.Join(
 		core.Pods(s.Namespace).DeleteCollection(ctx, now, selector),
-		ofNoKind(s.Snapshots().DeleteCollection(ctx, now, selector)),
+		holdfast.IgnoreNotFound(s.Snapshots().DeleteCollection(ctx, now, selector)), // its kind may be gone with Holdfast
 		core.PersistentVolumeClaims(s.Namespace).DeleteCollection(ctx, now, selector),
 	)
 }
@@ -132,14 +133,6 @@ func (s *Space) Empty(ctx context.Context) error {
 		return err
 	}
 	return errors.Join(err, ended(ctx, s.Cluster, contents, all, s.isContent))
-}
-
-// ofNoKind is nil where the kinds of snapshots are gone with Holdfast, and the snapshots with them.
-func ofNoKind(err error) error {
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
 }
 
 // ended waits until none of the selected objects is left that is the test's own.

@@ -47,8 +47,7 @@ func (s *Space) pidOf(component string) int {
 	if found == nil {
 		s.t.Fatalf("no process of %s is in:\n%s", component, said)
 	}
-	pid, err := strconv.Atoi(found[1])
-	check.OK(s.t, err)
+	pid := check.Got(strconv.Atoi(found[1]))(s.t)
 	return pid
 }
 
