@@ -51,15 +51,16 @@ func TestGarbage_OnlyAVolumeThatNoClaimCanUseIsCollected(t *testing.T) {
 		w.claimed("garbage", "gone")
 		w.claimed("replaced", "bound-to-another")
 		w.Claim("bound-to-another", "another")
-		w.claimed("wanted", "pending")
+		w.claimed("awaited", "pending")
 		w.Claim("pending", "")
 		w.claimed("bound", "gone")
 		w.persistent("bound", "bound")
 		w.claimed("renamed", "gone")
 		w.persistent("by-hand", "renamed")
-		if _, err := w.Backend.Create(t.Context(), inmemory.Spec("by-hand", mib)); err != nil { // without labels
-			t.Fatal(err)
-		}
+		w.claimed("unreadable", "gone")
+		w.Spoil("unreadable")
+		w.claimed("forged", "a/b")                                                 // an agent may write any labels
+		check.Got(w.Backend.Create(t.Context(), inmemory.Spec("by-hand", mib)))(t) // without labels
 		check.Got(host.Create(t.Context(), backend.VolumeSpec{Name: "found", Size: backend.Size{Required: mib}, Labels: map[string]string{
 			"csi.storage.k8s.io/pvc/name": "gone", "csi.storage.k8s.io/pvc/namespace": "shop", "csi.storage.k8s.io/pv/name": "found",
 		}}))(t)
@@ -70,46 +71,17 @@ func TestGarbage_OnlyAVolumeThatNoClaimCanUseIsCollected(t *testing.T) {
 		w.Until("the marks", func() bool {
 			return w.Volume("bound").Annotations["holdfast.dev/bound"] == "true" && w.Volume("renamed").Annotations["holdfast.dev/bound"] == "true"
 		})
-		for _, kept := range []string{"wanted", "bound", "renamed", "by-hand", "found"} {
-			if v := w.Volume(kept); v == nil || v.DeletionTimestamp != nil {
+		// Its PersistentVolume is deleted by a user who keeps the data.
+		check.OK(t, w.Theirs.CoreV1().PersistentVolumes().Delete(t.Context(), "bound", metav1.DeleteOptions{}))
+		w.claimed("garbage", "gone")
+		w.Gone("garbage")
+		for _, kept := range []string{"awaited", "bound", "renamed", "unreadable", "forged", "by-hand", "found"} {
+			if v := w.Volume(kept); v == nil || v.DeletionTimestamp != nil || !host.Has(backend.ID(kept)) {
 				t.Errorf("%s was collected", kept)
 			}
 		}
-	})
-}
-
-// TestGarbage_VolumeThatWasBoundIsNeverCollected: its PersistentVolume was deleted by someone who wanted to keep the data.
-func TestGarbage_VolumeThatWasBoundIsNeverCollected(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w, host := littered(t, time.Nanosecond)
-		w.claimed("kept", "gone")
-		w.persistent("kept", "kept")
-		w.leads()
-		w.Until("the mark", func() bool { return w.Volume("kept").Annotations["holdfast.dev/bound"] == "true" })
-		check.OK(t, w.Theirs.CoreV1().PersistentVolumes().Delete(t.Context(), "kept", metav1.DeleteOptions{}))
-		w.claimed("garbage", "gone")
-		w.Gone("garbage")
-		if !host.Has("kept") || w.Volume("kept").DeletionTimestamp != nil {
-			t.Error("it was collected")
-		}
-	})
-}
-
-// An agent may write any labels on its Volumes.
-func TestGarbage_VolumeWhoseClaimCannotBeReadKeepsNoOtherFromBeingNoted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w, _ := littered(t, time.Nanosecond)
-		bad := inmemory.Spec("bad", mib)
-		bad.Labels = map[string]string{"csi.storage.k8s.io/pvc/name": "a/b", "csi.storage.k8s.io/pvc/namespace": "shop"}
-		check.Got(w.Backend.Create(t.Context(), bad))(t)
-		w.claimed("kept", "gone")
-		w.persistent("kept", "kept")
-		w.claimed("garbage", "gone")
-		w.leads()
-		w.Until("the mark", func() bool { return w.Volume("kept").Annotations["holdfast.dev/bound"] == "true" })
-		w.Gone("garbage")
-		if v := w.Volume("bad"); v == nil || v.DeletionTimestamp != nil {
-			t.Error("one whose claim cannot be read was collected")
+		if w.Volume("unreadable").Unreadable() == nil {
+			t.Error("one that cannot be read was written")
 		}
 	})
 }

@@ -25,8 +25,7 @@ func (w *world) pod(name, claim string, phase core.PodPhase) {
 }
 
 func TestHealth_UsersOfAVolumeGetOneEventPerFault(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inBubble(t, func(t *testing.T, w *world) {
 		w.Puppet("a", gib)
 		w.Start()
 		w.waiting("data", "ours", "1Gi")
@@ -58,8 +57,7 @@ func TestHealth_UsersOfAVolumeGetOneEventPerFault(t *testing.T) {
 
 func TestHealth_VolumeOfAnAgentWarnsNoClaimThatHasAnother(t *testing.T) {
 	for name, handle := range map[string]string{"the claim's": "v", "another's": "w", "no": ""} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
+		inBubble(t, func(t *testing.T, w *world) {
 			w.Puppet("a", gib)
 			w.Start()
 			claim := w.waiting("data", "ours", "1Gi")

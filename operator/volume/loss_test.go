@@ -147,37 +147,40 @@ func TestLoss_VolumeOfADeletedNodeIsUnreachableAndReturnsWithIt(t *testing.T) {
 	})
 }
 
-func TestLoss_VolumeWhoseClassGivesUpWithItsNodeDoesNotReturn(t *testing.T) {
+func TestLoss_VolumeThatIsGivenUpOrDeletedDoesNotReturnWithItsNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, hosts := lossy(t)
 		w.made("v", "a", backend.DeleteOnNodeLoss)
+		w.made("deleted", "a", "")
 		w.made("kept", "a", "")
 		w.down("a")
 		w.reason("v", v1beta1.ReasonNodeDown) // down is not gone
+		inmemory.Expect(t, w.Backend.Delete(t.Context(), "deleted"), backend.ErrUnavailable)
 		n := check.Got(w.Theirs.CoreV1().Nodes().Get(t.Context(), "a", metav1.GetOptions{}))(t)
 		n.Spec.Taints = []core.Taint{{Key: "node.kubernetes.io/out-of-service", Effect: core.TaintEffectNoExecute}}
 		check.Got(w.Theirs.CoreV1().Nodes().Update(t.Context(), n, metav1.UpdateOptions{}))(t)
 		w.Gone("v")
 		w.ExpectEvent("VolumeGivenUp")
-		w.Until("the end of it for callers", func() bool { return w.Backend.Delete(t.Context(), "v") == nil })
+		w.Until("the end of both for callers", func() bool {
+			return w.Backend.Delete(t.Context(), "v") == nil && w.Backend.Delete(t.Context(), "deleted") == nil
+		})
 		w.reason("kept", v1beta1.ReasonNodeGone)
 		w.Agent("a", hosts["a"])
 		w.reason("kept", v1beta1.ReasonReady)
-		w.Until("the disk without it", func() bool { return !hosts["a"].Has("v") })
+		w.Until("the disk without them", func() bool { return !hosts["a"].Has("v") && !hosts["a"].Has("deleted") })
 		w.Until("nothing more to discard", func() bool {
 			n, err := w.Nodes().Get(t.Context(), "a", metav1.GetOptions{})
 			return err == nil && len(n.Spec.Discard) == 0
 		})
-		if w.Volume("v") != nil {
-			t.Error("it was adopted")
+		if w.Volume("v") != nil || w.Volume("deleted") != nil {
+			t.Error("one was adopted")
 		}
 	})
 }
 
 // The cache of Nodes is behind: by the API server, the node is there again.
 func TestLoss_NothingIsGivenUpByTheCacheOfNodesAlone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inBubble(t, func(t *testing.T, w *world) {
 		w.KubernetesNode("a")
 		ahead := &nodesAhead{Interface: w.Theirs}
 		w.Change = func(c *cluster.Config) { c.Kubernetes = ahead }
@@ -238,20 +241,6 @@ func (n nodeAhead) Get(ctx context.Context, name string, o metav1.GetOptions) (*
 		return &core.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, nil
 	}
 	return n.NodeInterface.Get(ctx, name, o)
-}
-
-func TestLoss_DeletedVolumeOfADeletedNodeIsReleased(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w, hosts := lossy(t)
-		w.made("v", "a", "")
-		w.down("a")
-		inmemory.Expect(t, w.Backend.Delete(t.Context(), "v"), backend.ErrUnavailable)
-		w.deleteNode("a")
-		w.Until("the end of it for callers", func() bool { return w.Backend.Delete(t.Context(), "v") == nil })
-		w.KubernetesNode("a")
-		w.Agent("a", hosts["a"])
-		w.Until("the disk without it", func() bool { return !hosts["a"].Has("v") })
-	})
 }
 
 func TestLoss_NodeThatGoesDownDuringCreationBlocksNoCaller(t *testing.T) {
@@ -322,8 +311,7 @@ func TestLoss_DeletedNodeObjectOfALiveAgentChangesNothing(t *testing.T) {
 }
 
 func TestLoss_LateLeaderHandlesEarlierLosses(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inBubble(t, func(_ *testing.T, w *world) {
 		w.KubernetesNode("a")
 		w.Hosts(map[string]int64{"a": gib})
 		w.made("v", "a", "")

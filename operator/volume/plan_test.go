@@ -189,6 +189,9 @@ func TestPlan_OfANode(t *testing.T) {
 			nodeObserved{volumes: one(made, goesWithNode), claims: claim(old), down: down},
 			[]string{"event Volume VolumeGivenUp", "event ObjectReference VolumeGivenUp", "volume: give up, keep claim true"},
 		},
+		"given up, without a claim": {
+			nodeObserved{volumes: one(made, goesWithNode), down: down}, []string{"event Volume VolumeGivenUp", "volume: give up, keep claim false"},
+		},
 		"given up, reported": {
 			nodeObserved{volumes: one(made, goesWithNode), claims: claim(old), down: down, reported: map[types.UID]bool{"v": true}},
 			[]string{"volume: give up, keep claim true"},

@@ -2,12 +2,8 @@ package volume_test
 
 import (
 	"maps"
-	"slices"
-	"strings"
 	"testing"
-	"testing/synctest"
 
-	storage "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
@@ -18,8 +14,7 @@ import (
 )
 
 func TestServers_SilentOneIsDownAndNeverDeleted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inBubble(t, func(t *testing.T, w *world) {
 		w.KubernetesNode("node-a")
 		hosts := w.Servers(map[string]int64{inmemory.ServerA: 4 * gib}, map[string]int64{"node-a": gib})
 		w.leads()
@@ -56,8 +51,7 @@ func TestServers_SilentOneIsDownAndNeverDeleted(t *testing.T) {
 }
 
 func TestServers_VolumeIsCreatedElsewhereWhileOneIsDown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inBubble(t, func(t *testing.T, w *world) {
 		w.Servers(map[string]int64{inmemory.ServerA: 4 * gib, inmemory.ServerB: 2 * gib}, map[string]int64{"node-a": gib})
 		w.leads()
 		w.down(inmemory.ServerA)
@@ -71,64 +65,43 @@ func TestServers_VolumeIsCreatedElsewhereWhileOneIsDown(t *testing.T) {
 }
 
 func TestServers_ClaimForASharedVolumeGetsTheirCapacity(t *testing.T) {
-	both := map[string]int64{inmemory.ServerA: 2 * gib, inmemory.ServerB: 4 * gib}
 	for name, c := range map[string]struct {
-		servers    map[string]int64
 		parameters map[string]string
 		want       string
 	}{
-		"too small":   {both, nil, "no NFS server has that much free: shop/a 2Gi, team/b 4Gi. Request less, or grow its storage."},
-		"another one": {both, map[string]string{"nfsServer": "shop/b"}, "the class names the NFS server shop/b, which does not exist. Create it, or use another class."},
-		"a pool":      {both, map[string]string{"pool": "fast"}, `no NFS server has pool "fast". Use a class without the parameter pool.`},
-		"none":        {nil, nil, "there is no NFS server. Create an NFSServer."},
+		"too small": {nil, "no NFS server has that much free: shop/a 2Gi, team/b 4Gi. Request less, or grow its storage."},
+		"another one": {
+			map[string]string{"nfsServer": "shop/b"},
+			"the class names the NFS server shop/b, which does not exist. Create it, or use another class.",
+		},
+		"a pool": {map[string]string{"pool": "fast"}, `no NFS server has pool "fast". Use a class without the parameter pool.`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
+			inBubble(t, func(_ *testing.T, w *world) {
 				w.Change = func(c *cluster.Config) { c.Driver = "csi.holdfast.dev" }
-				w.Servers(c.servers, map[string]int64{"node-a": 100 * gib})
-				class := &storage.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "shared"}, Provisioner: "csi.holdfast.dev", Parameters: map[string]string{"shared": "true"}}
-				maps.Copy(class.Parameters, c.parameters)
-				check.Got(w.Theirs.StorageV1().StorageClasses().Create(t.Context(), class, metav1.CreateOptions{}))(t)
-				w.waiting("big", class.Name, "50Gi")
+				w.Servers(map[string]int64{inmemory.ServerA: 2 * gib, inmemory.ServerB: 4 * gib}, map[string]int64{"node-a": 100 * gib})
+				parameters := map[string]string{"shared": "true"}
+				maps.Copy(parameters, c.parameters)
+				w.class("shared", "csi.holdfast.dev", parameters)
+				w.waiting("big", "shared", "50Gi")
 				w.leads()
-				var events []string
-				w.Until("the event", func() bool {
-					select {
-					case e := <-w.Events.Events:
-						events = append(events, e)
-					default:
-					}
-					return slices.Contains(events, "Warning NoRoom 50Gi is requested, and "+c.want)
-				})
+				w.ExpectEvent("NoRoom", "Warning NoRoom 50Gi is requested, and "+c.want)
 			})
 		})
 	}
 }
 
 func TestServers_WithoutAnAllowedOneTheClaimGetsTheRemedy(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inBubble(t, func(t *testing.T, w *world) {
 		w.Change = func(c *cluster.Config) { c.Driver = "csi.holdfast.dev" }
 		w.Servers(map[string]int64{inmemory.ServerB: 4 * gib}, map[string]int64{"node-a": gib})
 		w.Allow()
-		class := &storage.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "shared"}, Provisioner: "csi.holdfast.dev", Parameters: map[string]string{"shared": "true"}}
-		check.Got(w.Theirs.StorageV1().StorageClasses().Create(t.Context(), class, metav1.CreateOptions{}))(t)
+		w.class("shared", "csi.holdfast.dev", map[string]string{"shared": "true"})
 		w.Until("the list", func() bool { _, err := w.Backend.SharedCapacity(t.Context(), "team/b", ""); return err != nil })
 		_, err := w.Backend.Create(t.Context(), inmemory.SharedSpec("v", mib, ""))
 		inmemory.Expect(t, err, backend.ErrUnavailable, "team/b", `"namespaces":["team"]`)
-		w.waiting("files", class.Name, "1Gi")
+		w.waiting("files", "shared", "1Gi")
 		w.leads()
-		var events []string
-		w.Until("the event", func() bool {
-			select {
-			case e := <-w.Events.Events:
-				events = append(events, e)
-			default:
-			}
-			return slices.ContainsFunc(events, func(e string) bool {
-				return strings.HasPrefix(e, "Warning NoRoom") && strings.Contains(e, "team/b") && strings.Contains(e, `"namespaces":["team"]`)
-			})
-		})
+		w.ExpectEvent("NoRoom", "team/b", `"namespaces":["team"]`)
 	})
 }

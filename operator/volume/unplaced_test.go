@@ -30,14 +30,12 @@ func (w *world) placed(name, node, fsType string) {
 func (w *world) unschedulable(name, claim, node string) {
 	w.Helper()
 	w.pod(name, claim, core.PodPending)
-	p, err := w.Theirs.CoreV1().Pods("shop").Get(w.Context(), name, metav1.GetOptions{})
-	check.OK(w, err)
+	pods := w.Theirs.CoreV1().Pods("shop")
+	p := check.Got(pods.Get(w.Context(), name, metav1.GetOptions{}))(w)
 	p.Spec.NodeName = node
-	if p, err = w.Theirs.CoreV1().Pods("shop").Update(w.Context(), p, metav1.UpdateOptions{}); err != nil {
-		w.Fatal(err)
-	}
+	p = check.Got(pods.Update(w.Context(), p, metav1.UpdateOptions{}))(w)
 	p.Status.Conditions = []core.PodCondition{{Type: core.PodScheduled, Status: core.ConditionFalse, Reason: core.PodReasonUnschedulable}}
-	check.Got(w.Theirs.CoreV1().Pods("shop").UpdateStatus(w.Context(), p, metav1.UpdateOptions{}))(w)
+	check.Got(pods.UpdateStatus(w.Context(), p, metav1.UpdateOptions{}))(w)
 }
 
 func TestUnplaced_PodThatFitsNowhereGetsTheNodesThatLackTheClientOfItsVolume(t *testing.T) {
@@ -48,8 +46,7 @@ func TestUnplaced_PodThatFitsNowhereGetsTheNodesThatLackTheClientOfItsVolume(t *
 	}
 	for name, site := range sites {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
+			inBubble(t, func(t *testing.T, w *world) {
 				w.Puppet("a", gib)
 				w.Puppet("b", gib)
 				w.Start()

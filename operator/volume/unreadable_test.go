@@ -3,7 +3,6 @@ package volume_test
 import (
 	"testing"
 	"testing/synctest"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -11,20 +10,6 @@ import (
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/inmemory"
 )
-
-func TestUnreadable_VolumeIsNeverGarbage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w, host := littered(t, time.Nanosecond)
-		w.claimed("kept", "gone")
-		w.Spoil("kept")
-		w.claimed("garbage", "gone")
-		w.leads()
-		w.Gone("garbage")
-		if v := w.Volume("kept"); v == nil || v.DeletionTimestamp != nil || v.Unreadable() == nil || !host.Has("kept") {
-			t.Errorf("it became %+v", v)
-		}
-	})
-}
 
 func TestUnreadable_VolumeIsNotGivenUpWithItsNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -3,7 +3,6 @@ package volume_test
 import (
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	core "k8s.io/api/core/v1"
@@ -17,9 +16,10 @@ import (
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
-func (w *world) class(name, provisioner, pool string) {
+func (w *world) class(name, provisioner string, parameters map[string]string, allowed ...core.TopologySelectorTerm) {
 	w.Helper()
-	c := &storage.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: provisioner, Parameters: map[string]string{"pool": pool}}
+	c := &storage.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: provisioner}
+	c.Parameters, c.AllowedTopologies = parameters, allowed
 	check.Got(w.Theirs.StorageV1().StorageClasses().Create(w.Context(), c, metav1.CreateOptions{}))(w)
 }
 
@@ -33,13 +33,12 @@ func (w *world) waiting(name, class, size string) *core.PersistentVolumeClaim {
 }
 
 func TestWaiting_ClaimThatFitsNowhereGetsTheFreeCapacityPerNode(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inBubble(t, func(t *testing.T, w *world) {
 		w.Change = func(c *cluster.Config) { c.Driver = "csi.holdfast.dev" }
 		w.Hosts(map[string]int64{"a": gib, "b": 2 * gib})
-		w.class("ours", "csi.holdfast.dev", "memory")
-		w.class("other-pool", "csi.holdfast.dev", "fast")
-		w.class("theirs", "example.com", "")
+		w.class("ours", "csi.holdfast.dev", map[string]string{"pool": "memory"})
+		w.class("other-pool", "csi.holdfast.dev", map[string]string{"pool": "fast"})
+		w.class("theirs", "example.com", nil)
 		w.waiting("fits", "ours", "2Gi")
 		w.waiting("theirs", "theirs", "100Gi")
 		w.waiting("large", "ours", "3Gi")
@@ -66,39 +65,30 @@ func TestWaiting_ClaimThatFitsNowhereGetsTheFreeCapacityPerNode(t *testing.T) {
 }
 
 func TestWaiting_ClaimThatWaitsLongGetsAnotherEvent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inBubble(t, func(_ *testing.T, w *world) {
 		w.Change = func(c *cluster.Config) { c.Driver = "csi.holdfast.dev" }
 		w.change = func(c *volume.Config) { c.RemindAfter = time.Millisecond }
 		w.Hosts(map[string]int64{"a": gib})
-		w.class("ours", "csi.holdfast.dev", "memory")
+		w.class("ours", "csi.holdfast.dev", map[string]string{"pool": "memory"})
 		w.waiting("large", "ours", "3Gi")
 		w.leads()
-		for range 2 {
-			if event := <-w.Events.Events; !strings.Contains(event, "NoRoom 3Gi") {
-				t.Errorf("the event is %q", event)
-			}
-		}
+		w.ExpectEvent("NoRoom", "3Gi")
+		w.ExpectEvent("NoRoom", "3Gi")
 	})
 }
 
 func TestWaiting_ClaimGetsTheNodesThatItsClassAllows(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inBubble(t, func(_ *testing.T, w *world) {
 		w.Change = func(c *cluster.Config) { c.Driver = "csi.holdfast.dev" }
 		w.Hosts(map[string]int64{"a": gib, "b": 2 * gib, "c": 4 * gib})
-		c := &storage.StorageClass{
-			ObjectMeta: metav1.ObjectMeta{Name: "few"}, Provisioner: "csi.holdfast.dev", Parameters: map[string]string{"pool": "memory"},
-			AllowedTopologies: []core.TopologySelectorTerm{
-				{MatchLabelExpressions: []core.TopologySelectorLabelRequirement{{Key: v1beta1.TopologyKey, Values: []string{"a"}}}},
-				{MatchLabelExpressions: []core.TopologySelectorLabelRequirement{{Key: v1beta1.TopologyKey, Values: []string{"b", "c"}}, {Key: v1beta1.TopologyKey, Values: []string{"b"}}}},
-			},
+		on := func(nodes ...string) core.TopologySelectorLabelRequirement {
+			return core.TopologySelectorLabelRequirement{Key: v1beta1.TopologyKey, Values: nodes}
 		}
-		check.Got(w.Theirs.StorageV1().StorageClasses().Create(t.Context(), c, metav1.CreateOptions{}))(t)
+		w.class("few", "csi.holdfast.dev", map[string]string{"pool": "memory"},
+			core.TopologySelectorTerm{MatchLabelExpressions: []core.TopologySelectorLabelRequirement{on("a")}},
+			core.TopologySelectorTerm{MatchLabelExpressions: []core.TopologySelectorLabelRequirement{on("b", "c"), on("b")}})
 		w.waiting("fits-elsewhere", "few", "3Gi")
 		w.leads()
-		if event := <-w.Events.Events; !strings.Contains(event, `no node has that much free in pool "memory": a 1Gi, b 2Gi.`) {
-			t.Errorf("the event is %q", event)
-		}
+		w.ExpectEvent("NoRoom", `no node has that much free in pool "memory": a 1Gi, b 2Gi.`)
 	})
 }

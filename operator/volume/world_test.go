@@ -3,8 +3,10 @@ package volume_test
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 
 	"github.com/holdfast-storage/holdfast/operator/volume"
+	"github.com/holdfast-storage/holdfast/test/rig/alongside"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/inmemory"
 )
@@ -20,7 +22,11 @@ type world struct {
 	change func(*volume.Config)
 }
 
-func newWorld(t *testing.T) *world  { return &world{Cluster: inmemory.New(t)} }
+func newWorld(t *testing.T) *world { return &world{Cluster: inmemory.New(t)} }
+func inBubble(t *testing.T, test func(t *testing.T, w *world)) {
+	synctest.Test(t, func(t *testing.T) { test(t, newWorld(t)) })
+}
+
 func realWorld(t *testing.T) *world { return &world{Cluster: inmemory.Real(t)} }
 
 // started starts the backend.
@@ -38,15 +44,7 @@ func (w *world) leads() *world {
 	}
 	c := check.Got(volume.New(config))(w)
 	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		if err := c.Run(ctx); err != nil && ctx.Err() == nil {
-			w.Errorf("leading: %v", err)
-		}
-	}()
-	stopServing, stopLeading := w.Stop, func() { cancel(); <-done }
+	stopServing, stopLeading := w.Stop, alongside.Run(ctx, w, cancel, c.Run)
 	w.Stop = func() { stopLeading(); stopServing() }
-	w.Cleanup(stopLeading)
 	return w
 }
