@@ -8,15 +8,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func TestCondition_IsTrueOrFalse(t *testing.T) {
-	for status, want := range map[bool]metav1.ConditionStatus{true: metav1.ConditionTrue, false: metav1.ConditionFalse} {
-		got := NewCondition("Available", status, "Why", "so")
-		if got != (metav1.Condition{Type: "Available", Status: want, Reason: "Why", Message: "so"}) {
-			t.Errorf("%t is %+v", status, got)
-		}
-	}
-}
-
 func TestCondition_LongMessageIsCutBetweenCharacters(t *testing.T) {
 	if got := Shorten("short", 5); got != "short" {
 		t.Errorf("what fits has become %q", got)

@@ -8,6 +8,7 @@ import (
 
 	core "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
@@ -15,48 +16,36 @@ import (
 	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
 )
 
-func event(job *v1beta1.NodeJob, reason, message string) Event {
-	return Event{About: job, Kind: v1beta1.SchemeGroupVersion.WithKind("NodeJob"), Type: "Normal", Reason: reason, Message: message}
-}
-
 func TestEvent_ExistsOnceHoweverOftenItIsWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client := kubernetes.NewForConfigOrDie(miniapi.New(t).Config())
-		first := &v1beta1.NodeJob{ObjectMeta: metav1.ObjectMeta{Name: "job", UID: "1"}}
-		again := &v1beta1.NodeJob{ObjectMeta: metav1.ObjectMeta{Name: "job", UID: "2"}} // another object of the same name
-		for _, e := range []Event{event(first, "Done", "3/3"), event(first, "Done", "3/3"), event(first, "Failed", ""), event(again, "Done", "")} {
-			check.OK(t, RecordOnce(t.Context(), client, "test", e))
+		api := miniapi.New(t)
+		client := kubernetes.NewForConfigOrDie(api.Config())
+		record := func(uid types.UID, reason, message string) error {
+			job := &v1beta1.NodeJob{ObjectMeta: metav1.ObjectMeta{Name: "job", UID: uid}}
+			kind := v1beta1.SchemeGroupVersion.WithKind("NodeJob")
+			return RecordOnce(t.Context(), client, "test", Event{About: job, Kind: kind, Type: "Normal", Reason: reason, Message: message})
 		}
+		for range 2 {
+			check.OK(t, record("1", "Done", "3/3"))
+		}
+		check.OK(t, record("1", "Failed", strings.Repeat("é", 5000)))
+		check.OK(t, record("2", "Done", "")) // of another object of the same name
 		list, err := client.CoreV1().Events(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{})
 		if err != nil || len(list.Items) != 3 {
 			t.Fatalf("%d events, %v, want 3", len(list.Items), err)
 		}
-		e := list.Items[0]
-		if o := e.InvolvedObject; o.Kind != "NodeJob" || o.APIVersion != "holdfast.dev/v1beta1" || o.Name != "job" || o.UID != "1" || e.Message != "3/3" || e.Source.Component != "test" {
-			t.Errorf("it is %+v", e)
+		for _, e := range list.Items {
+			o, m := e.InvolvedObject, e.Message
+			if o.Kind != "NodeJob" || o.APIVersion != "holdfast.dev/v1beta1" || o.Name != "job" || e.Source.Component != "test" {
+				t.Errorf("it is %+v", e)
+			}
+			if e.Reason == "Failed" && (len(m) > 1024 || !strings.HasSuffix(m, "é ...")) || e.Reason == "Done" && (m == "3/3") != (o.UID == "1") {
+				t.Errorf("%s of %s has %d bytes, ending in %q", e.Reason, o.UID, len(m), m[max(0, len(m)-8):])
+			}
 		}
-	})
-}
-
-func TestEvent_LongMessageIsCutBetweenCharacters(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		client := kubernetes.NewForConfigOrDie(miniapi.New(t).Config())
-		check.OK(t, RecordOnce(t.Context(), client, "test", event(&v1beta1.NodeJob{ObjectMeta: metav1.ObjectMeta{Name: "job"}}, "Done", strings.Repeat("é", 5000))))
-		list := check.Got(client.CoreV1().Events(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{}))(t)
-		if m := list.Items[0].Message; len(m) > 1024 || !strings.HasSuffix(m, "é ...") {
-			t.Errorf("%d bytes, ending in %q", len(m), m[len(m)-8:])
-		}
-	})
-}
-
-func TestEvent_ErrorNamesTheAPIThatRefuses(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		api := miniapi.New(t)
-		client := kubernetes.NewForConfigOrDie(api.Config())
 		api.Close()
-		err := RecordOnce(t.Context(), client, "test", event(&v1beta1.NodeJob{ObjectMeta: metav1.ObjectMeta{Name: "job"}}, "Done", ""))
-		if err == nil || !strings.Contains(err.Error(), "event Done of NodeJob job") {
-			t.Errorf("got %v", err)
+		if err := record("1", "Refused", ""); err == nil || !strings.Contains(err.Error(), "event Refused of NodeJob job") {
+			t.Errorf("an API server that is away: %v", err)
 		}
 	})
 }

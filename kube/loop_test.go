@@ -66,26 +66,6 @@ func TestLoop_KeyIsReconciledByOneWorkerAtATimeAndNoChangeIsLost(t *testing.T) {
 	})
 }
 
-func TestLoop_DifferentKeysAreReconciledAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var at atomic.Int32
-		release := make(chan struct{})
-		l := started(t, LoopConfig[int]{Workers: 3, Reconcile: func(context.Context, int) (time.Duration, error) {
-			at.Add(1)
-			<-release
-			return 0, nil
-		}})
-		for key := range 3 {
-			l.Enqueue(key)
-		}
-		synctest.Wait()
-		if at.Load() != 3 {
-			t.Errorf("%d at once, want 3", at.Load())
-		}
-		close(release)
-	})
-}
-
 func TestLoop_AReconcileThatTakesLongDoesNotHoldUpOthersAndIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var slow, most, quick atomic.Int32
@@ -210,45 +190,40 @@ func TestLoop_RunCanRequestAnother(t *testing.T) {
 	})
 }
 
-func TestLoop_SuccessResetsTheBackoff(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var runs, failing atomic.Int32
-		failing.Store(5)
-		l := started(t, LoopConfig[string]{RetryFirst: time.Second, RetryLast: time.Hour, Reconcile: func(context.Context, string) (time.Duration, error) {
-			runs.Add(1)
-			if failing.Add(-1) >= 0 {
-				return 0, errors.New("not yet")
-			}
-			return 0, nil
-		}})
-		l.Enqueue("one")
-		<-time.After(time.Hour)
-		failing.Store(1)
-		runs.Store(0)
-		l.Enqueue("one")
-		<-time.After(1500 * time.Millisecond)
-		if runs.Load() != 2 {
-			t.Errorf("%d runs in the first seconds after a success, want 2", runs.Load())
-		}
-	})
-}
-
-func TestLoop_RetryResetsTheBackoff(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var runs atomic.Int32
-		l := started(t, LoopConfig[string]{RetryFirst: time.Second, RetryLast: time.Hour, Reconcile: func(context.Context, string) (time.Duration, error) {
-			runs.Add(1)
-			return 0, errors.New("not yet")
-		}})
-		l.Enqueue("one")
-		<-time.After(time.Hour)
-		runs.Store(0)
-		l.Retry("one")
-		<-time.After(3500 * time.Millisecond)
-		if runs.Load() != 3 { // at once, after one second and after two more
-			t.Errorf("%d runs in the first seconds after a retry, want 3", runs.Load())
-		}
-	})
+func TestLoop_SuccessAndARetryResetTheBackoff(t *testing.T) {
+	for name, c := range map[string]struct {
+		fails  int32 // of the runs after an hour of failures
+		again  func(*Loop[string])
+		within time.Duration
+		runs   int32
+	}{
+		"after a success": {1, func(l *Loop[string]) { l.Enqueue("one") }, 1500 * time.Millisecond, 2},
+		// At once, after one second and after two more.
+		"a retry": {1 << 20, func(l *Loop[string]) { l.Retry("one") }, 3500 * time.Millisecond, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var runs, failing atomic.Int32
+				failing.Store(max(c.fails, 5))
+				l := started(t, LoopConfig[string]{RetryFirst: time.Second, RetryLast: time.Hour, Reconcile: func(context.Context, string) (time.Duration, error) {
+					runs.Add(1)
+					if failing.Add(-1) >= 0 {
+						return 0, errors.New("not yet")
+					}
+					return 0, nil
+				}})
+				l.Enqueue("one")
+				<-time.After(time.Hour)
+				failing.Store(c.fails)
+				runs.Store(0)
+				c.again(l)
+				<-time.After(c.within)
+				if runs.Load() != c.runs {
+					t.Errorf("%d runs within %s, want %d", runs.Load(), c.within, c.runs)
+				}
+			})
+		})
+	}
 }
 
 func TestLoop_WhatHasNotBegunWhenItEndsIsLeft(t *testing.T) {

@@ -1,9 +1,7 @@
 package kube
 
 import (
-	"io"
 	"net/http"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -118,10 +116,7 @@ func (f forbidding) RoundTrip(q *http.Request) (*http.Response, error) {
 	if !f.on.Load() || q.Method != http.MethodGet {
 		return f.RoundTripper.RoundTrip(q)
 	}
-	return &http.Response{
-		StatusCode: http.StatusForbidden, Header: http.Header{"Content-Type": {"application/json"}}, Request: q,
-		Body: io.NopCloser(strings.NewReader(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","message":"no","code":403}`)),
-	}, nil
+	return answer(q, http.StatusForbidden, metav1.StatusReasonForbidden), nil
 }
 
 func TestSecret_ForbiddenReadIsReportedUntilItIsAllowed(t *testing.T) {

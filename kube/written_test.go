@@ -37,15 +37,6 @@ func TestWritten_NewerOfCacheAndWriteCounts(t *testing.T) {
 	}
 }
 
-func TestWritten_ForgottenObjectIsReadFromTheCache(t *testing.T) {
-	var o Written[*v1beta1.NodeJob]
-	o.Wrote(job("1", "10"))
-	o.Forget("a")
-	if have := o.Newest(job("1", "9")).ResourceVersion; have != "9" {
-		t.Errorf("got version %s", have)
-	}
-}
-
 func TestWritten_ObjectSeenByTheCacheIsForgotten(t *testing.T) {
 	var o Written[*v1beta1.NodeJob]
 	o.Wrote(job("1", "10"))
