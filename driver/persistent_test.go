@@ -7,7 +7,6 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	core "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/holdfast-storage/holdfast/admin/persistent"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
@@ -43,46 +42,35 @@ func TestNames_OfTheDriverAreThoseOfTheAPI(t *testing.T) {
 }
 
 func TestPersistentVolume_OfAnAdoptedVolumeEqualsACreatedOne(t *testing.T) {
-	size := resource.NewQuantity(gib, resource.BinarySI)
+	const site = "p.ceph.holdfast.dev"
 	c := newController(&Driver{})
 	for name, test := range map[string]struct {
-		volume *backend.Volume
-		object *v1beta1.Volume
+		node   string
+		reach  backend.Reach
+		mode   v1beta1.Mode
+		made   string // the file system that it has in a Ceph cluster
+		port   int32  // of its server
 		fsType string
 	}{
-		"on a node": {
-			&backend.Volume{ID: "pvc-1", Size: gib, Node: "a", Mode: backend.Filesystem},
-			&v1beta1.Volume{Spec: v1beta1.VolumeSpec{Node: "a"}, Status: v1beta1.VolumeStatus{Size: size, Mode: v1beta1.ModeFilesystem}}, "xfs",
-		},
-		"a device": {
-			&backend.Volume{ID: "pvc-1", Size: gib, Node: "a", Mode: backend.Block},
-			&v1beta1.Volume{Spec: v1beta1.VolumeSpec{Node: "a"}, Status: v1beta1.VolumeStatus{Size: size, Mode: v1beta1.ModeBlock}}, "",
-		},
-		"an image in a Ceph cluster": {
-			&backend.Volume{ID: "pvc-1", Size: gib, Node: "p.ceph.holdfast.dev", Mode: backend.Filesystem, Reach: backend.OneHost},
-			&v1beta1.Volume{Spec: v1beta1.VolumeSpec{Node: "p.ceph.holdfast.dev"}, Status: v1beta1.VolumeStatus{Size: size, Mode: v1beta1.ModeFilesystem, FSType: "xfs"}}, "xfs",
-		},
-		"a directory of a CephFS": {
-			&backend.Volume{ID: "pvc-1", Size: gib, Node: "p.ceph.holdfast.dev", Mode: backend.Filesystem, Reach: backend.ManyHosts},
-			&v1beta1.Volume{Spec: v1beta1.VolumeSpec{Node: "p.ceph.holdfast.dev"}, Status: v1beta1.VolumeStatus{Size: size, Mode: v1beta1.ModeFilesystem, FSType: v1beta1.CephFSType}}, "xfs",
-		},
-		"shared": {
-			&backend.Volume{ID: "pvc-1", Size: gib, Shared: true, Access: backend.Access{NFS: &backend.NFS{Server: "10.0.0.7", Path: "/pvc-1"}}},
-			&v1beta1.Volume{Spec: v1beta1.VolumeSpec{Node: "team.main.nfs.holdfast.dev", Shared: true}, Status: v1beta1.VolumeStatus{
-				Size: size, Mode: v1beta1.ModeFilesystem, Access: &v1beta1.VolumeAccess{NFS: &v1beta1.VolumeNFS{Server: "10.0.0.7", Path: "/pvc-1"}},
-			}}, "xfs",
-		},
-		"shared at another port": {
-			&backend.Volume{ID: "pvc-1", Size: gib, Shared: true, Access: backend.Access{NFS: &backend.NFS{Server: "10.0.0.7", Port: 3049, Path: "/pvc-1"}}},
-			&v1beta1.Volume{Spec: v1beta1.VolumeSpec{Node: "team.main.nfs.holdfast.dev", Shared: true}, Status: v1beta1.VolumeStatus{
-				Size: size, Mode: v1beta1.ModeFilesystem, Access: &v1beta1.VolumeAccess{NFS: &v1beta1.VolumeNFS{Server: "10.0.0.7", Port: 3049, Path: "/pvc-1"}},
-			}}, "xfs",
-		},
+		"on a node":                  {"a", backend.ItsHost, v1beta1.ModeFilesystem, "", 0, "xfs"},
+		"a device":                   {"a", backend.ItsHost, v1beta1.ModeBlock, "", 0, ""},
+		"an image in a Ceph cluster": {site, backend.OneHost, v1beta1.ModeFilesystem, "xfs", 0, "xfs"},
+		"a directory of a CephFS":    {site, backend.ManyHosts, v1beta1.ModeFilesystem, v1beta1.CephFSType, 0, "xfs"},
+		"shared":                     {"team.main.nfs.holdfast.dev", backend.ItsHost, v1beta1.ModeFilesystem, "", 0, "xfs"},
+		"shared at another port":     {"team.main.nfs.holdfast.dev", backend.ItsHost, v1beta1.ModeFilesystem, "", 3049, "xfs"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			made := c.volume(test.volume)
-			test.object.Name = "pvc-1"
-			pv := check.Got(persistent.Of(test.object, persistent.Options{Name: "pvc-1", FSType: "xfs"}))(t)
+			volume := &backend.Volume{ID: "pvc-1", Size: gib, Node: test.node, Mode: backend.Mode(test.mode), Reach: test.reach}
+			object := &v1beta1.Volume{Spec: v1beta1.VolumeSpec{Node: test.node}}
+			object.Name, object.Status.Size = "pvc-1", v1beta1.Quantity(gib)
+			object.Status.Mode, object.Status.FSType = test.mode, test.made
+			if v1beta1.ServerOf(test.node) != "" {
+				volume.Node, volume.Shared, object.Spec.Shared = "", true, true
+				volume.Access.NFS = &backend.NFS{Server: "10.0.0.7", Port: test.port, Path: "/pvc-1"}
+				object.Status.Access = &v1beta1.VolumeAccess{NFS: &v1beta1.VolumeNFS{Server: "10.0.0.7", Port: test.port, Path: "/pvc-1"}}
+			}
+			made := c.volume(volume)
+			pv := check.Got(persistent.Of(object, persistent.Options{Name: "pvc-1", FSType: "xfs"}))(t)
 			if pv.Spec.CSI.VolumeHandle != made.VolumeId || pv.Spec.Capacity.Storage().Value() != made.CapacityBytes || pv.Spec.CSI.FSType != test.fsType {
 				t.Errorf("it is %+v", pv.Spec)
 			}
