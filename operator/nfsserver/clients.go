@@ -87,19 +87,19 @@ func clientsOf(nodes []*core.Node, agents map[string]*v1beta1.StorageNode, besid
 	return texts
 }
 
+// longestPrefix is the longest IPv6 prefix that NFS-Ganesha parses: two digits.
+const longestPrefix = 99
+
 // parseClient accepts addresses and networks that a server can export to.
 func parseClient(text string) (netip.Prefix, bool) {
-	if checkClient(text) != nil {
-		return netip.Prefix{}, false
-	}
 	p, err := netip.ParsePrefix(text)
-	if a, notAddress := netip.ParseAddr(text); notAddress == nil {
-		if !a.IsGlobalUnicast() {
-			return netip.Prefix{}, false
-		}
+	if a, notAddress := netip.ParseAddr(text); notAddress == nil && a.Zone() == "" && a.IsGlobalUnicast() {
 		p, err = netip.PrefixFrom(a, a.BitLen()), nil
 	}
-	return p.Masked(), err == nil
+	if err != nil || p.Addr().Is4In6() || p.Bits() > longestPrefix && !p.IsSingleIP() {
+		return netip.Prefix{}, false
+	}
+	return p.Masked(), true
 }
 
 // addressesOf returns those of one node; beside are those beside its pods.

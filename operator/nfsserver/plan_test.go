@@ -97,15 +97,18 @@ var (
 	nothing = func(r *round) {
 		r.statefulSet, r.set, r.pods, r.claim, r.service, r.storage, r.shut = nil, nil, nil, nil, "", nil, false
 	}
-	pause        = func(r *round) { r.cluster.Spec.Paused = true }
-	upgrade      = func(r *round) { r.cluster.Spec.Paused, r.image = true, "nfs:2" }
-	unreadable   = func(r *round) { r.cluster.DecodeError = "spec.x" }
-	unentitled   = func(r *round) { r.entitled = false }
-	unlisted     = func(r *round) { r.cluster = allowing("other") }
-	smaller      = func(r *round) { r.server.Spec.Storage.Size = new(resource.MustParse("5Gi")) }
-	larger       = func(r *round) { r.server.Spec.Storage.Size = new(resource.MustParse("20Gi")) }
-	badSpec      = func(r *round) { r.server.Spec.Exports.Clients = []string{"x"} }
-	noStorage    = func(r *round) { r.server.Spec.Storage = nil }
+	pause           = func(r *round) { r.cluster.Spec.Paused = true }
+	upgrade         = func(r *round) { r.cluster.Spec.Paused, r.image = true, "nfs:2" }
+	unreadable      = func(r *round) { r.cluster.DecodeError = "spec.x" }
+	unentitled      = func(r *round) { r.entitled = false }
+	unlisted        = func(r *round) { r.cluster = allowing("other") }
+	smaller         = func(r *round) { r.server.Spec.Storage.Size = new(resource.MustParse("5Gi")) }
+	larger          = func(r *round) { r.server.Spec.Storage.Size = new(resource.MustParse("20Gi")) }
+	ofAnotherServer = func(r *round) {
+		other := server(func(s *v1beta1.NFSServerSpec) { s.Storage = &v1beta1.NFSStorage{ClaimName: claimName(r.server)} })
+		other.Name, other.UID = "a", "other"
+		r.others = []*v1beta1.NFSServer{r.server, other}
+	}
 	givenClaim   = func(r *round) { r.server.Spec.Storage, r.claim = &v1beta1.NFSStorage{ClaimName: "mine"}, nil }
 	directory    = func(r *round) { r.server.Spec.Storage, r.claim = &v1beta1.NFSStorage{HostPath: "/srv"}, nil }
 	foreignClaim = func(r *round) { r.claim.Labels = nil }
@@ -171,23 +174,18 @@ func TestPlan_WhatIsDoneFollowsFromWhatIsObserved(t *testing.T) {
 		again   time.Duration
 		reason  string // of the condition Progressing, when nothing fails
 	}{
-		"at work":           {nil, all, 0, reasonUpToDate},
-		"nothing yet":       {do{nothing}, fresh, 0, reasonRollingOut},
-		"a Service is gone": {do{func(r *round) { r.service, r.server.Status.Endpoint = "", "10.0.0.9:2049" }}, unmade, 0, reasonUpToDate},
-		"not allowed":       {do{nothing, unlisted, unentitled}, "", 0, reasonNotAllowed},
-		"allowed before":    {do{unlisted}, all, 0, reasonUpToDate},
-		"a bad spec":        {do{badSpec}, "finalizer", kube.RetryRefused, reasonInvalid},
-		"storage of another": {do{func(r *round) {
-			other := server(nil)
-			other.Name, other.UID, other.Spec.Storage = "a", "other", &v1beta1.NFSStorage{ClaimName: "nfs-data"}
-			r.others = []*v1beta1.NFSServer{r.server, other}
-		}}, "finalizer", kube.RetryRefused, reasonInvalid},
+		"at work":            {nil, all, 0, reasonUpToDate},
+		"nothing yet":        {do{nothing}, fresh, 0, reasonRollingOut},
+		"a Service is gone":  {do{func(r *round) { r.service, r.server.Status.Endpoint = "", "10.0.0.9:2049" }}, unmade, 0, reasonUpToDate},
+		"not allowed":        {do{nothing, unlisted, unentitled}, "", 0, reasonNotAllowed},
+		"allowed before":     {do{unlisted}, all, 0, reasonUpToDate},
+		"storage of another": {do{ofAnotherServer}, "finalizer", kube.RetryRefused, reasonInvalid},
 
-		"paused":                      {do{nothing, pause}, "", 0, reasonPaused},
-		"paused, with a bad spec":     {do{pause, noStorage}, "", 0, reasonPaused},
-		"an upgrade, which pauses":    {do{upgrade}, all, 0, reasonPaused},
-		"an unreadable cluster":       {do{unreadable}, "", 0, reasonUpToDate},
-		"an upgrade of an unreadable": {do{unreadable, func(r *round) { r.image = "nfs:2" }}, "", 0, reasonUpToDate},
+		"paused":                          {do{nothing, pause}, "", 0, reasonPaused},
+		"paused, with storage of another": {do{pause, ofAnotherServer}, "", 0, reasonPaused},
+		"an upgrade, which pauses":        {do{upgrade}, all, 0, reasonPaused},
+		"an unreadable cluster":           {do{unreadable}, "", 0, reasonUpToDate},
+		"an upgrade of an unreadable":     {do{unreadable, func(r *round) { r.image = "nfs:2" }}, "", 0, reasonUpToDate},
 
 		"a foreign claim":               {do{foreignClaim}, unmade, 0, reasonUpToDate},
 		"a larger claim":                {do{smaller}, all, 0, reasonUpToDate},
@@ -216,7 +214,7 @@ func TestPlan_WhatIsDoneFollowsFromWhatIsObserved(t *testing.T) {
 		"deleted with its kind":                    {do{going, func(r *round) { r.incomplete = true }}, "say nothing", kube.LookAgain, ""},
 		"deleted in use":                           {do{going, inUse}, rest, 0, reasonInUse},
 		"deleted in use, not counted yet":          {do{going, inUse, func(r *round) { r.volumes = 0 }}, rest, kube.LookAgain, reasonInUse},
-		"deleted in use, with a bad spec":          {do{going, inUse, noStorage}, "", kube.RetryRefused, reasonInUse},
+		"deleted in use, with storage of another":  {do{going, inUse, ofAnotherServer}, "", kube.RetryRefused, reasonInUse},
 		"deleted in use and paused":                {do{going, inUse, pause}, "", kube.LookAgain, reasonInUse},
 		"deleted, with its StatefulSet":            {do{going, left("Service", "StatefulSet")}, "delete StatefulSet, " + ending, soon, leaving},
 		"deleted, with a pod alone":                {do{going, left("Service"), func(r *round) { r.remains.pod = true }}, ending, soon, leaving},
@@ -388,7 +386,7 @@ func TestIsAwaited_AnUpgradeWaitsForServersThatServedWhenItBegan(t *testing.T) {
 		"it stopped before":        {do{available(metav1.ConditionFalse, reasonNotServing, began.Add(-time.Second))}, false},
 		"it has never served":      {do{available(metav1.ConditionFalse, reasonPod, began.Add(time.Second))}, false},
 		"it is new":                {nil, false},
-		"it has a bad spec":        {do{serving, badSpec}, false},
+		"its storage is another's": {do{serving, ofAnotherServer}, false},
 		"its claim is another's":   {do{serving, foreignClaim}, false},
 		"its claim cannot be read": {do{serving, func(r *round) { r.claimUnread = errors.New("no") }}, true},
 		"its claim is deleted":     {do{serving, noClaim}, true}, // and created again

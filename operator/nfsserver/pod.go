@@ -23,10 +23,7 @@ import (
 )
 
 // perLoopSet is how many exports of images a set of loop devices is for. A node has 16 sets at most.
-const (
-	perLoopSet = 256
-	mostImages = 16 * perLoopSet
-)
+const perLoopSet = 256
 
 const (
 	dataVolume      = "data"
