@@ -5,7 +5,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -21,22 +20,10 @@ func TestChild_BlockedInTheKernelIsNamedAndAwaited(t *testing.T) {
 	frozen := check.Got(nodeops.Freeze(t.Context(), dir, patient))(t)
 	t.Cleanup(func() { _ = frozen.Thaw() })
 	c := check.Got(startChild(io.Discard, io.Discard, nil, "touch", filepath.Join(dir, "file")))(t)
-	for late := time.After(patient); ; {
-		where := check.Got(os.ReadFile(fmt.Sprintf("/proc/%d/wchan", c.pid)))(t)
-		if string(where) == place {
-			break
-		}
-		select {
-		case <-c.done:
-			t.Fatalf("it has ended on a frozen file system: %v", c.err)
-		case <-late:
-			t.Fatalf("it waits in %q, want %s", where, place)
-		default:
-		}
-	}
-	if err := c.kill(time.Millisecond); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("process %d, touch, was killed", c.pid)) || !strings.Contains(err.Error(), place) {
-		t.Errorf("got %v, want that process %d, touch, waits in %s", err, c.pid, place)
-	}
+	until(t, "its block in "+place, func() bool {
+		return string(check.Got(os.ReadFile(fmt.Sprintf("/proc/%d/wchan", c.pid)))(t)) == place
+	})
+	fails(t, c.kill(time.Millisecond), nil, fmt.Sprintf("process %d, touch, was killed", c.pid), place)
 	ended := make(chan error, 1)
 	go func() { ended <- c.end(0) }()
 	check.OK(t, frozen.Thaw())

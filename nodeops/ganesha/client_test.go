@@ -54,6 +54,7 @@ type holder struct {
 	r        *running
 	commands io.WriteCloser
 	answers  chan string
+	target   string // of the mount
 	file     string // as the client names it
 	served   string // path of the file on the server
 	want     string // its expected content
@@ -91,14 +92,18 @@ func hold(name string) {
 	os.Exit(0)
 }
 
-func newHolder(r *running, target string, e Export) *holder {
+// holder mounts an export and starts a client that uses it.
+func (r *running) holder(e Export) *holder {
 	r.t.Helper()
+	target := r.mount(e.Pseudo)
 	cmd := exec.Command("/proc/self/exe", "-test.run=^TestMain$")
 	cmd.Env = append(os.Environ(), holderVariable+"="+filepath.Join(target, "file"))
 	commands := check.Got(cmd.StdinPipe())(r.t)
 	stdout := check.Got(cmd.StdoutPipe())(r.t)
 	check.OK(r.t, cmd.Start())
-	h := &holder{r: r, commands: commands, answers: make(chan string), file: filepath.Join(target, "file"), served: filepath.Join(e.Path, "file")}
+	h := &holder{
+		r: r, commands: commands, answers: make(chan string), target: target, file: filepath.Join(target, "file"), served: filepath.Join(e.Path, "file"),
+	}
 	gone, over := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(over)
@@ -123,6 +128,13 @@ func newHolder(r *running, target string, e Export) *holder {
 	r.t.Cleanup(h.release)
 	h.goesOn("at first")
 	return h
+}
+
+// end ends the client, and unmounts.
+func (h *holder) end() {
+	h.r.t.Helper()
+	h.release()
+	unmount(h.r.t, h.target)
 }
 
 // write makes the client append a line, and returns what it prints.
@@ -167,11 +179,9 @@ func TestClients_KeepFilesAndLocksOverFaultsOfTheServer(t *testing.T) {
 	one := exportOf(1, hostfs.New(t, hostfs.Ext4, 64<<20))
 	c := testConfig(t)
 	c.Patience = 3 * time.Second
-	r := prepare(t, c, one)
-	r.start()
+	r := runWith(t, c, one)
 	r.up()
-	target := r.mount(one.Pseudo)
-	h := newHolder(r, target, one)
+	h := r.holder(one)
 	if clients, err := r.Clients(t.Context()); err != nil || !slices.Equal(clients, []string{"127.0.0.1"}) {
 		t.Errorf("the clients are %v, %v", clients, err)
 	}
@@ -195,11 +205,9 @@ func TestClients_KeepFilesAndLocksOverFaultsOfTheServer(t *testing.T) {
 	r.put(one)
 	h.goesOn("after a change of the export")
 	r.stop()
-	next := prepare(t, c, one)
-	next.start()
+	runWith(t, c, one)
 	h.goesOn("after the server's stop")
-	h.release()
-	unmount(t, target)
+	h.end()
 }
 
 // unmount is for mounts of a server that answers; otherwise it takes long.
@@ -215,8 +223,7 @@ func TestClients_OfARemovedExportGetESTALEAndNoForeignData(t *testing.T) {
 	one, other := exportOf(1, hostfs.New(t, hostfs.Ext4, 64<<20)), hostfs.New(t, hostfs.Ext4, 64<<20)
 	r := run(t, one, newExport(t, 2))
 	r.up()
-	target := r.mount(one.Pseudo)
-	h := newHolder(r, target, one)
+	h := r.holder(one)
 	check.OK(t, os.WriteFile(filepath.Join(other, "file"), []byte("another's\n"), 0o600))
 	check.OK(t, r.Remove(r.within(), 1))
 	stale := func(when string) {
@@ -224,19 +231,15 @@ func TestClients_OfARemovedExportGetESTALEAndNoForeignData(t *testing.T) {
 		if answer := h.write(when); answer != "ESTALE" {
 			t.Errorf("%s the client is answered %s, want ESTALE", when, answer)
 		}
-		if names, err := os.ReadDir(target); !errors.Is(err, unix.ESTALE) {
+		if names, err := os.ReadDir(h.target); !errors.Is(err, unix.ESTALE) {
 			t.Errorf("%s the client lists %v, %v, want ESTALE", when, names, err)
 		}
 	}
 	stale("after its removal")
-	if err := unix.Unmount(one.Path, 0); err != nil {
-		t.Errorf("with a client that had a file open: %v", err)
-	}
-	r.put(exportOf(1, other)) // the same id
+	check.Report(t, unix.Unmount(one.Path, 0)) // with a client that had a file open
+	r.put(exportOf(1, other))                  // the same id
 	stale("when its ID is another's")
-	if got, err := os.ReadFile(filepath.Join(other, "file")); err != nil || string(got) != "another's\n" {
-		t.Errorf("another's file is %q, %v", got, err)
-	}
+	holds(t, filepath.Join(other, "file"), "another's\n")
 }
 
 func TestClients_SeeNoForbiddenExport(t *testing.T) {
@@ -258,9 +261,7 @@ func TestClients_SeeNoForbiddenExport(t *testing.T) {
 	if err != nil || !slices.Equal(names, []string{"volume-1", "volume-3"}) {
 		t.Errorf("the root shows %v, %v", names, err)
 	}
-	if got, err := os.ReadFile(filepath.Join(root, "volume-2", "secret")); !errors.Is(err, unix.ENOENT) {
-		t.Errorf("through the root the client reads %q, %v", got, err)
-	}
+	fails(t, errorOf(os.ReadFile(filepath.Join(root, "volume-2", "secret"))), unix.ENOENT)
 	check.OK(t, os.Symlink(filepath.Join("..", filepath.Base(hidden.Path)), filepath.Join(one.Path, "out")))
 	for _, pseudo := range []string{hidden.Pseudo, hidden.Path, "/volume-1/../volume-2", "/volume-1/..", "/volume-1/out", filepath.Dir(one.Path)} {
 		target := t.TempDir()
@@ -272,16 +273,10 @@ func TestClients_SeeNoForbiddenExport(t *testing.T) {
 		}
 		unmount(t, target)
 	}
-	if err := os.WriteFile(filepath.Join(root, "file"), nil, 0o600); err == nil {
-		t.Error("the root can be written to")
-	}
+	fails(t, os.WriteFile(filepath.Join(root, "file"), nil, 0o600), nil)
 	target := r.mount(readOnly.Pseudo)
-	if got, err := os.ReadFile(filepath.Join(target, "secret")); err != nil || string(got) != readOnly.Path {
-		t.Errorf("what may be read is %q, %v", got, err)
-	}
-	if err := os.WriteFile(filepath.Join(target, "file"), nil, 0o600); !errors.Is(err, unix.EROFS) {
-		t.Errorf("what may be read only is written to: %v", err)
-	}
+	holds(t, filepath.Join(target, "secret"), readOnly.Path)
+	fails(t, os.WriteFile(filepath.Join(target, "file"), nil, 0o600), unix.EROFS)
 }
 
 func TestClients_IdentityFollowsTheSquash(t *testing.T) {

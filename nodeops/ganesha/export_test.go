@@ -3,6 +3,8 @@ package ganesha
 import (
 	"strings"
 	"testing"
+
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // good returns a valid export, with a change.
@@ -13,87 +15,70 @@ func good(change func(*Export)) Export {
 }
 
 func TestExport_ValidIsAllowed(t *testing.T) {
-	for name, change := range map[string]func(*Export){
-		"the least":            func(*Export) {},
-		"the first ID":         func(e *Export) { e.ID = 1 },
-		"ID 152":               func(e *Export) { e.ID, e.Filesystem = 152, "152.152" },
-		"the last ID":          func(e *Export) { e.ID, e.Filesystem = 65535, "9223372036854775807.0" },
-		"a path of oddities":   func(e *Export) { e.Path = "/srv/a b;}{#=,%include $(x)`~*?[!]&|<>" },
-		"the longest pseudo":   func(e *Export) { e.Pseudo = "/" + strings.Repeat("a", 255) },
-		"all of a name":        func(e *Export) { e.Pseudo = "/pvc-0a1B_2.x" },
-		"points and more":      func(e *Export) { e.Pseudo = "/...a" },
-		"no squash":            func(e *Export) { e.Squash = NoRootSquash },
-		"root squash":          func(e *Export) { e.Squash = RootSquash },
-		"all squash":           func(e *Export) { e.Squash = AllSquash },
-		"an address":           func(e *Export) { e.Clients = []string{"10.0.0.7"} },
-		"networks":             func(e *Export) { e.Clients = []string{"10.0.0.7/8", "fd00::/99", "::/0", "0.0.0.0/0"} },
-		"an address of IPv6":   func(e *Export) { e.Clients = []string{"fd00::1"} },
-		"a network of one":     func(e *Export) { e.Clients = []string{"fd00::1/128", "10.0.0.7/32"} },
-		"as many as there are": func(e *Export) { e.Clients = strings.Fields(strings.Repeat("10.0.0.7 ", mostClients)) },
+	for _, change := range []func(*Export){
+		func(*Export) {},
+		func(e *Export) { e.ID = 1 },
+		func(e *Export) { e.ID, e.Filesystem = 152, "152.152" },
+		func(e *Export) { e.ID, e.Filesystem = 65535, "9223372036854775807.0" },
+		func(e *Export) { e.Path = "/srv/a b;}{#=,%include $(x)`~*?[!]&|<>" },
 	} {
 		e := good(change)
-		if err := e.Check(); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		check.Report(t, e.Check())
+	}
+	for _, pseudo := range []string{"/" + strings.Repeat("a", 255), "/pvc-0a1B_2.x", "/...a"} {
+		e := good(func(e *Export) { e.Pseudo = pseudo })
+		check.Report(t, e.Check())
+	}
+	for _, squash := range []Squash{NoRootSquash, RootSquash, AllSquash} {
+		e := good(func(e *Export) { e.Squash = squash })
+		check.Report(t, e.Check())
+	}
+	for _, clients := range []string{
+		"10.0.0.7", "10.0.0.7/8|fd00::/99|::/0|0.0.0.0/0", "fd00::1", "fd00::1/128|10.0.0.7/32",
+		strings.Repeat("10.0.0.7|", mostClients-1) + "10.0.0.7",
+	} {
+		e := good(func(e *Export) { setClients(e, clients) })
+		check.Report(t, e.Check())
 	}
 }
 
 func TestExport_InvalidIsRefusedWithTheReason(t *testing.T) {
 	for _, c := range []struct {
 		want   string // part of the error, with what is allowed
-		change func(*Export)
+		set    func(*Export, string)
+		values []string
 	}{
-		{"1 to 65535", func(e *Export) { e.ID = 0 }},
-		{`path ""`, func(e *Export) { e.Path = "" }},
-		{`path "/"`, func(e *Export) { e.Path = "/" }},
-		{`"srv/data"`, func(e *Export) { e.Path = "srv/data" }},
-		{"without . or ..", func(e *Export) { e.Path = "/srv/../etc" }},
-		{"without . or ..", func(e *Export) { e.Path = "/srv/data/" }},
-		{"without . or ..", func(e *Export) { e.Path = "/srv//data" }},
-		{"printable ASCII", func(e *Export) { e.Path = `/srv/"; } EXPORT { Path = "/x` }},
-		{"printable ASCII", func(e *Export) { e.Path = `/srv/\` }},
-		{"printable ASCII", func(e *Export) { e.Path = "/srv/'" }},
-		{"printable ASCII", func(e *Export) { e.Path = "/srv/a\nb" }},
-		{"printable ASCII", func(e *Export) { e.Path = "/srv/a\x00b" }},
-		{"printable ASCII", func(e *Export) { e.Path = "/srv/a\x7fb" }},
-		{"printable ASCII", func(e *Export) { e.Path = "/srv/ä" }},
-		{"at most 4095", func(e *Export) { e.Path = "/" + strings.Repeat("a", 4095) }},
-		{"pseudo path", func(e *Export) { e.Pseudo = "" }},
-		{"pseudo path", func(e *Export) { e.Pseudo = "/" }},
-		{"pseudo path", func(e *Export) { e.Pseudo = "data" }},
-		{"pseudo path", func(e *Export) { e.Pseudo = "/." }},
-		{"pseudo path", func(e *Export) { e.Pseudo = "/.." }},
-		{"pseudo path", func(e *Export) { e.Pseudo = "/a/b" }},
-		{"pseudo path", func(e *Export) { e.Pseudo = `/a"; Squash = None; X = "` }},
-		{"pseudo path", func(e *Export) { e.Pseudo = "/a b" }},
-		{"pseudo path", func(e *Export) { e.Pseudo = "/" + strings.Repeat("a", 256) }},
-		{"file system ID", func(e *Export) { e.Filesystem = "" }},
-		{"file system ID", func(e *Export) { e.Filesystem = "1" }},
-		{"file system ID", func(e *Export) { e.Filesystem = rootFilesystem }},
-		{"file system ID", func(e *Export) { e.Filesystem = "1.-1" }},
-		{"file system ID", func(e *Export) { e.Filesystem = "+1.1" }},
-		{"file system ID", func(e *Export) { e.Filesystem = "01.1" }},
-		{"file system ID", func(e *Export) { e.Filesystem = "1.1; Squash = None" }},
-		{"file system ID", func(e *Export) { e.Filesystem = "9223372036854775808.1" }},
-		{"no_root_squash, root_squash and all_squash", func(e *Export) { e.Squash = "none; Path = /" }},
-		{"without names", func(e *Export) { e.Clients = []string{"10.0.0.7", "host.example.org"} }},
-		{"without names", func(e *Export) { e.Clients = []string{"*"} }},
-		{"without names", func(e *Export) { e.Clients = []string{"@group"} }},
-		{"without names", func(e *Export) { e.Clients = []string{""} }},
-		{"without names", func(e *Export) { e.Clients = []string{"10.0.0.0/33"} }},
-		{"without names", func(e *Export) { e.Clients = []string{"fe80::1%eth0"} }},
-		{"without names", func(e *Export) { e.Clients = []string{"::ffff:10.0.0.7"} }},
-		{"without names", func(e *Export) { e.Clients = []string{"::ffff:10.0.0.0/104"} }},
-		{"without names", func(e *Export) { e.Clients = []string{"10.0.0.7; Access_Type = RW; } CLIENT { Clients = *"} }},
-		{"/0 to /99", func(e *Export) { e.Clients = []string{"fd00::/100"} }},
-		{"at most 8192", func(e *Export) { e.Clients = strings.Fields(strings.Repeat("10.0.0.7 ", mostClients+1)) }},
+		{"1 to 65535", func(e *Export, _ string) { e.ID = 0 }, []string{""}},
+		{"absolute, without . or ..", setPath, []string{"", "/", "srv/data", "/srv/../etc", "/srv/data/", "/srv//data"}},
+		{"printable ASCII", setPath, []string{
+			`/srv/"; } EXPORT { Path = "/x`, `/srv/\`, "/srv/'", "/srv/a\nb", "/srv/a\x00b", "/srv/a\x7fb", "/srv/ä",
+		}},
+		{"at most 4095", setPath, []string{"/" + strings.Repeat("a", 4095)}},
+		{"pseudo path", func(e *Export, v string) { e.Pseudo = v }, []string{
+			"", "/", "data", "/.", "/..", "/a/b", `/a"; Squash = None; X = "`, "/a b", "/" + strings.Repeat("a", 256),
+		}},
+		{"file system ID", func(e *Export, v string) { e.Filesystem = v }, []string{
+			"", "1", rootFilesystem, "1.-1", "+1.1", "01.1", "1.1; Squash = None", "9223372036854775808.1",
+		}},
+		{"no_root_squash, root_squash and all_squash", func(e *Export, v string) { e.Squash = Squash(v) }, []string{"none; Path = /"}},
+		{"without names", setClients, []string{
+			"10.0.0.7|host.example.org", "*", "@group", "", "10.0.0.0/33", "fe80::1%eth0", "::ffff:10.0.0.7", "::ffff:10.0.0.0/104",
+			"10.0.0.7; Access_Type = RW; } CLIENT { Clients = *",
+		}},
+		{"/0 to /99", setClients, []string{"fd00::/100"}},
+		{"at most 8192", setClients, []string{strings.Repeat("10.0.0.7|", mostClients) + "10.0.0.7"}},
 	} {
-		e := good(c.change)
-		if err := e.Check(); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%+v: got %v, want an error with %s", e, err, c.want)
+		for _, value := range c.values {
+			e := good(func(e *Export) { c.set(e, value) })
+			if err := e.Check(); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%+v: got %v, want an error with %s", e, err, c.want)
+			}
 		}
 	}
 }
+
+func setPath(e *Export, path string)       { e.Path = path }
+func setClients(e *Export, clients string) { e.Clients = strings.Split(clients, "|") }
 
 func FuzzExport_AllowedIsOneBlock(f *testing.F) {
 	f.Add("/srv/data", "/data", "7.1", "root_squash", "10.0.0.0/8")

@@ -1,15 +1,15 @@
 package ganesha
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
-	"io"
-	"log/slog"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -26,8 +26,7 @@ import (
 func survives(t *testing.T, c Config, harm func(*process)) {
 	t.Helper()
 	one, two, three := newExport(t, 1), newExport(t, 2), newExport(t, 3)
-	r := prepare(t, c, one, two)
-	r.start()
+	r := runWith(t, c, one, two)
 	before := r.up()
 	harm(before)
 	r.put(three)
@@ -47,30 +46,31 @@ func survives(t *testing.T, c Config, harm func(*process)) {
 	check.Report(t, probe(r.within(), r.config.address(), patient))
 }
 
-func TestServer_GaneshaThatDiesIsRestartedWithAllDesiredExports(t *testing.T) {
-	survives(t, testConfig(t), func(l *process) { signal(t, l.ganesha, unix.SIGKILL) })
-}
-
-func TestServer_GaneshaThatExitsIsRestarted(t *testing.T) {
-	survives(t, testConfig(t), func(l *process) {
-		signal(t, l.ganesha, unix.SIGTERM)
-		awaitEnd(t, l.ganesha) // it executes requests until then
-	})
-}
-
-func TestServer_GaneshaThatHangsIsKilledAndRestarted(t *testing.T) {
-	c := testConfig(t)
-	c.Patience = 500 * time.Millisecond
-	survives(t, c, func(l *process) { signal(t, l.ganesha, unix.SIGSTOP) })
-}
-
-func TestServer_GaneshaOutOfDescriptorsIsRestarted(t *testing.T) {
-	c := testConfig(t)
-	c.Patience = 500 * time.Millisecond
-	survives(t, c, func(l *process) {
-		check.OK(t, unix.Prlimit(l.ganesha.pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 4, Max: 4}, nil))
-		awaitEnd(t, l.ganesha)
-	})
+func TestServer_RecoversFromEachFaultWithAllDesiredExports(t *testing.T) {
+	const impatient = 500 * time.Millisecond
+	for name, fault := range map[string]struct {
+		patience time.Duration // 0: that of the configuration
+		harm     func(*process)
+	}{
+		"Ganesha dies":  {0, func(l *process) { signal(t, l.ganesha, unix.SIGKILL) }},
+		"Ganesha hangs": {impatient, func(l *process) { signal(t, l.ganesha, unix.SIGSTOP) }},
+		"the bus dies":  {0, func(l *process) { signal(t, l.bus, unix.SIGKILL) }},
+		"the bus hangs": {impatient, func(l *process) { signal(t, l.bus, unix.SIGSTOP) }},
+		"Ganesha exits": {0, func(l *process) {
+			signal(t, l.ganesha, unix.SIGTERM)
+			awaitEnd(t, l.ganesha) // it executes requests until then
+		}},
+		"Ganesha is out of descriptors": {impatient, func(l *process) {
+			check.OK(t, unix.Prlimit(l.ganesha.pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 4, Max: 4}, nil))
+			awaitEnd(t, l.ganesha)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := testConfig(t)
+			c.Patience = cmp.Or(fault.patience, c.Patience)
+			survives(t, c, fault.harm)
+		})
+	}
 }
 
 func awaitEnd(t *testing.T, c *child) {
@@ -88,22 +88,9 @@ func TestServer_WithAFullVolumeServes(t *testing.T) {
 	c.RecoveryDir = filepath.Join(full, "recovery")
 	e := exportOf(1, filepath.Join(full, "volume"))
 	check.OK(t, errors.Join(os.Mkdir(c.RecoveryDir, 0o700), os.Mkdir(e.Path, 0o755)))
-	f, err := os.Create(filepath.Join(e.Path, "file"))
-	check.OK(t, err)
-	defer f.Close()
-	for _, size := range []int{1 << 20, 1 << 10} {
-		for err = nil; err == nil; {
-			_, err = f.Write(make([]byte, size))
-		}
-	}
-	if !errors.Is(err, unix.ENOSPC) {
-		t.Fatal(err)
-	}
-	r := prepare(t, c, e)
-	r.start()
-	l := r.up()
-	signal(t, l.ganesha, unix.SIGKILL)
-	<-l.ganesha.done
+	fillUp(t, e.Path)
+	r := runWith(t, c, e)
+	r.kill()
 	r.is(e)
 }
 
@@ -112,8 +99,7 @@ func TestServer_WhoseDiskTakesNoWritesEndsAtOnceAndServesWhenItDoesAgain(t *test
 	c := testConfig(t)
 	c.RecoveryDir = hostfs.New(t, hostfs.Ext4, 16<<20)
 	c.Interval = time.Hour
-	r := prepare(t, c, newExport(t, 1))
-	r.start()
+	r := runWith(t, c, newExport(t, 1))
 	l := r.up()
 	remount := func(how uintptr) {
 		err := error(unix.EBUSY) // while a probe has its file open
@@ -143,85 +129,57 @@ func (r *running) attempts() uint64 {
 	return r.restarts
 }
 
-func TestServer_HangIsNoticedWithoutARequest(t *testing.T) {
-	c := testConfig(t)
-	c.Patience = 500 * time.Millisecond
-	r := prepare(t, c, newExport(t, 1))
-	r.start()
-	l := r.up()
-	signal(t, l.ganesha, unix.SIGSTOP)
-	select {
-	case <-l.ganesha.done:
-	case <-time.After(patient):
-		t.Fatal("it still hangs")
-	}
-	if r.up() == l {
-		t.Error("nothing was started again")
-	}
-}
-
-func TestServer_DeathIsNoticedWithoutARequest(t *testing.T) {
-	c := testConfig(t)
-	c.Interval = time.Hour
-	r := prepare(t, c, newExport(t, 1))
-	r.start()
-	for _, dies := range []func(*process) *child{
-		func(l *process) *child { return l.ganesha },
-		func(l *process) *child { return l.bus },
+func TestServer_FaultIsNoticedWithoutARequest(t *testing.T) {
+	ganesha, bus := func(l *process) *child { return l.ganesha }, func(l *process) *child { return l.bus }
+	for name, fault := range map[string]struct {
+		of                 func(*process) *child
+		with               unix.Signal
+		interval, patience time.Duration
+	}{
+		"a hang":          {ganesha, unix.SIGSTOP, 50 * time.Millisecond, 500 * time.Millisecond},
+		"a death":         {ganesha, unix.SIGKILL, time.Hour, time.Minute},
+		"that of the bus": {bus, unix.SIGKILL, time.Hour, time.Minute},
 	} {
-		l := r.up()
-		signal(t, dies(l), unix.SIGKILL)
-		<-dies(l).done
-		if r.up() == l {
-			t.Error("nothing was started again")
-		}
+		t.Run(name, func(t *testing.T) {
+			c := testConfig(t)
+			c.Interval, c.Patience = fault.interval, fault.patience
+			r := runWith(t, c, newExport(t, 1))
+			l := r.up()
+			signal(t, fault.of(l), fault.with)
+			awaitEnd(t, fault.of(l))
+			if r.up() == l {
+				t.Error("nothing was started again")
+			}
+		})
 	}
-}
-
-func TestBus_ThatDiesIsRestarted(t *testing.T) {
-	survives(t, testConfig(t), func(l *process) { signal(t, l.bus, unix.SIGKILL) })
-}
-
-func TestBus_ThatHangsIsKilledAndRestarted(t *testing.T) {
-	c := testConfig(t)
-	c.Patience = 500 * time.Millisecond
-	survives(t, c, func(l *process) { signal(t, l.bus, unix.SIGSTOP) })
 }
 
 // A change that Ganesha did not execute because of it must not be lost.
 func TestServer_ChangeThatKillsGaneshaIsAppliedByTheNext(t *testing.T) {
 	one, two := newExport(t, 1), newExport(t, 2)
-	r := prepare(t, testConfig(t), one)
-	r.start()
+	r := runWith(t, testConfig(t), one)
 	l := r.up()
 	signal(t, l.ganesha, unix.SIGSTOP)
 	put := make(chan error, 1)
 	go func() { put <- r.Put(r.within(), two) }()
-	for r.recorded() < 2 {
-		runtime.Gosched()
+	for recorded := 0; recorded < 2; runtime.Gosched() {
+		r.mu.Lock()
+		recorded = len(r.exports)
+		r.mu.Unlock()
 	}
 	signal(t, l.ganesha, unix.SIGKILL)
 	check.OK(t, <-put)
 	r.is(one, two)
 }
 
-func (r *running) recorded() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.exports)
-}
-
 func TestServer_HangDuringAStopIsEnded(t *testing.T) {
 	c := testConfig(t)
 	c.StopLimit = 200 * time.Millisecond
-	r := prepare(t, c)
-	r.start()
+	r := runWith(t, c)
 	l := r.up()
 	signal(t, l.ganesha, unix.SIGSTOP)
 	r.stopWith(func(err error) {
-		if err == nil || !strings.Contains(err.Error(), "was killed") {
-			t.Errorf("it ended with %v, want that it says what it did", err)
-		}
+		fails(t, err, nil, "was killed")
 	})
 	if err := unix.Kill(l.ganesha.pid, 0); err != unix.ESRCH {
 		t.Errorf("it still runs: %v", err)
@@ -230,37 +188,29 @@ func TestServer_HangDuringAStopIsEnded(t *testing.T) {
 
 func TestServer_MissingProgramIsNamedAndStartedWhenInstalled(t *testing.T) {
 	c := testConfig(t)
-	var log hearing
-	c.Log = slog.New(slog.NewTextHandler(io.MultiWriter(t.Output(), &log), nil))
+	log := hear(t, &c)
 	bus := check.Got(exec.LookPath("dbus-daemon"))(t)
 	path, bin := os.Getenv("PATH"), newExport(t, 1).Path
 	t.Setenv("PATH", bin)
-	r := prepare(t, c, newExport(t, 1))
-	r.start()
+	r := runWith(t, c, newExport(t, 1))
 	log.await(t, "this host has no dbus-daemon; install the package")
 	check.OK(t, os.Symlink(bus, filepath.Join(bin, "dbus-daemon")))
 	log.await(t, "this host has no ganesha.nfsd; install the package")
 	t.Setenv("PATH", path)
 	r.up()
 	processes := check.Got(filepath.Glob("/proc/[0-9]*/cmdline"))(t)
-	busses := 0
-	for _, file := range processes {
-		if line, err := os.ReadFile(file); err == nil && strings.Contains(string(line), filepath.Join(c.RunDir, "bus.conf")) {
-			busses++
-		}
-	}
-	if busses != 1 {
-		t.Errorf("%d busses run, want that of the server that is up", busses)
-	}
+	busses := slices.DeleteFunc(processes, func(file string) bool {
+		line, err := os.ReadFile(file)
+		return err != nil || !strings.Contains(string(line), filepath.Join(c.RunDir, "bus.conf"))
+	})
+	same(t, len(busses), 1) // that of the server that is up
 }
 
 func TestServer_StopDuringAStartIsClean(t *testing.T) {
 	for _, after := range []string{"", "Starting: Ganesha Version", "Now IN GRACE", "was started successfully"} {
 		c := testConfig(t)
-		var log hearing
-		c.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-		r := prepare(t, c, newExport(t, 1))
-		r.start()
+		log := hear(t, &c)
+		r := runWith(t, c, newExport(t, 1))
 		if after != "" {
 			log.await(t, after)
 		}
@@ -279,22 +229,16 @@ func TestServer_StartBackoffDoublesUpToALimit(t *testing.T) {
 		all += wait
 		waits = append(waits, wait.String())
 	}
-	if got := strings.Join(waits, " "); got != "200ms 400ms 800ms 1.6s 3.2s 6.4s 12.8s 25.6s 30s 30s" {
-		t.Errorf("they are %s", got)
-	}
-	if again := nextWait(wait, longLife+1); again != shortestWait {
-		t.Errorf("after a long life it waits for %s", again)
-	}
+	same(t, strings.Join(waits, " "), "200ms 400ms 800ms 1.6s 3.2s 6.4s 12.8s 25.6s 30s 30s")
+	same(t, nextWait(wait, longLife+1), shortestWait)
 }
 
 func TestServer_WithATakenPortStartsWhenItIsFree(t *testing.T) {
 	c := testConfig(t)
-	var log hearing
-	c.Log = slog.New(slog.NewTextHandler(io.MultiWriter(t.Output(), &log), nil))
+	log := hear(t, &c)
 	taken := check.Got(net.Listen("tcp", fmt.Sprintf(":%d", c.Port)))(t)
 	defer taken.Close()
-	r := prepare(t, c, newExport(t, 1))
-	r.start()
+	r := runWith(t, c, newExport(t, 1))
 	for _, wait := range []string{"200ms", "400ms", "800ms"} {
 		if got := log.await(t, "wait="+wait); !strings.Contains(got, "is down and starts again") {
 			t.Errorf("it says %s", got)
@@ -310,4 +254,12 @@ func TestServer_WithATakenPortStartsWhenItIsFree(t *testing.T) {
 func signal(t *testing.T, c *child, s unix.Signal) {
 	t.Helper()
 	check.OK(t, unix.Kill(c.pid, s))
+}
+
+// kill kills the Ganesha that serves, and returns when it is dead.
+func (r *running) kill() {
+	r.t.Helper()
+	l := r.up()
+	signal(r.t, l.ganesha, unix.SIGKILL)
+	<-l.ganesha.done
 }

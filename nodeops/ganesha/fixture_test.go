@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -44,17 +46,18 @@ type running struct {
 
 // stop stops a server, which must return no error.
 func (r *running) stop() {
-	r.stopWith(func(err error) {
-		if err != nil {
-			r.t.Errorf("the server ended with %v", err)
-		}
-	})
+	r.stopWith(func(err error) { check.Report(r.t, err) })
 }
 
 // run starts a server with these exports.
 func run(t *testing.T, exports ...Export) *running {
 	t.Helper()
-	r := prepare(t, testConfig(t), exports...)
+	return runWith(t, testConfig(t), exports...)
+}
+
+func runWith(t *testing.T, c Config, exports ...Export) *running {
+	t.Helper()
+	r := prepare(t, c, exports...)
 	r.start()
 	return r
 }
@@ -168,9 +171,7 @@ func (r *running) is(exports ...Export) {
 	for _, e := range exports {
 		all[e.ID] = e
 	}
-	if got, err := os.ReadFile(r.file()); err != nil || string(got) != configuration(&r.config, all) {
-		r.t.Errorf("the configuration on disk (%v) is not what is served, but\n%s", err, got)
-	}
+	same(r.t, string(check.Got(os.ReadFile(r.file()))(r.t)), configuration(&r.config, all)) // what is served is on disk
 }
 
 // refused fails the test unless Ganesha refuses an export.
@@ -192,41 +193,29 @@ func command(t *testing.T, name string, args ...string) {
 type hearing struct {
 	mu    sync.Mutex
 	lines []string
-	heard chan struct{} // closed at the next line
 }
 
 func (h *hearing) Write(p []byte) (int, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.lines = append(h.lines, string(p))
-	if h.heard != nil {
-		close(h.heard)
-		h.heard = nil
-	}
 	return len(p), nil
+}
+
+// hear lets a test read the whole log of a server.
+func hear(t *testing.T, c *Config) *hearing {
+	h := &hearing{}
+	c.Log = slog.New(slog.NewTextHandler(io.MultiWriter(t.Output(), h), &slog.HandlerOptions{Level: slog.LevelDebug}))
+	return h
 }
 
 // await returns the first line that contains a text.
 func (h *hearing) await(t *testing.T, text string) string {
 	t.Helper()
-	late := time.After(patient)
-	for {
-		h.mu.Lock()
-		for _, line := range h.lines {
-			if strings.Contains(line, text) {
-				h.mu.Unlock()
-				return line
-			}
-		}
-		h.heard = make(chan struct{})
-		heard := h.heard
-		h.mu.Unlock()
-		select {
-		case <-heard:
-		case <-late:
-			t.Fatalf("no line of the log says %q", text)
-		}
-	}
+	until(t, "a line with "+text, func() bool { return h.index(text) >= 0 })
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.lines[slices.IndexFunc(h.lines, func(line string) bool { return strings.Contains(line, text) })]
 }
 
 // index returns that of the first line that contains a text, or -1.
@@ -243,4 +232,49 @@ func (h *hearing) count(text string) (n int) {
 		n += strings.Count(line, text)
 	}
 	return n
+}
+
+// until waits until something is so.
+func until(t testing.TB, what string, so func() bool) {
+	t.Helper()
+	tick, late := time.NewTicker(5*time.Millisecond), time.After(2*time.Minute)
+	defer tick.Stop()
+	for !so() {
+		select {
+		case <-tick.C:
+		case <-late:
+			t.Fatalf("%s did not come", what)
+		}
+	}
+}
+
+// same fails unless both are equal.
+func same[T any](t testing.TB, got, want T) {
+	t.Helper()
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+// fails fails unless the error is of that kind, any if it is nil, and says all of the words.
+func fails(t testing.TB, err, kind error, words ...string) {
+	t.Helper()
+	if err == nil || kind != nil && !errors.Is(err, kind) {
+		t.Errorf("got the error %v, want %v", err, kind)
+		return
+	}
+	for _, word := range words {
+		if !strings.Contains(err.Error(), word) {
+			t.Errorf("%q is not in: %v", word, err)
+		}
+	}
+}
+
+// errorOf is that of a call, without its value.
+func errorOf[T any](_ T, err error) error { return err }
+
+// holds fails unless a file has that content.
+func holds(t testing.TB, path, want string) {
+	t.Helper()
+	same(t, string(check.Got(os.ReadFile(path))(t)), want)
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -21,16 +22,14 @@ import (
 // fillUp fills a file system.
 func fillUp(t *testing.T, dir string) {
 	t.Helper()
-	f, err := os.Create(filepath.Join(dir, "fill"))
-	check.OK(t, err)
+	f := check.Got(os.Create(filepath.Join(dir, "fill")))(t)
 	defer f.Close()
 	for _, size := range []int{1 << 20, 1 << 10} {
-		for err = nil; err == nil; {
+		var err error
+		for err == nil {
 			_, err = f.Write(make([]byte, size))
 		}
-	}
-	if !errors.Is(err, unix.ENOSPC) {
-		t.Fatal(err)
+		fails(t, err, unix.ENOSPC)
 	}
 }
 
@@ -39,20 +38,15 @@ func TestClients_KeepFilesAndLocksOfAServerWhoseStorageIsFull(t *testing.T) {
 	c := testConfig(t)
 	full, one := hostfs.New(t, hostfs.Ext4, 16<<20), exportOf(1, hostfs.New(t, hostfs.Ext4, 64<<20))
 	c.RecoveryDir = filepath.Join(full, "recovery")
-	r := prepare(t, c, one)
-	r.start()
+	r := runWith(t, c, one)
 	r.up()
-	target := r.mount(one.Pseudo)
-	h := newHolder(r, target, one)
+	h := r.holder(one)
 	fillUp(t, full)
 	for _, after := range []string{"after a death", "after another"} {
-		l := r.up()
-		signal(t, l.ganesha, unix.SIGKILL)
-		<-l.ganesha.done
+		r.kill()
 		h.goesOn(after)
 	}
-	h.release()
-	unmount(t, target)
+	h.end()
 }
 
 func TestClients_ThatReadContinueWithAServerThatLostTheirState(t *testing.T) {
@@ -61,8 +55,7 @@ func TestClients_ThatReadContinueWithAServerThatLostTheirState(t *testing.T) {
 	e.ReadOnly = true
 	content := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
 	check.OK(t, os.WriteFile(filepath.Join(e.Path, "file"), content, 0o644))
-	r := prepare(t, c, e)
-	r.start()
+	r := runWith(t, c, e)
 	r.up()
 	target := r.mount(e.Pseudo)
 	f := check.Got(os.OpenFile(filepath.Join(target, "file"), os.O_RDONLY|unix.O_DIRECT, 0))(t)
@@ -80,20 +73,15 @@ func TestClients_ThatReadContinueWithAServerThatLostTheirState(t *testing.T) {
 		}()
 		select {
 		case err := <-done:
-			if err != nil {
-				t.Errorf("%s the client reads: %v", when, err)
-			}
+			check.Report(t, err)
 		case <-time.After(patient):
 			t.Fatalf("%s the client hangs", when)
 		}
 	}
 	reads("at first")
 	r.stop()
-	if err := os.RemoveAll(c.RecoveryDir); err != nil { // as with a pod without persistent storage
-		t.Fatal(err)
-	}
-	next := prepare(t, c, e)
-	next.start()
+	check.OK(t, os.RemoveAll(c.RecoveryDir)) // as with a pod without persistent storage
+	runWith(t, c, e)
 	reads("when the server has moved")
 	f.Close()
 	unmount(t, target)
@@ -101,13 +89,7 @@ func TestClients_ThatReadContinueWithAServerThatLostTheirState(t *testing.T) {
 
 func TestClients_UseEachOfAThousandExports(t *testing.T) {
 	requireClient(t)
-	base := newExport(t, 1).Path
-	var exports []Export
-	for id := range uint16(1000) {
-		e := exportOf(id+1, filepath.Join(base, fmt.Sprint(id)))
-		check.OK(t, os.Mkdir(e.Path, 0o777))
-		exports = append(exports, e)
-	}
+	exports := thousand(t)
 	r := run(t, exports...)
 	r.up()
 	for _, e := range []Export{exports[0], exports[151], exports[999]} {
@@ -148,24 +130,49 @@ func TestClients_OfAServerOutOfDescriptorsGetAnErrorAndNoneHangs(t *testing.T) {
 	requireClient(t)
 	c, e := testConfig(t), exportOf(1, hostfs.New(t, hostfs.Ext4, 64<<20))
 	c.Patience = 3 * time.Second
-	r := prepare(t, c, e)
-	r.start()
+	r := runWith(t, c, e)
 	r.up()
-	target := r.mount(e.Pseudo)
-	h := newHolder(r, target, e)
+	h := r.holder(e)
 	before := r.up()
-	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", before.ganesha.pid))
-	check.OK(t, err)
+	open := check.Got(os.ReadDir(fmt.Sprintf("/proc/%d/fd", before.ganesha.pid)))(t)
 	few := uint64(len(open) + 5)
 	check.OK(t, unix.Prlimit(before.ganesha.pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: few, Max: few}, nil))
 	opener := exec.CommandContext(r.within(), "/proc/self/exe", "-test.run=^TestMain$")
-	opener.Env = append(os.Environ(), openerVariable+"="+target)
+	opener.Env = append(os.Environ(), openerVariable+"="+h.target)
 	said, err := opener.CombinedOutput()
 	if err != nil || !strings.Contains(string(said), unix.EIO.Error()) {
 		t.Errorf("opening %d files gave %v: %s", manyFiles, err, said)
 	}
 	h.goesOn("when it is over")
-	check.Report(t, os.WriteFile(filepath.Join(target, "one-more"), nil, 0o600))
-	h.release()
-	unmount(t, target)
+	check.Report(t, os.WriteFile(filepath.Join(h.target, "one-more"), nil, 0o600))
+	h.end()
+}
+
+func thousand(t *testing.T) (exports []Export) {
+	t.Helper()
+	base := newExport(t, 1).Path
+	for id := range uint16(1000) {
+		e := exportOf(id+1, filepath.Join(base, fmt.Sprint(id)))
+		check.OK(t, os.Mkdir(e.Path, 0o777))
+		exports = append(exports, e)
+	}
+	return exports
+}
+
+func TestServer_ThousandExportsReturnAfterADeath(t *testing.T) {
+	requireGanesha(t)
+	exports := thousand(t)
+	last := len(exports) - 1
+	r := runWith(t, testConfig(t), exports[:last]...)
+	l := r.up()
+	signal(t, l.ganesha, unix.SIGKILL)
+	r.put(exports[last])
+	<-l.ganesha.done
+	ids := check.Got(r.up().admin.exportIDs(r.within()))(t)
+	slices.Sort(ids)
+	for i, e := range exports {
+		if i >= len(ids) || ids[i] != e.ID {
+			t.Fatalf("of %d exports %d are served, and not number %d", len(exports), len(ids), e.ID)
+		}
+	}
 }

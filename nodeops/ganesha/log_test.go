@@ -33,13 +33,9 @@ func TestLog_LinesAreReadAsTheyEndAndNoneIsKeptForLong(t *testing.T) {
 	var heard []string
 	l := &lines{hear: func(line string) { heard = append(heard, line) }}
 	for _, part := range []string{"one\ntw", "o\n\n", "  \nthree", "\nfour"} {
-		if n, err := l.Write([]byte(part)); n != len(part) || err != nil {
-			t.Errorf("%d, %v", n, err)
-		}
+		same(t, check.Got(l.Write([]byte(part)))(t), len(part))
 	}
-	if got := strings.Join(heard, "|"); got != "one|two|three" {
-		t.Errorf("heard %s", got)
-	}
+	same(t, strings.Join(heard, "|"), "one|two|three")
 	heard = nil
 	for range 3 * longestLine {
 		check.Got(l.Write([]byte("x")))(t)

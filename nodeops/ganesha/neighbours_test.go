@@ -19,11 +19,9 @@ func TestClients_KeepFilesAndLocksWhenTheyComeBackFromAnotherAddressOfTheirHost(
 	c, one := testConfig(t), newExport(t, 1)
 	first, second := netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("127.0.0.2")
 	c.Neighbours = []netip.Addr{first, second}
-	r := prepare(t, c, one)
-	r.start()
+	r := runWith(t, c, one)
 	r.up()
-	target := r.mount(one.Pseudo)
-	h := newHolder(r, target, one)
+	h := r.holder(one)
 	for _, at := range []struct {
 		source netip.Addr // of the client
 		host   []netip.Addr
@@ -42,8 +40,7 @@ func TestClients_KeepFilesAndLocksWhenTheyComeBackFromAnotherAddressOfTheirHost(
 			t.Errorf("the clients are %v, %v, want one at %s", clients, err, at.source)
 		}
 	}
-	h.release()
-	unmount(t, target)
+	h.end()
 }
 
 func TestNeighbours_OnlyStateOfClientsOnHostsOfTheMoveIsKept(t *testing.T) {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"strings"
 	"testing"
 	"time"
 
@@ -45,9 +44,7 @@ func TestProbe_ServerThatAnswersNULLIsHealthy(t *testing.T) {
 		}
 		id := binary.BigEndian.Uint32(call)
 		for _, b := range words(1<<31|24, id, 1, 0, 0, 0, 0) { // in as many fragments as possible
-			if _, err := conn.Write([]byte{b}); err != nil {
-				t.Error(err)
-			}
+			check.Report(t, errorOf(conn.Write([]byte{b})))
 		}
 	})
 	check.Report(t, probe(t.Context(), address, time.Minute))
@@ -76,15 +73,11 @@ func TestProbe_ServerThatAnswersOtherwiseIsNotHealthy(t *testing.T) {
 func TestProbe_SilentServerIsNotHealthyAfterTheLimit(t *testing.T) {
 	address := answerer(t, func(net.Conn, []byte) {})
 	err := probe(t.Context(), address, 50*time.Millisecond)
-	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "within 50ms") {
-		t.Errorf("got %v", err)
-	}
+	fails(t, err, context.DeadlineExceeded, "within 50ms")
 }
 
 func TestProbe_EndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	address := answerer(t, func(net.Conn, []byte) { cancel() })
-	if err := probe(ctx, address, time.Minute); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
-	}
+	fails(t, probe(ctx, address, time.Minute), context.Canceled)
 }

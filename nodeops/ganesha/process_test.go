@@ -54,7 +54,7 @@ func poll(fds []unix.PollFd) (n int, err error) {
 	return n, err
 }
 
-func TestProcess_OnlyThePortOfNFSIsOpen(t *testing.T) {
+func TestProcess_HasOnlyThePortOfNFSAllFilesOfTheHostAndAGroupOfItsOwn(t *testing.T) {
 	r := run(t, newExport(t, 1))
 	l := r.up()
 	for _, c := range []*child{l.ganesha, l.bus} {
@@ -63,9 +63,13 @@ func TestProcess_OnlyThePortOfNFSIsOpen(t *testing.T) {
 				t.Errorf("%s listens to port %d (%s)", c.name, port, socket)
 			}
 		}
+		same(t, check.Got(unix.Getpgid(c.pid))(t), c.pid) // a signal to our group reaches no child
 	}
-	if len(listening(t, l.ganesha.pid)) != 1 {
-		t.Errorf("it listens to %v, want one port of TCP", listening(t, l.ganesha.pid))
+	same(t, len(listening(t, l.ganesha.pid)), 1)
+	var limit unix.Rlimit
+	check.OK(t, unix.Prlimit(l.ganesha.pid, unix.RLIMIT_NOFILE, nil, &limit))
+	if limit.Cur != limit.Max || limit.Max < 1024 {
+		t.Errorf("it may open %d files, and could %d", limit.Cur, limit.Max)
 	}
 }
 
@@ -98,22 +102,11 @@ func listening(t *testing.T, pid int) map[string]int {
 	return found
 }
 
-func TestGanesha_MayOpenAllFilesThatTheHostAllows(t *testing.T) {
-	r := run(t)
-	var limit unix.Rlimit
-	check.OK(t, unix.Prlimit(r.up().ganesha.pid, unix.RLIMIT_NOFILE, nil, &limit))
-	if limit.Cur != limit.Max || limit.Max < 1024 {
-		t.Errorf("it may open %d files, and could %d", limit.Cur, limit.Max)
-	}
-}
-
 func TestProcess_WritesOnlyToItsOwnDirectories(t *testing.T) {
 	requireGanesha(t)
 	for _, dir := range []string{"/run", "/var/log"} { // in the mount namespace of the tests
 		check.OK(t, unix.Mount("tmpfs", dir, "tmpfs", 0, ""))
-		t.Cleanup(func() {
-			check.Report(t, unix.Unmount(dir, unix.MNT_DETACH))
-		})
+		t.Cleanup(func() { check.Report(t, unix.Unmount(dir, unix.MNT_DETACH)) })
 	}
 	e := exportOf(1, hostfs.New(t, hostfs.Ext4, 64<<20))
 	r := run(t, e)
@@ -127,14 +120,5 @@ func TestProcess_WritesOnlyToItsOwnDirectories(t *testing.T) {
 			}
 		}
 		check.Report(t, err)
-	}
-}
-
-func TestProcess_SignalToOurGroupReachesNoChild(t *testing.T) {
-	l := run(t).up()
-	for _, c := range []*child{l.ganesha, l.bus} {
-		if group, err := unix.Getpgid(c.pid); err != nil || group != c.pid {
-			t.Errorf("%s is in group %d, %v, want one of its own", c.name, group, err)
-		}
 	}
 }

@@ -3,11 +3,8 @@ package ganesha
 import (
 	"context"
 	"errors"
-	"io"
-	"log/slog"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -29,12 +26,8 @@ func TestServer_ExportBeforeTheStartIsServedFromTheStart(t *testing.T) {
 	if r.Ready() {
 		t.Error("it is ready after its end")
 	}
-	if err := r.Put(t.Context(), exports[0]); err == nil {
-		t.Error("it takes an export after its end")
-	}
-	if err := r.Run(t.Context()); err == nil {
-		t.Error("it runs twice")
-	}
+	fails(t, r.Put(t.Context(), exports[0]), nil)
+	fails(t, r.Run(t.Context()), nil)
 }
 
 func TestServer_ExportsComeChangeAndGoWhileItServes(t *testing.T) {
@@ -44,19 +37,25 @@ func TestServer_ExportsComeChangeAndGoWhileItServes(t *testing.T) {
 	r.put(one)
 	r.put(one) // idempotent
 	r.put(two)
+	for _, change := range []func(*Export){
+		func(e *Export) { e.Pseudo = one.Pseudo },
+		func(e *Export) { e.Filesystem = one.Filesystem },
+	} {
+		e := newExport(t, 3)
+		change(&e)
+		fails(t, r.Put(t.Context(), e), ErrConflict)
+	}
 	r.is(one, two)
 
 	two.Squash, two.ReadOnly, two.Clients = AllSquash, true, []string{"10.0.0.0/8", "fd00::/64", "192.168.7.9"}
 	r.put(two)
 	r.is(one, two)
 	body := check.Got(r.up().admin.call(r.within(), "ExportMgr", "DisplayExport", two.ID))(t)
-	var clients []string
+	clients := ""
 	for _, c := range body[4].([][]any) {
-		clients = append(clients, c[0].(string))
+		clients += c[0].(string) + " "
 	}
-	if got := strings.Join(clients, " "); got != "10.0.0.0/8 fd00::/64 192.168.7.9/32" {
-		t.Errorf("the clients are %s", got)
-	}
+	same(t, clients, "10.0.0.0/8 fd00::/64 192.168.7.9/32 ")
 
 	moved := newExport(t, 1)
 	moved.Pseudo, moved.Filesystem = "/elsewhere", "1.2"
@@ -78,23 +77,6 @@ func TestServer_UnusualPathIsServedAsItIs(t *testing.T) {
 	r.is(exportOf(1, dir), other)
 }
 
-func TestServer_TwoExportsMustDifferInTheirIdentity(t *testing.T) {
-	r := run(t)
-	one, two := newExport(t, 1), newExport(t, 2)
-	r.put(one)
-	for _, change := range []func(*Export){
-		func(e *Export) { e.Pseudo = one.Pseudo },
-		func(e *Export) { e.Filesystem = one.Filesystem },
-	} {
-		e := two
-		change(&e)
-		if err := r.Put(t.Context(), e); !errors.Is(err, ErrConflict) {
-			t.Errorf("got %v, want a conflict", err)
-		}
-	}
-	r.is(one)
-}
-
 func TestServer_OnlyRealDirectoriesAreServed(t *testing.T) {
 	dir := newExport(t, 1).Path
 	file, link := filepath.Join(dir, "file"), filepath.Join(dir, "link")
@@ -114,10 +96,8 @@ func clones(t *testing.T) (original, clone string) {
 	disk := filepath.Join(filepath.Dir(original), "disk")
 	clone = filepath.Join(filepath.Dir(original), "clone")
 	copied := filepath.Join(filepath.Dir(original), "disk2")
-	command(t, "sync", "-f", original)
-	command(t, "cp", "--sparse=always", disk, copied)
-	command(t, "mkdir", clone)
-	command(t, "mount", "-o", "loop", copied, clone)
+	const script = `sync -f "$1"; cp --sparse=always "$2" "$3"; mkdir "$4"; mount -o loop "$3" "$4"`
+	command(t, "sh", "-ec", script, "sh", original, disk, copied, clone)
 	return original, clone
 }
 
@@ -133,49 +113,26 @@ func TestServer_RefusedExportLeavesTheFormerOne(t *testing.T) {
 	r.is(first, second)
 }
 
-func TestServer_ExportThatFailsAtTheStartBlocksNoOther(t *testing.T) {
+func TestServer_ExportThatFailsAtTheStartBlocksNoOtherAndIsReportedOnce(t *testing.T) {
 	c := testConfig(t)
-	var log hearing
-	c.Log = slog.New(slog.NewTextHandler(io.MultiWriter(t.Output(), &log), nil))
+	c.Interval = time.Millisecond
+	log := hear(t, &c)
 	one, gone, two := newExport(t, 1), newExport(t, 2), newExport(t, 3)
 	r := prepare(t, c, one, gone, two)
 	check.OK(t, os.Remove(gone.Path))
 	r.start()
 	l := r.up()
-	ids, err := l.admin.exportIDs(r.within())
-	if err != nil || len(ids) != 2 {
-		t.Errorf("exports %v, %v, want those that are there", ids, err)
-	}
+	served := func() int { return len(check.Got(l.admin.exportIDs(r.within()))(t)) }
+	same(t, served(), 2) // those that are there
 	const refusal = "an export is not served"
 	if reported := log.await(t, refusal); !strings.Contains(reported, gone.Path) || log.index("is up") < log.index(refusal) {
 		t.Errorf("before it is up it should report %s: %s", gone.Path, reported)
 	}
+	until(t, "more refusals", func() bool { return log.count("Could not create export for") >= 5 })
+	same(t, log.count("is not served"), 1)
 	check.OK(t, os.Mkdir(gone.Path, 0o755))
-	for ids := []uint16{}; len(ids) < 3; { // no caller puts it again
-		if ids, err = l.admin.exportIDs(r.within()); err != nil {
-			t.Fatal(err)
-		}
-	}
+	until(t, "the export, which no caller puts again", func() bool { return served() == 3 })
 	r.is(one, gone, two)
-}
-
-func TestServer_RefusedExportIsReportedOnce(t *testing.T) {
-	c := testConfig(t)
-	c.Interval = time.Millisecond
-	var log hearing
-	c.Log = slog.New(slog.NewTextHandler(&log, nil))
-	gone := newExport(t, 1)
-	r := prepare(t, c, gone)
-	check.OK(t, os.Remove(gone.Path))
-	r.start()
-	r.up()
-	refusals := func() int { return log.count("Could not create export for") }
-	for refusals() < 5 {
-		runtime.Gosched()
-	}
-	if n := log.count("is not served"); n != 1 {
-		t.Errorf("it was reported %d times", n)
-	}
 }
 
 func TestServer_UnexportedDirectoryCanBeUnmounted(t *testing.T) {
@@ -190,25 +147,16 @@ func TestServer_UnexportedDirectoryCanBeUnmounted(t *testing.T) {
 	}
 }
 
-func TestServer_ExportUnknownToGaneshaIsRemoved(t *testing.T) {
+func TestServer_ExportUnknownToGaneshaIsRemovedAndOwnProbesAreNoClients(t *testing.T) {
 	one, two := newExport(t, 1), newExport(t, 2)
 	r := run(t, one, two)
 	check.OK(t, r.up().admin.remove(1))
 	check.Report(t, r.Remove(r.within(), 1))
 	r.is(two)
-}
-
-func TestServer_OwnProbesAreNoClients(t *testing.T) {
-	r := run(t, newExport(t, 1))
-	r.up()
 	check.OK(t, probe(r.within(), r.config.address(), patient))
-	if clients, err := r.Clients(t.Context()); err != nil || len(clients) > 0 {
-		t.Errorf("the clients are %v, %v, want none", clients, err)
-	}
+	same(t, len(check.Got(r.Clients(t.Context()))(t)), 0)
 	r.stop()
-	if clients, err := r.Clients(t.Context()); err == nil {
-		t.Errorf("a server that is down has the clients %v", clients)
-	}
+	fails(t, errorOf(r.Clients(t.Context())), nil)
 }
 
 func TestServer_PutThatTimesOutIsReported(t *testing.T) {
@@ -217,7 +165,5 @@ func TestServer_PutThatTimesOutIsReported(t *testing.T) {
 	s.begun = true // and Ganesha does not run
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := s.Put(ctx, newExport(t, 1)); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
-	}
+	fails(t, s.Put(ctx, newExport(t, 1)), context.Canceled)
 }

@@ -21,12 +21,11 @@ func (r *running) statistics() Statistics {
 
 func TestStatistics_ReportTheStateOfTheServer(t *testing.T) {
 	r := run(t, newExport(t, 1), newExport(t, 2))
-	l := r.up()
+	r.up()
 	if s := r.statistics(); !s.Up || s.InGrace || s.Exports != 2 || s.Clients != 0 || s.Restarts != 0 {
 		t.Errorf("at first they are %+v", s)
 	}
-	signal(t, l.ganesha, unix.SIGKILL)
-	<-l.ganesha.done
+	r.kill()
 	r.up()
 	if s := r.statistics(); !s.Up || s.Exports != 2 || s.Restarts != 1 {
 		t.Errorf("after a death they are %+v", s)
