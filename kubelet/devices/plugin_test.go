@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,6 +19,7 @@ import (
 	kubelet "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
+	"github.com/holdfast-storage/holdfast/agent/policy"
 	"github.com/holdfast-storage/holdfast/nodeops"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
@@ -41,13 +41,11 @@ type rig struct {
 
 func newRig(t *testing.T, sets, perSet int) *rig {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "holdfast-devices-") // socket paths are limited to 107 bytes
-	check.OK(t, err)
+	dir := check.Got(os.MkdirTemp("", "holdfast-devices-"))(t) // socket paths are limited to 107 bytes
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	r := &rig{T: t, guard: &guard{}}
-	if r.plugin, err = New(Config{Directory: dir, Sets: sets, PerSet: perSet, First: first, Guard: r.guard, Log: slog.New(slog.DiscardHandler)}); err != nil {
-		t.Fatal(err)
-	}
+	c := Config{Directory: dir, Sets: sets, PerSet: perSet, First: first, Guard: r.guard, Log: slog.New(slog.DiscardHandler)}
+	r.plugin = check.Got(New(c))(t)
 	t.Cleanup(func() { removeLoops(t, sets*perSet) })
 	r.run()
 	return r
@@ -58,17 +56,12 @@ func (r *rig) run() {
 	r.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	var done sync.WaitGroup
-	done.Go(func() {
-		check.Report(r, r.plugin.Run(ctx))
-	})
+	done.Go(func() { check.Report(r, r.plugin.Run(ctx)) })
 	r.stop = sync.OnceFunc(func() { cancel(); done.Wait() })
 	r.Cleanup(r.stop)
 	conn := r.dial(filepath.Join(r.plugin.Directory, "holdfast.dev-loop-set-reg.sock"))
 	r.registry = registration.NewRegistrationClient(conn)
-	var err error
-	if r.info, err = r.registry.GetInfo(r.Context(), &registration.InfoRequest{}, grpc.WaitForReady(true)); err != nil {
-		r.Fatal(err)
-	}
+	r.info = check.Got(r.registry.GetInfo(r.Context(), &registration.InfoRequest{}, grpc.WaitForReady(true)))(r)
 	r.lender = kubelet.NewDevicePluginClient(r.dial(r.info.GetEndpoint()))
 }
 
@@ -116,34 +109,15 @@ func TestPlugin_IsFoundByTheKubeletUnderThatName(t *testing.T) {
 	if r.info.GetType() != registration.DevicePlugin || r.info.GetName() != Resource || !slices.Equal(r.info.GetSupportedVersions(), []string{"v1beta1"}) {
 		t.Errorf("it is %+v", r.info)
 	}
-	check.Report(t, r.plugin.Announced(t.Context()))
-	if err := r.plugin.Registered(t.Context()); err == nil || !strings.Contains(err.Error(), "not registered the loop devices yet") {
-		t.Errorf("before the kubelet said so: %v", err)
-	}
-	for _, refusal := range []string{"name is taken", ""} {
-		_, err := r.registry.NotifyRegistrationStatus(t.Context(), &registration.RegistrationStatus{PluginRegistered: refusal == "", Error: refusal})
-		check.OK(t, err)
-		if err := r.plugin.Announced(t.Context()); err != nil {
-			t.Errorf("a restart does not help against a refusal: %v", err)
-		}
-		err = r.plugin.Registered(t.Context())
-		if refused := err != nil && strings.Contains(err.Error(), refusal); refused != (refusal != "") {
-			t.Errorf("refused with %q: %v", refusal, err)
-		}
-	}
-	check.OK(t, os.Remove(r.info.GetEndpoint()))
-	for name, awaits := range map[string]func(context.Context) error{"announced": r.plugin.Announced, "registered": r.plugin.Registered} {
-		if err := awaits(t.Context()); err == nil || !strings.Contains(err.Error(), "removed") {
-			t.Errorf("%s without its socket: %v", name, err)
-		}
-	}
 }
 
 func TestPlugin_LendsASetWithItsNodesAndTheirNames(t *testing.T) {
 	hostfs.RequireRoot(t)
 	r := newRig(t, 2, 3)
-	lent, err := r.allocate("set-1")
-	check.OK(t, err)
+	if got := Allocated(""); len(got) != 0 {
+		t.Errorf("without the variable, lent is %q", got)
+	}
+	lent := check.Got(r.allocate("set-1"))(t)
 	want := paths(3, 3)
 	if got := Allocated(lent.GetEnvs()[Variable]); !slices.Equal(got, want) {
 		t.Errorf("lent are %v, want %v", got, want)
@@ -159,12 +133,6 @@ func TestPlugin_LendsASetWithItsNodesAndTheirNames(t *testing.T) {
 	both, err := r.allocate("set-0", "set-1")
 	if err != nil || len(both.GetDevices()) != 6 || len(Allocated(both.GetEnvs()[Variable])) != 6 {
 		t.Errorf("two sets are %+v, %v", both, err)
-	}
-}
-
-func TestEnvironment_WithoutTheVariableNothingWasLent(t *testing.T) {
-	if got := Allocated(""); len(got) != 0 {
-		t.Errorf("lent was %q", got)
 	}
 }
 
@@ -189,9 +157,9 @@ func TestAllocate_WhatAPodLeftIsReclaimedAndWhatIsOpenIsNotLent(t *testing.T) {
 		attachByHand(t, device, image(t))
 		holdOpen(t, device)
 	}
-	if _, err := r.allocate("set-0"); err == nil || !strings.Contains(err.Error(), "in use by other programs") || !strings.Contains(err.Error(), devices[0]) {
-		t.Errorf("a set that others took: %v", err)
-	}
+	_, err := r.allocate("set-0")
+	says(t, err, "in use by other programs")
+	says(t, err, devices[0])
 }
 
 // holdOpen keeps a device open until the test ends, as a process that was not allocated it.
@@ -235,19 +203,31 @@ func TestPlugin_MissingSetIsNotLent(t *testing.T) {
 func TestPlugin_ReportsSetsAndTheirHealthToTheKubelet(t *testing.T) {
 	r := newRig(t, 2, 3)
 	was, _ := r.plugin.health.now()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	stream := check.Got(r.lender.ListAndWatch(ctx, &kubelet.Empty{}))(t)
+	expect := r.watch()
 	for _, healthy := range []bool{was, !was, was} {
 		r.plugin.health.set(healthy)
-		answer := check.Got(stream.Recv())(t)
+		expect(healthy)
+	}
+}
+
+// watch follows the reports to the kubelet; the function expects the next one.
+func (r *rig) watch() (expect func(healthy bool)) {
+	r.Helper()
+	ctx, cancel := context.WithTimeout(r.Context(), time.Minute)
+	r.Cleanup(cancel)
+	stream := check.Got(r.lender.ListAndWatch(ctx, &kubelet.Empty{}))(r)
+	return func(healthy bool) {
+		r.Helper()
 		word := map[bool]string{true: kubelet.Healthy, false: kubelet.Unhealthy}[healthy]
-		var got []string
-		for _, d := range answer.GetDevices() {
+		var want, got []string
+		for i := range r.plugin.config.Sets {
+			want = append(want, fmt.Sprintf("set-%d %s", i, word))
+		}
+		for _, d := range check.Got(stream.Recv())(r).GetDevices() {
 			got = append(got, d.GetID()+" "+d.GetHealth())
 		}
-		if want := []string{"set-0 " + word, "set-1 " + word}; !slices.Equal(got, want) {
-			t.Errorf("reported are %v, want %v", got, want)
+		if !slices.Equal(got, want) {
+			r.Errorf("reported are %v, want %v", got, want)
 		}
 	}
 }
@@ -257,22 +237,18 @@ func TestPlugin_HealthFollowsTheControlDevice(t *testing.T) {
 	h := newHealth(control)
 	ctx, cancel := context.WithCancel(t.Context())
 	var done sync.WaitGroup
-	done.Go(func() {
-		check.Report(t, h.watch(ctx, slog.New(slog.DiscardHandler)))
-	})
+	done.Go(func() { check.Report(t, h.watch(ctx, slog.New(slog.DiscardHandler))) })
 	defer done.Wait()
 	defer cancel()
 	late := time.After(time.Minute)
 	for _, healthy := range []bool{true, false, true} {
 		_, changed := h.now()
 		check.OK(t, os.WriteFile(filepath.Join(filepath.Dir(control), "other"), nil, 0o600))
-		var err error
 		if healthy {
-			err = os.WriteFile(control, nil, 0o600)
+			check.OK(t, os.WriteFile(control, nil, 0o600))
 		} else {
-			err = os.Remove(control)
+			check.OK(t, os.Remove(control))
 		}
-		check.OK(t, err)
 		select {
 		case <-changed:
 		case <-late:
@@ -281,29 +257,6 @@ func TestPlugin_HealthFollowsTheControlDevice(t *testing.T) {
 		if now, _ := h.now(); now != healthy {
 			t.Errorf("it is healthy: %t, want %t", now, healthy)
 		}
-	}
-}
-
-func TestPlugin_ReplacesAStaleSocketAndNothingElse(t *testing.T) {
-	r := newRig(t, 1, 3)
-	path := r.info.GetEndpoint()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // ends the test if the call is not refused
-	defer cancel()
-	if err := r.plugin.Run(ctx); err == nil || !strings.Contains(err.Error(), "already") {
-		t.Errorf("beside one that runs: %v", err)
-	}
-	r.stop()
-	if _, err := os.Lstat(path); !os.IsNotExist(err) {
-		t.Errorf("its socket is left: %v", err)
-	}
-	l := check.Got(net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"}))(t)
-	l.SetUnlinkOnClose(false)
-	l.Close()
-	r.run()
-	r.stop()
-	check.OK(t, os.WriteFile(path, []byte("data"), 0o600))
-	if err := r.plugin.Run(ctx); err == nil || !strings.Contains(err.Error(), "not a socket") {
-		t.Errorf("over a file: %v", err)
 	}
 }
 
@@ -323,5 +276,43 @@ func TestConfig_InvalidIsRefused(t *testing.T) {
 	}
 	if p, err := New(Config{Directory: "/a"}); err != nil || p.config.Sets != 8 || p.config.PerSet != 256 || p.config.First != nodeops.FirstReservedLoop {
 		t.Errorf("the defaults are %+v, %v", p, err)
+	}
+}
+
+// guard is a Guard that a test opens and closes.
+type guard struct{ policy.Verdict }
+
+func (g *guard) Refusal() (changed <-chan struct{}, why error) { return g.Now() }
+
+func TestPlugin_LendsNothingThatTheGuardRefusesAndUpdatesTheKubelet(t *testing.T) {
+	hostfs.RequireRoot(t)
+	r := newRig(t, 1, 3)
+	if healthy, _ := r.plugin.health.now(); !healthy {
+		t.Fatal("no loop devices can be made here")
+	}
+	expect := r.watch()
+	expect(true)
+	r.guard.Set(errors.New("no policy"))
+	expect(false)
+	_, err := r.allocate("set-0")
+	says(t, err, "no policy")
+	r.guard.Set(nil)
+	expect(true)
+	check.Got(r.allocate("set-0"))(t)
+}
+
+func TestPlugin_WithoutAGuardLendsNothing(t *testing.T) {
+	p := check.Got(New(Config{Directory: t.TempDir()}))(t)
+	_, err := p.Allocate(t.Context(), &kubelet.AllocateRequest{ContainerRequests: []*kubelet.ContainerAllocateRequest{{DevicesIds: []string{"set-0"}}}})
+	if !errors.Is(err, ErrNoGuard) {
+		t.Errorf("it says %v", err)
+	}
+}
+
+// says fails unless there is an error with that word in it.
+func says(t testing.TB, err error, word string) {
+	t.Helper()
+	if err == nil || !strings.Contains(err.Error(), word) {
+		t.Errorf("got %v, want %q in it", err, word)
 	}
 }

@@ -3,7 +3,6 @@ package registration
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -44,6 +43,13 @@ func newHost(t *testing.T) host {
 
 func (h host) socket() string { return filepath.Join(h.dir, testDriver+"-reg.sock") }
 
+func (h host) isSocketThere(want bool) {
+	h.Helper()
+	if _, err := os.Lstat(h.socket()); (err == nil) != want {
+		h.Errorf("is the socket there? %v; want %t", err, want)
+	}
+}
+
 func (h host) listen(path string) net.Listener {
 	h.Helper()
 	l := check.Got(new(net.ListenConfig).Listen(h.Context(), "unix", path))(h)
@@ -67,10 +73,15 @@ func (h host) serveDriver(name string) {
 	})
 }
 
+func (h host) registration() *Registration {
+	h.Helper()
+	return check.Got(New(Config{Directory: h.dir, Endpoint: "unix://" + filepath.Join(h.dir, "csi.sock")}))(h)
+}
+
 // run starts a registration; stop ends it and returns its error.
 func (h host) run() (r *Registration, stop func() error) {
 	h.Helper()
-	r = check.Got(New(Config{Directory: h.dir, Endpoint: "unix://" + filepath.Join(h.dir, "csi.sock")}))(h)
+	r = h.registration()
 	ctx, cancel := context.WithCancel(h.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- r.Run(ctx) }()
@@ -98,22 +109,16 @@ func (h host) info(k kubelet.RegistrationClient) *kubelet.PluginInfo {
 func TestRegistration_DriverIsAnnouncedOnceItServesAndWithdrawnAtTheEnd(t *testing.T) {
 	h := newHost(t)
 	r, stop := h.run()
-	if _, err := os.Lstat(h.socket()); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("announced before the driver serves: %v", err)
-	}
+	h.isSocketThere(false)
 	h.serveDriver(testDriver)
 	info := h.info(h.kubelet())
 	if info.GetType() != kubelet.CSIPlugin || info.GetName() != testDriver || info.GetEndpoint() != filepath.Join(h.dir, "csi.sock") || len(info.GetSupportedVersions()) != 1 {
 		t.Errorf("the kubelet got %v", info)
 	}
 	check.Report(t, r.Announced(t.Context()))
-	if err := r.Registered(t.Context()); err == nil || !strings.Contains(err.Error(), "not registered the driver yet") {
-		t.Errorf("before the kubelet said so: %v", err)
-	}
+	says(t, r.Registered(t.Context()), "not registered the driver yet") // before the kubelet said so
 	check.Report(t, stop())
-	if _, err := os.Lstat(h.socket()); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the socket is still there: %v", err)
-	}
+	h.isSocketThere(false)
 }
 
 func TestRegistration_RefusalIsReportedUntilTheKubeletAccepts(t *testing.T) {
@@ -126,16 +131,10 @@ func TestRegistration_RefusalIsReportedUntilTheKubeletAccepts(t *testing.T) {
 		check.Got(k.NotifyRegistrationStatus(t.Context(), status))(t)
 	}
 	notify(&kubelet.RegistrationStatus{Error: "too old"})
-	if err := r.Registered(t.Context()); err == nil || !strings.Contains(err.Error(), "too old") {
-		t.Errorf("after a refusal: %v", err)
-	}
-	if err := r.Announced(t.Context()); err != nil {
-		t.Errorf("a restart does not help against a refusal: %v", err)
-	}
+	says(t, r.Registered(t.Context()), "too old") // after a refusal
+	check.Report(t, r.Announced(t.Context()))     // a restart does not help against a refusal
 	notify(&kubelet.RegistrationStatus{PluginRegistered: true})
-	if err := r.Registered(t.Context()); err != nil {
-		t.Errorf("after an acceptance: %v", err)
-	}
+	check.Report(t, r.Registered(t.Context())) // after an acceptance
 }
 
 func TestSocket_RemovedIsReportedAndItsSuccessorLeftAlone(t *testing.T) {
@@ -144,16 +143,11 @@ func TestSocket_RemovedIsReportedAndItsSuccessorLeftAlone(t *testing.T) {
 	r, stop := h.run()
 	check.Got(h.kubelet().NotifyRegistrationStatus(t.Context(), &kubelet.RegistrationStatus{PluginRegistered: true}))(t)
 	check.OK(t, os.Remove(h.socket()))
-	for name, awaits := range map[string]func(context.Context) error{"announced": r.Announced, "registered": r.Registered} {
-		if err := awaits(t.Context()); err == nil || !strings.Contains(err.Error(), h.socket()) {
-			t.Errorf("%s without its socket: %v", name, err)
-		}
-	}
+	says(t, r.Announced(t.Context()), h.socket())
+	says(t, r.Registered(t.Context()), h.socket())
 	h.listen(h.socket())
 	check.Report(t, stop())
-	if _, err := os.Lstat(h.socket()); err != nil {
-		t.Errorf("another's socket was removed: %v", err)
-	}
+	h.isSocketThere(true)
 }
 
 func TestSocket_StaleIsReplaced(t *testing.T) {
@@ -168,22 +162,15 @@ func TestSocket_StaleIsReplaced(t *testing.T) {
 
 func TestSocket_OtherFileIsLeftAlone(t *testing.T) {
 	for name, put := range map[string]func(host){
-		"not a socket": func(h host) {
-			check.OK(h, os.WriteFile(h.socket(), nil, 0o600))
-		},
+		"not a socket":    func(h host) { check.OK(h, os.WriteFile(h.socket(), nil, 0o600)) },
 		"someone answers": func(h host) { h.listen(h.socket()) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHost(t)
 			h.serveDriver(testDriver)
 			put(h)
-			r := check.Got(New(Config{Directory: h.dir, Endpoint: "unix://" + filepath.Join(h.dir, "csi.sock")}))(t)
-			if err := r.Run(t.Context()); err == nil || !strings.Contains(err.Error(), name) {
-				t.Errorf("got %v, want an error with %q", err, name)
-			}
-			if _, err := os.Lstat(h.socket()); err != nil {
-				t.Errorf("it is gone: %v", err)
-			}
+			says(t, h.registration().Run(t.Context()), name)
+			h.isSocketThere(true)
 		})
 	}
 }
@@ -192,10 +179,7 @@ func TestName_OfADriverCannotLeaveTheDirectory(t *testing.T) {
 	for _, name := range []string{"", "../x", "a/b"} {
 		h := newHost(t)
 		h.serveDriver(name)
-		r := check.Got(New(Config{Directory: h.dir, Endpoint: "unix://" + filepath.Join(h.dir, "csi.sock")}))(t)
-		if err := r.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "is not a valid driver name") {
-			t.Errorf("driver name %q: %v", name, err)
-		}
+		says(t, h.registration().Run(t.Context()), "is not a valid driver name")
 	}
 }
 
@@ -209,5 +193,13 @@ func TestConfig_InvalidIsRefused(t *testing.T) {
 		if _, err := New(c); err == nil {
 			t.Errorf("%+v was accepted", c)
 		}
+	}
+}
+
+// says fails unless there is an error with that word in it.
+func says(t testing.TB, err error, word string) {
+	t.Helper()
+	if err == nil || !strings.Contains(err.Error(), word) {
+		t.Errorf("got %v, want %q in it", err, word)
 	}
 }
