@@ -11,12 +11,9 @@ import (
 	"testing"
 )
 
-func get(t *testing.T, h http.Handler, path string) (status int, body string) {
-	t.Helper()
-	return getFrom(t, h, "127.0.0.1:1", path)
-}
+const local = "127.0.0.1:1"
 
-func getFrom(t *testing.T, h http.Handler, client, path string) (status int, body string) {
+func get(t *testing.T, h http.Handler, client, path string) (status int, body string) {
 	t.Helper()
 	w, r := httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, http.NoBody)
 	r.RemoteAddr = client
@@ -38,7 +35,7 @@ func TestChecks_AreServedInTheFormatOfTheAPIServer(t *testing.T) {
 			if strings.Contains(want, "[-]") {
 				wantStatus = http.StatusInternalServerError
 			}
-			if status, body := get(t, h, path); status != wantStatus || body != want {
+			if status, body := get(t, h, local, path); status != wantStatus || body != want {
 				t.Errorf("%s: %d %q, not %d %q", path, status, body, wantStatus, want)
 			}
 		}
@@ -57,7 +54,7 @@ func TestChecks_AreServedInTheFormatOfTheAPIServer(t *testing.T) {
 		"/readyz/pools":   "[-]pools failed: one; two\nreadyz check failed\n",
 	})
 	for _, path := range []string{"/", "/healthz", "/livez/pools", "/readyz/", "/readyz/none"} {
-		if status, body := get(t, h, path); status != http.StatusNotFound {
+		if status, body := get(t, h, local, path); status != http.StatusNotFound {
 			t.Errorf("%s: %d %s", path, status, body)
 		}
 	}
@@ -69,7 +66,7 @@ func TestCheck_ShowsOnLocalhostAloneWhyItFails(t *testing.T) {
 	for client, shown := range map[string]bool{
 		"127.0.0.1:1": true, "[::1]:1": true, "[::ffff:127.0.0.1]:1": true, "10.0.0.5:1": false, "[2001:db8::5]:1": false, "": false,
 	} {
-		status, body := getFrom(t, c.Handler(), client, "/readyz")
+		status, body := get(t, c.Handler(), client, "/readyz")
 		if status != http.StatusInternalServerError || !strings.Contains(body, "[-]pool failed: ") || strings.Contains(body, "10.0.0.1") != shown {
 			t.Errorf("for %q: %d %s", client, status, body)
 		}
@@ -84,7 +81,7 @@ func TestCheck_HasALimitedTime(t *testing.T) {
 		}
 		return nil
 	})
-	if status, body := get(t, c.Handler(), "/readyz"); status != http.StatusOK {
+	if status, body := get(t, c.Handler(), local, "/readyz"); status != http.StatusOK {
 		t.Errorf("%d %s", status, body)
 	}
 }
@@ -96,7 +93,7 @@ func TestLog_HasOnlyChanges(t *testing.T) {
 	c.Ready("pools", func(context.Context) error { return broken })
 	h := c.Handler()
 	for _, broken = range []error{nil, nil, errors.New("gone"), errors.New("gone"), nil, nil} {
-		get(t, h, "/readyz")
+		get(t, h, local, "/readyz")
 	}
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	if len(lines) != 2 || !strings.Contains(lines[0], "level=WARN") || !strings.Contains(lines[0], "path=/readyz check=pools error=gone") || !strings.Contains(lines[1], "passes again") {

@@ -14,6 +14,9 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/holdfast-storage/holdfast/test/rig/check"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 // served is a server with a limited number of connections.
@@ -25,10 +28,7 @@ type served struct {
 
 func serve(t *testing.T, most int, handler http.HandlerFunc) *served {
 	t.Helper()
-	plain, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	plain := check.Got(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	l := Limit(plain, most).(*limited)
 	server := HTTP(handler)
 	ended := make(chan error, 1)
@@ -48,14 +48,9 @@ func ok(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ok") }
 func (s *served) from(client string, say string) net.Conn {
 	s.Helper()
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(client)}}
-	c, err := d.DialContext(s.Context(), "tcp", s.address)
-	if err != nil {
-		s.Fatal(err)
-	}
+	c := check.Got(d.DialContext(s.Context(), "tcp", s.address))(s)
 	s.Cleanup(func() { c.Close() })
-	if _, err := io.WriteString(c, say); err != nil {
-		s.Fatal(err)
-	}
+	check.Got(io.WriteString(c, say))(s)
 	return c
 }
 
@@ -63,9 +58,7 @@ func (s *served) from(client string, say string) net.Conn {
 func (s *served) scrape(client string) {
 	s.Helper()
 	c := s.from(client, "GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
-	if err := c.SetDeadline(time.Now().Add(time.Minute)); err != nil {
-		s.Fatal(err)
-	}
+	check.OK(s, c.SetDeadline(time.Now().Add(time.Minute)))
 	answer, err := http.ReadResponse(bufio.NewReader(c), nil)
 	if err != nil {
 		s.Fatalf("the scrape did not get in: %v", err)
@@ -85,13 +78,7 @@ func (s *served) count() int {
 // await waits until that many connections are accepted.
 func (s *served) await(open int) {
 	s.Helper()
-	every := time.NewTicker(time.Millisecond)
-	defer every.Stop()
-	for deadline := time.Now().Add(time.Minute); s.count() != open; <-every.C {
-		if time.Now().After(deadline) {
-			s.Fatalf("%d connections are open", s.count())
-		}
-	}
+	wait.Until(s, fmt.Sprintf("that %d connections are open", open), func() bool { return s.count() == open })
 }
 
 const slowly = "GET / HTTP/1.1\r\nHost: h\r\nX-Long: "
@@ -135,11 +122,7 @@ func TestLimits_ClientDisplacesItsOwnConnectionsBeforeThoseOfOthers(t *testing.T
 		s.from("127.0.0.2", "")
 	}
 	end <- true
-	answer, err := http.ReadResponse(bufio.NewReader(busy), nil)
-	if err != nil {
-		t.Fatalf("a request that was being answered was cut off: %v", err)
-	}
-	answer.Body.Close()
+	check.Got(http.ReadResponse(bufio.NewReader(busy), nil))(t).Body.Close() // what was being answered was not cut off
 }
 
 func TestLimits_OfEqualClientsTheLongestSilentIsDisconnected(t *testing.T) {
@@ -149,13 +132,8 @@ func TestLimits_OfEqualClientsTheLongestSilentIsDisconnected(t *testing.T) {
 	answers := bufio.NewReader(first)
 	ask := func() {
 		t.Helper()
-		if _, err := io.WriteString(first, "GET / HTTP/1.1\r\nHost: h\r\n\r\n"); err != nil {
-			t.Fatal(err)
-		}
-		answer, err := http.ReadResponse(answers, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Got(io.WriteString(first, "GET / HTTP/1.1\r\nHost: h\r\n\r\n"))(t)
+		answer := check.Got(http.ReadResponse(answers, nil))(t)
 		_, _ = io.Copy(io.Discard, answer.Body)
 		answer.Body.Close()
 	}
@@ -187,12 +165,8 @@ func TestLimits_UnfinishedHeaderEndsTheConnection(t *testing.T) {
 	t.Parallel()
 	s := serve(t, 8, ok)
 	c := s.from("127.0.0.1", slowly)
-	if err := c.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.Copy(io.Discard, c); err != nil {
-		t.Errorf("the server did not close it: %v", err)
-	}
+	check.OK(t, c.SetReadDeadline(time.Now().Add(time.Minute)))
+	check.Got(io.Copy(io.Discard, c))(t) // until the server closes it
 }
 
 func TestServer_HasAllLimits(t *testing.T) {
@@ -204,32 +178,19 @@ func TestServer_HasAllLimits(t *testing.T) {
 
 func TestLimits_SilentPeerOfASocketIsDisconnected(t *testing.T) {
 	t.Parallel()
-	dir, err := os.MkdirTemp("", "listener")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := check.Got(os.MkdirTemp("", "listener"))(t)
 	defer os.RemoveAll(dir)
-	plain, err := new(net.ListenConfig).Listen(t.Context(), "unix", filepath.Join(dir, "s"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	plain := check.Got(new(net.ListenConfig).Listen(t.Context(), "unix", filepath.Join(dir, "s")))(t)
 	server := GRPC()
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(Limit(plain, 4)) }()
 	defer func() {
 		server.Stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		check.Report(t, <-ended)
 	}()
-	c, err := new(net.Dialer).DialContext(context.WithoutCancel(t.Context()), "unix", plain.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := check.Got(new(net.Dialer).DialContext(context.WithoutCancel(t.Context()), "unix", plain.Addr().String()))(t)
 	defer c.Close()
-	if err := c.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, c.SetReadDeadline(time.Now().Add(time.Minute)))
 	if _, err := io.Copy(io.Discard, c); err != nil && !errors.Is(err, net.ErrClosed) && os.IsTimeout(err) {
 		t.Errorf("it still has its place: %v", err)
 	}

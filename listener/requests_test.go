@@ -2,11 +2,14 @@ package listener
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 // limitedHandler serves requests of which the test decides when each ends.
@@ -39,12 +42,10 @@ func (l *limitedHandler) request(ctx context.Context, from string, times int) {
 // next is the client of the next request that is served.
 func (l *limitedHandler) next() string {
 	l.Helper()
-	ctx, cancel := context.WithTimeout(l.Context(), time.Minute)
-	defer cancel()
 	select {
 	case client := <-l.begun:
 		return client
-	case <-ctx.Done():
+	case <-time.After(time.Minute):
 		l.Fatal("no request is served")
 		return ""
 	}
@@ -53,20 +54,12 @@ func (l *limitedHandler) next() string {
 // waiting waits until a client has that many requests.
 func (l *limitedHandler) waiting(from string, requests int) {
 	l.Helper()
-	every := time.NewTicker(time.Millisecond)
-	defer every.Stop()
-	for deadline := time.Now().Add(time.Minute); ; <-every.C {
+	wait.Until(l, fmt.Sprintf("%d requests of %s", requests, from), func() bool {
 		l.limited.mu.Lock()
+		defer l.limited.mu.Unlock()
 		c := l.limited.clients[ClientOf(from)]
-		there := c != nil && c.requests == requests || c == nil && requests == 0
-		l.limited.mu.Unlock()
-		if there {
-			return
-		}
-		if time.Now().After(deadline) {
-			l.Fatalf("there are not %d requests of %s", requests, from)
-		}
-	}
+		return c != nil && c.requests == requests || c == nil && requests == 0
+	})
 }
 
 func TestRequests_AboveTheLimitWaitForAPlace(t *testing.T) {
