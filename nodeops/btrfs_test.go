@@ -2,7 +2,6 @@ package nodeops
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -63,17 +62,13 @@ func TestSubvolume_LimitHolds(t *testing.T) {
 	for way, script := range waysIn {
 		t.Run(way, func(t *testing.T) {
 			volume := subvolume(t, filepath.Join(dir, strings.ReplaceAll(way, " ", "-")), 16*mib)
-			if err := asContainer(t, script, volume); !full(err) {
-				t.Errorf("got %v, want that it is full", err)
-			}
+			isFull(t, asContainer(t, script, volume))
 			if used := committed(t, volume); used > 16*mib || used < 8*mib && way != "fallocate" {
 				t.Errorf("%d bytes are used of %d", used, 16*mib)
 			}
 			// Root is limited too. Blocks that the next run truncates count until the next commit, so how much it can write is
 			// not predictable.
-			if _, err := run(t.Context(), "sh", "-e", "-c", script, "sh", volume); !full(err) {
-				t.Errorf("root got %v, want that it is full", err)
-			}
+			isFull(t, errorOf(run(t.Context(), "sh", "-e", "-c", script, "sh", volume)))
 			if used := committed(t, volume); used > 16*mib {
 				t.Errorf("%d bytes are used of %d by root", used, 16*mib)
 			}
@@ -81,25 +76,15 @@ func TestSubvolume_LimitHolds(t *testing.T) {
 	}
 }
 
-func TestSubvolume_NothingMovesIntoItFromAnother(t *testing.T) {
+func TestSubvolume_LimitGrowsAndNothingMovesIntoItFromAnother(t *testing.T) {
 	dir := newQuotaBtrfs(t)
 	a, b := subvolume(t, filepath.Join(dir, "a"), 16*mib), subvolume(t, filepath.Join(dir, "b"), 16*mib)
 	file := write(t, filepath.Join(b, "file"), "content")
-	if err := os.Rename(file, filepath.Join(a, "file")); !errors.Is(err, unix.EXDEV) {
-		t.Errorf("rename: got %v, want %v", err, unix.EXDEV)
-	}
-	if err := os.Link(file, filepath.Join(a, "file")); !errors.Is(err, unix.EXDEV) {
-		t.Errorf("link: got %v, want %v", err, unix.EXDEV)
-	}
-}
-
-func TestSubvolume_LimitGrows(t *testing.T) {
-	volume := subvolume(t, filepath.Join(newQuotaBtrfs(t), "volume"), 16*mib)
-	check.OK(t, LimitSubvolume(volume, 80*mib))
-	check.Report(t, asContainer(t, waysIn["plain writes"], volume))
-	if err := LimitSubvolume(volume, 0); err == nil {
-		t.Error("a limit of 0 was accepted")
-	}
+	fails(t, os.Rename(file, filepath.Join(a, "file")), unix.EXDEV)
+	fails(t, os.Link(file, filepath.Join(a, "file")), unix.EXDEV)
+	check.OK(t, LimitSubvolume(a, 80*mib))
+	check.Report(t, asContainer(t, waysIn["plain writes"], a))
+	fails(t, LimitSubvolume(a, 0), nil)
 }
 
 func TestSubvolume_InsideAnotherIsNotLimited(t *testing.T) {
@@ -107,33 +92,13 @@ func TestSubvolume_InsideAnotherIsNotLimited(t *testing.T) {
 	check.OK(t, os.Chmod(volume, 0o777))
 	script := `cd "$1"; exec setpriv --reuid=1234 --regid=1234 --clear-groups sh -e -c '
 		btrfs subvolume create inner; dd if=/dev/zero of=inner/f bs=1M count=64 conv=fsync'`
-	if _, err := run(t.Context(), "sh", "-c", script, "sh", volume); err != nil {
-		t.Errorf("the kernel has learned to limit it: %v; say so where it is documented", err)
-	}
+	check.Report(t, errorOf(run(t.Context(), "sh", "-c", script, "sh", volume))) // else say where it is documented that it is limited
 }
 
-func TestSubvolume_LimitCoversDataSharedWithSnapshots(t *testing.T) {
+func TestSubvolume_DataSharedWithASnapshotIsLimitedAndNotUnshared(t *testing.T) {
 	dir := newQuotaBtrfs(t)
-	volume := subvolume(t, filepath.Join(dir, "volume"), 64*mib)
-	command(t, "sh", "-e", "-c", "dd if=/dev/urandom of=$1/f bs=1M count=12 conv=fsync", "sh", volume)
-	clone := filepath.Join(dir, "clone")
-	check.OK(t, SnapshotSubvolume(clone, volume, false))
-	check.OK(t, LimitSubvolume(clone, 16*mib))
-	if used := committed(t, clone); used < 12*mib {
-		t.Errorf("%d bytes are used, want at least %d", used, 12*mib)
-	}
-	if err := asContainer(t, `dd if=/dev/zero of=$1/more bs=1M count=12 conv=fsync`, clone); !full(err) {
-		t.Errorf("got %v, want that it is full", err)
-	}
-	if checksum(t, filepath.Join(clone, "f")) != checksum(t, filepath.Join(volume, "f")) {
-		t.Error("the copy differs")
-	}
-}
-
-func TestSubvolume_DataSharedWithAnotherIsNotUnshared(t *testing.T) {
-	dir := newQuotaBtrfs(t)
-	volume := subvolume(t, filepath.Join(dir, "volume"), 64*mib)
-	command(t, "sh", "-e", "-c", "dd if=/dev/urandom of=$1/f bs=1M count=12 conv=fsync", "sh", volume)
+	volume, clone := subvolume(t, filepath.Join(dir, "volume"), 64*mib), filepath.Join(dir, "clone")
+	fillRandomly(t, volume)
 	unshared := func() int64 {
 		t.Helper()
 		committed(t, volume)
@@ -142,10 +107,22 @@ func TestSubvolume_DataSharedWithAnotherIsNotUnshared(t *testing.T) {
 	if got := unshared(); got < 12*mib {
 		t.Errorf("%d bytes are unshared, want at least %d", got, 12*mib)
 	}
-	check.OK(t, SnapshotSubvolume(filepath.Join(dir, "clone"), volume, false))
+	check.OK(t, SnapshotSubvolume(clone, volume, false))
 	if got := unshared(); got >= mib {
 		t.Errorf("with a snapshot %d bytes are unshared", got)
 	}
+	check.OK(t, LimitSubvolume(clone, 16*mib))
+	if used := committed(t, clone); used < 12*mib {
+		t.Errorf("%d bytes are used, want at least %d", used, 12*mib)
+	}
+	isFull(t, asContainer(t, `dd if=/dev/zero of=$1/more bs=1M count=12 conv=fsync`, clone))
+	same(t, checksum(t, filepath.Join(clone, "f")), checksum(t, filepath.Join(volume, "f")))
+}
+
+// fillRandomly writes 12 MiB to a file in a directory.
+func fillRandomly(t testing.TB, dir string) {
+	t.Helper()
+	command(t, "dd", "if=/dev/urandom", "of="+filepath.Join(dir, "f"), "bs=1M", "count=12", "conv=fsync")
 }
 
 func TestSubvolume_ReadOnlySnapshotKeepsItsContent(t *testing.T) {
@@ -155,16 +132,10 @@ func TestSubvolume_ReadOnlySnapshotKeepsItsContent(t *testing.T) {
 	snapshot := filepath.Join(dir, "snapshot")
 	check.OK(t, SnapshotSubvolume(snapshot, volume, true))
 	write(t, file, "after")
-	if got := read(t, filepath.Join(snapshot, "file")); got != "before" {
-		t.Errorf("got %q", got)
-	}
-	if err := os.WriteFile(filepath.Join(snapshot, "file"), nil, 0o600); !errors.Is(err, unix.EROFS) {
-		t.Errorf("writing to it: %v, want %v", err, unix.EROFS)
-	}
+	holds(t, filepath.Join(snapshot, "file"), "before")
+	fails(t, os.WriteFile(filepath.Join(snapshot, "file"), nil, 0o600), unix.EROFS)
 	check.Report(t, DeleteSubvolume(t.Context(), snapshot))
-	if err := SnapshotSubvolume(filepath.Join(dir, "s"), file, true); err == nil {
-		t.Error("a file was snapshotted")
-	}
+	fails(t, SnapshotSubvolume(filepath.Join(dir, "s"), file, true), nil)
 }
 
 func TestSubvolume_DeletionLeavesNoQgroups(t *testing.T) {
@@ -199,28 +170,13 @@ func TestSubvolume_DeletionIncludesThoseInside(t *testing.T) {
 	check.OK(t, os.Symlink(beside, filepath.Join(volume, "link")))
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := DeleteSubvolume(ended, volume); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v, want %v", err, context.Canceled)
-	}
+	fails(t, DeleteSubvolume(ended, volume), context.Canceled)
 	check.OK(t, DeleteSubvolume(t.Context(), volume))
-	if _, err := os.Stat(volume); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("got %v", err)
-	}
+	absent(t, volume)
 	cleaned(t, dir)
 	check.OK(t, SweepQgroups(dir))
 	if left := qgroups(t, dir); len(left) != 1 {
 		t.Errorf("quota groups %v are left, want that of %s", left, beside)
-	}
-}
-
-func TestSubvolume_OnlyASubvolumeIsDeletedAsOne(t *testing.T) {
-	dir := filepath.Join(newFS(t, "btrfs", fileSystems["btrfs"]), "plain")
-	check.OK(t, os.Mkdir(dir, 0o755))
-	if err := DeleteSubvolume(t.Context(), dir); err == nil {
-		t.Error("a plain directory was deleted")
-	}
-	if _, err := os.Stat(dir); err != nil {
-		t.Error(err)
 	}
 }
 
@@ -240,12 +196,8 @@ func TestSweep_RemovesQgroupsOfDeletedSubvolumesAndNoOthers(t *testing.T) {
 	if !strings.Contains(command(t, "btrfs", "qgroup", "show", dir), "1/7") {
 		t.Error("a quota group that an administrator made is gone")
 	}
-	if err := asContainer(t, waysIn["plain writes"], kept); !full(err) {
-		t.Errorf("got %v, want that it is full", err)
-	}
-	if err := SweepQgroups(newFS(t, "btrfs", fileSystems["btrfs"])); err != nil {
-		t.Errorf("without quotas: %v", err)
-	}
+	isFull(t, asContainer(t, waysIn["plain writes"], kept))
+	check.Report(t, SweepQgroups(newFS(t, "btrfs", fileSystems["btrfs"]))) // without quotas
 }
 
 // New kernels refuse to remove the quota groups of existing subvolumes; old ones do not.
@@ -270,12 +222,8 @@ func TestSubvolume_FromBeforeQuotasIsCountedAndLimited(t *testing.T) {
 	dir := newFS(t, "btrfs", gib)
 	volume := subvolume(t, filepath.Join(dir, "volume"), 0)
 	command(t, "sh", "-e", "-c", "cd $1; head -c 32M /dev/urandom | split -a 4 -b 4096; sync -f .", "sh", volume)
-	if err := LimitSubvolume(volume, 48*mib); err == nil || !strings.Contains(err.Error(), "not enabled") {
-		t.Errorf("got %v, want an error that says quotas are not enabled", err)
-	}
-	if _, err := SubvolumeUsage(volume); err == nil {
-		t.Error("the usage was reported without quotas")
-	}
+	fails(t, LimitSubvolume(volume, 48*mib), nil, "not enabled")
+	fails(t, errorOf(SubvolumeUsage(volume)), nil)
 	for range 2 {
 		check.OK(t, EnableBtrfsQuota(t.Context(), dir))
 	}
@@ -283,15 +231,13 @@ func TestSubvolume_FromBeforeQuotasIsCountedAndLimited(t *testing.T) {
 		t.Errorf("%d bytes are used, %v, want at least %d", used, err, 32*mib)
 	}
 	check.OK(t, LimitSubvolume(volume, 48*mib))
-	if err := asContainer(t, waysIn["plain writes"], volume); !full(err) {
-		t.Errorf("got %v, want that it is full", err)
-	}
+	isFull(t, asContainer(t, waysIn["plain writes"], volume))
 }
 
 func TestQuotas_EnablingOnBtrfsRestoresLostCounts(t *testing.T) {
 	dir := newQuotaBtrfs(t)
 	volume := subvolume(t, filepath.Join(dir, "volume"), 64*mib)
-	command(t, "sh", "-e", "-c", "dd if=/dev/urandom of=$1/f bs=1M count=12 conv=fsync", "sh", volume)
+	fillRandomly(t, volume)
 	check.OK(t, SnapshotSubvolume(filepath.Join(dir, "snapshot"), volume, true))
 	groups := qgroups(t, dir)
 	command(t, "btrfs", "qgroup", "create", "1/7", dir)
@@ -299,16 +245,10 @@ func TestQuotas_EnablingOnBtrfsRestoresLostCounts(t *testing.T) {
 	root := check.Got(os.Open(dir))(t)
 	defer root.Close()
 	inconsistent := filepath.Join(qgroupsOf(root), "inconsistent")
-	if got := read(t, inconsistent); got != "1\n" {
-		t.Fatalf("%s holds %q: the kernel has not lost count", inconsistent, got)
-	}
+	holds(t, inconsistent, "1\n") // the kernel has lost count
 	check.OK(t, EnableBtrfsQuota(t.Context(), dir))
-	if got := read(t, inconsistent); got != "0\n" {
-		t.Errorf("%s holds %q", inconsistent, got)
-	}
-	if got := read(t, filepath.Join(qgroupsOf(root), "drop_subtree_threshold")); got != "8\n" {
-		t.Errorf("the kernel would lose count when it removes a tree of %q levels", got)
-	}
+	holds(t, inconsistent, "0\n")
+	holds(t, filepath.Join(qgroupsOf(root), "drop_subtree_threshold"), "8\n") // how deep a tree is whose removal makes it lose count
 }
 
 func TestSubvolume_IsDistinguishedFromADirectory(t *testing.T) {
@@ -321,10 +261,8 @@ func TestSubvolume_IsDistinguishedFromADirectory(t *testing.T) {
 			t.Errorf("%s: %t, %v, want %t", path, got, err, want)
 		}
 	}
-	if _, err := IsSubvolume(filepath.Join(dir, "missing")); err == nil {
-		t.Error("a missing path was reported as no directory")
-	}
-	if err := CreateSubvolume(volume); !errors.Is(err, unix.EEXIST) {
-		t.Errorf("again: %v, want %v", err, unix.EEXIST)
-	}
+	fails(t, errorOf(IsSubvolume(filepath.Join(dir, "missing"))), nil)
+	fails(t, CreateSubvolume(volume), unix.EEXIST)
+	fails(t, DeleteSubvolume(t.Context(), plain), nil)
+	check.Report(t, errorOf(os.Stat(plain)))
 }

@@ -2,13 +2,17 @@ package nodeops
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
@@ -51,8 +55,7 @@ func TestCephKey_IsNeverPrinted(t *testing.T) {
 }
 
 func TestCephKey_FileIsItsOwnersAlone(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "key")
-	write(t, file, someKey)
+	file := write(t, filepath.Join(t.TempDir(), "key"), someKey)
 	for mode, good := range map[os.FileMode]bool{0o400: true, 0o600: false, 0o440: false, 0o404: false} {
 		check.OK(t, os.Chmod(file, mode))
 		if _, err := ReadCephKey(file); (err == nil) != good || err != nil && !strings.Contains(err.Error(), "chmod 0400") {
@@ -66,38 +69,27 @@ func TestCephKey_IsReadFromAMountedSecret(t *testing.T) {
 	link := func(to, from string) {
 		t.Helper()
 		name := filepath.Join(mount, from)
-		if err := os.Remove(name); err != nil && !os.IsNotExist(err) {
-			t.Fatal(err)
-		}
-		check.OK(t, os.Symlink(to, name))
+		check.OK(t, errors.Join(os.RemoveAll(name), os.Symlink(to, name)))
 	}
 	secret := func(version, key string) {
 		t.Helper()
 		check.OK(t, os.MkdirAll(filepath.Join(mount, version), 0o755))
-		file := filepath.Join(mount, version, "key")
-		write(t, file, key)
-		check.OK(t, os.Chmod(file, 0o400))
+		check.OK(t, os.Chmod(write(t, filepath.Join(mount, version, "key"), key), 0o400))
 		link(version, "..data")
 	}
 	// As the kubelet does: a directory for each version, which a link names, and a link through that one for each key.
 	secret("..2026_01_01", someKey)
 	link("..data/key", "fsid.node")
-	key, err := ReadCephKey(filepath.Join(mount, "fsid.node"))
-	if err != nil || len(key.secret) != 28 {
-		t.Fatalf("%d bytes, %v", len(key.secret), err)
-	}
+	same(t, len(check.Got(ReadCephKey(filepath.Join(mount, "fsid.node")))(t).secret), 28)
 	other := "AQC" + someKey[3:]
 	secret("..2026_01_02", other)
-	want, err := ParseCephKey(other)
-	check.OK(t, err)
-	if rotated, err := ReadCephKey(filepath.Join(mount, "fsid.node")); err != nil || !slices.Equal(rotated.secret, want.secret) {
-		t.Errorf("after a rotation: %v", err)
+	rotated := check.Got(ReadCephKey(filepath.Join(mount, "fsid.node")))(t)
+	if !slices.Equal(rotated.secret, check.Got(ParseCephKey(other))(t).secret) {
+		t.Error("after a rotation the key is the same")
 	}
-	outside := filepath.Join(t.TempDir(), "key")
-	write(t, outside, someKey)
+	outside := write(t, filepath.Join(t.TempDir(), "key"), someKey)
 	check.OK(t, os.Chmod(outside, 0o400))
-	beside, err := filepath.Rel(mount, outside)
-	check.OK(t, err)
+	beside := check.Got(filepath.Rel(mount, outside))(t)
 	for _, to := range []string{outside, beside, "..data/../../" + filepath.Base(mount) + "/..data/key", "..data", "fsid.node2"} {
 		link(to, "fsid.node2")
 		if _, err := ReadCephKey(filepath.Join(mount, "fsid.node2")); err == nil || strings.Contains(err.Error(), someKey) {
@@ -152,5 +144,30 @@ func TestRBD_NamesThatWouldBeMoreAreRefused(t *testing.T) {
 				t.Errorf("%s %q was accepted", name, odd)
 			}
 		}
+	}
+}
+
+func TestCephClient_AddressIsReadFromWhatTheKernelShows(t *testing.T) {
+	c := CephClient{ID: "client.4305"}
+	for text, want := range map[string]string{
+		"instance: client.4305 (1)10.0.0.5:0/1148\nblocklisted: false\n":        "10.0.0.5:0/1148",
+		"instance: client.4305 (3)[fd00::5]:0/4294967295\nblocklisted: false\n": "[fd00::5]:0/4294967295",
+	} {
+		if got := addressInStatus([]byte(text), c); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+	for _, text := range []string{"", "instance: client.4306 (1)10.0.0.5:0/1148\n", "instance: client.4305\n", "instance: client.4305 10.0.0.5:0/1148\n"} {
+		if got := addressInStatus([]byte(text), c); got != "" {
+			t.Errorf("%q: %q is taken for an address", text, got)
+		}
+	}
+}
+
+func TestCephClient_ThatNeverWasIsGone(t *testing.T) {
+	requireRoot(t)
+	same(t, check.Got(IsCephClientGone(CephClient{FSID: "11111111-2222-3333-4444-555555555555", ID: "client.1"}))(t), true)
+	if _, err := openDebugFS("no-such-thing"); !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENODEV) {
+		t.Errorf("the reason is %v", err)
 	}
 }

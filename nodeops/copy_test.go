@@ -35,31 +35,32 @@ func newFile(t testing.TB, path string) *os.File {
 }
 
 func TestCopy_HasTheContentAndHolesOfItsSource(t *testing.T) {
-	requireRoot(t)
-	for fstype, size := range fileSystems {
-		t.Run(fstype, func(t *testing.T) {
-			dir := newFS(t, fstype, size)
-			src := holey(t, filepath.Join(dir, "src"), 10*gib)
-			for name, copyTo := range map[string]func(dst *os.File) error{
-				"CopyFile": func(dst *os.File) error {
-					reflinked, err := CopyFile(t.Context(), dst, src)
-					if want := fstype != "ext4"; reflinked != want {
-						t.Errorf("reflinked: %t, want %t", reflinked, want)
-					}
-					return err
-				},
-				"CopySparse": func(dst *os.File) error { return CopySparse(t.Context(), dst, src) },
-			} {
-				dst := newFile(t, filepath.Join(dir, name))
-				check.OK(t, copyTo(dst))
-				check.OK(t, dst.Sync())
-				sameContent(t, dst, src)
-				if got, most := allocated(t, dst.Name()), allocated(t, src.Name())+mib; got > most {
-					t.Errorf("%s: the copy takes %d bytes, want at most %d", name, got, most)
-				}
+	eachFS(t, func(t *testing.T, fstype string, size int64) {
+		dir := newFS(t, fstype, size)
+		src := holey(t, filepath.Join(dir, "src"), 10*gib)
+		for name, copyTo := range map[string]func(dst *os.File) error{
+			"CopyFile": func(dst *os.File) error {
+				reflinked, err := CopyFile(t.Context(), dst, src)
+				same(t, reflinked, fstype != "ext4")
+				return err
+			},
+			"CopySparse": func(dst *os.File) error { return CopySparse(t.Context(), dst, src) },
+		} {
+			dst := newFile(t, filepath.Join(dir, name))
+			check.OK(t, copyTo(dst))
+			check.OK(t, dst.Sync())
+			sameContent(t, dst, src)
+			if got, most := allocated(t, dst.Name()), allocated(t, src.Name())+mib; got > most {
+				t.Errorf("%s: the copy takes %d bytes, want at most %d", name, got, most)
 			}
-		})
-	}
+			check.Got(src.WriteAt([]byte(name), 0))(t)
+			start := make([]byte, len(name))
+			check.Got(dst.ReadAt(start, 0))(t)
+			if string(start) == name {
+				t.Errorf("%s: the copy changes with its source", name)
+			}
+		}
+	})
 }
 
 // sameContent compares two files without reading gigabytes of holes.
@@ -84,54 +85,29 @@ func sameContent(t testing.TB, a, b *os.File) {
 	}
 }
 
-func TestCopy_ReflinkTakesNoSpaceAndIsIndependent(t *testing.T) {
-	dir := newFS(t, "xfs", fileSystems["xfs"])
-	src := newFile(t, filepath.Join(dir, "src"))
-	check.Got(src.Write(bytes.Repeat([]byte("x"), 200<<20)))(t)
-	dst := newFile(t, filepath.Join(dir, "dst")) // another 200 MiB would not fit
-	if reflinked, err := CopyFile(t.Context(), dst, src); err != nil || !reflinked {
-		t.Fatalf("reflinked: %t, %v", reflinked, err)
-	}
-	check.Got(src.WriteAt([]byte("changed"), 0))(t)
-	if got := make([]byte, 7); readAt(t, dst, got, 0) && string(got) != "xxxxxxx" {
-		t.Errorf("the copy changed with its source: %q", got)
-	}
-}
-
-func readAt(t testing.TB, f *os.File, b []byte, at int64) bool {
-	t.Helper()
-	check.Got(f.ReadAt(b, at))(t)
-	return true
-}
-
 func TestCopy_SparseIntoPreallocatedSpaceKeepsIt(t *testing.T) {
-	requireRoot(t)
-	for fstype, size := range fileSystems {
-		t.Run(fstype, func(t *testing.T) {
-			dir := newFS(t, fstype, size)
-			src := holey(t, filepath.Join(dir, "src"), 16*mib)
-			dst := newFile(t, filepath.Join(dir, "dst"))
-			check.OK(t, Preallocate(dst, 32*mib))
-			check.OK(t, CopySparse(t.Context(), dst, src))
-			check.OK(t, dst.Sync())
-			if got := allocated(t, dst.Name()); got < 32*mib {
-				t.Errorf("%d bytes of %d are left: blocks are shared or given back", got, 32*mib)
-			}
-			if info, err := dst.Stat(); err != nil || info.Size() != 32*mib {
-				t.Errorf("the copy was cut to %v", info.Size())
-			}
-			check.OK(t, dst.Truncate(16*mib))
-			sameContent(t, dst, src)
-		})
-	}
+	eachFS(t, func(t *testing.T, fstype string, size int64) {
+		dir := newFS(t, fstype, size)
+		src := holey(t, filepath.Join(dir, "src"), 16*mib)
+		dst := newFile(t, filepath.Join(dir, "dst"))
+		check.OK(t, Preallocate(dst, 32*mib))
+		check.OK(t, CopySparse(t.Context(), dst, src))
+		check.OK(t, dst.Sync())
+		if got := allocated(t, dst.Name()); got < 32*mib {
+			t.Errorf("%d bytes of %d are left: blocks are shared or given back", got, 32*mib)
+		}
+		if info, err := dst.Stat(); err != nil || info.Size() != 32*mib {
+			t.Errorf("the copy was cut to %v", info.Size())
+		}
+		check.OK(t, dst.Truncate(16*mib))
+		sameContent(t, dst, src)
+	})
 }
 
 func TestCopy_WorksAcrossFileSystems(t *testing.T) {
 	src := holey(t, filepath.Join(newFS(t, "xfs", fileSystems["xfs"]), "src"), 64*mib)
 	dst := newFile(t, filepath.Join(newFS(t, "btrfs", fileSystems["btrfs"]), "dst"))
-	if reflinked, err := CopyFile(t.Context(), dst, src); err != nil || reflinked {
-		t.Fatalf("reflinked: %t, %v", reflinked, err)
-	}
+	same(t, check.Got(CopyFile(t.Context(), dst, src))(t), false) // not reflinked
 	sameContent(t, dst, src)
 }
 
@@ -181,69 +157,104 @@ func TestCopy_IsCancelledBetweenTwoChunks(t *testing.T) {
 	src := newFile(t, filepath.Join(dir, "src"))
 	check.Got(src.Write(make([]byte, 10*copyChunk)))(t)
 	dst := newFile(t, filepath.Join(dir, "dst"))
-	if err := CopySparse(&endsAfter{t.Context(), 3}, dst, src); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v, want the context's end", err)
-	}
+	fails(t, CopySparse(&endsAfter{t.Context(), 3}, dst, src), context.Canceled)
 	if got := allocated(t, dst.Name()); got > 4*copyChunk {
 		t.Errorf("%d bytes were copied after the end", got)
 	}
-	if _, err := CopyFile(&endsAfter{t.Context(), 0}, dst, src); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v, want the context's end", err)
-	}
+	fails(t, errorOf(CopyFile(&endsAfter{t.Context(), 0}, dst, src)), context.Canceled)
 }
 
 func TestCopy_ThatDoesNotFitIsENOSPC(t *testing.T) {
 	dir := newFS(t, "ext4", 16*mib)
 	src := newFile(t, filepath.Join(t.TempDir(), "src"))
 	check.Got(src.Write(bytes.Repeat([]byte("x"), 32<<20)))(t)
-	if _, err := CopyFile(t.Context(), newFile(t, filepath.Join(dir, "dst")), src); !errors.Is(err, unix.ENOSPC) {
-		t.Errorf("got %v, want ENOSPC", err)
-	}
+	fails(t, errorOf(CopyFile(t.Context(), newFile(t, filepath.Join(dir, "dst")), src)), unix.ENOSPC)
 }
 
 func TestPreallocation_ThatDoesNotFitLeavesFileAndSpaceUnchanged(t *testing.T) {
-	requireRoot(t)
-	for fstype, size := range fileSystems {
-		t.Run(fstype, func(t *testing.T) {
-			dir := newFS(t, fstype, size)
-			f := newFile(t, filepath.Join(dir, "file"))
-			check.OK(t, Preallocate(f, mib))
-			syncAt(t, dir)
-			before, err := Statfs(t.Context(), dir)
-			check.OK(t, err)
-			tooMuch := []int64{2 * size, before.Available + 2*mib}
-			if fstype == "xfs" {
-				tooMuch = append(tooMuch, before.Available+mib) // more than one file can allocate
+	eachFS(t, func(t *testing.T, fstype string, size int64) {
+		dir := newFS(t, fstype, size)
+		f := newFile(t, filepath.Join(dir, "file"))
+		check.OK(t, Preallocate(f, mib))
+		syncAt(t, dir)
+		before := check.Got(Statfs(t.Context(), dir))(t)
+		tooMuch := []int64{2 * size, before.Available + 2*mib}
+		if fstype == "xfs" {
+			tooMuch = append(tooMuch, before.Available+mib) // more than one file can allocate
+		}
+		for _, tooMuch := range tooMuch {
+			if err := Preallocate(f, tooMuch); !errors.Is(err, unix.ENOSPC) {
+				t.Errorf("%d bytes: %v, want ENOSPC", tooMuch, err)
 			}
-			for _, tooMuch := range tooMuch {
-				if err := Preallocate(f, tooMuch); !errors.Is(err, unix.ENOSPC) {
-					t.Errorf("%d bytes: %v, want ENOSPC", tooMuch, err)
-				}
-				if info, err := f.Stat(); err != nil || info.Size() != mib {
-					t.Errorf("the file has %d bytes, %v", info.Size(), err)
-				}
+			if info, err := f.Stat(); err != nil || info.Size() != mib {
+				t.Errorf("the file has %d bytes, %v", info.Size(), err)
 			}
-			syncAt(t, dir)
-			after, err := Statfs(t.Context(), dir)
-			if err != nil || after.Available < before.Available-mib {
-				t.Errorf("available: %d, before %d (%v)", after.Available, before.Available, err)
-			}
-		})
-	}
+		}
+		syncAt(t, dir)
+		after, err := Statfs(t.Context(), dir)
+		if err != nil || after.Available < before.Available-mib {
+			t.Errorf("available: %d, before %d (%v)", after.Available, before.Available, err)
+		}
+	})
 }
 
 func TestPreallocation_IsUsableWhenTheRestIsFull(t *testing.T) {
-	requireRoot(t)
 	for _, fstype := range []string{"ext4", "xfs"} {
 		t.Run(fstype, func(t *testing.T) {
 			dir := newFS(t, fstype, fileSystems[fstype])
 			f := newFile(t, filepath.Join(dir, "file"))
 			check.OK(t, Preallocate(f, 8*mib))
 			fill(t, filepath.Join(dir, "filler"))
-			if _, err := f.WriteAt(bytes.Repeat([]byte("x"), 8<<20), 0); err != nil {
-				t.Error(err)
-			}
+			check.Report(t, errorOf(f.WriteAt(bytes.Repeat([]byte("x"), 8<<20), 0)))
 			check.Report(t, f.Sync())
 		})
 	}
+}
+
+// scattered writes that many blocks with a hole after each, so that each is an extent.
+func scattered(t testing.TB, path string, blocks int64) *os.File {
+	t.Helper()
+	f := newFile(t, path)
+	check.OK(t, f.Truncate(blocks*8*kib)) // otherwise xfs allocates beyond the end
+	for i := range blocks {
+		check.Got(f.WriteAt(bytes.Repeat([]byte{1}, int(4*kib)), i*8*kib))(t)
+	}
+	check.OK(t, f.Sync())
+	return f
+}
+
+func TestExtents_AreUnsharedUntilAnotherFileHasThem(t *testing.T) {
+	for _, fstype := range []string{"xfs", "btrfs"} {
+		t.Run(fstype, func(t *testing.T) {
+			dir := newFS(t, fstype, fileSystems[fstype])
+			const blocks = 3 * extentsAtOnce
+			src := scattered(t, filepath.Join(dir, "src"), blocks)
+			expect := func(when string, want int64) {
+				t.Helper()
+				if got, err := Unshared(src); err != nil || got != want {
+					t.Errorf("%s %d bytes are unshared, %v, want %d", when, got, err, want)
+				}
+			}
+			expect("at first", blocks*4*kib)
+			dst := newFile(t, filepath.Join(dir, "dst"))
+			same(t, check.Got(CopyFile(t.Context(), dst, src))(t), true) // reflinked
+			expect("after a copy", 0)
+			check.Got(src.WriteAt(bytes.Repeat([]byte{2}, int(4*kib)), 16*kib))(t)
+			check.OK(t, src.Sync())
+			expect("after a write to one of its blocks", 4*kib)
+			check.OK(t, os.Remove(dst.Name()))
+			dst.Close()
+			until(t, "the freedom of the blocks, which the kernel gives back in the background", func() bool {
+				command(t, "sync", "--file-system", dir)
+				return check.Got(Unshared(src))(t) == blocks*4*kib
+			})
+		})
+	}
+}
+
+func TestExtents_EmptyFileHasNoneAndUnsupportedFileSystemIsAnError(t *testing.T) {
+	same(t, check.Got(Unshared(newFile(t, filepath.Join(newFS(t, "ext4", fileSystems["ext4"]), "empty"))))(t), 0)
+	proc := check.Got(os.Open("/proc/self/status"))(t)
+	defer proc.Close()
+	fails(t, errorOf(Unshared(proc)), nil)
 }

@@ -61,38 +61,30 @@ func TestDevice_IsDescribedAsTheKernelKnowsIt(t *testing.T) {
 }
 
 func TestDevice_ThatIsNoDiskOfThisHostMustBeNamedByAPath(t *testing.T) {
-	for what, lines := range map[string][]string{
-		"a loop device":    disk("loop0", "virtual/block"),
-		"a mapped device":  disk("dm-0", "virtual/block"),
-		"an RBD image":     disk("rbd0", "rbd/0"),
-		"a USB stick":      disk("sdb", "pci/usb1/host1", "removable=1"),
-		"an iSCSI disk":    disk("sdc", "platform/host2/session1/target2"),
-		"a disk of a SAN":  disk("sdd", "pci/host3/rport-3:0-1/target3"),
-		"NVMe over TCP":    disk("nvme0n1", "virtual/nvme-fabrics/ctl/nvme0", "device/transport=tcp"),
-		"NVMe over fabric": disk("nvme0n1", "virtual/nvme-subsystem/nvme-subsys0", "device/nvme0/transport=rdma", "device/nvme1/transport=pcie"),
+	for what, test := range map[string]struct {
+		local bool
+		lines []string
+	}{
+		"a loop device":        {false, disk("loop0", "virtual/block")},
+		"a mapped device":      {false, disk("dm-0", "virtual/block")},
+		"an RBD image":         {false, disk("rbd0", "rbd/0")},
+		"a USB stick":          {false, disk("sdb", "pci/usb1/host1", "removable=1")},
+		"an iSCSI disk":        {false, disk("sdc", "platform/host2/session1/target2")},
+		"a disk of a SAN":      {false, disk("sdd", "pci/host3/rport-3:0-1/target3")},
+		"NVMe over TCP":        {false, disk("nvme0n1", "virtual/nvme-fabrics/ctl/nvme0", "device/transport=tcp")},
+		"NVMe over fabric":     {false, disk("nvme0n1", "virtual/nvme-subsystem/nvme-subsys0", "device/nvme0/transport=rdma", "device/nvme1/transport=pcie")},
+		"SATA":                 {true, disk("sda", "pci/host0/target0")},
+		"virtio":               {true, disk("vda", "pci/virtio1/block")},
+		"NVMe":                 {true, disk("nvme0n1", "pci/nvme/nvme0", "device/transport=pcie")},
+		"NVMe in several ways": {true, disk("nvme0n1", "virtual/nvme-subsystem/nvme-subsys0", "device/nvme0/transport=pcie")},
 	} {
-		devices, err := devicesIn(newSysfs(t, lines...))
-		if err != nil || len(devices) != 1 || devices[0].Local {
+		devices, err := devicesIn(newSysfs(t, test.lines...))
+		if err != nil || len(devices) != 1 || devices[0].Local != test.local {
 			t.Errorf("%s: %+v, %v", what, devices, err)
 			continue
 		}
-		if chosen, err := (DeviceSelector{MinSize: 1}).Select(devices); err != nil || len(chosen) != 0 {
-			t.Errorf("%s is chosen by its size: %+v, %v", what, chosen, err)
-		}
-	}
-	for what, lines := range map[string][]string{
-		"SATA":                   disk("sda", "pci/host0/target0"),
-		"virtio":                 disk("vda", "pci/virtio1/block"),
-		"NVMe":                   disk("nvme0n1", "pci/nvme/nvme0", "device/transport=pcie"),
-		"NVMe with several ways": disk("nvme0n1", "virtual/nvme-subsystem/nvme-subsys0", "device/nvme0/transport=pcie"),
-	} {
-		devices, err := devicesIn(newSysfs(t, lines...))
-		if err != nil || len(devices) != 1 || !devices[0].Local {
-			t.Errorf("%s: %+v, %v", what, devices, err)
-			continue
-		}
-		if chosen, err := (DeviceSelector{MinSize: 1}).Select(devices); err != nil || len(chosen) != 1 {
-			t.Errorf("%s is not chosen by its size: %+v, %v", what, chosen, err)
+		if chosen, err := (DeviceSelector{MinSize: 1}).Select(devices); err != nil || (len(chosen) == 1) != test.local {
+			t.Errorf("%s chosen by its size: %+v, %v", what, chosen, err)
 		}
 	}
 }
@@ -147,8 +139,7 @@ func TestDevice_IsFoundThroughLinksAndPatterns(t *testing.T) {
 	for name, target := range map[string]string{"b": first, "a": second, "again": second, "part": "/dev/null"} {
 		check.OK(t, os.Symlink(target, filepath.Join(links, name)))
 	}
-	all, err := Devices()
-	check.OK(t, err)
+	all := check.Got(Devices())(t)
 	for pattern, want := range map[string][]string{
 		links + "/*":                {second, first},
 		links + "/b":                {first},
@@ -175,12 +166,8 @@ func TestDevice_IsFoundThroughLinksAndPatterns(t *testing.T) {
 
 func TestDevice_ThatWasRemovedIsGone(t *testing.T) {
 	device := hostfs.Disk(t, 64*mib)
-	if DeviceGone(DeviceNumber(device)) {
-		t.Error("it is there")
-	}
-	if !DeviceGone("8:1048575") {
-		t.Error("there is no such device")
-	}
+	same(t, DeviceGone(DeviceNumber(device)), false)
+	same(t, DeviceGone("8:1048575"), true)
 	for path, want := range map[string]bool{"/proc": false, newFS(t, "xfs", 320*mib): true} {
 		f := check.Got(os.Open(path))(t)
 		defer f.Close()

@@ -2,7 +2,6 @@ package nodeops
 
 import (
 	"bytes"
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -32,9 +31,7 @@ func TestXFS_IsIdentifiedByItsUUIDAndLabel(t *testing.T) {
 	if err != nil || head == nil || head.UUID != someUUID || head.Label != "hf-fast" || head.Unfinished {
 		t.Fatalf("read %+v, %v", head, err)
 	}
-	if out := command(t, "blkid", "-p", "-o", "value", "-s", "UUID", device); strings.TrimSpace(out) != someUUID {
-		t.Errorf("blkid knows it as %s", out)
-	}
+	same(t, command(t, "blkid", "-p", "-o", "value", "-s", "UUID", device), someUUID+"\n")
 }
 
 func TestXFS_OtherContentHasNoHeader(t *testing.T) {
@@ -47,29 +44,15 @@ func TestXFS_OtherContentHasNoHeader(t *testing.T) {
 			t.Errorf("%s: %+v, %v", device, head, err)
 		}
 	}
-	if _, err := ReadXFSHead("/dev/nowhere"); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("no device: %v", err)
-	}
-}
-
-func TestXFS_UUIDMustBeWellFormed(t *testing.T) {
-	for _, spec := range []MkfsSpec{{FSType: "ext4", UUID: someUUID}, {FSType: "xfs", UUID: "generate"}, {FSType: "xfs", UUID: strings.ToUpper(someUUID)}} {
-		if err := CheckMkfs(spec); err == nil || !strings.Contains(err.Error(), spec.UUID) {
-			t.Errorf("%+v: %v", spec, err)
-		}
-	}
+	fails(t, errorOf(ReadXFSHead("/dev/nowhere")), os.ErrNotExist) // no device
 }
 
 func TestXFS_OnlyTheUnfinishedOneOfThatUUIDIsErased(t *testing.T) {
 	device := newXFSDisk(t)
 	before := firstMiB(t, device)
-	if err := EraseUnfinishedXFS(device, someUUID); !errors.Is(err, ErrNotEmpty) {
-		t.Errorf("a finished one: %v", err)
-	}
+	fails(t, EraseUnfinishedXFS(device, someUUID), ErrNotEmpty) // a finished one
 	hostfs.Overwrite(t, device, inProgress, 1)
-	if err := EraseUnfinishedXFS(device, "00000000-11aa-4b3a-8b3a-0123456789ab"); !errors.Is(err, ErrNotEmpty) {
-		t.Errorf("another: %v", err)
-	}
+	fails(t, EraseUnfinishedXFS(device, "00000000-11aa-4b3a-8b3a-0123456789ab"), ErrNotEmpty) // another
 	hostfs.Overwrite(t, device, inProgress, 0)
 	if !bytes.Equal(firstMiB(t, device), before) {
 		t.Error("what is left alone has changed")
@@ -77,30 +60,25 @@ func TestXFS_OnlyTheUnfinishedOneOfThatUUIDIsErased(t *testing.T) {
 	hostfs.Overwrite(t, device, inProgress, 1)
 	hostfs.Overwrite(t, device, 320*mib-1, 1) // mkfs writes the end, too
 	check.OK(t, EraseUnfinishedXFS(device, someUUID))
-	if err := ProvenEmpty(t.Context(), device); err != nil {
-		t.Errorf("erased, and still %v", err)
-	}
+	check.Report(t, ProvenEmpty(t.Context(), device))
 }
 
-func TestXFS_InUseIsNotErased(t *testing.T) {
-	device := newXFSDisk(t)
-	target := newTarget(t)
+func TestXFS_InUseIsNotErasedAndTheKernelRefusesASecondOneOfItsUUID(t *testing.T) {
+	device, target := newXFSDisk(t), newTarget(t)
 	check.Got(MountDisk(t.Context(), device, target))(t)
+	fails(t, errorOf(MountDisk(t.Context(), newXFSDisk(t), newTarget(t))), nil)
 	hostfs.Overwrite(t, device, inProgress, 1)
-	if err := EraseUnfinishedXFS(device, someUUID); !errors.Is(err, unix.EBUSY) {
-		t.Errorf("it is mounted, and %v", err)
-	}
+	fails(t, EraseUnfinishedXFS(device, someUUID), unix.EBUSY)
 	hostfs.Overwrite(t, device, inProgress, 0)
-	if m, err := MountAt(target); err != nil || m == nil || m.FSType != "xfs" || m.Source != device {
-		t.Errorf("mounted as %+v, %v", m, err)
+	if m := mountedAt(t, target); m.FSType != "xfs" || m.Source != device {
+		t.Errorf("mounted as %+v", m)
 	}
 }
 
 func TestDisk_IsMountedWithProjectQuotasWhereTheKernelHasThem(t *testing.T) {
 	device := newXFSDisk(t)
 	target := newTarget(t)
-	quotas, err := MountDisk(t.Context(), device, target)
-	check.OK(t, err)
+	quotas := check.Got(MountDisk(t.Context(), device, target))(t)
 	f, err := Probe(target)
 	if err != nil || f.ProjectQuota != quotas || !f.Reflink {
 		t.Errorf("it said quotas %t, found %+v, %v", quotas, f, err)
@@ -111,22 +89,6 @@ func TestDisk_IsMountedWithProjectQuotasWhereTheKernelHasThem(t *testing.T) {
 	if !quotas {
 		hostfs.Skip(t, "prjquota", "this kernel has no project quotas on xfs")
 	}
-}
-
-func TestDisk_KernelRefusesASecondOneOfTheSameUUID(t *testing.T) {
-	device := newXFSDisk(t)
-	check.Got(MountDisk(t.Context(), device, newTarget(t)))(t)
-	if _, err := MountDisk(t.Context(), newXFSDisk(t), newTarget(t)); err == nil {
-		t.Error("two disks of one identity are mounted")
-	}
-}
-
-// newTarget is a directory from which everything is unmounted before its removal.
-func newTarget(t *testing.T) string {
-	t.Helper()
-	target := t.TempDir()
-	t.Cleanup(func() { unmountAll(t, target) })
-	return target
 }
 
 func firstMiB(t *testing.T, device string) []byte {

@@ -3,8 +3,11 @@ package nodeops
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -25,21 +28,14 @@ func TestCommand_FailureReportsItsOutput(t *testing.T) {
 	}
 }
 
-func TestCommand_UsageTextIsOmitted(t *testing.T) {
-	_, err := run(t.Context(), "sh", "-c", `printf 'reason\nUsage: a lot\n' >&2; exit 1`)
-	if err == nil || !strings.HasSuffix(err.Error(), ": reason") {
-		t.Errorf("got %v", err)
+func TestCommand_FailureIsBriefAndOfItsKind(t *testing.T) {
+	usage := errorOf(run(t.Context(), "sh", "-c", `printf 'reason\nUsage: a lot\n' >&2; exit 1`))
+	long := errorOf(run(t.Context(), "sh", "-c", `head -c 100000 /dev/zero | tr '\0' x >&2; exit 1`))
+	if !strings.HasSuffix(fmt.Sprint(usage), ": reason") || long == nil || len(long.Error()) > 3000 {
+		t.Errorf("got %v, and %d bytes", usage, len(fmt.Sprint(long)))
 	}
-	_, err = run(t.Context(), "sh", "-c", `head -c 100000 /dev/zero | tr '\0' x >&2; exit 1`)
-	if err == nil || len(err.Error()) > 3000 {
-		t.Errorf("%d bytes of error", len(err.Error()))
-	}
-}
-
-func TestSpace_LackIsRecognized(t *testing.T) {
-	if _, err := run(t.Context(), "sh", "-c", "echo mkfs: No space left on device >&2; exit 1"); !errors.Is(err, unix.ENOSPC) {
-		t.Errorf("got %v, want ENOSPC", err)
-	}
+	fails(t, errorOf(run(t.Context(), "sh", "-c", "echo mkfs: No space left on device >&2; exit 1")), unix.ENOSPC)
+	fails(t, errorOf(run(t.Context(), "no-such-command")), exec.ErrNotFound, "this host has no no-such-command")
 }
 
 func TestCommand_EndsWithItsContext(t *testing.T) {
@@ -50,13 +46,42 @@ func TestCommand_EndsWithItsContext(t *testing.T) {
 		_, _ = os.ReadFile(fifo) // returns when the command runs
 		cancel(nil)
 	}()
-	if _, err := run(ctx, "sh", "-c", "echo > "+fifo+"; exec tail -f /dev/null"); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v, want the context's end", err)
+	fails(t, errorOf(run(ctx, "sh", "-c", "echo > "+fifo+"; exec tail -f /dev/null")), context.Canceled)
+}
+
+func TestLock_FileIsOpenedForWritingOnlyWhereNoOtherLockIsHeld(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	check.OK(t, os.WriteFile(path, nil, 0o600))
+	for reading, want := range map[int][]int{
+		os.O_RDONLY: {os.O_RDONLY},
+		unix.O_PATH: {os.O_RDONLY, os.O_RDWR}, // flock fails with EBADF for it, as on NFS
+	} {
+		var asked []int
+		open := func(flag int) (*os.File, error) {
+			asked = append(asked, flag)
+			if flag == os.O_RDONLY {
+				flag = reading
+			}
+			return os.OpenFile(path, flag, 0)
+		}
+		f := check.Got(Lock(open, unix.LOCK_EX|unix.LOCK_NB))(t)
+		if !slices.Equal(asked, want) {
+			t.Errorf("it was opened as %v, want %v", asked, want)
+		}
+		fails(t, errorOf(Lock(open, unix.LOCK_EX|unix.LOCK_NB)), unix.EWOULDBLOCK) // a second lock beside the first
+		f.Close()
 	}
 }
 
-func TestCommand_MissingIsNamed(t *testing.T) {
-	if _, err := run(t.Context(), "no-such-command"); !errors.Is(err, exec.ErrNotFound) || !strings.Contains(err.Error(), "this host has no no-such-command") {
-		t.Errorf("got %v", err)
-	}
+func TestLock_EndsWhenItIsClosedThoughAStartingCommandHasACopyOfTheFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	check.OK(t, os.WriteFile(path, nil, 0o600))
+	open := func(flag int) (*os.File, error) { return os.OpenFile(path, flag, 0) }
+	first := check.Got(Lock(open, unix.LOCK_EX))(t)
+	inherited := check.Got(unix.Dup(int(first.Fd())))(t)
+	defer unix.Close(inherited)
+	check.OK(t, first.Close())
+	second, err := Lock(open, unix.LOCK_EX|unix.LOCK_NB)
+	check.OK(t, err) // the next lock
+	second.Close()
 }

@@ -1,13 +1,17 @@
 package nodeops
 
 import (
-	"fmt"
+	"context"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-storage/holdfast/test/rig/check"
-	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
 func TestProbe_FindsFeaturesByTryingAndLeavesNothingBehind(t *testing.T) {
@@ -21,78 +25,94 @@ func TestProbe_FindsFeaturesByTryingAndLeavesNothingBehind(t *testing.T) {
 			image := newImage(t, fstype, fileSystems[fstype])
 			dir := mountImage(t, image)
 			before := names(t, dir)
-			got, err := Probe(dir)
-			if err != nil || got != want {
-				t.Errorf("got %+v, %v, want %+v", got, err, want)
-			}
-			if after := names(t, dir); len(after) != len(before) {
-				t.Errorf("left behind: %v, before %v", after, before)
-			}
+			same(t, check.Got(Probe(dir))(t), want)
+			same(t, names(t, dir), before)
 			unmountAll(t, dir)
 			readOnly := Features{FSType: want.FSType, BlockSize: want.BlockSize, ReadOnly: true}
-			if got, err := Probe(mountImage(t, image, "ro")); err != nil || got != readOnly {
-				t.Errorf("mounted read-only: %+v, %v, want %+v", got, err, readOnly)
-			}
+			same(t, check.Got(Probe(mountImage(t, image, "ro")))(t), readOnly)
 		})
 	}
 }
 
 func TestProbe_XFSWithoutReflinkIsRecognized(t *testing.T) {
-	got, err := Probe(newFS(t, "xfs", fileSystems["xfs"], "-m", "reflink=0"))
-	if err != nil || got.Reflink {
-		t.Errorf("got %+v, %v", got, err)
-	}
+	same(t, check.Got(Probe(newFS(t, "xfs", fileSystems["xfs"], "-m", "reflink=0")))(t).Reflink, false)
 }
 
 func TestProbe_BtrfsQuotaIsRecognized(t *testing.T) {
 	dir := newFS(t, "btrfs", fileSystems["btrfs"])
 	command(t, "btrfs", "quota", "enable", dir)
-	got, err := Probe(dir)
-	if err != nil || !got.BtrfsQuota {
-		t.Errorf("got %+v, %v", got, err)
-	}
+	same(t, check.Got(Probe(dir))(t).BtrfsQuota, true)
 }
 
 func TestProbe_OfAFileOrNothingIsAnError(t *testing.T) {
 	dir := t.TempDir()
 	for _, path := range []string{write(t, filepath.Join(dir, "file"), ""), filepath.Join(dir, "missing")} {
-		if got, err := Probe(path); err == nil {
-			t.Errorf("%s: %+v", path, got)
-		}
+		fails(t, errorOf(Probe(path)), nil)
 	}
 }
 
 func names(t testing.TB, dir string) []string {
 	t.Helper()
-	entries := check.Got(os.ReadDir(dir))(t)
 	var all []string
-	for _, e := range entries {
+	for _, e := range check.Got(os.ReadDir(dir))(t) {
 		all = append(all, e.Name())
 	}
 	return all
 }
 
 func TestProbe_ProjectQuotaIsRecognizedWhereEnforced(t *testing.T) {
-	requireRoot(t)
-	for fstype, mkfs := range map[string][]string{"xfs": nil, "ext4": {"-O", "quota,project", "-E", "quotatype=prjquota"}} {
-		t.Run(fstype, func(t *testing.T) {
-			image := newImage(t, fstype, fileSystems[fstype], mkfs...)
-			requireProjectQuota(t, image)
-			got, err := Probe(mountImage(t, image, "prjquota"))
-			if err != nil || !got.ProjectQuota {
-				t.Errorf("got %+v, %v", got, err)
-			}
-		})
-	}
+	onProjects(t, func(t *testing.T, dir string, _ *ProjectQuota) {
+		same(t, check.Got(Probe(dir))(t).ProjectQuota, true)
+	})
 }
 
-// requireProjectQuota skips the test if the kernel does not support project quotas.
-func requireProjectQuota(t testing.TB, image string) {
+func TestUsage_ReportsSizeFilesAndType(t *testing.T) {
+	eachFS(t, func(t *testing.T, fstype string, size int64) {
+		dir := newFS(t, fstype, size)
+		before := check.Got(Statfs(t.Context(), dir))(t)
+		if before.Type != fstype || before.Total > size || before.Total < size/2 || before.Used+before.Available > before.Total {
+			t.Errorf("a %s of %d bytes: %+v", fstype, size, before)
+		}
+		write(t, filepath.Join(dir, "file"), strings.Repeat("x", 8<<20))
+		syncAt(t, dir)
+		after := check.Got(Statfs(t.Context(), dir))(t)
+		if grown := after.Used - before.Used; grown < 8*mib || grown > 12*mib {
+			t.Errorf("8 MiB were written and the usage grew by %d", grown)
+		}
+		if fstype != "btrfs" && (after.InodesUsed != before.InodesUsed+1 || after.Inodes != after.InodesUsed+after.InodesFree) {
+			t.Errorf("one file was made: %+v, before %+v", after, before)
+		}
+	})
+}
+
+func syncAt(t testing.TB, dir string) {
 	t.Helper()
-	probe := t.TempDir()
-	_, err := run(t.Context(), "mount", "-o", "loop,prjquota", image, probe)
-	unmountAll(t, probe)
-	if err != nil {
-		hostfs.Skip(t, "prjquota", fmt.Sprintf("this kernel has no project quotas: %v", err))
-	}
+	command(t, "sync", "-f", dir)
+}
+
+func TestUsage_OfAMissingPathIsAnError(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "missing")
+	fails(t, errorOf(Statfs(t.Context(), path)), unix.ENOENT, path)
+}
+
+func TestStatfs_HangingCallIsAwaitedUntilTheDeadlineAndNeverRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked usageCalls
+		answer, calls := make(chan struct{}), 0
+		hang := func(string) (FSUsage, error) {
+			calls++
+			<-answer
+			return FSUsage{Type: "slow"}, nil
+		}
+		for range 10 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			fails(t, errorOf(asked.ask(ctx, "/hangs", hang)), context.DeadlineExceeded)
+			cancel()
+		}
+		works := func(string) (FSUsage, error) { return FSUsage{Type: "fast"}, nil }
+		same(t, check.Got(asked.ask(t.Context(), "/works", works))(t).Type, "fast")
+		time.AfterFunc(time.Second, func() { close(answer) })
+		same(t, check.Got(asked.ask(t.Context(), "/hangs", hang))(t).Type, "slow")
+		same(t, calls, 1)
+	})
 }

@@ -6,8 +6,11 @@ import (
 	"encoding/hex"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -60,16 +63,25 @@ func newImage(t testing.TB, fstype string, size int64, mkfsArgs ...string) strin
 func mountImage(t testing.TB, image string, options ...string) (mountpoint string) {
 	t.Helper()
 	requireRoot(t)
-	mountpoint = filepath.Join(t.TempDir(), "mnt")
-	check.OK(t, os.Mkdir(mountpoint, 0o755))
-	args := []string{"-o", "loop"}
-	for _, o := range options {
-		args = append(args, "-o", o)
-	}
-	// Before the mount: a command that is killed with the test may already have mounted it.
-	t.Cleanup(func() { unmountAll(t, mountpoint) })
-	command(t, "mount", append(args, image, mountpoint)...)
+	mountpoint = newTarget(t)
+	command(t, "mount", "-o", strings.Join(append([]string{"loop"}, options...), ","), image, mountpoint)
 	return mountpoint
+}
+
+// newTarget is a directory from which everything is unmounted before its removal.
+func newTarget(t testing.TB) (target string) {
+	t.Helper()
+	target = t.TempDir()
+	t.Cleanup(func() { unmountAll(t, target) })
+	return target
+}
+
+// eachFS runs a test on each type of file system.
+func eachFS(t *testing.T, test func(t *testing.T, fstype string, size int64)) {
+	requireRoot(t)
+	for fstype, size := range fileSystems {
+		t.Run(fstype, func(t *testing.T) { test(t, fstype, size) })
+	}
 }
 
 // unmountAll unmounts everything at target, even a frozen file system, whose loop device would remain otherwise.
@@ -79,29 +91,13 @@ func unmountAll(t testing.TB, target string) {
 		_ = unix.IoctlSetInt(int(dir.Fd()), fiThaw, 0)
 		dir.Close()
 	}
-	deadline, tick := time.After(time.Minute), time.NewTicker(5*time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := unix.Unmount(target, unix.UMOUNT_NOFOLLOW)
-		if err == unix.EBUSY { // perhaps a process that is exiting
-			select {
-			case <-tick.C:
-				continue
-			case <-deadline:
-			}
+	until(t, "the unmount of "+target, func() bool { // EBUSY is perhaps a process that is exiting
+		var err error
+		for err == nil {
+			err = unix.Unmount(target, unix.UMOUNT_NOFOLLOW)
 		}
-		switch err {
-		case nil:
-			continue
-		case unix.EINVAL, unix.ENOENT:
-			return
-		default:
-			t.Errorf("unmounting %s: %v; detaching it lazily", target, err)
-			if unix.Unmount(target, unix.UMOUNT_NOFOLLOW|unix.MNT_DETACH) != nil {
-				return
-			}
-		}
-	}
+		return err == unix.EINVAL || err == unix.ENOENT
+	})
 }
 
 // newSparse makes a file that is one hole.
@@ -165,4 +161,65 @@ func fill(t testing.TB, path string) {
 		}
 	}
 	check.OK(t, f.Sync())
+}
+
+// until waits until something is so.
+func until(t testing.TB, what string, so func() bool) {
+	t.Helper()
+	tick, late := time.NewTicker(5*time.Millisecond), time.After(2*time.Minute)
+	defer tick.Stop()
+	for !so() {
+		select {
+		case <-tick.C:
+		case <-late:
+			t.Fatalf("%s did not come", what)
+		}
+	}
+}
+
+// same fails unless both are equal.
+func same[T any](t testing.TB, got, want T) {
+	t.Helper()
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+// fails fails unless the error is of that kind, any if it is nil, and says all of the words.
+func fails(t testing.TB, err, kind error, words ...string) {
+	t.Helper()
+	if err == nil || kind != nil && !errors.Is(err, kind) {
+		t.Errorf("got the error %v, want %v", err, kind)
+		return
+	}
+	for _, word := range words {
+		if !strings.Contains(err.Error(), word) {
+			t.Errorf("%q is not in: %v", word, err)
+		}
+	}
+}
+
+// errorOf is that of a call, without its value.
+func errorOf[T any](_ T, err error) error { return err }
+
+// holds fails unless a file has that content.
+func holds(t testing.TB, path, want string) {
+	t.Helper()
+	if got := read(t, path); got != want {
+		t.Errorf("%s holds %.200q, want %.200q", path, got, want)
+	}
+}
+
+// absent fails if a path exists.
+func absent(t testing.TB, path string) {
+	t.Helper()
+	fails(t, errorOf(os.Lstat(path)), fs.ErrNotExist)
+}
+
+// unmounted fails if anything is mounted at a path.
+func unmounted(t testing.TB, path string) {
+	t.Helper()
+	if m, err := MountAt(path); m != nil || err != nil {
+		t.Errorf("at %s there is %+v, %v", path, m, err)
+	}
 }

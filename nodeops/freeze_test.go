@@ -3,7 +3,6 @@ package nodeops
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -60,80 +59,47 @@ func freezeFor(t testing.TB, dir string, limit time.Duration) *Frozen {
 }
 
 func TestFreeze_BlocksWritesUntilTheThaw(t *testing.T) {
-	requireRoot(t)
-	for fstype, size := range fileSystems {
-		t.Run(fstype, func(t *testing.T) {
-			image := newImage(t, fstype, size)
-			dir := mountImage(t, image)
-			write(t, filepath.Join(dir, "before"), strings.Repeat("x", 1<<20))
-			f := freezeFor(t, dir, time.Minute)
-			written := writeTo(t, dir)
-			if !isFrozen(t, dir) {
-				t.Error("it is not frozen")
-			}
-			// Earlier writes are in the image, and it does not change.
-			first := checksum(t, image)
-			if again := checksum(t, image); first != again {
-				t.Error("the image changes while it is frozen")
-			}
-			select {
-			case err := <-written:
-				t.Errorf("a write got through: %v", err)
-			default:
-			}
-			check.Report(t, f.Thaw())
-			thawed(t, written)
-			if f.guard.cmd.ProcessState == nil {
-				t.Error("the guard is not reaped")
-			}
-			if err := f.Thaw(); err != nil {
-				t.Errorf("the second Thaw says %v, the first said nothing", err)
-			}
-		})
-	}
-}
-
-func TestFreeze_EndsAfterTheLimitAndTheCopyIsInvalid(t *testing.T) {
-	dir := newFS(t, "ext4", 16*mib)
-	f := freezeFor(t, dir, 10*time.Millisecond)
-	thawed(t, writeTo(t, dir))
-	for range 2 {
-		if err := f.Thaw(); !errors.Is(err, ErrThawed) {
-			t.Errorf("got %v, want ErrThawed", err)
+	eachFS(t, func(t *testing.T, fstype string, size int64) {
+		image := newImage(t, fstype, size)
+		dir := mountImage(t, image)
+		write(t, filepath.Join(dir, "before"), strings.Repeat("x", 1<<20))
+		f := freezeFor(t, dir, time.Minute)
+		written := writeTo(t, dir)
+		same(t, isFrozen(t, dir), true)
+		// Earlier writes are in the image, and it does not change.
+		same(t, checksum(t, image), checksum(t, image))
+		select {
+		case err := <-written:
+			t.Errorf("a write got through: %v", err)
+		default:
 		}
-	}
+		check.Report(t, f.Thaw())
+		thawed(t, written)
+		if f.guard.cmd.ProcessState == nil {
+			t.Error("the guard is not reaped")
+		}
+		check.Report(t, f.Thaw())
+	})
 }
 
-func TestFreeze_ThawByAnotherIsNoticed(t *testing.T) {
-	dir := newFS(t, "ext4", 16*mib)
-	f := freezeFor(t, dir, time.Minute)
-	check.OK(t, ThawLeftover(dir))
-	if err := f.Thaw(); !errors.Is(err, ErrThawed) {
-		t.Errorf("got %v, want ErrThawed", err)
-	}
-}
-
-func TestFreeze_ThatHasEndedThawsNothingThatAnotherFrozeAgain(t *testing.T) {
+func TestFreeze_ThatHasEndedIsInvalidAndThawsNothingThatAnotherFrozeAgain(t *testing.T) {
 	dir := newFS(t, "ext4", 16*mib)
 	f := freezeFor(t, dir, 10*time.Millisecond)
 	thawed(t, writeTo(t, dir))
 	again := freezeFor(t, dir, time.Minute)
-	if err := f.Thaw(); !errors.Is(err, ErrThawed) {
-		t.Errorf("got %v, want ErrThawed", err)
+	for range 2 {
+		fails(t, f.Thaw(), ErrThawed)
 	}
 	check.Report(t, again.Thaw())
 }
 
-func TestFreeze_ByAnotherIsLeftAlone(t *testing.T) {
+func TestFreeze_ByAnotherIsLeftAloneAndItsThawIsNoticed(t *testing.T) {
 	dir := newFS(t, "ext4", 16*mib)
 	f := freezeFor(t, dir, time.Minute)
-	if _, err := Freeze(t.Context(), dir, time.Minute); !errors.Is(err, unix.EBUSY) || !strings.Contains(err.Error(), "frozen already") {
-		t.Errorf("got %v, want EBUSY that says it is frozen already", err)
-	}
-	if !isFrozen(t, dir) {
-		t.Error("the second one thawed what the first had frozen")
-	}
-	check.Report(t, f.Thaw())
+	fails(t, errorOf(Freeze(t.Context(), dir, time.Minute)), unix.EBUSY, "frozen already")
+	same(t, isFrozen(t, dir), true) // the second one did not thaw what the first had frozen
+	check.OK(t, ThawLeftover(dir))
+	fails(t, f.Thaw(), ErrThawed)
 }
 
 func TestFreeze_LeftoverIsThawedAndTheRestIsLeftAlone(t *testing.T) {
@@ -143,34 +109,27 @@ func TestFreeze_LeftoverIsThawedAndTheRestIsLeftAlone(t *testing.T) {
 	check.OK(t, unix.IoctlSetInt(int(root.Fd()), fiFreeze, 0))
 	for range 2 {
 		check.OK(t, ThawLeftover(dir))
-		if isFrozen(t, dir) {
-			t.Error("it is still frozen")
-		}
+		same(t, isFrozen(t, dir), false)
 	}
-	if err := ThawLeftover(filepath.Join(dir, "missing")); err == nil {
-		t.Error("a missing path is no error")
-	}
-	if err := ThawLeftover("/proc"); err != nil {
-		t.Errorf("what cannot be frozen cannot be left frozen: %v", err)
-	}
+	fails(t, ThawLeftover(filepath.Join(dir, "missing")), nil)
+	check.Report(t, ThawLeftover("/proc")) // what cannot be frozen cannot be left frozen
 }
 
-func TestFreeze_NeedsALimitACapableFileSystemAndACaller(t *testing.T) {
+func TestFreeze_ThatIsRefusedFreezesNothing(t *testing.T) {
 	dir := newFS(t, "ext4", 16*mib)
-	if _, err := Freeze(t.Context(), dir, 0); err == nil || !strings.Contains(err.Error(), "positive") {
-		t.Errorf("without a limit: %v", err)
-	}
-	if _, err := Freeze(t.Context(), "/proc", time.Minute); !errors.Is(err, unix.EOPNOTSUPP) {
-		t.Errorf("a file system without freeze: %v", err)
-	}
+	sub := filepath.Join(dir, "dir")
+	check.OK(t, os.Mkdir(sub, 0o755))
+	fails(t, errorOf(Freeze(t.Context(), dir, 0)), nil, "positive")
+	fails(t, errorOf(Freeze(t.Context(), "/proc", time.Minute)), unix.EOPNOTSUPP)
+	fails(t, errorOf(Freeze(t.Context(), sub, time.Minute)), nil, "nothing is mounted") // it belongs to another file system
+	// Check only, do not freeze: a fault must not block the host.
+	fails(t, freezable(open(t, "/")), nil, "root file system")
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := Freeze(gone, dir, time.Minute); !errors.Is(err, context.Canceled) {
-		t.Errorf("a caller who is gone: %v", err)
-	}
-	if isFrozen(t, dir) {
-		t.Error("it is frozen")
-	}
+	fails(t, errorOf(Freeze(gone, dir, time.Minute)), context.Canceled)
+	t.Setenv("PATH", t.TempDir())
+	fails(t, errorOf(Freeze(t.Context(), dir, time.Minute)), nil, "guard")
+	same(t, isFrozen(t, dir), false)
 }
 
 func TestFreeze_CallerThatEndsDuringItLeavesNothingFrozen(t *testing.T) {
@@ -183,32 +142,6 @@ func TestFreeze_CallerThatEndsDuringItLeavesNothingFrozen(t *testing.T) {
 		}
 	}
 	thawed(t, writeTo(t, dir))
-}
-
-func TestFreeze_NeedsAGuard(t *testing.T) {
-	dir := newFS(t, "ext4", 16*mib)
-	t.Setenv("PATH", t.TempDir())
-	if _, err := Freeze(t.Context(), dir, time.Minute); err == nil || !strings.Contains(err.Error(), "guard") {
-		t.Errorf("got %v, want an error about the guard", err)
-	}
-	if isFrozen(t, dir) {
-		t.Error("it is frozen")
-	}
-}
-
-func TestFreeze_HostsOwnFileSystemIsNever(t *testing.T) {
-	sub := filepath.Join(newFS(t, "ext4", 16*mib), "dir")
-	check.OK(t, os.Mkdir(sub, 0o755))
-	if _, err := Freeze(t.Context(), sub, time.Minute); err == nil || !strings.Contains(err.Error(), "nothing is mounted") {
-		t.Errorf("a directory where nothing is mounted: %v", err)
-	}
-	if isFrozen(t, sub) {
-		t.Error("it is frozen")
-	}
-	// Check only, do not freeze: a fault must not block the host.
-	if err := freezable(open(t, "/")); err == nil || !strings.Contains(err.Error(), "root file system") {
-		t.Errorf("the root: %v", err)
-	}
 }
 
 const freezeInChild = "HOLDFAST_TEST_FREEZE"
@@ -229,12 +162,8 @@ func TestFreeze_KilledFreezerIsThawed(t *testing.T) {
 		t.Fatalf("the child says %q, %v", line, err)
 	}
 	written := writeTo(t, dir)
-	if !isFrozen(t, dir) {
-		t.Error("the child did not freeze it")
-	}
-	if err := unix.Kill(-child.Process.Pid, unix.SIGKILL); err != nil { // with its process group
-		t.Fatal(err)
-	}
+	same(t, isFrozen(t, dir), true)
+	check.OK(t, unix.Kill(-child.Process.Pid, unix.SIGKILL)) // with its process group
 	_ = child.Wait()
 	thawed(t, written)
 }

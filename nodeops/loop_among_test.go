@@ -6,10 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -39,9 +37,7 @@ func lend(t *testing.T, first, count int) []string {
 func TestAttachLoop_UsesLentDevicesOnlyUntilNoneIsLeft(t *testing.T) {
 	hostfs.NotInGate(t, "needs loop devices that no other process uses")
 	devices := lend(t, unlikely, 8)
-	if again, err := AddLoops(unlikely, 8); err != nil || !slices.Equal(again, devices) {
-		t.Errorf("made again, they are %v, %v", again, err)
-	}
+	same(t, check.Got(AddLoops(unlikely, 8))(t), devices) // again
 	dir := t.TempDir()
 	paths := make([]string, len(devices))
 	var all sync.WaitGroup
@@ -60,44 +56,27 @@ func TestAttachLoop_UsesLentDevicesOnlyUntilNoneIsLeft(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if got := slices.Sorted(slices.Values(paths)); !slices.Equal(got, devices) {
-		t.Errorf("they are attached to %v, want each of %v once", got, devices)
-	}
+	same(t, slices.Sorted(slices.Values(paths)), devices)
 	image := sparse(t, t.TempDir(), mib)
-	if _, err := AttachLoop(t.Context(), image, LoopOptions{Among: devices}); !errors.Is(err, ErrNoLoop) || !strings.Contains(err.Error(), "all 8") {
-		t.Errorf("one image too many: %v", err)
-	}
+	fails(t, errorOf(AttachLoop(t.Context(), image, LoopOptions{Among: devices})), ErrNoLoop, "all 8") // one image too many
 	detachAll(t, filepath.Join(dir, "3"))
-	if l := attach(t, image, LoopOptions{Among: devices}); l.Path != paths[3] {
-		t.Errorf("it is attached to %s, free was %s", l.Path, paths[3])
-	}
-	again := attach(t, filepath.Join(dir, "5"), LoopOptions{Among: devices})
-	if again.Path != paths[5] {
-		t.Errorf("attached again it is at %s beside %s", again.Path, paths[5])
-	}
+	same(t, attach(t, image, LoopOptions{Among: devices}).Path, paths[3])                   // which was free
+	same(t, attach(t, filepath.Join(dir, "5"), LoopOptions{Among: devices}).Path, paths[5]) // again
 }
 
 func TestAttachLoop_ImageInUseElsewhereIsNotAttachedToALentDevice(t *testing.T) {
 	devices := lend(t, unlikely, 1)
 	image := sparse(t, t.TempDir(), mib)
 	theirs := attach(t, image, LoopOptions{})
-	_, err := AttachLoop(t.Context(), image, LoopOptions{Among: devices})
-	if err == nil || !strings.Contains(err.Error(), theirs.Path) {
-		t.Errorf("got %v, want an error that names %s", err, theirs.Path)
-	}
-	if got := loopsOf(t, image); len(got) != 1 {
-		t.Errorf("it is attached to %v", got)
-	}
+	fails(t, errorOf(AttachLoop(t.Context(), image, LoopOptions{Among: devices})), nil, theirs.Path)
+	isOn(t, image, theirs.Path)
 }
 
 func TestAttachLoop_ADeviceThatIsKeptForLendingIsNeverReused(t *testing.T) {
 	devices := lend(t, unlikely, 1)
 	image := sparse(t, t.TempDir(), mib)
 	attach(t, image, LoopOptions{Among: devices})
-	_, err := AttachLoop(t.Context(), image, LoopOptions{})
-	if err == nil || !strings.Contains(err.Error(), devices[0]) || !strings.Contains(err.Error(), "allocated") {
-		t.Errorf("got %v, want an error that names %s", err, devices[0])
-	}
+	fails(t, errorOf(AttachLoop(t.Context(), image, LoopOptions{})), nil, devices[0], "allocated")
 }
 
 func TestAttachLoop_WithoutALentDeviceTakesNoneOfThoseKeptForLending(t *testing.T) {
@@ -105,9 +84,8 @@ func TestAttachLoop_WithoutALentDeviceTakesNoneOfThoseKeptForLending(t *testing.
 	requireRoot(t)
 	lend(t, unlikely, 1)
 	below := 0
-	entries := check.Got(os.ReadDir("/sys/block"))(t)
-	for _, e := range entries {
-		if number := 0; scan(e.Name(), &number) && number < FirstReservedLoop {
+	for _, name := range names(t, "/sys/block") {
+		if number := 0; scan(name, &number) && number < FirstReservedLoop {
 			below++
 		}
 	}
@@ -147,32 +125,20 @@ func TestReclaim_DetachesEveryDeviceThatIsNeitherMountedNorOpen(t *testing.T) {
 	attachByHand(t, devices[3], theirs)
 
 	free := check.Got(ReclaimLoops(t.Context(), devices))(t)
-	if want := []string{devices[0], devices[3], devices[4]}; !slices.Equal(free, want) {
-		t.Errorf("free are %v, want %v", free, want)
-	}
-	for _, image := range []string{left, theirs} {
-		if got := loopsOf(t, image); len(got) > 0 {
-			t.Errorf("what was left is attached to %v still", got)
-		}
-	}
-	for i, image := range map[int]string{1: held, 2: mounted} {
-		if got := loopsOf(t, image); !slices.Equal(got, devices[i:i+1]) {
-			t.Errorf("%s is attached to %v, want %s", image, got, devices[i])
-		}
-	}
+	same(t, free, []string{devices[0], devices[3], devices[4]})
+	isOn(t, left)
+	isOn(t, held, devices[1])
+	isOn(t, mounted, devices[2])
+	isOn(t, theirs)
 }
 
 // attachByHand attaches a file without an allocation, as another program does.
 func attachByHand(t *testing.T, device, image string) {
 	t.Helper()
-	f, err := os.OpenFile(image, os.O_RDWR, 0)
-	check.OK(t, err)
+	f := check.Got(os.OpenFile(image, os.O_RDWR, 0))(t)
 	defer f.Close()
-	tick := time.NewTicker(time.Millisecond) // without a pause it would have it open nearly always, and it could not be detached
-	defer tick.Stop()
-	for err = unix.EBUSY; errors.Is(err, unix.EBUSY) || errors.Is(err, unix.ENXIO); <-tick.C { // while another process has it open
-		err = onDevice(device, func(fd int) error { return unix.IoctlSetInt(fd, unix.LOOP_SET_FD, int(f.Fd())) })
-	}
-	check.OK(t, err)
+	until(t, "the attachment, once no other process has the device open", func() bool {
+		return onDevice(device, func(fd int) error { return unix.IoctlSetInt(fd, unix.LOOP_SET_FD, int(f.Fd())) }) == nil
+	})
 	t.Cleanup(func() { detachAll(t, image) })
 }

@@ -1,6 +1,8 @@
 package nodeops
 
 import (
+	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-storage/holdfast/test/rig/check"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
 // mountedAt returns the topmost mount at a target.
@@ -32,36 +35,30 @@ func mountFor(t testing.TB, source, target, fstype string, flags uintptr) *Mount
 }
 
 func TestLoopUnder_IsTheDeviceThatTheFileSystemLiesOnAndNoNameOfAMount(t *testing.T) {
-	for fstype, size := range fileSystems {
-		t.Run(fstype, func(t *testing.T) {
-			l := attach(t, newImage(t, fstype, size), LoopOptions{Autoclear: true})
-			m := mountFor(t, l.Path, t.TempDir(), fstype, 0)
-			if got := LoopUnder(m); got != l.Path {
-				t.Errorf("it lies on %q, want %s", got, l.Path)
-			}
-			liar := mountFor(t, l.Path, t.TempDir(), "tmpfs", 0)
-			if got := LoopUnder(liar); liar.Source != l.Path || got != "" {
-				t.Errorf("a tmpfs that calls itself %s is said to lie on %q", liar.Source, got)
-			}
-			if !MayUse(l.Path)(*liar) {
-				t.Error("what calls itself the device is not said to be a possible use of it")
-			}
-			covered := *m
-			mountFor(t, "cover", m.Target, "tmpfs", 0)
-			if got := LoopUnder(&covered); got != l.Path && got != "" {
-				t.Errorf("covered by another mount it is said to lie on %q", got)
-			}
-		})
-	}
+	eachFS(t, func(t *testing.T, fstype string, size int64) {
+		l := attach(t, newImage(t, fstype, size), LoopOptions{Autoclear: true})
+		m := mountFor(t, l.Path, t.TempDir(), fstype, 0)
+		same(t, LoopUnder(m), l.Path)
+		liar := mountFor(t, l.Path, t.TempDir(), "tmpfs", 0)
+		if got := LoopUnder(liar); liar.Source != l.Path || got != "" {
+			t.Errorf("a tmpfs that calls itself %s is said to lie on %q", liar.Source, got)
+		}
+		if !MayUse(l.Path)(*liar) {
+			t.Error("what calls itself the device is not said to be a possible use of it")
+		}
+		covered := *m
+		mountFor(t, "cover", m.Target, "tmpfs", 0)
+		if got := LoopUnder(&covered); got != l.Path && got != "" {
+			t.Errorf("covered by another mount it is said to lie on %q", got)
+		}
+	})
 }
 
 func TestLoopNode_IsTheDeviceOfTheNodeAndNotOfItsName(t *testing.T) {
 	one, other := attach(t, sparse(t, t.TempDir(), mib), LoopOptions{}), attach(t, sparse(t, t.TempDir(), mib), LoopOptions{})
 	file := write(t, filepath.Join(t.TempDir(), "node"), "")
 	m := mountFor(t, one.Path, file, "", unix.MS_BIND)
-	if got := LoopNode(m); got != one.Path {
-		t.Errorf("the node of %s is said to be of %q", one.Path, got)
-	}
+	same(t, LoopNode(m), one.Path)
 	var st unix.Stat_t
 	check.OK(t, unix.Stat(other.Path, &st))
 	dir := t.TempDir()
@@ -88,19 +85,15 @@ func TestLoopNode_IsTheDeviceOfTheNodeAndNotOfItsName(t *testing.T) {
 	}
 	below := *m
 	mountFor(t, other.Path, file, "", unix.MS_BIND)
-	if got := LoopNode(&below); got != "" {
-		t.Errorf("covered by another node, it is said to be of %q", got)
-	}
+	same(t, LoopNode(&below), "")
 }
 
 func TestAttachLoop_DeviceDetachedWhileItsNodeIsInUseIsNotAllocated(t *testing.T) {
 	one := sparse(t, t.TempDir(), mib)
 	l := attach(t, one, LoopOptions{})
 	m := mountFor(t, l.Path, write(t, filepath.Join(t.TempDir(), "node"), ""), "", unix.MS_BIND)
-	if err := l.Detach(t.Context()); err != nil { // as any process with access to the node can do
-		t.Fatal(err)
-	}
-	for range 3 { // no new node is created for each
+	check.OK(t, l.Detach(t.Context())) // as any process with access to the node can do
+	for range 3 {                      // no new node is created for each
 		if other := attach(t, sparse(t, t.TempDir(), mib), LoopOptions{}); other.Path == l.Path {
 			t.Fatalf("another image is attached to %s, whose node is seen at %s", l.Path, m.Target)
 		}
@@ -170,22 +163,15 @@ func FuzzDevices(f *testing.F) {
 	f.Add("loop!1", "", "-1", "", "", "1", "", false)
 	f.Add("a", "7:1\n8:0", "9223372036854775807", "\x00", "\n", "0\n", "h", true)
 	f.Fuzz(func(t *testing.T, name, number, size, model, id, removable, holder string, virtual bool) {
-		sysfs := t.TempDir()
-		name, holder = clean(name, "disk"), clean(holder, "holder")
-		place := filepath.Join(sysfs, "devices/pci0000:00", name)
+		name, holder, place := clean(name, "disk"), clean(holder, "holder"), "pci0000:00"
 		if virtual {
-			place = filepath.Join(sysfs, "devices/virtual/block", name)
+			place = "virtual/block"
 		}
-		for _, dir := range []string{filepath.Join(sysfs, "block"), filepath.Join(place, "holders", holder), filepath.Join(place, "device"), filepath.Join(place, "queue")} {
-			if err := os.MkdirAll(dir, 0o755); err != nil {
-				t.Skip(err)
-			}
+		files := []string{"dev=" + number, "size=" + size, "device/model=" + model, "wwid=" + id, "removable=" + removable, "holders/" + holder + "/x=1"}
+		if strings.Contains(name+strings.Join(files, ""), " -> ") {
+			t.Skip("it would be a link")
 		}
-		for file, content := range map[string]string{"dev": number, "size": size, "device/model": model, "wwid": id, "removable": removable} {
-			write(t, filepath.Join(place, file), content)
-		}
-		check.OK(t, os.Symlink(place, filepath.Join(sysfs, "block", name)))
-		all, err := devicesIn(filepath.Join(sysfs, "block"))
+		all, err := devicesIn(newSysfs(t, disk(name, place, files...)...))
 		if err != nil {
 			return
 		}
@@ -200,7 +186,7 @@ func FuzzDevices(f *testing.F) {
 // clean makes one valid file name of fuzz data.
 func clean(name, otherwise string) string {
 	name = strings.Map(func(r rune) rune {
-		if r == 0 || r == '/' {
+		if r == 0 || r == '/' || r == '=' {
 			return -1
 		}
 		return r
@@ -211,22 +197,14 @@ func clean(name, otherwise string) string {
 	return name
 }
 
-func TestDetach_LeavesADeviceWritableThatWasMadeReadOnlyForOne(t *testing.T) {
-	l := attach(t, sparse(t, t.TempDir(), mib), LoopOptions{Among: lend(t, unlikely, 1)})
-	setReadOnly(t, l.Path)
-	check.OK(t, l.Detach(t.Context()))
-	if isReadOnly(t, l.Path) {
-		t.Errorf("%s is read-only for what is attached to it next", l.Path)
-	}
-}
-
-func TestAttachLoop_ADeviceThatAnotherLeftReadOnlyIsWritable(t *testing.T) {
+func TestLoop_DeviceThatWasMadeReadOnlyForOneImageIsWritableForTheNext(t *testing.T) {
 	lent := lend(t, unlikely, 1)
 	setReadOnly(t, lent[0])
 	l := attach(t, sparse(t, t.TempDir(), mib), LoopOptions{Among: lent})
-	if isReadOnly(t, l.Path) {
-		t.Error("it is read-only")
-	}
+	same(t, isReadOnly(t, l.Path), false)
+	setReadOnly(t, l.Path)
+	check.OK(t, l.Detach(t.Context()))
+	same(t, isReadOnly(t, l.Path), false)
 }
 
 func setReadOnly(t *testing.T, device string) {
@@ -242,4 +220,62 @@ func isReadOnly(t *testing.T, device string) (readOnly bool) {
 		return err
 	}))
 	return readOnly
+}
+
+// attachElsewhere attaches another file that has the path of the victim's image in another mount namespace, as any pod
+// with a loop device can do. The kernel then reports the victim's path.
+func attachElsewhere(t *testing.T, image string) (device string) {
+	t.Helper()
+	requireRoot(t)
+	const script = `
+		mount -t tmpfs none "$1"
+		truncate -s 16M "$2"
+		losetup --find --show "$2"
+		read end || exit 0`
+	device = hostfs.Beside(t, "unshare", "--mount", "sh", "-ec", script, "sh", filepath.Dir(image), image)
+	t.Cleanup(func() {
+		check.Report(t, detachIf(context.WithoutCancel(t.Context()), device, func(File) bool { return true }))
+	})
+	if name, err := BackingFile(device); err != nil || name != image {
+		t.Fatalf("%s says it is attached to %q, %v, want the victim's path %s: this tests nothing", device, name, err, image)
+	}
+	return device
+}
+
+func TestLoopsOf_AFileOfTheSamePathInAnotherMountNamespaceIsNotTakenForTheImage(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "volumes", "victim")
+	check.OK(t, os.MkdirAll(dir, 0o700))
+	image := sparse(t, dir, 16*mib)
+	theirs := attachElsewhere(t, image)
+	isOn(t, image)
+	ours := attach(t, image, LoopOptions{Autoclear: true})
+	if ours.Path == theirs {
+		t.Fatal("the volume was given the device of another image")
+	}
+	isOn(t, image, ours.Path)
+}
+
+func TestAttachLoop_ADeviceThatHasBecomeAnothersIsNotReused(t *testing.T) {
+	image, other := sparse(t, t.TempDir(), mib), sparse(t, t.TempDir(), mib)
+	theirs := attach(t, other, LoopOptions{})
+	if l, err := reuseLoop(theirs.Path, image, LoopOptions{}); err == nil {
+		l.Close()
+		t.Error("a device that is attached to another file was taken for the image's")
+	}
+}
+
+// A process that writes to a block device need not sync it: what it wrote belongs to the volume.
+func TestDetach_KeepsWhatIsOnlyInTheCacheOfTheDevice(t *testing.T) {
+	requireRoot(t)
+	image := sparse(t, t.TempDir(), 16*mib)
+	l := check.Got(AttachLoop(t.Context(), image, LoopOptions{}))(t)
+	user := check.Got(os.OpenFile(l.Path, os.O_RDWR, 0))(t)
+	want := bytes.Repeat([]byte("data"), int(mib))
+	check.Got(user.WriteAt(want, 4096))(t)
+	check.OK(t, user.Close())
+	check.OK(t, l.Detach(t.Context()))
+	got, err := os.ReadFile(image)
+	if err != nil || !bytes.Equal(got[4096:4096+len(want)], want) {
+		t.Errorf("of what was written %d bytes are lost (%v)", len(want)-bytes.Count(got, []byte("data"))*4, err)
+	}
 }

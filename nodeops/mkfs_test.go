@@ -19,6 +19,7 @@ import (
 // remake makes a file system with MakeFS in a new sparse file.
 func remake(t testing.TB, size int64, spec MkfsSpec) string {
 	t.Helper()
+	requireRoot(t)
 	image := sparse(t, t.TempDir(), size)
 	check.OK(t, MakeFS(t.Context(), image, spec))
 	return image
@@ -28,32 +29,28 @@ func remake(t testing.TB, size int64, spec MkfsSpec) string {
 func mountLoop(t testing.TB, image, fstype string, options ...string) (mountpoint, device string) {
 	t.Helper()
 	l := attach(t, image, LoopOptions{Autoclear: true})
-	target := t.TempDir()
-	t.Cleanup(func() { unmountAll(t, target) })
+	target := newTarget(t)
 	check.OK(t, MountFS(t.Context(), l.Path, target, fstype, options))
 	l.Close()
 	return target, l.Path
 }
 
 func TestMkfs_SmallestFileSystemOfEachTypeHoldsFiles(t *testing.T) {
-	requireRoot(t)
-	for fstype := range fileSystems {
-		t.Run(fstype, func(t *testing.T) {
-			size := check.Got(SmallestFS(fstype))(t)
-			image := remake(t, size, MkfsSpec{FSType: fstype})
-			if fstype == "ext4" && !strings.Contains(command(t, "dumpe2fs", "-h", image), "has_journal") {
-				t.Error("it has no journal")
-			}
-			dir, _ := mountLoop(t, image, fstype)
-			content := strings.Repeat("holdfast", 1<<17)
-			write(t, filepath.Join(dir, "file"), content)
-			unmountAll(t, dir)
-			dir, _ = mountLoop(t, image, fstype)
-			if read(t, filepath.Join(dir, "file")) != content {
-				t.Error("the file came back changed")
-			}
-		})
-	}
+	eachFS(t, func(t *testing.T, fstype string, _ int64) {
+		size := check.Got(SmallestFS(fstype))(t)
+		image := remake(t, size, MkfsSpec{FSType: fstype})
+		if fstype == "ext4" && !strings.Contains(command(t, "dumpe2fs", "-h", image), "has_journal") {
+			t.Error("it has no journal")
+		}
+		dir, _ := mountLoop(t, image, fstype)
+		content := strings.Repeat("holdfast", 1<<17)
+		write(t, filepath.Join(dir, "file"), content)
+		unmountAll(t, dir)
+		dir, _ = mountLoop(t, image, fstype)
+		if read(t, filepath.Join(dir, "file")) != content {
+			t.Error("the file came back changed")
+		}
+	})
 }
 
 func TestMkfs_BelowTheSmallestSizeFails(t *testing.T) {
@@ -67,78 +64,76 @@ func TestMkfs_BelowTheSmallestSizeFails(t *testing.T) {
 	}
 }
 
-func TestMkfs_UnknownFileSystemIsRefusedWithTheKnownOnes(t *testing.T) {
-	for _, fstype := range []string{"", "ext3", "vfat", "XFS", "ext4 ", strings.Repeat("x", 10000)} {
-		err := CheckMkfs(MkfsSpec{FSType: fstype})
-		if err == nil || !strings.Contains(err.Error(), "ext4, xfs or btrfs") || len(err.Error()) > 300 {
-			t.Errorf("%.20q: %v", fstype, err)
+func TestMkfs_ImpossibleIsRefused(t *testing.T) {
+	for _, c := range []struct {
+		spec MkfsSpec
+		says string
+	}{
+		{MkfsSpec{FSType: ""}, "ext4, xfs or btrfs"},
+		{MkfsSpec{FSType: "ext3"}, "ext4, xfs or btrfs"},
+		{MkfsSpec{FSType: "XFS"}, "ext4, xfs or btrfs"},
+		{MkfsSpec{FSType: "ext4 "}, "ext4, xfs or btrfs"},
+		{MkfsSpec{FSType: strings.Repeat("x", 10000)}, "ext4, xfs or btrfs"},
+		{MkfsSpec{FSType: "xfs", Inodes: 1000}, ""},
+		{MkfsSpec{FSType: "btrfs", Inodes: 1000}, ""},
+		{MkfsSpec{FSType: "ext4", Inodes: 1 << 32}, ""},
+		{MkfsSpec{FSType: "ext4", Inodes: 1000, Options: []string{"-N", "1000"}}, ""},
+		{MkfsSpec{FSType: "ext4", Inodes: 1000, Options: []string{"-i8192"}}, ""},
+		{MkfsSpec{FSType: "ext4", UUID: someUUID}, someUUID},
+		{MkfsSpec{FSType: "xfs", UUID: "generate"}, "generate"},
+		{MkfsSpec{FSType: "xfs", UUID: strings.ToUpper(someUUID)}, strings.ToUpper(someUUID)},
+	} {
+		if err := CheckMkfs(c.spec); err == nil || !strings.Contains(err.Error(), c.says) || len(err.Error()) > 300 {
+			t.Errorf("%.200s: %v", fmt.Sprint(c.spec), err)
 		}
 	}
 }
 
 func TestMkfs_DataIsNeverFormatted(t *testing.T) {
 	requireRoot(t)
-	for _, spec := range []MkfsSpec{{FSType: "ext4"}, {FSType: "xfs"}, {FSType: "btrfs"}} {
+	for fstype := range fileSystems {
+		spec := MkfsSpec{FSType: fstype}
 		for held := range fileSystems {
-			t.Run(spec.FSType+" over "+held, func(t *testing.T) {
+			t.Run(fstype+" over "+held, func(t *testing.T) {
 				image := newImage(t, held, fileSystems["xfs"])
 				before := checksum(t, image)
-				if err := MakeFS(t.Context(), image, spec); !errors.Is(err, ErrNotEmpty) {
-					t.Errorf("in a file: %v, want ErrNotEmpty", err)
-				}
+				fails(t, MakeFS(t.Context(), image, spec), ErrNotEmpty)
 				l := attach(t, image, LoopOptions{Autoclear: true})
-				if err := MakeFS(t.Context(), l.Path, spec); !errors.Is(err, ErrNotEmpty) || !strings.Contains(err.Error(), held) {
-					t.Errorf("on a device: %v, want ErrNotEmpty that names %s", err, held)
-				}
-				if checksum(t, image) != before {
-					t.Error("the content has changed")
-				}
+				fails(t, MakeFS(t.Context(), l.Path, spec), ErrNotEmpty, held)
+				same(t, checksum(t, image), before)
 			})
 		}
 	}
 }
 
-func TestMkfs_EmptyDeviceIsFormatted(t *testing.T) {
-	requireRoot(t)
-	for fstype, size := range fileSystems {
-		t.Run(fstype, func(t *testing.T) {
-			image := sparse(t, t.TempDir(), size)
-			l := attach(t, image, LoopOptions{Autoclear: true})
-			check.OK(t, MakeFS(t.Context(), l.Path, MkfsSpec{FSType: fstype}))
-			l.Close()
-			mountLoop(t, image, fstype)
-		})
-	}
-}
-
 func TestMkfs_KeepsPreallocatedSpace(t *testing.T) {
-	for fstype, size := range fileSystems {
-		t.Run(fstype, func(t *testing.T) {
-			if fstype == "btrfs" {
-				requireRoot(t) // mkfs.xfs checks whether the file is mounted, which needs root if loop devices are attached
-			}
-			dir := t.TempDir()
-			var s unix.Statfs_t
-			check.OK(t, unix.Statfs(dir, &s))
-			if s.Type == unix.TMPFS_MAGIC { // which frees what mkfs.ext4 fills with zeros, and has no pools
-				dir = hostfs.New(t, hostfs.Ext4, gib)
-			}
-			image := sparse(t, dir, 0)
-			f := check.Got(os.OpenFile(image, os.O_RDWR, 0))(t)
-			defer f.Close()
-			check.OK(t, Preallocate(f, size))
-			check.OK(t, MakeFS(t.Context(), image, MkfsSpec{FSType: fstype}))
-			if got := allocated(t, image); got < size {
-				t.Errorf("%d of %d bytes are left", got, size)
-			}
-			check.OK(t, errors.Join(f.Truncate(0), Preallocate(f, size)))
-			l := attach(t, image, LoopOptions{Autoclear: true})
-			check.OK(t, MakeFS(t.Context(), l.Path, MkfsSpec{FSType: fstype}))
-			if got := allocated(t, image); got < size {
-				t.Errorf("on a device: %d of %d bytes are left", got, size)
-			}
-		})
-	}
+	eachFS(t, func(t *testing.T, fstype string, size int64) {
+		if fstype == "btrfs" {
+			requireRoot(t) // mkfs.xfs checks whether the file is mounted, which needs root if loop devices are attached
+		}
+		dir := t.TempDir()
+		var s unix.Statfs_t
+		check.OK(t, unix.Statfs(dir, &s))
+		if s.Type == unix.TMPFS_MAGIC { // which frees what mkfs.ext4 fills with zeros, and has no pools
+			dir = hostfs.New(t, hostfs.Ext4, gib)
+		}
+		image := sparse(t, dir, 0)
+		f := check.Got(os.OpenFile(image, os.O_RDWR, 0))(t)
+		defer f.Close()
+		check.OK(t, Preallocate(f, size))
+		check.OK(t, MakeFS(t.Context(), image, MkfsSpec{FSType: fstype}))
+		if got := allocated(t, image); got < size {
+			t.Errorf("%d of %d bytes are left", got, size)
+		}
+		check.OK(t, errors.Join(f.Truncate(0), Preallocate(f, size)))
+		l := attach(t, image, LoopOptions{Autoclear: true})
+		check.OK(t, MakeFS(t.Context(), l.Path, MkfsSpec{FSType: fstype}))
+		if got := allocated(t, image); got < size {
+			t.Errorf("on a device: %d of %d bytes are left", got, size)
+		}
+		l.Close()
+		mountLoop(t, image, fstype)
+	})
 }
 
 func TestMkfs_ThinExt4StaysThinAfterItsFirstMount(t *testing.T) {
@@ -152,7 +147,6 @@ func TestMkfs_ThinExt4StaysThinAfterItsFirstMount(t *testing.T) {
 }
 
 func TestMkfs_InodesAreAsManyAsRequested(t *testing.T) {
-	requireRoot(t)
 	for _, want := range []uint64{1000, 1024, 100000} {
 		dir, _ := mountLoop(t, remake(t, 256*mib, MkfsSpec{FSType: "ext4", Inodes: want}), "ext4")
 		usage := check.Got(Statfs(t.Context(), dir))(t)
@@ -162,68 +156,22 @@ func TestMkfs_InodesAreAsManyAsRequested(t *testing.T) {
 	}
 }
 
-func TestMkfs_ImpossibleInodesAreRefused(t *testing.T) {
-	for _, spec := range []MkfsSpec{
-		{FSType: "xfs", Inodes: 1000},
-		{FSType: "btrfs", Inodes: 1000},
-		{FSType: "ext4", Inodes: 1 << 32},
-		{FSType: "ext4", Inodes: 1000, Options: []string{"-N", "1000"}},
-		{FSType: "ext4", Inodes: 1000, Options: []string{"-i8192"}},
-	} {
-		if err := CheckMkfs(spec); err == nil {
-			t.Errorf("%+v was accepted", spec)
-		}
-	}
-}
-
-// allowed has an example of every allowed option. Kernels may not support those marked new.
-var allowed = map[string][][]string{
+// allowed has an example of every allowed option.
+var allowed = map[string][]string{
 	"ext4": {
-		{"-i", "8192", "-I", "512"},
-		{"-i4096"},
-		{"-N", "2000"},
-		{"-m", "1.5"},
-		{"-m0"},
-		{"-L", "data_1"},
-		{"-G", "32"},
-		{"-J", "size=16"},
-		{"-T", "largefile"},
-		{"-T", "news"},
-		{"-e", "remount-ro"},
-		{"-E", "stride=16,stripe_width=64"},
-		{"-E", "lazy_itable_init=0,lazy_journal_init=0"},
-		{"-E", "resize=1000000"},
-		{"-E", "root_owner=1000:1000"},
-		{"-E", "packed_meta_blocks=1"},
-		{"-O", "^metadata_csum,^64bit"},
-		{"-O", "large_dir,ea_inode,inline_data,metadata_csum_seed"},
-		{"-O", "fast_commit"},
-		{"-O", "orphan_file"},
-		{"-O", "^dir_index,^huge_file,^flex_bg"},
+		"-i 8192 -I 512", "-i4096", "-N 2000", "-m 1.5", "-m0", "-L data_1", "-G 32", "-J size=16", "-T largefile", "-T news", "-e remount-ro",
+		"-E stride=16,stripe_width=64", "-E lazy_itable_init=0,lazy_journal_init=0", "-E resize=1000000",
+		"-E root_owner=1000:1000", "-E packed_meta_blocks=1",
+		"-O ^metadata_csum,^64bit", "-O large_dir,ea_inode,inline_data,metadata_csum_seed", "-O fast_commit",
+		"-O orphan_file", "-O ^dir_index,^huge_file,^flex_bg",
 	},
 	"xfs": {
-		{"-m", "reflink=0,rmapbt=0"},
-		{"-m", "rmapbt=1,finobt=1,inobtcount=1,bigtime=1,crc=1"},
-		{"-i", "maxpct=10,size=1024"},
-		{"-i", "sparse=0"},
-		{"-d", "su=64k,sw=4"},
-		{"-d", "agcount=2,noalign"},
-		{"-d", "cowextsize=16"},
-		{"-l", "size=100m,lazy-count=1"},
-		{"-n", "size=8192"},
-		{"-Ldata"},
+		"-m reflink=0,rmapbt=0", "-m rmapbt=1,finobt=1,inobtcount=1,bigtime=1,crc=1", "-i maxpct=10,size=1024", "-i sparse=0", "-d su=64k,sw=4",
+		"-d agcount=2,noalign", "-d cowextsize=16", "-l size=100m,lazy-count=1", "-n size=8192", "-Ldata",
 	},
 	"btrfs": {
-		{"-m", "single", "-d", "single"},
-		{"--metadata=dup", "--data", "single"},
-		{"-O", "no-holes"},
-		{"-O", "^no-holes"},
-		{"-n", "8k"},
-		{"--nodesize", "32768"},
-		{"--csum", "xxhash"},
-		{"--checksum=blake2"},
-		{"-L", "data.1"},
-		{"-R", "free-space-tree"},
+		"-m single -d single", "--metadata=dup --data single", "-O no-holes", "-O ^no-holes", "-n 8k", "--nodesize 32768", "--csum xxhash",
+		"--checksum=blake2", "-L data.1", "-R free-space-tree",
 	},
 }
 
@@ -231,12 +179,12 @@ func TestMkfs_EveryAllowedOptionMakesAFileSystemThatMounts(t *testing.T) {
 	requireRoot(t)
 	for fstype, examples := range allowed {
 		covered := map[string]bool{}
-		for _, options := range examples {
-			given := check.Got(mkfs.Parse(fstype, options))(t)
-			for _, o := range given {
+		for _, example := range examples {
+			options := strings.Fields(example)
+			for _, o := range check.Got(mkfs.Parse(fstype, options))(t) {
 				covered[o.Flag] = true
 			}
-			t.Run(fstype+" "+strings.Join(options, " "), func(t *testing.T) {
+			t.Run(fstype+" "+example, func(t *testing.T) {
 				image := remake(t, gib, MkfsSpec{FSType: fstype, Options: options})
 				dir, _ := mountLoop(t, image, fstype)
 				write(t, filepath.Join(dir, "file"), "content")
@@ -267,10 +215,7 @@ func TestMkfs_OptionsThatDoNotFitTheSizeAreNamed(t *testing.T) {
 		{FSType: "xfs", Options: []string{"-l", "size=10g"}},
 		{FSType: "btrfs", Options: []string{"-d", "dup", "-n", "4k", "-L", "x", "-O", "^extref,quota"}},
 	} {
-		err := MakeFS(t.Context(), sparse(t, t.TempDir(), 320*mib), spec)
-		if !errors.Is(err, ErrMkfsRefused) || !strings.Contains(err.Error(), fmt.Sprintf("%q", spec.Options)) {
-			t.Errorf("%+v: %v, want ErrMkfsRefused with the options", spec, err)
-		}
+		fails(t, MakeFS(t.Context(), sparse(t, t.TempDir(), 320*mib), spec), ErrMkfsRefused, fmt.Sprintf("%q", spec.Options))
 	}
 }
 
@@ -285,34 +230,29 @@ func TestMkfs_FullPoolIsNotBlamedOnTheOptions(t *testing.T) {
 }
 
 func TestMount_CloneIsMountedBesideItsSource(t *testing.T) {
-	requireRoot(t)
-	for fstype, size := range fileSystems {
-		t.Run(fstype, func(t *testing.T) {
-			image := remake(t, size, MkfsSpec{FSType: fstype})
-			source, _ := mountLoop(t, image, fstype)
-			write(t, filepath.Join(source, "file"), "source")
-			unmountAll(t, source)
-			images := []string{image, image + "1", image + "2"}
-			for i, clone := range images[1:] { // the second is a clone of the first
-				command(t, "cp", "--sparse=always", images[i], clone)
-				check.OK(t, RenewFSID(t.Context(), clone, fstype))
-				// Some kernels tolerate two with the same identity, others confuse them.
-				if fstype == "btrfs" && identity(t, clone) == identity(t, images[i]) {
-					t.Error("the clone has the identity of its source")
-				}
+	eachFS(t, func(t *testing.T, fstype string, size int64) {
+		image := remake(t, size, MkfsSpec{FSType: fstype})
+		source, _ := mountLoop(t, image, fstype)
+		write(t, filepath.Join(source, "file"), "source")
+		unmountAll(t, source)
+		images := []string{image, image + "1", image + "2"}
+		for i, clone := range images[1:] { // the second is a clone of the first
+			command(t, "cp", "--sparse=always", images[i], clone)
+			check.OK(t, RenewFSID(t.Context(), clone, fstype))
+			// Some kernels tolerate two with the same identity, others confuse them.
+			if fstype == "btrfs" && identity(t, clone) == identity(t, images[i]) {
+				t.Error("the clone has the identity of its source")
 			}
-			dirs := make([]string, len(images))
-			for i, image := range images {
-				dirs[i], _ = mountLoop(t, image, fstype)
-				write(t, filepath.Join(dirs[i], "file"), image)
-			}
-			for i, image := range images {
-				if got := read(t, filepath.Join(dirs[i], "file")); got != image {
-					t.Errorf("%s holds what was written to %s", image, got)
-				}
-			}
-		})
-	}
+		}
+		dirs := make([]string, len(images))
+		for i, image := range images {
+			dirs[i], _ = mountLoop(t, image, fstype)
+			write(t, filepath.Join(dirs[i], "file"), image)
+		}
+		for i, image := range images {
+			holds(t, filepath.Join(dirs[i], "file"), image)
+		}
+	})
 }
 
 func identity(t testing.TB, image string) string {
@@ -322,8 +262,8 @@ func identity(t testing.TB, image string) string {
 
 func FuzzMkfsOptions(f *testing.F) {
 	for fstype, examples := range allowed {
-		for _, options := range examples {
-			f.Add(fstype, strings.Join(options, "\n"))
+		for _, example := range examples {
+			f.Add(fstype, strings.ReplaceAll(example, " ", "\n"))
 		}
 	}
 	f.Add("xfs", "-d\nfile,name=/etc/passwd")
@@ -354,4 +294,35 @@ func FuzzMkfsOptions(f *testing.F) {
 			t.Errorf("%q was read as %q and then as %q (%v)", options, given, again, err)
 		}
 	})
+}
+
+func TestFSContent_CopiedToZerosIsAFileSystem(t *testing.T) {
+	eachFS(t, func(t *testing.T, fstype string, size int64) {
+		content := check.Got(NewFSContent(t.Context(), size, MkfsSpec{FSType: fstype}))(t)
+		defer content.Close()
+		image := sparse(t, t.TempDir(), size)
+		f := check.Got(os.OpenFile(image, os.O_RDWR, 0))(t)
+		defer f.Close()
+		check.OK(t, content.CopyTo(t.Context(), f, 4<<10))
+		if checksum(t, image) != checksum(t, content.file.Name()) {
+			t.Error("it differs")
+		}
+		if is := allocated(t, image); is > 16*mib {
+			t.Errorf("it takes %d bytes", is)
+		}
+		target, l := t.TempDir(), attach(t, image, LoopOptions{Autoclear: true})
+		check.OK(t, MountFS(t.Context(), l.Path, target, fstype, nil))
+		t.Cleanup(func() { unmountAll(t, target) })
+		write(t, filepath.Join(target, "file"), "holdfast")
+	})
+}
+
+// What mkfs.xfs fills with zeros is in the memory of the process.
+func TestFSContent_OfALargeXFSTakesLittleMemory(t *testing.T) {
+	requireRoot(t)
+	content := check.Got(NewFSContent(t.Context(), 8<<40, MkfsSpec{FSType: "xfs"}))(t)
+	defer content.Close()
+	if is := allocated(t, content.file.Name()); is > mostLog+16*mib {
+		t.Errorf("it takes %d bytes", is)
+	}
 }

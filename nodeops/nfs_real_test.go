@@ -30,6 +30,15 @@ func moment(t *testing.T) context.Context {
 	return ctx
 }
 
+// unmountAtEnd unmounts what is still mounted when the test ends, also if its server is silent.
+func unmountAtEnd(t *testing.T, target string) {
+	t.Cleanup(func() {
+		if m, err := MountAt(target); m != nil || err != nil {
+			check.Report(t, errors.Join(err, unix.Unmount(target, unix.MNT_DETACH)))
+		}
+	})
+}
+
 func mountServed(t *testing.T, path string, options ...string) (target string) {
 	t.Helper()
 	target = t.TempDir()
@@ -42,23 +51,28 @@ func served(path string, options ...string) NFS {
 	return NFS{Server: nfsserver.Address, Address: nfsserver.Address, Port: testPort, Path: path, Options: options}
 }
 
-func TestNFSVolume_HostThatMountsOneLacksNothing(t *testing.T) {
+func TestNFSVolume_IsMountedFromEachNamespaceAndAMissingOneIsNamed(t *testing.T) {
 	nfsserver.Start(t, testPort, "v")
 	for _, namespaces := range []string{"", "/proc/self/ns"} {
-		if err := CheckNFSClient(namespaces); err != nil {
-			t.Errorf("by way of %q: %v", namespaces, err)
-		}
+		check.Report(t, CheckNFSClient(namespaces)) // it lacks nothing
 	}
-	mountServed(t, "/v")
+	for _, namespaces := range []string{"", "/proc/1/ns"} {
+		n, target := served("/v"), t.TempDir()
+		n.Namespaces = namespaces
+		unmountAtEnd(t, target)
+		check.OK(t, MountNFS(bounded(t), n, target))
+		write(t, filepath.Join(target, "file"), "content")
+	}
+	dir := t.TempDir()
+	fails(t, MountNFS(bounded(t), served("/missing"), dir), nil, "127.0.0.1:/missing", "does not have the volume")
+	fails(t, MountNFS(bounded(t), served("/v", "nconnect=many"), dir), nil, "nconnect=many")
 }
 
 func TestNFSVolume_IsMountedAsRequested(t *testing.T) {
 	_, dirs := nfsserver.Start(t, testPort, "v", "w")
 	target := mountServed(t, "/v", "nosuid", "timeo=50")
 	write(t, filepath.Join(target, "file"), "content")
-	if got, err := os.ReadFile(filepath.Join(dirs[0], "file")); err != nil || string(got) != "content" {
-		t.Errorf("the server has %q, %v", got, err)
-	}
+	holds(t, filepath.Join(dirs[0], "file"), "content")
 	m, err := MountAt(target)
 	if err != nil || m.FSType != "nfs4" || m.Source != "127.0.0.1:/v" || m.Root != "/" || m.ReadOnly {
 		t.Fatalf("it is %+v, %v", m, err)
@@ -78,9 +92,7 @@ func TestNFSVolume_IsMountedAsRequested(t *testing.T) {
 		if m, err := MountAt(bound); err != nil || m.Source != want || m.Root != "/" || !m.ReadOnly {
 			t.Errorf("bound it is %+v, %v, want %s", m, err, want)
 		}
-		if err := os.WriteFile(filepath.Join(bound, "more"), nil, 0o600); !errors.Is(err, unix.EROFS) {
-			t.Errorf("writing where it is read-only: %v", err)
-		}
+		fails(t, os.WriteFile(filepath.Join(bound, "more"), nil, 0o600), unix.EROFS)
 		check.Report(t, UnmountShared(bounded(t), bound, time.Minute, 0))
 	}
 	check.Report(t, SetTopGroup(bounded(t), m, 4711))
@@ -88,32 +100,7 @@ func TestNFSVolume_IsMountedAsRequested(t *testing.T) {
 		t.Errorf("the top is %v, %v", info, err)
 	}
 	check.Report(t, UnmountShared(bounded(t), target, time.Minute, 0))
-	if m, err := MountAt(target); m != nil || err != nil {
-		t.Errorf("afterwards there is %+v, %v", m, err)
-	}
-}
-
-func TestNFSVolume_MissingOnTheServerIsNamed(t *testing.T) {
-	nfsserver.Start(t, testPort, "v")
-	dir := t.TempDir()
-	err := MountNFS(bounded(t), served("/missing"), dir)
-	if err == nil || !strings.Contains(err.Error(), "127.0.0.1:/missing") || !strings.Contains(err.Error(), "does not have the volume") {
-		t.Errorf("got %v", err)
-	}
-	err = MountNFS(bounded(t), served("/v", "nconnect=many"), dir)
-	if err == nil || !strings.Contains(err.Error(), "nconnect=many") {
-		t.Errorf("got %v", err)
-	}
-}
-
-func TestNFSVolume_IsMountedFromOtherNamespaces(t *testing.T) {
-	nfsserver.Start(t, testPort, "v")
-	n := served("/v")
-	n.Namespaces = "/proc/1/ns"
-	target := t.TempDir()
-	unmountAtEnd(t, target)
-	check.OK(t, MountNFS(bounded(t), n, target))
-	write(t, filepath.Join(target, "file"), "content")
+	unmounted(t, target)
 }
 
 // Only the clients of a server that does not answer wait, and what was unmounted does not reappear.
@@ -127,9 +114,7 @@ func TestNFSVolume_OfASilentServerIsUnmounted(t *testing.T) {
 	m := check.Got(MountAt(bound))(t)
 	s.Stop()
 	for range 3 {
-		if _, err := StatfsShared(moment(t), m); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "127.0.0.1:/v") {
-			t.Errorf("its usage: %v", err)
-		}
+		fails(t, errorOf(StatfsShared(moment(t), m)), context.DeadlineExceeded, "127.0.0.1:/v")
 	}
 	if err := BindShared(moment(t), target, late, false, nil); err == nil {
 		t.Log("a bind did not need the server")
@@ -140,25 +125,15 @@ func TestNFSVolume_OfASilentServerIsUnmounted(t *testing.T) {
 		t.Errorf("mounting: %v", err)
 	}
 	for _, dir := range []string{late, bound, target} {
-		if err := UnmountShared(bounded(t), dir, time.Second, 0); err != nil {
-			t.Errorf("unmounting: %v", err)
-		}
-		if m, err := MountAt(dir); m != nil || err != nil {
-			t.Errorf("afterwards there is %+v, %v", m, err)
-		}
+		check.Report(t, UnmountShared(bounded(t), dir, time.Second, 0))
+		unmounted(t, dir)
 	}
 	s.On()
 	target = mountServed(t, "/v")
-	if got, err := os.ReadFile(filepath.Join(target, "file")); err != nil || string(got) != "content" {
-		t.Errorf("it has %q, %v", got, err)
-	}
-	if got, err := os.ReadFile(filepath.Join(dirs[0], "file")); err != nil || string(got) != "content" {
-		t.Errorf("the server has %q, %v", got, err)
-	}
+	holds(t, filepath.Join(target, "file"), "content")
+	holds(t, filepath.Join(dirs[0], "file"), "content")
 	for _, dir := range []string{late, bound} {
-		if m, err := MountAt(dir); m != nil || err != nil {
-			t.Errorf("when the server was back, %+v appeared, %v", m, err)
-		}
+		unmounted(t, dir)
 	}
 }
 
@@ -180,9 +155,7 @@ func TestNFSVolume_WritesContinueWhenItsServerReturns(t *testing.T) {
 	case <-bounded(t).Done():
 		t.Fatal("it is not written, though its server is back")
 	}
-	if got, err := os.ReadFile(filepath.Join(dirs[0], "file")); err != nil || string(got) != "content" {
-		t.Errorf("the server has %q, %v", got, err)
-	}
+	holds(t, filepath.Join(dirs[0], "file"), "content")
 }
 
 func TestNFSVolume_InUseIsUnmountedOnlyWhenItsServerIsSilent(t *testing.T) {
@@ -192,21 +165,13 @@ func TestNFSVolume_InUseIsUnmountedOnlyWhenItsServerIsSilent(t *testing.T) {
 	syncAt(t, target)
 	f := check.Got(os.Open(filepath.Join(target, "file")))(t)
 	defer f.Close()
-	if err := UnmountShared(bounded(t), target, time.Minute, 0); !errors.Is(err, unix.EBUSY) {
-		t.Errorf("while its server answers: %v", err)
-	}
+	fails(t, UnmountShared(bounded(t), target, time.Minute, 0), unix.EBUSY) // while its server answers
 	s.Stop()
-	if err := UnmountShared(bounded(t), target, time.Second, time.Hour); err == nil || !strings.Contains(err.Error(), "has not answered for") {
-		t.Errorf("while its server may come back: %v", err)
-	}
+	fails(t, UnmountShared(bounded(t), target, time.Second, time.Hour), nil, "has not answered for") // while its server may come back
 	if m, err := MountAt(target); m == nil || err != nil {
 		t.Fatalf("before the server is given up there is %+v, %v", m, err)
 	}
-	if err := UnmountShared(bounded(t), target, time.Second, 0); err != nil {
-		t.Errorf("when its server is given up: %v", err)
-	}
-	if m, err := MountAt(target); m != nil || err != nil {
-		t.Errorf("afterwards there is %+v, %v", m, err)
-	}
+	check.Report(t, UnmountShared(bounded(t), target, time.Second, 0)) // when its server is given up
+	unmounted(t, target)
 	s.On()
 }

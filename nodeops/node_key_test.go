@@ -11,8 +11,7 @@ import (
 
 func TestNodeKey_OpensWhatWasSealedForItBeforeARestart(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "deep", "key")
-	own, err := LoadNodeKey(file)
-	check.OK(t, err)
+	own := check.Got(LoadNodeKey(file))(t)
 	sealed, err := SealForNode(own.Public(), "pool", []byte("secret"))
 	if err != nil || strings.Contains(sealed, "secret") {
 		t.Fatalf("sealed is %q, %v", sealed, err)
@@ -54,10 +53,6 @@ func TestNodeKey_OpensNothingElse(t *testing.T) {
 func TestNodeKey_DamagedFileIsNamedAndKept(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "key")
 	check.OK(t, os.WriteFile(file, []byte("short"), 0o600))
-	if _, err := LoadNodeKey(file); err == nil || !strings.Contains(err.Error(), file) {
-		t.Errorf("got %v", err)
-	}
-	if content, err := os.ReadFile(file); string(content) != "short" || err != nil {
-		t.Errorf("the file has %q, %v", content, err)
-	}
+	fails(t, errorOf(LoadNodeKey(file)), nil, file)
+	holds(t, file, "short")
 }

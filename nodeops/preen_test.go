@@ -30,34 +30,25 @@ func headOf(t testing.TB, image string) *ext4Head {
 func withFile(t testing.TB) (image string) {
 	t.Helper()
 	image = remake(t, 64*mib, MkfsSpec{FSType: "ext4"})
-	write(t, filepath.Join(mountImage(t, image), "file"), "content")
-	for _, m := range mountsOf(t, image) {
-		unmountAll(t, m.Target)
-	}
+	dir := mountImage(t, image)
+	write(t, filepath.Join(dir, "file"), "content")
+	unmountAll(t, dir)
 	return image
 }
 
-// mountsOf returns the mounts of an image.
-func mountsOf(t testing.TB, image string) (found []Mount) {
+func isClean(t testing.TB, device string) {
 	t.Helper()
-	all := check.Got(Mounts())(t)
-	for _, m := range all {
-		if device := LoopUnder(&m); device != "" && IsAttached(device, image) {
-			found = append(found, m)
-		}
+	if now := headOf(t, device); now.marked || now.unclean {
+		t.Errorf("it is %+v", now)
 	}
-	return found
 }
 
 // holdsFile fails if the file system, ready to be mounted, does not have its file.
 func holdsFile(t testing.TB, device string) {
 	t.Helper()
-	dir := t.TempDir()
-	t.Cleanup(func() { unmountAll(t, dir) })
+	dir := newTarget(t)
 	check.OK(t, MountFS(t.Context(), device, dir, "ext4", nil))
-	if got := read(t, filepath.Join(dir, "file")); got != "content" {
-		t.Errorf("the file holds %q", got)
-	}
+	holds(t, filepath.Join(dir, "file"), "content")
 }
 
 // noCommands makes PATH empty.
@@ -74,22 +65,15 @@ func TestPreen_Ext4MarkedWithErrorsIsRepairedOnce(t *testing.T) {
 			debugfs(t, image, fmt.Sprint("set_super_value state ", state))
 			device := attach(t, image, LoopOptions{}).Path
 			check.OK(t, Preen(t.Context(), device, "ext4"))
-			if now := headOf(t, device); now.marked || now.unclean {
-				t.Errorf("it is %+v", now)
-			}
-			path := os.Getenv("PATH")
-			noCommands(t)
-			if err := Preen(t.Context(), device, "ext4"); err != nil {
-				t.Errorf("a clean one: %v", err)
-			}
-			t.Setenv("PATH", path)
+			isClean(t, device)
 			holdsFile(t, device)
+			noCommands(t)
+			check.Report(t, Preen(t.Context(), device, "ext4")) // a clean one
 		})
 	}
 }
 
 func TestPreen_Ext4ThatWasNotUnmountedHasItsJournalReplayed(t *testing.T) {
-	requireRoot(t)
 	image := remake(t, 64*mib, MkfsSpec{FSType: "ext4"})
 	dir := mountImage(t, image)
 	write(t, filepath.Join(dir, "file"), "content")
@@ -97,40 +81,27 @@ func TestPreen_Ext4ThatWasNotUnmountedHasItsJournalReplayed(t *testing.T) {
 	cut := filepath.Join(t.TempDir(), "cut")
 	command(t, "cp", "--sparse=always", image, cut) // as after a power cut
 	device := attach(t, cut, LoopOptions{}).Path
-	if now := headOf(t, device); !now.unclean {
-		t.Fatal("the copy is clean, it tests nothing")
-	}
+	same(t, headOf(t, device).unclean, true)
 	check.OK(t, Preen(t.Context(), device, "ext4"))
-	if now := headOf(t, device); now.marked || now.unclean {
-		t.Errorf("it is %+v", now)
-	}
+	isClean(t, device)
 	holdsFile(t, device)
 }
 
 func TestPreen_Ext4ThatNeedsALossyRepairIsRefusedWithTheRemedy(t *testing.T) {
-	requireRoot(t)
 	image := withFile(t)
 	debugfs(t, image, "clri <2>")
 	debugfs(t, image, "set_super_value state 2")
 	device := attach(t, image, LoopOptions{}).Path
 	for range 2 {
 		err := Preen(t.Context(), device, "ext4")
-		if !errors.Is(err, ErrDamaged) {
-			t.Fatalf("got %v, want ErrDamaged", err)
-		}
-		for _, say := range []string{"marked as having errors", "copy " + image, "e2fsck -f " + image, "losing files", "snapshot"} {
-			if !strings.Contains(err.Error(), say) {
-				t.Errorf("%q is not in: %v", say, err)
-			}
-		}
-		if strings.Contains(err.Error(), "\n") {
+		fails(t, err, ErrDamaged, "marked as having errors", "copy "+image, "e2fsck -f "+image, "losing files", "snapshot")
+		if strings.Contains(fmt.Sprint(err), "\n") {
 			t.Errorf("more than one line: %v", err)
 		}
 	}
 }
 
 func TestPreen_FollowsTheExitCodeOfE2fsck(t *testing.T) {
-	requireRoot(t)
 	image := withFile(t)
 	debugfs(t, image, "set_super_value state 2")
 	device := attach(t, image, LoopOptions{}).Path
@@ -143,13 +114,10 @@ func TestPreen_FollowsTheExitCodeOfE2fsck(t *testing.T) {
 		}
 	}
 	noCommands(t)
-	if err := Preen(t.Context(), device, "ext4"); !errors.Is(err, exec.ErrNotFound) {
-		t.Errorf("without e2fsck: %v", err)
-	}
+	fails(t, Preen(t.Context(), device, "ext4"), exec.ErrNotFound) // without e2fsck
 }
 
 func TestPreen_OtherFileSystemIsLeftAlone(t *testing.T) {
-	requireRoot(t)
 	image := withFile(t)
 	debugfs(t, image, "set_super_value state 2")
 	_, device := mountLoop(t, image, "ext4")

@@ -30,30 +30,17 @@ func lacks(t testing.TB, feature string, why error) {
 func onProjects(t *testing.T, test func(t *testing.T, dir string, q *ProjectQuota)) {
 	for _, fstype := range []string{"xfs", "ext4"} {
 		t.Run(fstype, func(t *testing.T) {
-			dir := newProjectFS(t, fstype)
-			test(t, dir, openProjects(t, dir))
+			options := map[string][]string{"ext4": {"-O", "quota,project", "-E", "quotatype=prjquota"}}[fstype]
+			image, dir := newImage(t, fstype, 512*mib, options...), newTarget(t)
+			_, err := run(t.Context(), "mount", "-o", "loop,prjquota", image, dir)
+			q, unsupported := OpenProjectQuota(dir)
+			if err := errors.Join(err, unsupported); err != nil {
+				lacks(t, "prjquota", err)
+			}
+			t.Cleanup(func() { q.Close() })
+			test(t, dir, q)
 		})
 	}
-}
-
-func newProjectFS(t testing.TB, fstype string) (mountpoint string) {
-	t.Helper()
-	var options []string
-	if fstype == "ext4" {
-		options = []string{"-O", "project,quota", "-E", "quotatype=prjquota"}
-	}
-	image := newImage(t, fstype, 512*mib, options...)
-	mountpoint = t.TempDir()
-	t.Cleanup(func() { unmountAll(t, mountpoint) })
-	if _, err := run(t.Context(), "mount", "-o", "loop,prjquota", image, mountpoint); err != nil {
-		lacks(t, "prjquota", err)
-	}
-	q, err := OpenProjectQuota(mountpoint)
-	if err != nil {
-		lacks(t, "prjquota", err)
-	}
-	q.Close()
-	return mountpoint
 }
 
 func openProjects(t testing.TB, dir string) *ProjectQuota {
@@ -84,6 +71,13 @@ func full(err error) bool {
 	return err != nil && (strings.Contains(err.Error(), "No space left") || strings.Contains(err.Error(), "quota exceeded"))
 }
 
+func isFull(t testing.TB, err error) {
+	t.Helper()
+	if !full(err) {
+		t.Errorf("got %v, want that it is full", err)
+	}
+}
+
 // waysIn are scripts that write 64 MiB to the directory $1.
 var waysIn = map[string]string{
 	"plain writes": `dd if=/dev/zero of=$1/f bs=1M count=64 conv=fsync`,
@@ -100,9 +94,7 @@ func TestProject_LimitHolds(t *testing.T) {
 			t.Run(way, func(t *testing.T) {
 				volume := filepath.Join(dir, strings.ReplaceAll(way, " ", "-"))
 				id := limited(t, q, volume, Limits{Bytes: 16 * mib})
-				if err := asContainer(t, script, volume); !full(err) {
-					t.Errorf("got %v, want that it is full", err)
-				}
+				isFull(t, asContainer(t, script, volume))
 				if used, _, err := q.Usage(id); err != nil || used > 16*mib || used < 8*mib && way != "fallocate" {
 					t.Errorf("%d bytes are used, %v, of %d", used, err, 16*mib)
 				}
@@ -114,18 +106,16 @@ func TestProject_LimitHolds(t *testing.T) {
 	})
 }
 
-func TestProject_NothingMovesIntoItFromAnother(t *testing.T) {
+func TestProject_LimitGrowsAndNothingMovesIntoItFromAnother(t *testing.T) {
 	onProjects(t, func(t *testing.T, dir string, q *ProjectQuota) {
 		a, b := filepath.Join(dir, "a"), filepath.Join(dir, "b")
-		limited(t, q, a, Limits{Bytes: 16 * mib})
+		id := limited(t, q, a, Limits{Bytes: 16 * mib})
 		limited(t, q, b, Limits{Bytes: 16 * mib})
 		file := write(t, filepath.Join(b, "file"), "content")
-		if err := os.Rename(file, filepath.Join(a, "file")); !errors.Is(err, unix.EXDEV) {
-			t.Errorf("rename: got %v, want %v", err, unix.EXDEV)
-		}
-		if err := os.Link(file, filepath.Join(a, "file")); !errors.Is(err, unix.EXDEV) {
-			t.Errorf("link: got %v, want %v", err, unix.EXDEV)
-		}
+		fails(t, os.Rename(file, filepath.Join(a, "file")), unix.EXDEV)
+		fails(t, os.Link(file, filepath.Join(a, "file")), unix.EXDEV)
+		check.OK(t, q.SetLimits(id, Limits{Bytes: 80 * mib}))
+		check.Report(t, asContainer(t, waysIn["plain writes"], a))
 	})
 }
 
@@ -133,16 +123,12 @@ func TestProject_LimitOfInodesHolds(t *testing.T) {
 	onProjects(t, func(t *testing.T, dir string, q *ProjectQuota) {
 		volume := filepath.Join(dir, "volume")
 		id := limited(t, q, volume, Limits{Bytes: 16 * mib, Inodes: 100})
-		if err := asContainer(t, `for i in $(seq 200); do : > $1/$i; done`, volume); err == nil {
-			t.Error("200 files fit, want 100")
-		}
+		fails(t, asContainer(t, `for i in $(seq 200); do : > $1/$i; done`, volume), nil)
 		if _, inodes, err := q.Usage(id); err != nil || inodes != 100 {
 			t.Errorf("%d inodes are used, %v, want 100", inodes, err)
 		}
 		check.OK(t, q.SetLimits(id, Limits{Bytes: 16 * mib}))
-		if err := asContainer(t, `for i in $(seq 200); do : > $1/$i; done`, volume); err != nil {
-			t.Errorf("without a limit of inodes: %v", err)
-		}
+		check.Report(t, asContainer(t, `for i in $(seq 200); do : > $1/$i; done`, volume)) // without a limit of inodes
 	})
 }
 
@@ -160,24 +146,13 @@ func TestProject_CapSysResourceExceedsItOnExt4ButNotOnXFS(t *testing.T) {
 	})
 }
 
-func TestProject_LimitGrows(t *testing.T) {
-	onProjects(t, func(t *testing.T, dir string, q *ProjectQuota) {
-		volume := filepath.Join(dir, "volume")
-		id := limited(t, q, volume, Limits{Bytes: 16 * mib})
-		check.OK(t, q.SetLimits(id, Limits{Bytes: 80 * mib}))
-		check.Report(t, asContainer(t, waysIn["plain writes"], volume))
-	})
-}
-
 func TestProjectID_WithALimitOrAFileIsNeverAllocated(t *testing.T) {
 	onProjects(t, func(t *testing.T, dir string, q *ProjectQuota) {
 		elsewhere := openProjects(t, dir)
 		check.OK(t, elsewhere.SetLimits(firstProject, Limits{Inodes: 1}))
 		check.OK(t, errors.Join(os.Mkdir(filepath.Join(dir, "d"), 0o755), SetProject(filepath.Join(dir, "d"), firstProject+1)))
 		for _, want := range []uint32{firstProject + 2, firstProject + 3} {
-			if got := limited(t, q, filepath.Join(dir, fmt.Sprint(want)), Limits{Bytes: mib}); got != want {
-				t.Errorf("got id %d, want %d", got, want)
-			}
+			same(t, limited(t, q, filepath.Join(dir, fmt.Sprint(want)), Limits{Bytes: mib}), want)
 		}
 	})
 }
@@ -204,36 +179,25 @@ func TestProjectID_ReleasedIsAllocatedAgainOnlyWhenItsFilesAreGone(t *testing.T)
 	})
 }
 
-func TestReservation_FailureLeavesNothingInTheTable(t *testing.T) {
-	onProjects(t, func(t *testing.T, _ string, q *ProjectQuota) {
-		failure := errors.New("no room to write it down")
-		var reserved uint32
-		_, err := q.Reserve(Limits{Bytes: mib}, func(id uint32) error { reserved = id; return failure })
-		if !errors.Is(err, failure) {
-			t.Errorf("got %v, want %v", err, failure)
-		}
-		if d, err := q.table.get(reserved); err != nil || !d.free() {
-			t.Errorf("id %d: %+v, %v", reserved, d, err)
-		}
-		if _, err := q.Reserve(Limits{}, func(uint32) error { return nil }); err == nil {
-			t.Error("an id without a limit was reserved")
-		}
-	})
-}
-
-func TestProjectID_LeftOnADirectoryByACrashIsNotAllocated(t *testing.T) {
+func TestProjectID_OfAReservationThatFailedIsInNoTableAndNotAllocatedWhereADirectoryHasIt(t *testing.T) {
 	onProjects(t, func(t *testing.T, dir string, q *ProjectQuota) {
-		var left uint32
-		_, err := q.Reserve(Limits{Bytes: mib}, func(id uint32) error {
-			left = id
-			return errors.Join(SetProject(dir, id), errors.New("crash"))
-		})
-		if err == nil {
-			t.Fatal("no error")
+		crash := errors.New("crash")
+		for _, left := range []bool{false, true} {
+			var reserved uint32
+			fails(t, errorOf(q.Reserve(Limits{Bytes: mib}, func(id uint32) error {
+				if reserved = id; left {
+					check.OK(t, SetProject(dir, id))
+				}
+				return crash
+			})), crash)
+			if d, err := q.table.get(reserved); err != nil || d.free() == left {
+				t.Errorf("id %d: %+v, %v", reserved, d, err)
+			}
+			if got := limited(t, q, filepath.Join(dir, fmt.Sprint(left)), Limits{Bytes: mib}); left && got == reserved {
+				t.Errorf("id %d was handed out again", got)
+			}
 		}
-		if got := limited(t, q, filepath.Join(dir, "d"), Limits{Bytes: mib}); got == left {
-			t.Errorf("id %d was handed out again", got)
-		}
+		fails(t, errorOf(q.Reserve(Limits{}, func(uint32) error { return nil })), nil)
 	})
 }
 
@@ -363,8 +327,38 @@ func TestProjectQuota_WorksOnKernelsWithoutQuotactlFD(t *testing.T) {
 func TestProjectQuota_NotEnforcedIsRefusedWithTheRemedy(t *testing.T) {
 	for fstype, size := range fileSystems {
 		dir := newFS(t, fstype, size)
-		if q, err := OpenProjectQuota(dir); err == nil || !strings.Contains(err.Error(), "-o prjquota") || !strings.Contains(err.Error(), dir) {
-			t.Errorf("%s: %v, %v, want an error that names %s and the mount option", fstype, q, err, dir)
-		}
+		fails(t, errorOf(OpenProjectQuota(dir)), nil, "-o prjquota", dir)
 	}
+}
+
+func TestProject_CoversATreeOfItsFileSystemAndLaterFiles(t *testing.T) {
+	onProjects(t, func(t *testing.T, dir string, q *ProjectQuota) {
+		outside := write(t, filepath.Join(dir, "outside"), "not ours")
+		tree := filepath.Join(dir, "tree")
+		sub := filepath.Join(tree, "sub", "deeper")
+		check.OK(t, os.MkdirAll(sub, 0o755))
+		file := write(t, filepath.Join(sub, "file"), "content")
+		check.OK(t, os.Symlink(outside, filepath.Join(sub, "link")))
+		check.OK(t, unix.Mkfifo(filepath.Join(sub, "pipe"), 0o600))
+		inner := filepath.Join(tree, "inner")
+		t.Cleanup(func() { unmountAll(t, inner) })
+		check.OK(t, errors.Join(os.Mkdir(inner, 0o755), unix.Mount("none", inner, "tmpfs", 0, ""))) // which has no projects
+		write(t, filepath.Join(inner, "file"), "")
+		const id = 77
+		for range 2 {
+			check.OK(t, SetProject(tree, id))
+		}
+		later := write(t, filepath.Join(sub, "later"), "content")
+		for path, inherits := range map[string]bool{tree: true, sub: true, file: false, later: false} {
+			if got, inherit, err := ProjectOf(path); err != nil || got != id || inherit && !inherits || !inherit && inherits {
+				t.Errorf("%s: project %d, inherited %t, %v", path, got, inherit, err)
+			}
+		}
+		if got, _, err := ProjectOf(outside); err != nil || got != 0 {
+			t.Errorf("what a link leads to has project %d, %v", got, err)
+		}
+		if bytes, inodes, err := q.Usage(id); err != nil || inodes != 5 || bytes <= 0 {
+			t.Errorf("%d bytes and %d inodes are used, %v, want 5: tree, sub, deeper, file, later", bytes, inodes, err)
+		}
+	})
 }

@@ -46,8 +46,7 @@ func confined(t *testing.T, do func() error) {
 	if err := do(); err != nil {
 		t.Fatalf("%.2000v", err)
 	}
-	status := read(t, "/proc/self/status")
-	_, after, _ := strings.Cut(status, "VmHWM:")
+	_, after, _ := strings.Cut(read(t, "/proc/self/status"), "VmHWM:")
 	fmt.Println("peak", strings.Fields(after)[0])
 }
 
@@ -107,23 +106,16 @@ func TestRemoveTree_LeavesTheTargetsOfLinksAndMounts(t *testing.T) {
 	t.Cleanup(func() { unmountAll(t, inner) })
 	// It is on the same file system, so its st_dev is the same.
 	check.OK(t, unix.Mount(elsewhere, inner, "", unix.MS_BIND, ""))
-	if err := removeAt(t.Context(), tree); !errors.Is(err, unix.EBUSY) {
-		t.Errorf("got %v, want that something is mounted", err)
-	}
-	if read(t, filepath.Join(elsewhere, "precious")) != "x" {
-		t.Error("it left the tree")
-	}
-	if got := fmt.Sprint(names(t, tree), names(t, filepath.Join(tree, "a"))); got != "[a] [mounted]" {
-		t.Errorf("%s is left, want what cannot be removed", got)
-	}
+	fails(t, removeAt(t.Context(), tree), unix.EBUSY)
+	holds(t, filepath.Join(elsewhere, "precious"), "x")
+	same(t, fmt.Sprint(names(t, tree), names(t, filepath.Join(tree, "a"))), "[a] [mounted]")
 	unmountAll(t, inner)
 	check.OK(t, os.Symlink(elsewhere, filepath.Join(dir, "top")))
 	for _, name := range []string{"tree", "top", "missing"} {
 		check.Report(t, removeAt(t.Context(), filepath.Join(dir, name)))
 	}
-	if got := names(t, dir); len(got) > 0 || read(t, filepath.Join(elsewhere, "precious")) != "x" {
-		t.Errorf("%v is left", got)
-	}
+	same(t, names(t, dir), nil)
+	holds(t, filepath.Join(elsewhere, "precious"), "x")
 }
 
 func TestRemoveTree_FileThatCannotBeRemovedBlocksNothingElse(t *testing.T) {
@@ -139,9 +131,7 @@ func TestRemoveTree_FileThatCannotBeRemovedBlocksNothingElse(t *testing.T) {
 	}
 	command(t, "chattr", "+i", kept)
 	for range 2 {
-		if err := removeAt(t.Context(), tree); !errors.Is(err, unix.EPERM) || !strings.Contains(err.Error(), "kept") {
-			t.Fatalf("got %v, want that kept cannot be removed", err)
-		}
+		fails(t, removeAt(t.Context(), tree), unix.EPERM, "kept")
 	}
 	left := strings.Fields(command(t, "find", tree, "!", "-type", "d"))
 	if len(left) != 1 || filepath.Base(left[0]) != "kept" {
@@ -191,13 +181,10 @@ func TestRemoveTree_IsCancelledAndContinued(t *testing.T) {
 	for i := range 20 {
 		write(t, filepath.Join(tree, fmt.Sprint(i)), "")
 	}
-	if err := removeAt(&endsAfter{t.Context(), 2*removeDepth + 10}, tree); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v, want the context's end", err)
-	}
+	fails(t, removeAt(&endsAfter{t.Context(), 2*removeDepth + 10}, tree), context.Canceled)
 	if len(names(t, tree)) == 0 {
 		t.Error("nothing is left")
 	}
-	if err := removeAt(t.Context(), tree); err != nil || len(names(t, dir)) > 0 {
-		t.Errorf("got %v, %v is left", err, names(t, dir))
-	}
+	check.OK(t, removeAt(t.Context(), tree))
+	same(t, names(t, dir), nil)
 }

@@ -13,14 +13,6 @@ import (
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
-func holds(t *testing.T, path, want string) {
-	t.Helper()
-	got, err := os.ReadFile(path)
-	if err != nil || string(got) != want {
-		t.Errorf("%s holds %q, %v; want %q", path, got, err, want)
-	}
-}
-
 func TestReplace_FileIsReplacedWhole(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
@@ -32,9 +24,7 @@ func TestReplace_FileIsReplacedWhole(t *testing.T) {
 	if err := unix.Stat(file, &s); err != nil || s.Mode&0o777 != 0o600 {
 		t.Errorf("mode %o, %v", s.Mode, err)
 	}
-	if _, err := os.Lstat(file + ".new"); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("what it was written to is left: %v", err)
-	}
+	absent(t, file+".new")
 }
 
 func TestReplace_LeftoverOfACrashIsNeitherReadNorFollowed(t *testing.T) {
@@ -55,31 +45,20 @@ func TestReplace_FailureLeavesTheFileAsItIs(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
 	check.OK(t, errors.Join(ReplaceFile(file, []byte("old")), os.MkdirAll(filepath.Join(file+".new", "full"), 0o700)))
-	if err := ReplaceFile(file, []byte("new")); err == nil {
-		t.Error("it was replaced over a directory")
-	}
+	fails(t, ReplaceFile(file, []byte("new")), nil)
 	holds(t, file, "old")
-	if err := ReplaceFile(filepath.Join(dir, "no", "file"), nil); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("without its directory: %v", err)
-	}
+	fails(t, ReplaceFile(filepath.Join(dir, "no", "file"), nil), fs.ErrNotExist) // without its directory
 }
 
-func TestReplace_NewFileReplacesNothing(t *testing.T) {
+func TestReplace_NewFileReplacesNothingAndIsRemovedOnce(t *testing.T) {
 	dir := check.Got(os.OpenRoot(t.TempDir()))(t)
 	defer dir.Close()
+	file := filepath.Join(dir.Name(), "file")
 	check.OK(t, errors.Join(WriteNew(dir, "file", []byte("first")), SyncDir(dir, ".")))
-	if err := WriteNew(dir, "file", []byte("second")); !errors.Is(err, fs.ErrExist) {
-		t.Errorf("it was written again: %v", err)
-	}
-	holds(t, filepath.Join(dir.Name(), "file"), "first")
-}
-
-func TestReplace_FileIsRemovedOnce(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "file")
-	check.OK(t, errors.Join(ReplaceFile(file, nil), RemoveFile(file)))
-	if err := RemoveFile(file); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("again: %v", err)
-	}
+	fails(t, WriteNew(dir, "file", []byte("second")), fs.ErrExist)
+	holds(t, file, "first")
+	check.OK(t, RemoveFile(file))
+	fails(t, RemoveFile(file), fs.ErrNotExist) // again
 }
 
 // On xfs, where the content of a file is lost unless it was synced before the rename. ext4 syncs a file that replaces
@@ -109,7 +88,5 @@ func TestReplace_ReplacedCreatedOrRemovedFileSurvivesAPowerCut(t *testing.T) {
 		t.Run(step.name, func(t *testing.T) { holds(t, at(hostfs.Cut(t, hostfs.XFS, dir), step.file), step.want) })
 	}
 	check.OK(t, RemoveFile(at(dir, "removed")))
-	if _, err := os.Lstat(at(hostfs.Cut(t, hostfs.XFS, dir), "removed")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("what was removed is there again: %v", err)
-	}
+	absent(t, at(hostfs.Cut(t, hostfs.XFS, dir), "removed"))
 }

@@ -2,11 +2,9 @@ package nodeops
 
 import (
 	"errors"
-	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/holdfast-storage/holdfast/test/rig/check"
@@ -39,36 +37,27 @@ func TestSocket_StaleIsReplaced(t *testing.T) {
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("it has mode %v, %v", info.Mode(), err)
 	}
-	conn, err := net.Dial("unix", path)
-	check.OK(t, err)
+	conn := check.Got(net.Dial("unix", path))(t)
 	conn.Close()
 	if !s.Ours() {
 		t.Error("it does not know its own file")
 	}
 	check.Report(t, s.Remove())
-	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("it is left: %v", err)
-	}
+	absent(t, path)
 }
 
 func TestSocket_OtherFileIsNotReplaced(t *testing.T) {
 	path := socketPath(t)
 	first := listens(t, path)
-	if _, err := ListenUnix(t.Context(), path); err == nil || !strings.Contains(err.Error(), "someone answers at "+path) {
-		t.Errorf("of one that answers: %v", err)
-	}
+	fails(t, errorOf(ListenUnix(t.Context(), path)), nil, "someone answers at "+path) // of one that answers
 	if !first.Ours() {
 		t.Error("the first has lost its place")
 	}
 	check.OK(t, errors.Join(os.Remove(path), os.WriteFile(path, nil, 0o600)))
-	if _, err := ListenUnix(t.Context(), path); err == nil || !strings.Contains(err.Error(), "not a socket") {
-		t.Errorf("of a file: %v", err)
-	}
+	fails(t, errorOf(ListenUnix(t.Context(), path)), nil, "not a socket") // of a file
 	if first.Ours() {
 		t.Error("it takes another file for its own")
 	}
 	check.Report(t, first.Remove())
-	if _, err := os.Lstat(path); err != nil {
-		t.Errorf("it has removed another's file: %v", err)
-	}
+	check.Report(t, errorOf(os.Lstat(path)))
 }

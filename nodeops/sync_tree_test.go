@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -61,11 +62,7 @@ func sameTrees(t testing.TB, dst, src string) {
 			(*lines)[i] = strings.ReplaceAll(ofXFS.ReplaceAllString(line, ""), "  ", " ")
 		}
 	}
-	for i := range max(len(got), len(want)) {
-		if i >= len(got) || i >= len(want) || got[i] != want[i] {
-			t.Fatalf("first difference:\ngot  %s\nwant %s", got[min(i, len(got)-1)], want[min(i, len(want)-1)])
-		}
-	}
+	sameLines(t, got, want)
 	err := filepath.WalkDir(src, func(path string, entry os.DirEntry, err error) error {
 		if err != nil || !entry.Type().IsRegular() {
 			return err
@@ -92,12 +89,9 @@ func TestSyncTree_CopyInAnotherFileSystemIsEqual(t *testing.T) {
 		if taken := allocated(t, filepath.Join(dst, "sparse")); taken > 2*mib {
 			t.Errorf("the sparse file takes %d bytes", taken)
 		}
-		if written, _ := syncAndCompare(t, dst, src); written != 0 {
-			t.Errorf("%d bytes were written again", written)
-		}
-		if _, err := os.Lstat(filepath.Join(dst, ".holdfast-links")); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("the directory for hard links is left: %v", err)
-		}
+		written, _ := syncAndCompare(t, dst, src)
+		same(t, written, 0)
+		absent(t, filepath.Join(dst, ".holdfast-links"))
 	})
 }
 
@@ -105,10 +99,7 @@ func TestSyncTree_TargetLosesWhatItsSourceLacks(t *testing.T) {
 	eachPair(t, func(t *testing.T, src, dst string) {
 		plant(t, src)
 		plant(t, dst)
-		must := func(errs ...error) {
-			t.Helper()
-			check.OK(t, errors.Join(errs...))
-		}
+		must := func(errs ...error) { check.OK(t, errors.Join(errs...)) }
 		// Names with another kind, more, fewer and wrong hard links, other content with the same time and size.
 		must(os.RemoveAll(filepath.Join(dst, "dir/sub")), os.Symlink("/etc", filepath.Join(dst, "dir/sub")))
 		must(os.Remove(filepath.Join(dst, "link")), os.MkdirAll(filepath.Join(dst, "link/deep/er"), 0o755))
@@ -131,12 +122,8 @@ func TestSyncTree_LostAndFoundOfTheTargetStays(t *testing.T) {
 	inner := filepath.Join(dst, "dir", lostAndFound)
 	check.OK(t, errors.Join(os.Mkdir(filepath.Join(src, "dir"), 0o755), os.MkdirAll(inner, 0o755)))
 	syncAndCompare(t, dst, src)
-	if read(t, found) != "found by e2fsck" {
-		t.Error("what e2fsck has found was removed")
-	}
-	if _, err := os.Lstat(inner); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a directory of that name elsewhere stays: %v", err)
-	}
+	holds(t, found, "found by e2fsck")
+	absent(t, inner)
 }
 
 func TestSyncTree_FileIsCopiedAgainFromWhereItsCopyEnds(t *testing.T) {
@@ -190,29 +177,18 @@ func TestSyncTree_DeepTreeWithOddNamesIsCopied(t *testing.T) {
 	}
 	check.OK(t, os.Link(filepath.Join(src, "-rf"), filepath.Join(src, "linked")))
 	_, content := syncAndCompare(t, dst, src)
-	if content.Files != 17 {
-		t.Errorf("%d files were compared", content.Files)
-	}
+	same(t, content.Files, 17)
 }
 
 func TestSyncTree_RefusesWhatACopyWouldLack(t *testing.T) {
 	src, dst := twoFS(t, "btrfs", "ext4")
 	file := write(t, filepath.Join(src, "file"), "x")
 	check.OK(t, unix.Setxattr(file, "user.large", bytes.Repeat([]byte("x"), 8000), 0))
-	_, err := SyncTree(t.Context(), dst, src, ignore)
-	if !errors.Is(err, ErrCannotKeep) || !strings.Contains(err.Error(), "user.large of "+filepath.Join(dst, "file")) {
-		t.Errorf("an attribute that is too large: %v", err)
-	}
+	fails(t, errorOf(SyncTree(t.Context(), dst, src, ignore)), ErrCannotKeep, "user.large of "+filepath.Join(dst, "file"))
 	check.OK(t, os.Remove(file))
 	command(t, "btrfs", "-q", "subvolume", "create", filepath.Join(src, "inner"))
-	for name, err := range map[string]error{
-		"sync":    func() error { _, err := SyncTree(t.Context(), dst, src, ignore); return err }(),
-		"compare": func() error { _, err := CompareTrees(t.Context(), dst, src, false, ignore); return err }(),
-	} {
-		if !errors.Is(err, ErrForeign) || !strings.Contains(err.Error(), "inner") {
-			t.Errorf("%s with a subvolume: %v", name, err)
-		}
-	}
+	fails(t, errorOf(SyncTree(t.Context(), dst, src, ignore)), ErrForeign, "inner")
+	fails(t, errorOf(CompareTrees(t.Context(), dst, src, false, ignore)), ErrForeign, "inner")
 }
 
 func TestSyncTree_TimeThatTheTargetCannotKeepIsNamed(t *testing.T) {
@@ -220,9 +196,7 @@ func TestSyncTree_TimeThatTheTargetCannotKeepIsNamed(t *testing.T) {
 	dst := newFS(t, "ext4", fileSystems["ext4"], "-I", "128") // it keeps whole seconds
 	write(t, filepath.Join(src, "file"), "x")
 	check.OK(t, unix.UtimesNano(filepath.Join(src, "file"), []unix.Timespec{{Sec: 1e9, Nsec: 5}, {Sec: 1e9, Nsec: 5}}))
-	if _, err := SyncTree(t.Context(), dst, src, ignore); !errors.Is(err, ErrCannotKeep) || !strings.Contains(err.Error(), "modification time") {
-		t.Errorf("got %v", err)
-	}
+	fails(t, errorOf(SyncTree(t.Context(), dst, src, ignore)), ErrCannotKeep, "modification time")
 }
 
 func TestSyncTree_FullTargetSaysHowMuchIsMissing(t *testing.T) {
@@ -318,7 +292,7 @@ func flipAt(t testing.TB, path string, at int64) {
 	f := check.Got(os.OpenFile(path, os.O_RDWR, 0))(t)
 	defer f.Close()
 	b := make([]byte, 1)
-	readAt(t, f, b, at)
+	check.Got(f.ReadAt(b, at))(t)
 	b[0] ^= 1
 	check.Got(f.WriteAt(b, at))(t)
 	check.OK(t, f.Sync())
@@ -342,10 +316,8 @@ func TestCompareTrees_DigestIsThatOfTheContentInEveryFileSystem(t *testing.T) {
 }
 
 func TestCopyDevice_IsContinuedAndStaysThin(t *testing.T) {
-	requireRoot(t)
 	source, target := hostfs.Disk(t, 64*mib), hostfs.Disk(t, 65*mib)
-	f, err := os.OpenFile(source, os.O_RDWR|unix.O_SYNC, 0)
-	check.OK(t, err)
+	f := check.Got(os.OpenFile(source, os.O_RDWR|unix.O_SYNC, 0))(t)
 	defer f.Close()
 	data := bytes.Repeat([]byte("holdfast"), 1<<17)
 	for _, at := range []int64{0, 10*mib + 4096, 63 * mib} {
@@ -360,27 +332,18 @@ func TestCopyDevice_IsContinuedAndStaysThin(t *testing.T) {
 	if want := checksum(t, source); err != nil || content.SHA256 != want || content.Bytes != 64*mib {
 		t.Errorf("%v, %v, want %s", content, err, want)
 	}
-	if again, err := CopyDevice(t.Context(), target, source, ignore); err != nil || again != 0 {
-		t.Errorf("%d bytes were written again: %v", again, err)
-	}
+	same(t, check.Got(CopyDevice(t.Context(), target, source, ignore))(t), 0)
 	hostfs.Overwrite(t, target, 20*mib, 1)
-	if _, err := CompareDevices(t.Context(), target, source, ignore); !errors.Is(err, ErrDiffers) || !strings.Contains(err.Error(), fmt.Sprint(20*mib)) {
-		t.Errorf("a byte differs: %v", err)
-	}
-	if again, err := CopyDevice(t.Context(), target, source, ignore); err != nil || again != patchBlock {
-		t.Errorf("%d bytes were written for one that differs: %v", again, err)
-	}
+	fails(t, errorOf(CompareDevices(t.Context(), target, source, ignore)), ErrDiffers, fmt.Sprint(20*mib)) // a byte differs
+	same(t, check.Got(CopyDevice(t.Context(), target, source, ignore))(t), patchBlock)
 	if taken := allocated(t, hostfs.Detach(t, target)); taken > 4*mib {
 		t.Errorf("the thin target takes %d bytes", taken)
 	}
 }
 
 func TestCopyDevice_TooSmallIsRefused(t *testing.T) {
-	requireRoot(t)
-	_, err := CopyDevice(t.Context(), hostfs.Disk(t, 15*mib), hostfs.Disk(t, 16*mib), ignore)
-	if !errors.Is(err, ErrTooSmall) || !strings.Contains(err.Error(), fmt.Sprint(mib, " bytes are missing")) {
-		t.Errorf("got %v", err)
-	}
+	small, large := hostfs.Disk(t, 15*mib), hostfs.Disk(t, 16*mib)
+	fails(t, errorOf(CopyDevice(t.Context(), small, large, ignore)), ErrTooSmall, fmt.Sprint(mib, " bytes are missing"))
 }
 
 func TestSyncTree_TakesFewFilesAndLittleMemory(t *testing.T) {
@@ -418,16 +381,80 @@ func TestCompareTrees_ReadsTheDiskAndNotThePageCache(t *testing.T) {
 	content := strings.Repeat("a content that is nowhere else", 1<<13)
 	write(t, filepath.Join(src, "file"), content)
 	syncAndCompare(t, dst, src)
-	if read(t, filepath.Join(dst, "file")) != content { // and so it is in the page cache
-		t.Fatal("the copy has other content")
-	}
+	holds(t, filepath.Join(dst, "file"), content) // and so it is in the page cache
 	syncAt(t, dst)
 	at := strings.Index(read(t, image), content[:4*kib])
 	if at < 0 {
 		t.Fatal("the content is not on the disk")
 	}
 	flipAt(t, image, int64(at)+100)
-	if _, err := CompareTrees(t.Context(), dst, src, false, ignore); !errors.Is(err, ErrDiffers) {
-		t.Errorf("the disk has another byte: %v", err)
+	fails(t, errorOf(CompareTrees(t.Context(), dst, src, false, ignore)), ErrDiffers) // the disk has another byte
+}
+
+// shareZeros makes a file that shares the same blocks of zeros, and returns its size.
+func shareZeros(t testing.TB, path string, times int64) int64 {
+	t.Helper()
+	const length int64 = 16 * mib
+	f := check.Got(os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600))(t)
+	defer f.Close()
+	check.Got(f.WriteAt(make([]byte, length), 0))(t)
+	for i := int64(1); i < times; i++ {
+		if err := unix.IoctlFileCloneRange(int(f.Fd()), &unix.FileCloneRange{Src_fd: int64(f.Fd()), Src_length: uint64(length), Dest_offset: uint64(i * length)}); err != nil { //nolint:gosec // small
+			t.Fatal(err)
+		}
+	}
+	return times * length
+}
+
+func TestSyncTree_ZerosInSharedBlocksAreNotReadForever(t *testing.T) {
+	src := newFS(t, "btrfs", 128*mib)
+	path := filepath.Join(src, "zeros")
+	large := newFS(t, "ext4", 512*mib)
+	shareZeros(t, path, 2)
+	syncAndCompare(t, large, src)
+
+	size := shareZeros(t, path, 16*128/16+1)
+	refused := func(what string, err error) {
+		t.Helper()
+		if !errors.Is(err, ErrTooMuch) || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), fmt.Sprint(16*128*mib)) || !strings.Contains(err.Error(), "--dig-holes") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	small := newFS(t, "ext4", 16*mib)
+	_, err := SyncTree(t.Context(), small, src, ignore)
+	refused("the copy", err)
+	syncAndCompare(t, large, src) // into which it would fit
+
+	check.OK(t, errors.Join(os.RemoveAll(filepath.Join(small, "zeros")), os.Truncate(write(t, filepath.Join(small, "zeros"), ""), size)))
+	for _, dir := range []string{src, small} {
+		check.OK(t, errors.Join(os.Chmod(filepath.Join(dir, "zeros"), 0o600), os.Chtimes(filepath.Join(dir, "zeros"), time.Unix(1, 0), time.Unix(1, 0))))
+	}
+	check.OK(t, errorOf(SyncTree(t.Context(), small, src, ignore))) // what is copied already counts
+	_, err = CompareTrees(t.Context(), small, src, true, ignore)
+	refused("the comparison", err)
+}
+
+func TestReadLimit_OfSizesThatAreHugeOrNotKnown(t *testing.T) {
+	for _, l := range []*readLimit{nil, {}, {source: math.MaxInt64}, {source: 1, target: math.MaxInt64 / 2}} {
+		check.Report(t, l.add(os.Stdin, math.MaxInt64/2))
+	}
+}
+
+func TestDigestContent_RangeEndsWithItsBlockInFilesOfAnySize(t *testing.T) {
+	const block, most = digestBlock, int64(math.MaxInt64)
+	for _, test := range []struct{ to, size, want int64 }{
+		{1, 10, 10},
+		{10, 10, 10},
+		{1, block, block},
+		{block, 3 * block, block},
+		{block + 1, 3 * block, 2 * block},
+		{2*block + 1, 2*block + 7, 2*block + 7},
+		{most - 4095, most, most},
+		{most, most, most},
+		{most - block - 5, most, most - block + 1},
+	} {
+		if got := blockEnd(test.to, test.size); got != test.want {
+			t.Errorf("a range to %d of %d bytes ends with %d, want %d", test.to, test.size, got, test.want)
+		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-storage/holdfast/test/rig/check"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
 // An access control list in the kernel's format: owner rw, user 1234 r, group r, mask r, others nothing.
@@ -29,10 +30,7 @@ const capability = "\x01\x00\x00\x02\x00\x04\x00\x00\x00\x00\x00\x00\x00\x00\x00
 func plant(t testing.TB, top string) {
 	t.Helper()
 	at := func(name string) string { return filepath.Join(top, name) }
-	must := func(errs ...error) {
-		t.Helper()
-		check.OK(t, errors.Join(errs...))
-	}
+	must := func(errs ...error) { check.OK(t, errors.Join(errs...)) }
 	must(os.MkdirAll(at("dir/sub/empty"), 0o755), os.Chown(at("dir/sub"), 1000, 2000), os.Chown(top, 7, 8))
 	must(os.Chmod(at("dir/sub"), 0o710|fs.ModeSetgid|fs.ModeSticky), os.Chmod(top, 0o777|fs.ModeSticky))
 	write(t, at("file"), "content")
@@ -97,11 +95,19 @@ func describeTree(t testing.TB, top string) []string {
 	return lines
 }
 
+func sameLines(t testing.TB, got, want []string) {
+	t.Helper()
+	for i := range max(len(got), len(want)) {
+		if i >= len(got) || i >= len(want) || got[i] != want[i] {
+			t.Fatalf("first difference:\ngot  %s\nwant %s", got[min(i, len(got)-1)], want[min(i, len(want)-1)])
+		}
+	}
+}
+
 // peek reads the start of a file without changing its access time.
 func peek(t testing.TB, path string) string {
 	t.Helper()
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOATIME, 0)
-	check.OK(t, err)
+	f := check.Got(os.OpenFile(path, os.O_RDONLY|unix.O_NOATIME, 0))(t)
 	defer f.Close()
 	b := make([]byte, 100)
 	n, err := f.Read(b)
@@ -129,35 +135,25 @@ func xattrs(t testing.TB, path string) string {
 }
 
 func TestCopyTree_CopyEqualsItsSource(t *testing.T) {
-	requireRoot(t)
-	for fstype, size := range fileSystems {
-		t.Run(fstype, func(t *testing.T) {
-			dir := newFS(t, fstype, size)
-			src, dst := filepath.Join(dir, "src"), filepath.Join(dir, "dst")
-			for _, d := range []string{src, dst} {
-				check.OK(t, os.Mkdir(d, 0o700))
-			}
-			plant(t, src)
-			want := describeTree(t, src)
-			syncAt(t, dir)
-			check.OK(t, CopyTree(t.Context(), dst, src))
-			got := describeTree(t, dst)
-			for i := range max(len(got), len(want)) {
-				if i >= len(got) || i >= len(want) || got[i] != want[i] {
-					t.Fatalf("first difference:\ngot  %s\nwant %s", got[min(i, len(got)-1)], want[min(i, len(want)-1)])
-				}
-			}
-			if after := describeTree(t, src); !slices.Equal(after, want) {
-				t.Error("copying changed the source")
-			}
-			syncAt(t, dir)
-			if taken := allocated(t, filepath.Join(dst, "sparse")); taken > 2*mib {
-				t.Errorf("the sparse file takes %d bytes", taken)
-			}
-			a, b := open(t, filepath.Join(src, "sparse")), open(t, filepath.Join(dst, "sparse"))
-			sameContent(t, a, b)
-		})
-	}
+	eachFS(t, func(t *testing.T, fstype string, size int64) {
+		dir := newFS(t, fstype, size)
+		src, dst := filepath.Join(dir, "src"), filepath.Join(dir, "dst")
+		for _, d := range []string{src, dst} {
+			check.OK(t, os.Mkdir(d, 0o700))
+		}
+		plant(t, src)
+		want := describeTree(t, src)
+		syncAt(t, dir)
+		check.OK(t, CopyTree(t.Context(), dst, src))
+		sameLines(t, describeTree(t, dst), want)
+		sameLines(t, describeTree(t, src), want)
+		syncAt(t, dir)
+		if taken := allocated(t, filepath.Join(dst, "sparse")); taken > 2*mib {
+			t.Errorf("the sparse file takes %d bytes", taken)
+		}
+		a, b := open(t, filepath.Join(src, "sparse")), open(t, filepath.Join(dst, "sparse"))
+		sameContent(t, a, b)
+	})
 }
 
 func open(t testing.TB, path string) *os.File {
@@ -185,15 +181,11 @@ func TestCopyTree_StaysOnItsFileSystem(t *testing.T) {
 	check.OK(t, errors.Join(unix.Mount("none", inner, "tmpfs", 0, ""), unix.Mount("/dev/null", bound, "", unix.MS_BIND, "")))
 	write(t, filepath.Join(inner, "foreign"), "x")
 	check.OK(t, CopyTree(t.Context(), dst, src))
-	if got := names(t, dst); !slices.Equal(got, []string{"inner"}) {
-		t.Errorf("copied %v", got)
-	}
-	if got := names(t, filepath.Join(dst, "inner")); len(got) != 0 {
-		t.Errorf("copied %v of another file system", got)
-	}
+	same(t, names(t, dst), []string{"inner"})
+	same(t, names(t, filepath.Join(dst, "inner")), nil)
 }
 
-func TestCopyTree_NeitherFollowsLinksNorOverwrites(t *testing.T) {
+func TestCopyTree_NeitherFollowsLinksNorOverwritesNorCopiesIntoItself(t *testing.T) {
 	requireRoot(t)
 	src, dst, elsewhere := t.TempDir(), t.TempDir(), t.TempDir()
 	link := filepath.Join(t.TempDir(), "link")
@@ -205,19 +197,11 @@ func TestCopyTree_NeitherFollowsLinksNorOverwrites(t *testing.T) {
 		}
 	}
 	write(t, filepath.Join(dst, "name"), "old")
-	if err := CopyTree(t.Context(), dst, src); !errors.Is(err, fs.ErrExist) || read(t, filepath.Join(dst, "name")) != "old" {
-		t.Errorf("got %v, want an error and the old file", err)
-	}
-}
-
-func TestCopyTree_IntoItselfIsRefused(t *testing.T) {
-	requireRoot(t)
-	src := t.TempDir()
-	dst := filepath.Join(src, "dst")
-	check.OK(t, os.Mkdir(dst, 0o755))
-	if err := CopyTree(t.Context(), dst, src); err == nil || !strings.Contains(err.Error(), "copy itself") {
-		t.Errorf("got %v", err)
-	}
+	fails(t, CopyTree(t.Context(), dst, src), fs.ErrExist)
+	holds(t, filepath.Join(dst, "name"), "old")
+	inside := filepath.Join(src, "dst")
+	check.OK(t, os.Mkdir(inside, 0o755))
+	fails(t, CopyTree(t.Context(), inside, src), nil, "copy itself")
 }
 
 func TestCopyTree_TooDeepIsRefusedBeforeDescriptorsRunOut(t *testing.T) {
@@ -237,10 +221,130 @@ func TestCopyTree_IsCancelled(t *testing.T) {
 	for i := range 10 {
 		check.OK(t, os.Symlink("x", filepath.Join(src, fmt.Sprint(i))))
 	}
-	if err := CopyTree(&endsAfter{t.Context(), 5}, dst, src); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v, want the context's end", err)
-	}
+	fails(t, CopyTree(&endsAfter{t.Context(), 5}, dst, src), context.Canceled)
 	if got := len(names(t, dst)); got >= 10 {
 		t.Errorf("%d files were copied", got)
+	}
+}
+
+// deepen makes nested directories, deeper than the longest path.
+func deepen(t testing.TB, top string, depth int) { deepest(t, top, "d", depth).Close() }
+
+// deepest returns the innermost one.
+func deepest(t testing.TB, top, name string, depth int) *os.File {
+	t.Helper()
+	dir := check.Got(os.Open(top))(t)
+	for range depth {
+		check.OK(t, unix.Mkdirat(int(dir.Fd()), name, 0o755))
+		next := check.Got(openAt(dir, name, unix.O_RDONLY|unix.O_DIRECTORY, 0))(t)
+		dir.Close()
+		dir = next
+	}
+	return dir
+}
+
+// linkedFiles makes files with two names each, at the end of a long path.
+func linkedFiles(t testing.TB, top string, count int) {
+	t.Helper()
+	dir := deepest(t, top, strings.Repeat("n", 250), 400)
+	defer dir.Close()
+	at := int(dir.Fd())
+	for i := range count {
+		first := fmt.Sprint("first", i)
+		check.OK(t, errors.Join(unix.Mknodat(at, first, unix.S_IFREG|0o600, 0), unix.Linkat(at, first, at, fmt.Sprint("second", i), 0)))
+	}
+}
+
+func TestCopyTree_HardLinksTakeFewFilesAndLittleMemory(t *testing.T) {
+	const variable = "HOLDFAST_COPY"
+	if src := os.Getenv(variable); src != "" {
+		confined(t, func() error { return CopyTree(t.Context(), src+"-copy", src) })
+		return
+	}
+	count := 2000
+	if hostfs.All() {
+		count = 100_000
+	}
+	for fstype, size := range map[string]int64{"ext4": 8 * gib, "xfs": 2 * gib, "btrfs": 2 * gib} { // ext4 has one inode per 16 KiB
+		t.Run(fstype, func(t *testing.T) {
+			dir := newFS(t, fstype, size)
+			peaks := map[string]int64{}
+			for name, count := range map[string]int{"few": 10, "many": count} {
+				src := filepath.Join(dir, name)
+				check.OK(t, errors.Join(os.Mkdir(src, 0o755), os.Mkdir(src+"-copy", 0o755)))
+				linkedFiles(t, src, count)
+				peaks[name] = inChild(t, variable, src)
+				same(t, len(command(t, "find", src+"-copy", "-type", "f", "-links", "2", "-printf", "x")), 2*count)
+				absent(t, src+"-copy.links")
+			}
+			t.Logf("memory: %v KiB", peaks) // depends on when garbage is collected
+			if hostfs.Figures() && peaks["many"] > peaks["few"]*2 {
+				t.Errorf("memory: %v KiB", peaks)
+			}
+		})
+	}
+}
+
+func TestCopyTree_FileWithTheMaximumOfHardLinksIsCopied(t *testing.T) {
+	dir := newFS(t, "ext4", 256*mib)
+	src, dst := filepath.Join(dir, "src"), filepath.Join(dir, "dst")
+	check.OK(t, errors.Join(os.Mkdir(src, 0o755), os.Mkdir(dst, 0o755)))
+	first := write(t, filepath.Join(src, "first"), "x")
+	most := uint64(1)
+	for ; ; most++ {
+		err := os.Link(first, filepath.Join(src, fmt.Sprint(most)))
+		if errors.Is(err, unix.EMLINK) {
+			break
+		}
+		check.OK(t, err)
+	}
+	check.OK(t, CopyTree(t.Context(), dst, src))
+	var st unix.Stat_t
+	if err := unix.Stat(filepath.Join(dst, "first"), &st); err != nil || st.Nlink != most || most < 1000 {
+		t.Errorf("the copy has %d names of %d, %v", st.Nlink, most, err)
+	}
+}
+
+func TestDeepTree_SettingGroupAndProjectTakesFewFiles(t *testing.T) {
+	const variable = "HOLDFAST_GIVE"
+	if top := os.Getenv(variable); top != "" {
+		confined(t, func() error { return SetGroup(t.Context(), top, 4321) })
+		return
+	}
+	requireRoot(t)
+	top := t.TempDir()
+	dir := deepest(t, top, "d", maxDepth-1)
+	defer dir.Close()
+	inChild(t, variable, top)
+	var st unix.Stat_t
+	if err := unix.Fstat(int(dir.Fd()), &st); err != nil || st.Gid != 4321 {
+		t.Errorf("the deepest directory is of group %d, %v", st.Gid, err)
+	}
+}
+
+// ".." of a directory that was moved out of the tree leads elsewhere.
+func TestWalk_DoesNotFollowADirectoryThatIsMovedAway(t *testing.T) {
+	requireRoot(t)
+	dir := t.TempDir()
+	top, elsewhere := filepath.Join(dir, "top"), filepath.Join(dir, "elsewhere")
+	check.OK(t, errors.Join(os.Mkdir(top, 0o755), os.Mkdir(elsewhere, 0o755)))
+	precious := write(t, filepath.Join(elsewhere, "precious"), "")
+	deepen(t, top, 2*openLevels)
+	n := check.Got(openTop(top))(t)
+	defer n.Close()
+	moved := filepath.Join(top, strings.Repeat("d/", openLevels/2))
+	depth := 0
+	w := treeWalk{
+		enter: func(*node, string) error {
+			if depth++; depth == 2*openLevels {
+				return os.Rename(moved, filepath.Join(elsewhere, "moved"))
+			}
+			return nil
+		},
+		leave: func(*node) error { return nil },
+		leaf:  func(n *node, _ string) error { return fmt.Errorf("it met %s", n.Name()) },
+	}
+	if err := w.walk(t.Context(), n); !errors.Is(err, unix.EBUSY) {
+		t.Errorf("got %v, want that a directory was moved; %s must not be met", err, precious)
 	}
 }

@@ -1,9 +1,17 @@
 package nodeops
 
 import (
+	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"testing"
 	"testing/synctest"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // A mapping that succeeds when no caller waits any more is undone before another caller can be given its device.
@@ -29,4 +37,25 @@ func TestMapRBD_DeviceThatIsUnmappedIsGivenToNoCaller(t *testing.T) {
 			t.Errorf("the third caller, who waits, is given %+v, %v", third.device, third.err)
 		}
 	})
+}
+
+func TestRBD_RefreshOfAClusterThatDoesNotAnswerIsLeftBehind(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "refresh")
+	if err := unix.Mkfifo(file, 0o600); err != nil { // whose writer waits for a reader
+		t.Fatal(err)
+	}
+	for range 2 {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		fails(t, refreshRBD(ctx, t.Name(), file), context.DeadlineExceeded)
+		cancel()
+	}
+	cluster, err := os.OpenFile(file, os.O_RDWR, 0) // answers from now on
+	check.OK(t, err)
+	defer cluster.Close()
+	check.Report(t, refreshRBD(t.Context(), t.Name(), file))
+	// The two that were given up are one. The last is that one too, or one more.
+	content := make([]byte, 4)
+	if n, err := cluster.Read(content); err != nil || n == 0 || n > 2 {
+		t.Errorf("written were %q, %v", content[:n], err)
+	}
 }
