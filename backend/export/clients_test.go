@@ -12,6 +12,18 @@ import (
 	"github.com/holdfast-storage/holdfast/test/rig/nfsclient"
 )
 
+// stranger is a client whose requests are not those of an honest one.
+type stranger struct {
+	*nfsclient.Client
+	t    *testing.T
+	from net.Addr // nil: any address of this host
+}
+
+func newStranger(t *testing.T, address string, from net.Addr) *stranger {
+	t.Helper()
+	return &stranger{nfsclient.NewFrom(t, address, from), t, from}
+}
+
 // The status codes of a refused request.
 var refusals = []uint32{
 	nfsclient.StatusNotPermitted, nfsclient.StatusNoEntry, nfsclient.StatusAccess, nfsclient.StatusStale, nfsclient.StatusWrongSecurity,
@@ -38,7 +50,7 @@ func (s *stranger) may(name string, handle []byte) bool {
 
 func TestAccess_PodThatIsNoNodeIsRefusedAndANewNodeAdmittedWithoutARestart(t *testing.T) {
 	requireGanesha(t)
-	server, address := serveAt(t)
+	server, address := serve(t)
 	check.OK(t, server.SetClients(t.Context(), []string{"127.0.0.2"}))
 	export := func(id uint16, name string, clients ...string) {
 		t.Helper()
@@ -49,7 +61,7 @@ func TestAccess_PodThatIsNoNodeIsRefusedAndANewNodeAdmittedWithoutARestart(t *te
 	}
 	export(1, "volume")
 	export(2, "named", "127.0.0.2")
-	from := func(a string) *stranger { return newStrangerFrom(t, address, &net.TCPAddr{IP: net.ParseIP(a)}) }
+	from := func(a string) *stranger { return newStranger(t, address, &net.TCPAddr{IP: net.ParseIP(a)}) }
 	node, other := from("127.0.0.2"), from("127.0.0.3")
 	handles := map[string][]byte{}
 	for _, name := range []string{"volume", "named"} {

@@ -25,18 +25,15 @@ func TestExportedDirectories_AreMadeCopiedGrownAndDeleted(t *testing.T) {
 	s.write(a, []byte("one"))
 	check.Got(s.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: a.ID}))(t)
 	_, err := s.SnapshotGroup(t.Context(), backend.GroupSpec{Name: "g", Sources: []backend.ID{a.ID, b.ID}})
-	s.want(err, backend.ErrPrecondition, "is in use", "engine=image")
+	fails(t, err, backend.ErrPrecondition, "is in use", "engine=image")
 	s.write(a, []byte("two"))
-	back, err := s.Restore(t.Context(), "s", backend.VolumeSpec{Name: "c"})
-	check.OK(t, err)
+	back := check.Got(s.Restore(t.Context(), "s", backend.VolumeSpec{Name: "c"}))(t)
 	if grown, err := s.Expand(t.Context(), a.ID, backend.Size{Required: 2 * size}); err != nil || grown.Size != 2*size {
 		t.Errorf("grown is %+v, %v", grown, err)
 	}
 	s.restart()
 	s.served(a.ID, b.ID, back.ID)
-	if got := string(s.read(s.get(a.ID))) + string(s.read(s.get(back.ID))); got != "twoone" {
-		t.Errorf("they hold %s", got)
-	}
+	same(t, string(s.read(s.get(a.ID)))+string(s.read(s.get(back.ID))), "twoone")
 	for _, id := range []backend.ID{a.ID, b.ID, back.ID} {
 		s.remove(id)
 	}

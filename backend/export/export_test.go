@@ -1,9 +1,7 @@
 package export
 
 import (
-	"bytes"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/backend/local"
 	"github.com/holdfast-storage/holdfast/nodeops"
 	"github.com/holdfast-storage/holdfast/nodeops/ganesha"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
@@ -27,9 +26,10 @@ func onXFS(t *testing.T) *server { return newServer(t, "image", hostfs.XFS, 8<<3
 
 func TestVolume_IsExportedWithItsLabelsBeforeItIsReturned(t *testing.T) {
 	s := onXFS(t)
-	v := s.create("Data of Team A", func(spec *backend.VolumeSpec) {
+	labels := func(spec *backend.VolumeSpec) {
 		spec.Labels = map[string]string{LabelSquash: "root_squash", LabelClients: "10.0.0.0/8", LabelGID: "2000", LabelAnonUID: "5"}
-	})
+	}
+	v := s.create("Data of Team A", labels)
 	s.served(v.ID)
 	e := s.record.exports(t)[v.Access.NFS.Path]
 	if e.ID != 1 || e.Squash != ganesha.RootSquash || !slices.Equal(e.Clients, []string{"10.0.0.0/8"}) || *e.AnonUID != 5 || e.Pseudo != "/"+string(v.ID) || e.ReadOnly {
@@ -42,17 +42,10 @@ func TestVolume_IsExportedWithItsLabelsBeforeItIsReturned(t *testing.T) {
 	if st := info.Sys().(*syscall.Stat_t); st.Gid != 2000 || st.Mode&0o7777 != 0o2770 {
 		t.Errorf("its top directory has group %d and mode %o", st.Gid, st.Mode)
 	}
-}
-
-func TestVolume_TopDirectoryIsCreatedOnceAndThenTheUsers(t *testing.T) {
-	s := onXFS(t)
-	v := s.create("a", func(spec *backend.VolumeSpec) { spec.Labels = map[string]string{LabelMode: "2775"} })
-	check.OK(t, os.Chmod(s.target(v.ID), 0o711))
-	s.create("a")
+	check.OK(t, os.Chmod(s.target(v.ID), 0o711)) // it is the users' once it is made
+	s.create("Data of Team A", labels)
 	s.restart()
-	if info, err := os.Stat(s.target(v.ID)); err != nil || info.Mode().Perm() != 0o711 {
-		t.Errorf("it is %v, %v", info.Mode(), err)
-	}
+	same(t, check.Got(os.Stat(s.target(v.ID)))(t).Mode().Perm(), 0o711)
 }
 
 func TestVolume_ThatCannotBeExportedIsNotCreated(t *testing.T) {
@@ -64,34 +57,31 @@ func TestVolume_ThatCannotBeExportedIsNotCreated(t *testing.T) {
 	} {
 		spec := s.spec("a")
 		change(&spec)
-		for name, ask := range map[string]func() error{
-			"create":  func() error { _, err := s.Create(t.Context(), spec); return err },
-			"clone":   func() error { _, err := s.Clone(t.Context(), "b", spec); return err },
-			"restore": func() error { _, err := s.Restore(t.Context(), "s", spec); return err },
+		for name, err := range map[string]error{
+			"create":  errorOf(s.Create(t.Context(), spec)),
+			"clone":   errorOf(s.Clone(t.Context(), "b", spec)),
+			"restore": errorOf(s.Restore(t.Context(), "s", spec)),
 		} {
-			if err := ask(); !errors.Is(err, backend.ErrInvalid) {
+			if !errors.Is(err, backend.ErrInvalid) {
 				t.Errorf("%s, %s: %v", what, name, err)
 			}
 		}
 	}
 	s.served()
-	if all, err := s.List(t.Context()); err != nil || len(all) > 0 {
-		t.Errorf("there is %v, %v", all, err)
+	same(t, len(check.Got(s.List(t.Context()))(t)), 0)
+	for _, id := range []backend.ID{"", ".", "..", "../state", "a/b", "A"} { // which were not parsed, and reach no path
+		fails(t, s.Delete(t.Context(), id), backend.ErrInvalid)
 	}
+	check.Report(t, errorOf(os.Stat(s.files().main())))
 }
 
 func TestCopy_OfABlockVolumeIsRefused(t *testing.T) {
 	s := onXFS(t)
 	check.Got(s.local.Create(t.Context(), backend.VolumeSpec{Name: "raw", Mode: backend.Block}))(t)
 	check.Got(s.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "raw"}))(t)
-	_, err := s.Clone(t.Context(), "raw", backend.VolumeSpec{Name: "a"})
-	s.want(err, backend.ErrInvalid, "Block")
-	_, err = s.Restore(t.Context(), "s", backend.VolumeSpec{Name: "a"})
-	s.want(err, backend.ErrInvalid, "Block")
-	v := s.get("raw")
-	if !v.Condition.Abnormal || v.Access != (backend.Access{}) {
-		t.Errorf("the block volume on disk is %+v", v)
-	}
+	fails(t, errorOf(s.Clone(t.Context(), "raw", backend.VolumeSpec{Name: "a"})), backend.ErrInvalid, "Block")
+	fails(t, errorOf(s.Restore(t.Context(), "s", backend.VolumeSpec{Name: "a"})), backend.ErrInvalid, "Block")
+	s.isNotServed("raw")
 	s.remove("raw")
 }
 
@@ -99,11 +89,8 @@ func TestDelete_UnexportsTheVolumeFirst(t *testing.T) {
 	s := onXFS(t)
 	v := s.create("a")
 	s.record.refuses(func(uint16) error { return errors.New("the server does not answer") })
-	err := s.Delete(t.Context(), v.ID)
-	s.want(err, backend.ErrUnavailable, "a", "export 1", "does not answer")
-	if _, err := os.Stat(filepath.Join(s.pool.Path, "volumes/a/image")); err != nil {
-		t.Errorf("its data was deleted while it is exported: %v", err)
-	}
+	fails(t, s.Delete(t.Context(), v.ID), backend.ErrUnavailable, "a", "export 1", "does not answer")
+	check.Report(t, errorOf(os.Stat(filepath.Join(s.pool.Path, "volumes/a/image"))))
 	if now := s.get(v.ID); !now.Condition.Abnormal {
 		t.Errorf("it is %+v", now)
 	}
@@ -125,25 +112,13 @@ func TestDelete_VolumeInUseIsDeletedWhenItsLastFileIsClosed(t *testing.T) {
 	s.write(v, []byte("x"))
 	f := check.Got(os.Open(s.inside(v, "file")))(t)
 	defer f.Close()
-	s.want(s.Delete(t.Context(), v.ID), backend.ErrBusy, "a", "/dev/loop")
-	s.unexported()
-	if len(s.mounts()) > 0 {
-		t.Errorf("still in sight: %v", s.mounts())
-	}
+	fails(t, s.Delete(t.Context(), v.ID), backend.ErrBusy, "a", "/dev/loop")
+	same(t, len(s.record.exports(t)), 0)
+	same(t, s.mounts(), nil)
 	f.Close()
 	s.remove(v.ID)
 	s.served()
-	if got := s.loops(); len(got) > 0 {
-		t.Errorf("still attached: %v", got)
-	}
-}
-
-// unexported fails if anything is exported.
-func (s *server) unexported() {
-	s.Helper()
-	if got := s.record.exports(s.T); len(got) > 0 {
-		s.Errorf("still exported: %v", got)
-	}
+	same(t, s.loops(), nil)
 }
 
 func TestRestart_RestoresAllExportsAsClientsKnowThem(t *testing.T) {
@@ -153,9 +128,7 @@ func TestRestart_RestoresAllExportsAsClientsKnowThem(t *testing.T) {
 	before := s.record.exports(t)
 	s.remove(s.create("c").ID)
 	s.end()
-	if err := os.RemoveAll(filepath.Join(s.work, "exporter")); err != nil { // a pod that moved has none of it
-		t.Fatal(err)
-	}
+	check.OK(t, os.RemoveAll(filepath.Join(s.work, "exporter"))) // a pod that moved has none of it
 	s.makeDirs()
 	s.begin()
 	s.served(a.ID, b.ID)
@@ -164,9 +137,7 @@ func TestRestart_RestoresAllExportsAsClientsKnowThem(t *testing.T) {
 			t.Errorf("%s is %+v, was %+v", path, e, before[path])
 		}
 	}
-	if got := s.read(s.get(a.ID)); string(got) != "one" {
-		t.Errorf("it holds %q", got)
-	}
+	same(t, string(s.read(s.get(a.ID))), "one")
 }
 
 func TestVolume_DamagedHidesNoOtherAndIsServedOnceRepaired(t *testing.T) {
@@ -176,29 +147,19 @@ func TestVolume_DamagedHidesNoOtherAndIsServedOnceRepaired(t *testing.T) {
 	s.end()
 	image := filepath.Join(s.pool.Path, "volumes/b/image")
 	whole := head(t, image)
-	overwrite(t, image, make([]byte, len(whole)))
+	hostfs.Overwrite(t, image, 0, make([]byte, len(whole))...)
 	metadata := filepath.Join(s.pool.Path, "volumes/c/meta.json")
 	check.OK(t, os.Rename(metadata, metadata+".away"))
 	s.begin()
-	for id, word := range map[backend.ID]string{b.ID: "no file system is on it", c.ID: "meta.json"} {
-		if v := s.get(id); !v.Condition.Abnormal || !strings.Contains(v.Condition.Message, word) || v.Access != (backend.Access{}) {
-			t.Errorf("%s is %+v", id, v)
-		}
-	}
+	s.isNotServed(b.ID, "no file system is on it", "xfs_repair")
+	s.isNotServed(c.ID, "meta.json")
 	if v := s.get(a.ID); v.Access.NFS == nil || v.Condition.Abnormal {
 		t.Errorf("a is %+v", v)
 	}
-	if v := s.get(b.ID); !strings.Contains(v.Condition.Message, "xfs_repair") {
-		t.Errorf("its message names no repair: %s", v.Condition.Message)
-	}
-	if is := head(t, image); !bytes.Equal(is, make([]byte, len(is))) {
-		t.Error("the damaged image was written")
-	}
-	overwrite(t, image, whole)
-	wait.Until(s.T, "volume b", func() bool { return !s.get(b.ID).Condition.Abnormal })
-	if got := s.read(s.get(b.ID)); string(got) != "kept" {
-		t.Errorf("it holds %q", got)
-	}
+	same(t, head(t, image), make([]byte, len(whole))) // the damaged image was not written
+	hostfs.Overwrite(t, image, 0, whole...)
+	s.becomesHealthy(b.ID)
+	same(t, string(s.read(s.get(b.ID))), "kept")
 	if e := s.record.exports(t)["/b"]; e.ID != 2 {
 		t.Errorf("it is exported as %+v", e)
 	}
@@ -216,13 +177,6 @@ func head(t *testing.T, path string) []byte {
 	return b
 }
 
-func overwrite(t *testing.T, path string, content []byte) {
-	t.Helper()
-	f := check.Got(os.OpenFile(path, os.O_WRONLY, 0))(t)
-	defer f.Close()
-	check.Got(f.Write(content))(t)
-}
-
 func TestVolume_ThatHangsHidesNoOther(t *testing.T) {
 	s := onXFS(t)
 	for _, name := range []string{"a", "b", "c"} {
@@ -234,14 +188,12 @@ func TestVolume_ThatHangsHidesNoOther(t *testing.T) {
 	s.change = func(c *Config) { c.Patience = 100 * time.Millisecond }
 	s.begin()
 	for _, id := range []backend.ID{"a", "c"} {
-		wait.Until(s.T, "volume "+string(id), func() bool { return !s.get(id).Condition.Abnormal })
+		s.becomesHealthy(id)
 	}
-	if v := s.get("b"); !v.Condition.Abnormal || v.Access != (backend.Access{}) {
-		t.Errorf("b is %+v", v)
-	}
+	s.isNotServed("b")
 	s.create("d")
 	close(hangs)
-	wait.Until(s.T, "volume b", func() bool { return !s.get("b").Condition.Abnormal })
+	s.becomesHealthy("b")
 	s.served("a", "b", "c", "d")
 }
 
@@ -264,13 +216,10 @@ func TestVolume_ThatWasExportedIsAwaitedForLonger(t *testing.T) {
 func TestVolume_RefusedByTheExporterIsExportedLater(t *testing.T) {
 	s := onXFS(t)
 	s.record.refuses(func(uint16) error { return errors.New("out of descriptors") })
-	_, err := s.Create(t.Context(), s.spec("a"))
-	s.want(err, backend.ErrUnavailable, "a", "export 1", "out of descriptors")
-	if v := s.get("a"); !v.Condition.Abnormal || v.Access != (backend.Access{}) || !strings.Contains(v.Condition.Message, "out of descriptors") {
-		t.Errorf("it is %+v", v)
-	}
+	fails(t, errorOf(s.Create(t.Context(), s.spec("a"))), backend.ErrUnavailable, "a", "export 1", "out of descriptors")
+	s.isNotServed("a", "out of descriptors")
 	s.record.refuses(nil)
-	wait.Until(s.T, "export", func() bool { return !s.get("a").Condition.Abnormal })
+	s.becomesHealthy("a")
 	if again := s.create("a"); s.record.exports(t)["/a"].ID != 1 {
 		t.Errorf("requested again it is %+v", again)
 	}
@@ -284,9 +233,7 @@ func TestVolume_UnmountedByHandIsMountedAgain(t *testing.T) {
 	wait.Until(s.T, "mount", func() bool { return len(s.mounts()) == 1 })
 	s.calls("put /a", "remove 1", "put /a")
 	s.served(v.ID)
-	if got := s.read(v); string(got) != "one" {
-		t.Errorf("it holds %q", got)
-	}
+	same(t, string(s.read(v)), "one")
 }
 
 func TestVolume_WithALostMountIsUnexported(t *testing.T) {
@@ -296,15 +243,15 @@ func TestVolume_WithALostMountIsUnexported(t *testing.T) {
 	s.record.refuses(func(uint16) error { return errors.New("the server does not answer") })
 	s.unmountByHand(v.ID)
 	whole := head(t, image)
-	overwrite(t, image, make([]byte, len(whole)))
+	hostfs.Overwrite(t, image, 0, make([]byte, len(whole))...)
 	wait.Until(s.T, "failure", func() bool { return strings.Contains(s.get(v.ID).Condition.Message, "does not answer") })
 	if got := s.mounts(); len(got) > 0 {
 		t.Errorf("%v is mounted beneath the export of what was there", got)
 	}
 	s.record.refuses(nil)
 	wait.Until(s.T, "end of the export", func() bool { return len(s.record.exports(t)) == 0 })
-	overwrite(t, image, whole)
-	wait.Until(s.T, "volume", func() bool { return !s.get(v.ID).Condition.Abnormal })
+	hostfs.Overwrite(t, image, 0, whole...)
+	s.becomesHealthy(v.ID)
 	s.served(v.ID)
 }
 
@@ -330,19 +277,14 @@ func TestExpand_ReachesTheFileSystemThatClientsUse(t *testing.T) {
 	s := onXFS(t)
 	v := s.create("a")
 	before := sizeOf(t, s.target(v.ID))
-	grown, err := s.Expand(t.Context(), v.ID, backend.Size{Required: 2 * size})
-	check.OK(t, err)
+	grown := check.Got(s.Expand(t.Context(), v.ID, backend.Size{Required: 2 * size}))(t)
 	if after := sizeOf(t, s.target(v.ID)); grown.Size != 2*size || after < before+size*9/10 {
 		t.Errorf("it is %+v; the file system had %d bytes, has %d", grown, before, after)
 	}
 	// A volume that grew while it was not exported.
-	s.end()
-	if s.local, err = s.openLocal(); err != nil {
-		t.Fatal(err)
-	}
-	check.Got(s.local.Expand(t.Context(), v.ID, backend.Size{Required: 3 * size}))(t)
-	check.OK(t, s.local.Close(t.Context()))
-	s.begin()
+	s.whileDown(func(pool *local.Backend) error {
+		return errorOf(pool.Expand(t.Context(), v.ID, backend.Size{Required: 3 * size}))
+	})
 	if after := sizeOf(t, s.target(v.ID)); after < before+2*size*9/10 {
 		t.Errorf("after a restart the file system has %d bytes, had %d at first", after, before)
 	}
@@ -357,13 +299,10 @@ func sizeOf(t *testing.T, dir string) int64 {
 
 func TestMaxExports_IsNotExceeded(t *testing.T) {
 	s := onXFS(t)
-	s.end()
-	s.change = func(c *Config) { c.MaxExports = 2 }
-	s.begin()
+	s.restartWith(func(c *Config) { c.MaxExports = 2 })
 	s.create("a")
 	s.create("b")
-	_, err := s.Create(t.Context(), s.spec("c"))
-	s.want(err, backend.ErrExhausted, "c", "exports 2", "maxExports")
+	fails(t, errorOf(s.Create(t.Context(), s.spec("c"))), backend.ErrExhausted, "c", "exports 2", "maxExports")
 	c, err := s.Capacity(t.Context(), "")
 	if err != nil || c.Available != 0 || c.Largest != 0 || c.Promised != 2*size {
 		t.Errorf("the capacity is %+v, %v", c, err)
@@ -373,37 +312,31 @@ func TestMaxExports_IsNotExceeded(t *testing.T) {
 	s.remove("a")
 	s.create("c")
 	s.served("b", "c")
+	fails(t, errorOf(s.Undelete(t.Context(), "a")), backend.ErrExhausted, "a", "exports 2", "maxExports")
+	same(t, len(check.Got(s.Trash(t.Context()))(t)), 1)
+	s.remove("b")
+	check.Report(t, errorOf(s.Undelete(t.Context(), "a")))
+	s.served("a", "c")
 }
 
 func TestVolume_WithoutAFreeLoopDeviceTakesNoCapacity(t *testing.T) {
 	hostfs.RequireRoot(t)
 	const first = nodeops.FirstReservedLoop + nodeops.ReservedLoops - 128
-	devices, err := nodeops.AddLoops(first, 3)
-	check.OK(t, err)
+	devices := check.Got(nodeops.AddLoops(first, 3))(t)
 	t.Cleanup(func() { removeLoops(t, first, 3) })
 	attachByHand(t, devices[2]) // another program has attached it
-	held, err := os.Open(devices[2])
-	check.OK(t, err)
+	held := check.Got(os.Open(devices[2]))(t)
 	t.Cleanup(func() { held.Close() })
 	s := onXFS(t)
-	s.end()
-	s.change = func(c *Config) { c.Loops = devices }
-	s.begin()
-	if s.MaxExports != 3 {
-		t.Errorf("%d may be exported", s.MaxExports)
-	}
+	s.restartWith(func(c *Config) { c.Loops = devices })
+	same(t, s.MaxExports, 3)
 	devices = devices[:2]
 	s.create("a")
 	s.create("b")
-	_, err = s.Create(t.Context(), s.spec("c"))
-	s.want(err, backend.ErrExhausted, "c", "all 3", "loop devices")
+	fails(t, errorOf(s.Create(t.Context(), s.spec("c"))), backend.ErrExhausted, "c", "all 3", "loop devices")
 	s.served("a", "b")
-	if _, err := s.Get(t.Context(), "c"); !errors.Is(err, backend.ErrNotFound) {
-		t.Errorf("it is there: %v", err)
-	}
-	if got := slices.Sorted(slices.Values(s.loops())); !slices.Equal(got, devices) {
-		t.Errorf("attached are %v, want %v", got, devices)
-	}
+	fails(t, errorOf(s.Get(t.Context(), "c")), backend.ErrNotFound)
+	same(t, slices.Sorted(slices.Values(s.loops())), devices)
 	s.remove("a")
 	s.create("c")
 	s.restart()
@@ -431,16 +364,17 @@ func removeLoops(t *testing.T, first, count int) {
 	}
 }
 
-func TestStart_ExportDirectoryWithOtherContentIsRefused(t *testing.T) {
+func TestStart_IsRefusedOverOtherContentAndWithoutTheListOfVolumesThatExist(t *testing.T) {
 	s := onXFS(t)
 	s.create("a")
 	s.end()
 	odd := filepath.Join(s.work, "exports", "Not a volume")
 	check.OK(t, os.Mkdir(odd, 0o700))
-	err := s.tryBegin()
-	s.Backend = nil
-	s.want(err, backend.ErrInvalid, "Not a volume")
+	s.startFails(backend.ErrInvalid, "Not a volume")
 	check.OK(t, os.Remove(odd))
+	check.OK(t, errors.Join(os.Remove(s.files().main()), os.Remove(s.files().copy())))
+	s.startFails(backend.ErrUnavailable, s.files().main(), "start again")
+	check.OK(t, os.WriteFile(s.files().main(), []byte(blank), 0o600))
 	s.begin()
 	s.served("a")
 }
@@ -458,50 +392,40 @@ func TestStart_MountOfNoVolumeIsRemoved(t *testing.T) {
 	}
 	s.begin()
 	s.served("a")
-	if got := s.read(s.get("a")); string(got) != "one" {
-		t.Errorf("it holds %q", got)
-	}
-}
-
-func TestStart_WithoutAListOfExportsIsRefusedWhereVolumesExist(t *testing.T) {
-	s := onXFS(t)
-	s.create("a")
-	s.end()
-	for _, path := range []string{s.files().main(), s.files().copy()} {
-		check.OK(t, os.Remove(path))
-	}
-	err := s.tryBegin()
-	s.Backend = nil
-	s.want(err, backend.ErrUnavailable, s.files().main(), "start again")
-	check.OK(t, os.WriteFile(s.files().main(), []byte(blank), 0o600))
-	s.begin()
-	s.served("a")
+	same(t, string(s.read(s.get("a"))), "one")
 }
 
 func (s *server) files() files { return files{s.stateDir()} }
 
-func TestIDs_ThatWereNotParsedReachNoPath(t *testing.T) {
-	s := onXFS(t)
-	for _, id := range []backend.ID{"", ".", "..", "../state", "a/b", "A"} {
-		s.want(s.Delete(t.Context(), id), backend.ErrInvalid)
-	}
-	if _, err := os.Stat(s.files().main()); err != nil {
-		t.Error(err)
-	}
-}
-
 func TestConfig_BadIsRefused(t *testing.T) {
-	for name, c := range map[string]Config{
-		"nothing":     {},
-		"relative":    {Backend: struct{ Storage }{}, Exporter: &recorder{}, ExportsDir: "a", StateDir: "/b"},
-		"too many":    {Backend: struct{ Storage }{}, Exporter: &recorder{}, ExportsDir: "/a", StateDir: "/b", MaxExports: mostIDs + 1},
-		"no time":     {Backend: struct{ Storage }{}, Exporter: &recorder{}, ExportsDir: "/a", StateDir: "/b", RetryEvery: -1},
-		"bad default": {Backend: struct{ Storage }{}, Exporter: &recorder{}, ExportsDir: "/a", StateDir: "/b", Defaults: Settings{Squash: "x"}},
+	for name, change := range map[string]func(*Config){
+		"nothing":     func(c *Config) { *c = Config{} },
+		"relative":    func(c *Config) { c.ExportsDir = "a" },
+		"too many":    func(c *Config) { c.MaxExports = mostIDs + 1 },
+		"no time":     func(c *Config) { c.RetryEvery = -1 },
+		"bad default": func(c *Config) { c.Defaults.Squash = "x" },
+		"bad clients": func(c *Config) { c.Defaults.Clients = []string{"everybody"} },
 	} {
+		c := Config{Backend: struct{ Storage }{}, Exporter: &recorder{}, ExportsDir: "/a", StateDir: "/b"}
+		change(&c)
 		if _, err := Open(t.Context(), c); !errors.Is(err, backend.ErrInvalid) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+}
+
+// uuidOf returns the UUID of a file system.
+func uuidOf(t *testing.T, target string) string {
+	t.Helper()
+	m, err := nodeops.MountAt(target)
+	if err != nil || m == nil {
+		t.Fatalf("%s is not mounted: %v", target, err)
+	}
+	out, err := exec.Command("blkid", "-p", "-s", "UUID", "-o", "value", m.Source).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return string(out)
 }
 
 func TestCopy_IsAnotherFileSystemThanItsSource(t *testing.T) {
@@ -535,28 +459,9 @@ func TestCopy_IsAnotherFileSystemThanItsSource(t *testing.T) {
 	}
 }
 
-func TestSnapshot_HoldsOneInstantThoughClientsWrite(t *testing.T) {
-	s := onXFS(t)
-	v := s.create("a")
-	s.write(v, []byte("one"))
-	check.Got(s.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: v.ID}))(t)
-	s.write(v, []byte("two"))
-	back := check.Got(s.Restore(t.Context(), "s", backend.VolumeSpec{Name: "b"}))(t)
-	s.served("a", "b")
-	if got := fmt.Sprintf("%s %s", s.read(v), s.read(back)); got != "two one" {
-		t.Errorf("they hold %s", got)
-	}
-	exports := s.record.exports(t)
-	if exports["/a"].Filesystem == exports["/b"].Filesystem {
-		t.Errorf("both are file system %s", exports["/a"].Filesystem)
-	}
-}
-
 func TestImage_LargeEnoughHasAFileSystemThatGrowsWhileServed(t *testing.T) {
 	s := onXFS(t)
-	s.end()
-	s.change = func(c *Config) { c.Images = true }
-	s.begin()
+	s.restartWith(func(c *Config) { c.Images = true })
 	smallest := check.Got(nodeops.SmallestFS("xfs"))(t)
 	for _, test := range []struct {
 		spec backend.VolumeSpec

@@ -8,8 +8,8 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -31,20 +31,6 @@ const (
 	mib  = int64(1) << 20
 	size = 300 * mib // valid for xfs
 )
-
-// uuidOf returns the UUID of a file system.
-func uuidOf(t *testing.T, target string) string {
-	t.Helper()
-	m, err := nodeops.MountAt(target)
-	if err != nil || m == nil {
-		t.Fatalf("%s is not mounted: %v", target, err)
-	}
-	out, err := exec.Command("blkid", "-p", "-s", "UUID", "-o", "value", m.Source).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	return string(out)
-}
 
 // recorder is an exporter that records its exports in files, so that they outlive the process, as those of a running
 // server do. It reports what a real server would not accept.
@@ -71,15 +57,13 @@ func (r *recorder) Put(_ context.Context, e ganesha.Export) error {
 			return err
 		}
 	}
-	if err := e.Check(); err != nil {
-		return err
-	}
-	if m, err := nodeops.MountAt(e.Path); err != nil || m == nil {
-		return fmt.Errorf("nothing is mounted at %s (%w)", e.Path, err)
-	}
+	m, unknown := nodeops.MountAt(e.Path)
 	data, err := json.Marshal(e)
-	if err != nil {
+	if err := errors.Join(e.Check(), unknown, err); err != nil {
 		return err
+	}
+	if m == nil {
+		return fmt.Errorf("nothing is mounted at %s", e.Path)
 	}
 	return os.WriteFile(filepath.Join(r.dir, fmt.Sprint(e.ID)), data, 0o600)
 }
@@ -102,9 +86,8 @@ func (r *recorder) Remove(_ context.Context, id uint16) error {
 // exports returns the exports, by the path that clients mount.
 func (r *recorder) exports(t *testing.T) map[string]ganesha.Export {
 	t.Helper()
-	entries := check.Got(os.ReadDir(r.dir))(t)
 	all := map[string]ganesha.Export{}
-	for _, entry := range entries {
+	for _, entry := range check.Got(os.ReadDir(r.dir))(t) {
 		data, err := os.ReadFile(filepath.Join(r.dir, entry.Name()))
 		if errors.Is(err, fs.ErrNotExist) { // it has ended since
 			continue
@@ -158,9 +141,7 @@ func newServer(t *testing.T, engine string, k hostfs.Kind, size int64) *server {
 func (s *server) makeDirs() {
 	s.record = &recorder{dir: filepath.Join(s.work, "exporter")}
 	for _, dir := range []string{s.record.dir, s.stateDir()} {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			s.Fatal(err)
-		}
+		check.OK(s.T, os.MkdirAll(dir, 0o700))
 	}
 }
 
@@ -180,9 +161,7 @@ func (s *server) config(pool *local.Backend) Config {
 
 func (s *server) begin() {
 	s.Helper()
-	if err := s.tryBegin(); err != nil {
-		s.Fatal(err)
-	}
+	check.OK(s.T, s.tryBegin())
 }
 
 func (s *server) openLocal() (*local.Backend, error) {
@@ -205,9 +184,7 @@ func (s *server) end() {
 	if s.Backend == nil {
 		return
 	}
-	if err := errors.Join(s.Close(context.Background()), s.local.Close(context.Background())); err != nil {
-		s.Error(err)
-	}
+	check.Report(s.T, errors.Join(s.Close(context.Background()), s.local.Close(context.Background())))
 	s.Backend = nil
 	for _, m := range s.mounts() {
 		s.Errorf("%s is still mounted", m)
@@ -220,14 +197,34 @@ func (s *server) restart() {
 	s.begin()
 }
 
+func (s *server) restartWith(change func(*Config)) {
+	s.Helper()
+	s.end()
+	s.change = change
+	s.begin()
+}
+
+// whileDown restarts the server, and does something to its pool before it starts.
+func (s *server) whileDown(do func(*local.Backend) error) {
+	s.Helper()
+	s.end()
+	pool := check.Got(s.openLocal())(s.T)
+	check.OK(s.T, errors.Join(do(pool), pool.Close(s.Context())))
+	s.begin()
+}
+
+// startFails fails unless the server does not start, for that reason.
+func (s *server) startFails(kind error, words ...string) {
+	s.Helper()
+	err := s.tryBegin()
+	s.Backend = nil
+	fails(s.T, err, kind, words...)
+}
+
 // mounts returns what is mounted for exports.
 func (s *server) mounts() (targets []string) {
 	s.Helper()
-	all, err := nodeops.Mounts()
-	if err != nil {
-		s.Fatal(err)
-	}
-	for _, m := range all {
+	for _, m := range check.Got(nodeops.Mounts())(s.T) {
 		if name, ok := strings.CutPrefix(m.Target, filepath.Join(s.work, "exports")+"/"); ok {
 			targets = append(targets, name)
 		}
@@ -238,16 +235,8 @@ func (s *server) mounts() (targets []string) {
 // loops returns the devices that are attached to images of the pool.
 func (s *server) loops() (devices []string) {
 	s.Helper()
-	images, err := filepath.Glob(filepath.Join(s.pool.Path, "*", "*", "image"))
-	if err != nil {
-		s.Fatal(err)
-	}
-	for _, image := range images {
-		of, err := nodeops.LoopsOf(image)
-		if err != nil {
-			s.Fatal(err)
-		}
-		devices = append(devices, of...)
+	for _, image := range check.Got(filepath.Glob(filepath.Join(s.pool.Path, "*", "*", "image")))(s.T) {
+		devices = append(devices, check.Got(nodeops.LoopsOf(image))(s.T)...)
 	}
 	return devices
 }
@@ -266,27 +255,17 @@ func (s *server) create(name string, change ...func(*backend.VolumeSpec)) *backe
 	for _, f := range change {
 		f(&spec)
 	}
-	v, err := s.Create(s.Context(), spec)
-	if err != nil {
-		s.Fatal(err)
-	}
-	return v
+	return check.Got(s.Create(s.Context(), spec))(s.T)
 }
 
 func (s *server) remove(id backend.ID) {
 	s.Helper()
-	if err := s.Delete(s.Context(), id); err != nil {
-		s.Fatal(err)
-	}
+	check.OK(s.T, s.Delete(s.Context(), id))
 }
 
 func (s *server) get(id backend.ID) *backend.Volume {
 	s.Helper()
-	v, err := s.Get(s.Context(), id)
-	if err != nil {
-		s.Fatal(err)
-	}
-	return v
+	return check.Got(s.Get(s.Context(), id))(s.T)
 }
 
 // served fails unless exactly these volumes are mounted, exported and healthy.
@@ -306,6 +285,25 @@ func (s *server) served(ids ...backend.ID) {
 	}
 }
 
+// isNotServed fails unless a volume is abnormal, for that reason, and cannot be used.
+func (s *server) isNotServed(id backend.ID, words ...string) {
+	s.Helper()
+	v := s.get(id)
+	if !v.Condition.Abnormal || v.Access != (backend.Access{}) {
+		s.Errorf("volume %+v is served", v)
+	}
+	for _, word := range words {
+		if !strings.Contains(v.Condition.Message, word) {
+			s.Errorf("%q is not in: %s", word, v.Condition.Message)
+		}
+	}
+}
+
+func (s *server) becomesHealthy(id backend.ID) {
+	s.Helper()
+	wait.Until(s.T, "volume "+string(id), func() bool { return !s.get(id).Condition.Abnormal })
+}
+
 // inside returns the path of a file of a volume at its mount point.
 func (s *server) inside(v *backend.Volume, name string) string {
 	s.Helper()
@@ -317,26 +315,14 @@ func (s *server) inside(v *backend.Volume, name string) string {
 
 func (s *server) write(v *backend.Volume, content []byte) {
 	s.Helper()
-	f, err := os.OpenFile(s.inside(v, "file"), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		s.Fatal(err)
-	}
+	f := check.Got(os.OpenFile(s.inside(v, "file"), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600))(s.T)
 	defer f.Close()
-	if _, err := f.Write(content); err != nil {
-		s.Fatal(err)
-	}
-	if err := f.Sync(); err != nil {
-		s.Fatal(err)
-	}
+	check.OK(s.T, errors.Join(errorOf(f.Write(content)), f.Sync()))
 }
 
 func (s *server) read(v *backend.Volume) []byte {
 	s.Helper()
-	content, err := os.ReadFile(s.inside(v, "file"))
-	if err != nil {
-		s.Fatal(err)
-	}
-	return content
+	return check.Got(os.ReadFile(s.inside(v, "file")))(s.T)
 }
 
 // unmountByHand unmounts a volume once: what the backend mounts again in the same moment stays.
@@ -354,22 +340,35 @@ func (s *server) unmountByHand(id backend.ID) {
 // calls waits until the exporter has had exactly these calls.
 func (s *server) calls(want ...string) {
 	s.Helper()
-	defer func() {
-		if s.Failed() {
-			s.Logf("the exporter was called with %q, expected was %q; mounted are %v", s.record.called(), want, s.mounts())
+	wait.For(s.T, "calls of the exporter", func() error {
+		if called := s.record.called(); !slices.Equal(called, want) {
+			return fmt.Errorf("it was called with %q, not %q; mounted are %v", called, want, s.mounts())
 		}
-	}()
-	wait.Until(s.T, "calls of the exporter", func() bool { return slices.Equal(s.record.called(), want) })
+		return nil
+	})
 }
 
-func (s *server) want(err, kind error, words ...string) {
-	s.Helper()
-	if !errors.Is(err, kind) {
-		s.Fatalf("got error %v, want one that is %q", err, kind)
+// same fails unless both are equal.
+func same[T any](t testing.TB, got, want T) {
+	t.Helper()
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
 	}
-	for _, w := range words {
-		if !strings.Contains(err.Error(), w) {
-			s.Errorf("error %q does not say %q", err, w)
+}
+
+// errorOf is that of a call, without its value.
+func errorOf[T any](_ T, err error) error { return err }
+
+// fails fails unless the error is of that kind, any if it is nil, and says all of the words.
+func fails(t testing.TB, err, kind error, words ...string) {
+	t.Helper()
+	if err == nil || kind != nil && !errors.Is(err, kind) {
+		t.Errorf("got the error %v, want %v", err, kind)
+		return
+	}
+	for _, word := range words {
+		if !strings.Contains(err.Error(), word) {
+			t.Errorf("%q is not in: %v", word, err)
 		}
 	}
 }

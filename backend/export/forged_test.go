@@ -54,7 +54,7 @@ func TestForgedHandle_ServerKilledByOneReturnsWithAllVolumes(t *testing.T) {
 	if _, err := n.Try(nfsclient.PutHandle(deadly.wire()), nfsclient.ReadDir(&names)); err == nil {
 		t.Log("it came through")
 	}
-	n.stranger = newStranger(t, n.address)
+	n.stranger = newStranger(t, n.address, nil)
 	n.mayBe = n.walk(n.own, "", "inner")
 	n.unharmed()
 }

@@ -78,13 +78,9 @@ var operations = []operation{{
 	},
 	check: func(s *server) {
 		s.write(s.get("a"), []byte("one")) // does not block
-		if _, err := s.Restore(s.Context(), "s", backend.VolumeSpec{Name: "b"}); err != nil {
-			s.Fatal(err)
-		}
+		check.OK(s.T, errorOf(s.Restore(s.Context(), "s", backend.VolumeSpec{Name: "b"})))
 		holds("a", "b")(s)
-		if err := s.DeleteSnapshot(s.Context(), "s"); err != nil {
-			s.Fatal(err)
-		}
+		check.OK(s.T, s.DeleteSnapshot(s.Context(), "s"))
 	},
 }, {
 	name: "expand", steps: []crashpoint.Step{crashpoint.ExpandGrown, crashpoint.ExpandRecorded, crashpoint.ExportGrown},

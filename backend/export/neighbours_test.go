@@ -122,7 +122,7 @@ type neighbours struct {
 func newNeighbours(s *server, fsType string) *neighbours {
 	s.Helper()
 	s.end() // first, since a process that starts inherits locks for a moment
-	nfs, address := serveAt(s.T)
+	nfs, address := serve(s.T)
 	s.serveBy(nfs)
 	n := &neighbours{server: s, address: address}
 	for _, name := range []string{ownName, othersName} { // what NFS-Ganesha finds below both belongs to the first
@@ -131,18 +131,14 @@ func newNeighbours(s *server, fsType string) *neighbours {
 	n.own, n.others = s.record.exports(s.T)["/"+ownName], s.record.exports(s.T)["/"+othersName]
 	for _, dir := range []string{n.others.Path, filepath.Join(n.others.Path, "inner")} {
 		err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, secretName), []byte(secret), 0o600))
-		if err := errors.Join(err, os.MkdirAll(filepath.Join(n.own.Path, "inner"), 0o755)); err != nil {
-			s.Fatal(err)
-		}
+		check.OK(s.T, errors.Join(err, os.MkdirAll(filepath.Join(n.own.Path, "inner"), 0o755)))
 	}
-	n.stranger = newStranger(s.T, address)
+	n.stranger = newStranger(s.T, address, nil)
 	n.mayBe = n.walk(n.own, "", "inner")
 	n.learnt = n.walk(n.others, "", "inner", secretName, "inner/"+secretName)
 	hidden := n.others
 	hidden.Clients = []string{"10.9.9.9"}
-	if err := nfs.Put(context.Background(), hidden); err != nil {
-		s.Fatal(err)
-	}
+	check.OK(s.T, nfs.Put(context.Background(), hidden))
 	return n
 }
 

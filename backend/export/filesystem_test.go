@@ -2,11 +2,17 @@ package export
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/backend/local"
+	"github.com/holdfast-storage/holdfast/nodeops"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 // smallExt4 is a volume that is too small for xfs, which can grow while it is exported.
@@ -32,9 +38,7 @@ func TestCopy_LargerThanItsExt4SourceIsUsedWhole(t *testing.T) {
 	c := check.Got(s.Restore(t.Context(), "s", backend.VolumeSpec{Name: "c", Size: larger}))(t)
 	for _, v := range []*backend.Volume{b, c} {
 		s.canUse(v, larger.Required)
-		if got := s.read(v); string(got) != "one" {
-			t.Errorf("%s holds %q", v.ID, got)
-		}
+		same(t, string(s.read(v)), "one")
 	}
 	s.canUse(s.get(v.ID), 64*mib)
 }
@@ -45,7 +49,7 @@ func TestExt4_GrownWhileServedIsUsedWholeAfterTheNextStart(t *testing.T) {
 	s.write(v, []byte("one"))
 	size := backend.Size{Required: 200 * mib}
 	if _, err := s.Expand(t.Context(), v.ID, size); err != nil { // CAP_SYS_RESOURCE is missing
-		s.want(err, backend.ErrPrecondition, "209715200", "next start of the server")
+		fails(t, err, backend.ErrPrecondition, "209715200", "next start of the server")
 		if got := s.get(v.ID); got.Size != 64*mib || !got.Condition.Abnormal {
 			t.Errorf("it is said to have %d bytes, its condition %+v", got.Size, got.Condition)
 		}
@@ -55,9 +59,7 @@ func TestExt4_GrownWhileServedIsUsedWholeAfterTheNextStart(t *testing.T) {
 	if grown, err := s.Expand(t.Context(), v.ID, size); err != nil || grown.Size != size.Required {
 		t.Errorf("asked again: %+v, %v", grown, err)
 	}
-	if got := s.read(s.get(v.ID)); string(got) != "one" {
-		t.Errorf("it holds %q", got)
-	}
+	same(t, string(s.read(s.get(v.ID))), "one")
 }
 
 // withoutResize2fs breaks the program that grows an ext4.
@@ -88,19 +90,70 @@ func TestCopy_WhoseExt4DoesNotGrowIsNotReturned(t *testing.T) {
 func TestExt4_ThatDoesNotGrowAtTheStartIsServedAsItIs(t *testing.T) {
 	s := onXFS(t)
 	v := s.create("a", smallExt4)
-	s.end()
-	var err error
-	if s.local, err = s.openLocal(); err != nil {
-		t.Fatal(err)
-	}
-	check.Got(s.local.Expand(t.Context(), v.ID, backend.Size{Required: 200 * mib}))(t)
-	check.OK(t, s.local.Close(t.Context()))
 	mend := withoutResize2fs(t)
-	s.begin()
+	s.whileDown(func(pool *local.Backend) error {
+		return errorOf(pool.Expand(t.Context(), v.ID, backend.Size{Required: 200 * mib}))
+	})
 	if got := s.get(v.ID); got.Size != 64*mib || !got.Condition.Abnormal || got.Access.NFS == nil {
 		t.Errorf("it is %+v", got)
 	}
 	mend()
 	s.restart()
 	s.canUse(s.get(v.ID), 200*mib)
+}
+
+// spoil modifies an ext4 while its server is down.
+func (s *server) spoil(v *backend.Volume, requests ...string) {
+	s.Helper()
+	s.end()
+	for _, request := range requests {
+		if out, err := exec.Command("debugfs", "-w", "-R", request, s.image(v)).CombinedOutput(); err != nil {
+			s.Fatalf("debugfs: %v: %s", err, out)
+		}
+	}
+	s.begin()
+}
+
+func (s *server) image(v *backend.Volume) string {
+	return filepath.Join(s.pool.Path, "volumes", string(v.ID), "image")
+}
+
+func TestExt4_IsRepairedBeforeItIsServed(t *testing.T) {
+	s := onXFS(t)
+	v := s.create("a", smallExt4)
+	s.write(v, []byte("one"))
+	s.spoil(v, "set_super_value state 3")
+	if got := s.get(v.ID); got.Condition.Abnormal || string(s.read(got)) != "one" {
+		t.Errorf("it is %+v", got)
+	}
+	s.spoil(v, "clri <7>", "set_super_value state 3")
+	s.isNotServed(v.ID, "e2fsck -f "+s.image(v))
+}
+
+// shutDown ends an xfs as an error of its disk would.
+func shutDown(t *testing.T, target string) {
+	t.Helper()
+	if out, err := exec.Command("xfs_io", "-x", "-c", "shutdown", target).CombinedOutput(); err != nil {
+		t.Fatalf("xfs_io: %v: %s", err, out)
+	}
+}
+
+func TestHealth_ErrorsOfAServedVolumeAreReported(t *testing.T) {
+	s := onXFS(t)
+	a, b := s.create("a", smallExt4), s.create("b", func(spec *backend.VolumeSpec) { spec.FSType = "xfs" })
+	m := check.Got(nodeops.MountAt(s.target(a.ID)))(t)
+	hostfs.MeetError(t, nodeops.LoopUnder(m))
+	shutDown(t, s.target(b.ID))
+	for _, v := range []*backend.Volume{a, b} {
+		wait.Until(s.T, "condition of "+string(v.ID), func() bool {
+			c := s.get(v.ID).Condition
+			return c.Abnormal && c.Reason == backend.FileSystemErrors && strings.Contains(c.Message, "pod of the NFS server")
+		})
+	}
+	s.restart() // both are repaired when they are mounted again
+	for _, v := range []*backend.Volume{a, b} {
+		if got := s.get(v.ID); got.Condition.Abnormal || got.Access.NFS == nil {
+			t.Errorf("it is %+v", got)
+		}
+	}
 }
