@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/holdfast-storage/holdfast/test/rig/check"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 // Client sends arbitrary requests, forged handles too. It connects from this host as root.
@@ -38,15 +39,7 @@ func New(t testing.TB, address string) *Client {
 func NewFrom(t testing.TB, address string, from net.Addr) *Client {
 	t.Helper()
 	c := &Client{t: t, from: from}
-	err := c.connect(address)
-	pause := time.NewTicker(100 * time.Millisecond)
-	defer pause.Stop()
-	for end := time.Now().Add(time.Minute); err != nil; <-pause.C {
-		if time.Now().After(end) {
-			t.Fatal(err)
-		}
-		err = c.connect(address)
-	}
+	wait.For(t, "an NFS server", func() error { return c.connect(address) })
 	t.Cleanup(func() { c.conn.Close() })
 	var first uint32
 	exchange := packet{}.long(uint64(time.Now().UnixNano())).opaque(fmt.Append(nil, t.Name(), from)).numbers(0, 0, 0)
@@ -102,24 +95,16 @@ func (c *Client) Ask(ops ...Op) (status uint32) {
 // use.
 func (c *Client) Try(ops ...Op) (status uint32, err error) { return c.send(c.within(ops...)) }
 
-// Create opens a file of a directory, as a path from the root of the server, and closes it again. It creates the file
-// with the attributes that the server selects, unless it exists, which changes nothing.
-func (c *Client) Create(directory []string, name string) (handle []byte) {
+// Write creates a file of a directory, as a path from the root of the server, with the attributes that the server selects,
+// and writes the content, which must fit into one request. Of a longer file that exists, the end stays.
+func (c *Client) Write(directory []string, name, content string) {
 	c.t.Helper()
-	var stateid []byte
+	var handle, stateid []byte
+	var written uint32
 	file := path.Join(slices.Concat(directory, []string{name})...)
 	c.do("create", file, append(walk(directory), openNew(c.id, c.t.Name(), name, &stateid), GetHandle(&handle))...)
 	c.do("create", file, PutHandle(handle), closeFile(stateid))
-	return handle
-}
-
-// Write creates a file and writes the content, which must fit into one request. Of a longer file that exists, the end
-// stays.
-func (c *Client) Write(directory []string, name, content string) {
-	c.t.Helper()
-	file := path.Join(slices.Concat(directory, []string{name})...)
-	var written uint32
-	c.do("write", file, PutHandle(c.Create(directory, name)), writeAll(content, &written))
+	c.do("write", file, PutHandle(handle), writeAll(content, &written))
 	if int(written) != len(content) {
 		c.t.Fatalf("write %s: the server has written %d bytes of %d", file, written, len(content))
 	}
@@ -169,8 +154,7 @@ func (c *Client) call(ops []Op) packet {
 // compound fails the test unless the server answers.
 func (c *Client) compound(ops ...Op) (status uint32) {
 	c.t.Helper()
-	status = check.Got(c.send(ops))(c.t)
-	return status
+	return check.Got(c.send(ops))(c.t)
 }
 
 func (c *Client) send(ops []Op) (status uint32, err error) {

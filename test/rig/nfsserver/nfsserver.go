@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops/child"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 // Server serves directories on the loopback device until the test ends.
@@ -89,22 +90,14 @@ func Start(t testing.TB, port uint16, names ...string) (s *Server, dirs []string
 // await waits until the server takes connections.
 func (s *Server) await(port uint16) {
 	s.t.Helper()
-	limit := time.After(time.Minute)
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
 	dialer := net.Dialer{Timeout: time.Second}
-	for {
+	wait.For(s.t, "a server that takes connections", func() error {
 		c, err := dialer.DialContext(s.t.Context(), "tcp", fmt.Sprintf("%s:%d", Address, port))
 		if err == nil {
 			c.Close()
-			return
 		}
-		select {
-		case <-limit:
-			s.t.Fatalf("the server takes no connections: %v", err)
-		case <-tick.C:
-		}
-	}
+		return err
+	})
 }
 
 // Stop makes the server as silent as one whose host has died, until it goes On.
