@@ -192,8 +192,13 @@ func TestToken_OfANodePodMayNotWriteObjectsOfKubernetes(t *testing.T) {
 	}
 	for _, in := range []string{"", namespace, "default", "kube-system"} {
 		for _, right := range []realapi.Right{
-			{Resource: "persistentvolumeclaims"}, {Resource: "secrets"}, {Resource: "pods"}, {Resource: "configmaps"},
-			{Resource: "pods", Sub: "exec"}, {Resource: "pods", Sub: "ephemeralcontainers"}, {Resource: "pods", Sub: "binding"},
+			{Resource: "persistentvolumeclaims"},
+			{Resource: "secrets"},
+			{Resource: "pods"},
+			{Resource: "configmaps"},
+			{Resource: "pods", Sub: "exec"},
+			{Resource: "pods", Sub: "ephemeralcontainers"},
+			{Resource: "pods", Sub: "binding"},
 			{Resource: "pods", Sub: "eviction"},
 		} {
 			right.In = in

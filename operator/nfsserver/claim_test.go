@@ -109,7 +109,8 @@ func TestClaim_DataOfANamespaceThatWasDeletedIsServedAgain(t *testing.T) {
 		now := r.claim("nfs-data")
 		return now != nil && now.Spec.VolumeName == r.namespace && now.Status.Phase == core.ClaimBound
 	})
-	if pv := r.persistent(); pv.Spec.ClaimRef.UID != r.claim("nfs-data").UID || pv.Annotations["pv.kubernetes.io/provisioned-by"] != "a test" ||
+	pv := r.persistent()
+	if pv.Spec.ClaimRef.UID != r.claim("nfs-data").UID || pv.Annotations["pv.kubernetes.io/provisioned-by"] != "a test" ||
 		pv.Annotations[policyAnnotation] != string(core.PersistentVolumeReclaimDelete) {
 		t.Errorf("the PersistentVolume is bound to %+v and has the annotations %v", pv.Spec.ClaimRef, pv.Annotations)
 	}

@@ -29,7 +29,8 @@ func (r *rig) of(o *unstructured.Unstructured) dynamic.ResourceInterface {
 func (r *rig) partsOf(s *v1beta1.NFSServer) []*unstructured.Unstructured {
 	r.Helper()
 	parts := r.controller.Servers.List()
-	for _, ref := range []apply.Ref{refTo(s, "apps", "StatefulSet"), refTo(s, "", "Service"), refTo(s, networkPolicy.Group, networkPolicy.Kind)} {
+	policy := refTo(s, networkPolicy.Group, networkPolicy.Kind)
+	for _, ref := range []apply.Ref{refTo(s, "apps", "StatefulSet"), refTo(s, "", "Service"), policy} {
 		if r.controller.Servers.Get(ref) == nil {
 			r.Errorf("there is no %s to be copied", ref)
 		}

@@ -43,8 +43,7 @@ func checkMonitors(at string, c *v1beta1.CephSpec) error {
 			encrypting++
 		}
 	}
-	switch {
-	case c.Secure && encrypting == 0:
+	if c.Secure && encrypting == 0 {
 		return fmt.Errorf("%s.ceph.secure: only the messenger v2 encrypts, and no monitor has it: add v2:ADDRESS:PORT to ceph.monitors, or leave out ceph.secure", at)
 	}
 	return nil
