@@ -44,20 +44,16 @@ func hasty(t *testing.T) file {
 	return all
 }
 
-// startPrometheus starts one that scrapes targets, until the test ends. What each serves has its name in the label target.
-func startPrometheus(t *testing.T, targets map[string]string) *server {
+// startPrometheus starts one that scrapes a target, until the test ends.
+func startPrometheus(t *testing.T, target string) *server {
 	t.Helper()
 	dir := t.TempDir()
-	var static []any
-	for name, address := range targets {
-		static = append(static, map[string]any{"targets": []string{address}, "labels": map[string]string{"target": name}})
-	}
 	write(t, filepath.Join(dir, "rules.yaml"), hasty(t))
 	write(t, filepath.Join(dir, "prometheus.yaml"), map[string]any{
 		"global":     map[string]string{"scrape_interval": "1s", "evaluation_interval": "1s"},
 		"rule_files": []string{"rules.yaml"},
 		"scrape_configs": []any{map[string]any{
-			"job_name": "holdfast", "honor_labels": true, "static_configs": static,
+			"job_name": "holdfast", "static_configs": []any{map[string]any{"targets": []string{target}}},
 		}},
 	})
 	s := &server{t, hostfs.FreeAddress(t)}
@@ -75,22 +71,16 @@ func startPrometheus(t *testing.T, targets map[string]string) *server {
 		}
 		log.Close()
 	})
-	s.await("Prometheus is ready", func() bool { return s.get("/-/ready", nil, nil) == nil })
-	return s
-}
-
-// await waits until something is so.
-func (s *server) await(what string, is func() bool) {
-	s.Helper()
-	wait.For(s, what, func() error {
-		if !is() {
-			return fmt.Errorf("firing: %v", s.firing())
+	wait.For(t, "the process is scraped", func() error {
+		if n, err := s.query(`up == 1`); err != nil || n != 1 {
+			return fmt.Errorf("%d are up, %v", n, err)
 		}
 		return nil
 	})
+	return s
 }
 
-// get decodes what the API answers into data, unless that is nil.
+// get decodes what the API answers into data.
 func (s *server) get(path string, query url.Values, data any) error {
 	request, err := http.NewRequestWithContext(s.Context(), http.MethodGet, "http://"+s.address+path+"?"+query.Encode(), http.NoBody)
 	if err != nil {
@@ -101,18 +91,11 @@ func (s *server) get(path string, query url.Values, data any) error {
 		return err
 	}
 	defer answer.Body.Close()
-	if data == nil {
-		if answer.StatusCode != http.StatusOK {
-			return fmt.Errorf("%s: %s", path, answer.Status)
-		}
-		return nil
-	}
-	var body struct {
+	body := struct {
 		Status string `json:"status"`
 		Error  string `json:"error"`
 		Data   any    `json:"data"`
-	}
-	body.Data = data
+	}{Data: data}
 	if err := json.NewDecoder(answer.Body).Decode(&body); err != nil {
 		return err
 	}
@@ -120,6 +103,15 @@ func (s *server) get(path string, query url.Values, data any) error {
 		return fmt.Errorf("%s: %s", body.Status, body.Error)
 	}
 	return nil
+}
+
+// query evaluates an expression, and returns how many series it has.
+func (s *server) query(expr string) (int, error) {
+	var data struct {
+		Result []any `json:"result"`
+	}
+	err := s.get("/api/v1/query", url.Values{"query": {expr}}, &data)
+	return len(data.Result), err
 }
 
 // firing are the descriptions of the alerts that fire, by their names.
@@ -142,9 +134,11 @@ func (s *server) firing() map[string]string {
 	return all
 }
 
-func (s *server) fires(alert, says string) {
+// fires waits until an alert fires; each time that it looks, it does what makes it fire.
+func (s *server) fires(alert, says string, provoke func()) {
 	s.Helper()
-	s.await(alert+" fires", func() bool {
+	wait.Until(s, alert+" fires", func() bool {
+		provoke()
 		description, ok := s.firing()[alert]
 		if ok && !strings.Contains(description, says) {
 			s.Fatalf("%s says %q, and not %q", alert, description, says)
@@ -155,19 +149,10 @@ func (s *server) fires(alert, says string) {
 
 func (s *server) clears(alert string) {
 	s.Helper()
-	s.await(alert+" clears", func() bool {
+	wait.Until(s, alert+" clears", func() bool {
 		_, ok := s.firing()[alert]
 		return !ok
 	})
-}
-
-// query evaluates an expression, and returns how many series it has.
-func (s *server) query(expr string) (int, error) {
-	var data struct {
-		Result []any `json:"result"`
-	}
-	err := s.get("/api/v1/query", url.Values{"query": {expr}}, &data)
-	return len(data.Result), err
 }
 
 // The real program, its pool filled, its calls failing, and killed.
@@ -178,46 +163,36 @@ func TestAlerts_FireAndClearInARealPrometheusThatScrapesTheRealProgram(t *testin
 	binary := check.Got(standalone.Binary(t.Context(), dir))(t)
 	address := hostfs.FreeAddress(t)
 	start := func() *standalone.Process {
-		p := check.Got(standalone.Start(t.Context(), standalone.Options{
+		return check.Got(standalone.Start(t.Context(), standalone.Options{
 			Binary: binary, Socket: filepath.Join(dir, "s"), Pools: []string{"name=fast,path=" + pool}, Args: []string{"--metrics-address", address},
 		}))(t)
-		return p
 	}
 	p := start()
 	t.Cleanup(func() { p.Kill() })
-	s := startPrometheus(t, map[string]string{"standalone": address})
-	s.await("the process is scraped", func() bool { n, err := s.query(`up == 1`); return err == nil && n == 1 })
+	s := startPrometheus(t, address)
 
-	t.Run("a pool that is full", func(t *testing.T) {
-		s := &server{t, s.address}
-		fill := filepath.Join(pool, "of-others")
-		if err := os.WriteFile(fill, make([]byte, 64<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
-			t.Fatalf("the pool is not full: %v", err)
+	fill := filepath.Join(pool, "of-others")
+	if err := os.WriteFile(fill, make([]byte, 64<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
+		t.Fatalf("the pool is not full: %v", err)
+	}
+	s.fires("HoldfastPoolNearlyFull", "Pool fast at "+address, func() {})
+	check.OK(t, os.Remove(fill))
+	s.clears("HoldfastPoolNearlyFull")
+
+	s.fires("HoldfastCSICallsFailing", "/csi.v1.Controller/CreateVolume", func() {
+		if _, err := p.CreateVolume(t.Context(), &csi.CreateVolumeRequest{Name: "without capabilities"}); err == nil {
+			t.Error("the call succeeds")
 		}
-		s.fires("HoldfastPoolNearlyFull", "Pool fast at "+address)
-		check.OK(t, os.Remove(fill))
-		s.clears("HoldfastPoolNearlyFull")
 	})
-	t.Run("calls that fail", func(t *testing.T) {
-		s := &server{t, s.address}
-		s.await("HoldfastCSICallsFailing fires", func() bool {
-			if _, err := p.CreateVolume(t.Context(), &csi.CreateVolumeRequest{Name: "without capabilities"}); err == nil {
-				t.Error("the call succeeds")
-			}
-			return strings.Contains(s.firing()["HoldfastCSICallsFailing"], "/csi.v1.Controller/CreateVolume")
-		})
-		s.clears("HoldfastCSICallsFailing")
-	})
-	t.Run("the dashboard", func(t *testing.T) { checkDashboard(&server{t, s.address}) })
-	t.Run("a process that is gone", func(t *testing.T) {
-		s := &server{t, s.address}
-		p.Kill()
-		s.fires("HoldfastTargetDown", address)
-		s.fires("HoldfastAbsent", "no target of Holdfast")
-		p = start()
-		s.clears("HoldfastTargetDown")
-		s.clears("HoldfastAbsent")
-	})
+	s.clears("HoldfastCSICallsFailing")
+	checkDashboard(s)
+
+	p.Kill()
+	s.fires("HoldfastTargetDown", address, func() {})
+	s.fires("HoldfastAbsent", "no target of Holdfast", func() {})
+	p = start()
+	s.clears("HoldfastTargetDown")
+	s.clears("HoldfastAbsent")
 }
 
 // ofClusters are metrics that a standalone does not serve, so that queries of them have no result there.

@@ -36,26 +36,7 @@ func TestRules_AreValidForAPlainPrometheus(t *testing.T) {
 }
 
 func TestRules_EachAlertFiresAndClears(t *testing.T) {
-	type series struct {
-		Series string `json:"series"`
-		Values string `json:"values"`
-	}
-	type sample struct {
-		Labels string  `json:"labels"`
-		Value  float64 `json:"value"`
-	}
-	type query struct {
-		Expr    string   `json:"expr"`
-		Time    string   `json:"eval_time"`
-		Samples []sample `json:"exp_samples"`
-	}
-	type test struct {
-		Name     string   `json:"name"`
-		Interval string   `json:"interval"`
-		Series   []series `json:"input_series"`
-		Queries  []query  `json:"promql_expr_test"`
-	}
-	var tests []test
+	var tests []any
 	missing := maps.Clone(histories)
 	for _, g := range rules(t).Groups {
 		for _, r := range g.Rules {
@@ -64,13 +45,18 @@ func TestRules_EachAlertFiresAndClears(t *testing.T) {
 				t.Errorf("no history makes %s fire and clear", r.Alert)
 			}
 			delete(missing, r.Alert)
-			one := test{Name: r.Alert, Interval: "1m"}
+			var series []any
 			for name, values := range h.series {
-				one.Series = append(one.Series, series{name, values})
+				series = append(series, map[string]string{"series": name, "values": values})
 			}
-			firing := fmt.Sprintf(`count(ALERTS{alertname=%q,alertstate="firing"})`, r.Alert)
-			one.Queries = []query{{firing, h.before, nil}, {firing, h.fires, []sample{{"{}", 1}}}, {firing, h.clears, nil}}
-			tests = append(tests, one)
+			// firing asks how many of the alert fire at a time: none, or one.
+			firing := func(at string, samples ...any) map[string]any {
+				return map[string]any{"expr": fmt.Sprintf(`count(ALERTS{alertname=%q,alertstate="firing"})`, r.Alert), "eval_time": at, "exp_samples": samples}
+			}
+			one := map[string]any{"labels": "{}", "value": 1}
+			tests = append(tests, map[string]any{
+				"name": r.Alert, "interval": "1m", "input_series": series, "promql_expr_test": []any{firing(h.before), firing(h.fires, one), firing(h.clears)},
+			})
 		}
 	}
 	for name := range missing {
