@@ -4,18 +4,22 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"os/exec"
 	"strings"
-	"sync"
 	"testing"
+	"time"
 
+	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
@@ -29,12 +33,11 @@ const (
 	requireVariable = "HOLDFAST_REQUIRE"
 )
 
-// cluster is a real API server, which has the snapshots' kinds. It is asked, and nothing in it changes.
+// cluster is a real API server, which has the snapshots' kinds.
 type cluster struct {
-	discovery *discovery.DiscoveryClient
-	dynamic   dynamic.Interface
-	mapper    meta.RESTMapper
-	warnings  warnings
+	dynamic  *dynamic.DynamicClient
+	mapper   meta.RESTMapper
+	warnings bytes.Buffer // of the API server
 }
 
 func connect(t *testing.T) *cluster {
@@ -47,50 +50,35 @@ func connect(t *testing.T) *cluster {
 		t.Skip("needs a cluster with the kinds of snapshots, named in " + clusterVariable)
 	}
 	program := exec.Command("go", "run", ".", "-name", name, "kubeconfig")
-	program.Dir = root + "/test/cluster"
-	var errs bytes.Buffer
-	program.Stderr = &errs
-	kubeconfig, err := program.Output()
-	if err != nil {
-		t.Fatalf("cluster %s: %v: %s", name, err, errs.String())
-	}
-	config, err := clientcmd.BuildConfigFromFlags("", strings.TrimSpace(string(kubeconfig)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	program.Dir, program.Stderr = root+"/test/cluster", t.Output()
+	kubeconfig := must(program.Output())(t)
+	config := must(clientcmd.BuildConfigFromFlags("", strings.TrimSpace(string(kubeconfig))))(t)
 	c := &cluster{}
-	config.QPS, config.WarningHandlerWithContext = -1, &c.warnings
-	if c.discovery, err = discovery.NewDiscoveryClientForConfig(config); err != nil {
-		t.Fatal(err)
-	}
-	if c.dynamic, err = dynamic.NewForConfig(config); err != nil {
-		t.Fatal(err)
-	}
-	groups, err := restmapper.GetAPIGroupResources(c.discovery)
-	if err != nil {
-		t.Fatal(err)
-	}
+	config.QPS, config.WarningHandler = -1, rest.NewWarningWriter(&c.warnings, rest.WarningWriterOptions{})
+	c.dynamic = must(dynamic.NewForConfig(config))(t)
+	groups := must(restmapper.GetAPIGroupResources(must(discovery.NewDiscoveryClientForConfig(config))(t)))(t)
 	c.mapper = restmapper.NewDiscoveryRESTMapper(groups)
 	return c
 }
 
 func TestAPIServer_AcceptsEveryInstalledObject(t *testing.T) {
 	c := connect(t)
-	ways := installations(t)
+	ways := maps.Clone(installations(t))
 	ways["examples of the bundle"] = examples(t)
-	for _, objects := range ways {
-		maps.DeleteFunc(objects, func(_ string, o *unstructured.Unstructured) bool { return o.GetKind() == "PodMonitor" }) // of others
-	}
 	for name, objects := range ways {
 		t.Run(name, func(t *testing.T) {
 			for key, object := range objects {
+				if object.GetKind() == "PodMonitor" {
+					continue // of others
+				}
 				if err := c.try(t.Context(), object); err != nil {
 					t.Errorf("%s: %v", key, err)
 				}
 			}
-			for _, warning := range c.warnings.take() {
-				t.Errorf("the API server warns: %s", warning)
+			if c.warnings.Len() > 0 {
+				t.Errorf("the API server warns: %s", &c.warnings)
 			}
+			c.warnings.Reset()
 		})
 	}
 }
@@ -121,23 +109,49 @@ func (c *cluster) try(ctx context.Context, object *unstructured.Unstructured) er
 	return err
 }
 
-// warnings collects what the API server warns of.
-type warnings struct {
-	mu  sync.Mutex
-	all []string
-}
+var (
+	storageClusters = schema.GroupVersionResource{Group: "holdfast.dev", Version: "v1beta1", Resource: "storageclusters"}
+	deployments     = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
+)
 
-var _ rest.WarningHandlerWithContext = (*warnings)(nil)
-
-func (w *warnings) HandleWarningHeaderWithContext(_ context.Context, code int, agent, text string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.all = append(w.all, fmt.Sprintf("%d %s %s", code, agent, text))
-}
-
-func (w *warnings) take() (all []string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	all, w.all = w.all, nil
-	return all
+// A change is not done before the operator has seen it: kstatus, by which Flux and helm --wait judge, may not say so.
+func TestKstatus_ClusterIsInProgressUntilItsChangeIsCarriedOut(t *testing.T) {
+	c := connect(t)
+	clusters, rolled := c.dynamic.Resource(storageClusters), c.dynamic.Resource(deployments).Namespace(namespace)
+	last := "never looked at"
+	follow := func(annotation string) func(context.Context) (bool, error) {
+		return func(ctx context.Context) (bool, error) {
+			o, err := clusters.Get(ctx, "holdfast", metav1.GetOptions{})
+			if err != nil {
+				return false, err
+			}
+			result, err := status.Compute(o)
+			if err != nil || result.Status == status.InProgressStatus {
+				return false, err
+			}
+			last = fmt.Sprintf("%s: %s; its status is %v", result.Status, result.Message, o.Object["status"])
+			d, err := rolled.Get(ctx, "holdfast-controller", metav1.GetOptions{})
+			if err != nil {
+				return false, err
+			}
+			is, _, _ := unstructured.NestedString(d.Object, "spec", "template", "metadata", "annotations", "example.com/kstatus")
+			controller, err := status.Compute(d)
+			if err != nil || result.Status != status.CurrentStatus || is != annotation || controller.Status != status.CurrentStatus {
+				return false, errors.Join(err, errors.New("it is not so"))
+			}
+			return true, nil
+		}
+	}
+	set := func(value, annotation string) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute) // also for what is put back at the end
+		defer cancel()
+		patch := fmt.Appendf(nil, `{"spec":{"controller":{"podAnnotations":{"example.com/kstatus":%s}}}}`, value)
+		must(clusters.Patch(ctx, "holdfast", types.MergePatchType, patch, metav1.PatchOptions{}))(t)
+		if err := wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, follow(annotation)); err != nil {
+			t.Errorf("holdfast: %v, but %s", err, last)
+		}
+	}
+	t.Cleanup(func() { set("null", "") })
+	set(`"yes"`, "yes")
 }

@@ -2,24 +2,47 @@ package deploy
 
 import (
 	"maps"
-	"os"
 	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
-	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 )
 
-func TestContainers_ProgramAcceptsItsArguments(t *testing.T) {
-	binary, err := program()
-	if err != nil {
-		t.Fatal(err)
+// pods are the templates of all workloads.
+func pods(t *testing.T, objects Objects) map[string]*core.PodTemplateSpec {
+	t.Helper()
+	all := map[string]*core.PodTemplateSpec{}
+	for key, object := range objects {
+		where := []string{"spec", "template"}
+		if object.GetKind() == "PodTemplate" {
+			where = where[1:]
+		}
+		template, found, err := unstructured.NestedMap(object.Object, where...)
+		if err == nil && found {
+			all[key] = as[core.PodTemplateSpec](t, template)
+		}
 	}
+	return all
+}
+
+// containers returns the containers of all workloads.
+func containers(t *testing.T, objects Objects) map[string]core.Container {
+	t.Helper()
+	all := map[string]core.Container{}
+	for key, pod := range pods(t, objects) {
+		for _, container := range pod.Spec.Containers {
+			all[key+" "+container.Name] = container
+		}
+	}
+	return all
+}
+
+func TestContainers_ProgramAcceptsItsArguments(t *testing.T) {
+	binary := must(program())(t)
 	ways, taken := installations(t), 0
 	for name, objects := range ways {
 		for key, container := range containers(t, objects) {
@@ -43,37 +66,22 @@ func TestContainers_ProgramAcceptsItsArguments(t *testing.T) {
 
 // What the tests of the cluster run beside the driver is what users get.
 func TestContainers_SidecarsAreTheTestedOnes(t *testing.T) {
-	modules, err := os.ReadFile(root + "/test/cluster/sidecars/go.mod")
-	if err != nil {
-		t.Fatal(err)
-	}
+	modules := read(t, "test/cluster/sidecars/go.mod")
 	tested := map[string]string{}
-	for _, program := range regexp.MustCompile(`(?m)^\t(github.com/kubernetes-csi/\S+)/cmd/(\S+)$`).FindAllSubmatch(modules, -1) {
-		version := regexp.MustCompile(`(?m)^\t` + regexp.QuoteMeta(string(program[1])) + ` (\S+)`).FindSubmatch(modules)
+	for _, program := range regexp.MustCompile(`(?m)^\t(github.com/kubernetes-csi/\S+)/cmd/(\S+)$`).FindAllStringSubmatch(modules, -1) {
+		version := regexp.MustCompile(`(?m)^\t` + regexp.QuoteMeta(program[1]) + ` (\S+)`).FindStringSubmatch(modules)
 		if version == nil {
 			t.Fatalf("no version of %s", program[1])
 		}
-		tested[string(program[2])] = string(version[1])
+		tested[program[2]] = version[1]
 	}
-	read := func(file string) Objects {
-		t.Helper()
-		objects, err := Read("deploy/operated/" + file + ".yaml")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return objects
-	}
-	seen, ways := map[string]bool{}, map[string]Objects{
-		"the manifest": installations(t)[manifest],
-		"beside":       read("sidecars"),
-		"of snapshots": read("snapshot-controller"),
-	}
-	for name, objects := range ways {
-		for key, container := range containers(t, objects) {
+	seen := map[string]bool{}
+	for _, file := range []string{manifest, "deploy/operated/sidecars.yaml", "deploy/operated/snapshot-controller.yaml"} {
+		for key, container := range containers(t, parse(t, read(t, file))) {
 			if version, known := tested[container.Name]; known {
 				seen[container.Name] = true
 				if want := "registry.k8s.io/sig-storage/" + container.Name + ":" + version; container.Image != want {
-					t.Errorf("%s: %s has the image %s, tested is %s", name, key, container.Image, want)
+					t.Errorf("%s: %s has the image %s, tested is %s", file, key, container.Image, want)
 				}
 			}
 		}
@@ -91,56 +99,28 @@ func TestContainers_OnlyNodePodsArePrivileged(t *testing.T) {
 			case security == nil || security.ReadOnlyRootFilesystem == nil || !*security.ReadOnlyRootFilesystem:
 				t.Errorf("%s: %s may write to its image", name, key)
 			case strings.HasPrefix(key, "DaemonSet") && container.Name == "holdfast":
-			case security.Privileged != nil && *security.Privileged,
-				security.AllowPrivilegeEscalation == nil || *security.AllowPrivilegeEscalation,
-				security.Capabilities == nil || !slices.Equal(security.Capabilities.Drop, []core.Capability{"ALL"}):
+			case !unprivileged(security):
 				t.Errorf("%s: %s may do more than it needs: %+v", name, key, security)
 			}
 			if container.Resources.Requests.Cpu().IsZero() || container.Resources.Requests.Memory().IsZero() {
 				t.Errorf("%s: %s asks for nothing, and would be the first to go", name, key)
 			}
 		}
-	}
-}
-
-func TestContainers_ControllerIsNotRoot(t *testing.T) {
-	for name, objects := range installations(t) {
-		for key, object := range objects {
-			if object.GetKind() != "Deployment" && object.GetKind() != "StatefulSet" {
-				continue
-			}
-			object.SetKind("Deployment") // of which the same is asked
-			deployment := &apps.Deployment{}
-			convert(t, object, deployment)
-			security := deployment.Spec.Template.Spec.SecurityContext
-			if security == nil || security.RunAsNonRoot == nil || !*security.RunAsNonRoot ||
-				security.SeccompProfile == nil || security.SeccompProfile.Type != core.SeccompProfileTypeRuntimeDefault {
-				t.Errorf("%s: %s is not what Pod Security calls restricted: %+v", name, key, security)
+		for key, pod := range pods(t, objects) {
+			ofController := strings.HasPrefix(key, "Deployment ") || strings.HasPrefix(key, "StatefulSet ")
+			if ofController && !restricted(pod.Spec.SecurityContext) {
+				t.Errorf("%s: %s is not what Pod Security calls restricted: %+v", name, key, pod.Spec.SecurityContext)
 			}
 		}
 	}
 }
 
-// containers returns the containers of all workloads.
-func containers(t *testing.T, objects Objects) map[string]core.Container {
-	t.Helper()
-	all := map[string]core.Container{}
-	for key, object := range objects {
-		where := []string{"spec", "template"}
-		if object.GetKind() == "PodTemplate" {
-			where = where[1:]
-		}
-		template, found, err := unstructured.NestedMap(object.Object, where...)
-		if err != nil || !found {
-			continue
-		}
-		pod := &core.PodTemplateSpec{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(template, pod); err != nil {
-			t.Fatal(err)
-		}
-		for _, container := range pod.Spec.Containers {
-			all[key+" "+container.Name] = container
-		}
-	}
-	return all
+func restricted(pod *core.PodSecurityContext) bool {
+	return pod != nil && pod.RunAsNonRoot != nil && *pod.RunAsNonRoot &&
+		pod.SeccompProfile != nil && pod.SeccompProfile.Type == core.SeccompProfileTypeRuntimeDefault
+}
+
+func unprivileged(c *core.SecurityContext) bool {
+	return (c.Privileged == nil || !*c.Privileged) && c.AllowPrivilegeEscalation != nil && !*c.AllowPrivilegeEscalation &&
+		c.Capabilities != nil && slices.Equal(c.Capabilities.Drop, []core.Capability{"ALL"})
 }

@@ -17,26 +17,34 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-const bundle = "deploy/olm/bundle/"
+const (
+	bundle      = "deploy/olm/bundle/"
+	serviceFile = bundle + "manifests/holdfast.clusterserviceversion.yaml"
+)
 
 // service is a ClusterServiceVersion, as far as it is looked at here: TestBundle_IsValidForOperatorFramework reads all of it.
 type service struct {
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              struct {
-		Kinds struct {
+		Version string
+		Kinds   struct {
 			Owned []struct{ Name string } `json:"owned"`
 		} `json:"customresourcedefinitions"`
 		RelatedImages []struct{ Image string } `json:"relatedImages"`
 	} `json:"spec"`
 }
 
-func bundled(t *testing.T) service {
+func readService(t *testing.T, text string) (s service) {
 	t.Helper()
-	var s service
-	if err := yaml.Unmarshal([]byte(read(t, bundle+"manifests/holdfast.clusterserviceversion.yaml")), &s); err != nil {
+	if err := yaml.Unmarshal([]byte(text), &s); err != nil {
 		t.Fatal(err)
 	}
 	return s
+}
+
+func bundled(t *testing.T) service {
+	t.Helper()
+	return readService(t, read(t, serviceFile))
 }
 
 // examples are the objects that the bundle shows.
@@ -68,16 +76,15 @@ func TestBundle_GrantsNFSServersToNoUserDirectlyOrByAggregation(t *testing.T) {
 	if len(owned) < 6 {
 		t.Errorf("the bundle owns only %v", owned)
 	}
-	for _, file := range []string{"deploy", "docs"} {
-		err := filepath.WalkDir(filepath.Join(root, file), func(path string, entry fs.DirEntry, err error) error {
+	for _, dir := range []string{"deploy", "docs"} {
+		err := filepath.WalkDir(filepath.Join(root, dir), func(path string, entry fs.DirEntry, err error) error {
 			if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".yaml") {
 				return err
 			}
-			text, err := os.ReadFile(path)
-			if strings.Contains(string(text), "aggregate-to-") {
+			if strings.Contains(string(must(os.ReadFile(path))(t)), "aggregate-to-") {
 				t.Errorf("%s aggregates rights to roles of others", path)
 			}
-			return err
+			return nil
 		})
 		if err != nil {
 			t.Error(err)
@@ -94,10 +101,7 @@ var warnedOf = map[string]string{
 }
 
 func TestBundle_IsValidForOperatorFramework(t *testing.T) {
-	b, err := manifests.GetBundleFromDir(filepath.Join(root, bundle))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must(manifests.GetBundleFromDir(filepath.Join(root, bundle)))(t)
 	all := validation.DefaultBundleValidators.WithValidators(
 		validation.OperatorHubV2Validator, validation.StandardCategoriesValidator, validation.StandardCapabilitiesValidator,
 		validation.ObjectValidator, validation.OperatorGroupValidator, validation.CommunityOperatorValidator,
@@ -124,23 +128,20 @@ func TestBundle_IsValidForOperatorFramework(t *testing.T) {
 	}
 }
 
+// attaching is a spec with which the controller has all containers that it may have.
+var attaching = of("csi.attachRequired", true)
+
 func TestBundle_NamesEveryImage(t *testing.T) {
-	var want, got []string
-	for _, c := range containers(t, operated(t, map[string]any{"csi": map[string]any{"attachRequired": true}}, nil)) {
-		want = append(want, c.Image)
-	}
-	for _, file := range []string{"sidecars", "snapshot-controller"} {
-		objects, err := Read("deploy/operated/" + file + ".yaml")
-		if err != nil {
-			t.Fatal(err)
-		}
+	want, got := []string{"holdfast/nfs:dev", "holdfast/ceph:dev"}, []string{}
+	for _, objects := range []Objects{
+		operated(t, attaching), parse(t, read(t, "deploy/operated/sidecars.yaml")), parse(t, read(t, "deploy/operated/snapshot-controller.yaml")),
+	} {
 		for _, c := range containers(t, objects) {
 			if c.Image != "" { // else it runs where a StorageCluster names one
 				want = append(want, c.Image)
 			}
 		}
 	}
-	want = append(want, "holdfast/nfs:dev", "holdfast/ceph:dev")
 	for _, image := range bundled(t).Spec.RelatedImages {
 		got = append(got, image.Image)
 	}
@@ -153,12 +154,11 @@ func TestBundle_NamesEveryImage(t *testing.T) {
 
 // Administrators who mirror the images name them there.
 func TestBundle_OperatorReadsItsImagesFromTheEnvironment(t *testing.T) {
-	names := regexp.MustCompile(`\bRELATED_IMAGE_(\w+)`).FindAllStringSubmatch(read(t, bundle+"manifests/holdfast.clusterserviceversion.yaml"), -1)
+	names := regexp.MustCompile(`\bRELATED_IMAGE_(\w+)`).FindAllStringSubmatch(read(t, serviceFile), -1)
 	for _, name := range names {
 		t.Setenv(name[0], "mirror.example/"+name[1])
 	}
-	all := operated(t, map[string]any{"csi": map[string]any{"attachRequired": true}}, nil)
-	for name, c := range containers(t, all) {
+	for name, c := range containers(t, operated(t, attaching)) {
 		if !strings.HasPrefix(c.Image, "mirror.example/") {
 			t.Errorf("container %s has the image %s, and not one of %v", name, c.Image, names)
 		}

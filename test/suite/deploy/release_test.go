@@ -1,21 +1,47 @@
 package deploy
 
 import (
-	"archive/tar"
-	"compress/gzip"
-	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
-	"helm.sh/helm/v4/pkg/chart/loader"
-	chartv2 "helm.sh/helm/v4/pkg/chart/v2"
-	"sigs.k8s.io/yaml"
+	"helm.sh/helm/v4/pkg/chart/loader/archive"
 )
 
-// released returns the one file of the release in HOLDFAST_RELEASE that a pattern matches.
-func released(t *testing.T, pattern string) string {
+// installManifest is what make prints for a version.
+func installManifest(version string) ([]byte, error) {
+	command := exec.Command("make", "--no-print-directory", "install-manifest", "VERSION="+version)
+	command.Dir = root
+	return command.Output()
+}
+
+func TestManifest_OfAVersionEqualsTheCharts(t *testing.T) {
+	got := parse(t, string(must(installManifest("v7.1"))(t)))
+	chart := *loaded(t).Chart
+	metadata := *chart.Metadata
+	metadata.AppVersion, chart.Metadata = "v7.1", &metadata
+	want, _ := Chart{&chart}.render(t, Release{})
+	compare(t, "as the manifest has it", want.only(controller), got.only(controller))
+	for key, object := range got {
+		if text := compact(object.Object); strings.Contains(text, "holdfast:dev") || strings.Contains(text, "version: dev") {
+			t.Errorf("%s is of no version: %s", key, text)
+		}
+	}
+}
+
+func TestManifest_VersionThatIsNoTagGivesNone(t *testing.T) {
+	for _, version := range []string{"", "v1 v2", "-v1", "v1|e", strings.Repeat("v", 64)} {
+		if out, err := installManifest(version); err == nil || len(out) > 0 {
+			t.Errorf("%q gives %.80s %v", version, out, err)
+		}
+	}
+}
+
+// released returns the one file of the release in HOLDFAST_RELEASE that a pattern matches, and its version.
+func released(t *testing.T, pattern string) (file, version string) {
 	t.Helper()
 	dir := os.Getenv("HOLDFAST_RELEASE")
 	if dir == "" {
@@ -25,89 +51,49 @@ func released(t *testing.T, pattern string) string {
 	if err != nil || len(files) != 1 {
 		t.Fatalf("%s has %q for %s", dir, files, pattern)
 	}
-	return files[0]
+	return files[0], filepath.Base(dir)
 }
 
 func TestAReleaseInstallsItsVersionWithKubectlAndHelm(t *testing.T) {
-	file := released(t, "holdfast-*.tgz")
-	opened, err := loader.Load(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	chart := opened.(*chartv2.Chart)
-	version := filepath.Base(os.Getenv("HOLDFAST_RELEASE"))
+	file, version := released(t, "holdfast-*.tgz")
+	chart := must(loadChart(file))(t)
 	if chart.Metadata.AppVersion != version || "v"+chart.Metadata.Version != version {
 		t.Errorf("%s is the chart %s of %s", filepath.Base(file), chart.Metadata.Version, chart.Metadata.AppVersion)
 	}
-	rendered, err := (&Chart{chart}).Render(Release{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	content, err := os.ReadFile(released(t, "install.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	applied, err := Parse(content)
-	if err != nil {
-		t.Fatal(err)
-	}
-	key := "Deployment " + namespace + "/holdfast-controller"
-	if text := compact(rendered[key].Object); !strings.Contains(text, "holdfast/holdfast:"+version) {
+	rendered, _ := chart.render(t, Release{})
+	if text := compact(rendered[controller].Object); !strings.Contains(text, "holdfast/holdfast:"+version) {
 		t.Errorf("the chart has not the image of %s: %s", version, text)
 	}
-	for _, difference := range Differences(Objects{key: rendered[key]}, Objects{key: applied[key]}) {
-		t.Error("as install.yaml has it, " + difference)
-	}
+	file, _ = released(t, "install.yaml")
+	applied := parse(t, string(must(os.ReadFile(file))(t)))
+	compare(t, "as install.yaml has it", rendered.only(controller), applied.only(controller))
 }
 
 func TestAReleaseNamesItsImagesToTheOperatorLifecycleManager(t *testing.T) {
-	file, err := os.Open(released(t, "olm-bundle-*.tar.gz"))
-	if err != nil {
-		t.Fatal(err)
+	file, version := released(t, "olm-bundle-*.tar.gz")
+	packed := must(os.Open(file))(t)
+	defer packed.Close()
+	files := must(archive.LoadArchiveFiles(packed))(t)
+	i := slices.IndexFunc(files, func(f *archive.BufferedFile) bool { return f.Name == "manifests/holdfast.clusterserviceversion.yaml" })
+	if i < 0 {
+		t.Fatal("no ClusterServiceVersion is in the bundle")
 	}
-	defer file.Close()
-	version := filepath.Base(os.Getenv("HOLDFAST_RELEASE"))
-	packed, err := gzip.NewReader(file)
-	if err != nil {
-		t.Fatal(err)
+	content := string(files[i].Data)
+	if strings.Contains(content, ":dev\n") || strings.Contains(content, "version: dev\n") {
+		t.Error("something in it is of no version")
 	}
-	var csv struct {
-		Metadata struct{ Name string }
-		Spec     struct {
-			Version       string
-			RelatedImages []struct{ Image string }
-		}
+	csv := readService(t, content)
+	if csv.Name != "holdfast."+version || "v"+csv.Spec.Version != version {
+		t.Errorf("the bundle is %s of %s", csv.Name, csv.Spec.Version)
 	}
-	for entries := tar.NewReader(packed); ; {
-		entry, err := entries.Next()
-		if err != nil {
-			t.Fatalf("no ClusterServiceVersion is in the bundle: %v", err)
-		}
-		if entry.Name != "bundle/manifests/holdfast.clusterserviceversion.yaml" {
-			continue
-		}
-		content, err := io.ReadAll(entries)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := yaml.Unmarshal(content, &csv); err != nil {
-			t.Fatal(err)
-		}
-		if strings.Contains(string(content), ":dev\n") || strings.Contains(string(content), "version: dev\n") {
-			t.Error("something in it is of no version")
-		}
-		break
-	}
-	if csv.Metadata.Name != "holdfast."+version || "v"+csv.Spec.Version != version {
-		t.Errorf("the bundle is %s of %s", csv.Metadata.Name, csv.Spec.Version)
-	}
-	var own int
+	var own []string
 	for _, related := range csv.Spec.RelatedImages {
-		if strings.HasPrefix(related.Image, "holdfast/") && strings.HasSuffix(related.Image, ":"+version) {
-			own++
+		if name, ours := strings.CutPrefix(related.Image, "holdfast/"); ours {
+			own = append(own, name)
 		}
 	}
-	if images := []string{"holdfast", "nfs", "ceph"}; own != len(images) {
-		t.Errorf("of %+v %v must be of %s", csv.Spec.RelatedImages, images, version)
+	slices.Sort(own)
+	if want := []string{"ceph:" + version, "holdfast:" + version, "nfs:" + version}; !slices.Equal(own, want) {
+		t.Errorf("the images are %v, want %v", own, want)
 	}
 }

@@ -1,19 +1,88 @@
 package deploy
 
 import (
+	"encoding/json"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-
-	"helm.sh/helm/v4/pkg/action"
-	core "k8s.io/api/core/v1"
 )
 
-// of returns values with one at a path, which has dots.
-func of(path string, value any) map[string]any {
-	return with(map[string]any{}, value, strings.Split(path, ".")...)
+// described are the paths of the values that the schema describes field by field, with dots.
+func described(path string, schema map[string]any) (all []string) {
+	if items, ok := schema["items"].(map[string]any); ok {
+		schema = items
+	}
+	properties, _ := schema["properties"].(map[string]any)
+	if len(properties) > 0 {
+		all = append(all, path)
+	}
+	for name, inner := range properties {
+		all = append(all, described(strings.TrimPrefix(path+"."+name, "."), inner.(map[string]any))...)
+	}
+	return all
+}
+
+func TestValues_UnknownIsRefusedByName(t *testing.T) {
+	schema := map[string]any{}
+	if err := json.Unmarshal([]byte(read(t, "deploy/chart/values.schema.json")), &schema); err != nil {
+		t.Fatal(err)
+	}
+	all, tried := asValues(everything(t)), 0
+	for _, path := range described("", schema) {
+		steps := strings.FieldsFunc(path, func(r rune) bool { return r == '.' })
+		if lookup(all, steps...) != nil && !strings.HasPrefix(path, "global") {
+			tried++
+			refused(t, with(all, "x", append(steps, "misspelt")...), "misspelt")
+		}
+	}
+	if tried < 20 {
+		t.Errorf("only %d places were tried", tried)
+	}
+}
+
+func TestValues_BadIsRefusedByItsPath(t *testing.T) {
+	for name, c := range map[string]struct {
+		value   any
+		path    string
+		message []string
+	}{
+		"another account":           {"mine", "serviceAccount.name", []string{"/serviceAccount/name", "'holdfast-controller'"}},
+		"a number as an annotation": {1, "serviceAccount.annotations.a", []string{"/serviceAccount/annotations/a", "want string"}},
+		"an odd policy":             {"Sometimes", "image.pullPolicy", []string{"/image/pullPolicy", "'IfNotPresent'"}},
+		"a secret as a text":        {[]any{"registry"}, "imagePullSecrets", []string{"/imagePullSecrets/0", "want object"}},
+		"a URL as a registry":       {"https://r.example", "global.imageRegistry", []string{"/global/imageRegistry", "https://r.example"}},
+		"an unknown affinity":       {map[string]any{"nodeAfinity": nil}, "controller.affinity", []string{"/controller/affinity", "nodeAfinity"}},
+		"a label as a number":       {map[string]any{"a": 1}, "node.podLabels", []string{"/node/podLabels/a", "want string"}},
+		"one argument":              {"--log-format=json", "controller.extraArgs", []string{"/controller/extraArgs", "want array"}},
+		"kinds as a text":           {"yes", "crds.enabled", []string{"/crds/enabled", "want boolean"}},
+		"an unknown of kinds":       {true, "crds.install", []string{"/crds", "install"}},
+		"no list of nodes":          {[]any{"a"}, "controller.nodeSelector", []string{"/controller/nodeSelector", "want object"}},
+		"a selector of no pods":     {map[string]any{"disk": "ssd"}, "nodeSelector", []string{"/nodeSelector", "controller.nodeSelector", "cluster.nodeSelectorTerms"}},
+		"resources of no pods":      {map[string]any{}, "resources", []string{"/resources", "set controller.resources, node.resources"}},
+		"taints of node pods":       {[]any{}, "node.tolerations", []string{"/node/tolerations", "tolerate every taint"}},
+		"a field with a place":      {map[string]any{"replicas": 3}, "cluster.controller", []string{"/cluster/controller", "set controller instead"}},
+		"an image twice":            {"mine:v1", "cluster.images.holdfast", []string{"/cluster/images/holdfast", "image.repository"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			refused(t, with(asValues(everything(t)), c.value, strings.Split(c.path, ".")...), c.message...)
+		})
+	}
+}
+
+// refused checks that values are refused, with a message that has all the parts.
+func refused(t *testing.T, values map[string]any, parts ...string) {
+	t.Helper()
+	_, err := loaded(t).files(Release{Values: values})
+	if err == nil {
+		t.Errorf("%v was taken", parts)
+		return
+	}
+	for _, part := range parts {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("the message does not say %q: %s", part, err)
+		}
+	}
 }
 
 // The operator would take back what it does not find in the StorageCluster.
@@ -25,179 +94,61 @@ func TestValues_BecomeFieldsOfTheSpecAndTheControllerAsTheOperatorMakesIt(t *tes
 		return list
 	}
 	own := func(image string) map[string]any { return of("images.holdfast", image) }
-	key := "Deployment " + namespace + "/holdfast-controller"
-	usual := render(t, Release{})[key]
+	usual := render(t, Release{})
 	for name, c := range map[string][2]map[string]any{
 		"another image":   {of("image.repository", "r.example/mine"), own("r.example/mine:" + loaded(t).Metadata.AppVersion)},
 		"another tag":     {of("image.tag", "v7"), own("holdfast/holdfast:v7")},
 		"a digest":        {of("image.digest", "sha256:01"), own("holdfast/holdfast@sha256:01")},
 		"a mirrored tag":  {with(of("image.tag", "v7"), "r.example/all", "global", "imageRegistry"), with(own("r.example/all/holdfast/holdfast:v7"), "r.example/all", "imageRegistry")},
-		"all of an image": {map[string]any{"image": map[string]any{"repository": "r.example/mine", "tag": "v7", "digest": "sha256:01"}}, own("r.example/mine:v7@sha256:01")},
+		"all of an image": {of("image", map[string]any{"repository": "r.example/mine", "tag": "v7", "digest": "sha256:01"}), own("r.example/mine:v7@sha256:01")},
 		"a pull policy":   {of("image.pullPolicy", "Always"), of("imagePullPolicy", "Always")},
-		"a registry":      {map[string]any{"global": map[string]any{"imageRegistry": "r.example:5000/all", "more": 1}}, of("imageRegistry", "r.example:5000/all")},
+		"a registry":      {of("global", map[string]any{"imageRegistry": "r.example:5000/all", "more": 1}), of("imageRegistry", "r.example:5000/all")},
 		"secrets":         {with(of("imagePullSecrets", secrets("b", "a")), secrets("a"), "global", "imagePullSecrets"), of("imagePullSecrets", secrets("a", "b"))},
 		"one node":        {of("singleNode", true), of("controller.replicas", 1)},
 		"three for one":   {with(of("singleNode", true), 3, "controller", "replicas"), of("controller.replicas", 3)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := render(t, Release{Values: c[0]})
-			spec, _ := lookup(got["StorageCluster holdfast"].Object, "spec")
-			if compact(spec) != compact(c[1]) {
+			if spec := lookup(got["StorageCluster holdfast"].Object, "spec"); compact(spec) != compact(c[1]) {
 				t.Errorf("the spec is %s, not %s", compact(spec), compact(c[1]))
 			}
-			want := operated(t, c[1], nil)
-			for _, difference := range Differences(Objects{key: want[key]}, Objects{key: got[key]}) {
-				t.Errorf("as the chart has it, %s", difference)
-			}
-			if len(Differences(Objects{key: usual}, Objects{key: got[key]})) == 0 {
+			compare(t, "as the chart has it", operated(t, c[1]).only(controller), got.only(controller))
+			if len(differences(usual.only(controller), got.only(controller))) == 0 {
 				t.Error("it changes nothing")
 			}
 		})
 	}
 }
 
-func TestValues_OfTheSpecAloneReachIt(t *testing.T) {
-	for name, c := range map[string][2]map[string]any{
-		"no default class": {of("defaultClass", false), of("defaultClass", false)},
-		"no PodMonitor":    {of("monitoring.podMonitor.enabled", false), of("monitoring.enabled", false)},
-	} {
-		spec, _ := lookup(render(t, Release{Values: c[0]})["StorageCluster holdfast"].Object, "spec")
-		if compact(spec) != compact(c[1]) {
-			t.Errorf("%s: the spec is %s, not %s", name, compact(spec), compact(c[1]))
-		}
+func TestValues_AccountHasAnnotations(t *testing.T) {
+	annotations := map[string]any{"example.com/role": "storage"}
+	account := render(t, Release{Values: of("serviceAccount.annotations", annotations)})["ServiceAccount "+namespace+"/holdfast-controller"]
+	if account.GetAnnotations()["example.com/role"] != "storage" {
+		t.Errorf("it has %v", account.GetAnnotations())
 	}
 }
 
 func TestChart_HasTheAlertsAndTheDashboardOfDeploy(t *testing.T) {
+	const alerts, panels = "PrometheusRule storage/holdfast", "ConfigMap storage/holdfast-dashboard"
 	values := of("monitoring.prometheusRule", map[string]any{"enabled": true, "labels": map[string]any{"release": "prometheus"}})
 	values = with(values, map[string]any{"enabled": true, "labels": map[string]any{"grafana_dashboard": "yes"}}, "monitoring", "dashboard")
 	got := render(t, Release{Namespace: "storage", Values: values})
-	rule, dashboard := got["PrometheusRule storage/holdfast"], got["ConfigMap storage/holdfast-dashboard"]
+	rule, dashboard := got[alerts], got[panels]
 	if rule == nil || dashboard == nil {
 		t.Fatalf("there are only %v", slices.Sorted(maps.Keys(got)))
 	}
-	want, err := Parse([]byte(read(t, "deploy/monitoring/prometheusrule.yaml")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	was := strings.ReplaceAll(compact(want["PrometheusRule holdfast"].Object["spec"]), "-n holdfast-system", "-n storage")
+	want := parse(t, read(t, "deploy/monitoring/prometheusrule.yaml"))["PrometheusRule holdfast"].Object["spec"]
+	was := strings.ReplaceAll(compact(want), "-n holdfast-system", "-n storage")
 	if is := compact(rule.Object["spec"]); is != was || strings.Contains(is, namespace) {
 		t.Errorf("the alerts are %s", is)
 	}
 	if rule.GetLabels()["release"] != "prometheus" || rule.GetLabels()["app.kubernetes.io/name"] != "holdfast" || dashboard.GetLabels()["grafana_dashboard"] != "yes" {
 		t.Errorf("the labels are %v, %v", rule.GetLabels(), dashboard.GetLabels())
 	}
-	if is, _ := lookup(dashboard.Object, "data", "holdfast.json"); is != strings.TrimSuffix(read(t, "deploy/monitoring/dashboard.json"), "\n") {
+	if is := lookup(dashboard.Object, "data", "holdfast.json"); is != strings.TrimSuffix(read(t, "deploy/monitoring/dashboard.json"), "\n") {
 		t.Errorf("the dashboard is %.100v", is)
 	}
-	if usual := render(t, Release{Namespace: "storage"}); usual["PrometheusRule storage/holdfast"] != nil || usual["ConfigMap storage/holdfast-dashboard"] != nil {
+	if usual := render(t, Release{Namespace: "storage"}); usual[alerts] != nil || usual[panels] != nil {
 		t.Error("both are rendered unasked")
-	}
-}
-
-func TestValues_AccountHasAnnotations(t *testing.T) {
-	annotations := map[string]any{"example.com/role": "storage"}
-	account := render(t, Release{Values: map[string]any{"serviceAccount": map[string]any{"annotations": annotations}}})["ServiceAccount "+namespace+"/holdfast-controller"]
-	if account.GetAnnotations()["example.com/role"] != "storage" {
-		t.Errorf("it has %v", account.GetAnnotations())
-	}
-}
-
-func TestChart_KindsAreOfTheReleaseUnlessTheyAreNotWanted(t *testing.T) {
-	count := func(values map[string]any) (all, kept int) {
-		for _, o := range render(t, Release{Values: map[string]any{"crds": values}}) {
-			if o.GetKind() == "CustomResourceDefinition" {
-				all++
-				if o.GetAnnotations()[keepAnnotation] != "" {
-					kept++
-				}
-			}
-		}
-		return all, kept
-	}
-	if all, _ := count(map[string]any{"enabled": false}); all != 0 {
-		t.Errorf("%d of them are there", all)
-	}
-	if all, kept := count(map[string]any{"keep": false}); all != 7 || kept != 0 {
-		t.Errorf("there are %d, of which %d stay", all, kept)
-	}
-}
-
-func TestChart_LintFindsNothing(t *testing.T) {
-	for name, values := range map[string]map[string]any{"nothing": nil, "everything": asValues(everything(t))} {
-		lint := action.NewLint()
-		lint.Strict = true
-		result := lint.Run([]string{filepath.Join(root, "deploy/chart")}, values)
-		for _, err := range result.Errors {
-			t.Errorf("%s: %v", name, err)
-		}
-		for _, message := range result.Messages {
-			if !strings.Contains(message.Error(), "icon is recommended") {
-				t.Errorf("%s: %v", name, message)
-			}
-		}
-	}
-}
-
-// tested is the pod that helm test runs.
-func tested(t *testing.T, values map[string]any) *core.Pod {
-	t.Helper()
-	hooks, err := loaded(t).Hooks(Release{Namespace: "storage", Values: values})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(hooks) != 1 || hooks["Pod storage/holdfast-test"] == nil {
-		t.Fatalf("the tests are %v", slices.Collect(maps.Keys(hooks)))
-	}
-	strict(t)(t, hooks)
-	pod := &core.Pod{}
-	convert(t, hooks["Pod storage/holdfast-test"], pod)
-	return pod
-}
-
-func TestChart_TestWritesToAClaimWithNoRights(t *testing.T) {
-	pod := tested(t, nil)
-	if pod.Annotations[hook] != "test" || pod.Annotations["helm.sh/hook-delete-policy"] != "before-hook-creation,hook-succeeded" {
-		t.Errorf("it is a hook with %v", pod.Annotations)
-	}
-	spec := pod.Spec
-	c := spec.Containers[0]
-	if spec.AutomountServiceAccountToken == nil || *spec.AutomountServiceAccountToken || spec.ServiceAccountName != "" {
-		t.Error("it has an account")
-	}
-	if !*spec.SecurityContext.RunAsNonRoot || spec.SecurityContext.SeccompProfile.Type != core.SeccompProfileTypeRuntimeDefault ||
-		*c.SecurityContext.AllowPrivilegeEscalation || !slices.Equal(c.SecurityContext.Capabilities.Drop, []core.Capability{"ALL"}) || !*c.SecurityContext.ReadOnlyRootFilesystem {
-		t.Errorf("it is not what Pod Security calls restricted: %+v, %+v", spec.SecurityContext, c.SecurityContext)
-	}
-	if c.Image != "holdfast/holdfast:"+loaded(t).Metadata.AppVersion || c.ImagePullPolicy != core.PullIfNotPresent {
-		t.Errorf("its image is %s, pulled %s", c.Image, c.ImagePullPolicy)
-	}
-	if claim := spec.Volumes[0].Ephemeral.VolumeClaimTemplate.Spec; *claim.StorageClassName != "holdfast" || !slices.Equal(claim.AccessModes, []core.PersistentVolumeAccessMode{core.ReadWriteOnce}) {
-		t.Errorf("its claim is %+v", claim)
-	}
-}
-
-func TestChart_TestFollowsTheValues(t *testing.T) {
-	pod := tested(t, asValues(everything(t)))
-	c := pod.Spec.Containers[0]
-	if c.Image != "registry.example/holdfast:v9" || c.ImagePullPolicy != core.PullAlways || pod.Spec.ImagePullSecrets[0].Name != "registry" || pod.Spec.Tolerations[0].Key != "storage" {
-		t.Errorf("it is %+v", pod.Spec)
-	}
-	if pod.Spec.SecurityContext.RunAsUser != nil {
-		t.Error("OpenShift, which chooses the user, refuses another")
-	}
-	classes := []any{map[string]any{"name": "first"}, map[string]any{"name": "second", "default": true}}
-	claimOf := func(classes []any) string {
-		return *tested(t, map[string]any{"cluster": map[string]any{"storageClasses": classes}}).Spec.Volumes[0].Ephemeral.VolumeClaimTemplate.Spec.StorageClassName
-	}
-	if got := claimOf(classes); got != "second" {
-		t.Errorf("the class is %s", got)
-	}
-	if got := claimOf(classes[:1]); got != "first" {
-		t.Errorf("without a default the class is %s", got)
-	}
-	hooks, err := loaded(t).Hooks(Release{Values: map[string]any{"cluster": map[string]any{"csi": map[string]any{"enabled": false}}}})
-	if err != nil || len(hooks) != 0 {
-		t.Errorf("without CSI there are the tests %v, %v", hooks, err)
 	}
 }
