@@ -1,9 +1,9 @@
 package lint
 
 import (
+	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -48,7 +48,6 @@ func customKinds(t *testing.T) map[string]custom {
 	all := map[string]custom{}
 	for _, file := range append(glob(t, "deploy/crds/holdfast.dev_*.yaml"), glob(t, "deploy/snapshots/*.yaml")...) {
 		var crd struct {
-			Kind string
 			Spec struct {
 				Group string
 				Names struct {
@@ -61,16 +60,10 @@ func customKinds(t *testing.T) map[string]custom {
 				}
 			}
 		}
-		if err := yaml.Unmarshal([]byte(read(t, file)), &crd); err != nil {
-			t.Fatal(file, err)
-		}
-		if crd.Kind != "CustomResourceDefinition" {
-			continue
-		}
-		version := crd.Spec.Versions[0]
-		kind := custom{crd.Spec.Group + "/" + version.Name, crd.Spec.Names.Kind, version.Schema.OpenAPIV3Schema}
-		for _, name := range append(crd.Spec.Names.ShortNames, crd.Spec.Names.Plural, crd.Spec.Names.Singular, crd.Spec.Names.Kind) {
-			all[name] = kind
+		check.OK(t, yaml.Unmarshal([]byte(read(t, file)), &crd))
+		names, version := crd.Spec.Names, crd.Spec.Versions[0]
+		for _, name := range append(names.ShortNames, names.Plural, names.Singular, names.Kind) {
+			all[name] = custom{crd.Spec.Group + "/" + version.Name, names.Kind, version.Schema.OpenAPIV3Schema}
 		}
 	}
 	return all
@@ -98,7 +91,7 @@ func unknown(schema map[string]any, value any) string {
 	return ""
 }
 
-// reader checks the commands and manifests of one page.
+// reader checks commands and manifests.
 type reader struct {
 	kinds    map[string]custom
 	decoder  apiruntime.Decoder
@@ -110,9 +103,8 @@ type reader struct {
 func newReader(t *testing.T) *reader {
 	t.Helper()
 	kinds := apiruntime.NewScheme()
-	for _, add := range []func(*apiruntime.Scheme) error{scheme.AddToScheme, v1beta1.AddToScheme} {
-		check.OK(t, add(kinds))
-	}
+	check.OK(t, scheme.AddToScheme(kinds))
+	check.OK(t, v1beta1.AddToScheme(kinds))
 	return &reader{
 		kinds: customKinds(t), makefile: read(t, "Makefile"), settings: read(t, "Makefile") + read(t, "test/run/env.sh") + read(t, "test/run/lanes.sh"),
 		lanes:   read(t, "test/tool/lane/lanes.go"),
@@ -120,24 +112,29 @@ func newReader(t *testing.T) *reader {
 	}
 }
 
-// manifest checks each document of a manifest.
+// manifest checks each document of a manifest. A spec that is shown without its object is of a kind that has all of its fields.
 func (r *reader) manifest(text string) error {
 	for document := range strings.SplitSeq(printed.Replace(text), "\n---\n") {
-		if err := r.object(document); err != nil {
+		content := map[string]any{}
+		err := yaml.UnmarshalStrict([]byte(document), &content)
+		switch {
+		case err != nil:
+		case content["kind"] != nil && content["apiVersion"] != "kustomize.config.k8s.io/v1beta1":
+			err = r.object(content, document)
+		case content["spec"] != nil:
+			hasAll := func(kind custom) bool { return unknown(kind.Schema, content) == "" }
+			if !slices.ContainsFunc(slices.Collect(maps.Values(r.kinds)), hasAll) {
+				err = errors.New("no kind has all fields")
+			}
+		} // else values of the chart or a kustomization: test/suite/deploy builds both
+		if err != nil {
 			return fmt.Errorf("%w in\n%s", err, document)
 		}
 	}
 	return nil
 }
 
-func (r *reader) object(document string) error {
-	content := map[string]any{}
-	if err := yaml.UnmarshalStrict([]byte(document), &content); err != nil {
-		return err
-	}
-	if content["kind"] == nil || content["apiVersion"] == "kustomize.config.k8s.io/v1beta1" {
-		return nil // values of the chart or a kustomization: test/suite/deploy builds both
-	}
+func (r *reader) object(content map[string]any, document string) error {
 	kind, isCustom := r.kinds[fmt.Sprint(content["kind"])]
 	if isCustom && content["apiVersion"] != kind.APIVersion {
 		return fmt.Errorf("apiVersion %v is not allowed: it must be %s", content["apiVersion"], kind.APIVersion)
@@ -166,20 +163,6 @@ func (r *reader) object(document string) error {
 	return err
 }
 
-// spec checks a spec that is shown without its object: one of the kinds must have all of its fields.
-func (r *reader) spec(text string) error {
-	content := map[string]any{}
-	if err := yaml.UnmarshalStrict([]byte(text), &content); err != nil {
-		return err
-	}
-	for _, kind := range r.kinds {
-		if unknown(kind.Schema, content) == "" {
-			return nil
-		}
-	}
-	return fmt.Errorf("no kind has all fields of\n%s", text)
-}
-
 // command checks what a command names.
 func (r *reader) command(c documents.Call) error {
 	name, args := c.Words[0], c.Words[1:]
@@ -198,11 +181,6 @@ func (r *reader) command(c documents.Call) error {
 		}
 	}
 	return nil
-}
-
-func exists(path string) bool {
-	_, err := os.Stat(filepath.Join(repository, path))
-	return err == nil
 }
 
 func (r *reader) make(args []string) error {
@@ -255,77 +233,42 @@ func (r *reader) kubectl(args []string, stdin string) error {
 	return nil
 }
 
-// page checks all of a page, and returns how many commands and manifests it has.
-func (r *reader) page(text string) (count int, wrong []error) {
-	note := func(err error) {
-		count++
-		if err != nil {
-			wrong = append(wrong, err)
-		}
-	}
+// page checks all commands and manifests of a page, and returns what is wrong of each, or nil.
+func (r *reader) page(text string) (checked []error) {
 	for _, block := range documents.Fenced.FindAllStringSubmatch(text, -1) {
 		if block[1] == "yaml" {
-			note(r.manifest(block[2]))
+			checked = append(checked, r.manifest(block[2]))
 		}
 	}
 	for _, block := range documents.Paragraphs(documents.Fenced.ReplaceAllString(text, "")) {
 		switch {
 		case strings.HasPrefix(block, "apiVersion:"):
 			manifest, _, _ := strings.Cut(block, "\n\n")
-			note(r.manifest(manifest))
+			checked = append(checked, r.manifest(manifest))
 		case strings.HasPrefix(block, "spec:\n"):
-			note(r.spec(block))
+			checked = append(checked, r.manifest(block))
 		}
 	}
 	for _, c := range documents.Of(text) {
-		if err := r.command(c); err != nil {
-			note(fmt.Errorf("%s: %w", strings.Join(c.Words, " "), err))
-		} else {
-			note(nil)
+		err := r.command(c)
+		if err != nil {
+			err = fmt.Errorf("%s: %w", strings.Join(c.Words, " "), err)
 		}
+		checked = append(checked, err)
 	}
-	return count, wrong
+	return checked
 }
 
 func TestCommands_OfTheDocumentsAreCorrect(t *testing.T) {
 	r, total := newReader(t), 0
-	for _, page := range append(glob(t, "docs/*.md"), "README.md", "CONTRIBUTING.md") {
-		count, wrong := r.page(read(t, page))
-		total += count
-		for _, err := range wrong {
-			t.Errorf("%s: %v", page, err)
+	for _, page := range append(pages(t), "CONTRIBUTING.md") {
+		for _, err := range r.page(read(t, page)) {
+			if total++; err != nil {
+				t.Errorf("%s: %v", page, err)
+			}
 		}
 	}
 	if total < 150 {
 		t.Errorf("only %d commands and manifests were found", total)
-	}
-}
-
-func TestCommands_WrongOnesAreRefused(t *testing.T) {
-	const class = "```yaml\napiVersion: storage.k8s.io/v1\nkind: StorageClass\nmetadata: {name: a}\nprovisioner: csi.holdfast.dev\nparameters: {fsType: xfs}\n```\n"
-	r := newReader(t)
-	for _, wrong := range []string{
-		"    make instal\n", "    make lane-golde\n", "    make e2e KUBECONFG=x\n", "Run `make nothing`.\n", "    go test ./drivers\n", "    test/tool/nothing -v\n",
-		"    kubectl apply -f deploy/examples/clam.yaml\n", "    kubectl apply -k deploy/crd\n", "    kubectl get storageclutser\n", class,
-		"    kubectl apply -f - <<END\n    apiVersion: holdfast.dev/v1beta1\n    kind: StorageUpgrade\n    metadata: {name: v2}\n    spec: {imag: x}\n    END\n",
-		"    apiVersion: holdfast.dev/v1beta1\n    kind: NFSServer\n    metadata: {name: a}\n    spec: {store: {}}\n", "    spec:\n      pols: []\n",
-	} {
-		if count, got := r.page(wrong); len(got) == 0 {
-			t.Errorf("%d commands were found and none refused in\n%s", count, wrong)
-		}
-	}
-}
-
-func TestREADME_NamesEachParameterOfAStorageClass(t *testing.T) {
-	_, section, _ := strings.Cut(read(t, "README.md"), "\n## Parameters\n")
-	section, _, _ = strings.Cut(section, "\n## ")
-	var named []string
-	for _, span := range codeSpan.FindAllStringSubmatch(section, -1) {
-		named = append(named, span[1])
-	}
-	slices.Sort(named)
-	want := slices.DeleteFunc(parameters.CSI.Keys(), func(key string) bool { return strings.HasSuffix(key, "/...") })
-	if !slices.Equal(named, want) {
-		t.Errorf("it names %v, and there are %v", named, want)
 	}
 }

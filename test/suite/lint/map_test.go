@@ -1,36 +1,45 @@
 package lint
 
 import (
-	"os"
+	"maps"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/documents"
 )
-
-const repository = "../../.."
 
 // mapped are the documents that say where things are.
 var mapped = []string{"docs/architecture.md", "CONTRIBUTING.md"}
 
 var (
-	codeSpan     = regexp.MustCompile("`([^`\n]+)`")
 	markdownLink = regexp.MustCompile(`\]\(([^)#\s]*)(?:#([^)\s]+))?\)`)
 	pathForm     = regexp.MustCompile(`^[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*/?$`)
 	// ofKubernetes are labels, annotations and resources, which look like paths.
 	ofKubernetes = regexp.MustCompile(`^[a-z0-9.-]*\.(dev|io)(/|$)`)
 )
 
+// pathsIn returns the paths of this repository that a text names: what has a slash or the name of a source file.
+func pathsIn(text string) (paths []string) {
+	for _, span := range codeSpan.FindAllStringSubmatch(text, -1) {
+		path := strings.TrimPrefix(span[1], "./")
+		isPath := strings.Contains(span[1], "/") || slices.Contains([]string{".go", ".yml", ".md"}, filepath.Ext(path))
+		ofPool := strings.HasPrefix(path, "volumes/") // of a pool, and not of the repository
+		if isPath && !ofPool && pathForm.MatchString(path) && !ofKubernetes.MatchString(path) && strings.ToUpper(path) != path {
+			paths = append(paths, path)
+		}
+	}
+	return paths
+}
+
 func TestMap_EveryPathThatIsNamedExists(t *testing.T) {
 	for _, document := range mapped {
 		named := pathsIn(read(t, document))
 		for _, path := range named {
-			if _, err := os.Stat(filepath.Join(repository, path)); err != nil {
-				t.Errorf("%s names %s, which does not exist: %v", document, path, err)
+			if !exists(path) {
+				t.Errorf("%s names %s, which does not exist", document, path)
 			}
 		}
 		if len(named) < 20 {
@@ -40,20 +49,17 @@ func TestMap_EveryPathThatIsNamedExists(t *testing.T) {
 }
 
 func TestMap_EveryLinkBetweenDocumentsLeadsSomewhere(t *testing.T) {
-	pages := append(glob(t, "*.md"), glob(t, "docs/*.md")...)
-	for _, document := range pages {
-		dir := filepath.Dir(document)
+	for _, document := range append(glob(t, "*.md"), glob(t, "docs/*.md")...) {
 		for _, link := range markdownLink.FindAllStringSubmatch(read(t, document), -1) {
-			if strings.Contains(link[1], "://") {
-				continue
-			}
 			target := document
 			if link[1] != "" {
-				target = filepath.Join(dir, link[1])
+				target = filepath.Join(filepath.Dir(document), link[1])
 			}
-			if _, err := os.Stat(filepath.Join(repository, target)); err != nil {
+			switch {
+			case strings.Contains(link[1], "://"):
+			case !exists(target):
 				t.Errorf("%s links to %s, which does not exist", document, link[1])
-			} else if link[2] != "" && !slices.Contains(documents.Anchors(read(t, target)), link[2]) {
+			case link[2] != "" && !slices.Contains(documents.Anchors(read(t, target)), link[2]):
 				t.Errorf("%s links to #%s of %s, which is no heading there", document, link[2], target)
 			}
 		}
@@ -69,35 +75,50 @@ func TestMap_TheIndexHasEveryPage(t *testing.T) {
 	}
 }
 
-// pathsIn returns the paths of this repository that a text names: what has a slash or the name of a source file.
-func pathsIn(text string) (paths []string) {
-	for _, span := range codeSpan.FindAllStringSubmatch(text, -1) {
-		path := strings.TrimPrefix(span[1], "./")
-		isPath := strings.Contains(span[1], "/") || strings.HasSuffix(path, ".go") || strings.HasSuffix(path, ".yml") || strings.HasSuffix(path, ".md")
-		ofPool := strings.HasPrefix(path, "volumes/") // of a pool, and not of the repository
-		if isPath && !ofPool && pathForm.MatchString(path) && !ofKubernetes.MatchString(path) && strings.ToUpper(path) != path {
-			paths = append(paths, path)
+// tests are the names of the tests in files.
+func tests(t *testing.T, files []string) map[string]bool {
+	t.Helper()
+	there := map[string]bool{}
+	for _, file := range files {
+		for _, match := range regexp.MustCompile(`(?m)^func (Test[A-Z][A-Za-z0-9]*_[A-Za-z0-9_]+)\(`).FindAllStringSubmatch(read(t, file), -1) {
+			there[match[1]] = true
 		}
 	}
-	return paths
+	return there
 }
 
-func read(t *testing.T, path string) string {
-	t.Helper()
-	text := check.Got(os.ReadFile(filepath.Join(repository, path)))(t)
-	return string(text)
+// A name that ends with _ is that of all tests that begin with it.
+func TestDocuments_NameTestsThatExist(t *testing.T) {
+	there, named := tests(t, files(t, ".go")), 0
+	for _, page := range files(t, ".md") {
+		for _, match := range regexp.MustCompile("`(Test[A-Z][A-Za-z0-9]*_[A-Za-z0-9_]*)`").FindAllStringSubmatch(read(t, page), -1) {
+			named++
+			group := func(test string) bool { return strings.HasSuffix(match[1], "_") && strings.HasPrefix(test, match[1]) }
+			if !there[match[1]] && !slices.ContainsFunc(slices.Collect(maps.Keys(there)), group) {
+				t.Errorf("%s names %s, which does not exist", page, match[1])
+			}
+		}
+	}
+	if named < 40 {
+		t.Errorf("only %d tests are named", named)
+	}
 }
 
-// glob returns paths relative to the repository.
-func glob(t *testing.T, pattern string) (paths []string) {
-	t.Helper()
-	found, err := filepath.Glob(filepath.Join(repository, pattern))
-	if err != nil || len(found) == 0 {
-		t.Fatalf("nothing is like %s: %v", pattern, err)
+// Each test of a mistake is listed in docs/reliability.md. That what is listed exists is TestDocuments_NameTestsThatExist.
+func TestReliability_ListsEachTestOfAMistake(t *testing.T) {
+	listed := map[string]bool{}
+	for _, match := range regexp.MustCompile("`(Test[A-Za-z0-9_]+)([^`]*)`").FindAllStringSubmatch(read(t, "docs/reliability.md"), -1) {
+		listed[match[1]] = true
+		if match[2] != "" {
+			t.Errorf("%s is not the whole name of a test", match[0])
+		}
 	}
-	for _, path := range found {
-		relative := check.Got(filepath.Rel(repository, path))(t)
-		paths = append(paths, relative)
+	for name := range tests(t, append(glob(t, "test/suite/e2e/accidents/*_test.go"), "backend/ceph/rbd/lost_test.go")) {
+		if !listed[name] {
+			t.Errorf("docs/reliability.md does not list %s", name)
+		}
 	}
-	return paths
+	if len(listed) < 15 {
+		t.Errorf("only %d tests are named", len(listed))
+	}
 }

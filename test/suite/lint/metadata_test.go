@@ -1,16 +1,13 @@
 package lint
 
 import (
-	"io/fs"
 	"maps"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
-	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 )
 
@@ -41,21 +38,14 @@ var elsewhere = map[string]string{
 // What a controller goes by is tried with the token of each agent: a new key is added to realapi, or here with where it is.
 func TestMetadata_ThatControllersGoByIsTriedWithEachToken(t *testing.T) {
 	tried, found := realapi.Keys(), map[string]bool{}
-	check.OK(t, filepath.WalkDir(repository, func(path string, d fs.DirEntry, err error) error {
-		relative, _ := filepath.Rel(repository, path)
-		switch {
-		case err != nil:
-			return err
-		case d.IsDir() && slices.Contains([]string{"test", "bin", ".git"}, relative):
-			return filepath.SkipDir
-		case filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go"):
-			return nil
+	for _, file := range files(t, ".go") {
+		if strings.HasPrefix(file, "test/") || strings.HasSuffix(file, "_test.go") {
+			continue
 		}
-		for _, key := range keyPattern.FindAllStringSubmatch(read(t, relative), -1) {
+		for _, key := range keyPattern.FindAllStringSubmatch(read(t, file), -1) {
 			found[key[1]] = true
 		}
-		return nil
-	}))
+	}
 	for _, key := range slices.Sorted(maps.Keys(found)) {
 		if _, is := elsewhere[key]; is == slices.Contains(tried, key) {
 			t.Errorf("%s: it must be among the metadata of test/rig/realapi, which agents are refused, or here with the reason, and not both", key)

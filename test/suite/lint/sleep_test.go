@@ -1,14 +1,9 @@
 package lint
 
 import (
-	"io/fs"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
-
-	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 var (
@@ -20,22 +15,13 @@ var (
 
 // In a bubble of synctest time is not waited for.
 func TestSleep_NoTestWaitsOnTimeAfter(t *testing.T) {
-	check.OK(t, filepath.WalkDir(repository, func(path string, d fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case d.IsDir() && (d.Name() == ".git" || d.Name() == "bin"):
-			return fs.SkipDir
-		case d.IsDir() || !strings.HasSuffix(path, ".go"):
-			return nil
+	for _, file := range files(t, ".go") {
+		source := read(t, file)
+		if sleep.MatchString(source) && !strings.Contains(source, "synctest.Test(") {
+			t.Errorf("%s: <-time.After is a sleep here; wait for the event, or look for it with a ticker", file)
 		}
-		source, err := os.ReadFile(path)
-		if sleep.Match(source) && !strings.Contains(string(source), "synctest.Test(") {
-			t.Errorf("%s: <-time.After is a sleep here; wait for the event, or look for it with a ticker", path)
+		if strings.HasSuffix(file, "_test.go") && round.MatchString(source) {
+			t.Errorf("%s: time.After starts again in each round; wait for the event, look for it with a ticker, or make the limit before the loop", file)
 		}
-		if strings.HasSuffix(path, "_test.go") && round.Match(source) {
-			t.Errorf("%s: time.After starts again in each round; wait for the event, look for it with a ticker, or make the limit before the loop", path)
-		}
-		return err
-	}))
+	}
 }

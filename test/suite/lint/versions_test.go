@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"testing"
+
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // modules take what several of them need in one version, so that it is compiled once for all. The peer of the benchmark
@@ -49,18 +51,13 @@ func TestModules_ShareTheSameVersions(t *testing.T) {
 // required returns the versions that the go.mod of a directory asks for, replaced ones as what they are replaced by.
 func required(t *testing.T, dir string) map[string]string {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "go", "mod", "edit", "-json", filepath.Join(repository, dir, "go.mod")).Output()
-	if err != nil {
-		t.Fatalf("go.mod of %s: %v", dir, err)
-	}
+	edit := exec.CommandContext(t.Context(), "go", "mod", "edit", "-json", filepath.Join(repository, dir, "go.mod"))
 	type module struct{ Path, Version string }
 	var file struct {
 		Require []module
 		Replace []struct{ Old, New module }
 	}
-	if err := json.Unmarshal(out, &file); err != nil {
-		t.Fatalf("go.mod of %s: %v", dir, err)
-	}
+	check.OK(t, json.Unmarshal(check.Got(edit.Output())(t), &file))
 	all := map[string]string{}
 	for _, r := range file.Require {
 		all[r.Path] = r.Version

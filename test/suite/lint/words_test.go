@@ -48,7 +48,7 @@ func TestWords_AreThoseOfTheField(t *testing.T) {
 	files := wordFiles(t)
 	for _, file := range files {
 		for _, found := range wordsIn(file, read(t, file)) {
-			t.Errorf("%s", found)
+			t.Error(found)
 		}
 	}
 	if len(files) < 900 {
@@ -79,10 +79,18 @@ func wordFiles(t *testing.T) (files []string) {
 
 // wordsIn returns where refused words are in a file: of a source in Go, in its comments and texts and the names of functions.
 func wordsIn(file, text string) (found []string) {
-	if path.Ext(file) != ".go" {
-		for number, line := range slices.Collect(strings.Lines(text)) {
-			found = append(found, refusedIn(file, number+1, line)...)
+	note := func(line int, form, instead string) {
+		found = append(found, file+":"+strconv.Itoa(line)+": "+form+": write "+instead)
+	}
+	refuse := func(line int, text string) {
+		for _, w := range refusedWords {
+			for _, at := range w.form.FindAllStringIndex(text, -1) {
+				note(line+strings.Count(text[:at[0]], "\n"), text[at[0]:at[1]], w.instead)
+			}
 		}
+	}
+	if path.Ext(file) != ".go" {
+		refuse(1, text)
 		return found
 	}
 	var lexer scanner.Scanner
@@ -91,35 +99,17 @@ func wordsIn(file, text string) (found []string) {
 	lexer.Init(source, []byte(text), nil, scanner.ScanComments)
 	for named := false; ; {
 		position, kind, literal := lexer.Scan()
-		at := source.Line(position)
 		switch {
 		case kind == token.EOF:
 			return found
 		case kind == token.COMMENT || kind == token.STRING:
-			for number, line := range slices.Collect(strings.Lines(literal)) {
-				found = append(found, refusedIn(file, at+number, line)...)
-			}
+			refuse(source.Line(position), literal)
 		case kind == token.FUNC:
 			named = true
-			continue
-		case kind == token.IDENT && named && refusedName.MatchString(literal):
-			found = append(found, hit(file, at, literal, "a name after what it does"))
-		}
-		if kind == token.LBRACE || kind == token.IDENT && named && refusedName.MatchString(literal) {
+		case kind == token.LBRACE:
 			named = false
+		case kind == token.IDENT && named && refusedName.MatchString(literal):
+			note(source.Line(position), literal, "a name after what it does")
 		}
 	}
-}
-
-func refusedIn(file string, line int, text string) (found []string) {
-	for _, w := range refusedWords {
-		for _, form := range w.form.FindAllString(text, -1) {
-			found = append(found, hit(file, line, form, w.instead))
-		}
-	}
-	return found
-}
-
-func hit(file string, line int, form, instead string) string {
-	return file + ":" + strconv.Itoa(line) + ": " + form + ": write " + instead
 }

@@ -119,7 +119,7 @@ var rest = []lane{
 		},
 	},
 	{
-		name: "lint-all", about: "linters of all modules, and that each rule refuses what it is for", limit: 60 * time.Minute, long: true, documents: true,
+		name: "lint-all", about: "linters of all modules", limit: 60 * time.Minute, long: true, documents: true,
 		checks: []string{"lint-all"}, tests: []group{{packages: documentPackages}},
 	},
 	{
