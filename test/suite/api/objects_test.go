@@ -6,9 +6,11 @@ import (
 	"testing"
 	"time"
 
+	core "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	typed "github.com/holdfast-storage/holdfast/api/client/clientset/typed/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
@@ -131,40 +133,69 @@ func fullNodeStatus() v1beta1.StorageNodeStatus {
 	return s
 }
 
-// makeVolume writes an object that ends with the test.
-func makeVolume(t *testing.T, v *v1beta1.Volume) *v1beta1.Volume {
-	t.Helper()
-	made := check.Got(client.HoldfastV1beta1().Volumes().Create(t.Context(), v, metav1.CreateOptions{}))(t)
-	endVolume(t, made.Name)
-	return made
-}
-
-func endVolume(t *testing.T, name string) {
-	t.Cleanup(func() {
-		ended(t, client.HoldfastV1beta1().Volumes().Delete(context.Background(), name, metav1.DeleteOptions{}))
-	})
-}
-
-func makeSnapshot(t *testing.T, s *v1beta1.Snapshot) *v1beta1.Snapshot {
-	t.Helper()
-	snapshots := client.HoldfastV1beta1().Snapshots()
-	made := check.Got(snapshots.Create(t.Context(), s, metav1.CreateOptions{}))(t)
-	t.Cleanup(func() { ended(t, snapshots.Delete(context.Background(), made.Name, metav1.DeleteOptions{})) })
-	return made
-}
-
-func makeNode(t *testing.T) *v1beta1.StorageNode {
-	t.Helper()
-	nodes := client.HoldfastV1beta1().StorageNodes()
-	node := &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{GenerateName: "test.node-"}}
-	made := check.Got(nodes.Create(t.Context(), node, metav1.CreateOptions{}))(t)
-	t.Cleanup(func() { ended(t, nodes.Delete(context.Background(), made.Name, metav1.DeleteOptions{})) })
-	return made
-}
-
-func ended(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Errorf("cleaning up: %v", err)
+func fullServerStatus() v1beta1.NFSServerStatus {
+	s := v1beta1.NFSServerStatus{
+		Phase: v1beta1.NFSRunning, Endpoint: "10.96.0.7:2049", Access: v1beta1.NFSReadOnly, ClaimName: "nfs-data", StorageClassName: "fast", Node: nowhere,
+		Capacity: exactly(10 << 30), Promised: exactly(3 << 30), Exports: 4, Snapshots: 6, Clients: 5, ObservedGeneration: 1,
+		Conditions: []metav1.Condition{{Type: v1beta1.ReadyCondition, Status: metav1.ConditionTrue, Reason: "Serving", Message: "fine", LastTransitionTime: longAgo}},
 	}
+	s.SetColumns()
+	return s
+}
+
+// serverNamespace is one that every cluster has.
+const serverNamespace = metav1.NamespaceDefault
+
+// fullServer has every field set, but for those that exclude each other.
+func fullServer() *v1beta1.NFSServer {
+	return &v1beta1.NFSServer{
+		ObjectMeta: metav1.ObjectMeta{Namespace: serverNamespace, GenerateName: "test-server-"},
+		Spec: v1beta1.NFSServerSpec{
+			Storage: &v1beta1.NFSStorage{StorageClassName: new("fast"), Size: amount("10Gi")},
+			Engine:  v1beta1.EngineDirectory,
+			Exports: v1beta1.NFSExports{
+				Squash: v1beta1.NFSSquashRoot, AnonUID: new(int64(0)), AnonGID: new(int64(4294967294)), Access: v1beta1.NFSReadOnly,
+				Clients: []string{"10.0.0.0/8", "10.0.0.7", "10.0.0.7/32", "fd00::/8", "fd00::/99", "fd00::1", "fd00::1/128"},
+			},
+			Service:    v1beta1.NFSService{Type: core.ServiceTypeLoadBalancer, Annotations: map[string]string{"a": "b"}, ClusterIP: "10.96.0.7"},
+			MaxExports: 65535, GracePeriod: v1beta1.DurationOf(90 * time.Second),
+			Resources:         core.ResourceRequirements{Limits: core.ResourceList{"memory": *amount("1Gi")}},
+			Tolerations:       []core.Toleration{{Operator: core.TolerationOpExists}},
+			NodeSelectorTerms: []core.NodeSelectorTerm{{MatchFields: []core.NodeSelectorRequirement{{Key: "metadata.name", Operator: "In", Values: []string{nowhere}}}}},
+			MountOptions:      []string{"nconnect=4", "noatime", "vers=4.1", "proto=tcp"}, ReclaimPolicy: core.PersistentVolumeReclaimDelete,
+		},
+	}
+}
+
+func cephCluster(name string) *v1beta1.StorageCluster {
+	return &v1beta1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.StorageClusterSpec{Pools: []v1beta1.PoolSpec{{
+		Name: "block", Engine: v1beta1.EngineRBD, Ceph: &v1beta1.CephSpec{
+			FSID: "11111111-2222-3333-4444-555555555555", Monitors: []string{"v2:10.0.0.1:3300", "v1:[fd00::1]:6789"}, Pool: "rbd",
+			SecretRef: v1beta1.CephSecretReference{Name: "ceph"}, NodeSecretRef: v1beta1.CephSecretReference{Name: "ceph-node"},
+		},
+	}}}}
+}
+
+// clientOf is the client of a kind.
+type clientOf[T any] interface {
+	Create(context.Context, T, metav1.CreateOptions) (T, error)
+	Update(context.Context, T, metav1.UpdateOptions) (T, error)
+	UpdateStatus(context.Context, T, metav1.UpdateOptions) (T, error)
+	Delete(context.Context, string, metav1.DeleteOptions) error
+}
+
+// create writes an object that ends with the test.
+func create[T metav1.Object](t *testing.T, kind clientOf[T], o T) T {
+	t.Helper()
+	made := check.Got(kind.Create(t.Context(), o, metav1.CreateOptions{}))(t)
+	t.Cleanup(func() { check.Report(t, kind.Delete(context.Background(), made.GetName(), metav1.DeleteOptions{})) })
+	return made
+}
+
+func volumes() typed.VolumeInterface     { return client.HoldfastV1beta1().Volumes() }
+func snapshots() typed.SnapshotInterface { return client.HoldfastV1beta1().Snapshots() }
+func nodes() typed.StorageNodeInterface  { return client.HoldfastV1beta1().StorageNodes() }
+func servers() typed.NFSServerInterface  { return client.HoldfastV1beta1().NFSServers(serverNamespace) }
+func clusters() typed.StorageClusterInterface {
+	return client.HoldfastV1beta1().StorageClusters()
 }
