@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -221,23 +220,7 @@ func TestMain(m *testing.M) {
 				fmt.Fprintln(os.Stderr, err)
 				return 1
 			}
-			if left := processesOf(shared.profile); len(left) > 0 {
-				fmt.Fprintln(os.Stderr, "Chromium has left processes:", left)
-				return 1
-			}
 		}
 		return code
 	}))
-}
-
-// processesOf are those that have a text in their command line.
-func processesOf(text string) (found []string) {
-	all, _ := filepath.Glob("/proc/[0-9]*/cmdline")
-	for _, file := range all {
-		line, err := os.ReadFile(file)
-		if err == nil && strings.Contains(string(line), text) {
-			found = append(found, filepath.Base(filepath.Dir(file)))
-		}
-	}
-	return found
 }

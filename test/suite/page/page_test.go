@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 var views = []string{"overview", "pools", "volumes", "snapshots", "servers", "events"}
@@ -147,11 +148,7 @@ func TestHostileNames_ExecuteNothingAndBreakNoLayout(t *testing.T) {
 	for i, name := range hostile {
 		p := pool(name, 100, 40, 30)
 		p.Path, p.Message, p.Engine = name, name, v1beta1.Engine(name)
-		w.must(second(w.ours.HoldfastV1beta1().StorageNodes().Create(t.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("n", i)}}, metav1.CreateOptions{})))
-		n, err := w.ours.HoldfastV1beta1().StorageNodes().Get(t.Context(), fmt.Sprint("n", i), metav1.GetOptions{})
-		w.must(err)
-		n.Status = v1beta1.StorageNodeStatus{Version: name, Pools: []v1beta1.Pool{p}, Conditions: []metav1.Condition{condition(v1beta1.ReadyCondition, metav1.ConditionFalse, name, name)}}
-		w.must(second(w.ours.HoldfastV1beta1().StorageNodes().UpdateStatus(t.Context(), n, metav1.UpdateOptions{})))
+		w.nodeOf(fmt.Sprint("n", i), v1beta1.StorageNodeStatus{Version: name, Pools: []v1beta1.Pool{p}, Conditions: []metav1.Condition{condition(v1beta1.ReadyCondition, metav1.ConditionFalse, name, name)}})
 		w.volume(fmt.Sprint("v", i), "a/"+name, name, name, gib, gib/2, func(v *v1beta1.Volume) {
 			v.Status.Phase, v.Status.Error = v1beta1.PhaseFailed, &v1beta1.Error{Code: v1beta1.ErrorExhausted, Message: name + name}
 			v.Status.FSType = name
@@ -435,10 +432,9 @@ func TestLive_ChangesAppearAndTheFocusStays(t *testing.T) {
 	if !run[bool](p, "document.activeElement === window.link && window.link.isConnected") {
 		t.Error("the focus is lost")
 	}
-	v, err := w.ours.HoldfastV1beta1().Volumes().Get(t.Context(), "v1", metav1.GetOptions{})
-	w.must(err)
+	v := check.Got(w.ours.HoldfastV1beta1().Volumes().Get(t.Context(), "v1", metav1.GetOptions{}))(t)
 	v.Status.Used = quantity(gib)
-	w.must(second(w.ours.HoldfastV1beta1().Volumes().UpdateStatus(t.Context(), v, metav1.UpdateOptions{})))
+	check.Got(w.ours.HoldfastV1beta1().Volumes().UpdateStatus(t.Context(), v, metav1.UpdateOptions{}))(t)
 	p.until("its use changes", `[...document.querySelectorAll('.takes')].some((e) => e.innerText.includes('100%'))`)
 	p.until("its row has the focus again", `document.activeElement.matches('tbody tr:nth-child(2) td:nth-child(2) a')`)
 	p.sound(w, "live")
@@ -487,9 +483,9 @@ func TestLive_AfterAChangeOfThePasswordItAsksNoMore(t *testing.T) {
 	p.mu.Lock()
 	p.password = "" // the person who is asked does not know the new one
 	p.mu.Unlock()
-	w.must(second(w.theirs.CoreV1().Secrets(home).Update(t.Context(), &core.Secret{
+	check.Got(w.theirs.CoreV1().Secrets(home).Update(t.Context(), &core.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "access", Namespace: home}, Data: map[string][]byte{"username": []byte(user), "password": []byte("another")},
-	}, metav1.UpdateOptions{})))
+	}, metav1.UpdateOptions{}))(t)
 	p.until("it says so", `document.getElementById('notices').innerText.includes('Reload this page to log in') && document.getElementById('seen').textContent.startsWith('Last seen')`)
 	const seconds = "Number(/[0-9]+/.exec(document.getElementById('seen').textContent)[0])"
 	p.until("what was asked with the first refusal is answered", seconds+" > 5")

@@ -24,6 +24,7 @@ import (
 	"github.com/holdfast-storage/holdfast/test/rig/alongside"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 const (
@@ -53,17 +54,12 @@ func newWorld(t *testing.T) *world {
 	}
 }
 
-func (w *world) must(err error) {
-	w.Helper()
-	check.OK(w, err)
-}
-
 // serve starts the API, and waits until the user may come in and all is known.
 func (w *world) serve() {
 	w.Helper()
-	w.must(second(w.theirs.CoreV1().Secrets(home).Create(w.Context(), &core.Secret{
+	check.Got(w.theirs.CoreV1().Secrets(home).Create(w.Context(), &core.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "access", Namespace: home}, Data: map[string][]byte{"username": []byte(user), "password": []byte(password)},
-	}, metav1.CreateOptions{})))
+	}, metav1.CreateOptions{}))(w)
 	ctx, cancel := context.WithCancel(context.Background())
 	server, err := web.New(web.Config{
 		Address: "127.0.0.1:0", Namespace: home, Watches: kube.NewWatches(ctx, w.ours, w.theirs, home), Kubernetes: w.theirs,
@@ -75,27 +71,18 @@ func (w *world) serve() {
 	}
 	alongside.Run(ctx, w, cancel, server.Run)
 	w.url = "https://" + server.Address() + "/"
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	late := time.After(patience)
-	report := ""
-	for status := 0; status != http.StatusOK; {
-		select {
-		case <-tick.C:
-			if status, _, report = w.get("api/v1/report", password); strings.Contains(report, `"hidden":`) {
-				status = 0
-			}
-		case <-late:
-			w.Fatalf("the API answers %d %s", status, report)
+	wait.For(w, "the report", func() error {
+		if status, _, report := w.get("api/v1/report", password); status != http.StatusOK || strings.Contains(report, `"hidden":`) {
+			return fmt.Errorf("the API answers %d %s", status, report)
 		}
-	}
+		return nil
+	})
 }
 
 // get asks the API as a program does.
 func (w *world) get(path, password string) (status int, header http.Header, body string) {
 	w.Helper()
-	request, err := http.NewRequestWithContext(w.Context(), http.MethodGet, w.url+path, http.NoBody)
-	w.must(err)
+	request := check.Got(http.NewRequestWithContext(w.Context(), http.MethodGet, w.url+path, http.NoBody))(w)
 	if password != "" {
 		request.SetBasicAuth(user, password)
 	}
@@ -105,12 +92,23 @@ func (w *world) get(path, password string) (status int, header http.Header, body
 		return 0, nil, err.Error()
 	}
 	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	w.must(err)
+	text := check.Got(io.ReadAll(response.Body))(w)
 	return response.StatusCode, response.Header, string(text)
 }
 
-func second[T any](_ T, err error) error { return err }
+// kindOf is the client of a kind.
+type kindOf[T any] interface {
+	Create(context.Context, T, metav1.CreateOptions) (T, error)
+	UpdateStatus(context.Context, T, metav1.UpdateOptions) (T, error)
+}
+
+// put writes an object, and then the status that it is given.
+func put[T any](w *world, kind kindOf[T], o T, give func(made T)) {
+	w.Helper()
+	made := check.Got(kind.Create(w.Context(), o, metav1.CreateOptions{}))(w)
+	give(made)
+	check.Got(kind.UpdateStatus(w.Context(), made, metav1.UpdateOptions{}))(w)
+}
 
 func quantity(bytes int64) *resource.Quantity { return resource.NewQuantity(bytes, resource.BinarySI) }
 
@@ -118,20 +116,17 @@ func condition(kind string, is metav1.ConditionStatus, reason, message string) m
 	return metav1.Condition{Type: kind, Status: is, Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(time.Now().Add(-9 * time.Minute))}
 }
 
-func ago(d time.Duration) metav1.Time { return metav1.NewTime(time.Now().Add(-d)) }
-
 func (w *world) cluster(phase v1beta1.ClusterPhase, nodes []v1beta1.NodeHealth, conditions ...metav1.Condition) {
 	w.Helper()
 	c := &v1beta1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "holdfast"}, Spec: v1beta1.StorageClusterSpec{SecretRef: &v1beta1.SecretReference{Name: "access"}}}
-	c, err := w.ours.HoldfastV1beta1().StorageClusters().Create(w.Context(), c, metav1.CreateOptions{})
-	w.must(err)
-	c.Status = v1beta1.StorageClusterStatus{Phase: phase, Nodes: nodes, DesiredNodes: int32(len(nodes)), Version: "v1.2.3", Conditions: conditions, ObservedGeneration: c.Generation}
-	for _, n := range nodes {
-		if n.Ready {
-			c.Status.ReadyNodes++
+	put(w, w.ours.HoldfastV1beta1().StorageClusters(), c, func(made *v1beta1.StorageCluster) {
+		made.Status = v1beta1.StorageClusterStatus{Phase: phase, Nodes: nodes, DesiredNodes: int32(len(nodes)), Version: "v1.2.3", Conditions: conditions, ObservedGeneration: made.Generation}
+		for _, n := range nodes {
+			if n.Ready {
+				made.Status.ReadyNodes++
+			}
 		}
-	}
-	w.must(second(w.ours.HoldfastV1beta1().StorageClusters().UpdateStatus(w.Context(), c, metav1.UpdateOptions{})))
+	})
 }
 
 // pool has its size, what is promised and what is used of it, in GiB.
@@ -144,58 +139,51 @@ func pool(name string, capacity, promised, used int64) v1beta1.Pool {
 
 func (w *world) node(name string, ready metav1.ConditionStatus, message string, pools ...v1beta1.Pool) {
 	w.Helper()
-	nodes := w.ours.HoldfastV1beta1().StorageNodes()
-	n, err := nodes.Create(w.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-	w.must(err)
-	n.Status = v1beta1.StorageNodeStatus{Version: "v1.2.3", Pools: pools, Conditions: []metav1.Condition{condition(v1beta1.ReadyCondition, ready, "Because", message)}}
-	w.must(second(nodes.UpdateStatus(w.Context(), n, metav1.UpdateOptions{})))
+	w.nodeOf(name, v1beta1.StorageNodeStatus{Version: "v1.2.3", Pools: pools, Conditions: []metav1.Condition{condition(v1beta1.ReadyCondition, ready, "Because", message)}})
+}
+
+func (w *world) nodeOf(name string, status v1beta1.StorageNodeStatus) {
+	w.Helper()
+	put(w, w.ours.HoldfastV1beta1().StorageNodes(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}}, func(made *v1beta1.StorageNode) { made.Status = status })
 }
 
 // volume is of a claim NAMESPACE/NAME, with its size and use.
 func (w *world) volume(name, claim, node, pool string, size, used int64, change ...func(*v1beta1.Volume)) {
 	w.Helper()
 	v := &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.VolumeSpec{Name: name, ClaimRef: v1beta1.ReferenceTo(claim), Node: node, Pool: pool}}
-	volumes := w.ours.HoldfastV1beta1().Volumes()
 	created := metav1.NewMicroTime(time.Now().Add(-time.Duration(1+w.dice.IntN(60*24*90)) * time.Minute))
-	status := v1beta1.VolumeStatus{Phase: v1beta1.PhaseReady, Size: quantity(size), Used: quantity(used), Pool: pool, FSType: "ext4", Mode: v1beta1.ModeFilesystem, CreationTime: &created}
-	v.Status = status
+	v.Status = v1beta1.VolumeStatus{Phase: v1beta1.PhaseReady, Size: quantity(size), Used: quantity(used), Pool: pool, FSType: "ext4", Mode: v1beta1.ModeFilesystem, CreationTime: &created}
 	for _, c := range change {
 		c(v)
 	}
-	status = v.Status
-	v, err := volumes.Create(w.Context(), v, metav1.CreateOptions{})
-	w.must(err)
-	v.Status = status
-	w.must(second(volumes.UpdateStatus(w.Context(), v, metav1.UpdateOptions{})))
+	put(w, w.ours.HoldfastV1beta1().Volumes(), v, func(made *v1beta1.Volume) { made.Status = v.Status })
 }
 
 func (w *world) snapshot(name, of, node, pool string, size, used int64) {
 	w.Helper()
-	snapshots := w.ours.HoldfastV1beta1().Snapshots()
-	s, err := snapshots.Create(w.Context(), &v1beta1.Snapshot{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.SnapshotSpec{Name: name, SourceRef: v1beta1.FromVolume(of), Node: node}}, metav1.CreateOptions{})
-	w.must(err)
+	s := &v1beta1.Snapshot{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.SnapshotSpec{Name: name, SourceRef: v1beta1.FromVolume(of), Node: node}}
 	created := metav1.NewMicroTime(time.Now().Add(-time.Duration(1+w.dice.IntN(60*24*9)) * time.Minute))
-	s.Status = v1beta1.SnapshotStatus{Phase: v1beta1.PhaseReady, Size: quantity(size), Used: quantity(used), Pool: pool, CreationTime: &created}
-	w.must(second(snapshots.UpdateStatus(w.Context(), s, metav1.UpdateOptions{})))
+	put(w, w.ours.HoldfastV1beta1().Snapshots(), s, func(made *v1beta1.Snapshot) {
+		made.Status = v1beta1.SnapshotStatus{Phase: v1beta1.PhaseReady, Size: quantity(size), Used: quantity(used), Pool: pool, CreationTime: &created}
+	})
 }
 
 func (w *world) server(namespace, name string, status v1beta1.NFSServerStatus) {
 	w.Helper()
-	servers := w.ours.HoldfastV1beta1().NFSServers(namespace)
-	s, err := servers.Create(w.Context(), &v1beta1.NFSServer{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}}, metav1.CreateOptions{})
-	w.must(err)
-	s.Status = status
-	s.Status.ObservedGeneration = s.Generation
-	w.must(second(servers.UpdateStatus(w.Context(), s, metav1.UpdateOptions{})))
+	s := &v1beta1.NFSServer{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}}
+	put(w, w.ours.HoldfastV1beta1().NFSServers(namespace), s, func(made *v1beta1.NFSServer) {
+		made.Status = status
+		made.Status.ObservedGeneration = made.Generation
+	})
 }
 
 func (w *world) warning(namespace, kind, name, reason, message string, times int32, since time.Duration) {
 	w.Helper()
-	w.must(second(w.theirs.CoreV1().Events(namespace).Create(w.Context(), &core.Event{
+	check.Got(w.theirs.CoreV1().Events(namespace).Create(w.Context(), &core.Event{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "e", Name: fmt.Sprintf("e%d", w.dice.Uint64()), Namespace: namespace}, Type: core.EventTypeWarning, Reason: reason, Message: message, Count: times,
 		InvolvedObject: core.ObjectReference{APIVersion: "v1", Kind: kind, Name: name, Namespace: namespace}, Source: core.EventSource{Component: "holdfast"},
-		LastTimestamp: ago(since),
-	}, metav1.CreateOptions{})))
+		LastTimestamp: metav1.NewTime(time.Now().Add(-since)),
+	}, metav1.CreateOptions{}))(w)
 }
 
 func health(ready bool, message string, names ...string) (all []v1beta1.NodeHealth) {
@@ -264,11 +252,9 @@ func (w *world) healthy() {
 
 func (w *world) job(name string, phase v1beta1.JobPhase, nodes, done int32) {
 	w.Helper()
-	jobs := w.ours.HoldfastV1beta1().NodeJobs()
-	j, err := jobs.Create(w.Context(), &v1beta1.NodeJob{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-	w.must(err)
-	j.Status = v1beta1.NodeJobStatus{Phase: phase, DesiredNodes: nodes, SucceededNodes: done}
-	w.must(second(jobs.UpdateStatus(w.Context(), j, metav1.UpdateOptions{})))
+	put(w, w.ours.HoldfastV1beta1().NodeJobs(), &v1beta1.NodeJob{ObjectMeta: metav1.ObjectMeta{Name: name}}, func(made *v1beta1.NodeJob) {
+		made.Status = v1beta1.NodeJobStatus{Phase: phase, DesiredNodes: nodes, SucceededNodes: done}
+	})
 }
 
 // lost is that town without one of its nodes.
@@ -279,8 +265,8 @@ func (w *world) lost() {
 		condition(v1beta1.DegradedCondition, metav1.ConditionTrue, "NodesNotReady", "node rack2-b does not work"))
 	w.town()
 	w.files()
-	list, err := w.ours.HoldfastV1beta1().Volumes().List(w.Context(), metav1.ListOptions{})
-	w.must(err)
+	volumes, nodes := w.ours.HoldfastV1beta1().Volumes(), w.ours.HoldfastV1beta1().StorageNodes()
+	list := check.Got(volumes.List(w.Context(), metav1.ListOptions{}))(w)
 	damaged := false
 	for i := range list.Items {
 		v := &list.Items[i]
@@ -294,15 +280,13 @@ func (w *world) lost() {
 		default:
 			continue
 		}
-		w.must(second(w.ours.HoldfastV1beta1().Volumes().UpdateStatus(w.Context(), v, metav1.UpdateOptions{})))
+		check.Got(volumes.UpdateStatus(w.Context(), v, metav1.UpdateOptions{}))(w)
 	}
-	nodes := w.ours.HoldfastV1beta1().StorageNodes()
-	n, err := nodes.Get(w.Context(), "rack2-b", metav1.GetOptions{})
-	w.must(err)
+	n := check.Got(nodes.Get(w.Context(), "rack2-b", metav1.GetOptions{}))(w)
 	n.Status.Conditions[0] = condition(v1beta1.ReadyCondition, metav1.ConditionUnknown, v1beta1.ReasonNodeDown, gone)
 	n.Status.Pools[1].Used = *quantity(3900 * gib)
 	n.Status.Pools[1].Promised, n.Status.Pools[1].Available = *quantity(4400 * gib), *quantity(0)
-	w.must(second(nodes.UpdateStatus(w.Context(), n, metav1.UpdateOptions{})))
+	check.Got(nodes.UpdateStatus(w.Context(), n, metav1.UpdateOptions{}))(w)
 	w.warning("shop", "PersistentVolumeClaim", "orders-db-9", "ProvisioningFailed", "no node has 300Gi left in a pool fast: rack1-a has 170Gi, rack1-b 78Gi, rack2-a 325Gi, which the pod may not use", 14, 40*time.Second)
 	w.warning(home, "StorageCluster", "holdfast", "NodesNotReady", "node rack2-b does not work", 1, 9*time.Minute)
 	w.warning("mail", "Volume", "pvc-boxes", "Damaged", "the kernel found 3 errors in its ext4", 3, 22*time.Minute)
