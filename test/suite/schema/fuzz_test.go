@@ -2,47 +2,20 @@ package schema_test
 
 import (
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 
+	"github.com/holdfast-storage/holdfast/api/client/clientset/scheme"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/operator/render"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostile"
 )
-
-// unreadable says what of an object cannot be decoded by the clients of this project.
-func unreadable(t testing.TB, text string) error {
-	t.Helper()
-	o, err := decode(text)
-	if err != nil {
-		return err
-	}
-	return o.Unreadable()
-}
-
-var codec = sync.OnceValue(func() runtime.Decoder {
-	scheme := runtime.NewScheme()
-	if err := v1beta1.AddToScheme(scheme); err != nil {
-		panic(err)
-	}
-	return serializer.NewCodecFactory(scheme).UniversalDeserializer()
-})
-
-func decode(text string) (v1beta1.Object, error) {
-	o, err := runtime.Decode(codec(), []byte(text))
-	if err != nil {
-		return nil, err
-	}
-	return o.(v1beta1.Object), nil
-}
 
 // odd are values in JSON of which a field of any type may get one.
 var odd = []string{
@@ -67,12 +40,7 @@ func place(tree any, n *int, value any) any {
 	}
 	switch tree := tree.(type) {
 	case map[string]any:
-		keys := make([]string, 0, len(tree))
-		for key := range tree {
-			keys = append(keys, key)
-		}
-		slices.Sort(keys)
-		for _, key := range keys {
+		for _, key := range slices.Sorted(maps.Keys(tree)) {
 			tree[key] = place(tree[key], n, value)
 		}
 	case []any:
@@ -94,17 +62,10 @@ func oddSpec(t testing.TB, kind string, choices []byte, at uint16, value string)
 	t.Helper()
 	spec := specs[kind]()
 	hostile.Fill(choices, spec)
-	text, err := json.Marshal(spec)
+	all := tree(t, string(check.Got(json.Marshal(spec))(t)))
+	n := 1 + int(at)%count(all)
+	text, err := json.Marshal(place(all, &n, json.RawMessage(value)))
 	if err != nil {
-		t.Fatal(err)
-	}
-	var tree any
-	if err := json.Unmarshal(text, &tree); err != nil {
-		t.Fatal(err)
-	}
-	n := 1 + int(at)%count(tree)
-	tree = place(tree, &n, json.RawMessage(value))
-	if text, err = json.Marshal(tree); err != nil {
 		return "" // the value is no JSON
 	}
 	return string(text)
@@ -129,20 +90,21 @@ func FuzzSchema_AcceptedObjectIsRead(f *testing.F) {
 		if spec == "" {
 			return
 		}
-		check(t, all[kind], object(kind, spec))
+		isRead(t, all[kind], object(kind, spec))
 	})
 }
 
-func check(t *testing.T, d *definition, text string) (taken bool) {
+func isRead(t *testing.T, d *definition, text string) (taken bool) {
 	t.Helper()
 	kept, err := d.refuses(text)
 	if err != nil {
 		return false
 	}
-	o, err := decode(kept)
+	decoded, err := runtime.Decode(scheme.Codecs.UniversalDeserializer(), []byte(kept))
 	if err != nil {
 		t.Fatalf("%.300s: the schema takes it: %v", text, err)
 	}
+	o := decoded.(v1beta1.Object)
 	if err := o.Unreadable(); err != nil {
 		t.Errorf("%.300s: the schema takes it: %v", text, err)
 		return true
@@ -212,7 +174,7 @@ var full = map[string][]string{
 		`{"name":"a","claimRef":{"namespace":"a","name":"b"},"node":"a.b.nfs.holdfast.dev","shared":true,"serverRef":{"namespace":"a","name":"b"}}`,
 	},
 	"Snapshot": {
-		`{"name":"a","sourceRef":{"kind":"Volume","name":"v"},"node":"n","group":{"name":"g","volumes":["v"]},"deletion":{"uid":"u","requestedBy":"c","requestedAt":"2026-11-24T03:00:00.000000Z","reason":"r"}}`,
+		`{"name":"a","sourceRef":{"kind":"Volume","name":"v"},"node":"n","group":{"name":"g","volumes":["v","w"]},"deletion":{"uid":"u","requestedBy":"c","requestedAt":"2026-11-24T03:00:00.000000Z","reason":"r"}}`,
 	},
 }
 
@@ -228,11 +190,8 @@ func TestSchema_AcceptedObjectIsReadWhateverItsValues(t *testing.T) {
 			for at := range count(tree(t, spec)) {
 				for _, value := range odd {
 					n := at + 1
-					text, err := json.Marshal(place(tree(t, spec), &n, json.RawMessage(value)))
-					if err != nil {
-						t.Fatal(err)
-					}
-					if check(t, all[kind], object(kind, string(text))) {
+					text := check.Got(json.Marshal(place(tree(t, spec), &n, json.RawMessage(value))))(t)
+					if isRead(t, all[kind], object(kind, string(text))) {
 						taken++
 					}
 				}
@@ -266,10 +225,8 @@ func isWithin(field, other string) bool {
 	return is && (rest == "" || rest[0] == '.' || rest[0] == '[')
 }
 
-func tree(t *testing.T, text string) (v any) {
+func tree(t testing.TB, text string) (v any) {
 	t.Helper()
-	if err := json.Unmarshal([]byte(text), &v); err != nil {
-		t.Fatal(fmt.Errorf("%s: %w", text, err))
-	}
+	check.OK(t, json.Unmarshal([]byte(text), &v))
 	return v
 }

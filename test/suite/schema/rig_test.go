@@ -22,6 +22,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"sigs.k8s.io/yaml"
+
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // definition is what the API server makes of the schema of a kind.
@@ -41,11 +43,7 @@ func definitions(t testing.TB) map[string]*definition {
 	}
 	all := map[string]*definition{}
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		d := read(t, text)
+		d := read(t, check.Got(os.ReadFile(file))(t))
 		all[d.kind] = d
 	}
 	return all
@@ -54,21 +52,13 @@ func definitions(t testing.TB) map[string]*definition {
 func read(t testing.TB, text []byte) *definition {
 	t.Helper()
 	var external apiextensionsv1.CustomResourceDefinition
-	if err := yaml.UnmarshalStrict(text, &external); err != nil {
-		t.Fatal(err)
-	}
-	scheme := runtime.NewScheme()
-	if err := apiextensionsv1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	if err := apiextensions.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	scheme.Default(&external)
 	var internal apiextensions.CustomResourceDefinition
-	if err := scheme.Convert(&external, &internal, nil); err != nil {
-		t.Fatal(err)
-	}
+	scheme := runtime.NewScheme()
+	check.OK(t, yaml.UnmarshalStrict(text, &external))
+	check.OK(t, apiextensionsv1.AddToScheme(scheme))
+	check.OK(t, apiextensions.AddToScheme(scheme))
+	scheme.Default(&external)
+	check.OK(t, scheme.Convert(&external, &internal, nil))
 	// What rules may cost is a matter of this as well.
 	if errs := apivalidation.ValidateCustomResourceDefinition(context.Background(), &internal); len(errs) > 0 {
 		t.Fatalf("%s: the API server refuses the definition: %v", external.Name, errs.ToAggregate())
@@ -77,14 +67,9 @@ func read(t testing.TB, text []byte) *definition {
 	if props == nil {
 		props = internal.Spec.Versions[0].Schema
 	}
-	structural, err := structuralschema.NewStructural(props.OpenAPIV3Schema)
-	if err != nil {
-		t.Fatalf("%s: %v", external.Name, err)
-	}
+	structural := check.Got(structuralschema.NewStructural(props.OpenAPIV3Schema))(t)
 	schema, _, err := validation.NewSchemaValidator(props.OpenAPIV3Schema)
-	if err != nil {
-		t.Fatalf("%s: %v", external.Name, err)
-	}
+	check.OK(t, err)
 	return &definition{
 		kind: external.Spec.Names.Kind, structural: structural, schema: schema,
 		rules: cel.NewValidator(structural, true, celconfig.PerCallLimit),
@@ -97,16 +82,21 @@ func (d *definition) refuses(text string) (kept string, err error) {
 	if err := json.Unmarshal([]byte(text), &o); err != nil {
 		return "", err
 	}
-	errs := validation.ValidateCustomResource(nil, o, d.schema)
-	if !slices.ContainsFunc(errs, blocks) { // as the API server does
-		wrong, _ := d.rules.Validate(context.Background(), nil, d.structural, o, nil, celconfig.RuntimeCELCostBudget)
-		errs = append(errs, wrong...)
-	}
-	if len(errs) > 0 {
+	if errs := d.validate(o, nil); len(errs) > 0 {
 		return "", errs.ToAggregate()
 	}
 	data, err := json.Marshal(o)
 	return string(data), err
+}
+
+// validate returns what the API server would not take of an object that is made, or of one after a change.
+func (d *definition) validate(o map[string]any, before any) field.ErrorList {
+	errs := validation.ValidateCustomResource(nil, o, d.schema)
+	if !slices.ContainsFunc(errs, blocks) { // as the API server does
+		wrong, _ := d.rules.Validate(context.Background(), nil, d.structural, o, before, celconfig.RuntimeCELCostBudget)
+		errs = append(errs, wrong...)
+	}
+	return errs
 }
 
 // blocks says whether the API server does not look at the rules as well.
