@@ -207,14 +207,3 @@ func FuzzDecodingNeverPanicsAndKeepsTheName(f *testing.F) {
 		}
 	})
 }
-
-func BenchmarkDecode_ListOfVolumes(b *testing.B) {
-	scheme := runtime.NewScheme()
-	check.OK(b, AddToScheme(scheme))
-	codec := serializer.NewCodecFactory(scheme).UniversalDeserializer()
-	one := object("Volume", `"spec":{"name":"a","node":"n","size":{"required":"1Gi"},"labels":{"a":"b"}},"status":{"phase":"Ready","size":"1Gi","access":{"image":"/srv/a"}}`)
-	text := []byte(`{"apiVersion":"holdfast.dev/v1beta1","kind":"VolumeList","items":[` + strings.Repeat(one+",", 999) + one + `]}`)
-	for b.Loop() {
-		check.Got(runtime.Decode(codec, text))(b)
-	}
-}

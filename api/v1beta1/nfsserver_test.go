@@ -8,18 +8,19 @@ import (
 
 func TestNFSServer_IsFoundByTheNameOfItsNode(t *testing.T) {
 	s := &NFSServer{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "data"}}
-	if s.NodeName() != "team.data.nfs.holdfast.dev" {
-		t.Errorf("its node is %s", s.NodeName())
+	const node = "team.data.nfs.holdfast.dev"
+	if s.NodeName() != node || NodeOfServer("team/data") != node || ServerOf(node) != "team/data" {
+		t.Errorf("its node is %s, or %s, which is of %q", s.NodeName(), NodeOfServer("team/data"), ServerOf(node))
 	}
-	if namespace, name, is := ParseNFSNode(s.NodeName()); namespace != "team" || name != "data" || !is {
+	if namespace, name, is := ParseNFSNode(node); namespace != "team" || name != "data" || !is {
 		t.Errorf("it is read as %s/%s, %v", namespace, name, is)
 	}
 	for _, node := range []string{
 		"", "node1", "nfs.holdfast.dev", ".nfs.holdfast.dev", "team.nfs.holdfast.dev", "team..nfs.holdfast.dev", ".data.nfs.holdfast.dev",
-		"team.a.b.nfs.holdfast.dev", "team.dataxnfs.holdfast.dev", "team.data.nfs.holdfast.dev.more", "nfs.example.com",
+		"team.a.b.nfs.holdfast.dev", "team.dataxnfs.holdfast.dev", "team.data.nfs.holdfast.dev.more", "nfs.example.com", "nfs.shop.files",
 	} {
-		if namespace, name, is := ParseNFSNode(node); is || namespace != "" || name != "" {
-			t.Errorf("%q is read as the server %s/%s", node, namespace, name)
+		if namespace, name, is := ParseNFSNode(node); is || namespace+name+ServerOf(node) != "" {
+			t.Errorf("%q is read as the server %s/%s, or %q", node, namespace, name, ServerOf(node))
 		}
 	}
 }
@@ -52,16 +53,5 @@ func TestNFSServer_ColumnsFollowTheNumbers(t *testing.T) {
 	s.SetColumns()
 	if want := (NFSServerColumns{Capacity: "10Gi"}); s.Columns != want {
 		t.Errorf("they are %+v", s.Columns)
-	}
-}
-
-func TestNFSServer_IsRecognizedByTheNameOfItsNode(t *testing.T) {
-	for node, server := range map[string]string{"shop.files.nfs.holdfast.dev": "shop/files", "nfs.shop.files": "", "node-a": "", "files.nfs.holdfast.dev": "", "": ""} {
-		if got := ServerOf(node); got != server {
-			t.Errorf("%q is the server %q, want %q", node, got, server)
-		}
-		if server != "" && NodeOfServer(server) != node {
-			t.Errorf("server %s is the node %s, want %s", server, NodeOfServer(server), node)
-		}
 	}
 }
