@@ -28,19 +28,11 @@ func Paragraphs(text string) (all []string) {
 	return all
 }
 
-// Commands are those of an indented block. In a block that shows output too, they follow a dollar sign.
-func Commands(block string) []Call {
-	if strings.HasPrefix(strings.TrimSpace(block), "$ ") || strings.Contains(block, "\n$ ") {
-		var commands strings.Builder
-		for line := range strings.Lines(block) {
-			if command, ok := strings.CutPrefix(line, "$ "); ok {
-				commands.WriteString(command)
-			}
-		}
-		block = commands.String()
-	}
-	return Shell(block)
-}
+var (
+	// answers are the lines of a block that shows output, too: its commands follow a dollar sign.
+	shown   = regexp.MustCompile(`(?m)^\$ `)
+	answers = regexp.MustCompile(`(?m)^(?:\$ (.*)|.*)$`)
+)
 
 var (
 	// Fenced are the blocks between fences, with the language and the text of each.
@@ -52,7 +44,10 @@ var (
 func Of(page string, programs ...string) (all []Call) {
 	page = Fenced.ReplaceAllString(page, "")
 	for _, block := range Paragraphs(page) {
-		all = append(all, Commands(block)...)
+		if shown.MatchString(block) {
+			block = answers.ReplaceAllString(block, "$1")
+		}
+		all = append(all, Shell(block)...)
 	}
 	for _, span := range inline.FindAllStringSubmatch(page, -1) {
 		all = append(all, Shell(span[1])...)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"strings"
 	"testing"
 
@@ -8,6 +9,8 @@ import (
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/rig/standalone"
 )
+
+func TestMain(m *testing.M) { os.Exit(hostfs.Main(m)) }
 
 func TestDemo_EndsWithoutError(t *testing.T) {
 	hostfs.RequireRoot(t)
