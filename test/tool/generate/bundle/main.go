@@ -28,31 +28,50 @@ func main() {
 	}
 }
 
-type bundle struct{ deploy, out string }
+type bundle struct {
+	deploy, out string
+	read        map[string][]object // what is in the files of sources
+}
 
-func (b bundle) write() error {
+var sources = []string{
+	"chart/Chart.yaml", "olm/description.yaml", "olm/examples.yaml", "base/controller-rbac.yaml", "base/controller.yaml",
+	"operated/sidecars.yaml", "operated/snapshot-controller.yaml", "operated/nfs.yaml", "operated/ceph.yaml",
+}
+
+func (b *bundle) write() error {
 	for _, dir := range []string{"manifests", "metadata"} {
 		if err := os.MkdirAll(filepath.Join(b.out, dir), 0o755); err != nil {
 			return err
 		}
 	}
-	version, err := b.version()
-	if err != nil {
-		return err
+	b.read = map[string][]object{}
+	for _, file := range sources {
+		content, err := os.ReadFile(filepath.Join(b.deploy, file))
+		if err != nil {
+			return err
+		}
+		if b.read[file], err = parse(content); err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
 	}
-	description, err := b.read("olm/description.yaml")
-	if err != nil {
-		return err
-	}
-	csv := description[0]
+	csv, version := b.read["olm/description.yaml"][0], b.read["chart/Chart.yaml"][0]["version"].(string)
 	spec, metadata := at(csv, "spec"), at(csv, "metadata")
 	metadata["name"], metadata["namespace"] = "holdfast.v"+version, "placeholder"
 	spec["version"] = version
-	for _, fill := range []func(metadata, spec object) error{b.icon, b.examples, b.kinds, b.install} {
-		if err := fill(metadata, spec); err != nil {
-			return err
-		}
+	icon, err := os.ReadFile(filepath.Join(b.deploy, "olm/icon.svg"))
+	if err != nil {
+		return err
 	}
+	spec["icon"] = []any{object{"base64data": icon, "mediatype": "image/svg+xml"}}
+	examples, err := json.MarshalIndent(b.read["olm/examples.yaml"], "", "  ")
+	if err != nil {
+		return err
+	}
+	at(metadata, "annotations")["alm-examples"] = string(examples)
+	if err := b.kinds(spec); err != nil {
+		return err
+	}
+	b.install(spec)
 	if err := b.save("manifests/holdfast.clusterserviceversion.yaml", csv); err != nil {
 		return err
 	}
@@ -66,37 +85,12 @@ func (b bundle) write() error {
 	}})
 }
 
-// version is the one of the chart.
-func (b bundle) version() (string, error) {
-	chart, err := b.read("chart/Chart.yaml")
-	if err != nil {
-		return "", err
-	}
-	return chart[0]["version"].(string), nil
-}
-
-func (b bundle) icon(_, spec object) error {
-	icon, err := os.ReadFile(filepath.Join(b.deploy, "olm/icon.svg"))
-	spec["icon"] = []any{object{"base64data": icon, "mediatype": "image/svg+xml"}}
-	return err
-}
-
-func (b bundle) examples(metadata, _ object) error {
-	examples, err := b.read("olm/examples.yaml")
-	if err != nil {
-		return err
-	}
-	text, err := json.MarshalIndent(examples, "", "  ")
-	at(metadata, "annotations")["alm-examples"] = string(text)
-	return err
-}
-
 // byTheOperator are the kinds that the operator brings itself: of each kind that a bundle owns, the Operator Lifecycle
 // Manager gives create to users with the role edit or admin in a namespace, and an NFSServer has rights beyond these.
 var byTheOperator = []string{"holdfast.dev_nfsservers.yaml"}
 
 // kinds copies the definitions and says whose they are.
-func (b bundle) kinds(_, spec object) error {
+func (b *bundle) kinds(spec object) error {
 	files, err := filepath.Glob(filepath.Join(b.deploy, "crds", "holdfast.dev_*.yaml"))
 	if err != nil {
 		return err
@@ -130,20 +124,8 @@ func (b bundle) kinds(_, spec object) error {
 }
 
 // install is the controller and what it may do.
-func (b bundle) install(_, spec object) error {
-	rights, err := b.read("base/controller-rbac.yaml")
-	if err != nil {
-		return err
-	}
-	controller, err := b.read("base/controller.yaml")
-	if err != nil {
-		return err
-	}
-	beside, err := b.read("operated/sidecars.yaml")
-	if err != nil {
-		return err
-	}
-	deployment := find(controller, "Deployment")
+func (b *bundle) install(spec object) {
+	rights, deployment := b.read["base/controller-rbac.yaml"], find(b.read["base/controller.yaml"], "Deployment")
 	account := at(at(at(deployment, "spec"), "template"), "spec")["serviceAccountName"]
 	permissions := func(kind string) []any {
 		return []any{object{"serviceAccountName": account, "rules": find(rights, kind)["rules"]}}
@@ -155,35 +137,21 @@ func (b bundle) install(_, spec object) error {
 		"clusterPermissions": permissions("ClusterRole"),
 		"permissions":        permissions("Role"),
 	}}
-	snapshots, err := b.read("operated/snapshot-controller.yaml")
-	if err != nil {
-		return err
-	}
-	servers, err := b.read("operated/nfs.yaml")
-	if err != nil {
-		return err
-	}
-	ceph, err := b.read("operated/ceph.yaml")
-	if err != nil {
-		return err
-	}
 	var named []any
-	for _, workload := range append(append([]object{at(deployment, "spec")}, beside...), at(find(snapshots, "Deployment"), "spec")) {
+	workloads := append([]object{at(deployment, "spec")}, b.read["operated/sidecars.yaml"]...)
+	for _, workload := range append(workloads, at(find(b.read["operated/snapshot-controller.yaml"], "Deployment"), "spec")) {
 		for _, c := range containers(workload) {
 			if image := c.(object)["image"]; image != nil {
 				named = append(named, object{"name": c.(object)["name"], "image": image})
 			}
 		}
 	}
-	for _, site := range []struct {
-		name     string
-		workload object
-	}{{"nfs", find(servers, "StatefulSet")}, {"ceph", find(ceph, "Deployment")}} {
-		named = append(named, object{"name": site.name, "image": containers(at(site.workload, "spec"))[0].(object)["image"]})
+	for _, site := range []struct{ name, kind string }{{"nfs", "StatefulSet"}, {"ceph", "Deployment"}} {
+		workload := find(b.read["operated/"+site.name+".yaml"], site.kind)
+		named = append(named, object{"name": site.name, "image": containers(at(workload, "spec"))[0].(object)["image"]})
 	}
 	spec["relatedImages"] = named
 	setImages(containers(at(deployment, "spec"))[0].(object), named)
-	return nil
 }
 
 func containers(workload object) []any {
@@ -209,18 +177,6 @@ func at(o object, key string) object {
 	return inner
 }
 
-func (b bundle) read(file string) ([]object, error) {
-	content, err := os.ReadFile(filepath.Join(b.deploy, file))
-	if err != nil {
-		return nil, err
-	}
-	objects, err := parse(content)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
-	}
-	return objects, nil
-}
-
 func parse(content []byte) (objects []object, err error) {
 	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096)
 	for {
@@ -236,7 +192,7 @@ func parse(content []byte) (objects []object, err error) {
 	}
 }
 
-func (b bundle) save(file string, o object) error {
+func (b *bundle) save(file string, o object) error {
 	content, err := write.Marshal(o)
 	if err != nil {
 		return err
