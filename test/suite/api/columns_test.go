@@ -87,7 +87,8 @@ func TestColumns_AreThoseThatPeopleRead(t *testing.T) {
 		},
 		{"", "storageclusters", c.Name, "NAME READY PHASE NODES READY NODES VERSION VOLUMES AGE", "True|Running|3|2|v1.2.3|8", "MESSAGE", "fine"},
 		{
-			serverNamespace, "nfsservers", server.Name, "NAME READY PHASE CAPACITY TARGET ACCESS STORAGECLASS AGE", "True|Running|10Gi|10.96.0.7:2049|ReadOnly|fast",
+			serverNamespace, "nfsservers", server.Name,
+			"NAME READY PHASE CAPACITY TARGET ACCESS STORAGECLASS AGE", "True|Running|10Gi|10.96.0.7:2049|ReadOnly|fast",
 			"PROMISED EXPORTS CLIENTS NODE MESSAGE", "3Gi|4|5|" + nowhere + "|fine",
 		},
 	} {
@@ -112,7 +113,8 @@ func TestKinds_HaveShortNamesOfTheirOwn(t *testing.T) {
 			continue
 		}
 		delete(want, r.Name)
-		if r.Namespaced != (r.Name == "nfsservers") || !slices.Equal(r.ShortNames, []string{short}) || !slices.Equal(r.Categories, []string{"holdfast"}) {
+		namespaced := r.Name == "nfsservers"
+		if r.Namespaced != namespaced || !slices.Equal(r.ShortNames, []string{short}) || !slices.Equal(r.Categories, []string{"holdfast"}) {
 			t.Errorf("%s: namespaced %v, short names %v, categories %v", r.Name, r.Namespaced, r.ShortNames, r.Categories)
 		}
 	}

@@ -133,7 +133,8 @@ func TestAgent_SeesOnlyObjectsOfItsNode(t *testing.T) {
 	if err != nil || len(list.Items) != 1 || list.Items[0].Name != w.Name {
 		t.Errorf("of the other node are %v, %v; want %s", list, err, w.Name)
 	}
-	changes := check.Got(volumes().Watch(t.Context(), metav1.ListOptions{FieldSelector: ofNode.FieldSelector, ResourceVersion: v.ResourceVersion}))(t)
+	ofNode.ResourceVersion = v.ResourceVersion
+	changes := check.Got(volumes().Watch(t.Context(), ofNode))(t)
 	defer changes.Stop()
 	if first := (<-changes.ResultChan()).Object.(*v1beta1.Volume); first.Name != w.Name {
 		t.Errorf("a watch of the other node has %s on %s", first.Name, first.Spec.Node)

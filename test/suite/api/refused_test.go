@@ -71,6 +71,7 @@ func TestRules_OfEachSortOneIsBroken(t *testing.T) {
 		return wouldCreate(t, snapshots(), fullSnapshot(), change)
 	}
 	ofServer := func(change func(*v1beta1.NFSServer)) error { return wouldCreate(t, servers(), fullServer(), change) }
+	noPool := func(c *v1beta1.StorageCluster) { c.Spec.Pools[0].Ceph.Pool = "" }
 	for field, err := range map[string]error{
 		"spec.node":               ofVolume(func(v *v1beta1.Volume) { v.Spec.Node = strings.Repeat("n", 254) }),
 		"spec.pool":               ofVolume(func(v *v1beta1.Volume) { v.Spec.Pool = "../fast" }),
@@ -83,12 +84,12 @@ func TestRules_OfEachSortOneIsBroken(t *testing.T) {
 		"spec":                    ofServer(func(s *v1beta1.NFSServer) { s.Spec.Storage = nil }),
 		"spec.exports.clients[1]": ofServer(func(s *v1beta1.NFSServer) { s.Spec.Exports.Clients = []string{"10.0.0.1", "*"} }),
 		"spec.gracePeriod":        ofServer(func(s *v1beta1.NFSServer) { s.Spec.GracePeriod = new(v1beta1.Duration("1.5s")) }),
-		"spec.pools[0].ceph.pool": wouldCreate(t, clusters(), cephCluster("holdfast"), func(c *v1beta1.StorageCluster) { c.Spec.Pools[0].Ceph.Pool = "" }),
+		"spec.pools[0].ceph.pool": wouldCreate(t, clusters(), cephCluster("holdfast"), noPool),
 	} {
 		t.Run(field, func(t *testing.T) { mustRefuse(t, err, field) })
 	}
-	for _, err := range []error{
-		ofVolume(func(v *v1beta1.Volume) { v.Name = "a.b" }), ofVolume(func(v *v1beta1.Volume) { v.Name = strings.Repeat("a", 64) }), // fit for other objects
+	for _, err := range []error{ // names that are fit for other objects
+		ofVolume(func(v *v1beta1.Volume) { v.Name = "a.b" }), ofVolume(func(v *v1beta1.Volume) { v.Name = strings.Repeat("a", 64) }),
 		ofSnapshot(func(s *v1beta1.Snapshot) { s.Name = "a.b" }), ofServer(func(s *v1beta1.NFSServer) { s.Name = "a.b" }),
 		ofServer(func(s *v1beta1.NFSServer) { s.Name = strings.Repeat("a", 49) }),
 	} {
@@ -112,6 +113,8 @@ func TestRules_OfEachSortOneRefusesAChange(t *testing.T) {
 	snapshot := create(t, snapshots(), fullSnapshot())
 	server := create(t, servers(), fullServer())
 	cluster := create(t, clusters(), cephCluster("ceph-of-the-api-suite"))
+	otherCluster := func(c *v1beta1.StorageCluster) { c.Spec.Pools[0].Ceph.FSID = "99999999-2222-3333-4444-555555555555" }
+	otherPool := func(c *v1beta1.StorageCluster) { c.Spec.Pools[0].Name, c.Spec.Pools[0].Ceph.Pool = "other", "other" }
 	for field, err := range map[string]error{
 		"spec.pool":               wouldUpdate(t, volumes(), volume, func(v *v1beta1.Volume) { v.Spec.Pool = "slow" }),
 		"spec.claimRef":           wouldUpdate(t, volumes(), volume, func(v *v1beta1.Volume) { v.Spec.ClaimRef = nil }),
@@ -121,7 +124,7 @@ func TestRules_OfEachSortOneRefusesAChange(t *testing.T) {
 		"spec.group":              wouldUpdate(t, snapshots(), snapshot, func(s *v1beta1.Snapshot) { s.Spec.Group = nil }),
 		"spec.storage.size":       wouldUpdate(t, servers(), server, func(s *v1beta1.NFSServer) { s.Spec.Storage.Size = amount("9Gi") }),
 		"spec.engine":             wouldUpdate(t, servers(), server, func(s *v1beta1.NFSServer) { s.Spec.Engine, s.Spec.MaxExports = "", 0 }),
-		"spec.pools[0].ceph.fsid": wouldUpdate(t, clusters(), cluster, func(c *v1beta1.StorageCluster) { c.Spec.Pools[0].Ceph.FSID = "99999999-2222-3333-4444-555555555555" }),
+		"spec.pools[0].ceph.fsid": wouldUpdate(t, clusters(), cluster, otherCluster),
 	} {
 		t.Run(field, func(t *testing.T) { mustRefuse(t, err, field) })
 	}
@@ -130,9 +133,9 @@ func TestRules_OfEachSortOneRefusesAChange(t *testing.T) {
 		wouldUpdate(t, volumes(), volume, func(v *v1beta1.Volume) {
 			v.Labels, v.Finalizers = map[string]string{"a": "b"}, []string{v1beta1.AgentFinalizer}
 		}),
-		wouldUpdate(t, snapshots(), snapshot, func(s *v1beta1.Snapshot) { s.Spec.Group.Volumes = []string{"b", "a"} }), // in which there is no order
+		wouldUpdate(t, snapshots(), snapshot, func(s *v1beta1.Snapshot) { s.Spec.Group.Volumes = []string{"b", "a"} }),
 		wouldUpdate(t, servers(), server, func(s *v1beta1.NFSServer) { s.Spec.Storage.Size = amount("11Gi") }),
-		wouldUpdate(t, clusters(), cluster, func(c *v1beta1.StorageCluster) { c.Spec.Pools[0].Name, c.Spec.Pools[0].Ceph.Pool = "other", "other" }),
+		wouldUpdate(t, clusters(), cluster, otherPool),
 	} {
 		check.Report(t, err)
 	}

@@ -84,7 +84,8 @@ func TestUnreadable_ObjectIsListedAndReportedWithUnchangedSpec(t *testing.T) {
 		if again, err := reporter.Report(t.Context(), client, written, "test"); again != nil || err != nil {
 			t.Errorf("%s: it is reported once more: %v, %v", c.kind, again, err)
 		}
-		now := tree(t, string(check.Got(ofSpoilt(client.HoldfastV1beta1().RESTClient().Get(), c.resource, made.GetNamespace()).DoRaw(t.Context()))(t)))
+		stored := ofSpoilt(client.HoldfastV1beta1().RESTClient().Get(), c.resource, made.GetNamespace())
+		now := tree(t, string(check.Got(stored.DoRaw(t.Context()))(t)))
 		if !equality.Semantic.DeepEqual(now["spec"], tree(t, c.spec)) {
 			t.Errorf("%s: its spec became %v", c.kind, now["spec"])
 		}

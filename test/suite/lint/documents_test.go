@@ -48,7 +48,8 @@ func TestREADME_NamesEachParameterOfAStorageClass(t *testing.T) {
 
 // well are conditions and reasons that report nothing that a user looks up.
 var well = []string{
-	"Available", "Complete", "Healthy", "InPlace", "PoliciesInPlace", "Progressing", "JobCompleted", "UpgradeComplete", "Waiting", // for another upgrade
+	"Available", "Complete", "Healthy", "InPlace", "PoliciesInPlace", "Progressing", "JobCompleted", "UpgradeComplete",
+	"Waiting", // for another upgrade
 	"Ready", "Restored", "RollingOut", "Serving", "UpToDate", "Growing",
 }
 

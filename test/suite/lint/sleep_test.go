@@ -21,7 +21,7 @@ func TestSleep_NoTestWaitsOnTimeAfter(t *testing.T) {
 			t.Errorf("%s: <-time.After is a sleep here; wait for the event, or look for it with a ticker", file)
 		}
 		if strings.HasSuffix(file, "_test.go") && round.MatchString(source) {
-			t.Errorf("%s: time.After starts again in each round; wait for the event, look for it with a ticker, or make the limit before the loop", file)
+			t.Errorf("%s: time.After starts again in each round; wait for the event, use a ticker, or make the limit before the loop", file)
 		}
 	}
 }

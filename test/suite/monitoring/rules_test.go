@@ -51,11 +51,13 @@ func TestRules_EachAlertFiresAndClears(t *testing.T) {
 			}
 			// firing asks how many of the alert fire at a time: none, or one.
 			firing := func(at string, samples ...any) map[string]any {
-				return map[string]any{"expr": fmt.Sprintf(`count(ALERTS{alertname=%q,alertstate="firing"})`, r.Alert), "eval_time": at, "exp_samples": samples}
+				expr := fmt.Sprintf(`count(ALERTS{alertname=%q,alertstate="firing"})`, r.Alert)
+				return map[string]any{"expr": expr, "eval_time": at, "exp_samples": samples}
 			}
 			one := map[string]any{"labels": "{}", "value": 1}
 			tests = append(tests, map[string]any{
-				"name": r.Alert, "interval": "1m", "input_series": series, "promql_expr_test": []any{firing(h.before), firing(h.fires, one), firing(h.clears)},
+				"name": r.Alert, "interval": "1m", "input_series": series,
+				"promql_expr_test": []any{firing(h.before), firing(h.fires, one), firing(h.clears)},
 			})
 		}
 	}

@@ -148,7 +148,9 @@ func TestHostileNames_ExecuteNothingAndBreakNoLayout(t *testing.T) {
 	for i, name := range hostile {
 		p := pool(name, 100, 40, 30)
 		p.Path, p.Message, p.Engine = name, name, v1beta1.Engine(name)
-		w.nodeOf(fmt.Sprint("n", i), v1beta1.StorageNodeStatus{Version: name, Pools: []v1beta1.Pool{p}, Conditions: []metav1.Condition{condition(v1beta1.ReadyCondition, metav1.ConditionFalse, name, name)}})
+		w.nodeOf(fmt.Sprint("n", i), v1beta1.StorageNodeStatus{
+			Version: name, Pools: []v1beta1.Pool{p}, Conditions: []metav1.Condition{condition(v1beta1.ReadyCondition, metav1.ConditionFalse, name, name)},
+		})
 		w.volume(fmt.Sprint("v", i), "a/"+name, name, name, gib, gib/2, func(v *v1beta1.Volume) {
 			v.Status.Phase, v.Status.Error = v1beta1.PhaseFailed, &v1beta1.Error{Code: v1beta1.ErrorExhausted, Message: name + name}
 			v.Status.FSType = name

@@ -120,7 +120,9 @@ func (w *world) cluster(phase v1beta1.ClusterPhase, nodes []v1beta1.NodeHealth, 
 	w.Helper()
 	c := &v1beta1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "holdfast"}, Spec: v1beta1.StorageClusterSpec{SecretRef: &v1beta1.SecretReference{Name: "access"}}}
 	put(w, w.ours.HoldfastV1beta1().StorageClusters(), c, func(made *v1beta1.StorageCluster) {
-		made.Status = v1beta1.StorageClusterStatus{Phase: phase, Nodes: nodes, DesiredNodes: int32(len(nodes)), Version: "v1.2.3", Conditions: conditions, ObservedGeneration: made.Generation}
+		made.Status = v1beta1.StorageClusterStatus{
+			Phase: phase, Nodes: nodes, DesiredNodes: int32(len(nodes)), Version: "v1.2.3", Conditions: conditions, ObservedGeneration: made.Generation,
+		}
 		for _, n := range nodes {
 			if n.Ready {
 				made.Status.ReadyNodes++
@@ -139,12 +141,15 @@ func pool(name string, capacity, promised, used int64) v1beta1.Pool {
 
 func (w *world) node(name string, ready metav1.ConditionStatus, message string, pools ...v1beta1.Pool) {
 	w.Helper()
-	w.nodeOf(name, v1beta1.StorageNodeStatus{Version: "v1.2.3", Pools: pools, Conditions: []metav1.Condition{condition(v1beta1.ReadyCondition, ready, "Because", message)}})
+	w.nodeOf(name, v1beta1.StorageNodeStatus{
+		Version: "v1.2.3", Pools: pools, Conditions: []metav1.Condition{condition(v1beta1.ReadyCondition, ready, "Because", message)},
+	})
 }
 
 func (w *world) nodeOf(name string, status v1beta1.StorageNodeStatus) {
 	w.Helper()
-	put(w, w.ours.HoldfastV1beta1().StorageNodes(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}}, func(made *v1beta1.StorageNode) { made.Status = status })
+	n := &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	put(w, w.ours.HoldfastV1beta1().StorageNodes(), n, func(made *v1beta1.StorageNode) { made.Status = status })
 }
 
 // volume is of a claim NAMESPACE/NAME, with its size and use.
@@ -152,7 +157,9 @@ func (w *world) volume(name, claim, node, pool string, size, used int64, change 
 	w.Helper()
 	v := &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.VolumeSpec{Name: name, ClaimRef: v1beta1.ReferenceTo(claim), Node: node, Pool: pool}}
 	created := metav1.NewMicroTime(time.Now().Add(-time.Duration(1+w.dice.IntN(60*24*90)) * time.Minute))
-	v.Status = v1beta1.VolumeStatus{Phase: v1beta1.PhaseReady, Size: quantity(size), Used: quantity(used), Pool: pool, FSType: "ext4", Mode: v1beta1.ModeFilesystem, CreationTime: &created}
+	v.Status = v1beta1.VolumeStatus{
+		Phase: v1beta1.PhaseReady, Size: quantity(size), Used: quantity(used), Pool: pool, FSType: "ext4", Mode: v1beta1.ModeFilesystem, CreationTime: &created,
+	}
 	for _, c := range change {
 		c(v)
 	}
@@ -161,10 +168,14 @@ func (w *world) volume(name, claim, node, pool string, size, used int64, change 
 
 func (w *world) snapshot(name, of, node, pool string, size, used int64) {
 	w.Helper()
-	s := &v1beta1.Snapshot{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.SnapshotSpec{Name: name, SourceRef: v1beta1.FromVolume(of), Node: node}}
+	s := &v1beta1.Snapshot{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.SnapshotSpec{Name: name, SourceRef: v1beta1.FromVolume(of), Node: node},
+	}
 	created := metav1.NewMicroTime(time.Now().Add(-time.Duration(1+w.dice.IntN(60*24*9)) * time.Minute))
 	put(w, w.ours.HoldfastV1beta1().Snapshots(), s, func(made *v1beta1.Snapshot) {
-		made.Status = v1beta1.SnapshotStatus{Phase: v1beta1.PhaseReady, Size: quantity(size), Used: quantity(used), Pool: pool, CreationTime: &created}
+		made.Status = v1beta1.SnapshotStatus{
+			Phase: v1beta1.PhaseReady, Size: quantity(size), Used: quantity(used), Pool: pool, CreationTime: &created,
+		}
 	})
 }
 

@@ -44,13 +44,26 @@ func patched(t *testing.T, value, patch string) string {
 // others has for the fields of a spec that never change values other than those of full, and other than none.
 var others = map[string]map[string]string{
 	"Volume": {
-		"name": `"other"`, "claimRef": `{"namespace":"a","name":"other"}`, "node": `"other.node"`, "pool": `"slow"`, "mode": `"Filesystem"`, "fsType": `"ext4"`,
-		"provisioning": `"Thin"`, "mkfsOptions": `["-m"]`, "inodes": `17`, "labels": `{"a":"c"}`, "sourceRef": `{"kind":"Snapshot","name":"other"}`, "onNodeLoss": `"Retain"`,
-		"deletion": `{"uid":"u","requestedBy":"c","requestedAt":"2026-11-24T03:00:00.000000Z","reason":"another"}`,
+		"name":         `"other"`,
+		"claimRef":     `{"namespace":"a","name":"other"}`,
+		"node":         `"other.node"`,
+		"pool":         `"slow"`,
+		"mode":         `"Filesystem"`,
+		"fsType":       `"ext4"`,
+		"provisioning": `"Thin"`,
+		"mkfsOptions":  `["-m"]`,
+		"inodes":       `17`,
+		"labels":       `{"a":"c"}`,
+		"sourceRef":    `{"kind":"Snapshot","name":"other"}`,
+		"onNodeLoss":   `"Retain"`,
+		"deletion":     `{"uid":"u","requestedBy":"c","requestedAt":"2026-11-24T03:00:00.000000Z","reason":"another"}`,
 	},
 	"Snapshot": {
-		"name": `"other"`, "sourceRef": `{"kind":"Volume","name":"w"}`, "node": `"other.node"`, "group": `{"name":"g","volumes":["v","x"]}`,
-		"deletion": `{"uid":"u","requestedBy":"c","requestedAt":"2026-11-24T03:00:00.000000Z","reason":"another"}`,
+		"name":      `"other"`,
+		"sourceRef": `{"kind":"Volume","name":"w"}`,
+		"node":      `"other.node"`,
+		"group":     `{"name":"g","volumes":["v","x"]}`,
+		"deletion":  `{"uid":"u","requestedBy":"c","requestedAt":"2026-11-24T03:00:00.000000Z","reason":"another"}`,
 	},
 }
 
@@ -87,8 +100,10 @@ func TestImmutable_FieldNeverChangesOrComesOrGoes(t *testing.T) {
 }
 
 const (
-	cephPool   = `{"name":"block","engine":"RBD","ceph":{"fsid":"11111111-2222-3333-4444-555555555555","monitors":["v2:10.0.0.1:3300","v1:[fd00::1]:6789"],"pool":"rbd","secretRef":{"name":"ceph"},"nodeSecretRef":{"name":"ceph-node"}}}`
-	cephAccess = `{"cluster":{"fsid":"11111111-2222-3333-4444-555555555555","monitors":["v2:192.0.2.1:3300"],"user":"holdfast-node"},"path":"/a","filesystem":"f","pool":"p","image":"i","imageID":"10"}`
+	cephPool = `{"name":"block","engine":"RBD","ceph":{"fsid":"11111111-2222-3333-4444-555555555555",
+		"monitors":["v2:10.0.0.1:3300","v1:[fd00::1]:6789"],"pool":"rbd","secretRef":{"name":"ceph"},"nodeSecretRef":{"name":"ceph-node"}}}`
+	cephAccess = `{"cluster":{"fsid":"11111111-2222-3333-4444-555555555555","monitors":["v2:192.0.2.1:3300"],"user":"holdfast-node"},
+		"path":"/a","filesystem":"f","pool":"p","image":"i","imageID":"10"}`
 )
 
 func TestChanges_AreTakenOrRefusedByField(t *testing.T) {
@@ -100,35 +115,67 @@ func TestChanges_AreTakenOrRefusedByField(t *testing.T) {
 		kind, spec string
 		changes    map[string]string // of the spec, with the field that is refused for it
 	}{
-		{"Volume", full["Volume"][0], map[string]string{`{"populatedBy":""}`: "spec.populatedBy", `{"populatedBy":null}`: "spec.populatedBy"}},
+		{"Volume", full["Volume"][0], map[string]string{
+			`{"populatedBy":""}`:   "spec.populatedBy",
+			`{"populatedBy":null}`: "spec.populatedBy",
+		}},
 		{"Volume", least["Volume"], map[string]string{
-			`{"populatedBy":"Pod"}`:       "spec.populatedBy",
-			`{"size":{"required":"1Gi"}}`: "", `{"size":{"required":"1Gi","limit":"2Gi"}}`: "", // one without a size can be given one
+			`{"populatedBy":"Pod"}`:                     "spec.populatedBy",
+			`{"size":{"required":"1Gi"}}`:               "",
+			`{"size":{"required":"1Gi","limit":"2Gi"}}`: "", // one without a size can be given one
 		}},
 		{"Volume", `{"name":"a","node":"no.server.nfs.holdfast.dev"}`, map[string]string{`{"shared":true}`: "spec.shared"}},
-		{"Volume", shared, map[string]string{`{"serverRef":` + server + `}`: "spec.serverRef", `{"shared":false}`: "spec.shared", `{"shared":null}`: "spec.shared"}},
-		{"Volume", `{"name":"a","node":"no.server.nfs.holdfast.dev","shared":true,"serverRef":` + server + `}`, map[string]string{`{"serverRef":null}`: "spec.serverRef"}},
-		{"Volume", `{"name":"a","node":"n","size":{"required":"10Gi","limit":"20Gi"}}`, map[string]string{
-			`{"size":{"required":"10240Mi"}}`: "", `{"size":{"required":"11Gi"}}`: "", `{"size":{"required":"20Gi"}}`: "", `{"size":{"required":"30Gi","limit":"40Gi"}}`: "",
-			`{"size":{"required":"11Gi","limit":"12Gi"}}`: "", // the limit is of the new wish
-			`{"size":{"required":"30Gi","limit":null}}`:   "", `{"size":{"required":1099511627776,"limit":null}}`: "",
-			`{"size":null}`: "spec.size", `{"size":{"required":null}}`: "spec.size.required", `{"size":{"required":"10239Mi"}}`: "spec.size.required",
-			`{"size":{"required":1}}`: "spec.size.required", `{"size":{"required":"21Gi"}}`: "spec.size.limit", `{"size":{"required":"11Gi","limit":"1Gi"}}`: "spec.size.limit",
-			`{"size":{"limit":"30Gi"}}`: "spec.size.limit", `{"size":{"limit":null}}`: "spec.size.limit",
+		{"Volume", shared, map[string]string{
+			`{"serverRef":` + server + `}`: "spec.serverRef",
+			`{"shared":false}`:             "spec.shared",
+			`{"shared":null}`:              "spec.shared",
 		}},
-		{"Snapshot", `{"name":"a","node":"n","sourceRef":{"kind":"Volume","name":"a"},"group":{"name":"g","volumes":["a","b"]}}`, map[string]string{
-			`{"group":{"volumes":["b","a"]}}`: "", // the members of a group have no order
+		{"Volume", full["Volume"][1], map[string]string{`{"serverRef":null}`: "spec.serverRef"}},
+		{"Volume", `{"name":"a","node":"n","size":{"required":"10Gi","limit":"20Gi"}}`, map[string]string{
+			`{"size":{"required":"10240Mi"}}`:                  "",
+			`{"size":{"required":"11Gi"}}`:                     "",
+			`{"size":{"required":"20Gi"}}`:                     "",
+			`{"size":{"required":"30Gi","limit":"40Gi"}}`:      "",
+			`{"size":{"required":"11Gi","limit":"12Gi"}}`:      "", // the limit is of the new wish
+			`{"size":{"required":"30Gi","limit":null}}`:        "",
+			`{"size":{"required":1099511627776,"limit":null}}`: "",
+			`{"size":null}`:                              "spec.size",
+			`{"size":{"required":null}}`:                 "spec.size.required",
+			`{"size":{"required":"10239Mi"}}`:            "spec.size.required",
+			`{"size":{"required":1}}`:                    "spec.size.required",
+			`{"size":{"required":"21Gi"}}`:               "spec.size.limit",
+			`{"size":{"required":"11Gi","limit":"1Gi"}}`: "spec.size.limit",
+			`{"size":{"limit":"30Gi"}}`:                  "spec.size.limit",
+			`{"size":{"limit":null}}`:                    "spec.size.limit",
+		}},
+		{"Snapshot", full["Snapshot"][0], map[string]string{
+			`{"group":{"volumes":["w","v"]}}`: "", // the members of a group have no order
 		}},
 		{"NFSServer", ofClass, map[string]string{
-			`{"storage":{"size":"2Gi"}}`: "", `{"storage":{"size":"1024Mi"}}`: "", `{"exports":null,"maxExports":1,"gracePeriod":null}`: "",
-			`{"storage":{"size":"1Mi"}}`: "spec.storage.size", `{"storage":{"storageClassName":"slow"}}`: "spec.storage.storageClassName",
-			`{"storage":{"storageClassName":null}}`: "spec.storage.storageClassName", `{"engine":"","maxExports":0}`: "spec.engine", `{"engine":"Image","maxExports":0}`: "spec.engine",
-			`{"service":{"clusterIP":"10.96.0.8"}}`: "spec.service.clusterIP", `{"service":{"clusterIP":null}}`: "spec.service.clusterIP", `{"service":{"port":3050}}`: "spec.service.port",
+			`{"storage":{"size":"2Gi"}}`:                         "",
+			`{"storage":{"size":"1024Mi"}}`:                      "",
+			`{"exports":null,"maxExports":1,"gracePeriod":null}`: "",
+			`{"storage":{"size":"1Mi"}}`:                         "spec.storage.size",
+			`{"storage":{"storageClassName":"slow"}}`:            "spec.storage.storageClassName",
+			`{"storage":{"storageClassName":null}}`:              "spec.storage.storageClassName",
+			`{"engine":"","maxExports":0}`:                       "spec.engine",
+			`{"engine":"Image","maxExports":0}`:                  "spec.engine",
+			`{"service":{"clusterIP":"10.96.0.8"}}`:              "spec.service.clusterIP",
+			`{"service":{"clusterIP":null}}`:                     "spec.service.clusterIP",
+			`{"service":{"port":3050}}`:                          "spec.service.port",
 		}},
-		{"NFSServer", ofClaim, map[string]string{`{"storage":{"claimName":"another"}}`: "spec.storage.claimName", `{"engine":"Image"}`: ""}}, // which is what it is
-		{"NFSServer", ofDirectory, map[string]string{`{"storage":{"hostPath":"/other"}}`: "spec.storage.hostPath", `{"nodeSelectorTerms":null}`: "spec.nodeSelectorTerms"}},
+		{"NFSServer", ofClaim, map[string]string{
+			`{"storage":{"claimName":"another"}}`: "spec.storage.claimName",
+			`{"engine":"Image"}`:                  "", // which is what it is
+		}},
+		{"NFSServer", ofDirectory, map[string]string{
+			`{"storage":{"hostPath":"/other"}}`: "spec.storage.hostPath",
+			`{"nodeSelectorTerms":null}`:        "spec.nodeSelectorTerms",
+		}},
 		{"NFSServer", published, map[string]string{
-			`{"publish":{"name":"p"}}`: "", `{"publish":{"claimName":"another"}}`: "spec.publish.claimName", `{"storage":{"size":"1Gi"},"publish":null}`: "spec",
+			`{"publish":{"name":"p"}}`:                  "",
+			`{"publish":{"claimName":"another"}}`:       "spec.publish.claimName",
+			`{"storage":{"size":"1Gi"},"publish":null}`: "spec",
 		}},
 		{"StorageUpgrade", `{"version":"v2"}`, map[string]string{`{"version":"v3"}`: "spec"}},
 		{"NodeJob", `{"image":"i"}`, map[string]string{`{"image":"j"}`: "spec"}},
@@ -142,10 +189,15 @@ func TestChanges_AreTakenOrRefusedByField(t *testing.T) {
 func TestCephPool_WhereItsVolumesAreCannotBeChanged(t *testing.T) {
 	d := definitions(t)["StorageCluster"]
 	for change, field := range map[string]string{
-		`{"ceph":{"monitors":["v2:10.0.0.9:3300"]}}`: "", `{"ceph":{"user":"a","nodeUser":"b"}}`: "", `{"ceph":{"secretRef":{"name":"other"}}}`: "",
-		`{"ceph":{"dataPool":"wide"}}`: "", `{"name":"other","ceph":{"pool":"other"}}`: "",
-		`{"ceph":{"fsid":"99999999-2222-3333-4444-555555555555"}}`: "spec.pools[0].ceph.fsid", `{"ceph":{"pool":"other"}}`: "spec.pools[0].ceph.pool",
-		`{"ceph":{"namespace":"other"}}`: "spec.pools[0].ceph.namespace", `{"engine":null,"ceph":null}`: "spec.pools[0].ceph",
+		`{"ceph":{"monitors":["v2:10.0.0.9:3300"]}}`:               "",
+		`{"ceph":{"user":"a","nodeUser":"b"}}`:                     "",
+		`{"ceph":{"secretRef":{"name":"other"}}}`:                  "",
+		`{"ceph":{"dataPool":"wide"}}`:                             "",
+		`{"name":"other","ceph":{"pool":"other"}}`:                 "",
+		`{"ceph":{"fsid":"99999999-2222-3333-4444-555555555555"}}`: "spec.pools[0].ceph.fsid",
+		`{"ceph":{"pool":"other"}}`:                                "spec.pools[0].ceph.pool",
+		`{"ceph":{"namespace":"other"}}`:                           "spec.pools[0].ceph.namespace",
+		`{"engine":null,"ceph":null}`:                              "spec.pools[0].ceph",
 	} {
 		before := object("StorageCluster", `{"pools":[`+cephPool+`]}`)
 		after := object("StorageCluster", `{"pools":[`+patched(t, cephPool, change)+`]}`)
@@ -157,12 +209,21 @@ func TestCephPool_WhereItsVolumesAreCannotBeChanged(t *testing.T) {
 
 func TestStatus_UnknownValueIsRefused(t *testing.T) {
 	both := map[string]string{
-		`{"phase":"Fine"}`: "phase", `{"error":{"code":"Oops","message":"m"}}`: "error.code", `{"error":{"code":"Busy"}}`: "error.message", `{"mode":"Tape"}`: "mode", `{"size":"much"}`: "size",
+		`{"phase":"Fine"}`:                        "phase",
+		`{"error":{"code":"Oops","message":"m"}}`: "error.code",
+		`{"error":{"code":"Busy"}}`:               "error.message",
+		`{"mode":"Tape"}`:                         "mode",
+		`{"size":"much"}`:                         "size",
 	}
 	ofVolume := map[string]string{
-		`{"access":{"image":"/a","directory":"/b"}}`: "access", `{"access":{"nfs":{"path":"/a"}}}`: "access.nfs.server", `{"access":{"nfs":{"server":"10.0.0.1","path":"a"}}}`: "access.nfs.path",
-		`{"provisioning":"thin"}`: "provisioning", `{"sourceRef":{"kind":"volume","name":"a"}}`: "sourceRef.kind", `{"sourceRef":{"kind":"Volume","name":"A"}}`: "sourceRef.name",
-		`{"access":{"image":"/a","nfs":{"server":"10.0.0.1","path":"/a"}}}`: "access", `{"access":{"directory":"/a","nfs":{"server":"10.0.0.1","path":"/a"}}}`: "access",
+		`{"access":{"image":"/a","directory":"/b"}}`:                            "access",
+		`{"access":{"nfs":{"path":"/a"}}}`:                                      "access.nfs.server",
+		`{"access":{"nfs":{"server":"10.0.0.1","path":"a"}}}`:                   "access.nfs.path",
+		`{"provisioning":"thin"}`:                                               "provisioning",
+		`{"sourceRef":{"kind":"volume","name":"a"}}`:                            "sourceRef.kind",
+		`{"sourceRef":{"kind":"Volume","name":"A"}}`:                            "sourceRef.name",
+		`{"access":{"image":"/a","nfs":{"server":"10.0.0.1","path":"/a"}}}`:     "access",
+		`{"access":{"directory":"/a","nfs":{"server":"10.0.0.1","path":"/a"}}}`: "access",
 	}
 	for _, engine := range []string{"rbd", "cephfs"} {
 		access := func(change string) string {
@@ -170,7 +231,11 @@ func TestStatus_UnknownValueIsRefused(t *testing.T) {
 		}
 		ofVolume[`{"access":{"image":"/a","`+engine+`":`+cephAccess+`}}`] = "access"
 		for change, field := range map[string]string{
-			`{"fsid":"files"}`: "fsid", `{"monitors":["192.0.2.1"]}`: "monitors[0]", `{"monitors":["v2:192.0.2.1:3300,name=admin"]}`: "monitors[0]", `{"monitors":[]}`: "monitors", `{"user":""}`: "user",
+			`{"fsid":"files"}`:                              "fsid",
+			`{"monitors":["192.0.2.1"]}`:                    "monitors[0]",
+			`{"monitors":["v2:192.0.2.1:3300,name=admin"]}`: "monitors[0]",
+			`{"monitors":[]}`:                               "monitors",
+			`{"user":""}`:                                   "user",
 		} {
 			ofVolume[access(change)] = "access." + engine + ".cluster." + field
 		}
@@ -185,5 +250,6 @@ func TestStatus_UnknownValueIsRefused(t *testing.T) {
 	}
 	wantChange(t, all["NFSServer"], object("NFSServer", full["NFSServer"][0]), `{"status":{"phase":"Served"}}`, "status.phase")
 	// That of a damaged volume may be incomplete.
-	wantChange(t, all["Volume"], object("Volume", least["Volume"]), `{"status":{"phase":"Failed","access":{},"conditions":[],"mode":"","provisioning":""}}`, "")
+	damaged := `{"status":{"phase":"Failed","access":{},"conditions":[],"mode":"","provisioning":""}}`
+	wantChange(t, all["Volume"], object("Volume", least["Volume"]), damaged, "")
 }

@@ -69,15 +69,17 @@ func TestReady_IsReadByKstatusAndArgoCD(t *testing.T) {
 		"failed":       {"Failed", ran(false, true), status.FailedStatus, "Degraded f"},
 		"just created": {"", nil, status.InProgressStatus, waiting},
 	}
+	unknown := []metav1.Condition{{Type: v1beta1.ReadyCondition, Status: metav1.ConditionUnknown, Reason: "R"}}
 	stored := verdicts{ // which no one has Argo CD make
 		"ready":        {"Ready", []metav1.Condition{kube.NewCondition(v1beta1.ReadyCondition, true, "R", "r")}, status.CurrentStatus, ""},
 		"not ready":    {"Failed", []metav1.Condition{kube.NewCondition(v1beta1.ReadyCondition, false, "R", "r")}, status.InProgressStatus, ""},
-		"not heard of": {"", []metav1.Condition{{Type: v1beta1.ReadyCondition, Status: metav1.ConditionUnknown, Reason: "R"}}, status.InProgressStatus, ""},
+		"not heard of": {"", unknown, status.InProgressStatus, ""},
 		"just created": {"", nil, status.InProgressStatus, ""},
 	}
 	kinds, checks := definitions(t), healthChecks(t)
 	for kind, cases := range map[string]verdicts{
-		"StorageCluster": serving, "NFSServer": serving, "StorageUpgrade": running, "NodeJob": running, "Volume": stored, "Snapshot": stored, "StorageNode": stored,
+		"StorageCluster": serving, "NFSServer": serving, "StorageUpgrade": running, "NodeJob": running,
+		"Volume": stored, "Snapshot": stored, "StorageNode": stored,
 	} {
 		for name, c := range cases {
 			o := created(kinds[kind], kind)
