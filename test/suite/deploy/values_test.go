@@ -93,6 +93,7 @@ func TestValues_BecomeFieldsOfTheSpecAndTheControllerAsTheOperatorMakesIt(t *tes
 		}
 		return list
 	}
+	whole := map[string]any{"repository": "r.example/mine", "tag": "v7", "digest": "sha256:01"}
 	own := func(image string) map[string]any { return of("images.holdfast", image) }
 	usual := render(t, Release{})
 	for name, c := range map[string][2]map[string]any{
@@ -100,7 +101,7 @@ func TestValues_BecomeFieldsOfTheSpecAndTheControllerAsTheOperatorMakesIt(t *tes
 		"another tag":     {of("image.tag", "v7"), own("holdfast/holdfast:v7")},
 		"a digest":        {of("image.digest", "sha256:01"), own("holdfast/holdfast@sha256:01")},
 		"a mirrored tag":  {with(of("image.tag", "v7"), "r.example/all", "global", "imageRegistry"), with(own("r.example/all/holdfast/holdfast:v7"), "r.example/all", "imageRegistry")},
-		"all of an image": {of("image", map[string]any{"repository": "r.example/mine", "tag": "v7", "digest": "sha256:01"}), own("r.example/mine:v7@sha256:01")},
+		"all of an image": {of("image", whole), own("r.example/mine:v7@sha256:01")},
 		"a pull policy":   {of("image.pullPolicy", "Always"), of("imagePullPolicy", "Always")},
 		"a registry":      {of("global", map[string]any{"imageRegistry": "r.example:5000/all", "more": 1}), of("imageRegistry", "r.example:5000/all")},
 		"secrets":         {with(of("imagePullSecrets", secrets("b", "a")), secrets("a"), "global", "imagePullSecrets"), of("imagePullSecrets", secrets("a", "b"))},
