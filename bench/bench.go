@@ -2,20 +2,17 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
 
-	storage "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // Bench measures a StorageClass in a namespace of its own.
 type Bench struct {
 	Config
-	class     *storage.StorageClass
+	class     Class
 	kube      string   // version of the API server
 	nodes     []string // that pods may run on
 	namespace string
@@ -59,7 +56,10 @@ func (b *Bench) measure(ctx context.Context) error {
 		return fmt.Errorf("warming up: %w", err)
 	}
 	for _, n := range b.AtOnce {
-		repeats := b.repeats(n)
+		repeats := 1
+		if n == 1 {
+			repeats = b.Repeat
+		}
 		for i := range repeats {
 			b.Log.Info("measuring", "atOnce", n, "round", i+1, "of", repeats)
 			if err := b.life(ctx, n, b.times); err != nil {
@@ -73,9 +73,9 @@ func (b *Bench) measure(ctx context.Context) error {
 // warmUp makes all nodes pull the image, and runs what is slow only the first time.
 func (b *Bench) warmUp(ctx context.Context) error {
 	b.Log.Info("warming up, which is not measured", "nodes", len(b.nodes))
-	var pods []podPlan
+	var pods []plan
 	for i, node := range b.nodes {
-		pods = append(pods, podPlan{name: fmt.Sprintf("warm-%d", i+1), node: node})
+		pods = append(pods, plan{pod: fmt.Sprintf("warm-%d", i+1), node: node})
 	}
 	if _, err := b.run(ctx, "a pod on each node", pods); err != nil {
 		return err
@@ -95,46 +95,25 @@ func (b *Bench) begin(ctx context.Context) error {
 	b.namespace = made.Name
 	b.Log.Info("created a namespace, which is removed at the end", "namespace", b.namespace)
 	b.seen = newSeen(b.namespace)
-	if err := b.watch(ctx); err != nil {
-		b.seen.update(func() { b.seen.blind = err })
+	b.watch(ctx)
+	// A watch that opens after the removal would not report it.
+	opened := func() (bool, error) { return len(b.seen.opening) == 0, nil }
+	if err := b.within(context.WithoutCancel(ctx), "opening watches", opened); err != nil {
 		return err
 	}
 	return b.within(ctx, "the default service account, which pods need", func() (bool, error) { return b.seen.account, nil })
 }
 
 // watch starts watches that end with stop, not with ctx: they also observe the removal.
-func (b *Bench) watch(ctx context.Context) error {
+func (b *Bench) watch(ctx context.Context) {
 	ctx, b.stop = context.WithCancel(context.WithoutCancel(ctx))
 	core := b.Client.CoreV1()
-	all := metav1.ListOptions{}
-	named := func(name string) metav1.ListOptions {
-		return metav1.ListOptions{FieldSelector: "metadata.name=" + name}
-	}
-	return errors.Join(
-		follow(ctx, b, "pods", core.Pods(b.namespace), all, b.seen.podEvent),
-		follow(ctx, b, "claims", core.PersistentVolumeClaims(b.namespace), all, b.seen.claimEvent),
-		follow(ctx, b, "volumes", core.PersistentVolumes(), all, b.seen.volumeEvent),
-		follow(ctx, b, "events", core.Events(b.namespace), all, b.seen.warningEvent),
-		follow(ctx, b, "service accounts", core.ServiceAccounts(b.namespace), named("default"), b.seen.accountEvent),
-		follow(ctx, b, "namespaces", core.Namespaces(), named(b.namespace), b.seen.namespaceEvent),
-	)
-}
-
-func follow[L runtime.Object](ctx context.Context, b *Bench, name string, from source[L], options metav1.ListOptions, tell func(event)) error {
-	s := &stream[L]{name: name, from: from, options: options, tell: tell, interrupted: b.interrupted}
-	if err := s.open(ctx); err != nil {
-		return err
-	}
-	b.watching.Go(func() { s.run(ctx) })
-	return nil
-}
-
-func (b *Bench) interrupted(err error) {
-	b.seen.update(func() {
-		if b.seen.interrupted == nil {
-			b.seen.interrupted = err
-		}
-	})
+	follow(ctx, b, "pods", "", core.Pods(b.namespace), b.seen.podEvent)
+	follow(ctx, b, "claims", "", core.PersistentVolumeClaims(b.namespace), b.seen.claimEvent)
+	follow(ctx, b, "volumes", "", core.PersistentVolumes(), b.seen.volumeEvent)
+	follow(ctx, b, "events", "", core.Events(b.namespace), b.seen.warningEvent)
+	follow(ctx, b, "service accounts", "default", core.ServiceAccounts(b.namespace), b.seen.accountEvent)
+	follow(ctx, b, "namespaces", b.namespace, core.Namespaces(), b.seen.namespaceEvent)
 }
 
 // within waits until done returns true, for at most the timeout of a step.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -28,50 +29,33 @@ type Config struct {
 	Log          *slog.Logger  // for progress
 }
 
-// The limits of a run.
-const (
-	mostAtOnce = 1000
-	mostRepeat = 1000
-)
+// most is the limit of volumes at once, and of rounds.
+const most = 1000
 
 func (c *Config) validate() error {
 	var errs []error
-	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if c.StorageClass == "" {
-		wrong("the storage class is missing: name one that kubectl get storageclasses lists")
-	}
-	if len(c.AtOnce) == 0 {
-		wrong("no number of volumes at once: give one at least, such as 1,20,100")
-	}
-	given := map[int]bool{}
-	for _, n := range c.AtOnce {
-		if n < 1 || n > mostAtOnce {
-			wrong("%d volumes at once: it must be 1 to %d", n, mostAtOnce)
+	for _, rule := range []struct {
+		broken bool
+		says   string
+	}{
+		{c.StorageClass == "", "the storage class is missing: name one that kubectl get storageclasses lists"},
+		{len(c.AtOnce) == 0, "no number of volumes at once: give one at least, such as 1,20,100"},
+		{c.Repeat < 1 || c.Repeat > most, fmt.Sprintf("%d repetitions: it must be 1 to %d", c.Repeat, most)},
+		{c.Size.Sign() <= 0, fmt.Sprintf("size %s: it must be above 0, such as 64Mi", c.Size.String())},
+		{c.Image == "", "the image is missing: name one that has sh and sleep, such as busybox:1"},
+		{c.Timeout <= 0, fmt.Sprintf("timeout %s: it must be above 0, such as 5m", c.Timeout)},
+	} {
+		if rule.broken {
+			errs = append(errs, errors.New(rule.says))
 		}
-		if given[n] {
-			wrong("%d volumes at once are given twice: name each number once", n)
+	}
+	for i, n := range c.AtOnce {
+		if n < 1 || n > most {
+			errs = append(errs, fmt.Errorf("%d volumes at once: it must be 1 to %d", n, most))
 		}
-		given[n] = true
-	}
-	if c.Repeat < 1 || c.Repeat > mostRepeat {
-		wrong("%d repetitions: it must be 1 to %d", c.Repeat, mostRepeat)
-	}
-	if c.Size.Sign() <= 0 {
-		wrong("size %s: it must be above 0, such as 64Mi", c.Size.String())
-	}
-	if c.Image == "" {
-		wrong("the image is missing: name one that has sh and sleep, such as busybox:1")
-	}
-	if c.Timeout <= 0 {
-		wrong("timeout %s: it must be above 0, such as 5m", c.Timeout)
+		if slices.Contains(c.AtOnce[:i], n) {
+			errs = append(errs, fmt.Errorf("%d volumes at once are given twice: name each number once", n))
+		}
 	}
 	return errors.Join(errs...)
-}
-
-// repeats returns how many rounds of n volumes run.
-func (c *Config) repeats(n int) int {
-	if n == 1 {
-		return c.Repeat
-	}
-	return 1
 }

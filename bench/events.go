@@ -1,110 +1,67 @@
 package bench
 
 import (
-	"fmt"
-	"strings"
+	"time"
 
 	core "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/holdfast-storage/holdfast/kube/podstatus"
 )
 
-// podEvent records the state of a pod.
-func (s *seen) podEvent(e event) {
-	pod, ok := e.object.(*core.Pod)
-	if !ok {
+func (s *seen) podEvent(pod *core.Pod, gone bool, at time.Time) {
+	s.mark(podCreated, pod.Name, at)
+	if gone {
+		s.mark(podGone, pod.Name, at)
 		return
 	}
-	s.update(func() {
-		p := s.pod(pod.Name)
-		setOnce(&p.created, e.at)
-		if e.kind == watch.Deleted {
-			setOnce(&p.gone, e.at)
-			return
-		}
-		p.unplaced, p.waiting = podstatus.Unscheduled(pod), waiting(pod)
-		switch pod.Status.Phase {
-		case core.PodRunning:
-			setOnce(&p.running, e.at)
-		case core.PodFailed, core.PodSucceeded:
-			p.ended = ended(pod)
-		}
-	})
-}
-
-func waiting(pod *core.Pod) string {
-	for _, c := range pod.Status.ContainerStatuses {
-		if w := podstatus.Waiting(c); w != nil {
-			return podstatus.Because(w)
-		}
+	status := podstatus.Container(pod, container)
+	p := podSeen{unplaced: podstatus.Unscheduled(pod)}
+	if w := podstatus.Waiting(status); w != nil {
+		p.waiting = podstatus.Because(w)
 	}
-	return ""
-}
-
-func ended(pod *core.Pod) string {
-	for _, c := range pod.Status.ContainerStatuses {
-		if t := c.State.Terminated; t != nil {
-			return fmt.Sprintf("its container has ended with code %d: %s", t.ExitCode, joinReason(t.Reason, t.Message))
-		}
+	switch ended := status.State.Terminated; {
+	case pod.Status.Phase == core.PodRunning:
+		s.mark(podRunning, pod.Name, at)
+	case podstatus.HasEnded(pod) && ended != nil:
+		p.ended = podstatus.Ended(ended)
+	case podstatus.HasEnded(pod):
+		p.ended = podstatus.Failure(pod)
 	}
-	return "it has ended: " + joinReason(pod.Status.Reason, pod.Status.Message)
+	s.pods[pod.Name] = p
 }
 
-// joinReason joins a reason and a message, either of which may be empty.
-func joinReason(reason, message string) string {
-	return strings.Trim(reason+": "+strings.TrimSpace(message), ": ")
-}
-
-func (s *seen) claimEvent(e event) {
-	claim, ok := e.object.(*core.PersistentVolumeClaim)
-	if !ok {
-		return
+func (s *seen) claimEvent(claim *core.PersistentVolumeClaim, gone bool, at time.Time) {
+	s.mark(claimCreated, claim.Name, at)
+	if claim.Status.Phase == core.ClaimBound {
+		s.mark(claimBound, claim.Name, at)
 	}
-	s.update(func() {
-		c := s.claim(claim.Name)
-		setOnce(&c.created, e.at)
-		if claim.Status.Phase == core.ClaimBound {
-			setOnce(&c.bound, e.at)
-		}
-		// A deleted claim exists until its finalizers are removed.
-		if claim.DeletionTimestamp != nil || e.kind == watch.Deleted {
-			setOnce(&c.deleted, e.at)
-		}
-	})
-}
-
-func (s *seen) volumeEvent(e event) {
-	volume, ok := e.object.(*core.PersistentVolume)
-	if !ok || volume.Spec.ClaimRef == nil || volume.Spec.ClaimRef.Namespace != s.namespace {
-		return
-	}
-	s.update(func() {
-		claim := volume.Spec.ClaimRef.Name
-		if e.kind == watch.Deleted {
-			delete(s.volumes, volume.Name)
-			setOnce(&s.claim(claim).volumeGone, e.at)
-			return
-		}
-		s.volumes[volume.Name] = volumeSeen{claim: claim, retained: volume.Spec.PersistentVolumeReclaimPolicy != core.PersistentVolumeReclaimDelete}
-	})
-}
-
-func (s *seen) warningEvent(e event) {
-	warning, ok := e.object.(*core.Event)
-	if ok && warning.Type == core.EventTypeWarning && e.kind != watch.Deleted {
-		s.update(func() { s.warnings.add(warning) })
+	if claim.DeletionTimestamp != nil || gone {
+		s.mark(claimDeleted, claim.Name, at)
 	}
 }
 
-func (s *seen) accountEvent(e event) {
-	if account, ok := e.object.(*core.ServiceAccount); ok && account.Name == "default" {
-		s.update(func() { s.account = true })
+func (s *seen) volumeEvent(volume *core.PersistentVolume, gone bool, at time.Time) {
+	claim := volume.Spec.ClaimRef
+	switch {
+	case claim == nil || claim.Namespace != s.namespace:
+	case gone:
+		delete(s.volumes, volume.Name)
+		s.mark(volumeGone, claim.Name, at)
+	default:
+		s.volumes[volume.Name] = volume.Spec.PersistentVolumeReclaimPolicy != core.PersistentVolumeReclaimDelete
 	}
 }
 
-func (s *seen) namespaceEvent(e event) {
-	if namespace, ok := e.object.(*core.Namespace); ok && namespace.Name == s.namespace && e.kind == watch.Deleted {
-		s.update(func() { s.namespaceGone = true })
+func (s *seen) warningEvent(warning *core.Event, gone bool, _ time.Time) {
+	if warning.Type == core.EventTypeWarning && !gone {
+		s.warnings.add(warning)
 	}
+}
+
+func (s *seen) accountEvent(account *core.ServiceAccount, _ bool, _ time.Time) {
+	s.account = s.account || account.Name == "default"
+}
+
+func (s *seen) namespaceEvent(namespace *core.Namespace, gone bool, _ time.Time) {
+	s.namespaceGone = s.namespaceGone || namespace.Name == s.namespace && gone
 }

@@ -3,10 +3,11 @@ package bench
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	core "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	storage "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -15,140 +16,127 @@ import (
 // so that a change of the cluster's speed affects both.
 func (b *Bench) life(ctx context.Context, n int, into times) error {
 	b.lives++
-	if err := b.plain(ctx, n, into); err != nil {
-		return err
-	}
-	provide := b.provideAtOnce
-	if b.waitsForPod() {
-		provide = b.provideWithPods
-	}
-	claims, err := provide(ctx, n, into)
+	ran, err := b.use(ctx, "plain", "pods without a claim", make([]plan, n))
+	b.add(into, PlainPod, n, ran, podCreated, podRunning)
 	if err != nil {
 		return err
 	}
-	if err := b.reuse(ctx, claims, n, into); err != nil {
+	claims, err := b.provide(ctx, n, into)
+	if err != nil {
+		return err
+	}
+	ran, err = b.use(ctx, "bound", "pods with a bound claim", claims)
+	b.add(into, BoundPod, n, ran, podCreated, podRunning)
+	if err != nil {
 		return err
 	}
 	return b.deleteClaims(ctx, claims, n, into)
 }
 
-// names returns names for n objects of this life.
-func (b *Bench) names(of string, n int) []string {
-	names := make([]string, n)
-	for i := range names {
-		names[i] = fmt.Sprintf("%s-%d-%d", of, b.lives, i+1)
-	}
-	return names
-}
+// name returns that of an object of this life.
+func (b *Bench) name(of string, i int) string { return fmt.Sprintf("%s-%d-%d", of, b.lives, i+1) }
 
-func (b *Bench) plain(ctx context.Context, n int, into times) error {
-	var pods []podPlan
-	for _, name := range b.names("plain", n) {
-		pods = append(pods, podPlan{name: name, node: b.Node})
+// provide returns claims that are bound; by pods, if the class waits for them.
+func (b *Bench) provide(ctx context.Context, n int, into times) ([]plan, error) {
+	until, waits := claimBound, b.class.BindingMode == storage.VolumeBindingWaitForFirstConsumer
+	if waits {
+		until = claimCreated
 	}
-	ran, err := b.run(ctx, "pods without a claim", pods)
-	add(into, PlainPod, n, ran, func(p podTimes) (time.Time, time.Time) { return p.created, p.running })
-	return err
-}
-
-// provideAtOnce is for classes with volumeBindingMode Immediate.
-func (b *Bench) provideAtOnce(ctx context.Context, n int, into times) ([]string, error) {
-	claims := b.names("claim", n)
-	err := b.makeClaims(ctx, claims, func(c *claimSeen) bool { return !c.bound.IsZero() })
-	var bound []claimSeen
-	b.seen.read(func() {
-		for _, name := range claims {
-			if c := b.seen.claim(name); !c.bound.IsZero() {
-				bound = append(bound, *c)
-			}
-		}
+	claims := make([]plan, n)
+	for i := range claims {
+		claims[i].claim = b.name("claim", i)
+	}
+	api := b.Client.CoreV1().PersistentVolumeClaims(b.namespace)
+	err := b.step(ctx, "claims", claims, until, func(ctx context.Context, p plan) error {
+		_, err := api.Create(ctx, b.claim(p.claim), metav1.CreateOptions{})
+		return err
 	})
-	add(into, ClaimBound, n, bound, func(c claimSeen) (time.Time, time.Time) { return c.created, c.bound })
-	return claims, err
+	if !waits {
+		b.add(into, ClaimBound, n, claims, claimCreated, claimBound)
+	}
+	if err != nil || !waits {
+		return claims, err
+	}
+	ran, err := b.use(ctx, "new", "pods with a new claim", claims)
+	b.add(into, NewBound, n, ran, podCreated, claimBound)
+	b.add(into, NewRunning, n, ran, podCreated, podRunning)
+	b.add(into, BoundRunning, n, ran, claimBound, podRunning)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range claims {
+		if slices.ContainsFunc(ran, func(r plan) bool { return r.claim == p.claim }) {
+			continue
+		}
+		// Its pod was not scheduled.
+		if err := api.Delete(ctx, p.claim, metav1.DeleteOptions{}); err != nil {
+			return nil, fmt.Errorf("deleting claim %s: %w", p.claim, err)
+		}
+	}
+	return ran, nil
 }
 
 // claimLead is the delay between a claim and its pod. The progress of the scheduler's watches is not visible: if it saw
 // the pod before the claim, it would retry the pod later, which must not be measured.
 const claimLead = 250 * time.Millisecond
 
-// provideWithPods is for classes with volumeBindingMode WaitForFirstConsumer.
-func (b *Bench) provideWithPods(ctx context.Context, n int, into times) ([]string, error) {
-	claims := b.names("claim", n)
-	if err := b.makeClaims(ctx, claims, func(c *claimSeen) bool { return !c.created.IsZero() }); err != nil {
-		return nil, err
+// use runs a pod for each claim, or without one if its name is empty.
+func (b *Bench) use(ctx context.Context, of, what string, claims []plan) (ran []plan, err error) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(claimLead):
 	}
-	pause(ctx, claimLead)
-	var pods []podPlan
-	for i, name := range b.names("new", n) {
-		pods = append(pods, podPlan{name: name, claim: claims[i], node: b.Node})
+	pods := slices.Clone(claims)
+	for i := range pods {
+		pods[i].pod, pods[i].node = b.name(of, i), b.Node
 	}
-	ran, err := b.run(ctx, "pods with a new claim", pods)
-	add(into, NewBound, n, ran, func(p podTimes) (time.Time, time.Time) { return p.created, p.bound })
-	add(into, NewRunning, n, ran, func(p podTimes) (time.Time, time.Time) { return p.created, p.running })
-	add(into, BoundRunning, n, ran, func(p podTimes) (time.Time, time.Time) { return p.bound, p.running })
-	if err != nil {
-		return nil, err
-	}
-	return b.dropUnbound(ctx, claims, ran)
+	return b.run(ctx, what, pods)
 }
 
-// dropUnbound deletes the claims of pods that were not scheduled, and returns the others.
-func (b *Bench) dropUnbound(ctx context.Context, claims []string, ran []podTimes) (bound []string, err error) {
-	used := map[string]bool{}
-	for _, pod := range ran {
-		used[pod.claim] = true
-	}
-	for _, name := range claims {
-		if used[name] {
-			bound = append(bound, name)
-		} else if err := b.Client.CoreV1().PersistentVolumeClaims(b.namespace).Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
-			return nil, fmt.Errorf("deleting claim %s: %w", name, err)
-		}
-	}
-	return bound, nil
-}
-
-func (b *Bench) makeClaims(ctx context.Context, names []string, done func(*claimSeen) bool) error {
-	return b.step(ctx, "claims", "PersistentVolumeClaim", names, func(ctx context.Context, name string) error {
-		_, err := b.Client.CoreV1().PersistentVolumeClaims(b.namespace).Create(ctx, b.claim(name), metav1.CreateOptions{})
+// run creates pods, returns those that ran, and deletes all. If not all fit into the cluster at once, it continues with
+// those that did, and adds a note.
+func (b *Bench) run(ctx context.Context, what string, plans []plan) (ran []plan, err error) {
+	pods := b.Client.CoreV1().Pods(b.namespace)
+	err = b.step(ctx, what, plans, podRunning, func(ctx context.Context, p plan) error {
+		_, err := pods.Create(ctx, b.pod(p), metav1.CreateOptions{})
 		return err
-	}, func(name string) state { return doneIf(done(b.seen.claim(name))) })
-}
-
-// reuse runs a pod for each claim, whose volume exists.
-func (b *Bench) reuse(ctx context.Context, claims []string, n int, into times) error {
-	var pods []podPlan
-	for i, name := range b.names("bound", len(claims)) {
-		pods = append(pods, podPlan{name: name, claim: claims[i], node: b.Node})
-	}
-	pause(ctx, claimLead)
-	ran, err := b.run(ctx, "pods with a bound claim", pods)
-	add(into, BoundPod, n, ran, func(p podTimes) (time.Time, time.Time) { return p.created, p.running })
-	return err
-}
-
-// deleteClaims deletes the claims and waits until their volumes are gone.
-func (b *Bench) deleteClaims(ctx context.Context, claims []string, n int, into times) error {
-	if err := b.release(ctx); err != nil {
-		return err
-	}
-	err := b.step(ctx, "volumes of deleted claims", "PersistentVolumeClaim", claims, func(ctx context.Context, name string) error {
-		requested := time.Now()
-		err := b.Client.CoreV1().PersistentVolumeClaims(b.namespace).Delete(ctx, name, metav1.DeleteOptions{})
-		if err == nil { // the event about it may come after that about the volume
-			b.seen.update(func() { setOnce(&b.seen.claim(name).deleted, requested) })
-		}
-		return err
-	}, func(name string) state { return doneIf(!b.seen.claim(name).volumeGone.IsZero()) })
-	var gone []claimSeen
+	})
+	without, message := 0, ""
 	b.seen.read(func() {
-		for _, name := range claims {
-			if c := b.seen.claim(name); !c.volumeGone.IsZero() {
-				gone = append(gone, *c)
+		for _, p := range plans {
+			switch b.seen.state(p, podRunning) {
+			case finished:
+				ran = append(ran, p)
+			case full:
+				without, message = without+1, b.seen.pods[p.pod].unplaced
 			}
 		}
 	})
-	add(into, VolumeGone, n, gone, func(c claimSeen) (time.Time, time.Time) { return c.deleted, c.volumeGone })
+	if without > 0 {
+		b.notes = append(b.notes, fmt.Sprintf("%d of %d %s found no room beside the others and are left out: %s", without, len(plans), what, message))
+	}
+	if err != nil {
+		return ran, err
+	}
+	return ran, b.step(ctx, "the end of "+what, plans, podGone, func(ctx context.Context, p plan) error {
+		return unlessGone(pods.Delete(ctx, p.pod, metav1.DeleteOptions{}))
+	})
+}
+
+// deleteClaims deletes the claims and waits until their volumes are gone.
+func (b *Bench) deleteClaims(ctx context.Context, claims []plan, n int, into times) error {
+	if err := b.release(ctx); err != nil {
+		return err
+	}
+	err := b.step(ctx, "volumes of deleted claims", claims, volumeGone, func(ctx context.Context, p plan) error {
+		requested := time.Now()
+		err := b.Client.CoreV1().PersistentVolumeClaims(b.namespace).Delete(ctx, p.claim, metav1.DeleteOptions{})
+		if err == nil { // the event about it may come after that about the volume
+			b.seen.update(func() { b.seen.mark(claimDeleted, p.claim, requested) })
+		}
+		return err
+	})
+	b.add(into, VolumeGone, n, claims, claimDeleted, volumeGone)
 	return err
 }
 
@@ -159,17 +147,14 @@ var deleteWithClaim = fmt.Appendf(nil, `{"spec": {"persistentVolumeReclaimPolicy
 func (b *Bench) release(ctx context.Context) error {
 	var retained []string
 	b.seen.read(func() {
-		for name, v := range b.seen.volumes {
-			if v.retained {
+		for name, outlives := range b.seen.volumes {
+			if outlives {
 				retained = append(retained, name)
 			}
 		}
 	})
-	return atOnce(retained, func(name string) error {
+	return atOnce(retained, func(name string) (string, error) {
 		_, err := b.Client.CoreV1().PersistentVolumes().Patch(ctx, name, types.MergePatchType, deleteWithClaim, metav1.PatchOptions{})
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		return err
+		return name, unlessGone(err)
 	})
 }

@@ -33,13 +33,16 @@ func (b *Bench) claim(name string) *core.PersistentVolumeClaim {
 	}
 }
 
+// container is the name of that of a pod.
+const container = "idle"
+
 // idle waits for SIGTERM and exits at once: process 1 ignores every signal that it does not handle.
 const idle = `trap "exit 0" TERM; sleep 1000000 & wait`
 
-// pod returns a pod that idles, with the volume of a claim and on a node if these are given.
-func (b *Bench) pod(name, claim, node string) *core.Pod {
+// pod returns a pod that idles.
+func (b *Bench) pod(p plan) *core.Pod {
 	pod := &core.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
+		ObjectMeta: metav1.ObjectMeta{Name: p.pod},
 		Spec: core.PodSpec{
 			RestartPolicy:                 core.RestartPolicyNever,
 			TerminationGracePeriodSeconds: new(int64(1)),
@@ -52,7 +55,7 @@ func (b *Bench) pod(name, claim, node string) *core.Pod {
 				SeccompProfile: &core.SeccompProfile{Type: core.SeccompProfileTypeRuntimeDefault},
 			},
 			Containers: []core.Container{{
-				Name:            "idle",
+				Name:            container,
 				Image:           b.Image,
 				ImagePullPolicy: core.PullIfNotPresent,
 				Command:         []string{"sh", "-c", idle},
@@ -63,14 +66,14 @@ func (b *Bench) pod(name, claim, node string) *core.Pod {
 			}},
 		},
 	}
-	if claim != "" {
+	if p.claim != "" {
 		pod.Spec.Volumes = []core.Volume{{Name: "data", VolumeSource: core.VolumeSource{
-			PersistentVolumeClaim: &core.PersistentVolumeClaimVolumeSource{ClaimName: claim},
+			PersistentVolumeClaim: &core.PersistentVolumeClaimVolumeSource{ClaimName: p.claim},
 		}}}
 		pod.Spec.Containers[0].VolumeMounts = []core.VolumeMount{{Name: "data", MountPath: "/data"}}
 	}
-	if node != "" {
-		pod.Spec.Affinity = &core.Affinity{NodeAffinity: onNode(node)}
+	if p.node != "" {
+		pod.Spec.Affinity = &core.Affinity{NodeAffinity: onNode(p.node)}
 	}
 	return pod
 }

@@ -6,64 +6,62 @@ import (
 
 	core "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/watch"
 )
 
-func TestPods_RunOnlyWhenTheClaimIsSeenBoundToo(t *testing.T) {
-	s := newSeen("here")
-	plain, with := podPlan{name: "a"}, podPlan{name: "a", claim: "c"}
-	s.podEvent(event{watch.Modified, &core.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Status: core.PodStatus{Phase: core.PodRunning}}, time.Now()})
-	if s.running(plain) != finished || s.running(with) != pending {
-		t.Errorf("before its claim is bound: %v without a claim, %v with it", s.running(plain), s.running(with))
-	}
-	s.claimEvent(event{watch.Modified, &core.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{Name: "c"}, Status: core.PersistentVolumeClaimStatus{Phase: core.ClaimBound},
-	}, time.Now()})
-	if s.running(with) != finished {
-		t.Errorf("after its claim is bound: %v", s.running(with))
-	}
+func podA(status core.PodStatus) *core.Pod {
+	return &core.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Status: status}
 }
 
-func TestPods_OnlyTheFirstEventOfAKindSetsTheTime(t *testing.T) {
-	s := newSeen("here")
-	begun := time.Unix(1000, 0)
+func TestPods_RunFromTheFirstEventThatSaysSoIfTheClaimIsBoundToo(t *testing.T) {
+	s, begun, with := newSeen("here"), time.Unix(1000, 0), plan{pod: "a", claim: "c"}
 	for i := range 3 {
-		s.podEvent(event{watch.Modified, &core.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Status: core.PodStatus{Phase: core.PodRunning}}, begun.Add(time.Duration(i) * time.Second)})
+		s.podEvent(podA(core.PodStatus{Phase: core.PodRunning}), false, begun.Add(time.Duration(i)*time.Second))
 	}
-	if pod := s.pod("a"); !pod.created.Equal(begun) || !pod.running.Equal(begun) || !pod.gone.IsZero() {
-		t.Errorf("got %+v", pod)
+	if !s.at(podCreated, with).Equal(begun) || !s.at(podRunning, with).Equal(begun) || !s.at(podGone, with).IsZero() {
+		t.Errorf("got %v", s.times)
+	}
+	if got := s.state(plan{pod: "a"}, podRunning); got != finished {
+		t.Errorf("without a claim: %v", got)
+	}
+	if got := s.state(with, podRunning); got != pending {
+		t.Errorf("before its claim is bound: %v", got)
+	}
+	claim := &core.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "c"}}
+	claim.Status.Phase = core.ClaimBound
+	s.claimEvent(claim, false, begun)
+	if got := s.state(with, podRunning); got != finished {
+		t.Errorf("after its claim is bound: %v", got)
 	}
 }
 
 func TestPods_ReasonIsTheMostExactOne(t *testing.T) {
 	s := newSeen("here")
-	expect := func(want string) {
-		t.Helper()
-		if got := s.why("Pod", "a"); got != want {
-			t.Errorf("got %q, want %q", got, want)
+	waits := func(reason, message string) core.PodStatus {
+		waiting := &core.ContainerStateWaiting{Reason: reason, Message: message}
+		return core.PodStatus{ContainerStatuses: []core.ContainerStatus{{Name: container, State: core.ContainerState{Waiting: waiting}}}}
+	}
+	unplaced := core.PodCondition{Type: core.PodScheduled, Status: core.ConditionFalse, Message: "0/2 nodes are available"}
+	for _, step := range []struct {
+		status core.PodStatus
+		warns  string
+		want   string
+	}{
+		{core.PodStatus{}, "", "the cluster does not say why"},
+		{core.PodStatus{Conditions: []core.PodCondition{unplaced}}, "", "0/2 nodes are available"},
+		{core.PodStatus{Conditions: []core.PodCondition{unplaced}}, "no room", "ProvisioningFailed: no room"},
+		{waits("ContainerCreating", ""), "", "ProvisioningFailed: no room"}, // as for any pod
+		{waits("ErrImagePull", "no such image"), "", "ErrImagePull: no such image"},
+		{core.PodStatus{Phase: core.PodFailed, Reason: "Evicted", Message: "disk"}, "", "its pod was evicted: disk"},
+	} {
+		s.podEvent(podA(step.status), false, time.Now())
+		if step.warns != "" {
+			s.warningEvent(warn("u", "Pod", "a", step.warns, 1), false, time.Now())
+		}
+		if got := s.why("Pod", "a"); got != step.want {
+			t.Errorf("got %q, want %q", got, step.want)
 		}
 	}
-	report := func(status core.PodStatus) {
-		s.podEvent(event{watch.Modified, &core.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Status: status}, time.Now()})
-	}
-	expect("the cluster does not say why")
-	unschedulable := core.PodStatus{Conditions: []core.PodCondition{{Type: core.PodScheduled, Status: core.ConditionFalse, Message: "0/2 nodes are available"}}}
-	report(unschedulable)
-	expect("0/2 nodes are available")
-	warning := warn("u", "a", "MountVolume failed", 1)
-	warning.InvolvedObject.Kind, warning.Reason = "Pod", "FailedMount"
-	s.warningEvent(event{watch.Added, warning, time.Now()})
-	expect("FailedMount: MountVolume failed")
-	waits := func(reason, message string) core.PodStatus {
-		return core.PodStatus{ContainerStatuses: []core.ContainerStatus{{State: core.ContainerState{Waiting: &core.ContainerStateWaiting{Reason: reason, Message: message}}}}}
-	}
-	report(waits("ContainerCreating", "")) // as for any pod
-	expect("FailedMount: MountVolume failed")
-	report(waits("ErrImagePull", "no such image"))
-	expect("ErrImagePull: no such image")
-	report(core.PodStatus{Phase: core.PodFailed, Reason: "Evicted"})
-	expect("it has ended: Evicted")
-	if s.running(podPlan{name: "a"}) != failed {
+	if s.state(plan{pod: "a"}, podRunning) != failed {
 		t.Error("it has not failed")
 	}
 }

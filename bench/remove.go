@@ -28,8 +28,7 @@ func (b *Bench) Close(ctx context.Context) error {
 }
 
 func (b *Bench) remove(ctx context.Context) error {
-	err := b.Client.CoreV1().Namespaces().Delete(ctx, b.namespace, metav1.DeleteOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
+	if err := unlessGone(b.Client.CoreV1().Namespaces().Delete(ctx, b.namespace, metav1.DeleteOptions{})); err != nil {
 		return err
 	}
 	if err := b.within(ctx, "the end of the namespace", func() (bool, error) { return b.seen.namespaceGone, nil }); err != nil {
@@ -40,6 +39,14 @@ func (b *Bench) remove(ctx context.Context) error {
 		return err
 	}
 	return b.within(ctx, "the end of the volumes", func() (bool, error) { return len(b.seen.volumes) == 0, nil })
+}
+
+// unlessGone ignores that an object does not exist.
+func unlessGone(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
 }
 
 // command returns the command that deletes the objects whose deletion was not observed. If watches failed, it includes

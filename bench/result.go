@@ -44,10 +44,10 @@ type Result struct {
 
 // Class is the measured StorageClass.
 type Class struct {
-	Name          string `json:"name"`
-	Provisioner   string `json:"provisioner"`
-	BindingMode   string `json:"volumeBindingMode"`
-	ReclaimPolicy string `json:"reclaimPolicy"`
+	Name          string                             `json:"name"`
+	Provisioner   string                             `json:"provisioner"`
+	BindingMode   storage.VolumeBindingMode          `json:"volumeBindingMode"`
+	ReclaimPolicy core.PersistentVolumeReclaimPolicy `json:"reclaimPolicy"`
 }
 
 // Cluster is the cluster of the run.
@@ -82,19 +82,11 @@ type Measurement struct {
 func (b *Bench) result(complete bool) *Result {
 	r := &Result{
 		Program: "holdfast bench " + b.Version, Started: b.begun.UTC(), Took: seconds(time.Since(b.begun)), Complete: complete,
-		Class: Class{
-			Name: b.StorageClass, Provisioner: b.class.Provisioner,
-			BindingMode: string(storage.VolumeBindingImmediate), ReclaimPolicy: string(core.PersistentVolumeReclaimDelete),
-		},
-		Cluster:      Cluster{Version: b.kube, Nodes: b.nodes},
+		Class: b.class, Cluster: Cluster{Version: b.kube, Nodes: b.nodes},
 		Volume:       Volume{Size: b.Size.String(), Bytes: b.Size.Value(), Image: b.Image},
 		Measurements: b.times.measurements(b.AtOnce), Notes: append([]string{}, b.notes...), Failures: append([]Failure{}, b.failures...),
 	}
-	if b.waitsForPod() {
-		r.Class.BindingMode = string(storage.VolumeBindingWaitForFirstConsumer)
-	}
-	if b.retains() {
-		r.Class.ReclaimPolicy = string(core.PersistentVolumeReclaimRetain)
+	if b.class.ReclaimPolicy == core.PersistentVolumeReclaimRetain {
 		r.Notes = append(r.Notes, "the class retains its volumes; those of this run were set to Delete before their claims were deleted")
 	}
 	b.seen.read(func() {
@@ -132,11 +124,11 @@ func (t times) measurements(atOnce []int) []Measurement {
 func (s *series) measurement() Measurement {
 	sorted := slices.Sorted(slices.Values(s.durations))
 	m := Measurement{
-		Samples: len(sorted), P50: seconds(percentile(sorted, 50)),
+		Samples: len(sorted), P50: seconds(Percentile(sorted, 50)),
 		Min: seconds(sorted[0]), Max: seconds(sorted[len(sorted)-1]), Spread: seconds(s.spread),
 	}
 	if len(sorted) >= leastForP99 {
-		m.P99 = new(seconds(percentile(sorted, 99)))
+		m.P99 = new(seconds(Percentile(sorted, 99)))
 	}
 	for _, d := range sorted {
 		m.Values = append(m.Values, seconds(d))

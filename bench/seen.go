@@ -2,48 +2,81 @@ package bench
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
 	"time"
+
+	core "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
-// podSeen is what was observed of a pod. A time is when the watch first reported the event.
+// event is what happens to a pod, a claim or its volume.
+type event int
+
+const (
+	podCreated event = iota
+	podRunning
+	podGone
+	claimCreated
+	claimBound
+	claimDeleted // it exists until its finalizers are removed
+	volumeGone
+)
+
+// kind is the kind of the object that an event is counted for.
+func (e event) kind() string {
+	if e <= podGone {
+		return "Pod"
+	}
+	return "PersistentVolumeClaim"
+}
+
+// moment is an event of an object.
+type moment struct {
+	event event
+	name  string
+}
+
+// plan is a claim, or a pod, which may use one and be bound to a node.
+type plan struct{ pod, claim, node string }
+
+// name is that of the object that an event is counted for.
+func (p plan) name(e event) string {
+	if e <= podGone {
+		return p.pod
+	}
+	return p.claim
+}
+
+// podSeen is what was last observed of a pod that does not run.
 type podSeen struct {
-	created, running, gone time.Time
-	ended                  string // why it will never run
-	unplaced               string // the scheduler's message while it is not scheduled
-	waiting                string // why its container waits
-}
-
-// claimSeen is what was observed of a claim and its volume.
-type claimSeen struct {
-	created, bound, deleted, volumeGone time.Time
-}
-
-// volumeSeen is an existing volume.
-type volumeSeen struct {
-	claim    string
-	retained bool // it is not deleted with its claim
+	ended    string // why it will never run
+	unplaced string // the scheduler's message while it is not scheduled
+	waiting  string // why its container waits
 }
 
 // seen has what the watches reported about the objects of the run, by name.
 type seen struct {
 	mu            sync.Mutex
-	changed       chan struct{} // closed at the next change
-	namespace     string        // objects in other namespaces are ignored
-	pods          map[string]*podSeen
-	claims        map[string]*claimSeen
-	volumes       map[string]volumeSeen
-	account       bool // the service account exists, so pods can be created
+	changed       chan struct{}        // closed at the next change
+	namespace     string               // objects in other namespaces are ignored
+	times         map[moment]time.Time // of the first event of each sort
+	pods          map[string]podSeen
+	volumes       map[string]bool // those that exist, and whether they outlive their claims
+	account       bool            // the service account exists, so pods can be created
 	namespaceGone bool
 	warnings      warnings
-	interrupted   error // first interruption of a watch
-	blind         error // why deletions are not observed
+	opening       map[string]bool // watches that were not open yet
+	interrupted   error           // first interruption of a watch
+	blind         error           // why deletions are not observed
 }
 
 func newSeen(namespace string) *seen {
 	return &seen{
-		changed: make(chan struct{}), namespace: namespace, warnings: newWarnings(),
-		pods: map[string]*podSeen{}, claims: map[string]*claimSeen{}, volumes: map[string]volumeSeen{},
+		changed: make(chan struct{}), namespace: namespace, opening: map[string]bool{},
+		times: map[moment]time.Time{}, pods: map[string]podSeen{}, volumes: map[string]bool{},
+		warnings: warnings{map[types.UID]*core.Event{}, map[objectKey]string{}},
 	}
 }
 
@@ -88,23 +121,33 @@ func (s *seen) await(ctx context.Context, done func() (bool, error)) error {
 	}
 }
 
-func (s *seen) pod(name string) *podSeen {
-	if s.pods[name] == nil {
-		s.pods[name] = &podSeen{}
-	}
-	return s.pods[name]
+// reached records the answer to the request of a list or a watch. A failure before a watch is open ends the run.
+func (s *seen) reached(what string, watching bool, err error) {
+	s.update(func() {
+		opening := s.opening[what]
+		switch {
+		case err == nil && watching:
+			delete(s.opening, what)
+			return
+		case err == nil && opening:
+			return
+		case err == nil: // it lists again
+			err = errors.New("changes were lost")
+		}
+		err = fmt.Errorf("watching %s: %w", what, err)
+		if opening {
+			s.blind = err
+		} else if s.interrupted == nil {
+			s.interrupted = err
+		}
+	})
 }
 
-func (s *seen) claim(name string) *claimSeen {
-	if s.claims[name] == nil {
-		s.claims[name] = &claimSeen{}
+func (s *seen) mark(e event, name string, at time.Time) {
+	if s.times[moment{e, name}].IsZero() {
+		s.times[moment{e, name}] = at
 	}
-	return s.claims[name]
 }
 
-// setOnce stores the time of the first event.
-func setOnce(t *time.Time, at time.Time) {
-	if t.IsZero() {
-		*t = at
-	}
-}
+// at is when an event of a plan was seen first, or zero.
+func (s *seen) at(e event, p plan) time.Time { return s.times[moment{e, p.name(e)}] }

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -26,11 +27,12 @@ func (s Seconds) String() string {
 
 func seconds(d time.Duration) Seconds { return Seconds(d.Round(time.Microsecond).Seconds()) }
 
-// percentile returns the smallest value that at least p of 100 values do not exceed. The values must be sorted and not
-// empty.
-func percentile(sorted []time.Duration, p int) time.Duration {
-	rank := (len(sorted)*p + 99) / 100
-	return sorted[max(rank, 1)-1]
+// Percentile returns the smallest value that at least p of 100 values do not exceed, and the zero value of none.
+func Percentile[T cmp.Ordered](values []T, p int) (value T) {
+	if rank := (len(values)*p + 99) / 100; rank > 0 {
+		value = slices.Sorted(slices.Values(values))[rank-1]
+	}
+	return value
 }
 
 // leastForP99 is the number of samples from which on the p99 differs from the maximum.
@@ -50,22 +52,30 @@ type seriesKey struct {
 // times has all samples.
 type times map[seriesKey]*series
 
-// add adds the samples of one round to a series.
-func add[T any](into times, measure Measure, atOnce int, all []T, between func(T) (from, to time.Time)) {
-	if len(all) == 0 {
+// add adds the samples of a round: the times between two events of each plan that had both.
+func (b *Bench) add(into times, measure Measure, atOnce int, plans []plan, from, to event) {
+	var begun, ended []time.Time
+	b.seen.read(func() {
+		for _, p := range plans {
+			if first, last := b.seen.at(from, p), b.seen.at(to, p); !first.IsZero() && !last.IsZero() {
+				begun, ended = append(begun, first), append(ended, last)
+			}
+		}
+	})
+	into.add(seriesKey{measure, atOnce}, begun, ended)
+}
+
+func (t times) add(key seriesKey, begun, ended []time.Time) {
+	if len(begun) == 0 {
 		return
 	}
-	key := seriesKey{measure, atOnce}
-	if into[key] == nil {
-		into[key] = &series{}
+	if t[key] == nil {
+		t[key] = &series{}
 	}
-	var begun []time.Time
-	for _, one := range all {
-		from, to := between(one)
-		begun = append(begun, from)
+	for i := range begun {
 		// Events of two watches may arrive in the wrong order.
-		into[key].durations = append(into[key].durations, max(to.Sub(from), 0))
+		t[key].durations = append(t[key].durations, max(ended[i].Sub(begun[i]), 0))
 	}
 	first, last := slices.MinFunc(begun, time.Time.Compare), slices.MaxFunc(begun, time.Time.Compare)
-	into[key].spread = max(into[key].spread, last.Sub(first))
+	t[key].spread = max(t[key].spread, last.Sub(first))
 }

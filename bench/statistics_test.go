@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"slices"
 	"testing"
 	"time"
 )
@@ -16,32 +17,27 @@ func upTo(n int) []time.Duration {
 
 func TestPercentiles_AreValuesThatWereMeasured(t *testing.T) {
 	for n, want := range map[int]struct{ p50, p99 Seconds }{
-		1:   {0.001, -1},
-		2:   {0.001, -1},
-		3:   {0.002, -1},
-		10:  {0.005, -1},
-		99:  {0.050, -1},
+		1:   {0.001, 0},
+		2:   {0.001, 0},
+		3:   {0.002, 0},
+		10:  {0.005, 0},
+		99:  {0.050, 0},
 		100: {0.050, 0.099},
 		101: {0.051, 0.100},
 		200: {0.100, 0.198},
 	} {
 		m := (&series{durations: upTo(n)}).measurement()
-		if m.Samples != n || len(m.Values) != n || m.P50 != want.p50 || m.Min != 0.001 || m.Max != Seconds(n)/1000 {
+		var p99 Seconds // none of fewer than 100
+		if m.P99 != nil {
+			p99 = *m.P99
+		}
+		if m.P50 != want.p50 || p99 != want.p99 || m.Samples != n || m.Min != 0.001 || m.Max != Seconds(n)/1000 ||
+			len(m.Values) != n || !slices.IsSorted(m.Values) {
 			t.Errorf("of 1 to %d ms: %+v", n, m)
 		}
-		switch {
-		case want.p99 < 0 && m.P99 != nil:
-			t.Errorf("of %d samples the p99 is said to be %s", n, *m.P99)
-		case want.p99 > 0 && (m.P99 == nil || *m.P99 != want.p99):
-			t.Errorf("of 1 to %d ms the p99 is %v, want %s", n, m.P99, want.p99)
-		}
 	}
-}
-
-func TestValues_AreInAscendingOrder(t *testing.T) {
-	m := (&series{durations: []time.Duration{3 * time.Second, time.Second, 2 * time.Second}}).measurement()
-	if len(m.Values) != 3 || m.Values[0] != 1 || m.Values[1] != 2 || m.Values[2] != 3 {
-		t.Errorf("got %v", m.Values)
+	if got := Percentile([]int(nil), 99); got != 0 {
+		t.Errorf("of none: %d", got)
 	}
 }
 
@@ -66,41 +62,40 @@ func TestDurations_HaveOnlySignificantDigits(t *testing.T) {
 }
 
 func TestSeries_GrowsWithEachRoundAndKeepsTheWidestSpread(t *testing.T) {
-	zero := time.Unix(1000, 0)
-	at := func(ms int) time.Time { return zero.Add(time.Duration(ms) * time.Millisecond) }
 	into := times{}
-	between := func(p [2]int) (time.Time, time.Time) { return at(p[0]), at(p[1]) }
-	add(into, PlainPod, 2, [][2]int{{0, 10}, {5, 25}}, between)
-	add(into, PlainPod, 2, [][2]int{{100, 130}, {103, 143}}, between)
-	add(into, BoundPod, 2, [][2]int{{7, 3}}, between)
-	add(into, VolumeGone, 2, nil, between)
+	at := func(ms ...int) (all []time.Time) {
+		for _, n := range ms {
+			all = append(all, time.Unix(1000, 0).Add(time.Duration(n)*time.Millisecond))
+		}
+		return all
+	}
+	into.add(seriesKey{PlainPod, 2}, at(0, 5), at(10, 25))
+	into.add(seriesKey{PlainPod, 2}, at(100, 103), at(130, 143))
+	into.add(seriesKey{BoundPod, 2}, at(7), at(3)) // an event that was reported late
+	into.add(seriesKey{VolumeGone, 2}, nil, nil)
 	all := into.measurements([]int{1, 2})
 	if len(all) != 2 {
 		t.Fatalf("got %+v", all)
 	}
-	if m := all[0]; m.Measure != PlainPod || m.AtOnce != 2 || m.Samples != 4 || m.Spread != 0.005 || m.Max != 0.040 {
-		t.Errorf("two rounds of two: %+v", m)
-	}
-	if m := all[1]; m.Max != 0 {
-		t.Errorf("an event that was reported late took %s", m.Max)
+	if m := all[0]; m.Measure != PlainPod || m.AtOnce != 2 || m.Samples != 4 || m.Spread != 0.005 || m.Max != 0.040 || all[1].Max != 0 {
+		t.Errorf("got %+v", all)
 	}
 }
 
 func TestRatios_AreToPodsWithoutAClaimOfTheSameNumberAtOnce(t *testing.T) {
-	into := times{
-		{PlainPod, 1}:    {durations: []time.Duration{100 * time.Millisecond}},
-		{NewRunning, 1}:  {durations: []time.Duration{150 * time.Millisecond}},
-		{PlainPod, 20}:   {durations: []time.Duration{time.Second}},
-		{NewRunning, 20}: {durations: []time.Duration{1200 * time.Millisecond}},
-		{ClaimBound, 5}:  {durations: []time.Duration{time.Second}},
+	into := times{}
+	want := map[seriesKey]float64{{PlainPod, 1}: 1, {NewRunning, 1}: 1.5, {PlainPod, 20}: 1, {NewRunning, 20}: 1.2, {ClaimBound, 5}: 0}
+	for key, ratio := range want {
+		ms := key.atOnce * max(int(ratio*10), 1)
+		into[key] = &series{durations: []time.Duration{time.Duration(ms) * time.Millisecond}}
 	}
 	for _, m := range into.measurements([]int{20, 1, 5}) {
-		want := map[seriesKey]float64{{PlainPod, 1}: 1, {NewRunning, 1}: 1.5, {PlainPod, 20}: 1, {NewRunning, 20}: 1.2}
-		switch ratio, ok := want[seriesKey{m.Measure, m.AtOnce}]; {
-		case ok && (m.Ratio == nil || *m.Ratio != ratio):
-			t.Errorf("%s of %d: ratio %v, want %v", m.Measure, m.AtOnce, m.Ratio, ratio)
-		case !ok && m.Ratio != nil:
-			t.Errorf("%s of %d has the ratio %v to what was not measured", m.Measure, m.AtOnce, *m.Ratio)
+		var ratio float64 // none to what was not measured
+		if m.Ratio != nil {
+			ratio = *m.Ratio
+		}
+		if ratio != want[seriesKey{m.Measure, m.AtOnce}] {
+			t.Errorf("%s of %d: ratio %v", m.Measure, m.AtOnce, ratio)
 		}
 	}
 }

@@ -26,29 +26,43 @@ const (
 	failed // will never finish
 )
 
-func doneIf(done bool) state {
-	if done {
+// state returns that of a plan whose pod or claim waits for an event.
+func (s *seen) state(p plan, until event) state {
+	ran := !s.at(until, p).IsZero()
+	switch pod := s.pods[p.pod]; {
+	case ran && until == podRunning && p.claim != "" && s.at(claimBound, p).IsZero():
+		return pending // the pod's watch may be ahead of the claim's
+	case ran:
 		return finished
+	case until == podRunning && pod.ended != "":
+		return failed
+	case until == podRunning && isFull(pod.unplaced):
+		return full
 	}
 	return pending
 }
 
-// step calls do for all names concurrently and waits until each has finished. If some have finished and the cluster has
-// no space for the others, it returns early, without an error. The state does not change while look runs.
-func (b *Bench) step(ctx context.Context, what, kind string, names []string, do func(context.Context, string) error, look func(string) state) error {
-	if len(names) > 1 {
-		b.Log.Info("waiting", "for", what, "atOnce", len(names))
+// isFull returns whether the scheduler's message says that nodes have too many pods, or too many volumes of the driver.
+func isFull(message string) bool {
+	return strings.Contains(message, "Too many pods") || strings.Contains(message, "exceed max volume count")
+}
+
+// step calls do for all plans concurrently and waits for an event of each. If some have finished and the cluster has no
+// space for the others, it returns early, without an error.
+func (b *Bench) step(ctx context.Context, what string, plans []plan, until event, do func(context.Context, plan) error) error {
+	if len(plans) > 1 {
+		b.Log.Info("waiting", "for", what, "atOnce", len(plans))
 	}
 	limited, cancel := context.WithTimeoutCause(ctx, b.Timeout, fmt.Errorf("not done within the timeout of %s", b.Timeout))
 	defer cancel()
-	err := atOnce(names, func(name string) error { return do(limited, name) })
+	err := atOnce(plans, func(p plan) (string, error) { return p.name(until), do(limited, p) })
 	if err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
 	err = b.seen.await(limited, func() (bool, error) {
 		count := map[state]int{}
-		for _, name := range names {
-			count[look(name)]++
+		for _, p := range plans {
+			count[b.seen.state(p, until)]++
 		}
 		if count[failed] > 0 {
 			return false, errors.New("an object cannot finish")
@@ -58,18 +72,19 @@ func (b *Bench) step(ctx context.Context, what, kind string, names []string, do 
 	if err == nil || ctx.Err() != nil {
 		return err // an interruption is not a failure
 	}
-	return b.unfinished(what, kind, names, look, err)
+	return b.unfinished(what, plans, until, err)
 }
 
-// unfinished records why names have not finished.
-func (b *Bench) unfinished(what, kind string, names []string, look func(string) state, cause error) error {
+// unfinished records why plans have not finished.
+func (b *Bench) unfinished(what string, plans []plan, until event, cause error) error {
 	var left []string
 	b.seen.read(func() {
-		for _, name := range names {
-			if look(name) != finished {
-				reason := b.seen.why(kind, name)
-				left = append(left, name+" ("+reason+")")
-				b.failures = append(b.failures, Failure{Step: what, Kind: kind, Name: name, Reason: reason})
+		for _, p := range plans {
+			if b.seen.state(p, until) != finished {
+				f := Failure{Step: what, Kind: until.kind(), Name: p.name(until)}
+				f.Reason = b.seen.why(f.Kind, f.Name)
+				b.failures = append(b.failures, f)
+				left = append(left, f.Name+" ("+f.Reason+")")
 			}
 		}
 	})
@@ -78,15 +93,12 @@ func (b *Bench) unfinished(what, kind string, names []string, look func(string) 
 	if len(left) > shown {
 		list += fmt.Sprintf(" and %d more", len(left)-shown)
 	}
-	return fmt.Errorf("%s: %w: %d of %d did not finish: %s", what, cause, len(left), len(names), list)
+	return fmt.Errorf("%s: %w: %d of %d did not finish: %s", what, cause, len(left), len(plans), list)
 }
 
 // why returns what is known about an object that does not finish.
 func (s *seen) why(kind, name string) string {
-	pod := podSeen{}
-	if kind == "Pod" {
-		pod = *s.pod(name)
-	}
+	pod := s.pods[name]
 	for _, reason := range []string{pod.ended, pod.waiting, s.warnings.last[objectKey{kind, name}], pod.unplaced} {
 		if reason != "" {
 			return reason
@@ -95,31 +107,24 @@ func (s *seen) why(kind, name string) string {
 	return "the cluster does not say why"
 }
 
-// atOnce calls do for all names concurrently.
-func atOnce(names []string, do func(name string) error) error {
-	var (
-		doing sync.WaitGroup
-		start = make(chan struct{})
-		errs  = make([]error, len(names))
-	)
-	for i, name := range names {
+// atOnce calls do for all concurrently, which returns a name and an error.
+func atOnce[T any](all []T, do func(T) (string, error)) error {
+	var doing sync.WaitGroup
+	failed := make(chan error, len(all))
+	for _, one := range all {
 		doing.Go(func() {
-			<-start
-			if err := do(name); err != nil {
-				errs[i] = fmt.Errorf("%s: %w", name, err)
+			if name, err := do(one); err != nil {
+				failed <- fmt.Errorf("%s: %w", name, err)
 			}
 		})
 	}
-	close(start)
 	doing.Wait()
-	var failed []error
-	for _, err := range errs {
-		if err != nil {
-			failed = append(failed, err)
-		}
+	switch n := len(failed); n {
+	case 0:
+		return nil
+	case 1:
+		return <-failed
+	default:
+		return fmt.Errorf("%w (and %d more of %d)", <-failed, n-1, len(all))
 	}
-	if len(failed) > 1 {
-		return fmt.Errorf("%w (and %d more of %d)", failed[0], len(failed)-1, len(names))
-	}
-	return errors.Join(failed...)
 }

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -24,7 +25,11 @@ func (b *Bench) readCluster(ctx context.Context) error {
 	case class.Provisioner == noProvisioner:
 		return fmt.Errorf("storage class %q makes no volumes: its provisioner is %s", b.StorageClass, noProvisioner)
 	}
-	b.class = class
+	b.class = Class{
+		b.StorageClass, class.Provisioner,
+		*cmp.Or(class.VolumeBindingMode, new(storage.VolumeBindingImmediate)),
+		*cmp.Or(class.ReclaimPolicy, new(core.PersistentVolumeReclaimDelete)),
+	}
 	version, err := b.Client.Discovery().ServerVersion()
 	if err != nil {
 		return fmt.Errorf("version of the API server: %w", err)
@@ -34,30 +39,22 @@ func (b *Bench) readCluster(ctx context.Context) error {
 }
 
 func (b *Bench) findNodes(ctx context.Context) error {
-	if b.Node != "" {
-		node, err := b.Client.CoreV1().Nodes().Get(ctx, b.Node, metav1.GetOptions{})
-		if err != nil {
-			return fmt.Errorf("node %q: %w; kubectl get nodes lists those that are there", b.Node, err)
-		}
-		if !takesPods(node) {
-			return fmt.Errorf("node %q takes no pods: it is not ready, cordoned or tainted; name another", b.Node)
-		}
-		b.nodes = []string{b.Node}
-		return nil
-	}
 	all, err := b.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return fmt.Errorf("listing nodes: %w", err)
 	}
 	for i := range all.Items {
-		if takesPods(&all.Items[i]) {
-			b.nodes = append(b.nodes, all.Items[i].Name)
+		if node := &all.Items[i]; takesPods(node) && (b.Node == "" || b.Node == node.Name) {
+			b.nodes = append(b.nodes, node.Name)
 		}
 	}
-	if len(b.nodes) == 0 {
-		return fmt.Errorf("none of %d nodes takes pods: all are not ready, cordoned or tainted", len(all.Items))
+	switch {
+	case len(b.nodes) > 0:
+		return nil
+	case b.Node != "":
+		return fmt.Errorf("node %q takes no pods: it is missing, not ready, cordoned or tainted; name another of kubectl get nodes", b.Node)
 	}
-	return nil
+	return fmt.Errorf("none of %d nodes takes pods: all are not ready, cordoned or tainted", len(all.Items))
 }
 
 func takesPods(node *core.Node) bool {
@@ -72,14 +69,4 @@ func takesPods(node *core.Node) bool {
 		}
 	}
 	return !node.Spec.Unschedulable
-}
-
-// waitsForPod returns whether claims of the class are bound only when a pod uses them.
-func (b *Bench) waitsForPod() bool {
-	return b.class.VolumeBindingMode != nil && *b.class.VolumeBindingMode == storage.VolumeBindingWaitForFirstConsumer
-}
-
-// retains returns whether volumes of the class are retained when their claims are deleted.
-func (b *Bench) retains() bool {
-	return b.class.ReclaimPolicy != nil && *b.class.ReclaimPolicy == core.PersistentVolumeReclaimRetain
 }

@@ -39,82 +39,57 @@ func sample() *Result {
 	return r
 }
 
+func tableOf(t *testing.T, r *Result) string {
+	t.Helper()
+	var b strings.Builder
+	check.OK(t, r.Table(&b))
+	return b.String()
+}
+
 func TestTable_ShowsAllResultsAndMarksMissingOnes(t *testing.T) {
-	want := check.Got(os.ReadFile("testdata/table.txt"))(t)
-	var got strings.Builder
-	check.OK(t, sample().Table(&got))
-	if got.String() != string(want) {
-		t.Errorf("got:\n%s\nwant:\n%s", got.String(), want)
-	}
-}
-
-func TestTable_OneNodeIsNamed(t *testing.T) {
 	r := sample()
+	want := check.Got(os.ReadFile("testdata/table.txt"))(t)
+	if got := tableOf(t, r); got != string(want) {
+		t.Errorf("got:\n%s\nwant:\n%s", got, want)
+	}
 	r.Cluster.Nodes, r.Complete = []string{"the-node"}, true
-	var got strings.Builder
-	if err := r.Table(&got); err != nil || !strings.Contains(got.String(), "on node the-node;") || strings.Contains(got.String(), "ended early") {
-		t.Errorf("got %v\n%s", err, got.String())
+	if got := tableOf(t, r); !strings.Contains(got, "on node the-node;") || strings.Contains(got, "ended early") {
+		t.Errorf("got\n%s", got)
 	}
 }
 
-func TestTable_EveryMeasureHasASentence(t *testing.T) {
-	for _, m := range measures {
-		if sentences[m] == "" {
-			t.Errorf("%s has none", m)
-		}
-	}
-	if len(sentences) != len(measures) {
-		t.Errorf("%d sentences for %d measures", len(sentences), len(measures))
-	}
-}
-
-func TestJSON_ReadsBackAndNamesTheUnitOfEachNumber(t *testing.T) {
-	out := check.Got(json.Marshal(sample()))(t)
-	var back struct {
-		Started time.Time
-		Took    float64 `json:"tookSeconds"`
-		Volume  struct {
-			SizeBytes int64
-		}
-		StorageClass struct{ Name, VolumeBindingMode string }
-		Measurements []map[string]any
-		Warnings     []Warning
-		Failures     []Failure
-	}
-	check.OK(t, json.Unmarshal(out, &back))
-	if back.Took != 61.5 || back.Volume.SizeBytes != 67108864 || back.StorageClass.Name != "fast" || len(back.Failures) != 12 || back.Warnings[0].Count != 12 {
-		t.Errorf("got %+v", back)
-	}
-	plain, bound := back.Measurements[0], back.Measurements[len(back.Measurements)-2]
-	for key, want := range map[string]any{
-		"measure": "plainPodRunning", "atOnce": 1., "samples": 3., "p50Seconds": .15, "p99Seconds": nil, "minSeconds": .14, "maxSeconds": .29, "p50RatioToPlainPod": 1., "spreadSeconds": 0.,
-	} {
-		if got, ok := plain[key]; !ok || got != want {
-			t.Errorf("%s is %v, want %v", key, got, want)
-		}
-	}
-	if bound["measure"] != "claimBound" || bound["p99Seconds"] != .198 || bound["spreadSeconds"] != 1.23 || len(bound["valuesSeconds"].([]any)) != 200 {
-		t.Errorf("got %v", bound)
+func TestJSON_NamesTheUnitOfEachNumber(t *testing.T) {
+	r := sample()
+	r.Measurements, r.Failures = append(r.Measurements[:1], r.Measurements[len(r.Measurements)-2]), r.Failures[:1]
+	r.Measurements[1].Values = r.Measurements[1].Values[:1]
+	const want = `{"program":"holdfast bench v1.2.3","started":"2030-01-02T03:04:05Z","tookSeconds":61.5,"complete":false,` +
+		`"storageClass":{"name":"fast","provisioner":"csi.example.com","volumeBindingMode":"WaitForFirstConsumer","reclaimPolicy":"Retain"},` +
+		`"cluster":{"version":"v1.36.3","nodes":["a","b"]},"volume":{"size":"64Mi","sizeBytes":67108864,"image":"busybox:1"},"measurements":[` +
+		`{"measure":"plainPodRunning","atOnce":1,"samples":3,"p50Seconds":0.15,"p99Seconds":null,"minSeconds":0.14,"maxSeconds":0.29,` +
+		`"p50RatioToPlainPod":1,"spreadSeconds":0,"valuesSeconds":[0.14,0.15,0.29]},` +
+		`{"measure":"claimBound","atOnce":100,"samples":200,"p50Seconds":0.1,"p99Seconds":0.198,"minSeconds":0.001,"maxSeconds":0.2,` +
+		`"p50RatioToPlainPod":2,"spreadSeconds":1.23,"valuesSeconds":[0.001]}],` +
+		`"notes":["2 of 100 pods found no room"],` +
+		`"warnings":[{"kind":"PersistentVolumeClaim","reason":"ProvisioningFailed","message":"no room\u001b\n  for NAME","objects":3,"count":12}],` +
+		`"failures":[{"step":"claims","kind":"PersistentVolumeClaim","name":"claim-9-0","reason":"no room"}]}`
+	if got := string(check.Got(json.Marshal(r))(t)); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }
 
-func TestJSON_EmptyListIsAnEmptyList(t *testing.T) {
-	inBubble(t, immediate, "Delete", func(t *testing.T, p *pretend) {
-		p.broken["warm-1"] = "StartError"
+func TestResult_OfAFailedWarmUpHasEmptyLists(t *testing.T) {
+	inBubble(t, immediate, deletes, func(t *testing.T, p *pretend) {
+		p.broken["warm-1"] = "no such command"
 		result, err := p.run(t.Context(), same)
-		if err == nil {
-			t.Fatal("it has not failed")
-		}
-		asJSON, err := json.Marshal(result)
-		check.OK(t, err)
+		expect(t, err, "warming up", "no such command", ")")
+		asJSON := check.Got(json.Marshal(result))(t)
 		for _, list := range []string{"measurements", "notes", "warnings"} {
 			if !strings.Contains(string(asJSON), fmt.Sprintf("%q:[]", list)) {
 				t.Errorf("%s is not an empty list in %s", list, asJSON)
 			}
 		}
-		var out strings.Builder
-		if err := result.Table(&out); err != nil || !strings.Contains(out.String(), "nothing was measured") {
-			t.Errorf("the table, %v:\n%s", err, out.String())
+		if got := tableOf(t, result); !strings.Contains(got, "nothing was measured") {
+			t.Errorf("the table:\n%s", got)
 		}
 	})
 }

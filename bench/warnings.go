@@ -2,7 +2,6 @@ package bench
 
 import (
 	"cmp"
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -20,43 +19,38 @@ type Warning struct {
 	Count   int    `json:"count"`   // number of occurrences
 }
 
-// warnings counts events of type Warning.
+// warnings are events of type Warning, whose count only increases, and the last message about each object.
 type warnings struct {
-	counted map[types.UID]int              // by event: its last count, since repetitions only increase that
-	last    map[objectKey]string           // message per object
-	kinds   map[Warning]int                // occurrences per warning, without its numbers
-	objects map[Warning]map[objectKey]bool // objects per warning
+	events map[types.UID]*core.Event
+	last   map[objectKey]string
 }
 
 type objectKey struct{ kind, name string }
 
-func newWarnings() warnings {
-	return warnings{map[types.UID]int{}, map[objectKey]string{}, map[Warning]int{}, map[Warning]map[objectKey]bool{}}
-}
-
 func (w *warnings) add(e *core.Event) {
-	count := max(int(e.Count), 1)
-	if e.Series != nil {
-		count = max(count, int(e.Series.Count))
-	}
-	of := objectKey{e.InvolvedObject.Kind, e.InvolvedObject.Name}
-	what := Warning{Kind: of.kind, Reason: e.Reason, Message: anonymous(e.Message, of.name)}
-	w.kinds[what] += max(count-w.counted[e.UID], 0)
-	w.counted[e.UID] = max(count, w.counted[e.UID])
-	w.last[of] = joinReason(e.Reason, e.Message)
-	if w.objects[what] == nil {
-		w.objects[what] = map[objectKey]bool{}
-	}
-	w.objects[what][of] = true
+	w.events[e.UID] = e
+	w.last[objectKey{e.InvolvedObject.Kind, e.InvolvedObject.Name}] = e.Reason + ": " + strings.TrimSpace(e.Message)
 }
 
 // all returns the warnings, the most frequent first.
 func (w *warnings) all() []Warning {
-	result := make([]Warning, 0, len(w.kinds))
-	for what := range maps.Keys(w.kinds) {
-		counted := what
-		counted.Count, counted.Objects = w.kinds[what], len(w.objects[what])
-		result = append(result, counted)
+	counts, objects := map[Warning]int{}, map[Warning]map[string]bool{}
+	for _, e := range w.events {
+		of := e.InvolvedObject
+		what := Warning{Kind: of.Kind, Reason: e.Reason, Message: anonymous(e.Message, of.Name)}
+		count := max(int(e.Count), 1)
+		if e.Series != nil {
+			count = max(count, int(e.Series.Count))
+		}
+		counts[what] += count
+		if objects[what] == nil {
+			objects[what] = map[string]bool{}
+		}
+		objects[what][of.Name] = true
+	}
+	result := make([]Warning, 0, len(counts))
+	for what, names := range objects {
+		result = append(result, Warning{what.Kind, what.Reason, what.Message, len(names), counts[what]})
 	}
 	slices.SortFunc(result, func(a, b Warning) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), strings.Compare(a.Kind+a.Reason+a.Message, b.Kind+b.Reason+b.Message))

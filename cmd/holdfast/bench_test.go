@@ -16,35 +16,20 @@ import (
 
 func TestBench_UsageErrorNamesTheAllowedValues(t *testing.T) {
 	t.Setenv("KUBECONFIG", "/nowhere/kubeconfig") // no cluster is needed to say it
-	for name, test := range map[string]struct {
-		args []string
-		want []string
-	}{
-		"no class":             {nil, []string{"storage class is missing"}},
-		"an unknown format":    {[]string{"--output", "xml"}, []string{`"xml"`, "table, wide, json or yaml"}},
-		"no number":            {[]string{"--at-once", "1,many"}, []string{`"many"`, "1,20,100"}},
-		"nothing at once":      {[]string{"--at-once", ""}, []string{"at-once", "1,20,100"}},
-		"too many at once":     {[]string{"--at-once", "1, 100000"}, []string{"100000", "1 to 1000"}},
-		"a number twice":       {[]string{"--at-once", "5,1,5"}, []string{"5 volumes", "twice"}},
-		"a size that is none":  {[]string{"--size", "big"}, []string{"size", `"big"`}},
-		"no repetition":        {[]string{"--repeat", "0"}, []string{"0 repetitions", "1 to 1000"}},
-		"a timeout that ended": {[]string{"--timeout", "-1s"}, []string{"-1s", "5m"}},
+	for line, want := range map[string][]string{
+		"":                                       {"storage class is missing"},
+		"--storage-class fast --output xml":      {`"xml"`, "table, wide, json or yaml"},
+		"--storage-class fast --at-once 1,many":  {`"many"`, "1,20,100"},
+		"--storage-class fast --at-once=":        {"at-once", "1,20,100"},
+		"--storage-class fast --at-once 1,10000": {"10000", "1 to 1000"},
+		"--storage-class fast --size big":        {"size", `"big"`},
 	} {
-		t.Run(name, func(t *testing.T) {
-			args := append([]string{"bench"}, test.args...)
-			if name != "no class" {
-				args = append(args, "--storage-class", "fast")
+		_, err := call(t, append([]string{"bench"}, strings.Fields(line)...)...)
+		for _, word := range want {
+			if !errors.Is(err, errUsage) || !strings.Contains(err.Error(), word) {
+				t.Errorf("%s: got %v, want an error of usage that names %s", line, err, word)
 			}
-			_, err := call(t, args...)
-			if !errors.Is(err, errUsage) {
-				t.Fatalf("got %v, want an error of usage", err)
-			}
-			for _, want := range test.want {
-				if !strings.Contains(err.Error(), want) {
-					t.Errorf("%q does not name %s", err, want)
-				}
-			}
-		})
+		}
 	}
 }
 
@@ -88,25 +73,26 @@ func TestKubeconfig_UserCommandFindsTheClusterLikeKubectl(t *testing.T) {
 	named, askedNamed := emptyCluster(t, "here", "there")
 	set, askedSet := emptyCluster(t, "default")
 	t.Setenv("KUBECONFIG", set)
-	ask := func(args ...string) error {
+	for _, test := range []struct {
+		flags                string
+		ofTheFlag, ofTheFile bool // which cluster is asked
+		want                 string
+	}{
+		{"", false, true, `no storage class "fast"`},
+		{"--kubeconfig " + named, true, false, `no storage class "fast"`},
+		{"--context there --kubeconfig " + named, true, false, `no storage class "fast"`},
+		{"--context elsewhere --kubeconfig " + named, false, false, `"elsewhere"`},
+		{"--kubeconfig /nowhere/kubeconfig", false, false, "/nowhere/kubeconfig"},
+		{"--kubeconfig /nowhere/kubeconfig", false, false, "give --kubeconfig"},
+	} {
 		askedNamed.Store(0)
 		askedSet.Store(0)
-		_, err := call(t, append([]string{"bench", "--storage-class", "fast"}, args...)...)
-		return err
-	}
-	if err := ask(); askedSet.Load() == 0 || askedNamed.Load() != 0 || err == nil || !strings.Contains(err.Error(), `no storage class "fast"`) {
-		t.Errorf("of $KUBECONFIG: asked %d and %d times, %v", askedNamed.Load(), askedSet.Load(), err)
-	}
-	if err := ask("--kubeconfig", named); askedNamed.Load() == 0 || askedSet.Load() != 0 || err == nil {
-		t.Errorf("--kubeconfig: asked %d and %d times, %v", askedNamed.Load(), askedSet.Load(), err)
-	}
-	if err := ask("--kubeconfig", named, "--context", "there"); askedNamed.Load() == 0 || err == nil {
-		t.Errorf("--context: asked %d times, %v", askedNamed.Load(), err)
-	}
-	if err := ask("--kubeconfig", named, "--context", "elsewhere"); askedNamed.Load() != 0 || err == nil || !strings.Contains(err.Error(), `"elsewhere"`) {
-		t.Errorf("--context of an unknown: asked %d times, %v", askedNamed.Load(), err)
-	}
-	if err := ask("--kubeconfig", "/nowhere/kubeconfig"); askedSet.Load() != 0 || err == nil || !strings.Contains(err.Error(), "/nowhere/kubeconfig") || !strings.Contains(err.Error(), "give --kubeconfig") {
-		t.Errorf("--kubeconfig of an unknown: asked %d times, %v", askedSet.Load(), err)
+		_, err := call(t, append([]string{"bench", "--storage-class", "fast"}, strings.Fields(test.flags)...)...)
+		if err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v, want %s", test.flags, err, test.want)
+		}
+		if ofTheFlag, ofTheFile := askedNamed.Load() > 0, askedSet.Load() > 0; ofTheFlag != test.ofTheFlag || ofTheFile != test.ofTheFile {
+			t.Errorf("%s: it asked the cluster of the flag: %v, of $KUBECONFIG: %v", test.flags, ofTheFlag, ofTheFile)
+		}
 	}
 }
