@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/holdfast-storage/holdfast/test/rig/standalone"
@@ -41,94 +43,69 @@ func (t target) String() string { return t.engine + "/" + t.fs }
 
 var targets = []target{{"image", "xfs"}, {"image", "ext4"}, {"image", "btrfs"}, {"directory", "btrfs"}}
 
-type bench struct {
+type runner struct {
 	scale
-	binary        string
-	scratch       string
-	out, progress io.Writer
-	report        report
+	binary    string
+	scratch   string
+	progress  io.Writer
+	report    report
+	elsewhere string // what another machine printed
 }
 
 // all measures every target and volumes over NFS, or what only names, and prints the tables.
-func (b *bench) all(ctx context.Context, only string) error {
-	known := only == "" || only == onlyNFS
-	if known {
+func (b *runner) all(ctx context.Context, only string, out io.Writer) error {
+	measured := slices.DeleteFunc(slices.Clone(targets), func(t target) bool { return only != "" && only != t.String() })
+	if len(measured) == 0 && only != onlyNFS {
+		return fmt.Errorf("-only %s: it must be %s or one of %v", only, onlyNFS, targets)
+	}
+	if only == "" || only == onlyNFS {
 		if err := b.overNFS(ctx); err != nil {
 			return fmt.Errorf("%s: %w", onlyNFS, err)
 		}
 	}
-	for _, t := range targets {
-		if only != "" && only != t.String() {
-			continue
-		}
-		known = true
+	for _, t := range measured {
 		if err := b.one(ctx, t); err != nil {
 			return fmt.Errorf("%s: %w", t, err)
 		}
 	}
-	if !known {
-		return fmt.Errorf("-only %s: it must be %s or one of %v", only, onlyNFS, targets)
-	}
-	if only == onlyNFS {
-		if b.report.elsewhere != "" {
-			_, err := io.WriteString(b.out, b.report.elsewhere)
+	text := b.report.String()
+	if text != "" {
+		versions, err := shell(ctx, `uname -r; fio --version`)
+		if err != nil {
 			return err
 		}
-		b.file = min(b.file, nfsFile)
+		kernel, fio, _ := strings.Cut(versions, "\n")
+		text = fmt.Sprintf("Linux %s, %d CPUs, %s with libaio and direct I/O at queue depth 32, ", kernel, runtime.NumCPU(), fio) +
+			fmt.Sprintf("%d rounds of one pass or %s over a file of %d MiB.\n", b.rounds, b.runtime, b.file/mib) + text
 	}
-	header, err := machine(ctx, b.scale)
-	if err != nil {
-		return err
-	}
-	if only != onlyNFS {
-		header += calls(b.scale)
-	}
-	return b.report.print(b.out, header)
+	_, err := io.WriteString(out, text+b.elsewhere)
+	return err
 }
 
-// one makes a pool, starts the driver on it, measures, and removes all of it whatever happened.
-func (b *bench) one(ctx context.Context, t target) (err error) {
-	dir, err := newScratch(b.scratch)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, dir.remove(context.WithoutCancel(ctx))) }()
-	b.sayf("%s: making a pool of %d GiB", t, b.pool/gib)
-	mount, err := dir.fileSystem(ctx, t.fs, b.pool)
-	if err != nil {
-		return err
-	}
-	for _, d := range []string{"pool", "raw", "plain"} {
-		if err := os.Mkdir(filepath.Join(mount, d), 0o755); err != nil {
+// one starts the driver on a pool and measures.
+func (b *runner) one(ctx context.Context, t target) error {
+	return b.inPlace(ctx, t.fs, b.pool, func(at place) (err error) {
+		pool := filepath.Join(at.disk, "pool")
+		process, err := standalone.Start(ctx, standalone.Options{
+			Binary: b.binary, Socket: filepath.Join(at.run, "csi.sock"), Private: true,
+			Pools: []string{fmt.Sprintf("name=bench,engine=%s,path=%s,overcommit=50,reserved=0", t.engine, pool)},
+		})
+		if err != nil {
 			return err
 		}
-	}
-	run, err := os.MkdirTemp("", "holdfast-") // a socket's path must be short
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(run)
-	process, err := standalone.Start(ctx, standalone.Options{
-		Binary: b.binary, Socket: filepath.Join(run, "csi.sock"), Private: true,
-		Pools: []string{fmt.Sprintf("name=bench,engine=%s,path=%s,overcommit=50,reserved=0", t.engine, filepath.Join(mount, "pool"))},
-	})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, process.Stop()) }()
-	return b.measure(ctx, t, newPlain(t, filepath.Join(mount, "plain"), dir.path), newDriver(process, t, dir.path), filepath.Join(mount, "raw"))
+		defer func() { err = errors.Join(err, process.Stop()) }()
+		byHand := &plain{scripts: scripts[t.engine], dir: filepath.Join(at.disk, "plain"), mounts: at.scratch}
+		volumes := &driver{Process: process, dir: at.scratch, image: t.engine == "image", fs: map[string]string{}}
+		if err := b.throughput(ctx, t, filepath.Join(at.disk, "raw"), byHand, volumes); err != nil {
+			return err
+		}
+		if err := b.lives(ctx, t, byHand, volumes); err != nil {
+			return err
+		}
+		return b.sizes(ctx, t, volumes)
+	}, "pool", "raw", "plain")
 }
 
-func (b *bench) measure(ctx context.Context, t target, scripts, volumes subject, raw string) error {
-	if err := b.throughput(ctx, t, raw, scripts, volumes); err != nil {
-		return err
-	}
-	if err := b.latency(ctx, t, scripts, volumes); err != nil {
-		return err
-	}
-	return b.sizes(ctx, t, volumes)
-}
-
-func (b *bench) sayf(format string, args ...any) {
+func (b *runner) sayf(format string, args ...any) {
 	fmt.Fprintf(b.progress, "bench: "+format+"\n", args...)
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 
@@ -10,26 +11,47 @@ import (
 	"github.com/holdfast-storage/holdfast/test/rig/standalone"
 )
 
-// driver is the program that is measured.
+// driver is the program that is measured. The id of what it makes is the name.
 type driver struct {
 	*standalone.Process
-	dir       string // for staging and publishing
-	image     bool
-	fs        map[string]string
-	volumes   map[string]*csi.Volume
-	snapshots map[string]string
+	dir   string // for staging and publishing
+	image bool
+	fs    map[string]string // of images by their names; a copy's is that of its source
 }
 
-var _ subject = (*driver)(nil)
-
-func newDriver(p *standalone.Process, t target, dir string) *driver {
-	return &driver{
-		Process: p, dir: dir, image: t.engine == "image",
-		fs: map[string]string{}, volumes: map[string]*csi.Volume{}, snapshots: map[string]string{},
+func (d *driver) do(ctx context.Context, c call) (err error) {
+	switch c.verb {
+	case "create":
+		if d.image {
+			d.fs[c.name] = c.fs
+		}
+		return d.create(ctx, c, nil)
+	case "restore":
+		return d.create(ctx, c, &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Snapshot{
+			Snapshot: &csi.VolumeContentSource_SnapshotSource{SnapshotId: c.of},
+		}})
+	case "clone":
+		return d.create(ctx, c, &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Volume{
+			Volume: &csi.VolumeContentSource_VolumeSource{VolumeId: c.of},
+		}})
+	case "attach":
+		return d.attach(ctx, c.name)
+	case "snapshot":
+		_, err = d.CreateSnapshot(ctx, &csi.CreateSnapshotRequest{Name: c.name, SourceVolumeId: c.of})
+	case "expand":
+		return d.expand(ctx, c)
+	case "detach":
+		return d.detach(ctx, c.name)
+	case "remove":
+		_, err = d.DeleteVolume(ctx, &csi.DeleteVolumeRequest{VolumeId: c.name})
+	case "removeSnapshot":
+		_, err = d.DeleteSnapshot(ctx, &csi.DeleteSnapshotRequest{SnapshotId: c.name})
+	default:
+		return errors.New("no call does this")
 	}
+	return err
 }
 
-// capability is that of a volume with the file system it was made with; a copy's is that of its source.
 func (d *driver) capability(name string) *csi.VolumeCapability {
 	return &csi.VolumeCapability{
 		AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{FsType: d.fs[name]}},
@@ -37,44 +59,12 @@ func (d *driver) capability(name string) *csi.VolumeCapability {
 	}
 }
 
-func (d *driver) make(ctx context.Context, name string, size int64, source *csi.VolumeContentSource) error {
-	r, err := d.CreateVolume(ctx, &csi.CreateVolumeRequest{
-		Name: name, CapacityRange: &csi.CapacityRange{RequiredBytes: size},
-		VolumeCapabilities: []*csi.VolumeCapability{d.capability(name)}, VolumeContentSource: source,
+func (d *driver) create(ctx context.Context, c call, source *csi.VolumeContentSource) error {
+	_, err := d.CreateVolume(ctx, &csi.CreateVolumeRequest{
+		Name: c.name, CapacityRange: &csi.CapacityRange{RequiredBytes: c.size},
+		VolumeCapabilities: []*csi.VolumeCapability{d.capability(c.name)}, VolumeContentSource: source,
 	})
-	if err != nil {
-		return err
-	}
-	d.volumes[name] = r.GetVolume()
-	return nil
-}
-
-func (d *driver) create(ctx context.Context, name string, size int64, fs string) error {
-	if d.image {
-		d.fs[name] = fs
-	}
-	return d.make(ctx, name, size, nil)
-}
-
-func (d *driver) restore(ctx context.Context, name, snapshot string, size int64) error {
-	return d.make(ctx, name, size, &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Snapshot{
-		Snapshot: &csi.VolumeContentSource_SnapshotSource{SnapshotId: d.snapshots[snapshot]},
-	}})
-}
-
-func (d *driver) clone(ctx context.Context, name, of string, size int64) error {
-	return d.make(ctx, name, size, &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Volume{
-		Volume: &csi.VolumeContentSource_VolumeSource{VolumeId: d.id(of)},
-	}})
-}
-
-func (d *driver) snapshot(ctx context.Context, name, of string) error {
-	r, err := d.CreateSnapshot(ctx, &csi.CreateSnapshotRequest{Name: name, SourceVolumeId: d.id(of)})
-	if err != nil {
-		return err
-	}
-	d.snapshots[name] = r.GetSnapshot().GetSnapshotId()
-	return nil
+	return err
 }
 
 func (d *driver) attach(ctx context.Context, name string) error {
@@ -82,54 +72,42 @@ func (d *driver) attach(ctx context.Context, name string) error {
 	if err := os.Mkdir(d.staging(name), 0o755); err != nil {
 		return err
 	}
-	_, err := d.NodeStageVolume(ctx, &csi.NodeStageVolumeRequest{
-		VolumeId: d.id(name), StagingTargetPath: d.staging(name), VolumeCapability: d.capability(name),
-		VolumeContext: d.volumes[name].GetVolumeContext(),
-	})
-	if err != nil {
+	if _, err := d.NodeStageVolume(ctx, &csi.NodeStageVolumeRequest{
+		VolumeId: name, StagingTargetPath: d.staging(name), VolumeCapability: d.capability(name),
+	}); err != nil {
 		return err
 	}
-	_, err = d.NodePublishVolume(ctx, &csi.NodePublishVolumeRequest{
-		VolumeId: d.id(name), StagingTargetPath: d.staging(name), TargetPath: d.path(name), VolumeCapability: d.capability(name),
-		VolumeContext: d.volumes[name].GetVolumeContext(),
+	_, err := d.NodePublishVolume(ctx, &csi.NodePublishVolumeRequest{
+		VolumeId: name, StagingTargetPath: d.staging(name), TargetPath: d.path(name), VolumeCapability: d.capability(name),
 	})
 	return err
 }
 
 func (d *driver) detach(ctx context.Context, name string) error {
-	_, err := d.NodeUnpublishVolume(ctx, &csi.NodeUnpublishVolumeRequest{VolumeId: d.id(name), TargetPath: d.path(name)})
-	if err != nil {
+	if _, err := d.NodeUnpublishVolume(ctx, &csi.NodeUnpublishVolumeRequest{VolumeId: name, TargetPath: d.path(name)}); err != nil {
 		return err
 	}
-	_, err = d.NodeUnstageVolume(ctx, &csi.NodeUnstageVolumeRequest{VolumeId: d.id(name), StagingTargetPath: d.staging(name)})
-	if err != nil {
+	if _, err := d.NodeUnstageVolume(ctx, &csi.NodeUnstageVolumeRequest{VolumeId: name, StagingTargetPath: d.staging(name)}); err != nil {
 		return err
 	}
 	return os.Remove(d.staging(name))
 }
 
-func (d *driver) expand(ctx context.Context, name string, size int64) error {
-	want := &csi.CapacityRange{RequiredBytes: size}
-	r, err := d.ControllerExpandVolume(ctx, &csi.ControllerExpandVolumeRequest{VolumeId: d.id(name), CapacityRange: want, VolumeCapability: d.capability(name)})
+// expand is of a volume that is attached.
+func (d *driver) expand(ctx context.Context, c call) error {
+	size := &csi.CapacityRange{RequiredBytes: c.size}
+	r, err := d.ControllerExpandVolume(ctx, &csi.ControllerExpandVolumeRequest{
+		VolumeId: c.name, CapacityRange: size, VolumeCapability: d.capability(c.name),
+	})
 	if err != nil || !r.GetNodeExpansionRequired() {
 		return err
 	}
 	_, err = d.NodeExpandVolume(ctx, &csi.NodeExpandVolumeRequest{
-		VolumeId: d.id(name), VolumePath: d.path(name), StagingTargetPath: d.staging(name), CapacityRange: want, VolumeCapability: d.capability(name),
+		VolumeId: c.name, VolumePath: d.path(c.name), StagingTargetPath: d.staging(c.name),
+		CapacityRange: size, VolumeCapability: d.capability(c.name),
 	})
 	return err
 }
 
-func (d *driver) remove(ctx context.Context, name string) error {
-	_, err := d.DeleteVolume(ctx, &csi.DeleteVolumeRequest{VolumeId: d.id(name)})
-	return err
-}
-
-func (d *driver) removeSnapshot(ctx context.Context, name string) error {
-	_, err := d.DeleteSnapshot(ctx, &csi.DeleteSnapshotRequest{SnapshotId: d.snapshots[name]})
-	return err
-}
-
-func (d *driver) id(name string) string      { return d.volumes[name].GetVolumeId() }
 func (d *driver) staging(name string) string { return filepath.Join(d.dir, "staging-"+name) }
 func (d *driver) path(name string) string    { return filepath.Join(d.dir, "target-"+name) }

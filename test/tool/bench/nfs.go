@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -17,6 +19,8 @@ import (
 	"github.com/holdfast-storage/holdfast/backend/local"
 	"github.com/holdfast-storage/holdfast/nodeops"
 	"github.com/holdfast-storage/holdfast/nodeops/ganesha"
+	"github.com/holdfast-storage/holdfast/test/rig/measure"
+	"github.com/holdfast-storage/holdfast/test/rig/uml"
 )
 
 // onlyNFS is what measures volumes over NFS and nothing else.
@@ -29,91 +33,61 @@ const (
 	nfsStart = time.Minute
 )
 
-// hasNFS says whether this kernel can mount NFS.
-func hasNFS() (bool, error) {
-	dir, err := os.MkdirTemp("", "holdfast-")
-	if err != nil {
-		return false, err
-	}
-	defer os.Remove(dir)
-	return !errors.Is(unix.Mount("", dir, "nfs4", 0, ""), unix.ENODEV), nil
-}
+// hasNFS says whether this kernel can mount NFS; it refuses to mount nothing.
+func hasNFS() bool { return !errors.Is(unix.Mount("", os.TempDir(), "nfs4", 0, ""), unix.ENODEV) }
 
 // overNFS runs fio on a file of a volume in its server's own directory and on another over NFS, in turns.
-func (b *bench) overNFS(ctx context.Context) (err error) {
-	has, err := hasNFS()
-	if err != nil {
-		return err
-	}
-	if !has {
+func (b *runner) overNFS(ctx context.Context) error {
+	if !hasNFS() {
 		return b.onSecondKernel(ctx)
 	}
-	b.sayf("%s: making a server", onlyNFS)
-	dir, err := newScratch(b.scratch)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, dir.remove(context.WithoutCancel(ctx))) }()
-	small := *b
-	small.file = min(b.file, nfsFile)
-	return serving(ctx, dir, func(own, mounted string) error {
-		files := []string{filepath.Join(own, "own"), filepath.Join(mounted, "over-nfs")}
-		for _, file := range files {
-			if err := fill(small.file, file); err != nil {
-				return err
+	return b.inPlace(ctx, "xfs", nfsPool, func(at place) error {
+		return serving(ctx, at, func(own, mounted string) error {
+			files, size := []string{filepath.Join(own, "own"), filepath.Join(mounted, "over-nfs")}, min(b.file, nfsFile)
+			for _, file := range files {
+				if err := fill(size, file); err != nil {
+					return err
+				}
 			}
-		}
-		for _, w := range workloads {
-			b.sayf("%s: fio %s", onlyNFS, w.name)
-			speeds, err := small.inTurns(ctx, w, files)
-			if err != nil {
-				return err
-			}
-			b.report.nfs = append(b.report.nfs, nfsRow{w.name, speeds[0], speeds[1]})
-		}
-		return nil
-	})
+			return b.fio(ctx, onlyNFS, size, files, func(load string, speeds [][]float64) {
+				own, nfs := speeds[0], speeds[1]
+				b.report.nfs.add(load, speed(own), speed(nfs), bold(measure.Ratio(nfs, own)))
+			})
+		})
+	}, "pool", "ids", "target")
 }
 
-// serving makes a server with a volume, mounts that over NFS, and returns its paths on the server and on the client.
-func serving(ctx context.Context, dir scratch, measure func(own, mounted string) error) (err error) {
-	disk, err := dir.fileSystem(ctx, "xfs", nfsPool)
-	if err != nil {
-		return err
-	}
-	run, err := os.MkdirTemp("", "holdfast-") // a socket's path must be short
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(run)
-	pool, ids, target := filepath.Join(disk, "pool"), filepath.Join(disk, "ids"), filepath.Join(dir.path, "target")
-	for _, d := range []string{pool, ids, target} {
-		if err := os.Mkdir(d, 0o755); err != nil {
-			return err
-		}
-	}
+// serving serves a volume and mounts it over NFS, and passes its paths on the server and on the client.
+func serving(ctx context.Context, at place, use func(own, mounted string) error) (err error) {
 	log := slog.New(slog.DiscardHandler)
 	server, err := ganesha.New(ganesha.Config{
-		RunDir: filepath.Join(run, "run"), RecoveryDir: filepath.Join(disk, "recovery"), Name: "nfs.bench", Port: nfsPort,
+		RunDir: filepath.Join(at.run, "run"), RecoveryDir: filepath.Join(at.disk, "recovery"), Name: "nfs.bench", Port: nfsPort,
 		Grace: 30 * time.Second, Lease: 30 * time.Second, Log: log,
 	})
 	if err != nil {
 		return err
 	}
-	storage, err := local.Open(ctx, []local.PoolConfig{{Name: "bench", Engine: "image", Path: pool}}, log)
+	pool := local.PoolConfig{Name: "bench", Engine: "image", Path: filepath.Join(at.disk, "pool")}
+	storage, err := local.Open(ctx, []local.PoolConfig{pool}, log)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, storage.Close(context.WithoutCancel(ctx))) }()
+	exports, target := filepath.Join(at.scratch, "exports"), filepath.Join(at.disk, "target")
 	volumes, err := export.Open(ctx, export.Config{
-		Backend: storage, ExportsDir: filepath.Join(dir.path, "exports"), StateDir: ids, Exporter: server, Images: true, Log: log,
+		Backend: storage, ExportsDir: exports, StateDir: filepath.Join(at.disk, "ids"), Exporter: server, Images: true, Log: log,
 	})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, volumes.Close(context.WithoutCancel(ctx))) }()
-	stop := running(ctx, server)
-	defer func() { err = errors.Join(err, stop()) }()
+	running, stop := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- server.Run(running) }()
+	defer func() {
+		stop()
+		err = errors.Join(err, <-ended)
+	}()
 	v, err := volumes.Create(ctx, backend.VolumeSpec{Name: "volume", Size: backend.Size{Required: nfsPool / 2}})
 	if err != nil {
 		return err
@@ -121,39 +95,69 @@ func serving(ctx context.Context, dir scratch, measure func(own, mounted string)
 	mounting, cancel := context.WithTimeout(ctx, nfsStart)
 	defer cancel()
 	const address = "127.0.0.1"
-	if err := nodeops.MountNFS(mounting, nodeops.NFS{Server: address, Address: address, Port: nfsPort, Path: v.Access.NFS.Path}, target); err != nil {
+	mount := nodeops.NFS{Server: address, Address: address, Port: nfsPort, Path: v.Access.NFS.Path}
+	if err := nodeops.MountNFS(mounting, mount, target); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, nodeops.Unmount(context.WithoutCancel(ctx), target)) }()
-	return measure(filepath.Join(dir.path, "exports", string(v.ID)), target)
+	return use(filepath.Join(exports, string(v.ID)), target)
 }
 
-// running starts a server and returns what ends it.
-func running(ctx context.Context, server *ganesha.Server) (stop func() error) {
-	ctx, cancel := context.WithCancel(ctx)
+// The second kernel's memory and disk. One that says nothing for long may hang; another is booted then.
+const (
+	machineMiB     = 2000
+	machineDisk    = 16 * gib
+	longestSilence = 4 * time.Minute
+	mostMachines   = 3
+)
+
+// onSecondKernel has a machine measure that has what this kernel lacks. What it prints goes below the tables.
+func (b *runner) onSecondKernel(ctx context.Context) (err error) {
+	if missing := uml.Missing(); missing != "" {
+		return fmt.Errorf("this kernel cannot mount NFS, and there is no other: %s", missing)
+	}
+	work, err := os.MkdirTemp("", "holdfast-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
+	if _, err := shell(ctx, `go build -o "$1/bench" github.com/holdfast-storage/holdfast/test/tool/bench`, work); err != nil {
+		return err
+	}
+	argv := []string{"/run/work/bench", "-only", onlyNFS}
+	if b.scale == short {
+		argv = append(argv, "-quick")
+	}
+	for range mostMachines {
+		b.sayf("%s: this kernel cannot mount it; a second one is booted", onlyNFS)
+		if err = b.onMachine(ctx, work, argv); !errors.Is(err, uml.ErrSilent) {
+			break
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("measuring on a second kernel: %w", err)
+	}
+	return nil
+}
+
+func (b *runner) onMachine(ctx context.Context, work string, argv []string) error {
+	machine := uml.Machine{MemoryMiB: machineMiB, DiskBytes: machineDisk, Work: work, Silence: longestSilence}
+	said, out := io.Pipe()
 	ended := make(chan error, 1)
-	go func() { ended <- server.Run(ctx) }()
-	return func() error {
-		cancel()
-		return <-ended
+	go func() {
+		status, err := uml.Run(ctx, machine, argv, nil, out)
+		if err == nil && status != 0 {
+			err = fmt.Errorf("it ended with status %d; its last words are above", status)
+		}
+		ended <- errors.Join(err, out.Close())
+	}()
+	b.elsewhere = "\n"
+	for lines := bufio.NewScanner(said); lines.Scan(); {
+		if progress, is := strings.CutPrefix(lines.Text(), "bench: "); is {
+			b.sayf("on the second kernel: %s", strings.TrimSpace(progress))
+		} else {
+			b.elsewhere += lines.Text() + "\n"
+		}
 	}
-}
-
-// nfsRow holds bytes per second, one of each round.
-type nfsRow struct {
-	workload string
-	own, nfs []float64
-}
-
-// nfsTable is empty where nothing was measured, perhaps because another machine did it.
-func (r *report) nfsTable() string {
-	if len(r.nfs) == 0 {
-		return ""
-	}
-	var b strings.Builder
-	b.WriteString("\nClient and server on one kernel, over a file of at most 512 MiB.\n\n| over NFS | server's own directory | NFS | **NFS / own** |\n| --- | --- | --- | --- |\n")
-	for _, row := range r.nfs {
-		fmt.Fprintf(&b, "| %s | %s | %s | **%.2f** |\n", row.workload, speed(median(row.own)), speed(median(row.nfs)), ratio(row.nfs, row.own))
-	}
-	return b.String()
+	return <-ended
 }

@@ -8,25 +8,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 )
-
-// scratch is a directory in which file systems are made and mounted, and which leaves nothing behind.
-type scratch struct{ path string }
-
-func newScratch(parent string) (scratch, error) {
-	path, err := os.MkdirTemp(parent, "holdfast-")
-	if err != nil {
-		return scratch{}, err
-	}
-	if path, err = filepath.Abs(path); err != nil {
-		return scratch{}, err
-	}
-	path, err = filepath.EvalSymlinks(path) // as mounts are listed
-	return scratch{path}, err
-}
 
 var mkfs = map[string]string{
 	"xfs":   "mkfs.xfs -q -m reflink=1",
@@ -34,33 +18,41 @@ var mkfs = map[string]string{
 	"btrfs": "mkfs.btrfs -q",
 }
 
-// fileSystem makes a file system in a sparse file and returns where it is mounted. Its loop device reads and writes
-// the file directly, so that there is one page cache and not two, and ends with the mount.
-func (d scratch) fileSystem(ctx context.Context, fs string, size int64) (string, error) {
-	mount := filepath.Join(d.path, fs)
-	_, err := shell(ctx, `truncate -s "$2" "$1.disk" && `+mkfs[fs]+` "$1.disk" &&
-		device=$(losetup --find --show --direct-io=on "$1.disk") && mkdir "$1" && mount "$device" "$1" &&
-		losetup -d "$device"`, mount, strconv.FormatInt(size, 10))
-	return mount, err
-}
+// place is a scratch directory with a file system in it, and a directory for sockets, whose paths must be short.
+type place struct{ scratch, disk, run string }
 
-// remove ends every mount and loop device below the directory, the last first, and removes it.
-func (d scratch) remove(ctx context.Context) error {
-	mounts, err := os.ReadFile("/proc/self/mounts")
+// inPlace makes a place, with directories in its file system, and leaves nothing of it behind whatever happens. The loop
+// device reads and writes its file directly, so that there is one page cache and not two, and ends with the mount.
+func (b *runner) inPlace(ctx context.Context, fs string, size int64, use func(place) error, dirs ...string) (err error) {
+	scratch, err := shell(ctx, `realpath "$(mktemp --directory "$1/holdfast-XXXXXX")"`, b.scratch) // as mounts are listed
 	if err != nil {
 		return err
 	}
-	var errs []error
-	for _, line := range slices.Backward(strings.Split(string(mounts), "\n")) {
-		if fields := strings.Fields(line); len(fields) > 1 && strings.HasPrefix(fields[1], d.path+"/") {
-			_, err := shell(ctx, `umount "$1" || { fsfreeze -u "$1"; umount "$1"; } || umount -l "$1"`, fields[1])
-			errs = append(errs, err)
-		}
+	defer func() { err = errors.Join(err, remove(context.WithoutCancel(ctx), scratch)) }()
+	run, err := os.MkdirTemp("", "holdfast-")
+	if err != nil {
+		return err
 	}
-	// One that is detached with its mount is gone, and its name may belong to another device by now.
-	_, err = shell(ctx, `losetup --noheadings --list --output NAME,AUTOCLEAR,BACK-FILE | while read -r device autoclear file; do
-		case "$autoclear$file" in 0"$1"/*) losetup -d "$device";; esac; done`, d.path)
-	return errors.Join(append(errs, err, os.RemoveAll(d.path))...)
+	defer os.RemoveAll(run)
+	b.sayf("making a pool of %d GiB of %s", size/gib, fs)
+	disk := filepath.Join(scratch, fs)
+	_, err = shell(ctx, `truncate -s "$2" "$1.disk" && `+mkfs[fs]+` "$1.disk" &&
+		device=$(losetup --find --show --direct-io=on "$1.disk") && mkdir "$1" && mount "$device" "$1" &&
+		losetup -d "$device" && cd "$1" && shift 2 && mkdir "$@"`, append([]string{disk, strconv.FormatInt(size, 10)}, dirs...)...)
+	if err != nil {
+		return err
+	}
+	return use(place{scratch, disk, run})
+}
+
+// remove ends every mount and loop device below a directory, the last first, and removes it. A loop device that is
+// detached with its mount is gone, and its name may belong to another device by then.
+func remove(ctx context.Context, dir string) error {
+	_, err := shell(ctx, `tac /proc/self/mounts | while read -r device mount rest; do
+		case "$mount" in "$1"/*) umount "$mount" || { fsfreeze -u "$mount"; umount "$mount"; } || umount -l "$mount";; esac; done
+		losetup --noheadings --list --output NAME,AUTOCLEAR,BACK-FILE | while read -r device autoclear file; do
+		case "$autoclear$file" in 0"$1"/*) losetup -d "$device";; esac; done`, dir)
+	return errors.Join(err, os.RemoveAll(dir))
 }
 
 // shell runs a script with its arguments and returns what it printed.

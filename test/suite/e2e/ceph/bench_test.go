@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -16,20 +15,12 @@ import (
 	"github.com/holdfast-storage/holdfast/bench"
 	"github.com/holdfast-storage/holdfast/test/rig/ceph"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
+	"github.com/holdfast-storage/holdfast/test/rig/measure"
 	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
 )
 
-// load is one kind of I/O. The rounds are few: a second kernel on a machine with a whole Ceph is no disk to be measured
-// absolutely, and what counts is the ratio of neighbours.
-type load struct{ name, io, size, pattern string }
-
-var loads = []load{
-	{"1 MiB sequential read", "read", "1M", "seq"},
-	{"1 MiB sequential write", "write", "1M", "seq"},
-	{"4 KiB random read", "read", "4K", "rand"},
-	{"4 KiB random write", "write", "4K", "rand"},
-}
-
+// The rounds are few: a second kernel on a machine with a whole Ceph is no disk to be measured absolutely, and what counts
+// is the ratio of neighbours.
 const (
 	benchRounds = 5
 	benchSize   = 256 << 20
@@ -49,29 +40,17 @@ func BenchmarkVolume(b *testing.B) {
 	s.Pod("bench", kube.Device("disk", "/dev/disk"), kube.Mount("files", "/files"), kube.OnNode(one), ofTheHost)
 	n := &node{s, s.Ready("bench")}
 	byHand := n.mapImage(b)
-	for _, at := range []struct {
-		name        string
-		volume, own func(load) float64
-		tool        func(load) float64 // nil: there is none
-	}{
-		{"rbd", n.fio(b, n.deviceOf("/dev/disk")), n.fio(b, byHand), rbdBench(b)},
-		{"cephfs", n.fio(b, n.mountOf("files")+"/bench"), n.fio(b, n.mountSubvolume(b)+"/bench"), nil},
+	for name, ways := range map[string][]func(measure.Load) (float64, error){
+		"rbd":    {n.fio(n.deviceOf("/dev/disk")), n.fio(byHand), rbdBench(b)},
+		"cephfs": {n.fio(n.mountOf("files") + "/bench"), n.fio(n.mountSubvolume(b) + "/bench")},
 	} {
-		for _, l := range loads {
-			b.Run(at.name+"/"+l.name, func(b *testing.B) {
+		for _, l := range measure.Loads[:4] {
+			b.Run(name+"/"+l.Name, func(b *testing.B) {
 				for range b.N {
-					var toHand, toTool []float64
-					for range benchRounds {
-						volume, own := at.volume(l), at.own(l)
-						toHand = append(toHand, volume/own)
-						if at.tool != nil {
-							toTool = append(toTool, volume/at.tool(l))
-						}
-					}
+					speeds := check.Got(measure.InTurns(benchRounds, len(ways), func(way, _ int) (float64, error) { return ways[way](l) }))(b)
 					b.ReportMetric(0, "ns/op")
-					b.ReportMetric(median(toHand), "volume/by-hand")
-					if at.tool != nil {
-						b.ReportMetric(median(toTool), "volume/rbd-bench")
+					for i, unit := range []string{"volume/by-hand", "volume/rbd-bench"}[:len(ways)-1] {
+						b.ReportMetric(measure.Ratio(speeds[0], speeds[i+1]), unit)
 					}
 				}
 			})
@@ -107,12 +86,12 @@ func BenchmarkClaim(b *testing.B) {
 					}
 				}
 				b.ReportMetric(0, "ns/op")
-				for name, m := range benched(b, class, one, samples) {
-					if direct != nil && name == string(bench.ClaimBound) {
-						b.ReportMetric(float64(m.P50)/median(took), "bound/direct")
+				for _, m := range benched(b, class, one, samples) {
+					if direct != nil && m.Measure == bench.ClaimBound {
+						b.ReportMetric(float64(m.P50)/bench.Percentile(took, 50), "bound/direct")
 					}
 					if m.Ratio != nil {
-						b.ReportMetric(*m.Ratio, name+"/plain-pod")
+						b.ReportMetric(*m.Ratio, string(m.Measure)+"/plain-pod")
 					}
 				}
 			}
@@ -121,7 +100,7 @@ func BenchmarkClaim(b *testing.B) {
 }
 
 // benched are the measurements of one volume at a time.
-func benched(b *testing.B, class, node string, samples int) map[string]bench.Measurement {
+func benched(b *testing.B, class, node string, samples int) []bench.Measurement {
 	b.Helper()
 	cmd := cluster.Command(b.Context(), cluster.HoldfastProgram(b), "bench", "--storage-class", class, "--node", node, "--at-once", "1", "--repeat", strconv.Itoa(samples), "--output", "json")
 	out, err := cmd.Output()
@@ -132,16 +111,7 @@ func benched(b *testing.B, class, node string, samples int) map[string]bench.Mea
 	if err := json.Unmarshal(out, &result); err != nil || !result.Complete {
 		b.Fatalf("%v: %s", err, out)
 	}
-	all := map[string]bench.Measurement{}
-	for _, m := range result.Measurements {
-		all[string(m.Measure)] = m
-	}
-	return all
-}
-
-func median(all []float64) float64 {
-	slices.Sort(all)
-	return all[len(all)/2]
+	return result.Measurements
 }
 
 // ofTheHost lets a pod run the programs of its node.
@@ -163,6 +133,15 @@ func (n *node) run(script string) string {
 	return strings.TrimSpace(n.Exec(n.pod.Name, "sh", "-ec", script))
 }
 
+func (n *node) atEnd(b *testing.B, script string) {
+	b.Helper()
+	b.Cleanup(func() {
+		if out, err := n.ExecIn(context.WithoutCancel(b.Context()), n.Namespace, n.pod.Name, "", "sh", "-c", script); err != nil {
+			b.Error(err, out)
+		}
+	})
+}
+
 // deviceOf is the node's own name of a device of the pod.
 func (n *node) deviceOf(path string) string {
 	return "/dev/" + filepath.Base(n.run("readlink /sys/dev/block/$((0x$(stat -c %t "+path+"))):$((0x$(stat -c %T "+path+")))"))
@@ -182,11 +161,7 @@ func (n *node) mapImage(b *testing.B) (device string) {
 	b.Cleanup(func() { onCeph(b, "rbd", "rm", images+"/"+image) })
 	n.run(fmt.Sprintf("echo '%s name=admin,secret=%s,ms_mode=prefer-crc %s %s -' >/host/sys/bus/rbd/add_single_major", storage.Monitor, adminKey(b), images, image))
 	id := n.run("for d in /sys/bus/rbd/devices/*; do test $(cat $d/name) = " + image + " && basename $d; done || true")
-	b.Cleanup(func() {
-		if out, err := n.ExecIn(context.WithoutCancel(b.Context()), n.Namespace, n.pod.Name, "", "sh", "-c", "echo "+id+" >/host/sys/bus/rbd/remove_single_major"); err != nil {
-			b.Error(err, out)
-		}
-	})
+	n.atEnd(b, "echo "+id+" >/host/sys/bus/rbd/remove_single_major")
 	return "/dev/rbd" + id
 }
 
@@ -194,61 +169,41 @@ func (n *node) mountSubvolume(b *testing.B) (dir string) {
 	b.Helper()
 	dir = "/tmp/by-hand"
 	onCeph(b, "ceph", "fs", "subvolume", "create", ceph.FileSystem, "by-hand")
-	b.Cleanup(func() {
-		onCeph(b, "ceph", "fs", "subvolume", "rm", ceph.FileSystem, "by-hand")
-	})
+	b.Cleanup(func() { onCeph(b, "ceph", "fs", "subvolume", "rm", ceph.FileSystem, "by-hand") })
 	path := strings.TrimSpace(onCeph(b, "ceph", "fs", "subvolume", "getpath", ceph.FileSystem, "by-hand"))
 	n.run(fmt.Sprintf("mkdir -p /host%s; mount -t ceph -o name=admin,secret=%s,mds_namespace=%s,ms_mode=prefer-crc %s:%s /host%s", dir, adminKey(b), ceph.FileSystem, storage.Monitor, path, dir))
-	b.Cleanup(func() {
-		if out, err := n.ExecIn(context.WithoutCancel(b.Context()), n.Namespace, n.pod.Name, "", "umount", "/host"+dir); err != nil {
-			b.Error(err, out)
-		}
-	})
+	n.atEnd(b, "umount /host"+dir)
 	return dir
 }
 
-// fio measures a device or a file from the node, in bytes a second. It is written once before anything is read.
-func (n *node) fio(b *testing.B, path string) func(load) float64 {
-	options := func(l load) string {
-		return fmt.Sprintf("chroot /host fio --name=bench --filename=%s --size=%d --direct=1 --ioengine=libaio --iodepth=32 --bs=%s --rw=%s --output-format=json",
-			path, benchSize, l.size, map[string]string{"seq": "", "rand": "rand"}[l.pattern]+l.io)
+// fio measures a device or a file from the node. It is written once before anything is read.
+func (n *node) fio(path string) func(measure.Load) (float64, error) {
+	on := func(l measure.Load, runtime time.Duration) string {
+		return "chroot /host " + strings.Join(l.Command(path, benchSize, runtime), " ")
 	}
-	n.run(options(loads[1]) + " >/dev/null")
-	return func(l load) float64 {
-		b.Helper()
-		var out struct {
-			Jobs []struct {
-				Read, Write struct {
-					Rate float64 `json:"bw_bytes"`
-				}
-			}
-		}
-		said := n.run(options(l) + " --time_based --runtime=3")
-		if err := json.Unmarshal([]byte(said[strings.Index(said, "{"):]), &out); err != nil || len(out.Jobs) != 1 {
-			b.Fatalf("fio says %q: %v", said, err)
-		}
-		of := out.Jobs[0].Read
-		if l.io == "write" {
-			of = out.Jobs[0].Write
-		}
-		return of.Rate
+	n.run(on(measure.Loads[1], 0) + " >/dev/null")
+	return func(l measure.Load) (float64, error) {
+		return measure.Speed(n.run(on(l, 3*time.Second) + " --time_based"))
 	}
 }
 
 // rbdBench measures what the library does on the machine itself, beside the daemons.
-func rbdBench(b *testing.B) func(load) float64 {
-	return func(l load) float64 {
+func rbdBench(b *testing.B) func(measure.Load) (float64, error) {
+	return func(l measure.Load) (float64, error) {
 		b.Helper()
-		total := map[string]string{"1M": "256M", "4K": "16M"}[l.size]
-		said := onCeph(b, "rbd", "bench", "--io-type", l.io, "--io-size", l.size, "--io-threads", "32", "--io-total", total, "--io-pattern", l.pattern, images+"/by-hand")
+		total := map[string]string{"1m": "256M", "4k": "16M"}[l.Block]
+		io, random := strings.CutPrefix(l.RW, "rand")
+		pattern := map[bool]string{false: "seq", true: "rand"}[random]
+		said := onCeph(b, "rbd", "bench", "--io-type", io, "--io-size", strings.ToUpper(l.Block), "--io-threads", "32",
+			"--io-total", total, "--io-pattern", pattern, images+"/by-hand")
 		_, rate, _ := strings.Cut(said, "bytes/sec:")
 		number, unit, _ := strings.Cut(strings.TrimSpace(strings.SplitN(rate, "\n", 2)[0]), " ")
 		bytes, err := strconv.ParseFloat(number, 64)
 		scale := map[string]float64{"B/s": 1, "KiB/s": 1 << 10, "MiB/s": 1 << 20, "GiB/s": 1 << 30}[unit]
 		if err != nil || scale == 0 {
-			b.Fatalf("rbd bench says %q: %v", said, err)
+			return 0, fmt.Errorf("rbd bench says %q: %w", said, err)
 		}
-		return bytes * scale
+		return bytes * scale, nil
 	}
 }
 
