@@ -349,5 +349,8 @@ func TestCreate_WithoutAnyNodeIsUnavailable(t *testing.T) {
 	inBubble(t, func(w *world) {
 		w.Start()
 		inmemory.Refused(w.Backend.Create(w.Context(), inmemory.Spec("v", mib)))(w, backend.ErrUnavailable, "no node")
+		for _, bad := range []backend.VolumeSpec{{Name: ""}, {Name: "v", Size: backend.Size{Required: -1}}} {
+			inmemory.Refused(w.Backend.Create(w.Context(), bad))(w, backend.ErrInvalid)
+		}
 	})
 }

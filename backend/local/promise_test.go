@@ -40,8 +40,11 @@ func TestPromise_PoolIsPromisedToItsLastMiBAndNoFurther(t *testing.T) {
 	refused("a snapshot where all is promised", err)
 	_, err = b.Expand(t.Context(), "a", backend.Size{Required: 151 * mib})
 	refused("growth where all is promised", err)
-	deleted(t, b, "b", "a")
 	all := before.Promised + before.Available
+	deleted(t, b, "b")
+	fails(b.Create(t.Context(), sized("c", all-150*mib+mib)))(t, backend.ErrExhausted, "c needs", "even if the 1 deleted volumes in the trash were removed")
+	keeps(t, b, "b")
+	deleted(t, b, "a")
 	if after := capacityOf(t, b); after.Promised != all || after.Available != all {
 		t.Errorf("all %d bytes are promised to the trash and available: %+v", all, after)
 	}
