@@ -3,9 +3,9 @@ package local
 import (
 	"context"
 	"os"
-	"slices"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"testing"
 

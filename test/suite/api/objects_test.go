@@ -37,9 +37,6 @@ func conditions() []metav1.Condition {
 	}
 }
 
-// sharedOnly are the fields of a spec that a volume has only when it is shared.
-var sharedOnly = []string{"shared", "serverRef"}
-
 // sharedVolume is as small as one can be that is shared.
 func sharedVolume() *v1beta1.Volume {
 	return &v1beta1.Volume{
@@ -196,6 +193,7 @@ func volumes() typed.VolumeInterface     { return client.HoldfastV1beta1().Volum
 func snapshots() typed.SnapshotInterface { return client.HoldfastV1beta1().Snapshots() }
 func nodes() typed.StorageNodeInterface  { return client.HoldfastV1beta1().StorageNodes() }
 func servers() typed.NFSServerInterface  { return client.HoldfastV1beta1().NFSServers(serverNamespace) }
+
 func clusters() typed.StorageClusterInterface {
 	return client.HoldfastV1beta1().StorageClusters()
 }
