@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	apps "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -46,7 +47,8 @@ func TestCheck_TwoServersNeverShareStorage(t *testing.T) {
 	}
 }
 
-// FuzzNFSServer shows that what is made of any spec is in the namespace of its server, and is found as its server's.
+// FuzzNFSServer shows that what is made of any spec is in the namespace of its server, is found as its server's, and may do
+// no more than that of another.
 func FuzzNFSServer(f *testing.F) {
 	for _, seed := range hostile.Seeds(400) {
 		f.Add(seed)
@@ -60,7 +62,9 @@ func FuzzNFSServer(f *testing.F) {
 			}
 		})
 		check.Got(network(in))(t)
-		for _, o := range in.objects(t) {
+		objects := in.objects(t)
+		checkPowers(t, &as[apps.StatefulSet](t, objects, "StatefulSet").Spec.Template.Spec)
+		for _, o := range objects {
 			if o.GetNamespace() != in.server.Namespace || o.GetName() == "" || o.GetLabels()[Label] != in.server.Name {
 				t.Errorf("%s %s/%s has the labels %v\nof %s", o.GetKind(), o.GetNamespace(), o.GetName(), o.GetLabels(), hostile.Text(in.server.Spec))
 			}

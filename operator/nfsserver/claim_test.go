@@ -67,6 +67,29 @@ func TestClaim_DataIsKeptAgainWhenItsPolicyWasChanged(t *testing.T) {
 	}
 }
 
+func TestClaim_DataIsKeptAgainBeforeItsDeletedClaimGoes(t *testing.T) {
+	r := newRig(t)
+	r.serveOn("data", nil)
+	uid := r.claim("nfs-data").UID
+	wait.Until(r, "the controller to know it", func() bool { _, known := r.controller.kept.Load(uid); return known })
+	claims, patch := r.theirs.CoreV1().PersistentVolumeClaims(r.namespace), types.MergePatchType
+	inUse := []byte(`{"metadata":{"finalizers":["test.holdfast.dev/in-use"]}}`)
+	check.Got(claims.Patch(t.Context(), "nfs-data", patch, inUse, metav1.PatchOptions{}))(t)
+	t.Cleanup(func() {
+		_, _ = claims.Patch(background, "nfs-data", patch, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+	})
+	byHand := []byte(`{"spec":{"persistentVolumeReclaimPolicy":"Delete"}}`)
+	check.Got(r.theirs.CoreV1().PersistentVolumes().Patch(t.Context(), r.namespace, patch, byHand, metav1.PatchOptions{}))(t)
+	check.OK(t, claims.Delete(t.Context(), "nfs-data", metav1.DeleteOptions{}))
+	wait.Until(r, "the data to be kept again", func() bool {
+		pv := r.persistent()
+		return pv.Spec.PersistentVolumeReclaimPolicy == retained && pv.Annotations[policyAnnotation] == string(removed)
+	})
+	if claim := r.claim("nfs-data"); claim == nil || claim.UID != uid {
+		t.Error("the claim went before its data was kept again")
+	}
+}
+
 func TestClaim_OfAServerThatIsGoneGetsItsReclaimPolicyBack(t *testing.T) {
 	for _, policy := range []core.PersistentVolumeReclaimPolicy{core.PersistentVolumeReclaimRetain, core.PersistentVolumeReclaimDelete} {
 		t.Run(string(policy), func(t *testing.T) {

@@ -245,6 +245,9 @@ func TestPlan_WhatIsDoneFollowsFromWhatIsObserved(t *testing.T) {
 		if c := p.makeClaim; c != nil && (c.Namespace != "team" || c.Name != "nfs-data" || !isOurs(c, r.server) || len(c.OwnerReferences) > 0) {
 			t.Errorf("%s: the claim is %+v", name, c)
 		}
+		if c := p.makeClaim; c != nil && c.Spec.VolumeName == "" && c.Spec.StorageClassName != nil { // "" would be no class, not the default one
+			t.Errorf("%s: the claim is of class %q, and not of the default one", name, *c.Spec.StorageClassName)
+		}
 		next, events, again := r.conclude()
 		if again != test.again {
 			t.Errorf("%s: it looks again after %s", name, again)

@@ -80,6 +80,42 @@ func TestPod_IsOfItsServerAloneAndMovesWithItsStorageWhenItsNodeIsLost(t *testin
 	}
 }
 
+// checkPowers fails if a pod of a server may do more than it must, or reaches the node that it runs on.
+func checkPowers(t *testing.T, pod *core.PodSpec) {
+	t.Helper()
+	if pod.HostNetwork || pod.HostPID || pod.HostIPC || len(pod.InitContainers) > 0 || len(pod.Containers) != 1 {
+		t.Fatalf("the pod has more than one container, or namespaces of its node: %+v", pod)
+	}
+	if want := (&core.PodSecurityContext{SeccompProfile: &core.SeccompProfile{Type: core.SeccompProfileTypeRuntimeDefault}}); !reflect.DeepEqual(pod.SecurityContext, want) {
+		t.Errorf("the pod may do %+v, want %+v", pod.SecurityContext, want)
+	}
+	c := pod.Containers[0]
+	if want := (&core.SecurityContext{
+		Privileged: new(false), ReadOnlyRootFilesystem: new(true), RunAsUser: new(int64(0)),
+		AppArmorProfile: &core.AppArmorProfile{Type: core.AppArmorProfileTypeUnconfined}, // it mounts
+		Capabilities: &core.Capabilities{
+			Drop: []core.Capability{"ALL"},
+			Add:  []core.Capability{"SYS_ADMIN", "DAC_READ_SEARCH", "DAC_OVERRIDE", "CHOWN", "FOWNER", "FSETID", "SETUID", "SETGID"},
+		},
+	}); !reflect.DeepEqual(c.SecurityContext, want) {
+		t.Errorf("the container may do %+v, want %+v", c.SecurityContext, want)
+	}
+	for _, m := range c.VolumeMounts {
+		if m.MountPropagation != nil && *m.MountPropagation == core.MountPropagationBidirectional {
+			t.Errorf("what is mounted at %s appears on the node", m.MountPath)
+		}
+	}
+}
+
+func TestPod_IsNotPrivilegedAndNamesEachCapability(t *testing.T) {
+	for _, change := range []func(*v1beta1.NFSServerSpec){
+		nil, func(s *v1beta1.NFSServerSpec) { s.Engine = v1beta1.EngineDirectory }, publishing,
+		func(s *v1beta1.NFSServerSpec) { s.Storage = &v1beta1.NFSStorage{HostPath: "/srv"} },
+	} {
+		checkPowers(t, &asked(change).set(t).Spec.Template.Spec)
+	}
+}
+
 func publishing(s *v1beta1.NFSServerSpec) {
 	s.Storage, s.Publish = nil, &v1beta1.NFSPublication{ClaimName: "photos"}
 }

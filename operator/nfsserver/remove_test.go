@@ -153,6 +153,8 @@ func TestDeletion_WaitsForVolumesWhoseObjectsAreMissing(t *testing.T) {
 		VolumeAttributes: map[string]string{v1beta1.NFSServerAttribute: r.server("data").Status.Address()},
 	}})
 	check.OK(t, volumes.Delete(t.Context(), plain, metav1.DeleteOptions{}))
+	// Until then it may be what holds up the removal.
+	wait.Until(r, "the end of the plain one", func() bool { return wait.Get(r, volumes.Get, plain) == nil })
 	r.keptAtWork("PersistentVolumes of it")
 
 	write("3Gi")
