@@ -54,10 +54,11 @@ func TestCephPool_ItsVolumesAreThereWhereverTheyAreRequested(t *testing.T) {
 			if v.Access.RBD == nil && v.Access.CephFS == nil {
 				t.Errorf("%s: it is used by %+v", engine, v.Access)
 			}
-			w.Until("the volume counts once, where the report that has it overtook the volume", func() bool {
-				c := check.Got(w.Backend.Capacity(t.Context(), "memory"))(t)
-				return c.Available == 3*gib
+			w.Until("a report that has the volume", func() bool {
+				n := check.Got(w.Ours.HoldfastV1beta1().StorageNodes().Get(t.Context(), inmemory.CephPool, metav1.GetOptions{}))(t)
+				return v1beta1.Bytes(&n.Status.Pools[0].Promised) == gib
 			})
+			synctest.Wait() // until the caches have it: before, the volume may count twice, or not at all
 			_, err = w.Backend.Create(t.Context(), cephSpec("large", 5*gib, node))
 			inmemory.Expect(t, err, backend.ErrExhausted, "Ceph pool memory", "3Gi are free")
 		}

@@ -95,7 +95,7 @@ func TestRender_InvalidFileIsRefusedWithTheReason(t *testing.T) {
 		"another version":    {"apiVersion: holdfast.dev/v2\nkind: StorageCluster\n", []string{"holdfast.dev/v2"}},
 		"an unknown field":   {clusterHead + "spec: {poools: []}\n", []string{"poools"}},
 		"a type that is not": {clusterHead + "spec: {debug: 5}\n", []string{"debug"}},
-		"a bad value":        {clusterHead + "spec: {csi: {kubeletDir: here}}\n", []string{"spec.csi.kubeletDir", `"here"`}},
+		"a bad value":        {clusterHead + "spec: {csi: {kubeletDir: /var/lib/holdfast/kubelet}}\n", []string{"spec.csi.kubeletDir", "/var/lib/holdfast/kubelet"}},
 	} {
 		path := file(t, test.text)
 		out, err := call(t, "render", "-f", path)
