@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -104,15 +105,21 @@ func TestStatfs_HangingCallIsAwaitedUntilTheDeadlineAndNeverRepeated(t *testing.
 			<-answer
 			return FSUsage{Type: "slow"}, nil
 		}
+		var callers sync.WaitGroup
 		for range 10 {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			fails(t, errorOf(asked.ask(ctx, "/hangs", hang)), context.DeadlineExceeded)
-			cancel()
+			callers.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				fails(t, errorOf(asked.ask(ctx, "/hangs", hang)), context.DeadlineExceeded)
+			})
 		}
+		callers.Wait()
+		callers.Go(func() { same(t, check.Got(asked.ask(t.Context(), "/hangs", hang))(t).Type, "slow") })
+		synctest.Wait() // it waits
 		works := func(string) (FSUsage, error) { return FSUsage{Type: "fast"}, nil }
 		same(t, check.Got(asked.ask(t.Context(), "/works", works))(t).Type, "fast")
-		time.AfterFunc(time.Second, func() { close(answer) })
-		same(t, check.Got(asked.ask(t.Context(), "/hangs", hang))(t).Type, "slow")
+		close(answer)
+		callers.Wait()
 		same(t, calls, 1)
 	})
 }

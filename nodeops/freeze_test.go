@@ -65,6 +65,7 @@ func TestFreeze_BlocksWritesUntilTheThaw(t *testing.T) {
 		write(t, filepath.Join(dir, "before"), strings.Repeat("x", 1<<20))
 		f := freezeFor(t, dir, time.Minute)
 		written := writeTo(t, dir)
+		fails(t, errorOf(Freeze(t.Context(), dir, time.Minute)), unix.EBUSY, "frozen already")
 		same(t, isFrozen(t, dir), true)
 		// Earlier writes are in the image, and it does not change.
 		same(t, checksum(t, image), checksum(t, image))

@@ -106,6 +106,15 @@ func TestMountOptions_AreChecked(t *testing.T) {
 	}
 }
 
+func TestMountFS_NeverFormats(t *testing.T) {
+	eachFS(t, func(t *testing.T, fstype string, _ int64) {
+		image := sparse(t, t.TempDir(), 64*mib)
+		l := attach(t, image, LoopOptions{Autoclear: true})
+		fails(t, MountFS(t.Context(), l.Path, newTarget(t), fstype, nil), ErrDamaged)
+		same(t, allocated(t, image), 0)
+	})
+}
+
 // What the error says gets back what lies further back.
 func TestMountFS_LostHeadIsNamedWithTheCommandThatRepairsIt(t *testing.T) {
 	eachFS(t, func(t *testing.T, fstype string, _ int64) {
