@@ -1,6 +1,7 @@
 package export
 
 import (
+	"bytes"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -116,6 +117,20 @@ func (s *server) spoil(v *backend.Volume, requests ...string) {
 
 func (s *server) image(v *backend.Volume) string {
 	return filepath.Join(s.pool.Path, "volumes", string(v.ID), "image")
+}
+
+func TestExt4_WhoseStartIsLostIsNotServedAndNeverFormattedAgain(t *testing.T) {
+	s := onXFS(t)
+	v := s.create("a", smallExt4)
+	s.write(v, []byte("one"))
+	s.end()
+	hostfs.Overwrite(t, s.image(v), 0, make([]byte, mib)...)
+	before := check.Got(os.ReadFile(s.image(v)))(t)
+	s.begin()
+	s.isNotServed(v.ID, "e2fsck -f -y -b 32768")
+	if now := check.Got(os.ReadFile(s.image(v)))(t); !bytes.Equal(now, before) {
+		t.Error("the image has changed")
+	}
 }
 
 func TestExt4_IsRepairedBeforeItIsServed(t *testing.T) {

@@ -67,10 +67,7 @@ func TestGanesha_ServesAVolumeBesideItsCopiesAndReleasesEach(t *testing.T) {
 				s.remove(id)
 			}
 			s.served()
-			s.end()
-			if strings.Contains(log.String(), "keeps busy") {
-				t.Errorf("a volume was kept busy after its export: %s", log)
-			}
+			s.endWithNoneBusy(log)
 		})
 	}
 }
@@ -88,10 +85,7 @@ func TestGanesha_ServesDirectoriesOfOneFileSystem(t *testing.T) {
 			s.remove(a.ID)
 			s.served(b.ID)
 			s.remove(b.ID)
-			s.end()
-			if strings.Contains(log.String(), "keeps busy") {
-				t.Errorf("a volume was kept busy after its export: %s", log)
-			}
+			s.endWithNoneBusy(log)
 		})
 	}
 }
@@ -149,6 +143,27 @@ func TestGanesha_ServesEachVolumeAsItsLabelsSay(t *testing.T) {
 	}
 }
 
+func TestGanesha_ClientCreatesWritesAndReadsFiles(t *testing.T) {
+	requireGanesha(t)
+	s := onXFS(t)
+	nfs, address := serve(t)
+	log := s.serveBy(nfs)
+	v := s.create("a")
+	client := nfsclient.New(t, address)
+	root, inner := []string{"a"}, []string{"a", "inner"}
+	client.Write(root, "file", "one")
+	same(t, string(s.read(v)), "one")
+	client.Write(root, "file", "two")
+	client.Must(client.Ask(nfsclient.PutRoot(), nfsclient.LookUp("a"), nfsclient.MakeDir("inner")))
+	client.Write(inner, "file", "three")
+	client.Write(inner, "empty", "")
+	same(t, client.Read(root, "file"), "two")
+	same(t, client.Read(inner, "file"), "three")
+	same(t, client.Read(inner, "empty"), "")
+	s.remove(v.ID)
+	s.endWithNoneBusy(log)
+}
+
 func requireGanesha(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
@@ -173,6 +188,15 @@ func (s *server) serveBy(nfs *ganesha.Server) *strings.Builder {
 	s.begin()
 	wait.Until(s.T, "answer of Ganesha", nfs.Ready)
 	return log
+}
+
+// endWithNoneBusy stops the server, and fails if a volume was busy when its export had ended.
+func (s *server) endWithNoneBusy(log *strings.Builder) {
+	s.Helper()
+	s.end()
+	if strings.Contains(log.String(), "keeps busy") {
+		s.Errorf("a volume was kept busy after its export: %s", log)
+	}
 }
 
 // both calls two exporters in turn.
