@@ -109,6 +109,18 @@ func TestPlugin_IsFoundByTheKubeletUnderThatName(t *testing.T) {
 	if r.info.GetType() != registration.DevicePlugin || r.info.GetName() != Resource || !slices.Equal(r.info.GetSupportedVersions(), []string{"v1beta1"}) {
 		t.Errorf("it is %+v", r.info)
 	}
+	says(t, r.plugin.Registered(t.Context()), "not registered the loop devices yet")
+}
+
+func TestPlugin_RunsOnceAndLeavesNoSocket(t *testing.T) {
+	r := newRig(t, 1, 3)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // ends the test if the call is not refused
+	defer cancel()
+	says(t, r.plugin.Run(ctx), "already")
+	r.stop()
+	if _, err := os.Lstat(r.info.GetEndpoint()); !os.IsNotExist(err) {
+		t.Errorf("its socket is left: %v", err)
+	}
 }
 
 func TestPlugin_LendsASetWithItsNodesAndTheirNames(t *testing.T) {
