@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -12,9 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube"
+	"github.com/holdfast-storage/holdfast/kube/apply"
 	"github.com/holdfast-storage/holdfast/operator/render"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
@@ -56,6 +59,32 @@ func TestClass_OwnIsTheDefaultWhereThereIsNoOtherWhenItIsMade(t *testing.T) {
 	is(true, "the spec says so", func(s *v1beta1.StorageClusterSpec) { s.DefaultClass = new(true) })
 	check.Got(classes.Create(t.Context(), theirs, metav1.CreateOptions{}))(t)
 	is(true, "another has come later", func(s *v1beta1.StorageClusterSpec) { s.DefaultClass = nil })
+}
+
+func TestClass_ForeignIsLeftAloneAndReportedInTheCondition(t *testing.T) {
+	r := newRig(t)
+	theirs := &storage.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "hb-one"}, Provisioner: "other.example"}
+	check.Got(r.theirs.StorageV1().StorageClasses().Create(t.Context(), theirs, metav1.CreateOptions{}))(t)
+	t.Cleanup(func() {
+		_ = r.theirs.StorageV1().StorageClasses().Delete(background, "hb-one", metav1.DeleteOptions{})
+	})
+	r.start()
+	r.create("holdfast", classes("hb-one", "hb-two"))
+	r.condition("holdfast", v1beta1.ProgressingCondition, reasonForeign, "StorageClass hb-one", "not created by Holdfast")
+	wait.Until(r, "the other class", func() bool { return r.class("hb-two") != nil })
+	r.change("holdfast", classes("hb-two"))
+	r.reconciled("holdfast")
+	c := r.class("hb-one")
+	if c == nil || c.Provisioner != "other.example" || len(c.OwnerReferences)+len(c.Labels) > 0 {
+		t.Errorf("it was touched: %v", c)
+	}
+	r.change("holdfast", classes("hb-one", "hb-two"))
+	r.condition("holdfast", v1beta1.ProgressingCondition, reasonForeign)
+	// It is handed over by hand, whatever it is.
+	label := []byte(`{"metadata":{"labels":{"app.kubernetes.io/managed-by":"holdfast-operator"}}}`)
+	check.Got(r.theirs.StorageV1().StorageClasses().Patch(t.Context(), "hb-one", types.MergePatchType, label, metav1.PatchOptions{}))(t)
+	wait.Until(r, "the class being ours", func() bool { c := r.class("hb-one"); return c != nil && c.Provisioner == "csi.holdfast.dev" })
+	r.reconciled("holdfast")
 }
 
 func TestChange_DisabledObjectsAreDeletedAndEnabledOnesCreated(t *testing.T) {
@@ -129,6 +158,19 @@ func TestChange_OldControllerWorkloadServesUntilTheNewOneIsReady(t *testing.T) {
 		})
 		return wait.Get(r, deployments.Get, v1beta1.ControllerName) == nil
 	})
+
+	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.Controller.Kind = v1beta1.AsDeployment })
+	wait.Until(r, "the Deployment again", func() bool { return wait.Get(r, deployments.Get, v1beta1.ControllerName) != nil })
+	r.reconciled("holdfast")
+	if wait.Get(r, sets.Get, v1beta1.ControllerName) == nil {
+		t.Fatal("there is no StatefulSet, while the Deployment is not ready")
+	}
+	wait.Until(r, "the StatefulSet being gone", func() bool {
+		wait.Modify(r, deployments.Get, deployments.UpdateStatus, v1beta1.ControllerName, func(d *apps.Deployment) {
+			d.Status.ObservedGeneration, d.Status.Replicas, d.Status.ReadyReplicas, d.Status.UpdatedReplicas, d.Status.AvailableReplicas = d.Generation, 2, 2, 2, 2
+		})
+		return wait.Get(r, sets.Get, v1beta1.ControllerName) == nil
+	})
 }
 
 func TestPause_ObjectsAreNotTouchedAndTheStatusStaysFresh(t *testing.T) {
@@ -175,10 +217,10 @@ func (r *rig) noVolume(name string) {
 	}
 }
 
-func TestIdle_ClusterCostsNoRequestAndARestartChangesNothing(t *testing.T) {
+func TestIdle_ClusterCostsNoRequest(t *testing.T) {
 	hostfs.Long(t)
 	r := newRig(t)
-	secret := r.secret("credentials")
+	r.secret("credentials")
 	r.start()
 	r.create("holdfast", everything)
 	r.reconciled("holdfast")
@@ -201,31 +243,83 @@ func TestIdle_ClusterCostsNoRequestAndARestartChangesNothing(t *testing.T) {
 	if live := r.class("hb-one"); live.Annotations["example.com/seen"] != "yes" || live.Labels["example.com/team"] != "a" {
 		t.Error("what others have written was removed")
 	}
+}
 
-	now := func() map[string]string {
-		all := map[string]string{}
-		for _, o := range r.wanted("holdfast", secret) {
-			if live := r.get(o); live != nil {
-				all[o.GetKind()+" "+o.GetName()] = essence(live) + string(live.GetUID())
-			}
-		}
-		return all
+func TestRestart_OfTheControllerChangesNothing(t *testing.T) {
+	r := newRig(t)
+	secret := r.secret("credentials")
+	r.start()
+	r.create("holdfast", everything)
+	r.reconciled("holdfast")
+	was := map[string]string{}
+	for _, o := range r.wanted("holdfast", secret) {
+		live := r.get(o)
+		delete(live.Object, "status")
+		live.SetManagedFields(nil)
+		live.SetResourceVersion("")
+		was[o.GetKind()+" "+o.GetName()] = essence(live) + string(live.GetUID())
 	}
-	before, applied := now(), 0
 	r.stop()
 	r.traffic.take()
+	applied := 0
 	r.start()
 	wait.Until(r, "the second controller having applied all", func() bool {
 		for _, request := range r.traffic.take() {
 			applied += strings.Count(request, "PATCH")
 		}
-		return applied >= len(before)
+		return applied >= len(was)
 	})
 	r.reconciled("holdfast")
-	after := now()
-	for name, was := range before {
-		if after[name] != was {
-			t.Errorf("%s has changed", name)
+	for _, o := range r.wanted("holdfast", secret) {
+		live := r.get(o)
+		if live == nil || essence(live)+string(live.GetUID()) != was[o.GetKind()+" "+o.GetName()] {
+			t.Errorf("%s %s has changed", o.GetKind(), o.GetName())
 		}
 	}
 }
+
+func TestKinds_LearnedKindIsUsedAndForgottenKindIsNot(t *testing.T) {
+	r := running(t, nil)
+	monitors := schema.GroupVersionResource{Group: "monitoring.coreos.com", Version: "v1", Resource: "podmonitors"}
+	definition := &unstructured.Unstructured{}
+	check.OK(t, yaml.Unmarshal([]byte(podMonitors), &definition.Object))
+	definitions := r.objects.Resource(kube.Definitions)
+	t.Cleanup(func() { _ = definitions.Delete(background, definition.GetName(), metav1.DeleteOptions{}) })
+	check.Got(definitions.Create(t.Context(), definition, metav1.CreateOptions{}))(t)
+	count := func() int {
+		all, err := r.objects.Resource(monitors).Namespace(namespace).List(t.Context(), metav1.ListOptions{LabelSelector: apply.InstanceLabel + "=holdfast"})
+		if err != nil {
+			return -1
+		}
+		return len(all.Items)
+	}
+	wait.Until(r, "the PodMonitors", func() bool { return count() > 0 })
+	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.Monitoring.Enabled = new(false) })
+	wait.Until(r, "their removal", func() bool { return count() == 0 })
+	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.Monitoring.Enabled = nil })
+	wait.Until(r, "the PodMonitors again", func() bool { return count() > 0 })
+	check.OK(t, definitions.Delete(t.Context(), definition.GetName(), metav1.DeleteOptions{}))
+	wait.Until(r, "the kind being forgotten", func() bool { return !r.set.Has(schema.GroupKind{Group: "monitoring.coreos.com", Kind: "PodMonitor"}) })
+	r.reconciled("holdfast")
+	r.traffic.take()
+	for _, request := range r.costs(3*time.Second, math.MaxInt) {
+		if strings.Contains(request, "podmonitors") {
+			t.Errorf("it is still requested: %s", request)
+		}
+	}
+}
+
+const podMonitors = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: podmonitors.monitoring.coreos.com, annotations: {api-approved.kubernetes.io: unapproved}}
+spec:
+  group: monitoring.coreos.com
+  names: {kind: PodMonitor, listKind: PodMonitorList, plural: podmonitors, singular: podmonitor}
+  scope: Namespaced
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+`

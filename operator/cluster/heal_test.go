@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
@@ -158,6 +159,62 @@ func (r *rig) copyOf(o *unstructured.Unstructured) *unstructured.Unstructured {
 		r.Fatalf("a copy of %s %s: %v", o.GetKind(), o.GetName(), err)
 	}
 	return made
+}
+
+func TestCopies_ForeignObjectsUnderOurNamesStayUnchanged(t *testing.T) {
+	for where, begin := range map[string]func(*testing.T) *rig{
+		"an API server": newRig,
+		// Bindings are not even tried while a policy is foreign.
+		"an API without policies": func(t *testing.T) *rig { r, _ := inMemory(t); return r },
+	} {
+		t.Run(where, func(t *testing.T) {
+			r := begin(t)
+			theirs := r.strangers()
+			if r.stop == nil {
+				r.start()
+			}
+			r.create("holdfast", nil)
+			r.condition("holdfast", v1beta1.ProgressingCondition, reasonForeign, "not created by Holdfast")
+			r.change("holdfast", classes("mine"))
+			wait.Until(r, "a class of another name", func() bool { return r.class("mine") != nil })
+			r.condition("holdfast", v1beta1.ProgressingCondition, reasonForeign)
+			for _, o := range theirs {
+				live := r.get(o)
+				if live == nil || live.GetUID() != o.GetUID() || len(live.GetOwnerReferences()) > 0 || live.GetLabels()["whose"] != "theirs" || live.GetLabels()[apply.ManagedByLabel] != "" {
+					t.Errorf("%s %s was changed or deleted: %v", o.GetKind(), o.GetName(), live)
+				}
+			}
+		})
+	}
+}
+
+// strangers makes what another client has under the name of each object.
+func (r *rig) strangers() (theirs []*unstructured.Unstructured) {
+	r.Helper()
+	c := &v1beta1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "holdfast"}}
+	c.Spec.Images.Holdfast = "holdfast.test/pause:1"
+	objects := check.Got(render.Objects(render.Input{Cluster: c, Namespace: namespace, Has: func(kind schema.GroupKind) bool {
+		_, err := r.mapper.RESTMapping(kind)
+		return err == nil
+	}}))(r)
+	kinds := map[string]bool{}
+	for _, o := range objects {
+		o.SetLabels(map[string]string{"whose": "theirs"})
+		o.SetOwnerReferences(nil)
+		made, err := r.of(o).Create(r.Context(), o, metav1.CreateOptions{FieldManager: "kubectl-create"})
+		if err != nil {
+			r.Fatalf("%s %s: %v", o.GetKind(), o.GetName(), err)
+		}
+		r.Cleanup(func() { _ = r.of(made).Delete(background, made.GetName(), metav1.DeleteOptions{}) })
+		theirs = append(theirs, made)
+		kinds[o.GetKind()] = true
+	}
+	for _, kind := range []string{"ClusterRole", "ClusterRoleBinding", "ConfigMap", "CSIDriver", "DaemonSet", "Deployment", "ServiceAccount", "StorageClass"} {
+		if !kinds[kind] {
+			r.Errorf("there is no %s of another client", kind)
+		}
+	}
+	return theirs
 }
 
 func (r *rig) patch(o *unstructured.Unstructured, patch string) {

@@ -167,10 +167,7 @@ func TestHeldPools_ChangeThatHidesVolumesIsReportedAndNotAppliedWhileTheyAreTher
 	r.condition("holdfast", v1beta1.DegradedCondition, reasonHidden, words...)
 	wait.Until(r, "the event", func() bool { return len(r.events.with("Warning VolumesHidden", "pool files")) == 1 })
 
-	sets := r.theirs.AppsV1().DaemonSets(namespace)
-	check.OK(t, sets.Delete(t.Context(), v1beta1.NodeName, metav1.DeleteOptions{})) // as a user may
-	wait.Until(r, "the DaemonSet", func() bool { return wait.Get(r, sets.Get, v1beta1.NodeName) != nil })
-	wait.Never(r, "another place for the pool", time.Second, func() bool { return r.directory() != "/srv/files" || r.held() != "disks files" })
+	r.keepsFilesWithoutADaemonSet()
 
 	// The other requested changes are applied.
 	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.StorageClasses = []v1beta1.StorageClassSpec{{Name: "hb-two"}} })
@@ -187,6 +184,28 @@ func TestHeldPools_ChangeThatHidesVolumesIsReportedAndNotAppliedWhileTheyAreTher
 	lost := []byte(`{"status":{"phase":"Lost"}}`)
 	check.Got(r.ours.HoldfastV1beta1().Volumes().Patch(t.Context(), "v1", types.MergePatchType, lost, metav1.PatchOptions{}, "status"))(t)
 	wait.Until(r, "the pool of a volume that is lost in its new place", func() bool { return r.directory() == "/srv/other" })
+}
+
+// keepsFilesWithoutADaemonSet deletes it, as a user may, and sees that the next one has the pool at its place.
+func (r *rig) keepsFilesWithoutADaemonSet() {
+	r.Helper()
+	sets := r.theirs.AppsV1().DaemonSets(namespace)
+	was := check.Got(sets.Get(r.Context(), v1beta1.NodeName, metav1.GetOptions{}))(r)
+	check.OK(r, sets.Delete(r.Context(), v1beta1.NodeName, metav1.DeleteOptions{}))
+	wait.Until(r, "the next DaemonSet", func() bool {
+		now := wait.Get(r, sets.Get, v1beta1.NodeName)
+		return now != nil && now.UID != was.UID
+	})
+	wait.Never(r, "another place for the pool, or none", time.Second, func() bool { return r.directory() != "/srv/files" || r.held() != "disks files" })
+}
+
+// The pool is known from the status alone.
+func TestHeldPools_StayProtectedWhenAUserDeletesTheDaemonSetOfASpecThatHides(t *testing.T) {
+	r, _ := inMemory(t)
+	r.holding()
+	r.change("holdfast", withoutFiles)
+	r.condition("holdfast", v1beta1.DegradedCondition, reasonHidden)
+	r.keepsFilesWithoutADaemonSet()
 }
 
 func TestHeldPools_StayProtectedWhileTheDaemonSetIsRefused(t *testing.T) {

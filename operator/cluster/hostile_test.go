@@ -94,7 +94,7 @@ func TestSpec_OneRefusedObjectDoesNotBlockTheOthers(t *testing.T) {
 	r, refuse := inMemory(t)
 	refuse("/storageclasses/hb-two")
 	r.create("holdfast", classes("hb-one", "hb-two", "hb-three"))
-	r.condition("holdfast", v1beta1.ProgressingCondition, reasonNotApplied, "StorageClass hb-two", "a policy engine refuses it")
+	r.condition("holdfast", v1beta1.ProgressingCondition, reasonNotApplied, "StorageClass hb-two", "is forbidden", "a policy engine refuses it")
 	wait.Until(r, "the other classes", func() bool { return r.class("hb-one") != nil && r.class("hb-three") != nil })
 	// The order of objects puts others after the classes.
 	deployments := r.theirs.AppsV1().Deployments(namespace)

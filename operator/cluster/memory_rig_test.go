@@ -1,8 +1,12 @@
 package cluster
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
+	"path"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -10,8 +14,10 @@ import (
 
 	core "k8s.io/api/core/v1"
 	storage "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
@@ -31,14 +37,14 @@ func inMemory(t *testing.T) (r *rig, refuse func(path string)) {
 	refused.Store("")
 	r.config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(q *http.Request) (*http.Response, error) {
-			if path := refused.Load().(string); path != "" && q.Method == http.MethodPatch && strings.HasSuffix(q.URL.Path, path) {
-				return nil, errors.New("a policy engine refuses it")
+			if end := refused.Load().(string); end != "" && q.Method == http.MethodPatch && strings.HasSuffix(q.URL.Path, end) {
+				return forbids(q, "a policy engine refuses it")
 			}
 			return next.RoundTrip(q)
 		})
 	})
 	r.ours, r.theirs = holdfast.NewForConfigOrDie(r.config), kubernetes.NewForConfigOrDie(r.config)
-	r.objects = dynamic.NewForConfigOrDie(r.config)
+	r.objects, r.mapper = dynamic.NewForConfigOrDie(r.config), kindsInMemory()
 	check.Got(r.theirs.CoreV1().Namespaces().Create(t.Context(), home(), metav1.CreateOptions{}))(t)
 	account := &core.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: v1beta1.ControllerName}}
 	check.Got(r.theirs.CoreV1().ServiceAccounts(namespace).Create(t.Context(), account, metav1.CreateOptions{}))(t)
@@ -49,16 +55,37 @@ func inMemory(t *testing.T) (r *rig, refuse func(path string)) {
 	return r, func(path string) { refused.Store(path) }
 }
 
+// forbids answers as the API server does for an admission webhook.
+func forbids(q *http.Request, why string) (*http.Response, error) {
+	status := apierrors.NewForbidden(schema.GroupResource{Resource: path.Base(path.Dir(q.URL.Path))}, path.Base(q.URL.Path), errors.New(why)).Status()
+	status.Kind, status.APIVersion = "Status", "v1"
+	body, err := json.Marshal(status)
+	header := http.Header{"Content-Type": {"application/json"}}
+	return &http.Response{StatusCode: int(status.Code), Header: header, Body: io.NopCloser(bytes.NewReader(body)), Request: q}, err
+}
+
 // inKubernetes are the kinds of objects of a StorageCluster that the API in memory serves.
 func inKubernetes(groupVersion string) (*metav1.APIResourceList, error) {
-	groups := []string{"", "apps", "policy", "apiextensions.k8s.io", rbac.Group, storage.GroupName}
-	global := []string{"CustomResourceDefinition", "Namespace", "CSIDriver", "StorageClass", "ClusterRole", "ClusterRoleBinding"}
 	all := &metav1.APIResourceList{}
 	for _, kind := range Kinds() {
-		if slices.Contains(groups, kind.Group) && kind.GroupVersion().String() == groupVersion {
-			plural, _ := meta.UnsafeGuessKindToResource(kind)
-			all.APIResources = append(all.APIResources, metav1.APIResource{Name: plural.Resource, Kind: kind.Kind, Namespaced: !slices.Contains(global, kind.Kind)})
+		m, err := kindsInMemory().RESTMapping(kind.GroupKind(), kind.Version)
+		if err == nil && kind.GroupVersion().String() == groupVersion {
+			all.APIResources = append(all.APIResources, metav1.APIResource{Name: m.Resource.Resource, Kind: kind.Kind, Namespaced: m.Scope == meta.RESTScopeNamespace})
 		}
 	}
 	return all, nil
+}
+
+func kindsInMemory() meta.RESTMapper {
+	groups := []string{"", "apps", "policy", "apiextensions.k8s.io", rbac.Group, storage.GroupName}
+	global := []string{"CustomResourceDefinition", "Namespace", "CSIDriver", "StorageClass", "ClusterRole", "ClusterRoleBinding"}
+	all := meta.NewDefaultRESTMapper(nil)
+	for _, kind := range Kinds() {
+		if slices.Contains(global, kind.Kind) {
+			all.Add(kind, meta.RESTScopeRoot)
+		} else if slices.Contains(groups, kind.Group) {
+			all.Add(kind, meta.RESTScopeNamespace)
+		}
+	}
+	return all
 }

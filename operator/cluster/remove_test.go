@@ -237,24 +237,16 @@ func TestUninstall_FinalizersOfExternalAttacherAreRemoved(t *testing.T) {
 	}
 }
 
-func TestOrphan_LeavesVolumesServersAndTheirKindsInPlace(t *testing.T) {
+func TestOrphan_LeavesVolumesAndTheirKindsInPlace(t *testing.T) {
 	hostfs.Long(t)
-	r := running(t, func(s *v1beta1.StorageClusterSpec) { allowsDefault(s); s.DeletionPolicy = v1beta1.OrphanVolumes })
+	r := running(t, func(s *v1beta1.StorageClusterSpec) { s.DeletionPolicy = v1beta1.OrphanVolumes })
 	r.volume("v1")
-	r.nfsServer(metav1.NamespaceDefault, "stays")
-	goes := r.nfsServer(namespace, "goes")
 	r.delete("holdfast")
-	r.condition("holdfast", v1beta1.ProgressingCondition, reasonVolumesExist, "1 NFS server in the namespace of Holdfast")
-	goes()
 	wait.Until(r, "the end of the StorageCluster, its kind and the namespace", func() bool {
 		_, errKind := r.objects.Resource(kube.Definitions).Get(t.Context(), ownDefinitions[0], metav1.GetOptions{})
 		_, errNamespace := r.theirs.CoreV1().Namespaces().Get(t.Context(), namespace, metav1.GetOptions{})
 		return r.cluster("holdfast") == nil && apierrors.IsNotFound(errKind) && apierrors.IsNotFound(errNamespace)
 	})
-	server, err := r.ours.HoldfastV1beta1().NFSServers(metav1.NamespaceDefault).Get(t.Context(), "stays", metav1.GetOptions{})
-	if err != nil || server.DeletionTimestamp != nil {
-		t.Errorf("the server outside the namespace: %v", err)
-	}
 	v, err := r.ours.HoldfastV1beta1().Volumes().Get(t.Context(), "v1", metav1.GetOptions{})
 	if err != nil || v.DeletionTimestamp != nil {
 		t.Fatalf("the volume: %v", err)

@@ -81,6 +81,22 @@ func TestNFSServers_AreCheckedAlsoWhileAnotherRequeueIsPending(t *testing.T) {
 	}
 }
 
+func TestOrphan_LeavesNFSServersOutsideTheNamespace(t *testing.T) {
+	r := running(t, func(s *v1beta1.StorageClusterSpec) { allowsDefault(s); s.DeletionPolicy = v1beta1.OrphanVolumes })
+	r.nfsServer(metav1.NamespaceDefault, "stays")
+	goes := r.nfsServer(namespace, "goes")
+	r.delete("holdfast")
+	r.condition("holdfast", v1beta1.ProgressingCondition, reasonVolumesExist, "1 NFS server in the namespace of Holdfast")
+	goes()
+	wait.Until(r, "the end of the StorageCluster and of the namespace", func() bool {
+		_, err := r.theirs.CoreV1().Namespaces().Get(t.Context(), namespace, metav1.GetOptions{})
+		return r.cluster("holdfast") == nil && apierrors.IsNotFound(err)
+	})
+	if s, err := r.ours.HoldfastV1beta1().NFSServers(metav1.NamespaceDefault).Get(t.Context(), "stays", metav1.GetOptions{}); err != nil || s.DeletionTimestamp != nil {
+		t.Errorf("the other server: %v, %v", s.DeletionTimestamp, err)
+	}
+}
+
 func TestUninstall_LossIsCounted(t *testing.T) {
 	for name, test := range map[string]struct {
 		situation situation
