@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
@@ -87,6 +88,18 @@ func TestDrain_NodePodStaysUntilTheLastVolumeIsUnpublished(t *testing.T) {
 	}
 }
 
+func TestDrain_PodEndsCleanlyThoughTheNodePodIsEvicted(t *testing.T) {
+	hostfs.Long(t)
+	t.Parallel()
+	s := begin(t)
+	node := secondNode(t)
+	volume := lastOnNode(t, s, node)
+	evicted := evictNodePod(s, node)
+	s.Exec("last", "sh", "-c", "date >>/data/log") // without a node pod too
+	s.NodePod(node, evicted)
+	expectEnd(t, s, node, volume)
+}
+
 // TestDrain_PodThatEndsWithoutANodePodIsUnpublishedWhenOneReturns is the worst order: the pod has ended before the node
 // pod that knew of its volume has a successor.
 func TestDrain_PodThatEndsWithoutANodePodIsUnpublishedWhenOneReturns(t *testing.T) {
@@ -95,8 +108,12 @@ func TestDrain_PodThatEndsWithoutANodePodIsUnpublishedWhenOneReturns(t *testing.
 	s := begin(t)
 	node := secondNode(t)
 	volume := lastOnNode(t, s, node)
+	evictNodePod(s, node)
+	expectEnd(t, s, node, volume)
+}
+
+func evictNodePod(s *kube.Space, node string) types.UID {
 	pod := s.NodePod(node, "")
 	s.Evict(pod.Namespace, pod.Name)
-	s.Exec("last", "sh", "-c", "date >>/data/log") // without a node pod too
-	expectEnd(t, s, node, volume)
+	return pod.UID
 }

@@ -35,6 +35,13 @@ func TestFSGroup_VolumeBelongsToTheGroupOfItsPod(t *testing.T) {
 				t.Errorf("the first pod found %q, want %q", first, want)
 			}
 			s.DeletePod("first")
+			// A root that is right is not walked again: what only the owner may read stays so.
+			again := s.Run("again", kube.Mount("data", "/data"), inGroup(4321, corev1.FSGroupChangeOnRootMismatch),
+				kube.Script("stat -c '%g %a' /data /data/dir/file"))
+			if want := "4321 2775\n4321 600\n"; again != want {
+				t.Errorf("another pod of the group found %q, want %q", again, want)
+			}
+			s.DeletePod("again")
 			// Another group takes all of it over, what only the owner could read included.
 			second := s.Run("second", kube.Mount("data", "/data"), inGroup(8765, corev1.FSGroupChangeAlways),
 				as(2000), kube.Script("stat -c '%g %a' /data/dir/file; cat /data/dir/file"))

@@ -143,3 +143,18 @@ func TestLoss_NodeOutOfServiceGivesUpVolumesByTheirClassAndTakesTheRestBack(t *t
 	in()
 	l.expectReturn()
 }
+
+func TestLoss_NodeThatWasOnlyDownKeepsItsVolumes(t *testing.T) {
+	hostfs.Long(t)
+	t.Parallel()
+	l := loseNode(t)
+	l.condition(metav1.ConditionUnknown, "NodeDown", "Ready")
+	l.boot()
+	l.condition(metav1.ConditionTrue, "Ready", "Ready")
+	for claim, volume := range map[string]*corev1.PersistentVolume{"kept": l.kept, "given": l.given} {
+		if now := l.Volume(claim); now.UID != volume.UID {
+			t.Errorf("the claim %s has volume %s", claim, now.Name)
+		}
+		l.Run("reader-of-"+claim, kube.Mount(claim, "/data"), kube.AnyNode, kube.Script("sha256sum /data/file"))
+	}
+}
