@@ -202,7 +202,14 @@ func (l *life) deletion(t *testing.T) {
 	}
 	check.OK(t, errors.Join(l.EndServers(t.Context()), l.Empty(t.Context())))
 	for _, v := range volumes {
-		kube.AwaitNone(l.Space, l.Holdfast("volumes"), kube.Named(v.Spec.CSI.VolumeHandle), "volume "+v.Spec.CSI.VolumeHandle)
+		id := v.Spec.CSI.VolumeHandle
+		kube.AwaitNone(l.Space, l.Holdfast("volumes"), kube.Named(id), "volume "+id)
+		// The object goes last.
+		left := check.Got(filepath.Glob(filepath.Join(l.Pools(), "default", "*", "*"+id+"*")))(t)
+		trashed := func(path string) bool { return filepath.Base(filepath.Dir(path)) == ".trash" }
+		if left = slices.DeleteFunc(left, trashed); len(left) > 0 {
+			t.Errorf("on the disk, beside the trash, there is still %v", left)
+		}
 	}
 }
 
