@@ -61,16 +61,27 @@ func AttachLoop(ctx context.Context, image string, o LoopOptions) (*Loop, error)
 		return nil, fmt.Errorf("attaching %s: %w", image, err)
 	}
 	defer backing.Close()
-	if !o.ReadOnly {
-		if again := withoutTimestamps(backing); again != nil {
-			defer again.Close() // beside backing, which keeps the name by which the kernel shows the file
-			backing = again
-		}
-	}
+	attachTo := attachFree
 	if len(o.Among) > 0 {
-		return attachAmong(ctx, backing, o)
+		attachTo = attachAmong
 	}
-	return attachFree(ctx, backing, o)
+	if o.ReadOnly {
+		return attachTo(ctx, backing, o)
+	}
+	quiet := withoutTimestamps(backing)
+	if quiet == nil {
+		return attachTo(ctx, backing, o)
+	}
+	defer quiet.Close() // beside backing, which keeps the name by which the kernel shows the file
+	l, err := attachTo(ctx, quiet, o)
+	if err != nil {
+		return nil, err
+	}
+	// Before anything is written, so that a copy sees that the image was put to use since it looked.
+	if err := stamp(backing); err != nil {
+		return nil, errors.Join(fmt.Errorf("attaching %s: %w", image, err), l.Detach(ctx), l.Close())
+	}
+	return l, nil
 }
 
 // lockFile prevents other processes from attaching the same file at the same time.

@@ -29,8 +29,6 @@ const (
 // withoutTimestamps opens a file of an xfs again, for a loop device: what is written there changes no timestamp of the file.
 // Otherwise each sync of the file system in an image would write the log of the file system below, only for a new timestamp. xfs
 // opens files by their handle in this way, for processes with CAP_SYS_ADMIN. In all other cases it returns nil.
-//
-// The file is stamped here, so that its timestamp still shows that it was attached since it was looked at.
 func withoutTimestamps(f *os.File) *os.File {
 	var st unix.Statfs_t
 	if unix.Fstatfs(int(f.Fd()), &st) != nil || st.Type != unix.XFS_SUPER_MAGIC {
@@ -42,22 +40,45 @@ func withoutTimestamps(f *os.File) *os.File {
 	if ioctl(f, handleOfFile, unsafe.Pointer(&request)) != nil {
 		return nil
 	}
-	now := unix.NsecToTimespec(time.Now().UnixNano())
-	if unix.UtimesNanoAt(int(f.Fd()), "", []unix.Timespec{{Nsec: unix.UTIME_OMIT}, now}, unix.AT_EMPTY_PATH) != nil {
-		return nil
-	}
-	dir, err := os.Open(filepath.Dir(f.Name())) // of the same file system, as xfs requires
+	dir, err := os.Open(filepath.Dir(f.Name())) // xfs opens beneath a directory
 	if err != nil {
 		return nil
 	}
 	defer dir.Close()
 	request = handleRequest{file: request.file, flags: unix.O_RDWR, handle: unsafe.Pointer(&handle), handleLength: length}
+	again := openHandle(dir, f.Name(), &request)
+	if again == nil {
+		return nil
+	}
+	if !isSame(f, again) { // another file system may have been mounted at the directory
+		again.Close()
+		return nil
+	}
+	return again
+}
+
+func openHandle(dir *os.File, name string, request *handleRequest) *os.File {
 	syscall.ForkLock.RLock() // xfs does not know O_CLOEXEC here
 	defer syscall.ForkLock.RUnlock()
-	fd, _, errno := unix.Syscall(unix.SYS_IOCTL, dir.Fd(), openByHandle, uintptr(unsafe.Pointer(&request)))
+	fd, _, errno := unix.Syscall(unix.SYS_IOCTL, dir.Fd(), openByHandle, uintptr(unsafe.Pointer(request)))
 	if errno != 0 {
 		return nil
 	}
 	unix.CloseOnExec(int(fd))
-	return os.NewFile(fd, f.Name())
+	return os.NewFile(fd, name)
+}
+
+func isSame(a, b *os.File) bool {
+	is, err := a.Stat()
+	other, errOther := b.Stat()
+	return err == nil && errOther == nil && os.SameFile(is, other)
+}
+
+// stamp sets the modification time of a file to now.
+func stamp(f *os.File) error {
+	now := unix.NsecToTimespec(time.Now().UnixNano())
+	if err := unix.UtimesNanoAt(int(f.Fd()), "", []unix.Timespec{{Nsec: unix.UTIME_OMIT}, now}, unix.AT_EMPTY_PATH); err != nil {
+		return &os.PathError{Op: "setting the time of", Path: f.Name(), Err: err}
+	}
+	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -102,21 +103,33 @@ func (s *Set) Mark(ctx context.Context, objects []*unstructured.Unstructured) Ou
 	return s.applyAll(ctx, objects, nil, true)
 }
 
-// Refusal returns why the API server would refuse one of the objects as invalid, and changes nothing. Objects that are unchanged
-// since their last apply cost no request.
-func (s *Set) Refusal(ctx context.Context, objects []*unstructured.Unstructured) error {
+// Refusal returns why the API server would refuse one of the objects for a field, and changes nothing. Objects that are unchanged
+// since their last apply cost no request. An err means that this is not known: the API server did not answer.
+func (s *Set) Refusal(ctx context.Context, objects []*unstructured.Unstructured) (refusal, err error) {
 	for _, o := range objects {
 		ref := RefOf(o)
 		w, known := s.watch(ref.GroupKind), s.record(ref)
 		if w == nil || known != nil && equalContent(known.desired, o) {
 			continue
 		}
+		// As a creation of one that exists, too: fields that cannot be changed are no reason, as it is replaced.
 		_, err := w.client(s.Client, ref.Namespace).Create(ctx, o, metav1.CreateOptions{FieldManager: FieldManager, DryRun: []string{metav1.DryRunAll}})
-		if apierrors.IsInvalid(err) { // of one that exists, too: fields that cannot be changed are no reason, as it is replaced
-			return Failure{ref, err}
+		var status apierrors.APIStatus
+		switch {
+		case err == nil:
+		case !errors.As(err, &status) || status.Status().Code >= http.StatusInternalServerError || apierrors.IsTooManyRequests(err):
+			return nil, Failure{ref, err}
+		case namesField(status.Status()):
+			return Failure{ref, err}, nil
 		}
 	}
-	return nil
+	return nil, nil
+}
+
+// namesField tells a value that is not valid from what a policy denies, which concerns one object alone.
+func namesField(status metav1.Status) bool {
+	return status.Reason == metav1.StatusReasonInvalid && status.Details != nil &&
+		slices.ContainsFunc(status.Details.Causes, func(c metav1.StatusCause) bool { return c.Field != "" })
 }
 
 func (s *Set) applyAll(ctx context.Context, objects []*unstructured.Unstructured, spared Spared, mark bool) (out Outcome) {

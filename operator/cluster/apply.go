@@ -30,8 +30,11 @@ func (r *Controller) maintain(ctx context.Context, c *v1beta1.StorageCluster) (*
 	if invalid == errNotYet { //nolint:errorlint // never wrapped
 		return nil, 0, nil
 	}
+	var err error
 	if invalid == nil {
-		invalid = r.Owned.Refusal(ctx, withValuesOfUsers(objects))
+		if invalid, err = r.Owned.Refusal(ctx, withValuesOfUsers(objects)); err != nil {
+			return nil, 0, err
+		}
 	}
 	if invalid == nil {
 		r.good[c.Name] = objects

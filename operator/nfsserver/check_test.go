@@ -6,6 +6,7 @@ import (
 	"time"
 
 	apps "k8s.io/api/apps/v1"
+	core "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -13,6 +14,17 @@ import (
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostile"
 )
+
+func TestCheck_RefusalNamesTheFieldAndItsValue(t *testing.T) {
+	for want, change := range map[string]func(*v1beta1.NFSServerSpec){
+		`spec.mountOptions[1]: `:          func(s *v1beta1.NFSServerSpec) { s.MountOptions = []string{"noatime", "sec=lkey"} },
+		`spec.resources.claims: "gpu" is`: func(s *v1beta1.NFSServerSpec) { s.Resources.Claims = []core.ResourceClaim{{Name: "gpu"}} },
+	} {
+		if err := checkServer(server(change), nil); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+}
 
 func TestCheck_TwoServersNeverShareStorage(t *testing.T) {
 	of := func(name string, age int, change func(*v1beta1.NFSServerSpec)) *v1beta1.NFSServer {

@@ -81,7 +81,7 @@ func (r *round) maintain() error {
 		return nil
 	}
 	r.finalizer = r.server.DeletionTimestamp == nil
-	if r.invalid = checkAlone(r.server, r.others); r.invalid == nil {
+	if r.invalid = checkServer(r.server, r.others); r.invalid == nil {
 		return r.maintainObjects()
 	}
 	r.again = kube.RetryRefused // another server may have been deleted
@@ -119,7 +119,7 @@ func (r *round) isPaused() bool {
 // isMaintained says whether anything is applied.
 func (r *round) isMaintained() bool {
 	isLeft := r.server.DeletionTimestamp == nil || r.isRemovable() && r.remains.inUse
-	return isLeft && !r.isPaused() && r.entitled && checkAlone(r.server, r.others) == nil
+	return isLeft && !r.isPaused() && r.entitled && checkServer(r.server, r.others) == nil
 }
 
 // input is all that the objects of a server depend on.

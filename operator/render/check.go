@@ -9,6 +9,7 @@ import (
 
 	core "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
@@ -18,7 +19,7 @@ import (
 // checkAll refuses what neither the schema of the kind refuses nor the API server when it is given the objects: what does not
 // fit together, and what only programs of Holdfast would find.
 func checkAll(p *plan) error {
-	for _, check := range []func(*plan) error{checkFencing, checkKubelet, checkTermsOfAll, checkPools, checkCephKeys, checkEphemeral, checkClasses, checkDefault, checkExtraArgs} {
+	for _, check := range []func(*plan) error{checkFencing, checkKubelet, checkTermsOfAll, checkPools, checkCephKeys, checkEphemeral, checkClasses, checkDefault, checkPods, checkExtraArgs} {
 		if err := check(p); err != nil {
 			return err
 		}
@@ -60,6 +61,21 @@ func checkTerms(parent string, terms []core.NodeSelectorTerm) error {
 			if f.Key != metav1.ObjectNameField {
 				return fmt.Errorf("%s.nodeSelectorTerms[%d].matchFields[%d].key: %.80q is not known: it must be %s", parent, i, j, f.Key, metav1.ObjectNameField)
 			}
+		}
+	}
+	return nil
+}
+
+// checkPods refuses what pods would be made with, and not run or not have.
+func checkPods(p *plan) error {
+	for i, secret := range p.spec.ImagePullSecrets {
+		if wrong := validation.IsDNS1123Subdomain(secret.Name); len(wrong) > 0 {
+			return fmt.Errorf("spec.imagePullSecrets[%d].name: %.300q cannot be a name: %s", i, secret.Name, wrong[0])
+		}
+	}
+	for at, r := range map[string]core.ResourceRequirements{"spec": p.spec.Resources, "spec.node": p.spec.Node.Resources, "spec.controller": p.spec.Controller.Resources} {
+		if len(r.Claims) > 0 {
+			return fmt.Errorf("%s.resources.claims: %s is not allowed: Holdfast uses no devices; set requests and limits", at, r.Claims[0].Name)
 		}
 	}
 	return nil

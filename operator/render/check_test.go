@@ -117,6 +117,16 @@ func TestCheck_AllowedValuesAreAccepted(t *testing.T) {
 	}
 }
 
+func TestCheck_PodThatWouldNotRunOrNotHaveItsDeviceIsRefused(t *testing.T) {
+	gpu := core.ResourceRequirements{Claims: []core.ResourceClaim{{Name: "gpu"}}}
+	refuse(t, map[string]refusal{
+		"a pull secret":              {func(s *v1beta1.StorageClusterSpec) { s.ImagePullSecrets = []core.LocalObjectReference{{Name: "a"}, {}} }, []string{"spec.imagePullSecrets[1].name"}},
+		"a device":                   {func(s *v1beta1.StorageClusterSpec) { s.Resources = gpu }, []string{"spec.resources.claims", "gpu"}},
+		"a device of a node":         {func(s *v1beta1.StorageClusterSpec) { s.Node.Resources = gpu }, []string{"spec.node.resources.claims", "gpu"}},
+		"a device of the controller": {func(s *v1beta1.StorageClusterSpec) { s.Controller.Resources = gpu }, []string{"spec.controller.resources.claims", "gpu"}},
+	})
+}
+
 func TestCheck_ArgumentThatTheControllerDependsOnIsRefused(t *testing.T) {
 	args := func(arg string) func(*v1beta1.StorageClusterSpec) {
 		return func(s *v1beta1.StorageClusterSpec) { s.Controller.ExtraArgs = []string{"--log-format=json", arg} }

@@ -1,6 +1,7 @@
 package upgrade
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -187,6 +188,9 @@ func (c *Controller) apply(ctx context.Context, cluster *v1beta1.StorageCluster,
 	}
 	if err := rollout.StampAll(wanted); err != nil {
 		return err
+	}
+	if refusal, err := c.Owned.Refusal(ctx, wanted); refusal != nil || err != nil {
+		return cmp.Or(refusal, err)
 	}
 	outcome := c.Owned.Apply(ctx, wanted)
 	return outcome.Err()

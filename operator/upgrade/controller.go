@@ -32,6 +32,7 @@ import (
 // Workloads are the objects of the operator, an apply.Set.
 type Workloads interface {
 	Apply(ctx context.Context, objects []*unstructured.Unstructured) apply.Outcome
+	Refusal(ctx context.Context, objects []*unstructured.Unstructured) (refusal, err error)
 	// Has says whether the API server has a kind.
 	Has(schema.GroupKind) bool
 	Get(apply.Ref) *unstructured.Unstructured

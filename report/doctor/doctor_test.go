@@ -240,7 +240,7 @@ func troubles() map[string]trouble {
 		"a server that is not allowed": {"namespaces of servers", Warning, func(f *Facts) { f.Clusters[0].Spec.NFS = v1beta1.NFSSpec{} }, "no new volumes", `"namespaces":["shop"]`},
 		"it is unknown what is shut":   {"network of servers", Note, func(f *Facts) { f.DaemonSets = []string{"kube-flannel-ds"} }, "not known", ""},
 		"nothing is shut":              {"network of servers", Note, func(f *Facts) { f.Clusters[0].Spec.NFS.NetworkPolicies = new(false) }, "no NetworkPolicies", ""},
-		"a server that is open":        {"network of servers", Warning, func(f *Facts) { f.Servers[0].Spec.Exports.Clients = []string{"0.0.0.0/0"} }, "everybody", "exports.clients"},
+		"a server that is open":        {"network of servers", Warning, func(f *Facts) { f.Servers[0].Spec.Exports.Clients = []string{"10.0.0.7", "0.0.0.0/0"} }, "everybody", "exports.clients"},
 		"a server that waits":          {"servers", Warning, func(f *Facts) { f.Servers[0].Status.Phase = v1beta1.NFSPending }, "has not served yet", "describe nfsserver"},
 		"a server that goes, and may not be there": {"servers", Warning, func(f *Facts) {
 			f.Servers[0].Status.Phase = v1beta1.NFSTerminating
