@@ -142,6 +142,15 @@ func TestSite_VolumeIsAttachedToAnyNodeThatThereIsUnlessItsKernelLacksTheClient(
 	}
 }
 
+func TestSite_DirectoryIsAttachedToManyNodesAtOnce(t *testing.T) {
+	r, _ := newSiteRig(t, backend.ManyHosts, func(c *Config) { c.Attach = true })
+	req := inPool("v", csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER)
+	check.Got(r.CreateVolume(r.ctx(), req))(t)
+	for _, node := range []string{"node-x", "node-y", "node-down"} {
+		check.OK(t, r.attach("v", node, req.GetVolumeCapabilities()[0]))
+	}
+}
+
 func TestSite_ImageIsAttachedToOneNodeAtATime(t *testing.T) {
 	r, _ := newSiteRig(t, backend.OneHost, func(c *Config) { c.Attach = true })
 	req := inPool("v", csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER)
