@@ -86,6 +86,21 @@ func (s *scene) shaped() {
 	}
 }
 
+func TestFuzz_SeedsRunAndAreRefused(t *testing.T) {
+	reasons, pods := map[string]int{}, 0
+	for _, seed := range hostile.Seeds(400) {
+		s := anyJob(t, seed)
+		s.step().step()
+		pods += len(s.pods)
+		for _, c := range s.job.Status.Conditions {
+			reasons[c.Reason]++
+		}
+	}
+	if pods < 100 || reasons["InvalidSelector"] == 0 || reasons["NoNodes"] == 0 || reasons["InvalidTask"] == 0 {
+		t.Errorf("%d pods, %v: too few to show anything", pods, reasons)
+	}
+}
+
 // What the fuzzer has found.
 
 func TestTimeout_TheLongestGivesAPodThatKubernetesTakesAndALongerOneIsRefused(t *testing.T) {
