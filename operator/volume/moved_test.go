@@ -16,6 +16,7 @@ import (
 // Otherwise its volumes would be handed over to a node that only says it has their pool.
 func TestMoved_PoolCountsOnlyWhereItsNodeIsGoneAndAnotherHasItOpenSince(t *testing.T) {
 	before, opened := v1beta1.Pool{Name: "memory", ID: "disk", Generation: 3}, v1beta1.Pool{Name: "memory", ID: "disk", Generation: 4}
+	another := v1beta1.Pool{Name: "memory", ID: "other", Generation: 4}
 	taint := core.Taint{Key: core.TaintNodeOutOfService, Effect: core.TaintEffectNoExecute}
 	for name, test := range map[string]struct {
 		node   *core.NodeSpec // of the node that had it; nil where that was deleted
@@ -29,6 +30,7 @@ func TestMoved_PoolCountsOnlyWhereItsNodeIsGoneAndAnotherHasItOpenSince(t *testi
 		"its Node is there, and shut down": {&core.NodeSpec{Taints: []core.Taint{taint}}, false, opened, v1beta1.ReasonNodeGone, false},
 		"its agent is alive":               {nil, true, opened, "", false},
 		"opened before":                    {nil, false, before, v1beta1.ReasonNodeGone, false},
+		"another pool of the same name":    {nil, false, another, v1beta1.ReasonNodeGone, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
