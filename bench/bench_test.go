@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -207,7 +208,7 @@ func TestRun_EndedPodFailsItWithoutWaiting(t *testing.T) {
 		p.broken["plain-2-1"] = "no such command"
 		begun := time.Now()
 		result, err := p.run(t.Context(), func(c *Config) { c.Timeout = time.Hour })
-		expect(t, err, "plain-2-1 (it ended with exit code 127: no such command)")
+		expect(t, err, "plain-2-1 (its container has ended with code 127: StartError: no such command)")
 		if took := time.Since(begun); took >= time.Hour || len(result.Failures) != 1 {
 			t.Errorf("after %v: %+v", took, result.Failures)
 		}
@@ -365,6 +366,60 @@ func TestWatch_ReportsWhatChangedThoughChangesWereLost(t *testing.T) {
 	if s.blind != nil || s.interrupted == nil || s.interrupted.Error() != "watching pods: changes were lost" {
 		t.Errorf("got %v and %v", s.blind, s.interrupted)
 	}
+}
+
+// pages is a list of volumes in two pages, and a watch that adds one.
+type pages struct{ requested []metav1.ListOptions }
+
+func (p *pages) List(_ context.Context, o metav1.ListOptions) (*core.PersistentVolumeList, error) {
+	p.requested = append(p.requested, o)
+	if o.Continue != "" {
+		return &core.PersistentVolumeList{Items: []core.PersistentVolume{*volumeWith("b")}}, nil
+	}
+	return &core.PersistentVolumeList{ListMeta: metav1.ListMeta{Continue: "a"}, Items: []core.PersistentVolume{*volumeWith("a")}}, nil
+}
+
+func (p *pages) Watch(context.Context, metav1.ListOptions) (watch.Interface, error) {
+	w := watch.NewFakeWithChanSize(1, false)
+	w.Add(volumeWith("c"))
+	return w, nil
+}
+
+// volumeWith is a volume with all that events need, and more.
+func volumeWith(name string) *core.PersistentVolume {
+	v := needed(name)
+	v.Annotations, v.ManagedFields = map[string]string{"by": "x"}, []metav1.ManagedFieldsEntry{{Manager: "x"}}
+	v.Spec.CSI, v.Spec.MountOptions = &core.CSIPersistentVolumeSource{Driver: "x"}, []string{"ro"}
+	return v
+}
+
+func needed(name string) *core.PersistentVolume {
+	return &core.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: name, DeletionTimestamp: &metav1.Time{Time: time.Unix(1000, 0)}},
+		Spec: core.PersistentVolumeSpec{
+			ClaimRef: &core.ObjectReference{Namespace: "here", Name: "claim-" + name}, PersistentVolumeReclaimPolicy: retains,
+		},
+		Status: core.PersistentVolumeStatus{Phase: core.VolumeBound},
+	}
+}
+
+func TestWatch_ListsVolumesInPagesAndKeepsOfThemWhatEventsNeed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		b, from, kept := &Bench{seen: newSeen("here")}, &pages{}, []*core.PersistentVolume(nil)
+		follow(ctx, b, "volumes", "", from, func(v *core.PersistentVolume, _ bool, _ time.Time) { kept = append(kept, v) })
+		synctest.Wait()
+		stop()
+		b.watching.Wait()
+		if want := []*core.PersistentVolume{needed("a"), needed("b"), needed("c")}; !reflect.DeepEqual(kept, want) {
+			t.Errorf("got %+v, want %+v", kept, want)
+		}
+		for _, o := range from.requested {
+			if o.Limit == 0 || o.ResourceVersion != "" {
+				t.Errorf("a list was requested with %+v", o)
+			}
+		}
+	})
 }
 
 func TestRun_ImpossibleMeasurementIsRefusedBeforeAnythingIsCreated(t *testing.T) {

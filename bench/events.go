@@ -1,6 +1,8 @@
 package bench
 
 import (
+	"fmt"
+	"strings"
 	"time"
 
 	core "k8s.io/api/core/v1"
@@ -23,11 +25,17 @@ func (s *seen) podEvent(pod *core.Pod, gone bool, at time.Time) {
 	case pod.Status.Phase == core.PodRunning:
 		s.mark(podRunning, pod.Name, at)
 	case podstatus.HasEnded(pod) && ended != nil:
-		p.ended = podstatus.Ended(ended)
+		p.ended = endOf(ended)
 	case podstatus.HasEnded(pod):
 		p.ended = podstatus.Failure(pod)
 	}
 	s.pods[pod.Name] = p
+}
+
+// endOf says all that is known of the end of a container.
+func endOf(t *core.ContainerStateTerminated) string {
+	because := strings.Trim(t.Reason+": "+strings.TrimSpace(t.Message), ": ")
+	return fmt.Sprintf("its container has ended with code %d: %s", t.ExitCode, because)
 }
 
 func (s *seen) claimEvent(claim *core.PersistentVolumeClaim, gone bool, at time.Time) {

@@ -40,6 +40,10 @@ func TestPods_ReasonIsTheMostExactOne(t *testing.T) {
 		waiting := &core.ContainerStateWaiting{Reason: reason, Message: message}
 		return core.PodStatus{ContainerStatuses: []core.ContainerStatus{{Name: container, State: core.ContainerState{Waiting: waiting}}}}
 	}
+	ended := func(reason, message string) core.PodStatus {
+		end := &core.ContainerStateTerminated{ExitCode: 3, Reason: reason, Message: message}
+		return core.PodStatus{Phase: core.PodFailed, ContainerStatuses: []core.ContainerStatus{{Name: container, State: core.ContainerState{Terminated: end}}}}
+	}
 	unplaced := core.PodCondition{Type: core.PodScheduled, Status: core.ConditionFalse, Message: "0/2 nodes are available"}
 	for _, step := range []struct {
 		status core.PodStatus
@@ -51,6 +55,8 @@ func TestPods_ReasonIsTheMostExactOne(t *testing.T) {
 		{core.PodStatus{Conditions: []core.PodCondition{unplaced}}, "no room", "ProvisioningFailed: no room"},
 		{waits("ContainerCreating", ""), "", "ProvisioningFailed: no room"}, // as for any pod
 		{waits("ErrImagePull", "no such image"), "", "ErrImagePull: no such image"},
+		{ended("Error", "the end of its log\n"), "", "its container has ended with code 3: Error: the end of its log"},
+		{ended("OOMKilled", ""), "", "its container has ended with code 3: OOMKilled"},
 		{core.PodStatus{Phase: core.PodFailed, Reason: "Evicted", Message: "disk"}, "", "its pod was evicted: disk"},
 	} {
 		s.podEvent(podA(step.status), false, time.Now())

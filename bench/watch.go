@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	core "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -33,9 +35,18 @@ func follow[O any, L runtime.Object](
 	}
 	api := lister{&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			if o.ResourceVersion == "0" {
+				o.ResourceVersion = "" // otherwise the API server ignores the limit of a page
+			}
 			list, err := from.List(ctx, selected(o))
 			b.seen.reached(what, false, err)
-			return list, err
+			if err != nil {
+				return list, err
+			}
+			return list, meta.EachListItem(list, func(o runtime.Object) error {
+				strip(o)
+				return nil
+			})
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			w, err := from.Watch(ctx, selected(o))
@@ -66,8 +77,22 @@ type reporter struct {
 	report      func(object any, gone bool)
 }
 
+// strip removes what no event needs from volumes, which are those of the whole cluster.
+func strip(object any) {
+	v, ok := object.(*core.PersistentVolume)
+	if !ok {
+		return
+	}
+	*v = core.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: v.Name, DeletionTimestamp: v.DeletionTimestamp},
+		Spec:       core.PersistentVolumeSpec{ClaimRef: v.Spec.ClaimRef, PersistentVolumeReclaimPolicy: v.Spec.PersistentVolumeReclaimPolicy},
+		Status:     core.PersistentVolumeStatus{Phase: v.Status.Phase},
+	}
+}
+
 // Add reports what exists.
 func (r reporter) Add(o any) error {
+	strip(o)
 	r.report(o, false)
 	return r.Store.Add(o)
 }
