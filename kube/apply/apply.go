@@ -126,7 +126,7 @@ func (s *Set) Refusal(ctx context.Context, objects []*unstructured.Unstructured)
 	return nil, nil
 }
 
-// namesField tells a value that is not valid from what a policy denies, which concerns one object alone.
+// namesField says whether a value is not valid. What a policy denies concerns one object alone.
 func namesField(status metav1.Status) bool {
 	return status.Reason == metav1.StatusReasonInvalid && status.Details != nil &&
 		slices.ContainsFunc(status.Details.Causes, func(c metav1.StatusCause) bool { return c.Field != "" })

@@ -56,7 +56,7 @@ func TestMoved_PoolCountsOnlyWhereItsNodeIsGoneAndAnotherHasItOpenSince(t *testi
 				check.Got(w.Volumes().Create(t.Context(), o, metav1.CreateOptions{}))(t)
 				w.Answer("v", func(v *v1beta1.Volume) {
 					inmemory.Made(v)
-					v.Status.PoolID = before.ID
+					v.Status.Pool, v.Status.PoolID = before.Name, before.ID
 				})
 				if !test.alive {
 					w.Beat("a", 1)
