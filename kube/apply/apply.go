@@ -103,24 +103,28 @@ func (s *Set) Mark(ctx context.Context, objects []*unstructured.Unstructured) Ou
 	return s.applyAll(ctx, objects, nil, true)
 }
 
-// Refusal returns why the API server would refuse one of the objects for a field, and changes nothing. Objects that are unchanged
-// since their last apply cost no request. An err means that this is not known: the API server did not answer.
+// Refusal returns why the API server would refuse one of the objects for a field, and changes nothing. Objects that are
+// as they were last applied cost no request. An err means that this is not known: the API server did not answer.
 func (s *Set) Refusal(ctx context.Context, objects []*unstructured.Unstructured) (refusal, err error) {
 	for _, o := range objects {
-		ref := RefOf(o)
-		w, known := s.watch(ref.GroupKind), s.record(ref)
-		if w == nil || known != nil && equalContent(known.desired, o) {
+		a := &application{Set: s, desired: o, ref: RefOf(o)}
+		if a.watch = s.watch(a.ref.GroupKind); a.watch == nil {
+			continue
+		}
+		live, known := a.cached()
+		a.keepHelmRelease(live)
+		if known != nil && equalContent(known.desired, a.desired) {
 			continue
 		}
 		// As a creation of one that exists, too: fields that cannot be changed are no reason, as it is replaced.
-		_, err := w.client(s.Client, ref.Namespace).Create(ctx, o, metav1.CreateOptions{FieldManager: FieldManager, DryRun: []string{metav1.DryRunAll}})
+		_, err := a.client(s.Client, a.ref.Namespace).Create(ctx, a.desired, metav1.CreateOptions{FieldManager: FieldManager, DryRun: []string{metav1.DryRunAll}})
 		var status apierrors.APIStatus
 		switch {
 		case err == nil:
 		case !errors.As(err, &status) || status.Status().Code >= http.StatusInternalServerError || apierrors.IsTooManyRequests(err):
-			return nil, Failure{ref, err}
+			return nil, Failure{a.ref, err}
 		case namesField(status.Status()):
-			return Failure{ref, err}, nil
+			return Failure{a.ref, err}, nil
 		}
 	}
 	return nil, nil
