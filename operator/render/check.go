@@ -73,9 +73,14 @@ func checkPods(p *plan) error {
 			return fmt.Errorf("spec.imagePullSecrets[%d].name: %.300q cannot be a name: %s", i, secret.Name, wrong[0])
 		}
 	}
-	for at, r := range map[string]core.ResourceRequirements{"spec": p.spec.Resources, "spec.node": p.spec.Node.Resources, "spec.controller": p.spec.Controller.Resources} {
-		if len(r.Claims) > 0 {
-			return fmt.Errorf("%s.resources.claims: %s is not allowed: Holdfast uses no devices; set requests and limits", at, r.Claims[0].Name)
+	for _, r := range []struct {
+		at     string
+		claims []core.ResourceClaim
+	}{
+		{"spec", p.spec.Resources.Claims}, {"spec.node", p.spec.Node.Resources.Claims}, {"spec.controller", p.spec.Controller.Resources.Claims},
+	} {
+		if len(r.claims) > 0 {
+			return fmt.Errorf("%s.resources.claims: %s is not allowed: Holdfast uses no devices; set requests and limits", r.at, r.claims[0].Name)
 		}
 	}
 	return nil

@@ -127,6 +127,18 @@ func TestCheck_PodThatWouldNotRunOrNotHaveItsDeviceIsRefused(t *testing.T) {
 	})
 }
 
+// An error that changes is written into the status at each pass.
+func TestCheck_SpecWithSeveralFaultsHasAlwaysTheSameError(t *testing.T) {
+	gpu := core.ResourceRequirements{Claims: []core.ResourceClaim{{Name: "gpu"}}}
+	in := everything()
+	in.Cluster.Spec.Resources, in.Cluster.Spec.Node.Resources, in.Cluster.Spec.Controller.Resources = gpu, gpu, gpu
+	for range 50 {
+		if _, err := Objects(in); err == nil || !strings.Contains(err.Error(), "spec.resources.claims") {
+			t.Fatalf("it is refused with %v", err)
+		}
+	}
+}
+
 func TestCheck_ArgumentThatTheControllerDependsOnIsRefused(t *testing.T) {
 	args := func(arg string) func(*v1beta1.StorageClusterSpec) {
 		return func(s *v1beta1.StorageClusterSpec) { s.Controller.ExtraArgs = []string{"--log-format=json", arg} }
