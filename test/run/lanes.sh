@@ -18,8 +18,12 @@ stress() { BESIDE='go run ./test/tool/neighbour' lane stress "${T:-}" "${N:-50}"
 # this process has ended.
 in_memory() {
 	awk '/^MemAvailable:/ { exit $2 < 12 * 1024 * 1024 }' /proc/meminfo || return 0
-	HOLDFAST_MEMORY=$(mktemp -d /tmp/mem.XXX)
-	export HOLDFAST_MEMORY
+	local of
+	for of in /tmp/mem.*; do # of processes that ended with their watcher
+		[ ! -d "$of" ] || [ -d "/proc/${of#/tmp/mem.}" ] || { umount --lazy "$of" 2>/dev/null || :; rmdir "$of"; }
+	done
+	export HOLDFAST_MEMORY=/tmp/mem.$$
+	mkdir -p "$HOLDFAST_MEMORY"
 	mount -t tmpfs -o mode=1777 holdfast-tests "$HOLDFAST_MEMORY"
 	setsid --fork bash -c 'tail --pid="$1" -f /dev/null; tries=60; until umount "$2"; do ((tries--)) || { umount --lazy "$2"; break; }; sleep 1; done; rmdir "$2"' \
 		- $$ "$HOLDFAST_MEMORY" </dev/null >/dev/null 2>&1
