@@ -50,6 +50,13 @@ type StorageClusterSpec struct {
 	// debug makes all components log more.
 	// +optional
 	Debug bool `json:"debug,omitempty"`
+	// traces is the address of a collector of OpenTelemetry that takes OTLP over HTTP, as nodes reach it, such as
+	// http://10.0.0.1:4318: how long calls and their steps take is sent there, and a volume is one trace. If empty, nothing is
+	// sent.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:Pattern=`^(https?://[^/?#@ ]+(/[^?# ]*[^/?# ])?)?$`
+	Traces string `json:"traces,omitempty"`
 	// images to run in place of those of the release.
 	// +optional
 	Images Images `json:"images,omitzero"`

@@ -121,7 +121,7 @@ func (c *cephPool) run(ctx context.Context) error {
 		return err
 	}
 	c.health.Ready("pool", t.ready)
-	debug, err := c.followDebug(informers.NewSharedInformerFactory(clients.holdfast, 0), log)
+	debug, err := c.follow(informers.NewSharedInformerFactory(clients.holdfast, 0), log)
 	if err != nil {
 		return err
 	}

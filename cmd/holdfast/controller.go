@@ -77,7 +77,7 @@ func (c *controller) run(ctx context.Context) error {
 		return err
 	}
 	watches := kube.NewWatches(ctx, clients.holdfast, clients.kubernetes, c.namespace)
-	debug, err := c.followDebug(watches.Holdfast, log)
+	debug, err := c.follow(watches.Holdfast, log)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
+
+	"github.com/holdfast-storage/holdfast/trace"
 )
 
 // logging configures the log, on standard error.
@@ -15,10 +17,11 @@ type logging struct {
 	floor  slog.Level    // the configured one; debug may lower it while the program runs
 	level  slog.LevelVar // at the moment
 	format string
+	traces *trace.Exporter
 }
 
 func logFlags(flags *pflag.FlagSet) *logging {
-	l := &logging{}
+	l := &logging{traces: trace.New("holdfast-" + flags.Name())}
 	flags.TextVar(&l.floor, "log-level", slog.LevelInfo, "the lowest `level` that is logged: debug, info, warn or error")
 	flags.StringVar(&l.format, "log-format", "text", "`format` of the log: text or json")
 	return l
@@ -34,9 +37,9 @@ func (l *logging) logger() (*slog.Logger, error) {
 	options := &slog.HandlerOptions{Level: &l.level}
 	switch l.format {
 	case "text":
-		return slog.New(slog.NewTextHandler(os.Stderr, options)), nil
+		return slog.New(l.traces.Handler(slog.NewTextHandler(os.Stderr, options))), nil
 	case "json":
-		return slog.New(slog.NewJSONHandler(os.Stderr, options)), nil
+		return slog.New(l.traces.Handler(slog.NewJSONHandler(os.Stderr, options))), nil
 	}
 	return nil, fmt.Errorf("--log-format %q: it must be text or json: %w", l.format, errUsage)
 }

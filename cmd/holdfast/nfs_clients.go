@@ -16,7 +16,7 @@ import (
 // following are the parts of every server: its log follows spec.debug, and its status has its clients.
 func (n *nfs) following(server *ganesha.Server, c *clients, servers *provisioner.Servers, log *slog.Logger) ([]part, error) {
 	t := &clientReporter{server: server, client: c.holdfast, servers: servers, log: log}
-	debug, err := n.followDebug(servers.Watches, log)
+	debug, err := n.follow(servers.Watches, log)
 	if err != nil {
 		return nil, err
 	}

@@ -177,7 +177,7 @@ func (n *node) join(storage *local.Backend, log *slog.Logger) ([]part, error) {
 	n.driver.CheckComplete = checkComplete(n.clients.holdfast.HoldfastV1beta1().Volumes())
 	parts := []part{n.clients.broadcast, logged(log, a.Run), logged(log, requests.Run)}
 	if n.config != "" {
-		parts = append(parts, n.followDebugFile(filepath.Join(filepath.Dir(n.config), "debug"), log))
+		parts = append(parts, n.followFiles(filepath.Dir(n.config), log))
 	}
 	if n.watch != nil {
 		parts = append(parts, n.watch)

@@ -20,8 +20,8 @@ const (
 	hostVolume = "holdfast" // the directory of Holdfast on the node
 	// configKey is the key of the ConfigMap that the node reads.
 	configKey = "node.json"
-	// debugKey is the key with spec.debug, which the node reads again and again.
-	debugKey = "debug"
+	// The keys with spec.debug and spec.traces, which the node reads again and again.
+	debugKey, tracesKey = "debug", "traces"
 	// configHash is the annotation of the node's pods that changes with their configuration.
 	configHash = "holdfast.dev/config-hash"
 )
@@ -45,7 +45,7 @@ func (p *plan) node() ([]object, error) {
 		return nil, err
 	}
 	metav1.SetMetaDataAnnotation(&set.Spec.Template.ObjectMeta, configHash, hashOf(config))
-	data := map[string]string{configKey: string(config), debugKey: strconv.FormatBool(p.spec.Debug)}
+	data := map[string]string{configKey: string(config), debugKey: strconv.FormatBool(p.spec.Debug), tracesKey: p.spec.Traces}
 	if sites := v1beta1.CephPools(p.pools); len(sites) > 0 {
 		config, err := json.Marshal(v1beta1.NodeConfig{Pools: sites})
 		if err != nil {
