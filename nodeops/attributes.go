@@ -9,13 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// copyAttributes copies all metadata of a node to another, its extended attributes with xattrs. The order matters: a
-// change of owner clears capabilities and set-user-id, and every change updates the times.
-func copyAttributes(to, from *node, xattrs func(to, from *node) error) error {
+// copyAttributes copies all metadata of a node to another, but for extended attributes with one of the prefixes. The
+// order matters: a change of owner clears capabilities and set-user-id, and every change updates the times.
+func copyAttributes(to, from *node, without []string) error {
 	if err := unix.Fchownat(int(to.Fd()), "", int(from.Uid), int(from.Gid), unix.AT_EMPTY_PATH); err != nil {
 		return &os.PathError{Op: "chown", Path: to.Name(), Err: err}
 	}
-	if err := xattrs(to, from); err != nil {
+	if err := syncXattrs(to, from, without); err != nil {
 		return err
 	}
 	if from.kind() != unix.S_IFLNK {
@@ -25,23 +25,6 @@ func copyAttributes(to, from *node, xattrs func(to, from *node) error) error {
 	}
 	if err := unix.UtimesNanoAt(unix.AT_FDCWD, to.magic(), []unix.Timespec{from.Atim, from.Mtim}, 0); err != nil {
 		return &os.PathError{Op: "setting times", Path: to.Name(), Err: err}
-	}
-	return nil
-}
-
-func copyXattrs(to, from *node) error {
-	names, err := xattrNames(from)
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
-		value, err := readXattr(from, name)
-		if err != nil {
-			return err
-		}
-		if err := writeXattr(to, name, value); err != nil {
-			return err
-		}
 	}
 	return nil
 }

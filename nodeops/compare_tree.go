@@ -2,11 +2,11 @@ package nodeops
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
+	"math/big"
 	"os"
 	"strings"
 
@@ -28,13 +28,11 @@ type Content struct {
 // all entries that differ are removed from dst, so that SyncTree copies them again. done is called with the number of
 // bytes that were read of src.
 //
-// The digests of both trees are computed on their own. That of an entry is the SHA-256 of its name, its metadata
-// (describeNode; without what belongs to the file system, notOfTheContent) and its content. To that of a directory belongs
-// the sum modulo 2^256 of those of its entries: file systems list a directory in different orders, and no list of a
-// million names must be kept in memory to sort it. The sum is for reports: what decides is that each entry is equal.
-// Which names a file has is compared by inode; their number is in the digest of each, and the content is added to the
-// sum once. That takes about 40 bytes of memory for each file some of whose names are still to come: 128 MiB for three
-// million of them.
+// The digest is for reports: what decides is that each entry is equal in name, metadata (describeNode) and content. It is
+// that of the sum of the digests of all entries: file systems list a directory in different orders, and no list of a
+// million names must be kept in memory to sort it.
+// Which names a file has is compared by inode; the content of one with several is added to the sum once. That takes about
+// 40 bytes of memory for each file some of whose names are still to come: 128 MiB for three million of them.
 func CompareTrees(ctx context.Context, dst, src string, mend bool, done func(bytes int64)) (Content, error) {
 	c := &treeComparison{ctx: ctx, mend: mend, done: done, pairs: map[uint64]pair{}}
 	if err := c.run(dst, src); err != nil {
@@ -44,25 +42,25 @@ func CompareTrees(ctx context.Context, dst, src string, mend bool, done func(byt
 }
 
 type treeComparison struct {
+	treePair
 	ctx     context.Context
 	mend    bool
 	done    func(int64)
-	into    openPath // the directories of dst
 	levels  []level
 	pairs   map[uint64]pair // of files with several names, by inode of the source
 	buffers [2][]byte
 	limit   *readLimit
+	sum     big.Int
 	found   Content
-	differs []error // the first ones
-	more    int     // and how many more
+	differs []string // the first ones
+	more    int      // and how many more
 }
 
-// level is a directory on the current path, with the sums of the digests of its entries at the source and the target.
+// level is a directory on the current path.
 type level struct {
-	name    string
+	path    digest // of its name and those of the directories above
 	entries int64
 	removed int64 // from the target, to mend it
-	sums    [2]sum
 }
 
 // pair is a file with several names.
@@ -82,32 +80,19 @@ func (c *treeComparison) run(dst, src string) (err error) {
 	if c.limit, err = limitReads(dst, src); err != nil {
 		return err
 	}
-	from, to, err := openPair(src, dst)
-	if err != nil {
+	if c.treePair, err = openPair(src, dst); err != nil {
 		return err
 	}
-	defer from.Close()
-	defer to.Close()
-	defer func() { c.into.close() }()
+	defer c.close()
 	c.buffers = [2][]byte{make([]byte, compareBuffer), make([]byte, compareBuffer)}
-	c.levels = []level{{}} // for the digests of the root directories, and of files with several names
-	w := treeWalk{
-		enter:   func(dir *node, name string) error { return c.enter(to, dir, name) },
-		leave:   c.leave,
-		leaf:    c.leaf,
-		foreign: foreign,
-	}
-	if err := w.walk(c.ctx, from); err != nil {
+	if err := c.walk(c.ctx, c); err != nil {
 		return err
-	}
-	if sums := c.levels[0].sums; len(c.differs) == 0 && sums[0] != sums[1] {
-		return fmt.Errorf("%w: the digests are %x and %x", ErrDiffers, sums[0].bytes(), sums[1].bytes())
 	}
 	if len(c.differs) > 0 {
 		return c.error()
 	}
-	source := c.levels[0].sums[0].bytes()
-	c.found.SHA256 = hex.EncodeToString(source[:])
+	sum := digestOf(string(c.sum.Bytes()))
+	c.found.SHA256 = hex.EncodeToString(sum[:])
 	return nil
 }
 
@@ -124,102 +109,91 @@ func syncFS(path string) error {
 }
 
 func (c *treeComparison) error() error {
-	var all []string
-	for _, err := range c.differs {
-		all = append(all, err.Error())
-	}
 	if c.more > 0 {
-		all = append(all, fmt.Sprintf("and %d more", c.more))
+		c.differs = append(c.differs, fmt.Sprintf("and %d more", c.more))
 	}
-	return fmt.Errorf("%w: %s", ErrDiffers, strings.Join(all, "; "))
+	return fmt.Errorf("%w: %s", ErrDiffers, strings.Join(c.differs, "; "))
 }
 
 func (c *treeComparison) differ(n *node, what string) {
 	if len(c.differs) < mostDifferences {
-		c.differs = append(c.differs, fmt.Errorf("%s: %s", n.Name(), what))
+		c.differs = append(c.differs, n.Name()+": "+what)
 		return
 	}
 	c.more++
 }
 
-// enter opens the copy of a directory. One that is not there ends the comparison: SyncTree makes it.
-func (c *treeComparison) enter(top, from *node, name string) error {
-	made := top
-	if len(c.into) > 0 {
-		n, err := there(&c.into.last().node, name)
-		if err != nil {
-			return err
-		}
-		if n == nil {
-			c.differ(from, "the target does not have it")
-			return c.error()
-		}
-		defer n.Close()
-		if n.kind() != unix.S_IFDIR || n.Dev != c.into.last().Dev {
-			c.differ(from, "it is no directory at the target")
-			return c.error()
-		}
-		made = n
-	}
-	dir, err := made.open()
+func (c *treeComparison) level() *level { return &c.levels[len(c.levels)-1] }
+
+// add adds an entry of the current directory to the sum.
+func (c *treeComparison) add(name string, facts []fact, content digest) {
+	d := digestOf(append([]string{string(c.level().path[:]), name, string(content[:])}, words(facts)...)...)
+	c.sum.Add(&c.sum, new(big.Int).SetBytes(d[:]))
+}
+
+func (c *treeComparison) foreign(n *node, name string) error { return foreign(n, name) }
+
+// directory opens the copy of a directory. One that is not there ends the comparison: SyncTree makes it.
+func (c *treeComparison) directory(to, from *node, name string) (*node, error) {
+	n, err := there(to, name)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	c.into.enter(dir, made.Stat_t)
-	c.levels = append(c.levels, level{name: name})
+	if n == nil {
+		c.differ(from, "the target does not have it")
+		return nil, c.error()
+	}
+	if n.kind() != unix.S_IFDIR || n.Dev != to.Dev {
+		n.Close()
+		c.differ(from, "it is no directory at the target")
+		return nil, c.error()
+	}
+	return n, nil
+}
+
+func (c *treeComparison) enter(_ *node, name string) error {
+	var path digest
+	if len(c.levels) > 0 {
+		c.level().entries++
+		path = digestOf(string(c.level().path[:]), name)
+	}
+	c.levels = append(c.levels, level{path: path})
 	return nil
 }
 
 func (c *treeComparison) leave(from *node) error {
-	to := c.into.last()
-	source, err := describeNode(from)
+	facts, d, err := compareNodes(from, c.here())
 	if err != nil {
 		return err
 	}
-	target, err := describeNode(&to.node)
-	if err != nil {
-		return err
-	}
-	here := c.levels[len(c.levels)-1]
-	if d := difference(source, target); d != "" && here.removed == 0 { // a removal changes its time
+	is := c.level()
+	if d != "" && is.removed == 0 { // a removal changes its time
 		c.differ(from, d)
 	}
 	count, err := c.countTarget(from)
 	if err != nil {
 		return err
 	}
-	if count += here.removed; count != here.entries {
-		c.differ(from, fmt.Sprintf("it has %d entries, and %d at the target", here.entries, count))
+	if count += is.removed; count != is.entries {
+		c.differ(from, fmt.Sprintf("it has %d entries, and %d at the target", is.entries, count))
 	}
+	c.add("", facts, digest{})
 	c.levels = c.levels[:len(c.levels)-1]
-	c.add([2]digest{digestOf(here.name, source, here.sums[0].bytes()), digestOf(here.name, target, here.sums[1].bytes())})
-	if len(c.into) == 1 {
-		return nil
-	}
-	return c.into.leave()
-}
-
-// add adds an entry to the current directory.
-func (c *treeComparison) add(digests [2]digest) {
-	here := &c.levels[len(c.levels)-1]
-	here.entries++
-	for i := range digests {
-		here.sums[i].add(digests[i])
-	}
+	return nil
 }
 
 // countTarget counts the entries of the current directory, without what SyncTree leaves there.
 func (c *treeComparison) countTarget(from *node) (count int64, err error) {
 	var entries dirNames
 	for {
-		name, _, err := entries.read(c.into.last().File)
+		name, _, err := entries.read(c.here().File)
 		if errors.Is(err, io.EOF) {
 			return count, nil
 		}
 		if err != nil {
 			return 0, err
 		}
-		if len(c.into) == 1 && name == lostAndFound {
+		if c.atRoot() && name == lostAndFound {
 			kept, err := exists(from, name)
 			if err != nil {
 				return 0, err
@@ -234,49 +208,39 @@ func (c *treeComparison) countTarget(from *node) (count int64, err error) {
 
 func (c *treeComparison) leaf(from *node, name string) error {
 	c.found.Files++
-	to := &c.into.last().node
-	n, err := there(to, name)
+	c.level().entries++
+	n, err := there(c.here(), name)
 	if err != nil {
 		return err
 	}
 	if n == nil {
 		c.differ(from, "the target does not have it")
-		c.add([2]digest{})
 		return nil
 	}
 	defer n.Close()
-	digests, what, err := c.node(from, n, name)
-	if err != nil {
+	what, err := c.node(from, n, name)
+	if what == "" || err != nil {
 		return err
-	}
-	c.add(digests)
-	if what == "" {
-		return nil
 	}
 	c.differ(from, what)
 	if !c.mend {
 		return nil
 	}
-	c.levels[len(c.levels)-1].removed++
-	return removeTree(c.ctx, to.File, name)
+	c.level().removed++
+	return removeTree(c.ctx, c.here().File, name)
 }
 
 // node compares anything but a directory, and says in what it differs.
-func (c *treeComparison) node(from, to *node, name string) (digests [2]digest, what string, err error) {
+func (c *treeComparison) node(from, to *node, name string) (what string, err error) {
+	facts, what, err := compareNodes(from, to)
+	if err != nil {
+		return "", err
+	}
+	if what == "" && from.Nlink != to.Nlink {
+		what = fmt.Sprintf("it has %d names, and %d at the target", from.Nlink, to.Nlink)
+	}
 	known, again := c.pairs[from.Ino]
-	if from.Nlink < 2 {
-		again = false
-	}
-	var contents [2]digest
-	sides := [2]*node{from, to}
-	var facts [2][]fact
-	for i, n := range sides {
-		if facts[i], err = describeNode(n); err != nil {
-			return digests, "", err
-		}
-		facts[i] = append(facts[i], fact{"number of names", fmt.Sprint(n.Nlink)})
-	}
-	what = difference(facts[0], facts[1])
+	var content digest
 	switch {
 	case again && known.target != to.Ino:
 		what = "it is a name of a file with other names, and of another file at the target"
@@ -284,31 +248,21 @@ func (c *treeComparison) node(from, to *node, name string) (digests [2]digest, w
 		what = "its content differs"
 	case again: // its content is equal
 	case what == "" && from.kind() == unix.S_IFREG:
-		if contents, err = c.contents(sides); err != nil {
-			return digests, "", err
-		}
-		if contents[0] != contents[1] {
-			what = "its content differs"
+		if content, what, err = c.content(from, to); err != nil {
+			return "", err
 		}
 	}
-	c.remember(from, to, what != "")
-	for i := range digests {
-		if from.Nlink > 1 { // each name is without the content, whichever comes first
-			if !again {
-				c.levels[0].sums[i].add(digestOf("", facts[i], contents[i]))
-			}
-			contents[i] = digest{}
-		}
-		digests[i] = digestOf(name, facts[i], contents[i])
+	if from.Nlink > 1 { // each name is without the content, whichever comes first
+		c.remember(from, to, what != "")
+		c.sum.Add(&c.sum, new(big.Int).SetBytes(content[:]))
+		content = digest{}
 	}
-	return digests, what, nil
+	c.add(name, facts, content)
+	return what, nil
 }
 
 // remember keeps a file until all of its names were seen.
 func (c *treeComparison) remember(from, to *node, differs bool) {
-	if from.Nlink < 2 {
-		return
-	}
 	p, again := c.pairs[from.Ino]
 	if !again {
 		p = pair{target: to.Ino, left: uint32(from.Nlink), differ: differs} //nolint:gosec // no file system has more
@@ -320,37 +274,27 @@ func (c *treeComparison) remember(from, to *node, differs bool) {
 	c.pairs[from.Ino] = p
 }
 
-// contents reads a file at both sides.
-func (c *treeComparison) contents(sides [2]*node) ([2]digest, error) {
-	files := [2]*os.File{}
+// content reads a file at both sides.
+func (c *treeComparison) content(from, to *node) (content digest, what string, err error) {
+	sides, files := [2]*node{from, to}, [2]*os.File{}
 	for i, n := range sides {
-		f, err := n.open()
-		if err != nil {
-			return [2]digest{}, err
+		if files[i], err = n.open(); err != nil {
+			return content, "", err
 		}
-		defer f.Close()
-		files[i] = f
+		defer files[i].Close()
 	}
 	done := [2]func(int64){
 		func(bytes int64) { c.found.Bytes += bytes; c.done(bytes) },
 		func(int64) {},
 	}
 	limits := [2]*readLimit{c.limit, nil} // the target has what was written to it
-	return both(func(i int) (digest, error) {
-		return digestContent(c.ctx, files[i], sides[i].Size, c.buffers[i], limits[i], done[i])
+	var digests [2]digest
+	err = both(func(i int) (err error) {
+		digests[i], err = digestContent(c.ctx, files[i], sides[i].Size, c.buffers[i], limits[i], done[i])
+		return err
 	})
-}
-
-// digestOf is the digest of an entry. Each part has its length before it.
-func digestOf(name string, facts []fact, content digest) (d digest) {
-	h := sha256.New()
-	part := func(s string) { fmt.Fprintf(h, "%d:%s", len(s), s) }
-	part(name)
-	for _, f := range facts {
-		part(f.name)
-		part(f.value)
+	if digests[0] != digests[1] {
+		what = "its content differs"
 	}
-	part(string(content[:]))
-	h.Sum(d[:0])
-	return d
+	return digests[0], what, err
 }

@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"os"
 
@@ -92,7 +91,7 @@ func pairSize(from, to *os.File) (int64, error) {
 
 // CompareDevices reads all of the block device src, and as much of dst, and returns the content of src if they are equal,
 // and otherwise ErrDiffers. dst is read from its disk, as CompareTrees does. The digest is the SHA-256 of the bytes of
-// src, that of dst is computed on its own.
+// src.
 func CompareDevices(ctx context.Context, dst, src string, done func(bytes int64)) (Content, error) {
 	from, to, size, err := openDevices(dst, src)
 	if err != nil {
@@ -103,51 +102,33 @@ func CompareDevices(ctx context.Context, dst, src string, done func(bytes int64)
 	if err := to.Sync(); err != nil {
 		return Content{}, fmt.Errorf("writing everything back to %s: %w", dst, err)
 	}
-	d := &deviceComparison{sides: [2]*os.File{from, to}}
-	for i, f := range d.sides {
+	sides, parts := [2]*os.File{from, to}, [2][]byte{make([]byte, copyChunk), make([]byte, copyChunk)}
+	var differs []int64 // where chunks begin that do
+	sum := sha256.New()
+	for _, f := range sides {
 		_ = unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)
-		d.buffers[i], d.hashes[i] = make([]byte, copyChunk), sha256.New()
 	}
 	for at := int64(0); at < size; at += copyChunk {
 		if err := ctx.Err(); err != nil {
 			return Content{}, fmt.Errorf("comparing %s with its copy %s at byte %d: %w", src, dst, at, err)
 		}
 		length := min(size-at, copyChunk)
-		if err := d.chunk(at, length); err != nil {
+		err := both(func(i int) error {
+			err := readFull(sides[i], parts[i][:length], at)
+			_ = unix.Fadvise(int(sides[i].Fd()), at, length, unix.FADV_DONTNEED)
+			return err
+		})
+		if err != nil {
 			return Content{}, err
+		}
+		sum.Write(parts[0][:length])
+		if len(differs) < mostDifferences && !bytes.Equal(parts[0][:length], parts[1][:length]) {
+			differs = append(differs, at)
 		}
 		done(length)
 	}
-	return d.content(size)
-}
-
-type deviceComparison struct {
-	sides   [2]*os.File
-	buffers [2][]byte
-	hashes  [2]hash.Hash
-	differs []int64 // where chunks begin that do
-}
-
-func (d *deviceComparison) chunk(at, length int64) error {
-	_, err := both(func(i int) (digest, error) {
-		part := d.buffers[i][:length]
-		if err := readFull(d.sides[i], part, at); err != nil {
-			return digest{}, err
-		}
-		d.hashes[i].Write(part)
-		_ = unix.Fadvise(int(d.sides[i].Fd()), at, length, unix.FADV_DONTNEED)
-		return digest{}, nil
-	})
-	if err == nil && len(d.differs) < mostDifferences && !bytes.Equal(d.buffers[0][:length], d.buffers[1][:length]) {
-		d.differs = append(d.differs, at)
+	if len(differs) > 0 {
+		return Content{}, fmt.Errorf("%w: %s and %s in the %d bytes from each of %v", ErrDiffers, src, dst, copyChunk, differs)
 	}
-	return err
-}
-
-func (d *deviceComparison) content(size int64) (Content, error) {
-	source, target := hex.EncodeToString(d.hashes[0].Sum(nil)), hex.EncodeToString(d.hashes[1].Sum(nil))
-	if source != target || len(d.differs) > 0 {
-		return Content{}, fmt.Errorf("%w: %s and %s in the %d bytes from each of %v", ErrDiffers, d.sides[0].Name(), d.sides[1].Name(), copyChunk, d.differs)
-	}
-	return Content{Bytes: size, SHA256: source}, nil
+	return Content{Bytes: size, SHA256: hex.EncodeToString(sum.Sum(nil))}, nil
 }

@@ -48,24 +48,41 @@ func describeNode(n *node) ([]fact, error) {
 		}
 		facts = append(facts, fact{"link target", target})
 	}
-	xattrs, err := contentXattrs(n)
+	xattrs, err := describeXattrs(n, notOfTheContent)
 	if err != nil {
 		return nil, err
 	}
 	return append(facts, xattrs...), nil
 }
 
+// compareNodes returns all metadata of a node, and in what its copy differs; "" if it does not.
+func compareNodes(from, to *node) (facts []fact, what string, err error) {
+	if facts, err = describeNode(from); err != nil {
+		return nil, "", err
+	}
+	has, err := describeNode(to)
+	return facts, difference(facts, has), err
+}
+
+// words are the names and values of facts.
+func words(facts []fact) (all []string) {
+	for _, f := range facts {
+		all = append(all, f.name, f.value)
+	}
+	return all
+}
+
 const xattrFact = "attribute "
 
-// contentXattrs returns the extended attributes that belong to the content, sorted.
-func contentXattrs(n *node) (facts []fact, err error) {
+// describeXattrs returns the extended attributes without one of the prefixes, sorted.
+func describeXattrs(n *node, without []string) (facts []fact, err error) {
 	names, err := xattrNames(n)
 	if err != nil {
 		return nil, err
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		if slices.ContainsFunc(notOfTheContent, func(prefix string) bool { return strings.HasPrefix(name, prefix) }) {
+		if slices.ContainsFunc(without, func(prefix string) bool { return strings.HasPrefix(name, prefix) }) {
 			continue
 		}
 		value, err := readXattr(n, name)
@@ -105,7 +122,7 @@ func difference(source, target []fact) string {
 // keep copies all metadata of a node, whose facts are given, to its copy in another file system, and makes sure that it
 // keeps them.
 func keep(to, from *node, facts []fact) error {
-	if err := copyAttributes(to, from, syncXattrs); err != nil {
+	if err := copyAttributes(to, from, notOfTheContent); err != nil {
 		return unkept(err)
 	}
 	if err := unix.Fstat(int(to.Fd()), &to.Stat_t); err != nil {
@@ -121,14 +138,14 @@ func keep(to, from *node, facts []fact) error {
 	return nil
 }
 
-// syncXattrs makes the extended attributes of a node those of another. It has some already if its directory has a
-// default access control list.
-func syncXattrs(to, from *node) error {
-	source, err := contentXattrs(from)
+// syncXattrs makes the extended attributes of a node those of another. It may have some already: if its directory has a
+// default access control list, or its copy was interrupted.
+func syncXattrs(to, from *node, without []string) error {
+	source, err := describeXattrs(from, without)
 	if err != nil {
 		return err
 	}
-	target, err := contentXattrs(to)
+	target, err := describeXattrs(to, without)
 	if err != nil {
 		return err
 	}

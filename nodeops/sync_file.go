@@ -10,7 +10,7 @@ import (
 
 // leaf makes the copy of anything but a directory, unless it is complete.
 func (s *treeSync) leaf(from *node, name string) error {
-	to := &s.into.last().node
+	to := s.here()
 	facts, err := describeNode(from)
 	if err != nil {
 		return err

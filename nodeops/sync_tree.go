@@ -46,8 +46,8 @@ func SyncTree(ctx context.Context, dst, src string, done func(bytes int64)) (wri
 
 type treeSync struct {
 	*contentSync
+	treePair
 	dst, src string
-	into     openPath // the copies of the directories on the current path
 	inCeph   bool
 	first    hardLinks
 	bytes    int64 // of data that is complete
@@ -61,19 +61,16 @@ func (s *treeSync) run() (err error) {
 	if s.limit, err = limitReads(s.dst, s.src); err != nil {
 		return err
 	}
-	from, to, err := openPair(s.src, s.dst)
-	if err != nil {
+	if s.treePair, err = openPair(s.src, s.dst); err != nil {
 		return err
 	}
-	defer from.Close()
-	defer to.Close()
-	defer func() { s.into.close() }()
+	defer s.close()
 	var st unix.Statfs_t
-	if err := unix.Fstatfs(int(to.Fd()), &st); err != nil {
+	if err := unix.Fstatfs(int(s.to.Fd()), &st); err != nil {
 		return fmt.Errorf("%s: %w", s.dst, err)
 	}
 	s.inCeph = st.Type == unix.CEPH_SUPER_MAGIC
-	if err := s.openLinks(from); err != nil {
+	if err := s.openLinks(s.from); err != nil {
 		return err
 	}
 	defer func() {
@@ -81,14 +78,10 @@ func (s *treeSync) run() (err error) {
 			s.first.dir.Close()
 		}
 	}()
-	w := treeWalk{
-		enter:   besides(to, s.enter),
-		leave:   s.leave,
-		leaf:    s.leaf,
-		foreign: foreign,
-	}
-	return w.walk(s.ctx, from)
+	return s.walk(s.ctx, s)
 }
+
+func (s *treeSync) foreign(n *node, name string) error { return foreign(n, name) }
 
 func foreign(n *node, _ string) error { return fmt.Errorf("%s: %w", n.Name(), ErrForeign) }
 
@@ -145,54 +138,31 @@ func there(dir *node, name string) (*node, error) {
 	return n, err
 }
 
-func (s *treeSync) enter(top, from *node, name string) error {
-	made, fresh := top, false
-	if len(s.into) > 0 {
-		to := &s.into.last().node
-		n, isNew, err := s.directory(to, name)
-		if err != nil {
-			return err
-		}
-		defer n.Close()
-		made, fresh = n, isNew
-	}
-	dir, err := made.open()
-	if err != nil {
-		return err
-	}
-	s.into.enter(dir, made.Stat_t)
-	if fresh {
-		return nil
-	}
-	return s.removeOthers(from)
-}
-
 // directory returns the copy of a directory, which it makes if it is not there.
-func (s *treeSync) directory(to *node, name string) (n *node, fresh bool, err error) {
-	n, err = s.there(to, name)
+func (s *treeSync) directory(to, _ *node, name string) (*node, error) {
+	n, err := s.there(to, name)
 	switch {
 	case err != nil:
-		return nil, false, err
+		return nil, err
 	case n != nil && n.Dev != to.Dev:
 		defer n.Close()
-		return nil, false, foreign(n, name)
+		return nil, foreign(n, name)
 	case n != nil && n.kind() == unix.S_IFDIR:
-		return n, false, nil
+		return n, nil
 	case n != nil:
 		defer n.Close()
 		if err := unlink(to.File, name); err != nil {
-			return nil, false, err
+			return nil, err
 		}
 	}
 	if err := unix.Mkdirat(int(to.Fd()), name, 0o700); err != nil {
-		return nil, false, &os.PathError{Op: "mkdir", Path: shortPath(to.File, name), Err: err}
+		return nil, &os.PathError{Op: "mkdir", Path: shortPath(to.File, name), Err: err}
 	}
-	n, err = openNode(to.File, name)
-	return n, true, err
+	return openNode(to.File, name)
 }
 
-// removeOthers removes what the current directory has and its source has not.
-func (s *treeSync) removeOthers(from *node) error {
+// enter removes what the current directory has and its source has not.
+func (s *treeSync) enter(from *node, _ string) error {
 	to := s.into.last()
 	var entries dirNames
 	for {
@@ -206,7 +176,7 @@ func (s *treeSync) removeOthers(from *node) error {
 		if err != nil {
 			return err
 		}
-		if len(s.into) == 1 && (name == lostAndFound || s.first.dir != nil && name == filepath.Base(s.first.path)) {
+		if s.atRoot() && (name == lostAndFound || s.first.dir != nil && name == filepath.Base(s.first.path)) {
 			continue
 		}
 		kept, err := exists(from, name)
@@ -224,32 +194,15 @@ func (s *treeSync) removeOthers(from *node) error {
 
 // leave copies the metadata of a directory, after its content.
 func (s *treeSync) leave(from *node) error {
-	if len(s.into) == 1 {
+	if s.atRoot() {
 		if err := s.first.close(s.ctx); err != nil { // it changes the time of the root directory
 			return err
 		}
 	}
-	if err := s.metadata(&s.into.last().node, from); err != nil {
-		return err
-	}
-	s.entries++
-	if len(s.into) == 1 {
-		return nil
-	}
-	return s.into.leave()
-}
-
-func (s *treeSync) metadata(to, from *node) error {
 	facts, err := describeNode(from)
 	if err != nil {
 		return err
 	}
-	if err := unix.Fstat(int(to.Fd()), &to.Stat_t); err != nil {
-		return fmt.Errorf("%s: %w", to.Name(), err)
-	}
-	has, err := describeNode(to)
-	if err != nil || difference(facts, has) == "" {
-		return err
-	}
-	return keep(to, from, facts)
+	s.entries++
+	return keep(s.here(), from, facts)
 }

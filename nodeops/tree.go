@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 
 	"golang.org/x/sys/unix"
 )
@@ -23,98 +22,42 @@ func CopyTree(ctx context.Context, dst, src string) error {
 }
 
 type treeCopy struct {
+	treePair
 	ctx   context.Context
-	into  openPath // the copies of the directories on the current path
 	first hardLinks
 }
 
 func (c *treeCopy) run(dst, src string) (err error) {
-	from, to, err := openPair(src, dst)
-	if err != nil {
+	if c.treePair, err = openPair(src, dst); err != nil {
 		return err
 	}
-	defer from.Close()
-	defer to.Close()
-	defer func() { c.into.close() }()
+	defer c.close()
 	c.first.path = dst + ".links"
 	defer func() { err = errors.Join(err, c.first.close(c.ctx)) }()
-	w := treeWalk{
-		enter: besides(to, c.enter),
-		leave: c.leave,
-		leaf:  c.leaf,
-		foreign: func(n *node, name string) error {
-			if n.kind() != unix.S_IFDIR {
-				return nil
-			}
-			return unix.Mkdirat(int(c.into.last().Fd()), name, 0o755)
-		},
-	}
-	return w.walk(c.ctx, from)
+	return c.walk(c.ctx, c)
 }
 
-func openPair(src, dst string) (from, to *node, err error) {
-	if from, err = openTop(src); err != nil {
-		return nil, nil, err
+func (c *treeCopy) directory(to, from *node, name string) (*node, error) {
+	if err := create(c.ctx, to, from, name); err != nil {
+		return nil, fmt.Errorf("%s: %w", from.Name(), err)
 	}
-	if to, err = openTop(dst); err != nil {
-		from.Close()
-		return nil, nil, err
-	}
-	return from, to, nil
+	return openNode(to.File, name)
 }
 
-// besides enters the directories of a source, but not the copy, which may lie in it.
-func besides(to *node, enter func(top, from *node, name string) error) func(dir *node, name string) error {
-	return func(dir *node, name string) error {
-		if dir.Dev == to.Dev && dir.Ino == to.Ino {
-			return fmt.Errorf("%s is the copy itself", dir.Name())
-		}
-		return enter(to, dir, name)
-	}
-}
+func (c *treeCopy) enter(*node, string) error { return nil }
 
-func openTop(path string) (*node, error) {
-	dir, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
-	if err != nil {
-		return nil, err
+func (c *treeCopy) foreign(n *node, name string) error {
+	if n.kind() != unix.S_IFDIR {
+		return nil
 	}
-	defer dir.Close()
-	return openNode(dir, ".")
-}
-
-// enter creates the copy of a directory; that of the root exists.
-func (c *treeCopy) enter(top, from *node, name string) error {
-	made := top
-	if len(c.into) > 0 {
-		to := c.into.last()
-		if err := create(c.ctx, &to.node, from, name); err != nil {
-			return fmt.Errorf("%s: %w", from.Name(), err)
-		}
-		n, err := openNode(to.File, name)
-		if err != nil {
-			return err
-		}
-		defer n.Close()
-		made = n
-	}
-	dir, err := made.open()
-	if err != nil {
-		return err
-	}
-	c.into.enter(dir, made.Stat_t)
-	return nil
+	return unix.Mkdirat(int(c.here().Fd()), name, 0o755)
 }
 
 // leave copies the metadata of a directory, after its content.
-func (c *treeCopy) leave(from *node) error {
-	if err := copyAttributes(&c.into.last().node, from, copyXattrs); err != nil || len(c.into) == 1 {
-		return err
-	}
-	return c.into.leave()
-}
+func (c *treeCopy) leave(from *node) error { return copyAttributes(c.here(), from, nil) }
 
 func (c *treeCopy) leaf(from *node, name string) error {
-	to := &c.into.last().node
+	to := c.here()
 	if linked, err := c.first.link(to, from, name); linked || err != nil {
 		return err
 	}
@@ -126,7 +69,7 @@ func (c *treeCopy) leaf(from *node, name string) error {
 		return err
 	}
 	defer made.Close()
-	if err := copyAttributes(made, from, copyXattrs); err != nil {
+	if err := copyAttributes(made, from, nil); err != nil {
 		return err
 	}
 	return c.first.note(to, from, name)

@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
-	"math/bits"
 	"os"
 
 	"golang.org/x/sync/errgroup"
@@ -24,33 +23,23 @@ var zeroBlock [digestBlock]byte
 
 type digest [sha256.Size]byte
 
-// sum is a sum of digests modulo 2^256, the lowest word first.
-type sum [4]uint64
-
-func (s *sum) add(d digest) {
-	var carry uint64
-	for i := range s {
-		s[i], carry = bits.Add64(s[i], binary.LittleEndian.Uint64(d[8*i:]), carry)
+// digestOf is the digest of some words. Each has its length before it.
+func digestOf(words ...string) (d digest) {
+	h := sha256.New()
+	for _, word := range words {
+		fmt.Fprintf(h, "%d:%s", len(word), word)
 	}
-}
-
-func (s *sum) bytes() (d digest) {
-	for i, word := range s {
-		binary.LittleEndian.PutUint64(d[8*i:], word)
-	}
+	h.Sum(d[:0])
 	return d
 }
 
-// both computes something for the source and the target at once.
-func both(compute func(side int) (digest, error)) (digests [2]digest, err error) {
+// both does something for the source and the target at once.
+func both(do func(side int) error) error {
 	var g errgroup.Group
-	for i := range digests {
-		g.Go(func() (err error) {
-			digests[i], err = compute(i)
-			return err
-		})
+	for i := range 2 {
+		g.Go(func() error { return do(i) })
 	}
-	return digests, g.Wait()
+	return g.Wait()
 }
 
 // blockEnd is the end of the block of a file that a range before to ends in. The sum of to and a block may exceed an int64.
