@@ -5,31 +5,26 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // HostAddresses returns the addresses of the network namespace in a directory such as /proc/1/ns, or of this process's
 // if that is empty, including those of bridges and tunnels: addresses by which others may see this host. It omits
 // interfaces that are down, and link-local addresses.
-func HostAddresses(namespaces string) ([]netip.Addr, error) {
-	type result struct {
-		addresses []netip.Addr
-		err       error
-	}
-	done := make(chan result, 1)
-	go func() { // the thread ends with the goroutine
-		err := enterNamespaces(namespaces, "net")
-		if err != nil {
-			done <- result{err: err}
-			return
+func HostAddresses(namespaces string) (addresses []netip.Addr, err error) {
+	var thread errgroup.Group // it ends with the goroutine
+	thread.Go(func() (err error) {
+		if err := enterNamespaces(namespaces, "net"); err != nil {
+			return err
 		}
-		addresses, err := upAddresses()
-		done <- result{addresses, err}
-	}()
-	r := <-done
-	if r.err != nil {
-		return nil, fmt.Errorf("the addresses of this host: %w", r.err)
+		addresses, err = upAddresses()
+		return err
+	})
+	if err := thread.Wait(); err != nil {
+		return nil, fmt.Errorf("the addresses of this host: %w", err)
 	}
-	return r.addresses, nil
+	return addresses, nil
 }
 
 func upAddresses() (all []netip.Addr, err error) {

@@ -185,13 +185,12 @@ const cephFSClientID = "ceph.client_id"
 
 // CephFSClient asks a mount, whose cluster may be dead, for the client of the kernel that it speaks through.
 func CephFSClient(ctx context.Context, m *Mount) (CephClient, error) {
-	answer, err := cephClients.do(ctx, m.Device, func() (any, error) {
+	id, err := cephClients.do(ctx, m.Device, "the cluster does not answer", func() ([]byte, error) {
 		return sized(func(b []byte) (int, error) { return unix.Getxattr(m.Target, cephFSClientID, b) })
 	})
 	if err != nil {
 		return CephClient{}, fmt.Errorf("asking %s as which client it is mounted: %w", m.Target, err)
 	}
-	id, _ := answer.([]byte)
 	fsid := ""
 	for o := range strings.SplitSeq(m.Options, ",") {
 		if given, is := strings.CutPrefix(o, "fsid="); is {
@@ -207,4 +206,4 @@ func newCephFSClient(fsid string, id []byte) CephClient {
 	return c
 }
 
-var cephClients offThread
+var cephClients offThread[[]byte]

@@ -19,8 +19,6 @@ const (
 	compareBuffer = 1 << 20
 )
 
-var zeroBlock [digestBlock]byte
-
 type digest [sha256.Size]byte
 
 // digestOf is the digest of some words. Each has its length before it.
@@ -72,7 +70,7 @@ func digestContent(ctx context.Context, f *os.File, size int64, buffer []byte, l
 			}
 			for at := 0; at < len(part); at += digestBlock {
 				block := part[at:min(at+digestBlock, len(part))]
-				if !bytes.Equal(block, zeroBlock[:len(block)]) {
+				if !bytes.Equal(block, zeroChunk[:len(block)]) {
 					_ = binary.Write(h, binary.LittleEndian, from+int64(at)) // a hash accepts everything
 					h.Write(block)
 				}

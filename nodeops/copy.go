@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -48,8 +47,8 @@ func cannotShare(err error) bool {
 	return false
 }
 
-// CopySparse copies everything except holes of src to dst, which contains only zeros, and makes dst at least as long as
-// src. It never shares blocks, as copy_file_range may: a preallocated dst keeps its own.
+// CopySparse copies everything except holes and zeros of src to dst, which contains only zeros, and makes dst at least as
+// long as src. It never shares blocks, as copy_file_range may: a preallocated dst keeps its own.
 func CopySparse(ctx context.Context, dst, src *os.File) error {
 	info, err := src.Stat()
 	if err != nil {
@@ -58,25 +57,9 @@ func CopySparse(ctx context.Context, dst, src *os.File) error {
 	if err := lengthen(dst, info.Size()); err != nil {
 		return err
 	}
-	buffer := make([]byte, min(copyChunk, info.Size()))
-	return eachData(src, info.Size(), func(from, to int64) error {
-		for from < to {
-			if err := ctx.Err(); err != nil {
-				return fmt.Errorf("copying %s at %d of %d bytes: %w", src.Name(), from, info.Size(), err)
-			}
-			part := buffer[:min(to-from, int64(len(buffer)))]
-			if _, err := io.ReadFull(io.NewSectionReader(src, from, int64(len(part))), part); err != nil {
-				return fmt.Errorf("copying %s at %d of %d bytes: %w", src.Name(), from, info.Size(), err)
-			}
-			if _, err := dst.WriteAt(part, from); err != nil {
-				return err
-			}
-			// Otherwise a loop device with direct I/O must invalidate the cached pages of what it writes.
-			_ = unix.Fadvise(int(src.Fd()), from, int64(len(part)), unix.FADV_DONTNEED)
-			from += int64(len(part))
-		}
-		return nil
-	})
+	c := newContentSync(ctx, func(int64) {}, info.Size())
+	c.lazy = true // the source may be frozen
+	return eachData(src, info.Size(), func(from, to int64) error { return c.data(dst, src, from, to, 0) })
 }
 
 func lengthen(f *os.File, size int64) error {

@@ -26,7 +26,7 @@ func CopyDevice(ctx context.Context, dst, src string, done func(bytes int64)) (w
 	}
 	defer from.Close()
 	defer func() { err = errors.Join(err, to.Close()) }()
-	c := newContentSync(ctx, done)
+	c := newContentSync(ctx, done, copyChunk)
 	last := max(0, size-patchBlock)
 	err = c.data(to, from, 0, last, size)
 	if err == nil {

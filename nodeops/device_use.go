@@ -46,23 +46,10 @@ func (h Host) UserOf(ctx context.Context, d *Device) (string, error) {
 			return user, err
 		}
 	}
-	type answer struct {
-		user string
-		err  error
-	}
 	ctx, cancel := context.WithTimeout(ctx, longestSearch)
 	defer cancel()
-	done := make(chan answer, 1) // a file on a dead server may block the kernel
-	go func() {
-		user, err := h.processWith(d)
-		done <- answer{user, err}
-	}()
-	select {
-	case a := <-done:
-		return a.user, a.err
-	case <-ctx.Done():
-		return "", fmt.Errorf("determining which process has %s open: %w", d.Path, ctx.Err())
-	}
+	var search offThread[string] // a file on a dead server may block the kernel
+	return search.do(ctx, d.Path, "determining which process has "+d.Path+" open", func() (string, error) { return h.processWith(d) })
 }
 
 // mountOf finds a mount of the device, or a bind mount of its device node, which the kubelet makes for a pod.

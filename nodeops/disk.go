@@ -1,6 +1,7 @@
 package nodeops
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -63,16 +64,14 @@ func EraseUnfinishedXFS(device, uuid string) error {
 	if head == nil || head.UUID != uuid || !head.Unfinished {
 		return fmt.Errorf("%w: %s does not contain the unfinished xfs %s; it is not changed", ErrNotEmpty, device, uuid)
 	}
-	size, err := f.Seek(0, io.SeekEnd)
+	size, err := sizeOfDevice(f)
 	if err != nil {
 		return err
 	}
 	// From the end: the first block, which identifies it, must be erased last.
 	for _, at := range []int64{max(0, size-edge), 0} {
-		if _, err := f.WriteAt(make([]byte, min(edge, size)), at); err != nil {
-			return fmt.Errorf("erasing the unfinished xfs on %s: %w", device, err)
-		}
-		if err := f.Sync(); err != nil {
+		_, err := f.WriteAt(make([]byte, min(edge, size)), at)
+		if err := cmp.Or(err, f.Sync()); err != nil {
 			return fmt.Errorf("erasing the unfinished xfs on %s: %w", device, err)
 		}
 	}

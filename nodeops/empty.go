@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -76,9 +75,9 @@ func emptyDevice(ctx context.Context, path string) error {
 		return err
 	}
 	defer f.Close()
-	size, err := f.Seek(0, io.SeekEnd)
+	size, err := sizeOfDevice(f)
 	if err != nil {
-		return fmt.Errorf("determining the size of %s: %w", path, err)
+		return err
 	}
 	found, err := signature(ctx, path)
 	if err != nil {
@@ -125,13 +124,12 @@ func describe(export string) string {
 
 func zeros(f *os.File, from, to int64) error {
 	block := make([]byte, min(to-from, edge))
-	zero := make([]byte, len(block))
 	for from < to {
 		part := block[:min(to-from, int64(len(block)))]
-		if _, err := io.ReadFull(io.NewSectionReader(f, from, int64(len(part))), part); err != nil {
-			return fmt.Errorf("reading %s at %d: %w", f.Name(), from, err)
+		if err := readFull(f, part, from); err != nil {
+			return err
 		}
-		if !bytes.Equal(part, zero[:len(part)]) {
+		if !bytes.Equal(part, zeroChunk[:len(part)]) {
 			return fmt.Errorf("%w: %s has data at or after byte %d", ErrNotEmpty, f.Name(), from)
 		}
 		from += int64(len(part))

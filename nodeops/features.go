@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -99,16 +98,9 @@ func hasQgroups(root *os.File) bool {
 
 // qgroupsOf returns the directory in sysfs with the quota groups of a btrfs; it does not exist for other file systems.
 func qgroupsOf(root *os.File) string {
-	info := struct {
-		_    [16]byte // devices
-		fsid [16]byte
-		_    [992]byte
-	}{}
-	const fsInfo = 0x8400941F // BTRFS_IOC_FS_INFO
-	if err := ioctl(root, fsInfo, unsafe.Pointer(&info)); err != nil {
+	is, _ := btrfsInfo(root) // which says less if there is an error
+	if is == nil {
 		return ""
 	}
-	id := info.fsid
-	name := fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
-	return filepath.Join("/sys/fs/btrfs", name, "qgroups")
+	return filepath.Join(is.dir, "qgroups")
 }

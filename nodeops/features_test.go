@@ -98,9 +98,9 @@ func TestUsage_OfAMissingPathIsAnError(t *testing.T) {
 
 func TestStatfs_HangingCallIsAwaitedUntilTheDeadlineAndNeverRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var asked usageCalls
+		var asked offThread[FSUsage]
 		answer, calls := make(chan struct{}), 0
-		hang := func(string) (FSUsage, error) {
+		hang := func() (FSUsage, error) {
 			calls++
 			<-answer
 			return FSUsage{Type: "slow"}, nil
@@ -110,14 +110,14 @@ func TestStatfs_HangingCallIsAwaitedUntilTheDeadlineAndNeverRepeated(t *testing.
 			callers.Go(func() {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
-				fails(t, errorOf(asked.ask(ctx, "/hangs", hang)), context.DeadlineExceeded)
+				fails(t, errorOf(asked.do(ctx, "/hangs", "", hang)), context.DeadlineExceeded)
 			})
 		}
 		callers.Wait()
-		callers.Go(func() { same(t, check.Got(asked.ask(t.Context(), "/hangs", hang))(t).Type, "slow") })
+		callers.Go(func() { same(t, check.Got(asked.do(t.Context(), "/hangs", "", hang))(t).Type, "slow") })
 		synctest.Wait() // it waits
-		works := func(string) (FSUsage, error) { return FSUsage{Type: "fast"}, nil }
-		same(t, check.Got(asked.ask(t.Context(), "/works", works))(t).Type, "fast")
+		works := func() (FSUsage, error) { return FSUsage{Type: "fast"}, nil }
+		same(t, check.Got(asked.do(t.Context(), "/works", "", works))(t).Type, "fast")
 		close(answer)
 		callers.Wait()
 		same(t, calls, 1)

@@ -2,6 +2,7 @@ package nodeops
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -59,10 +60,7 @@ func (c *FSContent) CopyTo(ctx context.Context, to io.WriterAt, unit int64) erro
 	return eachData(c.file, c.size, func(begin, end int64) error {
 		for at := max(next, begin/unit*unit); at < end; at += unit {
 			n := min(unit, c.size-at)
-			if _, err := io.ReadFull(io.NewSectionReader(c.file, at, n), part[:n]); err != nil {
-				return err
-			}
-			if err := ctx.Err(); err != nil {
+			if err := cmp.Or(ctx.Err(), readFull(c.file, part[:n], at)); err != nil {
 				return err
 			}
 			if !bytes.Equal(part[:n], zero[:n]) {

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sync/singleflight"
 	"golang.org/x/sys/unix"
 )
 
@@ -24,21 +23,19 @@ type Health struct {
 // answerWithin is how long a file system may take to answer. The kubelet's calls time out after two minutes.
 const answerWithin = 10 * time.Second
 
-// healthCalls has the running queries, as usageCalls does: a file system whose query hangs gets no second one.
-var healthCalls singleflight.Group
+var healthCalls offThread[Health]
 
 // FSHealth returns the errors that the kernel has recorded for a mounted file system. It reads little from disk, and
 // waits for at most answerWithin and until ctx ends: a file system that does not answer has failed.
 func FSHealth(ctx context.Context, m *Mount) Health {
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
-	select {
-	case answer := <-healthCalls.DoChan(m.ID, func() (any, error) { return healthOf(m), nil }):
-		h, _ := answer.Val.(Health)
-		return h
-	case <-ctx.Done():
-		return Health{Errors: fmt.Sprintf("the %s at %s does not answer; look for failing disks", m.FSType, m.Target)}
+	hangs := fmt.Sprintf("the %s at %s does not answer; look for failing disks", m.FSType, m.Target)
+	h, err := healthCalls.do(ctx, m.ID, hangs, func() (Health, error) { return healthOf(m), nil })
+	if err != nil {
+		return Health{Errors: hangs}
 	}
+	return h
 }
 
 func healthOf(m *Mount) (h Health) {

@@ -97,7 +97,7 @@ func TestHealth_FileSystemSmallerThanItsDeviceIsReported(t *testing.T) {
 func TestHealth_FileSystemThatHangsIsNotAwaited(t *testing.T) {
 	m, hangs := &Mount{ID: "hangs", FSType: "xfs", Target: "/hangs"}, make(chan struct{})
 	defer close(hangs)
-	healthCalls.DoChan(m.ID, func() (any, error) { <-hangs; return Health{}, nil })
+	healthCalls.running.DoChan(m.ID, func() (any, error) { <-hangs; return Health{}, nil })
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if h := FSHealth(ctx, m); !strings.Contains(h.Errors, "/hangs does not answer") {

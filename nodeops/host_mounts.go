@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 )
 
@@ -41,18 +42,13 @@ func (h Host) Show(dir string) (shown bool, err error) {
 // openTree opens a detached copy of a mount of the host. It uses a thread that ends afterwards: a thread that has
 // entered another mount namespace cannot be reused.
 func (h Host) openTree(path string) (fd int, err error) {
-	type opened struct {
-		fd  int
-		err error
-	}
-	done := make(chan opened)
-	go func() {
+	var thread errgroup.Group
+	thread.Go(func() (err error) {
 		runtime.LockOSThread()
-		fd, err := inMountsOf(filepath.Join(h.Proc, "ns/mnt"), path)
-		done <- opened{fd, err}
-	}()
-	answer := <-done
-	return answer.fd, answer.err
+		fd, err = inMountsOf(filepath.Join(h.Proc, "ns/mnt"), path)
+		return err
+	})
+	return fd, thread.Wait()
 }
 
 func inMountsOf(namespace, path string) (int, error) {

@@ -15,9 +15,7 @@ import (
 
 // Loop is a loop device that is held open, so that it stays attached until Close.
 type Loop struct {
-	Path       string
-	DirectIO   bool
-	SectorSize int
+	Path string
 
 	device    *os.File
 	detaching File // the file of the last attempt to detach
@@ -38,18 +36,26 @@ const sectorSize = 4096
 // set: a second device on the same file would destroy it. An existing writable device is returned for a read-only
 // request; the reverse is an error.
 func AttachLoop(ctx context.Context, image string, o LoopOptions) (*Loop, error) {
-	unlock, err := lockFile(image)
+	l, err := attachLoop(ctx, image, o)
 	if err != nil {
 		return nil, fmt.Errorf("attaching %s: %w", image, err)
+	}
+	return l, nil
+}
+
+func attachLoop(ctx context.Context, image string, o LoopOptions) (*Loop, error) {
+	unlock, err := lockFile(image)
+	if err != nil {
+		return nil, err
 	}
 	defer unlock()
 	devices, err := LoopsOf(image)
 	if err != nil {
-		return nil, fmt.Errorf("attaching %s: %w", image, err)
+		return nil, err
 	}
 	for _, device := range devices {
 		if err := o.checkAllowed(device); err != nil {
-			return nil, fmt.Errorf("attaching %s: %w", image, err)
+			return nil, err
 		}
 		l, err := reuseLoop(device, image, o)
 		if !errors.Is(err, unix.ENXIO) && !errors.Is(err, fs.ErrNotExist) {
@@ -58,7 +64,7 @@ func AttachLoop(ctx context.Context, image string, o LoopOptions) (*Loop, error)
 	}
 	backing, err := openBacking(image, o.ReadOnly)
 	if err != nil {
-		return nil, fmt.Errorf("attaching %s: %w", image, err)
+		return nil, err
 	}
 	defer backing.Close()
 	attachTo := attachFree
@@ -79,7 +85,7 @@ func AttachLoop(ctx context.Context, image string, o LoopOptions) (*Loop, error)
 	}
 	// Before anything is written, so that a copy sees that the image was put to use since it looked.
 	if err := stamp(backing); err != nil {
-		return nil, errors.Join(fmt.Errorf("attaching %s: %w", image, err), l.Detach(ctx), l.Close())
+		return nil, errors.Join(err, l.Detach(ctx), l.Close())
 	}
 	return l, nil
 }
@@ -115,15 +121,11 @@ func openBacking(image string, readOnly bool) (*os.File, error) {
 
 // attachFree configures the first free device. If another process takes it first, it tries the next one.
 func attachFree(ctx context.Context, backing *os.File, o LoopOptions) (*Loop, error) {
-	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
-	if err != nil {
-		return nil, fmt.Errorf("loop devices are out of reach, is the module loop loaded and /dev the host's: %w", err)
-	}
-	defer control.Close()
-	config, err := loopConfig(backing, o)
+	control, err := openLoopControl()
 	if err != nil {
 		return nil, err
 	}
+	defer control.Close()
 	inUse, err := inUseByNode()
 	if err != nil {
 		return nil, err
@@ -133,20 +135,25 @@ func attachFree(ctx context.Context, backing *os.File, o LoopOptions) (*Loop, er
 		if err != nil {
 			return nil, fmt.Errorf("finding a free loop device: %w", err)
 		}
-		l, err := configureLoop(device, config, o)
-		switch {
-		case err == nil:
-			return l, nil
-		case !errors.Is(err, unix.EBUSY) && !errors.Is(err, unix.ENXIO):
-			return nil, fmt.Errorf("attaching %s: %w", backing.Name(), err)
+		l, err := configureLoop(device, backing, o)
+		if !errors.Is(err, unix.EBUSY) && !errors.Is(err, unix.ENXIO) {
+			return l, err
 		}
 		// Another process takes the device, or has it open for a moment.
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("attaching %s: %w: %w", backing.Name(), ctx.Err(), err)
+			return nil, fmt.Errorf("%w: %w", ctx.Err(), err)
 		case <-time.After(time.Millisecond):
 		}
 	}
+}
+
+func openLoopControl() (*os.File, error) {
+	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
+	if err != nil {
+		return nil, fmt.Errorf("loop devices are out of reach, is the module loop loaded and /dev the host's: %w", err)
+	}
+	return control, nil
 }
 
 func loopConfig(backing *os.File, o LoopOptions) (*unix.LoopConfig, error) {
@@ -156,7 +163,7 @@ func loopConfig(backing *os.File, o LoopOptions) (*unix.LoopConfig, error) {
 	}
 	fd := backing.Fd()
 	if fd > math.MaxUint32 {
-		return nil, fmt.Errorf("attaching %s: file descriptor %d is too large", backing.Name(), fd)
+		return nil, fmt.Errorf("file descriptor %d is too large", fd)
 	}
 	config := &unix.LoopConfig{Fd: uint32(fd), Size: sectorSize}
 	copy(config.Info.File_name[:len(config.Info.File_name)-1], backing.Name())
@@ -190,7 +197,11 @@ func directIO(f *os.File) (bool, error) {
 	return st.Type != unix.BTRFS_SUPER_MAGIC || isLinux6(15), nil
 }
 
-func configureLoop(path string, config *unix.LoopConfig, o LoopOptions) (*Loop, error) {
+func configureLoop(path string, backing *os.File, o LoopOptions) (*Loop, error) {
+	config, err := loopConfig(backing, o)
+	if err != nil {
+		return nil, err
+	}
 	device, err := openLoop(path, o.ReadOnly)
 	if err != nil {
 		return nil, err
@@ -199,9 +210,8 @@ func configureLoop(path string, config *unix.LoopConfig, o LoopOptions) (*Loop, 
 	err = unix.IoctlLoopConfigure(int(device.Fd()), config)
 	if errors.Is(err, unix.EINVAL) && config.Info.Flags&unix.LO_FLAGS_DIRECT_IO != 0 {
 		// Most kernels ignore features that the file system lacks; some refuse them.
-		buffered := *config
-		buffered.Info.Flags &^= unix.LO_FLAGS_DIRECT_IO
-		err = unix.IoctlLoopConfigure(int(device.Fd()), &buffered)
+		config.Info.Flags &^= unix.LO_FLAGS_DIRECT_IO
+		err = unix.IoctlLoopConfigure(int(device.Fd()), config)
 	}
 	if err != nil {
 		device.Close()
@@ -210,13 +220,13 @@ func configureLoop(path string, config *unix.LoopConfig, o LoopOptions) (*Loop, 
 	if errCounts == nil {
 		loopCounts.set(path, attachmentOf(filepath.Base(path)), before)
 	}
+	l := &Loop{Path: path, device: device}
 	if !o.ReadOnly {
 		if err := clearReadOnly(device); err != nil {
-			l := &Loop{Path: path, device: device}
 			return nil, errors.Join(fmt.Errorf("making %s writable: %w", path, err), l.Detach(context.Background()), l.Close())
 		}
 	}
-	return describeLoop(device)
+	return l, nil
 }
 
 func openLoop(path string, readOnly bool) (*os.File, error) {
@@ -227,58 +237,30 @@ func openLoop(path string, readOnly bool) (*os.File, error) {
 	return os.OpenFile(path, flags|unix.O_NOFOLLOW, 0)
 }
 
-func describeLoop(device *os.File) (*Loop, error) {
-	status, err := unix.IoctlLoopGetStatus64(int(device.Fd()))
-	if err != nil {
-		device.Close()
-		return nil, fmt.Errorf("reading the status of %s: %w", device.Name(), err)
-	}
-	sector, err := unix.IoctlGetInt(int(device.Fd()), unix.BLKSSZGET)
-	if err != nil {
-		device.Close()
-		return nil, fmt.Errorf("reading the sector size of %s: %w", device.Name(), err)
-	}
-	direct := status.Flags&unix.LO_FLAGS_DIRECT_IO != 0
-	return &Loop{Path: device.Name(), DirectIO: direct, SectorSize: sector, device: device}, nil
-}
-
 // reuseLoop opens a device that is attached to the image. It fails with ENXIO if the device was detached, or is
 // attached to another file once it is open.
 func reuseLoop(path, image string, o LoopOptions) (*Loop, error) {
-	of, err := FileAt(image)
-	if err != nil {
-		return nil, err
-	}
 	device, err := openLoop(path, o.ReadOnly)
 	if err != nil {
 		return nil, err
 	}
-	status, err := unix.IoctlLoopGetStatus64(int(device.Fd()))
-	if err == nil && attachedTo(status) != of {
-		err = fmt.Errorf("%s is now attached to another file than %s: %w", path, image, unix.ENXIO)
-	}
-	if err == nil && !o.ReadOnly && status.Flags&unix.LO_FLAGS_READ_ONLY != 0 {
-		err = fmt.Errorf("%s is attached read-only as %s; stop its users first", image, path)
-	}
-	if err == nil {
-		err = setAutoclear(device, status, o.Autoclear)
+	l := &Loop{Path: path, device: device}
+	status, err := l.statusOf(image)
+	switch {
+	case err != nil:
+	case !o.ReadOnly && status.Flags&unix.LO_FLAGS_READ_ONLY != 0:
+		err = fmt.Errorf("it is attached read-only as %s; stop its users first", path)
+	case o.Autoclear != (status.Flags&unix.LO_FLAGS_AUTOCLEAR != 0):
+		status.Flags ^= unix.LO_FLAGS_AUTOCLEAR
+		if err = unix.IoctlLoopSetStatus64(int(device.Fd()), status); err != nil {
+			err = fmt.Errorf("setting autoclear of %s to %t: %w", path, o.Autoclear, err)
+		}
 	}
 	if err != nil {
 		device.Close()
 		return nil, err
 	}
-	return describeLoop(device)
-}
-
-func setAutoclear(device *os.File, status *unix.LoopInfo64, want bool) error {
-	if want == (status.Flags&unix.LO_FLAGS_AUTOCLEAR != 0) {
-		return nil
-	}
-	status.Flags ^= unix.LO_FLAGS_AUTOCLEAR
-	if err := unix.IoctlLoopSetStatus64(int(device.Fd()), status); err != nil {
-		return fmt.Errorf("setting autoclear of %s to %t: %w", device.Name(), want, err)
-	}
-	return nil
+	return l, nil
 }
 
 // Close closes the device if it is open. Without autoclear, the device stays attached.

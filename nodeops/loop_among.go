@@ -39,26 +39,18 @@ func (o *LoopOptions) checkAllowed(device string) error {
 // attachAmong configures the first free device of o.Among. If two processes try the same one, the kernel lets one
 // succeed.
 func attachAmong(ctx context.Context, backing *os.File, o LoopOptions) (*Loop, error) {
-	config, err := loopConfig(backing, o)
-	if err != nil {
-		return nil, err
-	}
 	for _, device := range o.Among {
 		if err := ctx.Err(); err != nil {
-			return nil, fmt.Errorf("attaching %s: %w", backing.Name(), err)
+			return nil, err
 		}
 		if attached(device) {
 			continue // without opening it, which would delay its autoclear
 		}
-		l, err := configureLoop(device, config, o)
-		if err == nil {
-			return l, nil
-		}
-		if !errors.Is(err, unix.EBUSY) {
-			return nil, fmt.Errorf("attaching %s: %w", backing.Name(), err)
+		if l, err := configureLoop(device, backing, o); !errors.Is(err, unix.EBUSY) {
+			return l, err
 		}
 	}
-	return nil, fmt.Errorf("attaching %s: %w: all %d that may be used here are in use", backing.Name(), ErrNoLoop, len(o.Among))
+	return nil, fmt.Errorf("%w: all %d that may be used here are in use", ErrNoLoop, len(o.Among))
 }
 
 func attached(device string) bool {
@@ -117,9 +109,9 @@ func addLoop(control *os.File, number int) (made int, err error) {
 
 // AddLoops adds the missing devices of count numbers from first on, and returns the paths of all of them.
 func AddLoops(first, count int) ([]string, error) {
-	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
+	control, err := openLoopControl()
 	if err != nil {
-		return nil, fmt.Errorf("loop devices are out of reach, is the module loop loaded and /dev the host's: %w", err)
+		return nil, err
 	}
 	defer control.Close()
 	devices := make([]string, 0, count)

@@ -48,6 +48,19 @@ func (l *Loop) file() (File, error) {
 
 func attachedTo(status *unix.LoopInfo64) File { return File{status.Device, status.Inode} }
 
+// statusOf returns the status of a device that is attached to this file. It fails with ENXIO if the device is not.
+func (l *Loop) statusOf(image string) (*unix.LoopInfo64, error) {
+	of, err := FileAt(image)
+	if err != nil {
+		return nil, err
+	}
+	status, err := l.status()
+	if err == nil && attachedTo(status) != of {
+		err = fmt.Errorf("%s is attached to another file than %s: %w", l.Path, image, unix.ENXIO)
+	}
+	return status, err
+}
+
 func (l *Loop) status() (*unix.LoopInfo64, error) {
 	status, err := unix.IoctlLoopGetStatus64(int(l.device.Fd()))
 	if err != nil {

@@ -27,16 +27,9 @@ func HoldLoop(device, image string) (*Loop, error) {
 // to detach it when its last user closes it (LOOP_CLR_FD, LOOP_SET_STATUS), or to limit it to a part of the image. It
 // fails with ENXIO if the device is not attached to this file.
 func (l *Loop) Keep(image string) error {
-	of, err := FileAt(image)
+	status, err := l.statusOf(image)
 	if err != nil {
 		return err
-	}
-	status, err := l.status()
-	if err != nil {
-		return err
-	}
-	if attachedTo(status) != of {
-		return fmt.Errorf("%s is attached to another file than %s: %w", l.Path, image, unix.ENXIO)
 	}
 	const autoclear = unix.LO_FLAGS_AUTOCLEAR
 	if status.Flags&autoclear == 0 && status.Offset == 0 && status.Sizelimit == 0 {

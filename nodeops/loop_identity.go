@@ -52,14 +52,11 @@ func numberUnder(m *Mount) string {
 
 // numberUnderBtrfs identifies the file system by its UUID: the mount table does not have the device of a btrfs.
 func numberUnderBtrfs(m *Mount) string {
-	root, err := os.OpenFile(m.Target, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-	if err != nil {
+	root, err := openShown(m)
+	if root == nil || err != nil {
 		return ""
 	}
 	defer root.Close()
-	if !isOfMount(int(root.Fd()), "", m) {
-		return ""
-	}
 	is, err := btrfsInfo(root)
 	if err != nil {
 		return ""

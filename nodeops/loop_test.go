@@ -83,12 +83,14 @@ func TestAttachLoop_DeviceHasDirectIOAndLargeSectorsWhereThePoolAllows(t *testin
 		t.Run(fmt.Sprintf("%s/%d", c.pool, c.size), func(t *testing.T) {
 			dir := newFS(t, c.pool, fileSystems[c.pool])
 			l := attach(t, sparse(t, dir, c.size), LoopOptions{})
-			if l.SectorSize != c.sector {
-				t.Errorf("sectors of %d bytes, want %d", l.SectorSize, c.sector)
+			sector, err := unix.IoctlGetInt(int(l.device.Fd()), unix.BLKSSZGET)
+			if err != nil || sector != c.sector {
+				t.Errorf("sectors of %d bytes, %v, want %d", sector, err, c.sector)
 			}
 			// Whether direct I/O works with 512-byte sectors depends on the disk below.
-			if l.DirectIO != c.direct && c.sector == 4096 {
-				t.Errorf("direct I/O: %t, want %t", l.DirectIO, c.direct)
+			direct := check.Got(l.status())(t).Flags&unix.LO_FLAGS_DIRECT_IO != 0
+			if direct != c.direct && c.sector == 4096 {
+				t.Errorf("direct I/O: %t, want %t", direct, c.direct)
 			}
 		})
 	}

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -129,23 +128,6 @@ func TestDetachedMount_RespondingFileSystemIsUnmountedOnlyWhenUnused(t *testing.
 	for range 2 {
 		check.Report(t, UnmountShared(t.Context(), target, time.Minute, 0))
 	}
-}
-
-func TestDetachedMount_HangingCallIsSharedByAllCallers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var calls offThread
-		answer, begun := make(chan struct{}), 0
-		hang := func() (any, error) { begun++; <-answer; return 7, nil }
-		for range 3 {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			fails(t, errorOf(calls.do(ctx, "a", hang)), context.DeadlineExceeded)
-			cancel()
-		}
-		time.AfterFunc(time.Second, func() { close(answer) })
-		if got, err := calls.do(t.Context(), "a", hang); got != 7 || err != nil || begun != 1 {
-			t.Errorf("got %v, %v after %d calls", got, err, begun)
-		}
-	})
 }
 
 func TestDetachedMount_OnlyTheTopOfASharedVolumeIsGivenToAGroup(t *testing.T) {

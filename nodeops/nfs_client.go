@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"strings"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 )
 
@@ -20,27 +21,23 @@ func (e *NFSClientError) Error() string { return strings.Join(e.lacks, "; and ")
 // CheckNFSClient returns what this host lacks to mount shared volumes with the namespaces in a directory such as
 // /proc/1/ns; nil if nothing. Like a mount, it makes the kernel load its module. No helper program is needed.
 func CheckNFSClient(namespaces string) error {
-	done := make(chan error, 1)
-	go func() { // the thread ends with the goroutine
-		kernel := knowsNFS()
-		done <- nfsClient(kernel, enterNFS(namespaces))
-	}()
-	return <-done
+	var thread errgroup.Group // it ends with the goroutine
+	thread.Go(func() error { return nfsClient(knowsNFS(), enterNFS(namespaces)) })
+	return thread.Wait()
 }
 
 // nfsClient combines what is missing.
 func nfsClient(kernel, namespaces error) error {
-	if kernel == nil && namespaces == nil {
+	var lacks []string
+	for _, err := range []error{kernel, namespaces} {
+		if err != nil {
+			lacks = append(lacks, err.Error())
+		}
+	}
+	if len(lacks) == 0 {
 		return nil
 	}
-	e := &NFSClientError{NoKernel: errors.Is(kernel, unix.ENODEV)}
-	if kernel != nil {
-		e.lacks = append(e.lacks, kernel.Error())
-	}
-	if namespaces != nil {
-		e.lacks = append(e.lacks, namespaces.Error())
-	}
-	return e
+	return &NFSClientError{NoKernel: errors.Is(kernel, unix.ENODEV), lacks: lacks}
 }
 
 // knowsNFS returns whether the kernel has an NFS client.

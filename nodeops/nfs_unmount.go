@@ -9,35 +9,19 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/singleflight"
 	"golang.org/x/sys/unix"
 )
 
-// offThread runs calls that may hang in the kernel indefinitely. Each occupies a thread, so a call is not repeated
-// while it runs.
-type offThread struct{ running singleflight.Group }
-
-var unmounts, sharedUsages, sharedGroups offThread
-
-// do returns the result of f, or an error when ctx ends.
-func (o *offThread) do(ctx context.Context, key string, f func() (any, error)) (any, error) {
-	select {
-	case answer := <-o.running.DoChan(key, f):
-		return answer.Val, answer.Err
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
+var (
+	unmounts, sharedGroups offThread[any]
+	sharedUsages           offThread[FSUsage]
+)
 
 // StatfsShared is Statfs for a mount whose server may not answer. All mounts of a file system share one call, since
 // that may hang, and nothing else accesses the file system before it returns.
 func StatfsShared(ctx context.Context, m *Mount) (FSUsage, error) {
-	answer, err := sharedUsages.do(ctx, m.Device, func() (any, error) { return statfs(m.Target) })
-	if cause := ctx.Err(); cause != nil && errors.Is(err, cause) {
-		return FSUsage{}, fmt.Errorf("usage of %s: the server of %s does not answer: %w", m.Target, m.Source, err)
-	}
-	usage, _ := answer.(FSUsage)
-	return usage, err
+	hangs := fmt.Sprintf("usage of %s: the server of %s does not answer", m.Target, m.Source)
+	return sharedUsages.do(ctx, m.Device, hangs, func() (FSUsage, error) { return statfs(m.Target) })
 }
 
 // UnmountShared removes all mounts at target, even if their server does not answer. Each step is limited to step: an
@@ -124,7 +108,7 @@ func (s *silences) end(mount string) {
 func tryUnmount(ctx context.Context, m *Mount, flags int, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	_, err := unmounts.do(ctx, m.ID+" "+strconv.Itoa(flags), func() (any, error) {
+	_, err := unmounts.do(ctx, m.ID+" "+strconv.Itoa(flags), "the unmount hangs", func() (any, error) {
 		return nil, uninterrupted(func() error { return unix.Unmount(m.Target, flags|unix.UMOUNT_NOFOLLOW) })
 	})
 	return err
@@ -153,7 +137,9 @@ func isOnlyMount(m *Mount) bool {
 // SetTopGroup makes the root directory of a mount, whose server may not answer, writable for a group, which new files
 // in it inherit. It does nothing if that is so already, and changes nothing below.
 func SetTopGroup(ctx context.Context, m *Mount, gid int) error {
-	_, err := sharedGroups.do(ctx, m.Device+" "+strconv.Itoa(gid), func() (any, error) { return nil, setTopGroup(m.Target, gid) })
+	_, err := sharedGroups.do(ctx, m.Device+" "+strconv.Itoa(gid), "the server does not answer", func() (any, error) {
+		return nil, setTopGroup(m.Target, gid)
+	})
 	if err != nil {
 		return fmt.Errorf("changing the group of %s to %d: %w", m.Target, gid, err)
 	}

@@ -1,12 +1,9 @@
 package nodeops
 
 import (
-	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"unsafe"
 
@@ -71,18 +68,11 @@ func deviceUnder(dir *os.File) (string, error) {
 	if err := unix.Fstat(int(dir.Fd()), &st); err != nil {
 		return "", err
 	}
-	event := fmt.Sprintf("/sys/dev/block/%d:%d/uevent", unix.Major(st.Dev), unix.Minor(st.Dev))
-	b, err := os.ReadFile(event)
-	if err != nil {
-		return "", fmt.Errorf("it is not on a block device: %w", err)
+	name := deviceName(fmt.Sprintf("%d:%d", unix.Major(st.Dev), unix.Minor(st.Dev)))
+	if name == "" {
+		return "", errors.New("it is not on a block device")
 	}
-	lines := bufio.NewScanner(bytes.NewReader(b))
-	for lines.Scan() {
-		if name, ok := strings.CutPrefix(lines.Text(), "DEVNAME="); ok {
-			return filepath.Join("/dev", name), nil
-		}
-	}
-	return "", fmt.Errorf("%s names no device", event)
+	return "/dev/" + strings.ReplaceAll(name, "!", "/"), nil
 }
 
 // enforced fails if the file system does not enforce project quotas, with what to do.

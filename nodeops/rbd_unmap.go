@@ -10,16 +10,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-var rbdUnmaps, rbdRefreshes offThread
+var rbdUnmaps, rbdRefreshes offThread[any]
+
+const clusterHangs = "the cluster does not answer, and the kernel still waits for it"
 
 // UnmapRBD takes a device away, if it still shows what it did; one that is gone is fine. It fails with EBUSY while any
 // process or file system has it open, and returns when ctx ends. It does not force: what has the device open would lose what
 // it has not written, and the kernel waits for what it is writing even so.
 func UnmapRBD(ctx context.Context, d *RBDDevice) error {
-	_, err := rbdUnmaps.do(ctx, d.id+" "+d.Client.ID, func() (any, error) { return nil, d.unmap() })
-	if cause := ctx.Err(); cause != nil && errors.Is(err, cause) {
-		return fmt.Errorf("unmapping %s, which is %s: the cluster does not answer, and the kernel still waits for it: %w", d.Path, d, err)
-	}
+	_, err := rbdUnmaps.do(ctx, d.id+" "+d.Client.ID, clusterHangs, func() (any, error) { return nil, d.unmap() })
 	if err != nil {
 		return fmt.Errorf("unmapping %s, which is %s: %w", d.Path, d, err)
 	}
@@ -29,7 +28,7 @@ func UnmapRBD(ctx context.Context, d *RBDDevice) error {
 // forceUnmapRBD takes a device away whose cluster has shut its client out, also from what has it open: nothing that it has
 // not written can be written any more.
 func forceUnmapRBD(ctx context.Context, d *RBDDevice) error {
-	_, err := rbdUnmaps.do(ctx, d.id+" "+d.Client.ID+" force", func() (any, error) {
+	_, err := rbdUnmaps.do(ctx, d.id+" "+d.Client.ID+" force", clusterHangs, func() (any, error) {
 		now, err := RBDAt(d.Path)
 		if err != nil || now == nil || !now.is(d) {
 			return nil, err
@@ -112,9 +111,6 @@ func GrowRBD(ctx context.Context, device string) error {
 
 // refreshRBD has the kernel read the header of an image from its cluster, for which it waits as long as that takes.
 func refreshRBD(ctx context.Context, key, file string) error {
-	_, err := rbdRefreshes.do(ctx, key, func() (any, error) { return nil, os.WriteFile(file, []byte("1"), 0) })
-	if cause := ctx.Err(); cause != nil && errors.Is(err, cause) {
-		return fmt.Errorf("the cluster does not answer, and the kernel still waits for it: %w", err)
-	}
+	_, err := rbdRefreshes.do(ctx, key, clusterHangs, func() (any, error) { return nil, os.WriteFile(file, []byte("1"), 0) })
 	return err
 }

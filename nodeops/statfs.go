@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"golang.org/x/sync/singleflight"
 	"golang.org/x/sys/unix"
 )
 
@@ -15,11 +14,7 @@ type FSUsage struct {
 	Inodes, InodesUsed, InodesFree int64
 }
 
-// usageCalls has the running calls: one that hangs in the kernel occupies its thread indefinitely, so there is at most
-// one per path.
-type usageCalls struct{ running singleflight.Group }
-
-var usages usageCalls
+var usages offThread[FSUsage] // by path
 
 // Statfs returns the usage of the file system at path. It returns when ctx ends, even while the kernel hangs.
 // Concurrent callers share the result.
@@ -27,17 +22,8 @@ func Statfs(ctx context.Context, path string) (FSUsage, error) {
 	if err := ctx.Err(); err != nil {
 		return FSUsage{}, fmt.Errorf("usage of %s: %w", path, err)
 	}
-	return usages.ask(ctx, path, statfs)
-}
-
-func (c *usageCalls) ask(ctx context.Context, path string, statfs func(string) (FSUsage, error)) (FSUsage, error) {
-	select {
-	case answer := <-c.running.DoChan(path, func() (any, error) { return statfs(path) }):
-		usage, _ := answer.Val.(FSUsage)
-		return usage, answer.Err
-	case <-ctx.Done():
-		return FSUsage{}, fmt.Errorf("usage of %s: the file system does not answer; look for failing disks or dead servers: %w", path, ctx.Err())
-	}
+	hangs := fmt.Sprintf("usage of %s: the file system does not answer; look for failing disks or dead servers", path)
+	return usages.do(ctx, path, hangs, func() (FSUsage, error) { return statfs(path) })
 }
 
 func statfs(path string) (FSUsage, error) {

@@ -18,16 +18,20 @@ type contentSync struct {
 	ctx            context.Context
 	done           func(bytes int64)
 	written        int64
-	source, target []byte     // of copyChunk bytes
-	zeros          []byte     // as many
+	source, target []byte     // of at most copyChunk bytes
 	dirty          span       // what is being written back
+	lazy           bool       // the kernel writes back when it likes
 	limit          *readLimit // of a tree
 }
 
 type span struct{ from, length int64 }
 
-func newContentSync(ctx context.Context, done func(int64)) *contentSync {
-	return &contentSync{ctx: ctx, done: done, source: make([]byte, copyChunk), target: make([]byte, copyChunk), zeros: make([]byte, copyChunk)}
+// zeroChunk is what a hole has.
+var zeroChunk [copyChunk]byte
+
+// newContentSync returns one for files of at most a size.
+func newContentSync(ctx context.Context, done func(int64), size int64) *contentSync {
+	return &contentSync{ctx: ctx, done: done, source: make([]byte, min(copyChunk, size))}
 }
 
 // file makes the content of dst that of src, with the same holes. Where dst has the bytes already, they are not written
@@ -85,8 +89,11 @@ func (c *contentSync) data(dst, src *os.File, from, to, had int64) error {
 		if err := readFull(src, part, from); err != nil {
 			return err
 		}
-		has := c.zeros[:length]
+		has := zeroChunk[:length]
 		if from < had {
+			if c.target == nil {
+				c.target = make([]byte, len(c.source))
+			}
 			length = min(length, had-from) // the rest comes with the next chunk
 			part, has = part[:length], c.target[:length]
 			if err := readFull(dst, has, from); err != nil {
@@ -133,7 +140,7 @@ func (c *contentSync) write(dst *os.File, part []byte, at int64) error {
 // writeBack starts to write a chunk back, waits for the one before, and drops it from the page cache: the memory of a
 // container includes that.
 func (c *contentSync) writeBack(dst *os.File, now span) error {
-	if now.length < copyChunk { // the end, or a small file; there may be thousands of them in one chunk
+	if c.lazy || now.length < copyChunk { // the end, or a small file; there may be thousands of them in one chunk
 		return nil
 	}
 	fd := int(dst.Fd())

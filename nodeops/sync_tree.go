@@ -37,7 +37,7 @@ func SyncTree(ctx context.Context, dst, src string, done func(bytes int64)) (wri
 	s.contentSync = newContentSync(ctx, func(bytes int64) {
 		s.bytes += bytes
 		done(bytes)
-	})
+	}, copyChunk)
 	if err := s.run(); err != nil {
 		return s.written, fmt.Errorf("copying %s to %s: %w", src, dst, s.explainFull(err))
 	}

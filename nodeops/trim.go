@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
 	"time"
 	"unsafe"
 
@@ -50,11 +49,7 @@ func trimOnce(m *Mount, start, length, least int64) (is bool, err error) {
 		return false, nil // it is not mounted any more, or not readable, which others report
 	}
 	defer root.Close()
-	var st unix.Statx_t
-	if err := unix.Statx(int(root.Fd()), "", unix.AT_EMPTY_PATH, unix.STATX_MNT_ID, &st); err != nil {
-		return false, &os.PathError{Op: "stat", Path: m.Target, Err: err}
-	}
-	if st.Mask&unix.STATX_MNT_ID == 0 || strconv.FormatUint(st.Mnt_id, 10) != m.ID {
+	if !isOfMount(int(root.Fd()), "", m) {
 		return false, nil
 	}
 	space := struct{ start, length, least uint64 }{uint64(start), uint64(length), uint64(least)}
