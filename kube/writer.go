@@ -114,3 +114,11 @@ func IgnoreGone(err error) error {
 	}
 	return IgnoreNotFound(err)
 }
+
+// DeleteExactly deletes an object that was read before. If it is gone, or another has its name, that is no error.
+func DeleteExactly(ctx context.Context, remove func(context.Context, string, metav1.DeleteOptions) error, o metav1.Object) error {
+	if err := IgnoreGone(remove(ctx, o.GetName(), *metav1.NewPreconditionDeleteOptions(string(o.GetUID())))); err != nil {
+		return fmt.Errorf("deleting %s: %w", keyOf(o), err)
+	}
+	return nil
+}

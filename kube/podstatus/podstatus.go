@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	core "k8s.io/api/core/v1"
 
@@ -149,4 +150,19 @@ func Failure(p *core.Pod) string {
 		return "its pod was stopped" + Disruption(p)
 	}
 	return "its pod failed: " + said
+}
+
+// Backoff returns the delay after a number of failed pods, from first on doubled each time.
+func Backoff(failures int32, first, slowest time.Duration) time.Duration {
+	const doublings = 6
+	return min(first<<min(max(failures-1, 0), doublings), slowest)
+}
+
+// Pause returns how much is left of a delay after the end of a container.
+func Pause(p *core.Pod, container string, delay time.Duration, now time.Time) time.Duration {
+	end := p.CreationTimestamp.Time
+	if t := Container(p, container).State.Terminated; t != nil && t.FinishedAt.After(end) {
+		end = t.FinishedAt.Time
+	}
+	return min(end.Add(delay).Sub(now), delay) // the node's clock may be ahead
 }

@@ -3,6 +3,7 @@ package podstatus
 import (
 	"strings"
 	"testing"
+	"time"
 
 	core "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -88,5 +89,18 @@ func TestIsReady_NotWhileThePodIsDeleted(t *testing.T) {
 	p.DeletionTimestamp = new(metav1.Now())
 	if IsReady(p) || IsReady(pod(condition(core.PodReady, core.ConditionFalse))) || !Has(p, core.PodReady, core.ConditionTrue) {
 		t.Error("a pod that is deleted or not ready is ready")
+	}
+}
+
+func TestPause_GrowsToItsLimit(t *testing.T) {
+	now := time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
+	p := &core.Pod{Status: core.PodStatus{ContainerStatuses: []core.ContainerStatus{{
+		Name: "copy", State: core.ContainerState{Terminated: &core.ContainerStateTerminated{FinishedAt: metav1.NewTime(now)}},
+	}}}}
+	const first, slowest = 5 * time.Second, 5 * time.Minute
+	for failures, want := range map[int32]time.Duration{1: first, 2: 2 * first, 5: 16 * first, 1000: slowest} {
+		if got := Pause(p, "copy", Backoff(failures, first, slowest), now); got != want {
+			t.Errorf("after %d failures it waits %v, want %v", failures, got, want)
+		}
 	}
 }

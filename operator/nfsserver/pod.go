@@ -7,17 +7,16 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/go-logr/logr"
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	scheduling "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/deploy"
+	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/kube/apply"
 	"github.com/holdfast-storage/holdfast/operator/render"
 )
@@ -117,16 +116,12 @@ func (in *input) storage(pod *core.PodSpec) {
 func (in *input) affinity() *core.Affinity {
 	terms := in.server.Spec.NodeSelectorTerms
 	if in.node != "" {
-		terms = []core.NodeSelectorTerm{{MatchFields: []core.NodeSelectorRequirement{
-			{Key: metav1.ObjectNameField, Operator: core.NodeSelectorOpIn, Values: []string{in.node}},
-		}}}
+		terms = []core.NodeSelectorTerm{kube.OnNode(in.node)}
 	}
 	if len(terms) == 0 {
 		return nil
 	}
-	return &core.Affinity{NodeAffinity: &core.NodeAffinity{
-		RequiredDuringSchedulingIgnoredDuringExecution: &core.NodeSelector{NodeSelectorTerms: terms},
-	}}
+	return kube.NodeAffinity(terms...)
 }
 
 // arguments returns those that differ between servers. The program has defaults for unset fields.
@@ -253,22 +248,15 @@ func chooseNode(s *v1beta1.NFSServer, has string, nodes []*core.Node) string {
 		return ""
 	}
 	return slices.MinFunc(chosen, func(a, b *core.Node) int {
-		if takes := takesPods(a, s.Spec.Tolerations); takes != takesPods(b, s.Spec.Tolerations) {
-			if takes {
+		_, barred := kube.Untolerated(a, s.Spec.Tolerations)
+		if _, other := kube.Untolerated(b, s.Spec.Tolerations); barred != other {
+			if other {
 				return -1
 			}
 			return 1
 		}
 		return cmp.Compare(a.Name, b.Name)
 	}).Name
-}
-
-// takesPods says whether pods with these tolerations may run on a node. A cordoned or unready node has a taint.
-func takesPods(n *core.Node, tolerations []core.Toleration) bool {
-	_, found := scheduling.FindMatchingUntoleratedTaint(logr.Discard(), n.Spec.Taints, tolerations, func(t *core.Taint) bool {
-		return t.Effect == core.TaintEffectNoSchedule || t.Effect == core.TaintEffectNoExecute
-	}, true)
-	return !found
 }
 
 // serverImage returns the image of a server.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	core "k8s.io/api/core/v1"
@@ -23,10 +24,11 @@ func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration,
 		return 0, nil
 	}
 	job := c.written.Newest(cached).DeepCopy()
-	if job.Unreadable() != nil && hasEnded(job) {
-		return 0, nil // its result stays true
-	}
-	if job.Unreadable() != nil {
+	switch {
+	case job.Unreadable() == nil:
+	case hasEnded(job): // its result stays true
+		return 0, nil
+	default:
 		return 0, c.reportUnreadable(ctx, job)
 	}
 	if hasEnded(job) || job.DeletionTimestamp != nil {
@@ -36,14 +38,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration,
 	if err != nil {
 		return 0, err
 	}
-	p := newPlan(job, o)
-	if len(p.find) > 0 {
-		if err := c.find(ctx, p.find, &o); err != nil {
-			return 0, err
-		}
-		p = newPlan(job, o)
-	}
-	return c.apply(ctx, job, p)
+	return c.apply(ctx, job, newPlan(job, o))
 }
 
 // reportUnreadable reports a job that cannot be decoded, and leaves it and its pods alone.
@@ -60,11 +55,16 @@ func (c *Controller) reportUnreadable(ctx context.Context, job *v1beta1.NodeJob)
 
 func (c *Controller) observe(ctx context.Context, job *v1beta1.NodeJob) (observed, error) {
 	o := observed{
-		now: c.Now(), gone: map[string]bool{}, settings: c.settings(), nodes: kube.Cached(c.nodes.List),
-		pods: kube.Selected(c.pods.Pods(c.Namespace).List, labelsOf(job.UID)),
+		now: c.Now(), settings: c.settings(), nodes: kube.Cached(c.nodes.List), pods: kube.Selected(c.pods.Pods(c.Namespace).List, labelsOf(job.UID)),
+	}
+	if hasEnded(job) || job.DeletionTimestamp != nil {
+		return o, nil
+	}
+	if err := c.observePods(ctx, job, &o); err != nil {
+		return o, err
 	}
 	o.logs = c.logs.of(o.pods)
-	if job.Spec.Task != v1beta1.CleanupTask || hasEnded(job) {
+	if job.Spec.Task != v1beta1.CleanupTask {
 		return o, nil
 	}
 	o.pools = map[string][]v1beta1.Pool{}
@@ -76,17 +76,19 @@ func (c *Controller) observe(ctx context.Context, job *v1beta1.NodeJob) (observe
 	return o, err
 }
 
-// find reads pods that are not cached: they are gone, or were created a moment ago.
-func (c *Controller) find(ctx context.Context, names []string, o *observed) error {
-	for _, name := range names {
-		pod, err := c.Kubernetes.CoreV1().Pods(c.Namespace).Get(ctx, name, metav1.GetOptions{})
-		switch {
-		case err == nil:
-			o.pods = append(o.pods, pod)
-		case apierrors.IsNotFound(err):
-			o.gone[name] = true
-		default:
+// observePods adds the pods of the newest attempts that are not cached: they are gone, or were created a moment ago.
+func (c *Controller) observePods(ctx context.Context, job *v1beta1.NodeJob, o *observed) error {
+	for _, n := range job.Status.Nodes {
+		name := podName(job, n.Name, n.Attempts)
+		if n.Phase != v1beta1.JobRunning || n.Attempts == 0 || slices.ContainsFunc(o.pods, func(p *core.Pod) bool { return p.Name == name }) {
+			continue
+		}
+		pod, err := kube.Live(ctx, c.Kubernetes.CoreV1().Pods(c.Namespace).Get, name)
+		if err != nil {
 			return err
+		}
+		if pod != nil {
+			o.pods = append(o.pods, pod)
 		}
 	}
 	return nil
@@ -103,9 +105,6 @@ func (c *Controller) apply(ctx context.Context, job *v1beta1.NodeJob, p plan) (t
 			failed = append(failed, fmt.Errorf("creating the pod of node %s: %w", pod.Annotations[nodeAnnotation], err))
 		}
 	}
-	for _, pod := range p.follow {
-		c.logs.follow(ctx, job.Name, job.Spec.CompletionWord, pod)
-	}
 	for _, pod := range p.read {
 		c.logs.read(ctx, job.Name, job.Spec.CompletionWord, pod)
 	}
@@ -117,21 +116,14 @@ func (c *Controller) apply(ctx context.Context, job *v1beta1.NodeJob, p plan) (t
 			c.Log.Warn("an event could not be written", "job", job.Name, "error", err)
 		}
 	}
-	if err := c.write(ctx, job, p.status); err != nil {
+	// It fails with a conflict if the job has changed, which is then reconciled again.
+	if _, _, err := c.written.WriteStatus(ctx, job, p.status); kube.IgnoreNotFound(err) != nil {
 		return 0, errors.Join(append(failed, err)...)
 	}
 	for _, pod := range p.end {
-		failed = append(failed, c.end(ctx, pod))
+		failed = append(failed, kube.DeleteExactly(ctx, pods.Delete, pod))
 	}
 	return p.again, errors.Join(failed...)
-}
-
-func (c *Controller) end(ctx context.Context, pod *core.Pod) error {
-	options := metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))}
-	if err := kube.IgnoreGone(c.Kubernetes.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, options)); err != nil {
-		return fmt.Errorf("ending the pod %s: %w", pod.Name, err)
-	}
-	return nil
 }
 
 // notMade does not count the attempt of a node whose pod the API server refused.
@@ -159,10 +151,4 @@ func (c *Controller) announce(ctx context.Context, job *v1beta1.NodeJob, s v1bet
 		e.Message = c.Message
 	}
 	return kube.RecordOnce(ctx, c.Kubernetes, component, e)
-}
-
-// write fails with a conflict if the job has changed, which is then reconciled again.
-func (c *Controller) write(ctx context.Context, job *v1beta1.NodeJob, s v1beta1.NodeJobStatus) error {
-	_, _, err := c.written.WriteStatus(ctx, job, s)
-	return kube.IgnoreNotFound(err)
 }

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/utils/ptr"
 )
 
 // logs reads logs concurrently, and queues a job when one of its logs has something new.
@@ -69,9 +68,10 @@ func (l *logs) forget(job string) {
 	}
 }
 
-// begin starts read for the pod, unless its log is being read already or has been found to hold the word: what is read
-// after that may lack the word, which has been rotated away.
-func (l *logs) begin(ctx context.Context, job string, pod *core.Pod, read func(ctx context.Context) (logState, time.Duration)) {
+// read reads the log of a container, unless it is being read already or has been found to hold the word: what is read
+// after that may lack the word, which has been rotated away. The log of a container that runs is followed until it holds
+// the word, across its rotations; where there is no word, what it has by now is read.
+func (l *logs) read(ctx context.Context, job, word string, pod *core.Pod) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r := l.known[pod.UID]
@@ -84,7 +84,15 @@ func (l *logs) begin(ctx context.Context, job string, pod *core.Pod, read func(c
 	}
 	ctx, r.cancel = context.WithCancel(ctx)
 	go func() {
-		state, after := read(ctx)
+		state, after := logState{}, time.Duration(0)
+		if word != "" && containerStatus(pod).State.Running != nil {
+			state, after = l.follow(ctx, word, pod), readAgain
+		} else {
+			state = l.readWhole(ctx, word, pod)
+		}
+		if state.found {
+			after = 0
+		}
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		r.cancel()
@@ -102,51 +110,36 @@ func (l *logs) heard(pod types.UID, tail string) {
 	}
 }
 
-// follow reads the log from its beginning while the container runs, until it holds the word. The stream continues when
-// the log is rotated.
-func (l *logs) follow(ctx context.Context, job, word string, pod *core.Pod) {
-	l.begin(ctx, job, pod, func(ctx context.Context) (logState, time.Duration) {
-		state, err := l.stream(ctx, pod, word, &core.PodLogOptions{Container: containerName, Follow: true})
-		if state.found {
-			return state, 0
-		}
-		state.err = errorText(err)
-		return state, readAgain
-	})
+func (l *logs) follow(ctx context.Context, word string, pod *core.Pod) logState {
+	return l.stream(ctx, pod, word, &core.PodLogOptions{Container: containerName, Follow: true})
 }
 
-// read reads the log of a container that has ended.
-func (l *logs) read(ctx context.Context, job, word string, pod *core.Pod) {
-	l.begin(ctx, job, pod, func(ctx context.Context) (logState, time.Duration) {
-		options := &core.PodLogOptions{Container: containerName}
-		if word == "" {
-			options.TailLines = ptr.To[int64](tailLines)
-		}
-		state, err := logState{}, context.Canceled // unless it is tried
-		tries := wait.Backoff{Duration: readAgain, Steps: readAttempts}
-		_ = wait.ExponentialBackoffWithContext(ctx, tries, func(ctx context.Context) (bool, error) {
-			state, err = l.readOnce(ctx, pod, word, options)
-			return err == nil || apierrors.IsNotFound(err), nil
-		}) // it ends with the last error, or with ctx
-		state.whole, state.err = true, errorText(err)
-		if t := containerStatus(pod).State.Terminated; t != nil {
-			state.tail = cmp.Or(state.tail, t.Message)
-		}
-		return state, 0
+// readWhole tries until it gets the log, ends with the last error, or with ctx.
+func (l *logs) readWhole(ctx context.Context, word string, pod *core.Pod) logState {
+	options := &core.PodLogOptions{Container: containerName}
+	if word == "" {
+		options.TailLines = new(int64(tailLines))
+	}
+	state := logState{err: context.Canceled} // unless it is tried
+	tries := wait.Backoff{Duration: readAgain, Steps: readAttempts}
+	_ = wait.ExponentialBackoffWithContext(ctx, tries, func(ctx context.Context) (bool, error) {
+		ctx, cancel := context.WithTimeout(ctx, readTimeout)
+		defer cancel()
+		state = l.stream(ctx, pod, word, options)
+		return state.err == nil || apierrors.IsNotFound(state.err), nil
 	})
-}
-
-func (l *logs) readOnce(ctx context.Context, pod *core.Pod, word string, options *core.PodLogOptions) (logState, error) {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
-	return l.stream(ctx, pod, word, options)
+	state.whole = true
+	if t := containerStatus(pod).State.Terminated; t != nil {
+		state.tail = cmp.Or(state.tail, t.Message)
+	}
+	return state
 }
 
 // stream reads to the end of the log, or to the word.
-func (l *logs) stream(ctx context.Context, pod *core.Pod, word string, options *core.PodLogOptions) (logState, error) {
+func (l *logs) stream(ctx context.Context, pod *core.Pod, word string, options *core.PodLogOptions) logState {
 	body, err := l.kubernetes.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, options).Stream(ctx)
 	if err != nil {
-		return logState{}, err
+		return logState{err: err}
 	}
 	defer body.Close()
 	s := search{word: word}
@@ -157,9 +150,9 @@ func (l *logs) stream(ctx context.Context, pod *core.Pod, word string, options *
 		l.heard(pod.UID, s.text())
 		switch {
 		case s.found || errors.Is(err, io.EOF):
-			return logState{found: s.found, tail: s.text()}, nil
+			return logState{found: s.found, tail: s.text()}
 		case err != nil:
-			return logState{tail: s.text()}, fmt.Errorf("reading the log of pod %s: %w", pod.Name, err)
+			return logState{tail: s.text(), err: fmt.Errorf("reading the log of pod %s: %w", pod.Name, err)}
 		}
 	}
 }
@@ -184,10 +177,3 @@ func (s *search) add(data []byte) {
 }
 
 func (s *search) text() string { return strings.ToValidUTF8(string(s.kept), "") }
-
-func errorText(err error) string {
-	if err == nil {
-		return ""
-	}
-	return err.Error()
-}

@@ -22,9 +22,8 @@ const (
 type observed struct {
 	now      time.Time
 	nodes    []*core.Node
-	pods     []*core.Pod // of this job
+	pods     []*core.Pod // of this job; live if not cached
 	logs     map[types.UID]logState
-	gone     map[string]bool           // names of pods that the API server does not have
 	refusals map[string]string         // by node, why the task must not run there
 	pools    map[string][]v1beta1.Pool // of nodes, as their agents reported last; only for the task Cleanup
 	settings settings
@@ -35,9 +34,7 @@ type plan struct {
 	status   v1beta1.NodeJobStatus
 	create   []*core.Pod
 	end      []*core.Pod   // to delete once their result is in the status
-	follow   []*core.Pod   // whose logs may hold the word
-	read     []*core.Pod   // ended, with a log that has not been read
-	find     []string      // names of pods that should exist and are not cached
+	read     []*core.Pod   // whose logs to read
 	again    time.Duration // when to look again, if nothing happens before; 0: not needed
 	finished bool          // with this plan
 }
@@ -66,7 +63,6 @@ func newPlan(job *v1beta1.NodeJob, o observed) plan {
 	}
 	r := round{plan: &p, job: job, work: work, observed: o, budget: tailLimit(len(p.status.Nodes))}
 	r.index()
-	r.refuseUnknownPlaces()
 	for i := range p.status.Nodes {
 		if n := &p.status.Nodes[i]; n.Phase == v1beta1.JobPending || n.Phase == v1beta1.JobRunning {
 			r.node(n)
@@ -153,9 +149,6 @@ func (r *round) node(n *v1beta1.NodeResult) {
 	pod := r.latest(n)
 	v := r.look(n, pod)
 	left := r.left(n)
-	if v.failed && r.refusals[n.Name] != "" {
-		v.final, v.message = true, r.refusals[n.Name]
-	}
 	switch {
 	case v.done:
 		r.finish(n, pod, v1beta1.JobCompleted, v)
@@ -207,35 +200,26 @@ func attemptOf(job *v1beta1.NodeJob, p *core.Pod) int32 {
 
 const maxAttempts = 21 // one more than the largest backoffLimit
 
-// look judges the current attempt.
+// look judges the current attempt. One whose pod has completed is done whatever the state of its node.
 func (r *round) look(n *v1beta1.NodeResult, pod *core.Pod) verdict {
-	node := r.nodeNamed[n.Name]
-	switch why := r.refusals[n.Name]; {
-	case node == nil && !r.succeeded(pod):
+	v := verdict{message: n.Message} // why its pod could not be created
+	switch {
+	case pod != nil:
+		v = judge(pod, r.work, r.job.Spec.CompletionWord, r.logs[pod.UID])
+	case n.Attempts > 0:
+		v = verdict{failed: true, message: "its pod was deleted"}
+	}
+	node, refusal := r.nodeNamed[n.Name], r.refusal(n.Name)
+	switch {
+	case v.done:
+	case node == nil:
 		return verdict{failed: true, final: true, message: "the node is gone"}
-	case why != "" && n.Attempts == 0:
-		return verdict{failed: true, final: true, message: why}
-	case n.Attempts == 0:
-		return verdict{message: n.Message} // why its pod could not be created
-	case pod == nil && r.gone[podName(r.job, n.Name, n.Attempts)]:
-		return verdict{failed: true, message: "its pod was deleted"}
-	case pod == nil:
-		r.find = append(r.find, podName(r.job, n.Name, n.Attempts))
-		return waits("its pod has not been seen yet")
-	}
-	v := judge(pod, r.work, r.job.Spec.CompletionWord, r.logs[pod.UID])
-	if v.done || v.failed {
-		return v
-	}
-	if why := unready(node); why != "" {
-		v.message = why + kube.Because("; ", v.message)
+	case refusal != "" && (v.failed || n.Attempts == 0):
+		v.failed, v.final, v.message = true, true, refusal
+	case !v.failed && unready(node) != "":
+		v.message = unready(node) + kube.Because("; ", v.message)
 	}
 	return v
-}
-
-// succeeded says whether the pod has completed, so that the state of the node does not matter.
-func (r *round) succeeded(pod *core.Pod) bool {
-	return pod != nil && judge(pod, r.work, r.job.Spec.CompletionWord, r.logs[pod.UID]).done
 }
 
 func unready(n *core.Node) string {

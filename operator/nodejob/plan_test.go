@@ -1,6 +1,7 @@
 package nodejob
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -32,7 +33,7 @@ func newScene(t *testing.T, nodes ...string) *scene {
 		T:   t,
 		job: &v1beta1.NodeJob{ObjectMeta: metav1.ObjectMeta{Name: "job", UID: "job-uid"}, Spec: v1beta1.NodeJobSpec{Image: "image:1", BackoffLimit: ptr.To[int32](1)}},
 		observed: observed{
-			now: start, logs: map[types.UID]logState{}, gone: map[string]bool{}, refusals: map[string]string{},
+			now: start, logs: map[types.UID]logState{}, refusals: map[string]string{},
 			settings: settings{namespace: "ours", image: "holdfast:1"},
 		},
 	}
@@ -232,7 +233,7 @@ func TestPlan_PodWithAnEndedContainerIsKeptUntilItsPhaseFollows(t *testing.T) {
 	s := newScene(t, "a").step().step()
 	s.exits("a", 0, "")
 	s.pod("a").Status.Phase = core.PodRunning
-	s.logs[s.pod("a").UID] = logState{whole: true, err: "the kubelet does not answer"} // which fails no exit of zero
+	s.logs[s.pod("a").UID] = logState{whole: true, err: errors.New("the kubelet does not answer")} // which fails no exit of zero
 	s.step().want("a", v1beta1.JobCompleted, "")
 	if s.step(); len(s.pods) != 1 {
 		t.Error("it was deleted")
@@ -360,9 +361,7 @@ func TestPlan_PodOfAnOlderAttemptDoesNotCountForTheNewest(t *testing.T) {
 	s.exits("a", 1, "")
 	old := s.pod("a")
 	s.step().after(firstRetry).step()
-	newest := s.pod("a").Name
 	s.pods = []*core.Pod{old} // its end has not been seen, and the newest was deleted
-	s.gone[newest] = true
 	old.Status = core.PodStatus{}
 	s.step().want("a", v1beta1.JobFailed, "its pod was deleted")
 }
@@ -379,17 +378,12 @@ func TestPlan_RemovedNodeIsNamedAndNotRetried(t *testing.T) {
 
 func TestPlan_DeletedPodIsRecreated(t *testing.T) {
 	s := newScene(t, "a").step().step()
-	lost := s.pod("a").Name
 	s.pods = nil
-	if s.step(); !slices.Equal(s.plan.find, []string{lost}) || len(s.plan.create) != 0 {
-		t.Fatalf("a cache that may be behind is believed: %+v", s.plan)
-	}
-	s.gone[lost] = true
 	s.step().want("a", v1beta1.JobRunning, "attempt 1 of 2: its pod was deleted")
 	if len(s.plan.create) != 1 || s.result("a").Attempts != 2 {
 		t.Fatalf("got %+v", s.plan)
 	}
-	s.gone[s.pod("a").Name], s.pods = true, nil
+	s.pods = nil
 	s.step().want("a", v1beta1.JobFailed, "its pod was deleted")
 }
 
@@ -398,7 +392,7 @@ func TestPlan_CompletionWordSufficesWhateverTheContainerDoes(t *testing.T) {
 	s.job.Spec.CompletionWord = "done"
 	s.step().step()
 	s.running("a")
-	if s.step(); len(s.plan.follow) != 1 {
+	if s.step(); len(s.plan.read) != 1 {
 		t.Fatalf("its log is not followed: %+v", s.plan)
 	}
 	s.logs[s.pod("a").UID] = logState{found: true, tail: "all done"}
@@ -420,10 +414,10 @@ func TestPlan_ExitIsJudgedByTheCompletionWordIfThereIsOne(t *testing.T) {
 		"with the word":                   {0, logState{found: true, whole: true}, "", "", v1beta1.JobCompleted, ""},
 		"with the word and a bad exit":    {1, logState{found: true, whole: true}, "", "", v1beta1.JobCompleted, ""},
 		"without the word":                {0, logState{whole: true}, "", "", v1beta1.JobFailed, `exit code 0 and did not write "done"`},
-		"without a log":                   {0, logState{whole: true, err: "gone"}, "", "", v1beta1.JobFailed, "its log cannot be read: gone"},
+		"without a log":                   {0, logState{whole: true, err: errors.New("gone")}, "", "", v1beta1.JobFailed, "its log cannot be read: gone"},
 		"before the log was read":         {0, logState{}, "", "", v1beta1.JobRunning, "its log is being read"},
 		"left, and the log was rotated":   {1, logState{whole: true, tail: "later"}, "Completed", "all done\n", v1beta1.JobCompleted, ""},
-		"left, and the log is away":       {1, logState{whole: true, err: "the node is away"}, "Error", "all done\n", v1beta1.JobCompleted, ""},
+		"left, and the log is away":       {1, logState{whole: true, err: errors.New("the node is away")}, "Error", "all done\n", v1beta1.JobCompleted, ""},
 		"in what only others say of it":   {1, logState{whole: true}, "StartError", `exec "echo done"`, v1beta1.JobFailed, "exit code 1"},
 		"not in what the container left ": {1, logState{whole: true}, "Completed", "half", v1beta1.JobFailed, "exit code 1"},
 	} {

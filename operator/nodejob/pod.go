@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/kube"
 )
 
 // JobLabel is the UID of a pod's job, which distinguishes it from an earlier job of the same name.
@@ -44,12 +45,15 @@ const longest = 10 * 365 * 24 * time.Hour
 
 // podOf returns the pod of one attempt. Its deadline ends it after the node's time even if no controller runs.
 func podOf(job *v1beta1.NodeJob, w work, s settings, node string, attempt int32, left time.Duration) *core.Pod {
-	no, deadline := false, int64((min(max(left, 0), longest)+slack)/time.Second)
+	no, yes, deadline := false, true, int64((min(max(left, 0), longest)+slack)/time.Second)
 	pod := &core.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: s.namespace, Name: podName(job, node, attempt), Labels: labelsOf(job.UID),
-			Annotations:     map[string]string{nodeAnnotation: node},
-			OwnerReferences: []metav1.OwnerReference{*ownerOf(job)},
+			Annotations: map[string]string{nodeAnnotation: node},
+			// The pods do not block the deletion of the job.
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: v1beta1.SchemeGroupVersion.String(), Kind: "NodeJob", Name: job.Name, UID: job.UID, Controller: &yes,
+			}},
 		},
 		Spec: core.PodSpec{
 			Containers:                   []core.Container{container(w)},
@@ -59,7 +63,7 @@ func podOf(job *v1beta1.NodeJob, w work, s settings, node string, attempt int32,
 			EnableServiceLinks:           &no,
 			ImagePullSecrets:             s.pullSecrets,
 			Tolerations:                  job.Spec.Tolerations,
-			Affinity:                     only(node),
+			Affinity:                     kube.NodeAffinity(kube.OnNode(node)),
 		},
 	}
 	if w.hostPath != "" {
@@ -78,12 +82,6 @@ func mountHost(pod *core.PodSpec, mount core.VolumeMount, dir string) {
 	pod.Containers[0].VolumeMounts = append(pod.Containers[0].VolumeMounts, mount)
 }
 
-func ownerOf(job *v1beta1.NodeJob) *metav1.OwnerReference {
-	owner := metav1.NewControllerRef(job, v1beta1.SchemeGroupVersion.WithKind("NodeJob"))
-	owner.BlockOwnerDeletion = nil // the pods do not block the deletion of the job
-	return owner
-}
-
 func container(w work) core.Container {
 	c := core.Container{
 		Name: containerName, Image: string(w.image), ImagePullPolicy: core.PullIfNotPresent, Command: w.command, Args: w.args,
@@ -93,14 +91,4 @@ func container(w work) core.Container {
 		c.SecurityContext = &core.SecurityContext{Privileged: &w.privileged}
 	}
 	return c
-}
-
-// only returns the affinity to one node by its name. Unlike spec.nodeName, it leaves resources and taints to the
-// scheduler.
-func only(node string) *core.Affinity {
-	return &core.Affinity{NodeAffinity: &core.NodeAffinity{
-		RequiredDuringSchedulingIgnoredDuringExecution: &core.NodeSelector{NodeSelectorTerms: []core.NodeSelectorTerm{{
-			MatchFields: []core.NodeSelectorRequirement{{Key: metav1.ObjectNameField, Operator: core.NodeSelectorOpIn, Values: []string{node}}},
-		}}},
-	}}
 }

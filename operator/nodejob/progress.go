@@ -38,9 +38,12 @@ func (r *round) attempt(n *v1beta1.NodeResult, last *core.Pod, v verdict, left t
 		n.Message = fmt.Sprintf("attempt %d of %d: %s", n.Attempts, r.retries()+1, kube.Shorten(v.message, longestMessage))
 		n.ExitCode = v.exit
 	}
-	if pause := r.pause(last, n.Attempts); pause > 0 {
-		r.within(min(pause, left))
-		return
+	// An attempt whose pod is gone has no end time and is retried at once.
+	if last != nil && n.Attempts > 0 {
+		if pause := podstatus.Pause(last, containerName, podstatus.Backoff(n.Attempts, firstRetry, slowestRetry), r.now); pause > 0 {
+			r.within(min(pause, left))
+			return
+		}
 	}
 	n.Attempts++
 	n.Phase = v1beta1.JobRunning
@@ -53,34 +56,14 @@ func (r *round) attempt(n *v1beta1.NodeResult, last *core.Pod, v verdict, left t
 	r.within(left)
 }
 
-// pause returns the delay until the next attempt. An attempt whose pod is gone has no end time and is retried at once.
-func (r *round) pause(last *core.Pod, attempts int32) time.Duration {
-	if last == nil || attempts == 0 {
-		return 0
-	}
-	end := last.CreationTimestamp.Time
-	if t := containerStatus(last).State.Terminated; t != nil && t.FinishedAt.After(end) {
-		end = t.FinishedAt.Time
-	}
-	delay := slowestRetry
-	if attempts < 6 {
-		delay = min(firstRetry<<(attempts-1), slowestRetry)
-	}
-	return min(end.Add(delay).Sub(r.now), delay) // the node's clock may be ahead
-}
-
 // wait leaves the attempt running.
 func (r *round) wait(n *v1beta1.NodeResult, pod *core.Pod, v verdict, left time.Duration) {
 	n.Phase, n.Message = v1beta1.JobRunning, kube.Shorten(v.message, longestMessage)
 	if left > 0 { // otherwise a log is being read, which queues the job
 		r.within(left)
 	}
-	switch {
-	case pod == nil:
-	case v.reading:
+	if pod != nil && (v.reading || r.job.Spec.CompletionWord != "" && containerStatus(pod).State.Running != nil) {
 		r.read = append(r.read, pod)
-	case r.job.Spec.CompletionWord != "" && containerStatus(pod).State.Running != nil:
-		r.follow = append(r.follow, pod)
 	}
 }
 

@@ -5,11 +5,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/go-logr/logr"
 	core "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	scheduling "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
@@ -26,9 +24,12 @@ type selection struct {
 // selectNodes evaluates the job's selectors as the scheduler does. A node that is cordoned or not ready has a taint.
 func selectNodes(spec *v1beta1.NodeJobSpec, nodes []*core.Node) (selection, error) {
 	var s selection
-	byLabels, err := labelSelector(spec.LabelSelector)
-	if err != nil {
-		return s, fmt.Errorf("labelSelector: %.500s", err.Error()) // the error quotes the invalid value
+	byLabels := labels.Everything()
+	if spec.LabelSelector != nil {
+		var err error
+		if byLabels, err = metav1.LabelSelectorAsSelector(spec.LabelSelector); err != nil {
+			return s, fmt.Errorf("labelSelector: %.500s", err.Error()) // the error quotes the invalid value
+		}
 	}
 	byTerms := func(*core.Node) bool { return true }
 	if len(spec.NodeSelectorTerms) > 0 {
@@ -43,7 +44,7 @@ func selectNodes(spec *v1beta1.NodeJobSpec, nodes []*core.Node) (selection, erro
 			s.left++
 			continue
 		}
-		if taint, found := untolerated(n, spec.Tolerations); found {
+		if taint, found := kube.Untolerated(n, spec.Tolerations); found {
 			s.tainted = append(s.tainted, fmt.Sprintf("%s has the taint %s", n.Name, taint.ToString()))
 			continue
 		}
@@ -52,21 +53,6 @@ func selectNodes(spec *v1beta1.NodeJobSpec, nodes []*core.Node) (selection, erro
 	slices.Sort(s.nodes)
 	slices.Sort(s.tainted)
 	return s, nil
-}
-
-func labelSelector(s *metav1.LabelSelector) (labels.Selector, error) {
-	if s == nil {
-		return labels.Everything(), nil
-	}
-	return metav1.LabelSelectorAsSelector(s)
-}
-
-// untolerated finds a taint that keeps pods with these tolerations off the node.
-func untolerated(n *core.Node, tolerations []core.Toleration) (core.Taint, bool) {
-	keepsOff := func(t *core.Taint) bool {
-		return t.Effect == core.TaintEffectNoSchedule || t.Effect == core.TaintEffectNoExecute
-	}
-	return scheduling.FindMatchingUntoleratedTaint(logr.Discard(), n.Spec.Taints, tolerations, keepsOff, true)
 }
 
 // none says why no node was selected.

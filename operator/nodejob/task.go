@@ -4,10 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"path"
 	"slices"
-	"strings"
 
 	core "k8s.io/api/core/v1"
 
@@ -52,9 +50,6 @@ var errTask = errors.New("the job cannot run")
 func workOf(spec *v1beta1.NodeJobSpec, s settings) (work, error) {
 	switch spec.Task {
 	case "":
-		if err := checkOwn(spec); err != nil {
-			return work{}, err
-		}
 		return work{
 			image: spec.Image, command: spec.Command, args: spec.Args,
 			hostPath: spec.HostPath, mountPath: spec.MountPath, privileged: spec.Privileged,
@@ -69,31 +64,12 @@ func workOf(spec *v1beta1.NodeJobSpec, s settings) (work, error) {
 		if spec.Pool == "" {
 			return work{}, fmt.Errorf("%w: task Cleanup needs pool, the name of the pool to wipe", errTask)
 		}
-		if spec.Pool != path.Base(path.Clean("/"+spec.Pool)) {
-			return work{}, fmt.Errorf("%w: %q is no name of a pool", errTask, spec.Pool)
-		}
 		return work{
 			image: s.image, args: []string{"cleanup", "--path=" + poolMount},
 			mountPath: poolMount, privileged: true,
 		}, nil
 	}
 	return work{}, fmt.Errorf("%w: task %q is not known; %s and %s are", errTask, spec.Task, v1beta1.CleanupTask, v1beta1.PullTask)
-}
-
-// checkOwn refuses a job of which no pod can be made. The schema refuses it too, unless the object is older.
-func checkOwn(spec *v1beta1.NodeJobSpec) error {
-	switch {
-	case strings.TrimSpace(string(spec.Image)) != string(spec.Image) || spec.Image == "":
-		return fmt.Errorf("%w: image %.80q is no valid reference: give one such as registry.example/tool:v1", errTask, spec.Image)
-	case (spec.HostPath == "") != (spec.MountPath == ""):
-		return fmt.Errorf("%w: hostPath %.80q and mountPath %.80q belong together: give both or none", errTask, spec.HostPath, spec.MountPath)
-	}
-	for _, dir := range []string{spec.HostPath, spec.MountPath} {
-		if dir != "" && (!path.IsAbs(dir) || slices.Contains(strings.Split(dir, "/"), "..") || len(dir) > 255 || strings.ContainsAny(dir, ":\x00\n")) {
-			return fmt.Errorf("%w: the directory %.80q is not allowed: it must be absolute, without .. or a colon, of at most 255 characters", errTask, dir)
-		}
-	}
-	return nil
 }
 
 // place is the location of a pool on a node.
@@ -140,19 +116,10 @@ func unknownPlace(pool string) string {
 		"Put it back into spec.pools, with nodeSelectorTerms that match no node, or run on the node: holdfast cleanup --path DIRECTORY", pool)
 }
 
-// refuseUnknownPlaces fails the task Cleanup on nodes whose directory of the pool is unknown.
-func (r *round) refuseUnknownPlaces() {
-	if r.job.Spec.Task != v1beta1.CleanupTask {
-		return
+// refusal is why the task must not run on a node; "" if it may.
+func (r *round) refusal(node string) string {
+	if _, known := r.where(r.job.Spec.Pool, node); r.job.Spec.Task == v1beta1.CleanupTask && !known {
+		return cmp.Or(r.refusals[node], unknownPlace(r.job.Spec.Pool))
 	}
-	r.refusals = maps.Clone(r.refusals)
-	for i := range r.status.Nodes {
-		node := r.status.Nodes[i].Name
-		if _, known := r.where(r.job.Spec.Pool, node); !known && r.refusals[node] == "" {
-			if r.refusals == nil {
-				r.refusals = map[string]string{}
-			}
-			r.refusals[node] = unknownPlace(r.job.Spec.Pool)
-		}
-	}
+	return r.refusals[node]
 }

@@ -1,10 +1,8 @@
 package nodejob
 
 import (
-	"context"
 	"strings"
 	"testing"
-	"time"
 
 	core "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -173,19 +171,12 @@ func TestCompletionWord_IsFoundWhereverTheStreamIsSplit(t *testing.T) {
 }
 
 func TestLogs_OneThatHeldTheWordIsNotReadAgain(t *testing.T) {
-	woken := make(chan struct{}, 2)
-	l := &logs{wake: func(string, time.Duration) { woken <- struct{}{} }, known: map[types.UID]*reading{}}
-	pod := &core.Pod{ObjectMeta: metav1.ObjectMeta{UID: "a"}}
-	l.begin(t.Context(), "job", pod, func(context.Context) (logState, time.Duration) {
-		return logState{found: true, tail: "all is done\n"}, 0
-	})
-	<-woken
-	l.begin(t.Context(), "job", pod, func(context.Context) (logState, time.Duration) {
-		return logState{tail: "later\n"}, 0
-	})
+	held := logState{found: true, tail: "all is done\n"}
+	l := &logs{known: map[types.UID]*reading{"a": {job: "job", state: held}}} // without a client to read it
+	l.read(t.Context(), "job", "done", &core.Pod{ObjectMeta: metav1.ObjectMeta{UID: "a"}})
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if r := l.known["a"]; r.cancel != nil || !r.state.found || r.state.tail != "all is done\n" {
+	if r := l.known["a"]; r.cancel != nil || r.state != held {
 		t.Errorf("it is read again, and known as %+v", r.state)
 	}
 }

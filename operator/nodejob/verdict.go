@@ -16,7 +16,7 @@ type logState struct {
 	found bool   // the completion word was in it
 	whole bool   // it was read after the container had ended
 	tail  string // its end
-	err   string // why it could not be read
+	err   error  // why it could not be read
 }
 
 // verdict is the result of an attempt, by its pod.
@@ -28,8 +28,6 @@ type verdict struct {
 	exit    *int32
 	message string // why it failed, or what it waits for
 }
-
-func waits(format string, args ...any) verdict { return verdict{message: fmt.Sprintf(format, args...)} }
 
 // judge reads the pod of an attempt. word is the completion word, if one is specified.
 func judge(p *core.Pod, w work, word string, log logState) verdict {
@@ -44,7 +42,7 @@ func judge(p *core.Pod, w work, word string, log logState) verdict {
 	case p.Status.Phase == core.PodFailed:
 		return verdict{failed: true, final: podstatus.OutOfTime(p), message: podstatus.Failure(p)}
 	case p.DeletionTimestamp != nil:
-		return waits("its pod is being deleted%s", podstatus.Disruption(p))
+		return verdict{message: "its pod is being deleted" + podstatus.Disruption(p)}
 	case status.State.Running != nil:
 		return verdict{}
 	}
@@ -87,8 +85,8 @@ func ended(p *core.Pod, t *core.ContainerStateTerminated, word string, log logSt
 		v.failed, v.final, v.message = true, true, podstatus.Failure(p)
 	case p.Status.Reason != "" || podstatus.Disruption(p) != "":
 		v.failed, v.message = true, podstatus.Failure(p)
-	case word != "" && log.err != "":
-		v.failed, v.message = true, fmt.Sprintf("it ended with exit code %d, and its log cannot be read: %s", t.ExitCode, log.err)
+	case word != "" && log.err != nil:
+		v.failed, v.message = true, fmt.Sprintf("it ended with exit code %d, and its log cannot be read: %v", t.ExitCode, log.err)
 	case word != "":
 		v.failed, v.message = true, fmt.Sprintf("it ended with exit code %d and did not write %q, neither to /dev/termination-log nor to the part of its log that is left", t.ExitCode, word)
 	default:
@@ -116,9 +114,6 @@ func endedByDeletion(p *core.Pod, t *core.ContainerStateTerminated) bool {
 
 // pending says what a container waits for that has not started.
 func pending(p *core.Pod, s core.ContainerStatus) verdict {
-	v := waits("%s", podstatus.Pending(p, containerName))
-	if w := s.State.Waiting; w != nil && w.Reason == "InvalidImageName" {
-		v.failed, v.final = true, true
-	}
-	return v
+	invalid := s.State.Waiting != nil && s.State.Waiting.Reason == "InvalidImageName"
+	return verdict{failed: invalid, final: invalid, message: podstatus.Pending(p, containerName)}
 }
