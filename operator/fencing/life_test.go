@@ -345,27 +345,12 @@ func (l *life) lead(writes int, p *pause) (dead <-chan struct{}, stop func()) {
 // killedAtEveryWrite leads again and again, for one write each, until something is so.
 func (l *life) killedAtEveryWrite(what string, done func() bool) {
 	l.Helper()
-	terms := 0
-	l.Until(what, func() bool {
-		if done() {
-			return true
-		}
-		dead, stop := l.lead(1, nil)
-		defer stop()
-		terms++
-		look := time.NewTicker(20 * time.Millisecond)
-		defer look.Stop()
-		for {
-			select {
-			case <-dead:
-				return done()
-			case <-look.C:
-				if done() {
-					return true
-				}
-			}
-		}
-	})
+	ctx, cancel := context.WithTimeout(l.Context(), 3*time.Minute)
+	defer cancel()
+	terms := mortal.KilledAtEveryWrite(ctx, func(writes int) (<-chan struct{}, func()) { return l.lead(writes, nil) }, done)
+	if !done() {
+		l.Fatalf("%s did not come after %d controllers: there are %s", what, terms, l.has())
+	}
 	l.Logf("%s: after %d controllers", what, terms)
 }
 

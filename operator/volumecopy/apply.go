@@ -19,8 +19,8 @@ import (
 
 func (r *Controller) apply(ctx context.Context, o observed, p plan) (time.Duration, error) {
 	var errs []error
-	for _, step := range p.remove {
-		errs = append(errs, r.remove(ctx, step))
+	for _, object := range p.remove {
+		errs = append(errs, r.remove(ctx, object))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return 0, err
@@ -180,39 +180,33 @@ func (r *Controller) start(ctx context.Context, o observed, attempt int32) error
 	if err != nil {
 		return err
 	}
-	pod := podOf(r.Storage.Namespace, o.target, o.own.source, attempt, image{name, secrets})
+	pod := podOf(r.Storage.Namespace, o.target, o.own.source, attempt, name)
+	pod.Spec.ImagePullSecrets = secrets
 	if _, err := r.Storage.Kubernetes.CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{FieldManager: fieldManager}); err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("creating pod %s for the copy of volume %s: %w", pod.Name, o.target.Name, err)
 	}
 	return nil
 }
 
-// remove deletes what is of one step, and only what was seen.
-func (r *Controller) remove(ctx context.Context, step removal) error {
+// remove deletes an object as it was seen.
+func (r *Controller) remove(ctx context.Context, o metav1.Object) error {
 	objects := r.Storage.Kubernetes.CoreV1()
-	var errs []error
-	for _, p := range step.pods {
-		errs = append(errs, deleted(p, func(options metav1.DeleteOptions) error {
-			return objects.Pods(p.Namespace).Delete(ctx, p.Name, options)
-		}))
+	v, isSource := o.(*v1beta1.Volume)
+	switch {
+	case isSource && v.Labels[v1beta1.AdoptedLabel] != "" && v.DeletionRequested() && v.DeletionTimestamp != nil: // it ends when its agent wants it to
+		return nil
+	case isSource:
+		return r.removeSource(ctx, v)
+	case o.GetDeletionTimestamp() != nil:
+		return nil
 	}
-	for _, c := range step.claims {
-		errs = append(errs, deleted(c, func(options metav1.DeleteOptions) error {
-			return objects.PersistentVolumeClaims(c.Namespace).Delete(ctx, c.Name, options)
-		}))
+	switch o.(type) {
+	case *core.Pod:
+		return kube.DeleteExactly(ctx, objects.Pods(o.GetNamespace()).Delete, o)
+	case *core.PersistentVolumeClaim:
+		return kube.DeleteExactly(ctx, objects.PersistentVolumeClaims(o.GetNamespace()).Delete, o)
 	}
-	for _, pv := range step.persistent {
-		errs = append(errs, deleted(pv, func(options metav1.DeleteOptions) error {
-			return objects.PersistentVolumes().Delete(ctx, pv.Name, options)
-		}))
-	}
-	for _, v := range step.sources {
-		if v.Labels[v1beta1.AdoptedLabel] != "" && v.DeletionRequested() && v.DeletionTimestamp != nil { // it ends when its agent wants it to
-			continue
-		}
-		errs = append(errs, r.removeSource(ctx, v))
-	}
-	return errors.Join(errs...)
+	return kube.DeleteExactly(ctx, objects.PersistentVolumes().Delete, o)
 }
 
 func (r *Controller) removeSource(ctx context.Context, v *v1beta1.Volume) error {
@@ -223,15 +217,4 @@ func (r *Controller) removeSource(ctx context.Context, v *v1beta1.Volume) error 
 		return nil
 	}
 	return err
-}
-
-// deleted deletes an object that is not being deleted yet.
-func deleted(o metav1.Object, request func(metav1.DeleteOptions) error) error {
-	if o.GetDeletionTimestamp() != nil {
-		return nil
-	}
-	if err := kube.IgnoreGone(request(*metav1.NewPreconditionDeleteOptions(string(o.GetUID())))); err != nil {
-		return fmt.Errorf("deleting %s of a copy: %w", o.GetName(), err)
-	}
-	return nil
 }

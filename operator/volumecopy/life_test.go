@@ -230,25 +230,11 @@ func (l *life) lead(writes int) (dead <-chan struct{}, stop func()) {
 // killedAtEveryWrite leads again and again, for one write each, until something is so.
 func (l *life) killedAtEveryWrite(what string, done func() bool) {
 	l.Helper()
-	terms := 0
 	ctx, cancel := context.WithTimeout(l.Context(), 3*time.Minute)
 	defer cancel()
-	look := time.NewTicker(20 * time.Millisecond)
-	defer look.Stop()
-	for !done() {
-		if ctx.Err() != nil {
-			l.Fatalf("%s did not come after %d controllers: there are %s, and the status is %+v", what, terms, l.has(), l.status())
-		}
-		terms++
-		dead, stop := l.lead(1)
-		for alive := true; alive && !done() && ctx.Err() == nil; {
-			select {
-			case <-dead:
-				alive = false
-			case <-look.C:
-			}
-		}
-		stop()
+	terms := mortal.KilledAtEveryWrite(ctx, l.lead, done)
+	if !done() {
+		l.Fatalf("%s did not come after %d controllers: there are %s, and the status is %+v", what, terms, l.has(), l.status())
 	}
 	l.Logf("%s: after %d controllers", what, terms)
 }

@@ -4,7 +4,10 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"iter"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,7 +37,7 @@ const (
 
 // plan is what to do about a Volume, in this order.
 type plan struct {
-	remove []removal
+	remove []metav1.Object
 	copy   *v1beta1.VolumeCopy // to write into the status; nil if it stays
 	// condition is Populated, to write with it.
 	condition *metav1.Condition
@@ -49,12 +52,11 @@ type plan struct {
 // event is about the copy.
 type event struct{ kind, reason, message string }
 
-// removal is the next step of the removal of what there is of a copy.
-type removal struct {
-	pods       []*core.Pod
-	claims     []*core.PersistentVolumeClaim
-	persistent []*core.PersistentVolume
-	sources    []*v1beta1.Volume
+// remove plans the removal of objects of one kind.
+func remove[T metav1.Object](p *plan, objects iter.Seq[T]) {
+	for o := range objects {
+		p.remove = append(p.remove, o)
+	}
 }
 
 // newPlan takes the next step.
@@ -79,26 +81,16 @@ func (p *plan) dismantle(t traces) {
 		return
 	}
 	p.again = kube.Sooner(p.again, kube.LookAgain)
-	var r removal
 	switch {
 	case len(t.pods) > 0:
-		r.pods = t.pods
+		remove(p, slices.Values(t.pods))
 	case len(t.claims) > 0:
-		for _, role := range roles {
-			if c := t.claims[role]; c != nil {
-				r.claims = append(r.claims, c)
-			}
-		}
+		remove(p, maps.Values(t.claims))
 	case len(t.persistent) > 0:
-		for _, role := range roles {
-			if pv := t.persistent[role]; pv != nil {
-				r.persistent = append(r.persistent, pv)
-			}
-		}
+		remove(p, maps.Values(t.persistent))
 	case len(t.attached) == 0:
-		r.sources = t.temporary
+		remove(p, slices.Values(t.temporary))
 	}
-	p.remove = append(p.remove, r)
 }
 
 // copied is how far the copy is, by the status.
@@ -182,7 +174,8 @@ func (p *plan) run(o observed, now v1beta1.VolumeCopy) {
 			p.again = left
 			return
 		}
-		p.remove, p.again = append(p.remove, removal{pods: o.own.pods}), kube.LookAgain
+		p.again = kube.LookAgain
+		remove(p, slices.Values(o.own.pods))
 	case ended != nil && ended.ExitCode == 0 && pod.Status.Phase != core.PodFailed:
 		p.succeed(o, now, ended)
 	case ended != nil || podstatus.HasEnded(pod):
@@ -195,7 +188,8 @@ func (p *plan) run(o observed, now v1beta1.VolumeCopy) {
 		why := podstatus.Pending(pod, containerName)
 		p.wait(o, next, why)
 		if o.wanted && cannotStart(pod, o.now) { // one that stayed might start beside those that get the slot
-			p.remove, p.giveBack = append(p.remove, removal{pods: o.own.pods}), why
+			p.giveBack = why
+			remove(p, slices.Values(o.own.pods))
 		}
 	}
 }
@@ -253,15 +247,9 @@ func (p *plan) advance(o observed, next v1beta1.VolumeCopy) {
 
 func phaseOf(said *protocol.Progress) v1beta1.CopyPhase { return v1beta1.CopyPhase(said.Phase) }
 
-// stage orders the phases in which a pod works.
+// stage orders the phases in which a pod works; it is 0 for any other.
 func stage(p v1beta1.CopyPhase) int {
-	switch p {
-	case v1beta1.CopyCopying:
-		return 1
-	case v1beta1.CopyVerifying:
-		return 2
-	}
-	return 0
+	return 1 + slices.Index([]v1beta1.CopyPhase{v1beta1.CopyCopying, v1beta1.CopyVerifying}, p)
 }
 
 var checksum = regexp.MustCompile("^[0-9a-f]{64}$")
@@ -320,11 +308,11 @@ func (p *plan) wait(o observed, next v1beta1.VolumeCopy, why string) {
 
 // write plans to write the status, if it has changed.
 func (p *plan) write(o observed, next v1beta1.VolumeCopy, e *event) {
-	if p.condition = condition(o, metav1.ConditionFalse, v1beta1.ReasonPopulating, "a pod copies its content, see status.copy"); next == *cmp.Or(o.target.Status.Copy, &v1beta1.VolumeCopy{}) && e == nil {
-		p.condition = nil
+	if e == nil && next == *cmp.Or(o.target.Status.Copy, &v1beta1.VolumeCopy{}) {
 		return
 	}
 	p.copy, p.event = &next, e
+	p.condition = condition(o, metav1.ConditionFalse, v1beta1.ReasonPopulating, "a pod copies its content, see status.copy")
 }
 
 func condition(o observed, status metav1.ConditionStatus, reason, message string) *metav1.Condition {
@@ -339,14 +327,9 @@ func hasContent(ended *core.ContainerStateTerminated) bool {
 
 // pause is how long to wait after a pod that has failed.
 func pause(pod *core.Pod, ended *core.ContainerStateTerminated, failures int32, now time.Time) time.Duration {
-	end := pod.CreationTimestamp.Time
-	if ended != nil && ended.FinishedAt.After(end) {
-		end = ended.FinishedAt.Time
-	}
-	const doublings = 6 // to the slowest
-	delay := min(firstRetry<<min(max(failures-1, 0), doublings), slowestRetry)
+	delay := podstatus.Backoff(failures, firstRetry, slowestRetry)
 	if hasContent(ended) { // its agent ends it sooner
 		delay = slowestRetry
 	}
-	return min(end.Add(delay).Sub(now), delay) // the node's clock may be ahead
+	return podstatus.Pause(pod, containerName, delay, now)
 }

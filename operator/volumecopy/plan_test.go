@@ -119,19 +119,19 @@ func copying(done int64, attempt int32) v1beta1.VolumeCopy {
 // shown is a plan in words.
 func shown(p plan) string {
 	var words []string
-	for _, r := range p.remove {
-		for _, p := range r.pods {
-			words = append(words, "remove "+p.Name[len("holdfast-"+copyName(uid)):])
-		}
-		if len(r.claims) > 0 {
-			words = append(words, fmt.Sprintf("remove %d claims", len(r.claims)))
-		}
-		if len(r.persistent) > 0 {
-			words = append(words, fmt.Sprintf("remove %d PersistentVolumes", len(r.persistent)))
-		}
-		if len(r.sources) > 0 {
+	count := map[string]int{}
+	for _, o := range p.remove {
+		switch o := o.(type) {
+		case *core.Pod:
+			words = append(words, "remove "+o.Name[len("holdfast-"+copyName(uid)):])
+		case *v1beta1.Volume:
 			words = append(words, "remove source")
+		default:
+			count[fmt.Sprintf("%Ts", o)[len("*v1."):]]++
 		}
+	}
+	for kind, n := range count {
+		words = append(words, fmt.Sprintf("remove %d %s", n, kind))
 	}
 	if p.giveBack != "" {
 		words = append(words, "give back")
@@ -175,14 +175,14 @@ func TestPlan_TakesOneStepAfterTheOther(t *testing.T) {
 		"it is waited for":                                {at(begun, func(o *observed) { o.own.source.Status.CreationTime = nil }), "begin", ""},
 		"one that is deleted is made again":               {at(begun, func(o *observed) { o.own.source.DeletionTimestamp = &deleted }), "begin", ""},
 		"one of an agent beside none is not it":           {at(begun, func(o *observed) { o.own.source = nil }), "begin", ""},
-		"what is of one that is gone goes":                {at(bound, func(o *observed) { o.own.source = nil }), "remove 2 claims", ""},
+		"what is of one that is gone goes":                {at(bound, func(o *observed) { o.own.source = nil }), "remove 2 PersistentVolumeClaims", ""},
 		"both are given to a pod":                         {at(begun), "bind", ""},
-		"a claim that goes takes all with it":             {at(bound, func(o *observed) { o.own.claims[source].DeletionTimestamp = &deleted }), "remove 2 claims", ""},
+		"a claim that goes takes all with it":             {at(bound, func(o *observed) { o.own.claims[source].DeletionTimestamp = &deleted }), "remove 2 PersistentVolumeClaims", ""},
 		"what uses one goes first":                        {at(status(copying(1, 1)), runs(v1beta1.CopyCopying, 1, 100), func(o *observed) { o.own.claims[source].DeletionTimestamp = &deleted }), "remove -1", ""},
 		"a PersistentVolume of a claim that is gone goes": {at(bound, wasBound, func(o *observed) { o.own.claims = nil }), "remove 2 PersistentVolumes", ""},
-		"so does one of another claim":                    {at(bound, wasBound, func(o *observed) { o.own.claims[target].UID = "another" }), "remove 2 claims", ""},
+		"so does one of another claim":                    {at(bound, wasBound, func(o *observed) { o.own.claims[target].UID = "another" }), "remove 2 PersistentVolumeClaims", ""},
 		"one of its own claim stays":                      {at(bound, wasBound, status(copying(50, 3))), "start 3", ""},
-		"so does that of a PersistentVolume that goes":    {at(bound, func(o *observed) { o.own.persistent[target].DeletionTimestamp = &deleted }), "remove 2 claims", ""},
+		"so does that of a PersistentVolume that goes":    {at(bound, func(o *observed) { o.own.persistent[target].DeletionTimestamp = &deleted }), "remove 2 PersistentVolumeClaims", ""},
 		"the pod":                                        {at(bound), "start 1, Pending attempt 1 failures 0 Populating, CopyStarted", ""},
 		"no pod while the node is away":                  {at(bound, func(o *observed) { o.down = "node a is down" }), "Pending attempt 0 failures 0 Populating", "node a is down"},
 		"killed before the status was written":           {at(runs(v1beta1.CopyCopying, 1, 100)), "Pending attempt 1 failures 0 Populating, CopyStarted", ""},
@@ -207,7 +207,7 @@ func TestPlan_TakesOneStepAfterTheOther(t *testing.T) {
 		"success":                                        {at(status(copying(50, 1)), ended(1, 0, `{"bytes":100,"files":3,"sha256":"`+hash+`"}`)), "Complete attempt 1 failures 0 Populating, CopyVerified", ""},
 		"a pod that is being deleted is waited for":      {at(status(copying(50, 1)), ended(1, 0, `{"bytes":100,"files":3,"sha256":"`+hash+`"}`), func(o *observed) { o.own.pods[0].DeletionTimestamp = &deleted }), "Copying 50% attempt 1 failures 0 Populating", "being deleted"},
 		"then the pod goes":                              {at(status(verified), ended(1, 0, "")), "remove -1", ""},
-		"then the claims":                                {at(status(verified), bound), "remove 2 claims", ""},
+		"then the claims":                                {at(status(verified), bound), "remove 2 PersistentVolumeClaims", ""},
 		"then the PersistentVolumes":                     {at(status(verified), bound, func(o *observed) { o.own.claims = nil }), "remove 2 PersistentVolumes", ""},
 		"what is attached is waited for":                 {at(status(verified), begun, func(o *observed) { o.own.attached = []string{"a"} }), "", ""},
 		"its agent records it":                           {at(status(verified), begun), "Complete attempt 1 failures 0 Populating", "has yet to record"},
@@ -267,21 +267,11 @@ func TestProgress_IsTheLastLineThatHasSome(t *testing.T) {
 	}
 }
 
-func TestPause_GrowsToItsLimit(t *testing.T) {
-	p := &core.Pod{}
-	for failures, want := range map[int32]time.Duration{1: firstRetry, 2: 2 * firstRetry, 5: 16 * firstRetry, 1000: slowestRetry} {
-		end := &core.ContainerStateTerminated{FinishedAt: metav1.NewTime(start)}
-		if got := pause(p, end, failures, start); got != want {
-			t.Errorf("after %d failures it waits %v, want %v", failures, got, want)
-		}
-	}
-}
-
 func TestPod_HasNoMoreRightsThanACopyNeeds(t *testing.T) {
 	for mode, devices := range map[v1beta1.Mode]int{v1beta1.ModeFilesystem: 0, v1beta1.ModeBlock: 2} {
 		o := at(begun)
 		o.target.Status.Mode = mode
-		p := podOf("holdfast-system", o.target, o.own.source, 7, image{name: "holdfast:1"})
+		p := podOf("holdfast-system", o.target, o.own.source, 7, "holdfast:1")
 		c := p.Spec.Containers[0]
 		s := c.SecurityContext
 		if s.Privileged != nil || !*s.ReadOnlyRootFilesystem || len(s.Capabilities.Drop) != 1 || s.Capabilities.Drop[0] != "ALL" ||

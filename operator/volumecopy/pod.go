@@ -17,12 +17,6 @@ const containerName = "copy"
 // the attributes of the namespace trusted, such as those of an overlay, would not be seen, and be lost. A device needs none.
 var capabilities = []core.Capability{"CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "MKNOD", "SETFCAP", "SYS_ADMIN"}
 
-// image is that of the pod.
-type image struct {
-	name    v1beta1.Image
-	secrets []core.LocalObjectReference
-}
-
 func labelsOf(t *v1beta1.Volume) map[string]string {
 	return map[string]string{
 		v1beta1.NameLabel: v1beta1.AppName, v1beta1.PartOfLabel: v1beta1.AppName, v1beta1.ComponentLabel: "volume-copy",
@@ -36,22 +30,22 @@ func persistentOf(namespace string, t, v *v1beta1.Volume, r role) (*core.Persist
 	pv, err := persistent.Of(v, persistent.Options{
 		Name: name, Claim: core.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: namespace, Name: name},
 	})
-	if err == nil {
-		pv.Labels = labelsOf(t)
+	if err != nil {
+		return nil, err
 	}
-	if err == nil && r == target && pv.Spec.CSI != nil {
+	pv.Labels = labelsOf(t)
+	if r == target && pv.Spec.CSI != nil {
 		pv.Spec.CSI.VolumeAttributes = map[string]string{v1beta1.PopulatesAttribute: "true"}
 	}
-	return pv, err
+	return pv, nil
 }
 
 // claimOf is the claim that is bound to it.
 func claimOf(t *v1beta1.Volume, pv *core.PersistentVolume) *core.PersistentVolumeClaim {
-	none := ""
 	return &core.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: pv.Spec.ClaimRef.Namespace, Name: pv.Name, Labels: labelsOf(t)},
 		Spec: core.PersistentVolumeClaimSpec{
-			AccessModes: pv.Spec.AccessModes, VolumeMode: pv.Spec.VolumeMode, VolumeName: pv.Name, StorageClassName: &none,
+			AccessModes: pv.Spec.AccessModes, VolumeMode: pv.Spec.VolumeMode, VolumeName: pv.Name, StorageClassName: new(""),
 			Resources: core.VolumeResourceRequirements{Requests: pv.Spec.Capacity},
 		},
 	}
@@ -59,12 +53,12 @@ func claimOf(t *v1beta1.Volume, pv *core.PersistentVolume) *core.PersistentVolum
 
 // podOf is the pod of an attempt. Kubernetes finds a node that reaches both volumes. The source is read-only for the container
 // alone: where the node mounts it, the kernel replays its log, which that of a volume in use has.
-func podOf(namespace string, t, from *v1beta1.Volume, attempt int32, i image) *core.Pod {
+func podOf(namespace string, t, from *v1beta1.Volume, attempt int32, image v1beta1.Image) *core.Pod {
 	no, yes, root := false, true, int64(0)
 	labels := labelsOf(t)
 	labels[v1beta1.FencedLabel] = "true" // a lost node does not keep it
 	c := core.Container{
-		Name: containerName, Image: string(i.name), ImagePullPolicy: core.PullIfNotPresent,
+		Name: containerName, Image: string(image), ImagePullPolicy: core.PullIfNotPresent,
 		TerminationMessagePolicy: core.TerminationMessageFallbackToLogsOnError,
 		Resources: core.ResourceRequirements{
 			Requests: core.ResourceList{core.ResourceCPU: resource.MustParse("50m"), core.ResourceMemory: resource.MustParse("64Mi")},
@@ -95,7 +89,6 @@ func podOf(namespace string, t, from *v1beta1.Volume, attempt int32, i image) *c
 		},
 		Spec: core.PodSpec{
 			Containers: []core.Container{c}, RestartPolicy: core.RestartPolicyNever, AutomountServiceAccountToken: &no, EnableServiceLinks: &no,
-			ImagePullSecrets: i.secrets,
 		},
 	}
 	for _, r := range roles {

@@ -3,10 +3,12 @@
 package mortal
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"strings"
 	"sync"
+	"time"
 
 	"k8s.io/client-go/rest"
 )
@@ -130,4 +132,23 @@ func (t *transport) RoundTrip(r *http.Request) (answer *http.Response, err error
 // Changes says whether a request changes something that is no Lease and no event.
 func Changes(r *http.Request) bool {
 	return r.Method != http.MethodGet && !strings.Contains(r.URL.Path, "/leases") && !strings.Contains(r.URL.Path, "/events")
+}
+
+// KilledAtEveryWrite runs processes one after another, each for one write, until something is so or ctx ends. It returns how many.
+func KilledAtEveryWrite(ctx context.Context, run func(writes int) (dead <-chan struct{}, stop func()), done func() bool) (processes int) {
+	look := time.NewTicker(20 * time.Millisecond)
+	defer look.Stop()
+	for !done() && ctx.Err() == nil {
+		processes++
+		dead, stop := run(1)
+		for alive := true; alive && !done() && ctx.Err() == nil; {
+			select {
+			case <-dead:
+				alive = false
+			case <-look.C:
+			}
+		}
+		stop()
+	}
+	return processes
 }
