@@ -130,7 +130,7 @@ func New(c Config) (*Agent, error) {
 	case len(validation.IsDNS1123Subdomain(c.Node)) > 0 || len(v1beta1.LeasePrefix+c.Node) > validation.DNS1123SubdomainMaxLength:
 		return nil, fmt.Errorf("node %s: it must be the name of a Node object, at most %d bytes", backend.Quote(c.Node), validation.DNS1123SubdomainMaxLength-len(v1beta1.LeasePrefix))
 	}
-	c.Namespace, c.Events = cmp.Or(c.Namespace, v1beta1.DefaultNamespace), cmp.Or[record.EventRecorder](c.Events, kube.NoEvents{})
+	c.Namespace, c.Events = cmp.Or(c.Namespace, v1beta1.DefaultNamespace), cmp.Or(c.Events, kube.NoEvents)
 	c.Workers, c.SlowAfter = cmp.Or(c.Workers, DefaultWorkers), cmp.Or(c.SlowAfter, DefaultSlowAfter)
 	c.Lease = max(time.Second, cmp.Or(c.Lease, DefaultLease).Truncate(time.Second))
 	c.SurveyEvery, c.PublishEvery = cmp.Or(c.SurveyEvery, DefaultSurveyEvery), cmp.Or(c.PublishEvery, DefaultPublishEvery)

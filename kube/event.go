@@ -10,9 +10,9 @@ import (
 	core "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/record"
 )
 
 // Event is one occurrence that concerns an object.
@@ -36,7 +36,7 @@ func RecordOnce(ctx context.Context, client kubernetes.Interface, component stri
 	now := metav1.NewTime(time.Now())
 	namespace := cmp.Or(e.About.GetNamespace(), metav1.NamespaceDefault)
 	_, err := client.CoreV1().Events(namespace).Create(ctx, &core.Event{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: eventName(e)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("%s.%s.%s", e.About.GetName(), e.About.GetUID(), strings.ToLower(e.Reason))},
 		InvolvedObject: core.ObjectReference{
 			APIVersion: e.Kind.GroupVersion().String(), Kind: e.Kind.Kind, Namespace: e.About.GetNamespace(), Name: e.About.GetName(), UID: e.About.GetUID(),
 			ResourceVersion: e.About.GetResourceVersion(),
@@ -48,10 +48,6 @@ func RecordOnce(ctx context.Context, client kubernetes.Interface, component stri
 		return fmt.Errorf("writing the event %s of %s %s: %w", e.Reason, e.Kind.Kind, e.About.GetName(), err)
 	}
 	return nil
-}
-
-func eventName(e Event) string {
-	return fmt.Sprintf("%s.%s.%s", e.About.GetName(), e.About.GetUID(), strings.ToLower(e.Reason))
 }
 
 // LastOccurrence returns when an event occurred last.
@@ -69,13 +65,4 @@ func LastOccurrence(e *core.Event) time.Time {
 }
 
 // NoEvents is an event recorder that discards all events.
-type NoEvents struct{}
-
-// Event does nothing.
-func (NoEvents) Event(runtime.Object, string, string, string) {}
-
-// Eventf does nothing.
-func (NoEvents) Eventf(runtime.Object, string, string, string, ...any) {}
-
-// AnnotatedEventf does nothing.
-func (NoEvents) AnnotatedEventf(runtime.Object, map[string]string, string, string, string, ...any) {}
+var NoEvents record.EventRecorder = &record.FakeRecorder{}

@@ -5,6 +5,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/client-go/tools/cache"
 )
 
 // Written remembers the last write to each object of a kind, so that no decision is based on a stale cache. Its zero
@@ -34,9 +35,4 @@ func (o *Written[T]) Newest(cached T) T {
 // Forget drops a deleted object: NAME, or NAMESPACE/NAME of a namespaced kind.
 func (o *Written[T]) Forget(name string) { o.written.Delete(name) }
 
-func keyOf(object metav1.Object) string {
-	if object.GetNamespace() == "" {
-		return object.GetName()
-	}
-	return object.GetNamespace() + "/" + object.GetName()
-}
+func keyOf(object metav1.Object) string { return cache.MetaObjectToName(object).String() }

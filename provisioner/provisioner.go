@@ -176,7 +176,7 @@ func (c *Config) complete() error {
 		_, own, _ := strings.Cut(c.Identity, "/")
 		c.Named = func(name string) bool { return name == own }
 	}
-	c.Log, c.Events = cmp.Or(c.Log, slog.New(slog.DiscardHandler)), cmp.Or[record.EventRecorder](c.Events, kube.NoEvents{})
+	c.Log, c.Events = cmp.Or(c.Log, slog.New(slog.DiscardHandler)), cmp.Or(c.Events, kube.NoEvents)
 	c.Workers, c.Lease, c.Timeout = cmp.Or(c.Workers, DefaultWorkers), cmp.Or(c.Lease, DefaultLease), cmp.Or(c.Timeout, DefaultTimeout)
 	c.RetryFirst, c.RetryLast = cmp.Or(c.RetryFirst, DefaultRetryFirst), cmp.Or(c.RetryLast, DefaultRetryLast)
 	c.Resync, c.Patience = cmp.Or(c.Resync, DefaultResync), cmp.Or(c.Patience, DefaultPatience)

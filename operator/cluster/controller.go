@@ -98,7 +98,7 @@ func New(c Config) (*Controller, error) {
 	}
 	c.StatusDelay, c.RemakeAfter = cmp.Or(c.StatusDelay, defaultStatusDelay), cmp.Or(c.RemakeAfter, defaultRemakeAfter)
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
-	c.Events = cmp.Or[record.EventRecorder](c.Events, kube.NoEvents{})
+	c.Events = cmp.Or(c.Events, kube.NoEvents)
 	if c.Kinds == nil {
 		c.Kinds = allThere{}
 	}

@@ -67,7 +67,7 @@ func New(c Config) (*Controller, error) {
 	if c.Client == nil || c.Kubernetes == nil || c.Watches == nil || c.Liveness == nil {
 		return nil, errors.New("the fencing of nodes needs clients of both APIs, watches, and what knows which agents are alive")
 	}
-	c.Events = cmp.Or[record.EventRecorder](c.Events, kube.NoEvents{})
+	c.Events = cmp.Or(c.Events, kube.NoEvents)
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	kinds := c.Watches.Holdfast.Holdfast().V1beta1()
 	r := &Controller{

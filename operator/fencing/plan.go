@@ -38,7 +38,6 @@ type plan struct {
 	again       time.Duration
 }
 
-// request is what to write into spec.blocklist of a pool.
 type request struct {
 	site  *v1beta1.StorageNode
 	entry *v1beta1.BlocklistRequest // nil: none
@@ -46,7 +45,6 @@ type request struct {
 	of []metav1.MicroTime
 }
 
-// planNode takes the next step with one node.
 func planNode(o observed) plan {
 	switch {
 	case v1beta1.IsSite(o.name):
@@ -211,7 +209,6 @@ func (o observed) usesCeph() bool {
 	return len(o.storageNode.Status.CephClients)+len(o.storageNode.Status.CephVolumes) > 0
 }
 
-// clusters are those in which the node has clients.
 func (o observed) clusters() []string {
 	var all []string
 	for _, c := range o.storageNode.Status.CephClients {
@@ -241,7 +238,10 @@ func (o observed) addresses(fsid string) (all []v1beta1.CephAddress, fault strin
 
 // request is what to write into the spec of a pool, nil if it has it. An address that is there stays until the node is back.
 func (o observed) request(s site, addresses []v1beta1.CephAddress) *request {
-	entry := &v1beta1.BlocklistRequest{Node: o.name, BootID: o.bootID(), RequestedAt: o.storageNode.Spec.Fence.RequestedAt}
+	entry := &v1beta1.BlocklistRequest{Node: o.name, RequestedAt: o.storageNode.Spec.Fence.RequestedAt}
+	if clients := o.storageNode.Status.CephClients; len(clients) > 0 {
+		entry.BootID = clients[0].BootID
+	}
 	if has := s.Spec.BlocklistOf(o.name); has != nil {
 		if includes(has.Addresses, addresses) && !has.Expire && has.RequestedAt.Equal(&entry.RequestedAt) {
 			return nil
@@ -252,13 +252,6 @@ func (o observed) request(s site, addresses []v1beta1.CephAddress) *request {
 	slices.Sort(entry.Addresses)
 	entry.Addresses = slices.Compact(entry.Addresses)
 	return &request{site: s.StorageNode, entry: entry}
-}
-
-func (o observed) bootID() string {
-	for _, c := range o.storageNode.Status.CephClients {
-		return c.BootID
-	}
-	return ""
 }
 
 // withoutNode removes what pools keep out of a node that is not to be shut out, once the node was started again: no client
@@ -365,7 +358,6 @@ func (s site) hasConfirmed(node string, addresses []v1beta1.CephAddress) bool {
 	return r != nil && includes(r.Addresses, addresses) && e != nil && includes(e.Addresses, addresses) && r.RequestedAt.Equal(e.RequestedAt)
 }
 
-// lateness says why a pool has not confirmed yet.
 func lateness(node string, s site) string {
 	said := "has not answered yet"
 	if e := s.Status.BlocklistOf(node); e != nil && e.Message != "" {

@@ -58,7 +58,7 @@ type Config struct {
 	Release   render.Release       // of this program
 	Events    record.EventRecorder // nil writes none
 	Log       *slog.Logger         // nil discards
-	// Whole says whether a kind, such as volumes, exists and is not being deleted; nil: all do.
+	// Whole says whether a kind, such as volumes, exists and is not being deleted.
 	Whole func(resource string) bool
 
 	// StatusDelay is how long changes that only affect the status are collected; 0 means a second.
@@ -114,10 +114,7 @@ func New(c Config) (*Controller, error) {
 	}
 	c.StatusDelay = cmp.Or(c.StatusDelay, defaultStatusDelay)
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
-	c.Events = cmp.Or[record.EventRecorder](c.Events, kube.NoEvents{})
-	if c.Whole == nil {
-		c.Whole = func(string) bool { return true }
-	}
+	c.Events = cmp.Or(c.Events, kube.NoEvents)
 	kinds, kubernetes := c.Watches.Holdfast.Holdfast().V1beta1(), c.Watches.Cluster.Core().V1()
 	r := &Controller{
 		Config: c, pods: watchPods(c.Kubernetes),

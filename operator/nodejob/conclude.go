@@ -16,7 +16,6 @@ const (
 	ReasonFailed    = "JobFailed"
 )
 
-// conclude summarizes the nodes in the status.
 func (p *plan) conclude(now time.Time) {
 	s := &p.status
 	done, running := 0, 0
@@ -55,7 +54,6 @@ func (p *plan) conclude(now time.Time) {
 	}
 }
 
-// fail ends the job as failed.
 func (p *plan) fail(reason, message string, now time.Time) {
 	p.status.Phase = v1beta1.JobFailed
 	p.finish(now)

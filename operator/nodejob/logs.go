@@ -86,7 +86,7 @@ func (l *logs) read(ctx context.Context, job, word string, pod *core.Pod) {
 	go func() {
 		state, after := logState{}, time.Duration(0)
 		if word != "" && containerStatus(pod).State.Running != nil {
-			state, after = l.follow(ctx, word, pod), readAgain
+			state, after = l.stream(ctx, pod, word, &core.PodLogOptions{Container: containerName, Follow: true}), readAgain
 		} else {
 			state = l.readWhole(ctx, word, pod)
 		}
@@ -108,10 +108,6 @@ func (l *logs) heard(pod types.UID, tail string) {
 	if r := l.known[pod]; r != nil {
 		r.state.tail = tail
 	}
-}
-
-func (l *logs) follow(ctx context.Context, word string, pod *core.Pod) logState {
-	return l.stream(ctx, pod, word, &core.PodLogOptions{Container: containerName, Follow: true})
 }
 
 // readWhole tries until it gets the log, ends with the last error, or with ctx.

@@ -92,7 +92,6 @@ func hasEnded(job *v1beta1.NodeJob) bool {
 	return job.Status.Phase == v1beta1.JobCompleted || job.Status.Phase == v1beta1.JobFailed
 }
 
-// begin selects the nodes that the job runs on.
 func (p *plan) begin(job *v1beta1.NodeJob, o observed) {
 	s, err := selectNodes(&job.Spec, o.nodes)
 	if err != nil {

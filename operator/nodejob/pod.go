@@ -23,7 +23,6 @@ const nodeAnnotation = "holdfast.dev/node"
 
 const containerName = "job"
 
-// labelsOf returns the labels of the pods of a job.
 func labelsOf(job types.UID) map[string]string {
 	return map[string]string{
 		v1beta1.NameLabel: v1beta1.AppName, v1beta1.PartOfLabel: v1beta1.AppName, v1beta1.ComponentLabel: "node-job", JobLabel: string(job),
@@ -75,7 +74,6 @@ func podOf(job *v1beta1.NodeJob, w work, s settings, node string, attempt int32,
 	return pod
 }
 
-// mountHost mounts a directory of the node.
 func mountHost(pod *core.PodSpec, mount core.VolumeMount, dir string) {
 	kind := core.HostPathDirectoryOrCreate
 	pod.Volumes = append(pod.Volumes, core.Volume{Name: mount.Name, VolumeSource: core.VolumeSource{HostPath: &core.HostPathVolumeSource{Path: dir, Type: &kind}}})

@@ -13,7 +13,6 @@ import (
 	"github.com/holdfast-storage/holdfast/operator/render"
 )
 
-// settings come from the StorageCluster that is served.
 func (c *Controller) settings() settings {
 	s := settings{namespace: c.Namespace}
 	cluster := cmp.Or(v1beta1.Served(kube.Cached(c.clusters.List)), &v1beta1.StorageCluster{})

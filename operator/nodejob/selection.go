@@ -55,7 +55,6 @@ func selectNodes(spec *v1beta1.NodeJobSpec, nodes []*core.Node) (selection, erro
 	return s, nil
 }
 
-// none says why no node was selected.
 func (s selection) none() string {
 	var reasons []string
 	if s.left > 0 {

@@ -33,7 +33,6 @@ type settings struct {
 	unreadable  string // why the StorageCluster is unreadable; empty if it is not
 }
 
-// work is what runs on each node.
 type work struct {
 	image      v1beta1.Image
 	command    []string
@@ -45,8 +44,6 @@ type work struct {
 	pulls      bool // the image only has to be pulled
 }
 
-var errTask = errors.New("the job cannot run")
-
 func workOf(spec *v1beta1.NodeJobSpec, s settings) (work, error) {
 	switch spec.Task {
 	case "":
@@ -56,20 +53,20 @@ func workOf(spec *v1beta1.NodeJobSpec, s settings) (work, error) {
 		}, nil
 	case v1beta1.PullTask:
 		if spec.TaskImage == "" {
-			return work{}, fmt.Errorf("%w: task Pull needs taskImage, the image to pull", errTask)
+			return work{}, errors.New("the job cannot run: task Pull needs taskImage, the image to pull")
 		}
 		// The image may lack this program: when that shows, the image is pulled, and nothing of it has run.
 		return work{image: spec.TaskImage, command: []string{"/only-the-image-is-wanted"}, pulls: true}, nil
 	case v1beta1.CleanupTask:
 		if spec.Pool == "" {
-			return work{}, fmt.Errorf("%w: task Cleanup needs pool, the name of the pool to wipe", errTask)
+			return work{}, errors.New("the job cannot run: task Cleanup needs pool, the name of the pool to wipe")
 		}
 		return work{
 			image: s.image, args: []string{"cleanup", "--path=" + poolMount},
 			mountPath: poolMount, privileged: true,
 		}, nil
 	}
-	return work{}, fmt.Errorf("%w: task %q is not known; %s and %s are", errTask, spec.Task, v1beta1.CleanupTask, v1beta1.PullTask)
+	return work{}, fmt.Errorf("the job cannot run: task %q is not known; %s and %s are", spec.Task, v1beta1.CleanupTask, v1beta1.PullTask)
 }
 
 // place is the location of a pool on a node.

@@ -34,7 +34,11 @@ func judge(p *core.Pod, w work, word string, log logState) verdict {
 	status := containerStatus(p)
 	switch {
 	case word != "" && log.found, w.pulls && pulled(status):
-		return verdict{done: true, exit: exitCode(status)}
+		v := verdict{done: true}
+		if status.State.Terminated != nil {
+			v.exit = &status.State.Terminated.ExitCode
+		}
+		return v
 	case w.pulls && status.State.Terminated == nil && p.Status.Phase != core.PodFailed && p.DeletionTimestamp == nil:
 		return pending(p, status)
 	case status.State.Terminated != nil && !w.pulls:
@@ -50,13 +54,6 @@ func judge(p *core.Pod, w work, word string, log logState) verdict {
 }
 
 func containerStatus(p *core.Pod) core.ContainerStatus { return podstatus.Container(p, containerName) }
-
-func exitCode(s core.ContainerStatus) *int32 {
-	if s.State.Terminated == nil {
-		return nil
-	}
-	return &s.State.Terminated.ExitCode
-}
 
 // pulled says whether the kubelet has the image.
 func pulled(s core.ContainerStatus) bool {
@@ -75,7 +72,10 @@ func ended(p *core.Pod, t *core.ContainerStateTerminated, word string, log logSt
 	switch {
 	case !log.whole && !podstatus.OutOfTime(p):
 		v.reading, v.message = true, "it has ended; its log is being read"
-	case word != "" && leftWord(t, word):
+	// The word may be in what the container wrote to /dev/termination-log, or in the end of its log if it wrote nothing there
+	// and failed: that is in the pod's status even if the log is lost. The runtime's message about a container that never ran
+	// does not count: it may quote the command, and so the word.
+	case word != "" && !podstatus.CannotStart(t.Reason) && strings.Contains(t.Message, word):
 		v.done = true
 	case endedByDeletion(p, t):
 		v.failed, v.message = true, "its pod was deleted"+podstatus.Disruption(p)
@@ -93,13 +93,6 @@ func ended(p *core.Pod, t *core.ContainerStateTerminated, word string, log logSt
 		v.failed, v.message = true, podstatus.Ended(t)
 	}
 	return v
-}
-
-// leftWord says whether the container's termination message has the word: what it wrote to /dev/termination-log, or the
-// end of its log if it wrote nothing there and failed. The message is in the pod's status even if the log is lost. The
-// runtime's message about a container that never ran does not count: it may quote the command, and so the word.
-func leftWord(t *core.ContainerStateTerminated, word string) bool {
-	return !podstatus.CannotStart(t.Reason) && strings.Contains(t.Message, word)
 }
 
 // endedByDeletion says whether the container ended after the deletion of its pod began: then even exit code 0 proves

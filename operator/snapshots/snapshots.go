@@ -51,15 +51,8 @@ func (k *Kinds) Ours() bool { return k.ours.Load() }
 
 // Bring installs the kinds if none of them exists, and updates those that it installed to this release.
 func (k *Kinds) Bring(ctx context.Context) error {
-	ours, missing, err := k.look(ctx)
-	if err != nil {
-		return err
-	}
-	if !ours && !missing {
-		return nil
-	}
-	wanted, err := deploy.SnapshotDefinitions()
-	if err != nil {
+	wanted, ours, missing, err := k.look(ctx)
+	if err != nil || !ours && !missing {
 		return err
 	}
 	for _, d := range wanted {
@@ -79,11 +72,10 @@ func (k *Kinds) Bring(ctx context.Context) error {
 	return nil
 }
 
-// look says whether Holdfast installed the kinds, or all are missing.
-func (k *Kinds) look(ctx context.Context) (ours, missing bool, err error) {
-	wanted, err := deploy.SnapshotDefinitions()
-	if err != nil {
-		return false, false, err
+// look returns the definitions of the kinds, and says whether Holdfast installed them, or all are missing.
+func (k *Kinds) look(ctx context.Context) (wanted []*unstructured.Unstructured, ours, missing bool, err error) {
+	if wanted, err = deploy.SnapshotDefinitions(); err != nil {
+		return nil, false, false, err
 	}
 	missing = true
 	for _, d := range wanted {
@@ -92,25 +84,21 @@ func (k *Kinds) look(ctx context.Context) (ours, missing bool, err error) {
 		case apierrors.IsNotFound(err):
 			continue
 		case err != nil:
-			return false, false, fmt.Errorf("kind %s: %w", d.GetName(), err)
+			return nil, false, false, fmt.Errorf("kind %s: %w", d.GetName(), err)
 		}
 		missing = false
 		ours = ours || d.GetName() == volumeSnapshots && is.GetAnnotations()[Annotation] != ""
 	}
 	k.looked.Store(true)
 	k.ours.Store(ours)
-	return ours, missing, nil
+	return wanted, ours, missing, nil
 }
 
 // Remove removes the installed kinds, unless an object of one exists, which would be deleted with its snapshot. It
 // returns the kind of that object.
 func (k *Kinds) Remove(ctx context.Context) (kept string, err error) {
-	ours, _, err := k.look(ctx)
+	wanted, ours, _, err := k.look(ctx)
 	if err != nil || !ours {
-		return "", err
-	}
-	wanted, err := deploy.SnapshotDefinitions()
-	if err != nil {
 		return "", err
 	}
 	for _, d := range wanted {

@@ -137,8 +137,7 @@ func (l *leader) renewClaim(ctx context.Context, r renewal) (err error) {
 		if err := l.mayDelete(ctx, v, claim); err != nil {
 			return err
 		}
-		options := metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(claim.UID))}
-		if err := kube.IgnoreNotFound(l.Kubernetes.CoreV1().PersistentVolumeClaims(claim.Namespace).Delete(ctx, claim.Name, options)); err != nil {
+		if err := kube.DeleteExactly(ctx, l.Kubernetes.CoreV1().PersistentVolumeClaims(claim.Namespace).Delete, claim); err != nil {
 			return err
 		}
 		now, err := l.liveClaim(ctx, v)
@@ -189,7 +188,6 @@ func (l *leader) createClaim(ctx context.Context, v *v1beta1.Volume, claim *core
 	return nil
 }
 
-// forget deletes what is on record of a node.
 func (l *leader) forget(ctx context.Context, n *v1beta1.StorageNode) error {
 	exact := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &n.UID, ResourceVersion: &n.ResourceVersion}}
 	if err := kube.IgnoreNotFound(l.Client.HoldfastV1beta1().StorageNodes().Delete(ctx, n.Name, exact)); err != nil {
@@ -265,7 +263,6 @@ func (l *leader) applyGarbage(ctx context.Context, p garbagePlan) error {
 	return errors.Join(errs...)
 }
 
-// record writes events.
 func (l *leader) record(events ...event) {
 	for _, e := range events {
 		l.Events.Event(e.about, core.EventTypeWarning, e.reason, e.message)

@@ -21,7 +21,6 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	listers "github.com/holdfast-storage/holdfast/api/client/listers/api/v1beta1"
-	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend/cluster"
 	"github.com/holdfast-storage/holdfast/kube"
 )
@@ -47,7 +46,7 @@ func New(c Config) (*Controller, error) {
 		return nil, errors.New("the volume controller needs a cluster's backend")
 	}
 	c.GarbageAge, c.GarbageEvery = cmp.Or(c.GarbageAge, DefaultGarbageAge), cmp.Or(c.GarbageEvery, DefaultGarbageEvery)
-	c.RemindAfter, c.Events = cmp.Or(c.RemindAfter, DefaultRemindAfter), cmp.Or[record.EventRecorder](c.Events, kube.NoEvents{})
+	c.RemindAfter, c.Events = cmp.Or(c.RemindAfter, DefaultRemindAfter), cmp.Or(c.Events, kube.NoEvents)
 	volumes := c.Storage.Watches.Holdfast.Holdfast().V1beta1().Volumes().Informer()
 	return &Controller{c}, volumes.AddIndexers(cache.Indexers{byRenewedClaim: renewedClaim})
 }
@@ -156,10 +155,4 @@ func (l *leader) everyNode() map[string]bool {
 		names[s.Spec.Node] = true
 	}
 	return names
-}
-
-// storageNode is nil where the cache has none.
-func (l *leader) storageNode(name string) *v1beta1.StorageNode {
-	n, _ := l.storageNodes.Get(name) // it has no other error
-	return n
 }

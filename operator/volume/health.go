@@ -58,14 +58,9 @@ func planHealth(v *v1beta1.Volume, claim *core.PersistentVolumeClaim, pods []cor
 	c := faultCondition(v)
 	events := []event{{claim, c.Reason, fmt.Sprintf("volume %s: %s", v.Name, c.Message)}}
 	for i := range pods {
-		if uses(&pods[i], claim.Name) {
+		if !podstatus.HasEnded(&pods[i]) && slices.Contains(podstatus.Claims(&pods[i]), claim.Name) {
 			events = append(events, event{&pods[i], c.Reason, fmt.Sprintf("claim %s, volume %s: %s", claim.Name, v.Name, c.Message)})
 		}
 	}
 	return events
-}
-
-// uses says whether a pod that has not ended uses a claim, one that was made for it included.
-func uses(p *core.Pod, claim string) bool {
-	return !podstatus.HasEnded(p) && slices.Contains(podstatus.Claims(p), claim)
 }

@@ -14,7 +14,14 @@ import (
 // movedPools says by the IDs of pools which other node has each of them open, and has opened it after the last Lease
 // renewal of a node. A pool that two nodes have is left out.
 func movedPools(node string, all []*v1beta1.StorageNode, alive func(node string) bool) map[string]*v1beta1.StorageNode {
-	seen := generations(node, all)
+	seen := map[string]int64{} // how often each pool of the node had been opened when it was last heard of, by its ID
+	for _, n := range all {
+		if n.Name == node {
+			for _, p := range n.Status.Pools {
+				seen[p.ID] = p.Generation
+			}
+		}
+	}
 	at := map[string]*v1beta1.StorageNode{}
 	for _, n := range all {
 		if n.Name == node || v1beta1.IsSite(n.Name) || !alive(n.Name) {
@@ -33,19 +40,6 @@ func movedPools(node string, all []*v1beta1.StorageNode, alive func(node string)
 		}
 	}
 	return at
-}
-
-// generations says by its ID how often each pool of a node had been opened when the node was last heard of.
-func generations(node string, all []*v1beta1.StorageNode) map[string]int64 {
-	seen := map[string]int64{}
-	for _, n := range all {
-		for _, p := range n.Status.Pools {
-			if n.Name == node && p.ID != "" {
-				seen[p.ID] = p.Generation
-			}
-		}
-	}
-	return seen
 }
 
 // movedEvents say where a volume is, and what keeps its claim from it.

@@ -20,17 +20,18 @@ import (
 // that is gone by the cache of Nodes: that may be behind, and what is given up does not come back.
 func (l *leader) observeNode(ctx context.Context, name string) (nodeObserved, error) {
 	o := nodeObserved{
-		name: name, down: l.WhyDown(name), storageNode: l.storageNode(name), volumes: l.VolumesOn(name), snapshots: l.SnapshotsOn(name),
+		name: name, down: l.WhyDown(name), volumes: l.VolumesOn(name), snapshots: l.SnapshotsOn(name),
 		claims: map[types.UID]*core.PersistentVolumeClaim{}, reported: l.reported,
 	}
+	o.storageNode, _ = l.storageNodes.Get(name) // the only error of a cache is that there is none
 	if o.down != "" {
 		o.doubt, o.heard = l.InDoubt(name), l.LastHeardOf(name)
-		o.node, _ = l.nodes.Get(name) // the only error of a cache is that there is none
+		o.node, _ = l.nodes.Get(name)
 	}
 	var err error
 	if o.isSilent() && o.outage().gone() {
-		if o.node, err = l.liveNode(ctx, name); err != nil {
-			return o, err
+		if o.node, err = kube.Live(ctx, l.Kubernetes.CoreV1().Nodes().Get, name); err != nil {
+			return o, fmt.Errorf("whether node %s is gone: %w", name, err)
 		}
 	}
 	o.moved = l.observeMoved(o)
@@ -50,15 +51,6 @@ func (l *leader) observeMoved(o nodeObserved) map[string]*v1beta1.StorageNode {
 		return nil
 	}
 	return movedPools(o.name, kube.Cached(l.storageNodes.List), func(other string) bool { return l.WhyDown(other) == "" })
-}
-
-// liveNode asks the API server for a node; nil if it is gone.
-func (l *leader) liveNode(ctx context.Context, name string) (*core.Node, error) {
-	n, err := kube.Live(ctx, l.Kubernetes.CoreV1().Nodes().Get, name)
-	if err != nil {
-		return nil, fmt.Errorf("whether node %s is gone: %w", name, err)
-	}
-	return n, nil
 }
 
 // claimOf is liveClaim for a volume that is given up, but returns only a claim that is bound to the volume until that is on record:

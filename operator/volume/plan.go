@@ -53,7 +53,6 @@ type step[T v1beta1.Object] struct {
 	events []event                     // mark: once it is written; otherwise before, so that a crash does not lose them
 }
 
-// event is a warning.
 type event struct {
 	about           runtime.Object
 	reason, message string

@@ -40,7 +40,6 @@ type room struct {
 	err   error
 }
 
-// reminder is the last event of a claim.
 type reminder struct {
 	requested int64
 	when      time.Time

@@ -1,6 +1,7 @@
 package volumecopy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -57,7 +58,7 @@ func (r *Controller) write(ctx context.Context, o observed, p plan) error {
 		return kube.IgnoreNotFound(err)
 	}
 	if e := p.event; e != nil {
-		r.log().Info("copying a volume", "volume", v.Name, "claim", v.Spec.ClaimRef.String(), "reason", e.reason, "message", e.message)
+		r.Storage.Log.Info("copying a volume", "volume", v.Name, "claim", v.Spec.ClaimRef.String(), "reason", e.reason, "message", e.message)
 		r.event(v, e)
 	}
 	return nil
@@ -120,7 +121,7 @@ func (r *Controller) makeSource(ctx context.Context, o observed) (*backend.Volum
 	if err != nil {
 		return nil, err
 	}
-	spec.Pool = poolOf(node, pool)
+	spec.Pool = cmp.Or(v1beta1.CephPoolOf(node), pool) // the temporary one is made in the pool of the source and nowhere else
 	if ref.Kind == v1beta1.SourceSnapshot {
 		return r.Storage.Restore(ctx, backend.ID(ref.Name), spec)
 	}
@@ -141,14 +142,6 @@ func (r *Controller) locate(ctx context.Context, ref *v1beta1.SourceReference) (
 		return "", "", err
 	}
 	return v.Node, v.Pool, nil
-}
-
-// poolOf names the pool of the source, so that the temporary one is made there and nowhere else.
-func poolOf(node, pool string) string {
-	if ceph := v1beta1.CephPoolOf(node); ceph != "" {
-		return ceph
-	}
-	return pool
 }
 
 // bind makes PersistentVolume and claim of a role.

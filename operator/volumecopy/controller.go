@@ -24,7 +24,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"log/slog"
 	"time"
 
 	core "k8s.io/api/core/v1"
@@ -78,7 +77,7 @@ func New(c Config) (*Controller, error) {
 	if c.Storage == nil || c.Image == nil {
 		return nil, errors.New("the copying of volumes needs a cluster's backend, and the image of its pods")
 	}
-	c.Events = cmp.Or[record.EventRecorder](c.Events, kube.NoEvents{})
+	c.Events = cmp.Or(c.Events, kube.NoEvents)
 	r := &Controller{
 		Config: c, volumes: c.Storage.Watches.Holdfast.Holdfast().V1beta1().Volumes().Lister(), pods: c.Storage.Watches.Cluster.Core().V1().Pods().Lister(),
 		slots: slots{held: map[types.UID]bool{}, tried: map[types.UID]try{}}, key: []byte(rand.Text()),
@@ -96,8 +95,6 @@ func (r *Controller) Run(ctx context.Context) error {
 	r.Storage.Watches.Start()
 	return r.loop.Run(ctx)
 }
-
-func (r *Controller) log() *slog.Logger { return r.Storage.Log }
 
 func (r *Controller) reconcile(ctx context.Context, name string) (time.Duration, error) {
 	o, err := r.observe(ctx, name)

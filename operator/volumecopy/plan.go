@@ -49,7 +49,6 @@ type plan struct {
 	again     time.Duration
 }
 
-// event is about the copy.
 type event struct{ kind, reason, message string }
 
 // remove plans the removal of objects of one kind.
