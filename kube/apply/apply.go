@@ -43,7 +43,6 @@ const (
 	repairPerSecond = 0.2
 )
 
-// record is the result of the last apply of an object.
 type record struct {
 	desired *unstructured.Unstructured
 	result  *unstructured.Unstructured // the object as the API server returned it
@@ -222,7 +221,6 @@ func (s *Set) record(r Ref) *record {
 	return s.records[r]
 }
 
-// application is the apply of one object.
 type application struct {
 	*Set
 	*watch
@@ -248,11 +246,13 @@ func (a *application) do(ctx context.Context) (changed bool, err error) {
 		return false, nil
 	}
 	if live == nil {
-		if a.mark && a.recentlyAbsent() {
+		if at, is := a.absent.Load(a.ref); is && a.mark && time.Since(at.(time.Time)) < absentFor {
 			return false, nil
 		}
 		if live, err = a.read(ctx); err != nil || live == nil && a.exists {
-			a.noteAbsent(err == nil && a.mark)
+			if err == nil && a.mark {
+				a.absent.Store(a.ref, time.Now())
+			}
 			return false, err
 		}
 		a.keepHelmRelease(live)
@@ -282,7 +282,6 @@ func (a *application) cached() (live *unstructured.Unstructured, known *record) 
 	return live, known
 }
 
-// createOrRepair creates or repairs an object.
 func (a *application) createOrRepair(ctx context.Context, live *unstructured.Unstructured, known *record) (changed bool, err error) {
 	result, err := a.write(ctx, live)
 	if (a.spare != nil || a.exists && !a.mark) && apierrors.IsConflict(err) {
@@ -405,20 +404,6 @@ func (a *application) manager() string {
 
 // absentFor is how long an object that Mark did not find is not looked up again.
 const absentFor = 5 * time.Minute
-
-func (a *application) recentlyAbsent() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return time.Since(a.absent[a.ref]) < absentFor
-}
-
-func (a *application) noteAbsent(absent bool) {
-	if absent {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		a.absent[a.ref] = time.Now()
-	}
-}
 
 func (a *application) begins() {
 	a.mu.Lock()

@@ -13,18 +13,11 @@ import (
 )
 
 // OwnedBy returns all objects with an owner reference to uid that are not being deleted. They must not be modified.
-func (s *Set) OwnedBy(uid types.UID) (found []*unstructured.Unstructured) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, w := range s.watches {
-		for _, o := range w.list() {
-			if o.GetDeletionTimestamp() == nil && slices.ContainsFunc(o.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.UID == uid }) {
-				found = append(found, o)
-			}
-		}
-	}
-	slices.SortFunc(found, compareRefs)
-	return found
+func (s *Set) OwnedBy(uid types.UID) []*unstructured.Unstructured {
+	return slices.DeleteFunc(s.watched(), func(o *unstructured.Unstructured) bool {
+		isOwned := slices.ContainsFunc(o.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.UID == uid })
+		return !isOwned || o.GetDeletionTimestamp() != nil
+	})
 }
 
 // Disown removes the owner references of an object, so that it is not deleted with its owners. A deleted object is no

@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"maps"
 	"reflect"
 	"slices"
 
@@ -8,8 +9,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// restartedAt is the field that kubectl rollout restart writes, which does not count as drift.
-var restartedAt = []string{"spec", "template", "metadata", "annotations", "kubectl.kubernetes.io/restartedAt"}
+// restartAnnotation, on the template of pods, is written by kubectl rollout restart. It does not count as drift.
+const restartAnnotation = "kubectl.kubernetes.io/restartedAt"
+
+var restartedAt = []string{"spec", "template", "metadata", "annotations", restartAnnotation}
 
 // significant are annotations that change what Kubernetes does; other clients must not add them.
 var significant = []string{
@@ -56,12 +59,7 @@ func sameMetadata(live, was, desired *unstructured.Unstructured) bool {
 			return false
 		}
 	}
-	for key := range desired.GetAnnotations() {
-		if live.GetAnnotations()[key] != was.GetAnnotations()[key] {
-			return false
-		}
-	}
-	for _, key := range significant {
+	for _, key := range slices.AppendSeq(slices.Clone(significant), maps.Keys(desired.GetAnnotations())) {
 		if live.GetAnnotations()[key] != was.GetAnnotations()[key] {
 			return false
 		}

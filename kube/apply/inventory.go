@@ -69,7 +69,6 @@ func (i *inventory) load(ctx context.Context, before func() []*unstructured.Unst
 	return nil
 }
 
-// isNew returns whether no object of that name is listed.
 func (i *inventory) isNew(r Ref) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -77,7 +76,6 @@ func (i *inventory) isNew(r Ref) bool {
 	return !known
 }
 
-// has returns whether this Set created an object.
 func (i *inventory) has(o *unstructured.Unstructured) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -86,7 +86,9 @@ func (r *rig) start() *rig {
 	ctx, cancel := context.WithCancel(context.Background())
 	r.Cleanup(cancel)
 	check.OK(r, set.Start(ctx))
-	r.set = set
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.set, r.notified = set, nil
 	return r
 }
 

@@ -11,7 +11,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -101,7 +100,7 @@ type Set struct {
 	records   map[Ref]*record
 	applying  map[Ref]*unstructured.Unstructured // last state of objects that were deleted during their apply
 	releases  map[Ref]*Release                   // of objects that Helm has applied
-	absent    map[Ref]time.Time                  // when Mark found that an object does not exist
+	absent    sync.Map                           // by Ref: when Mark found that an object does not exist
 	forbidden map[schema.GroupKind]bool          // kinds that we have no right to list
 	strangers map[types.UID]bool                 // UIDs that were reported
 	listeners []func(Ref)
@@ -118,7 +117,7 @@ func New(c Config) (*Set, error) {
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	return &Set{
 		Config: c, watches: map[schema.GroupKind]*watch{}, records: map[Ref]*record{}, applying: map[Ref]*unstructured.Unstructured{},
-		releases: map[Ref]*Release{}, absent: map[Ref]time.Time{}, forbidden: map[schema.GroupKind]bool{}, strangers: map[types.UID]bool{}, inventory: newInventory(&c),
+		releases: map[Ref]*Release{}, forbidden: map[schema.GroupKind]bool{}, strangers: map[types.UID]bool{}, inventory: newInventory(&c),
 	}, nil
 }
 

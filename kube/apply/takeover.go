@@ -14,6 +14,8 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
+var restartPath = fieldpath.MakePathOrDie("spec", "template", "metadata", "annotations", restartAnnotation)
+
 // takeOverTries limits the retries after conflicts, such as with a controller that writes the status.
 const takeOverTries = 5
 
@@ -86,7 +88,7 @@ func allowed(kind string, fields *fieldpath.Set) *fieldpath.Set {
 	kept := fieldpath.NewSet()
 	for path := range fields.All() {
 		first := path[0].FieldName
-		if first == nil || *first == "metadata" && !isSignificant(path) || *first == "status" || isTolerated(kind, *first) || isRestart(path) {
+		if first == nil || *first == "metadata" && !isSignificant(path) || *first == "status" || isTolerated(kind, *first) || path.Equals(restartPath) {
 			kept.Insert(path.Copy())
 		}
 	}
@@ -96,18 +98,6 @@ func allowed(kind string, fields *fieldpath.Set) *fieldpath.Set {
 func isSignificant(path fieldpath.Path) bool {
 	last := path[len(path)-1].FieldName
 	return last != nil && slices.Contains(significant, *last)
-}
-
-func isRestart(path fieldpath.Path) bool {
-	if len(path) != len(restartedAt) {
-		return false
-	}
-	for i, name := range restartedAt {
-		if path[i].FieldName == nil || *path[i].FieldName != name {
-			return false
-		}
-	}
-	return true
 }
 
 // IsOwnedByOther says whether another manager owns a field of an object, or whether that is not known. Of an object that was

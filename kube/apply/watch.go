@@ -21,7 +21,6 @@ import (
 	"github.com/holdfast-storage/holdfast/kube"
 )
 
-// watch is the informer of one kind.
 type watch struct {
 	resource   schema.GroupVersionResource
 	namespaced bool
@@ -68,15 +67,13 @@ func (s *Set) Start(ctx context.Context) error {
 		case <-time.After(wait):
 		}
 	}
-	if err := s.inventory.load(ctx, s.createdBefore); err != nil {
+	err := s.inventory.load(ctx, func() []*unstructured.Unstructured {
+		return slices.DeleteFunc(s.watched(), func(o *unstructured.Unstructured) bool { return !slices.ContainsFunc(o.GetManagedFields(), isOurs) })
+	})
+	if err != nil {
 		return err
 	}
 	return s.watchDefinitions(ctx)
-}
-
-// createdBefore returns what a release without an inventory created.
-func (s *Set) createdBefore() []*unstructured.Unstructured {
-	return slices.DeleteFunc(s.watched(), func(o *unstructured.Unstructured) bool { return !slices.ContainsFunc(o.GetManagedFields(), isOurs) })
 }
 
 // watchServedKinds starts a watch of each of the Kinds that the API server serves by now.
@@ -146,6 +143,7 @@ func (s *Set) startWatch(ctx context.Context, kind schema.GroupVersionKind, reso
 	s.mu.Lock()
 	s.watches[kind.GroupKind()] = w
 	s.mu.Unlock()
+	s.notify(Ref{})
 	return nil
 }
 
@@ -174,11 +172,14 @@ func (s *Set) denied(kind schema.GroupKind, err error) bool {
 	return true
 }
 
-// awaited returns whether a kind is to be watched and is not.
-func (s *Set) awaited(kind schema.GroupKind, defined map[schema.GroupKind]bool) bool {
+// awaits returns whether a kind is to be watched and is not.
+func (s *Set) awaits(defined map[schema.GroupKind]bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.watches[kind] == nil && (defined[kind] || s.forbidden[kind])
+	return slices.ContainsFunc(s.Kinds, func(kind schema.GroupVersionKind) bool {
+		k := kind.GroupKind()
+		return s.watches[k] == nil && (defined[k] || s.forbidden[k])
+	})
 }
 
 // handleDelete handles an object that was deleted, or that lost the label.
@@ -267,35 +268,20 @@ func definedKinds(definitions cache.Indexer) map[schema.GroupKind]bool {
 
 // followOnce returns false if a defined kind is not served yet. It records in custom which kinds were ever defined.
 func (s *Set) followOnce(ctx context.Context, custom, defined map[schema.GroupKind]bool) (done bool) {
-	before, missing := 0, false
 	for _, kind := range s.Kinds {
 		is, known := defined[kind.GroupKind()]
 		custom[kind.GroupKind()] = custom[kind.GroupKind()] || known
 		if s.Has(kind.GroupKind()) && custom[kind.GroupKind()] && !is {
 			s.stopWatch(kind.GroupKind())
 		}
-		if s.Has(kind.GroupKind()) {
-			before++
-		}
-		missing = missing || s.awaited(kind.GroupKind(), defined)
 	}
-	if !missing {
+	if !s.awaits(defined) {
 		return true
 	}
 	if err := s.watchServedKinds(ctx); err != nil {
 		s.Log.Warn("a new kind could not be watched; retrying", "error", err)
 	}
-	done, after := true, 0
-	for _, kind := range s.Kinds {
-		if s.Has(kind.GroupKind()) {
-			after++
-		}
-		done = done && !s.awaited(kind.GroupKind(), defined)
-	}
-	if after > before {
-		s.notify(Ref{})
-	}
-	return done
+	return !s.awaits(defined)
 }
 
 func (s *Set) stopWatch(kind schema.GroupKind) {
@@ -311,7 +297,6 @@ func (s *Set) stopWatch(kind schema.GroupKind) {
 	s.notify(Ref{})
 }
 
-// older returns whether a is an earlier state than b.
 func older(a, b *unstructured.Unstructured) bool {
 	order, err := resourceversion.CompareResourceVersion(a.GetResourceVersion(), b.GetResourceVersion())
 	return err == nil && order < 0
