@@ -44,7 +44,7 @@ func TestDelete_FollowsTheVolumeAndLeavesWhatIsNotItsOwn(t *testing.T) {
 	const mine, other, nothing = v1beta1.NFSVolumeAnnotation, "of-the-other-door", "nothing is deleted"
 	id := options(nil).PVName
 	kept := "storage/main as volume " + id + ", exported as /" + id
-	const leftAlone = "LeftAlone it was created by NFS server "
+	const leftAlone = "LeftAlone: it was created by NFS server "
 	for name, test := range map[string]struct {
 		onDelete string
 		change   func(*server, *Provisioner, *volume)
@@ -103,7 +103,7 @@ func TestDelete_FollowsTheVolumeAndLeavesWhatIsNotItsOwn(t *testing.T) {
 				t.Errorf("%s: it answers %v, want %v", name, err, test.err)
 			}
 		}
-		said := s.events.with("")
+		said := s.events.With("")
 		if err != nil && !isA(err, errIgnored) {
 			said = append(said, err.Error())
 		}
@@ -213,7 +213,7 @@ func TestDelete_ArchivedDataIsASnapshotAndNoExport(t *testing.T) {
 	check.OK(t, p.Delete(t.Context(), pv))
 	id := archivePrefix + string(volumeOf(pv))
 	s.archived(t, 0, id, "precious")
-	if written := s.events.with("Archived"); len(written) != 1 || !strings.Contains(written[0], id) {
+	if written := s.events.With("Archived"); len(written) != 1 || !strings.Contains(written[0], id) {
 		t.Errorf("the events are %v", written)
 	}
 	if made = slices.Compact(made); !slices.Equal(made, []string{"volume " + string(volumeOf(pv)), "snapshot " + id}) {

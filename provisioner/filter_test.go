@@ -64,7 +64,7 @@ func TestChoose_ClaimOfAMissingServerGetsOneEvent(t *testing.T) {
 			p.Default = func() bool { return first }
 			p.ShouldProvision(t.Context(), c)
 		}
-		if written := s.events.with(`"` + server + `"`); len(written) != want {
+		if written := s.events.With(`"` + server + `"`); len(written) != want {
 			t.Errorf("the events of %s are %v", server, written)
 		}
 	}

@@ -194,7 +194,7 @@ func TestLease_TwoProcessesOfOneServerTakeTurns(t *testing.T) {
 			t.Errorf("they have %v and %v", s.disk.volumes(), twin.disk.volumes())
 		}
 		a.deleteClaim("first") // whose data the twin does not have
-		wait.Until(a.t, "the volume is reported", func() bool { return len(twin.events.with("LeftAlone")) == 1 })
+		wait.Until(a.t, "the volume is reported", func() bool { return len(twin.events.With("LeftAlone")) == 1 })
 		if n := len(a.persistentVolumes(s.config.Name)); n != 2 || len(s.disk.volumes()) != 1 {
 			t.Errorf("%d PersistentVolumes, volumes %v", n, s.disk.volumes())
 		}

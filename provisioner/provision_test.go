@@ -283,7 +283,7 @@ func TestProvision_PersistentVolumeThatCannotBeWrittenIsReported(t *testing.T) {
 	pv := p.provisioned(t, options(nil))
 	pv.Spec.ClaimRef = &core.ObjectReference{Namespace: "default", Name: "data"}
 	p.saved(t.Context(), pv, apierrors.NewForbidden(schema.GroupResource{Resource: "persistentvolumes"}, pv.Name, errors.New("no rights")))
-	if written := s.events.with("NotSaved"); len(written) != 1 || !strings.Contains(written[0], "no rights") {
+	if written := s.events.With("NotSaved"); len(written) != 1 || !strings.Contains(written[0], "no rights") {
 		t.Errorf("the events are %v", written)
 	}
 	if len(p.journal.all()) != 1 {

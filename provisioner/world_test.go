@@ -3,11 +3,8 @@ package provisioner
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
-	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -21,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
-	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v10/controller"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
@@ -32,6 +28,7 @@ import (
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
+	"github.com/holdfast-storage/holdfast/test/rig/recorder"
 )
 
 func TestMain(m *testing.M) {
@@ -50,13 +47,13 @@ type server struct {
 	t       *testing.T
 	config  Config
 	disk    *disk
-	events  *recorder
+	events  *recorder.Recorder
 	running *Provisioner
 	stop    func()
 }
 
 func newServer(t *testing.T, client kubernetes.Interface) *server {
-	s := &server{t: t, disk: &disk{Memory: backendtest.NewMemory()}, events: &recorder{}}
+	s := &server{t: t, disk: &disk{Memory: backendtest.NewMemory()}, events: &recorder.Recorder{}}
 	s.config = configOf(t, randomName(), s.disk, t.TempDir(), client)
 	s.config.Events, s.config.Lease = s.events, 3*time.Second
 	return s
@@ -204,25 +201,6 @@ func (d *disk) volume(id string) *backend.Volume {
 		return &backend.Volume{}
 	}
 	return v
-}
-
-// recorder keeps events.
-type recorder struct {
-	record.EventRecorder
-	mu     sync.Mutex
-	events []string
-}
-
-func (r *recorder) Eventf(_ runtime.Object, kind, reason, format string, args ...any) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.events = append(r.events, kind+" "+reason+" "+fmt.Sprintf(format, args...))
-}
-
-func (r *recorder) with(part string) []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(r.events), func(e string) bool { return !strings.Contains(e, part) })
 }
 
 // options makes a claim and a class as the library hands them over.

@@ -165,7 +165,7 @@ func TestHeldPools_ChangeThatHidesVolumesIsReportedAndNotAppliedWhileTheyAreTher
 	r.change("holdfast", moved)
 	words := []string{"spec.pools[0].path", "/srv/other", "pool files holds 1 volume on node node1", "Revert the change"}
 	r.condition("holdfast", v1beta1.DegradedCondition, reasonHidden, words...)
-	wait.Until(r, "the event", func() bool { return len(r.events.with("Warning VolumesHidden", "pool files")) == 1 })
+	wait.Until(r, "the event", func() bool { return len(r.events.With("Warning VolumesHidden", "pool files")) == 1 })
 
 	r.keepsFilesWithoutADaemonSet()
 

@@ -99,7 +99,7 @@ func TestSpec_OneRefusedObjectDoesNotBlockTheOthers(t *testing.T) {
 	// The order of objects puts others after the classes.
 	deployments := r.theirs.AppsV1().Deployments(namespace)
 	wait.Until(r, "what comes later", func() bool { return wait.Get(r, deployments.Get, v1beta1.ControllerName) != nil })
-	wait.Until(r, "one event", func() bool { return len(r.events.with("Warning FailedCreation", "hb-two")) == 1 })
+	wait.Until(r, "one event", func() bool { return len(r.events.With("Warning FailedCreation", "hb-two")) == 1 })
 	// Nothing is pruned of a kind of which something could not be made.
 	r.change("holdfast", classes("hb-one", "hb-two"))
 	r.condition("holdfast", v1beta1.ProgressingCondition, reasonNotApplied)
@@ -136,10 +136,10 @@ func TestSecret_IsFollowedAndItsContentIsNotReported(t *testing.T) {
 	r.putSecret("credentials", changed)
 	wait.Until(r, "the rotation", func() bool { return made() == "top-secret-rotated" })
 	wait.Until(r, "an event, and a line of the log", func() bool {
-		return len(r.events.with("FailedCreation")) > 0 && strings.Contains(log.String(), "csiNodePublishPassword")
+		return len(r.events.With("FailedCreation")) > 0 && strings.Contains(log.String(), "csiNodePublishPassword")
 	})
 	for where, text := range map[string]string{
-		"the log": log.String(), "an event": strings.Join(r.events.with(), "\n"), "a condition": r.describe(),
+		"the log": log.String(), "an event": strings.Join(r.events.With(), "\n"), "a condition": r.describe(),
 	} {
 		if strings.Contains(text, "top-secret") || strings.Contains(text, "dG9wLXNlY3JldA") {
 			t.Errorf("a secret is in %s", where)
@@ -223,7 +223,7 @@ func (r *rig) ignoresAnotherRelease() {
 		d, err := r.theirs.AppsV1().Deployments(namespace).Get(r.Context(), v1beta1.ControllerName, metav1.GetOptions{})
 		return err == nil && d.Spec.Template.Spec.Containers[0].Image == "holdfast.test/pause:1" && d.Labels[v1beta1.VersionLabel] != "v9.9.9"
 	})
-	wait.Until(r, "one event", func() bool { return len(r.events.with("Warning ReleaseIgnored", "v9.9.9")) == 1 })
+	wait.Until(r, "one event", func() bool { return len(r.events.With("Warning ReleaseIgnored", "v9.9.9")) == 1 })
 	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.Debug = !s.Debug })
 	r.reconciled("holdfast")
 	r.condition("holdfast", v1beta1.ReleaseIgnoredCondition, reasonImagePinned)

@@ -25,6 +25,7 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
+	"github.com/holdfast-storage/holdfast/test/rig/recorder"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
@@ -32,7 +33,7 @@ import (
 // whose path ends so from then on; of "" it takes all again.
 func inMemory(t *testing.T) (r *rig, refuse func(path string)) {
 	t.Helper()
-	r = &rig{T: t, config: miniapi.New(t).Config(), served: inKubernetes, events: &events{}, traffic: &traffic{}}
+	r = &rig{T: t, config: miniapi.New(t).Config(), served: inKubernetes, events: &recorder.Recorder{}, traffic: &traffic{}}
 	refused := &atomic.Value{}
 	refused.Store("")
 	r.config.Wrap(func(next http.RoundTripper) http.RoundTripper {

@@ -126,7 +126,7 @@ func TestUninstall_DeletionIsRefusedWhileThereAreVolumesAndThenLeavesNothing(t *
 	if phase := r.cluster("holdfast").Status.Phase; phase != v1beta1.ClusterTerminating {
 		t.Errorf("the phase is %s", phase)
 	}
-	wait.Until(r, "the event", func() bool { return len(r.events.with("Warning Terminating", "2 volumes")) == 1 })
+	wait.Until(r, "the event", func() bool { return len(r.events.With("Warning Terminating", "2 volumes")) == 1 })
 	// What is to stay is kept in order.
 	check.OK(t, r.theirs.StorageV1().StorageClasses().Delete(t.Context(), "hb-one", metav1.DeleteOptions{}))
 	wait.Until(r, "the class that was deleted by hand", func() bool { return r.class("hb-one") != nil })
@@ -300,7 +300,7 @@ func TestStorageCluster_SecondIsRefusedAndTakesOverWithoutARemoval(t *testing.T)
 	wait.Until(r, "the next second", func() bool { return time.Now().Unix() > first.CreationTimestamp.Unix() })
 	r.create("also", classes("hb-two"))
 	r.condition("also", v1beta1.AvailableCondition, reasonRefused, "first")
-	wait.Until(r, "the event", func() bool { return len(r.events.with("also Warning FailedCreation", "first")) == 1 })
+	wait.Until(r, "the event", func() bool { return len(r.events.With("also Warning FailedCreation", "first")) == 1 })
 	c := r.cluster("also")
 	if c.Status.Phase != v1beta1.ClusterPending || len(c.Finalizers) > 0 {
 		t.Errorf("phase %s, finalizers %v", c.Status.Phase, c.Finalizers)

@@ -22,7 +22,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/discovery/cached/memory"
@@ -31,7 +30,6 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
-	"k8s.io/client-go/tools/record"
 
 	"golang.org/x/sync/errgroup"
 
@@ -43,6 +41,7 @@ import (
 	"github.com/holdfast-storage/holdfast/test/rig/alongside"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
+	"github.com/holdfast-storage/holdfast/test/rig/recorder"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
@@ -58,7 +57,7 @@ type rig struct {
 	about   metadata.Interface
 	mapper  meta.RESTMapper
 	set     *apply.Set
-	events  *events
+	events  *recorder.Recorder
 	traffic *traffic
 	log     *slog.Logger
 	// served is the discovery of an API in memory, which has none; nil asks the API server.
@@ -77,7 +76,7 @@ const namespace = realapi.Namespace
 // newRig has clients, and takes away in the end what was made. start begins the controller.
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	r := &rig{T: t, config: realapi.Config(t), events: &events{}, traffic: &traffic{}}
+	r := &rig{T: t, config: realapi.Config(t), events: &recorder.Recorder{}, traffic: &traffic{}}
 	r.config.QPS = -1
 	r.ours, r.theirs = holdfast.NewForConfigOrDie(r.config), kubernetes.NewForConfigOrDie(r.config)
 	r.objects, r.about = dynamic.NewForConfigOrDie(r.config), metadata.NewForConfigOrDie(r.config)
@@ -390,39 +389,6 @@ func decodeFile(t *testing.T, file string) (all []*unstructured.Unstructured) {
 			all = append(all, o)
 		}
 	}
-}
-
-// events keeps what was recorded.
-type events struct {
-	record.EventRecorder
-	mu  sync.Mutex
-	all []string
-}
-
-func (e *events) Event(o runtime.Object, kind, reason, message string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	name := ""
-	if m, ok := o.(interface{ GetName() string }); ok {
-		name = m.GetName()
-	}
-	e.all = append(e.all, fmt.Sprintf("%s %s %s: %s", name, kind, reason, message))
-}
-
-// with returns the events that contain all words.
-func (e *events) with(words ...string) (found []string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-next:
-	for _, line := range e.all {
-		for _, word := range words {
-			if !strings.Contains(line, word) {
-				continue next
-			}
-		}
-		found = append(found, line)
-	}
-	return found
 }
 
 // traffic counts requests that are no watches, Leases or events.

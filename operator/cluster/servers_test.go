@@ -54,7 +54,7 @@ func TestUninstall_DeletionIsRefusedWhileThereAreNFSServers(t *testing.T) {
 	first, second := r.nfsServer(metav1.NamespaceDefault, "one"), r.nfsServer(namespace, "two")
 	r.delete("holdfast")
 	r.condition("holdfast", v1beta1.ProgressingCondition, reasonVolumesExist, "2 NFS servers", "Orphan")
-	wait.Until(r, "the event", func() bool { return len(r.events.with("Warning Terminating", "2 NFS servers")) == 1 })
+	wait.Until(r, "the event", func() bool { return len(r.events.With("Warning Terminating", "2 NFS servers")) == 1 })
 	r.volume("v1")
 	r.condition("holdfast", v1beta1.ProgressingCondition, reasonVolumesExist, "1 volume exists, and 2 NFS servers")
 	r.noVolume("v1")

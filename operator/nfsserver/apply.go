@@ -18,7 +18,6 @@ import (
 	"github.com/holdfast-storage/holdfast/kube/apply"
 )
 
-// reconcile applies the spec of one server, and writes its status.
 func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
 	cached, _ := c.servers.NFSServers(key.Namespace).Get(key.Name) // the only error of a cache is that there is none
 	if cached == nil {
@@ -76,7 +75,6 @@ func (c *Controller) lacksServers(ctx context.Context) (lacks bool, err error) {
 	}), nil
 }
 
-// desiredOf returns the desired state of a server. image is the one of an upgrade.
 func (c *Controller) desiredOf(s *v1beta1.NFSServer, cluster *v1beta1.StorageCluster, image v1beta1.Image) desired {
 	return desired{server: s, cluster: cluster, image: image, holdfast: c.Namespace, release: c.Release}
 }
@@ -130,7 +128,6 @@ func (c *Controller) apply(ctx context.Context, r *round) (err error) {
 	return ctx.Err()
 }
 
-// came adds the outcome of a part of a plan.
 func (o *outcome) came(part apply.Outcome) { o.Outcome = o.And(part) }
 
 // prune removes objects of a server that only an earlier release or spec needed.

@@ -51,7 +51,7 @@ func (c *Controller) observeBeside(ctx context.Context, o *observed, before []st
 			}
 			own, known := besidePods(n.Name, c.Namespace, pods.Items, reported)
 			if !known {
-				o.beside[n.Name] = slices.DeleteFunc(reported, func(a string) bool { return !slices.Contains(before, a) })
+				o.beside[n.Name] = among(reported, before)
 				o.unknownBeside = true
 				continue
 			}
@@ -73,17 +73,11 @@ func isOfPods(n *core.Node, address string) bool {
 	})
 }
 
-func networkOf(a netip.Addr) netip.Prefix {
-	if a.Is6() {
-		return netip.PrefixFrom(a, 64).Masked()
-	}
-	return netip.PrefixFrom(a, 24).Masked()
-}
-
 // besidePods returns which addresses are in the network of the agent's pod on a node, and no pod's. Networks of pods have at least
 // 256 addresses, or 2^64. It is not known while the agent's pod has no address.
 func besidePods(node, namespace string, pods []core.Pod, addresses []string) (own []string, known bool) {
 	var networks []netip.Prefix
+	bits := map[bool]int{false: 24, true: 64} // of a network of IPv4, and of IPv6
 	taken := map[netip.Addr]bool{}
 	for i := range pods {
 		p := &pods[i]
@@ -100,7 +94,7 @@ func besidePods(node, namespace string, pods []core.Pod, addresses []string) (ow
 			taken[a] = true
 			if isAgent {
 				known = true
-				networks = append(networks, networkOf(a))
+				networks = append(networks, netip.PrefixFrom(a, bits[a.Is6()]).Masked())
 			}
 		}
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/holdfast-storage/holdfast/kube/apply"
 )
 
-// claimFor returns the claim for a server.
 func claimFor(s *v1beta1.NFSServer) *core.PersistentVolumeClaim {
 	return &core.PersistentVolumeClaim{
 		// It has no owner: reclaimPolicy decides whether it is deleted, not the garbage collector.

@@ -137,6 +137,6 @@ func TestClaim_DataOfANamespaceThatWasDeletedIsServedAgain(t *testing.T) {
 		pv.Annotations[policyAnnotation] != string(core.PersistentVolumeReclaimDelete) {
 		t.Errorf("the PersistentVolume is bound to %+v and has the annotations %v", pv.Spec.ClaimRef, pv.Annotations)
 	}
-	wait.Until(r, "the event", func() bool { return len(r.events.with("Warning ClaimRestored")) == 1 })
+	wait.Until(r, "the event", func() bool { return len(r.events.With("Warning ClaimRestored")) == 1 })
 	r.serve("data")
 }

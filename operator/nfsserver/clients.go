@@ -1,7 +1,7 @@
 package nfsserver
 
 import (
-	"encoding/json"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -44,39 +44,26 @@ func isGone(agent *v1beta1.StorageNode) bool {
 
 // clientsOf returns the source addresses and networks of nodes, sorted and without duplicates. Of a deleted node that is not gone it
 // keeps those that were let in before, since nothing but its agent says whose they are.
-func clientsOf(nodes []*core.Node, agents map[string]*v1beta1.StorageNode, beside map[string][]string, further, before []string) []string {
-	var all []netip.Prefix
-	add := func(text string) {
-		p, ok := parseClient(text)
-		if ok {
-			all = append(all, p)
-		}
-	}
+func clientsOf(nodes []*core.Node, agents map[string]*v1beta1.StorageNode, beside map[string][]string, further, before []string) (texts []string) {
+	texts = slices.Clone(further)
 	known := map[string]bool{}
 	for _, n := range nodes {
 		known[n.Name] = true
-		for _, text := range addressesOf(n, agents[n.Name], beside[n.Name]) {
-			add(text)
-		}
+		texts = append(texts, addressesOf(n, agents[n.Name], beside[n.Name])...)
 	}
 	for name, agent := range agents {
-		if known[name] || isGone(agent) {
-			continue
-		}
-		for _, text := range slices.DeleteFunc(onlyAddresses(agent.Status.Addresses), func(text string) bool { return !slices.Contains(before, text) }) {
-			add(text)
+		if !known[name] && !isGone(agent) {
+			texts = append(texts, among(agent.Status.Addresses, before)...)
 		}
 	}
-	for _, text := range further {
-		add(text)
-	}
-	slices.SortFunc(all, func(a, b netip.Prefix) int {
-		if by := a.Addr().Compare(b.Addr()); by != 0 {
-			return by
+	var all []netip.Prefix
+	for _, text := range texts {
+		if p, ok := parseClient(text); ok {
+			all = append(all, p)
 		}
-		return a.Bits() - b.Bits()
-	})
-	var texts []string
+	}
+	slices.SortFunc(all, netip.Prefix.Compare)
+	texts = nil
 	for _, p := range slices.Compact(all) {
 		if p.IsSingleIP() {
 			texts = append(texts, p.Addr().String())
@@ -85,6 +72,11 @@ func clientsOf(nodes []*core.Node, agents map[string]*v1beta1.StorageNode, besid
 		}
 	}
 	return texts
+}
+
+// among returns the addresses that are among others.
+func among(texts, others []string) []string {
+	return slices.DeleteFunc(onlyAddresses(texts), func(text string) bool { return !slices.Contains(others, text) })
 }
 
 // longestPrefix is the longest IPv6 prefix that NFS-Ganesha parses: two digits.
@@ -115,11 +107,10 @@ func addressesOf(n *core.Node, agent *v1beta1.StorageNode, beside []string) (all
 	for _, key := range tunnelAnnotations {
 		all = append(all, onlyAddresses([]string{n.Annotations[key]})...)
 	}
-	flannel, ovn := false, false
-	for key := range n.Annotations {
-		flannel, ovn = flannel || strings.HasPrefix(key, flannelPrefix), ovn || strings.HasPrefix(key, ovnPrefix)
+	annotated := func(prefix string) bool {
+		return slices.ContainsFunc(slices.Collect(maps.Keys(n.Annotations)), func(key string) bool { return strings.HasPrefix(key, prefix) })
 	}
-	if flannel { // the address of its tunnel, and that of the bridge
+	if annotated(flannelPrefix) { // the address of its tunnel, and that of the bridge
 		for _, network := range n.Spec.PodCIDRs {
 			if p, err := netip.ParsePrefix(network); err == nil && !p.IsSingleIP() {
 				first := p.Masked().Addr()
@@ -127,7 +118,7 @@ func addressesOf(n *core.Node, agent *v1beta1.StorageNode, beside []string) (all
 			}
 		}
 	}
-	if ovn {
+	if annotated(ovnPrefix) {
 		all = append(all, ovnJoin...)
 	}
 	return all
@@ -161,7 +152,6 @@ func onlyAddresses(texts []string) []string {
 	return slices.DeleteFunc(slices.Clone(texts), func(text string) bool { _, err := netip.ParseAddr(text); return err != nil })
 }
 
-// clients returns the addresses and networks of all nodes that are there.
 func (r *round) clients() []string {
 	return clientsOf(r.nodes, r.agents, r.beside, r.cluster.Spec.NFS.NodeNetworks, r.server.Status.AllowedClients)
 }
@@ -173,19 +163,17 @@ func (r *round) knowsNodes() bool {
 	return !slices.ContainsFunc(r.nodes, func(n *core.Node) bool { a := r.agents[n.Name]; return a != nil && len(a.Status.Addresses) == 0 })
 }
 
-// seenOtherwise says whether the addresses of a node have changed.
-func seenOtherwise(old, now any) bool {
+func nodeAddressesChanged(old, now any) bool {
 	a, b := old.(*core.Node), now.(*core.Node)
 	return !slices.Equal(addressesOf(a, nil, nil), addressesOf(b, nil, nil)) || !slices.Equal(a.Spec.PodCIDRs, b.Spec.PodCIDRs) || a.Annotations[ovnSubnets] != b.Annotations[ovnSubnets]
 }
 
-// toldOtherwise says whether the addresses that an agent reports have changed, or whether it is gone.
-func toldOtherwise(old, now any) bool {
+// reportedAddressesChanged says whether the addresses that an agent reports have changed, or whether it is gone.
+func reportedAddressesChanged(old, now any) bool {
 	a, b := old.(*v1beta1.StorageNode), now.(*v1beta1.StorageNode)
 	return !equality.Semantic.DeepEqual(a.Status.Addresses, b.Status.Addresses) || isGone(a) != isGone(b)
 }
 
-// blockOf returns the network of a client.
 func blockOf(client string) string {
 	if a, err := netip.ParseAddr(client); err == nil {
 		return netip.PrefixFrom(a, a.BitLen()).String()
@@ -199,12 +187,3 @@ const (
 	clientsVariable = "HOLDFAST_NFS_CLIENTS"
 	clientsOfStatus = "status"
 )
-
-// asMap converts an object to unstructured content.
-func asMap(o any) (m map[string]any, err error) {
-	text, err := json.Marshal(o)
-	if err != nil {
-		return nil, err
-	}
-	return m, json.Unmarshal(text, &m)
-}

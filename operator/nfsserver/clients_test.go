@@ -10,7 +10,6 @@ import (
 	networking "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	typedcore "k8s.io/client-go/kubernetes/typed/core/v1"
 
@@ -90,7 +89,7 @@ func TestClients_NetworkPolicyAdmitsNodesAndNamedClients(t *testing.T) {
 		"everybody, of one family": {2049, []string{"10.0.0.7"}, []string{"0.0.0.0/0"}, "9090, 2049"},
 	} {
 		in := asked(func(s *v1beta1.NFSServerSpec) { s.Service.Port, s.Exports.Clients = test.port, test.named })
-		in.closing = closing{on: true, clients: test.nodes, policies: []schema.GroupKind{networkPolicy, ciliumPolicy}}
+		in.closing = closing{on: true, clients: test.nodes, policy: true, cilium: true}
 		objects := check.Got(network(in))(t)
 		p := as[networking.NetworkPolicy](t, objects, "NetworkPolicy")
 		if !slices.Equal(p.Spec.PolicyTypes, []networking.PolicyType{"Ingress"}) || p.Spec.PodSelector.MatchLabels[Label] != in.server.Name ||

@@ -32,7 +32,7 @@ func TestServer_StatusFollowsTheReportsOfThePod(t *testing.T) {
 	if got := r.argument("data", "--address="); got != "--address="+address || r.server("data").Status.Endpoint != address+":2049" {
 		t.Errorf("the server got %s, and the endpoint is %s", got, r.server("data").Status.Endpoint)
 	}
-	wait.Until(r, "the event", func() bool { return len(r.events.with("Normal ChangedStatus")) == 1 }) // it follows the write
+	wait.Until(r, "the event", func() bool { return len(r.events.With("Normal ChangedStatus")) == 1 }) // it follows the write
 	nodes := r.ours.HoldfastV1beta1().StorageNodes()
 	check.Got(nodes.Create(t.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: s.NodeName()}}, metav1.CreateOptions{}))(t)
 	wait.Modify(r, nodes.Get, nodes.UpdateStatus, s.NodeName(), func(node *v1beta1.StorageNode) {
@@ -101,7 +101,7 @@ func TestServer_ClassThatRefusesExpansionIsReported(t *testing.T) {
 	r.serve("data")
 	r.change("data", func(s *v1beta1.NFSServerSpec) { s.Storage.Size = new(resource.MustParse("3Gi")) })
 	r.condition("data", v1beta1.DegradedCondition, reasonNotApplied, "cannot grow to 3Gi")
-	wait.Until(r, "the event", func() bool { return len(r.events.with("Warning FailedCreation: claim nfs-data cannot grow")) == 1 })
+	wait.Until(r, "the event", func() bool { return len(r.events.With("Warning FailedCreation: claim nfs-data cannot grow")) == 1 })
 }
 
 func TestServer_ForeignObjectsAreLeftAlone(t *testing.T) {
@@ -132,7 +132,7 @@ func TestServer_NamespaceThatForbidsThePodIsReportedWithTheRemedy(t *testing.T) 
 	level("baseline")
 	r.create("data", nil)
 	r.condition("data", v1beta1.AvailableCondition, reasonPodSecurity, "baseline", "kubectl label")
-	wait.Until(r, "the event", func() bool { return len(r.events.with("Warning FailedCreation: namespace")) == 1 })
+	wait.Until(r, "the event", func() bool { return len(r.events.With("Warning FailedCreation: namespace")) == 1 })
 	level("privileged")
 	r.serve("data")
 }
@@ -284,7 +284,7 @@ func TestUnreadable_ServerIsNamedAndTheOthersServe(t *testing.T) {
 	if ready := meta.FindStatusCondition(r.server("bad").Status.Conditions, v1beta1.ReadyCondition); ready.Status != metav1.ConditionFalse || ready.Reason != v1beta1.ReasonUnreadable || ready.Message != message {
 		t.Errorf("Ready is %+v", ready)
 	}
-	wait.Until(r, "the event", func() bool { return len(r.events.with("Warning Unreadable")) == 1 })
+	wait.Until(r, "the event", func() bool { return len(r.events.With("Warning Unreadable")) == 1 })
 	r.create("data", nil)
 	r.serve("data")
 	if s := r.server("bad"); len(s.Finalizers) > 0 || s.Unreadable() == nil {

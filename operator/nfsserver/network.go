@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/deploy"
@@ -28,22 +29,17 @@ const metricsPort = 9090
 
 // closing restricts a server to its clients.
 type closing struct {
-	on       bool     // the addresses of all nodes are known, or were once
-	clients  []string // the nodes
-	policies []schema.GroupKind
+	on      bool     // the addresses of all nodes are known, or were once
+	clients []string // the nodes
+	policy  bool     // a NetworkPolicy is made
+	cilium  bool     // beside it, one of Cilium
 }
 
-// closing decides how to restrict the server.
 func (r *round) closing() closing {
 	c := closing{clients: r.clients(), on: r.isShut() || r.knowsNodes()}
-	if !c.on || r.cluster.Spec.NFS.NetworkPolicies != nil && !*r.cluster.Spec.NFS.NetworkPolicies || !r.kinds[networkPolicy] {
-		return c
-	}
-	switch {
-	case r.kinds[ciliumPolicy]:
-		c.policies = []schema.GroupKind{networkPolicy, ciliumPolicy}
-	case !r.kinds[ciliumNode]: // else it is Cilium with that kind taken away, and a policy would shut out the nodes
-		c.policies = []schema.GroupKind{networkPolicy}
+	if c.on && ptr.Deref(r.cluster.Spec.NFS.NetworkPolicies, true) && r.kinds[networkPolicy] {
+		c.cilium = r.kinds[ciliumPolicy]
+		c.policy = c.cilium || !r.kinds[ciliumNode] // else it is Cilium with that kind taken away, and a policy would shut out the nodes
 	}
 	return c
 }
@@ -71,19 +67,13 @@ func service(in input) ([]*unstructured.Unstructured, error) {
 	return all(in.server, o)
 }
 
-// network returns the policies of a server.
 func network(in input) ([]*unstructured.Unstructured, error) {
 	var objects []object
-	for _, kind := range in.closing.policies {
-		if kind == networkPolicy {
-			objects = append(objects, in.networkPolicy())
-			continue
-		}
-		o, err := in.ciliumPolicy()
-		if err != nil {
-			return nil, err
-		}
-		objects = append(objects, o)
+	if in.closing.policy {
+		objects = append(objects, in.networkPolicy())
+	}
+	if in.closing.cilium {
+		objects = append(objects, in.ciliumPolicy())
 	}
 	return all(in.server, objects...)
 }
@@ -112,16 +102,17 @@ func (in input) networkPolicy() *networking.NetworkPolicy {
 }
 
 // ciliumPolicy admits the nodes, regardless of their addresses.
-func (in input) ciliumPolicy() (*unstructured.Unstructured, error) {
-	spec, err := asMap(map[string]any{
-		"endpointSelector": map[string]any{"matchLabels": selector(in.server)},
+func (in input) ciliumPolicy() *unstructured.Unstructured {
+	labels := map[string]any{}
+	for key, value := range selector(in.server) {
+		labels[key] = value
+	}
+	spec := map[string]any{
+		"endpointSelector": map[string]any{"matchLabels": labels},
 		"ingress": []any{map[string]any{
-			"fromEntities": []string{"host", "remote-node"},
+			"fromEntities": []any{"host", "remote-node"},
 			"toPorts":      []any{map[string]any{"ports": []any{map[string]any{"port": strconv.Itoa(int(in.server.Spec.Port())), "protocol": "TCP"}}}},
 		}},
-	})
-	if err != nil {
-		return nil, err
 	}
-	return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "cilium.io/v2", "kind": ciliumPolicy.Kind, "metadata": map[string]any{}, "spec": spec}}, nil
+	return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "cilium.io/v2", "kind": ciliumPolicy.Kind, "metadata": map[string]any{}, "spec": spec}}
 }

@@ -25,7 +25,6 @@ const (
 	prefix = "nfs-"
 )
 
-// objectName is the name of each object of a server.
 func objectName(s *v1beta1.NFSServer) string { return prefix + s.Name }
 
 // serverOf returns the server that an object belongs to, by its name.
@@ -47,7 +46,6 @@ func selector(s *v1beta1.NFSServer) map[string]string {
 	return map[string]string{v1beta1.NameLabel: v1beta1.AppName, v1beta1.ComponentLabel: serverComponent, Label: s.Name}
 }
 
-// labelsOf returns the labels of all objects of a server.
 func labelsOf(s *v1beta1.NFSServer) map[string]string {
 	all := map[string]string{v1beta1.PartOfLabel: v1beta1.AppName, apply.ManagedByLabel: apply.FieldManager}
 	maps.Copy(all, selector(s))
@@ -67,7 +65,6 @@ func claimName(s *v1beta1.NFSServer) string {
 	return objectName(s)
 }
 
-// makesClaim says whether the operator creates the claim of the server.
 func makesClaim(s *v1beta1.NFSServer) bool {
 	return s.Spec.Storage != nil && s.Spec.Storage.Size != nil
 }
@@ -103,7 +100,6 @@ func belonging(o object, s *v1beta1.NFSServer) (*unstructured.Unstructured, erro
 	return render.Unstructured(o)
 }
 
-// all is belonging for several objects.
 func all(s *v1beta1.NFSServer, objects ...object) (finished []*unstructured.Unstructured, err error) {
 	for _, o := range objects {
 		u, err := belonging(o, s)

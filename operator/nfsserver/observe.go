@@ -219,7 +219,6 @@ func (c *Controller) findVolumes(ctx context.Context, s *v1beta1.NFSServer, addr
 	return onIt, data, err
 }
 
-// refTo names an object of a server.
 func refTo(s *v1beta1.NFSServer, group, kind string) apply.Ref {
 	return apply.RefTo(group, kind, s.Namespace, objectName(s))
 }

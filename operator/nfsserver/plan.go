@@ -14,7 +14,6 @@ import (
 	"github.com/holdfast-storage/holdfast/operator/render"
 )
 
-// desired is the desired state.
 type desired struct {
 	server  *v1beta1.NFSServer
 	cluster *v1beta1.StorageCluster // never nil; empty if there is none
@@ -48,7 +47,6 @@ type plan struct {
 	again        time.Duration
 }
 
-// outcome is the result of a plan.
 type outcome struct {
 	apply.Outcome
 
@@ -64,7 +62,6 @@ type round struct {
 	outcome
 }
 
-// newPlan decides.
 func newPlan(d desired, o observed) (plan, error) {
 	r := &round{desired: d, observed: o}
 	if d.server.DeletionTimestamp != nil {

@@ -30,7 +30,6 @@ const (
 	publishedMount  = "/published"
 )
 
-// workload returns the StatefulSet of the server.
 func workload(in input) ([]*unstructured.Unstructured, error) {
 	set, err := render.Manifest[apps.StatefulSet](deploy.NFS, manifestName)
 	if err != nil {
@@ -56,7 +55,7 @@ func (in *input) pod(pod *core.PodSpec) {
 	pod.PriorityClassName = cmp.Or(in.cluster.Spec.PriorityClassName, pod.PriorityClassName)
 	pod.Tolerations = append(pod.Tolerations, s.Tolerations...)
 	pod.Affinity = in.affinity()
-	c.Image = in.serverImage()
+	c.Image = string(cmp.Or(in.image, in.release.Images(in.cluster).NFS))
 	c.Args = append(c.Args, in.arguments()...)
 	c.Ports[0].ContainerPort = s.Port()
 	if len(s.Exports.Clients) == 0 && in.closing.on {
@@ -65,22 +64,14 @@ func (in *input) pod(pod *core.PodSpec) {
 	if s.Resources.Requests != nil || s.Resources.Limits != nil {
 		c.Resources = *s.Resources.DeepCopy()
 	}
-	if _, given := c.Resources.Limits[v1beta1.LoopSetResource]; !given && servesImages(s) {
+	if _, given := c.Resources.Limits[v1beta1.LoopSetResource]; !given && s.Publish == nil && engine(s) == v1beta1.EngineImage {
 		if c.Resources.Limits == nil {
 			c.Resources.Limits = core.ResourceList{}
 		}
-		c.Resources.Limits[v1beta1.LoopSetResource] = *resource.NewQuantity(loopSets(s), resource.DecimalSI)
+		sets := max(1, (int64(s.MaxExports)+perLoopSet-1)/perLoopSet)
+		c.Resources.Limits[v1beta1.LoopSetResource] = *resource.NewQuantity(sets, resource.DecimalSI)
 	}
 	in.storage(pod)
-}
-
-func servesImages(s *v1beta1.NFSServerSpec) bool {
-	return s.Publish == nil && engine(s) == v1beta1.EngineImage
-}
-
-// loopSets is how many sets of loop devices a server needs for its exports, each of which is an image.
-func loopSets(s *v1beta1.NFSServerSpec) int64 {
-	return max(1, (int64(s.MaxExports)+perLoopSet-1)/perLoopSet)
 }
 
 func engine(s *v1beta1.NFSServerSpec) v1beta1.Engine {
@@ -191,7 +182,6 @@ func (r *round) node() string {
 	return chooseNode(r.server, has, r.nodes)
 }
 
-// hasDirectory says whether the storage of a server is a directory of a node.
 func hasDirectory(s *v1beta1.NFSServer) bool {
 	return s.Spec.Storage != nil && s.Spec.Storage.HostPath != ""
 }
@@ -257,9 +247,4 @@ func chooseNode(s *v1beta1.NFSServer, has string, nodes []*core.Node) string {
 		}
 		return cmp.Compare(a.Name, b.Name)
 	}).Name
-}
-
-// serverImage returns the image of a server.
-func (in *input) serverImage() string {
-	return string(cmp.Or(in.image, in.release.Images(in.cluster).NFS))
 }

@@ -55,8 +55,12 @@ func (c *Controller) observeRemoval(ctx context.Context, s *v1beta1.NFSServer, o
 	}
 	// That there are no objects of volumes proves nothing: the server writes that of the external provisioner when it has
 	// created the volume, and all again after they, or their kind, were deleted.
-	if o.remains.promised, err = c.reported(ctx, s); err != nil {
+	report, err := kube.Live(ctx, c.Client.HoldfastV1beta1().StorageNodes().Get, s.NodeName())
+	if err != nil {
 		return err
+	}
+	if report != nil {
+		o.remains.promised = promisedBeyondTrash(&report.Status)
 	}
 	onIt, data, err := c.findVolumes(ctx, s, o.service)
 	if err != nil {
@@ -69,18 +73,9 @@ func (c *Controller) observeRemoval(ctx context.Context, s *v1beta1.NFSServer, o
 	return err
 }
 
-// reported returns how many bytes of its storage a server has last reported as promised to volumes and snapshots; 0
-// without a report.
-func (c *Controller) reported(ctx context.Context, s *v1beta1.NFSServer) (bytes int64, err error) {
-	report, err := c.Client.HoldfastV1beta1().StorageNodes().Get(ctx, s.NodeName(), metav1.GetOptions{})
-	if err != nil {
-		return 0, kube.IgnoreNotFound(err)
-	}
-	return promisedBeyondTrash(&report.Status), nil
-}
-
-// promisedBeyondTrash leaves out the deleted volumes: they do not delay the end of a server. Of a list that was cut it is not
-// known how much they are.
+// promisedBeyondTrash returns how many bytes of its storage a server has last reported as promised to volumes and snapshots.
+// It leaves out the deleted volumes: they do not delay the end of a server. Of a list that was cut it is not known how much
+// they are.
 func promisedBeyondTrash(s *v1beta1.StorageNodeStatus) (bytes int64) {
 	if len(s.Trash) >= v1beta1.MostTrash {
 		return 0
@@ -165,9 +160,8 @@ func (c *Controller) applyRemoval(ctx context.Context, r *round) error {
 		}
 	}
 	if claim := r.deleteClaim; claim != nil {
-		uid := metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(claim.UID))}
-		if err := kube.IgnoreNotFound(c.Kubernetes.CoreV1().PersistentVolumeClaims(claim.Namespace).Delete(ctx, claim.Name, uid)); err != nil {
-			return fmt.Errorf("claim %s cannot be deleted: %w", claim.Name, err)
+		if err := kube.DeleteExactly(ctx, c.Kubernetes.CoreV1().PersistentVolumeClaims(claim.Namespace).Delete, claim); err != nil {
+			return err
 		}
 	}
 	if !r.finish {

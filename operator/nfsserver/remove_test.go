@@ -81,7 +81,7 @@ func TestDeletion_IsRefusedWhileExportsAreInUseAndThenLeavesNothing(t *testing.T
 		t.Errorf("the phase is %s", phase)
 	}
 	wait.Until(r, "the event", func() bool {
-		return len(r.events.with("Warning Terminating: not deleted yet: exports are in use")) == 1
+		return len(r.events.With("Warning Terminating: not deleted yet: exports are in use")) == 1
 	})
 	check.OK(t, volumes.Delete(t.Context(), "a-"+r.namespace, metav1.DeleteOptions{}))
 	r.keptAtWork("it has 1 volume and 1 snapshot;")
@@ -96,8 +96,8 @@ func TestDeletion_IsRefusedWhileExportsAreInUseAndThenLeavesNothing(t *testing.T
 	if pods, err := r.theirs.CoreV1().Pods(r.namespace).List(t.Context(), metav1.ListOptions{}); err != nil || len(pods.Items) > 0 {
 		t.Errorf("pods are left: %v, %v", pods.Items, err)
 	}
-	if n := len(r.events.with("Terminating")); n != 2 {
-		t.Errorf("%d events report the end: %v", n, r.events.with("Terminating"))
+	if n := len(r.events.With("Terminating")); n != 2 {
+		t.Errorf("%d events report the end: %v", n, r.events.With("Terminating"))
 	}
 }
 

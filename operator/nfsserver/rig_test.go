@@ -11,7 +11,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -22,7 +21,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
@@ -30,7 +28,6 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/record"
 
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
@@ -40,6 +37,7 @@ import (
 	"github.com/holdfast-storage/holdfast/test/rig/alongside"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
+	"github.com/holdfast-storage/holdfast/test/rig/recorder"
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
@@ -54,7 +52,7 @@ type rig struct {
 	ours       holdfast.Interface
 	theirs     kubernetes.Interface
 	namespace  string
-	events     *events
+	events     *recorder.Recorder
 	controller *Controller
 	missing    atomic.Value // a kind that is on its way out
 	stop       func()
@@ -64,7 +62,7 @@ var background = context.Background() // for what cleans up
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	r := &rig{T: t, config: realapi.Config(t), events: &events{}, namespace: "nfs-test-" + rand.String(6)}
+	r := &rig{T: t, config: realapi.Config(t), events: &recorder.Recorder{}, namespace: "nfs-test-" + rand.String(6)}
 	r.ours, r.theirs = holdfast.NewForConfigOrDie(r.config), kubernetes.NewForConfigOrDie(r.config)
 	r.makeNamespace(nil)
 	r.restricted = r.asController()
@@ -302,31 +300,6 @@ func (r *rig) delete(name string) {
 func (r *rig) gone(name string) {
 	r.Helper()
 	wait.Until(r, "the end of NFSServer "+name, func() bool { return r.server(name) == nil })
-}
-
-// events keeps what was recorded.
-type events struct {
-	record.EventRecorder
-	mu  sync.Mutex
-	all []string
-}
-
-func (e *events) Event(o runtime.Object, kind, reason, message string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.all = append(e.all, fmt.Sprintf("%s %s %s: %s", o.(metav1.Object).GetName(), kind, reason, message))
-}
-
-// with returns the events that contain a text.
-func (e *events) with(text string) (found []string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, line := range e.all {
-		if strings.Contains(line, text) {
-			found = append(found, line)
-		}
-	}
-	return found
 }
 
 // installedRights are the account of the controller and what it may do, as they are installed.

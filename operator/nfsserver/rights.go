@@ -40,7 +40,6 @@ func (c *Controller) entitled(s *v1beta1.NFSServer, cluster *v1beta1.StorageClus
 	return cluster.AllowsNFSServers(s.Namespace, c.Namespace) || c.hasRights(s)
 }
 
-// hasRights says whether a server has its rights from before.
 func (c *Controller) hasRights(s *v1beta1.NFSServer) bool {
 	if _, given := c.given.Load(s.UID); given {
 		return true
@@ -50,7 +49,6 @@ func (c *Controller) hasRights(s *v1beta1.NFSServer) bool {
 	return role != nil && slices.ContainsFunc(role.Rules, func(rule rbac.PolicyRule) bool { return slices.Contains(rule.ResourceNames, own) })
 }
 
-// rightsOf returns the roles of all servers and their bindings.
 func rightsOf(servers []*v1beta1.NFSServer, namespace string, openshift bool) ([]*unstructured.Unstructured, error) {
 	clusterRole, clusterBinding, role, binding := &rbac.ClusterRole{}, &rbac.ClusterRoleBinding{}, &rbac.Role{}, &rbac.RoleBinding{}
 	if err := render.Read(deploy.NFSRBAC, rightsName, clusterRole, clusterBinding, role, binding); err != nil {
@@ -87,7 +85,6 @@ func inOrder(servers []*v1beta1.NFSServer) []*v1beta1.NFSServer {
 	return slices.SortedFunc(slices.Values(servers), func(a, b *v1beta1.NFSServer) int { return cmp.Compare(keyOf(a).String(), keyOf(b).String()) })
 }
 
-// account returns the account of the servers of a namespace.
 func account(namespace string) (*unstructured.Unstructured, error) {
 	o, err := render.Manifest[core.ServiceAccount](deploy.NFS, rightsName)
 	if err != nil {

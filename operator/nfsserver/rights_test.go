@@ -10,7 +10,6 @@ import (
 	rbac "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
@@ -97,7 +96,7 @@ func TestRights_ControllerHasAllThatItGrantsToServersAndNeedsForThem(t *testing.
 		t.Errorf("only %d rights are granted", given)
 	}
 	in := asked(nil)
-	in.closing = closing{clients: []string{"10.0.0.7"}, policies: []schema.GroupKind{networkPolicy, ciliumPolicy}}
+	in.closing = closing{clients: []string{"10.0.0.7"}, policy: true, cilium: true}
 	accounts := []*unstructured.Unstructured{check.Got(account("team"))(t)}
 	for _, o := range slices.Concat(in.objects(t), check.Got(network(in))(t), granted, accounts) {
 		kind, plural := "ClusterRole", resourceOf(o)
@@ -191,7 +190,7 @@ func TestRights_ServerInAnotherNamespaceGrantsItsAuthorNothing(t *testing.T) {
 	if !strings.Contains(message, want) {
 		t.Errorf("it says %q", message)
 	}
-	wait.Until(r, "the event", func() bool { return len(r.events.with("Warning "+reasonNotAllowed)) == 1 })
+	wait.Until(r, "the event", func() bool { return len(r.events.With("Warning "+reasonNotAllowed)) == 1 })
 	// What looks like a server of before is none: its author may write all of it.
 	r.forge("data")
 	r.change("data", func(s *v1beta1.NFSServerSpec) { s.MaxExports = 7 })

@@ -131,27 +131,28 @@ func (r *round) phase(ever bool, next *v1beta1.NFSServerStatus) v1beta1.NFSPhase
 	return v1beta1.NFSPending
 }
 
-// hasServed says whether a server has ever served.
 func hasServed(old *v1beta1.NFSServerStatus) bool {
 	c := meta.FindStatusCondition(old.Conditions, v1beta1.AvailableCondition)
 	return c != nil && (c.Status == metav1.ConditionTrue || c.Reason == reasonNotServing)
 }
 
 func (r *round) available(ever bool, next *v1beta1.NFSServerStatus) metav1.Condition {
-	reason, message := r.trouble()
+	is, reason, message := false, "", ""
 	switch {
 	case r.leaving != "":
-		return kube.NewCondition(v1beta1.AvailableCondition, false, reasonTerminating, "waiting for "+r.leaving)
+		reason, message = reasonTerminating, "waiting for "+r.leaving
 	case !r.entitled:
-		return kube.NewCondition(v1beta1.AvailableCondition, false, reasonNotAllowed, r.stranger())
+		reason, message = reasonNotAllowed, r.stranger()
 	case r.serves() && next.Path != "":
-		return kube.NewCondition(v1beta1.AvailableCondition, true, reasonServing, fmt.Sprintf("clients mount %s of %s", next.Path, r.address()))
+		is, reason, message = true, reasonServing, fmt.Sprintf("clients mount %s of %s", next.Path, r.address())
 	case r.serves():
-		return kube.NewCondition(v1beta1.AvailableCondition, true, reasonServing, "clients reach it at "+next.Endpoint)
-	case ever:
-		return kube.NewCondition(v1beta1.AvailableCondition, false, reasonNotServing, message)
+		is, reason, message = true, reasonServing, "clients reach it at "+next.Endpoint
+	default:
+		if reason, message = r.trouble(); ever {
+			reason = reasonNotServing
+		}
 	}
-	return kube.NewCondition(v1beta1.AvailableCondition, false, reason, message)
+	return kube.NewCondition(v1beta1.AvailableCondition, is, reason, message)
 }
 
 func (r *round) progressing() metav1.Condition {
@@ -218,7 +219,6 @@ func (r *round) protected() metav1.Condition {
 	return kube.NewCondition(v1beta1.ProtectedCondition, true, reasonInPlace, "pods mount volumes by claims alone, but in namespaces of spec.nfs.inlineVolumeNamespaces, and accounts write only their own objects")
 }
 
-// fault says why the spec cannot be applied.
 func (r *round) fault() (reason, message string) {
 	switch {
 	case r.invalid != nil:
@@ -284,7 +284,6 @@ func (r *round) isNamespaceLeaving() bool {
 	return r.namespace != nil && r.namespace.DeletionTimestamp != nil && r.pod() == nil
 }
 
-// pod returns the newest pod.
 func (r *round) pod() *core.Pod {
 	if len(r.pods) == 0 {
 		return nil
@@ -309,7 +308,6 @@ var faults = map[string]bool{
 	reasonNotAllowed: true,
 }
 
-// transitions are the events between two states.
 func transitions(old, next *v1beta1.NFSServerStatus) (all []event) {
 	was := func(kind string) metav1.Condition { return find(old, kind) }
 	is := func(kind string) metav1.Condition { return find(next, kind) }

@@ -63,11 +63,11 @@ func (c *Controller) watch() error {
 			was, is := old.(*core.Namespace), now.(*core.Namespace)
 			return !equality.Semantic.DeepEqual(was.Labels, is.Labels) || (was.DeletionTimestamp == nil) != (is.DeletionTimestamp == nil)
 		}),
-		c.loop.WatchChanges(cluster.Nodes().Informer(), c.allSoon, seenOtherwise),
-		c.loop.WatchChanges(cluster.Nodes().Informer(), c.directoriesSoon, func(old, now any) bool {
+		c.loop.WatchChanges(cluster.Nodes().Informer(), c.each(func(*v1beta1.NFSServer) bool { return true }), nodeAddressesChanged),
+		c.loop.WatchChanges(cluster.Nodes().Informer(), c.each(hasDirectory), func(old, now any) bool { // whose terms select nodes
 			return !maps.Equal(old.(*core.Node).Labels, now.(*core.Node).Labels)
 		}),
-		c.loop.WatchChanges(kinds.StorageNodes().Informer(), c.allSoon, toldOtherwise),
+		c.loop.WatchChanges(kinds.StorageNodes().Informer(), c.each(func(*v1beta1.NFSServer) bool { return true }), reportedAddressesChanged),
 	)
 }
 
@@ -83,22 +83,16 @@ func (c *Controller) soon(node func(any) string) func(any) []types.NamespacedNam
 	}
 }
 
-// allSoon queues all servers after a delay, since all depend on every node.
-func (c *Controller) allSoon(any) []types.NamespacedName {
-	for _, s := range c.all() {
-		c.loop.EnqueueAfter(keyOf(s), c.StatusDelay)
-	}
-	return nil
-}
-
-// directoriesSoon queues all servers with a directory of a node, which their terms select, after a delay.
-func (c *Controller) directoriesSoon(any) []types.NamespacedName {
-	for _, s := range c.all() {
-		if hasDirectory(s) {
-			c.loop.EnqueueAfter(keyOf(s), c.StatusDelay)
+// each queues, after a delay, the servers that depend on every node.
+func (c *Controller) each(depends func(*v1beta1.NFSServer) bool) func(any) []types.NamespacedName {
+	return func(any) []types.NamespacedName {
+		for _, s := range c.all() {
+			if depends(s) {
+				c.loop.EnqueueAfter(keyOf(s), c.StatusDelay)
+			}
 		}
+		return nil
 	}
-	return nil
 }
 
 func (c *Controller) enqueueAll() {
@@ -107,12 +101,10 @@ func (c *Controller) enqueueAll() {
 	}
 }
 
-// all returns the cached servers.
 func (c *Controller) all() []*v1beta1.NFSServer {
 	return kube.Cached(c.servers.List)
 }
 
-// in returns the servers of a namespace.
 func (c *Controller) in(namespace string) (keys []types.NamespacedName) {
 	for _, s := range kube.Cached(c.servers.NFSServers(namespace).List) {
 		keys = append(keys, keyOf(s))
@@ -120,7 +112,6 @@ func (c *Controller) in(namespace string) (keys []types.NamespacedName) {
 	return keys
 }
 
-// usersOf returns the servers that use a claim.
 func (c *Controller) usersOf(claim any) (keys []types.NamespacedName) {
 	used := claim.(*core.PersistentVolumeClaim)
 	for _, s := range kube.Cached(c.servers.NFSServers(used.Namespace).List) {
