@@ -8,6 +8,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -51,47 +54,37 @@ const (
 	SnapshotController = "operated/snapshot-controller.yaml"
 )
 
-// Objects returns the objects of a file in its order. The caller may change them.
-func Objects(file string) ([]*unstructured.Unstructured, error) {
-	parsed, err := all()
-	if err != nil {
-		return nil, err
-	}
-	objects, exists := parsed[file]
+// Objects returns the objects of a file in its order. The caller may change them. The files are compiled in, so one that is
+// missing or cannot be read panics, in every test.
+func Objects(file string) []*unstructured.Unstructured {
+	objects, exists := all()[file]
 	if !exists {
-		return nil, fmt.Errorf("there is no manifest %s", file)
+		panic("there is no manifest " + file)
 	}
 	copies := make([]*unstructured.Unstructured, 0, len(objects))
 	for _, o := range objects {
 		copies = append(copies, o.DeepCopy())
 	}
-	return copies, nil
+	return copies
 }
 
 // Definitions returns the kinds of this release.
-func Definitions() ([]*unstructured.Unstructured, error) { return objectsIn("crds/*") }
+func Definitions() []*unstructured.Unstructured { return objectsIn("crds/") }
 
 // SnapshotDefinitions returns the kinds of snapshots, which are no driver's own.
-func SnapshotDefinitions() ([]*unstructured.Unstructured, error) { return objectsIn("snapshots/*") }
+func SnapshotDefinitions() []*unstructured.Unstructured { return objectsIn("snapshots/") }
 
-func objectsIn(pattern string) ([]*unstructured.Unstructured, error) {
-	files, err := fs.Glob(files, pattern)
-	if err != nil {
-		return nil, err
-	}
-	var all []*unstructured.Unstructured
-	for _, file := range files {
-		objects, err := Objects(file)
-		if err != nil {
-			return nil, err
+func objectsIn(dir string) (objects []*unstructured.Unstructured) {
+	for _, file := range slices.Sorted(maps.Keys(all())) {
+		if strings.HasPrefix(file, dir) {
+			objects = append(objects, Objects(file)...)
 		}
-		all = append(all, objects...)
 	}
-	return all, nil
+	return objects
 }
 
-// all is what is in every file.
-var all = sync.OnceValues(func() (map[string][]*unstructured.Unstructured, error) {
+// all has the objects of every file.
+var all = sync.OnceValue(func() map[string][]*unstructured.Unstructured {
 	parsed := map[string][]*unstructured.Unstructured{}
 	err := fs.WalkDir(files, ".", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
@@ -107,7 +100,10 @@ var all = sync.OnceValues(func() (map[string][]*unstructured.Unstructured, error
 		}
 		return nil
 	})
-	return parsed, err
+	if err != nil {
+		panic(err)
+	}
+	return parsed
 })
 
 func parse(content io.Reader) ([]*unstructured.Unstructured, error) {

@@ -48,7 +48,7 @@ func TestRights_OfAServerSuffice(t *testing.T) {
 func (a *api) grant(user rbac.Subject) {
 	a.t.Helper()
 	objects := dynamic.NewForConfigOrDie(a.config)
-	for _, o := range check.Got(deploy.Objects(deploy.NFSRBAC))(a.t) {
+	for _, o := range deploy.Objects(deploy.NFSRBAC) {
 		o.SetName(user.Name)
 		if strings.HasSuffix(o.GetKind(), "Binding") {
 			check.OK(a.t, unstructured.SetNestedField(o.Object, user.Name, "roleRef", "name"))

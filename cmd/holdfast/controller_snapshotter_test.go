@@ -38,7 +38,7 @@ func TestSnapshotter_FindsTheDriverWhenTheKindsOfSnapshotsExist(t *testing.T) {
 	defer stop()
 
 	wait.Until(t, "no way from before", func() bool { _, err := os.Lstat(link); return err != nil })
-	all := check.Got(deploy.SnapshotDefinitions())(t)
+	all := deploy.SnapshotDefinitions()
 	check.Got(client.Resource(kinds).Create(ctx, all[len(all)-1], metav1.CreateOptions{}))(t)
 	wait.Until(t, "the way to the driver", func() bool { content, err := os.ReadFile(link); return err == nil && string(content) == socket })
 }

@@ -22,12 +22,8 @@ const Definers = "holdfast-definitions"
 // Define updates the installed kinds to this release: an upgrade changes the image and applies no manifest. Missing
 // kinds are created by the installation.
 func Define(ctx context.Context, client dynamic.Interface, log *slog.Logger) error {
-	wanted, err := deploy.Definitions()
-	if err != nil {
-		return err
-	}
 	kinds := client.Resource(kube.Definitions)
-	for _, d := range wanted {
+	for _, d := range deploy.Definitions() {
 		was, err := kinds.Get(ctx, d.GetName(), metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			continue

@@ -53,7 +53,7 @@ func TestDefinitions_OfAHelmReleaseStayHelms(t *testing.T) {
 	client := dynamic.NewForConfigOrDie(realapi.Config(t))
 	kinds := client.Resource(kube.Definitions)
 	const name = "nodejobs.holdfast.dev"
-	all := check.Got(deploy.Definitions())(t)
+	all := deploy.Definitions()
 	t.Cleanup(func() {
 		if _, err := kinds.Apply(context.Background(), name, definition(t, all, name), metav1.ApplyOptions{FieldManager: "helm", Force: true}); err != nil {
 			t.Error(err)

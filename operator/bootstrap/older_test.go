@@ -39,7 +39,7 @@ func newOlderCluster(t *testing.T) *olderCluster {
 	t.Helper()
 	c := &olderCluster{t, dynamic.NewForConfigOrDie(realapi.Config(t))}
 	t.Cleanup(func() { c.define(context.WithoutCancel(t.Context())) })
-	all := check.Got(deploy.Definitions())(t)
+	all := deploy.Definitions()
 	for _, d := range all {
 		older := d.DeepCopy()
 		for _, version := range older.Object["spec"].(fields)["versions"].([]any) {
@@ -197,7 +197,7 @@ func TestOlder_ObjectsOfAnOlderReleaseAreServedWithTheNewKinds(t *testing.T) {
 func TestOlder_KindsMatchTheManifestAfterAnyOlderRelease(t *testing.T) {
 	c := newOlderCluster(t)
 	c.define(t.Context())
-	all := check.Got(deploy.Definitions())(t)
+	all := deploy.Definitions()
 	for _, d := range all {
 		is, err := c.client.Resource(kube.Definitions).Get(t.Context(), d.GetName(), metav1.GetOptions{})
 		check.OK(t, err)

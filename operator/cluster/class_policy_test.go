@@ -218,7 +218,7 @@ func (a *asker) agreeOnSnapshots() {
 // snapshotKinds adds the kinds of snapshots, and removes them after the test.
 func (a *asker) snapshotKinds() {
 	a.Helper()
-	all := check.Got(deploy.SnapshotDefinitions())(a)
+	all := deploy.SnapshotDefinitions()
 	definitions := a.objects.Resource(kube.Definitions)
 	for _, d := range all {
 		a.Cleanup(func() { _ = definitions.Delete(background, d.GetName(), metav1.DeleteOptions{}) })

@@ -30,12 +30,8 @@ func (r *Controller) protected(c *v1beta1.StorageCluster) metav1.Condition {
 	if !render.HasPolicies(r.Owned.Has) {
 		return is(false, reasonNoPolicies, render.WithoutPolicies)
 	}
-	limits, err := render.LimitsOf(r.input(c))
-	if err != nil {
-		return is(false, reasonMissing, err.Error())
-	}
 	var missing, changed []string
-	for _, wanted := range limits {
+	for _, wanted := range render.LimitsOf(r.input(c)) {
 		ref := apply.RefOf(wanted)
 		switch live := r.Owned.Get(ref); {
 		case live == nil || live.GetDeletionTimestamp() != nil:

@@ -30,10 +30,10 @@ func (r *rig) protection(reason string, status metav1.ConditionStatus, words ...
 func (r *rig) limits() []*unstructured.Unstructured {
 	r.Helper()
 	c := r.cluster("holdfast")
-	all, err := render.LimitsOf(render.Input{Cluster: c, Namespace: namespace, Has: r.set.Has})
+	all := render.LimitsOf(render.Input{Cluster: c, Namespace: namespace, Has: r.set.Has})
 	names := render.Limits(&c.Spec)
-	if err != nil || len(all) != 2*len(names) || slices.Contains(names, cephAccount) != (len(v1beta1.CephPools(c.Spec.Pools)) > 0) {
-		r.Fatalf("%d policies and bindings for %v, %v", len(all), names, err)
+	if len(all) != 2*len(names) || slices.Contains(names, cephAccount) != (len(v1beta1.CephPools(c.Spec.Pools)) > 0) {
+		r.Fatalf("%d policies and bindings for %v", len(all), names)
 	}
 	return all
 }

@@ -81,13 +81,10 @@ func New(c Config) (*Controller, error) {
 	}
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	r := &Controller{Config: c}
-	all, err := deploy.Definitions()
-	if err != nil {
-		return nil, err
-	}
-	for _, d := range all {
+	for _, d := range deploy.Definitions() {
 		r.names = append(r.names, d.GetName())
 	}
+	var err error
 	if r.loop, err = kube.NewLoop(kube.LoopConfig[string]{Name: "definitions", Reconcile: r.reconcile, Log: c.Log}); err != nil {
 		return nil, err
 	}

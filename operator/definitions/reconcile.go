@@ -77,11 +77,7 @@ func (r *Controller) uninstalling(ctx context.Context) (bool, error) {
 }
 
 func (r *Controller) create(ctx context.Context, name string) error {
-	all, err := deploy.Definitions()
-	if err != nil {
-		return err
-	}
-	for _, d := range all {
+	for _, d := range deploy.Definitions() {
 		if d.GetName() != name {
 			continue
 		}

@@ -53,10 +53,7 @@ func (r *round) isShut() bool {
 
 // service is created before the pod, which gets its address.
 func service(in input) ([]*unstructured.Unstructured, error) {
-	o, err := render.Manifest[core.Service](deploy.NFS, manifestName)
-	if err != nil {
-		return nil, err
-	}
+	o := render.Manifest[core.Service](deploy.NFS, manifestName)
 	spec := in.server.Spec.Service
 	o.Annotations = spec.Annotations
 	o.Spec.Ports[0].Port = in.server.Spec.Port()

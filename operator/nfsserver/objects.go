@@ -97,7 +97,7 @@ func belonging(o object, s *v1beta1.NFSServer) (*unstructured.Unstructured, erro
 		owner.BlockOwnerDeletion = new(false)
 		o.SetOwnerReferences([]metav1.OwnerReference{*owner})
 	}
-	return render.Unstructured(o)
+	return render.Unstructured(o), nil
 }
 
 func all(s *v1beta1.NFSServer, objects ...object) (finished []*unstructured.Unstructured, err error) {

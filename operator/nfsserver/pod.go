@@ -31,10 +31,7 @@ const (
 )
 
 func workload(in input) ([]*unstructured.Unstructured, error) {
-	set, err := render.Manifest[apps.StatefulSet](deploy.NFS, manifestName)
-	if err != nil {
-		return nil, err
-	}
+	set := render.Manifest[apps.StatefulSet](deploy.NFS, manifestName)
 	set.Spec.ServiceName = objectName(in.server)
 	set.Spec.Selector = &metav1.LabelSelector{MatchLabels: selector(in.server)}
 	set.Spec.Template.Labels = labelsOf(in.server)

@@ -51,9 +51,7 @@ func (c *Controller) hasRights(s *v1beta1.NFSServer) bool {
 
 func rightsOf(servers []*v1beta1.NFSServer, namespace string, openshift bool) ([]*unstructured.Unstructured, error) {
 	clusterRole, clusterBinding, role, binding := &rbac.ClusterRole{}, &rbac.ClusterRoleBinding{}, &rbac.Role{}, &rbac.RoleBinding{}
-	if err := render.Read(deploy.NFSRBAC, rightsName, clusterRole, clusterBinding, role, binding); err != nil {
-		return nil, err
-	}
+	render.Read(deploy.NFSRBAC, rightsName, clusterRole, clusterBinding, role, binding)
 	var accounts []rbac.Subject
 	leases := &role.Rules[len(role.Rules)-1].ResourceNames
 	for _, s := range inOrder(servers) {
@@ -86,10 +84,7 @@ func inOrder(servers []*v1beta1.NFSServer) []*v1beta1.NFSServer {
 }
 
 func account(namespace string) (*unstructured.Unstructured, error) {
-	o, err := render.Manifest[core.ServiceAccount](deploy.NFS, rightsName)
-	if err != nil {
-		return nil, err
-	}
+	o := render.Manifest[core.ServiceAccount](deploy.NFS, rightsName)
 	o.Namespace = namespace
 	return shared(o)
 }
@@ -99,7 +94,7 @@ func shared(o object) (*unstructured.Unstructured, error) {
 	o.SetLabels(map[string]string{
 		v1beta1.NameLabel: v1beta1.AppName, v1beta1.PartOfLabel: v1beta1.AppName, v1beta1.ComponentLabel: serverComponent, apply.ManagedByLabel: apply.FieldManager,
 	})
-	return render.Unstructured(o)
+	return render.Unstructured(o), nil
 }
 
 // accountPolicy limits the accounts of servers to their own objects.
@@ -112,10 +107,6 @@ const (
 // limitsOf returns the policies that limit the rights of servers, and who mounts from them. addresses are those of the
 // servers, by NAMESPACE/NAME.
 func limitsOf(servers []*v1beta1.NFSServer, addresses map[string]string, spec *v1beta1.NFSSpec, namespace string) (finished []*unstructured.Unstructured, err error) {
-	all, err := render.Policies(deploy.NFSAccountPolicies, namespace)
-	if err != nil {
-		return nil, err
-	}
 	var known []string
 	for _, s := range inOrder(servers) {
 		key := keyOf(s).String()
@@ -123,18 +114,10 @@ func limitsOf(servers []*v1beta1.NFSServer, addresses map[string]string, spec *v
 			known = append(known, strconv.Quote(key)+": "+strconv.Quote(addresses[key]))
 		}
 	}
+	all := render.Policies(deploy.NFSAccountPolicies, namespace)
+	render.SetVariable(all, accountPolicy, serversVariable, "{"+strings.Join(known, ", ")+"}")
+	render.SetVariable(all, render.MountsPolicy, "allowed", render.CELList(append([]string{namespace}, spec.InlineVolumeNamespaces...)))
 	for _, o := range all {
-		if o.GetKind() == policyKind {
-			switch o.GetName() {
-			case accountPolicy:
-				err = render.SetVariable(o, serversVariable, "{"+strings.Join(known, ", ")+"}")
-			case render.MountsPolicy:
-				err = render.SetVariable(o, "allowed", render.CELList(append([]string{namespace}, spec.InlineVolumeNamespaces...)))
-			}
-			if err != nil {
-				return nil, err
-			}
-		}
 		u, err := shared(o)
 		if err != nil {
 			return nil, err
@@ -165,7 +148,7 @@ func (c *Controller) unlimited(spec *v1beta1.NFSSpec) (missing []string, err err
 		if live != nil && live.GetDeletionTimestamp() == nil {
 			live = live.DeepCopy()
 			if wanted.GetKind() == policyKind && wanted.GetName() == accountPolicy {
-				_ = render.SetVariable(live, serversVariable, "{}") // one without it has other rules
+				render.ReplaceVariable(live, serversVariable, "{}") // one without it has other rules
 			}
 			if render.SameRules(live, wanted) {
 				continue

@@ -27,7 +27,7 @@ func (r *rig) aggregates(users map[string]*rest.Config) {
 	r.Helper()
 	objects := dynamic.NewForConfigOrDie(r.config)
 	for _, file := range []string{deploy.NodeRBAC, deploy.LoopSets, deploy.SnapshotController} {
-		all := check.Got(deploy.Objects(file))(r)
+		all := deploy.Objects(file)
 		for _, o := range all {
 			if o.GetKind() != "ClusterRole" {
 				continue

@@ -27,7 +27,7 @@ func ReadCarried(config, nodes *unstructured.Unstructured) *Carried {
 	}
 	text, _, _ := unstructured.NestedString(config.Object, "data", configKey)
 	set := &apps.DaemonSet{}
-	if runtime.DefaultUnstructuredConverter.FromUnstructured(nodes.Object, set) != nil || set.Spec.Template.Annotations[configHash] != hashOf([]byte(text)) {
+	if runtime.DefaultUnstructuredConverter.FromUnstructured(nodes.Object, set) != nil || set.Spec.Template.Annotations[configHash] != hashOf(text) {
 		return nil
 	}
 	var c v1beta1.NodeConfig
@@ -53,14 +53,14 @@ func carriedCeph(config *unstructured.Unstructured, set *apps.DaemonSet) (pools 
 		return nil, hash == ""
 	}
 	var c v1beta1.NodeConfig
-	if hash != hashOf([]byte(text)) || json.Unmarshal([]byte(text), &c) != nil {
+	if hash != hashOf(text) || json.Unmarshal([]byte(text), &c) != nil {
 		return nil, false
 	}
 	return c.Pools, true
 }
 
-func hashOf(config []byte) string {
-	sum := sha256.Sum256(config)
+func hashOf(config string) string {
+	sum := sha256.Sum256([]byte(config))
 	return hex.EncodeToString(sum[:8])
 }
 

@@ -23,6 +23,8 @@ const (
 
 	// cephRights is the name of the roles of all pools and of their bindings; those of one pool are named after it, too.
 	cephRights = name + "-ceph"
+	// cephPolicy limits the accounts of pools.
+	cephPolicy = "holdfast-ceph-account"
 	// cephKeys is the directory of the node pod that has the key of each user of each Ceph cluster, as FSID.USER.
 	cephKeys = "/etc/holdfast/ceph"
 	// nodeKey is the volume of a pool's pod with the key of the user that all nodes have.
@@ -41,37 +43,25 @@ func cephSites(spec *v1beta1.StorageClusterSpec) []v1beta1.PoolSpec {
 }
 
 // ceph returns what serves the pools in Ceph clusters.
-func (p *plan) ceph() ([]object, error) {
+func (p *plan) ceph() []object {
 	pools := cephSites(&p.spec)
 	if len(pools) == 0 {
-		return nil, nil
+		return nil
 	}
-	objects, err := p.cephRights(pools)
-	if err != nil {
-		return nil, err
-	}
+	objects := p.cephRights(pools)
 	for _, pool := range pools {
-		account, err := Manifest[core.ServiceAccount](deploy.Ceph, cephRights)
-		if err != nil {
-			return nil, err
-		}
+		account := Manifest[core.ServiceAccount](deploy.Ceph, cephRights)
 		account.Name = CephObjectName(pool.Name)
 		account.Labels = map[string]string{v1beta1.ComponentLabel: v1beta1.CephComponent}
-		site, err := p.cephSite(pool)
-		if err != nil {
-			return nil, err
-		}
-		objects = append(objects, account, site)
+		objects = append(objects, account, p.cephSite(pool))
 	}
-	return objects, nil
+	return objects
 }
 
 // cephRights are the roles of all pools and their bindings.
-func (p *plan) cephRights(pools []v1beta1.PoolSpec) ([]object, error) {
+func (p *plan) cephRights(pools []v1beta1.PoolSpec) []object {
 	clusterRole, clusterBinding, role, binding := &rbac.ClusterRole{}, &rbac.ClusterRoleBinding{}, &rbac.Role{}, &rbac.RoleBinding{}
-	if err := Read(deploy.Ceph, cephRights, clusterRole, clusterBinding, role, binding); err != nil {
-		return nil, err
-	}
+	Read(deploy.Ceph, cephRights, clusterRole, clusterBinding, role, binding)
 	leases := &role.Rules[len(role.Rules)-1].ResourceNames
 	for _, pool := range pools {
 		account := rbac.Subject{Kind: rbac.ServiceAccountKind, Namespace: p.Namespace, Name: CephObjectName(pool.Name)}
@@ -82,15 +72,12 @@ func (p *plan) cephRights(pools []v1beta1.PoolSpec) ([]object, error) {
 	for _, o := range objects {
 		o.SetLabels(map[string]string{v1beta1.ComponentLabel: v1beta1.CephComponent})
 	}
-	return objects, nil
+	return objects
 }
 
 // cephSite is the workload of one pool.
-func (p *plan) cephSite(pool v1beta1.PoolSpec) (*apps.Deployment, error) {
-	d, err := Manifest[apps.Deployment](deploy.Ceph, cephRights)
-	if err != nil {
-		return nil, err
-	}
+func (p *plan) cephSite(pool v1beta1.PoolSpec) *apps.Deployment {
+	d := Manifest[apps.Deployment](deploy.Ceph, cephRights)
 	labels := map[string]string{v1beta1.NameLabel: name, v1beta1.ComponentLabel: v1beta1.CephComponent, v1beta1.CephPoolLabel: pool.Name}
 	d.Name, d.Labels = CephObjectName(pool.Name), labels
 	d.Spec.Selector = &metav1.LabelSelector{MatchLabels: labels}
@@ -114,7 +101,7 @@ func (p *plan) cephSite(pool v1beta1.PoolSpec) (*apps.Deployment, error) {
 		pod.Volumes = slices.DeleteFunc(pod.Volumes, func(v core.Volume) bool { return v.Name == nodeKey })
 	}
 	p.applyPodSettings(pod)
-	return d, nil
+	return d
 }
 
 // cephArguments say which pool a process serves. Their order is fixed: another one would replace the pod.
@@ -211,29 +198,18 @@ func userOfNodes(pool v1beta1.PoolSpec) string {
 func nodeKeyFile(c *v1beta1.CephSpec) string { return c.FSID + "." + c.NodeUserName() }
 
 // cephPolicies keep the account of each pool to what is its own.
-func (p *plan) cephPolicies() ([]object, error) {
+func (p *plan) cephPolicies() []object {
 	pools := cephSites(&p.spec)
 	if len(pools) == 0 || !HasPolicies(p.Has) {
-		return nil, nil
-	}
-	all, err := Policies(deploy.CephPolicies, p.Namespace)
-	if err != nil {
-		return nil, err
+		return nil
 	}
 	places := map[string]v1beta1.PoolSpec{}
 	for _, pool := range pools {
 		places[pool.Name] = pool
 	}
-	var objects []object
-	for _, o := range all {
-		if o.GetKind() == admissionPolicyKind.Kind {
-			if err := SetVariable(o, "places", celMap(places, celPlace)); err != nil {
-				return nil, err
-			}
-		}
-		objects = append(objects, o)
-	}
-	return objects, nil
+	all := Policies(deploy.CephPolicies, p.Namespace)
+	SetVariable(all, cephPolicy, "places", celMap(places, celPlace))
+	return objectsOf(all)
 }
 
 // celPlace is where a pool is and how nodes reach it, as the policy compares it: engine, cluster, pool or file system,

@@ -3,9 +3,11 @@ package render
 import (
 	"cmp"
 	"maps"
+	"slices"
 	"strings"
 
 	storage "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
@@ -29,33 +31,26 @@ var (
 	groupSnapshotClassKind = schema.GroupKind{Group: "groupsnapshot.storage.k8s.io", Kind: "VolumeGroupSnapshotClass"}
 )
 
-func (p *plan) driver() ([]object, error) {
+func (p *plan) driver() []object {
 	if !p.withCSI() {
-		return nil, nil
+		return nil
 	}
-	driver, err := Manifest[storage.CSIDriver](deploy.Driver, v1beta1.DriverName)
-	if err != nil {
-		return nil, err
-	}
+	driver := Manifest[storage.CSIDriver](deploy.Driver, v1beta1.DriverName)
 	driver.Spec.AttachRequired = new(p.spec.Attaches())
 	p.announceInline(driver)
-	return []object{driver}, nil
+	return []object{driver}
 }
 
-func (p *plan) classes() ([]object, error) {
+func (p *plan) classes() (objects []object) {
 	if !p.withCSI() {
-		return nil, nil
+		return nil
 	}
-	var objects []object
 	for _, spec := range p.classSpecs() {
-		class, err := Manifest[storage.StorageClass](deploy.StorageClass, name)
-		if err != nil {
-			return nil, err
-		}
+		class := Manifest[storage.StorageClass](deploy.StorageClass, name)
 		p.shape(class, spec)
 		objects = append(objects, class)
 	}
-	return objects, nil
+	return objects
 }
 
 // classSpecs returns the classes to make.
@@ -145,19 +140,10 @@ func parametersOf(spec v1beta1.StorageClassSpec) map[string]string {
 }
 
 // snapshotClasses returns those whose kinds the API server knows.
-func (p *plan) snapshotClasses() ([]object, error) {
+func (p *plan) snapshotClasses() []object {
 	if !p.withCSI() {
-		return nil, nil
+		return nil
 	}
-	all, err := deploy.Objects(deploy.SnapshotClasses)
-	if err != nil {
-		return nil, err
-	}
-	var objects []object
-	for _, o := range all {
-		if p.Has(o.GroupVersionKind().GroupKind()) {
-			objects = append(objects, o)
-		}
-	}
-	return objects, nil
+	unknown := func(o *unstructured.Unstructured) bool { return !p.Has(o.GroupVersionKind().GroupKind()) }
+	return objectsOf(slices.DeleteFunc(deploy.Objects(deploy.SnapshotClasses), unknown))
 }

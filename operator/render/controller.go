@@ -1,6 +1,7 @@
 package render
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -16,28 +17,22 @@ import (
 const apiPort = "api" // of the container and the Service
 
 // controller returns the workload of the operator itself.
-func (p *plan) controller() ([]object, error) {
-	deployment, err := Manifest[apps.Deployment](deploy.Controller, v1beta1.ControllerName)
-	if err != nil {
-		return nil, err
-	}
+func (p *plan) controller() []object {
+	deployment := Manifest[apps.Deployment](deploy.Controller, v1beta1.ControllerName)
 	deployment.Labels[v1beta1.VersionLabel] = deploy.Version
 	delete(deployment.Annotations, v1beta1.ManifestAnnotation)
 	if p.spec.Controller.Replicas != nil {
 		deployment.Spec.Replicas = p.spec.Controller.Replicas
 	}
-	pod := &deployment.Spec.Template.Spec
-	if err := p.controllerContainers(pod); err != nil {
-		return nil, err
-	}
-	p.applyPodSettings(pod)
+	p.controllerContainers(&deployment.Spec.Template.Spec)
+	p.applyPodSettings(&deployment.Spec.Template.Spec)
 	if p.spec.Controller.Kind == v1beta1.AsStatefulSet {
 		set := statefulSet(deployment)
 		p.applyControllerSettings(&set.Spec.Template)
-		return []object{set}, nil
+		return []object{set}
 	}
 	p.applyControllerSettings(&deployment.Spec.Template)
-	return []object{deployment}, nil
+	return []object{deployment}
 }
 
 // applyControllerSettings sets what a StorageCluster specifies for the pods of the controller alone.
@@ -60,12 +55,9 @@ func (p *plan) applyControllerSettings(template *core.PodTemplateSpec) {
 	main.Args = append(main.Args, spec.ExtraArgs...)
 }
 
-func (p *plan) controllerContainers(pod *core.PodSpec) error {
+func (p *plan) controllerContainers(pod *core.PodSpec) {
 	main := container(pod, name)
-	main.Image = string(p.images.Holdfast)
-	if p.ControllerImage != "" {
-		main.Image = string(p.ControllerImage)
-	}
+	main.Image = string(cmp.Or(p.ControllerImage, p.images.Holdfast))
 	main.Env = append(main.Env, p.Release.environment()...)
 	for i := range main.Ports {
 		if main.Ports[i].Name == apiPort {
@@ -75,20 +67,16 @@ func (p *plan) controllerContainers(pod *core.PodSpec) error {
 	replaceArgument(main, "--api-address", fmt.Sprintf(":%d", p.targetPort()))
 	if !p.withCSI() {
 		pod.Containers = slices.DeleteFunc(pod.Containers, func(c core.Container) bool { return c.Name != name })
-		return nil
+		return
 	}
 	container(pod, "csi-provisioner").Image = string(p.images.CSIProvisioner)
 	container(pod, "csi-resizer").Image = string(p.images.CSIResizer)
 	container(pod, "csi-snapshotter").Image = string(p.images.CSISnapshotter)
-	template, err := Manifest[core.PodTemplate](deploy.Sidecars, v1beta1.ControllerName)
-	if err != nil {
-		return err
-	}
 	if p.spec.Attaches() {
 		main.Args = append(main.Args, "--attach")
-		pod.Containers = append(pod.Containers, beside(template, "csi-attacher", p.images.CSIAttacher))
+		beside := Manifest[core.PodTemplate](deploy.Sidecars, v1beta1.ControllerName)
+		pod.Containers = append(pod.Containers, sidecar(beside, "csi-attacher", p.images.CSIAttacher))
 	}
-	return nil
 }
 
 // statefulSet returns the same workload as a StatefulSet. With several replicas, one that does not become ready leaves

@@ -8,7 +8,6 @@ import (
 	core "k8s.io/api/core/v1"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
-	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 func TestDistribution_HasItsKubeletDirectory(t *testing.T) {
@@ -66,7 +65,7 @@ func TestKubeletDir_IsThatOfMostNodes(t *testing.T) {
 			t.Errorf("want %s: the arguments are %v", test.want, args)
 		}
 	}
-	runs := check.Got(Unstructured(nodeOf(t, ask(nil))))(t)
+	runs := Unstructured(nodeOf(t, ask(nil)))
 	if dir := KubeletDir(runs, micro); dir != "/var/lib/kubelet" {
 		t.Errorf("where one runs with the usual directory, it becomes %s", dir)
 	}

@@ -137,18 +137,9 @@ func inRegistry(registry string, image v1beta1.Image) v1beta1.Image {
 
 // manifestImages are those of the manifests.
 var manifestImages = sync.OnceValue(func() v1beta1.Images {
-	controller, err := Manifest[apps.Deployment](deploy.Controller, v1beta1.ControllerName)
-	if err != nil {
-		panic(err) // it is compiled in
-	}
-	beside, err := Manifest[core.PodTemplate](deploy.Sidecars, v1beta1.ControllerName)
-	if err != nil {
-		panic(err) // it is compiled in
-	}
-	snapshots, err := Manifest[apps.Deployment](deploy.SnapshotController, snapshotControllerName)
-	if err != nil {
-		panic(err) // it is compiled in
-	}
+	controller := Manifest[apps.Deployment](deploy.Controller, v1beta1.ControllerName)
+	beside := Manifest[core.PodTemplate](deploy.Sidecars, v1beta1.ControllerName)
+	snapshots := Manifest[apps.Deployment](deploy.SnapshotController, snapshotControllerName)
 	images := map[string]v1beta1.Image{}
 	for _, container := range slices.Concat(controller.Spec.Template.Spec.Containers, beside.Template.Spec.Containers, snapshots.Spec.Template.Spec.Containers) {
 		images[container.Name] = v1beta1.Image(container.Image)

@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/holdfast-storage/holdfast/deploy"
@@ -15,31 +16,26 @@ import (
 func Manifest[T any, P interface {
 	*T
 	runtime.Object
-}](file, name string) (*T, error) {
+}](file, name string) *T {
 	typed := new(T)
-	return typed, Read(file, name, P(typed))
+	Read(file, name, P(typed))
+	return typed
 }
 
-// Read reads the objects of a name in a file of package deploy, by their types.
-func Read(file, name string, objects ...runtime.Object) error {
-	all, err := deploy.Objects(file)
-	if err != nil {
-		return err
-	}
+// Read reads the objects of a name in a file of package deploy, by their types. The files are compiled in, so one without them
+// panics.
+func Read(file, name string, objects ...runtime.Object) {
+	all := deploy.Objects(file)
 	for _, into := range objects {
-		kinds, _, err := scheme.Scheme.ObjectKinds(into)
-		if err != nil {
-			return err
-		}
-		i := slices.IndexFunc(all, func(o *unstructured.Unstructured) bool { return o.GetKind() == kinds[0].Kind && o.GetName() == name })
+		kind := kindOf(into).Kind
+		i := slices.IndexFunc(all, func(o *unstructured.Unstructured) bool { return o.GetKind() == kind && o.GetName() == name })
 		if i < 0 {
-			return fmt.Errorf("%s has no %s %s", file, kinds[0].Kind, name)
+			panic(fmt.Sprintf("%s has no %s %s", file, kind, name))
 		}
 		if err := decode(all[i], into); err != nil {
-			return fmt.Errorf("%s: %w", file, err)
+			panic(fmt.Errorf("%s: %w", file, err))
 		}
 	}
-	return nil
 }
 
 // decode refuses fields that the type does not have.
@@ -48,4 +44,13 @@ func decode(from *unstructured.Unstructured, to any) error {
 		return fmt.Errorf("%s %s: %w", from.GetKind(), from.GetName(), err)
 	}
 	return nil
+}
+
+// kindOf returns the kind of a typed object of Kubernetes.
+func kindOf(o runtime.Object) schema.GroupVersionKind {
+	kinds, _, err := scheme.Scheme.ObjectKinds(o)
+	if err != nil {
+		panic(err)
+	}
+	return kinds[0]
 }

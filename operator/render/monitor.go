@@ -1,8 +1,6 @@
 package render
 
 import (
-	"maps"
-
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 
@@ -12,18 +10,13 @@ import (
 var podMonitorKind = schema.GroupKind{Group: "monitoring.coreos.com", Kind: "PodMonitor"}
 
 // monitor lets Prometheus Operator find the metrics of all pods.
-func (p *plan) monitor() ([]object, error) {
+func (p *plan) monitor() []object {
 	if !ptr.Deref(p.spec.Monitoring.Enabled, true) || !p.Has(podMonitorKind) {
-		return nil, nil
+		return nil
 	}
-	monitors, err := deploy.Objects(deploy.PodMonitor)
-	if err != nil {
-		return nil, err
-	}
-	var objects []object
+	monitors := deploy.Objects(deploy.PodMonitor)
 	for _, o := range monitors {
-		o.SetLabels(maps.Clone(p.spec.Monitoring.Labels))
-		objects = append(objects, o)
+		o.SetLabels(p.spec.Monitoring.Labels)
 	}
-	return objects, nil
+	return objectsOf(monitors)
 }

@@ -27,44 +27,33 @@ const (
 )
 
 // node returns the objects that run on storage nodes.
-func (p *plan) node() ([]object, error) {
+func (p *plan) node() []object {
 	if !p.withCSI() {
-		return nil, nil
+		return nil
 	}
-	objects, err := p.nodeRights()
-	if err != nil {
-		return nil, err
-	}
-	config, err := json.Marshal(v1beta1.NodeConfig{Pools: v1beta1.NodePools(p.pools)})
-	if err != nil {
-		return nil, err
-	}
-	labels := map[string]string{v1beta1.ComponentLabel: v1beta1.NodeComponent}
-	set, err := p.nodeSet()
-	if err != nil {
-		return nil, err
-	}
+	set, config := p.nodeSet(), configOf(v1beta1.NodePools(p.pools))
 	metav1.SetMetaDataAnnotation(&set.Spec.Template.ObjectMeta, configHash, hashOf(config))
-	data := map[string]string{configKey: string(config), debugKey: strconv.FormatBool(p.spec.Debug), tracesKey: p.spec.Traces}
+	data := map[string]string{configKey: config, debugKey: strconv.FormatBool(p.spec.Debug), tracesKey: p.spec.Traces}
 	if sites := v1beta1.CephPools(p.pools); len(sites) > 0 {
-		config, err := json.Marshal(v1beta1.NodeConfig{Pools: sites})
-		if err != nil {
-			return nil, err
-		}
-		data[cephConfigKey] = string(config)
-		metav1.SetMetaDataAnnotation(&set.ObjectMeta, cephConfigHash, hashOf(config)) // not on the pods, which do not read it
+		data[cephConfigKey] = configOf(sites)
+		metav1.SetMetaDataAnnotation(&set.ObjectMeta, cephConfigHash, hashOf(data[cephConfigKey])) // not on the pods, which do not read it
 	}
-	return append(objects, &core.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: v1beta1.NodeName, Labels: labels},
+	return append(p.nodeRights(), &core.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: v1beta1.NodeName, Labels: map[string]string{v1beta1.ComponentLabel: v1beta1.NodeComponent}},
 		Data:       data,
-	}, set), nil
+	}, set)
 }
 
-func (p *plan) nodeSet() (*apps.DaemonSet, error) {
-	set, err := Manifest[apps.DaemonSet](deploy.Node, v1beta1.NodeName)
+func configOf(pools []v1beta1.PoolSpec) string {
+	text, err := json.Marshal(v1beta1.NodeConfig{Pools: pools})
 	if err != nil {
-		return nil, err
+		panic(err) // they were read as JSON
 	}
+	return string(text)
+}
+
+func (p *plan) nodeSet() *apps.DaemonSet {
+	set := Manifest[apps.DaemonSet](deploy.Node, v1beta1.NodeName)
 	pod := &set.Spec.Template.Spec
 	main := container(pod, name)
 	main.Image = string(p.images.Holdfast)
@@ -73,9 +62,7 @@ func (p *plan) nodeSet() (*apps.DaemonSet, error) {
 	}
 	main.Args = append(main.Args, p.inlineArguments()...)
 	if p.images.CSINodeDriverRegistrar != "" || p.images.CSILivenessProbe != "" {
-		if err := p.nodeSidecars(pod); err != nil {
-			return nil, err
-		}
+		p.nodeSidecars(pod)
 		metav1.SetMetaDataAnnotation(&set.Spec.Template.ObjectMeta, defaultContainer, name)
 	}
 	p.moveKubeletDir(pod)
@@ -84,7 +71,7 @@ func (p *plan) nodeSet() (*apps.DaemonSet, error) {
 	p.applyPodSettings(pod)
 	applyOwnSettings(&set.Spec.Template, p.spec.Node)
 	p.choose(pod)
-	return set, nil
+	return set
 }
 
 // choose restricts a pod to the storage nodes.
@@ -99,18 +86,11 @@ func (p *plan) choose(pod *core.PodSpec) {
 const loopSetsName = "holdfast-loop-sets"
 
 // loopSets returns the DaemonSet that allocates loop devices to NFS servers if there are no node pods.
-func (p *plan) loopSets() ([]object, error) {
+func (p *plan) loopSets() []object {
 	if p.withCSI() {
-		return nil, nil
+		return nil
 	}
-	objects, err := p.loopSetRights()
-	if err != nil {
-		return nil, err
-	}
-	set, err := Manifest[apps.DaemonSet](deploy.LoopSets, loopSetsName)
-	if err != nil {
-		return nil, err
-	}
+	set := Manifest[apps.DaemonSet](deploy.LoopSets, loopSetsName)
 	pod := &set.Spec.Template.Spec
 	lender := container(pod, name)
 	lender.Image = string(p.images.Holdfast)
@@ -121,7 +101,8 @@ func (p *plan) loopSets() ([]object, error) {
 	p.applyPodSettings(pod)
 	applyOwnSettings(&set.Spec.Template, p.spec.Node)
 	p.choose(pod)
-	return append(objects, set), nil
+	objects := append(p.accountAndRights(deploy.LoopSets), p.privilegedOnOpenShift(loopSetsName, v1beta1.LoopSetsComponent)...)
+	return append(objects, set)
 }
 
 // mountPools mounts the directories of the pools, and that of Holdfast if it is used. Disks that the agent mounts beneath
@@ -158,11 +139,8 @@ func mountOf(c *core.Container, volume string) *core.VolumeMount {
 }
 
 // nodeSidecars adds the sidecars that have an image, in place of the driver's own implementation.
-func (p *plan) nodeSidecars(pod *core.PodSpec) error {
-	template, err := Manifest[core.PodTemplate](deploy.Sidecars, v1beta1.NodeName)
-	if err != nil {
-		return err
-	}
+func (p *plan) nodeSidecars(pod *core.PodSpec) {
+	template := Manifest[core.PodTemplate](deploy.Sidecars, v1beta1.NodeName)
 	needed := map[string]bool{}
 	add := func(c core.Container) {
 		pod.Containers = append(pod.Containers, c)
@@ -171,17 +149,16 @@ func (p *plan) nodeSidecars(pod *core.PodSpec) error {
 		}
 	}
 	if image := p.images.CSINodeDriverRegistrar; image != "" {
-		add(beside(template, "csi-node-driver-registrar", image))
+		add(sidecar(template, "csi-node-driver-registrar", image))
 		main := container(pod, name)
 		main.Args = append(main.Args, "--register-driver=false")
 	}
 	if image := p.images.CSILivenessProbe; image != "" {
-		c := beside(template, "livenessprobe", image)
+		c := sidecar(template, "livenessprobe", image)
 		add(c)
 		container(pod, name).LivenessProbe.HTTPGet = &core.HTTPGetAction{Path: "/healthz", Port: intstr.FromInt32(c.Ports[0].ContainerPort)}
 	}
 	pod.Volumes = append(pod.Volumes, slices.DeleteFunc(template.Template.Spec.Volumes, func(v core.Volume) bool { return !needed[v.Name] })...)
-	return nil
 }
 
 // moveKubeletDir replaces the kubelet's directory of the manifests.

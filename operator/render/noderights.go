@@ -16,62 +16,33 @@ import (
 var securityContextConstraints = schema.GroupKind{Group: "security.openshift.io", Kind: "SecurityContextConstraints"}
 
 // nodeRights returns the account of the nodes and its rights.
-func (p *plan) nodeRights() ([]object, error) {
-	rights, err := deploy.Objects(deploy.NodeRBAC)
-	if err != nil {
-		return nil, err
-	}
-	var objects []object
-	for _, o := range rights {
-		if strings.HasSuffix(o.GetKind(), "Binding") {
-			if err := p.bindHere(o); err != nil {
-				return nil, err
-			}
-		}
+func (p *plan) nodeRights() []object {
+	objects := p.accountAndRights(deploy.NodeRBAC)
+	for _, o := range objects {
 		o.SetLabels(map[string]string{v1beta1.ComponentLabel: v1beta1.NodeComponent})
-		objects = append(objects, o)
 	}
-	return append(objects, p.privilegedOnOpenShift(v1beta1.NodeName, v1beta1.NodeComponent)...), nil
-}
-
-// loopSetRights returns the account of pods that only allocate loop devices, and its rights.
-func (p *plan) loopSetRights() ([]object, error) {
-	objects, err := p.accountAndRights(deploy.LoopSets)
-	return append(objects, p.privilegedOnOpenShift(loopSetsName, v1beta1.LoopSetsComponent)...), err
+	return append(objects, p.privilegedOnOpenShift(v1beta1.NodeName, v1beta1.NodeComponent)...)
 }
 
 // accountAndRights returns all objects of a manifest except its workload.
-func (p *plan) accountAndRights(file string) ([]object, error) {
-	all, err := deploy.Objects(file)
-	if err != nil {
-		return nil, err
-	}
-	var objects []object
-	for _, o := range all {
+func (p *plan) accountAndRights(file string) (objects []object) {
+	for _, o := range deploy.Objects(file) {
 		switch {
 		case o.GetKind() == "DaemonSet" || o.GetKind() == "Deployment":
 			continue
 		case strings.HasSuffix(o.GetKind(), "Binding"):
-			if err := p.bindHere(o); err != nil {
-				return nil, err
-			}
+			p.bindHere(o)
 		}
 		objects = append(objects, o)
 	}
-	return objects, nil
+	return objects
 }
 
 // bindHere makes the accounts of a binding those of the namespace.
-func (p *plan) bindHere(binding *unstructured.Unstructured) error {
-	typed := &rbac.RoleBinding{} // a ClusterRoleBinding has the same fields
-	if err := decode(binding, typed); err != nil {
-		return err
+func (p *plan) bindHere(binding *unstructured.Unstructured) {
+	for _, subject := range binding.Object["subjects"].([]any) {
+		subject.(map[string]any)["namespace"] = p.Namespace
 	}
-	subjects := make([]any, 0, len(typed.Subjects))
-	for _, s := range typed.Subjects {
-		subjects = append(subjects, map[string]any{"kind": s.Kind, "name": s.Name, "namespace": p.Namespace})
-	}
-	return unstructured.SetNestedSlice(binding.Object, subjects, "subjects")
 }
 
 // privilegedOnOpenShift allows the pods of an account on OpenShift. Its own Role does not depend on roles of the cluster.

@@ -6,7 +6,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
@@ -27,6 +26,13 @@ type object interface {
 	runtime.Object
 }
 
+func objectsOf(all []*unstructured.Unstructured) (objects []object) {
+	for _, o := range all {
+		objects = append(objects, o)
+	}
+	return objects
+}
+
 // clusterScoped are the kinds here that are in no namespace.
 var clusterScoped = map[string]bool{
 	"ClusterRole": true, "ClusterRoleBinding": true, "CSIDriver": true, "StorageClass": true,
@@ -36,11 +42,8 @@ var clusterScoped = map[string]bool{
 }
 
 // finish sets what all objects have, and removes fields that only exist because of the Go type.
-func (p *plan) finish(o object) (*unstructured.Unstructured, error) {
-	finished, err := Unstructured(o)
-	if err != nil {
-		return nil, err
-	}
+func (p *plan) finish(o object) *unstructured.Unstructured {
+	finished := Unstructured(o)
 	labels := finished.GetLabels()
 	if labels == nil {
 		labels = map[string]string{}
@@ -56,27 +59,23 @@ func (p *plan) finish(o object) (*unstructured.Unstructured, error) {
 			Controller: new(true), BlockOwnerDeletion: new(false),
 		}})
 	}
-	return finished, nil
+	return finished
 }
 
 // Unstructured removes fields that only exist because of the Go type, such as an empty status.
-func Unstructured(o runtime.Object) (*unstructured.Unstructured, error) {
+func Unstructured(o runtime.Object) *unstructured.Unstructured {
 	if u, ok := o.(*unstructured.Unstructured); ok {
-		return u, nil
-	}
-	kinds, _, err := scheme.Scheme.ObjectKinds(o)
-	if err != nil {
-		return nil, err
+		return u
 	}
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
 	if err != nil {
-		return nil, err
+		panic(err) // of a type that is none of Kubernetes
 	}
 	u := &unstructured.Unstructured{Object: content}
-	u.SetGroupVersionKind(kinds[0])
+	u.SetGroupVersionKind(kindOf(o))
 	delete(content, "status")
 	withoutNull(content)
-	return u, nil
+	return u
 }
 
 // withoutNull removes null fields.

@@ -71,8 +71,8 @@ func ImageOf(pod *core.PodSpec) v1beta1.Image {
 	return ""
 }
 
-// beside returns an optional container of the manifests.
-func beside(template *core.PodTemplate, name string, image v1beta1.Image) core.Container {
+// sidecar returns an optional container of the manifests.
+func sidecar(template *core.PodTemplate, name string, image v1beta1.Image) core.Container {
 	c := container(&template.Template.Spec, name)
 	c.Image = string(image)
 	return *c

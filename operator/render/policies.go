@@ -1,7 +1,6 @@
 package render
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -36,7 +35,7 @@ func Limits(spec *v1beta1.StorageClusterSpec) []string {
 		"holdfast-population", "holdfast-snapshot-controller", "holdfast-uninstall", LoopSetsPolicy,
 	}
 	if len(cephSites(spec)) > 0 {
-		all = append(all, "holdfast-ceph-account")
+		all = append(all, cephPolicy)
 	}
 	return all
 }
@@ -47,22 +46,15 @@ func ServerLimits() []string {
 }
 
 // LimitsOf returns the policies of Limits and their bindings for a StorageCluster.
-func LimitsOf(in Input) ([]*unstructured.Unstructured, error) {
+func LimitsOf(in Input) (limits []*unstructured.Unstructured) {
 	p := &plan{Input: in, spec: in.Cluster.Spec}
 	names := Limits(&p.spec)
-	var limits []*unstructured.Unstructured
-	for _, part := range []func() ([]object, error){p.policies, p.cephPolicies} {
-		objects, err := part()
-		if err != nil {
-			return nil, err
-		}
-		for _, o := range objects {
-			if o := o.(*unstructured.Unstructured); slices.Contains(names, o.GetName()) {
-				limits = append(limits, o)
-			}
+	for _, o := range slices.Concat(p.policies(), p.cephPolicies()) {
+		if slices.Contains(names, o.GetName()) {
+			limits = append(limits, Unstructured(o))
 		}
 	}
-	return limits, nil
+	return limits
 }
 
 // WithoutPolicies says what is possible for anyone if the API server has no policies.
@@ -71,26 +63,18 @@ const WithoutPolicies = "ValidatingAdmissionPolicy is switched off in the API se
 	"Switch it on; until then give NFS servers the engine directory, and allow no access to the node pods"
 
 // policies make the API server enforce what neither schemas nor RBAC can. An older one has no such kind.
-func (p *plan) policies() ([]object, error) {
+func (p *plan) policies() []object {
 	if !HasPolicies(p.Has) {
-		return nil, nil
+		return nil
 	}
-	var objects []object
+	var all []*unstructured.Unstructured
 	for _, file := range []string{deploy.Policies, deploy.AccountPolicies, deploy.LoopSetPolicies} {
-		all, err := Policies(file, p.Namespace)
-		if err != nil {
-			return nil, err
-		}
-		for _, o := range all {
-			objects = append(objects, o)
-		}
+		all = append(all, Policies(file, p.Namespace)...)
 	}
-	if err := setParameters(objects); err != nil {
-		return nil, err
-	}
-	return objects, errors.Join(
-		p.setVariable(objects, LoopSetsPolicy, "allowed", p.serverNamespaces(p.Served...)),
-		p.setVariable(objects, fencingPolicy, "pods", strconv.Quote(string(p.spec.Fencing.Pods))))
+	setParameters(all)
+	SetVariable(all, LoopSetsPolicy, "allowed", p.serverNamespaces(p.Served...))
+	SetVariable(all, fencingPolicy, "pods", strconv.Quote(string(p.spec.Fencing.Pods)))
+	return objectsOf(all)
 }
 
 // HasPolicies says whether the API server knows policies, as Kubernetes has since 1.30.
@@ -99,41 +83,35 @@ func HasPolicies(has func(schema.GroupKind) bool) bool {
 }
 
 // Policies returns those of a file of package deploy, for a Holdfast in a namespace.
-func Policies(file, namespace string) ([]*unstructured.Unstructured, error) {
-	all, err := deploy.Objects(file)
-	if err != nil {
-		return nil, err
-	}
+func Policies(file, namespace string) []*unstructured.Unstructured {
+	all := deploy.Objects(file)
 	for _, o := range all {
 		inNamespace(o.Object, namespace)
 	}
-	return all, nil
+	return all
 }
 
-// setVariable writes into a policy what the StorageCluster says. A policy with a parameter would refuse the requests of all, also of
+// SetVariable writes into a policy what the StorageCluster says. A policy with a parameter would refuse the requests of all, also of
 // those whom its conditions spare, while there is no parameter, or the API server has just started and does not know its kind.
-func (*plan) setVariable(objects []object, name, variable, expression string) error {
+func SetVariable(objects []*unstructured.Unstructured, name, variable, expression string) {
 	for _, o := range objects {
-		if policy, is := o.(*unstructured.Unstructured); is && policy.GetName() == name && policy.GetKind() == admissionPolicyKind.Kind {
-			return SetVariable(policy, variable, expression)
+		if o.GetName() == name && o.GetKind() == admissionPolicyKind.Kind && ReplaceVariable(o, variable, expression) {
+			return
 		}
 	}
-	return fmt.Errorf("there is no policy %s", name)
+	panic(fmt.Sprintf("there is no policy %s with the variable %s", name, variable)) // they are compiled in
 }
 
-// SetVariable replaces the expression of a variable of a policy.
-func SetVariable(policy *unstructured.Unstructured, name, expression string) error {
-	variables, _, err := unstructured.NestedSlice(policy.Object, "spec", "variables")
-	if err != nil {
-		return err
-	}
+// ReplaceVariable replaces the expression of a variable of a policy, and returns whether it has one of that name.
+func ReplaceVariable(policy *unstructured.Unstructured, name, expression string) bool {
+	variables, _, _ := unstructured.NestedSlice(policy.Object, "spec", "variables")
 	for _, v := range variables {
 		if variable, is := v.(map[string]any); is && variable["name"] == name {
 			variable["expression"] = expression
-			return unstructured.SetNestedSlice(policy.Object, variables, "spec", "variables")
+			return unstructured.SetNestedSlice(policy.Object, variables, "spec", "variables") == nil
 		}
 	}
-	return fmt.Errorf("policy %s has no variable %s", policy.GetName(), name)
+	return false
 }
 
 // inNamespace replaces the namespace of Holdfast in the expressions of the manifests.

@@ -13,24 +13,13 @@ const serversPolicy = "holdfast-nfs-namespaces"
 
 // nfsPolicies let the API server itself refuse NFSServers where none are allowed, and the deletion of the namespaces of
 // those that are in use.
-func (p *plan) nfsPolicies() ([]object, error) {
+func (p *plan) nfsPolicies() []object {
 	if !HasPolicies(p.Has) {
-		return nil, nil
+		return nil
 	}
-	all, err := Policies(deploy.NFSPolicies, p.Namespace)
-	if err != nil {
-		return nil, err
-	}
-	var objects []object
-	for _, o := range all {
-		if o.GetKind() == admissionPolicyKind.Kind && o.GetName() == serversPolicy {
-			if err := SetVariable(o, "allowed", p.serverNamespaces()); err != nil {
-				return nil, err
-			}
-		}
-		objects = append(objects, o)
-	}
-	return objects, nil
+	all := Policies(deploy.NFSPolicies, p.Namespace)
+	SetVariable(all, serversPolicy, "allowed", p.serverNamespaces())
+	return objectsOf(all)
 }
 
 // serverNamespaces are those that may have NFS servers, and more, as a list in an expression.

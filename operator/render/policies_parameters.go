@@ -1,7 +1,6 @@
 package render
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -10,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
-	"github.com/holdfast-storage/holdfast/deploy"
 	"github.com/holdfast-storage/holdfast/parameters"
 )
 
@@ -24,24 +22,14 @@ var parameterClasses = map[string]*parameters.Class{
 }
 
 // setParameters writes the table of parameters into the policy about them.
-func setParameters(objects []object) error {
-	for _, o := range objects {
-		policy, is := o.(*unstructured.Unstructured)
-		if !is || policy.GetName() != parametersPolicy || policy.GetKind() != admissionPolicyKind.Kind {
-			continue
-		}
-		for variable, expression := range map[string]func(*parameters.Class) string{
-			"parameters": knownParameters,
-			"hints":      func(c *parameters.Class) string { return celMap(c.AllHints(), strconv.Quote) },
-			"allowed":    func(c *parameters.Class) string { return strconv.Quote(c.AllowedKeys()) },
-		} {
-			if err := SetVariable(policy, variable, celMap(parameterClasses, expression)); err != nil {
-				return err
-			}
-		}
-		return nil
+func setParameters(objects []*unstructured.Unstructured) {
+	for variable, expression := range map[string]func(*parameters.Class) string{
+		"parameters": knownParameters,
+		"hints":      func(c *parameters.Class) string { return celMap(c.AllHints(), strconv.Quote) },
+		"allowed":    func(c *parameters.Class) string { return strconv.Quote(c.AllowedKeys()) },
+	} {
+		SetVariable(objects, parametersPolicy, variable, celMap(parameterClasses, expression))
 	}
-	return fmt.Errorf("%s has no policy %s", deploy.Policies, parametersPolicy)
 }
 
 // knownParameters is the table of a class, whose keys are in lower case if their case does not matter.

@@ -9,13 +9,9 @@ import (
 var flowSchemaKind = schema.GroupKind{Group: "flowcontrol.apiserver.k8s.io", Kind: "FlowSchema"}
 
 // priority keeps the requests of Holdfast's accounts from waiting behind those of others.
-func (p *plan) priority() (objects []object, err error) {
+func (p *plan) priority() []object {
 	if !p.Has(flowSchemaKind) {
-		return nil, nil
+		return nil
 	}
-	all, err := Policies(deploy.Priority, p.Namespace)
-	for _, o := range all {
-		objects = append(objects, o)
-	}
-	return objects, err
+	return objectsOf(Policies(deploy.Priority, p.Namespace))
 }

@@ -38,22 +38,19 @@ func Objects(in Input) ([]*unstructured.Unstructured, error) {
 	if err != nil {
 		return nil, err
 	}
-	var all []*unstructured.Unstructured
-	for _, part := range []func() ([]object, error){
-		p.secrets, p.driver, p.node, p.loopSets, p.classes, p.snapshotClasses, p.service, p.ingress, p.monitor, p.priority,
+	objects, err := p.secrets()
+	if err != nil {
+		return nil, err
+	}
+	for _, part := range []func() []object{
+		p.driver, p.node, p.loopSets, p.classes, p.snapshotClasses, p.service, p.ingress, p.monitor, p.priority,
 		p.policies, p.nfsPolicies, p.cephPolicies, p.ceph, p.snapshotController, p.controller,
 	} {
-		objects, err := part()
-		if err != nil {
-			return nil, err
-		}
-		for _, o := range objects {
-			finished, err := p.finish(o)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", o.GetName(), err)
-			}
-			all = append(all, finished)
-		}
+		objects = append(objects, part()...)
+	}
+	all := make([]*unstructured.Unstructured, 0, len(objects))
+	for _, o := range objects {
+		all = append(all, p.finish(o))
 	}
 	return all, nil
 }

@@ -171,8 +171,7 @@ func TestRender_EveryFieldBelongsToItsType(t *testing.T) {
 			if err := decode(o, typed); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
-			again, err := Unstructured(typed)
-			check.OK(t, err)
+			again := Unstructured(typed)
 			if !reflect.DeepEqual(o.Object, again.Object) {
 				t.Errorf("%s: %s %s is %v, and as its type %v", name, o.GetKind(), o.GetName(), o.Object, again.Object)
 			}

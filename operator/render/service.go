@@ -19,7 +19,7 @@ func (p *plan) targetPort() int32 { return cmp.Or(p.spec.Service.TargetPort, def
 func (p *plan) serviceName() string { return cmp.Or(p.spec.Service.Name, name) }
 
 // service leads to the API of every replica of the controller.
-func (p *plan) service() ([]object, error) {
+func (p *plan) service() []object {
 	spec := p.spec.Service
 	return []object{&core.Service{
 		ObjectMeta: metav1.ObjectMeta{
@@ -33,13 +33,13 @@ func (p *plan) service() ([]object, error) {
 				Port: cmp.Or(spec.Port, defaultPort), TargetPort: intstr.FromString(apiPort),
 			}},
 		},
-	}}, nil
+	}}
 }
 
-func (p *plan) ingress() ([]object, error) {
+func (p *plan) ingress() []object {
 	spec := p.spec.Ingress
 	if !spec.Enabled {
-		return nil, nil
+		return nil
 	}
 	ingress := &networking.Ingress{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: spec.Annotations, Labels: map[string]string{v1beta1.ComponentLabel: v1beta1.ControllerComponent}},
@@ -59,5 +59,5 @@ func (p *plan) ingress() ([]object, error) {
 	if spec.TLS {
 		ingress.Spec.TLS = []networking.IngressTLS{{Hosts: []string{spec.Host}, SecretName: ingressSecret}}
 	}
-	return []object{ingress}, nil
+	return []object{ingress}
 }

@@ -14,24 +14,20 @@ const (
 )
 
 // snapshotController returns the workload of the snapshot controller, which exits if its kinds are missing.
-func (p *plan) snapshotController() ([]object, error) {
+func (p *plan) snapshotController() []object {
 	image := p.images.SnapshotController
 	if p.Snapshots {
 		image = cmp.Or(image, p.Release.defaults(p.spec.ImageRegistry).SnapshotController)
 	}
 	if image == "" || !p.withCSI() || !p.Has(snapshotClassKind) || !p.Has(groupSnapshotClassKind) {
-		return nil, nil
+		return nil
 	}
-	deployment, err := Manifest[apps.Deployment](deploy.SnapshotController, snapshotControllerName)
-	if err != nil {
-		return nil, err
-	}
+	deployment := Manifest[apps.Deployment](deploy.SnapshotController, snapshotControllerName)
 	if p.spec.Controller.Replicas != nil {
 		deployment.Spec.Replicas = p.spec.Controller.Replicas
 	}
 	pod := &deployment.Spec.Template.Spec
 	container(pod, snapshotControllerComponent).Image = string(image)
 	p.applyPodSettings(pod)
-	rights, err := p.accountAndRights(deploy.SnapshotController)
-	return append(rights, deployment), err
+	return append(p.accountAndRights(deploy.SnapshotController), deployment)
 }

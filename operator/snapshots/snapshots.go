@@ -74,10 +74,7 @@ func (k *Kinds) Bring(ctx context.Context) error {
 
 // look returns the definitions of the kinds, and says whether Holdfast installed them, or all are missing.
 func (k *Kinds) look(ctx context.Context) (wanted []*unstructured.Unstructured, ours, missing bool, err error) {
-	if wanted, err = deploy.SnapshotDefinitions(); err != nil {
-		return nil, false, false, err
-	}
-	missing = true
+	wanted, missing = deploy.SnapshotDefinitions(), true
 	for _, d := range wanted {
 		is, err := k.client.Resource(kube.Definitions).Get(ctx, d.GetName(), metav1.GetOptions{})
 		switch {

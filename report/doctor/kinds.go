@@ -13,11 +13,7 @@ import (
 const applyManifest = "kubectl apply --server-side -f deploy/install.yaml of the release that is to run."
 
 func checkKinds(f *Facts) (found []Finding) {
-	own, err := deploy.Definitions()
-	if err != nil {
-		return []Finding{problem("", "Get the program of another release.", "the definitions of this program cannot be read: %v", err)}
-	}
-	for _, o := range own {
+	for _, o := range deploy.Definitions() {
 		d := f.Definitions[o.GetName()]
 		object := "CustomResourceDefinition " + o.GetName()
 		if d == nil {

@@ -196,11 +196,7 @@ var (
 // kinds reads the definitions one by one: those of others are many, and large.
 func (g *gathering) kinds(ctx context.Context) {
 	wanted := []string{SnapshotDefinition, SnapshotClassDefinition, ContentDefinition, GroupClassDefinition}
-	own, err := deploy.Definitions()
-	if err != nil {
-		g.Hidden[Definitions] = err
-	}
-	for _, d := range own {
+	for _, d := range deploy.Definitions() {
 		wanted = append(wanted, d.GetName())
 	}
 	for _, name := range wanted {

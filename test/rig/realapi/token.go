@@ -60,7 +60,7 @@ func Install(t testing.TB, config *rest.Config, files ...string) {
 	t.Helper()
 	objects, ctx := dynamic.NewForConfigOrDie(config), context.Background()
 	for _, file := range files {
-		for _, o := range check.Got(deploy.Objects(file))(t) {
+		for _, o := range deploy.Objects(file) {
 			plural, _ := meta.UnsafeGuessKindToResource(o.GroupVersionKind())
 			client := dynamic.ResourceInterface(objects.Resource(plural))
 			if slices.Contains([]string{"ServiceAccount", "Role", "RoleBinding"}, o.GetKind()) {
