@@ -60,7 +60,7 @@ func (r *Controller) maintain(ctx context.Context, c *v1beta1.StorageCluster) (*
 	s.failures = slices.DeleteFunc(slices.Clone(failures), r.isLeaving)
 	p := s.plan(len(failures) > 0)
 	if p.replacePods {
-		if s.rollout, err = rollout.Step(ctx, r.Kubernetes, s.world()); err != nil {
+		if s.rollout, err = rollout.Step(ctx, r.Kubernetes, s.world); err != nil {
 			return nil, 0, err
 		}
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/kube/apply"
 	"github.com/holdfast-storage/holdfast/operator/render"
+	"github.com/holdfast-storage/holdfast/operator/rollout"
 	"github.com/holdfast-storage/holdfast/operator/snapshots"
 )
 
@@ -71,8 +72,8 @@ type Controller struct {
 	upgrades     listers.StorageUpgradeLister
 	nodes        corelisters.NodeLister
 	pods         corelisters.PodLister
-	csiNodes     storagelisters.CSINodeLister
 	classes      storagelisters.StorageClassLister
+	caches       rollout.Caches
 	secrets      *kube.SecretWatch
 	cephSecrets  cephSecrets
 
@@ -108,8 +109,12 @@ func New(c Config) (*Controller, error) {
 		clusters: kinds.StorageClusters().Lister(), storageNodes: kinds.StorageNodes().Lister(),
 		volumes: kinds.Volumes().Lister(), snapshots: kinds.Snapshots().Lister(),
 		jobs: kinds.NodeJobs().Lister(), upgrades: kinds.StorageUpgrades().Lister(),
-		nodes: kubernetes.Nodes().Lister(), pods: kubernetes.Pods().Lister(), csiNodes: c.Watches.Cluster.Storage().V1().CSINodes().Lister(),
+		nodes: kubernetes.Nodes().Lister(), pods: kubernetes.Pods().Lister(),
 		classes: c.Watches.Cluster.Storage().V1().StorageClasses().Lister(),
+		caches: rollout.Caches{
+			Owned: c.Owned, Pods: kubernetes.Pods().Lister(), StorageNodes: kinds.StorageNodes().Lister(),
+			CSINodes: c.Watches.Cluster.Storage().V1().CSINodes().Lister(), Namespace: c.Namespace, Driver: c.Driver,
+		},
 		written: kube.Writer[*v1beta1.StorageCluster, v1beta1.StorageClusterStatus]{
 			Client:  func(string) kube.Client[*v1beta1.StorageCluster] { return c.Client.HoldfastV1beta1().StorageClusters() },
 			Status:  func(o *v1beta1.StorageCluster) *v1beta1.StorageClusterStatus { return &o.Status },

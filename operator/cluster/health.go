@@ -21,7 +21,7 @@ func compare(a, b string) int { return cmp.Compare(a, b) }
 // health returns the state of each storage node.
 func (s *situation) health() []v1beta1.NodeHealth {
 	pods := map[string]*core.Pod{}
-	for _, p := range s.pods {
+	for _, p := range s.world.Pods {
 		if has := pods[p.Spec.NodeName]; has == nil || !podstatus.IsReady(has) { // there may be two while one terminates
 			pods[p.Spec.NodeName] = p
 		}
@@ -34,7 +34,7 @@ func (s *situation) health() []v1beta1.NodeHealth {
 }
 
 func (s *situation) nodeHealth(n *core.Node, pod *core.Pod, storage *v1beta1.StorageNode) v1beta1.NodeHealth {
-	h := v1beta1.NodeHealth{Name: n.Name, Registered: s.registered[n.Name]}
+	h := v1beta1.NodeHealth{Name: n.Name, Registered: !s.world.Unregistered[n.Name]}
 	var wrong []string
 	note := func(ok bool, format string, args ...any) bool {
 		if !ok {

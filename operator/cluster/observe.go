@@ -27,10 +27,7 @@ type situation struct {
 	allNodes     map[string]*core.Node
 	nodes        []*core.Node // storage nodes, by name
 	storageNodes map[string]*v1beta1.StorageNode
-	registered   map[string]bool             // with the kubelet, by node
-	nodeSet      *apps.DaemonSet             // nil if there is none
-	account      time.Time                   // when the ServiceAccount of the nodes was created; zero if there is none
-	pods         []*core.Pod                 // of the nodes
+	world        rollout.World               // what runs on the storage nodes
 	sitePods     []*core.Pod                 // of the pools in Ceph clusters
 	sites        map[string]rollout.Workload // of these, by pool
 	occupied     map[string]bool             // nodes and sites that have Volumes or Snapshots
@@ -74,8 +71,7 @@ func (r *Controller) observe(c *v1beta1.StorageCluster) *situation {
 	for _, n := range kube.Cached(r.storageNodes.List) {
 		s.storageNodes[n.Name] = n
 	}
-	s.registered = rollout.Registered(kube.Cached(r.csiNodes.List), r.Driver)
-	s.pods = r.podsOf(v1beta1.NodeComponent)
+	s.world = r.caches.World(s.nodes)
 	s.sitePods, s.occupied = r.podsOfSites(), occupied(volumes, snapshots)
 	s.controllerPods = r.podsOf(v1beta1.ControllerComponent)
 	slices.SortFunc(s.controllerPods, func(a, b *core.Pod) int { return compare(a.Name, b.Name) })
@@ -125,13 +121,9 @@ func (s *situation) nodesLeftOut(volumes []*v1beta1.Volume) (all []string) {
 	return all
 }
 
-// look reads the workloads and their account, whose applied versions are known at once.
+// look reads the workloads, whose applied versions are known at once.
 func (s *situation) look(set *apply.Set, namespace string) {
-	s.controllers, s.sites, s.account = nil, map[string]rollout.Workload{}, time.Time{}
-	s.nodeSet = apply.Typed[apps.DaemonSet](set.Get(apply.RefTo(apps.GroupName, "DaemonSet", namespace, v1beta1.NodeName)))
-	if o := set.Get(apply.RefTo("", "ServiceAccount", namespace, v1beta1.NodeName)); o != nil {
-		s.account = o.GetCreationTimestamp().Time
-	}
+	s.controllers, s.sites = nil, map[string]rollout.Workload{}
 	for _, ref := range controllerRefs(namespace) {
 		if o := set.Get(ref); o != nil && o.GetDeletionTimestamp() == nil {
 			s.controllers = append(s.controllers, workload{Workload: rollout.ReadWorkload(o), kind: o.GetKind()})
@@ -142,14 +134,6 @@ func (s *situation) look(set *apply.Set, namespace string) {
 			s.sites[pool.Name] = rollout.ReadWorkload(o)
 		}
 	}
-}
-
-// world returns the input of the rollout of the node pods.
-func (s *situation) world() rollout.World {
-	return rollout.Sources{
-		DaemonSet: s.nodeSet, Account: s.account, Pods: s.pods, Stores: s.nodes,
-		StorageNodes: slices.Collect(maps.Values(s.storageNodes)), Registered: s.registered,
-	}.World()
 }
 
 func (s *situation) withCSI() bool { return render.WithCSI(&s.cluster.Spec) }

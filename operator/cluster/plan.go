@@ -54,7 +54,7 @@ type plan struct {
 // plan decides. failed says that an object could not be applied or removed.
 func (s *situation) plan(failed bool) plan {
 	p := plan{
-		replacePods:  s.nodeSet != nil && s.nodeSet.DeletionTimestamp == nil,
+		replacePods:  s.world.DaemonSet != nil && s.world.DaemonSet.DeletionTimestamp == nil,
 		attacherRuns: s.cluster.Spec.Attaches() && s.withCSI(),
 		labels:       s.clientLabels(),
 	}

@@ -70,7 +70,7 @@ func TestPlan_WhatFollowsOnAnApply(t *testing.T) {
 			t.Errorf("%s: finalizers are released", name)
 		}
 	}
-	ending := func(s *situation) { s.nodeSet.DeletionTimestamp = new(metav1.Now()) }
+	ending := func(s *situation) { s.world.DaemonSet.DeletionTimestamp = new(metav1.Now()) }
 	if p := healthy(1).with(ending).plan(false); p.replacePods {
 		t.Error("pods of a DaemonSet that is being deleted are replaced")
 	}

@@ -100,8 +100,8 @@ func (s *situation) images() v1beta1.Images {
 	if !s.withCSI() {
 		images.CSIProvisioner, images.CSIResizer, images.CSISnapshotter, images.CSINodeDriverRegistrar, images.CSILivenessProbe = "", "", "", "", ""
 	}
-	if s.nodeSet != nil {
-		images.Holdfast = cmp.Or(render.ImageOf(&s.nodeSet.Spec.Template.Spec), images.Holdfast)
+	if s.world.DaemonSet != nil {
+		images.Holdfast = cmp.Or(render.ImageOf(&s.world.DaemonSet.Spec.Template.Spec), images.Holdfast)
 	}
 	return images
 }
@@ -233,7 +233,7 @@ func (s *situation) progressing(next *v1beta1.StorageClusterStatus, complete boo
 		return is(false, fault, "%s", message)
 	case s.rollout.Stuck:
 		return is(false, reasonStuck, "%s", s.stuck())
-	case s.nodeSet != nil && !s.rollout.Done:
+	case s.world.DaemonSet != nil && !s.rollout.Done:
 		return is(true, reasonRollingOut, "%d of %d node pods are up to date; waiting for %s", s.rollout.Updated, s.rollout.Total, s.rollout.Waiting)
 	case !s.controller().Ready:
 		return is(true, cmp.Or(s.controller().reason, reasonRollingOut), "waiting for %s", s.controller().Waiting)

@@ -28,7 +28,7 @@ import (
 func healthy(nodes int) *situation {
 	s := &situation{
 		cluster:      &v1beta1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "holdfast", Generation: 3}},
-		storageNodes: map[string]*v1beta1.StorageNode{}, registered: map[string]bool{}, nodeSet: &apps.DaemonSet{},
+		storageNodes: map[string]*v1beta1.StorageNode{}, world: rollout.World{DaemonSet: &apps.DaemonSet{}, Unregistered: map[string]bool{}},
 		controllers: []workload{{kind: "Deployment", Workload: rollout.Workload{Available: true, Ready: true}}},
 		rollout:     rollout.Result{Done: true, Total: nodes, Updated: nodes},
 	}
@@ -39,12 +39,12 @@ func healthy(nodes int) *situation {
 		s.nodes = append(s.nodes, n)
 		p := &core.Pod{ObjectMeta: metav1.ObjectMeta{Name: "pod-" + name}, Spec: core.PodSpec{NodeName: name}}
 		p.Status.Conditions = []core.PodCondition{{Type: core.PodReady, Status: core.ConditionTrue}}
-		s.pods = append(s.pods, p)
+		s.world.Pods = append(s.world.Pods, p)
 		sn := &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		sn.Status.Version = "v1"
 		sn.Status.Pools = []v1beta1.Pool{{Name: "default", Capacity: resource.MustParse("10Gi"), Largest: resource.MustParse("9Gi"), Smallest: resource.MustParse("16Mi")}}
 		sn.Status.Conditions = []metav1.Condition{{Type: v1beta1.ReadyCondition, Status: metav1.ConditionTrue}}
-		s.storageNodes[name], s.registered[name] = sn, true
+		s.storageNodes[name] = sn
 	}
 	return s
 }
@@ -78,7 +78,7 @@ func silentAgent(name string) func(*situation) {
 func TestStatus_PhaseAndConditionsFollowTheObservedState(t *testing.T) {
 	late := func(s *situation) { s.controllers[0].Ready, s.controllers[0].Waiting = false, "its new pods" }
 	rolling := func(s *situation) {
-		s.pods[0].Status.Conditions[0].Status = core.ConditionFalse
+		s.world.Pods[0].Status.Conditions[0].Status = core.ConditionFalse
 		s.rollout = rollout.Result{Total: 3, Updated: 2, Node: "node1", Waiting: "node1"}
 	}
 	brokenBesideCordoned := func(s *situation) {
@@ -95,19 +95,19 @@ func TestStatus_PhaseAndConditionsFollowTheObservedState(t *testing.T) {
 	}{
 		"all is ready":                         {healthy(3), v1beta1.ClusterRunning, "3/3", "T Available, F UpToDate, F Healthy"},
 		"one of three is not there yet":        {healthy(3).with(func(s *situation) { delete(s.storageNodes, "node2") }), v1beta1.ClusterCreating, "2/3", "T Creating, T Creating, F Healthy"},
-		"none is there yet":                    {healthy(1).with(func(s *situation) { s.pods = nil }), v1beta1.ClusterCreating, "0/1", "F Creating, T Creating, F Healthy"},
+		"none is there yet":                    {healthy(1).with(func(s *situation) { s.world.Pods = nil }), v1beta1.ClusterCreating, "0/1", "F Creating, T Creating, F Healthy"},
 		"one of three is not there any more":   {healthy(3).with(silentAgent("node2")).was(healthy(3)), v1beta1.ClusterDegraded, "2/3", "T Available, F UpToDate, T NodesNotReady"},
 		"none of three is there any more":      {healthy(1).with(silentAgent("node1")).was(healthy(1)), v1beta1.ClusterDegraded, "0/1", "F NodesNotReady, F UpToDate, T NodesNotReady"},
 		"it was degraded and mends":            {healthy(3).was(healthy(3).with(silentAgent("node2")).was(healthy(3))), v1beta1.ClusterRunning, "3/3", "T Available, F UpToDate, F Healthy"},
 		"no node is selected":                  {healthy(0), v1beta1.ClusterPending, "0/0", "F NoNodes, F UpToDate, F Healthy"},
-		"without CSI there are no nodes":       {healthy(2).with(func(s *situation) { s.cluster.Spec.CSI.Enabled, s.nodeSet = new(bool), nil }), v1beta1.ClusterRunning, "0/0", "T Available, F UpToDate, F Healthy"},
+		"without CSI there are no nodes":       {healthy(2).with(func(s *situation) { s.cluster.Spec.CSI.Enabled, s.world.DaemonSet = new(bool), nil }), v1beta1.ClusterRunning, "0/0", "T Available, F UpToDate, F Healthy"},
 		"a node is being replaced":             {healthy(3).with(rolling).was(healthy(3)), v1beta1.ClusterRunning, "2/3", "T Available, T RollingOut, F Healthy"},
 		"a node is replaced and does not come": {healthy(3).with(rolling).with(func(s *situation) { s.rollout.Stuck = true }).was(healthy(3)), v1beta1.ClusterDegraded, "2/3", "T Available, F RolloutStuck, T RolloutStuck"},
 		"the controller is being replaced":     {healthy(1).with(late).was(healthy(1)), v1beta1.ClusterRunning, "1/1", "T Available, T RollingOut, F Healthy"},
 		"the new controller has no image":      {healthy(1).with(late).with(unpulled("ErrImagePull")).was(healthy(1)), v1beta1.ClusterRunning, "1/1", "T Available, T ImagePullBackOff, F Healthy"},
 		"an image is missing for no pod":       {healthy(1).with(unpulled("ErrImagePull")).was(healthy(1)), v1beta1.ClusterRunning, "1/1", "T Available, F UpToDate, F Healthy"},
 		"the new controller does not come":     {healthy(1).with(late).with(func(s *situation) { s.controllers[0].Failed = true }).was(healthy(1)), v1beta1.ClusterDegraded, "1/1", "T Available, T RollingOut, T ControllerNotReady"},
-		"the spec is invalid from the start":   {healthy(1).with(func(s *situation) { s.invalid, s.pods, s.controllers = errors.New("spec.x"), nil, nil }), v1beta1.ClusterPending, "0/1", "F Creating, F InvalidSpec, T InvalidSpec"},
+		"the spec is invalid from the start":   {healthy(1).with(func(s *situation) { s.invalid, s.world.Pods, s.controllers = errors.New("spec.x"), nil, nil }), v1beta1.ClusterPending, "0/1", "F Creating, F InvalidSpec, T InvalidSpec"},
 		"the spec becomes invalid":             {healthy(1).with(func(s *situation) { s.invalid = errors.New("spec.x") }).was(healthy(1)), v1beta1.ClusterDegraded, "1/1", "T Available, F InvalidSpec, T InvalidSpec"},
 		"a class is foreign":                   {healthy(1).with(foreign), v1beta1.ClusterDegraded, "1/1", "T Available, F NameTaken, T NameTaken"},
 		"a node is left out with volumes":      {healthy(1).with(func(s *situation) { s.leftOut = []string{"node node2 is no longer selected and has 1 volumes"} }).was(healthy(1)), v1beta1.ClusterDegraded, "1/1", "T Available, F UpToDate, T NodesLeftOut"},
@@ -311,10 +311,10 @@ func TestStatus_EachFaultOfANodeIsNamed(t *testing.T) {
 	}{
 		"nothing":           {func(*situation) {}, v1beta1.NodeHealth{Ready: true, Agent: true, Pools: true, Disk: true, Registered: true}, ""},
 		"a silent agent":    {silentAgent("node1"), v1beta1.NodeHealth{Pools: true, Disk: true, Registered: true}, "last heard of"},
-		"no pod":            {func(s *situation) { s.pods = nil }, v1beta1.NodeHealth{Pools: true, Disk: true, Registered: true}, "no node pod"},
+		"no pod":            {func(s *situation) { s.world.Pods = nil }, v1beta1.NodeHealth{Pools: true, Disk: true, Registered: true}, "no node pod"},
 		"no report":         {func(s *situation) { delete(s.storageNodes, "node1") }, v1beta1.NodeHealth{Registered: true}, "not reported"},
 		"a kubelet":         {func(s *situation) { s.nodes[0].Status.Conditions = nil }, v1beta1.NodeHealth{Pools: true, Disk: true, Registered: true}, "not ready for Kubernetes"},
-		"no registration":   {func(s *situation) { s.registered = nil }, v1beta1.NodeHealth{Agent: true, Pools: true, Disk: true}, "not registered"},
+		"no registration":   {func(s *situation) { s.world.Unregistered["node1"] = true }, v1beta1.NodeHealth{Agent: true, Pools: true, Disk: true}, "not registered"},
 		"no pool":           {func(s *situation) { s.storageNodes["node1"].Status.Pools = nil }, v1beta1.NodeHealth{Agent: true, Registered: true}, "no pool"},
 		"a pool that fails": {func(s *situation) { s.storageNodes["node1"].Status.Pools[0].Message = "it is read-only" }, v1beta1.NodeHealth{Agent: true, Disk: true, Registered: true}, "pool default: it is read-only"},
 		"a full pool":       {func(s *situation) { s.storageNodes["node1"].Status.Pools[0].Largest = resource.Quantity{} }, v1beta1.NodeHealth{Ready: true, Agent: true, Pools: true, Registered: true}, "no room left"},

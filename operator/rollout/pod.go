@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -12,18 +13,14 @@ import (
 	"github.com/holdfast-storage/holdfast/kube/podstatus"
 )
 
-// unpullable are the reasons of a container whose image cannot be pulled, and the one that is reported: during retries
-// the kubelet alternates between the first two.
-var unpullable = map[string]string{
-	"ErrImagePull": "ImagePullBackOff", "ImagePullBackOff": "ImagePullBackOff",
-	"InvalidImageName": "InvalidImageName", "ErrImageNeverPull": "ErrImageNeverPull",
-}
+// alternating are the reasons between which the kubelet alternates during the retries of a pull, with the one that is reported.
+var alternating = map[string]string{"ErrImagePull": "ImagePullBackOff", "ImagePullBackOff": "ImagePullBackOff"}
 
 // PullTrouble returns the reason why an image of a pod cannot be pulled; "" if none waits for one.
 func PullTrouble(p *core.Pod) string {
 	for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
-		if waiting := s.State.Waiting; waiting != nil && unpullable[waiting.Reason] != "" {
-			return unpullable[waiting.Reason]
+		if podstatus.CannotPull(s) {
+			return cmp.Or(alternating[s.State.Waiting.Reason], s.State.Waiting.Reason)
 		}
 	}
 	return ""
@@ -57,7 +54,7 @@ func Trouble(p *core.Pod) (why string, failed bool) {
 }
 
 func ofContainer(s core.ContainerStatus) string {
-	if waiting := s.State.Waiting; waiting != nil && unpullable[waiting.Reason] == "ImagePullBackOff" {
+	if waiting := s.State.Waiting; waiting != nil && alternating[waiting.Reason] != "" {
 		return fmt.Sprintf("its image %s cannot be pulled", s.Image)
 	}
 	for _, end := range []*core.ContainerStateTerminated{s.State.Terminated, s.LastTerminationState.Terminated} {

@@ -34,8 +34,20 @@ const RevisionAnnotation = "holdfast.dev/revision"
 // UpgradeManager is the field manager of StorageUpgrades.
 const UpgradeManager = "holdfast-upgrade"
 
-// Stamp gives the template of a workload its RevisionAnnotation. It is called before the workload is applied.
-func Stamp(workload *unstructured.Unstructured) error {
+// StampAll gives the templates of the DaemonSets among the objects their RevisionAnnotation. It is called before they are applied.
+func StampAll(objects []*unstructured.Unstructured) error {
+	for _, o := range objects {
+		if o.GetKind() != "DaemonSet" {
+			continue
+		}
+		if err := stamp(o); err != nil {
+			return fmt.Errorf("%s %s: %w", o.GetKind(), o.GetName(), err)
+		}
+	}
+	return nil
+}
+
+func stamp(workload *unstructured.Unstructured) error {
 	at := []string{"spec", "template", "metadata", "annotations", RevisionAnnotation}
 	if err := unstructured.SetNestedField(workload.Object, "", at...); err != nil {
 		return err
@@ -103,9 +115,7 @@ func Plan(w World) (Result, *core.Pod) {
 	}
 	// Replacing a pod that is not ready loses nothing, and may help; so it may for storage that is not ready, which the old
 	// template may have caused.
-	slices.SortStableFunc(outdated, func(a, b *core.Pod) int {
-		return cmp.Or(boolOrder(w.works(a), w.works(b)), boolOrder(w.stores(a), w.stores(b)), cmp.Compare(a.Spec.NodeName, b.Spec.NodeName))
-	})
+	slices.SortStableFunc(outdated, func(a, b *core.Pod) int { return cmp.Compare(w.loss(a), w.loss(b)) }) // they are sorted by node
 	switch {
 	case len(outdated) == 0 && len(pods) < r.Total:
 		w.missing(&r, pods)
@@ -230,24 +240,13 @@ func because(n *v1beta1.StorageNode) string {
 	return ""
 }
 
-func boolOrder(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case b:
-		return -1
+// loss grows with what works and is interrupted when a pod is replaced.
+func (w World) loss(p *core.Pod) (loss int) {
+	if w.works(p) {
+		loss += 2
 	}
-	return 1
-}
-
-// StampAll stamps the DaemonSets among the objects.
-func StampAll(objects []*unstructured.Unstructured) error {
-	for _, o := range objects {
-		if o.GetKind() == "DaemonSet" {
-			if err := Stamp(o); err != nil {
-				return fmt.Errorf("%s %s: %w", o.GetKind(), o.GetName(), err)
-			}
-		}
+	if w.stores(p) {
+		loss++
 	}
-	return nil
+	return loss
 }

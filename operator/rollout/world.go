@@ -8,14 +8,21 @@ import (
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
 	storage "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	storagelisters "k8s.io/client-go/listers/storage/v1"
 
+	listers "github.com/holdfast-storage/holdfast/api/client/listers/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/kube"
+	"github.com/holdfast-storage/holdfast/kube/apply"
 	"github.com/holdfast-storage/holdfast/operator/render"
 )
 
 // World is the input of a step.
 type World struct {
-	DaemonSet *apps.DaemonSet
+	DaemonSet *apps.DaemonSet        // nil if there is none
 	Pods      []*core.Pod            // of the DaemonSet; others are ignored
 	Nodes     []*v1beta1.StorageNode // that are to store, by name
 	// Unregistered are nodes where the driver is not registered with the kubelet; nil: not checked.
@@ -25,30 +32,34 @@ type World struct {
 	Account time.Time
 }
 
-// Sources are the cached objects that a World is made of.
-type Sources struct {
-	DaemonSet    *apps.DaemonSet // nil if there is none
-	Account      time.Time
-	Pods         []*core.Pod
-	Stores       []*core.Node // those that are to store
-	StorageNodes []*v1beta1.StorageNode
-	Registered   map[string]bool // nodes whose kubelet knows the driver
+// Caches are what a World is read from.
+type Caches struct {
+	Owned interface {
+		Get(apply.Ref) *unstructured.Unstructured
+	} // knows what was applied at once
+	Pods              corelisters.PodLister
+	StorageNodes      listers.StorageNodeLister
+	CSINodes          storagelisters.CSINodeLister
+	Namespace, Driver string
 }
 
-// World leaves out the StorageNodes without a node pod: those of NFS servers, and of nodes that the spec does not select.
-func (s Sources) World() World {
-	w := World{DaemonSet: s.DaemonSet, Account: s.Account, Pods: s.Pods, Unregistered: map[string]bool{}}
-	stores := map[string]bool{}
-	for _, n := range s.Stores {
-		stores[n.Name] = true
-		w.Unregistered[n.Name] = !s.Registered[n.Name]
+// World returns what runs on the nodes that are to store, which are sorted by name.
+func (c Caches) World(stores []*core.Node) World {
+	w := World{
+		DaemonSet:    apply.Typed[apps.DaemonSet](c.Owned.Get(apply.RefTo(apps.GroupName, "DaemonSet", c.Namespace, v1beta1.NodeName))),
+		Pods:         kube.Selected(c.Pods.Pods(c.Namespace).List, labels.Set{v1beta1.NameLabel: v1beta1.AppName, v1beta1.ComponentLabel: v1beta1.NodeComponent}),
+		Unregistered: map[string]bool{},
 	}
-	for _, n := range s.StorageNodes {
-		if stores[n.Name] && v1beta1.ServerOf(n.Name) == "" {
-			w.Nodes = append(w.Nodes, n)
+	if account := c.Owned.Get(apply.RefTo("", "ServiceAccount", c.Namespace, v1beta1.NodeName)); account != nil {
+		w.Account = account.GetCreationTimestamp().Time
+	}
+	for _, n := range stores {
+		kubelet, _ := c.CSINodes.Get(n.Name) // the only error of a cache is that there is none
+		w.Unregistered[n.Name] = kubelet == nil || !IsRegistered(kubelet, c.Driver)
+		if s, _ := c.StorageNodes.Get(n.Name); s != nil {
+			w.Nodes = append(w.Nodes, s)
 		}
 	}
-	slices.SortFunc(w.Nodes, func(a, b *v1beta1.StorageNode) int { return cmp.Compare(a.Name, b.Name) })
 	return w
 }
 
@@ -65,15 +76,6 @@ func Storing(c *v1beta1.StorageCluster, nodes []*core.Node) (all []*core.Node, i
 	}
 	slices.SortFunc(all, func(a, b *core.Node) int { return cmp.Compare(a.Name, b.Name) })
 	return all, invalid
-}
-
-// Registered returns the nodes where the driver is registered with the kubelet.
-func Registered(nodes []*storage.CSINode, driver string) map[string]bool {
-	all := map[string]bool{}
-	for _, n := range nodes {
-		all[n.Name] = IsRegistered(n, driver)
-	}
-	return all
 }
 
 // IsRegistered says whether the driver is registered with the kubelet of a node.

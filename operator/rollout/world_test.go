@@ -1,7 +1,6 @@
 package rollout
 
 import (
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -9,8 +8,14 @@ import (
 	core "k8s.io/api/core/v1"
 	storage "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	storagelisters "k8s.io/client-go/listers/storage/v1"
+	"k8s.io/client-go/tools/cache"
 
+	listers "github.com/holdfast-storage/holdfast/api/client/listers/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/kube/apply"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
@@ -23,33 +28,55 @@ func TestWorld_OnlyNodesThatStoreAreAwaited(t *testing.T) {
 		MatchExpressions: []core.NodeSelectorRequirement{{Key: "role", Operator: core.NodeSelectorOpIn, Values: []string{"w"}}},
 	}}
 	stores := check.Got(Storing(cluster, []*core.Node{linux("w3"), linux("a1"), linux("w1"), linux("w2")}))(t)
-	s := Sources{
-		DaemonSet: set("new", 3), Pods: []*core.Pod{pod("w1", "new")}, Stores: stores,
-		StorageNodes: nodes("w3", v1beta1.NodeOfServer("aaa/server"), "w2", "w1", "a1", "gone"), Registered: map[string]bool{"w1": true},
+	w := cachesOf(t, []*core.Pod{pod("w1", "new")}, nodes("w3", v1beta1.NodeOfServer("aaa/server"), "w2", "w1", "a1", "gone"), knows("w1", "ours")).World(stores)
+	w.DaemonSet = set("new", 3)
+	r, _ := Plan(w)
+	if r.Node != "w2" || !strings.HasSuffix(r.Waiting, "2 of 3 node pods to be created; without one: w2, w3") {
+		t.Fatalf("it waits for %q: %q", r.Node, r.Waiting)
 	}
-	for range 20 {
-		rand.Shuffle(len(s.StorageNodes), func(i, j int) { s.StorageNodes[i], s.StorageNodes[j] = s.StorageNodes[j], s.StorageNodes[i] })
-		r, _ := Plan(s.World())
-		if r.Node != "w2" || !strings.HasSuffix(r.Waiting, "2 of 3 node pods to be created; without one: w2, w3") {
-			t.Fatalf("it waits for %q: %q", r.Node, r.Waiting)
-		}
+}
+
+func knows(node string, drivers ...string) *storage.CSINode {
+	n := &storage.CSINode{ObjectMeta: metav1.ObjectMeta{Name: node}}
+	for _, d := range drivers {
+		n.Spec.Drivers = append(n.Spec.Drivers, storage.CSINodeDriver{Name: d})
+	}
+	return n
+}
+
+type nothingOwned struct{}
+
+func (nothingOwned) Get(apply.Ref) *unstructured.Unstructured { return nil }
+
+func cachesOf(t *testing.T, pods []*core.Pod, nodes []*v1beta1.StorageNode, kubelets ...*storage.CSINode) Caches {
+	t.Helper()
+	indexer := func() cache.Indexer {
+		return cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+	}
+	p, s, k := indexer(), indexer(), indexer()
+	for _, o := range pods {
+		o.Namespace, o.Labels = "ours", map[string]string{v1beta1.NameLabel: v1beta1.AppName, v1beta1.ComponentLabel: v1beta1.NodeComponent}
+		check.OK(t, p.Add(o))
+	}
+	for _, o := range nodes {
+		check.OK(t, s.Add(o))
+	}
+	for _, o := range kubelets {
+		check.OK(t, k.Add(o))
+	}
+	return Caches{
+		Owned: nothingOwned{}, Pods: corelisters.NewPodLister(p), StorageNodes: listers.NewStorageNodeLister(s), CSINodes: storagelisters.NewCSINodeLister(k),
+		Namespace: "ours", Driver: "ours",
 	}
 }
 
 func TestWorld_NodeWithoutACSINodeIsNotRegistered(t *testing.T) {
-	knows := func(node string, drivers ...string) *storage.CSINode {
-		n := &storage.CSINode{ObjectMeta: metav1.ObjectMeta{Name: node}}
-		for _, d := range drivers {
-			n.Spec.Drivers = append(n.Spec.Drivers, storage.CSINodeDriver{Name: d})
-		}
-		return n
-	}
-	s := Sources{Registered: Registered([]*storage.CSINode{knows("a", "other", "ours"), knows("b", "other")}, "ours")}
+	var stores []*core.Node
 	for _, name := range []string{"a", "b", "c"} {
-		s.Stores = append(s.Stores, &core.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		stores = append(stores, &core.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	}
 	var unregistered []string
-	for name, is := range s.World().Unregistered {
+	for name, is := range cachesOf(t, nil, nil, knows("a", "other", "ours"), knows("b", "other")).World(stores).Unregistered {
 		if is {
 			unregistered = append(unregistered, name)
 		}

@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
-	storagelisters "k8s.io/client-go/listers/storage/v1"
 
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
 	listers "github.com/holdfast-storage/holdfast/api/client/listers/api/v1beta1"
@@ -66,34 +65,20 @@ type Config struct {
 	Driver    string         // the name by which nodes register with their kubelet
 	// Metadata is the version of what this program writes on disk.
 	Metadata int
-	NFS      NFSServers   // nil: there are none
+	NFS      NFSServers
 	Log      *slog.Logger // nil discards
 }
-
-type noServers struct{}
-
-func (noServers) Outdated(v1beta1.Image) (nfs v1beta1.Image, nodes []string) { return "", nil }
-
-func (noServers) Upgrade(context.Context, v1beta1.Image, time.Time) (next, waiting string, unawaited []string, err error) {
-	return "", "", nil, nil
-}
-
-func (noServers) Workloads() []types.NamespacedName { return nil }
-
-func (noServers) RollBack(context.Context, v1beta1.Image) error { return nil }
 
 // Controller reconciles all StorageUpgrades, of which one runs.
 type Controller struct {
 	Config
 
-	loop         *kube.Loop[string]
-	upgrades     listers.StorageUpgradeLister
-	clusters     listers.StorageClusterLister
-	jobs         listers.NodeJobLister
-	storageNodes listers.StorageNodeLister
-	nodes        corelisters.NodeLister
-	csiNodes     storagelisters.CSINodeLister
-	pods         corelisters.PodLister
+	loop     *kube.Loop[string]
+	upgrades listers.StorageUpgradeLister
+	clusters listers.StorageClusterLister
+	jobs     listers.NodeJobLister
+	nodes    corelisters.NodeLister
+	caches   rollout.Caches
 
 	written kube.Writer[*v1beta1.StorageUpgrade, v1beta1.StorageUpgradeStatus]
 	paused  kube.Written[*v1beta1.StorageCluster]
@@ -108,19 +93,19 @@ const component = rollout.UpgradeManager
 
 // New checks the configuration and asks the informers for what it needs.
 func New(c Config) (*Controller, error) {
-	if c.Client == nil || c.Kubernetes == nil || c.Owned == nil || c.Watches == nil || c.Namespace == "" || c.Driver == "" || c.Metadata < 1 {
-		return nil, errors.New("upgrades need clients, informers, a namespace, the name of the driver, and the version of the metadata on disk")
+	if c.Client == nil || c.Kubernetes == nil || c.Owned == nil || c.Watches == nil || c.NFS == nil || c.Namespace == "" || c.Driver == "" || c.Metadata < 1 {
+		return nil, errors.New("upgrades need clients, informers, NFS servers, a namespace, the name of the driver, and the version of the metadata on disk")
 	}
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
-	if c.NFS == nil {
-		c.NFS = noServers{}
-	}
 	kinds := c.Watches.Holdfast.Holdfast().V1beta1()
 	r := &Controller{
 		Config:   c,
 		upgrades: kinds.StorageUpgrades().Lister(), clusters: kinds.StorageClusters().Lister(), jobs: kinds.NodeJobs().Lister(),
-		storageNodes: kinds.StorageNodes().Lister(), nodes: c.Watches.Cluster.Core().V1().Nodes().Lister(),
-		csiNodes: c.Watches.Cluster.Storage().V1().CSINodes().Lister(), pods: c.Watches.Cluster.Core().V1().Pods().Lister(),
+		nodes: c.Watches.Cluster.Core().V1().Nodes().Lister(),
+		caches: rollout.Caches{
+			Owned: c.Owned, Pods: c.Watches.Cluster.Core().V1().Pods().Lister(), StorageNodes: kinds.StorageNodes().Lister(),
+			CSINodes: c.Watches.Cluster.Storage().V1().CSINodes().Lister(), Namespace: c.Namespace, Driver: c.Driver,
+		},
 		written: kube.Writer[*v1beta1.StorageUpgrade, v1beta1.StorageUpgradeStatus]{
 			Client:  func(string) kube.Client[*v1beta1.StorageUpgrade] { return c.Client.HoldfastV1beta1().StorageUpgrades() },
 			Status:  func(o *v1beta1.StorageUpgrade) *v1beta1.StorageUpgradeStatus { return &o.Status },

@@ -1,7 +1,6 @@
 package upgrade
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -52,20 +51,11 @@ func (r *round) rollBack() {
 	if there && r.undoes() {
 		r.apply = &images{nodes: r.status.From, controller: r.status.From}
 		r.bringNFS = r.status.From
-		if !r.restored() {
+		if !r.controllerRuns(r.status.From) || !r.rolled(r.status.From) {
 			return
 		}
 	}
 	r.release(there, "")
-}
-
-// restored says whether everything runs the old image again.
-func (r *round) restored() bool {
-	if r.controller.image != r.status.From || !r.controller.ready {
-		r.wait(r.step().StartTime, cmp.Or(r.controller.waiting, "the controller to be asked to run "+string(r.status.From)))
-		return false
-	}
-	return r.rolled(r.status.From)
 }
 
 // giveUp leaves the rest to the StorageCluster's controller, which applies the old image too.

@@ -7,10 +7,9 @@ import (
 	"time"
 
 	apps "k8s.io/api/apps/v1"
+	core "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube"
@@ -29,7 +28,11 @@ func (c *Controller) observe(ctx context.Context, u *v1beta1.StorageUpgrade) (ob
 	o.job, _ = c.jobs.Get(jobName(u)) // the only error of a cache is that there is none
 	o.nfsJob, _ = c.jobs.Get(nfsJobName(u))
 	o.cephJob, _ = c.jobs.Get(cephJobName(u))
-	world := c.world(o.cluster)
+	var stores []*core.Node
+	if o.cluster != nil {
+		stores, _ = rollout.Storing(o.cluster, kube.Cached(c.nodes.List)) // an invalid selector is refused when the spec is rendered
+	}
+	world := c.caches.World(stores)
 	o.nodes, o.controller = nodesOf(world), c.controllerWorkload(o.cluster)
 	o.nodes.none = o.cluster != nil && !render.WithCSI(&o.cluster.Spec)
 	switch u.Status.Step {
@@ -107,26 +110,6 @@ func (c *Controller) first(u *v1beta1.StorageUpgrade) string {
 	return ""
 }
 
-// world returns what runs on the nodes, as the StorageCluster's controller observes it.
-func (c *Controller) world(cluster *v1beta1.StorageCluster) rollout.World {
-	s := rollout.Sources{
-		DaemonSet:    apply.Typed[apps.DaemonSet](c.get(apps.GroupName, "DaemonSet", v1beta1.NodeName)),
-		Pods:         kube.Selected(c.pods.Pods(c.Namespace).List, labels.Set{v1beta1.NameLabel: v1beta1.AppName, v1beta1.ComponentLabel: v1beta1.NodeComponent}),
-		StorageNodes: kube.Cached(c.storageNodes.List), Registered: rollout.Registered(kube.Cached(c.csiNodes.List), c.Driver),
-	}
-	if account := c.get("", "ServiceAccount", v1beta1.NodeName); account != nil {
-		s.Account = account.GetCreationTimestamp().Time
-	}
-	if cluster != nil {
-		s.Stores, _ = rollout.Storing(cluster, kube.Cached(c.nodes.List)) // an invalid selector is refused when the spec is rendered
-	}
-	return s.World()
-}
-
-func (c *Controller) get(group, kind, name string) *unstructured.Unstructured {
-	return c.Owned.Get(apply.RefTo(group, kind, c.Namespace, name))
-}
-
 func nodesOf(w rollout.World) nodes {
 	if w.DaemonSet == nil {
 		return nodes{rollout: rollout.Result{Waiting: "the DaemonSet " + v1beta1.NodeName + " to be there"}}
@@ -165,15 +148,14 @@ func readiness(n *v1beta1.StorageNode) string {
 }
 
 // controllerWorkload returns the workload of the kind that the StorageCluster specifies.
-func (c *Controller) controllerWorkload(cluster *v1beta1.StorageCluster) workload {
+func (c *Controller) controllerWorkload(cluster *v1beta1.StorageCluster) rollout.Workload {
 	kind := string(v1beta1.AsDeployment)
 	if cluster != nil && cluster.Spec.Controller.Kind != "" {
 		kind = string(cluster.Spec.Controller.Kind)
 	}
-	o := c.get(apps.GroupName, kind, v1beta1.ControllerName)
+	o := c.Owned.Get(apply.RefTo(apps.GroupName, kind, c.Namespace, v1beta1.ControllerName))
 	if o == nil {
-		return workload{waiting: kind + " " + v1beta1.ControllerName + " to be there"}
+		return rollout.Workload{Waiting: kind + " " + v1beta1.ControllerName + " to be there"}
 	}
-	w := rollout.ReadWorkload(o)
-	return workload{image: w.Image, ready: w.Ready, waiting: w.Waiting}
+	return rollout.ReadWorkload(o)
 }

@@ -17,8 +17,8 @@ type observed struct {
 	nfsJob  *v1beta1.NodeJob        // that pulls the image of NFS servers; nil: there is none
 	cephJob *v1beta1.NodeJob        // that pulls the image of pools in Ceph clusters; nil: there is none
 	nodes   nodes
-	// controller is the controller's own workload.
-	controller workload
+	// controller is the controller's own workload; its zero value with what is waited for if it was deleted.
+	controller rollout.Workload
 	// metadata is the version of the format on disk.
 	metadata int
 	nfs      servers
@@ -36,13 +36,6 @@ type nodes struct {
 }
 
 type unreadyNode struct{ name, why string }
-
-// workload is a Deployment or StatefulSet, or the zero value where it was deleted.
-type workload struct {
-	image   v1beta1.Image
-	ready   bool // all of its pods are updated and ready
-	waiting string
-}
 
 // servers are the NFS servers.
 type servers struct {

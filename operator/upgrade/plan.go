@@ -147,10 +147,10 @@ func (r *round) lags() string {
 		return r.nodes.rollout.Waiting
 	case !r.nodes.none && len(r.nodes.unready) > 0:
 		return listed(r.nodes.unready)
-	case r.controller.image != r.current:
+	case r.controller.Image != r.current:
 		return fmt.Sprintf("the controller to be asked to run %s", r.current)
-	case !r.controller.ready:
-		return r.controller.waiting
+	case !r.controller.Ready:
+		return r.controller.Waiting
 	}
 	return ""
 }

@@ -53,7 +53,7 @@ func newScene(t *testing.T) *scene {
 		broken: map[string]string{}, storage: map[string]string{},
 		log: `{"version":"v2","metadata":{"writes":1,"reads":1}}` + "\n",
 	}
-	s.nodes.image, s.controller = oldImage, workload{image: oldImage, ready: true}
+	s.nodes.image, s.controller = oldImage, rollout.Workload{Image: oldImage, Ready: true}
 	return s
 }
 
@@ -131,7 +131,7 @@ func (s *scene) change(p plan, o observed) {
 		s.cluster.Spec.Paused, s.cluster.Annotations = true, map[string]string{v1beta1.PausedByAnnotation: s.upgrade.Name}
 	}
 	if p.apply != nil && s.trouble == "" { // which says that it failed
-		s.nodes.image, s.controller.image = p.apply.nodes, p.apply.controller
+		s.nodes.image, s.controller.Image = p.apply.nodes, p.apply.controller
 	}
 	if p.roll {
 		s.pods[o.nodes.rollout.Node] = s.nodes.image
@@ -216,8 +216,8 @@ func (s *scene) want(phase v1beta1.UpgradePhase, runs v1beta1.Image, message str
 			s.Errorf("node %s runs %s, want %s", name, image, runs)
 		}
 	}
-	if s.nodes.image != runs || s.controller.image != runs {
-		s.Errorf("the DaemonSet names %s and the controller runs %s, want %s", s.nodes.image, s.controller.image, runs)
+	if s.nodes.image != runs || s.controller.Image != runs {
+		s.Errorf("the DaemonSet names %s and the controller runs %s, want %s", s.nodes.image, s.controller.Image, runs)
 	}
 	if s.cluster != nil && (s.cluster.Spec.Paused || s.cluster.Annotations[v1beta1.PausedByAnnotation] != "") {
 		s.Error("the cluster is still paused")
@@ -249,8 +249,8 @@ func TestPlan_RollingUpgradeGoesStepByStepAndNodeByNode(t *testing.T) {
 		if s.step(); s.plan.roll {
 			seen = append(seen, s.upgrade.Status.Node)
 		}
-		if s.controller.image != oldImage {
-			t.Fatalf("after nodes %v, the controller runs %s", seen, s.controller.image)
+		if s.controller.Image != oldImage {
+			t.Fatalf("after nodes %v, the controller runs %s", seen, s.controller.Image)
 		}
 	}
 	if !slices.Equal(seen, []string{"a", "b", "c"}) {
@@ -335,8 +335,8 @@ func TestPlan_WhatAStepWaitsForIsNamedAndHasItsTime(t *testing.T) {
 			v1beta1.StepNFSServers, func(s *scene) { s.nfs = updating("shop/files") }, served, recheck, "NFSServer shop/files: its pod to end",
 		},
 		"the controller": {
-			v1beta1.StepController, func(s *scene) { s.step().controller.ready, s.controller.waiting = false, "0 of 2 replicas are updated" },
-			func(s *scene) { s.controller.ready = true }, defaultNodeTimeout, "0 of 2 replicas are updated",
+			v1beta1.StepController, func(s *scene) { s.step().controller.Ready, s.controller.Waiting = false, "0 of 2 replicas are updated" },
+			func(s *scene) { s.controller.Ready = true }, defaultNodeTimeout, "0 of 2 replicas are updated",
 		},
 	} {
 		waiting := func(t *testing.T) *scene {
@@ -381,11 +381,11 @@ func TestPlan_WhatAStepWaitsForIsNamedAndHasItsTime(t *testing.T) {
 
 func TestPlan_WorkloadThatIsDeletedMidwayIsMadeAgain(t *testing.T) {
 	s := newScene(t).until(v1beta1.StepNodes)
-	s.nodes.image, s.controller = "", workload{}
+	s.nodes.image, s.controller = "", rollout.Workload{}
 	if s.step(); s.upgrade.Status.Step != v1beta1.StepNodes || s.plan.apply == nil || s.plan.roll {
 		t.Fatalf("it goes on: %+v", s.plan)
 	}
-	s.controller.ready = true
+	s.controller.Ready = true
 	s.end().want(v1beta1.UpgradeCompleted, newImage, "runs everywhere")
 }
 
@@ -496,7 +496,7 @@ func TestPlan_RollbackThatDoesNotEndIsLeftToTheCluster(t *testing.T) {
 	s.until(v1beta1.StepNodes).step().step().step()
 	s.now = s.now.Add(defaultNodeTimeout)
 	s.step()
-	s.controller.ready, s.controller.waiting = false, "nothing is ready"
+	s.controller.Ready, s.controller.Waiting = false, "nothing is ready"
 	s.step()
 	s.now = s.now.Add(2 * defaultNodeTimeout)
 	s.end()
@@ -637,8 +637,8 @@ func TestPlan_ImageOfARolloutThatHasNotEndedIsNotSaidToRun(t *testing.T) {
 		"a node runs another":       {func(s *scene) { s.pods["c"] = newImage }, "it waits for the pod of node c"},
 		"a node is not ready":       {func(s *scene) { s.storage["b"] = "disk gone" }, "node b: disk gone"},
 		"the DaemonSet is old":      {func(s *scene) { s.nodes.image = newImage }, "the DaemonSet to name " + string(oldImage)},
-		"the controller is old":     {func(s *scene) { s.controller.image = newImage }, "the controller to be asked to run"},
-		"the controller is not all": {func(s *scene) { s.controller.ready, s.controller.waiting = false, "1 of 2 replicas" }, "1 of 2 replicas"},
+		"the controller is old":     {func(s *scene) { s.controller.Image = newImage }, "the controller to be asked to run"},
+		"the controller is not all": {func(s *scene) { s.controller.Ready, s.controller.Waiting = false, "1 of 2 replicas" }, "1 of 2 replicas"},
 	} {
 		s := newScene(t)
 		s.upgrade.Spec = v1beta1.StorageUpgradeSpec{Image: oldImage}

@@ -283,7 +283,7 @@ func (r *rig) controller(config *rest.Config) (stop func()) {
 			}}, nil
 		},
 	}))(r)
-	c := check.Got(New(Config{Client: client, Kubernetes: theirs, Owned: set, Watches: watches, Namespace: ours, Driver: csiDriver, Metadata: 1, Log: log}))(r)
+	c := check.Got(New(Config{Client: client, Kubernetes: theirs, Owned: set, Watches: watches, Namespace: ours, Driver: csiDriver, Metadata: 1, NFS: noServers{}, Log: log}))(r)
 	check.OK(r, set.Start(ctx))
 	watches.Start()
 	return alongside.Run(ctx, r, cancel, c.Run)
@@ -366,3 +366,16 @@ func (r *rig) reported() map[string]int {
 	}
 	return reasons
 }
+
+// noServers are the NFS servers of a cluster without one.
+type noServers struct{ NFSServers }
+
+func (noServers) Outdated(v1beta1.Image) (nfs v1beta1.Image, nodes []string) { return "", nil }
+
+func (noServers) Upgrade(context.Context, v1beta1.Image, time.Time) (next, waiting string, unawaited []string, err error) {
+	return "", "", nil, nil
+}
+
+func (noServers) Workloads() []types.NamespacedName { return nil }
+
+func (noServers) RollBack(context.Context, v1beta1.Image) error { return nil }

@@ -141,8 +141,8 @@ func (r *round) preflight() {
 	if !r.rolled(r.nodes.image) {
 		return
 	}
-	if !r.controller.ready {
-		r.wait(r.step().StartTime, "the controller to be ready: "+r.controller.waiting)
+	if !r.controller.Ready {
+		r.wait(r.step().StartTime, "the controller to be ready: "+r.controller.Waiting)
 		return
 	}
 	r.enter(v1beta1.StepUpgradeInit, fmt.Sprintf("new node pods run %s", r.status.To))
@@ -273,11 +273,11 @@ func (r *round) rollController() {
 // controllerRuns waits until all pods of the controller run the image.
 func (r *round) controllerRuns(image v1beta1.Image) bool {
 	switch {
-	case r.controller.image != image:
+	case r.controller.Image != image:
 		r.wait(r.step().StartTime, "the controller to be asked to run "+string(image))
 		return false
-	case !r.controller.ready:
-		r.wait(r.step().StartTime, r.controller.waiting)
+	case !r.controller.Ready:
+		r.wait(r.step().StartTime, r.controller.Waiting)
 		return false
 	}
 	return true
