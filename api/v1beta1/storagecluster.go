@@ -211,7 +211,7 @@ type Images struct {
 
 // Image is a reference to a container image.
 // +kubebuilder:validation:MaxLength=512
-// +kubebuilder:validation:XValidation:rule=`self.matches('^([][A-Za-z0-9._:/@+-]+)?$')`,message="it must be a reference to an image, such as registry.example/holdfast:v1"
+// +kubebuilder:validation:XValidation:rule=`self.matches('^([A-Za-z0-9[][][A-Za-z0-9._:/@+-]*)?$')`,message="it must be a reference to an image, such as registry.example/holdfast:v1"
 type Image string
 
 // SecretReference names a secret.

@@ -117,7 +117,7 @@ func TestValues_UnreadableIsRefusedWithAnExample(t *testing.T) {
 		{"StorageCluster", `{"csi":{"ephemeral":{"maxSize":"1Gi","pools":[%v]}}}`, `"A" "" "a/b" "../a"`, ""},
 		{"StorageCluster", `{"secretRef":{"name":%v}}`, `"A" "a b" "a/b"`, "holdfast-api"},
 		{"StorageCluster", `{"secretRef":{"name":"a","namespace":%v}}`, `"A" "a.b" "-a"`, "holdfast-system"},
-		{"StorageCluster", `{"images":{"nfs":%v}}`, `"a b" "a\n" "é" "a\u0000b"`, "registry.example/holdfast:v1"},
+		{"StorageCluster", `{"images":{"nfs":%v}}`, `"a b" "a\n" "é" "a\u0000b" "-x" "/a" ":v1" "@sha256:0"`, "registry.example/holdfast:v1"},
 		{"StorageCluster", `{"ingress":{"ingressClassName":%v}}`, `"A" "a b"`, "nginx"},
 		{"StorageCluster", `{"storageClasses":[{"name":%v}]}`, `"A" "a..b" "" "a." "-a"`, "holdfast-fast"},
 		{"StorageCluster", `{"storageClasses":[{"name":"a","mountOptions":[%v]}]}`, `"a b" "a\nb" "é"`, "noatime"},
