@@ -76,12 +76,21 @@ func Do[T any](ctx context.Context, o *Operations, id ID, verb string, f func(co
 	}
 }
 
+// Run is Do for an operation without a result.
+func Run(ctx context.Context, o *Operations, id ID, verb string, f func(context.Context) error) error {
+	_, err := Do(ctx, o, id, verb, func(ctx context.Context) (any, error) { return nil, f(ctx) })
+	return err
+}
+
 // Wait waits until no operation is running, or returns the error of ctx.
-func (o *Operations) Wait(ctx context.Context) error {
-	idle := make(chan struct{})
-	go func() { o.all.Wait(); close(idle) }()
+func (o *Operations) Wait(ctx context.Context) error { return Await(ctx, o.all.Wait) }
+
+// Await returns when wait has returned, or the error of ctx if that ends before.
+func Await(ctx context.Context, wait func()) error {
+	over := make(chan struct{})
+	go func() { wait(); close(over) }()
 	select {
-	case <-idle:
+	case <-over:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

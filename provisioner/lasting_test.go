@@ -56,7 +56,7 @@ func (p *place) open() (volumes *export.Backend, closes func() error, err error)
 		return nil, nil, err
 	}
 	volumes, err = export.Open(ctx, export.Config{
-		Backend: pool, ExportsDir: p.exports(), StateDir: p.ids(), Exporter: noting(p.exported()), Images: true, Log: log,
+		Storage: pool, ExportsDir: p.exports(), StateDir: p.ids(), Exporter: noting(p.exported()), Images: true, Log: log,
 	})
 	if err != nil {
 		return nil, nil, errors.Join(err, pool.Close(ctx))

@@ -166,13 +166,12 @@ func (m *Memory) room(size int64) error {
 }
 
 func (m *Memory) Delete(ctx context.Context, id backend.ID) error {
-	_, err := backend.Do(ctx, &m.ops, id, "delete", func(context.Context) (any, error) {
+	return backend.Run(ctx, &m.ops, id, "delete", func(context.Context) error {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		m.throwAway(id)
-		return nil, nil
+		return nil
 	})
-	return err
 }
 
 func (m *Memory) Get(_ context.Context, id backend.ID) (*backend.Volume, error) {
@@ -237,17 +236,16 @@ func (m *Memory) Expand(ctx context.Context, id backend.ID, size backend.Size) (
 }
 
 func (m *Memory) Complete(ctx context.Context, id backend.ID) error {
-	_, err := backend.Do(ctx, &m.ops, id, "complete", func(context.Context) (any, error) {
+	return backend.Run(ctx, &m.ops, id, "complete", func(context.Context) error {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		v := m.volumes[id]
 		if v == nil {
-			return nil, fmt.Errorf("%w: volume %s", backend.ErrNotFound, id)
+			return fmt.Errorf("%w: volume %s", backend.ErrNotFound, id)
 		}
 		v.Incomplete = false
-		return nil, nil
+		return nil
 	})
-	return err
 }
 
 // Write replaces the content of an existing volume.

@@ -43,16 +43,15 @@ func (m *Memory) snapshot(id backend.ID, spec backend.SnapshotSpec, group backen
 }
 
 func (m *Memory) DeleteSnapshot(ctx context.Context, id backend.ID) error {
-	_, err := backend.Do(ctx, &m.ops, "snapshot/"+id, "delete snapshot", func(context.Context) (any, error) {
+	return backend.Run(ctx, &m.ops, "snapshot/"+id, "delete snapshot", func(context.Context) error {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		if s := m.snapshots[id]; s != nil && s.Group != "" {
-			return nil, fmt.Errorf("%w: snapshot %s belongs to group %s; delete the group", backend.ErrPrecondition, id, s.Group)
+			return fmt.Errorf("%w: snapshot %s belongs to group %s; delete the group", backend.ErrPrecondition, id, s.Group)
 		}
 		delete(m.snapshots, id)
-		return nil, nil
+		return nil
 	})
-	return err
 }
 
 func (m *Memory) GetSnapshot(_ context.Context, id backend.ID) (*backend.Snapshot, error) {
@@ -114,14 +113,13 @@ func (m *Memory) SnapshotGroup(ctx context.Context, spec backend.GroupSpec) (*ba
 }
 
 func (m *Memory) DeleteGroup(ctx context.Context, id backend.ID) error {
-	_, err := backend.Do(ctx, &m.ops, "group/"+id, "delete group", func(context.Context) (any, error) {
+	return backend.Run(ctx, &m.ops, "group/"+id, "delete group", func(context.Context) error {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		delete(m.groups, id)
 		maps.DeleteFunc(m.snapshots, func(_ backend.ID, s *memorySnapshot) bool { return s.Group == id })
-		return nil, nil
+		return nil
 	})
-	return err
 }
 
 func (m *Memory) GetGroup(_ context.Context, id backend.ID) (*backend.Group, error) {

@@ -5,6 +5,7 @@
 package export
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -26,6 +27,7 @@ type Storage interface {
 	backend.GroupSnapshotter
 	backend.Cloner
 	backend.Trasher
+	backend.PoolMemory
 }
 
 // Exporter exports directories. Both methods are idempotent.
@@ -38,9 +40,9 @@ type Exporter interface {
 
 // Config configures a Backend.
 type Config struct {
-	Backend    Storage // closed by the caller, after this one
-	ExportsDir string  // where volumes are mounted, each at its ID; used by no other process
-	StateDir   string  // for the ledger of exports; as durable as the volumes, and not in one of them
+	Storage           // closed by the caller, after the Backend
+	ExportsDir string // where volumes are mounted, each at its ID; used by no other process
+	StateDir   string // for the ledger of exports; as durable as the volumes, and not in one of them
 	Exporter   Exporter
 	Port       int32         // at which clients find the exports; 0: that of NFS
 	Defaults   Settings      // of volumes without labels for them
@@ -55,7 +57,7 @@ type Config struct {
 // abreast is the number of volumes that are mounted or unmounted concurrently.
 const abreast = 8
 
-// Backend exports the volumes of another backend.
+// Backend exports the volumes of another backend, which itself takes snapshots: it finds the mounts of its volumes and freezes them.
 type Backend struct {
 	Config
 	ledger  *ledger
@@ -67,15 +69,7 @@ type Backend struct {
 	states map[backend.ID]*exportState
 }
 
-var (
-	_ backend.Backend          = (*Backend)(nil)
-	_ backend.Expander         = (*Backend)(nil)
-	_ backend.Snapshotter      = (*Backend)(nil)
-	_ backend.GroupSnapshotter = (*Backend)(nil)
-	_ backend.Cloner           = (*Backend)(nil)
-	_ backend.Trasher          = (*Backend)(nil)
-	_ backend.PoolMemory       = (*Backend)(nil)
-)
+var _ Storage = (*Backend)(nil)
 
 // Open mounts and exports all existing volumes. One that fails is retried until Close, and its Condition says why; the
 // others are served.
@@ -83,7 +77,7 @@ func Open(ctx context.Context, c Config) (*Backend, error) {
 	if err := c.complete(); err != nil {
 		return nil, err
 	}
-	all, err := c.Backend.List(ctx)
+	all, err := c.Storage.List(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -103,27 +97,14 @@ func Open(ctx context.Context, c Config) (*Backend, error) {
 }
 
 func (c *Config) complete() error {
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
-	if c.MaxExports == 0 {
-		c.MaxExports = mostIDs
-	}
-	if c.RetryEvery == 0 {
-		c.RetryEvery = 10 * time.Second
-	}
-	if c.Patience == 0 {
-		c.Patience = 30 * time.Second
-	}
+	c.MaxExports = cmp.Or(c.MaxExports, mostIDs)
+	c.RetryEvery = cmp.Or(c.RetryEvery, 10*time.Second)
+	c.Patience = cmp.Or(c.Patience, 30*time.Second)
 	switch {
-	case c.Backend == nil || c.Exporter == nil:
-		return fmt.Errorf("%w: an export backend needs a backend and an exporter", backend.ErrInvalid)
 	case !filepath.IsAbs(c.ExportsDir) || !filepath.IsAbs(c.StateDir):
 		return fmt.Errorf("%w: exports directory %s and state directory %s must be absolute", backend.ErrInvalid, backend.Quote(c.ExportsDir), backend.Quote(c.StateDir))
 	case c.MaxExports < 0 || c.MaxExports > mostIDs:
 		return fmt.Errorf("%w maximum of exports %d: it must be 1 to %d, or 0 for %d", backend.ErrInvalid, c.MaxExports, mostIDs, mostIDs)
-	case c.RetryEvery < 0 || c.Patience < 0:
-		return fmt.Errorf("%w: trying again every %s, waiting for %s; neither may be negative", backend.ErrInvalid, c.RetryEvery, c.Patience)
 	}
 	if len(c.Loops) > 0 {
 		c.MaxExports = min(c.MaxExports, len(c.Loops))
@@ -136,7 +117,7 @@ func (c *Config) complete() error {
 // a volume mounted.
 func (b *Backend) Close(ctx context.Context) error {
 	b.stop()
-	err := b.waitForRetries(ctx)
+	err := backend.Await(ctx, b.keepers.Wait) // a retry hangs on a disk that does not answer
 	if err == nil {
 		err = b.ops.Wait(ctx)
 	}
@@ -151,16 +132,4 @@ func (b *Backend) Close(ctx context.Context) error {
 	err = group.Wait()
 	b.endFence()
 	return err
-}
-
-// waitForRetries waits until no retry runs or starts. It may hang on a disk that does not answer.
-func (b *Backend) waitForRetries(ctx context.Context) error {
-	done := make(chan struct{})
-	go func() { b.keepers.Wait(); close(done) }()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -402,11 +402,10 @@ func TestConfig_BadIsRefused(t *testing.T) {
 		"nothing":     func(c *Config) { *c = Config{} },
 		"relative":    func(c *Config) { c.ExportsDir = "a" },
 		"too many":    func(c *Config) { c.MaxExports = mostIDs + 1 },
-		"no time":     func(c *Config) { c.RetryEvery = -1 },
 		"bad default": func(c *Config) { c.Defaults.Squash = "x" },
 		"bad clients": func(c *Config) { c.Defaults.Clients = []string{"everybody"} },
 	} {
-		c := Config{Backend: struct{ Storage }{}, Exporter: &recorder{}, ExportsDir: "/a", StateDir: "/b"}
+		c := Config{ExportsDir: "/a", StateDir: "/b"}
 		change(&c)
 		if _, err := Open(t.Context(), c); !errors.Is(err, backend.ErrInvalid) {
 			t.Errorf("%s: %v", name, err)

@@ -150,7 +150,7 @@ func (s *server) stateDir() string { return filepath.Join(s.work, "state") }
 // config is for a pool that is open.
 func (s *server) config(pool *local.Backend) Config {
 	c := Config{
-		Backend: pool, ExportsDir: filepath.Join(s.work, "exports"), StateDir: s.stateDir(), Exporter: s.record,
+		Storage: pool, ExportsDir: filepath.Join(s.work, "exports"), StateDir: s.stateDir(), Exporter: s.record,
 		RetryEvery: 20 * time.Millisecond, Log: slog.New(slog.DiscardHandler),
 	}
 	if s.change != nil {

@@ -39,7 +39,7 @@ type ledger struct {
 
 	mu       sync.Mutex
 	book     book
-	reserved map[backend.ID]bool // volumes under creation
+	reserved map[backend.ID]bool // volumes under creation that have no identity yet
 }
 
 // openLedger reads the ledger from dir. A missing one is created only if there are no volumes.
@@ -78,15 +78,7 @@ func (l *ledger) ids() []backend.ID {
 }
 
 // full returns whether no more volumes can be exported. l.mu must be held.
-func (l *ledger) full() bool {
-	more := 0
-	for id := range l.reserved {
-		if _, known := l.book.Exports[id]; !known {
-			more++
-		}
-	}
-	return len(l.book.Exports)+more >= l.most
-}
+func (l *ledger) full() bool { return len(l.book.Exports)+len(l.reserved) >= l.most }
 
 // isFull returns whether no more volumes can be exported.
 func (l *ledger) isFull() bool {
@@ -132,7 +124,11 @@ func (l *ledger) assign(v *backend.Volume) (identity, error) {
 		return identity{}, fmt.Errorf("%w: all %d export IDs are in use; use another server", backend.ErrExhausted, mostIDs)
 	}
 	next.Exports[v.ID] = made
-	return made, l.commit(next)
+	if err := l.commit(next); err != nil {
+		return made, err
+	}
+	delete(l.reserved, v.ID)
+	return made, nil
 }
 
 // retire frees the identity of a deleted volume.

@@ -67,23 +67,13 @@ func (f files) read(log *slog.Logger) (*book, error) {
 
 var errNewer = errors.New("written by a newer version")
 
-// maxSheet limits the size of a file that is read; an export takes about 150 bytes.
-const maxSheet = 64 << 20
-
 // readSheet returns nil if there is no file.
 func readSheet(path string) (*book, error) {
-	info, err := os.Lstat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err == nil && (!info.Mode().IsRegular() || info.Size() > maxSheet) {
-		err = fmt.Errorf("%s is of type %s with %d bytes; it must be a file of at most %d", path, info.Mode().Type(), info.Size(), maxSheet)
-	}
-	if err != nil {
-		return nil, err
-	}
 	data, err := os.ReadFile(path)
-	if err != nil {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil:
 		return nil, err
 	}
 	b, err := parse(data)

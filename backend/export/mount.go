@@ -237,7 +237,7 @@ func (b *Backend) targets() (ids []backend.ID, err error) {
 }
 
 func (b *Backend) gone(ctx context.Context, id backend.ID) (bool, error) {
-	_, err := b.Backend.Get(ctx, id)
+	_, err := b.Storage.Get(ctx, id)
 	if backend.IsAbsent(err) {
 		return true, nil
 	}

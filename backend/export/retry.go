@@ -38,15 +38,15 @@ func (b *Backend) serveAll(ctx context.Context, all []*backend.Volume) {
 func (b *Backend) retry(ctx context.Context, id backend.ID, limit time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	_, err := backend.Do(ctx, &b.ops, id, "export", func(ctx context.Context) (any, error) {
-		v, err := b.Backend.Get(ctx, id)
+	err := backend.Run(ctx, &b.ops, id, "export", func(ctx context.Context) error {
+		v, err := b.Storage.Get(ctx, id)
 		if backend.IsAbsent(err) {
-			return nil, b.remove(ctx, id) // another program has deleted it
+			return b.remove(ctx, id) // another program has deleted it
 		}
 		if err != nil || b.state(id).leaving {
-			return nil, err
+			return err
 		}
-		return nil, b.serve(ctx, v)
+		return b.serve(ctx, v)
 	})
 	if errors.Is(err, backend.ErrBusy) {
 		b.Log.Info("exporting a volume takes long and delays others", "volume", id, "error", err)
@@ -72,7 +72,7 @@ func (b *Backend) retryLoop(ctx context.Context) {
 
 // toRetry returns the volumes that are not served as desired, and those served that no longer exist.
 func (b *Backend) toRetry(ctx context.Context) (ids []backend.ID) {
-	all, err := b.Backend.List(ctx)
+	all, err := b.Storage.List(ctx)
 	if err != nil {
 		b.Log.Warn("cannot list volumes", "error", err)
 		return nil

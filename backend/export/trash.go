@@ -8,11 +8,6 @@ import (
 	"github.com/holdfast-storage/holdfast/crashpoint"
 )
 
-// Trash lists the trash of the wrapped backend.
-func (b *Backend) Trash(ctx context.Context) ([]backend.Trashed, error) {
-	return b.Backend.Trash(ctx)
-}
-
 // Undelete restores a volume and exports it with a new export id: the old one was freed by the deletion. A volume that
 // cannot be exported yet is restored nevertheless; its Condition says why, and the export is retried.
 func (b *Backend) Undelete(ctx context.Context, id backend.ID) (*backend.Volume, error) {
@@ -22,7 +17,7 @@ func (b *Backend) Undelete(ctx context.Context, id backend.ID) (*backend.Volume,
 			return nil, err
 		}
 		defer release()
-		v, err := b.Backend.Undelete(ctx, id)
+		v, err := b.Storage.Undelete(ctx, id)
 		if err != nil {
 			return nil, err
 		}

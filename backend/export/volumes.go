@@ -13,7 +13,7 @@ import (
 
 func (b *Backend) Create(ctx context.Context, spec backend.VolumeSpec) (*backend.Volume, error) {
 	return b.make(ctx, spec, func(ctx context.Context) (*backend.Volume, error) {
-		return b.Backend.Create(ctx, b.growable(spec))
+		return b.Storage.Create(ctx, b.growable(spec))
 	})
 }
 
@@ -29,10 +29,10 @@ func (b *Backend) growable(spec backend.VolumeSpec) backend.VolumeSpec {
 
 func (b *Backend) Clone(ctx context.Context, source backend.ID, spec backend.VolumeSpec) (*backend.Volume, error) {
 	return b.make(ctx, spec, func(ctx context.Context) (*backend.Volume, error) {
-		if from, err := b.Backend.Get(ctx, source); err == nil && from.Mode == backend.Block {
+		if from, err := b.Storage.Get(ctx, source); err == nil && from.Mode == backend.Block {
 			return nil, fmt.Errorf("%w: the source: %w", backend.ErrInvalid, exportable(from))
 		}
-		return b.Backend.Clone(ctx, source, spec)
+		return b.Storage.Clone(ctx, source, spec)
 	})
 }
 
@@ -41,7 +41,7 @@ func (b *Backend) Restore(ctx context.Context, snapshot backend.ID, spec backend
 		if from, err := b.GetSnapshot(ctx, snapshot); err == nil && from.Mode == backend.Block {
 			return nil, fmt.Errorf("%w: the source: %w", backend.ErrInvalid, exportable(&backend.Volume{Mode: from.Mode}))
 		}
-		return b.Backend.Restore(ctx, snapshot, spec)
+		return b.Storage.Restore(ctx, snapshot, spec)
 	})
 }
 
@@ -113,10 +113,9 @@ func (b *Backend) Delete(ctx context.Context, id backend.ID) error {
 	if _, err := backend.ParseID(string(id)); err != nil {
 		return err
 	}
-	_, err := backend.Do(ctx, &b.ops, id, "delete", func(ctx context.Context) (any, error) {
-		return nil, b.remove(ctx, id)
+	return backend.Run(ctx, &b.ops, id, "delete", func(ctx context.Context) error {
+		return b.remove(ctx, id)
 	})
-	return err
 }
 
 func (b *Backend) remove(ctx context.Context, id backend.ID) error {
@@ -130,20 +129,20 @@ func (b *Backend) remove(ctx context.Context, id backend.ID) error {
 }
 
 func (b *Backend) destroy(ctx context.Context, id backend.ID) error {
-	if _, err := b.Backend.Get(ctx, id); errors.Is(err, backend.ErrNotFound) && !backend.IsAbsent(err) {
+	if _, err := b.Storage.Get(ctx, id); errors.Is(err, backend.ErrNotFound) && !backend.IsAbsent(err) {
 		return fmt.Errorf("%w: %w", backend.ErrUnavailable, err) // its clients keep it until its pool is back
 	}
 	if err := b.unexport(ctx, id); err != nil {
 		return err
 	}
-	v, err := b.Backend.Get(ctx, id)
+	v, err := b.Storage.Get(ctx, id)
 	if err == nil {
 		err = awaitClosed(ctx, v)
 	}
 	if err != nil && !errors.Is(err, backend.ErrNotFound) {
 		return err
 	}
-	if err := b.Backend.Delete(ctx, id); err != nil {
+	if err := b.Storage.Delete(ctx, id); err != nil {
 		return err
 	}
 	crashpoint.Here(crashpoint.ExportEmptied)
@@ -179,7 +178,7 @@ func (b *Backend) unexportGone(ctx context.Context, id backend.ID) error {
 }
 
 func (b *Backend) Get(ctx context.Context, id backend.ID) (*backend.Volume, error) {
-	v, err := b.Backend.Get(ctx, id)
+	v, err := b.Storage.Get(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -187,7 +186,7 @@ func (b *Backend) Get(ctx context.Context, id backend.ID) (*backend.Volume, erro
 }
 
 func (b *Backend) List(ctx context.Context) ([]*backend.Volume, error) {
-	all, err := b.Backend.List(ctx)
+	all, err := b.Storage.List(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -216,7 +215,7 @@ func (b *Backend) show(v *backend.Volume) *backend.Volume {
 
 // Capacity is that of the wrapped backend; nothing is available if no more volumes can be exported.
 func (b *Backend) Capacity(ctx context.Context, pool string) (backend.Capacity, error) {
-	c, err := b.Backend.Capacity(ctx, pool)
+	c, err := b.Storage.Capacity(ctx, pool)
 	if err == nil && b.ledger.isFull() {
 		c.Available, c.Largest = 0, 0
 	}
@@ -226,7 +225,7 @@ func (b *Backend) Capacity(ctx context.Context, pool string) (backend.Capacity, 
 // Expand grows the volume and its mounted file system.
 func (b *Backend) Expand(ctx context.Context, id backend.ID, size backend.Size) (*backend.Volume, error) {
 	return backend.Do(ctx, &b.ops, id, "expand", func(ctx context.Context) (*backend.Volume, error) {
-		v, err := b.Backend.Expand(ctx, id, size)
+		v, err := b.Storage.Expand(ctx, id, size)
 		if err != nil {
 			return nil, err
 		}

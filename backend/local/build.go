@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"path"
 	"time"
@@ -30,10 +29,7 @@ func (p *pool) begin(ctx context.Context, k kind, m *meta) (*building, error) {
 		return nil, err
 	}
 	m.Version, m.Created = version, time.Now().UTC()
-	r := &record{kind: k, id: m.ID, place: path.Join(buildingDir, string(k)+"."+string(m.ID)), meta: m, charge: m.Charge}
-	if err := p.clearPlace(ctx, k, m.ID, r.place); err != nil {
-		return nil, fmt.Errorf("removing the remains of an earlier attempt: %w", err)
-	}
+	r := &record{kind: k, id: m.ID, place: path.Join(buildingDir, timedName(k, m.ID, m.Created)), meta: m, charge: m.Charge}
 	if err := p.promise(ctx, r); err != nil {
 		return nil, err
 	}

@@ -188,8 +188,7 @@ func (b *Backend) sweepGroups(ctx context.Context, p *pool) {
 			if wholeIn(known, r) || (owner != p || r.meta.Group.PoolID == "") && r.meta.Group.Pool != p.Name {
 				continue
 			}
-			_, err := backend.Do(ctx, &b.ops, snapshotKey(r.id), "remove", func(ctx context.Context) (any, error) { return nil, owner.remove(ctx, r) })
-			if err != nil {
+			if err := backend.Run(ctx, &b.ops, snapshotKey(r.id), "remove", func(ctx context.Context) error { return owner.remove(ctx, r) }); err != nil {
 				owner.log.Warn("a snapshot of an incomplete group stays", "snapshot", r.id, "error", err)
 			}
 		}
@@ -226,17 +225,16 @@ func (b *Backend) GetGroup(_ context.Context, id backend.ID) (*backend.Group, er
 // DeleteGroup removes the record first. From then on the group does not exist, and its members are removed now, by a repeat of
 // the call, or at the next start.
 func (b *Backend) DeleteGroup(ctx context.Context, id backend.ID) error {
-	_, err := backend.Do(ctx, &b.ops, groupKey(id), "delete group", func(ctx context.Context) (any, error) {
+	return backend.Run(ctx, &b.ops, groupKey(id), "delete group", func(ctx context.Context) error {
 		p, r := b.find(groups, id)
 		if r == nil {
-			return nil, errors.Join(b.removeMembers(ctx, id), b.absent("group %s", id))
+			return errors.Join(b.removeMembers(ctx, id), b.absent("group %s", id))
 		}
 		if err := p.remove(ctx, r); err != nil {
-			return nil, err
+			return err
 		}
-		return nil, b.removeMembers(ctx, id)
+		return b.removeMembers(ctx, id)
 	})
-	return err
 }
 
 // removeMembers removes the snapshots of a group that has no record.

@@ -33,42 +33,12 @@ const (
 	firstWait, longestWait = keepEvery, time.Hour
 )
 
-// keepLeftover records an entry that could not be removed. If its name would block another attempt with the same ID, it
-// is renamed first, as a deleted entry is.
-func (p *pool) keepLeftover(r *record, err error, wait time.Duration) (place string) {
+// keepLeftover records an entry that could not be removed.
+func (p *pool) keepLeftover(r *record, err error, wait time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	moved := *r
-	moved.place = path.Join(buildingDir, trashName(r.kind, r.id, time.Now()))
-	if strings.Count(path.Base(r.place), ".") == 1 && p.root.Rename(r.place, moved.place) == nil {
-		delete(p.building, r.place)
-		r = &moved
-	}
 	p.building[r.place] = r
 	p.leftovers[r.place] = &leftover{record: r, err: err, wait: wait, next: time.Now().Add(wait)}
-	return r.place
-}
-
-// clearPlace makes the temporary name of a new entry available: the leftover of an earlier attempt is removed or
-// renamed.
-func (p *pool) clearPlace(ctx context.Context, k kind, id backend.ID, place string) error {
-	if _, err := p.root.Lstat(place); errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	p.mu.Lock()
-	delete(p.leftovers, place) // from now on no other goroutine removes it
-	p.mu.Unlock()
-	r := p.readLeftover(k, id, place)
-	err := p.discardSoon(ctx, r)
-	if err == nil {
-		p.forget(r)
-		return nil
-	}
-	p.log.Warn("the remains of an earlier attempt cannot be removed; retrying", "place", place, "error", err)
-	if at := p.keepLeftover(r, err, firstWait); at == place {
-		return err
-	}
-	return nil
 }
 
 // removeLeftovers retries the leftovers that are due.
@@ -93,9 +63,6 @@ func (p *pool) dueLeftovers(now time.Time) (due []*leftover) {
 }
 
 func (p *pool) retryLeftover(ctx context.Context, l *leftover) {
-	if !p.takeLeftover(l) {
-		return
-	}
 	r := l.record
 	err := p.leaveTrash(r)
 	if err == nil {
@@ -122,31 +89,6 @@ func (p *pool) leaveTrash(r *record) error {
 		return nil
 	}
 	return err
-}
-
-// takeLeftover reserves a leftover for the caller. One that has the temporary name of an entry is renamed first, or
-// else not taken, since another attempt may start at any time.
-func (p *pool) takeLeftover(l *leftover) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	place := l.record.place
-	if p.leftovers[place] != l {
-		return false
-	}
-	if strings.Count(path.Base(place), ".") == 1 {
-		moved := *l.record
-		moved.place = path.Join(buildingDir, trashName(moved.kind, moved.id, time.Now()))
-		if err := p.root.Rename(place, moved.place); err != nil {
-			l.wait = min(2*l.wait, longestWait)
-			l.next = time.Now().Add(l.wait)
-			return false
-		}
-		delete(p.building, place)
-		p.building[moved.place] = &moved
-		l.record = &moved
-	}
-	delete(p.leftovers, place)
-	return true
 }
 
 // discardSoon is discard with a time limit.

@@ -113,23 +113,11 @@ func (b *Backend) Pools() []PoolConfig {
 func (b *Backend) Close(ctx context.Context) error {
 	if b.stop != nil {
 		b.stop()
-		if err := b.waitForMaintenance(ctx); err != nil {
-			return err
+		if err := backend.Await(ctx, b.keepers.Wait); err != nil { // maintenance hangs on a disk that does not answer
+			return fmt.Errorf("%w: a pool does not answer: %w", backend.ErrUnavailable, err)
 		}
 	}
 	return errors.Join(b.ops.Wait(ctx), b.closePools())
-}
-
-// waitForMaintenance waits until the maintenance of the pools has ended. It may hang on a disk that does not answer.
-func (b *Backend) waitForMaintenance(ctx context.Context) error {
-	done := make(chan struct{})
-	go func() { b.keepers.Wait(); close(done) }()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("%w: a pool does not answer: %w", backend.ErrUnavailable, ctx.Err())
-	}
 }
 
 func (b *Backend) closePools() error {
@@ -205,14 +193,13 @@ func (b *Backend) createFrom(ctx context.Context, id backend.ID, spec backend.Vo
 }
 
 func (b *Backend) Delete(ctx context.Context, id backend.ID) error {
-	_, err := backend.Do(ctx, &b.ops, id, "delete", func(ctx context.Context) (any, error) {
+	return backend.Run(ctx, &b.ops, id, "delete", func(ctx context.Context) error {
 		p, r := b.find(volumes, id)
 		if r == nil {
-			return nil, b.absent("volume %s", id)
+			return b.absent("volume %s", id)
 		}
-		return nil, p.remove(ctx, r)
+		return p.remove(ctx, r)
 	})
-	return err
 }
 
 func (b *Backend) Get(_ context.Context, id backend.ID) (*backend.Volume, error) {
@@ -279,14 +266,13 @@ func (b *Backend) Expand(ctx context.Context, id backend.ID, size backend.Size) 
 }
 
 func (b *Backend) Complete(ctx context.Context, id backend.ID) error {
-	_, err := backend.Do(ctx, &b.ops, id, "complete", func(context.Context) (any, error) {
+	return backend.Run(ctx, &b.ops, id, "complete", func(context.Context) error {
 		p, r := b.find(volumes, id)
 		if r == nil {
-			return nil, b.lacks("volume %s", id)
+			return b.lacks("volume %s", id)
 		}
-		return nil, p.complete(r)
+		return p.complete(r)
 	})
-	return err
 }
 
 // find searches all pools for an entry.

@@ -303,8 +303,9 @@ func readNames(root *os.Root, dir string) ([]string, error) {
 	return d.Readdirnames(-1)
 }
 
-// trashName returns the name in the trash, with the time of the deletion.
-func trashName(k kind, id backend.ID, at time.Time) string {
+// timedName returns the name of an entry in the trash, with the time of its deletion, or while it is built, with that time: what is
+// left of an earlier attempt is in no one's way.
+func timedName(k kind, id backend.ID, at time.Time) string {
 	return fmt.Sprintf("%s.%s.%d", k, id, at.UnixNano())
 }
 

@@ -399,7 +399,7 @@ func TestTrash_AWrongClockDoesNotEmptyIt(t *testing.T) {
 	check.OK(t, b.Delete(t.Context(), "a"))
 	check.OK(t, b.Close(t.Context()))
 	trash := filepath.Join(c.Path, ".trash")
-	before := filepath.Join(trash, trashName(volumes, "a", time.Unix(1000, 0))) // the host had booted without the time
+	before := filepath.Join(trash, timedName(volumes, "a", time.Unix(1000, 0))) // the host had booted without the time
 	check.OK(t, os.Rename(onlyIn(t, trash), before))
 	b = served(t, c)
 	p := b.pools()[0]

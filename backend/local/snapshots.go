@@ -124,17 +124,16 @@ func (b *Backend) findSnapshot(id backend.ID) (*pool, *record) {
 }
 
 func (b *Backend) DeleteSnapshot(ctx context.Context, id backend.ID) error {
-	_, err := backend.Do(ctx, &b.ops, snapshotKey(id), "delete snapshot", func(ctx context.Context) (any, error) {
+	return backend.Run(ctx, &b.ops, snapshotKey(id), "delete snapshot", func(ctx context.Context) error {
 		p, r := b.findSnapshot(id)
 		if r == nil {
-			return nil, b.absent("snapshot %s", id)
+			return b.absent("snapshot %s", id)
 		}
 		if b.isMember(r) {
-			return nil, fmt.Errorf("%w: snapshot %s belongs to group %s; delete the group", backend.ErrPrecondition, id, r.meta.Group.ID)
+			return fmt.Errorf("%w: snapshot %s belongs to group %s; delete the group", backend.ErrPrecondition, id, r.meta.Group.ID)
 		}
-		return nil, p.remove(ctx, r)
+		return p.remove(ctx, r)
 	})
-	return err
 }
 
 // isMember says whether a snapshot belongs to a group that can be deleted. The record of the group is lost with its pool.

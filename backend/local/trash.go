@@ -29,7 +29,7 @@ func (p *pool) remove(ctx context.Context, r *record) error {
 		return err
 	}
 	now := time.Now()
-	gone := &record{kind: r.kind, id: r.id, place: path.Join(trashDir, trashName(r.kind, r.id, now)), meta: r.meta, damage: r.damage, charge: r.charge, deleted: now}
+	gone := &record{kind: r.kind, id: r.id, place: path.Join(trashDir, timedName(r.kind, r.id, now)), meta: r.meta, damage: r.damage, charge: r.charge, deleted: now}
 	if !p.expired(gone, now) {
 		gone.freeable = p.measureFreeableOf(r)
 	}

@@ -218,4 +218,5 @@ func (p *pool) forget(r *record) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.building, r.place)
+	delete(p.leftovers, r.place)
 }

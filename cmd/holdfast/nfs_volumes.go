@@ -92,7 +92,7 @@ func (n *nfs) export(ctx context.Context, storage *local.Backend, server *ganesh
 		return nil, err
 	}
 	c := export.Config{
-		Backend: storage, ExportsDir: exports, StateDir: ids, Exporter: server, Defaults: s, MaxExports: n.maxExports, Images: n.engine == "image",
+		Storage: storage, ExportsDir: exports, StateDir: ids, Exporter: server, Defaults: s, MaxExports: n.maxExports, Images: n.engine == "image",
 		Loops: devices.Allocated(os.Getenv(devices.Variable)), Log: log,
 	}
 	if n.port != v1beta1.NFSPort {

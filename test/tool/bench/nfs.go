@@ -75,7 +75,7 @@ func serving(ctx context.Context, at place, use func(own, mounted string) error)
 	defer func() { err = errors.Join(err, storage.Close(context.WithoutCancel(ctx))) }()
 	exports, target := filepath.Join(at.scratch, "exports"), filepath.Join(at.disk, "target")
 	volumes, err := export.Open(ctx, export.Config{
-		Backend: storage, ExportsDir: exports, StateDir: filepath.Join(at.disk, "ids"), Exporter: server, Images: true, Log: log,
+		Storage: storage, ExportsDir: exports, StateDir: filepath.Join(at.disk, "ids"), Exporter: server, Images: true, Log: log,
 	})
 	if err != nil {
 		return err
