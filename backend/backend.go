@@ -67,6 +67,14 @@ type Cloner interface {
 	Clone(ctx context.Context, source ID, spec VolumeSpec) (*Volume, error)
 }
 
+// Storage is what all backends that keep volumes can do.
+type Storage interface {
+	Backend
+	Expander
+	Snapshotter
+	Cloner
+}
+
 // Recaller is implemented by backends that look up some volumes elsewhere and cache the answer while the volumes are in use.
 type Recaller interface {
 	// Recall is Get for frequent callers, who can use an answer from a cache.

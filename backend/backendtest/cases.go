@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 var ctx = context.Background()
@@ -26,8 +27,7 @@ func created(c checker) {
 	if err != nil || got.ID != v.ID || got.Size != v.Size || !reflect.DeepEqual(got.Access, v.Access) {
 		c.Errorf("Get returned %+v, %v for %+v", got, err, v)
 	}
-	_, err = c.Backend.Get(ctx, "absent")
-	c.want(backend.ErrNotFound, err)
+	c.want(backend.ErrNotFound, errorOf(c.Backend.Get(ctx, "absent")))
 	c.holds(v.ID)
 }
 
@@ -66,20 +66,17 @@ func differingCreate(c checker) {
 		}
 		c.want(backend.ErrExists, err)
 	}
-	_, err := c.Backend.Restore(ctx, snapshot.ID, c.spec("a"))
-	c.want(backend.ErrExists, err)
+	c.want(backend.ErrExists, errorOf(c.Backend.Restore(ctx, snapshot.ID, c.spec("a"))))
 	// An ID that was derived from one name is not accepted as the name of another volume.
 	odd := c.create(c.spec("Odd Name"))
-	_, err = c.Backend.Create(ctx, c.spec(string(odd.ID)))
-	c.want(backend.ErrExists, err)
+	c.want(backend.ErrExists, errorOf(c.Backend.Create(ctx, c.spec(string(odd.ID)))))
 	c.sees(v, content(1))
 	c.holds(v.ID, odd.ID)
 }
 
 func badCreate(c checker) {
 	for _, name := range []string{"", strings.Repeat("x", 10_000)} {
-		_, err := c.Backend.Create(ctx, c.spec(name))
-		c.want(backend.ErrInvalid, err)
+		c.want(backend.ErrInvalid, errorOf(c.Backend.Create(ctx, c.spec(name))))
 	}
 	for _, name := range []string{"../../etc", "a/b", "line\nbreak", "nul\x00byte", "größe", ".", "-"} {
 		v := c.create(c.spec(name))
@@ -101,21 +98,16 @@ func badCreate(c checker) {
 	} {
 		spec := c.spec("sized")
 		spec.Size = bad.size
-		_, err := c.Backend.Create(ctx, spec)
-		c.want(bad.kind, err)
+		c.want(bad.kind, errorOf(c.Backend.Create(ctx, spec)))
 	}
 	spec := c.spec("lost")
 	spec.Pool = "elsewhere"
-	_, err := c.Backend.Create(ctx, spec)
-	c.want(backend.ErrInvalid, err)
+	c.want(backend.ErrInvalid, errorOf(c.Backend.Create(ctx, spec)))
 	c.holds()
 }
 
 func deleted(c checker) {
-	before, err := c.Backend.Capacity(ctx, "")
-	if err != nil {
-		c.Fatal(err)
-	}
+	before := check.Got(c.Backend.Capacity(ctx, ""))(c.T)
 	v := c.create(c.spec("a"))
 	c.Write(c.T, v, content(1))
 	during, _ := c.Backend.Capacity(ctx, "")
@@ -125,8 +117,7 @@ func deleted(c checker) {
 	c.remove(v.ID)
 	c.remove(v.ID)
 	c.remove("never-was")
-	_, err = c.Backend.Get(ctx, v.ID)
-	c.want(backend.ErrNotFound, err)
+	c.want(backend.ErrNotFound, errorOf(c.Backend.Get(ctx, v.ID)))
 	c.holds()
 	kept := v.Size // by a backend that does not report its trash
 	if bytes, known := c.inTrash(); known {
@@ -142,10 +133,7 @@ func contentSurvivesReopen(c checker) {
 	v := c.create(c.spec("a"))
 	c.Write(c.T, v, content(1))
 	c.Backend = c.Reopen(c.T)
-	got, err := c.Backend.Get(ctx, v.ID)
-	if err != nil {
-		c.Fatal(err)
-	}
+	got := check.Got(c.Backend.Get(ctx, v.ID))(c.T)
 	c.sees(got, content(1))
 	if again := c.create(c.spec("a")); again.ID != v.ID || !again.Created.Equal(v.Created) {
 		c.Errorf("repeat after the restart returned %+v, want %+v", again, v)
@@ -165,12 +153,9 @@ func expanded(c checker) {
 	if err != nil || smaller.Size != 2*v.Size {
 		c.Errorf("asking for less returned %+v, %v", smaller, err)
 	}
-	_, err = c.Backend.Expand(ctx, v.ID, backend.Size{Required: 1 << 50})
-	c.want(backend.ErrExhausted, err)
-	_, err = c.Backend.Expand(ctx, v.ID, backend.Size{Required: 3 * v.Size, Limit: 3*v.Size - 2*mib})
-	c.want(backend.ErrInvalid, err)
-	_, err = c.Backend.Expand(ctx, "absent", backend.Size{Required: mib})
-	c.want(backend.ErrNotFound, err)
+	c.want(backend.ErrExhausted, errorOf(c.Backend.Expand(ctx, v.ID, backend.Size{Required: 1 << 50})))
+	c.want(backend.ErrInvalid, errorOf(c.Backend.Expand(ctx, v.ID, backend.Size{Required: 3 * v.Size, Limit: 3*v.Size - 2*mib})))
+	c.want(backend.ErrNotFound, errorOf(c.Backend.Expand(ctx, "absent", backend.Size{Required: mib})))
 	c.sees(v, content(1))
 	c.Backend = c.Reopen(c.T)
 	got, err := c.Backend.Get(ctx, v.ID)
@@ -183,17 +168,10 @@ func expanded(c checker) {
 // isNoSource checks that nothing is made of a volume that has only a part of its content.
 func (c checker) isNoSource(id backend.ID) {
 	c.Helper()
-	if b, ok := c.Backend.(backend.Cloner); ok {
-		_, err := b.Clone(ctx, id, backend.VolumeSpec{Name: "of-a-part"})
-		c.want(backend.ErrPrecondition, err)
-	}
-	if b, ok := c.Backend.(backend.Snapshotter); ok {
-		_, err := b.Snapshot(ctx, backend.SnapshotSpec{Name: "of-a-part", Source: id})
-		c.want(backend.ErrPrecondition, err)
-	}
+	c.want(backend.ErrPrecondition, errorOf(c.Backend.Clone(ctx, id, backend.VolumeSpec{Name: "of-a-part"})))
+	c.want(backend.ErrPrecondition, errorOf(c.Backend.Snapshot(ctx, backend.SnapshotSpec{Name: "of-a-part", Source: id})))
 	if b, ok := c.Backend.(backend.GroupSnapshotter); ok {
-		_, err := b.SnapshotGroup(ctx, backend.GroupSpec{Name: "of-a-part", Sources: []backend.ID{id}})
-		c.want(backend.ErrPrecondition, err)
+		c.want(backend.ErrPrecondition, errorOf(b.SnapshotGroup(ctx, backend.GroupSpec{Name: "of-a-part", Sources: []backend.ID{id}})))
 	}
 }
 
@@ -201,8 +179,7 @@ func completed(c checker) {
 	spec := c.spec("a")
 	spec.Incomplete = true
 	if _, ok := c.Backend.(backend.Completer); !ok {
-		_, err := c.Backend.Create(ctx, spec)
-		c.want(backend.ErrInvalid, err)
+		c.want(backend.ErrInvalid, errorOf(c.Backend.Create(ctx, spec)))
 		return
 	}
 	complete := func(id backend.ID) error { return c.Backend.(backend.Completer).Complete(ctx, id) }
@@ -211,9 +188,7 @@ func completed(c checker) {
 		c.Errorf("made incomplete, it is %+v", v)
 	}
 	c.Write(c.T, v, content(1))
-	if _, err := c.Backend.Expand(ctx, v.ID, backend.Size{Required: 2 * v.Size}); err != nil {
-		c.Fatal(err)
-	}
+	check.OK(c.T, errorOf(c.Backend.Expand(ctx, v.ID, backend.Size{Required: 2 * v.Size})))
 	c.Backend = c.Reopen(c.T)
 	if v = c.get(v.ID); !v.Incomplete {
 		c.Error("a growth or a restart has completed it")
@@ -221,9 +196,7 @@ func completed(c checker) {
 	c.staysIncompleteInTrash(v.ID)
 	c.isNoSource(v.ID)
 	for range 2 {
-		if err := complete(v.ID); err != nil {
-			c.Fatal(err)
-		}
+		check.OK(c.T, complete(v.ID))
 	}
 	if c.get(v.ID).Incomplete {
 		c.Error("it is still incomplete")

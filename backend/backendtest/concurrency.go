@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // atOnce runs f n times concurrently and returns the errors by index.
@@ -75,10 +76,7 @@ func manyNamesAtOnce(c checker) {
 }
 
 func neverOversold(c checker) {
-	before, err := c.Backend.Capacity(ctx, "")
-	if err != nil {
-		c.Fatal(err)
-	}
+	before := check.Got(c.Backend.Capacity(ctx, ""))(c.T)
 	const fit = 5
 	if before.Available < fit*c.Smallest {
 		c.Fatalf("the pool has %d bytes available, too few for this case", before.Available)
@@ -97,10 +95,7 @@ func neverOversold(c checker) {
 			c.Errorf("create %d: %v", i, err)
 		}
 	}
-	after, err := c.Backend.Capacity(ctx, "")
-	if err != nil {
-		c.Fatal(err)
-	}
+	after := check.Got(c.Backend.Capacity(ctx, ""))(c.T)
 	if granted > before.Available || after.Promised-before.Promised != granted {
 		c.Errorf("%d bytes were granted of %d available; promised went from %d to %d", granted, before.Available, before.Promised, after.Promised)
 	}
@@ -140,39 +135,33 @@ func cancelled(c checker) {
 	c.holds(v.ID)
 }
 
+// restart opens the backend again, and fails if it promises another sum then.
+func (c checker) restart() {
+	c.Helper()
+	before, _ := c.Backend.Capacity(ctx, "")
+	c.Backend = c.Reopen(c.T)
+	if after, _ := c.Backend.Capacity(ctx, ""); after.Promised != before.Promised {
+		c.Errorf("promised %d before and %d after the restart", before.Promised, after.Promised)
+	}
+}
+
 func adopted(c checker) {
 	v := c.create(c.spec("Some Volume"))
 	c.Write(c.T, v, content(1))
 	s := c.snapshot("s", v.ID)
-	before, _ := c.Backend.Capacity(ctx, "")
-	c.Backend = c.Reopen(c.T)
-	after, _ := c.Backend.Capacity(ctx, "")
-	if after.Promised != before.Promised {
-		c.Errorf("promised %d before and %d after the restart", before.Promised, after.Promised)
-	}
+	c.restart()
 	c.holds(v.ID)
 	if found, err := c.Backend.GetSnapshot(ctx, s.ID); err != nil || found.Source != v.ID || !found.Created.Equal(s.Created) {
 		c.Errorf("snapshot after the restart: %+v, %v", found, err)
 	}
-	r, err := c.Backend.Restore(ctx, s.ID, c.spec("r"))
-	if err != nil {
-		c.Fatal(err)
-	}
+	r := check.Got(c.Backend.Restore(ctx, s.ID, c.spec("r")))(c.T)
 	c.sees(r, content(1))
 }
 
 func adoptedGroups(c checker) {
 	v := c.create(c.spec("Some Volume"))
-	g, err := c.groups().SnapshotGroup(ctx, backend.GroupSpec{Name: "g", Sources: []backend.ID{v.ID}})
-	if err != nil {
-		c.Fatal(err)
-	}
-	before, _ := c.Backend.Capacity(ctx, "")
-	c.Backend = c.Reopen(c.T)
-	after, _ := c.Backend.Capacity(ctx, "")
-	if after.Promised != before.Promised {
-		c.Errorf("promised %d before and %d after the restart", before.Promised, after.Promised)
-	}
+	g := check.Got(c.groups().SnapshotGroup(ctx, backend.GroupSpec{Name: "g", Sources: []backend.ID{v.ID}}))(c.T)
+	c.restart()
 	if found, err := c.groups().GetGroup(ctx, g.ID); err != nil || len(found.Snapshots) != 1 {
 		c.Errorf("group after the restart: %+v, %v", found, err)
 	}

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 func snapshotKeepsContent(c checker) {
@@ -14,17 +15,11 @@ func snapshotKeepsContent(c checker) {
 		c.Errorf("snapshot %+v of %+v", s, v)
 	}
 	c.Write(c.T, v, content(2))
-	r, err := c.Backend.Restore(ctx, s.ID, c.spec("r"))
-	if err != nil {
-		c.Fatal(err)
-	}
+	r := check.Got(c.Backend.Restore(ctx, s.ID, c.spec("r")))(c.T)
 	c.sees(r, content(1))
 	c.sees(v, content(2))
 	c.remove(v.ID) // a snapshot is independent of its source
-	r2, err := c.Backend.Restore(ctx, s.ID, c.spec("r2"))
-	if err != nil {
-		c.Fatal(err)
-	}
+	r2 := check.Got(c.Backend.Restore(ctx, s.ID, c.spec("r2")))(c.T)
 	c.sees(r2, content(1))
 }
 
@@ -33,16 +28,12 @@ func restored(c checker) {
 	c.Write(c.T, v, content(1))
 	s := c.snapshot("s", v.ID)
 	for range 2 {
-		r, err := c.Backend.Restore(ctx, s.ID, c.spec("r"))
-		if err != nil {
-			c.Fatal(err)
-		}
+		r := check.Got(c.Backend.Restore(ctx, s.ID, c.spec("r")))(c.T)
 		if want := (backend.Source{Kind: backend.SourceSnapshot, ID: s.ID}); r.Source == nil || *r.Source != want {
 			c.Errorf("the source of the restored volume is %v", r.Source)
 		}
 	}
-	_, err := c.Backend.Create(ctx, c.spec("r"))
-	c.want(backend.ErrExists, err)
+	c.want(backend.ErrExists, errorOf(c.Backend.Create(ctx, c.spec("r"))))
 	r, _ := c.Backend.Get(ctx, "r")
 	c.Write(c.T, r, content(3))
 	c.sees(v, content(1))
@@ -61,11 +52,8 @@ func restored(c checker) {
 	c.remove(same.ID)
 	small := c.spec("small")
 	small.Size = backend.Size{Required: mib, Limit: mib}
-	_, err = c.Backend.Restore(ctx, s.ID, small)
-	c.want(backend.ErrOutOfRange, err)
-	if err := c.Backend.DeleteSnapshot(ctx, s.ID); err != nil {
-		c.Fatal(err)
-	}
+	c.want(backend.ErrOutOfRange, errorOf(c.Backend.Restore(ctx, s.ID, small)))
+	check.OK(c.T, c.Backend.DeleteSnapshot(ctx, s.ID))
 	c.sees(r, content(3)) // a restored volume is independent of its snapshot
 	c.holds(v.ID, r.ID, grown.ID)
 }
@@ -75,22 +63,15 @@ func cloned(c checker) {
 	c.Write(c.T, v, content(1))
 	var copied *backend.Volume
 	for range 2 {
-		var err error
-		if copied, err = c.Backend.Clone(ctx, v.ID, c.spec("b")); err != nil {
-			c.Fatal(err)
-		}
+		copied = check.Got(c.Backend.Clone(ctx, v.ID, c.spec("b")))(c.T)
 	}
 	c.sees(copied, content(1))
 	c.Write(c.T, copied, content(2))
 	c.sees(v, content(1))
-	_, err := c.Backend.Clone(ctx, v.ID, c.spec("a"))
-	c.want(backend.ErrExists, err)
+	c.want(backend.ErrExists, errorOf(c.Backend.Clone(ctx, v.ID, c.spec("a"))))
 	c.remove(v.ID)
 	c.sees(copied, content(2))
-	second, err := c.Backend.Clone(ctx, copied.ID, c.spec("c"))
-	if err != nil {
-		c.Fatal(err)
-	}
+	second := check.Got(c.Backend.Clone(ctx, copied.ID, c.spec("c")))(c.T)
 	c.sees(second, content(2))
 	c.holds(copied.ID, second.ID)
 }
@@ -101,30 +82,21 @@ func snapshotIdempotency(c checker) {
 	if again := c.snapshot("s", v.ID); again.ID != first.ID || !again.Created.Equal(first.Created) {
 		c.Errorf("repeat returned %+v, first was %+v", again, first)
 	}
-	_, err := c.Backend.Snapshot(ctx, backend.SnapshotSpec{Name: "s", Source: other.ID})
-	c.want(backend.ErrExists, err)
-	_, err = c.Backend.Snapshot(ctx, backend.SnapshotSpec{Name: "of nothing", Source: "absent"})
-	c.want(backend.ErrNotFound, err)
-	_, err = c.Backend.Snapshot(ctx, backend.SnapshotSpec{Source: v.ID})
-	c.want(backend.ErrInvalid, err)
+	c.want(backend.ErrExists, errorOf(c.Backend.Snapshot(ctx, backend.SnapshotSpec{Name: "s", Source: other.ID})))
+	c.want(backend.ErrNotFound, errorOf(c.Backend.Snapshot(ctx, backend.SnapshotSpec{Name: "of nothing", Source: "absent"})))
+	c.want(backend.ErrInvalid, errorOf(c.Backend.Snapshot(ctx, backend.SnapshotSpec{Source: v.ID})))
 	c.snapshot(string(v.ID), v.ID) // a snapshot may have the name of a volume
 	c.listsSnapshots("a", "s")
 	for range 2 {
-		if err := c.Backend.DeleteSnapshot(ctx, "s"); err != nil {
-			c.Fatal(err)
-		}
+		check.OK(c.T, c.Backend.DeleteSnapshot(ctx, "s"))
 	}
-	_, err = c.Backend.GetSnapshot(ctx, "s")
-	c.want(backend.ErrNotFound, err)
+	c.want(backend.ErrNotFound, errorOf(c.Backend.GetSnapshot(ctx, "s")))
 	c.listsSnapshots("a")
 }
 
 func (c checker) listsSnapshots(ids ...backend.ID) {
 	c.Helper()
-	all, err := c.Backend.ListSnapshots(ctx)
-	if err != nil {
-		c.Fatal(err)
-	}
+	all := check.Got(c.Backend.ListSnapshots(ctx))(c.T)
 	var have []backend.ID
 	for _, s := range all {
 		have = append(have, s.ID)
@@ -135,12 +107,9 @@ func (c checker) listsSnapshots(ids ...backend.ID) {
 }
 
 func restoreFromNothing(c checker) {
-	_, err := c.Backend.Restore(ctx, "absent", c.spec("r"))
-	c.want(backend.ErrNotFound, err)
-	_, err = c.Backend.Clone(ctx, "absent", c.spec("r"))
-	c.want(backend.ErrNotFound, err)
-	_, err = c.Backend.Clone(ctx, "r", c.spec("r"))
-	c.want(backend.ErrNotFound, err)
+	c.want(backend.ErrNotFound, errorOf(c.Backend.Restore(ctx, "absent", c.spec("r"))))
+	c.want(backend.ErrNotFound, errorOf(c.Backend.Clone(ctx, "absent", c.spec("r"))))
+	c.want(backend.ErrNotFound, errorOf(c.Backend.Clone(ctx, "r", c.spec("r"))))
 	c.holds()
 }
 
@@ -163,22 +132,16 @@ func grouped(c checker) {
 		sources = append(sources, v.ID)
 	}
 	spec := backend.GroupSpec{Name: "g", Sources: sources}
-	g, err := groups.SnapshotGroup(ctx, spec)
-	if err != nil {
-		c.Fatal(err)
-	}
+	g := check.Got(groups.SnapshotGroup(ctx, spec))(c.T)
 	again, err := groups.SnapshotGroup(ctx, spec)
 	if err != nil || again.ID != g.ID || len(again.Snapshots) != 3 || !again.Created.Equal(g.Created) {
 		c.Fatalf("repeat returned %+v, %v, first was %+v", again, err, g)
 	}
-	_, err = groups.SnapshotGroup(ctx, backend.GroupSpec{Name: "g", Sources: sources[:2]})
-	c.want(backend.ErrExists, err)
+	c.want(backend.ErrExists, errorOf(groups.SnapshotGroup(ctx, backend.GroupSpec{Name: "g", Sources: sources[:2]})))
 	for _, bad := range [][]backend.ID{nil, {"a", "a"}} {
-		_, err = groups.SnapshotGroup(ctx, backend.GroupSpec{Name: "bad", Sources: bad})
-		c.want(backend.ErrInvalid, err)
+		c.want(backend.ErrInvalid, errorOf(groups.SnapshotGroup(ctx, backend.GroupSpec{Name: "bad", Sources: bad})))
 	}
-	_, err = groups.SnapshotGroup(ctx, backend.GroupSpec{Name: "half", Sources: []backend.ID{"a", "absent"}})
-	c.want(backend.ErrNotFound, err)
+	c.want(backend.ErrNotFound, errorOf(groups.SnapshotGroup(ctx, backend.GroupSpec{Name: "half", Sources: []backend.ID{"a", "absent"}})))
 	if all, _ := c.Backend.ListSnapshots(ctx); len(all) != 3 {
 		c.Errorf("%d snapshots exist, want the 3 of the one group", len(all))
 	}
@@ -191,11 +154,8 @@ func grouped(c checker) {
 		c.sees(r, content(uint64(slices.Index(sources, s.Source))))
 	}
 	for range 2 {
-		if err := groups.DeleteGroup(ctx, g.ID); err != nil {
-			c.Fatal(err)
-		}
+		check.OK(c.T, groups.DeleteGroup(ctx, g.ID))
 	}
-	_, err = groups.GetGroup(ctx, g.ID)
-	c.want(backend.ErrNotFound, err)
+	c.want(backend.ErrNotFound, errorOf(groups.GetGroup(ctx, g.ID)))
 	c.listsSnapshots()
 }

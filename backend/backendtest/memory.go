@@ -45,12 +45,9 @@ const (
 )
 
 var (
-	_ backend.Backend          = (*Memory)(nil)
-	_ backend.Expander         = (*Memory)(nil)
+	_ backend.Storage          = (*Memory)(nil)
 	_ backend.Completer        = (*Memory)(nil)
-	_ backend.Snapshotter      = (*Memory)(nil)
 	_ backend.GroupSnapshotter = (*Memory)(nil)
-	_ backend.Cloner           = (*Memory)(nil)
 	_ backend.Sharer           = (*Memory)(nil)
 	_ backend.Trasher          = (*Memory)(nil)
 )
@@ -85,9 +82,7 @@ func (m *Memory) create(ctx context.Context, spec backend.VolumeSpec, source *ba
 	if err != nil {
 		return nil, err
 	}
-	return backend.Do(ctx, &m.ops, id, "create", func(context.Context) (*backend.Volume, error) {
-		m.mu.Lock()
-		defer m.mu.Unlock()
+	return locked(ctx, m, id, "create", func() (*backend.Volume, error) {
 		if v := m.volumes[id]; v != nil {
 			return clone(&v.Volume), v.Satisfies(spec, source)
 		}
@@ -125,6 +120,23 @@ func (m *Memory) create(ctx context.Context, spec backend.VolumeSpec, source *ba
 	})
 }
 
+// locked runs an operation on an ID with m.mu held.
+func locked[T any](ctx context.Context, m *Memory, id backend.ID, verb string, f func() (T, error)) (T, error) {
+	return backend.Do(ctx, &m.ops, id, verb, func(context.Context) (T, error) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return f()
+	})
+}
+
+// found returns the entry of an ID, or ErrNotFound.
+func found[T any](all map[backend.ID]*T, what string, id backend.ID) (*T, error) {
+	if all[id] == nil {
+		return nil, fmt.Errorf("%w: %s %s", backend.ErrNotFound, what, id)
+	}
+	return all[id], nil
+}
+
 const unit = 1 << 20
 
 // fill copies the source's content to v and returns the minimum size of v.
@@ -133,22 +145,28 @@ func (m *Memory) fill(v *memoryVolume, source *backend.Source) (int64, error) {
 		return unit, nil
 	}
 	if source.Kind == backend.SourceSnapshot {
-		s := m.snapshots[source.ID]
-		if s == nil {
-			return 0, fmt.Errorf("%w: snapshot %s", backend.ErrNotFound, source.ID)
+		s, err := found(m.snapshots, "snapshot", source.ID)
+		if err != nil {
+			return 0, err
 		}
 		v.content = bytes.Clone(s.content)
 		return s.Size, nil
 	}
-	from := m.volumes[source.ID]
-	if from == nil {
-		return 0, fmt.Errorf("%w: volume %s", backend.ErrNotFound, source.ID)
-	}
-	if from.Incomplete {
-		return 0, backend.LacksContent(source.ID)
+	from, err := m.whole(source.ID)
+	if err != nil {
+		return 0, err
 	}
 	v.content = bytes.Clone(from.content)
 	return from.Size, nil
+}
+
+// whole returns a volume of which copies can be made.
+func (m *Memory) whole(id backend.ID) (*memoryVolume, error) {
+	v, err := found(m.volumes, "volume", id)
+	if err == nil && v.Incomplete {
+		err = backend.LacksContent(id)
+	}
+	return v, err
 }
 
 func (m *Memory) promised() (sum int64) {
@@ -166,20 +184,19 @@ func (m *Memory) room(size int64) error {
 }
 
 func (m *Memory) Delete(ctx context.Context, id backend.ID) error {
-	return backend.Run(ctx, &m.ops, id, "delete", func(context.Context) error {
-		m.mu.Lock()
-		defer m.mu.Unlock()
+	_, err := locked(ctx, m, id, "delete", func() (any, error) {
 		m.throwAway(id)
-		return nil
+		return nil, nil
 	})
+	return err
 }
 
 func (m *Memory) Get(_ context.Context, id backend.ID) (*backend.Volume, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	v := m.volumes[id]
-	if v == nil {
-		return nil, fmt.Errorf("%w: volume %s", backend.ErrNotFound, id)
+	v, err := found(m.volumes, "volume", id)
+	if err != nil {
+		return nil, err
 	}
 	return clone(&v.Volume), nil
 }
@@ -213,16 +230,12 @@ func (m *Memory) SharedCapacity(ctx context.Context, server, pool string) (backe
 }
 
 func (m *Memory) Expand(ctx context.Context, id backend.ID, size backend.Size) (*backend.Volume, error) {
-	return backend.Do(ctx, &m.ops, id, "expand", func(context.Context) (*backend.Volume, error) {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		v := m.volumes[id]
-		if v == nil {
-			return nil, fmt.Errorf("%w: volume %s", backend.ErrNotFound, id)
+	return locked(ctx, m, id, "expand", func() (*backend.Volume, error) {
+		v, err := found(m.volumes, "volume", id)
+		if err != nil {
+			return nil, err
 		}
-		if size.Required == 0 {
-			size.Required = v.Size
-		}
+		size.Required = cmp.Or(size.Required, v.Size)
 		want, err := size.Choose(v.Size, unit)
 		if err != nil {
 			return nil, err
@@ -236,16 +249,14 @@ func (m *Memory) Expand(ctx context.Context, id backend.ID, size backend.Size) (
 }
 
 func (m *Memory) Complete(ctx context.Context, id backend.ID) error {
-	return backend.Run(ctx, &m.ops, id, "complete", func(context.Context) error {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		v := m.volumes[id]
-		if v == nil {
-			return fmt.Errorf("%w: volume %s", backend.ErrNotFound, id)
+	_, err := locked(ctx, m, id, "complete", func() (any, error) {
+		v, err := found(m.volumes, "volume", id)
+		if err == nil {
+			v.Incomplete = false
 		}
-		v.Incomplete = false
-		return nil
+		return nil, err
 	})
+	return err
 }
 
 // Write replaces the content of an existing volume.

@@ -16,23 +16,16 @@ func (m *Memory) Snapshot(ctx context.Context, spec backend.SnapshotSpec) (*back
 	if err != nil {
 		return nil, err
 	}
-	return backend.Do(ctx, &m.ops, "snapshot/"+id, "snapshot", func(context.Context) (*backend.Snapshot, error) {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		return m.snapshot(id, spec, "")
-	})
+	return locked(ctx, m, "snapshot/"+id, "snapshot", func() (*backend.Snapshot, error) { return m.snapshot(id, spec, "") })
 }
 
 func (m *Memory) snapshot(id backend.ID, spec backend.SnapshotSpec, group backend.ID) (*backend.Snapshot, error) {
 	if s := m.snapshots[id]; s != nil {
 		return clone(&s.Snapshot), s.Satisfies(spec)
 	}
-	v := m.volumes[spec.Source]
-	if v == nil {
-		return nil, fmt.Errorf("%w: volume %s", backend.ErrNotFound, spec.Source)
-	}
-	if v.Incomplete {
-		return nil, backend.LacksContent(spec.Source)
+	v, err := m.whole(spec.Source)
+	if err != nil {
+		return nil, err
 	}
 	s := &memorySnapshot{content: bytes.Clone(v.content), Snapshot: backend.Snapshot{
 		ID: id, Name: spec.Name, Pool: v.Pool, Source: v.ID, Group: group,
@@ -43,23 +36,22 @@ func (m *Memory) snapshot(id backend.ID, spec backend.SnapshotSpec, group backen
 }
 
 func (m *Memory) DeleteSnapshot(ctx context.Context, id backend.ID) error {
-	return backend.Run(ctx, &m.ops, "snapshot/"+id, "delete snapshot", func(context.Context) error {
-		m.mu.Lock()
-		defer m.mu.Unlock()
+	_, err := locked(ctx, m, "snapshot/"+id, "delete snapshot", func() (any, error) {
 		if s := m.snapshots[id]; s != nil && s.Group != "" {
-			return fmt.Errorf("%w: snapshot %s belongs to group %s; delete the group", backend.ErrPrecondition, id, s.Group)
+			return nil, fmt.Errorf("%w: snapshot %s belongs to group %s; delete the group", backend.ErrPrecondition, id, s.Group)
 		}
 		delete(m.snapshots, id)
-		return nil
+		return nil, nil
 	})
+	return err
 }
 
 func (m *Memory) GetSnapshot(_ context.Context, id backend.ID) (*backend.Snapshot, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s := m.snapshots[id]
-	if s == nil {
-		return nil, fmt.Errorf("%w: snapshot %s", backend.ErrNotFound, id)
+	s, err := found(m.snapshots, "snapshot", id)
+	if err != nil {
+		return nil, err
 	}
 	return clone(&s.Snapshot), nil
 }
@@ -83,15 +75,13 @@ func (m *Memory) SnapshotGroup(ctx context.Context, spec backend.GroupSpec) (*ba
 	if err != nil {
 		return nil, err
 	}
-	return backend.Do(ctx, &m.ops, "group/"+id, "group snapshot", func(context.Context) (*backend.Group, error) {
-		m.mu.Lock()
-		defer m.mu.Unlock()
+	return locked(ctx, m, "group/"+id, "group snapshot", func() (*backend.Group, error) {
 		if g := m.groups[id]; g != nil {
 			return g, g.Satisfies(spec)
 		}
 		for _, source := range sources {
-			if m.volumes[source] == nil {
-				return nil, fmt.Errorf("%w: volume %s", backend.ErrNotFound, source)
+			if _, err := found(m.volumes, "volume", source); err != nil {
+				return nil, err
 			}
 		}
 		g := &backend.Group{ID: id, Name: spec.Name, Created: time.Now()}
@@ -113,21 +103,20 @@ func (m *Memory) SnapshotGroup(ctx context.Context, spec backend.GroupSpec) (*ba
 }
 
 func (m *Memory) DeleteGroup(ctx context.Context, id backend.ID) error {
-	return backend.Run(ctx, &m.ops, "group/"+id, "delete group", func(context.Context) error {
-		m.mu.Lock()
-		defer m.mu.Unlock()
+	_, err := locked(ctx, m, "group/"+id, "delete group", func() (any, error) {
 		delete(m.groups, id)
 		maps.DeleteFunc(m.snapshots, func(_ backend.ID, s *memorySnapshot) bool { return s.Group == id })
-		return nil
+		return nil, nil
 	})
+	return err
 }
 
 func (m *Memory) GetGroup(_ context.Context, id backend.ID) (*backend.Group, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	g := m.groups[id]
-	if g == nil {
-		return nil, fmt.Errorf("%w: group %s", backend.ErrNotFound, id)
+	g, err := found(m.groups, "group", id)
+	if err != nil {
+		return nil, err
 	}
 	return clone(g), nil
 }

@@ -11,7 +11,7 @@ func TestMemory_Conforms(t *testing.T) {
 		m := NewMemorySized(size)
 		return &Fixture{
 			Backend:  m,
-			Reopen:   func(*testing.T) Storage { return m },
+			Reopen:   func(*testing.T) backend.Storage { return m },
 			Write:    func(_ *testing.T, v *backend.Volume, content []byte) { m.Write(v.ID, content) },
 			Read:     func(_ *testing.T, v *backend.Volume, length int) []byte { return m.Read(v.ID, length) },
 			Mode:     backend.Filesystem,

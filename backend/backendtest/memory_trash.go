@@ -43,9 +43,7 @@ func (m *Memory) Trash(context.Context) ([]backend.Trashed, error) {
 }
 
 func (m *Memory) Undelete(ctx context.Context, id backend.ID) (*backend.Volume, error) {
-	return backend.Do(ctx, &m.ops, id, "undelete", func(context.Context) (*backend.Volume, error) {
-		m.mu.Lock()
-		defer m.mu.Unlock()
+	return locked(ctx, m, id, "undelete", func() (*backend.Volume, error) {
 		if m.volumes[id] != nil {
 			return nil, fmt.Errorf("%w: volume %s", backend.ErrExists, id)
 		}

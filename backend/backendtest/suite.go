@@ -10,22 +10,14 @@ import (
 	"testing"
 
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
-// Storage is a backend with all interfaces that the suite requires. The cases about groups are skipped unless it is a
-// backend.GroupSnapshotter.
-type Storage interface {
-	backend.Backend
-	backend.Expander
-	backend.Snapshotter
-	backend.Cloner
-}
-
-// Fixture is a backend with one new pool.
+// Fixture is a backend with one new pool. The cases about groups are skipped unless it is a backend.GroupSnapshotter.
 type Fixture struct {
-	Backend Storage
+	Backend backend.Storage
 	// Reopen closes the pool and opens it again, as after a restart.
-	Reopen func(t *testing.T) Storage
+	Reopen func(t *testing.T) backend.Storage
 	// Write and Read access a volume's content as its users do, through its file system or device.
 	Write func(t *testing.T, v *backend.Volume, content []byte)
 	Read  func(t *testing.T, v *backend.Volume, length int) []byte
@@ -102,10 +94,7 @@ func (c checker) create(spec backend.VolumeSpec) *backend.Volume {
 
 func (c checker) get(id backend.ID) *backend.Volume {
 	c.Helper()
-	v, err := c.Backend.Get(context.Background(), id)
-	if err != nil {
-		c.Fatal(err)
-	}
+	v := check.Got(c.Backend.Get(context.Background(), id))(c.T)
 	return v
 }
 
@@ -125,6 +114,8 @@ func (c checker) remove(id backend.ID) {
 	}
 }
 
+func errorOf[T any](_ T, err error) error { return err }
+
 // want fails unless err is of the given kind.
 func (c checker) want(kind, err error) {
 	c.Helper()
@@ -136,10 +127,7 @@ func (c checker) want(kind, err error) {
 // holds fails unless the backend lists exactly these volumes.
 func (c checker) holds(ids ...backend.ID) {
 	c.Helper()
-	all, err := c.Backend.List(context.Background())
-	if err != nil {
-		c.Fatal(err)
-	}
+	all := check.Got(c.Backend.List(context.Background()))(c.T)
 	var have []backend.ID
 	for _, v := range all {
 		have = append(have, v.ID)

@@ -4,6 +4,7 @@ import (
 	"reflect"
 
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // trash returns the backend as a Trasher, and skips the case if it is none.
@@ -23,10 +24,7 @@ func (c checker) inTrash() (bytes int64, known bool) {
 	if !ok {
 		return 0, false
 	}
-	all, err := trash.Trash(ctx)
-	if err != nil {
-		c.Fatal(err)
-	}
+	all := check.Got(trash.Trash(ctx))(c.T)
 	for _, t := range all {
 		bytes += t.Size
 	}
@@ -50,9 +48,7 @@ func undeleted(c checker) {
 	c.Write(c.T, v, content(1))
 	c.snapshot("s", v.ID)
 	c.remove(v.ID)
-	if err := c.Backend.DeleteSnapshot(ctx, "s"); err != nil { // the trash is independent of snapshots
-		c.Fatal(err)
-	}
+	check.OK(c.T, c.Backend.DeleteSnapshot(ctx, "s")) // the trash is independent of snapshots
 	all, err := trash.Trash(ctx)
 	if err != nil || len(all) != 1 {
 		c.Fatalf("the trash holds %+v, %v", all, err)
@@ -80,15 +76,12 @@ func undeleted(c checker) {
 func undeletedInVain(c checker) {
 	trash := c.trash()
 	v := c.create(c.spec("a"))
-	_, err := trash.Undelete(ctx, v.ID)
-	c.want(backend.ErrExists, err)
-	_, err = trash.Undelete(ctx, "never-was")
-	c.want(backend.ErrNotFound, err)
+	c.want(backend.ErrExists, errorOf(trash.Undelete(ctx, v.ID)))
+	c.want(backend.ErrNotFound, errorOf(trash.Undelete(ctx, "never-was")))
 	c.remove(v.ID)
 	made := c.create(c.spec("a"))
 	c.Write(c.T, made, content(2))
-	_, err = trash.Undelete(ctx, v.ID)
-	c.want(backend.ErrExists, err)
+	c.want(backend.ErrExists, errorOf(trash.Undelete(ctx, v.ID)))
 	c.sees(made, content(2))
 	c.holds(v.ID)
 }
@@ -104,10 +97,7 @@ func undeletedInTurn(c checker) {
 
 func trashGivesWay(c checker) {
 	c.trash()
-	before, err := c.Backend.Capacity(ctx, "")
-	if err != nil {
-		c.Fatal(err)
-	}
+	before := check.Got(c.Backend.Capacity(ctx, ""))(c.T)
 	spec := c.spec("a")
 	spec.Size.Required = max(c.Smallest, before.Available/mib*mib*6/10)
 	v := c.create(spec)
@@ -115,8 +105,7 @@ func trashGivesWay(c checker) {
 	spec.Name = "b"
 	c.Write(c.T, c.create(spec), content(1))
 	spec.Name = "c"
-	_, err = c.Backend.Create(ctx, spec)
-	c.want(backend.ErrExhausted, err) // two of six tenths each
+	c.want(backend.ErrExhausted, errorOf(c.Backend.Create(ctx, spec))) // two of six tenths each
 	c.holds("b")
 }
 
@@ -127,9 +116,7 @@ func (c checker) staysIncompleteInTrash(id backend.ID) {
 	if !ok {
 		return
 	}
-	if err := c.Backend.Delete(ctx, id); err != nil {
-		c.Fatal(err)
-	}
+	check.OK(c.T, c.Backend.Delete(ctx, id))
 	all, err := trash.Trash(ctx)
 	if err != nil || len(all) != 1 || all[0].ID != id || !all[0].Incomplete {
 		c.Fatalf("the trash has %+v, %v, want an incomplete volume %s", all, err, id)

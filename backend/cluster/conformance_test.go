@@ -33,7 +33,7 @@ func (w *world) fixture(first backend.Backend, reopen func() backend.Backend, f 
 	w.Start()
 	w.Ready(node)
 	f.Backend = reported{w.Backend, first}
-	f.Reopen = func(*testing.T) backendtest.Storage {
+	f.Reopen = func(*testing.T) backend.Storage {
 		w.Agents[node]()
 		w.Stop()
 		host := reopen()
@@ -48,7 +48,7 @@ func (w *world) fixture(first backend.Backend, reopen func() backend.Backend, f 
 // reported is the backend with a Capacity that waits until the agent's report has come: it is the one thing that a
 // cluster knows a moment later than its host.
 type reported struct {
-	backendtest.Storage
+	backend.Storage
 	host backend.Backend
 }
 

@@ -46,7 +46,7 @@ func conforms(t *testing.T, engine, fsType string, k hostfs.Kind, smallest int64
 		s := newServer(t, engine, k, size)
 		return &backendtest.Fixture{
 			Backend: s.Backend,
-			Reopen: func(*testing.T) backendtest.Storage {
+			Reopen: func(*testing.T) backend.Storage {
 				s.restart()
 				return s.Backend
 			},

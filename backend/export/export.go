@@ -21,11 +21,8 @@ import (
 
 // Storage is what the wrapped backend must implement; package local does.
 type Storage interface {
-	backend.Backend
-	backend.Expander
-	backend.Snapshotter
+	backend.Storage
 	backend.GroupSnapshotter
-	backend.Cloner
 	backend.Trasher
 	backend.PoolMemory
 }

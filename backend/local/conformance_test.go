@@ -60,7 +60,7 @@ func fixture(t *testing.T, engine, path string, most int64) *backendtest.Fixture
 	t.Cleanup(func() { b.Close(context.Background()) })
 	return &backendtest.Fixture{
 		Backend: b,
-		Reopen: func(t *testing.T) backendtest.Storage {
+		Reopen: func(t *testing.T) backend.Storage {
 			check.OK(t, b.Close(context.Background()))
 			b = open(t, config)
 			return b

@@ -14,14 +14,6 @@ import (
 // The record of a group is written last, in the pool of its first member. Members without it are invisible to callers,
 // and removed at the next start or attempt.
 
-// part is one member of a group under construction.
-type part struct {
-	pool     *pool
-	from     *engine.Entry
-	building *building
-	made     *record
-}
-
 func (b *Backend) SnapshotGroup(ctx context.Context, spec backend.GroupSpec) (*backend.Group, error) {
 	id, err := backend.IDFor(spec.Name)
 	if err != nil {
@@ -76,20 +68,15 @@ func (b *Backend) takeGroup(ctx context.Context, id backend.ID, spec backend.Gro
 	}
 	m, ref := &meta{ID: id, Name: spec.Name}, &groupRef{ID: id, Pool: home.Name, PoolID: home.identity().ID}
 	for _, source := range sources {
-		part, err := b.beginPart(ctx, spec.Member(source), ref)
+		part, err := b.beginMember(ctx, spec.Member(source), ref)
 		if err != nil {
 			return nil, err
 		}
 		parts = append(parts, part)
 		m.Members = append(m.Members, member{Pool: part.pool.Name, Snapshot: part.building.record.id, Source: source})
 	}
-	if err := copyTogether(ctx, parts); err != nil {
+	if err := takeTogether(ctx, parts); err != nil {
 		return nil, fmt.Errorf("group %s: %w", id, err)
-	}
-	for _, part := range parts {
-		if part.made, err = part.building.commit(ctx, true); err != nil {
-			return nil, fmt.Errorf("group %s: %w", id, err)
-		}
 	}
 	crashpoint.Here(crashpoint.GroupBuilt)
 	record, err := home.begin(ctx, groups, m)
@@ -103,7 +90,7 @@ func (b *Backend) takeGroup(ctx context.Context, id backend.ID, spec backend.Gro
 	return b.group(home, made)
 }
 
-func (b *Backend) beginPart(ctx context.Context, spec backend.SnapshotSpec, group *groupRef) (*part, error) {
+func (b *Backend) beginMember(ctx context.Context, spec backend.SnapshotSpec, group *groupRef) (*part, error) {
 	id, err := backend.IDFor(spec.Name)
 	if err != nil {
 		return nil, err
@@ -120,34 +107,7 @@ func (b *Backend) beginPart(ctx context.Context, spec backend.SnapshotSpec, grou
 			return nil, err
 		}
 	}
-	from, err := p.source(r)
-	if err != nil {
-		return nil, err
-	}
-	m, err := p.snapshotMeta(ctx, id, spec, from)
-	if err != nil {
-		from.Dir.Close()
-		return nil, err
-	}
-	m.Group = group
-	building, err := p.begin(ctx, snapshots, m)
-	if err != nil {
-		from.Dir.Close()
-		return nil, err
-	}
-	return &part{pool: p, from: from, building: building}, nil
-}
-
-// close ends a part, and removes its snapshot if the group failed.
-func (t *part) close(ctx context.Context, failed bool) error {
-	t.from.Dir.Close()
-	switch {
-	case !failed:
-		return nil
-	case t.made != nil:
-		return t.pool.remove(ctx, t.made)
-	}
-	return t.building.abandon(ctx)
+	return p.beginPart(ctx, id, spec, r, group)
 }
 
 // whole returns whether an entry is visible: a member of a group without a record is not. If the group's pool is not

@@ -30,16 +30,8 @@ func (b *Backend) ObserveHealth(id backend.ID, c backend.Condition) {
 	}
 }
 
-// examinePool checks the volumes in use of a pool for errors, unless a check is running: a hanging disk blocks a check.
+// examinePool checks the volumes in use of a pool for errors.
 func (b *Backend) examinePool(ctx context.Context, p *pool) {
-	if !b.holdPool(p) {
-		return
-	}
-	defer p.users.Add(-1)
-	if !p.examining.TryLock() {
-		return
-	}
-	defer p.examining.Unlock()
 	if p.examine(ctx) {
 		b.notify()
 	}

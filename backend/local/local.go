@@ -33,12 +33,9 @@ type Backend struct {
 }
 
 var (
-	_ backend.Backend          = (*Backend)(nil)
-	_ backend.Expander         = (*Backend)(nil)
+	_ backend.Storage          = (*Backend)(nil)
 	_ backend.Completer        = (*Backend)(nil)
-	_ backend.Snapshotter      = (*Backend)(nil)
 	_ backend.GroupSnapshotter = (*Backend)(nil)
-	_ backend.Cloner           = (*Backend)(nil)
 	_ backend.Trasher          = (*Backend)(nil)
 	_ backend.PoolMemory       = (*Backend)(nil)
 	_ backend.HealthObserver   = (*Backend)(nil)
@@ -300,8 +297,8 @@ func (b *Backend) maintain(ctx context.Context) {
 			return
 		case now := <-tick.C:
 			for _, p := range b.pools() {
-				b.keepers.Go(func() { b.maintainPool(ctx, p, now) })
-				b.keepers.Go(func() { b.examinePool(ctx, p) })
+				b.keepers.Go(func() { b.unlessBusy(p, &p.maintaining, func() { b.maintainPool(ctx, p, now) }) })
+				b.keepers.Go(func() { b.unlessBusy(p, &p.examining, func() { b.examinePool(ctx, p) }) })
 				b.keepers.Go(func() { b.trimPool(ctx, p, now) })
 			}
 		}
@@ -328,17 +325,22 @@ func (b *Backend) trimPool(ctx context.Context, p *pool, now time.Time) {
 	p.trimmed, p.trimNext = id, now.Add(trimEvery/time.Duration(max(of, 7))) // others may be mounted tomorrow
 }
 
-// maintainPool maintains one pool. It does nothing if the pool is gone, which it detects, or if maintenance is still
-// running: the removal of a large volume takes time.
-func (b *Backend) maintainPool(ctx context.Context, p *pool, now time.Time) {
+// unlessBusy runs do for an open pool, which is not closed before its end, unless busy is locked: do takes long where a large
+// volume is removed, or a disk hangs.
+func (b *Backend) unlessBusy(p *pool, busy *sync.Mutex, do func()) {
 	if !b.holdPool(p) {
 		return
 	}
 	defer p.users.Add(-1)
-	if !p.maintaining.TryLock() {
+	if !busy.TryLock() {
 		return
 	}
-	defer p.maintaining.Unlock()
+	defer busy.Unlock()
+	do()
+}
+
+// maintainPool maintains one pool. It does nothing if the pool is gone, which it detects.
+func (b *Backend) maintainPool(ctx context.Context, p *pool, now time.Time) {
 	if !b.checkPlace(p) {
 		return
 	}

@@ -2,6 +2,7 @@ package local
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -39,26 +40,52 @@ func (b *Backend) Snapshot(ctx context.Context, spec backend.SnapshotSpec) (*bac
 }
 
 func (p *pool) takeSnapshot(ctx context.Context, id backend.ID, spec backend.SnapshotSpec, r *record) (*backend.Snapshot, error) {
-	from, err := p.source(r)
+	t, err := p.beginPart(ctx, id, spec, r, nil)
 	if err != nil {
 		return nil, err
 	}
-	defer from.Dir.Close()
-	m, err := p.snapshotMeta(ctx, id, spec, from)
-	if err != nil {
-		return nil, err
-	}
-	b, err := p.begin(ctx, snapshots, m)
-	if err != nil {
-		return nil, err
-	}
-	made, err := b.fillAndCommit(ctx, true, func(ctx context.Context, e *engine.Entry) error {
-		return p.copyFrozen(ctx, e, from)
-	})
-	if err != nil {
+	err = takeTogether(ctx, []*part{t})
+	if err = errors.Join(err, t.close(ctx, err != nil)); err != nil {
 		return nil, fmt.Errorf("snapshot %s of volume %s in pool %s: %w", id, r.id, p.Name, err)
 	}
-	return p.snapshot(made), nil
+	return p.snapshot(t.made), nil
+}
+
+// part is a snapshot under construction, alone or as a member of a group.
+type part struct {
+	pool     *pool
+	from     *engine.Entry
+	building *building
+	made     *record
+}
+
+func (p *pool) beginPart(ctx context.Context, id backend.ID, spec backend.SnapshotSpec, r *record, group *groupRef) (_ *part, err error) {
+	t := &part{pool: p}
+	if t.from, err = p.source(r); err != nil {
+		return nil, err
+	}
+	m, err := p.snapshotMeta(ctx, id, spec, t.from)
+	if err == nil {
+		m.Group = group
+		t.building, err = p.begin(ctx, snapshots, m)
+	}
+	if err != nil {
+		t.from.Dir.Close()
+		return nil, err
+	}
+	return t, nil
+}
+
+// close ends a part, and removes its snapshot if it, or its group, failed.
+func (t *part) close(ctx context.Context, failed bool) error {
+	t.from.Dir.Close()
+	switch {
+	case !failed:
+		return nil
+	case t.made != nil:
+		return t.pool.remove(ctx, t.made)
+	}
+	return t.building.abandon(ctx)
 }
 
 // smallestSnapshot is the minimum charge of a snapshot. Its entry uses space even without data, and without a charge
@@ -157,12 +184,9 @@ func (b *Backend) ListSnapshots(context.Context) ([]*backend.Snapshot, error) {
 	return listed(b, snapshots, (*pool).showSnapshot, func(s *backend.Snapshot) backend.ID { return s.ID }), nil
 }
 
-// copyTogether copies several entries, each to its building, at one common instant.
-func copyTogether(ctx context.Context, parts []*part) error {
+// takeTogether copies several entries, each to its building, at one common instant, and commits them.
+func takeTogether(ctx context.Context, parts []*part) (err error) {
 	var ids []string
-	for _, part := range parts {
-		ids = append(ids, string(part.from.ID))
-	}
 	do := func(ctx context.Context) error {
 		crashpoint.Here(crashpoint.CopyFrozen)
 		for _, part := range parts {
@@ -173,6 +197,9 @@ func copyTogether(ctx context.Context, parts []*part) error {
 		crashpoint.Here(crashpoint.CopyDone)
 		return nil
 	}
+	for _, part := range parts {
+		ids = append(ids, string(part.from.ID))
+	}
 	group := ""
 	if len(parts) > 1 {
 		group = strings.Join(ids, ", ")
@@ -181,5 +208,13 @@ func copyTogether(ctx context.Context, parts []*part) error {
 		rest := do
 		do = func(ctx context.Context) error { return part.pool.engine.Frozen(ctx, part.from, group, rest) }
 	}
-	return do(ctx)
+	if err := do(ctx); err != nil {
+		return err
+	}
+	for _, part := range parts {
+		if part.made, err = part.building.commit(ctx, true); err != nil {
+			return err
+		}
+	}
+	return nil
 }

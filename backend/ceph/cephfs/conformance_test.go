@@ -14,7 +14,7 @@ func TestCephFS_Conforms(t *testing.T) {
 		w := newWorld(t, size)
 		return &backendtest.Fixture{
 			Backend: w.backend,
-			Reopen: func(*testing.T) backendtest.Storage {
+			Reopen: func(*testing.T) backend.Storage {
 				w.reopen()
 				return w.backend
 			},

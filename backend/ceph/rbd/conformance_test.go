@@ -23,7 +23,7 @@ func conforms(t *testing.T, mode backend.Mode, fstype, inside string) {
 		b, end := open(t, at, config)
 		return &backendtest.Fixture{
 			Backend: b,
-			Reopen: func(t *testing.T) backendtest.Storage {
+			Reopen: func(t *testing.T) backend.Storage {
 				end()
 				b, end = open(t, at, config)
 				return b

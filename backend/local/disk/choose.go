@@ -34,7 +34,11 @@ func (h *Host) choose(ctx context.Context, pool string, which nodeops.DeviceSele
 	if len(meant) == 0 {
 		return noDisk(e, "no disk of node %s matches %s; a disk that is removable, on a network or virtual must be named by a path", h.Node, which)
 	}
-	j, err := h.judge(ctx, which, all)
+	b, err := h.booted()
+	if err != nil && !which.Names() {
+		return fmt.Errorf("%w: %w", backend.ErrUnavailable, err)
+	}
+	j, err := h.judge(ctx, which, all, b)
 	if err != nil {
 		return fmt.Errorf("%w: %w", backend.ErrUnavailable, err)
 	}

@@ -59,15 +59,7 @@ type judge struct {
 	hidden   []string // attached volumes whose device is unknown
 }
 
-func (h *Host) judge(ctx context.Context, which nodeops.DeviceSelector, all []nodeops.Device) (*judge, error) {
-	b, err := h.booted()
-	if err != nil && !which.Names() {
-		return nil, err
-	}
-	return h.judgeWith(ctx, which, all, b)
-}
-
-func (h *Host) judgeWith(ctx context.Context, which nodeops.DeviceSelector, all []nodeops.Device, b *boot) (j *judge, err error) {
+func (h *Host) judge(ctx context.Context, which nodeops.DeviceSelector, all []nodeops.Device, b *boot) (j *judge, err error) {
 	j = &judge{Host: h, named: which.Names(), boot: b}
 	if h.Attached == nil {
 		return j, nil

@@ -43,7 +43,14 @@ func (h *Host) Look(ctx context.Context, which nodeops.DeviceSelector, count int
 	if err != nil {
 		return nil, err
 	}
-	j, err := h.lookingJudge(ctx, which, all)
+	b, err := h.noted()
+	if err != nil {
+		return nil, err
+	}
+	if b == nil { // the agent has noted none yet: it will, when it starts
+		b = bootWith(all)
+	}
+	j, err := h.judge(ctx, which, all, b)
 	if err != nil {
 		return nil, err
 	}
@@ -85,18 +92,6 @@ func (h *Host) Look(ctx context.Context, which nodeops.DeviceSelector, count int
 // neverADisk leaves out what a kernel has by the hundred.
 func neverADisk(name string) bool {
 	return slices.ContainsFunc([]string{"loop", "ram", "zram", "nbd"}, func(kind string) bool { return strings.HasPrefix(name, kind) })
-}
-
-// lookingJudge takes all disks as there since the boot if no agent has noted them yet: it will, when it starts.
-func (h *Host) lookingJudge(ctx context.Context, which nodeops.DeviceSelector, all []nodeops.Device) (*judge, error) {
-	b, err := h.noted()
-	if err != nil {
-		return nil, err
-	}
-	if b == nil {
-		b = bootWith(all)
-	}
-	return h.judgeWith(ctx, which, all, b)
 }
 
 // poolsByUUID are those that have a disk on record.
