@@ -80,11 +80,11 @@ func (b *Backend) awaitLook(ctx context.Context, attached *v1beta1.Volume) error
 
 // checkReleased returns an error while a node may use a volume that another one is to have.
 func (b *Backend) checkReleased(ctx context.Context, id backend.ID, node, next string) error {
-	attached, err := b.isAttached(ctx, id, node)
+	since, err := b.attachedSince(ctx, id, node)
 	switch {
 	case err != nil:
 		return fmt.Errorf("%w: volume %s: whether it is still attached to node %s: %w", backend.ErrUnavailable, id, node, err)
-	case attached:
+	case since != nil:
 		return fmt.Errorf("%w: volume %s is attached to node %s, and one node at a time may use it; it is attached to node %s once it is detached there",
 			backend.ErrPrecondition, id, node, next)
 	}
@@ -148,12 +148,6 @@ func (b *Backend) unused(v *v1beta1.Volume) error {
 			backend.ErrPrecondition, v.Name, n.Name)
 	}
 	return nil
-}
-
-// isAttached says whether there is the VolumeAttachment that Kubernetes makes for a volume and a node.
-func (b *Backend) isAttached(ctx context.Context, id backend.ID, node string) (bool, error) {
-	since, err := b.attachedSince(ctx, id, node)
-	return since != nil, err
 }
 
 // attachedSince returns when the VolumeAttachment of a volume and a node was made; nil if there is none.

@@ -50,11 +50,8 @@ type Backend struct {
 }
 
 var (
-	_ backend.Backend          = (*Backend)(nil)
-	_ backend.Expander         = (*Backend)(nil)
-	_ backend.Snapshotter      = (*Backend)(nil)
+	_ backend.Storage          = (*Backend)(nil)
 	_ backend.GroupSnapshotter = (*Backend)(nil)
-	_ backend.Cloner           = (*Backend)(nil)
 	_ backend.Topology         = (*Backend)(nil)
 	_ backend.Sharer           = (*Backend)(nil)
 )
@@ -89,7 +86,7 @@ func (b *Backend) Start(ctx context.Context) error {
 	if err := b.watches.heard.Wait(ctx); err != nil {
 		return fmt.Errorf("the cluster's volumes could not be listed: %w", err)
 	}
-	b.liveness.listed()
+	b.liveness.disconnected()
 	return nil
 }
 

@@ -98,8 +98,10 @@ func (c *creation) step(ctx context.Context) (*backend.Volume, error) {
 	case s.request != nil && !c.leaving(o): // the process that requested the deletion was killed in the middle
 		_, err := c.volumes.remove(ctx, c.call, o, s.request.Reason)
 		return nil, err
+	case c.leaving(o) && down != "" && !s.made:
+		return nil, rollBack(ctx, c.Backend, c.volumes, c.call, o, "the volume was deleted before it was created")
 	case c.leaving(o):
-		return nil, c.awaitLeave(ctx, o, s, down)
+		return nil, c.volumes.awaitLeave(ctx, c.call, s, down)
 	case s.made && o.IsIncomplete():
 		return nil, fmt.Errorf("%w: %w, and it is made again", backend.ErrExists, errIncomplete(o))
 	case s.made:
@@ -199,17 +201,4 @@ func (c *creation) another() bool {
 		}
 	}
 	return false
-}
-
-// awaitLeave waits until an object of the same name, which is being deleted, is gone.
-func (c *creation) awaitLeave(ctx context.Context, o *v1beta1.Volume, s state, down string) error {
-	switch {
-	case down != "" && !s.made:
-		return rollBack(ctx, c.Backend, c.volumes, c.call, o, "the volume was deleted before it was created")
-	case down != "":
-		return fmt.Errorf("%w: volume %s is being deleted on %s, which is down: %s", backend.ErrUnavailable, c.id, v1beta1.SiteOf(s.node), down)
-	case s.made && s.failure() != nil:
-		return fmt.Errorf("volume %s is being deleted: %w", c.id, s.failure())
-	}
-	return c.wait(ctx)
 }

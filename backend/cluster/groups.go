@@ -154,7 +154,7 @@ func (b *Backend) DeleteGroup(ctx context.Context, id backend.ID) error {
 		for _, o := range left {
 			done[o.UID] = true
 			all.Go(func() error {
-				return b.release(ctx, backend.ID(o.Name), func(*v1beta1.Snapshot) error { return nil })
+				return remove(ctx, b, b.snapshots, backend.ID(o.Name), func(*v1beta1.Snapshot) error { return nil })
 			})
 		}
 		if err := all.Wait(); err != nil {

@@ -36,7 +36,8 @@ func newLiveness(changed func(string)) *liveness {
 	return &liveness{changed: changed, since: time.Now(), beats: map[string]*beat{}}
 }
 
-// disconnected is called when the watch fails: then all nodes seem silent.
+// disconnected is called when the watch fails: then all nodes seem silent. It is also called when all Leases were seen first: a
+// node without one has been silent since then.
 func (p *liveness) disconnected() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -107,9 +108,6 @@ func (p *liveness) deleted(lease string) {
 	p.mu.Unlock()
 	p.changed(node)
 }
-
-// listed is called when all Leases were seen: a node without one has been silent since then.
-func (p *liveness) listed() { p.disconnected() }
 
 // down says why nothing can be done on a node now; empty means that its agent is alive.
 func (p *liveness) down(node string) string {

@@ -153,7 +153,7 @@ func TestLease_DeletedDoesNotEndTheSilenceOfANode(t *testing.T) {
 		if got := p.silent("a"); got != 0 || p.down("a") != "" {
 			t.Errorf("with a Lease again it is silent for %s", got)
 		}
-		p.listed()
+		p.disconnected()
 		if got := p.silent("none"); got != 0 {
 			t.Errorf("when all Leases have just been listed, a node without one is silent for %s", got)
 		}

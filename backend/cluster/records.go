@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -29,6 +30,9 @@ type records[T object] struct {
 	look func(T) state
 	*inflight[T]
 }
+
+// word is the kind in messages.
+func (r *records[T]) word() string { return strings.ToLower(string(r.kind)) }
 
 // state is what Volumes and Snapshots have in common.
 type state struct {
@@ -198,6 +202,17 @@ func (r *records[T]) seen(ctx context.Context, c *call[T], uid types.UID) {
 			return
 		}
 	}
+}
+
+// awaitLeave waits for a change of an object of a requested name that is being deleted, unless that cannot end now.
+func (r *records[T]) awaitLeave(ctx context.Context, c *call[T], s state, down string) error {
+	switch {
+	case down != "":
+		return fmt.Errorf("%w: %s %s is being deleted on %s, which is down: %s", backend.ErrUnavailable, r.word(), c.name, v1beta1.SiteOf(s.node), down)
+	case s.made && s.failure() != nil:
+		return fmt.Errorf("%s %s is being deleted: %w", r.word(), c.name, s.failure())
+	}
+	return c.wait(ctx)
 }
 
 // awaitGone waits until deleted objects have left the cache, so that no later list has them.

@@ -14,9 +14,9 @@ import (
 	"github.com/holdfast-storage/holdfast/kube"
 )
 
-// GivenUp says whether a volume was given up and its object only remains for another finalizer, such as its claim's.
-func GivenUp(v *v1beta1.Volume) bool {
-	return v.DeletionTimestamp != nil && !slices.Contains(v.Finalizers, v1beta1.AgentFinalizer)
+// GivenUp says whether a volume or snapshot was given up and its object only remains for another finalizer, such as its claim's.
+func GivenUp(o metav1.Object) bool {
+	return o.GetDeletionTimestamp() != nil && !slices.Contains(o.GetFinalizers(), v1beta1.AgentFinalizer)
 }
 
 // GiveUpVolume removes a volume whose node does not come back. If it does, its agent removes the data.

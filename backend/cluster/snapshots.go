@@ -75,12 +75,8 @@ func (b *Backend) takeStep(ctx context.Context, c *call[*v1beta1.Snapshot], o *v
 			return err
 		}
 		return fmt.Errorf("%w: snapshot %s: %s is down: %s", backend.ErrUnavailable, c.name, v1beta1.SiteOf(s.node), down)
-	case c.leaving(o) && s.made && s.failure() != nil:
-		return fmt.Errorf("snapshot %s is being deleted: %w", c.name, s.failure())
-	case c.leaving(o) && down != "":
-		return fmt.Errorf("%w: snapshot %s is being deleted on %s, which is down: %s", backend.ErrUnavailable, c.name, v1beta1.SiteOf(s.node), down)
 	case c.leaving(o):
-		return c.wait(ctx)
+		return b.snapshots.awaitLeave(ctx, c, s, down)
 	case s.failure() != nil:
 		removed, err := b.snapshots.remove(ctx, c, o, "the snapshot could not be taken")
 		switch {
@@ -111,34 +107,11 @@ func (b *Backend) beginSnapshot(ctx context.Context, c *call[*v1beta1.Snapshot],
 
 // DeleteSnapshot removes a snapshot that belongs to no group.
 func (b *Backend) DeleteSnapshot(ctx context.Context, id backend.ID) error {
-	return b.release(ctx, id, func(o *v1beta1.Snapshot) error {
+	return remove(ctx, b, b.snapshots, id, func(o *v1beta1.Snapshot) error {
 		if g := o.Spec.Group; g != nil {
 			return fmt.Errorf("%w: snapshot %s belongs to group %s; delete the group", backend.ErrPrecondition, id, backend.Quote(g.Name))
 		}
 		return nil
-	})
-}
-
-// release removes a snapshot unless check refuses.
-func (b *Backend) release(ctx context.Context, id backend.ID, check func(*v1beta1.Snapshot) error) error {
-	c := b.snapshots.join(string(id))
-	defer c.leave()
-	return await(ctx, b.snapshots, c, func(o *v1beta1.Snapshot) (bool, error) {
-		s := snapshotState(o)
-		down := b.liveness.down(s.node)
-		switch {
-		case !c.asked(o) && (s.request == nil || !s.deleting):
-			if err := check(o); err != nil {
-				return false, err
-			}
-			return false, b.snapshots.removeAny(ctx, c, o, "the snapshot was deleted by its caller")
-		case down != "" && !s.made:
-			return false, rollBack(ctx, b, b.snapshots, c, o, "the snapshot was deleted before it was taken")
-		case down != "":
-			return false, fmt.Errorf("%w: snapshot %s is on %s, which is down: %s; it will be deleted %s",
-				backend.ErrUnavailable, id, v1beta1.SiteOf(s.node), down, deletedWhen(s.node))
-		}
-		return false, s.failure()
 	})
 }
 

@@ -41,24 +41,29 @@ func (b *Backend) List(context.Context) ([]*backend.Volume, error) {
 // Delete requests the deletion of the object and waits until the agent has removed its finalizer. Once it is requested,
 // the agent retries it, even if this call returns an error.
 func (b *Backend) Delete(ctx context.Context, id backend.ID) error {
-	c := b.volumes.join(string(id))
+	return remove(ctx, b, b.volumes, id, func(o *v1beta1.Volume) error { return cmp.Or(b.unbound(ctx, o), b.unused(o)) })
+}
+
+// remove deletes an object and its data, unless check refuses, and waits until the object is gone.
+func remove[T object](ctx context.Context, b *Backend, r *records[T], id backend.ID, check func(T) error) error {
+	c := r.join(string(id))
 	defer c.leave()
-	return await(ctx, b.volumes, c, func(o *v1beta1.Volume) (bool, error) {
-		s := volumeState(o)
+	return await(ctx, r, c, func(o T) (bool, error) {
+		s := r.look(o)
 		down := b.liveness.down(s.node)
 		switch {
 		case !c.asked(o) && (s.request == nil || !s.deleting):
-			if err := cmp.Or(b.unbound(ctx, o), b.unused(o)); err != nil {
+			if err := check(o); err != nil {
 				return false, err
 			}
-			return false, b.volumes.removeAny(ctx, c, o, "the volume was deleted by its caller")
+			return false, r.removeAny(ctx, c, o, "the "+r.word()+" was deleted by its caller")
 		case GivenUp(o):
 			return false, nil
 		case down != "" && !s.made:
-			return false, rollBack(ctx, b, b.volumes, c, o, "the volume was deleted before it was made")
+			return false, rollBack(ctx, b, r, c, o, "the "+r.word()+" was deleted before it was made")
 		case down != "":
-			return false, fmt.Errorf("%w: volume %s is on %s, which is down: %s; it will be deleted %s",
-				backend.ErrUnavailable, id, v1beta1.SiteOf(s.node), down, deletedWhen(s.node))
+			return false, fmt.Errorf("%w: %s %s is on %s, which is down: %s; it will be deleted %s",
+				backend.ErrUnavailable, r.word(), id, v1beta1.SiteOf(s.node), down, deletedWhen(s.node))
 		}
 		return false, s.failure()
 	})

@@ -39,15 +39,8 @@ func (w *watches) prepare(b *Backend) error {
 	w.nodes = watch.ToTypedStorageNodeInformer(kinds.StorageNodes()).TypedInformer()
 	w.clusters = watch.ToTypedStorageClusterInformer(kinds.StorageClusters()).TypedInformer()
 	w.servers = watch.ToTypedNFSServerInformer(kinds.NFSServers()).TypedInformer()
-	return errors.Join(w.index(), w.listen(b), w.listenToLeases(b, b.Watches.Cluster.Coordination().V1().Leases().Informer()),
-		w.listenToPersistentVolumes(b))
-}
-
-func (w *watches) index() error {
-	return errors.Join(
-		w.volumes.AddTypedIndexers(volumeIndexers),
-		w.snapshots.AddTypedIndexers(snapshotIndexers),
-	)
+	return errors.Join(w.volumes.AddTypedIndexers(volumeIndexers), w.snapshots.AddTypedIndexers(snapshotIndexers),
+		w.listen(b), w.listenToLeases(b, b.Watches.Cluster.Coordination().V1().Leases().Informer()), w.listenToPersistentVolumes(b))
 }
 
 var (
