@@ -18,8 +18,6 @@ import (
 // useCSI refers to the CSI driver, which serves the same volumes and can do more.
 const useCSI = "use a StorageClass of the CSI driver " + v1beta1.DriverName
 
-var accessModes = []core.PersistentVolumeAccessMode{core.ReadWriteMany, core.ReadOnlyMany, core.ReadWriteOnce}
-
 // checkClaim refuses claims that this provisioner can never satisfy.
 func checkClaim(c *core.PersistentVolumeClaim) error {
 	refuse := func(format string, args ...any) error {
@@ -37,13 +35,8 @@ func checkClaim(c *core.PersistentVolumeClaim) error {
 	case spec.VolumeAttributesClassName != nil && *spec.VolumeAttributesClassName != "":
 		return refuse("spec.volumeAttributesClassName is only for CSI volumes; leave it out")
 	}
-	for _, mode := range c.Spec.AccessModes {
-		switch {
-		case mode == core.ReadWriteOncePod:
-			return refuse("the access mode %s cannot be enforced: Kubernetes checks it for CSI volumes only, and any host may mount an NFS export; %s, or request %s", mode, useCSI, core.ReadWriteOnce)
-		case !slices.Contains(accessModes, mode):
-			return refuse("unknown access mode %s; known are: %v", backend.Quote(string(mode)), accessModes)
-		}
+	if slices.Contains(c.Spec.AccessModes, core.ReadWriteOncePod) {
+		return refuse("the access mode %s cannot be enforced: Kubernetes checks it for CSI volumes only, and any host may mount an NFS export; %s, or request %s", core.ReadWriteOncePod, useCSI, core.ReadWriteOnce)
 	}
 	return nil
 }
@@ -56,21 +49,14 @@ func checkClass(c *storage.StorageClass) error {
 	if c.AllowVolumeExpansion != nil && *c.AllowVolumeExpansion {
 		return fmt.Errorf("%w StorageClass %s: allowVolumeExpansion is true, and plain NFS volumes cannot grow; leave it out, or %s", backend.ErrInvalid, c.Name, useCSI)
 	}
-	for _, option := range slices.Concat(splitOptions(c.MountOptions)...) {
-		if err := v1beta1.CheckNFSOption(option); err != nil {
-			return fmt.Errorf("%w StorageClass %s: %w", backend.ErrInvalid, c.Name, err)
+	for _, entry := range c.MountOptions { // which may hold several
+		for option := range strings.SplitSeq(entry, ",") {
+			if err := v1beta1.CheckNFSOption(option); err != nil {
+				return fmt.Errorf("%w StorageClass %s: %w", backend.ErrInvalid, c.Name, err)
+			}
 		}
 	}
 	return nil
-}
-
-// splitOptions splits entries that hold several options.
-func splitOptions(entries []string) [][]string {
-	var all [][]string
-	for _, entry := range entries {
-		all = append(all, strings.Split(entry, ","))
-	}
-	return all
 }
 
 // sizeOf reads the size that a claim requests.

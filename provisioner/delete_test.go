@@ -281,13 +281,3 @@ func TestDelete_LocalDataIsDeletedThoughTheIdentityOfTheStoreIsLost(t *testing.T
 		t.Errorf("volumes %v, %v", s.disk.volumes(), err)
 	}
 }
-
-func TestDelete_MemoryOfReportsIsBounded(t *testing.T) {
-	var seen onceOnly
-	for i := range 3 * mostTold {
-		seen.first(time.Duration(i).String())
-	}
-	if len(seen.seen) > mostTold {
-		t.Errorf("%d are remembered", len(seen.seen))
-	}
-}

@@ -1,14 +1,15 @@
 package provisioner
 
 import (
-	"cmp"
 	"context"
 	"strings"
 
 	core "k8s.io/api/core/v1"
 	storage "k8s.io/api/storage/v1"
+	helpers "k8s.io/component-helpers/storage/volume"
 
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/kube"
 )
 
 // ShouldProvision accepts the claims for this server while the Lease is held.
@@ -31,31 +32,18 @@ func (p *Provisioner) ShouldDelete(context.Context, *core.PersistentVolume) bool
 // isFor says whether the class of a claim names this server. One that names none, or none that can be read, is for the
 // default server, which reports what is wrong with it.
 func (p *Provisioner) isFor(c *core.PersistentVolumeClaim) bool {
-	found, ok, err := p.classes.GetStore().GetByKey(classOf(c))
-	if err != nil || !ok {
+	class := kube.InStore[*storage.StorageClass](p.classes.GetStore(), helpers.GetPersistentVolumeClaimClass(c))
+	if class == nil {
 		return true // the library looks for it again
 	}
-	class, ok := found.(*storage.StorageClass)
-	if !ok {
-		return false
-	}
 	server := serverOf(class.Parameters)
-	if server == "" {
-		return p.Default()
-	}
-	if server == p.Identity || !strings.Contains(server, "/") && p.Named(server) {
+	switch {
+	case server == "":
+		return p.Servers.IsDefault()
+	case server == p.Identity, !strings.Contains(server, "/") && p.Servers.IsNamed(server):
 		return true
-	}
-	if p.Known != nil && p.Default() && !p.Known(server) && p.onceOnly.first(string(c.UID)+" "+server) {
+	case p.Servers.IsDefault() && !p.Servers.Known(server) && p.isFirst(string(c.UID)+" "+server):
 		p.warnf(c, "UnknownServer", "StorageClass %s names the NFSServer %s, which does not exist; create it, or choose another class", class.Name, backend.Quote(server))
 	}
 	return false
-}
-
-func classOf(c *core.PersistentVolumeClaim) string {
-	name := ""
-	if c.Spec.StorageClassName != nil {
-		name = *c.Spec.StorageClassName
-	}
-	return cmp.Or(c.Annotations[core.BetaStorageClassAnnotation], name)
 }

@@ -44,8 +44,7 @@ func TestChoose_EachClaimIsForOneServer(t *testing.T) {
 		c := p.of(t, test.parameters)
 		got, want := [3]bool{}, [3]bool{test.byDefault, test.otherwise, test.younger}
 		for i := range got {
-			p.Default = func() bool { return i != 1 }
-			p.Named = func(name string) bool { return name == "main" && i < 2 }
+			p.Servers = servers{isDefault: i != 1, named: []string{"main", "main", "none"}[i]}
 			got[i] = p.ShouldProvision(t.Context(), c)
 		}
 		if got != want {
@@ -56,12 +55,11 @@ func TestChoose_EachClaimIsForOneServer(t *testing.T) {
 
 func TestChoose_ClaimOfAMissingServerGetsOneEvent(t *testing.T) {
 	s, p := quiet(t)
-	p.Known = func(server string) bool { return server == "backup" }
 	for server, want := range map[string]int{"gone": 1, "backup": 0, "main": 0} {
 		c := p.of(t, map[string]string{"nfsServer": server})
 		c.UID = types.UID(server)
 		for _, first := range []bool{true, true, false, false} {
-			p.Default = func() bool { return first }
+			p.Servers = servers{isDefault: first, named: "main", known: "backup"}
 			p.ShouldProvision(t.Context(), c)
 		}
 		if written := s.events.With(`"` + server + `"`); len(written) != want {
@@ -129,7 +127,7 @@ func TestConfig_WrongIsRefused(t *testing.T) {
 		"identity with more": {func(c *Config) { c.Identity = "a/b/c" }, "NAMESPACE/NAME"},
 		"identity empty":     {func(c *Config) { c.Identity = "/" }, "NAMESPACE/NAME"},
 		"backend":            {func(c *Config) { c.Backend = nil }, "needs a backend"},
-		"address":            {func(c *Config) { c.Address = nil }, "an address"},
+		"servers":            {func(c *Config) { c.Servers = nil }, "the servers"},
 		"state":              {func(c *Config) { c.StateDir = "" }, "directory"},
 		"lease":              {func(c *Config) { c.Lease = 1 }, "at least a second"},
 	} {

@@ -92,12 +92,12 @@ func TestClaim_FailureIsRetriedUntilItSucceeds(t *testing.T) {
 	s := newServer(t, a.client)
 	s.config.RetryFirst, s.config.RetryLast = time.Millisecond, 5*time.Millisecond
 	var refused atomic.Int32
-	s.config.Refusal = func() error {
+	s.config.Servers = servers{isDefault: true, refusal: func() error {
 		if refused.Add(1) <= 3 {
 			return backend.ErrUnavailable
 		}
 		return nil
-	}
+	}}
 	const often = 20 // the library gives up after 15 by default
 	s.disk.hook(func(_ context.Context, call string) error {
 		if n := s.disk.called(call); (call == "create" || call == "delete") && n <= often {

@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path"
+	"slices"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -154,11 +156,7 @@ func (j *journal) get(id backend.ID) (entry, bool) {
 func (j *journal) all() []backend.ID {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	var ids []backend.ID
-	for id := range j.entries {
-		ids = append(ids, id)
-	}
-	return ids
+	return slices.Collect(maps.Keys(j.entries))
 }
 
 func (j *journal) close() error { return j.root.Close() }

@@ -50,7 +50,9 @@ func (p *Provisioner) work(term context.Context) {
 	look := time.NewTicker(p.Resync)
 	defer look.Stop()
 	for {
-		p.enqueueBegun()
+		for _, id := range p.journal.all() {
+			p.begun.Enqueue(id)
+		}
 		select {
 		case <-look.C:
 		case <-term.Done():

@@ -8,6 +8,7 @@ import (
 	core "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v10/controller"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
@@ -36,11 +37,7 @@ func (p *Provisioner) findPersistent(ctx context.Context, volume string) (*core.
 
 // persistent returns the PersistentVolume of a volume. A volume of a ReadOnlyMany claim is not mounted read-only: its
 // data has to be written first.
-func (p *Provisioner) persistent(o controller.ProvisionOptions, v *backend.Volume, address string) *core.PersistentVolume {
-	policy := p.ReclaimPolicy
-	if o.StorageClass.ReclaimPolicy != nil {
-		policy = *o.StorageClass.ReclaimPolicy
-	}
+func (p *Provisioner) persistent(o controller.ProvisionOptions, v *backend.Volume) *core.PersistentVolume {
 	options := o.StorageClass.MountOptions
 	if len(options) == 0 {
 		options = p.MountOptions
@@ -48,7 +45,6 @@ func (p *Provisioner) persistent(o controller.ProvisionOptions, v *backend.Volum
 	if nfs := v.Access.NFS; nfs != nil {
 		options = slices.Concat(options, v1beta1.NFSPortOption(nfs.Port))
 	}
-	mode := core.PersistentVolumeFilesystem
 	annotations := map[string]string{
 		v1beta1.NFSServerAnnotation: p.Identity, v1beta1.NFSStoreAnnotation: p.journal.store, v1beta1.NFSVolumeAnnotation: string(v.ID),
 		v1beta1.OnDeleteAnnotation: v.Labels[v1beta1.OnDeleteLabel], v1beta1.GIDAnnotation: v.Labels[v1beta1.GIDLabel],
@@ -58,10 +54,10 @@ func (p *Provisioner) persistent(o controller.ProvisionOptions, v *backend.Volum
 		Spec: core.PersistentVolumeSpec{
 			Capacity:                      core.ResourceList{core.ResourceStorage: *v1beta1.Quantity(v.Size)},
 			AccessModes:                   slices.Clone(o.PVC.Spec.AccessModes),
-			PersistentVolumeReclaimPolicy: policy,
+			PersistentVolumeReclaimPolicy: ptr.Deref(o.StorageClass.ReclaimPolicy, core.PersistentVolumeReclaimDelete),
 			MountOptions:                  slices.Clone(options),
-			VolumeMode:                    &mode,
-			PersistentVolumeSource:        core.PersistentVolumeSource{NFS: &core.NFSVolumeSource{Server: address, Path: p.Path(v.ID)}},
+			VolumeMode:                    new(core.PersistentVolumeFilesystem),
+			PersistentVolumeSource:        core.PersistentVolumeSource{NFS: &core.NFSVolumeSource{Server: p.Address, Path: p.Path(v.ID)}},
 		},
 	}
 }

@@ -37,10 +37,8 @@ func (p *Provisioner) Provision(ctx context.Context, o controller.ProvisionOptio
 }
 
 func (p *Provisioner) provision(ctx context.Context, o controller.ProvisionOptions) (*core.PersistentVolume, error) {
-	if p.Refusal != nil {
-		if err := p.Refusal(); err != nil {
-			return nil, err
-		}
+	if err := p.Servers.Refusal(); err != nil {
+		return nil, err
 	}
 	spec, err := p.specFor(o.PVName, o.PVC, o.StorageClass)
 	if err != nil {
@@ -50,12 +48,8 @@ func (p *Provisioner) provision(ctx context.Context, o controller.ProvisionOptio
 	if err != nil {
 		return nil, err
 	}
-	address, err := p.Address(ctx)
-	if err == nil && address == "" {
-		err = errors.New("it is empty")
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%w: the address of NFS server %s is not known yet: %w", backend.ErrUnavailable, p.Identity, err)
+	if p.Address == "" {
+		return nil, fmt.Errorf("%w: the Service of NFS server %s has no address yet", backend.ErrUnavailable, p.Identity)
 	}
 	if err := p.journal.begin(id, entry{Name: spec.Name, Namespace: o.PVC.Namespace, Claim: o.PVC.Name, UID: string(o.PVC.UID)}); err != nil {
 		if errors.Is(err, backend.ErrExhausted) {
@@ -78,7 +72,7 @@ func (p *Provisioner) provision(ctx context.Context, o controller.ProvisionOptio
 		return nil, err
 	}
 	p.Made(backend.SourceVolume, id)
-	return p.persistent(o, v, address), nil
+	return p.persistent(o, v), nil
 }
 
 // stateOf reports to the library whether an error is final, or the volume may still be created.

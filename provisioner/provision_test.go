@@ -105,7 +105,6 @@ func TestProvision_ImpossibleClaimIsRefusedInPlainWords(t *testing.T) {
 		"clone":         {func(c *spec, _ *class) { c.DataSource = &core.TypedLocalObjectReference{Kind: "X"} }, v1beta1.DriverName},
 		"snapshot":      {func(c *spec, _ *class) { c.DataSourceRef = &core.TypedObjectReference{Kind: "VolumeSnapshot"} }, "VolumeSnapshot"},
 		"one pod":       {func(c *spec, _ *class) { c.AccessModes = []mode{core.ReadWriteOncePod} }, "ReadWriteOncePod cannot be enforced"},
-		"odd mode":      {func(c *spec, _ *class) { c.AccessModes = []mode{"Sometimes"} }, `"Sometimes"`},
 		"attributes":    {func(c *spec, _ *class) { c.VolumeAttributesClassName = new("gold") }, "volumeAttributesClassName"},
 		"no size":       {func(c *spec, _ *class) { c.Resources.Requests = nil }, "requests.storage is missing"},
 		"negative size": {func(c *spec, _ *class) { c.Resources.Requests = size("-1Gi") }, "above 0"},
@@ -145,9 +144,6 @@ func TestProvision_StateSaysWhetherTheVolumeMayStillAppear(t *testing.T) {
 	disk := func(err error) func(*server) {
 		return func(s *server) { s.disk.hook(func(context.Context, string) error { return err }) }
 	}
-	at := func(address string, err error) func(*server) {
-		return func(s *server) { s.config.Address = func(context.Context) (string, error) { return address, err } }
-	}
 	for name, test := range map[string]struct {
 		change func(*server)
 		err    error
@@ -168,9 +164,8 @@ func TestProvision_StateSaysWhetherTheVolumeMayStillAppear(t *testing.T) {
 		"another's volume": {func(s *server) {
 			check.Got(s.disk.Memory.Create(t.Context(), backend.VolumeSpec{Name: options(nil).PVName, Size: backend.Size{Required: gib}}))(t)
 		}, backend.ErrExists, finished, ""},
-		"no address":              {at("", nil), backend.ErrUnavailable, unchanged, ""},
-		"no address can be found": {at("", sighs), backend.ErrUnavailable, unchanged, ""},
-		"the server may not":      {func(s *server) { s.config.Refusal = func() error { return sighs } }, sighs, unchanged, ""},
+		"no address":         {func(s *server) { s.config.Address = "" }, backend.ErrUnavailable, unchanged, "no address yet"},
+		"the server may not": {func(s *server) { s.config.Servers = servers{refusal: func() error { return sighs }} }, sighs, unchanged, ""},
 		"it cannot archive": {func(s *server) {
 			s.config.Backend = struct{ backend.Backend }{backendtest.NewMemory()}
 		}, backend.ErrInvalid, finished, "choose delete or retain"},

@@ -17,11 +17,12 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	core "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/lru"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v10/controller"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v10/controller/metrics"
 
@@ -51,24 +52,19 @@ type Config struct {
 	Name string
 	// Identity is the NAMESPACE/NAME of the NFSServer.
 	Identity string
-	// Default says whether this server serves claims whose class names none. It is called for each claim; nil means no.
-	Default func() bool
-	// Named says whether this server serves claims that name it by NAME alone, since several namespaces may have a server
-	// of that name. Nil means yes.
-	Named func(name string) bool
-	// Known says whether a server with that NAME or NAMESPACE/NAME exists. The default server writes events for claims
-	// that name a missing one. It may be nil.
-	Known func(server string) bool
-	// Refusal says why the server may create no volumes; it returns nil if it may. It may be nil.
-	Refusal func() error
-	// Address is where clients reach the server: an IP address, since nodes do not ask the cluster's DNS.
-	Address func(context.Context) (string, error)
+	// Servers says which claims are for this server; in a cluster a *Servers.
+	Servers interface {
+		IsDefault() bool
+		IsNamed(name string) bool
+		Known(server string) bool
+		Refusal() error
+	}
+	// Address is where clients reach the server: an IP address, since nodes do not ask the cluster's DNS. Empty: it has none yet.
+	Address string
 	// Path is what clients mount for a volume.
 	Path func(backend.ID) string
 	// MountOptions are for classes that have none, beside those of v1beta1.NFSMountOptions that they do not contradict.
 	MountOptions []string
-	// ReclaimPolicy is for classes that have none; empty means Delete.
-	ReclaimPolicy core.PersistentVolumeReclaimPolicy
 
 	// Backend creates the volumes and exports them.
 	Backend backend.Backend
@@ -108,7 +104,7 @@ type Provisioner struct {
 	journal  *journal
 	begun    *kube.Loop[backend.ID] // volumes without a PersistentVolume
 	library  *controller.ProvisionController
-	onceOnly onceOnly
+	reported *lru.Cache // the events that were written once
 	// waiting are the names of claims that did not fit, by UID. They are kept as long as they exist: anyone can make claims
 	// that do not fit, and delete them.
 	waiting sync.Map
@@ -130,7 +126,7 @@ func New(c Config) (*Provisioner, error) {
 	if err := c.complete(); err != nil {
 		return nil, err
 	}
-	p := &Provisioner{Config: c, log: c.Log, started: time.Now()}
+	p := &Provisioner{Config: c, log: c.Log, started: time.Now(), reported: lru.New(mostReported)}
 	var err error
 	if p.journal, err = openJournal(c.StateDir, c.Log); err != nil {
 		return nil, err
@@ -153,15 +149,14 @@ func (c *Config) complete() error {
 	if !strings.Contains(c.Identity, "/") || serverOf(map[string]string{parameters.NFSServer: c.Identity}) == "" {
 		return fmt.Errorf("%w identity %s: it must be the NAMESPACE/NAME of the NFS server", backend.ErrInvalid, backend.Quote(c.Identity))
 	}
-	if c.Backend == nil || c.Client == nil || c.Address == nil || c.Path == nil || c.StateDir == "" || c.Namespace == "" {
-		return errors.New("a provisioner needs a backend, a client, an address, a path, a directory for its state and the namespace of its Lease")
+	if c.Backend == nil || c.Client == nil || c.Servers == nil || c.Path == nil || c.StateDir == "" || c.Namespace == "" {
+		return errors.New("a provisioner needs a backend, a client, the servers, a path, a directory for its state and the namespace of its Lease")
 	}
 	host, err := os.Hostname()
 	if err != nil {
 		return err // the library would end the process
 	}
-	c.Name, c.Holder = cmp.Or(c.Name, DefaultName), cmp.Or(c.Holder, host+"_"+unique())
-	c.ReclaimPolicy = cmp.Or(c.ReclaimPolicy, core.PersistentVolumeReclaimDelete)
+	c.Name, c.Holder = cmp.Or(c.Name, DefaultName), cmp.Or(c.Holder, host+"_"+string(uuid.NewUUID()))
 	c.MountOptions = v1beta1.NFSMountOptions(c.MountOptions)
 	if c.Metrics == nil {
 		c.Metrics = NewMetrics()
@@ -169,12 +164,8 @@ func (c *Config) complete() error {
 	if c.Made == nil {
 		c.Made = func(backend.SourceKind, backend.ID) {}
 	}
-	if c.Default == nil {
-		c.Default = func() bool { return false }
-	}
-	if c.Named == nil {
-		_, own, _ := strings.Cut(c.Identity, "/")
-		c.Named = func(name string) bool { return name == own }
+	if c.Forget == nil {
+		c.Forget = func(context.Context, backend.ID) error { return nil }
 	}
 	c.Log, c.Events = cmp.Or(c.Log, slog.New(slog.DiscardHandler)), cmp.Or(c.Events, kube.NoEvents)
 	c.Workers, c.Lease, c.Timeout = cmp.Or(c.Workers, DefaultWorkers), cmp.Or(c.Lease, DefaultLease), cmp.Or(c.Timeout, DefaultTimeout)

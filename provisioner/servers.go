@@ -87,12 +87,7 @@ func (s *Servers) list() []*v1beta1.NFSServer {
 
 // Own returns the object of this server, or nil if it is not cached yet.
 func (s *Servers) Own() *v1beta1.NFSServer {
-	for _, server := range s.list() {
-		if s.isOwn(server) {
-			return server
-		}
-	}
-	return nil
+	return kube.InStore[*v1beta1.NFSServer](s.all.GetStore(), s.own.String())
 }
 
 func (s *Servers) isOwn(server *v1beta1.NFSServer) bool {

@@ -15,13 +15,6 @@ import (
 	"github.com/holdfast-storage/holdfast/kube"
 )
 
-// enqueueBegun queues all volumes in the journal.
-func (p *Provisioner) enqueueBegun() {
-	for _, id := range p.journal.all() {
-		p.begun.Enqueue(id)
-	}
-}
-
 // begunFor finds the volume whose creation for a claim has begun.
 func (p *Provisioner) begunFor(claim any) []backend.ID {
 	c, ok := claim.(*core.PersistentVolumeClaim)
@@ -46,14 +39,13 @@ func (p *Provisioner) reconcile(ctx context.Context, id backend.ID) (again time.
 		return 0, nil // it is queued again when the Lease is held
 	}
 	defer done()
-	return 0, p.endBegun(ctx, id)
+	if e, begun := p.journal.get(id); begun {
+		err = p.endBegun(ctx, id, e)
+	}
+	return 0, err
 }
 
-func (p *Provisioner) endBegun(ctx context.Context, id backend.ID) error {
-	e, begun := p.journal.get(id)
-	if !begun {
-		return nil
-	}
+func (p *Provisioner) endBegun(ctx context.Context, id backend.ID, e entry) error {
 	// The claim is read first. Otherwise its PersistentVolume could be created, and the claim be bound, between the reads.
 	c, noClaim := p.Client.CoreV1().PersistentVolumeClaims(e.Namespace).Get(ctx, e.Claim, metav1.GetOptions{})
 	if kube.IgnoreNotFound(noClaim) != nil {
@@ -102,15 +94,11 @@ func (p *Provisioner) discard(ctx context.Context, id backend.ID, e entry, why s
 // remove removes a volume and its objects. It deletes the objects once more afterwards: a concurrent call that still
 // saw the volume may have written them again.
 func (p *Provisioner) remove(ctx context.Context, id backend.ID) error {
-	forget := p.Forget
-	if forget == nil {
-		forget = func(context.Context, backend.ID) error { return nil }
-	}
-	if err := forget(ctx, id); err != nil {
+	if err := p.Forget(ctx, id); err != nil {
 		return err
 	}
 	if err := p.Backend.Delete(ctx, id); err != nil {
 		return err
 	}
-	return forget(ctx, id)
+	return p.Forget(ctx, id)
 }

@@ -2,6 +2,7 @@ package provisioner
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -69,7 +70,11 @@ func chosen[L runtime.Object](client kubernetes.Interface, list func(context.Con
 			if err != nil {
 				return nil, err
 			}
-			return all, keep(all, concerns)
+			objects, err := meta.ExtractList(all)
+			if err != nil {
+				return nil, err
+			}
+			return all, meta.SetList(all, slices.DeleteFunc(objects, func(o runtime.Object) bool { return !concerns(o) }))
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			w, err := watches(ctx, o)
@@ -89,38 +94,15 @@ func chosen[L runtime.Object](client kubernetes.Interface, list func(context.Con
 	}, client)
 }
 
-func keep(list runtime.Object, concerns func(runtime.Object) bool) error {
-	all, err := meta.ExtractList(list)
-	if err != nil {
-		return err
-	}
-	kept := []runtime.Object{}
-	for _, o := range all {
-		if concerns(o) {
-			kept = append(kept, o)
-		}
-	}
-	return meta.SetList(list, kept)
-}
-
 func informer(source cache.ListerWatcher, example runtime.Object, resync time.Duration) *replay {
 	i := cache.NewSharedIndexInformer(source, example, resync, cache.Indexers{})
-	// It fails only once the informer has started.
-	_ = i.SetTransform(slim)
+	_ = i.SetTransform(withoutManagedFields) // it fails only once the informer has started
 	return &replay{SharedIndexInformer: i}
 }
 
-// slim returns a copy without the fields that are not read here.
-func slim(object any) (any, error) {
-	switch o := object.(type) {
-	case *core.PersistentVolumeClaim:
-		slender := *o
-		slender.ManagedFields = nil
-		return &slender, nil
-	case *core.PersistentVolume:
-		slender := *o
-		slender.ManagedFields = nil
-		return &slender, nil
+func withoutManagedFields(object any) (any, error) {
+	if m, err := meta.Accessor(object); err == nil && m.GetManagedFields() != nil {
+		m.SetManagedFields(nil)
 	}
 	return object, nil
 }

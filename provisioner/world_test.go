@@ -65,12 +65,29 @@ func randomName() string { return "nfs-" + rand.String(5) + ".holdfast.dev" }
 // configOf is of one process of the server storage/main.
 func configOf(t *testing.T, provisioner string, volumes backend.Backend, state string, client kubernetes.Interface) Config {
 	return Config{
-		Name: provisioner, Identity: "storage/main", Default: func() bool { return true },
-		Address: func(context.Context) (string, error) { return address, nil }, Path: export.PathOf,
+		Name: provisioner, Identity: "storage/main", Servers: servers{isDefault: true, named: "main"}, Address: address, Path: export.PathOf,
 		Backend: volumes, StateDir: state,
 		Client: client, Namespace: realapi.Namespace, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		Lease: time.Second, RetryFirst: 20 * time.Millisecond, RetryLast: 500 * time.Millisecond,
 	}
+}
+
+// servers is what a server knows of all.
+type servers struct {
+	isDefault    bool
+	named, known string
+	refusal      func() error
+}
+
+func (s servers) IsDefault() bool          { return s.isDefault }
+func (s servers) IsNamed(name string) bool { return name == s.named }
+func (s servers) Known(server string) bool { return s.known == "" || server == s.known }
+
+func (s servers) Refusal() error {
+	if s.refusal == nil {
+		return nil
+	}
+	return s.refusal()
 }
 
 // quiet is a server, changed as a test needs it, whose provisioner does not run, and holds its Lease all the same.

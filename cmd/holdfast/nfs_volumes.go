@@ -118,20 +118,12 @@ func (n *nfs) provisioner(volumes *export.Backend, c *clients, servers *provisio
 		return nil, err
 	}
 	config := provisioner.Config{
-		Identity: n.server, Default: servers.IsDefault, Named: servers.IsNamed, Known: servers.Known, Refusal: servers.Refusal, Path: export.PathOf,
-		Address: func(context.Context) (string, error) {
-			if n.address == "" {
-				return "", errors.New("the Service of the NFS server has no address yet")
-			}
-			return n.address, nil
-		},
+		Identity: n.server, Servers: servers, Address: n.address, Path: export.PathOf,
 		Metrics: n.provisioning, Backend: volumes, StateDir: state, Client: c.kubernetes, Namespace: n.namespace, Events: c.events, Log: log,
 		// The agent shows the volume as an object; it goes with the volume.
-		Made:   made,
-		Forget: func(ctx context.Context, id backend.ID) error { return n.forget(ctx, c.holdfast, id) },
-	}
-	if options := words(n.mountOptions); len(options) > 0 {
-		config.MountOptions = options
+		Made:         made,
+		Forget:       func(ctx context.Context, id backend.ID) error { return n.forget(ctx, c.holdfast, id) },
+		MountOptions: words(n.mountOptions),
 	}
 	return provisioner.New(config)
 }
