@@ -16,42 +16,43 @@ func (c *controller) ControllerPublishVolume(ctx context.Context, req *csi.Contr
 		return c.UnimplementedControllerServer.ControllerPublishVolume(ctx, req)
 	}
 	id, err := parseID("volume_id", req.GetVolumeId())
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	if req.GetNodeId() == "" {
+	case req.GetNodeId() == "":
 		return nil, fmt.Errorf("%w: node_id is missing", backend.ErrInvalid)
-	}
-	if req.GetVolumeCapability() == nil {
+	case req.GetVolumeCapability() == nil:
 		return nil, fmt.Errorf("%w: volume_capability is missing", backend.ErrInvalid)
 	}
-	if err := c.checkUse(ctx, id, req.GetVolumeCapability()); err != nil {
-		return nil, err
-	}
 	v, err := c.Backend.Get(ctx, id)
+	if err == nil {
+		err = checkFits(v, req.GetVolumeCapability())
+	}
 	if err != nil {
 		return nil, err
 	}
-	if v.Reach != backend.ItsHost {
-		if err := c.checkNode(req.GetNodeId()); err != nil {
-			return nil, err
-		}
-		if err := c.checkClient(v, req.GetNodeId()); err != nil {
-			return nil, err
-		}
-		if a, is := c.Backend.(backend.Attacher); is && v.Reach == backend.OneHost {
-			err = a.Attach(ctx, id, req.GetNodeId())
-		}
-		return &csi.ControllerPublishVolumeResponse{}, err
+	return &csi.ControllerPublishVolumeResponse{}, c.attach(ctx, v, req.GetNodeId())
+}
+
+func (c *controller) attach(ctx context.Context, v *backend.Volume, node string) error {
+	here := nodeOf(c.topology(v.Node))
+	if v.Reach == backend.ItsHost && node == here {
+		return nil
 	}
-	if here := nodeOf(c.topology(v.Node)); req.GetNodeId() != here {
-		if err := c.checkNode(req.GetNodeId()); err != nil {
-			return nil, err
-		}
-		return nil, fmt.Errorf("%w: volume %s is on the disk of node %s and cannot be used on node %s; move the pod",
-			backend.ErrPrecondition, id, here, backend.Quote(req.GetNodeId()))
+	if err := c.checkNode(node); err != nil {
+		return err
 	}
-	return &csi.ControllerPublishVolumeResponse{}, nil
+	if v.Reach == backend.ItsHost {
+		return fmt.Errorf("%w: volume %s is on the disk of node %s and cannot be used on node %s; move the pod",
+			backend.ErrPrecondition, v.ID, here, backend.Quote(node))
+	}
+	if err := c.checkClient(v, node); err != nil {
+		return err
+	}
+	if a, is := c.Backend.(backend.Attacher); is && v.Reach == backend.OneHost {
+		return a.Attach(ctx, v.ID, node)
+	}
+	return nil
 }
 
 // checkNode fails with ErrNotFound for a node that has no agent.

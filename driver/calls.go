@@ -25,10 +25,6 @@ type calls struct {
 	metrics *metrics
 }
 
-func newCalls(log *slog.Logger, ops *backend.Operations) *calls {
-	return &calls{log: log, metrics: newMetrics(ops)}
-}
-
 func (c *calls) intercept(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	method := path.Base(info.FullMethod)
 	begun := time.Now()

@@ -160,6 +160,21 @@ func (a access) fits(v *backend.Volume) error {
 	return nil
 }
 
+// checkFits refuses a capability, if one is given, that v does not have.
+func checkFits(v *backend.Volume, capability *csi.VolumeCapability) error {
+	if capability == nil {
+		return nil
+	}
+	access, err := parseCapability(capability)
+	if err != nil {
+		return err
+	}
+	if err := access.fits(v); err != nil {
+		return fmt.Errorf("%w volume_capability: %v", backend.ErrInvalid, err)
+	}
+	return nil
+}
+
 // mountFlags are the options that belong to a mount and not to its file system, so that each bind may have its own.
 var mountFlags = []string{
 	"nosuid", "suid", "nodev", "dev", "noexec", "exec", "noatime", "atime", "nodiratime", "diratime",

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
@@ -66,44 +67,38 @@ func (c *controller) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequ
 	if err != nil {
 		return nil, err
 	}
+	if spec.Nodes, err = c.nodesFor(spec, req.GetAccessibilityRequirements()); err != nil {
+		return nil, err
+	}
+	// The scheduler does not know where the source is and may choose another node again and again. The volume is created
+	// beside its source, and its topology directs the pod there.
+	spec.NodesYield = req.GetVolumeContentSource() != nil && c.NodeID == "" && len(spec.Nodes) == 1
+	v, err := c.create(ctx, spec, req.GetVolumeContentSource())
 	switch {
-	case spec.Shared:
-		return c.createShared(ctx, spec, req)
-	case c.reach(spec) == backend.ItsHost: // in a pool that all nodes reach it is wherever the caller would have it
-		if spec.Nodes, err = c.candidates(req.GetAccessibilityRequirements()); err != nil {
-			return nil, err
-		}
-		// The scheduler does not know where the source is and may choose another node again and again. The volume is created
-		// beside its source, and its topology directs the pod there.
-		spec.NodesYield = req.GetVolumeContentSource() != nil && c.NodeID == "" && len(spec.Nodes) == 1
-	}
-	v, err := c.create(ctx, spec, req.GetVolumeContentSource())
-	if errors.Is(err, backend.ErrNotFound) && c.NodeID != "" && req.GetAccessibilityRequirements() != nil {
+	case errors.Is(err, backend.ErrNotFound) && c.NodeID != "" && req.GetAccessibilityRequirements() != nil:
 		// The scheduler chose this node; NotFound would be final, this lets it choose another.
-		err = fmt.Errorf("%w on node %s: %v", backend.ErrExhausted, c.NodeID, err)
-	}
-	if err != nil {
+		return nil, fmt.Errorf("%w on node %s: %v", backend.ErrExhausted, c.NodeID, err)
+	case err != nil:
 		return nil, err
-	}
-	return &csi.CreateVolumeResponse{Volume: c.volume(v)}, nil
-}
-
-// createShared makes a volume that is on no node, wherever the caller would have it. All that its topology may say is
-// that it can be mounted.
-func (c *controller) createShared(ctx context.Context, spec backend.VolumeSpec, req *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
-	if _, ok := c.Backend.(backend.Sharer); !ok {
-		return nil, fmt.Errorf("%w parameter %s=true: there are no NFS servers here; leave it out", backend.ErrInvalid, parameters.Shared)
-	}
-	v, err := c.create(ctx, spec, req.GetVolumeContentSource())
-	if err != nil {
-		return nil, err
-	}
-	if v.Access.NFS == nil || v.Access.NFS.Server == "" {
+	case spec.Shared && (v.Access.NFS == nil || v.Access.NFS.Server == ""):
 		return nil, fmt.Errorf("%w: volume %s is created, but NFS server %s has not reported its address yet; retry", backend.ErrUnavailable, v.ID, v.Server)
 	}
 	resp := &csi.CreateVolumeResponse{Volume: c.volume(v)}
-	resp.Volume.AccessibleTopology = sharedTopology(req.GetAccessibilityRequirements())
+	if spec.Shared {
+		resp.Volume.AccessibleTopology = sharedTopology(req.GetAccessibilityRequirements())
+	}
 	return resp, nil
+}
+
+// nodesFor returns the nodes that may have a requested volume. One on a site is wherever the caller would have it.
+func (c *controller) nodesFor(spec backend.VolumeSpec, wanted *csi.TopologyRequirement) ([]string, error) {
+	if c.reach(spec) == backend.ItsHost {
+		return c.candidates(wanted)
+	}
+	if _, ok := c.Backend.(backend.Sharer); spec.Shared && !ok {
+		return nil, fmt.Errorf("%w parameter %s=true: there are no NFS servers here; leave it out", backend.ErrInvalid, parameters.Shared)
+	}
+	return nil, nil
 }
 
 // reach says which nodes can use a requested volume.
@@ -164,9 +159,7 @@ func checkName(field, name string) error {
 	if name == "" {
 		return fmt.Errorf("%w: %s is missing", backend.ErrInvalid, field)
 	}
-	banned := func(r rune) bool {
-		return r < ' ' && r != '\t' && r != '\n' && r != '\r' || r >= 0x7f && r <= 0x9f
-	}
+	banned := func(r rune) bool { return unicode.IsControl(r) && !strings.ContainsRune("\t\n\r", r) }
 	if strings.ContainsFunc(name, banned) {
 		return fmt.Errorf("%w %s %s: control characters are not allowed", backend.ErrInvalid, field, backend.Quote(name))
 	}
@@ -240,10 +233,14 @@ func (c *controller) ControllerExpandVolume(ctx context.Context, req *csi.Contro
 	if err != nil {
 		return nil, err
 	}
-	if err := c.checkUse(ctx, id, req.GetVolumeCapability()); err != nil {
+	v, err := c.Backend.Get(ctx, id)
+	if err == nil {
+		err = checkFits(v, req.GetVolumeCapability())
+	}
+	if err != nil {
 		return nil, err
 	}
-	v, err := c.expander.Expand(ctx, id, size)
+	v, err = c.expander.Expand(ctx, id, size)
 	if errors.Is(err, backend.ErrExhausted) {
 		// An existing volume cannot move. OutOfRange lets external-resizer accept a smaller size afterwards.
 		return nil, fmt.Errorf("%w: %v", backend.ErrOutOfRange, err)
@@ -255,32 +252,13 @@ func (c *controller) ControllerExpandVolume(ctx context.Context, req *csi.Contro
 	return &csi.ControllerExpandVolumeResponse{CapacityBytes: v.Size, NodeExpansionRequired: v.Access.Directory == "" && v.Reach != backend.ManyHosts}, nil
 }
 
-// checkUse refuses a capability, if one is given, that the volume does not have.
-func (c *controller) checkUse(ctx context.Context, id backend.ID, capability *csi.VolumeCapability) error {
-	if capability == nil {
-		return nil
-	}
-	access, err := parseCapability(capability)
-	if err != nil {
-		return err
-	}
-	v, err := c.Backend.Get(ctx, id)
-	if err != nil {
-		return err
-	}
-	if err := access.fits(v); err != nil {
-		return fmt.Errorf("%w volume_capability: %v", backend.ErrInvalid, err)
-	}
-	return nil
-}
-
 func (c *controller) ValidateVolumeCapabilities(ctx context.Context, req *csi.ValidateVolumeCapabilitiesRequest) (*csi.ValidateVolumeCapabilitiesResponse, error) {
 	id, err := parseID("volume_id", req.GetVolumeId())
+	if err == nil && len(req.GetVolumeCapabilities()) == 0 {
+		err = fmt.Errorf("%w: volume_capabilities are missing", backend.ErrInvalid)
+	}
 	if err != nil {
 		return nil, err
-	}
-	if len(req.GetVolumeCapabilities()) == 0 {
-		return nil, fmt.Errorf("%w: volume_capabilities are missing", backend.ErrInvalid)
 	}
 	v, err := c.Backend.Get(ctx, id)
 	if err != nil {

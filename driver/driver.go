@@ -133,11 +133,6 @@ func New(c Config) (*Driver, error) {
 		c.Leading = always
 	}
 	d := &Driver{Config: c, socket: socket, stopping: make(chan struct{}), mounts: nodeops.Mounts}
-	d.calls = newCalls(c.Log, &d.ops)
-	if c.Registerer != nil {
-		if err := d.calls.register(c.Registerer); err != nil {
-			return nil, err
-		}
-	}
+	d.calls = &calls{c.Log, newMetrics(&d.ops, c.Registerer)}
 	return d, nil
 }

@@ -40,14 +40,8 @@ func (n *node) NodeExpandVolume(ctx context.Context, req *csi.NodeExpandVolumeRe
 }
 
 func (n *node) expand(ctx context.Context, v *backend.Volume, size backend.Size, req *csi.NodeExpandVolumeRequest) error {
-	if c := req.GetVolumeCapability(); c != nil {
-		access, err := parseCapability(c)
-		if err != nil {
-			return err
-		}
-		if err := access.fits(v); err != nil {
-			return fmt.Errorf("%w volume_capability: %v", backend.ErrInvalid, err)
-		}
+	if err := checkFits(v, req.GetVolumeCapability()); err != nil {
+		return err
 	}
 	if size.Required > v.Size || size.Limit > 0 && size.Limit < v.Size {
 		return fmt.Errorf("%w: volume %s has %d bytes, requested are at least %d and at most %d (0: no limit); ControllerExpandVolume decides the size",

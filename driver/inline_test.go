@@ -21,7 +21,7 @@ import (
 func inlineNode(allowed Inline) (*node, *scripted) {
 	b := newScripted()
 	d := &Driver{Config: Config{Backend: b, Inline: allowed, Patience: DefaultPatience}}
-	d.calls = newCalls(slog.New(slog.DiscardHandler), &d.ops)
+	d.calls = &calls{slog.New(slog.DiscardHandler), newMetrics(&d.ops, nil)}
 	return &node{Driver: d}, b
 }
 

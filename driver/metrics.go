@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"google.golang.org/grpc/codes"
 
 	"github.com/holdfast-storage/holdfast/backend"
@@ -13,46 +14,36 @@ type metrics struct {
 	calls   *prometheus.CounterVec
 	seconds *prometheus.HistogramVec
 	panics  prometheus.Counter
-	running prometheus.GaugeFunc
-	oldest  prometheus.GaugeFunc
 }
 
-// The labels of calls are those of the kubelet's csi_operations_seconds, and have the same values.
-func newMetrics(ops *backend.Operations) *metrics {
+// newMetrics registers the metrics, unless r is nil. The labels of calls are those of the kubelet's csi_operations_seconds, and have
+// the same values.
+func newMetrics(ops *backend.Operations, r prometheus.Registerer) *metrics {
+	to := promauto.With(r)
+	to.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "holdfast_csi_node_operations_in_flight", Help: "NodeStageVolume, NodePublishVolume and similar operations that are running.",
+	}, func() float64 {
+		count, _ := ops.InFlight()
+		return float64(count)
+	})
+	to.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "holdfast_csi_node_oldest_operation_seconds", Help: "Age of the oldest NodeStageVolume, NodePublishVolume or similar operation that is running; 0 if none is.",
+	}, func() float64 {
+		_, oldest := ops.InFlight()
+		return oldest.Seconds()
+	})
 	return &metrics{
-		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
+		calls: to.NewCounterVec(prometheus.CounterOpts{
 			Name: "holdfast_csi_calls_total", Help: "CSI calls that were answered.",
 		}, []string{"method_name", "grpc_status_code"}),
-		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		seconds: to.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "holdfast_csi_call_duration_seconds", Help: "Time from a CSI call to its answer.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 2.5, 12),
 		}, []string{"method_name"}),
-		panics: prometheus.NewCounter(prometheus.CounterOpts{
+		panics: to.NewCounter(prometheus.CounterOpts{
 			Name: "holdfast_csi_panics_total", Help: "CSI calls that failed by a panic; each one is a bug.",
 		}),
-		running: prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "holdfast_csi_node_operations_in_flight", Help: "NodeStageVolume, NodePublishVolume and similar operations that are running.",
-		}, func() float64 {
-			count, _ := ops.InFlight()
-			return float64(count)
-		}),
-		oldest: prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "holdfast_csi_node_oldest_operation_seconds", Help: "Age of the oldest NodeStageVolume, NodePublishVolume or similar operation that is running; 0 if none is.",
-		}, func() float64 {
-			_, oldest := ops.InFlight()
-			return oldest.Seconds()
-		}),
 	}
-}
-
-func (c *calls) register(r prometheus.Registerer) error {
-	m := c.metrics
-	for _, collector := range []prometheus.Collector{m.calls, m.seconds, m.panics, m.running, m.oldest} {
-		if err := r.Register(collector); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func (m *metrics) observe(method string, code codes.Code, took time.Duration) {

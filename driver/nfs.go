@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"regexp"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/crashpoint"
@@ -43,7 +43,7 @@ func parseContext(id backend.ID, volume map[string]string) (*backend.Volume, err
 		return nil, nil //nolint:nilnil // as said
 	case path != "/"+string(id):
 		return nil, fmt.Errorf("%w volume_context: %s is %s; of volume %s it must be /%s", backend.ErrInvalid, pathContext, backend.Quote(path), id, id)
-	case net.ParseIP(server) == nil && !isHostName(server):
+	case net.ParseIP(server) == nil && !hostName.MatchString(server):
 		return nil, fmt.Errorf("%w volume_context: %s is %s; it must be an address or the name of a host", backend.ErrInvalid, serverContext, backend.Quote(server))
 	}
 	var number uint64
@@ -58,13 +58,7 @@ func parseContext(id backend.ID, volume map[string]string) (*backend.Volume, err
 	}}, nil
 }
 
-func isHostName(s string) bool {
-	const most = 253
-	other := func(r rune) bool {
-		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-' && r != '.'
-	}
-	return s != "" && len(s) <= most && !strings.HasPrefix(s, "-") && !strings.HasPrefix(s, ".") && !strings.ContainsFunc(s, other)
-}
+var hostName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9.-]{0,252}$`)
 
 // nfsAttachment is of a directory of an NFS server.
 type nfsAttachment struct {

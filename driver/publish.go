@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -16,14 +17,8 @@ import (
 
 func (n *node) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolumeRequest) (*csi.NodePublishVolumeResponse, error) {
 	id, ephemeral, err := parseHandle(req.GetVolumeId())
-	if err != nil {
-		return nil, err
-	}
-	if err := parsePath("target_path", req.GetTargetPath()); err != nil {
-		return nil, err
-	}
-	access, err := parseCapability(req.GetVolumeCapability())
-	if err != nil {
+	access, unusable := parseCapability(req.GetVolumeCapability())
+	if err := cmp.Or(err, parsePath("target_path", req.GetTargetPath()), unusable); err != nil {
 		return nil, err
 	}
 	if ephemeral != isEphemeral(req.GetVolumeContext()) {

@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -15,14 +16,8 @@ const populatesContext = "holdfast.dev/populates"
 
 func (n *node) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeRequest) (*csi.NodeStageVolumeResponse, error) {
 	id, err := parseID("volume_id", req.GetVolumeId())
-	if err != nil {
-		return nil, err
-	}
-	if err := parsePath("staging_target_path", req.GetStagingTargetPath()); err != nil {
-		return nil, err
-	}
-	access, err := parseCapability(req.GetVolumeCapability())
-	if err != nil {
+	access, unusable := parseCapability(req.GetVolumeCapability())
+	if err := cmp.Or(err, parsePath("staging_target_path", req.GetStagingTargetPath()), unusable); err != nil {
 		return nil, err
 	}
 	shared, err := parseContext(id, req.GetVolumeContext())

@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -17,10 +18,7 @@ import (
 
 func (n *node) NodeUnpublishVolume(ctx context.Context, req *csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
 	id, ephemeral, err := parseHandle(req.GetVolumeId())
-	if err != nil {
-		return nil, err
-	}
-	if err := parsePath("target_path", req.GetTargetPath()); err != nil {
+	if err := cmp.Or(err, parsePath("target_path", req.GetTargetPath())); err != nil {
 		return nil, err
 	}
 	return &csi.NodeUnpublishVolumeResponse{}, n.do(ctx, id, "unpublish", func(ctx context.Context) error {
@@ -51,25 +49,16 @@ func (n *node) unpublish(ctx context.Context, p *mountState, path string) error 
 		return err
 	}
 	crashpoint.Here(crashpoint.UnpublishDone)
-	if p.v != nil && p.v.Access.RBD != nil {
-		if Ephemeral(p.v) { // is never unstaged
-			return n.release(ctx, p.id, p.devices)
-		}
-		return protect(p)
+	err = protect(p)
+	if len(bound) > 0 { // where the volume was unstaged before, this was the last use
+		err = errors.Join(err, n.release(ctx, p.id, bound))
 	}
-	if len(bound) == 0 {
-		return nil
-	}
-	// Where the volume was unstaged before, this was the last use.
-	return errors.Join(protect(p), n.release(ctx, p.id, bound))
+	return err
 }
 
 func (n *node) NodeUnstageVolume(ctx context.Context, req *csi.NodeUnstageVolumeRequest) (*csi.NodeUnstageVolumeResponse, error) {
 	id, err := parseID("volume_id", req.GetVolumeId())
-	if err != nil {
-		return nil, err
-	}
-	if err := parsePath("staging_target_path", req.GetStagingTargetPath()); err != nil {
+	if err := cmp.Or(err, parsePath("staging_target_path", req.GetStagingTargetPath())); err != nil {
 		return nil, err
 	}
 	err = n.do(ctx, id, "unstage", func(ctx context.Context) error {
