@@ -16,15 +16,11 @@ const archivePrefix = "archived-"
 
 // archive keeps the data as a snapshot, which no client can reach and which takes only the space of written blocks.
 func (p *Provisioner) archive(ctx context.Context, pv *core.PersistentVolume, v *backend.Volume) error {
-	snapshots, able := p.Backend.(backend.Snapshotter)
-	if !able {
-		return fmt.Errorf("%w: volume %s is to be archived, and this server cannot make snapshots; its data is kept", backend.ErrPrecondition, v.ID)
-	}
-	name, err := p.archiveName(ctx, snapshots, pv)
+	name, err := p.archiveName(ctx, pv)
 	if err != nil {
 		return err
 	}
-	s, err := snapshots.Snapshot(ctx, backend.SnapshotSpec{Name: name, Source: v.ID})
+	s, err := p.Backend.Snapshot(ctx, backend.SnapshotSpec{Name: name, Source: v.ID})
 	if err != nil {
 		return fmt.Errorf("archiving volume %s: %w", v.ID, err)
 	}
@@ -41,7 +37,7 @@ func (p *Provisioner) archive(ctx context.Context, pv *core.PersistentVolume, v 
 // and the archive of its earlier life may still be there, without what was written since. Retries find what was taken: the
 // second name has the time of the release, and under the first one a snapshot counts that is not older. If the clock of
 // this host is behind that of the API server, a retry may take a second archive, and none is lost.
-func (p *Provisioner) archiveName(ctx context.Context, snapshots backend.Snapshotter, pv *core.PersistentVolume) (string, error) {
+func (p *Provisioner) archiveName(ctx context.Context, pv *core.PersistentVolume) (string, error) {
 	release := p.releaseOf(pv)
 	plain := archivePrefix + p.volumeName(pv.Name)
 	dated := fmt.Sprintf("%s-%d", plain, release.Unix())
@@ -50,7 +46,7 @@ func (p *Provisioner) archiveName(ctx context.Context, snapshots backend.Snapsho
 		if err != nil {
 			return "", err
 		}
-		s, err := snapshots.GetSnapshot(ctx, id)
+		s, err := p.Backend.GetSnapshot(ctx, id)
 		switch {
 		case errors.Is(err, backend.ErrNotFound):
 			continue

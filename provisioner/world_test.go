@@ -63,7 +63,7 @@ func newServer(t *testing.T, client kubernetes.Interface) *server {
 func randomName() string { return "nfs-" + rand.String(5) + ".holdfast.dev" }
 
 // configOf is of one process of the server storage/main.
-func configOf(t *testing.T, provisioner string, volumes backend.Backend, state string, client kubernetes.Interface) Config {
+func configOf(t *testing.T, provisioner string, volumes Storage, state string, client kubernetes.Interface) Config {
 	return Config{
 		Name: provisioner, Identity: "storage/main", Servers: servers{isDefault: true, named: "main"}, Address: address, Path: export.PathOf,
 		Backend: volumes, StateDir: state,
