@@ -1,9 +1,7 @@
 package agent
 
 import (
-	"context"
 	"sync/atomic"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,20 +14,6 @@ type ability struct {
 	condition string // of the StorageNode
 	check     func() (reason string, err error)
 	last      atomic.Pointer[metav1.Condition] // nil until it was checked
-}
-
-// watchAbility checks it regularly.
-func (a *Agent) watchAbility(ctx context.Context, b *ability) {
-	tick := time.NewTicker(a.SurveyEvery)
-	defer tick.Stop()
-	for {
-		a.checkAbility(b)
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
 }
 
 func (a *Agent) checkAbility(b *ability) {

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-storage/holdfast/api/convert"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/kube"
 )
 
 // adoptVolume writes an object for a volume on disk that has none. The object's status follows when the watch brings it.
@@ -26,40 +27,43 @@ func (a *Agent) adoptVolume(ctx context.Context, id backend.ID) error {
 	case a.Foreign != nil && a.Foreign(v):
 		return nil
 	}
-	there, err := a.Client.HoldfastV1beta1().Volumes().Get(ctx, string(id), metav1.GetOptions{})
+	k, volumes := key{v1beta1.SourceVolume, string(id)}, a.Client.HoldfastV1beta1().Volumes()
+	there, err := kube.Live(ctx, volumes.Get, k.name)
 	switch {
-	case err == nil:
-		return a.elsewhere(key{v1beta1.SourceVolume, string(id)}, there.Spec.Node)
-	case !apierrors.IsNotFound(err):
+	case err != nil:
+		return err
+	case there != nil:
+		a.leaveAlone(k, there.Spec.Node)
+		return nil
+	}
+	if may, err := a.mayAdopt(ctx, k); err != nil || !may {
 		return err
 	}
-	if may, err := a.mayAdopt(ctx, key{v1beta1.SourceVolume, string(id)}); err != nil || !may {
-		return err
+	o, err := volumes.Create(ctx, &v1beta1.Volume{ObjectMeta: found(id), Spec: convert.FoundVolume(a.Node, v)}, created)
+	if err == nil {
+		a.recordAdopted(o, k, o.Spec.ClaimRef.String())
 	}
-	o := &v1beta1.Volume{ObjectMeta: found(id), Spec: convert.FoundVolume(a.Node, v)}
-	if o, err = a.Client.HoldfastV1beta1().Volumes().Create(ctx, o, metav1.CreateOptions{FieldManager: fieldManager}); err != nil {
-		return ignoreExists(err)
-	}
-	a.recordAdopted(o, key{v1beta1.SourceVolume, string(id)}, o.Spec.ClaimRef.String())
-	return nil
+	return ignoreExists(err)
 }
 
 func (a *Agent) adoptSnapshot(ctx context.Context, id backend.ID) error {
-	s, err := a.snapshotter.GetSnapshot(ctx, id)
+	s, err := a.Backend.GetSnapshot(ctx, id)
 	if errors.Is(err, backend.ErrNotFound) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	there, err := a.Client.HoldfastV1beta1().Snapshots().Get(ctx, string(id), metav1.GetOptions{})
+	k, snapshots := key{v1beta1.SourceSnapshot, string(id)}, a.Client.HoldfastV1beta1().Snapshots()
+	there, err := kube.Live(ctx, snapshots.Get, k.name)
 	switch {
-	case err == nil:
-		return a.elsewhere(key{v1beta1.SourceSnapshot, string(id)}, there.Spec.Node)
-	case !apierrors.IsNotFound(err):
+	case err != nil:
 		return err
+	case there != nil:
+		a.leaveAlone(k, there.Spec.Node)
+		return nil
 	}
-	if may, err := a.mayAdopt(ctx, key{v1beta1.SourceSnapshot, string(id)}); err != nil || !may {
+	if may, err := a.mayAdopt(ctx, k); err != nil || !may {
 		return err
 	}
 	var group *v1beta1.SnapshotGroup
@@ -70,13 +74,14 @@ func (a *Agent) adoptSnapshot(ctx context.Context, id backend.ID) error {
 		}
 		group = convert.FromGroup(g.Spec())
 	}
-	o := &v1beta1.Snapshot{ObjectMeta: found(id), Spec: convert.FoundSnapshot(a.Node, s, group)}
-	if o, err = a.Client.HoldfastV1beta1().Snapshots().Create(ctx, o, metav1.CreateOptions{FieldManager: fieldManager}); err != nil {
-		return ignoreExists(err)
+	o, err := snapshots.Create(ctx, &v1beta1.Snapshot{ObjectMeta: found(id), Spec: convert.FoundSnapshot(a.Node, s, group)}, created)
+	if err == nil {
+		a.recordAdopted(o, k, "")
 	}
-	a.recordAdopted(o, key{v1beta1.SourceSnapshot, string(id)}, "")
-	return nil
+	return ignoreExists(err)
 }
+
+var created = metav1.CreateOptions{FieldManager: fieldManager}
 
 // recordAdopted writes an event that says why an object was written for an entry on the disk. The object of a new entry
 // needs no event.
@@ -97,17 +102,16 @@ func found(id backend.ID) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: string(id), Labels: map[string]string{v1beta1.AdoptedLabel: "true"}, Finalizers: []string{v1beta1.AgentFinalizer}}
 }
 
-// elsewhere leaves alone an entry that has an object already: of this node, whose event has not arrived yet, or of
-// another, from which the disk may have been moved here.
-func (a *Agent) elsewhere(k key, node string) error {
+// leaveAlone is for an entry that has an object already: of this node, whose event has not arrived yet, or of another, from
+// which the disk may have been moved here.
+func (a *Agent) leaveAlone(k key, node string) {
 	if node != a.Node {
 		a.log.Warn("on this disk, but its object says it is on another node; left alone", "kind", k.kind, "id", k.name, "node", node)
 	}
-	return nil
 }
 
 func ignoreExists(err error) error {
-	if apierrors.IsAlreadyExists(err) {
+	if err == nil || apierrors.IsAlreadyExists(err) {
 		return nil
 	}
 	return fmt.Errorf("writing the object of an entry found on disk: %w", err)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/record"
 
@@ -47,12 +48,21 @@ type Pool struct {
 	Engine string
 }
 
+// Storage is what the storage of every node and site can do.
+type Storage interface {
+	backend.Backend
+	backend.Expander
+	backend.Snapshotter
+	backend.Cloner
+	backend.Trasher
+}
+
 // Config is what an Agent needs. A duration or count that is 0 has its default.
 type Config struct {
 	Node    string // the name of the Node object, or NAMESPACE.NAME.nfs.holdfast.dev of an NFS server
 	Address string // of the NFS server, for clients; empty on a node
 	Version string
-	Backend backend.Backend
+	Backend Storage
 	// Delete deletes a volume of the backend; nil: as the backend does.
 	Delete     func(context.Context, backend.ID) error
 	Pools      []Pool // of the backend; the first is the default, and there may be none
@@ -93,17 +103,13 @@ type Config struct {
 // Agent is the agent of one host.
 type Agent struct {
 	Config
-	log         *slog.Logger
-	expander    backend.Expander
-	completer   backend.Completer
-	watched     backend.Watched // nil where the clients of volumes are not seen
-	snapshotter backend.Snapshotter
-	grouper     backend.GroupSnapshotter
-	cloner      backend.Cloner
-	trasher     backend.Trasher
-	pools       backend.PoolMemory // nil where pools have no identity
-	warner      backend.Warner     // nil where no pool is usable for now only
-	fencer      backend.Fencer     // nil where clients cannot be shut out
+	log       *slog.Logger
+	completer backend.Completer
+	watched   backend.Watched // nil where the clients of volumes are not seen
+	grouper   backend.GroupSnapshotter
+	pools     backend.PoolMemory // nil where pools have no identity
+	warner    backend.Warner     // nil where no pool is usable for now only
+	fencer    backend.Fencer     // nil where clients cannot be shut out
 
 	poolsChanged chan struct{} // holds a token when a pool has come or gone
 
@@ -140,13 +146,9 @@ func New(c Config) (*Agent, error) {
 	}
 	a := &Agent{Config: c, log: cmp.Or(c.Log, slog.New(slog.DiscardHandler))}
 	a.inline.Store(-1)
-	a.expander, _ = c.Backend.(backend.Expander)
 	a.completer, _ = c.Backend.(backend.Completer)
 	a.watched, _ = c.Backend.(backend.Watched)
-	a.snapshotter, _ = c.Backend.(backend.Snapshotter)
 	a.grouper, _ = c.Backend.(backend.GroupSnapshotter)
-	a.cloner, _ = c.Backend.(backend.Cloner)
-	a.trasher, _ = c.Backend.(backend.Trasher)
 	a.pools, _ = c.Backend.(backend.PoolMemory)
 	a.warner, _ = c.Backend.(backend.Warner)
 	if c.SharedVolumes != nil {
@@ -196,7 +198,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	parts.Go(func() { a.publishRegularly(ctx) })
 	parts.Go(func() { a.surveyRegularly(ctx) })
 	for _, b := range a.abilities {
-		go a.watchAbility(ctx, b) // not waited for: loading the kernel module may block
+		check := func(context.Context) { a.checkAbility(b) }
+		go wait.NonSlidingUntilWithContext(ctx, check, a.SurveyEvery) // not waited for: loading the kernel module may block
 	}
 	if a.fencer != nil {
 		parts.Go(func() { a.keepBlocklist(ctx) })

@@ -13,9 +13,9 @@ import (
 
 // lookAtClients finds out, once each time that a volume is attached to a node, whether a client that this node has not recorded has it
 // open: one by hand, of another cluster, or of a node whose record was lost. It fails, to look again, until that has gone.
-func (a *Agent) lookAtClients(ctx context.Context, o *v1beta1.Volume) (*v1beta1.VolumeAttached, error) {
+func (a *Agent) lookAtClients(ctx context.Context, o *v1beta1.Volume, v *backend.Volume) (*v1beta1.VolumeAttached, error) {
 	node, seen := o.Annotations[v1beta1.AttachedAnnotation], o.SeenAttached()
-	if a.watched == nil || node == "" || seen != nil && seen.Client == "" {
+	if v == nil || a.watched == nil || node == "" || seen != nil && seen.Client == "" {
 		return seen, nil
 	}
 	n, err := a.Client.HoldfastV1beta1().StorageNodes().Get(ctx, node, metav1.GetOptions{})

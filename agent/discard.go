@@ -87,14 +87,14 @@ func (a *Agent) deleteAny(ctx context.Context, n *v1beta1.StorageNode, k key) er
 		}
 		return a.Backend.Delete(ctx, k.id())
 	}
-	s, err := a.snapshotter.GetSnapshot(ctx, k.id())
+	s, err := a.Backend.GetSnapshot(ctx, k.id())
 	if errors.Is(err, backend.ErrNotFound) {
 		return a.anyPoolOut(ctx)
 	}
 	if err == nil && s.Group != "" && a.grouper != nil {
 		return a.discardGroup(ctx, n, s)
 	}
-	return a.snapshotter.DeleteSnapshot(ctx, k.id())
+	return a.Backend.DeleteSnapshot(ctx, k.id())
 }
 
 // discardGroup deletes the group of a snapshot that was given up, which is only deleted as a whole, when its other
@@ -103,7 +103,7 @@ func (a *Agent) discardGroup(ctx context.Context, n *v1beta1.StorageNode, s *bac
 	g, err := a.grouper.GetGroup(ctx, s.Group)
 	switch {
 	case backend.IsAbsent(err): // its record may have been lost with another pool
-		return a.snapshotter.DeleteSnapshot(ctx, s.ID)
+		return a.Backend.DeleteSnapshot(ctx, s.ID)
 	case errors.Is(err, backend.ErrNotFound):
 		return waitsForPool(fmt.Errorf("%w: %w", errPoolOut, err))
 	case err != nil:

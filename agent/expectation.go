@@ -23,7 +23,7 @@ import (
 type Memory struct {
 	node      string
 	namespace string               // of the controller, the only one that may give pools up
-	record    *v1beta1.StorageNode // nil if there is none
+	record    *v1beta1.StorageNode // with nothing in it if there is none
 	volumes   []*v1beta1.Volume
 	snapshots []*v1beta1.Snapshot
 }
@@ -36,6 +36,7 @@ func Recall(ctx context.Context, c client.Interface, node, namespace string) (*M
 	if m.record, err = kube.Live(ctx, kinds.StorageNodes().Get, node); err != nil {
 		return nil, err
 	}
+	m.record = cmp.Or(m.record, &v1beta1.StorageNode{})
 	own := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.node", node).String()}
 	volumes, err := kinds.Volumes().List(ctx, own)
 	if err != nil {
@@ -81,10 +82,8 @@ func (m *Memory) Pool(name, path string) backend.PoolExpectation {
 	if id == "" {
 		return e
 	}
-	for _, r := range m.given() {
-		if r.Name == name && r.ID == id {
-			return backend.PoolExpectation{Given: id}
-		}
+	if slices.Contains(m.record.Spec.ReplacePools, v1beta1.PoolReplacement{Name: name, ID: id}) {
+		return backend.PoolExpectation{Given: id}
 	}
 	if at, empty := m.heldNothing(name); empty {
 		if at != path {
@@ -98,9 +97,6 @@ func (m *Memory) Pool(name, path string) backend.PoolExpectation {
 
 // heldNothing says whether a pool was empty, trash included, when it was last reported, and at which path.
 func (m *Memory) heldNothing(name string) (path string, empty bool) {
-	if m.record == nil {
-		return "", false
-	}
 	p := v1beta1.Find(m.record.Status.Pools, func(p v1beta1.Pool) bool { return p.Name == name })
 	if p == nil {
 		return "", false
@@ -112,22 +108,10 @@ func (m *Memory) heldNothing(name string) (path string, empty bool) {
 	return p.Path, empty
 }
 
-func (m *Memory) given() []v1beta1.PoolReplacement {
-	if m.record == nil {
-		return nil
-	}
-	return m.record.Spec.ReplacePools
-}
-
 // remembered returns the pool as it was last reported or, without a report, as its volumes' objects show it.
 func (m *Memory) remembered(name string) (e backend.PoolExpectation) {
-	if m.record != nil {
-		for _, p := range m.record.Status.Pools {
-			if p.Name == name {
-				e.ID, e.Generation, e.Existed = p.ID, p.Generation, p.ID != "" || !p.Capacity.IsZero()
-			}
-		}
-	}
+	p := reportedPool(&m.record.Status, name)
+	e.ID, e.Generation, e.Existed = p.ID, p.Generation, p.ID != "" || !p.Capacity.IsZero()
 	if e.ID != "" {
 		return e
 	}
@@ -153,12 +137,12 @@ func (m *Memory) remembered(name string) (e backend.PoolExpectation) {
 
 // wasGiven says whether a pool was given up.
 func (m *Memory) wasGiven(id string) bool {
-	return id != "" && slices.ContainsFunc(m.given(), func(r v1beta1.PoolReplacement) bool { return r.ID == id })
+	return id != "" && slices.ContainsFunc(m.record.Spec.ReplacePools, func(r v1beta1.PoolReplacement) bool { return r.ID == id })
 }
 
 // remedy is the command that gives a pool up, with the account of the controller.
 func (m *Memory) remedy(name, id string) string {
-	all := slices.DeleteFunc(slices.Clone(m.given()), func(r v1beta1.PoolReplacement) bool { return r.Name == name })
+	all := slices.DeleteFunc(slices.Clone(m.record.Spec.ReplacePools), func(r v1beta1.PoolReplacement) bool { return r.Name == name })
 	all = append(all, v1beta1.PoolReplacement{Name: name, ID: id})
 	patch, _ := json.Marshal(map[string]any{"spec": map[string]any{"replacePools": all}}) // of strings
 	return fmt.Sprintf("kubectl patch storagenodes.holdfast.dev %s --as=system:serviceaccount:%s:%s --type=merge -p '%s'", m.node, m.namespace, v1beta1.ControllerName, patch)
@@ -167,12 +151,12 @@ func (m *Memory) remedy(name, id string) string {
 // memory is the Memory from the caches.
 func (a *Agent) memory() *Memory {
 	m := &Memory{
-		node: a.Node, namespace: a.Namespace, record: a.nodeObject(),
+		node: a.Node, namespace: a.Namespace, record: cmp.Or(a.nodeObject(), &v1beta1.StorageNode{}),
 		volumes: kube.AllIn[*v1beta1.Volume](a.watches.volumes.GetStore()), snapshots: kube.AllIn[*v1beta1.Snapshot](a.watches.snapshots.GetStore()),
 	}
 	if reported := a.node.lastReported(); reported != nil {
 		// This agent's last report is newer than the cache, and survives the deletion of the object.
-		m.record = cmp.Or(m.record, &v1beta1.StorageNode{}).DeepCopy()
+		m.record = m.record.DeepCopy()
 		m.record.Status = *reported
 	}
 	return m

@@ -6,6 +6,7 @@ import (
 
 	coordination "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube"
@@ -13,20 +14,13 @@ import (
 
 // showLife renews the node's Lease, four times within its duration.
 func (a *Agent) showLife(ctx context.Context) {
-	tick := time.NewTicker(a.Lease / 4)
-	defer tick.Stop()
 	var held *coordination.Lease
-	for {
+	wait.NonSlidingUntilWithContext(ctx, func(ctx context.Context) {
 		var err error
 		if held, err = a.renew(ctx, held); err != nil && ctx.Err() == nil {
 			a.log.Warn("this node will count as down if its Lease is not renewed; trying again", "lease", v1beta1.LeasePrefix+a.Node, "error", err)
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
+	}, a.Lease/4)
 }
 
 // renew updates the Lease from the last written version; after a failure it reads the Lease again.

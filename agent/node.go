@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	watch "github.com/holdfast-storage/holdfast/api/client/informers/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/api/convert"
@@ -126,19 +128,14 @@ func (a *Agent) publish(ctx context.Context) error {
 			_, err = a.apply(ctx, now)
 		}
 	}
-	if err == nil {
-		before := a.node.wrote(now)
-		if before == nil && there != nil {
-			before = &there.Status
-		}
-		a.recordPools(before, now)
-		a.recordWarnings(before, now)
-		if before == nil {
-			before = &v1beta1.StorageNodeStatus{}
-		}
-		a.recordHealth(a.aboutNode(), before.Conditions, now.Conditions)
+	if err != nil {
+		return err
 	}
-	return err
+	before := cmp.Or(a.node.wrote(now), &object.Status)
+	a.recordPools(before, now)
+	a.recordWarnings(before, now)
+	a.recordHealth(a.aboutNode(), before.Conditions, now.Conditions)
+	return nil
 }
 
 // apply writes the object itself, or its status if one is given, and returns it as stored.
@@ -160,10 +157,7 @@ func (a *Agent) apply(ctx context.Context, status *v1beta1.StorageNodeStatus) (*
 // nodeStatus returns the status for the object n, which the cache may not have yet.
 func (a *Agent) nodeStatus(ctx context.Context, n *v1beta1.StorageNode) *v1beta1.StorageNodeStatus {
 	s := &v1beta1.StorageNodeStatus{Version: a.Version, ObservedGeneration: n.Generation}
-	reported := a.node.lastReported()
-	if reported == nil {
-		reported = &n.Status
-	}
+	reported := cmp.Or(a.node.lastReported(), &n.Status)
 	s.Conditions = append(s.Conditions, reported.Conditions...)        // with the times of their last transitions
 	meta.RemoveStatusCondition(&s.Conditions, v1beta1.FencedCondition) // the controller's
 	s.Addresses, s.PublicKey = a.addresses(reported), a.PublicKey
@@ -213,7 +207,7 @@ func (a *Agent) inlineStatus(reported *v1beta1.StorageNodeStatus) *int32 {
 	if count := a.inline.Load(); count >= 0 {
 		return &count
 	}
-	if reported != nil && reported.InlineVolumes != nil && *reported.InlineVolumes > 0 {
+	if ptr.Deref(reported.InlineVolumes, 0) > 0 {
 		return reported.InlineVolumes
 	}
 	return nil
@@ -236,22 +230,12 @@ func (a *Agent) addresses(reported *v1beta1.StorageNodeStatus) []string {
 		a.log.Warn("the node's addresses could not be read; the previous ones are still reported, if there are any", "error", err)
 		a.node.addressTrouble = trouble
 	}
-	if reported == nil {
-		return nil
-	}
 	return reported.Addresses
 }
 
 // poolStatus keeps the last numbers of a pool that is out of reach. It returns the condition of a pool that can be read.
 func (a *Agent) poolStatus(ctx context.Context, c Pool, reported *v1beta1.StorageNodeStatus) (v1beta1.Pool, backend.Condition) {
-	p := v1beta1.Pool{Name: c.Name}
-	if reported != nil {
-		for _, last := range reported.Pools {
-			if last.Name == c.Name {
-				p = last
-			}
-		}
-	}
+	p := reportedPool(reported, c.Name)
 	p.Path, p.Engine, p.Reason, p.Message = c.Path, convert.FromEngine(c.Engine), "", ""
 	room, err := a.Backend.Capacity(ctx, c.Name)
 	if err != nil {
@@ -271,6 +255,12 @@ func (a *Agent) poolStatus(ctx context.Context, c Pool, reported *v1beta1.Storag
 		}
 	}
 	return p, room.Condition
+}
+
+// reportedPool returns a pool as it was reported, and one with nothing but its name if it was not.
+func reportedPool(s *v1beta1.StorageNodeStatus, name string) v1beta1.Pool {
+	last := v1beta1.Find(s.Pools, func(p v1beta1.Pool) bool { return p.Name == name })
+	return ptr.Deref(last, v1beta1.Pool{Name: name})
 }
 
 // newsOfNode says whether a status must be written: for all but small changes of used and free space.

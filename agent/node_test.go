@@ -134,7 +134,7 @@ func TestStorageNode_UnknownAddressesAreLoggedOncePerReason(t *testing.T) {
 	err := errors.New("no network")
 	a := &Agent{Config: Config{Addresses: func() ([]string, error) { return []string{"10.0.0.7"}, err }}, log: slog.New(slog.NewTextHandler(&log, nil))}
 	for _, err = range []error{err, err, errors.New("forbidden"), nil, err, err} {
-		a.addresses(nil)
+		a.addresses(&v1beta1.StorageNodeStatus{})
 	}
 	want := []string{"no network", "forbidden", "known again", "no network"}
 	lines := strings.Split(strings.TrimSpace(log.String()), "\n")

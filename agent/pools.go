@@ -26,14 +26,8 @@ func (a *Agent) followPools(ctx context.Context) {
 // recordPools writes an event on the StorageNode for each pool that went out of reach or came back.
 func (a *Agent) recordPools(before, now *v1beta1.StorageNodeStatus) {
 	for _, p := range now.Pools {
-		var was v1beta1.Pool
-		if before != nil {
-			if i := slices.IndexFunc(before.Pools, func(b v1beta1.Pool) bool { return b.Name == p.Name }); i >= 0 {
-				was = before.Pools[i]
-			}
-		}
 		switch {
-		case p.Reason == was.Reason:
+		case p.Reason == reportedPool(before, p.Name).Reason:
 		case p.Reason != "":
 			a.Events.Eventf(a.aboutNode(), core.EventTypeWarning, p.Reason, "%s", p.Message)
 		default:
@@ -82,7 +76,7 @@ func (a *Agent) addWarnings(s *v1beta1.StorageNodeStatus) {
 func (a *Agent) recordWarnings(before, now *v1beta1.StorageNodeStatus) {
 	for _, w := range warnings {
 		is := meta.FindStatusCondition(now.Conditions, w.condition)
-		was := before != nil && meta.IsStatusConditionTrue(before.Conditions, w.condition)
+		was := meta.IsStatusConditionTrue(before.Conditions, w.condition)
 		switch {
 		case is == nil || was == (is.Status == metav1.ConditionTrue):
 		case was:

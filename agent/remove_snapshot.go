@@ -53,7 +53,7 @@ func (a *Agent) releaseSnapshot(ctx context.Context, o *v1beta1.Snapshot) error 
 // A snapshot that existed and is in no readable pool does not count as deleted.
 func (a *Agent) deleteSnapshot(ctx context.Context, o *v1beta1.Snapshot) error {
 	id := backend.ID(o.Name)
-	s, err := a.snapshotter.GetSnapshot(ctx, id)
+	s, err := a.Backend.GetSnapshot(ctx, id)
 	existed := snapshotWasReal(o)
 	switch {
 	case !existed && err == nil && errors.Is(s.Satisfies(convert.ToSnapshotSpec(&o.Spec)), backend.ErrExists):
@@ -70,7 +70,7 @@ func (a *Agent) deleteSnapshot(ctx context.Context, o *v1beta1.Snapshot) error {
 }
 
 func (a *Agent) deleteAlone(ctx context.Context, id backend.ID) error {
-	return ended(a.snapshotter.DeleteSnapshot(ctx, id), func() error { _, err := a.snapshotter.GetSnapshot(ctx, id); return err })
+	return ended(a.Backend.DeleteSnapshot(ctx, id), func() error { _, err := a.Backend.GetSnapshot(ctx, id); return err })
 }
 
 // deleteGroup removes a group when the deletion of all its members is requested.

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -86,16 +87,9 @@ func (a *Agent) restore(ctx context.Context, k key) (restored bool, err error) {
 		return false, err
 	}
 	a.log.Info("restored from the trash", "kind", k.kind, "id", k.name, "requestedBy", request.RequestedBy)
-	a.Events.Eventf(n, core.EventTypeNormal, v1beta1.ReasonRestored, "volume %s was restored from the trash of %s, as %s requested", k.name, v1beta1.SiteOf(a.Node), requester(request))
+	a.Events.Eventf(n, core.EventTypeNormal, v1beta1.ReasonRestored, "volume %s was restored from the trash of %s, as %s requested", k.name, v1beta1.SiteOf(a.Node), cmp.Or(request.RequestedBy, "an unnamed user"))
 	a.node.change()
 	return true, nil
-}
-
-func requester(r *v1beta1.RestoreRequest) string {
-	if r.RequestedBy == "" {
-		return "an unnamed user"
-	}
-	return r.RequestedBy
 }
 
 // mayRestore checks the object that has the volume's name. The refusal is permanent; errWaits means that the deletion
@@ -122,10 +116,7 @@ func (a *Agent) mayRestore(ctx context.Context, k key) (refusal string, err erro
 
 // undelete does nothing for a volume that is back already.
 func (a *Agent) undelete(ctx context.Context, k key) error {
-	if a.trasher == nil {
-		return fmt.Errorf("%w: the storage of %s keeps no deleted volumes", backend.ErrInvalid, v1beta1.SiteOf(a.Node))
-	}
-	_, err := a.trasher.Undelete(ctx, k.id())
+	_, err := a.Backend.Undelete(ctx, k.id())
 	switch {
 	case errors.Is(err, backend.ErrExists):
 		return nil

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,9 +22,6 @@ func (a *Agent) reconcileSnapshot(ctx context.Context, k key) error {
 	case o.Unreadable() != nil:
 		return a.reportUnreadable(ctx, k, o)
 	}
-	if a.snapshotter == nil {
-		return a.recordNoSnapshots(ctx, o)
-	}
 	if err := a.discard(ctx, k, o, o != nil && o.Status.CreationTime != nil); err != nil {
 		return err
 	}
@@ -39,33 +37,20 @@ func (a *Agent) reconcileSnapshot(ctx context.Context, k key) error {
 	if err != nil {
 		return err
 	}
-	s, fresh, err := a.take(ctx, o)
+	s, fresh, failure := a.take(ctx, o)
 	if ctx.Err() != nil {
 		return ctx.Err() // interrupted: the state of the snapshot is unknown
 	}
-	if err := a.recordSnapshot(ctx, o, s, err); err != nil {
-		if fresh && o.Spec.Group == nil && apierrors.IsNotFound(err) {
-			return a.snapshotter.DeleteSnapshot(ctx, k.id())
-		}
-		return err
+	err = a.recordSnapshot(ctx, o, s, failure)
+	if fresh && o.Spec.Group == nil && apierrors.IsNotFound(err) {
+		return a.Backend.DeleteSnapshot(ctx, k.id())
 	}
-	return retryable(err)
-}
-
-// recordNoSnapshots records that the backend has no snapshots.
-func (a *Agent) recordNoSnapshots(ctx context.Context, o *v1beta1.Snapshot) error {
-	switch {
-	case o == nil:
-		return nil
-	case o.DeletionTimestamp != nil:
-		return a.releaseSnapshot(ctx, o)
-	}
-	return a.recordSnapshot(ctx, o, nil, fmt.Errorf("%w snapshot %s: %s takes no snapshots", backend.ErrInvalid, o.Name, v1beta1.SiteOf(a.Node)))
+	return cmp.Or(err, retryable(failure))
 }
 
 // take takes the snapshot unless it is on disk. fresh says that this call has taken it.
 func (a *Agent) take(ctx context.Context, o *v1beta1.Snapshot) (s *backend.Snapshot, fresh bool, err error) {
-	s, err = a.snapshotter.GetSnapshot(ctx, backend.ID(o.Name))
+	s, err = a.Backend.GetSnapshot(ctx, backend.ID(o.Name))
 	absent := errors.Is(err, backend.ErrNotFound)
 	switch {
 	case err != nil && !absent:
@@ -93,7 +78,7 @@ func (a *Agent) createSnapshot(ctx context.Context, o *v1beta1.Snapshot) (*backe
 		return nil, err
 	}
 	if o.Spec.Group == nil {
-		return a.snapshotter.Snapshot(ctx, spec)
+		return a.Backend.Snapshot(ctx, spec)
 	}
 	return a.createGroup(ctx, o, spec)
 }

@@ -3,7 +3,6 @@ package agent
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -145,34 +144,5 @@ func TestGroup_ThatDiffersFromItsMemberIsRefused(t *testing.T) {
 		r.removeSnapshot(members[0])
 		r.goneSnapshots(members[0])
 		check.Got(r.host.GetGroup(r.Context(), "other"))(r) // the other group stays
-	})
-}
-
-// plain is storage that can only make volumes.
-type plain struct{ backend.Backend }
-
-func TestSnapshot_AndOtherThingsThatTheHostCannotDoAreRefused(t *testing.T) {
-	inBubble(t, func(r *rig) {
-		r.change = func(c *Config) { c.Backend = plain{r.host} }
-		r.begin().withVolumes("a")
-		r.askSnapshot("s", "a", nil)
-		if s := r.snapshotPhase("s", v1beta1.PhaseFailed); s.Status.Error.Code != v1beta1.ErrorInvalid {
-			r.Errorf("recorded %+v", s.Status.Error)
-		}
-		r.removeSnapshot("s")
-		r.goneSnapshots("s")
-		r.ask("c", func(v *v1beta1.Volume) {
-			v.Spec.SourceRef = &v1beta1.SourceReference{Kind: v1beta1.SourceVolume, Name: "a"}
-		})
-		if v := r.phase("c", v1beta1.PhaseFailed); v.Status.Error.Code != v1beta1.ErrorInvalid {
-			r.Errorf("recorded %+v", v.Status.Error)
-		}
-		r.askBack("never")
-		wait.Until(r, "the answer", func() bool {
-			q := r.node().Spec.Restore
-			return len(q) == 1 && strings.Contains(q[0].Error, "keeps no deleted volumes")
-		})
-		r.grow("a", 32*mib)
-		wait.Until(r, "the refusal", func() bool { e := r.volume("a").Status.Error; return e != nil && e.Code == v1beta1.ErrorInvalid })
 	})
 }

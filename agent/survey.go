@@ -54,14 +54,11 @@ func (a *Agent) survey(ctx context.Context) error {
 			a.loop.Enqueue(key{v1beta1.SourceVolume, o.Name})
 		}
 	}
-	if a.snapshotter == nil {
-		return nil
-	}
 	return a.surveySnapshots(ctx)
 }
 
 func (a *Agent) surveySnapshots(ctx context.Context) error {
-	snapshots, err := a.snapshotter.ListSnapshots(ctx)
+	snapshots, err := a.Backend.ListSnapshots(ctx)
 	if err != nil {
 		return err
 	}

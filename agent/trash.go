@@ -12,19 +12,13 @@ import (
 // trashStatus lists the deleted volumes that can be restored. For a pool that is out of reach the last reported ones
 // are kept.
 func (a *Agent) trashStatus(ctx context.Context, pools []v1beta1.Pool, reported *v1beta1.StorageNodeStatus) []v1beta1.TrashedVolume {
-	if a.trasher == nil {
-		return nil
-	}
 	out := func(pool string) bool {
 		return slices.ContainsFunc(pools, func(p v1beta1.Pool) bool { return p.Name == pool && p.Message != "" })
 	}
-	found, err := a.trasher.Trash(ctx)
+	found, err := a.Backend.Trash(ctx)
 	if err != nil {
 		a.log.Warn("the trash cannot be listed", "error", err)
-		if reported != nil {
-			return reported.Trash
-		}
-		return nil
+		return reported.Trash
 	}
 	var all []v1beta1.TrashedVolume
 	for _, t := range found {
@@ -33,11 +27,9 @@ func (a *Agent) trashStatus(ctx context.Context, pools []v1beta1.Pool, reported 
 			all = append(all, convert.FromTrashed(t))
 		}
 	}
-	if reported != nil {
-		for _, t := range reported.Trash {
-			if out(t.Pool) {
-				all = append(all, t)
-			}
+	for _, t := range reported.Trash {
+		if out(t.Pool) {
+			all = append(all, t)
 		}
 	}
 	slices.SortStableFunc(all, func(x, y v1beta1.TrashedVolume) int { return y.DeletionTime.Compare(x.DeletionTime.Time) })

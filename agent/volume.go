@@ -25,18 +25,12 @@ func (a *Agent) reconcileVolume(ctx context.Context, k key) error {
 	case o.Unreadable() != nil:
 		return a.reportUnreadable(ctx, k, o)
 	}
-	if err := a.endRestore(ctx, k, o); err != nil {
-		return err
-	}
-	if err := a.discard(ctx, k, o, o != nil && o.Status.CreationTime != nil); err != nil {
-		return err
-	}
-	restored, err := a.restore(ctx, k)
+	gone, err := a.carryOutRequests(ctx, k, o)
 	switch {
 	case err != nil:
 		return err
-	case restored && o != nil && o.DeletionTimestamp != nil:
-		return nil // that object is gone, and its request with it; the event of its end calls again
+	case gone:
+		return nil // and the request of that object with it; the event of its end calls again
 	case o == nil:
 		return a.adoptVolume(ctx, k.id())
 	case o.DeletionTimestamp != nil:
@@ -44,25 +38,39 @@ func (a *Agent) reconcileVolume(ctx context.Context, k key) error {
 	case o.DeletionRequested():
 		return nil // the requester deletes the object next
 	}
-	if o, err = a.volumes.AddFinalizer(ctx, o, v1beta1.AgentFinalizer); err != nil { // before anything is created on disk
+	return a.keepVolume(ctx, o)
+}
+
+// carryOutRequests does what spec.discard and spec.restore of the StorageNode request with a volume, and reports whether an object
+// that is being deleted is gone by that.
+func (a *Agent) carryOutRequests(ctx context.Context, k key, o *v1beta1.Volume) (gone bool, err error) {
+	if err := a.endRestore(ctx, k, o); err != nil {
+		return false, err
+	}
+	if err := a.discard(ctx, k, o, o != nil && o.Status.CreationTime != nil); err != nil {
+		return false, err
+	}
+	restored, err := a.restore(ctx, k)
+	return restored && o != nil && o.DeletionTimestamp != nil, err
+}
+
+// keepVolume makes the volume as its object specifies it, and reports it in the status.
+func (a *Agent) keepVolume(ctx context.Context, o *v1beta1.Volume) error {
+	o, err := a.volumes.AddFinalizer(ctx, o, v1beta1.AgentFinalizer) // before anything is created on disk
+	if err != nil {
 		return err
 	}
-	v, fresh, err := a.realise(ctx, o)
-	attached, other := o.SeenAttached(), error(nil)
-	if v != nil {
-		attached, other = a.lookAtClients(ctx, o)
-	}
+	v, fresh, failure := a.realise(ctx, o)
+	attached, other := a.lookAtClients(ctx, o, v)
 	if ctx.Err() != nil {
 		return ctx.Err() // interrupted: the state of the volume is unknown
 	}
-	if err := a.recordVolume(ctx, o, v, attached, err); err != nil {
-		if fresh && apierrors.IsNotFound(err) {
-			// The volume was never reported, and a repeated request creates a new one.
-			return a.Backend.Delete(ctx, k.id())
-		}
-		return err
+	err = a.recordVolume(ctx, o, v, attached, failure)
+	if fresh && apierrors.IsNotFound(err) {
+		// The volume was never reported, and a repeated request creates a new one.
+		return a.Backend.Delete(ctx, backend.ID(o.Name))
 	}
-	return cmp.Or(retryable(err), other)
+	return cmp.Or(err, retryable(failure), other)
 }
 
 // realise creates the volume on disk as the object specifies. fresh says that this call has created it.
@@ -139,12 +147,10 @@ func (a *Agent) createVolume(ctx context.Context, o *v1beta1.Volume) (*backend.V
 	switch {
 	case source == nil:
 		return a.Backend.Create(ctx, spec)
-	case source.Kind == v1beta1.SourceSnapshot && a.snapshotter != nil:
-		return a.snapshotter.Restore(ctx, backend.ID(source.Name), spec)
-	case source.Kind == v1beta1.SourceVolume && a.cloner != nil:
-		return a.cloner.Clone(ctx, backend.ID(source.Name), spec)
+	case source.Kind == v1beta1.SourceSnapshot:
+		return a.Backend.Restore(ctx, backend.ID(source.Name), spec)
 	}
-	return nil, fmt.Errorf("%w volume %s: the storage of %s makes no volume from a %s", backend.ErrInvalid, o.Name, v1beta1.SiteOf(a.Node), source.Kind)
+	return a.Backend.Clone(ctx, backend.ID(source.Name), spec)
 }
 
 // checkName refuses an object whose name is not the ID derived from its spec.name.
@@ -164,10 +170,8 @@ func (a *Agent) grow(ctx context.Context, o *v1beta1.Volume, v *backend.Volume) 
 		return v, nil
 	case refusedForGood(o.Generation, o.Status.ObservedGeneration, o.Status.Error):
 		return v, convert.ToError(o.Status.Error)
-	case a.expander == nil:
-		return v, fmt.Errorf("%w volume %s: the storage of %s cannot grow volumes", backend.ErrInvalid, o.Name, v1beta1.SiteOf(a.Node))
 	}
-	grown, err := a.expander.Expand(ctx, v.ID, want)
+	grown, err := a.Backend.Expand(ctx, v.ID, want)
 	if err != nil {
 		return v, err
 	}

@@ -25,18 +25,6 @@ import (
 	"github.com/holdfast-storage/holdfast/kube"
 )
 
-// readConfig reads the file that is the same on all nodes.
-func readConfig(path string) (c v1beta1.NodeConfig, err error) {
-	data, err := os.ReadFile(path)
-	if err == nil {
-		err = json.Unmarshal(data, &c)
-	}
-	if err != nil {
-		return c, fmt.Errorf("%s: %w", path, err)
-	}
-	return c, nil
-}
-
 // poolsOf returns the pools that select a node; for nil, those that select every node. A pool whose terms cannot be
 // read is among them, so that it is kept where it is and its problem is reported.
 func poolsOf(node *core.Node, all []v1beta1.PoolSpec) (chosen []v1beta1.PoolSpec) {
@@ -78,9 +66,13 @@ var ErrOthers = errors.New("the pools of this node have changed; this process ex
 
 // Choose returns the pools for this node, and a part that ends with ErrOthers when they change.
 func Choose(ctx context.Context, config Config) (chosen []v1beta1.PoolSpec, watch func(context.Context) error, err error) {
-	file, err := readConfig(config.File)
+	var file v1beta1.NodeConfig // the same on all nodes
+	data, err := os.ReadFile(config.File)
+	if err == nil {
+		err = json.Unmarshal(data, &file)
+	}
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, fmt.Errorf("%s: %w", config.File, err)
 	}
 	only := informers.WithTweakListOptions(func(o *metav1.ListOptions) {
 		o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, config.Node).String()
@@ -98,16 +90,11 @@ func Choose(ctx context.Context, config Config) (chosen []v1beta1.PoolSpec, watc
 	return chosen, func(ctx context.Context) error { return c.watch(ctx, chosen) }, err
 }
 
-func (c *chooser) dependsOnNode() bool {
-	return slices.ContainsFunc(c.pools, func(p v1beta1.PoolSpec) bool { return len(p.NodeSelectorTerms) > 0 })
-}
-
 // first waits for the Node object if a pool depends on it.
 func (c *chooser) first(ctx context.Context) ([]v1beta1.PoolSpec, error) {
 	for reported := false; ; reported = true {
-		chosen, err := c.now()
-		if !errors.Is(err, errNoNode) {
-			return chosen, err
+		if chosen, known := c.now(); known {
+			return chosen, nil
 		}
 		if !reported {
 			c.Log.Info("waiting for the Node object, whose labels choose the pools", "node", c.Node)
@@ -120,14 +107,11 @@ func (c *chooser) first(ctx context.Context) ([]v1beta1.PoolSpec, error) {
 	}
 }
 
-var errNoNode = errors.New("the Node object could not be read")
-
-func (c *chooser) now() ([]v1beta1.PoolSpec, error) {
+// now returns the present pools for this node. They are not known if they depend on the Node object, and that was not read.
+func (c *chooser) now() (pools []v1beta1.PoolSpec, known bool) {
 	node := kube.InStore[*core.Node](c.cached.GetStore(), c.Node)
-	if node == nil && c.dependsOnNode() {
-		return nil, errNoNode
-	}
-	return poolsOf(node, c.pools), nil
+	known = node != nil || !slices.ContainsFunc(c.pools, func(p v1beta1.PoolSpec) bool { return len(p.NodeSelectorTerms) > 0 })
+	return poolsOf(node, c.pools), known
 }
 
 // watch returns ErrOthers when the pools for this node have changed. It keeps running while that is unknown.
@@ -138,7 +122,7 @@ func (c *chooser) watch(ctx context.Context, were []v1beta1.PoolSpec) error {
 			return nil
 		case <-c.change:
 		}
-		if are, err := c.now(); err == nil && !samePools(were, are) {
+		if are, known := c.now(); known && !samePools(were, are) {
 			return fmt.Errorf("%w: they were %s, and are %s", ErrOthers, poolNames(were), poolNames(are))
 		}
 	}
@@ -146,16 +130,10 @@ func (c *chooser) watch(ctx context.Context, were []v1beta1.PoolSpec) error {
 
 // samePools ignores the node selectors.
 func samePools(x, y []v1beta1.PoolSpec) bool {
-	return equality.Semantic.DeepEqual(withoutTerms(x), withoutTerms(y))
-}
-
-func withoutTerms(pools []v1beta1.PoolSpec) []v1beta1.PoolSpec {
-	all := make([]v1beta1.PoolSpec, len(pools))
-	for i, p := range pools {
-		p.NodeSelectorTerms = nil
-		all[i] = p
-	}
-	return all
+	return slices.EqualFunc(x, y, func(p, q v1beta1.PoolSpec) bool {
+		p.NodeSelectorTerms, q.NodeSelectorTerms = nil, nil
+		return equality.Semantic.DeepEqual(p, q)
+	})
 }
 
 func poolNames(pools []v1beta1.PoolSpec) string {

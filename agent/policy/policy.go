@@ -8,8 +8,9 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"sync"
+	"sync/atomic"
 
+	"golang.org/x/sync/errgroup"
 	admission "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
 
 	"github.com/holdfast-storage/holdfast/kube"
 )
@@ -54,9 +56,7 @@ type Guard struct {
 	bindings cache.SharedIndexInformer
 	log      *slog.Logger
 	verdict  Verdict
-
-	mu   sync.Mutex
-	late error // why they could not be read at first
+	late     atomic.Pointer[error] // why they could not be read at first
 }
 
 // ErrNotYet means that the policy was not read yet.
@@ -114,9 +114,7 @@ func (g *Guard) failed(ctx context.Context, _ *cache.Reflector, err error) {
 	if ctx.Err() != nil {
 		return
 	}
-	g.mu.Lock()
-	g.late = err
-	g.mu.Unlock()
+	g.late.Store(&err)
 	g.look()
 }
 
@@ -137,15 +135,14 @@ var errUnknown = errors.New("the API server knows no ValidatingAdmissionPolicy, 
 
 func (g *Guard) why() error {
 	if !g.policies.HasSynced() || !g.bindings.HasSynced() {
-		g.mu.Lock()
-		defer g.mu.Unlock()
+		late := ptr.Deref(g.late.Load(), nil)
 		switch {
-		case apierrors.IsNotFound(g.late) && g.unknown:
+		case apierrors.IsNotFound(late) && g.unknown:
 			return errUnknown
-		case apierrors.IsNotFound(g.late):
+		case apierrors.IsNotFound(late):
 			return nil
-		case g.late != nil:
-			return fmt.Errorf("%w: %w", ErrNotYet, g.late)
+		case late != nil:
+			return fmt.Errorf("%w: %w", ErrNotYet, late)
 		}
 		return ErrNotYet
 	}
@@ -194,11 +191,9 @@ func (all Guards) Refusal() error {
 
 // Run follows all policies until ctx ends.
 func (all Guards) Run(ctx context.Context) error {
-	var running sync.WaitGroup
-	failures := make([]error, len(all))
-	for i, g := range all {
-		running.Go(func() { failures[i] = g.Run(ctx) })
+	running, ctx := errgroup.WithContext(ctx)
+	for _, g := range all {
+		running.Go(func() error { return g.Run(ctx) })
 	}
-	running.Wait()
-	return errors.Join(failures...)
+	return running.Wait()
 }

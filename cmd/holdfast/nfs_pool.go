@@ -35,7 +35,7 @@ func (n *nfs) openPool(ctx context.Context, c *clients, log *slog.Logger) *local
 func (n *nfs) poolDir() string { return filepath.Join(n.data, "pool") }
 
 // agent reconciles the volumes of the server. The part is its policy guard.
-func (n *nfs) agent(storage backend.Backend, c *clients, log *slog.Logger) (*agent.Agent, part, error) {
+func (n *nfs) agent(storage agent.Storage, c *clients, log *slog.Logger) (*agent.Agent, part, error) {
 	requests := policy.Requests(c.kubernetes, log)
 	a, err := agent.New(agent.Config{
 		Requests: requests,

@@ -19,6 +19,10 @@ import (
 // Site is a pool that is served. While the pool cannot be used its calls fail with ErrUnavailable, and say why.
 type Site interface {
 	backend.Backend
+	backend.Expander
+	backend.Snapshotter
+	backend.Cloner
+	backend.Trasher
 	backend.PoolMemory
 	backend.Warner
 	backend.NodeUsers // where each node has a user of its own
