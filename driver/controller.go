@@ -14,36 +14,14 @@ import (
 	"github.com/holdfast-storage/holdfast/parameters"
 )
 
-// controller creates and deletes volumes. An interface that the backend lacks is nil here and answered with
-// Unimplemented.
+// controller creates and deletes volumes.
 type controller struct {
 	csi.UnimplementedControllerServer
 	*Driver
-	expander    backend.Expander
-	snapshotter backend.Snapshotter
-	cloner      backend.Cloner
-}
-
-func newController(d *Driver) *controller {
-	c := &controller{Driver: d}
-	c.expander, _ = d.Backend.(backend.Expander)
-	c.snapshotter, _ = d.Backend.(backend.Snapshotter)
-	c.cloner, _ = d.Backend.(backend.Cloner)
-	return c
 }
 
 func (c *controller) ControllerGetCapabilities(context.Context, *csi.ControllerGetCapabilitiesRequest) (*csi.ControllerGetCapabilitiesResponse, error) {
-	resp := &csi.ControllerGetCapabilitiesResponse{}
-	add := func(has bool, types ...csi.ControllerServiceCapability_RPC_Type) {
-		for _, t := range types {
-			if has {
-				resp.Capabilities = append(resp.Capabilities, &csi.ControllerServiceCapability{
-					Type: &csi.ControllerServiceCapability_Rpc{Rpc: &csi.ControllerServiceCapability_RPC{Type: t}},
-				})
-			}
-		}
-	}
-	add(true,
+	types := []csi.ControllerServiceCapability_RPC_Type{
 		csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME,
 		csi.ControllerServiceCapability_RPC_LIST_VOLUMES,
 		csi.ControllerServiceCapability_RPC_GET_VOLUME,
@@ -51,14 +29,22 @@ func (c *controller) ControllerGetCapabilities(context.Context, *csi.ControllerG
 		csi.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER,
 		csi.ControllerServiceCapability_RPC_GET_VOLUME_HEALTH,
 		csi.ControllerServiceCapability_RPC_LIST_VOLUME_HEALTH,
-		controllerVolumeCondition)
-	add(c.Attach, csi.ControllerServiceCapability_RPC_PUBLISH_UNPUBLISH_VOLUME)
-	add(c.expander != nil, csi.ControllerServiceCapability_RPC_EXPAND_VOLUME)
-	add(c.cloner != nil, csi.ControllerServiceCapability_RPC_CLONE_VOLUME)
-	add(c.snapshotter != nil,
+		controllerVolumeCondition,
+		csi.ControllerServiceCapability_RPC_EXPAND_VOLUME,
+		csi.ControllerServiceCapability_RPC_CLONE_VOLUME,
 		csi.ControllerServiceCapability_RPC_CREATE_DELETE_SNAPSHOT,
 		csi.ControllerServiceCapability_RPC_LIST_SNAPSHOTS,
-		csi.ControllerServiceCapability_RPC_GET_SNAPSHOT)
+		csi.ControllerServiceCapability_RPC_GET_SNAPSHOT,
+	}
+	if c.Attach {
+		types = append(types, csi.ControllerServiceCapability_RPC_PUBLISH_UNPUBLISH_VOLUME)
+	}
+	resp := &csi.ControllerGetCapabilitiesResponse{}
+	for _, t := range types {
+		resp.Capabilities = append(resp.Capabilities, &csi.ControllerServiceCapability{
+			Type: &csi.ControllerServiceCapability_Rpc{Rpc: &csi.ControllerServiceCapability_RPC{Type: t}},
+		})
+	}
 	return resp, nil
 }
 
@@ -174,13 +160,10 @@ func (c *controller) create(ctx context.Context, spec backend.VolumeSpec, conten
 	if err != nil {
 		return nil, err
 	}
-	switch {
-	case source.Kind == backend.SourceSnapshot && c.snapshotter != nil:
-		return c.snapshotter.Restore(ctx, source.ID, spec)
-	case source.Kind == backend.SourceVolume && c.cloner != nil:
-		return c.cloner.Clone(ctx, source.ID, spec)
+	if source.Kind == backend.SourceSnapshot {
+		return c.storage.Restore(ctx, source.ID, spec)
 	}
-	return nil, fmt.Errorf("%w volume_content_source: volumes cannot be made from %s here", backend.ErrInvalid, source)
+	return c.storage.Clone(ctx, source.ID, spec)
 }
 
 func parseSource(content *csi.VolumeContentSource) (source *backend.Source, err error) {
@@ -219,9 +202,6 @@ func (c *controller) DeleteVolume(ctx context.Context, req *csi.DeleteVolumeRequ
 }
 
 func (c *controller) ControllerExpandVolume(ctx context.Context, req *csi.ControllerExpandVolumeRequest) (*csi.ControllerExpandVolumeResponse, error) {
-	if c.expander == nil {
-		return c.UnimplementedControllerServer.ControllerExpandVolume(ctx, req)
-	}
 	id, err := parseID("volume_id", req.GetVolumeId())
 	if err != nil {
 		return nil, err
@@ -240,7 +220,7 @@ func (c *controller) ControllerExpandVolume(ctx context.Context, req *csi.Contro
 	if err != nil {
 		return nil, err
 	}
-	v, err = c.expander.Expand(ctx, id, size)
+	v, err = c.storage.Expand(ctx, id, size)
 	if errors.Is(err, backend.ErrExhausted) {
 		// An existing volume cannot move. OutOfRange lets external-resizer accept a smaller size afterwards.
 		return nil, fmt.Errorf("%w: %v", backend.ErrOutOfRange, err)

@@ -50,16 +50,24 @@ const (
 	NodeServices
 )
 
+// Storage is what the backend of a driver with the controller service can do.
+type Storage interface {
+	backend.Backend
+	backend.Expander
+	backend.Snapshotter
+	backend.Cloner
+}
+
 // Config is what a Driver needs.
 type Config struct {
 	Name       string // DefaultName if empty
 	Version    string
 	Services   Services
-	NodeID     string // none with ControllerServices
-	Attach     bool   // serve the calls of external-attacher, for clusters whose CSIDriver requires attaching
-	Endpoint   string // unix:///path
-	Backend    backend.Backend
-	MaxVolumes int64 // that this node may use at once; 0 leaves it to the caller
+	NodeID     string          // none with ControllerServices
+	Attach     bool            // serve the calls of external-attacher, for clusters whose CSIDriver requires attaching
+	Endpoint   string          // unix:///path
+	Backend    backend.Backend // a Storage, unless there are NodeServices alone
+	MaxVolumes int64           // that this node may use at once; 0 leaves it to the caller
 	Inline     Inline
 	// Namespaces is a directory such as /proc/1/ns with the network from which servers of shared volumes are reached,
 	// and the host name that they know this node by. Mounts last as long as that network namespace. Empty: those of
@@ -88,6 +96,7 @@ type Config struct {
 // Driver serves one backend.
 type Driver struct {
 	Config
+	storage  Storage // nil with NodeServices
 	socket   string
 	calls    *calls
 	stopping chan struct{}      // closed when Run begins to stop
@@ -110,6 +119,7 @@ func New(c Config) (*Driver, error) {
 	c.StopTimeout = cmp.Or(c.StopTimeout, DefaultStopTimeout)
 	c.Patience, c.GiveUpAfter = cmp.Or(c.Patience, DefaultPatience), cmp.Or(c.GiveUpAfter, DefaultGiveUpAfter)
 	socket, err := SocketPath(c.Endpoint)
+	storage, able := c.Backend.(Storage)
 	switch {
 	case err != nil:
 		return nil, err
@@ -121,8 +131,8 @@ func New(c Config) (*Driver, error) {
 		return nil, fmt.Errorf("inline ephemeral volumes are allowed in pool %s without a largest size; %s sets it", c.Inline.Pools[0], c.Inline.Field)
 	case c.MaxVolumes < 0:
 		return nil, fmt.Errorf("max volumes %d is negative; 0 means no limit", c.MaxVolumes)
-	case c.Backend == nil:
-		return nil, errors.New("a driver needs a backend")
+	case c.Backend == nil, c.Services != NodeServices && !able:
+		return nil, errors.New("a driver needs a backend, which can grow, copy and restore volumes unless the driver has NodeServices alone")
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -132,7 +142,7 @@ func New(c Config) (*Driver, error) {
 		close(always)
 		c.Leading = always
 	}
-	d := &Driver{Config: c, socket: socket, stopping: make(chan struct{}), mounts: nodeops.Mounts}
+	d := &Driver{Config: c, storage: storage, socket: socket, stopping: make(chan struct{}), mounts: nodeops.Mounts}
 	d.calls = &calls{c.Log, newMetrics(&d.ops, c.Registerer)}
 	return d, nil
 }

@@ -26,10 +26,7 @@ func (i *identity) GetPluginCapabilities(context.Context, *csi.GetPluginCapabili
 	services := []csi.PluginCapability_Service_Type{csi.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS}
 	controls := i.Services != NodeServices
 	if controls {
-		services = append(services, csi.PluginCapability_Service_CONTROLLER_SERVICE)
-	}
-	if _, ok := i.Backend.(backend.Snapshotter); ok && controls {
-		services = append(services, csi.PluginCapability_Service_SNAPSHOT_ACCESSIBILITY_CONSTRAINTS)
+		services = append(services, csi.PluginCapability_Service_CONTROLLER_SERVICE, csi.PluginCapability_Service_SNAPSHOT_ACCESSIBILITY_CONSTRAINTS)
 	}
 	if _, ok := i.Backend.(backend.GroupSnapshotter); ok && controls {
 		services = append(services, csi.PluginCapability_Service_GROUP_CONTROLLER_SERVICE)
@@ -40,13 +37,11 @@ func (i *identity) GetPluginCapabilities(context.Context, *csi.GetPluginCapabili
 			Type: &csi.PluginCapability_Service_{Service: &csi.PluginCapability_Service{Type: s}},
 		})
 	}
-	if _, ok := i.Backend.(backend.Expander); ok {
-		resp.Capabilities = append(resp.Capabilities, &csi.PluginCapability{
-			Type: &csi.PluginCapability_VolumeExpansion_{VolumeExpansion: &csi.PluginCapability_VolumeExpansion{
-				Type: csi.PluginCapability_VolumeExpansion_ONLINE,
-			}},
-		})
-	}
+	resp.Capabilities = append(resp.Capabilities, &csi.PluginCapability{
+		Type: &csi.PluginCapability_VolumeExpansion_{VolumeExpansion: &csi.PluginCapability_VolumeExpansion{
+			Type: csi.PluginCapability_VolumeExpansion_ONLINE,
+		}},
+	})
 	return resp, nil
 }
 

@@ -5,9 +5,7 @@ import (
 	"testing"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
-	"google.golang.org/grpc/codes"
 
-	"github.com/holdfast-storage/holdfast/backend/backendtest"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
@@ -29,16 +27,13 @@ func (r *rig) advertised() (all []string) {
 	return all
 }
 
-var optional = []string{
-	"GROUP_CONTROLLER_SERVICE", "SNAPSHOT_ACCESSIBILITY_CONSTRAINTS", "expansion ONLINE",
-	"controller EXPAND_VOLUME", "controller CLONE_VOLUME", "controller CREATE_DELETE_SNAPSHOT",
-	"controller LIST_SNAPSHOTS", "controller GET_SNAPSHOT",
-}
-
 var always = []string{
 	"CONTROLLER_SERVICE", "VOLUME_ACCESSIBILITY_CONSTRAINTS", "controller CREATE_DELETE_VOLUME", "controller LIST_VOLUMES",
 	"controller GET_VOLUME", "controller GET_CAPACITY", "controller SINGLE_NODE_MULTI_WRITER",
 	"controller GET_VOLUME_HEALTH", "controller LIST_VOLUME_HEALTH", "controller 11",
+	"GROUP_CONTROLLER_SERVICE", "SNAPSHOT_ACCESSIBILITY_CONSTRAINTS", "expansion ONLINE",
+	"controller EXPAND_VOLUME", "controller CLONE_VOLUME", "controller CREATE_DELETE_SNAPSHOT",
+	"controller LIST_SNAPSHOTS", "controller GET_SNAPSHOT",
 }
 
 func TestCapabilities_OfTheBackendAreAdvertised(t *testing.T) {
@@ -47,40 +42,11 @@ func TestCapabilities_OfTheBackendAreAdvertised(t *testing.T) {
 	if err != nil || info.GetName() != "csi.holdfast.dev" || info.GetVendorVersion() != "1.2.3" {
 		t.Errorf("it is %v, %v", info, err)
 	}
-	got, want := r.advertised(), slices.Concat(always, optional)
+	got, want := r.advertised(), slices.Clone(always)
 	slices.Sort(got)
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
 		t.Errorf("advertised:\n%q\nwant:\n%q", got, want)
-	}
-}
-
-func TestCapabilities_MissingOnesAreNeitherAdvertisedNorTried(t *testing.T) {
-	r := newRig(t, plain{backendtest.NewMemory()})
-	got := r.advertised()
-	for _, c := range optional {
-		if slices.Contains(got, c) {
-			t.Errorf("%s is advertised", c)
-		}
-	}
-	r.create("v")
-	_, err := r.CreateSnapshot(r.ctx(), &csi.CreateSnapshotRequest{Name: "s", SourceVolumeId: "v"})
-	expectError(t, err, codes.Unimplemented)
-	_, err = r.DeleteSnapshot(r.ctx(), &csi.DeleteSnapshotRequest{SnapshotId: "s"})
-	expectError(t, err, codes.Unimplemented)
-	_, err = r.ListSnapshots(r.ctx(), &csi.ListSnapshotsRequest{})
-	expectError(t, err, codes.Unimplemented)
-	_, err = r.GetSnapshot(r.ctx(), &csi.GetSnapshotRequest{SnapshotId: "s"})
-	expectError(t, err, codes.Unimplemented)
-	_, err = r.ControllerExpandVolume(r.ctx(), &csi.ControllerExpandVolumeRequest{VolumeId: "v"})
-	expectError(t, err, codes.Unimplemented)
-	_, err = r.CreateVolumeGroupSnapshot(r.ctx(), &csi.CreateVolumeGroupSnapshotRequest{Name: "g"})
-	expectError(t, err, codes.Unimplemented)
-	for name, source := range map[string]*csi.VolumeContentSource{"snapshot": fromSnapshot("s"), "volume": fromVolume("v")} {
-		req := createRequest("from-" + name)
-		req.VolumeContentSource = source
-		_, err = r.CreateVolume(r.ctx(), req)
-		expectError(t, err, codes.InvalidArgument, name)
 	}
 }
 

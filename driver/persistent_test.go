@@ -43,7 +43,7 @@ func TestNames_OfTheDriverAreThoseOfTheAPI(t *testing.T) {
 
 func TestPersistentVolume_OfAnAdoptedVolumeEqualsACreatedOne(t *testing.T) {
 	const site = "p.ceph.holdfast.dev"
-	c := newController(&Driver{})
+	c := &controller{Driver: &Driver{}}
 	for name, test := range map[string]struct {
 		node   string
 		reach  backend.Reach

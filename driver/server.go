@@ -52,7 +52,7 @@ func (d *Driver) server() *grpc.Server {
 	if d.Services == NodeServices {
 		return s
 	}
-	c := newController(d)
+	c := &controller{Driver: d}
 	csi.RegisterControllerServer(s, c)
 	if groups, ok := d.Backend.(backend.GroupSnapshotter); ok {
 		csi.RegisterGroupControllerServer(s, &groupController{backend: groups, controller: c})

@@ -13,9 +13,6 @@ import (
 )
 
 func (c *controller) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshotRequest) (*csi.CreateSnapshotResponse, error) {
-	if c.snapshotter == nil {
-		return c.UnimplementedControllerServer.CreateSnapshot(ctx, req)
-	}
 	if err := checkName("name", req.GetName()); err != nil {
 		return nil, err
 	}
@@ -29,7 +26,7 @@ func (c *controller) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshot
 	if _, err := c.candidates(req.GetAccessibilityRequirements()); err != nil {
 		return nil, err
 	}
-	s, err := c.snapshotter.Snapshot(ctx, backend.SnapshotSpec{Name: req.GetName(), Source: source})
+	s, err := c.storage.Snapshot(ctx, backend.SnapshotSpec{Name: req.GetName(), Source: source})
 	if err != nil {
 		return nil, err
 	}
@@ -37,25 +34,19 @@ func (c *controller) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshot
 }
 
 func (c *controller) DeleteSnapshot(ctx context.Context, req *csi.DeleteSnapshotRequest) (*csi.DeleteSnapshotResponse, error) {
-	if c.snapshotter == nil {
-		return c.UnimplementedControllerServer.DeleteSnapshot(ctx, req)
-	}
 	id, err := parseID("snapshot_id", req.GetSnapshotId())
 	if err != nil {
 		return nil, err
 	}
-	return &csi.DeleteSnapshotResponse{}, c.snapshotter.DeleteSnapshot(ctx, id)
+	return &csi.DeleteSnapshotResponse{}, c.storage.DeleteSnapshot(ctx, id)
 }
 
 func (c *controller) GetSnapshot(ctx context.Context, req *csi.GetSnapshotRequest) (*csi.GetSnapshotResponse, error) {
-	if c.snapshotter == nil {
-		return c.UnimplementedControllerServer.GetSnapshot(ctx, req)
-	}
 	id, err := parseID("snapshot_id", req.GetSnapshotId())
 	if err != nil {
 		return nil, err
 	}
-	s, err := c.snapshotter.GetSnapshot(ctx, id)
+	s, err := c.storage.GetSnapshot(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -63,9 +54,6 @@ func (c *controller) GetSnapshot(ctx context.Context, req *csi.GetSnapshotReques
 }
 
 func (c *controller) ListSnapshots(ctx context.Context, req *csi.ListSnapshotsRequest) (*csi.ListSnapshotsResponse, error) {
-	if c.snapshotter == nil {
-		return c.UnimplementedControllerServer.ListSnapshots(ctx, req)
-	}
 	all, err := c.matching(ctx, req)
 	if err != nil {
 		return nil, err
@@ -90,7 +78,7 @@ func (c *controller) matching(ctx context.Context, req *csi.ListSnapshotsRequest
 		}
 	}
 	if req.GetSnapshotId() == "" {
-		all, err = c.snapshotter.ListSnapshots(ctx)
+		all, err = c.storage.ListSnapshots(ctx)
 	} else {
 		all, err = c.one(ctx, req.GetSnapshotId())
 	}
@@ -102,7 +90,7 @@ func (c *controller) one(ctx context.Context, snapshot string) ([]*backend.Snaps
 	if err != nil {
 		return nil, err
 	}
-	s, err := c.snapshotter.GetSnapshot(ctx, id)
+	s, err := c.storage.GetSnapshot(ctx, id)
 	if backend.IsAbsent(err) {
 		return nil, nil
 	}

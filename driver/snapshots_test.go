@@ -118,7 +118,7 @@ func TestSnapshot_DeletedIsGoneAndStaysGone(t *testing.T) {
 }
 
 func TestSnapshot_DamagedIsNotReady(t *testing.T) {
-	c := newController(&Driver{})
+	c := &controller{Driver: &Driver{}}
 	s := c.snapshot(&backend.Snapshot{ID: "s", Condition: backend.Condition{Abnormal: true}})
 	if s.GetReadyToUse() {
 		t.Error("a damaged snapshot is said to be ready")
