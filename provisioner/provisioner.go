@@ -32,17 +32,6 @@ import (
 	"github.com/holdfast-storage/holdfast/parameters"
 )
 
-// Defaults of a Config.
-const (
-	DefaultWorkers    = 10
-	DefaultLease      = 15 * time.Second
-	DefaultTimeout    = 30 * time.Second
-	DefaultRetryFirst = time.Second
-	DefaultRetryLast  = 2 * time.Minute
-	DefaultResync     = 5 * time.Minute
-	DefaultPatience   = 5 * time.Minute
-)
-
 // Storage creates and exports volumes, and archives them as snapshots.
 type Storage interface {
 	backend.Backend
@@ -70,16 +59,16 @@ type Config struct {
 	MountOptions []string
 
 	Backend Storage
-	// Forget, if not nil, deletes the objects of a volume that is removed. It is called before and after the removal, and
+	// Forget deletes the objects of a volume that is removed. It is called before and after the removal, and
 	// need not wait until they are gone.
 	Forget func(context.Context, backend.ID) error
-	// Made, if not nil, is called with each created volume and archive, so that its object can be written. It must not
+	// Made is called with each created volume and archive, so that its object can be written. It must not
 	// block.
 	Made func(backend.SourceKind, backend.ID)
 	// StateDir is a directory on the server's own volume for this package alone. It is created if it is missing.
 	StateDir string
 
-	Metrics   *Metrics // nil exposes none
+	Metrics   *Metrics
 	Client    kubernetes.Interface
 	Namespace string               // of the Lease
 	Holder    string               // identity for the Lease, unique for each process; empty means a random one
@@ -157,19 +146,10 @@ func (c *Config) complete() error {
 	}
 	c.Name, c.Holder = cmp.Or(c.Name, v1beta1.ProvisionerName), cmp.Or(c.Holder, host+"_"+string(uuid.NewUUID()))
 	c.MountOptions = v1beta1.NFSMountOptions(c.MountOptions)
-	if c.Metrics == nil {
-		c.Metrics = NewMetrics()
-	}
-	if c.Made == nil {
-		c.Made = func(backend.SourceKind, backend.ID) {}
-	}
-	if c.Forget == nil {
-		c.Forget = func(context.Context, backend.ID) error { return nil }
-	}
 	c.Log, c.Events = cmp.Or(c.Log, slog.New(slog.DiscardHandler)), cmp.Or(c.Events, kube.NoEvents)
-	c.Workers, c.Lease, c.Timeout = cmp.Or(c.Workers, DefaultWorkers), cmp.Or(c.Lease, DefaultLease), cmp.Or(c.Timeout, DefaultTimeout)
-	c.RetryFirst, c.RetryLast = cmp.Or(c.RetryFirst, DefaultRetryFirst), cmp.Or(c.RetryLast, DefaultRetryLast)
-	c.Resync, c.Patience = cmp.Or(c.Resync, DefaultResync), cmp.Or(c.Patience, DefaultPatience)
+	c.Workers, c.Lease, c.Timeout = cmp.Or(c.Workers, 10), cmp.Or(c.Lease, 15*time.Second), cmp.Or(c.Timeout, 30*time.Second)
+	c.RetryFirst, c.RetryLast = cmp.Or(c.RetryFirst, time.Second), cmp.Or(c.RetryLast, 2*time.Minute)
+	c.Resync, c.Patience = cmp.Or(c.Resync, 5*time.Minute), cmp.Or(c.Patience, 5*time.Minute)
 	if c.Lease < time.Second {
 		return fmt.Errorf("%w lease %s: it must be at least a second", backend.ErrInvalid, c.Lease)
 	}

@@ -3,7 +3,6 @@ package provisioner
 import (
 	"context"
 	"slices"
-	"sync"
 	"time"
 
 	core "k8s.io/api/core/v1"
@@ -21,16 +20,12 @@ import (
 // replay is an informer that can send all existing objects to its listener again.
 type replay struct {
 	cache.SharedIndexInformer
-
-	mu       sync.Mutex
-	listener cache.ResourceEventHandler
+	listener cache.ResourceEventHandler // the library's, which it adds before anything runs
 }
 
 // AddEventHandlerWithResyncPeriod remembers the only listener.
 func (r *replay) AddEventHandlerWithResyncPeriod(h cache.ResourceEventHandler, every time.Duration) (cache.ResourceEventHandlerRegistration, error) {
-	r.mu.Lock()
 	r.listener = h
-	r.mu.Unlock()
 	return r.SharedIndexInformer.AddEventHandlerWithResyncPeriod(h, every)
 }
 
@@ -46,12 +41,9 @@ func (r *replay) GetStore() cache.Store { return asFound{r.SharedIndexInformer.G
 
 // again sends all objects that f chooses to the listener.
 func (r *replay) again(f func(object any) bool) {
-	r.mu.Lock()
-	h := r.listener
-	r.mu.Unlock()
 	for _, object := range r.GetStore().List() {
-		if h != nil && f(object) {
-			h.OnAdd(object, false)
+		if f(object) {
+			r.listener.OnAdd(object, false)
 		}
 	}
 }

@@ -66,7 +66,8 @@ func randomName() string { return "nfs-" + rand.String(5) + ".holdfast.dev" }
 func configOf(t *testing.T, provisioner string, volumes Storage, state string, client kubernetes.Interface) Config {
 	return Config{
 		Name: provisioner, Identity: "storage/main", Servers: servers{isDefault: true, named: "main"}, Address: address, Path: export.PathOf,
-		Backend: volumes, StateDir: state,
+		Backend: volumes, StateDir: state, Metrics: NewMetrics(),
+		Made: func(backend.SourceKind, backend.ID) {}, Forget: func(context.Context, backend.ID) error { return nil },
 		Client: client, Namespace: realapi.Namespace, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		Lease: time.Second, RetryFirst: 20 * time.Millisecond, RetryLast: 500 * time.Millisecond,
 	}
