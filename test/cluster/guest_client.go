@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -41,18 +39,6 @@ func (g *guestClient) load(ctx context.Context, archive string) error {
 }
 
 func (g *guestClient) do(ctx context.Context, method, path string) (string, error) {
-	request, err := http.NewRequestWithContext(ctx, method, g.url+path, nil)
-	if err != nil {
-		return "", err
-	}
-	response, err := g.http.Do(request)
-	if err != nil {
-		return "", err
-	}
-	defer response.Body.Close()
-	answer, err := io.ReadAll(response.Body)
-	if err == nil && response.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s %s: %s: %s", method, g.url+path, response.Status, strings.TrimSpace(string(answer)))
-	}
+	answer, err := call(ctx, g.http, method, g.url+path, nil)
 	return string(answer), err
 }

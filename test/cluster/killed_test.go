@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/moby/sys/mountinfo"
+
 	"github.com/holdfast-storage/holdfast/test/cluster/host"
 )
 
@@ -102,14 +104,12 @@ func traces(t *testing.T) (found []string) {
 	if linked(c.link()) {
 		found = append(found, "interface "+c.link())
 	}
-	mounts, err := host.Mounts()
+	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(c.Dir))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, m := range mounts {
-		if host.Below(m.Target, c.Dir) {
-			found = append(found, "mount "+m.Target)
-		}
+		found = append(found, "mount "+m.Mountpoint)
 	}
 	points, err := host.Hierarchies()
 	if err != nil {

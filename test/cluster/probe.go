@@ -39,19 +39,25 @@ func (c *Cluster) newProbe() (*probe, error) {
 // get succeeds when the address answers 200.
 func (p *probe) get(url string) func(context.Context) error {
 	return func(ctx context.Context) error {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-		if err != nil {
-			return err
-		}
-		response, err := p.client.Do(request)
-		if err != nil {
-			return err
-		}
-		defer response.Body.Close()
-		body, err := io.ReadAll(io.LimitReader(response.Body, 2000))
-		if response.StatusCode != http.StatusOK {
-			return errors.Join(fmt.Errorf("%s answers %s: %s", url, response.Status, strings.TrimSpace(string(body))), err)
-		}
+		_, err := call(ctx, p.client, http.MethodGet, url, nil)
 		return err
 	}
+}
+
+// call returns the answer to a request. One that is not 200 is an error.
+func call(ctx context.Context, client *http.Client, method, url string, body io.Reader) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, method, url, body)
+	if err != nil {
+		return nil, err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	answer, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s %s: %s: %.2000s", method, url, response.Status, strings.TrimSpace(string(answer)))
+	}
+	return answer, err
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"slices"
@@ -134,30 +133,15 @@ func (e *etcdClient) call(ctx context.Context, method string, body any) (int64, 
 	if err != nil {
 		return 0, err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, e.address+method, bytes.NewReader(data))
+	said, err := call(ctx, e.http, http.MethodPost, e.address+method, bytes.NewReader(data))
 	if err != nil {
-		return 0, err
+		return 0, fmt.Errorf("etcd, %s: %w", method, err)
 	}
-	response, err := e.http.Do(request)
-	if err != nil {
-		return 0, err
-	}
-	defer response.Body.Close()
 	var answer struct {
 		Header struct {
 			Revision int64 `json:"revision,string"`
 		}
-		Error string
 	}
-	said, err := io.ReadAll(response.Body)
-	if err == nil {
-		err = json.Unmarshal(said, &answer)
-	}
-	if err == nil && response.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s", response.Status, answer.Error)
-	}
-	if err != nil {
-		return 0, fmt.Errorf("etcd, %s: %w", method, err)
-	}
-	return answer.Header.Revision, nil
+	err = json.Unmarshal(said, &answer)
+	return answer.Header.Revision, err
 }

@@ -12,20 +12,19 @@ import (
 	"strings"
 	"time"
 
+	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 )
 
 // Hierarchies returns the mount points of all cgroup hierarchies: one on a machine with cgroup v2, many with v1.
 func Hierarchies() ([]string, error) {
-	mounts, err := Mounts()
+	mounts, err := mountinfo.GetMounts(mountinfo.FSTypeFilter("cgroup", "cgroup2"))
 	if err != nil {
 		return nil, err
 	}
 	var points []string
 	for _, m := range mounts {
-		if m.FSType == "cgroup" || m.FSType == "cgroup2" {
-			points = append(points, m.Target)
-		}
+		points = append(points, m.Mountpoint)
 	}
 	if len(points) == 0 {
 		return nil, errors.New("no cgroup hierarchy is mounted; mount one at /sys/fs/cgroup")

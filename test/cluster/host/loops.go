@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 )
 
@@ -17,15 +18,12 @@ type Loop struct{ Device, File string }
 // Loops returns the loop devices that belong to the directory: their file lies beneath it, or they are mounted beneath
 // it, as a file system or as a device that a container was given.
 func Loops(dir string) ([]Loop, error) {
-	mounts, err := Mounts()
+	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(dir))
 	if err != nil {
 		return nil, err
 	}
 	mounted := map[string]bool{}
 	for _, m := range mounts {
-		if !Below(m.Target, dir) {
-			continue
-		}
 		if strings.HasPrefix(m.Source, "/dev/loop") {
 			mounted[m.Source] = true
 		}

@@ -6,19 +6,15 @@ import (
 	"os"
 	"runtime"
 
+	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 )
 
 // MakeNetNS makes a network namespace that stays until the file is unmounted. One that is there already is kept.
 func MakeNetNS(file string) error {
-	mounts, err := Mounts()
-	if err != nil {
+	there, err := mountinfo.GetMounts(mountinfo.SingleEntryFilter(file))
+	if err != nil || len(there) > 0 {
 		return err
-	}
-	for _, m := range mounts {
-		if m.Target == file {
-			return nil
-		}
 	}
 	if err := os.WriteFile(file, nil, 0o444); err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -14,7 +15,6 @@ import (
 	"io/fs"
 	"math/big"
 	"net"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -40,9 +40,9 @@ type Subject struct {
 // OpenAuthority reads an authority, or makes it.
 func OpenAuthority(dir, name string) (*Authority, error) {
 	certFile, keyFile := filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key")
-	cert, key, err := read(certFile, keyFile)
+	pair, err := tls.LoadX509KeyPair(certFile, keyFile)
 	if err == nil {
-		return &Authority{dir: dir, cert: cert, key: key}, nil
+		return &Authority{dir: dir, cert: pair.Leaf, key: pair.PrivateKey.(crypto.Signer)}, nil
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -82,7 +82,7 @@ func (a *Authority) Issue(name string, s Subject) error {
 			template.DNSNames = append(template.DNSNames, h)
 		}
 	}
-	if cert, _, err := read(certFile, keyFile); err == nil && a.vouches(cert, template) {
+	if pair, err := tls.LoadX509KeyPair(certFile, keyFile); err == nil && a.vouches(pair.Leaf, template) {
 		return nil
 	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -134,40 +134,4 @@ func WriteKey(path string, key crypto.Signer) error {
 		return err
 	}
 	return host.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600)
-}
-
-func read(certFile, keyFile string) (*x509.Certificate, crypto.Signer, error) {
-	certDER, err := readPEM(certFile)
-	if err != nil {
-		return nil, nil, err
-	}
-	keyDER, err := readPEM(keyFile)
-	if err != nil {
-		return nil, nil, err
-	}
-	cert, err := x509.ParseCertificate(certDER)
-	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", certFile, err)
-	}
-	key, err := x509.ParsePKCS8PrivateKey(keyDER)
-	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", keyFile, err)
-	}
-	signer, ok := key.(*ecdsa.PrivateKey)
-	if !ok || !signer.PublicKey.Equal(cert.PublicKey) {
-		return nil, nil, fmt.Errorf("%s and %s do not belong together: %w", certFile, keyFile, fs.ErrNotExist)
-	}
-	return cert, signer, nil
-}
-
-func readPEM(path string) ([]byte, error) {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	block, _ := pem.Decode(data)
-	if block == nil {
-		return nil, fmt.Errorf("%s holds no PEM block", path)
-	}
-	return block.Bytes, nil
 }
