@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
+	toolswatch "k8s.io/client-go/tools/watch"
 )
 
 // Source lists and watches the objects of one kind: every client of client-go is one.
@@ -106,23 +107,16 @@ func follow[L runtime.Object](ctx context.Context, source Source[L], selector me
 		return false, err
 	}
 	defer watching.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return false, nil
-		case event, open := <-watching.ResultChan():
-			if !open {
-				return false, errors.New("the watch has ended")
-			}
-			if event.Type == watch.Error {
-				return false, apierrors.FromObject(event.Object)
-			}
-			change(now, event)
-			if ok, err := look(now); ok || err != nil {
-				return true, err
-			}
+	_, err = toolswatch.UntilWithoutRetry(ctx, watching, func(event watch.Event) (bool, error) {
+		if event.Type == watch.Error {
+			return false, apierrors.FromObject(event.Object)
 		}
-	}
+		change(now, event)
+		ok, err := look(now)
+		decided = ok || err != nil
+		return ok, err
+	})
+	return decided, err
 }
 
 func listed[L runtime.Object](ctx context.Context, source Source[L], selector metav1.ListOptions) (now map[string]Object, version string, err error) {

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer/json"
-	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 )
 
@@ -25,31 +24,23 @@ const ownGroup = "holdfast.dev"
 
 // objects adds a file for each kind of which there is an object: all kinds in the namespaces, and some outside.
 func (f *folder) objects(namespaces ...string) {
-	lists, err := discovery.ServerPreferredResources(f.Client.Discovery())
+	kinds, err := f.kinds()
 	if err != nil {
-		f.failed("kinds of objects", err) // of one group; the others are in lists
+		f.failed("kinds of objects", err)
 	}
-	for _, list := range lists {
-		version, err := schema.ParseGroupVersion(list.GroupVersion)
-		if err != nil {
-			f.failed(list.GroupVersion, err)
-			continue
+	for _, kind := range kinds {
+		if kind.Name == "events" || kind.Name == "endpoints" {
+			continue // events are in a file of their own, endpoints in slices
 		}
-		for _, kind := range list.APIResources {
-			// Events are in a file of their own, endpoints in slices.
-			if !slices.Contains(kind.Verbs, "list") || kind.Name == "events" || kind.Name == "endpoints" {
-				continue
+		objects := f.Dynamic.Resource(schema.GroupVersionResource{Group: kind.Group, Version: kind.Version, Resource: kind.Name})
+		name := strings.TrimSuffix(kind.Name+"."+kind.Group, ".") + ".yaml"
+		switch {
+		case kind.Namespaced:
+			for _, namespace := range namespaces {
+				f.dump(filepath.Join("objects", namespace, name), objects.Namespace(namespace))
 			}
-			resource := version.WithResource(kind.Name)
-			name := strings.TrimSuffix(kind.Name+"."+version.Group, ".") + ".yaml"
-			switch {
-			case kind.Namespaced:
-				for _, namespace := range namespaces {
-					f.dump(filepath.Join("objects", namespace, name), f.Dynamic.Resource(resource).Namespace(namespace))
-				}
-			case slices.Contains(ofCluster, kind.Name) || version.Group == ownGroup:
-				f.dump(filepath.Join("objects", name), f.Dynamic.Resource(resource))
-			}
+		case slices.Contains(ofCluster, kind.Name) || kind.Group == ownGroup:
+			f.dump(filepath.Join("objects", name), objects)
 		}
 	}
 }

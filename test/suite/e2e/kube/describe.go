@@ -11,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	holdfast "github.com/holdfast-storage/holdfast/kube"
@@ -40,62 +39,20 @@ func (c *Cluster) describe(objects ...Object) string {
 	return text.String()
 }
 
-// state prints an object's name, phase, conditions and containers, or its whole status where it has none of them.
+// state prints an object's name and its status.
 func state(object Object) string {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	if err != nil {
 		return fmt.Sprintf("%s: %v", object.GetName(), err)
 	}
-	parts := []string{}
-	if object.GetDeletionTimestamp() != nil {
-		parts = append(parts, fmt.Sprintf("being deleted, finalizers %v", object.GetFinalizers()))
-	}
-	if phase, _, _ := unstructured.NestedString(content, "status", "phase"); phase != "" {
-		parts = append(parts, phase)
-	}
-	for _, condition := range statuses(content, "conditions") {
-		parts = append(parts, words(condition["type"], condition["status"], condition["reason"], condition["message"]))
-	}
-	for _, list := range []string{"initContainerStatuses", "containerStatuses"} {
-		for _, container := range statuses(content, list) {
-			parts = append(parts, words("container", container["name"], "restarted", container["restartCount"], compact(container["state"])))
-		}
-	}
-	if len(parts) == 0 {
-		parts = append(parts, compact(content["status"]))
-	}
-	return object.GetName() + ": " + strings.Join(parts, "; ")
-}
-
-// statuses returns the elements of a list in the status.
-func statuses(content map[string]any, list string) []map[string]any {
-	items, _, _ := unstructured.NestedSlice(content, "status", list) // without a status there are none
-	var found []map[string]any
-	for _, item := range items {
-		if item, ok := item.(map[string]any); ok {
-			found = append(found, item)
-		}
-	}
-	return found
-}
-
-// words joins what is set.
-func words(values ...any) string {
-	var set []string
-	for _, value := range values {
-		if value != nil && value != "" {
-			set = append(set, fmt.Sprint(value))
-		}
-	}
-	return strings.Join(set, " ")
-}
-
-func compact(value any) string {
-	text, err := json.Marshal(value)
+	status, err := json.Marshal(content["status"])
 	if err != nil {
-		return err.Error()
+		return fmt.Sprintf("%s: %v", object.GetName(), err)
 	}
-	return string(text)
+	if object.GetDeletionTimestamp() != nil {
+		return fmt.Sprintf("%s: being deleted, finalizers %v; %s", object.GetName(), object.GetFinalizers(), status)
+	}
+	return fmt.Sprintf("%s: %s", object.GetName(), status)
 }
 
 // eventLines are events as lines, the oldest first.

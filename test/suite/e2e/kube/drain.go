@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/holdfast-storage/holdfast/kube/podstatus"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
@@ -74,7 +75,7 @@ func (s *Space) NodePod(node string, not types.UID) *corev1.Pod {
 	Await(s, s.Client.CoreV1().Pods(System), selector, "Holdfast's pod on "+node+" to be ready", func(pods []*corev1.Pod) (bool, error) {
 		found = nil
 		for _, p := range pods {
-			if p.UID != not && p.DeletionTimestamp == nil && isReady(p) {
+			if p.UID != not && podstatus.IsReady(p) {
 				found = p
 			}
 		}

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 
@@ -9,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 )
 
@@ -40,32 +42,43 @@ var outdated = map[string]bool{"ComponentStatus": true, "Endpoints": true}
 
 // Everything lists all objects of all resources that can be listed, with a label, in order.
 func (c *Cluster) Everything(ctx context.Context, label string) ([]Listed, error) {
-	lists, err := c.Client.Discovery().ServerPreferredResources()
+	kinds, err := c.kinds()
 	if err != nil {
 		return nil, err
 	}
 	var all []Listed
-	for _, list := range lists {
-		version, err := schema.ParseGroupVersion(list.GroupVersion)
+	for _, k := range kinds {
+		if outdated[k.Kind] {
+			continue
+		}
+		resource := schema.GroupVersionResource{Group: k.Group, Version: k.Version, Resource: k.Name}
+		found, err := c.Dynamic.Resource(resource).List(ctx, metav1.ListOptions{LabelSelector: label})
+		if apierrors.IsNotFound(err) {
+			continue // its kind is being removed
+		}
 		if err != nil {
 			return nil, err
 		}
-		for _, resource := range list.APIResources {
-			if strings.Contains(resource.Name, "/") || !slices.Contains(resource.Verbs, "list") || outdated[resource.Kind] {
-				continue
-			}
-			found, err := c.Dynamic.Resource(version.WithResource(resource.Name)).List(ctx, metav1.ListOptions{LabelSelector: label})
-			if apierrors.IsNotFound(err) {
-				continue // its kind is being removed
-			}
-			if err != nil {
-				return nil, err
-			}
-			for i := range found.Items {
-				all = append(all, Listed{&found.Items[i], version.WithResource(resource.Name), resource.Namespaced})
-			}
+		for i := range found.Items {
+			all = append(all, Listed{&found.Items[i], resource, k.Namespaced})
 		}
 	}
 	slices.SortFunc(all, func(a, b Listed) int { return strings.Compare(a.String(), b.String()) })
 	return all, nil
+}
+
+// kinds returns all kinds that can be listed; with an error, those that were found.
+func (c *Cluster) kinds() (all []metav1.APIResource, err error) {
+	lists, err := discovery.ServerPreferredResources(c.Client.Discovery())
+	for _, list := range lists {
+		version, failed := schema.ParseGroupVersion(list.GroupVersion)
+		err = errors.Join(err, failed)
+		for _, kind := range list.APIResources {
+			if failed == nil && !strings.Contains(kind.Name, "/") && slices.Contains(kind.Verbs, "list") {
+				kind.Group, kind.Version = version.Group, version.Version
+				all = append(all, kind)
+			}
+		}
+	}
+	return all, err
 }

@@ -2,32 +2,51 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
-	"strings"
 	"sync"
 
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
-// cutTable drops what comes to a port from elsewhere, and what leaves it.
-const cutTable = `table ip e2e-cut {
-	chain in { type filter hook input priority 0; iif != "lo" tcp dport %[1]d drop; }
-	chain out { type filter hook output priority 0; oif != "lo" tcp sport %[1]d drop; }
-}`
+// portTable drops what comes to a port from elsewhere, and what leaves it.
+const portTable = `chain in { type filter hook input priority 0; iif != "lo" tcp dport %[1]d drop; }; ` +
+	`chain out { type filter hook output priority 0; oif != "lo" tcp sport %[1]d drop; };`
 
 // CutPort has all packets between a TCP port of a pod of the home node and the rest of the world lost, and returns what
 // lets them through again. The pod itself reaches its port. The end of the test lets them through if the test has not.
 func (s *Space) CutPort(pod string, port int) (mend func()) {
 	s.t.Helper()
-	network := s.networkOf(pod)
-	ended := sync.OnceValue(func() error {
-		defer network.Close()
-		return filter(context.WithoutCancel(s.t.Context()), network, "delete table ip e2e-cut")
-	})
+	return s.cut(s.networkOf(pod), fmt.Sprintf(portTable, port))
+}
+
+// cut gives rules to the packet filter of a network, and returns what takes them away again. They belong to a process of
+// the test, and go with it.
+func (s *Space) cut(network *os.File, rules string) (mend func()) {
+	s.t.Helper()
+	inNetwork := func(ctx context.Context, args ...string) *exec.Cmd {
+		cmd := exec.CommandContext(ctx, "nsenter", append([]string{"--net=/proc/self/fd/3", "nft"}, args...)...)
+		cmd.ExtraFiles = []*os.File{network}
+		return cmd
+	}
+	cmd := inNetwork(context.WithoutCancel(s.t.Context()), "--interactive")
+	input, err := cmd.StdinPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	check.OK(s.t, err)
+	ended := sync.OnceValue(func() error { return errors.Join(input.Close(), cmd.Wait(), network.Close()) })
 	s.t.Cleanup(func() { check.Report(s.t, ended()) })
-	check.OK(s.t, filter(s.t.Context(), network, fmt.Sprintf(cutTable, port)))
+	check.Got(fmt.Fprintf(input, "table ip e2e-cut { flags owner; %s }\n", rules))(s.t)
+	s.Eventually(s.t.Context(), "the packet filter to have the rules", func(ctx context.Context) error {
+		out, err := inNetwork(ctx, "list", "table", "ip", "e2e-cut").CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	})
 	return func() {
 		s.t.Helper()
 		check.OK(s.t, ended())
@@ -46,15 +65,5 @@ func (s *Space) networkOf(pod string) *os.File {
 		}
 	}
 	s.t.Fatalf("pod %s has no process on this machine, which is node %s", pod, s.Home)
-	return nil
-}
-
-// filter gives rules to the packet filter of a network.
-func filter(ctx context.Context, network *os.File, rules string) error {
-	cmd := exec.CommandContext(ctx, "nsenter", "--net=/proc/self/fd/3", "nft", "-f", "-")
-	cmd.Stdin, cmd.ExtraFiles = strings.NewReader(rules), []*os.File{network}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("packet filter of %s: %w: %s", network.Name(), err, out)
-	}
 	return nil
 }

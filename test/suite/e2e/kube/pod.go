@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/holdfast-storage/holdfast/kube/podstatus"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
@@ -183,17 +184,8 @@ func (s *Space) Ready(name string) *corev1.Pod {
 		if p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded {
 			return false, fmt.Errorf("it has ended: %s", p.Status.Phase)
 		}
-		return isReady(p), nil
+		return podstatus.Has(p, corev1.PodReady, corev1.ConditionTrue), nil
 	})
-}
-
-func isReady(p *corev1.Pod) bool {
-	for _, condition := range p.Status.Conditions {
-		if condition.Type == corev1.PodReady {
-			return condition.Status == corev1.ConditionTrue
-		}
-	}
-	return false
 }
 
 // Run makes a pod that does its script once, and returns what it printed.

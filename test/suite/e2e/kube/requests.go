@@ -1,13 +1,12 @@
 package kube
 
 import (
-	"bufio"
 	"bytes"
 	"context"
-	"fmt"
-	"regexp"
-	"strconv"
 	"strings"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 )
 
 // Request is a kind of request to the API server.
@@ -31,37 +30,22 @@ func (c *Cluster) Requests(ctx context.Context) (map[Request]float64, error) {
 	if err != nil {
 		return nil, err
 	}
-	return parseRequests(metrics)
-}
-
-var (
-	counter = regexp.MustCompile(`^apiserver_request_total\{(.*)\} (\S+)$`)
-	label   = regexp.MustCompile(`(\w+)="([^"]*)"`)
-)
-
-func parseRequests(metrics []byte) (map[Request]float64, error) {
-	all := map[Request]float64{}
-	lines := bufio.NewScanner(bytes.NewReader(metrics))
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		found := counter.FindStringSubmatch(lines.Text())
-		if found == nil {
-			continue
-		}
-		count, err := strconv.ParseFloat(found[2], 64)
-		if err != nil {
-			return nil, fmt.Errorf("%q: %w", lines.Text(), err)
-		}
-		labels := map[string]string{}
-		for _, l := range label.FindAllStringSubmatch(found[1], -1) {
-			labels[l[1]] = l[2]
-		}
-		if labels["resource"] == "" {
-			continue // of the server itself, such as /healthz
-		}
-		all[Request{labels["verb"], resourceOf(labels)}] += count
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(bytes.NewReader(metrics))
+	if err != nil {
+		return nil, err
 	}
-	return all, lines.Err()
+	all := map[Request]float64{}
+	for _, m := range families["apiserver_request_total"].GetMetric() {
+		labels := map[string]string{}
+		for _, l := range m.GetLabel() {
+			labels[l.GetName()] = l.GetValue()
+		}
+		if labels["resource"] != "" { // else it is of the server itself, such as /healthz
+			all[Request{labels["verb"], resourceOf(labels)}] += m.GetCounter().GetValue()
+		}
+	}
+	return all, nil
 }
 
 // resourceOf names a resource as kubectl does, and its subresource.

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	holdfast "github.com/holdfast-storage/holdfast/kube"
+	"github.com/holdfast-storage/holdfast/kube/podstatus"
 )
 
 // Eventually asks again and again, which is for states of several kinds of objects at once, until there is no error or
@@ -72,7 +73,7 @@ func (c *Cluster) onlyReady(ctx context.Context) error {
 		return err
 	}
 	for _, p := range pods.Items {
-		if p.DeletionTimestamp != nil || !isReady(&p) {
+		if !podstatus.IsReady(&p) {
 			return fmt.Errorf("pod %s is ending or not ready", p.Name)
 		}
 	}

@@ -3,7 +3,6 @@ package kube
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -124,25 +123,11 @@ func (s *Space) endServers(ctx context.Context, users, selected metav1.ListOptio
 	if err := s.Discard(ctx, users); err != nil {
 		return err
 	}
-	ended := s.Eventually(ctx, "the pods to end", func(ctx context.Context) error {
-		left, err := pods.List(ctx, users)
-		if err == nil && len(left.Items) > 0 {
-			err = fmt.Errorf("pod %s is there", left.Items[0].Name)
-		}
+	if err := ended(ctx, s.Cluster, pods, users, every); err != nil {
 		return err
-	})
+	}
 	if err := servers.DeleteCollection(ctx, metav1.DeleteOptions{}, selected); err != nil {
 		return err
 	}
-	gone := s.Eventually(ctx, "the servers to go", func(ctx context.Context) error {
-		left, err := servers.List(ctx, selected)
-		if err == nil && len(left.Items) > 0 {
-			err = fmt.Errorf("it is there: %v", left.Items[0].Object["status"])
-		}
-		return err
-	})
-	if !ended || !gone {
-		return errors.New("an NFS server or a pod that uses it stays")
-	}
-	return nil
+	return ended(ctx, s.Cluster, servers, selected, every)
 }
