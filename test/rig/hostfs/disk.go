@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-storage/holdfast/test/rig/check"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 // Disk returns the path of a new, empty block device of the given size, which ends with the test and takes every mount
@@ -84,7 +85,7 @@ func detach(t testing.TB, device, file string) {
 		t.Errorf("losetup --detach %s: %v: %s", device, err, out)
 		return
 	}
-	until(t, "the end of "+device+" on "+file, func() bool { return !attached() })
+	wait.Until(t, "the end of "+device+" on "+file, func() bool { return !attached() })
 }
 
 // Overwrite writes bytes into a device behind the back of its users.

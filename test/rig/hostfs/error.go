@@ -7,11 +7,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-storage/holdfast/test/rig/check"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 // MeetError makes the kernel meet an error in the mounted ext4 on a device, and waits until it has counted it, which it
@@ -25,7 +25,7 @@ func MeetError(t testing.TB, device string) {
 	}
 	before := count()
 	check.OK(t, os.WriteFile(filepath.Join(dir, "trigger_fs_error"), []byte("by a test"), 0))
-	until(t, "another error than the "+before+" of the ext4 on "+device, func() bool { return count() != before })
+	wait.Until(t, "another error than the "+before+" of the ext4 on "+device, func() bool { return count() != before })
 }
 
 // FailReading makes the kernel meet an I/O error of a loop device: it reads the end of it where its image ends too early
@@ -44,19 +44,5 @@ func FailReading(t testing.TB, image, device string) {
 	check.OK(t, os.Truncate(image, is.Size()))
 	if failure == nil || errors.Is(failure, io.EOF) {
 		t.Fatalf("reading what is not there: %v", failure)
-	}
-}
-
-// until waits for what the kernel does only after it has answered.
-func until(t testing.TB, what string, so func() bool) {
-	t.Helper()
-	late, tick := time.After(time.Minute), time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for !so() {
-		select {
-		case <-tick.C:
-		case <-late:
-			t.Fatalf("%s did not come", what)
-		}
 	}
 }

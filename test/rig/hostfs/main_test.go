@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-storage/holdfast/test/rig/check"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 func TestMain(m *testing.M) { os.Exit(Main(m)) }
@@ -37,7 +38,7 @@ func TestRun_KilledLeavesNoMountAndTheNextNoLoopDevice(t *testing.T) {
 	check.OK(t, cmd.Process.Kill())
 	_ = cmd.Wait() // killed on purpose
 	// The kernel takes the namespace down after the process has ended, and does not report when.
-	until(t, "the end of what was attached", func() bool { sweep(); return !slices.ContainsFunc(during, attachment.lasts) })
+	wait.Until(t, "the end of what was attached", func() bool { sweep(); return !slices.ContainsFunc(during, attachment.lasts) })
 	if mounts, err := os.ReadFile("/proc/1/mounts"); err != nil || strings.Contains(string(mounts), dir) {
 		t.Errorf("%s is still mounted, %v", dir, err)
 	}

@@ -7,12 +7,12 @@ import (
 	"unicode/utf8"
 
 	core "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 )
-
-// What of a status the API server takes, as the schemas of the kinds say.
-const longestCondition = 32768
 
 // Text is a spec as a person can read it.
 func Text(spec any) string {
@@ -24,44 +24,26 @@ func Text(spec any) string {
 }
 
 // WrongMeta says what of an object's metadata the API server would refuse.
-func WrongMeta(o metav1.Object) (wrong []string) {
-	note := func(what, value string, complaints []string) {
-		if len(complaints) > 0 {
-			wrong = append(wrong, fmt.Sprintf("%s %.80q: %s", what, value, complaints[0]))
+func WrongMeta(o metav1.Object) []string {
+	return texts(validation.ValidateObjectMetaAccessor(o, o.GetNamespace() != "", validation.NameIsDNSSubdomain, field.NewPath("metadata")))
+}
+
+// WrongConditions says what of conditions the API server would refuse.
+func WrongConditions(all []metav1.Condition) []string {
+	wrong := texts(metavalidation.ValidateConditions(all, field.NewPath("status.conditions")))
+	for _, c := range all {
+		if !utf8.ValidString(c.Message) {
+			wrong = append(wrong, c.Type+": its message is no UTF-8")
 		}
-	}
-	note("name", o.GetName(), validation.IsDNS1123Subdomain(o.GetName()))
-	if ns := o.GetNamespace(); ns != "" {
-		note("namespace", ns, validation.IsDNS1123Label(ns))
-	}
-	size := 0
-	for key, value := range o.GetLabels() {
-		note("label", key, validation.IsQualifiedName(key))
-		note("label "+key, value, validation.IsValidLabelValue(value))
-	}
-	for key, value := range o.GetAnnotations() {
-		note("annotation", key, validation.IsQualifiedName(strings.ToLower(key)))
-		size += len(key) + len(value)
-	}
-	if size > 256<<10 {
-		wrong = append(wrong, fmt.Sprintf("annotations of %d bytes", size))
 	}
 	return wrong
 }
 
-// WrongConditions says what of conditions the API server would refuse.
-func WrongConditions(all []metav1.Condition) (wrong []string) {
-	for _, c := range all {
-		switch {
-		case c.Reason == "" || len(validation.IsCIdentifier(c.Reason)) > 0:
-			wrong = append(wrong, fmt.Sprintf("%s: its reason is %q", c.Type, c.Reason))
-		case len(c.Message) > longestCondition || !utf8.ValidString(c.Message):
-			wrong = append(wrong, fmt.Sprintf("%s: its message has %d bytes, valid: %t", c.Type, len(c.Message), utf8.ValidString(c.Message)))
-		case c.LastTransitionTime.IsZero():
-			wrong = append(wrong, c.Type+": it has no time")
-		}
+func texts(errs field.ErrorList) (all []string) {
+	for _, err := range errs {
+		all = append(all, err.Error())
 	}
-	return wrong
+	return all
 }
 
 // WrongPod says what of a pod the API server would refuse.
@@ -73,7 +55,7 @@ func WrongPod(spec *core.PodSpec) (wrong []string) {
 	}
 	volumes, names := map[string]bool{}, map[string]bool{}
 	for _, v := range spec.Volumes {
-		note(volumes[v.Name] || len(validation.IsDNS1123Label(v.Name)) > 0, "volume %.80q", v.Name)
+		note(volumes[v.Name] || len(utilvalidation.IsDNS1123Label(v.Name)) > 0, "volume %.80q", v.Name)
 		volumes[v.Name] = true
 		if v.HostPath != nil {
 			note(!strings.HasPrefix(v.HostPath.Path, "/") || strings.Contains(v.HostPath.Path, ".."), "host path %.80q", v.HostPath.Path)
@@ -81,7 +63,7 @@ func WrongPod(spec *core.PodSpec) (wrong []string) {
 	}
 	for i := range spec.Containers {
 		c := &spec.Containers[i]
-		note(names[c.Name] || len(validation.IsDNS1123Label(c.Name)) > 0, "container %.80q", c.Name)
+		note(names[c.Name] || len(utilvalidation.IsDNS1123Label(c.Name)) > 0, "container %.80q", c.Name)
 		names[c.Name] = true
 		note(strings.TrimSpace(c.Image) == "" || strings.TrimSpace(c.Image) != c.Image, "container %s: image %.80q", c.Name, c.Image)
 		wrong = append(wrong, wrongContainer(c, volumes)...)

@@ -3,6 +3,7 @@
 package realapi
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,12 +21,13 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
 
+	"github.com/holdfast-storage/holdfast/deploy"
+	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
@@ -92,19 +94,15 @@ func prepare(name string) (clean func(), err error) {
 	apis := dynamic.NewForConfigOrDie(server)
 	namespaces := apis.Resource(core.SchemeGroupVersion.WithResource("namespaces"))
 	kinds := apis.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
-	files, err := filepath.Glob(filepath.Join(root(), "deploy/crds/holdfast.dev_*.yaml"))
-	if err != nil || len(files) == 0 {
-		return clean, errors.Join(errors.New("deploy/crds has no definitions"), err)
+	definitions, err := deploy.Definitions()
+	if err != nil {
+		return clean, err
 	}
 	namespace := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace"}}
 	namespace.SetName(Namespace)
 	objects := []object{{namespaces, Namespace, namespace}}
-	for _, file := range files {
-		definition, err := read(file)
-		if err != nil {
-			return clean, err
-		}
-		objects = append(objects, object{kinds, definition.GetName(), definition})
+	for _, d := range definitions {
+		objects = append(objects, object{kinds, d.GetName(), d})
 	}
 	for _, o := range objects {
 		isNew, err := o.need()
@@ -121,18 +119,6 @@ func prepare(name string) (clean func(), err error) {
 		}
 	}
 	return clean, nil
-}
-
-func read(file string) (*unstructured.Unstructured, error) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	var o unstructured.Unstructured
-	if err := yaml.Unmarshal(text, &o.Object); err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
-	}
-	return &o, nil
 }
 
 // object is one that the tests of a package need.
@@ -177,65 +163,34 @@ func (o object) awaitGone() error {
 	return o.await("go", func(now *unstructured.Unstructured) bool { return now == nil })
 }
 
-// await follows the object, nil when it is not there, until it is as it should be.
+// await asks for the object, nil when it is not there, until it is as it should be.
 func (o object) await(what string, done func(now *unstructured.Unstructured) bool) error {
 	// Namespaces and definitions go when all in them has gone; on a busy machine that takes a while.
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	var now *unstructured.Unstructured
-	for ctx.Err() == nil { // the API server may end a watch at any time
-		there, err := o.Get(ctx, o.name, metav1.GetOptions{})
-		switch {
-		case apierrors.IsNotFound(err):
-			now, there = nil, &unstructured.Unstructured{}
-		case err != nil:
-			return o.late(what, now, err)
-		default:
-			now = there
+	var err error
+	late := Until(ctx, func() bool {
+		now, err = o.Get(ctx, o.name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			now, err = nil, nil
 		}
-		if done(now) {
-			return nil
-		}
-		changes, err := o.Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + o.name, ResourceVersion: there.GetResourceVersion()})
-		if err != nil {
-			return o.late(what, now, err)
-		}
-		for change := range changes.ResultChan() {
-			now, _ = change.Object.(*unstructured.Unstructured)
-			if change.Type == watch.Deleted {
-				now = nil
-			}
-			if change.Type == watch.Error || done(now) {
-				break
-			}
-		}
-		changes.Stop()
+		return err == nil && done(now)
+	})
+	if late == nil {
+		return nil
 	}
-	return o.late(what, now, ctx.Err())
-}
-
-// late says what an object is like that did not become what it should.
-func (o object) late(what string, now *unstructured.Unstructured, err error) error {
 	if now == nil {
-		return fmt.Errorf("%s %s did not %s: %w; it is not there", o.want.GetKind(), o.name, what, err)
+		return fmt.Errorf("%s %s did not %s: %w; it is not there", o.want.GetKind(), o.name, what, cmp.Or(err, late))
 	}
 	status, _ := yaml.Marshal(now.Object["status"])
 	return fmt.Errorf("%s %s did not %s: %w; deleted: %v, finalizers: %v, status:\n%s",
-		o.want.GetKind(), o.name, what, err, now.GetDeletionTimestamp(), now.GetFinalizers(), status)
+		o.want.GetKind(), o.name, what, late, now.GetDeletionTimestamp(), now.GetFinalizers(), status)
 }
 
 // Established says whether the API server serves the kind of a definition; nil is one that is not there.
 func Established(definition *unstructured.Unstructured) bool {
-	if definition == nil {
-		return false
-	}
-	conditions, _, _ := unstructured.NestedSlice(definition.Object, "status", "conditions")
-	for _, c := range conditions {
-		if c, ok := c.(map[string]any); ok && c["type"] == "Established" && c["status"] == "True" {
-			return true
-		}
-	}
-	return false
+	return definition != nil && kube.HasCondition(definition, "Established")
 }
 
 // Until asks until it is so, or ctx ends. The longer it has waited the seldomer it asks: each answer costs a server.

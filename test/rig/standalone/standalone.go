@@ -17,6 +17,7 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/holdfast-storage/holdfast/nodeops/child"
@@ -109,7 +110,9 @@ func Start(ctx context.Context, o Options) (*Process, error) {
 // connect waits until the process answers a probe or ends.
 func (p *Process) connect(ctx context.Context, socket string) (err error) {
 	p.Conn, err = grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: time.Second}))
+		grpc.WithConnectParams(grpc.ConnectParams{
+			MinConnectTimeout: time.Second, Backoff: backoff.Config{BaseDelay: 5 * time.Millisecond, Multiplier: 1.6, MaxDelay: 100 * time.Millisecond},
+		}))
 	if err != nil {
 		return err
 	}
@@ -124,16 +127,8 @@ func (p *Process) connect(ctx context.Context, socket string) (err error) {
 		case <-ctx.Done():
 		}
 	}()
-	// A connection that is refused backs off for a second; a fresh attempt each time answers sooner.
-	for ctx.Err() == nil {
-		if _, err = p.Probe(ctx, &csi.ProbeRequest{}); err == nil {
-			return nil
-		}
-		p.Conn.ResetConnectBackoff()
-		select {
-		case <-ctx.Done():
-		case <-time.After(5 * time.Millisecond):
-		}
+	if _, err = p.Probe(ctx, &csi.ProbeRequest{}, grpc.WaitForReady(true)); err == nil {
+		return nil
 	}
 	select {
 	case <-p.exited:

@@ -95,7 +95,7 @@ func (b *runner) one(ctx context.Context, t target) error {
 		}
 		defer func() { err = errors.Join(err, process.Stop()) }()
 		byHand := &plain{scripts: scripts[t.engine], dir: filepath.Join(at.disk, "plain"), mounts: at.scratch}
-		volumes := &driver{Process: process, dir: at.scratch, image: t.engine == "image", fs: map[string]string{}}
+		volumes := &driver{standalone.Volumes{Process: process, Dir: at.scratch, FS: map[string]string{}}, t.engine == "image"}
 		if err := b.throughput(ctx, t, filepath.Join(at.disk, "raw"), byHand, volumes); err != nil {
 			return err
 		}

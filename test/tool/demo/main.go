@@ -42,7 +42,7 @@ func run(ctx context.Context, binary string, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	s := &story{dir: dir, out: out}
+	s := &story{Volumes: standalone.Volumes{Dir: dir, FS: map[string]string{}}, out: out}
 	if err := s.step(ctx, "make a pool: 8 GiB of xfs with reflink", s.makePool); err != nil {
 		return err
 	}
@@ -65,11 +65,11 @@ func run(ctx context.Context, binary string, out io.Writer) (err error) {
 	return s.run(ctx)
 }
 
-func (s *story) pool() string { return filepath.Join(s.dir, "pool") }
+func (s *story) pool() string { return filepath.Join(s.Dir, "pool") }
 
 // makePool mounts an empty file system where a user would have a disk.
 func (s *story) makePool(ctx context.Context) (string, error) {
-	disk := filepath.Join(s.dir, "disk") // whose loop devices are detached in the end
+	disk := filepath.Join(s.Dir, "disk") // whose loop devices are detached in the end
 	if err := os.Mkdir(s.pool(), 0o755); err != nil {
 		return "", err
 	}

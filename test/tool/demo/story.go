@@ -23,8 +23,7 @@ const (
 
 // story is the client's side of the demo.
 type story struct {
-	*standalone.Process
-	dir   string
+	standalone.Volumes
 	out   io.Writer
 	steps int
 }
@@ -52,18 +51,20 @@ func (s *story) run(ctx context.Context) error {
 		do   func(context.Context) (string, error)
 	}{
 		{"create a volume of 512 MiB", func(ctx context.Context) (string, error) { return s.create(ctx, name, nil) }},
-		{"stage it: attach and mount", func(ctx context.Context) (string, error) { return s.stage(ctx, name) }},
-		{"publish it where a workload looks", func(ctx context.Context) (string, error) { return s.publish(ctx, name) }},
+		{"stage it: attach and mount", func(ctx context.Context) (string, error) { return "staged", s.Stage(ctx, name) }},
+		{"publish it where a workload looks", func(ctx context.Context) (string, error) { return s.Target(name), s.Publish(ctx, name) }},
 		{"write a file", func(context.Context) (string, error) { return s.write(name, "first") }},
 		{"write until it is full: the limit holds", func(ctx context.Context) (string, error) { return s.overfill(ctx, name) }},
 		{"take a snapshot", func(ctx context.Context) (string, error) { return s.snapshot(ctx, name, "monday") }},
 		{"overwrite the file", func(context.Context) (string, error) { return s.write(name, "second") }},
-		{"restore the snapshot into a second volume", func(ctx context.Context) (string, error) { return s.create(ctx, copied, restored("monday")) }},
-		{"stage that one beside the first", func(ctx context.Context) (string, error) { return s.stage(ctx, copied) }},
-		{"publish it", func(ctx context.Context) (string, error) { return s.publish(ctx, copied) }},
+		{"restore the snapshot into a second volume", func(ctx context.Context) (string, error) {
+			return s.create(ctx, copied, standalone.Source("monday", ""))
+		}},
+		{"stage that one beside the first", func(ctx context.Context) (string, error) { return "staged", s.Stage(ctx, copied) }},
+		{"publish it", func(ctx context.Context) (string, error) { return s.Target(copied), s.Publish(ctx, copied) }},
 		{"read both", func(context.Context) (string, error) { return s.compare(name, "second", copied, "first") }},
 		{"look at the first volume's size", func(ctx context.Context) (string, error) { return s.usage(ctx, name, 0) }},
-		{"grow it to 2 GiB while it is used", func(ctx context.Context) (string, error) { return s.grow(ctx, name, 2*gib) }},
+		{"grow it to 2 GiB while it is used", func(ctx context.Context) (string, error) { return "2 GiB", s.Expand(ctx, name, 2*gib) }},
 		{"look again", func(ctx context.Context) (string, error) { return s.usage(ctx, name, 19*gib/10) }},
 		{"read both again", func(context.Context) (string, error) { return s.compare(name, "second", copied, "first") }},
 		{"unpublish, unstage and delete the second", func(ctx context.Context) (string, error) { return s.end(ctx, copied) }},
@@ -78,9 +79,7 @@ func (s *story) run(ctx context.Context) error {
 	return nil
 }
 
-func (s *story) staging(name string) string { return filepath.Join(s.dir, "staging-"+name) }
-func (s *story) target(name string) string  { return filepath.Join(s.dir, name) }
-func (s *story) file(name string) string    { return filepath.Join(s.target(name), "book") }
+func (s *story) file(name string) string { return filepath.Join(s.Target(name), "book") }
 
 func (s *story) write(name, content string) (string, error) {
 	return fmt.Sprintf("%q", content), os.WriteFile(s.file(name), []byte(content), 0o644)
@@ -88,7 +87,7 @@ func (s *story) write(name, content string) (string, error) {
 
 // overfill writes until the volume is full.
 func (s *story) overfill(ctx context.Context, name string) (string, error) {
-	path := filepath.Join(s.target(name), "too-large")
+	path := filepath.Join(s.Target(name), "too-large")
 	f, err := os.Create(path)
 	if err != nil {
 		return "", err
@@ -126,7 +125,7 @@ func (s *story) compare(name, want, copied, wantCopied string) (string, error) {
 
 // usage reports what the driver says and what df sees, and fails below least bytes.
 func (s *story) usage(ctx context.Context, name string, least int64) (string, error) {
-	resp, err := s.NodeGetVolumeStats(ctx, &csi.NodeGetVolumeStatsRequest{VolumeId: name, VolumePath: s.target(name)})
+	resp, err := s.NodeGetVolumeStats(ctx, &csi.NodeGetVolumeStatsRequest{VolumeId: name, VolumePath: s.Target(name)})
 	if err != nil {
 		return "", err
 	}
@@ -141,7 +140,7 @@ func (s *story) usage(ctx context.Context, name string, least int64) (string, er
 		}
 		fmt.Fprintf(&text, "%d of %d MiB used", u.GetUsed()>>20, u.GetTotal()>>20)
 	}
-	size, err := df(ctx, s.target(name))
+	size, err := df(ctx, s.Target(name))
 	return fmt.Sprintf("stats: %s; df: %s", &text, size), err
 }
 
