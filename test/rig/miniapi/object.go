@@ -2,14 +2,16 @@ package miniapi
 
 import (
 	"encoding/json"
-	"fmt"
 	"maps"
 	"reflect"
 	"slices"
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // object is a JSON document.
@@ -20,17 +22,7 @@ func parse(data []byte) (object, error) {
 	return o, json.Unmarshal(data, &o)
 }
 
-func (o object) copy() object {
-	data, err := json.Marshal(o)
-	if err != nil {
-		panic(err) // it came from JSON
-	}
-	c, err := parse(data)
-	if err != nil {
-		panic(err)
-	}
-	return c
-}
+func (o object) copy() object { return runtime.DeepCopyJSON(o) }
 
 func (o object) meta() map[string]any {
 	m, ok := o["metadata"].(map[string]any)
@@ -137,46 +129,21 @@ func joined(old, patch any) []any {
 // selector is what a list or watch asks for.
 type selector struct {
 	labels labels.Selector
-	fields map[string]string
+	fields fields.Selector
 }
 
-func parseSelector(labelSelector, fieldSelector string) (selector, error) {
-	s := selector{fields: map[string]string{}}
-	var err error
-	if s.labels, err = labels.Parse(labelSelector); err != nil {
-		return s, err
+func parseSelector(ofLabels, ofFields string) (s selector, err error) {
+	if s.labels, err = labels.Parse(ofLabels); err == nil {
+		s.fields, err = fields.ParseSelector(ofFields)
 	}
-	for part := range strings.SplitSeq(fieldSelector, ",") {
-		if part == "" {
-			continue
-		}
-		path, value, ok := strings.Cut(part, "=")
-		if !ok {
-			return s, fmt.Errorf("field selector %q: only = is known", part)
-		}
-		s.fields[path] = strings.TrimPrefix(value, "=")
-	}
-	return s, nil
+	return s, err
 }
 
 func (s selector) matches(o object) bool {
-	set := labels.Set{}
-	all, _ := o.meta()["labels"].(map[string]any)
-	for k, v := range all {
-		set[k], _ = v.(string)
+	has, _, _ := unstructured.NestedStringMap(o, "metadata", "labels")
+	values := fields.Set{}
+	for _, r := range s.fields.Requirements() {
+		values[r.Field], _, _ = unstructured.NestedString(o, strings.Split(r.Field, ".")...)
 	}
-	if !s.labels.Matches(set) {
-		return false
-	}
-	for path, want := range s.fields {
-		var at any = map[string]any(o)
-		for step := range strings.SplitSeq(path, ".") {
-			m, _ := at.(map[string]any)
-			at = m[step]
-		}
-		if have, _ := at.(string); have != want {
-			return false
-		}
-	}
-	return true
+	return s.labels.Matches(labels.Set(has)) && s.fields.Matches(values)
 }
