@@ -25,7 +25,7 @@ type Finding struct {
 	Message   string        `json:"message"`             // what is wrong and what to do; of several, what is wrong with the first
 }
 
-// Findings are all that the objects of Holdfast show, problems first.
+// Findings are all that the objects of Holdfast show, problems first, and else in the order of the objects.
 func (f *Facts) Findings() []Finding {
 	found := slices.Concat(ofCluster(f.Served()), ofNodes(f), ofPools(f.StorageNodes), ofServers(f), ofUnwell(f.Unwell()), ofWork(f))
 	for _, o := range f.Unreadable() {
@@ -152,7 +152,6 @@ func ofPools(nodes []*v1beta1.StorageNode) (found []Finding) {
 			}
 		}
 	}
-	slices.SortFunc(found, func(a, b Finding) int { return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Name, b.Name)) })
 	return found
 }
 
@@ -172,9 +171,6 @@ func ofServers(f *Facts) (found []Finding) {
 			found = append(found, one)
 		}
 	}
-	slices.SortFunc(found, func(a, b Finding) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-	})
 	return found
 }
 

@@ -9,7 +9,10 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/duration"
+
 	"github.com/holdfast-storage/holdfast/printable"
+	"github.com/holdfast-storage/holdfast/report/facts"
 )
 
 // usualHeight is how many lines a report has at most where no terminal says how many fit.
@@ -143,58 +146,61 @@ func header(columns ...string) []cell {
 	return cells
 }
 
-func (r *Report) unwellSection() *section {
-	o := &section{
-		header: header("NOT WELL", "CLAIM", "NODE", "POOL", "PHASE", "MESSAGE"), bad: len(r.Unwell),
-		rest: func(from int) string { return fmt.Sprintf("%d more that are not well", len(r.Unwell)-from) },
-	}
-	for _, u := range r.Unwell {
-		row := words(strings.ToLower(u.Kind)+"/"+u.Name, u.ClaimRef.String(), u.Node, u.Pool, string(u.Phase), u.Message)
-		row[4].colour = red
-		o.rows = append(o.rows, row)
+// sectionOf makes the section of a list, in which what needs attention comes first. rest says what is left out.
+func sectionOf[T any](header []cell, all []T, attention func(T) bool, row func(T) []cell, rest func(left []T) string) *section {
+	all = slices.Clone(all)
+	slices.SortStableFunc(all, func(a, b T) int {
+		switch {
+		case attention(a) == attention(b):
+			return 0
+		case attention(a):
+			return -1
+		}
+		return 1
+	})
+	o := &section{header: header, bad: count(all, attention), rest: func(from int) string { return rest(all[from:]) }}
+	for _, one := range all {
+		o.rows = append(o.rows, row(one))
 	}
 	return o
+}
+
+// more sums up what is left out of a section.
+func more[T any](left []T, what, well, ill string, isIll func(T) bool) string {
+	if bad := count(left, isIll); bad > 0 {
+		return fmt.Sprintf("%d more %s, %d of them %s", len(left), what, bad, ill)
+	}
+	return fmt.Sprintf("%d more %s, all %s", len(left), what, well)
+}
+
+func (r *Report) unwellSection() *section {
+	return sectionOf(header("NOT WELL", "CLAIM", "NODE", "POOL", "PHASE", "MESSAGE"), r.Unwell, func(facts.Unwell) bool { return true },
+		func(u facts.Unwell) []cell {
+			row := words(strings.ToLower(u.Kind)+"/"+u.Name, u.ClaimRef.String(), u.Node, u.Pool, string(u.Phase), u.Message)
+			row[4].colour = red
+			return row
+		}, func(left []facts.Unwell) string { return fmt.Sprintf("%d more that are not well", len(left)) })
 }
 
 func nodeSection(title, what string, all []Node) *section {
-	nodes := slices.Clone(all)
-	attention := func(n Node) bool { return !n.Ready || n.Message != "" }
-	first(nodes, attention)
-	o := &section{header: header(title, "READY", "VERSION", "VOLUMES", "MESSAGE"), bad: count(nodes, attention)}
-	o.rest = func(from int) string {
-		left := nodes[from:]
-		ready := count(left, func(n Node) bool { return n.Ready })
-		if ready == len(left) {
-			return fmt.Sprintf("%d more %s, all ready", ready, what)
-		}
-		return fmt.Sprintf("%d more %s, %d of them not ready", len(left), what, len(left)-ready)
-	}
-	for _, n := range nodes {
-		row := words(n.Name, yes(n.Ready), n.Version, strconv.Itoa(n.Volumes), n.Message)
-		row[1].colour = colourOf(n.Ready)
-		o.rows = append(o.rows, row)
-	}
-	return o
+	return sectionOf(header(title, "READY", "VERSION", "VOLUMES", "MESSAGE"), all, func(n Node) bool { return !n.Ready || n.Message != "" },
+		func(n Node) []cell {
+			row := words(n.Name, yes(n.Ready), n.Version, strconv.Itoa(n.Volumes), n.Message)
+			row[1].colour = colourOf(n.Ready)
+			return row
+		}, func(left []Node) string {
+			return more(left, what, "ready", "not ready", func(n Node) bool { return !n.Ready })
+		})
 }
 
 func (r *Report) serverSection() *section {
-	servers := slices.Clone(r.Servers)
 	attention := func(n Server) bool { return n.Message != "" }
-	first(servers, attention)
-	o := &section{header: header("NFS SERVER", "PHASE", "TARGET", "ON", "EXPORTS", "CLIENTS", "MESSAGE"), bad: count(servers, attention)}
-	o.rest = func(from int) string {
-		left := servers[from:]
-		if ill := count(left, attention); ill > 0 {
-			return fmt.Sprintf("%d more NFS servers, %d of them not well", len(left), ill)
-		}
-		return fmt.Sprintf("%d more NFS servers, all well", len(left))
-	}
-	for _, n := range servers {
-		row := words(n.Namespace+"/"+n.Name, string(n.Phase), n.Endpoint, n.Node, strconv.Itoa(n.Exports), strconv.Itoa(n.Clients), n.Message)
-		row[1].colour = colourOf(n.Message == "")
-		o.rows = append(o.rows, row)
-	}
-	return o
+	return sectionOf(header("NFS SERVER", "PHASE", "TARGET", "ON", "EXPORTS", "CLIENTS", "MESSAGE"), r.Servers, attention,
+		func(n Server) []cell {
+			row := words(n.Namespace+"/"+n.Name, string(n.Phase), n.Endpoint, n.Node, strconv.Itoa(n.Exports), strconv.Itoa(n.Clients), n.Message)
+			row[1].colour = colourOf(n.Message == "")
+			return row
+		}, func(left []Server) string { return more(left, "NFS servers", "well", "not well", attention) })
 }
 
 // The widths of the bar of a pool.
@@ -217,63 +223,41 @@ func (r *Report) poolSection(s Style) *section {
 		width = min(max(s.Width-besidesBars, narrowBar), widestBar)
 	}
 	pools := slices.Clone(r.Pools)
-	attention := func(p Pool) bool { return p.Message != "" }
 	if len(pools) > fewPools {
 		slices.SortStableFunc(pools, func(a, b Pool) int { return cmp.Compare(b.share(), a.share()) })
 	}
-	first(pools, attention)
-	g := s.glyphs()
-	o := &section{bad: count(pools, attention)}
-	o.header = header("POOL", "NODE", fmt.Sprintf("%s USED %s PROMISED", g.used, g.promised), "USED", "PROMISED", "AVAILABLE", "CAPACITY", "VOLUMES", "MESSAGE")
+	columns := header("POOL", "NODE", fmt.Sprintf("%s USED %s PROMISED", s.glyphs().used, s.glyphs().promised), "USED", "PROMISED", "AVAILABLE", "CAPACITY", "VOLUMES", "MESSAGE")
 	if s.All {
-		o.header = append(o.header[:8:8], append(header("ENGINE", "SNAPSHOTS"), o.header[8:]...)...)
+		columns = append(columns[:8:8], append(header("ENGINE", "SNAPSHOTS"), columns[8:]...)...)
 	}
-	row := func(name, node string, p *Pool) []cell {
-		cells := words(name, node, "", size(p.Used), size(p.Promised), size(p.Available), size(p.Capacity), strconv.Itoa(p.Volumes), p.Message)
-		cells[2] = s.bar(p, width)
+	row := func(p Pool) []cell {
+		cells := words(p.Name, p.Node, "", size(p.Used), size(p.Promised), size(p.Available), size(p.Capacity), strconv.Itoa(p.Volumes), p.Message)
+		cells[2] = s.bar(&p, width)
 		if s.All {
 			cells = append(cells[:8:8], append(words(p.Engine, p.Snapshot), cells[8:]...)...)
 		}
 		return cells
 	}
-	var all Pool
-	for i := range pools {
-		p := &pools[i]
-		all.Used, all.Promised, all.Available, all.Capacity, all.Volumes = all.Used+p.Used, all.Promised+p.Promised, all.Available+p.Available, all.Capacity+p.Capacity, all.Volumes+p.Volumes
-		o.rows = append(o.rows, row(p.Name, p.Node, p))
-	}
+	attention := func(p Pool) bool { return p.Message != "" }
+	o := sectionOf(columns, pools, attention, row, func(left []Pool) string { return more(left, "pools", "well", "with a message", attention) })
 	if len(pools) > 1 {
-		o.rows = append([][]cell{row(fmt.Sprintf("all %d", len(pools)), "", &all)}, o.rows...)
-		o.bad++ // it is always shown
-	}
-	o.rest = func(from int) string {
-		left := pools[max(from-1, 0):]
-		if ill := count(left, attention); ill > 0 {
-			return fmt.Sprintf("%d more pools, %d of them with a message", len(left), ill)
+		all, rest := Pool{Name: fmt.Sprintf("all %d", len(pools))}, o.rest
+		for i := range pools {
+			p := &pools[i]
+			all.Used, all.Promised, all.Available, all.Capacity, all.Volumes = all.Used+p.Used, all.Promised+p.Promised, all.Available+p.Available, all.Capacity+p.Capacity, all.Volumes+p.Volumes
 		}
-		return fmt.Sprintf("%d more pools, all well", len(left))
+		o.rows = append([][]cell{row(all)}, o.rows...)
+		o.bad++ // it is always shown
+		o.rest = func(from int) string { return rest(max(from-1, 0)) }
 	}
 	return o
 }
 
 func (r *Report) warningSection(now time.Time) *section {
-	o := &section{header: header("WARNED", "OBJECT", "REASON", "TIMES", "MESSAGE")}
-	o.rest = func(from int) string { return fmt.Sprintf("%d more warnings", len(r.Warnings)-from) }
-	for _, w := range r.Warnings {
-		o.rows = append(o.rows, words(ago(now.Sub(w.LastTimestamp)), w.InvolvedObject.String(), w.Reason, strconv.Itoa(w.Count), w.Message))
-	}
-	return o
-}
-
-// first moves what needs attention to the front.
-func first[T any](all []T, attention func(T) bool) {
-	rank := func(one T) int {
-		if attention(one) {
-			return 0
-		}
-		return 1
-	}
-	slices.SortStableFunc(all, func(a, b T) int { return cmp.Compare(rank(a), rank(b)) })
+	return sectionOf(header("WARNED", "OBJECT", "REASON", "TIMES", "MESSAGE"), r.Warnings, func(facts.Event) bool { return false },
+		func(w facts.Event) []cell {
+			return words(duration.HumanDuration(max(now.Sub(w.LastTimestamp), 0)), w.InvolvedObject.String(), w.Reason, strconv.Itoa(w.Count), w.Message)
+		}, func(left []facts.Event) string { return fmt.Sprintf("%d more warnings", len(left)) })
 }
 
 func count[T any](all []T, is func(T) bool) (n int) {
@@ -297,19 +281,6 @@ func yes(b bool) string {
 		return "yes"
 	}
 	return "no"
-}
-
-// ago is an age as kubectl has it.
-func ago(d time.Duration) string {
-	switch {
-	case d < 2*time.Minute:
-		return fmt.Sprintf("%ds", max(int(d.Seconds()), 0))
-	case d < 2*time.Hour:
-		return fmt.Sprintf("%dm", int(d.Minutes()))
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%dh", int(d.Hours()))
-	}
-	return fmt.Sprintf("%dd", int(d.Hours()/24))
 }
 
 // size writes bytes in a unit in which they have few digits.

@@ -60,8 +60,6 @@ const (
 	NodeUnknown  NodePhase = "Unknown" // its agent is not heard of
 )
 
-var nodePhases = []NodePhase{NodeReady, NodeNotReady, NodeUnknown}
-
 // Node is what one node can store, one NFS server or one Ceph pool.
 type Node struct {
 	Name      string                       `json:"name"`
@@ -181,13 +179,15 @@ func showPool(node string, p *v1beta1.Pool) Pool {
 }
 
 func showNode(n *v1beta1.StorageNode) Node {
-	_, why := facts.Ready(n)
+	ready, why := facts.Ready(n)
 	if fence := facts.OfFence(n); fence != nil {
 		why = fence.What
 	}
 	why = cmp.Or(why, facts.NodeUserRefused(n), facts.KeyRefused(n))
-	phase := phaseOf(n)
-	s := Node{Name: n.Name, ServerRef: serverOf(n.Name), CephPool: v1beta1.CephPoolOf(n.Name), Phase: phase, Ready: phase == NodeReady, Message: why, Version: n.Status.Version, Pools: []Pool{}}
+	s := Node{
+		Name: n.Name, ServerRef: serverOf(n.Name), CephPool: v1beta1.CephPoolOf(n.Name), Phase: phaseOf[ready], Ready: ready == metav1.ConditionTrue,
+		Message: why, Version: n.Status.Version, Pools: []Pool{},
+	}
 	for i := range n.Status.Pools {
 		p := showPool(n.Name, &n.Status.Pools[i])
 		s.Pools = append(s.Pools, p)
@@ -196,13 +196,8 @@ func showNode(n *v1beta1.StorageNode) Node {
 	return s
 }
 
-var phaseOfReady = map[metav1.ConditionStatus]NodePhase{
+var phaseOf = map[metav1.ConditionStatus]NodePhase{
 	metav1.ConditionTrue: NodeReady, metav1.ConditionFalse: NodeNotReady, metav1.ConditionUnknown: NodeUnknown,
-}
-
-func phaseOf(n *v1beta1.StorageNode) NodePhase {
-	ready, _ := facts.Ready(n)
-	return phaseOfReady[ready]
 }
 
 func showVolume(v *v1beta1.Volume, now time.Time) Volume {

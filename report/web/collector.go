@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/report/facts"
@@ -73,12 +74,12 @@ func collectCluster(c *v1beta1.StorageCluster, gauge gauge) {
 }
 
 func collectNodes(nodes []*v1beta1.StorageNode, gauge gauge) {
-	word := map[NodePhase]string{NodeReady: "true", NodeNotReady: "false", NodeUnknown: "unknown"}
-	count := map[*prometheus.Desc]map[NodePhase]int{nodesDesc: {}, serversDesc: {}, cephDesc: {}}
+	count := map[*prometheus.Desc]map[metav1.ConditionStatus]int{nodesDesc: {}, serversDesc: {}, cephDesc: {}}
 	kinds := map[v1beta1.SiteKind]*prometheus.Desc{"": nodesDesc, v1beta1.SiteNFSServer: serversDesc, v1beta1.SiteCephPool: cephDesc}
 	for _, n := range nodes {
 		server, ceph := v1beta1.ServerOf(n.Name), v1beta1.CephPoolOf(n.Name)
-		count[kinds[v1beta1.SiteOf(n.Name).Kind]][phaseOf(n)]++
+		ready, _ := facts.Ready(n)
+		count[kinds[v1beta1.SiteOf(n.Name).Kind]][ready]++
 		if fence := facts.OfFence(n); fence != nil {
 			gauge(fenceDesc, 1, n.Name, fence.Reason)
 		}
@@ -91,9 +92,9 @@ func collectNodes(nodes []*v1beta1.StorageNode, gauge gauge) {
 			gauge(availableDesc, float64(usage.Available), n.Name, server, ceph, p.Name)
 		}
 	}
-	for kind, phases := range count {
-		for _, phase := range nodePhases {
-			gauge(kind, float64(phases[phase]), word[phase])
+	for kind, nodes := range count {
+		for ready := range phaseOf {
+			gauge(kind, float64(nodes[ready]), strings.ToLower(string(ready)))
 		}
 	}
 }

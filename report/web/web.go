@@ -25,17 +25,14 @@ import (
 	"github.com/holdfast-storage/holdfast/kube"
 )
 
-// DefaultAddress is the port of the API on all addresses of the pod.
-const DefaultAddress = ":5705"
-
 // Config is what a Server needs.
 type Config struct {
-	Address    string        // to listen on; DefaultAddress if empty
+	Address    string        // to listen on
 	Namespace  string        // of Holdfast: of the self-signed certificate, and of a secret that names no other
 	Watches    *kube.Watches // those of the process; Run starts what is not started
 	Kubernetes kubernetes.Interface
 	Health     *healthz.Checks // of this process, to which the server adds its own; nil: there are no others
-	Log        *slog.Logger    // nil discards
+	Log        *slog.Logger
 }
 
 // Server is the HTTPS service of one replica. All replicas serve the same, whether or not they lead.
@@ -61,13 +58,9 @@ type Server struct {
 	filled   atomic.Bool // the caches have all that existed at the start
 }
 
-// New checks the configuration and begins to listen, so that a port in use is an error at once. Run closes it.
+// New begins to listen, so that a port in use is an error at once. Run closes it.
 func New(c Config) (*Server, error) {
-	if c.Watches == nil || c.Kubernetes == nil || c.Namespace == "" {
-		return nil, errors.New("the API needs watches, a client for secrets and the namespace of Holdfast")
-	}
-	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
-	c.Address, c.Health = cmp.Or(c.Address, DefaultAddress), cmp.Or(c.Health, &healthz.Checks{})
+	c.Health = cmp.Or(c.Health, &healthz.Checks{})
 	s := &Server{Config: c, clock: clock.RealClock{}, guesses: guesses{clients: map[netip.Prefix]int{}}}
 	s.Health.Ready("informer-sync", s.informed)
 	clusters := s.Watches.Holdfast.Holdfast().V1beta1().StorageClusters()
