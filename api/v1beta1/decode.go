@@ -70,32 +70,19 @@ func (o *Snapshot) UnmarshalJSON(data []byte) error {
 	return decode(data, (*plain)(o), &o.DecodeError)
 }
 
-// Unreadable says which fields could not be decoded, and why; nil if all could. See Object.
-func (o *StorageCluster) Unreadable() error { return unreadable(o.DecodeError) }
+// Decoding is a part of every kind. It is no field of the object.
+//
+// +kubebuilder:object:generate=false
+type Decoding struct {
+	DecodeError string `json:"-"`
+}
 
-// Unreadable says which fields could not be decoded, and why; nil if all could. See Object.
-func (o *StorageUpgrade) Unreadable() error { return unreadable(o.DecodeError) }
-
-// Unreadable says which fields could not be decoded, and why; nil if all could. See Object.
-func (o *NodeJob) Unreadable() error { return unreadable(o.DecodeError) }
-
-// Unreadable says which fields could not be decoded, and why; nil if all could. See Object.
-func (o *NFSServer) Unreadable() error { return unreadable(o.DecodeError) }
-
-// Unreadable says which fields could not be decoded, and why; nil if all could. See Object.
-func (o *StorageNode) Unreadable() error { return unreadable(o.DecodeError) }
-
-// Unreadable says which fields could not be decoded, and why; nil if all could. See Object.
-func (o *Volume) Unreadable() error { return unreadable(o.DecodeError) }
-
-// Unreadable says which fields could not be decoded, and why; nil if all could. See Object.
-func (o *Snapshot) Unreadable() error { return unreadable(o.DecodeError) }
-
-func unreadable(wrong string) error {
-	if wrong == "" {
+// Unreadable returns DecodeError as an error. See Object.
+func (d *Decoding) Unreadable() error {
+	if d.DecodeError == "" {
 		return nil
 	}
-	return errors.New(wrong)
+	return errors.New(d.DecodeError)
 }
 
 // decode reads an object. Fields that cannot be read are left out and named in wrong.

@@ -22,7 +22,7 @@ import (
 
 // filler makes values that the types can hold: times as they are written, amounts in bytes.
 func filler(seed int64) *randfill.Filler {
-	return randfill.NewWithSeed(seed).NilChance(0.3).NumElements(0, 3).SkipFieldsWithPattern(regexp.MustCompile("^DecodeError$")).Funcs(
+	return randfill.NewWithSeed(seed).NilChance(0.3).NumElements(0, 3).SkipFieldsWithPattern(regexp.MustCompile("^(Decoding|DecodeError)$")).Funcs(
 		func(q *resource.Quantity, c randfill.Continue) { *q = *bytes(c.Int63()) },
 		func(at *metav1.Time, c randfill.Continue) { *at = metav1.NewTime(time.Unix(c.Int63n(1<<32), 0)) },
 		func(at *metav1.MicroTime, c randfill.Continue) {

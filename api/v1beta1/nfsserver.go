@@ -45,8 +45,7 @@ type NFSServer struct {
 	// +default={"conditions": [{"type": "Ready", "status": "Unknown", "reason": "Pending", "message": "waiting for the controller", "lastTransitionTime": "1970-01-01T00:00:00Z"}]}
 	Status NFSServerStatus `json:"status,omitzero"`
 
-	// DecodeError is for Unreadable. It is no field of the object.
-	DecodeError string `json:"-"`
+	Decoding `json:"-"`
 }
 
 // NFSServerSpec describes a server and its storage. A change recreates the pod; clients wait until it serves again, and

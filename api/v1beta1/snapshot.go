@@ -45,8 +45,7 @@ type Snapshot struct {
 	// +default={"conditions": [{"type": "Ready", "status": "Unknown", "reason": "Pending", "message": "waiting for the agent", "lastTransitionTime": "1970-01-01T00:00:00Z"}]}
 	Status SnapshotStatus `json:"status,omitzero"`
 
-	// DecodeError is for Unreadable. It is no field of the object.
-	DecodeError string `json:"-"`
+	Decoding `json:"-"`
 }
 
 // SnapshotSpec is the desired snapshot. It cannot be changed after creation.

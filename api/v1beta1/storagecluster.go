@@ -37,8 +37,7 @@ type StorageCluster struct {
 	// +default={"conditions": [{"type": "Ready", "status": "Unknown", "reason": "Pending", "message": "waiting for the controller", "lastTransitionTime": "1970-01-01T00:00:00Z"}]}
 	Status StorageClusterStatus `json:"status,omitzero"`
 
-	// DecodeError is for Unreadable. It is no field of the object.
-	DecodeError string `json:"-"`
+	Decoding `json:"-"`
 }
 
 // StorageClusterSpec has a default for everything. What a field means that is left out does not change within this

@@ -38,8 +38,7 @@ type StorageNode struct {
 	// +default={"conditions": [{"type": "Ready", "status": "Unknown", "reason": "Pending", "message": "waiting for the agent", "lastTransitionTime": "1970-01-01T00:00:00Z"}]}
 	Status StorageNodeStatus `json:"status,omitzero"`
 
-	// DecodeError is for Unreadable. It is no field of the object.
-	DecodeError string `json:"-"`
+	Decoding `json:"-"`
 }
 
 // StorageNodeSpec has requests to the agent beside Volumes and Snapshots. Only the controller may add to it.

@@ -49,8 +49,7 @@ type Volume struct {
 	// +default={"conditions": [{"type": "Ready", "status": "Unknown", "reason": "Pending", "message": "waiting for the agent", "lastTransitionTime": "1970-01-01T00:00:00Z"}]}
 	Status VolumeStatus `json:"status,omitzero"`
 
-	// DecodeError is for Unreadable. It is no field of the object.
-	DecodeError string `json:"-"`
+	Decoding `json:"-"`
 }
 
 // VolumeSpec is the desired volume. A field that is left out leaves the choice to the node or the pool. After creation

@@ -103,7 +103,7 @@ func TestPlan_OfWhatIsOnASilentNode(t *testing.T) {
 		if got := test.outage.volumeAction(v, test.movedTo); got != test.volume {
 			t.Errorf("%s: the volume gets action %d, want %d", name, got, test.volume)
 		}
-		s := &v1beta1.Snapshot{ObjectMeta: v.ObjectMeta, DecodeError: v.DecodeError, Spec: v1beta1.SnapshotSpec{Deletion: v.Spec.Deletion}}
+		s := &v1beta1.Snapshot{ObjectMeta: v.ObjectMeta, Decoding: v.Decoding, Spec: v1beta1.SnapshotSpec{Deletion: v.Spec.Deletion}}
 		s.Status.CreationTime, s.Status.Phase, s.Status.Conditions = v.Status.CreationTime, v.Status.Phase, v.Status.Conditions
 		if got := test.outage.snapshotAction(s, test.movedTo); got != test.snapshot {
 			t.Errorf("%s: the snapshot gets action %d, want %d", name, got, test.snapshot)

@@ -259,7 +259,7 @@ func troubles() map[string]trouble {
 		"a volume with errors":           {"volumes", Problem, func(f *Facts) { f.Volumes[0].Status.Conditions = sick(v1beta1.ReasonFileSystem) }, "it is ill", "stop the pods"},
 		"a small volume":                 {"volumes", Problem, func(f *Facts) { f.Volumes[0].Status.Conditions = sick(v1beta1.ReasonNotGrown) }, "it is ill", "tried again"},
 		"a pool with errors":             {"nodes", Problem, reports(v1beta1.HealthyCondition, "False", "", "it is ill"), "it is ill", "drain the node"},
-		"an unreadable object":           {"objects", Problem, func(f *Facts) { f.Jobs = []*v1beta1.NodeJob{{DecodeError: "no time"}} }, "no time", "Correct the field"},
+		"an unreadable object":           {"objects", Problem, func(f *Facts) { f.Jobs = []*v1beta1.NodeJob{{Decoding: v1beta1.Decoding{DecodeError: "no time"}}} }, "no time", "Correct the field"},
 		"inline volumes":                 {"inline volumes", Warning, func(f *Facts) { f.InlineUsers = []string{"shop/b", "shop/a"} }, "2 pods ask for inline", "spec"},
 		"a failed snapshot":              {"volumes", Problem, func(f *Facts) { f.Snapshots[0].Status.Phase = v1beta1.PhaseFailed }, "it is Failed", ""},
 		"a claim that failed": {"claims", Problem, func(f *Facts) {

@@ -178,7 +178,7 @@ func TestOperations_AreWhatIsBeingDone(t *testing.T) {
 		{ObjectMeta: meta1("grows"), Spec: v1beta1.VolumeSpec{Size: v1beta1.VolumeSize{Required: &large}}, Status: v1beta1.VolumeStatus{Phase: v1beta1.PhaseReady, Size: &size}},
 		{ObjectMeta: meta1("stays"), Spec: v1beta1.VolumeSpec{Size: v1beta1.VolumeSize{Required: &size}}, Status: v1beta1.VolumeStatus{Phase: v1beta1.PhaseReady, Size: &size}},
 		{ObjectMeta: meta1("lost"), Spec: v1beta1.VolumeSpec{Size: v1beta1.VolumeSize{Required: &large}}, Status: v1beta1.VolumeStatus{Phase: v1beta1.PhaseLost, Size: &size}},
-		{ObjectMeta: meta1("odd"), DecodeError: "spec"},
+		{ObjectMeta: meta1("odd"), Decoding: v1beta1.Decoding{DecodeError: "spec"}},
 	}
 	f.Snapshots = []*v1beta1.Snapshot{{ObjectMeta: meta1("s")}, {ObjectMeta: meta1("ready"), Status: v1beta1.SnapshotStatus{Phase: v1beta1.PhaseReady}}}
 	var got []string

@@ -156,7 +156,7 @@ func TestWhatIsNotWellIsSaid(t *testing.T) {
 		"a pool out of use":      {[]runtime.Object{cluster(v1beta1.ClusterRunning), broken}, "1 of 1 pools are full or cannot be used"},
 		"a pool with errors":     {[]runtime.Object{cluster(v1beta1.ClusterRunning), ailing}, "file systems of 1 of 1 nodes and NFS servers have met errors"},
 		"an agent just silent":   {[]runtime.Object{cluster(v1beta1.ClusterRunning), silent}, "1 of 1 nodes"},
-		"an unreadable job":      {[]runtime.Object{cluster(v1beta1.ClusterRunning), &v1beta1.NodeJob{ObjectMeta: metav1.ObjectMeta{Name: "j"}, DecodeError: "spec.timeout"}}, "NodeJob j: its object cannot be read"},
+		"an unreadable job":      {[]runtime.Object{cluster(v1beta1.ClusterRunning), &v1beta1.NodeJob{ObjectMeta: metav1.ObjectMeta{Name: "j"}, Decoding: v1beta1.Decoding{DecodeError: "spec.timeout"}}}, "NodeJob j: its object cannot be read"},
 		"no cluster":             {nil, "no StorageCluster"},
 		"degraded":               {[]runtime.Object{cluster(v1beta1.ClusterDegraded)}, "holdfast is Degraded"},
 		"pending":                {[]runtime.Object{cluster(v1beta1.ClusterPending)}, "Pending"},
