@@ -16,19 +16,14 @@ const (
 	noEtcd      = "there is no etcd beside that of Kubernetes; what was stored for StorageOS alone can be removed once it is gone"
 	fromKubelet = "it follows from spec.csi.kubeletDir; set that if the kubelet has another directory than /var/lib/kubelet"
 	ownImage    = "it is software of StorageOS"
+	always      = "; StorageOS v2 did so whatever was written here"
 )
 
 var metadataFields = []field{
-	stringField("metadata.name", func(c *conversion, name string) {
-		c.cluster.Name = name
-		c.remarkf(Taken, "metadata.name")
-	}),
+	taken("metadata.name", "metadata.name", func(c *cluster) *string { return &c.Name }),
 	noCounterpart("metadata.namespace", "a StorageCluster is in no namespace"),
-	stringMap("metadata.labels", func(c *conversion, all map[string]string) {
-		c.cluster.Labels = all
-		c.remarkf(Taken, "metadata.labels; they are not put on what Holdfast makes")
-	}),
-	stringMap("metadata.annotations", takeAnnotations),
+	taken("metadata.labels", "metadata.labels; they are not put on what Holdfast makes", func(c *cluster) *map[string]string { return &c.Labels }),
+	typed("metadata.annotations", takeAnnotations),
 	noCounterpart("metadata.uid", ofTheServer),
 	noCounterpart("metadata.resourceVersion", ofTheServer),
 	noCounterpart("metadata.generation", ofTheServer),
@@ -57,114 +52,87 @@ func takeAnnotations(c *conversion, all map[string]string) {
 }
 
 var accessFields = []field{
-	stringField("spec.secretRefName", func(c *conversion, name string) {
-		c.secret().Name = name
-		c.remarkf(Taken, "spec.secretRef.name; by hand: Holdfast reads username and password where StorageOS had apiUsername and apiPassword, so add these two keys; all others have the same names")
-	}),
-	stringField("spec.secretRefNamespace", func(c *conversion, namespace string) {
-		c.secret().Namespace = namespace
-		c.remarkf(Taken, "spec.secretRef.namespace")
-	}),
+	taken("spec.secretRefName", "spec.secretRef.name; by hand: Holdfast reads username and password where StorageOS had apiUsername and apiPassword, "+
+		"so add these two keys; all others have the same names", func(c *cluster) *string { return &secretOf(c).Name }),
+	taken("spec.secretRefNamespace", "spec.secretRef.namespace", func(c *cluster) *string { return &secretOf(c).Namespace }),
 	noCounterpart("spec.namespace", "Holdfast runs where it was installed, usually in holdfast-system"),
 	noCounterpart("spec.join", "nodes find each other through the API server only"),
 }
 
-func (c *conversion) secret() *v1beta1.SecretReference {
-	if c.spec().SecretRef == nil {
-		c.spec().SecretRef = &v1beta1.SecretReference{}
+func secretOf(c *cluster) *v1beta1.SecretReference {
+	if c.Spec.SecretRef == nil {
+		c.Spec.SecretRef = &v1beta1.SecretReference{}
 	}
-	return c.spec().SecretRef
+	return c.Spec.SecretRef
 }
 
 var csiFields = []field{
-	boolField("spec.csi.enable", func(c *conversion, on bool) {
-		c.spec().CSI.Enabled = &on
+	typed("spec.csi.enable", func(c *conversion, on bool) {
+		c.cluster.Spec.CSI.Enabled = &on
 		c.remarkf(Taken, "spec.csi.enabled; StorageOS v2 used CSI whatever was written here")
 	}),
 	noCounterpart("spec.csi.version", "only version 1 of CSI is spoken"),
 	noCounterpart("spec.csi.endpoint", fromKubelet),
 	noCounterpart("spec.csi.registrarSocketDir", fromKubelet),
-	stringField("spec.csi.kubeletDir", func(c *conversion, dir string) {
-		c.spec().CSI.KubeletDir = dir
-		c.remarkf(Taken, "spec.csi.kubeletDir, from which all other paths follow")
-	}),
+	taken("spec.csi.kubeletDir", "spec.csi.kubeletDir, from which all other paths follow", func(c *cluster) *string { return &c.Spec.CSI.KubeletDir }),
 	noCounterpart("spec.csi.pluginDir", fromKubelet),
 	noCounterpart("spec.csi.deviceDir", "devices are in /dev"),
 	noCounterpart("spec.csi.registrationDir", fromKubelet),
 	noCounterpart("spec.csi.kubeletRegistrationPath", fromKubelet),
 	noCounterpart("spec.csi.driverRegisterationMode", "the node registers itself"),
 	noCounterpart("spec.csi.driverRequiresAttachment", "StorageOS did not look at it; spec.csi.attachRequired makes VolumeAttachments, which Holdfast does not need"),
-	stringField("spec.csi.deploymentStrategy", func(c *conversion, strategy string) {
-		c.spec().Controller.Kind = v1beta1.AsStatefulSet
+	typed("spec.csi.deploymentStrategy", func(c *conversion, strategy string) {
+		kind := v1beta1.AsStatefulSet
 		if strategy == "deployment" {
-			c.spec().Controller.Kind = v1beta1.AsDeployment
+			kind = v1beta1.AsDeployment
 		}
-		c.remarkf(Taken, "spec.controller.kind: %s, of the controller", c.spec().Controller.Kind)
+		c.cluster.Spec.Controller.Kind = kind
+		c.remarkf(Taken, "spec.controller.kind: %s, of the controller", kind)
 	}),
-	credentials("spec.csi.enableProvisionCreds", "spec.csi.credentials.provision", func(c *v1beta1.CSISpec) *bool { return &c.Credentials.Provision }),
-	credentials("spec.csi.enableControllerPublishCreds", "spec.csi.credentials.controllerPublish", func(c *v1beta1.CSISpec) *bool { return &c.Credentials.ControllerPublish }),
-	credentials("spec.csi.enableNodePublishCreds", "spec.csi.credentials.nodePublish", func(c *v1beta1.CSISpec) *bool { return &c.Credentials.NodePublish }),
-	credentials("spec.csi.enableControllerExpandCreds", "spec.csi.credentials.controllerExpand", func(c *v1beta1.CSISpec) *bool { return &c.Credentials.ControllerExpand }),
-	stringField("spec.storageClassName", func(c *conversion, name string) {
-		c.class(name)
+	taken("spec.csi.enableProvisionCreds", "spec.csi.credentials.provision"+always, func(c *cluster) *bool { return &c.Spec.CSI.Credentials.Provision }),
+	taken("spec.csi.enableControllerPublishCreds", "spec.csi.credentials.controllerPublish"+always,
+		func(c *cluster) *bool { return &c.Spec.CSI.Credentials.ControllerPublish }),
+	taken("spec.csi.enableNodePublishCreds", "spec.csi.credentials.nodePublish"+always, func(c *cluster) *bool { return &c.Spec.CSI.Credentials.NodePublish }),
+	taken("spec.csi.enableControllerExpandCreds", "spec.csi.credentials.controllerExpand"+always,
+		func(c *cluster) *bool { return &c.Spec.CSI.Credentials.ControllerExpand }),
+	typed("spec.storageClassName", func(c *conversion, name string) {
+		c.cluster.Spec.StorageClasses = []v1beta1.StorageClassSpec{{Name: name}}
 		c.remarkf(Taken, "spec.storageClasses[0].name; like that of StorageOS, it is not the default class unless you set default: true. By hand: remove the class of StorageOS first, as there can be one of a name")
 	}),
 }
 
-func credentials(path, to string, of func(*v1beta1.CSISpec) *bool) field {
-	return boolField(path, func(c *conversion, on bool) {
-		*of(&c.spec().CSI) = on
-		c.remarkf(Taken, "%s; StorageOS v2 did so whatever was written here", to)
-	})
-}
-
 var serviceFields = []field{
-	stringField("spec.service.name", func(c *conversion, name string) {
-		c.spec().Service.Name = name
-		c.remarkf(Taken, "spec.service.name")
-	}),
-	stringField("spec.service.type", func(c *conversion, kind string) {
+	taken("spec.service.name", "spec.service.name", func(c *cluster) *string { return &c.Spec.Service.Name }),
+	typed("spec.service.type", func(c *conversion, kind string) {
 		allowed := []core.ServiceType{core.ServiceTypeClusterIP, core.ServiceTypeNodePort, core.ServiceTypeLoadBalancer}
 		if !slices.Contains(allowed, core.ServiceType(kind)) {
 			c.remarkf(ByHand, "%q is not possible; set spec.service.type to one of %v", kind, allowed)
 			return
 		}
-		c.spec().Service.Type = core.ServiceType(kind)
+		c.cluster.Spec.Service.Type = core.ServiceType(kind)
 		c.remarkf(Taken, "spec.service.type")
 	}),
-	intField("spec.service.externalPort", func(c *conversion, n int32) {
+	typed("spec.service.externalPort", func(c *conversion, n int32) {
 		if n > 65535 {
 			c.remarkf(ByHand, "%d is no port; set spec.service.port", n)
 			return
 		}
-		c.spec().Service.Port = n
+		c.cluster.Spec.Service.Port = n
 		c.remarkf(Taken, "spec.service.port, the port of the Service; StorageOS had the two ports the other way round")
 	}),
-	intField("spec.service.internalPort", func(c *conversion, n int32) {
+	typed("spec.service.internalPort", func(c *conversion, n int32) {
 		if n != 0 && n < 1024 || n > 65535 || n == 9090 {
 			c.remarkf(ByHand, "%d is not possible for the controller, which runs without privileges and has its metrics at 9090; set spec.service.targetPort, or leave it out", n)
 			return
 		}
-		c.spec().Service.TargetPort = n
+		c.cluster.Spec.Service.TargetPort = n
 		c.remarkf(Taken, "spec.service.targetPort, the port of the pods; StorageOS had the two ports the other way round")
 	}),
-	stringMap("spec.service.annotations", func(c *conversion, all map[string]string) {
-		c.spec().Service.Annotations = all
-		c.remarkf(Taken, "spec.service.annotations")
-	}),
-	boolField("spec.ingress.enable", func(c *conversion, on bool) {
-		c.spec().Ingress.Enabled = on
-		c.remarkf(Taken, "spec.ingress.enabled")
-	}),
-	stringField("spec.ingress.hostname", func(c *conversion, name string) {
-		c.spec().Ingress.Host = name
-		c.remarkf(Taken, "spec.ingress.host, for which alone the Ingress is now")
-	}),
-	boolField("spec.ingress.tls", func(c *conversion, on bool) {
-		c.spec().Ingress.TLS = on
-		c.remarkf(Taken, "spec.ingress.tls")
-	}),
-	stringMap("spec.ingress.annotations", takeIngressAnnotations),
+	taken("spec.service.annotations", "spec.service.annotations", func(c *cluster) *map[string]string { return &c.Spec.Service.Annotations }),
+	taken("spec.ingress.enable", "spec.ingress.enabled", func(c *cluster) *bool { return &c.Spec.Ingress.Enabled }),
+	taken("spec.ingress.hostname", "spec.ingress.host, for which alone the Ingress is now", func(c *cluster) *string { return &c.Spec.Ingress.Host }),
+	taken("spec.ingress.tls", "spec.ingress.tls", func(c *cluster) *bool { return &c.Spec.Ingress.TLS }),
+	typed("spec.ingress.annotations", takeIngressAnnotations),
 }
 
 // classAnnotation is the predecessor of spec.ingressClassName.
@@ -172,12 +140,12 @@ const classAnnotation = "kubernetes.io/ingress.class"
 
 func takeIngressAnnotations(c *conversion, all map[string]string) {
 	if class := all[classAnnotation]; class != "" {
-		c.spec().Ingress.IngressClassName = class
+		c.cluster.Spec.Ingress.IngressClassName = class
 		delete(all, classAnnotation)
 		c.remarkf(Taken, "spec.ingress.ingressClassName, what %s has", classAnnotation)
 	}
 	if len(all) > 0 {
-		c.spec().Ingress.Annotations = all
+		c.cluster.Spec.Ingress.Annotations = all
 		c.remarkf(Taken, "spec.ingress.annotations")
 	}
 }
@@ -209,17 +177,11 @@ var stateFields = []field{
 	noCounterpart("spec.tlsEtcdSecretRefName", noEtcd),
 	noCounterpart("spec.tlsEtcdSecretRefNamespace", noEtcd),
 	manual("spec.sharedDir", "kubelets in containers are not supported as such; set spec.csi.kubeletDir to the kubelet's directory on the node"),
-	boolField("spec.pause", func(c *conversion, on bool) {
-		c.spec().Paused = on
-		c.remarkf(Taken, "spec.paused")
-	}),
-	boolField("spec.debug", func(c *conversion, on bool) {
-		c.spec().Debug = on
-		c.remarkf(Taken, "spec.debug")
-	}),
-	boolField("spec.disableFencing", func(c *conversion, on bool) {
+	taken("spec.pause", "spec.paused", func(c *cluster) *bool { return &c.Spec.Paused }),
+	taken("spec.debug", "spec.debug", func(c *cluster) *bool { return &c.Spec.Debug }),
+	typed("spec.disableFencing", func(c *conversion, on bool) {
 		if on {
-			c.spec().Fencing.Pods = v1beta1.FenceNone
+			c.cluster.Spec.Fencing.Pods = v1beta1.FenceNone
 		}
 		c.remarkf(Taken, "spec.fencing, which is about volumes in Ceph clusters; pods need the label holdfast.dev/fenced in place of storageos.com/fenced, and spec.fencing.after to be moved without a taint")
 	}),
@@ -230,20 +192,11 @@ var stateFields = []field{
 }
 
 var placeFields = []field{
-	typedField("spec.nodeSelectorTerms", func(c *conversion, terms *[]core.NodeSelectorTerm) {
-		c.spec().NodeSelectorTerms = *terms
-		c.remarkf(Taken, "spec.nodeSelectorTerms, as the scheduler reads them: a node must match all of one term; for StorageOS one expression of it was enough to join")
-	}),
-	typedField("spec.tolerations", func(c *conversion, all *[]core.Toleration) {
-		c.spec().Tolerations = *all
-		c.remarkf(Taken, "spec.tolerations; node pods tolerate every taint without them")
-	}),
-	typedField("spec.resources", func(c *conversion, r *core.ResourceRequirements) {
-		c.spec().Resources = *r
-		c.remarkf(Taken, "spec.resources, of Holdfast's own containers; they need far less than StorageOS did")
-	}),
-	stringField("spec.k8sDistro", func(c *conversion, distro string) {
-		c.spec().Distribution = distro
-		c.remarkf(Taken, "spec.distribution")
-	}),
+	taken("spec.nodeSelectorTerms", "spec.nodeSelectorTerms, as the scheduler reads them: a node must match all of one term; for StorageOS one expression of it was enough to join",
+		func(c *cluster) *[]core.NodeSelectorTerm { return &c.Spec.NodeSelectorTerms }),
+	taken("spec.tolerations", "spec.tolerations; node pods tolerate every taint without them",
+		func(c *cluster) *[]core.Toleration { return &c.Spec.Tolerations }),
+	taken("spec.resources", "spec.resources, of Holdfast's own containers; they need far less than StorageOS did",
+		func(c *cluster) *core.ResourceRequirements { return &c.Spec.Resources }),
+	taken("spec.k8sDistro", "spec.distribution", func(c *cluster) *string { return &c.Spec.Distribution }),
 }

@@ -48,12 +48,11 @@ func (r Remark) String() string {
 // Convert converts a StorageOSCluster. It returns a remark for each field in it, in the order of the documentation. An
 // error names every value that is invalid.
 func Convert(manifest map[string]any) (*v1beta1.StorageCluster, []Remark, error) {
-	kind, _ := manifest["kind"].(string)
 	version, _ := manifest["apiVersion"].(string)
-	if group, _, _ := strings.Cut(version, "/"); kind != Kind || group != Group {
-		return nil, nil, fmt.Errorf("this is a %s of %s; it must be a %s of %s/v1", named(kind), named(version), Kind, Group)
+	if group, _, _ := strings.Cut(version, "/"); manifest["kind"] != Kind || group != Group {
+		return nil, nil, fmt.Errorf("this has the kind %v and the apiVersion %q; it must be a %s of %s/v1", manifest["kind"], version, Kind, Group)
 	}
-	c := &conversion{cluster: &v1beta1.StorageCluster{TypeMeta: metav1.TypeMeta{APIVersion: v1beta1.SchemeGroupVersion.String(), Kind: "StorageCluster"}}}
+	c := &conversion{cluster: &cluster{TypeMeta: metav1.TypeMeta{APIVersion: v1beta1.SchemeGroupVersion.String(), Kind: "StorageCluster"}}}
 	left := map[string]any{}
 	flatten("", manifest, left)
 	delete(left, "kind")
@@ -82,13 +81,6 @@ func Convert(manifest map[string]any) (*v1beta1.StorageCluster, []Remark, error)
 	return c.cluster, c.remarks, nil
 }
 
-func named(s string) string {
-	if s == "" {
-		return "nothing"
-	}
-	return fmt.Sprintf("%q", s)
-}
-
 // groups are the fields with subfields. All others are converted as a whole.
 var groups = []string{"metadata", "spec", "spec.csi", "spec.service", "spec.ingress", "spec.images", "spec.kvBackend"}
 
@@ -106,9 +98,11 @@ func flatten(path string, value any, into map[string]any) {
 	}
 }
 
+type cluster = v1beta1.StorageCluster
+
 // conversion is the state of a conversion.
 type conversion struct {
-	cluster *v1beta1.StorageCluster
+	cluster *cluster
 	remarks []Remark
 	faults  []error
 	at      string // current field
@@ -122,16 +116,9 @@ func (c *conversion) faultf(format string, args ...any) {
 	c.faults = append(c.faults, fmt.Errorf("%s: %s", c.at, fmt.Sprintf(format, args...)))
 }
 
-func (c *conversion) spec() *v1beta1.StorageClusterSpec { return &c.cluster.Spec }
-
-// class returns the class that spec.storageClassName becomes.
-func (c *conversion) class(name string) {
-	c.spec().StorageClasses = []v1beta1.StorageClassSpec{{Name: name}}
-}
-
 // conclude adds remarks that depend on several fields, and on defaults of StorageOS.
 func (c *conversion) conclude() {
-	spec := c.spec()
+	spec := &c.cluster.Spec
 	if c.cluster.Name == "" {
 		c.cluster.Name = "holdfast"
 	}

@@ -7,9 +7,8 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 
-	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
 )
 
 // field is a documented field and its conversion.
@@ -28,103 +27,83 @@ func manual(path, what string) field {
 	return field{path, func(c *conversion, _ any) { c.remarkf(ByHand, "%s", what) }}
 }
 
-// boolField is for boolean fields. StorageOS also accepted strings.
-func boolField(path string, take func(c *conversion, on bool)) field {
+// taken is for fields whose value becomes that of a field of a StorageCluster; the remark names it.
+func taken[T any](path, remark string, of func(*cluster) *T) field {
+	return typed(path, func(c *conversion, value T) {
+		*of(c.cluster) = value
+		c.remarkf(Taken, "%s", remark)
+	})
+}
+
+// typed is for fields of one type. A value of another type is a fault.
+func typed[T any](path string, take func(c *conversion, value T)) field {
 	return field{path, func(c *conversion, value any) {
-		switch value {
-		case true, "true":
-			take(c, true)
-		case false, "false":
-			take(c, false)
-		default:
-			c.faultf("%v: it must be true or false", value)
+		var into T
+		if err := c.read(value, &into); err != nil {
+			c.faultf("%v", err)
+			return
 		}
+		take(c, into)
 	}}
 }
 
-func stringField(path string, take func(c *conversion, text string)) field {
-	return field{path, func(c *conversion, value any) {
+func (c *conversion) read(value, into any) error {
+	switch into := into.(type) {
+	case *bool: // StorageOS also accepted strings
+		if *into = value == true || value == "true"; !*into && value != false && value != "false" {
+			return fmt.Errorf("%v: it must be true or false", value)
+		}
+	case *string:
 		text, ok := value.(string)
-		if !ok {
-			c.faultf("%v: it must be a text", value)
-			return
+		if *into = text; !ok {
+			return fmt.Errorf("%v: it must be a text", value)
 		}
-		take(c, text)
-	}}
-}
-
-func intField(path string, take func(c *conversion, n int32)) field {
-	return field{path, func(c *conversion, value any) {
-		f, ok := value.(float64)
-		if n, whole := value.(int64); whole {
-			f, ok = float64(n), true
+	case *int32:
+		n, ok := value.(float64)
+		if !ok || n != math.Trunc(n) || n < 0 || n > math.MaxInt32 {
+			return fmt.Errorf("%v: it must be a whole number", value)
 		}
-		if !ok || f != math.Trunc(f) || f < 0 || f > math.MaxInt32 {
-			c.faultf("%v: it must be a whole number", value)
-			return
-		}
-		take(c, int32(f))
-	}}
-}
-
-// stringMap is for maps of strings. Numbers and booleans are converted to strings: the sample of StorageOS has such.
-func stringMap(path string, take func(c *conversion, all map[string]string)) field {
-	return field{path, func(c *conversion, value any) {
+		*into = int32(n)
+	case *map[string]string:
 		given, ok := value.(map[string]any)
 		if !ok {
-			c.faultf("%v: it must be texts by their keys", value)
-			return
+			return fmt.Errorf("%v: it must be texts by their keys", value)
 		}
-		all := map[string]string{}
-		for _, key := range slices.Sorted(maps.Keys(given)) {
-			switch v := given[key].(type) {
-			case string:
-				all[key] = v
-				continue
-			case bool:
-				all[key] = strconv.FormatBool(v)
-			case int64:
-				all[key] = strconv.FormatInt(v, 10)
-			case float64:
-				all[key] = strconv.FormatFloat(v, 'f', -1, 64)
-			default:
-				c.faultf("%s: %v: it must be a text", key, v)
-				continue
-			}
-			c.remarkf(Taken, "the text %q for %s, which was no text: only texts are possible", all[key], key)
-		}
-		take(c, all)
-	}}
-}
-
-// typedField is for fields whose type is one of Kubernetes. Unknown subfields are an error.
-func typedField[T any](path string, take func(c *conversion, value *T)) field {
-	return field{path, func(c *conversion, value any) {
-		into := new(struct {
-			Value T `json:"value"`
-		})
-		data, err := json.Marshal(map[string]any{"value": value})
-		if err == nil {
-			err = json.Unmarshal(data, into)
-		}
-		if err == nil {
-			err = checkUnknownFields(data, into)
-		}
-		if err != nil {
-			c.faultf("%s", strings.TrimPrefix(err.Error(), "json: "))
-			return
-		}
-		take(c, &into.Value)
-	}}
-}
-
-// checkUnknownFields fails for fields that the type does not have.
-func checkUnknownFields(data []byte, into any) error {
-	var loose map[string]any
-	if err := json.Unmarshal(data, &loose); err != nil {
-		return err
+		*into = c.texts(given)
+	default:
+		return readKubernetes(value, into)
 	}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(loose, into, true); err != nil {
+	return nil
+}
+
+// texts converts numbers and booleans to strings: the sample of StorageOS has such.
+func (c *conversion) texts(given map[string]any) map[string]string {
+	all := map[string]string{}
+	for _, key := range slices.Sorted(maps.Keys(given)) {
+		switch v := given[key].(type) {
+		case string:
+			all[key] = v
+			continue
+		case bool:
+			all[key] = strconv.FormatBool(v)
+		case float64:
+			all[key] = strconv.FormatFloat(v, 'f', -1, 64)
+		default:
+			c.faultf("%s: %v: it must be a text", key, v)
+			continue
+		}
+		c.remarkf(Taken, "the text %q for %s, which was no text: only texts are possible", all[key], key)
+	}
+	return all
+}
+
+// readKubernetes reads a type of Kubernetes. Unknown subfields are an error.
+func readKubernetes(value, into any) error {
+	data, err := json.Marshal(value)
+	if err == nil {
+		err = yaml.UnmarshalStrict(data, into)
+	}
+	if err != nil {
 		return fmt.Errorf("it cannot be read as Kubernetes has it: %w", err)
 	}
 	return nil
