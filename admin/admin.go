@@ -3,12 +3,9 @@
 package admin
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"time"
 
 	"k8s.io/client-go/dynamic"
@@ -24,10 +21,10 @@ import (
 const (
 	// DefaultTimeout is how long a command waits until its request is fulfilled.
 	DefaultTimeout = 2 * time.Minute
-	// DefaultTrashWait is how long a command waits until the agent reports a deleted volume in its trash.
-	DefaultTrashWait = 10 * time.Second
-	// DefaultGoneWait is how long a command watches whether a deleted object is written again, unless the trash has it.
-	DefaultGoneWait = 5 * time.Second
+	// trashWait is how long a command waits until the agent reports a deleted volume in its trash.
+	trashWait = 10 * time.Second
+	// goneWait is how long a command watches whether a deleted object is written again, unless the trash has it.
+	goneWait = 5 * time.Second
 
 	fieldManager = "holdfast-admin"
 )
@@ -72,47 +69,23 @@ type Config struct {
 	Clients
 	// Out receives the results.
 	Out io.Writer
-	// Progress shows what the command waits for, whenever that changes. Nil: it is printed to Out.
+	// Progress shows what the command waits for, whenever that changes.
 	Progress func(state string) error
 	// Confirm asks a question and returns the line that the user types. Nil: there is no terminal.
 	Confirm func(ctx context.Context, question string) (string, error)
-	// Timeout, TrashWait and GoneWait are the defaults if 0.
-	Timeout, TrashWait, GoneWait time.Duration
+	// Timeout is how long the command waits.
+	Timeout time.Duration
 }
 
-// Admin executes commands.
-type Admin struct{ Config }
-
-// New validates the configuration.
-func New(c Config) (*Admin, error) {
-	if c.Holdfast == nil || c.Kubernetes == nil || c.Dynamic == nil || c.Controller == nil || c.Out == nil {
-		return nil, errors.New("a client or the output is missing")
-	}
-	if c.Timeout < 0 {
-		return nil, fmt.Errorf("the timeout is %s; it must be above 0, such as 2m", c.Timeout)
-	}
-	if c.Progress == nil {
-		c.Progress = func(state string) error {
-			_, err := fmt.Fprintln(c.Out, state)
-			return err
-		}
-	}
-	c.Timeout, c.TrashWait = cmp.Or(c.Timeout, DefaultTimeout), cmp.Or(c.TrashWait, DefaultTrashWait)
-	c.GoneWait = cmp.Or(c.GoneWait, DefaultGoneWait)
-	return &Admin{c}, nil
+// Admin executes one command.
+type Admin struct {
+	Config
+	unsaid error // of the first output that could not be written
 }
 
-// sayf prints to a terminal, and some of args are text of others.
-func (a *Admin) sayf(format string, args ...any) error {
-	_, err := io.WriteString(a.Out, printable.Lines(fmt.Sprintf(format+"\n", args...)))
-	return err
-}
-
-var namePattern = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
-
-func checkName(kind, name string) error {
-	if !namePattern.MatchString(name) {
-		return fmt.Errorf("%s %.80q: a name is 1 to 63 of a-z, 0-9 and -, and does not begin with -", kind, name)
+// sayf prints to a terminal, and some of args are text of others. A command that prints ends with unsaid.
+func (a *Admin) sayf(format string, args ...any) {
+	if a.unsaid == nil {
+		_, a.unsaid = io.WriteString(a.Out, printable.Lines(fmt.Sprintf(format+"\n", args...)))
 	}
-	return nil
 }

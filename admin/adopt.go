@@ -39,22 +39,10 @@ func ParseClaim(key string) (namespace, name string, err error) {
 	return namespace, name, nil
 }
 
-func (w Adoption) check() (namespace, name string, err error) {
-	if err := checkName("volume", w.Volume); err != nil {
-		return "", "", err
-	}
-	switch w.ReclaimPolicy {
-	case "", core.PersistentVolumeReclaimRetain, core.PersistentVolumeReclaimDelete:
-	default:
-		return "", "", fmt.Errorf("reclaim policy %.80q: it must be %s or %s", w.ReclaimPolicy, core.PersistentVolumeReclaimRetain, core.PersistentVolumeReclaimDelete)
-	}
-	return ParseClaim(w.Claim)
-}
-
 // Adopt gives a volume without a claim a PersistentVolume and a claim, and waits until they are bound. It keeps
 // existing objects that are right, so it can be repeated.
 func (a *Admin) Adopt(ctx context.Context, want Adoption) error {
-	namespace, name, err := want.check()
+	namespace, name, err := ParseClaim(want.Claim)
 	if err != nil {
 		return err
 	}
@@ -66,29 +54,20 @@ func (a *Admin) Adopt(ctx context.Context, want Adoption) error {
 	if err != nil {
 		return err
 	}
-	for _, note := range b.notes {
-		if err := a.notef(want.Print, "%s", note); err != nil {
-			return err
-		}
-	}
 	if want.Print {
 		return a.print(b)
+	}
+	for _, note := range b.notes {
+		a.sayf("%s", note)
 	}
 	ctx, cancel := a.limited(ctx)
 	defer cancel()
 	if err := a.bind(ctx, o.volume.Name, b); err != nil {
 		return err
 	}
-	return a.sayf("claim %s/%s is bound to volume %s (%s on %s) by PersistentVolume %s; pods can use it",
+	a.sayf("claim %s/%s is bound to volume %s (%s on %s) by PersistentVolume %s; pods can use it",
 		namespace, name, o.volume.Name, size(v1beta1.Bytes(o.volume.Status.Size)), o.volume.Spec.Node, b.pv.Name)
-}
-
-// notef prints a line, as a comment if it is in YAML.
-func (a *Admin) notef(comment bool, format string, args ...any) error {
-	if comment {
-		format = "# " + format
-	}
-	return a.sayf(format, args...)
+	return a.unsaid
 }
 
 // observed is the existing state from which the adoption is planned.

@@ -96,10 +96,11 @@ func (a *Admin) awaitBound(ctx context.Context, b *binding) error {
 
 // print prints the objects for kubectl apply -f -. What apply cannot do is printed as a comment.
 func (a *Admin) print(b *binding) error {
+	for _, note := range b.notes {
+		a.sayf("# %s", note)
+	}
 	if b.pvPatch != nil {
-		if err := a.notef(true, "first: kubectl patch persistentvolume %s --type merge --patch '%s'", b.pv.Name, b.pvPatch); err != nil {
-			return err
-		}
+		a.sayf("# first: kubectl patch persistentvolume %s --type merge --patch '%s'", b.pv.Name, b.pvPatch)
 	}
 	if b.newPV {
 		b.pv.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolume"}
@@ -116,9 +117,11 @@ func (a *Admin) print(b *binding) error {
 		if err != nil {
 			return err
 		}
-		return a.notef(true, "then: kubectl patch persistentvolumeclaim -n %s %s --type merge --patch '%s'", b.claim.Namespace, b.claim.Name, patch)
+		a.sayf("# then: kubectl patch persistentvolumeclaim -n %s %s --type merge --patch '%s'", b.claim.Namespace, b.claim.Name, patch)
+	default:
+		a.sayf("# claim %s/%s names PersistentVolume %s already", b.claim.Namespace, b.claim.Name, b.pv.Name)
 	}
-	return a.notef(true, "claim %s/%s names PersistentVolume %s already", b.claim.Namespace, b.claim.Name, b.pv.Name)
+	return a.unsaid
 }
 
 func (a *Admin) printOne(o runtime.Object) error {
@@ -131,5 +134,6 @@ func (a *Admin) printOne(o runtime.Object) error {
 	if err != nil {
 		return err
 	}
-	return a.sayf("---\n%s", out)
+	a.sayf("---\n%s", out)
+	return a.unsaid
 }

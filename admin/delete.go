@@ -29,13 +29,6 @@ type Deletion struct {
 
 const longestReason = 1024
 
-func (d Deletion) check() error {
-	if n := utf8.RuneCountInString(d.Reason); n > longestReason {
-		return fmt.Errorf("the reason has %d characters; at most %d are kept", n, longestReason)
-	}
-	return nil
-}
-
 // DeleteVolume removes a volume with its data, unless a claim uses it.
 func (a *Admin) DeleteVolume(ctx context.Context, name string, d Deletion) error {
 	r, err := a.toDelete(ctx, volumes, name, d)
@@ -61,17 +54,15 @@ func (a *Admin) DeleteVolume(ctx context.Context, name string, d Deletion) error
 		return err
 	}
 	for _, pv := range facts.left {
-		if err := a.sayf("PersistentVolume %s still names it: kubectl delete persistentvolume %s", pv, pv); err != nil {
-			return err
-		}
+		a.sayf("PersistentVolume %s still names it: kubectl delete persistentvolume %s", pv, pv)
 	}
-	return nil
+	return a.unsaid
 }
 
 // toDelete reads an object and checks all that can be checked before the confirmation.
 func (a *Admin) toDelete(ctx context.Context, k kind, name string, d Deletion) (*record, error) {
-	if err := errors.Join(checkName(strings.ToLower(k.name), name), d.check()); err != nil {
-		return nil, err
+	if n := utf8.RuneCountInString(d.Reason); n > longestReason {
+		return nil, fmt.Errorf("the reason has %d characters; at most %d are kept", n, longestReason)
 	}
 	o, err := k.get(ctx, a.Holdfast, name)
 	switch {
@@ -99,11 +90,11 @@ func (a *Admin) checkNamespace(ctx context.Context, r *record, namespace string)
 	if namespace == "" {
 		return nil
 	}
-	claim := r.claim
-	if r.source != nil {
-		v, err := a.Holdfast.HoldfastV1beta1().Volumes().Get(ctx, r.source.Name, metav1.GetOptions{})
+	claim := r.ClaimRef
+	if r.SourceRef != nil {
+		v, err := a.Holdfast.HoldfastV1beta1().Volumes().Get(ctx, r.SourceRef.Name, metav1.GetOptions{})
 		if err != nil {
-			return fmt.Errorf("volume %s, of which %s is a copy, could not be read, so the namespace of its claim is not known: %w", r.source.Name, r, err)
+			return fmt.Errorf("volume %s, of which %s is a copy, could not be read, so the namespace of its claim is not known: %w", r.SourceRef.Name, r, err)
 		}
 		claim = v.Spec.ClaimRef
 	}
@@ -128,7 +119,7 @@ func (a *Admin) delete(ctx context.Context, k kind, all []*record, d Deletion) e
 		if err := a.requestDeletion(ctx, k, r, who, d.Reason); err != nil {
 			return err
 		}
-		err := k.remove(ctx, a.Holdfast, r.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &r.UID}})
+		err := k.remove(ctx, a.Holdfast, r.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &r.uid}})
 		if kube.IgnoreGone(err) != nil { // deleted or replaced concurrently: the wait detects it
 			return fmt.Errorf("the request to delete %s is on record, but the object could not be deleted; run this again: %w", r, err)
 		}
@@ -144,17 +135,13 @@ func (a *Admin) delete(ctx context.Context, k kind, all []*record, d Deletion) e
 // confirm shows what is going to be deleted, and makes the user type its name.
 func (a *Admin) confirm(ctx context.Context, all []*record, lines []string, d Deletion) error {
 	for _, r := range all {
-		if err := a.sayf("%s", describe(r)); err != nil {
-			return err
-		}
+		a.sayf("%s", describe(r))
 	}
 	for _, line := range lines {
-		if err := a.sayf("  %s", line); err != nil {
-			return err
-		}
+		a.sayf("  %s", line)
 	}
-	if d.Yes {
-		return nil
+	if a.unsaid != nil || d.Yes {
+		return a.unsaid
 	}
 	name := all[0].Name
 	if a.Confirm == nil {
@@ -171,14 +158,14 @@ func (a *Admin) confirm(ctx context.Context, all []*record, lines []string, d De
 }
 
 func describe(r *record) string {
-	text := fmt.Sprintf("%s: %s, %s used, on %s", r, size(v1beta1.Bytes(r.size)), size(v1beta1.Bytes(r.used)), r.node)
-	if r.pool != "" {
-		text += " in pool " + r.pool
+	text := fmt.Sprintf("%s: %s, %s used, on %s", r, size(r.Size), size(r.Used), r.Node)
+	if r.Pool != "" {
+		text += " in pool " + r.Pool
 	}
-	if r.source != nil {
-		text += ", of volume " + r.source.Name
+	if r.SourceRef != nil {
+		text += ", of volume " + r.SourceRef.Name
 	}
-	return fmt.Sprintf("%s, made %s, %s", text, stamp(r.CreationTimestamp.Time), r.phase)
+	return fmt.Sprintf("%s, made %s, %s", text, stamp(r.made), r.Phase)
 }
 
 // requestDeletion writes the request with the user who makes it, unless the object has one.
@@ -186,7 +173,7 @@ func (a *Admin) requestDeletion(ctx context.Context, k kind, r *record, who, rea
 	if r.requested {
 		return nil
 	}
-	patch, err := v1beta1.NewDeletionRequest(r.UID, who, reason).MergePatch()
+	patch, err := v1beta1.NewDeletionRequest(r.uid, who, reason).MergePatch()
 	if err != nil {
 		return err
 	}
@@ -208,7 +195,7 @@ func (a *Admin) awaitGone(ctx context.Context, k kind, r *record) error {
 			return true, "", nil
 		}
 		now := recordOf(o)
-		return false, fmt.Sprintf("%s removes %s (%s)", now.node, now, now.condition()), r.notReplaced(o)
+		return false, fmt.Sprintf("%s removes %s (%s)", now.Node, now, now.Condition), r.notReplaced(o)
 	})
 	if errors.Is(err, errTimeout) {
 		return fmt.Errorf("%w. The request stays, and is carried out when that is resolved", err)
@@ -219,7 +206,7 @@ func (a *Admin) awaitGone(ctx context.Context, k kind, r *record) error {
 // notReplaced fails if the object of that name has another UID: an agent that does not carry out a request writes the
 // object again.
 func (r *record) notReplaced(o runtime.Object) error {
-	if o == nil || recordOf(o).UID == r.UID {
+	if o == nil || recordOf(o).uid == r.uid {
 		return nil
 	}
 	return fmt.Errorf("the request to delete %s was not carried out, and the object was written again: see the condition Protected of the StorageCluster "+
@@ -228,7 +215,7 @@ func (r *record) notReplaced(o runtime.Object) error {
 
 // staysGone fails if one of the objects is written again, which takes an agent a moment.
 func (a *Admin) staysGone(ctx context.Context, k kind, all ...*record) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, a.GoneWait, errTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, goneWait, errTimeout)
 	defer cancel()
 	g, ctx := errgroup.WithContext(ctx)
 	for _, r := range all {
@@ -247,34 +234,29 @@ func (a *Admin) staysGone(ctx context.Context, k kind, all ...*record) error {
 	return g.Wait()
 }
 
-func (a *Admin) sayDeleted(r *record) error {
-	return a.sayf("%s is deleted", strings.ToLower(r.kind)+" "+r.Name)
-}
+func (a *Admin) sayDeleted(r *record) { a.sayf("%s is deleted", strings.ToLower(r.kind)+" "+r.Name) }
 
 // trashBefore returns when an earlier volume of that name was deleted; zero if the trash has none.
 func (a *Admin) trashBefore(ctx context.Context, r *record) time.Time {
-	n, err := a.Holdfast.HoldfastV1beta1().StorageNodes().Get(ctx, r.node, metav1.GetOptions{})
-	if err != nil {
-		return time.Time{} // it only affects what is printed afterwards
+	n, err := a.Holdfast.HoldfastV1beta1().StorageNodes().Get(ctx, r.Node, metav1.GetOptions{})
+	if err != nil || trashed(n, r.Name) == nil {
+		return time.Time{} // an error only affects what is printed afterwards
 	}
-	if t := trashed(n, r.Name); t != nil {
-		return t.DeletionTime.Time
-	}
-	return time.Time{}
+	return trashed(n, r.Name).DeletionTime.Time
 }
 
 // awaitTrash returns the entry of a deleted volume, or nil if the trash does not show it in time.
 func (a *Admin) awaitTrash(ctx context.Context, r *record, before time.Time) (entry *v1beta1.TrashedVolume, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, a.TrashWait, errTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, trashWait, errTimeout)
 	defer cancel()
-	err = a.followNode(ctx, r.node, func(n *v1beta1.StorageNode) (bool, string, error) {
+	err = a.followNode(ctx, r.Node, func(n *v1beta1.StorageNode) (bool, string, error) {
 		if n == nil {
 			return true, "", nil
 		}
 		if t := trashed(n, r.Name); t != nil && !t.DeletionTime.Time.Equal(before) {
 			entry = t
 		}
-		return entry != nil, "the trash of " + r.node, nil
+		return entry != nil, "the trash of " + r.Node, nil
 	})
 	if errors.Is(err, errTimeout) {
 		err = nil
@@ -293,13 +275,13 @@ func (a *Admin) printDeleted(ctx context.Context, r *record, before time.Time) e
 			return err
 		}
 	}
-	if err := a.sayDeleted(r); err != nil {
-		return err
-	}
+	a.sayDeleted(r)
 	if entry == nil {
-		return a.sayf("the trash of %s does not show it: where a pool keeps no trash, or needs the space, it is removed for good; "+
-			"holdfast volumes trash shows what can be restored", r.node)
+		a.sayf("the trash of %s does not show it: where a pool keeps no trash, or needs the space, it is removed for good; "+
+			"holdfast volumes trash shows what can be restored", r.Node)
+		return nil
 	}
-	return a.sayf("it is in the trash of %s until %s, or until its space is needed; to get it back: holdfast volumes restore %s",
-		r.node, stamp(entry.ExpirationTime.Time), r.Name)
+	a.sayf("it is in the trash of %s until %s, or until its space is needed; to get it back: holdfast volumes restore %s",
+		r.Node, stamp(entry.ExpirationTime.Time), r.Name)
+	return nil
 }

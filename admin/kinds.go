@@ -5,9 +5,9 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -18,25 +18,15 @@ import (
 	"github.com/holdfast-storage/holdfast/printable"
 )
 
-// record has the common fields of Volumes and Snapshots.
+// record is what a command knows of a Volume or a Snapshot.
 type record struct {
-	*metav1.ObjectMeta
-	kind       string
-	node, pool string
-	csiName    string                       // the name in the CSI request
-	claim      *v1beta1.NamespacedReference // of a Volume
-	source     *v1beta1.SourceReference     // of a Snapshot
-	mode       string
-	fsType     string
-	created    *metav1.MicroTime // on disk
-	size, used *resource.Quantity
-	phase      v1beta1.Phase
-	conditions []metav1.Condition
-	failure    *v1beta1.Error
-	request    *v1beta1.DeletionRequest
-	requested  bool // the deletion request has the UID of this object
-	group      *v1beta1.SnapshotGroup
-	copying    string // how far a pod has brought the content of a Volume; empty if none does
+	Row
+	kind      string
+	uid       types.UID
+	made      time.Time // the object
+	request   *v1beta1.DeletionRequest
+	requested bool // the deletion request has the UID of this object
+	group     *v1beta1.SnapshotGroup
 }
 
 func (r *record) String() string { return r.kind + " " + r.Name }
@@ -44,40 +34,52 @@ func (r *record) String() string { return r.kind + " " + r.Name }
 func recordOf(o runtime.Object) *record {
 	switch o := o.(type) {
 	case *v1beta1.Volume:
-		r := &record{
-			ObjectMeta: &o.ObjectMeta, kind: "Volume", node: o.Spec.Node, pool: o.PoolName(), claim: o.Spec.ClaimRef,
-			csiName: o.Spec.Name, mode: string(o.Status.Mode), fsType: o.Status.FSType, created: o.Status.CreationTime,
-			size: o.Status.Size, used: o.Status.Used, phase: cmp.Or(o.Status.Phase, v1beta1.PhasePending), conditions: o.Status.Conditions,
-			failure: o.Status.Error, request: o.Spec.Deletion, requested: o.DeletionRequested(),
+		s, copying := &o.Status, ""
+		if s.Copy != nil && o.IsBeingPopulated() {
+			copying = strings.TrimSuffix(fmt.Sprintf("%s: %s", s.Copy, s.Copy.Message), ": ")
 		}
-		if c := o.Status.Copy; o.IsBeingPopulated() && c != nil {
-			r.copying = strings.TrimSuffix(fmt.Sprintf("%s: %s", c, c.Message), ": ")
-		}
-		return r
-	case *v1beta1.Snapshot:
 		return &record{
-			ObjectMeta: &o.ObjectMeta, kind: "Snapshot", node: o.Spec.Node, pool: o.Status.Pool, source: &o.Spec.SourceRef,
-			csiName: o.Spec.Name, mode: string(o.Status.Mode), fsType: o.Status.FSType, created: o.Status.CreationTime,
-			size: o.Status.Size, used: o.Status.Used, phase: cmp.Or(o.Status.Phase, v1beta1.PhasePending), conditions: o.Status.Conditions,
-			failure: o.Status.Error, request: o.Spec.Deletion, requested: o.DeletionRequested(), group: o.Spec.Group,
+			Row: Row{
+				Name: o.Name, CSIName: o.Spec.Name, ClaimRef: o.Spec.ClaimRef, Node: o.Spec.Node, Pool: o.PoolName(),
+				Mode: string(s.Mode), FSType: s.FSType, CreationTime: timeOf(s.CreationTime), Size: v1beta1.Bytes(s.Size), Used: v1beta1.Bytes(s.Used),
+				Phase: cmp.Or(s.Phase, v1beta1.PhasePending), Condition: condition(s.Error, s.Conditions, copying),
+			},
+			kind: "Volume", uid: o.UID, made: o.CreationTimestamp.Time, request: o.Spec.Deletion, requested: o.DeletionRequested(),
+		}
+	case *v1beta1.Snapshot:
+		s := &o.Status
+		return &record{
+			Row: Row{
+				Name: o.Name, CSIName: o.Spec.Name, SourceRef: &o.Spec.SourceRef, Node: o.Spec.Node, Pool: s.Pool,
+				Mode: string(s.Mode), FSType: s.FSType, CreationTime: timeOf(s.CreationTime), Size: v1beta1.Bytes(s.Size), Used: v1beta1.Bytes(s.Used),
+				Phase: cmp.Or(s.Phase, v1beta1.PhasePending), Condition: condition(s.Error, s.Conditions, ""),
+			},
+			kind: "Snapshot", uid: o.UID, made: o.CreationTimestamp.Time, request: o.Spec.Deletion, requested: o.DeletionRequested(), group: o.Spec.Group,
 		}
 	}
 	return nil
 }
 
+func timeOf(t *metav1.MicroTime) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.Time
+}
+
 // noProblem is the condition of an object without problems.
 const noProblem = "ok"
 
-// condition returns the first problem in one line, or fine.
-func (r *record) condition() string {
-	if r.failure != nil {
-		return fmt.Sprintf("%s: %s", r.failure.Code, printable.Line(r.failure.Message))
+// condition returns the first problem in one line, or that there is none. A copy says how far it has brought the content.
+func condition(failure *v1beta1.Error, conditions []metav1.Condition, copying string) string {
+	if failure != nil {
+		return fmt.Sprintf("%s: %s", failure.Code, printable.Line(failure.Message))
 	}
 	for _, kind := range []string{v1beta1.HealthyCondition, v1beta1.ReadyCondition} {
-		if c := meta.FindStatusCondition(r.conditions, kind); c != nil && c.Status != metav1.ConditionTrue {
+		if c := meta.FindStatusCondition(conditions, kind); c != nil && c.Status != metav1.ConditionTrue {
 			message := c.Message
 			if c.Reason == v1beta1.ReasonPopulating {
-				message = cmp.Or(r.copying, message)
+				message = cmp.Or(copying, message)
 			}
 			return strings.TrimSuffix(fmt.Sprintf("%s: %s", c.Reason, printable.Line(message)), ": ")
 		}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"slices"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -43,7 +41,7 @@ type Trashed struct {
 	Incomplete     bool                         `json:"incomplete,omitempty"`
 }
 
-// Volumes lists the Volumes of the cluster, sorted by name.
+// Volumes lists the Volumes of the cluster.
 func (a *Admin) Volumes(ctx context.Context) ([]Row, error) {
 	list, err := a.Holdfast.HoldfastV1beta1().Volumes().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -51,12 +49,12 @@ func (a *Admin) Volumes(ctx context.Context) ([]Row, error) {
 	}
 	rows := make([]Row, 0, len(list.Items))
 	for i := range list.Items {
-		rows = append(rows, rowOf(recordOf(&list.Items[i])))
+		rows = append(rows, recordOf(&list.Items[i]).Row)
 	}
-	return sorted(rows), nil
+	return rows, nil
 }
 
-// Snapshots lists the Snapshots of the cluster, sorted by name.
+// Snapshots lists the Snapshots of the cluster.
 func (a *Admin) Snapshots(ctx context.Context) ([]Row, error) {
 	list, err := a.Holdfast.HoldfastV1beta1().Snapshots().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -72,22 +70,11 @@ func (a *Admin) Snapshots(ctx context.Context) ([]Row, error) {
 	}
 	rows := make([]Row, 0, len(list.Items))
 	for i := range list.Items {
-		row := rowOf(recordOf(&list.Items[i]))
+		row := recordOf(&list.Items[i]).Row
 		row.ClaimRef = claims[row.source()]
 		rows = append(rows, row)
 	}
-	return sorted(rows), nil
-}
-
-func rowOf(r *record) Row {
-	row := Row{
-		Name: r.Name, CSIName: r.csiName, ClaimRef: r.claim, SourceRef: r.source, Node: r.node, Pool: r.pool, Mode: r.mode, FSType: r.fsType,
-		Size: v1beta1.Bytes(r.size), Used: v1beta1.Bytes(r.used), Phase: r.phase, Condition: r.condition(),
-	}
-	if r.created != nil {
-		row.CreationTime = r.created.Time
-	}
-	return row
+	return rows, nil
 }
 
 // source returns the volume of a Snapshot.
@@ -98,14 +85,9 @@ func (r *Row) source() string {
 	return r.SourceRef.Name
 }
 
-func sorted(rows []Row) []Row {
-	slices.SortFunc(rows, func(a, b Row) int { return strings.Compare(a.Name, b.Name) })
-	return rows
-}
-
-// Trash lists the volumes in the trash of all nodes, the last deleted first.
+// Trash lists the volumes in the trash of all nodes.
 func (a *Admin) Trash(ctx context.Context) ([]Trashed, error) {
-	nodes, err := a.nodes(ctx)
+	nodes, err := a.Nodes(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -118,11 +100,11 @@ func (a *Admin) Trash(ctx context.Context) ([]Trashed, error) {
 			})
 		}
 	}
-	slices.SortStableFunc(all, func(a, b Trashed) int { return b.DeletionTime.Compare(a.DeletionTime) })
 	return all, nil
 }
 
-func (a *Admin) nodes(ctx context.Context) ([]v1beta1.StorageNode, error) {
+// Nodes lists the StorageNodes.
+func (a *Admin) Nodes(ctx context.Context) ([]v1beta1.StorageNode, error) {
 	list, err := a.Holdfast.HoldfastV1beta1().StorageNodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("the StorageNodes could not be listed (is Holdfast installed here?): %w", err)

@@ -50,12 +50,12 @@ func (o *observed) checkVolume(b *binding) error {
 	switch r := recordOf(v); {
 	case v.IsIncomplete():
 		return fmt.Errorf("volume %s cannot be bound to a claim: %s", v.Name, meta.FindStatusCondition(v.Status.Conditions, v1beta1.CompleteCondition).Message)
-	case r.phase == v1beta1.PhaseLost, r.phase == v1beta1.PhaseFailed:
-		return fmt.Errorf("volume %s is %s (%s): a claim would get no data", v.Name, r.phase, r.condition())
+	case r.Phase == v1beta1.PhaseLost, r.Phase == v1beta1.PhaseFailed:
+		return fmt.Errorf("volume %s is %s (%s): a claim would get no data", v.Name, r.Phase, r.Condition)
 	case v.IsBeingPopulated():
 		return fmt.Errorf("volume %s does not have all of its content yet (%s): wait until its condition Populated is True", v.Name, cmp.Or(v.Status.Copy.String(), "Pending"))
-	case r.phase == v1beta1.PhaseUnreachable:
-		b.notes = append(b.notes, fmt.Sprintf("volume %s is out of reach now (%s); pods wait until it is back", v.Name, r.condition()))
+	case r.Phase == v1beta1.PhaseUnreachable:
+		b.notes = append(b.notes, fmt.Sprintf("volume %s is out of reach now (%s); pods wait until it is back", v.Name, r.Condition))
 	}
 	return persistent.CheckReal(v)
 }

@@ -19,9 +19,6 @@ import (
 // Restore restores a deleted volume from the trash of its node, waits until it is Ready, and prints the next step. The
 // node may be omitted if only one has the volume in its trash.
 func (a *Admin) Restore(ctx context.Context, name, node string) error {
-	if err := checkName("volume", name); err != nil {
-		return err
-	}
 	there, absence := a.Holdfast.HoldfastV1beta1().Volumes().Get(ctx, name, metav1.GetOptions{})
 	if absence != nil && !apierrors.IsNotFound(absence) {
 		return a.absent(ctx, name, absence)
@@ -54,9 +51,7 @@ func (a *Admin) Restore(ctx context.Context, name, node string) error {
 	if err != nil {
 		return err
 	}
-	if err := a.sayf("volume %s (%s) is back on %s in pool %s", name, v.Status.Columns.Size, v.Spec.Node, v.Status.Pool); err != nil {
-		return err
-	}
+	a.sayf("volume %s (%s) is back on %s in pool %s", name, v.Status.Columns.Size, v.Spec.Node, v.Status.Pool)
 	return a.printNextStep(ctx, v)
 }
 
@@ -71,14 +66,12 @@ func (a *Admin) notRestored(ctx context.Context, v *v1beta1.Volume, n *v1beta1.S
 	case n != nil && trashed(n, v.Name) != nil:
 		return fmt.Errorf("volume %s exists, on %s (%s): what %s has in its trash is an older one of that name, "+
 			"and can come back only when this one is gone",
-			v.Name, v.Spec.Node, r.phase, n.Name)
-	case r.phase == v1beta1.PhaseLost, r.phase == v1beta1.PhaseFailed:
+			v.Name, v.Spec.Node, r.Phase, n.Name)
+	case r.Phase == v1beta1.PhaseLost, r.Phase == v1beta1.PhaseFailed:
 		return fmt.Errorf("volume %s cannot be restored: no trash lists it, and on %s it is %s (%s); docs/disaster-recovery.md says what to do",
-			v.Name, v.Spec.Node, r.phase, r.condition())
+			v.Name, v.Spec.Node, r.Phase, r.Condition)
 	}
-	if err := a.sayf("no trash lists volume %s: it exists on %s and is %s", v.Name, v.Spec.Node, r.phase); err != nil {
-		return err
-	}
+	a.sayf("no trash lists volume %s: it exists on %s and is %s", v.Name, v.Spec.Node, r.Phase)
 	return a.printNextStep(ctx, v)
 }
 
@@ -177,7 +170,7 @@ func (a *Admin) awaitReady(ctx context.Context, name string) (v *v1beta1.Volume,
 			return false, "", refuseDeleted(v)
 		}
 		r := recordOf(v)
-		return r.phase == v1beta1.PhaseReady, fmt.Sprintf("volume %s is %s (%s)", name, r.phase, r.condition()), nil
+		return r.Phase == v1beta1.PhaseReady, fmt.Sprintf("volume %s is %s (%s)", name, r.Phase, r.Condition), nil
 	})
 	return v, err
 }
@@ -194,12 +187,14 @@ func (a *Admin) printNextStep(ctx context.Context, v *v1beta1.Volume) error {
 	}
 	for _, n := range found {
 		if n.bound() {
-			return a.sayf("it is bound to claim %s/%s by PersistentVolume %s", n.claim.Namespace, n.claim.Name, n.Name)
+			a.sayf("it is bound to claim %s/%s by PersistentVolume %s", n.claim.Namespace, n.claim.Name, n.Name)
+			return a.unsaid
 		}
 	}
 	claim := v.Spec.ClaimRef.String()
 	if claim == "" {
 		claim = "NAMESPACE/NAME"
 	}
-	return a.sayf("no claim has it; to give it one: holdfast volumes adopt %s --claim %s", v.Name, claim)
+	a.sayf("no claim has it; to give it one: holdfast volumes adopt %s --claim %s", v.Name, claim)
+	return a.unsaid
 }

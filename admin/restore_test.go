@@ -59,7 +59,6 @@ func TestRestore_OfWhatIsNotThereAloneOrWholeIsRefused(t *testing.T) {
 			"pvc-2": {"exists, on b (Lost)"},
 			"pvc-3": {"2 nodes, a and b", "--node"},
 			"pvc-9": {"no volume pvc-9", "holdfast volumes trash"},
-			"Pvc":   {`"Pvc"`, "1 to 63"},
 		} {
 			r.refuses(r.Restore(r.Context(), name, ""), says...)
 		}

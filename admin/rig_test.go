@@ -54,7 +54,10 @@ func newRig(t *testing.T) *rig {
 	r.kinds, r.core = holdfast.NewForConfigOrDie(api.Config()).HoldfastV1beta1(), kubernetes.NewForConfigOrDie(api.Config())
 	config := api.Config()
 	config.WrapTransport = func(next http.RoundTripper) http.RoundTripper { return r.door.before(next) }
-	r.Admin = check.Got(New(Config{Clients: check.Got(Connect(config, namespace))(t), Out: r.out}))(t)
+	r.Admin = &Admin{Config: Config{
+		Clients: check.Got(Connect(config, namespace))(t), Out: r.out, Timeout: DefaultTimeout,
+		Progress: func(state string) error { _, err := r.out.Write([]byte(state + "\n")); return err },
+	}}
 	return r
 }
 

@@ -51,11 +51,9 @@ func (a *Admin) DeleteSnapshot(ctx context.Context, name string, d Deletion) err
 		return err
 	}
 	for _, m := range members {
-		if err := a.sayDeleted(m); err != nil {
-			return err
-		}
+		a.sayDeleted(m)
 	}
-	return nil
+	return a.unsaid
 }
 
 // members returns all snapshots of the group, the given one first.
@@ -70,7 +68,7 @@ func (a *Admin) members(ctx context.Context, r *record) ([]*record, error) {
 	}
 	for i := range list.Items {
 		other := recordOf(&list.Items[i])
-		if other.UID != r.UID && other.node == r.node && other.group != nil && other.group.Name == r.group.Name && slices.Equal(other.group.Volumes, r.group.Volumes) {
+		if other.uid != r.uid && other.Node == r.Node && other.group != nil && other.group.Name == r.group.Name && slices.Equal(other.group.Volumes, r.group.Volumes) {
 			if other.request != nil && !other.requested {
 				return nil, fmt.Errorf("%s, of the same group, has a request to delete another object; holdfast snapshots delete %s says what to do", other, other.Name)
 			}
@@ -142,7 +140,7 @@ func (a *Admin) refuseTaken(ctx context.Context, members []*record) error {
 	}
 	for i := range all {
 		o := &all[i]
-		taken := slices.IndexFunc(members, func(m *record) bool { return m.csiName == takenFor+string(o.GetUID()) })
+		taken := slices.IndexFunc(members, func(m *record) bool { return m.CSIName == takenFor+string(o.GetUID()) })
 		if taken >= 0 {
 			return fmt.Errorf("snapshot %s was taken for VolumeSnapshot %s/%s, whose VolumeSnapshotContent is gone or incomplete: the snapshot controller makes it again. "+
 				"If the snapshot is not needed, delete the VolumeSnapshot first (kubectl delete volumesnapshot -n %s %s)",

@@ -17,11 +17,19 @@ const (
 	maxName = 4096
 )
 
-var idPattern = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
+const idText = `[a-z0-9][a-z0-9-]{0,62}`
+
+var idPattern = regexp.MustCompile("^" + idText + "$")
+
+// PoolName is the expression of a pool's name: like an ID, with the number of its device where the pool has several.
+const PoolName = idText + `([.][0-9]{1,2})?`
+
+// IsID returns whether a text is the ID of a volume, or the name of a pool that has no number.
+func IsID(s string) bool { return idPattern.MatchString(s) }
 
 // ParseID validates an ID from outside.
 func ParseID(s string) (ID, error) {
-	if !idPattern.MatchString(s) {
+	if !IsID(s) {
 		return "", fmt.Errorf("%w id %s: it must be 1 to %d of a-z, 0-9 and -, and not begin with -", ErrInvalid, Quote(s), maxID)
 	}
 	return ID(s), nil
@@ -35,7 +43,7 @@ func IDFor(name string) (ID, error) {
 		return "", fmt.Errorf("%w name: it is empty", ErrInvalid)
 	case len(name) > maxName:
 		return "", fmt.Errorf("%w name %s: %d bytes, at most %d are allowed", ErrInvalid, Quote(name), len(name), maxName)
-	case idPattern.MatchString(name):
+	case IsID(name):
 		return ID(name), nil
 	}
 	sum := sha256.Sum256([]byte(name))

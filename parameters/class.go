@@ -4,13 +4,14 @@
 package parameters
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/holdfast-storage/holdfast/backend"
 )
 
 // Reserved begins the keys that belong to Kubernetes. Sidecars read them, and a newer one may know more of them.
@@ -55,12 +56,12 @@ func (c *Class) Read(given map[string]string) (map[string]string, error) {
 			return nil, c.unknown(key)
 		case value != "":
 			if !p.allows(value) {
-				return nil, fmt.Errorf("parameter %s=%s: it must be %s", key, quote(value), p.Allowed)
+				return nil, fmt.Errorf("parameter %s=%s: it must be %s", key, backend.Quote(value), p.Allowed)
 			}
 			read[p.Key] = value
 		}
 		if other := seen[p.Key]; known && other != "" {
-			return nil, fmt.Errorf("parameters %s and %s: they are the same key, since case does not matter; leave out one of them", quote(other), quote(key))
+			return nil, fmt.Errorf("parameters %s and %s: they are the same key, since case does not matter; leave out one of them", backend.Quote(other), backend.Quote(key))
 		}
 		seen[p.Key] = key
 	}
@@ -126,16 +127,15 @@ func (c *Class) passes(key string) bool {
 }
 
 func (c *Class) unknown(key string) error {
-	hint := c.AllHints()[strings.ToLower(key)]
-	if hint == "" {
-		if near := nearest(key, c.Keys()); near != "" {
-			hint = "did you mean " + near + "?"
-		}
+	lower := strings.ToLower(key)
+	hint := c.AllHints()[lower]
+	if _, known := c.find(lower); known {
+		hint = "did you mean " + lower + "?"
 	}
 	if hint != "" {
 		hint = ": " + hint
 	}
-	return fmt.Errorf("parameter %s: %s does not have it%s; allowed are %s", quote(key), c.Name, hint, c.AllowedKeys())
+	return fmt.Errorf("parameter %s: %s does not have it%s; allowed are %s", backend.Quote(key), c.Name, hint, c.AllowedKeys())
 }
 
 func (p *Parameter) allows(value string) bool {
@@ -155,61 +155,20 @@ func (p *Parameter) allows(value string) bool {
 // fits refuses what the other parameters rule out.
 func (p *Parameter) fits(value string, read map[string]string) error {
 	if key, needed, _ := strings.Cut(p.Needs, "="); read[key] != needed {
-		return fmt.Errorf("parameter %s=%s: it is only for classes with %s: %q; add that, or leave it out", p.Key, quote(value), key, needed)
+		return fmt.Errorf("parameter %s=%s: it is only for classes with %s: %q; add that, or leave it out", p.Key, backend.Quote(value), key, needed)
 	}
 	for _, never := range p.Never {
 		if key, excluded, _ := strings.Cut(never, "="); read[key] == excluded {
-			return fmt.Errorf("parameter %s=%s: it cannot be used with %s: %q; leave out one of them", p.Key, quote(value), key, excluded)
+			return fmt.Errorf("parameter %s=%s: it cannot be used with %s: %q; leave out one of them", p.Key, backend.Quote(value), key, excluded)
 		}
 	}
 	if p.check == nil {
 		return nil
 	}
 	if err := p.check(value, read); err != nil {
-		return fmt.Errorf("parameter %s=%s: %w", p.Key, quote(value), err)
+		return fmt.Errorf("parameter %s=%s: %w", p.Key, backend.Quote(value), err)
 	}
 	return nil
 }
 
 var digits = regexp.MustCompile(`^[0-9]+$`)
-
-// nearest is the known key that a misspelled one is most likely meant to be. Empty means that none is near.
-func nearest(key string, known []string) string {
-	if len(key) > 64 {
-		return ""
-	}
-	best := slices.MinFunc(append(known, ""), func(a, b string) int { return cmp.Compare(distance(key, a), distance(key, b)) })
-	if distance(key, best) > max(1, len(key)/3) {
-		return ""
-	}
-	return best
-}
-
-// distance is the number of letters to change, insert or remove, whatever their case.
-func distance(a, b string) int {
-	a, b = strings.ToLower(a), strings.ToLower(b)
-	row := make([]int, len(b)+1) // of the letters of a so far, to each beginning of b
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := diagonal
-			if a[i] != b[j] {
-				change++
-			}
-			diagonal, row[j+1] = row[j+1], min(change, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
-}
-
-func quote(s string) string {
-	const most = 80
-	if len(s) > most {
-		return fmt.Sprintf("%q... (%d bytes)", s[:most], len(s))
-	}
-	return strconv.Quote(s)
-}

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/nodeops/mkfs"
 )
 
@@ -42,8 +43,8 @@ const (
 )
 
 var (
-	poolName     = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}([.][0-9]{1,2})?$`)
-	poolNames    = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}([.][0-9]{1,2})?(,[a-z0-9][a-z0-9-]{0,62}([.][0-9]{1,2})?)*$`)
+	poolName     = regexp.MustCompile("^" + backend.PoolName + "$")
+	poolNames    = regexp.MustCompile("^" + backend.PoolName + "(," + backend.PoolName + ")*$")
 	quantity     = regexp.MustCompile(`^[0-9]{1,19}([kMGTPE]|[KMGTPE]i)?$`)
 	server       = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?/[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?$`)
 	serverOrName = regexp.MustCompile(`^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?/)?[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?$`)

@@ -75,7 +75,7 @@ func (c *PoolConfig) set(key, value string, duration func(string) (time.Duration
 
 const mostOvercommit = 100
 
-var poolName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}(\.[0-9]{1,2})?$`)
+var poolName = regexp.MustCompile("^" + backend.PoolName + "$")
 
 // complete validates the configuration and sets its defaults.
 func (c *PoolConfig) complete() error {

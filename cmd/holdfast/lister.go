@@ -53,7 +53,7 @@ func (i *installation) admin(c admin.Config) (*admin.Admin, error) {
 	if c.Clients, err = admin.Connect(config, i.namespace); err != nil {
 		return nil, err
 	}
-	return admin.New(c)
+	return &admin.Admin{Config: c}, nil
 }
 
 // list is what a command lists, of a cluster or of the pools of this host.

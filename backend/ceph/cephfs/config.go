@@ -30,11 +30,8 @@ const (
 	mostOvercommit = 100
 )
 
-var (
-	poolName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
-	// cephName is what Ceph takes as a name, but for those that mean a directory or one of Ceph's own groups.
-	cephName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$`)
-)
+// cephName is what Ceph takes as a name, but for those that mean a directory or one of Ceph's own groups.
+var cephName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$`)
 
 // complete checks the configuration and fills its defaults.
 func (c *Config) complete(of ceph.Config) error {
@@ -45,7 +42,7 @@ func (c *Config) complete(of ceph.Config) error {
 		return fmt.Errorf("%w pool %s: "+format, append([]any{backend.ErrInvalid, backend.Quote(c.Name)}, args...)...)
 	}
 	switch {
-	case !poolName.MatchString(c.Name):
+	case !backend.IsID(c.Name):
 		return invalid("name must be 1 to 63 of a-z, 0-9 and -, and not begin with -")
 	case !cephName.MatchString(of.FileSystem):
 		return invalid("file system %s; it must be the name of a Ceph file system, as `ceph fs ls` prints it", backend.Quote(of.FileSystem))

@@ -9,7 +9,6 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
-	"regexp"
 	"time"
 
 	"github.com/holdfast-storage/holdfast/backend"
@@ -73,8 +72,6 @@ type Config struct {
 	TrashRetention time.Duration
 }
 
-var poolName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
-
 const leastOvercommit, mostOvercommit = 0.1, 100
 
 // Complete chooses what was left to choose, and refuses what cannot be.
@@ -87,7 +84,7 @@ func (c *Config) Complete() error {
 		return fmt.Errorf("%w "+format, append([]any{backend.ErrInvalid}, args...)...)
 	}
 	switch {
-	case !poolName.MatchString(c.Pool):
+	case !backend.IsID(c.Pool):
 		return refuse("pool %s: it must be the name of a pool of the StorageCluster, 1 to 63 of a-z, 0-9 and -", backend.Quote(c.Pool))
 	case c.Engine != RBD && c.Engine != CephFS:
 		return refuse("engine %s: it must be %s or %s", backend.Quote(c.Engine), RBD, CephFS)
