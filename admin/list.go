@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
@@ -87,7 +88,7 @@ func (r *Row) source() string {
 
 // Trash lists the volumes in the trash of all nodes.
 func (a *Admin) Trash(ctx context.Context) ([]Trashed, error) {
-	nodes, err := a.Nodes(ctx)
+	nodes, err := Nodes(ctx, a.Holdfast)
 	if err != nil {
 		return nil, err
 	}
@@ -104,8 +105,8 @@ func (a *Admin) Trash(ctx context.Context) ([]Trashed, error) {
 }
 
 // Nodes lists the StorageNodes.
-func (a *Admin) Nodes(ctx context.Context) ([]v1beta1.StorageNode, error) {
-	list, err := a.Holdfast.HoldfastV1beta1().StorageNodes().List(ctx, metav1.ListOptions{})
+func Nodes(ctx context.Context, kinds holdfast.Interface) ([]v1beta1.StorageNode, error) {
+	list, err := kinds.HoldfastV1beta1().StorageNodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("the StorageNodes could not be listed (is Holdfast installed here?): %w", err)
 	}

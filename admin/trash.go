@@ -29,7 +29,7 @@ var errUnlisted = errors.New("is listed by no trash")
 
 // whereTrashed returns the node that has a volume in its trash or has a request to restore it; nil if there is none.
 func (a *Admin) whereTrashed(ctx context.Context, name, node string) (*v1beta1.StorageNode, error) {
-	nodes, err := a.Nodes(ctx)
+	nodes, err := Nodes(ctx, a.Holdfast)
 	if err != nil {
 		return nil, err
 	}

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -36,49 +35,15 @@ claim, and two classes that are measured in the same cluster.`,
 	flags := cmd.Flags()
 	b := &benchmark{logging: logFlags(flags), kubectl: kubectlFlags(flags), output: outputFlag(cmd, tableFormats...), size: resource.QuantityValue{Quantity: resource.MustParse("64Mi")}}
 	flags.StringVar(&b.config.StorageClass, "storage-class", "", "`name` of the class to measure")
-	b.config.AtOnce = []int{1, 20, 100}
-	flags.Var((*numbers)(&b.config.AtOnce), "at-once", "a round for each of these `numbers` of volumes at once")
+	flags.IntSliceVar(&b.config.AtOnce, "at-once", []int{1, 20, 100}, "a round for each of these `numbers` of volumes at once")
+	flags.Lookup("at-once").DefValue = "1,20,100" // without brackets
 	flags.IntVar(&b.config.Repeat, "repeat", 10, "how often the round of one volume runs, a `number`; with 100 there is a p99")
 	flags.Var(&b.size, "size", "`size` of the claims")
 	flags.StringVar(&b.config.Image, "image", "busybox:1", "`image` of the pods; it must have sh and sleep, and is pulled where it is not present")
 	flags.StringVar(&b.config.Node, "node", "", "`name` of the node that all pods run on; the scheduler decides if empty")
 	flags.DurationVar(&b.config.Timeout, "timeout", 5*time.Minute, "how long each step of a round may take, a `duration`")
-	// It is refused with the reason: the end of the run deletes the namespace with all that is in it.
-	flags.StringP("namespace", "n", "", "")
-	flags.Lookup("namespace").Hidden = true
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := refuseGiven(flags, "has no effect: bench makes a namespace of its own, and deletes it at the end; leave it out", "namespace"); err != nil {
-			return fmt.Errorf("%s%w", prefix(cmd), err)
-		}
-		return b.run(cmd.Context(), cmd.OutOrStdout())
-	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return b.run(cmd.Context(), cmd.OutOrStdout()) }
 	return cmd
-}
-
-// numbers is a flag such as 1,20,100.
-type numbers []int
-
-func (n *numbers) String() string {
-	words := make([]string, len(*n))
-	for i, number := range *n {
-		words[i] = strconv.Itoa(number)
-	}
-	return strings.Join(words, ",")
-}
-
-// Type is for pflag.Value.
-func (n *numbers) Type() string { return "numbers" }
-
-func (n *numbers) Set(s string) error {
-	*n = nil
-	for word := range strings.SplitSeq(s, ",") {
-		number, err := strconv.Atoi(strings.TrimSpace(word))
-		if err != nil {
-			return fmt.Errorf("%q is no whole number; give numbers with commas between, such as 1,20,100", word)
-		}
-		*n = append(*n, number)
-	}
-	return nil
 }
 
 type benchmark struct {

@@ -9,11 +9,13 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"k8s.io/apimachinery/pkg/api/meta"
+	core "k8s.io/api/core/v1"
+	storage "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/holdfast-storage/holdfast/admin"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
 // completionTime is how long a user at the Tab key waits for an API server that does not answer.
@@ -22,24 +24,30 @@ const completionTime = 3 * time.Second
 // namer lists the names that an argument may have.
 type namer func(context.Context, *admin.Admin) ([]string, error)
 
-func volumeNames(ctx context.Context, a *admin.Admin) ([]string, error) {
-	return namesIn(a.Holdfast.HoldfastV1beta1().Volumes().List(ctx, metav1.ListOptions{}))
+var (
+	volumeNames      = namesOf(v1beta1.SchemeGroupVersion.WithResource("volumes"))
+	snapshotNames    = namesOf(v1beta1.SchemeGroupVersion.WithResource("snapshots"))
+	storageNodeNames = namesOf(v1beta1.SchemeGroupVersion.WithResource("storagenodes"))
+	namespaceNames   = namesOf(core.SchemeGroupVersion.WithResource("namespaces"))
+	classNames       = namesOf(storage.SchemeGroupVersion.WithResource("storageclasses"))
+)
+
+func namesOf(resource schema.GroupVersionResource) namer {
+	return func(ctx context.Context, a *admin.Admin) (names []string, err error) {
+		all, err := a.Dynamic.Resource(resource).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return nil, err
+		}
+		for i := range all.Items {
+			names = append(names, all.Items[i].GetName())
+		}
+		return names, nil
+	}
 }
 
-func snapshotNames(ctx context.Context, a *admin.Admin) ([]string, error) {
-	return namesIn(a.Holdfast.HoldfastV1beta1().Snapshots().List(ctx, metav1.ListOptions{}))
-}
-
-func storageNodeNames(ctx context.Context, a *admin.Admin) ([]string, error) {
-	return namesIn(a.Holdfast.HoldfastV1beta1().StorageNodes().List(ctx, metav1.ListOptions{}))
-}
-
-func namespaceNames(ctx context.Context, a *admin.Admin) ([]string, error) {
-	return namesIn(a.Kubernetes.CoreV1().Namespaces().List(ctx, metav1.ListOptions{}))
-}
-
-func classNames(ctx context.Context, a *admin.Admin) ([]string, error) {
-	return namesIn(a.Kubernetes.StorageV1().StorageClasses().List(ctx, metav1.ListOptions{}))
+func poolNames(ctx context.Context, a *admin.Admin) ([]string, error) {
+	nodes, err := admin.Nodes(ctx, a.Holdfast)
+	return poolsOf(nodes), err
 }
 
 func trashNames(ctx context.Context, a *admin.Admin) (names []string, err error) {
@@ -48,19 +56,6 @@ func trashNames(ctx context.Context, a *admin.Admin) (names []string, err error)
 		names = append(names, t.Name)
 	}
 	return names, err
-}
-
-func namesIn(list runtime.Object, err error) (names []string, _ error) {
-	if err != nil {
-		return nil, err
-	}
-	return names, meta.EachListItem(list, func(o runtime.Object) error {
-		object, err := meta.Accessor(o)
-		if err == nil {
-			names = append(names, object.GetName())
-		}
-		return err
-	})
 }
 
 // completeName is for the one argument of a command.
@@ -93,15 +88,9 @@ func completeContexts(cmd *cobra.Command, _ []string, _ string) ([]cobra.Complet
 	return slices.Sorted(maps.Keys(config.Contexts)), cobra.ShellCompDirectiveNoFileComp
 }
 
-// kubectlOf reads the flags of a command line that is being typed.
+// kubectlOf reads the flags of a command line that is being typed: each command has them, if only from the root.
 func kubectlOf(cmd *cobra.Command) *kubectl {
-	value := func(name string) string {
-		if f := cmd.Flag(name); f != nil {
-			return f.Value.String()
-		}
-		return ""
-	}
-	return &kubectl{kubeconfig: value("kubeconfig"), context: value("context")}
+	return &kubectl{kubeconfig: cmd.Flag("kubeconfig").Value.String(), context: cmd.Flag("context").Value.String()}
 }
 
 // flagCompletions are those of flags that mean the same in all commands.
@@ -120,7 +109,7 @@ func completeCommand(cmd *cobra.Command) {
 	if cmd.ValidArgsFunction == nil {
 		cmd.ValidArgsFunction = cobra.NoFileCompletions
 	}
-	complete := func(f *pflag.Flag) {
+	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
 		function := flagCompletions[f.Name]
 		value, _ := pflag.UnquoteUsage(f)
 		switch c, ok := f.Value.(*choice); {
@@ -133,7 +122,6 @@ func completeCommand(cmd *cobra.Command) {
 		case function == nil:
 			function = cobra.NoFileCompletions
 		}
-		_ = cmd.RegisterFlagCompletionFunc(f.Name, function) // it has none yet
-	}
-	cmd.LocalFlags().VisitAll(complete)
+		_ = cmd.RegisterFlagCompletionFunc(f.Name, function) // unless it has one
+	})
 }

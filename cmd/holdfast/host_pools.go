@@ -214,7 +214,7 @@ func trashOfPools(ctx context.Context, of poolView) ([]admin.Trashed, error) {
 func (p *hostPools) addLocal(value string) error { return p.pools.add(value) }
 
 func (t *topper) showHost(ctx context.Context, out io.Writer) error {
-	return t.peek(ctx, func(storage *local.Backend) error { return t.show(ctx, out, &hostTraffic{storage, t.chosen}) })
+	return t.peek(ctx, func(storage *local.Backend) error { return t.show(ctx, out, &hostTraffic{storage, t.Place}) })
 }
 
 // hostTraffic is what is counted on this host.

@@ -25,6 +25,7 @@ import (
 
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/report/facts"
 )
 
 // kubeAccess is how the program reaches the API server.
@@ -154,17 +155,24 @@ func (k *kubeAccess) connect(component string, log *slog.Logger) (*clients, erro
 		return nil, err
 	}
 	config.QPS, config.Burst, config.UserAgent = requestsPerSecond, requestBurst, component+"/"+version
-	c := &clients{}
-	if c.holdfast, err = holdfast.NewForConfig(config); err != nil {
+	all, err := clientsFor(config)
+	if err != nil {
 		return nil, err
 	}
-	if c.kubernetes, err = kubernetes.NewForConfig(inProtobuf(config)); err != nil {
-		return nil, err
-	}
-	if c.dynamic, err = dynamic.NewForConfig(config); err != nil {
-		return nil, err
-	}
+	c := &clients{holdfast: all.Holdfast, kubernetes: all.Kubernetes, dynamic: all.Dynamic}
 	return c, c.recordEvents(component, log)
+}
+
+// clientsFor reads the kinds of Kubernetes from protobuf.
+func clientsFor(config *rest.Config) (c facts.Clients, err error) {
+	if c.Holdfast, err = holdfast.NewForConfig(config); err != nil {
+		return c, err
+	}
+	if c.Dynamic, err = dynamic.NewForConfig(config); err != nil {
+		return c, err
+	}
+	c.Kubernetes, err = kubernetes.NewForConfig(inProtobuf(config))
+	return c, err
 }
 
 func (c *clients) recordEvents(component string, log *slog.Logger) error {

@@ -117,7 +117,9 @@ func (l list[T]) flags(cmd *cobra.Command) *source {
 	for _, o := range l.orders {
 		orders = append(orders, o.Name)
 	}
-	s.selection.define(cmd, l.filters, orders)
+	s.choose(cmd, l.filters)
+	s.sortBy = choiceFlag(flags, "sort-by", "", "column", "by which the list is sorted, the largest and the oldest first", orders...)
+	flags.BoolVar(&s.reverse, "reverse", false, "sort the other way round")
 	return s
 }
 

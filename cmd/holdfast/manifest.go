@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,18 +13,19 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// maxManifest is the most that the API server accepts as one object.
-const maxManifest = 3 << 20
-
 // readManifest reads the one document that a file has; - is the standard input.
 func readManifest(path string) (map[string]any, error) {
-	data, err := readAll(path)
-	if err != nil {
-		return nil, err
+	file := os.Stdin
+	if path != "-" {
+		var err error
+		if file, err = os.Open(path); err != nil {
+			return nil, err
+		}
+		defer file.Close()
 	}
 	var found map[string]any
 	var kinds []any
-	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
+	documents := utilyaml.NewYAMLReader(bufio.NewReader(file))
 	for {
 		document, err := documents.Read()
 		if errors.Is(err, io.EOF) {
@@ -52,25 +52,6 @@ func readManifest(path string) (map[string]any, error) {
 		return nil, fmt.Errorf("%s has %d documents %v; it must have one", path, len(kinds), kinds)
 	}
 	return found, nil
-}
-
-func readAll(path string) ([]byte, error) {
-	file := os.Stdin
-	if path != "-" {
-		var err error
-		if file, err = os.Open(path); err != nil {
-			return nil, err
-		}
-		defer file.Close()
-	}
-	data, err := io.ReadAll(io.LimitReader(file, maxManifest+1))
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	if len(data) > maxManifest {
-		return nil, fmt.Errorf("%s has more than %d bytes, which no API server takes", path, maxManifest)
-	}
-	return data, nil
 }
 
 // asKind reads an object of one kind, and refuses fields that the kind does not have.

@@ -3,15 +3,14 @@ package main
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/admin"
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
 // selection is what a list shows, and in which order.
@@ -23,15 +22,6 @@ type selection struct {
 
 // filterable are the filters that a list has beside --node and --pool.
 type filterable struct{ claim, volume, health bool }
-
-const orderUsage = "by which the list is sorted, the largest and the oldest first"
-
-// define adds the flags of a list.
-func (s *selection) define(cmd *cobra.Command, f filterable, orders []string) {
-	s.choose(cmd, f)
-	s.sortBy = choiceFlag(cmd.Flags(), "sort-by", "", "column", orderUsage, orders...)
-	cmd.Flags().BoolVar(&s.reverse, "reverse", false, "sort the other way round")
-}
 
 // choose adds the filters. Where Holdfast runs does not matter to a list, so --namespace is that of claims.
 func (s *selection) choose(cmd *cobra.Command, f filterable) {
@@ -68,39 +58,32 @@ func (s *selection) checkCluster(ctx context.Context, kinds holdfast.Interface) 
 	if s.Node == "" && len(s.Pools) == 0 {
 		return nil
 	}
-	all, err := kinds.HoldfastV1beta1().StorageNodes().List(ctx, metav1.ListOptions{})
+	nodes, err := admin.Nodes(ctx, kinds)
 	if err != nil {
-		return notAsked(fmt.Errorf("the StorageNodes could not be listed (is Holdfast installed here?): %w", err))
+		return notAsked(err)
 	}
-	nodes, pools := map[string]bool{}, map[string]bool{}
-	for i := range all.Items {
-		nodes[all.Items[i].Name] = true
-		for _, p := range all.Items[i].Status.Pools {
-			pools[p.Name] = true
-		}
+	var names []string
+	for i := range nodes {
+		names = append(names, nodes[i].Name)
 	}
-	if s.Node != "" && !nodes[s.NodeName()] {
-		return fmt.Errorf("--node %s: there is no such StorageNode%s; kubectl get storagenodes lists them: %w",
-			s.Node, didYouMean(nearest(s.Node, slices.Sorted(maps.Keys(nodes))), ""), errUsage)
+	if s.Node != "" && !slices.Contains(names, s.NodeName()) {
+		return fmt.Errorf("--node %s: there is no such StorageNode%s; kubectl get storagenodes lists them: %w", s.Node, didYouMean(nearest(s.Node, names), ""), errUsage)
 	}
+	pools := poolsOf(nodes)
 	for _, p := range s.Pools {
-		if known := slices.Sorted(maps.Keys(pools)); !pools[p] {
-			return fmt.Errorf("--pool %s: no node has such a pool%s; the pools are %s: %w", p, didYouMean(nearest(p, known), ""), strings.Join(known, ", "), errUsage)
+		if !slices.Contains(pools, p) {
+			return fmt.Errorf("--pool %s: no node has such a pool%s; the pools are %s: %w", p, didYouMean(nearest(p, pools), ""), strings.Join(pools, ", "), errUsage)
 		}
 	}
 	return nil
 }
 
-func poolNames(ctx context.Context, a *admin.Admin) (names []string, _ error) {
-	all, err := a.Holdfast.HoldfastV1beta1().StorageNodes().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, err
-	}
-	for i := range all.Items {
-		for _, p := range all.Items[i].Status.Pools {
+func poolsOf(nodes []v1beta1.StorageNode) (names []string) {
+	for i := range nodes {
+		for _, p := range nodes[i].Status.Pools {
 			names = append(names, p.Name)
 		}
 	}
 	slices.Sort(names)
-	return slices.Compact(names), nil
+	return slices.Compact(names)
 }

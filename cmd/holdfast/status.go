@@ -9,12 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/spf13/cobra"
 
-	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/cmd/holdfast/terminal"
 	"github.com/holdfast-storage/holdfast/printable"
@@ -81,20 +78,12 @@ var (
 	errIll     = errors.New("there are problems")
 )
 
-func (v *view) clients() (facts.Clients, error) {
-	c := facts.Clients{}
-	config, err := v.connection()
+func (i *installation) clients() (facts.Clients, error) {
+	config, err := i.connection()
 	if err != nil {
-		return c, err
+		return facts.Clients{}, err
 	}
-	if c.Holdfast, err = holdfast.NewForConfig(config); err != nil {
-		return c, err
-	}
-	if c.Dynamic, err = dynamic.NewForConfig(config); err != nil {
-		return c, err
-	}
-	c.Kubernetes, err = kubernetes.NewForConfig(inProtobuf(config))
-	return c, err
+	return clientsFor(config)
 }
 
 func (v *view) status(ctx context.Context, out io.Writer) error {

@@ -31,7 +31,7 @@ nodes: look into it before you hand it on.`,
 		if *lines < 1 {
 			return fmt.Errorf("--log-lines %d: it must be at least 1: %w", *lines, errUsage)
 		}
-		clients, err := (&view{installation: i}).clients()
+		clients, err := i.clients()
 		if err != nil {
 			return err
 		}

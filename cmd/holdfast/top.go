@@ -10,10 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/client-go/kubernetes"
 
-	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
-	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/cmd/holdfast/terminal"
 	"github.com/holdfast-storage/holdfast/report/top"
 )
@@ -93,22 +90,11 @@ func (t *topper) run(ctx context.Context, out io.Writer) error {
 }
 
 func (t *topper) cluster(ctx context.Context) (*top.Cluster, error) {
-	config, err := t.connection()
+	c, err := t.clients()
 	if err != nil {
 		return nil, err
 	}
-	c := &top.Cluster{Namespace: t.namespace, Chosen: t.chosen}
-	if c.Holdfast, err = holdfast.NewForConfig(config); err != nil {
-		return nil, err
-	}
-	if c.Kubernetes, err = kubernetes.NewForConfig(inProtobuf(config)); err != nil {
-		return nil, err
-	}
-	return c, t.checkCluster(ctx, c.Holdfast)
-}
-
-func (t *topper) chosen(claim *v1beta1.NamespacedReference, node, pool string) bool {
-	return t.Place(claim, node, pool)
+	return &top.Cluster{Holdfast: c.Holdfast, Kubernetes: c.Kubernetes, Namespace: t.namespace, Chosen: t.Place}, t.checkCluster(ctx, c.Holdfast)
 }
 
 // show compares two samples, or each with the one before.

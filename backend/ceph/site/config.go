@@ -9,6 +9,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/holdfast-storage/holdfast/backend"
@@ -84,7 +85,7 @@ func (c *Config) Complete() error {
 		return fmt.Errorf("%w "+format, append([]any{backend.ErrInvalid}, args...)...)
 	}
 	switch {
-	case !backend.IsID(c.Pool):
+	case !backend.IsID(c.Pool) || strings.HasSuffix(c.Pool, "-"): // which is a part of the name of its StorageNode
 		return refuse("pool %s: it must be the name of a pool of the StorageCluster, 1 to 63 of a-z, 0-9 and -", backend.Quote(c.Pool))
 	case c.Engine != RBD && c.Engine != CephFS:
 		return refuse("engine %s: it must be %s or %s", backend.Quote(c.Engine), RBD, CephFS)
