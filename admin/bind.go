@@ -26,7 +26,14 @@ func (a *Admin) bind(ctx context.Context, volume string, b *binding) error {
 	if err := a.writePersistentVolume(ctx, b); err != nil {
 		return err
 	}
-	if err := a.checkKept(ctx, volume); err != nil {
+	// Its PersistentVolume keeps the volume, unless its deletion was requested before that was written.
+	v, err := a.Holdfast.HoldfastV1beta1().Volumes().Get(ctx, volume, metav1.GetOptions{})
+	if err != nil {
+		err = a.absent(ctx, volume, err)
+	} else {
+		err = refuseDeleted(v)
+	}
+	if err != nil {
 		return fmt.Errorf("%w. PersistentVolume %s names it; if it is not to be used: kubectl delete persistentvolume %s", err, b.pv.Name, b.pv.Name)
 	}
 	switch {
@@ -45,16 +52,6 @@ func (a *Admin) bind(ctx context.Context, volume string, b *binding) error {
 		}
 	}
 	return a.awaitBound(ctx, b)
-}
-
-// checkKept fails if the deletion of the volume was requested before its PersistentVolume, which prevents that, was
-// written.
-func (a *Admin) checkKept(ctx context.Context, name string) error {
-	v, err := a.Holdfast.HoldfastV1beta1().Volumes().Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		return a.absent(ctx, name, err)
-	}
-	return refuseDeleted(v)
 }
 
 func claimPatch(b *binding) ([]byte, error) {

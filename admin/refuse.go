@@ -48,19 +48,22 @@ func (a *Admin) volumeFacts(ctx context.Context, name string) (facts, error) {
 	if len(found) == 0 {
 		f.lines = append(f.lines, "last use: not known, no PersistentVolume names it")
 	}
-	switch claim, err := a.madeFor(ctx, v); {
+	made := v.Spec.ClaimRef
+	if made == nil {
+		f.lines = append(f.lines, "claim: not known")
+		return f, nil
+	}
+	switch claim, err := a.claim(ctx, made.Namespace, made.Name); {
 	case err != nil:
 		return f, err
-	case v.Spec.ClaimRef == nil:
-		f.lines = append(f.lines, "claim: not known")
 	case claim != nil:
 		has := "no volume"
 		if claim.Spec.VolumeName != "" {
 			has = "PersistentVolume " + claim.Spec.VolumeName
 		}
-		f.lines = append(f.lines, fmt.Sprintf("claim: made for %s, which exists and has %s (%s)", v.Spec.ClaimRef, has, claim.Status.Phase))
+		f.lines = append(f.lines, fmt.Sprintf("claim: made for %s, which exists and has %s (%s)", made, has, claim.Status.Phase))
 	default:
-		f.lines = append(f.lines, fmt.Sprintf("claim: made for %s, which is gone", v.Spec.ClaimRef))
+		f.lines = append(f.lines, fmt.Sprintf("claim: made for %s, which is gone", made))
 	}
 	return f, nil
 }
@@ -107,13 +110,4 @@ func released(n naming) string {
 		return stamp(t.Time)
 	}
 	return "some time ago"
-}
-
-// madeFor returns the claim for which the volume was created, if one of that name exists.
-func (a *Admin) madeFor(ctx context.Context, v *v1beta1.Volume) (*core.PersistentVolumeClaim, error) {
-	of := v.Spec.ClaimRef
-	if of == nil {
-		return nil, nil
-	}
-	return a.claim(ctx, of.Namespace, of.Name)
 }

@@ -25,17 +25,12 @@ func (s *seen) podEvent(pod *core.Pod, gone bool, at time.Time) {
 	case pod.Status.Phase == core.PodRunning:
 		s.mark(podRunning, pod.Name, at)
 	case podstatus.HasEnded(pod) && ended != nil:
-		p.ended = endOf(ended)
+		because := strings.Trim(ended.Reason+": "+strings.TrimSpace(ended.Message), ": ")
+		p.ended = fmt.Sprintf("its container has ended with code %d: %s", ended.ExitCode, because)
 	case podstatus.HasEnded(pod):
 		p.ended = podstatus.Failure(pod)
 	}
 	s.pods[pod.Name] = p
-}
-
-// endOf says all that is known of the end of a container.
-func endOf(t *core.ContainerStateTerminated) string {
-	because := strings.Trim(t.Reason+": "+strings.TrimSpace(t.Message), ": ")
-	return fmt.Sprintf("its container has ended with code %d: %s", t.ExitCode, because)
 }
 
 func (s *seen) claimEvent(claim *core.PersistentVolumeClaim, gone bool, at time.Time) {

@@ -51,7 +51,7 @@ func Names(v *v1beta1.Volume, pv *core.PersistentVolume) bool {
 		return false
 	default: // it may have been written by hand, with any address of the server; the path has the volume's ID
 		access := v.Status.Access
-		return access != nil && access.NFS != nil && isBeneath(source.NFS.Path, access.NFS.Path)
+		return access != nil && access.NFS != nil && strings.HasPrefix(path.Clean("/"+source.NFS.Path)+"/", path.Clean("/"+access.NFS.Path)+"/")
 	}
 }
 
@@ -62,11 +62,6 @@ func isOfAnother(pv *core.PersistentVolume, server string) bool {
 	return maker != "" && maker != server && strings.HasSuffix(pv.Name, "."+v1beta1.NodeOfServer(maker))
 }
 
-// isBeneath returns whether a path is an export or in it.
-func isBeneath(at, export string) bool {
-	return strings.HasPrefix(path.Clean("/"+at)+"/", path.Clean("/"+export)+"/")
-}
-
 // StoreOf returns the identity of the data of an NFS server, as recorded in a PersistentVolume; empty if that belongs
 // to another server.
 func StoreOf(pv *core.PersistentVolume, server string) string {
@@ -74,14 +69,6 @@ func StoreOf(pv *core.PersistentVolume, server string) string {
 		return ""
 	}
 	return pv.Annotations[v1beta1.NFSStoreAnnotation]
-}
-
-// DefaultAccess returns the access modes of a claim if none are given.
-func DefaultAccess(v *v1beta1.Volume) []core.PersistentVolumeAccessMode {
-	if v.Spec.Shared || v.IsOfCephFS() {
-		return []core.PersistentVolumeAccessMode{core.ReadWriteMany}
-	}
-	return []core.PersistentVolumeAccessMode{core.ReadWriteOnce}
 }
 
 // checkAccess fails for access modes that the volume does not support.

@@ -33,7 +33,7 @@ type Options struct {
 	ClassName     string
 	FSType        string // as in the class; the driver needs none
 	MountOptions  []string
-	AccessModes   []core.PersistentVolumeAccessMode // empty: DefaultAccess
+	AccessModes   []core.PersistentVolumeAccessMode // empty: the default of the volume
 	ReclaimPolicy core.PersistentVolumeReclaimPolicy
 	Store         string // identity of the data of the NFS server of a plain volume, if known
 }
@@ -44,7 +44,10 @@ func Of(v *v1beta1.Volume, o Options) (*core.PersistentVolume, error) {
 		return nil, err
 	}
 	if len(o.AccessModes) == 0 {
-		o.AccessModes = DefaultAccess(v)
+		o.AccessModes = []core.PersistentVolumeAccessMode{core.ReadWriteOnce}
+		if v.Spec.Shared || v.IsOfCephFS() {
+			o.AccessModes[0] = core.ReadWriteMany
+		}
 	}
 	if err := checkAccess(v, o.AccessModes); err != nil {
 		return nil, err

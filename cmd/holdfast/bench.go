@@ -33,7 +33,7 @@ claim, and two classes that are measured in the same cluster.`,
   holdfast bench --storage-class csi-hostpath-sc --at-once 1,100 --repeat 100 --output json`,
 	}
 	flags := cmd.Flags()
-	b := &benchmark{logging: logFlags(flags), kubectl: kubectlFlags(flags), output: outputFlag(cmd, tableFormats...), size: resource.QuantityValue{Quantity: resource.MustParse("64Mi")}}
+	b := &benchmark{logging: logFlags(flags), installation: clusterFlags(flags), output: outputFlag(cmd, tableFormats...), size: resource.QuantityValue{Quantity: resource.MustParse("64Mi")}}
 	flags.StringVar(&b.config.StorageClass, "storage-class", "", "`name` of the class to measure")
 	flags.IntSliceVar(&b.config.AtOnce, "at-once", []int{1, 20, 100}, "a round for each of these `numbers` of volumes at once")
 	flags.Lookup("at-once").DefValue = "1,20,100" // without brackets
@@ -48,7 +48,7 @@ claim, and two classes that are measured in the same cluster.`,
 
 type benchmark struct {
 	*logging
-	*kubectl
+	*installation
 	config bench.Config
 	size   resource.QuantityValue
 	output *output

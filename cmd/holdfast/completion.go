@@ -73,8 +73,7 @@ func completeNames(list namer) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		ctx, cancel := context.WithTimeout(cmd.Context(), completionTime)
 		defer cancel()
-		i := &installation{kubectl: kubectlOf(cmd)}
-		a, err := i.admin(admin.Config{Out: io.Discard})
+		a, err := installationOf(cmd).admin(admin.Config{Out: io.Discard})
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
@@ -84,13 +83,13 @@ func completeNames(list namer) cobra.CompletionFunc {
 }
 
 func completeContexts(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	config, _ := kubectlOf(cmd).config().RawConfig()
+	config, _ := installationOf(cmd).config().RawConfig()
 	return slices.Sorted(maps.Keys(config.Contexts)), cobra.ShellCompDirectiveNoFileComp
 }
 
-// kubectlOf reads the flags of a command line that is being typed: each command has them, if only from the root.
-func kubectlOf(cmd *cobra.Command) *kubectl {
-	return &kubectl{kubeconfig: cmd.Flag("kubeconfig").Value.String(), context: cmd.Flag("context").Value.String()}
+// installationOf reads the flags of a command line that is being typed: each command has them, if only from the root.
+func installationOf(cmd *cobra.Command) *installation {
+	return &installation{kubeconfig: cmd.Flag("kubeconfig").Value.String(), context: cmd.Flag("context").Value.String()}
 }
 
 // flagCompletions are those of flags that mean the same in all commands.

@@ -42,8 +42,9 @@ func (l *logging) follow(watches holdfast.SharedInformerFactory, log *slog.Logge
 		return nil, err
 	}
 	return func(ctx context.Context) error {
-		go l.traces.Run(ctx, log)
-		return startWatches(watches)(ctx)
+		watches.StartWithContext(ctx)
+		l.traces.Run(ctx, log)
+		return nil
 	}, nil
 }
 
@@ -63,15 +64,6 @@ func (l *logging) followFiles(dir string, log *slog.Logger) part {
 
 // followEvery is how often these files are read. The kubelet writes them within about a minute.
 const followEvery = 10 * time.Second
-
-// startWatches starts the requested informers that do not run yet.
-func startWatches(watches holdfast.SharedInformerFactory) part {
-	return func(ctx context.Context) error {
-		watches.StartWithContext(ctx)
-		<-ctx.Done()
-		return nil
-	}
-}
 
 // set switches the log level between the configured one and debug, and sends traces to a collector or to none.
 func (l *logging) set(debug bool, traces string, log *slog.Logger) {

@@ -9,8 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/spf13/pflag"
-
-	"github.com/holdfast-storage/holdfast/driver"
 )
 
 // inlineFlags are the limits of inline ephemeral volumes. Without them none are allowed.
@@ -34,9 +32,4 @@ func (h *host) inlineFlags(flags *pflag.FlagSet) {
 		h.driver.Inline.MaxSize = size.Value()
 		return nil
 	})
-}
-
-// allowedByCluster names the field of a StorageCluster that allows them.
-func allowedByCluster(c *driver.Config) {
-	c.Inline.Field = "spec.csi.ephemeral of the StorageCluster"
 }

@@ -25,6 +25,7 @@ import (
 
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/deploy"
 	"github.com/holdfast-storage/holdfast/report/facts"
 )
 
@@ -41,35 +42,50 @@ func kubeFlags(flags *pflag.FlagSet) *kubeAccess {
 	return k
 }
 
-// kubectl is how a command that a user calls reaches the API server: by the rules of kubectl.
-type kubectl struct {
+// installation is how a command that a user calls reaches a cluster with Holdfast in it: by the rules of kubectl.
+type installation struct {
 	kubeconfig string
 	context    string
+	namespace  string // in which Holdfast runs
 }
 
-func kubectlFlags(flags *pflag.FlagSet) *kubectl {
-	k := &kubectl{}
-	k.define(flags)
-	return k
+// clusterFlags leaves the namespace to the command.
+func clusterFlags(flags *pflag.FlagSet) *installation {
+	i := &installation{namespace: deploy.Namespace}
+	flags.StringVar(&i.kubeconfig, "kubeconfig", "", "`file` with the address and identity for the API server; if empty, $KUBECONFIG, ~/.kube/config, or the pod's own")
+	flags.StringVar(&i.context, "context", "", "`name` of the context in the kubeconfig; the current one if empty")
+	return i
 }
 
-func (k *kubectl) define(flags *pflag.FlagSet) {
-	flags.StringVar(&k.kubeconfig, "kubeconfig", "", "`file` with the address and identity for the API server; if empty, $KUBECONFIG, ~/.kube/config, or the pod's own")
-	flags.StringVar(&k.context, "context", "", "`name` of the context in the kubeconfig; the current one if empty")
+func installationFlags(flags *pflag.FlagSet) *installation {
+	i := clusterFlags(flags)
+	namespaceFlag(flags, &i.namespace)
+	return i
+}
+
+func namespaceFlag(flags *pflag.FlagSet, namespace *string) {
+	flags.StringVarP(namespace, "namespace", "n", deploy.Namespace, "`namespace` in which Holdfast runs")
+}
+
+// homeFlags is installationFlags for commands that are about objects in other namespaces, which -n names.
+func homeFlags(flags *pflag.FlagSet) *installation {
+	i := clusterFlags(flags)
+	flags.StringVar(&i.namespace, "holdfast-namespace", deploy.Namespace, "`namespace` in which Holdfast runs")
+	return i
 }
 
 // errNoCluster says that no cluster was named, by flag, file or environment.
 var errNoCluster = errors.New("no configuration for the API server (give --kubeconfig, or set KUBECONFIG)")
 
-func (k *kubectl) config() clientcmd.ClientConfig {
+func (i *installation) config() clientcmd.ClientConfig {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = k.kubeconfig
-	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: k.context})
+	rules.ExplicitPath = i.kubeconfig
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: i.context})
 }
 
-func (k *kubectl) connection() (*rest.Config, error) {
-	config := k.config()
-	if err := k.checkContext(config); err != nil {
+func (i *installation) connection() (*rest.Config, error) {
+	config := i.config()
+	if err := i.checkContext(config); err != nil {
 		return nil, notAsked(err)
 	}
 	c, err := config.ClientConfig()
@@ -97,13 +113,13 @@ func checkUsable(c *rest.Config) error {
 }
 
 // checkContext names the contexts that there are, if the requested one is not among them.
-func (k *kubectl) checkContext(config clientcmd.ClientConfig) error {
+func (i *installation) checkContext(config clientcmd.ClientConfig) error {
 	all, err := config.RawConfig()
 	if err != nil {
 		return fmt.Errorf("%w: %w", errNoCluster, err)
 	}
 	names := strings.Join(slices.Sorted(maps.Keys(all.Contexts)), ", ")
-	name := cmp.Or(k.context, all.CurrentContext)
+	name := cmp.Or(i.context, all.CurrentContext)
 	switch {
 	case all.Contexts[name] != nil, name == "" && names == "": // without a kubeconfig, it is the pod's own
 		return nil

@@ -8,42 +8,12 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/holdfast-storage/holdfast/admin"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
-	"github.com/holdfast-storage/holdfast/deploy"
 	"github.com/holdfast-storage/holdfast/printable"
 )
-
-// installation is how an administrator reaches a cluster with Holdfast in it.
-type installation struct {
-	*kubectl
-	namespace string
-}
-
-func installationFlags(flags *pflag.FlagSet) *installation {
-	i := &installation{kubectl: &kubectl{}}
-	i.define(flags)
-	return i
-}
-
-func (i *installation) define(flags *pflag.FlagSet) {
-	i.kubectl.define(flags)
-	namespaceFlag(flags, &i.namespace)
-}
-
-func namespaceFlag(flags *pflag.FlagSet, namespace *string) {
-	flags.StringVarP(namespace, "namespace", "n", deploy.Namespace, "`namespace` in which Holdfast runs")
-}
-
-// homeFlags is installationFlags for commands that are about objects in other namespaces, which -n names.
-func homeFlags(flags *pflag.FlagSet) *installation {
-	i := &installation{kubectl: kubectlFlags(flags)}
-	flags.StringVar(&i.namespace, "holdfast-namespace", deploy.Namespace, "`namespace` in which Holdfast runs")
-	return i
-}
 
 func (i *installation) admin(c admin.Config) (*admin.Admin, error) {
 	config, err := i.connection()
@@ -107,7 +77,7 @@ const listCephPoolUsage = listPoolUsage + ",\n" + cephPoolUsage
 func (l list[T]) flags(cmd *cobra.Command) *source {
 	flags := cmd.Flags()
 	s := &source{
-		installation: &installation{kubectl: kubectlFlags(flags), namespace: deploy.Namespace},
+		installation: clusterFlags(flags),
 		hostPools:    hostPoolFlags(flags),
 		output:       outputFlag(cmd, append(tableFormats, "name")...),
 	}

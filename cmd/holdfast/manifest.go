@@ -54,8 +54,12 @@ func readManifest(path string) (map[string]any, error) {
 	return found, nil
 }
 
-// asKind reads an object of one kind, and refuses fields that the kind does not have.
-func asKind[T any](path string, manifest map[string]any, version, kind string) (*T, error) {
+// readKind reads the object of one kind that a file has, and refuses fields that the kind does not have.
+func readKind[T any](path, version, kind string) (*T, error) {
+	manifest, err := readManifest(path)
+	if err != nil {
+		return nil, err
+	}
 	if manifest["kind"] != kind || manifest["apiVersion"] != version {
 		return nil, fmt.Errorf("%s has a %v of %v; it must be a %s of %s", path, manifest["kind"], manifest["apiVersion"], kind, version)
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend/local"
 	"github.com/holdfast-storage/holdfast/driver"
 	"github.com/holdfast-storage/holdfast/kubelet/devices"
+	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
 func newNodeCommand() *cobra.Command {
@@ -147,10 +148,11 @@ func (n *node) join(storage *local.Backend, log *slog.Logger) ([]part, error) {
 		served = append(served, agent.Pool{Name: p.Name, Path: p.Path, Engine: p.Engine})
 	}
 	requests := policy.Requests(n.clients.kubernetes, log)
-	host, err := newCephHost(n.driver.Name)
+	boot, err := nodeops.BootID()
 	if err != nil {
 		return nil, err
 	}
+	host := cephHost{boot, n.driver.Name}
 	var keys *cephKeys // nil: volumes of Ceph pools are not used here
 	if n.cephKeys != "" || len(n.cephEngines) > 0 {
 		keys = n.ownCephKeys(log)
@@ -168,7 +170,7 @@ func (n *node) join(storage *local.Backend, log *slog.Logger) ([]part, error) {
 	if err != nil {
 		return nil, err
 	}
-	allowedByCluster(&n.driver)
+	n.driver.Inline.Field = "spec.csi.ephemeral of the StorageCluster"
 	n.driver.Services, n.driver.Released = driver.NodeServices, a.Released
 	if keys != nil {
 		n.useCeph(storage, keys, a.Released)

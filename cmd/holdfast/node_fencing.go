@@ -15,11 +15,6 @@ import (
 // cephHost asks the kernel of this node about its clients of Ceph clusters.
 type cephHost struct{ boot, driver string }
 
-func newCephHost(driver string) (cephHost, error) {
-	boot, err := nodeops.BootID()
-	return cephHost{boot, driver}, err
-}
-
 // Gone says whether the kernel has a client no more.
 func (h cephHost) Gone(_ context.Context, c v1beta1.CephClient) (bool, error) {
 	if c.BootID != h.boot {

@@ -97,7 +97,11 @@ func (o *operator) run(ctx context.Context, c *clients, watches *kube.Watches, l
 	if err != nil {
 		return err
 	}
-	sites, err := o.ownedByServers(c, log)
+	sites, err := apply.New(apply.Config{
+		Client: c.dynamic, Resources: c.holdfast.Discovery().ServerResourcesForGroupVersion, Kinds: nfsserver.Kinds(),
+		Name: "servers", Everywhere: true, Instance: nfsserver.Label, InventoryNamespace: o.namespace,
+		Stranger: apply.TellOfStranger(c.kubernetes), Log: log,
+	})
 	if err != nil {
 		return err
 	}

@@ -145,7 +145,7 @@ func (s *shown) run(command string) string {
 	var err error
 	if command == "top" {
 		t := &topper{
-			installation: &installation{&kubectl{kubeconfig: flags[1], context: flags[3]}, home}, output: &output{&choice{value: "table"}},
+			installation: &installation{flags[1], flags[3], home}, output: &output{&choice{value: "table"}},
 			by: top.ByVolume, interval: shortest,
 		}
 		var c *top.Cluster

@@ -134,14 +134,6 @@ func readCluster(path string) (*v1beta1.StorageCluster, error) {
 	return (*v1beta1.StorageCluster)(c), err
 }
 
-func readKind[T any](path, version, kind string) (*T, error) {
-	manifest, err := readManifest(path)
-	if err != nil {
-		return nil, err
-	}
-	return asKind[T](path, manifest, version, kind)
-}
-
 // secretData is the data of a Secret in a file, as the API server would store it.
 func secretData(s *core.Secret) map[string][]byte {
 	data := map[string][]byte{}

@@ -45,7 +45,7 @@ func newRoot() *cobra.Command {
 	root.Flags().Bool("version", false, "print the version of this program")
 	root.SetVersionTemplate(versionLine())
 	// Before a command they are for the completion alone: cobra hands them to the command, which defines its own.
-	(&installation{kubectl: &kubectl{}}).define(root.PersistentFlags())
+	installationFlags(root.PersistentFlags())
 	root.AddGroup(&cobra.Group{ID: forClusters, Title: "Commands for a cluster:"}, &cobra.Group{ID: forHosts, Title: "Commands for a host:"}, &cobra.Group{ID: forPods, Title: "Processes of a cluster:"})
 	all := map[string][]*cobra.Command{
 		forClusters: {newStatusCommand(), newTopCommand(), newDoctorCommand(), newVolumesCommand(), newSnapshotsCommand(), newGetCommand(), newDescribeCommand(), newRenderCommand(), newBenchCommand(), newSupportBundleCommand()},

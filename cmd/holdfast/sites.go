@@ -61,7 +61,11 @@ func site(p v1beta1.PoolSpec, host *disk.Host) local.Site {
 	if s.Reserved, err = p.ReservedRoom(); err != nil {
 		wrong[1] = fmt.Errorf("reserved %w", err)
 	}
-	wrong[2] = checkTerms(p.NodeSelectorTerms)
+	if len(p.NodeSelectorTerms) > 0 {
+		if _, err = nodeaffinity.NewNodeSelector(&core.NodeSelector{NodeSelectorTerms: p.NodeSelectorTerms}); err != nil {
+			wrong[2] = fmt.Errorf("nodeSelectorTerms: %w", err)
+		}
+	}
 	if p.Devices != nil && (p.Path != "" || p.RequireMount) {
 		wrong[3] = fmt.Errorf("it has devices, and the path %q or requireMount %t; it may have one of them", p.Path, p.RequireMount)
 	}
@@ -86,16 +90,6 @@ func site(p v1beta1.PoolSpec, host *disk.Host) local.Site {
 		return host.Mount(ctx, s.Name, deviceSelector(p.Devices), e)
 	}
 	return s
-}
-
-func checkTerms(terms []core.NodeSelectorTerm) error {
-	if len(terms) == 0 {
-		return nil
-	}
-	if _, err := nodeaffinity.NewNodeSelector(&core.NodeSelector{NodeSelectorTerms: terms}); err != nil {
-		return fmt.Errorf("nodeSelectorTerms: %w", err)
-	}
-	return nil
 }
 
 func deviceSelector(d *v1beta1.DeviceSelector) nodeops.DeviceSelector {

@@ -16,15 +16,10 @@ type Terminal struct{ file *os.File }
 // Of is the terminal that w writes to; nil if that is none, or can only be written line by line.
 func Of(w io.Writer) *Terminal {
 	file, ok := w.(*os.File)
-	if !ok || !term.IsTerminal(int(file.Fd())) || plain() {
+	if kind := os.Getenv("TERM"); !ok || !term.IsTerminal(int(file.Fd())) || kind == "" || kind == "dumb" {
 		return nil
 	}
 	return &Terminal{file}
-}
-
-func plain() bool {
-	kind := os.Getenv("TERM")
-	return kind == "" || kind == "dumb"
 }
 
 // The size that is assumed of a terminal that does not report it.
