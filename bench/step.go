@@ -5,7 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // Failure is an object that did not finish a step.
@@ -109,22 +110,15 @@ func (s *seen) why(kind, name string) string {
 
 // atOnce calls do for all concurrently, which returns a name and an error.
 func atOnce[T any](all []T, do func(T) (string, error)) error {
-	var doing sync.WaitGroup
-	failed := make(chan error, len(all))
+	var g errgroup.Group
 	for _, one := range all {
-		doing.Go(func() {
-			if name, err := do(one); err != nil {
-				failed <- fmt.Errorf("%s: %w", name, err)
+		g.Go(func() error {
+			name, err := do(one)
+			if err != nil {
+				return fmt.Errorf("%s: %w", name, err)
 			}
+			return nil
 		})
 	}
-	doing.Wait()
-	switch n := len(failed); n {
-	case 0:
-		return nil
-	case 1:
-		return <-failed
-	default:
-		return fmt.Errorf("%w (and %d more of %d)", <-failed, n-1, len(all))
-	}
+	return g.Wait()
 }

@@ -72,16 +72,16 @@ func TestRequests_AboveTheLimitWaitForAPlace(t *testing.T) {
 		l.next()
 	}
 	for range 6 {
-		if n := len(l.limited.places); n != 4 || len(l.begun) > 0 {
-			t.Errorf("%d places are taken, and %d requests more are served", n, len(l.begun))
+		if free := l.limited.places.TryAcquire(1); free || len(l.begun) > 0 {
+			t.Errorf("that a place is free is %t, and %d requests more are served", free, len(l.begun))
 		}
 		l.end <- struct{}{}
 		l.next()
 	}
 	close(l.end)
 	l.all.Wait()
-	if len(l.limited.clients) > 0 || len(l.limited.places) > 0 {
-		t.Errorf("remembered are %v, taken %d places", l.limited.clients, len(l.limited.places))
+	if free := l.limited.places.TryAcquire(4); len(l.limited.clients) > 0 || !free {
+		t.Errorf("remembered are %v, and that all places are free is %t", l.limited.clients, free)
 	}
 }
 

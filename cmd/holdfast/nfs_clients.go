@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
+
 	client "github.com/holdfast-storage/holdfast/api/client/clientset"
 	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/nodeops/ganesha"
@@ -37,18 +39,12 @@ type clientReporter struct {
 }
 
 func (t *clientReporter) run(ctx context.Context) error {
-	tick := time.NewTicker(countClientsEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		if err := t.report(ctx); err != nil {
 			t.log.Debug("the number of clients could not be reported", "error", err) // the next poll reports it
 		}
-	}
+	}, countClientsEvery)
+	return nil
 }
 
 // report writes the number if it has changed.

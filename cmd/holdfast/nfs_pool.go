@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
+
 	"github.com/holdfast-storage/holdfast/agent"
 	"github.com/holdfast-storage/holdfast/agent/policy"
 	"github.com/holdfast-storage/holdfast/backend"
@@ -56,18 +58,13 @@ func (n *nfs) awaitPool(storage *local.Backend, c *clients, log *slog.Logger) ([
 		return nil, err
 	}
 	back := func(ctx context.Context) error {
-		tick := time.NewTicker(time.Second)
-		defer tick.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-tick.C:
-				if _, err := storage.Capacity(ctx, nfsPool); err == nil {
-					return errPoolBack
-				}
-			}
+		err := wait.PollUntilContextCancel(ctx, time.Second, false, func(ctx context.Context) (bool, error) {
+			return outOfReach(ctx, storage) == nil, nil
+		})
+		if err != nil {
+			return nil //nolint:nilerr // it was to end
 		}
+		return errPoolBack
 	}
 	return []part{c.broadcast, logged(log, a.Run), requests, back}, nil
 }

@@ -53,30 +53,30 @@ func site(p v1beta1.PoolSpec, host *disk.Host) local.Site {
 	s := local.Site{PoolConfig: local.PoolConfig{
 		Name: p.Name, Engine: convert.ToEngine(p.Engine), Path: cmp.Or(p.Path, host.Place(p.Name)), RequireMount: p.RequireMount,
 	}}
-	var wrong [5]error
+	var wrong []error
 	var err error
 	if s.Overcommit, err = p.OvercommitTimes(); err != nil {
-		wrong[0] = fmt.Errorf("overcommit %w", err)
+		wrong = append(wrong, fmt.Errorf("overcommit %w", err))
 	}
 	if s.Reserved, err = p.ReservedRoom(); err != nil {
-		wrong[1] = fmt.Errorf("reserved %w", err)
+		wrong = append(wrong, fmt.Errorf("reserved %w", err))
 	}
 	if len(p.NodeSelectorTerms) > 0 {
 		if _, err = nodeaffinity.NewNodeSelector(&core.NodeSelector{NodeSelectorTerms: p.NodeSelectorTerms}); err != nil {
-			wrong[2] = fmt.Errorf("nodeSelectorTerms: %w", err)
+			wrong = append(wrong, fmt.Errorf("nodeSelectorTerms: %w", err))
 		}
 	}
 	if p.Devices != nil && (p.Path != "" || p.RequireMount) {
-		wrong[3] = fmt.Errorf("it has devices, and the path %q or requireMount %t; it may have one of them", p.Path, p.RequireMount)
+		wrong = append(wrong, fmt.Errorf("it has devices, and the path %q or requireMount %t; it may have one of them", p.Path, p.RequireMount))
 	}
 	if p.TrashRetention != nil {
 		retention, err := p.TrashRetention.Or(0)
 		if err != nil {
-			wrong[4] = fmt.Errorf("trashRetention: %w", err)
+			wrong = append(wrong, fmt.Errorf("trashRetention: %w", err))
 		}
 		s.TrashRetention = backend.TrashRetention(retention)
 	}
-	problem := errors.Join(wrong[:]...)
+	problem := errors.Join(wrong...)
 	inSpec, number := v1beta1.InSpec(p.Name)
 	s.Reach = func(ctx context.Context, e backend.PoolExpectation) error {
 		switch {
