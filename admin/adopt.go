@@ -70,7 +70,6 @@ func (a *Admin) Adopt(ctx context.Context, want Adoption) error {
 	return a.unsaid
 }
 
-// observed is the existing state from which the adoption is planned.
 type observed struct {
 	volume          *v1beta1.Volume
 	namespace, name string                      // of the claim

@@ -14,7 +14,6 @@ import (
 
 const defaultClass = "storageclass.kubernetes.io/is-default-class"
 
-// chosenClass has the fields of a class that a PersistentVolume needs.
 type chosenClass struct {
 	name         string
 	fsType       string
@@ -22,7 +21,6 @@ type chosenClass struct {
 	missing      bool // no class has this name
 }
 
-// class returns the requested class, that of the claim, or one that fits.
 func (o *observed) class(want Adoption) (chosenClass, error) {
 	name := want.StorageClass
 	if name == nil && o.claim != nil {

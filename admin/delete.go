@@ -107,7 +107,6 @@ func (a *Admin) checkNamespace(ctx context.Context, r *record, namespace string)
 	return nil
 }
 
-// delete writes the requests, deletes the objects, and waits until they are gone.
 func (a *Admin) delete(ctx context.Context, k kind, all []*record, d Deletion) error {
 	who, err := a.whoami(ctx)
 	if err != nil {

@@ -12,13 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// errTimeout means that a wait has reached the timeout.
 var errTimeout = errors.New("it has not finished")
 
-// retryEvery is the delay after a failed request.
 const retryEvery = time.Second
 
-// followed is the object that a command waits for.
 type followed struct {
 	name  string
 	get   func(context.Context) (runtime.Object, error)
@@ -112,7 +109,6 @@ func final(err error) bool {
 		apierrors.IsBadRequest(err)
 }
 
-// limited returns a context with the timeout of waits.
 func (a *Admin) limited(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, a.Timeout, errTimeout)
 }

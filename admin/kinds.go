@@ -67,7 +67,6 @@ func timeOf(t *metav1.MicroTime) time.Time {
 	return t.Time
 }
 
-// noProblem is the condition of an object without problems.
 const noProblem = "ok"
 
 // condition returns the first problem in one line, or that there is none. A copy says how far it has brought the content.
@@ -87,7 +86,6 @@ func condition(failure *v1beta1.Error, conditions []metav1.Condition, copying st
 	return noProblem
 }
 
-// kind has the requests for Volumes or for Snapshots.
 type kind struct {
 	name     string
 	resource string // also the name of the command

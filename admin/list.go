@@ -78,7 +78,6 @@ func (a *Admin) Snapshots(ctx context.Context) ([]Row, error) {
 	return rows, nil
 }
 
-// source returns the volume of a Snapshot.
 func (r *Row) source() string {
 	if r.SourceRef == nil {
 		return ""

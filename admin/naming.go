@@ -18,7 +18,6 @@ type naming struct {
 	claim *core.PersistentVolumeClaim // nil: it does not exist
 }
 
-// bound returns whether the claim exists.
 func (n naming) bound() bool { return n.claim != nil }
 
 // released returns whether the PersistentVolume was bound and its claim does not exist any more.
@@ -30,7 +29,6 @@ func (n naming) released() bool {
 	return phase == core.VolumeReleased || phase == core.VolumeFailed || n.Spec.ClaimRef != nil && n.Spec.ClaimRef.UID != ""
 }
 
-// persistentVolumes lists the PersistentVolumes of the cluster.
 func (a *Admin) persistentVolumes(ctx context.Context) ([]core.PersistentVolume, error) {
 	list, err := a.Kubernetes.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})
 	if err != nil {

@@ -14,7 +14,6 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
-// binding is the desired PersistentVolume and claim, and what must be written.
 type binding struct {
 	pv       *core.PersistentVolume
 	newPV    bool
@@ -60,7 +59,6 @@ func (o *observed) checkVolume(b *binding) error {
 	return persistent.CheckReal(v)
 }
 
-// refuseDeleted fails for a volume that is being deleted, or is to be.
 func refuseDeleted(v *v1beta1.Volume) error {
 	if v.DeletionTimestamp == nil && !v.DeletionRequested() {
 		return nil

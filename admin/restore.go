@@ -175,7 +175,6 @@ func (a *Admin) awaitReady(ctx context.Context, name string) (v *v1beta1.Volume,
 	return v, err
 }
 
-// printNextStep prints how pods can use the volume.
 func (a *Admin) printNextStep(ctx context.Context, v *v1beta1.Volume) error {
 	all, err := a.persistentVolumes(ctx)
 	if err != nil {

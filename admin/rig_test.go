@@ -229,14 +229,3 @@ func seeing[T any](r *rig, open func(context.Context, metav1.ListOptions) (watch
 	}()
 	r.Cleanup(func() { cancel(); w.Stop(); <-done })
 }
-
-// put creates an object and sets its status, as its controller does.
-func put[O metav1.Object](r *rig, o O, client interface {
-	Create(context.Context, O, metav1.CreateOptions) (O, error)
-	UpdateStatus(context.Context, O, metav1.UpdateOptions) (O, error)
-},
-) O {
-	r.Helper()
-	o.SetResourceVersion(check.Got(client.Create(r.Context(), o, metav1.CreateOptions{}))(r).GetResourceVersion())
-	return check.Got(client.UpdateStatus(r.Context(), o, metav1.UpdateOptions{}))(r)
-}

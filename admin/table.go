@@ -10,7 +10,6 @@ import (
 	"github.com/holdfast-storage/holdfast/printable"
 )
 
-// table is a table with aligned columns.
 type table struct {
 	out     *tabwriter.Writer
 	columns int

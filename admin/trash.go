@@ -62,7 +62,6 @@ func (a *Admin) whereTrashed(ctx context.Context, name, node string) (*v1beta1.S
 	return nil, nil
 }
 
-// followNode waits for a condition of a StorageNode.
 func (a *Admin) followNode(ctx context.Context, name string, s func(*v1beta1.StorageNode) (bool, string, error)) error {
 	return a.follow(ctx, following(a.Holdfast.HoldfastV1beta1().StorageNodes(), name), func(o runtime.Object) (bool, string, error) {
 		n, _ := o.(*v1beta1.StorageNode)

@@ -40,7 +40,7 @@ func aVolume(name string, change ...func(*v1beta1.Volume)) *v1beta1.Volume {
 
 func (r *rig) volume(name string, change ...func(*v1beta1.Volume)) *v1beta1.Volume {
 	r.Helper()
-	return put(r, aVolume(name, change...), r.kinds.Volumes())
+	return wait.Put(r, aVolume(name, change...), r.kinds.Volumes())
 }
 
 func (r *rig) snapshot(name string, change ...func(*v1beta1.Snapshot)) {
@@ -53,7 +53,7 @@ func (r *rig) snapshot(name string, change ...func(*v1beta1.Snapshot)) {
 	for _, f := range change {
 		f(s)
 	}
-	put(r, s, r.kinds.Snapshots())
+	wait.Put(r, s, r.kinds.Snapshots())
 }
 
 func inTrash(name, claim string, deleted time.Time) v1beta1.TrashedVolume {
@@ -64,7 +64,7 @@ func inTrash(name, claim string, deleted time.Time) v1beta1.TrashedVolume {
 
 func (r *rig) node(name string, trash ...v1beta1.TrashedVolume) {
 	r.Helper()
-	put(r, &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1beta1.StorageNodeStatus{Trash: trash}}, r.kinds.StorageNodes())
+	wait.Put(r, &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1beta1.StorageNodeStatus{Trash: trash}}, r.kinds.StorageNodes())
 }
 
 func (r *rig) change(node string, f func(*v1beta1.StorageNode)) {

@@ -83,7 +83,6 @@ func (b *Bench) warmUp(ctx context.Context) error {
 	return b.life(ctx, 1, times{})
 }
 
-// begin creates the namespace and starts to watch.
 func (b *Bench) begin(ctx context.Context) error {
 	// A canceled request could leave a namespace with an unknown name.
 	making, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.Timeout)

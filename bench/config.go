@@ -29,7 +29,6 @@ type Config struct {
 	Log          *slog.Logger  // for progress
 }
 
-// most is the limit of volumes at once, and of rounds.
 const most = 1000
 
 func (c *Config) validate() error {

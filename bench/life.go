@@ -33,7 +33,6 @@ func (b *Bench) life(ctx context.Context, n int, into times) error {
 	return b.deleteClaims(ctx, claims, n, into)
 }
 
-// name returns that of an object of this life.
 func (b *Bench) name(of string, i int) string { return fmt.Sprintf("%s-%d-%d", of, b.lives, i+1) }
 
 // provide returns claims that are bound; by pods, if the class waits for them.
@@ -80,7 +79,6 @@ func (b *Bench) provide(ctx context.Context, n int, into times) ([]plan, error) 
 // the pod before the claim, it would retry the pod later, which must not be measured.
 const claimLead = 250 * time.Millisecond
 
-// use runs a pod for each claim, or without one if its name is empty.
 func (b *Bench) use(ctx context.Context, of, what string, claims []plan) (ran []plan, err error) {
 	select {
 	case <-ctx.Done():

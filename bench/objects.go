@@ -33,13 +33,11 @@ func (b *Bench) claim(name string) *core.PersistentVolumeClaim {
 	}
 }
 
-// container is the name of that of a pod.
 const container = "idle"
 
 // idle waits for SIGTERM and exits at once: process 1 ignores every signal that it does not handle.
 const idle = `trap "exit 0" TERM; sleep 1000000 & wait`
 
-// pod returns a pod that idles.
 func (b *Bench) pod(p plan) *core.Pod {
 	pod := &core.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: p.pod},

@@ -89,7 +89,6 @@ func (s *seen) update(change func()) {
 	s.changed = make(chan struct{})
 }
 
-// read reads the state.
 func (s *seen) read(look func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

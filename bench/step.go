@@ -17,7 +17,6 @@ type Failure struct {
 	Reason string `json:"reason"`
 }
 
-// state is the state of an object in a step.
 type state int
 
 const (

@@ -58,7 +58,6 @@ func (l *limited) add(c *conn) *conn {
 	return victim
 }
 
-// closesBefore returns whether a is closed rather than b.
 func (l *limited) closesBefore(a, b *conn) bool {
 	if l.perClient[a.client] != l.perClient[b.client] {
 		return l.perClient[a.client] > l.perClient[b.client]

@@ -24,7 +24,6 @@ type requests struct {
 	clients map[netip.Prefix]*requester
 }
 
-// requester is a client with requests.
 type requester struct {
 	places   *semaphore.Weighted
 	requests int // served and waiting

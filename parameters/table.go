@@ -141,7 +141,6 @@ var (
 	GroupSnapshot = Class{Name: "a VolumeGroupSnapshotClass", AllowsReserved: true}
 )
 
-// oneOf allows these values.
 func oneOf(p Parameter, values ...string) Parameter {
 	p.Pattern = regexp.MustCompile("^(" + strings.Join(values, "|") + ")$")
 	last := len(values) - 1

@@ -67,7 +67,6 @@ func (r *report) write() {
 	r.err = errors.Join(r.err, err)
 }
 
-// end writes the last line.
 func (r *report) end() error {
 	close(r.stop)
 	r.over.Wait()

@@ -107,7 +107,6 @@ func copyVerified(ctx context.Context, config *Config, t *transfer, report *repo
 	}
 }
 
-// transfer is what is done to volumes of one mode.
 type transfer struct {
 	size   int64 // an estimate of the bytes to copy
 	copy   func(ctx context.Context, done func(int64)) (written int64, err error)

@@ -71,7 +71,6 @@ func StoreOf(pv *core.PersistentVolume, server string) string {
 	return pv.Annotations[v1beta1.NFSStoreAnnotation]
 }
 
-// checkAccess fails for access modes that the volume does not support.
 func checkAccess(v *v1beta1.Volume, modes []core.PersistentVolumeAccessMode) error {
 	allowed, where := []core.PersistentVolumeAccessMode{core.ReadWriteOnce, core.ReadWriteOncePod}, "is on one node"
 	switch {

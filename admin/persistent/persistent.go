@@ -148,7 +148,6 @@ func CheckReal(v *v1beta1.Volume) error {
 	return nil
 }
 
-// onlyWhere are the nodes with a label.
 func onlyWhere(key, value string) *core.VolumeNodeAffinity {
 	return &core.VolumeNodeAffinity{Required: &core.NodeSelector{NodeSelectorTerms: []core.NodeSelectorTerm{{
 		MatchExpressions: []core.NodeSelectorRequirement{{Key: key, Operator: core.NodeSelectorOpIn, Values: []string{value}}},

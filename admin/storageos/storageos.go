@@ -100,7 +100,6 @@ func flatten(path string, value any, into map[string]any) {
 
 type cluster = v1beta1.StorageCluster
 
-// conversion is the state of a conversion.
 type conversion struct {
 	cluster *cluster
 	remarks []Remark

@@ -17,7 +17,6 @@ type field struct {
 	take func(c *conversion, value any)
 }
 
-// noCounterpart is for fields without a counterpart.
 func noCounterpart(path, because string) field {
 	return field{path, func(c *conversion, _ any) { c.remarkf(NoMeaning, "%s", because) }}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/backend/local/disk"
 	"github.com/holdfast-storage/holdfast/driver"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 func TestAttachedByOthers_IsWhatTheNodeHasOfOtherDrivers(t *testing.T) {
@@ -23,7 +24,7 @@ func TestAttachedByOthers_IsWhatTheNodeHasOfOtherDrivers(t *testing.T) {
 			VolumesAttached: []core.AttachedVolume{{Name: core.UniqueVolumeName("kubernetes.io/csi/ebs^" + name), DevicePath: "/dev/xvdb"}, {Name: "kubernetes.io/csi/csi.holdfast.dev^pvc-1"}},
 			VolumesInUse:    []core.UniqueVolumeName{core.UniqueVolumeName("kubernetes.io/csi/ebs^" + name), "kubernetes.io/csi/ebs^soon", "kubernetes.io/csi/csi.holdfast.dev^pvc-1"},
 		}}
-		put(t, n, c.CoreV1().Nodes())
+		wait.Put(t, n, c.CoreV1().Nodes())
 	}
 	want := []disk.Attached{{Handle: "kubernetes.io/csi/ebs^node-a", Device: "/dev/xvdb"}, {Handle: "kubernetes.io/csi/ebs^soon"}}
 	if got, err := ask(t.Context()); err != nil || !slices.Equal(got, want) {

@@ -112,7 +112,6 @@ func followIOErrors(log *slog.Logger) part {
 	}
 }
 
-// runAll runs all parts until one fails or ctx ends.
 func runAll(ctx context.Context, parts []part) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, p := range parts {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 // stored is an API with a volume, a snapshot and something in a trash, and the flags to reach it.
@@ -25,11 +26,11 @@ func storedAPI(t *testing.T) *miniapi.Server {
 	api := miniapi.New(t)
 	kinds := kindsOf(api)
 	volume := v1beta1.VolumeSpec{Name: "pvc-1", Node: "a", ClaimRef: v1beta1.ReferenceTo("shop/orders")}
-	put(t, &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-1"}, Spec: volume}, kinds.Volumes())
+	wait.Put(t, &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-1"}, Spec: volume}, kinds.Volumes())
 	snapshot := v1beta1.SnapshotSpec{Name: "s-1", SourceRef: v1beta1.FromVolume("pvc-1"), Node: "a"}
-	put(t, &v1beta1.Snapshot{ObjectMeta: metav1.ObjectMeta{Name: "s-1"}, Spec: snapshot}, kinds.Snapshots())
+	wait.Put(t, &v1beta1.Snapshot{ObjectMeta: metav1.ObjectMeta{Name: "s-1"}, Spec: snapshot}, kinds.Snapshots())
 	trash := []v1beta1.TrashedVolume{{Name: "pvc-9", Size: resource.MustParse("3Gi"), DeletionTime: metav1.Now(), ExpirationTime: metav1.Now()}}
-	put(t, &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Status: v1beta1.StorageNodeStatus{Trash: trash}}, kinds.StorageNodes())
+	wait.Put(t, &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Status: v1beta1.StorageNodeStatus{Trash: trash}}, kinds.StorageNodes())
 	return api
 }
 

@@ -313,7 +313,6 @@ func (n *nfs) lastingName() (string, error) {
 	return n.node() + "." + string(id), nil
 }
 
-// registerAll registers collectors.
 func registerAll(registry *prometheus.Registry, all ...prometheus.Collector) error {
 	for _, c := range all {
 		if err := registry.Register(c); err != nil {

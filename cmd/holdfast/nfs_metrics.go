@@ -12,7 +12,6 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops/ganesha"
 )
 
-// nfsCollector measures an NFS server.
 type nfsCollector struct {
 	server interface {
 		Statistics(context.Context) (ganesha.Statistics, error)

@@ -28,7 +28,6 @@ import (
 // nfsManager is the name under which a server writes.
 const nfsManager = "holdfast-nfs"
 
-// nfsPool is the only pool of a server.
 const nfsPool = "default"
 
 // serveVolumes exports all volumes again and returns the parts that serve them, create and remove others, and the

@@ -141,7 +141,6 @@ func (n *node) hostProc() string {
 	return filepath.Dir(filepath.Clean(n.driver.Namespaces))
 }
 
-// join makes this host a node of the cluster.
 func (n *node) join(storage *local.Backend, log *slog.Logger) ([]part, error) {
 	served := []agent.Pool{}
 	for _, p := range storage.Pools() {

@@ -19,6 +19,7 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 // cephNode is a node without pools of its own.
@@ -34,7 +35,7 @@ func cephNode(t *testing.T) (*nodeStorage, client.Interface, *miniapi.Server) {
 
 func putVolume(t *testing.T, c client.Interface, name, node string, status v1beta1.VolumeStatus) {
 	t.Helper()
-	put(t, &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.VolumeSpec{Name: name, Node: node}, Status: status}, c.HoldfastV1beta1().Volumes())
+	wait.Put(t, &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.VolumeSpec{Name: name, Node: node}, Status: status}, c.HoldfastV1beta1().Volumes())
 }
 
 // rbdImage is a volume in a Ceph cluster.
@@ -125,7 +126,7 @@ func TestNodeStorage_ImageWhoseObjectDoesNotSayWhereItIsAttachedIsThatOfTheNodeT
 	nodes := ours.HoldfastV1beta1().StorageNodes()
 	has := func(name string) *v1beta1.StorageNode {
 		status := v1beta1.StorageNodeStatus{CephVolumes: []string{"image"}}
-		return put(t, &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: status}, nodes)
+		return wait.Put(t, &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: status}, nodes)
 	}
 	has("here")
 	attached("")

@@ -48,7 +48,6 @@ func kernelClient(c v1beta1.CephClient) nodeops.CephClient {
 	return nodeops.CephClient{FSID: c.FSID, ID: c.ID, Address: string(c.Address)}
 }
 
-// recordedBy records the clients that the driver is about to use.
 func (h cephHost) recordedBy(a *agent.Agent) func(context.Context, backend.ID, nodeops.CephClient) error {
 	return func(ctx context.Context, id backend.ID, c nodeops.CephClient) error {
 		return a.RecordCephClient(ctx, id, h.recordOf(c))

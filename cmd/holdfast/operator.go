@@ -65,7 +65,6 @@ func (o *operator) begin(ctx context.Context, c *clients, kinds *definitions.Con
 	return r, nil
 }
 
-// first makes the StorageCluster of a new installation.
 func (o *operator) first(c *clients, log *slog.Logger) func(context.Context) error {
 	return func(ctx context.Context) error {
 		return bootstrap.Make(ctx, c.kubernetes, c.holdfast, o.namespace, log)

@@ -49,7 +49,6 @@ func (o *output) between() string {
 	return ""
 }
 
-// documentSeparator is the line between two documents of YAML.
 const documentSeparator = "---"
 
 func printYAML(out io.Writer, value any) error {

@@ -21,6 +21,7 @@ import (
 	"github.com/holdfast-storage/holdfast/report/top"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 // writeOutputs is how test/tool/generate/run writes what documents show of commands.
@@ -51,7 +52,7 @@ func (s *shown) node(name string, pools []v1beta1.Pool, trash ...v1beta1.Trashed
 	for _, p := range pools {
 		n.Status.Columns.Volumes += p.Volumes
 	}
-	put(s.T, n, kindsOf(s.api).StorageNodes())
+	wait.Put(s.T, n, kindsOf(s.api).StorageNodes())
 }
 
 func pool(name string, engine v1beta1.Engine, capacity, used, promised, available string, volumes int32) v1beta1.Pool {
@@ -65,11 +66,11 @@ func (s *shown) volume(name, claim, node, pool, size, used string, phase v1beta1
 	if len(why) > 0 {
 		v.Status.Conditions = []metav1.Condition{{Type: v1beta1.ReadyCondition, Status: metav1.ConditionFalse, Reason: why[0], Message: why[1]}}
 	}
-	put(s.T, v, kindsOf(s.api).Volumes())
+	wait.Put(s.T, v, kindsOf(s.api).Volumes())
 }
 
 func (s *shown) shop() {
-	put(s.T, &v1beta1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "holdfast"}, Status: v1beta1.StorageClusterStatus{
+	wait.Put(s.T, &v1beta1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "holdfast"}, Status: v1beta1.StorageClusterStatus{
 		Phase: v1beta1.ClusterRunning, ObservedGeneration: 1, ReadyNodes: 3, DesiredNodes: 3, Version: "v0.1.0",
 		Nodes: []v1beta1.NodeHealth{{Name: "n1", Ready: true, Version: "v0.1.0"}, {Name: "n2", Ready: true, Version: "v0.1.0"}, {Name: "n3", Ready: true, Version: "v0.1.0"}},
 	}}, kindsOf(s.api).StorageClusters())

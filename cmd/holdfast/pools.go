@@ -38,7 +38,6 @@ const cephPoolUsage = "or one in a Ceph cluster, with the program of the image h
 	"  secure=true         encrypt all that is sent\n" +
 	"  trashRetention=24h  as the pool has it, for when what is in the trash expires"
 
-// pools collects the values of --pool.
 type pools []local.PoolConfig
 
 func poolFlag(flags *pflag.FlagSet) *pools {

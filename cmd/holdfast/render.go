@@ -144,7 +144,6 @@ func secretData(s *core.Secret) map[string][]byte {
 	return data
 }
 
-// optional are the kinds that not every cluster has.
 var optional = []schema.GroupKind{
 	{Group: "snapshot.storage.k8s.io", Kind: "VolumeSnapshotClass"},
 	{Group: "groupsnapshot.storage.k8s.io", Kind: "VolumeGroupSnapshotClass"},

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -21,6 +20,7 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 // call runs the program and returns what it printed.
@@ -55,23 +55,12 @@ func coreOf(api *miniapi.Server) corev1.CoreV1Interface {
 	return kubernetes.NewForConfigOrDie(api.Config()).CoreV1()
 }
 
-// put creates an object and sets its status, as its controller does.
-func put[O metav1.Object](t *testing.T, o O, client interface {
-	Create(context.Context, O, metav1.CreateOptions) (O, error)
-	UpdateStatus(context.Context, O, metav1.UpdateOptions) (O, error)
-},
-) O {
-	t.Helper()
-	o.SetResourceVersion(check.Got(client.Create(t.Context(), o, metav1.CreateOptions{}))(t).GetResourceVersion())
-	return check.Got(client.UpdateStatus(t.Context(), o, metav1.UpdateOptions{}))(t)
-}
-
 // running is an API with a cluster in some phase.
 func running(t *testing.T, phase v1beta1.ClusterPhase) *miniapi.Server {
 	t.Helper()
 	api := miniapi.New(t)
 	status := v1beta1.StorageClusterStatus{Phase: phase, ObservedGeneration: 1}
-	put(t, &v1beta1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "mine"}, Status: status}, kindsOf(api).StorageClusters())
+	wait.Put(t, &v1beta1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "mine"}, Status: status}, kindsOf(api).StorageClusters())
 	return api
 }
 
@@ -130,7 +119,7 @@ func putPod(t *testing.T, api *miniapi.Server, namespace, name, node string, lab
 	for _, claim := range claims {
 		p.Spec.Volumes = append(p.Spec.Volumes, core.Volume{Name: claim, VolumeSource: core.VolumeSource{PersistentVolumeClaim: &core.PersistentVolumeClaimVolumeSource{ClaimName: claim}}})
 	}
-	put(t, p, coreOf(api).Pods(namespace))
+	wait.Put(t, p, coreOf(api).Pods(namespace))
 }
 
 // ofNode are the labels of the pods of nodes, which have counters.

@@ -67,7 +67,6 @@ func newRoot() *cobra.Command {
 	return root
 }
 
-// addGenerated adds the commands that cobra brings.
 func addGenerated(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
@@ -201,7 +200,6 @@ func didYouMean(names []string, dashes string) string {
 	return fmt.Sprintf(" (did you mean %s%s?)", dashes, strings.Join(names, " or "+dashes))
 }
 
-// prefix names a command in messages.
 func prefix(c *cobra.Command) string {
 	_, path, _ := strings.Cut(strings.TrimPrefix(c.CommandPath(), c.Root().DisplayName()), " ")
 	if path == "" {

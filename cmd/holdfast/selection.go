@@ -13,7 +13,6 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
-// selection is what a list shows, and in which order.
 type selection struct {
 	admin.Filter
 	sortBy  *choice

@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 var noon = time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
@@ -20,7 +21,7 @@ func crowded(t *testing.T) []string {
 	api := miniapi.New(t)
 	kinds := kindsOf(api)
 	for _, name := range []string{"node-1", "node-2", "team.files.nfs.holdfast.dev"} {
-		put(t, &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1beta1.StorageNodeStatus{
+		wait.Put(t, &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1beta1.StorageNodeStatus{
 			Pools: []v1beta1.Pool{{Name: "fast"}, {Name: "slow"}},
 			Trash: []v1beta1.TrashedVolume{
 				{Name: "old-on-" + name[:6], Pool: "fast", ClaimRef: v1beta1.ReferenceTo("shop/old"), Size: resource.MustParse("1Gi"), DeletionTime: metav1.NewTime(noon), ExpirationTime: metav1.NewTime(noon)},
@@ -38,11 +39,11 @@ func crowded(t *testing.T) []string {
 	} {
 		o := aVolume(v.name, v.claim, v.node, v.pool, v.size, v.used, v.phase)
 		o.Status.CreationTime = new(metav1.NewMicroTime(noon.Add(time.Duration(i*7%5) * time.Hour)))
-		put(t, o, kinds.Volumes())
+		wait.Put(t, o, kinds.Volumes())
 	}
 	for name, volume := range map[string]string{"s-1": "pvc-a", "s-2": "pvc-b"} {
 		spec := v1beta1.SnapshotSpec{Name: name, SourceRef: v1beta1.FromVolume(volume), Node: "node-1"}
-		put(t, &v1beta1.Snapshot{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}, kinds.Snapshots())
+		wait.Put(t, &v1beta1.Snapshot{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}, kinds.Snapshots())
 	}
 	return at(t, api.URL())
 }

@@ -35,7 +35,6 @@ func standaloneFlags(flags *pflag.FlagSet) *host {
 	return h
 }
 
-// alone runs without other parts.
 func (h *host) alone(ctx context.Context) error {
 	return h.run(ctx, h.open, func(*local.Backend, *slog.Logger) ([]part, error) { return nil, nil })
 }

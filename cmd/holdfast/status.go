@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
@@ -60,7 +59,6 @@ Holdfast in it, could not be read. Warnings and notes do not count.`,
 	return cmd
 }
 
-// view is how a user looks at a cluster.
 type view struct {
 	*installation
 	*output

@@ -43,7 +43,6 @@ with the verb get on pods/proxy. With --pool it reads the kernel of this host.`,
 	return cmd
 }
 
-// topper shows counters.
 type topper struct {
 	*installation
 	*hostPools
@@ -147,7 +146,6 @@ func (t *topper) write(out io.Writer, r *top.Report, screen *terminal.Terminal) 
 // listEvery is how often a watch asks which volumes and pods there are: that costs more than their counters.
 const listEvery = 30 * time.Second
 
-// measurement has the sample to compare with.
 type measurement struct {
 	*topper
 	source  top.Source
@@ -156,7 +154,6 @@ type measurement struct {
 	listed  time.Time
 }
 
-// next waits for the interval and compares.
 func (m *measurement) next(ctx context.Context) (*top.Report, error) {
 	var err error
 	if m.volumes == nil || time.Since(m.listed) > listEvery {

@@ -20,6 +20,7 @@ import (
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 // proxied is an API server with a proxy to pods, which answer with the given functions, and the flags to reach it.
@@ -61,7 +62,7 @@ func used(t *testing.T) *miniapi.Server {
 	api := miniapi.New(t)
 	for _, name := range []string{"a", "b", "team.files.nfs.holdfast.dev"} {
 		pools := []v1beta1.Pool{{Name: "fast", Engine: v1beta1.EngineImage}, {Name: "dirs", Engine: v1beta1.EngineDirectory}}
-		put(t, &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1beta1.StorageNodeStatus{Pools: pools}}, kindsOf(api).StorageNodes())
+		wait.Put(t, &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1beta1.StorageNodeStatus{Pools: pools}}, kindsOf(api).StorageNodes())
 	}
 	for _, v := range [][4]string{
 		{"pvc-1", "shop/orders", "a", "fast"},
@@ -71,7 +72,7 @@ func used(t *testing.T) *miniapi.Server {
 		{"pvc-5", "bank/shared", "team.files.nfs.holdfast.dev", "fast"},
 		{"pvc-6", "shop/unused", "a", "dirs"},
 	} {
-		put(t, aVolume(v[0], v[1], v[2], v[3], "1Gi", "0", ""), kindsOf(api).Volumes())
+		wait.Put(t, aVolume(v[0], v[1], v[2], v[3], "1Gi", "0", ""), kindsOf(api).Volumes())
 	}
 	putPod(t, api, "holdfast-system", "holdfast-node-1", "a", ofNode)
 	putPod(t, api, "holdfast-system", "holdfast-node-2", "b", ofNode)
@@ -83,7 +84,7 @@ func used(t *testing.T) *miniapi.Server {
 	pv := &core.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-4"}, Status: core.PersistentVolumeStatus{Phase: core.VolumeBound}}
 	pv.Spec.CSI = &core.CSIPersistentVolumeSource{Driver: v1beta1.DriverName, VolumeHandle: "pvc-4"}
 	pv.Spec.ClaimRef = &core.ObjectReference{Namespace: "bank", Name: "new"}
-	put(t, pv, coreOf(api).PersistentVolumes())
+	wait.Put(t, pv, coreOf(api).PersistentVolumes())
 	return api
 }
 

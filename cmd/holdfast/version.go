@@ -49,7 +49,6 @@ type programVersion struct {
 	Metadata metadataVersion `json:"metadata"`
 }
 
-// metadataVersion is the version of the metadata in pools.
 type metadataVersion struct {
 	Writes int `json:"writes"`
 	Reads  int `json:"reads"` // the newest

@@ -272,17 +272,6 @@ func (r *rig) must(err error) {
 	check.OK(r, err)
 }
 
-// put creates an object and sets its status, as its controller does.
-func put[O metav1.Object](r *rig, o O, client interface {
-	Create(context.Context, O, metav1.CreateOptions) (O, error)
-	UpdateStatus(context.Context, O, metav1.UpdateOptions) (O, error)
-},
-) {
-	r.Helper()
-	o.SetResourceVersion(check.Got(client.Create(r.Context(), o, metav1.CreateOptions{}))(r).GetResourceVersion())
-	check.Got(client.UpdateStatus(r.Context(), o, metav1.UpdateOptions{}))(r)
-}
-
 func gib(n int64) *resource.Quantity { return resource.NewQuantity(n<<30, resource.BinarySI) }
 
 func (r *rig) node(name string, ready metav1.ConditionStatus, pools ...string) {
@@ -300,26 +289,26 @@ func (r *rig) node(name string, ready metav1.ConditionStatus, pools ...string) {
 			Smallest: *gib(1), Largest: *gib(60), Volumes: 2, Snapshots: 1,
 		})
 	}
-	put(r, n, r.ours.HoldfastV1beta1().StorageNodes())
+	wait.Put(r, n, r.ours.HoldfastV1beta1().StorageNodes())
 }
 
 func (r *rig) volume(name, node, pool string, status v1beta1.VolumeStatus) {
 	r.Helper()
 	spec := v1beta1.VolumeSpec{Name: "pvc-" + name, ClaimRef: v1beta1.ReferenceTo("shop/" + name), Node: node, Pool: pool}
-	put(r, &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec, Status: status}, r.ours.HoldfastV1beta1().Volumes())
+	wait.Put(r, &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec, Status: status}, r.ours.HoldfastV1beta1().Volumes())
 }
 
 func (r *rig) snapshot(name, source, node string, status v1beta1.SnapshotStatus) {
 	r.Helper()
 	spec := v1beta1.SnapshotSpec{Name: "snapshot-" + name, SourceRef: v1beta1.FromVolume(source), Node: node}
-	put(r, &v1beta1.Snapshot{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec, Status: status}, r.ours.HoldfastV1beta1().Snapshots())
+	wait.Put(r, &v1beta1.Snapshot{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec, Status: status}, r.ours.HoldfastV1beta1().Snapshots())
 }
 
 // nfsServer is one that the operator has looked at.
 func (r *rig) nfsServer(namespace, name string, status v1beta1.NFSServerStatus) {
 	r.Helper()
 	status.ObservedGeneration = 1
-	put(r, &v1beta1.NFSServer{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Status: status}, r.ours.HoldfastV1beta1().NFSServers(namespace))
+	wait.Put(r, &v1beta1.NFSServer{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Status: status}, r.ours.HoldfastV1beta1().NFSServers(namespace))
 }
 
 func (r *rig) warn(name, reason string, at time.Time) {

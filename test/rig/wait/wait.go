@@ -90,6 +90,24 @@ func Get[T any](t testing.TB, get func(context.Context, string, metav1.GetOption
 	return found
 }
 
+// Put creates an object and sets its status, as its controller does.
+func Put[O metav1.Object](t testing.TB, o O, client interface {
+	Create(context.Context, O, metav1.CreateOptions) (O, error)
+	UpdateStatus(context.Context, O, metav1.UpdateOptions) (O, error)
+},
+) O {
+	t.Helper()
+	made, err := client.Create(t.Context(), o, metav1.CreateOptions{})
+	if err == nil {
+		o.SetResourceVersion(made.GetResourceVersion())
+		made, err = client.UpdateStatus(t.Context(), o, metav1.UpdateOptions{})
+	}
+	if err != nil {
+		t.Fatalf("%T %s: %v", o, o.GetName(), err)
+	}
+	return made
+}
+
 // Modify reads an object, changes it and writes it with write, again after a conflict.
 func Modify[T any](t testing.TB, get func(context.Context, string, metav1.GetOptions) (*T, error),
 	write func(context.Context, *T, metav1.UpdateOptions) (*T, error), name string, change func(*T),
