@@ -51,5 +51,5 @@ func (a *Admin) explain(err error) error {
 	return fmt.Errorf("only %s may request this, and you may not impersonate it: the right with the verb impersonate on serviceaccounts, name %s, "+
 		"in namespace %s is missing. An administrator can grant it: kubectl create role holdfast-admin -n %s --verb=impersonate --resource=serviceaccounts "+
 		"--resource-name=%s, and a rolebinding for you: %w",
-		a.Account, a.Account.Name, a.Account.Namespace, a.Account.Namespace, a.Account.Name, err)
+		controllerAccount(a.Namespace), v1beta1.ControllerName, a.Namespace, a.Namespace, v1beta1.ControllerName, err)
 }

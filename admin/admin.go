@@ -37,18 +37,13 @@ type Clients struct {
 	// Controller impersonates the account of the controller: no other account may request that data is removed or
 	// restored.
 	Controller holdfast.Interface
-	// Account is that account, for messages.
-	Account Account
+	// Namespace is the one of that account, for messages.
+	Namespace string
 }
-
-// Account is a ServiceAccount.
-type Account struct{ Namespace, Name string }
-
-func (a Account) String() string { return "system:serviceaccount:" + a.Namespace + ":" + a.Name }
 
 // Connect creates the clients of a user for an installation in a namespace.
 func Connect(config *rest.Config, namespace string) (c Clients, err error) {
-	c.Account = Account{namespace, v1beta1.ControllerName}
+	c.Namespace = namespace
 	if c.Holdfast, err = holdfast.NewForConfig(config); err != nil {
 		return c, err
 	}
@@ -59,9 +54,13 @@ func Connect(config *rest.Config, namespace string) (c Clients, err error) {
 		return c, err
 	}
 	config = rest.CopyConfig(config)
-	config.Impersonate = rest.ImpersonationConfig{UserName: c.Account.String()}
+	config.Impersonate = rest.ImpersonationConfig{UserName: controllerAccount(namespace)}
 	c.Controller, err = holdfast.NewForConfig(config)
 	return c, err
+}
+
+func controllerAccount(namespace string) string {
+	return "system:serviceaccount:" + namespace + ":" + v1beta1.ControllerName
 }
 
 // Config configures an Admin.

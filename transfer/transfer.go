@@ -29,7 +29,7 @@ var ErrHasContent = errors.New("it has content that no copy has left behind, so 
 // Config says what is copied.
 type Config struct {
 	From, To string        // two volumes of one mode: where they are mounted, or their block devices
-	Every    time.Duration // between two reports of progress
+	Every    time.Duration // between two reports of progress; above 0
 	Progress io.Writer     // one line of JSON for each report
 	Result   string        // path of the file for the result or the error; the file of Kubernetes if empty
 	Log      *slog.Logger
@@ -40,9 +40,6 @@ type Config struct {
 // Run copies the volume and verifies the copy by reading both volumes. A copy that differs is corrected and verified
 // once more. All errors are also written to the result file.
 func Run(ctx context.Context, config Config) error {
-	if config.Every <= 0 {
-		return fmt.Errorf("an interval of %v: it must be longer than 0, such as 5s: %w", config.Every, ErrFinal)
-	}
 	content, err := run(ctx, &config)
 	if err != nil {
 		err = &printableError{classify(ctx, err)}

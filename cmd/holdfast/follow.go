@@ -9,7 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -38,7 +38,15 @@ func (l *logging) follow(watches holdfast.SharedInformerFactory, log *slog.Logge
 	if err != nil {
 		return nil, err
 	}
-	if err := informer.SetWatchErrorHandlerWithContext(loggedOnce(log, "the StorageClusters cannot be watched, so spec.debug and spec.traces have no effect; trying again")); err != nil {
+	var failed sync.Once // a watch is retried all the time
+	err = informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, _ *cache.Reflector, err error) {
+		if ctx.Err() == nil {
+			failed.Do(func() {
+				log.Warn("the StorageClusters cannot be watched, so spec.debug and spec.traces have no effect; trying again", "error", err)
+			})
+		}
+	})
+	if err != nil {
 		return nil, err
 	}
 	return func(ctx context.Context) error {
@@ -77,15 +85,5 @@ func (l *logging) set(debug bool, traces string, log *slog.Logger) {
 	if l.level.Level() != level {
 		log.Info("the log level changes", "level", level.String(), "debug", debug)
 		l.level.Set(level)
-	}
-}
-
-// loggedOnce logs only the first failure of a watch, which is retried all the time.
-func loggedOnce(log *slog.Logger, message string) cache.WatchErrorHandlerWithContext {
-	var logged atomic.Bool
-	return func(ctx context.Context, _ *cache.Reflector, err error) {
-		if ctx.Err() == nil && !logged.Swap(true) {
-			log.Warn(message, "error", err) //nolint:sloglint // of two
-		}
 	}
 }

@@ -56,12 +56,14 @@ func buildInfo() prometheus.Collector {
 // serve is a part that answers from its start on, whatever the other parts wait for. Without an address it does nothing.
 func (m *monitoring) serve(log *slog.Logger) part {
 	m.health.Log = log
-	return func(ctx context.Context) error {
+	return func(ctx context.Context) (err error) {
 		if m.address == "" {
 			return nil
 		}
-		if err := m.listen(ctx); err != nil {
-			return fmt.Errorf("--metrics-address: %w", err)
+		if m.port == nil {
+			if m.port, err = new(net.ListenConfig).Listen(ctx, "tcp", m.address); err != nil {
+				return fmt.Errorf("--metrics-address: %w", err)
+			}
 		}
 		mux := http.NewServeMux()
 		metrics := promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{CoalesceGather: true})
@@ -76,13 +78,6 @@ func (m *monitoring) serve(log *slog.Logger) part {
 		}
 		return nil
 	}
-}
-
-func (m *monitoring) listen(ctx context.Context) (err error) {
-	if m.port == nil {
-		m.port, err = new(net.ListenConfig).Listen(ctx, "tcp", m.address)
-	}
-	return err
 }
 
 // checkCSI adds the check csi: the process is ready while its CSI socket answers, and stuck when a socket that has
