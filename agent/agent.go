@@ -50,10 +50,7 @@ type Pool struct {
 
 // Storage is what the storage of every node and site can do.
 type Storage interface {
-	backend.Backend
-	backend.Expander
-	backend.Snapshotter
-	backend.Cloner
+	backend.Storage
 	backend.Trasher
 }
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-storage/holdfast/agent"
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/backendtest"
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
@@ -17,7 +18,7 @@ func TestMemory_ClusterOfOneHostConforms(t *testing.T) {
 	backendtest.Suite{Open: func(t *testing.T, size int64) *backendtest.Fixture {
 		w := newWorld(t)
 		memory := backendtest.NewMemorySized(size)
-		return w.fixture(memory, func() backend.Backend { return memory }, &backendtest.Fixture{
+		return w.fixture(memory, func() agent.Storage { return memory }, &backendtest.Fixture{
 			Write:    func(_ *testing.T, v *backend.Volume, content []byte) { memory.Write(v.ID, content) },
 			Read:     func(_ *testing.T, v *backend.Volume, length int) []byte { return memory.Read(v.ID, length) },
 			Mode:     backend.Filesystem,
@@ -27,7 +28,7 @@ func TestMemory_ClusterOfOneHostConforms(t *testing.T) {
 }
 
 // fixture puts a cluster in front of a host. Reopening it restarts controller, agent and host.
-func (w *world) fixture(first backend.Backend, reopen func() backend.Backend, f *backendtest.Fixture) *backendtest.Fixture {
+func (w *world) fixture(first agent.Storage, reopen func() agent.Storage, f *backendtest.Fixture) *backendtest.Fixture {
 	w.Lease = 10 * time.Minute // the suite asks for more at once than a busy machine does in the default
 	w.Agent(node, first)
 	w.Start()

@@ -30,7 +30,7 @@ func TestMemory_ClusterOfOneHostConformsOnARealAPIServer(t *testing.T) {
 	backendtest.Suite{Open: func(t *testing.T, size int64) *backendtest.Fixture {
 		w := realWorld(t)
 		memory := backendtest.NewMemorySized(size)
-		return w.fixture(memory, func() backend.Backend { return memory }, &backendtest.Fixture{
+		return w.fixture(memory, func() agent.Storage { return memory }, &backendtest.Fixture{
 			Write:    func(_ *testing.T, v *backend.Volume, content []byte) { memory.Write(v.ID, content) },
 			Read:     func(_ *testing.T, v *backend.Volume, length int) []byte { return memory.Read(v.ID, length) },
 			Mode:     backend.Filesystem,
@@ -71,7 +71,7 @@ func onDisk(t *testing.T, w *world, size int64) *backendtest.Fixture {
 func overPool(t *testing.T, w *world, config local.PoolConfig, content func(*backend.Volume) string) *backendtest.Fixture {
 	w.Pools = []agent.Pool{{Name: config.Name, Path: config.Path, Engine: config.Engine}}
 	var open *local.Backend
-	reopen := func() backend.Backend {
+	reopen := func() agent.Storage {
 		var err error
 		if open != nil {
 			check.OK(t, open.Close(context.Background()))

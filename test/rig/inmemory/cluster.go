@@ -97,7 +97,7 @@ func (l *Wire) RoundTrip(q *http.Request) (*http.Response, error) {
 }
 
 // Agent starts one, until the test ends or its stop is called.
-func (w *Cluster) Agent(node string, host backend.Backend) *Wire {
+func (w *Cluster) Agent(node string, host agent.Storage) *Wire {
 	w.Helper()
 	var l *Wire
 	config := rest.CopyConfig(w.Config)

@@ -94,14 +94,10 @@ func prepare(name string) (clean func(), err error) {
 	apis := dynamic.NewForConfigOrDie(server)
 	namespaces := apis.Resource(core.SchemeGroupVersion.WithResource("namespaces"))
 	kinds := apis.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
-	definitions, err := deploy.Definitions()
-	if err != nil {
-		return clean, err
-	}
 	namespace := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace"}}
 	namespace.SetName(Namespace)
 	objects := []object{{namespaces, Namespace, namespace}}
-	for _, d := range definitions {
+	for _, d := range deploy.Definitions() {
 		objects = append(objects, object{kinds, d.GetName(), d})
 	}
 	for _, o := range objects {
