@@ -57,13 +57,13 @@ func TestIdle_AMinuteCostsAnAgentTheSameWithTenNodesAndWithAThousand(t *testing.
 				others[i] = r.ask(name, func(v *v1beta1.Volume) { v.Spec.Node = name })
 			}
 			r.begin().withVolumes("a")
-			time.Sleep(10 * time.Minute) // what follows a change
+			<-time.After(10 * time.Minute) // what follows a change
 			beforeRequests, beforeAnswers := m.requests.Load(), m.answers.Load()
 			for _, v := range others {
 				v.Status.Phase = v1beta1.PhaseReady
 				check.Got(r.volumes.UpdateStatus(t.Context(), v, metav1.UpdateOptions{}))(t)
 			}
-			time.Sleep(time.Minute)
+			<-time.After(time.Minute)
 			requests, answers = m.requests.Load()-beforeRequests, m.answers.Load()-beforeAnswers
 		})
 		return requests, answers

@@ -17,6 +17,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -122,7 +123,7 @@ func (h *handler) Enabled(ctx context.Context, level slog.Level) bool {
 }
 
 func (h *handler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return &handler{h.next.WithAttrs(attrs), h.to, append(h.attrs[:len(h.attrs):len(h.attrs)], attrs...)}
+	return &handler{h.next.WithAttrs(attrs), h.to, append(slices.Clip(h.attrs), attrs...)}
 }
 
 func (h *handler) WithGroup(name string) slog.Handler {

@@ -20,7 +20,7 @@ import (
 // collector is what an exporter sends to.
 func collector(t *testing.T) (endpoint string, received chan request) {
 	received = make(chan request, 100)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
 		var r request
 		if err := json.NewDecoder(q.Body).Decode(&r); err != nil || q.URL.Path != "/v1/traces" || q.Header.Get("Content-Type") != "application/json" {
 			t.Errorf("%s %v: %v", q.URL, q.Header, err)

@@ -74,7 +74,7 @@ func Open(ctx context.Context, c Config) (*Backend, error) {
 	if err := c.complete(); err != nil {
 		return nil, err
 	}
-	all, err := c.Storage.List(ctx)
+	all, err := c.List(ctx)
 	if err != nil {
 		return nil, err
 	}

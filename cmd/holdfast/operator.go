@@ -96,11 +96,7 @@ func (o *operator) run(ctx context.Context, c *clients, watches *kube.Watches, l
 	if err != nil {
 		return err
 	}
-	sites, err := apply.New(apply.Config{
-		Client: c.dynamic, Resources: c.holdfast.Discovery().ServerResourcesForGroupVersion, Kinds: nfsserver.Kinds(),
-		Name: "servers", Everywhere: true, Instance: nfsserver.Label, InventoryNamespace: o.namespace,
-		Stranger: apply.TellOfStranger(c.kubernetes), Log: log,
-	})
+	sites, err := o.ownedByServers(c, log)
 	if err != nil {
 		return err
 	}
@@ -154,6 +150,15 @@ func (o *operator) run(ctx context.Context, c *clients, watches *kube.Watches, l
 	}
 	log.Info("the operator runs", "namespace", o.namespace)
 	return runAll(ctx, []part{kinds.Run, clusters.Run, jobs.Run, servers.Run, upgrades.Run})
+}
+
+// ownedByServers are the objects of NFS servers, in all namespaces.
+func (o *operator) ownedByServers(c *clients, log *slog.Logger) (*apply.Set, error) {
+	return apply.New(apply.Config{
+		Client: c.dynamic, Resources: c.holdfast.Discovery().ServerResourcesForGroupVersion, Kinds: nfsserver.Kinds(),
+		Name: "servers", Everywhere: true, Instance: nfsserver.Label, InventoryNamespace: o.namespace,
+		Stranger: apply.TellOfStranger(c.kubernetes), Log: log,
+	})
 }
 
 // serve is the API of a replica, whether or not it leads.

@@ -33,11 +33,11 @@ func TestIdle_AMinuteCostsTheLeaderNoRequestWithTenNodesAndWithAThousand(t *test
 					s := r.cluster("holdfast").Status
 					return s.Phase == v1beta1.ClusterRunning && s.ReadyNodes == int32(nodes)
 				})
-				time.Sleep(5 * time.Minute) // what follows a change
+				<-time.After(5 * time.Minute) // what follows a change
 				r.traffic.take()
 				for range 2 {
 					k.each(k.heartbeat)
-					time.Sleep(30 * time.Second)
+					<-time.After(30 * time.Second)
 				}
 				if all := r.traffic.take(); len(all) > 0 {
 					t.Errorf("a minute of heartbeats of %d nodes cost %d requests: %q", nodes, len(all), all)

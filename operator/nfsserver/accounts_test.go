@@ -349,7 +349,7 @@ func TestToken_WithoutAServerPodWritesNothing(t *testing.T) {
 }
 
 func TestPolicy_NamesEveryStatusFieldThatAServerMayNotWrite(t *testing.T) {
-	objects := check.Got(limitsOf(nil, nil, &v1beta1.NFSSpec{}, "ours"))(t)
+	objects := limitsOf(nil, nil, &v1beta1.NFSSpec{}, "ours")
 	policy := check.Got(objects[0].MarshalJSON())(t)
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[v1beta1.NFSServerStatus]()) {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
@@ -361,7 +361,7 @@ func TestPolicy_NamesEveryStatusFieldThatAServerMayNotWrite(t *testing.T) {
 
 func TestPolicy_LimitsHoldTheAddressesOfKnownServers(t *testing.T) {
 	servers := []*v1beta1.NFSServer{named("b", "two"), named("a", "one"), named("a", "headless"), named("a", "none")}
-	objects := check.Got(limitsOf(servers, map[string]string{"a/one": "10.0.0.1", "b/two": "fd00::2", "a/headless": "None", "c/stray": "10.0.0.3"}, &v1beta1.NFSSpec{}, "ours"))(t)
+	objects := limitsOf(servers, map[string]string{"a/one": "10.0.0.1", "b/two": "fd00::2", "a/headless": "None", "c/stray": "10.0.0.3"}, &v1beta1.NFSSpec{}, "ours")
 	var names []string
 	for _, o := range objects {
 		names = append(names, o.GetKind()+" "+o.GetName())

@@ -85,11 +85,7 @@ func (c *Controller) run(ctx context.Context, d desired) (*round, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := newPlan(d, o)
-	if err != nil {
-		return nil, err
-	}
-	r := &round{desired: d, observed: o, plan: p}
+	r := &round{desired: d, observed: o, plan: newPlan(d, o)}
 	if r.leaving != "" || r.finish {
 		return r, c.applyRemoval(ctx, r)
 	}

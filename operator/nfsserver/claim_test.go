@@ -56,7 +56,7 @@ func TestClaim_DataIsKeptAgainWhenItsPolicyWasChanged(t *testing.T) {
 		c := &Controller{Config: Config{Kubernetes: fake.NewClientset(persistentVolume(r.claim, test.policy, removed))}}
 		test.before(c, r)
 		check.OK(t, c.observeClaim(t.Context(), r.server, &r.observed))
-		p := check.Got(newPlan(r.desired, r.observed))(t)
+		p := newPlan(r.desired, r.observed)
 		if keeps := p.patchVolume != nil; keeps != test.keeps || p.again != keptFor {
 			t.Errorf("%s: it is kept now: %t, and looked at after %s", name, keeps, p.again)
 		}

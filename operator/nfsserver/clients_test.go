@@ -90,7 +90,7 @@ func TestClients_NetworkPolicyAdmitsNodesAndNamedClients(t *testing.T) {
 	} {
 		in := asked(func(s *v1beta1.NFSServerSpec) { s.Service.Port, s.Exports.Clients = test.port, test.named })
 		in.closing = closing{on: true, clients: test.nodes, policy: true, cilium: true}
-		objects := check.Got(network(in))(t)
+		objects := network(in)
 		p := as[networking.NetworkPolicy](t, objects, "NetworkPolicy")
 		if !slices.Equal(p.Spec.PolicyTypes, []networking.PolicyType{"Ingress"}) || p.Spec.PodSelector.MatchLabels[Label] != in.server.Name ||
 			p.Name != "nfs-data" || len(p.OwnerReferences) != 1 {

@@ -35,9 +35,9 @@ func (r *rig) partsOf(s *v1beta1.NFSServer) []*unstructured.Unstructured {
 			r.Errorf("there is no %s to be copied", ref)
 		}
 	}
-	rights := check.Got(rightsOf(nil, realapi.Namespace, false))(r)
-	limits := check.Got(limitsOf(nil, nil, &v1beta1.NFSSpec{}, realapi.Namespace))(r)
-	accountOf := check.Got(account(s.Namespace))(r)
+	rights := rightsOf(nil, realapi.Namespace, false)
+	limits := limitsOf(nil, nil, &v1beta1.NFSSpec{}, realapi.Namespace)
+	accountOf := account(s.Namespace)
 	claim := part("PersistentVolumeClaim")
 	claim.SetNamespace(s.Namespace)
 	return slices.Concat(parts, rights, limits, []*unstructured.Unstructured{accountOf, claim})

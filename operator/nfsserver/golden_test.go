@@ -32,7 +32,7 @@ func TestGolden_EachSpecRendersItsObjects(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		var lines []string
-		for _, o := range asked(func(s *v1beta1.NFSServerSpec) { *s = spec }).objects(t) {
+		for _, o := range asked(func(s *v1beta1.NFSServerSpec) { *s = spec }).objects() {
 			encoded := check.Got(yaml.Marshal(o.Object))(t)
 			lines = append(lines, strings.SplitAfter(string(encoded), "\n")...)
 		}

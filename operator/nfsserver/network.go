@@ -52,7 +52,7 @@ func (r *round) isShut() bool {
 }
 
 // service is created before the pod, which gets its address.
-func service(in input) ([]*unstructured.Unstructured, error) {
+func service(in input) *unstructured.Unstructured {
 	o := render.Manifest[core.Service](deploy.NFS, manifestName)
 	spec := in.server.Spec.Service
 	o.Annotations = spec.Annotations
@@ -61,18 +61,17 @@ func service(in input) ([]*unstructured.Unstructured, error) {
 	o.Spec.Selector = selector(in.server)
 	// A Service that a user deleted gets the same address again, which volumes have.
 	o.Spec.ClusterIP = cmp.Or(spec.ClusterIP, in.address)
-	return all(in.server, o)
+	return belonging(o, in.server)
 }
 
-func network(in input) ([]*unstructured.Unstructured, error) {
-	var objects []object
+func network(in input) (objects []*unstructured.Unstructured) {
 	if in.closing.policy {
-		objects = append(objects, in.networkPolicy())
+		objects = append(objects, belonging(in.networkPolicy(), in.server))
 	}
 	if in.closing.cilium {
-		objects = append(objects, in.ciliumPolicy())
+		objects = append(objects, belonging(in.ciliumPolicy(), in.server))
 	}
-	return all(in.server, objects...)
+	return objects
 }
 
 // networkPolicy admits nodes and named clients to NFS, and any client to the metrics and checks.

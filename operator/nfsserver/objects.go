@@ -86,7 +86,7 @@ type object interface {
 }
 
 // belonging sets the namespace, labels and owner that an object of a server has.
-func belonging(o object, s *v1beta1.NFSServer) (*unstructured.Unstructured, error) {
+func belonging(o object, s *v1beta1.NFSServer) *unstructured.Unstructured {
 	o.SetNamespace(s.Namespace)
 	o.SetName(objectName(s))
 	labels := labelsOf(s)
@@ -97,16 +97,5 @@ func belonging(o object, s *v1beta1.NFSServer) (*unstructured.Unstructured, erro
 		owner.BlockOwnerDeletion = new(false)
 		o.SetOwnerReferences([]metav1.OwnerReference{*owner})
 	}
-	return render.Unstructured(o), nil
-}
-
-func all(s *v1beta1.NFSServer, objects ...object) (finished []*unstructured.Unstructured, err error) {
-	for _, o := range objects {
-		u, err := belonging(o, s)
-		if err != nil {
-			return nil, err
-		}
-		finished = append(finished, u)
-	}
-	return finished, nil
+	return render.Unstructured(o)
 }

@@ -58,10 +58,7 @@ type observed struct {
 // observe reads the caches. It reads from the API server only where a stale cache would do harm: what blocks the removal
 // of a server, a claim to create or grow, and PersistentVolumes, which are not cached.
 func (c *Controller) observe(ctx context.Context, d desired) (observed, error) {
-	o, err := c.observeCaches(d)
-	if err != nil {
-		return o, err
-	}
+	o := c.observeCaches(d)
 	if err := c.observeBeside(ctx, &o, d.server.Status.AllowedClients); err != nil {
 		return o, err
 	}
@@ -77,16 +74,12 @@ func (c *Controller) observe(ctx context.Context, d desired) (observed, error) {
 	return r.observed, nil
 }
 
-func (c *Controller) observeCaches(d desired) (o observed, err error) {
+func (c *Controller) observeCaches(d desired) observed {
 	s := d.server
-	unlimited, err := c.unlimited(&d.cluster.Spec.NFS)
-	if err != nil {
-		return o, err
-	}
-	o = observed{
+	o := observed{
 		now: time.Now(), entitled: c.entitled(s, d.cluster), pods: c.podsOf(s), claim: c.claim(s),
 		others: kube.Cached(c.servers.NFSServers(s.Namespace).List), nodes: kube.Cached(c.nodes.List),
-		kinds: map[schema.GroupKind]bool{}, unguarded: !render.HasPolicies(c.Owned.Has), unlimited: unlimited,
+		kinds: map[schema.GroupKind]bool{}, unguarded: !render.HasPolicies(c.Owned.Has), unlimited: c.unlimited(&d.cluster.Spec.NFS),
 		service: c.serviceAddress(s), shut: c.Servers.Get(refTo(s, networkPolicy.Group, networkPolicy.Kind)) != nil,
 		statefulSet: c.Servers.Get(refTo(s, apps.GroupName, "StatefulSet")), account: c.Servers.Get(apply.RefTo("", rbac.ServiceAccountKind, s.Namespace, rightsName)),
 		incomplete: slices.ContainsFunc([]string{"nfsservers", "volumes", "snapshots", "storagenodes"}, func(kind string) bool { return !c.Whole(kind) }),
@@ -98,7 +91,7 @@ func (c *Controller) observeCaches(d desired) (o observed, err error) {
 	o.namespace, _ = c.namespaces.Get(s.Namespace) // the only error of a cache is that there is none
 	c.observeStorageNodes(s, &o)
 	c.count(s, &o)
-	return o, nil
+	return o
 }
 
 func (c *Controller) observeStorageNodes(s *v1beta1.NFSServer, o *observed) {

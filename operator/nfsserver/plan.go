@@ -2,7 +2,6 @@ package nfsserver
 
 import (
 	"cmp"
-	"slices"
 	"time"
 
 	core "k8s.io/api/core/v1"
@@ -62,50 +61,41 @@ type round struct {
 	outcome
 }
 
-func newPlan(d desired, o observed) (plan, error) {
+func newPlan(d desired, o observed) plan {
 	r := &round{desired: d, observed: o}
 	if d.server.DeletionTimestamp != nil {
-		err := r.remove()
-		return r.plan, err
+		r.remove()
+	} else {
+		r.maintain()
 	}
-	err := r.maintain()
-	return r.plan, err
+	return r.plan
 }
 
 // maintain plans the objects of a server. If its spec cannot be served, the running objects stay.
-func (r *round) maintain() error {
+func (r *round) maintain() {
 	if r.isPaused() || !r.entitled { // the StorageCluster is watched
-		return nil
+		return
 	}
 	r.finalizer = r.server.DeletionTimestamp == nil
 	if r.invalid = checkServer(r.server, r.others); r.invalid == nil {
-		return r.maintainObjects()
+		r.maintainObjects()
+	} else {
+		r.again = kube.RetryRefused // another server may have been deleted
 	}
-	r.again = kube.RetryRefused // another server may have been deleted
-	return nil
 }
 
 // maintainObjects plans the claim, the rights and the objects of a server that is served.
-func (r *round) maintainObjects() (err error) {
+func (r *round) maintainObjects() {
 	r.maintainClaim()
 	r.grant = true
 	in := r.input()
-	service, err := service(in)
-	if err != nil {
-		return err
-	}
-	policies, err := network(in)
-	if err != nil {
-		return err
-	}
-	r.network = slices.Concat(service, policies)
+	r.network = append([]*unstructured.Unstructured{service(in)}, network(in)...)
 	// The Service queues the server when it has an address. Without one, it could not be created, and the status says why.
 	if r.service == "" || r.isClaimForeign() {
-		return nil
+		return
 	}
 	r.prune = true
-	r.workload, err = workload(in)
-	return err
+	r.workload = []*unstructured.Unstructured{workload(in)}
 }
 
 // isPaused says whether nothing may be changed. A StorageCluster that cannot be decoded may be paused.

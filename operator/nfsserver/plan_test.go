@@ -19,7 +19,6 @@ import (
 	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/kube/apply"
 	"github.com/holdfast-storage/holdfast/operator/render"
-	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // steps are what a plan does, in its order.
@@ -237,7 +236,7 @@ func TestPlan_WhatIsDoneFollowsFromWhatIsObserved(t *testing.T) {
 	} {
 		r := look(test.changes...)
 		before := []any{r.server.DeepCopy(), r.cluster.DeepCopy(), r.claim.DeepCopy(), r.set.DeepCopy()}
-		p := check.Got(newPlan(r.desired, r.observed))(t)
+		p := newPlan(r.desired, r.observed)
 		r.plan = p
 		if got := r.steps(); got != test.want {
 			t.Errorf("%s: it does\n%s, want\n%s", name, got, test.want)
@@ -258,7 +257,7 @@ func TestPlan_WhatIsDoneFollowsFromWhatIsObserved(t *testing.T) {
 		if after := []any{r.server, r.cluster, r.claim, r.set}; !reflect.DeepEqual(before, after) {
 			t.Errorf("%s: what was observed is changed", name)
 		}
-		twice := check.Got(newPlan(r.desired, r.observed))(t)
+		twice := newPlan(r.desired, r.observed)
 		nextTwice, eventsTwice, _ := r.conclude()
 		if p.steps() != twice.steps() || !reflect.DeepEqual(next, nextTwice) || !reflect.DeepEqual(events, eventsTwice) {
 			t.Errorf("%s: the same gives another plan or status", name)
@@ -268,12 +267,12 @@ func TestPlan_WhatIsDoneFollowsFromWhatIsObserved(t *testing.T) {
 
 func TestPlan_RecreatedServiceHasItsFormerAddressAndAnUpgradeGivesItsImage(t *testing.T) {
 	r := look(nothing, func(r *round) { r.server.Status.Endpoint = "10.0.0.9:2049" })
-	p := check.Got(newPlan(r.desired, r.observed))(t)
+	p := newPlan(r.desired, r.observed)
 	if got := as[core.Service](t, p.network, "Service").Spec.ClusterIP; got != "10.0.0.9" {
 		t.Errorf("it requests %q", got)
 	}
 	r = look(upgrade)
-	p = check.Got(newPlan(r.desired, r.observed))(t)
+	p = newPlan(r.desired, r.observed)
 	if got := render.ImageOf(&as[apps.StatefulSet](t, p.workload, "StatefulSet").Spec.Template.Spec); got != "nfs:2" {
 		t.Errorf("the pod is to run %s", got)
 	}
@@ -305,7 +304,7 @@ func TestPlan_APodThatIsOlderThanItsAccountIsReplacedOnce(t *testing.T) {
 				r.account.SetCreationTimestamp(at(test.account))
 			}
 		})
-		p := check.Got(newPlan(r.desired, r.observed))(t)
+		p := newPlan(r.desired, r.observed)
 		if got := as[apps.StatefulSet](t, p.workload, "StatefulSet").Spec.Template.Annotations[accountAnnotation]; got != test.want {
 			t.Errorf("%s: the pod is for account %q, want %q", name, got, test.want)
 		}
@@ -400,7 +399,7 @@ func TestIsAwaited_AnUpgradeWaitsForServersThatServedWhenItBegan(t *testing.T) {
 		"barred before":            {do{serving, func(r *round) { r.barredAt = began.Add(-time.Second) }}, true},
 	} {
 		r := look(append(test.changes, upgrade)...)
-		r.plan = check.Got(newPlan(r.desired, r.observed))(t)
+		r.plan = newPlan(r.desired, r.observed)
 		if got := r.isAwaited(began); got != test.want {
 			t.Errorf("%s: %v, want %v", name, got, test.want)
 		}

@@ -30,7 +30,7 @@ const (
 	publishedMount  = "/published"
 )
 
-func workload(in input) ([]*unstructured.Unstructured, error) {
+func workload(in input) *unstructured.Unstructured {
 	set := render.Manifest[apps.StatefulSet](deploy.NFS, manifestName)
 	set.Spec.ServiceName = objectName(in.server)
 	set.Spec.Selector = &metav1.LabelSelector{MatchLabels: selector(in.server)}
@@ -41,7 +41,7 @@ func workload(in input) ([]*unstructured.Unstructured, error) {
 		metav1.SetMetaDataAnnotation(&set.Spec.Template.ObjectMeta, accountAnnotation, in.renewed)
 	}
 	in.pod(&set.Spec.Template.Spec)
-	return all(in.server, set)
+	return belonging(set, in.server)
 }
 
 // pod completes the pod of the manifest.

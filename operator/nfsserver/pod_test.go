@@ -36,11 +36,8 @@ func asked(change func(*v1beta1.NFSServerSpec)) input {
 	return input{desired: desired{server: server(change), cluster: &v1beta1.StorageCluster{}, holdfast: "holdfast-system"}, address: "10.0.0.9"}
 }
 
-func (in input) objects(t *testing.T) []*unstructured.Unstructured {
-	t.Helper()
-	first := check.Got(service(in))(t)
-	rest := check.Got(workload(in))(t)
-	return append(first, rest...)
+func (in input) objects() []*unstructured.Unstructured {
+	return []*unstructured.Unstructured{service(in), workload(in)}
 }
 
 // as returns the object of a kind.
@@ -59,7 +56,7 @@ func as[T any](t *testing.T, objects []*unstructured.Unstructured, kind string) 
 
 func (in input) set(t *testing.T) *apps.StatefulSet {
 	t.Helper()
-	return as[apps.StatefulSet](t, in.objects(t), "StatefulSet")
+	return as[apps.StatefulSet](t, in.objects(), "StatefulSet")
 }
 
 func (in input) container(t *testing.T) core.Container {
@@ -158,7 +155,7 @@ func TestService_KeepsItsAddress(t *testing.T) {
 	} {
 		in := asked(func(s *v1beta1.NFSServerSpec) { s.Service.ClusterIP = test.asked })
 		in.address = test.had
-		if got := as[core.Service](t, in.objects(t), "Service").Spec.ClusterIP; got != test.want {
+		if got := as[core.Service](t, in.objects(), "Service").Spec.ClusterIP; got != test.want {
 			t.Errorf("%s: it is %q", name, got)
 		}
 		if test.want != "" && !slices.Contains(in.container(t).Args, "--address="+test.want) {

@@ -81,7 +81,7 @@ func TestProtected_PolicyOfServersThatWasDeletedOrChangedDoesNotCount(t *testing
 }
 
 func TestProtected_PoliciesOfServersFailClosed(t *testing.T) {
-	all := check.Got(limitsOf(nil, nil, &v1beta1.NFSSpec{}, "ours"))(t)
+	all := limitsOf(nil, nil, &v1beta1.NFSSpec{}, "ours")
 	for _, o := range all {
 		policy, _, err := unstructured.NestedString(o.Object, "spec", "failurePolicy")
 		if open := o.GetName() == "holdfast-nfs-classes"; o.GetKind() == policyKind && (err != nil || !open && policy != "Fail") {

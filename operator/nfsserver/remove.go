@@ -91,22 +91,22 @@ func promisedBeyondTrash(s *v1beta1.StorageNodeStatus) (bytes int64) {
 
 // remove plans the removal of a server, unless volumes are on it or the cluster is paused. The pod is deleted first: after
 // that, no volume can be created, and no one writes the StorageNode again.
-func (r *round) remove() error {
+func (r *round) remove() {
 	switch {
 	case !slices.Contains(r.server.Finalizers, v1beta1.OperatorFinalizer): // nothing was created for it
 		r.silent = true
-		return nil
+		return
 	case !r.isRemovable():
 		r.silent, r.again = true, kube.LookAgain
-		return nil
+		return
 	case r.remains.inUse:
-		err := r.maintain()
+		r.maintain()
 		if r.isPaused() || r.volumes+r.snapshots == 0 { // the caches are behind
 			r.again = kube.LookAgain
 		}
-		return err
+		return
 	case r.isPaused(): // the StorageCluster is watched
-		return nil
+		return
 	}
 	if r.statefulSet != nil {
 		r.delete = append(r.delete, r.statefulSet)
@@ -126,7 +126,6 @@ func (r *round) remove() error {
 		r.again = kube.LookAgain
 	}
 	r.silent = r.finish
-	return nil
 }
 
 // removeClaim plans for the data: the claim that was created for a server is deleted with it if reclaimPolicy says so.

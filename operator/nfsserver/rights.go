@@ -49,7 +49,7 @@ func (c *Controller) hasRights(s *v1beta1.NFSServer) bool {
 	return role != nil && slices.ContainsFunc(role.Rules, func(rule rbac.PolicyRule) bool { return slices.Contains(rule.ResourceNames, own) })
 }
 
-func rightsOf(servers []*v1beta1.NFSServer, namespace string, openshift bool) ([]*unstructured.Unstructured, error) {
+func rightsOf(servers []*v1beta1.NFSServer, namespace string, openshift bool) []*unstructured.Unstructured {
 	clusterRole, clusterBinding, role, binding := &rbac.ClusterRole{}, &rbac.ClusterRoleBinding{}, &rbac.Role{}, &rbac.RoleBinding{}
 	render.Read(deploy.NFSRBAC, rightsName, clusterRole, clusterBinding, role, binding)
 	var accounts []rbac.Subject
@@ -68,33 +68,25 @@ func rightsOf(servers []*v1beta1.NFSServer, namespace string, openshift bool) ([
 			ResourceNames: []string{"privileged"}, Verbs: []string{"use"},
 		})
 	}
-	var finished []*unstructured.Unstructured
-	for _, o := range []object{clusterRole, role, clusterBinding, binding} {
-		u, err := shared(o)
-		if err != nil {
-			return nil, err
-		}
-		finished = append(finished, u)
-	}
-	return finished, nil
+	return []*unstructured.Unstructured{shared(clusterRole), shared(role), shared(clusterBinding), shared(binding)}
 }
 
 func inOrder(servers []*v1beta1.NFSServer) []*v1beta1.NFSServer {
 	return slices.SortedFunc(slices.Values(servers), func(a, b *v1beta1.NFSServer) int { return cmp.Compare(keyOf(a).String(), keyOf(b).String()) })
 }
 
-func account(namespace string) (*unstructured.Unstructured, error) {
+func account(namespace string) *unstructured.Unstructured {
 	o := render.Manifest[core.ServiceAccount](deploy.NFS, rightsName)
 	o.Namespace = namespace
 	return shared(o)
 }
 
 // shared sets no instance label, so that pruning for one StorageCluster or one server leaves these objects alone.
-func shared(o object) (*unstructured.Unstructured, error) {
+func shared(o object) *unstructured.Unstructured {
 	o.SetLabels(map[string]string{
 		v1beta1.NameLabel: v1beta1.AppName, v1beta1.PartOfLabel: v1beta1.AppName, v1beta1.ComponentLabel: serverComponent, apply.ManagedByLabel: apply.FieldManager,
 	})
-	return render.Unstructured(o), nil
+	return render.Unstructured(o)
 }
 
 // accountPolicy limits the accounts of servers to their own objects.
@@ -106,7 +98,7 @@ const (
 
 // limitsOf returns the policies that limit the rights of servers, and who mounts from them. addresses are those of the
 // servers, by NAMESPACE/NAME.
-func limitsOf(servers []*v1beta1.NFSServer, addresses map[string]string, spec *v1beta1.NFSSpec, namespace string) (finished []*unstructured.Unstructured, err error) {
+func limitsOf(servers []*v1beta1.NFSServer, addresses map[string]string, spec *v1beta1.NFSSpec, namespace string) (finished []*unstructured.Unstructured) {
 	var known []string
 	for _, s := range inOrder(servers) {
 		key := keyOf(s).String()
@@ -118,19 +110,15 @@ func limitsOf(servers []*v1beta1.NFSServer, addresses map[string]string, spec *v
 	render.SetVariable(all, accountPolicy, serversVariable, "{"+strings.Join(known, ", ")+"}")
 	render.SetVariable(all, render.MountsPolicy, "allowed", render.CELList(append([]string{namespace}, spec.InlineVolumeNamespaces...)))
 	for _, o := range all {
-		u, err := shared(o)
-		if err != nil {
-			return nil, err
-		}
-		finished = append(finished, u)
+		finished = append(finished, shared(o))
 	}
-	return finished, nil
+	return finished
 }
 
 // limits returns the policies for the servers; none if the API server has no such kind.
-func (c *Controller) limits(servers []*v1beta1.NFSServer) ([]*unstructured.Unstructured, error) {
+func (c *Controller) limits(servers []*v1beta1.NFSServer) []*unstructured.Unstructured {
 	if !render.HasPolicies(c.Owned.Has) {
-		return nil, nil
+		return nil
 	}
 	addresses := map[string]string{}
 	for _, s := range servers {
@@ -141,9 +129,8 @@ func (c *Controller) limits(servers []*v1beta1.NFSServer) ([]*unstructured.Unstr
 
 // unlimited names the policies and bindings that are missing, or have other rules. What servers there are is not compared: it is
 // written with the rights of each.
-func (c *Controller) unlimited(spec *v1beta1.NFSSpec) (missing []string, err error) {
-	rules, err := limitsOf(nil, nil, spec, c.Namespace)
-	for _, wanted := range rules {
+func (c *Controller) unlimited(spec *v1beta1.NFSSpec) (missing []string) {
+	for _, wanted := range limitsOf(nil, nil, spec, c.Namespace) {
 		live := c.Owned.Get(apply.RefOf(wanted))
 		if live != nil && live.GetDeletionTimestamp() == nil {
 			live = live.DeepCopy()
@@ -156,7 +143,7 @@ func (c *Controller) unlimited(spec *v1beta1.NFSSpec) (missing []string, err err
 		}
 		missing = append(missing, apply.RefOf(wanted).String())
 	}
-	return missing, err
+	return missing
 }
 
 // grant gives all entitled servers their rights, and one its account, which may not be cached yet. All servers share one
@@ -164,32 +151,18 @@ func (c *Controller) unlimited(spec *v1beta1.NFSSpec) (missing []string, err err
 func (c *Controller) grant(ctx context.Context, one *v1beta1.NFSServer) apply.Outcome {
 	c.rights.Lock()
 	defer c.rights.Unlock()
-	o, err := account(one.Namespace)
-	if err != nil {
-		return failed(err)
-	}
 	others := c.entitledBut(keyOf(one))
 	c.given.Store(one.UID, true)
-	return c.Servers.Apply(ctx, []*unstructured.Unstructured{o}).And(c.applyRights(ctx, append(others, one)))
+	return c.Servers.Apply(ctx, []*unstructured.Unstructured{account(one.Namespace)}).And(c.applyRights(ctx, append(others, one)))
 }
-
-func failed(err error) apply.Outcome { return apply.Outcome{Failures: []apply.Failure{{Err: err}}} }
 
 // applyRights applies the limits before the rights, and no rights if that fails.
 func (c *Controller) applyRights(ctx context.Context, servers []*v1beta1.NFSServer) apply.Outcome {
-	limits, err := c.limits(servers)
-	if err != nil {
-		return failed(err)
-	}
-	out := c.Owned.Apply(ctx, limits)
+	out := c.Owned.Apply(ctx, c.limits(servers))
 	if len(out.Failures) > 0 {
 		return out
 	}
-	objects, err := rightsOf(servers, c.Namespace, c.Owned.Has(securityContextConstraints))
-	if err != nil {
-		return failed(err)
-	}
-	return out.And(c.Owned.Apply(ctx, objects))
+	return out.And(c.Owned.Apply(ctx, rightsOf(servers, c.Namespace, c.Owned.Has(securityContextConstraints))))
 }
 
 // entitledBut returns the existing servers, except one, that have rights or get them. A server that is being deleted may still
@@ -212,26 +185,14 @@ func (c *Controller) revoke(ctx context.Context, gone types.NamespacedName, ther
 	}
 	servers := c.entitledBut(but)
 	if !slices.ContainsFunc(servers, func(s *v1beta1.NFSServer) bool { return s.Namespace == gone.Namespace }) {
-		o, err := account(gone.Namespace)
-		if err != nil {
-			return err
-		}
-		if err := removeFrom(ctx, c.Servers, o); err != nil {
+		if err := removeFrom(ctx, c.Servers, account(gone.Namespace)); err != nil {
 			return err
 		}
 	}
 	if len(servers) > 0 {
 		return c.applyRights(ctx, servers).Err()
 	}
-	objects, err := rightsOf(nil, c.Namespace, false)
-	if err != nil {
-		return err
-	}
-	limits, err := c.limits(nil)
-	if err != nil {
-		return err
-	}
-	objects = append(limits, objects...)
+	objects := append(c.limits(nil), rightsOf(nil, c.Namespace, false)...)
 	slices.Reverse(objects)
 	return removeFrom(ctx, c.Owned, objects...)
 }

@@ -28,7 +28,7 @@ func named(namespace, name string) *v1beta1.NFSServer {
 }
 
 func TestRights_ServerHasRightsToItsOwnLeasesOnly(t *testing.T) {
-	objects := check.Got(rightsOf([]*v1beta1.NFSServer{named("b", "two"), named("a", "three"), named("a", "one")}, "ours", false))(t)
+	objects := rightsOf([]*v1beta1.NFSServer{named("b", "two"), named("a", "three"), named("a", "one")}, "ours", false)
 	binding, role := as[rbac.ClusterRoleBinding](t, objects, "ClusterRoleBinding"), as[rbac.Role](t, objects, "Role")
 	want := []rbac.Subject{
 		{Kind: "ServiceAccount", Namespace: "a", Name: rightsName},
@@ -50,7 +50,7 @@ func TestRights_ServerHasRightsToItsOwnLeasesOnly(t *testing.T) {
 
 func TestRights_PodsAreAdmittedOnOpenShift(t *testing.T) {
 	for _, openshift := range []bool{false, true} {
-		objects := check.Got(rightsOf(nil, "ours", openshift))(t)
+		objects := rightsOf(nil, "ours", openshift)
 		use := slices.ContainsFunc(as[rbac.ClusterRole](t, objects, "ClusterRole").Rules, func(r rbac.PolicyRule) bool { return slices.Contains(r.Verbs, "use") })
 		if use != openshift {
 			t.Errorf("OpenShift %v: the right to use its constraints is given: %v", openshift, use)
@@ -87,7 +87,7 @@ func TestRights_ControllerHasAllThatItGrantsToServersAndNeedsForThem(t *testing.
 			has[o.GetKind()] = each(as[rbac.ClusterRole](t, []*unstructured.Unstructured{o}, o.GetKind()).Rules)
 		}
 	}
-	granted := check.Got(rightsOf([]*v1beta1.NFSServer{named("a", "one")}, "ours", true))(t)
+	granted := rightsOf([]*v1beta1.NFSServer{named("a", "one")}, "ours", true)
 	needs := map[string][]right{
 		"ClusterRole": each(as[rbac.ClusterRole](t, granted, "ClusterRole").Rules),
 		"Role":        append(each(as[rbac.Role](t, granted, "Role").Rules), right{"delete", "coordination.k8s.io", "leases", ""}),
@@ -97,8 +97,8 @@ func TestRights_ControllerHasAllThatItGrantsToServersAndNeedsForThem(t *testing.
 	}
 	in := asked(nil)
 	in.closing = closing{clients: []string{"10.0.0.7"}, policy: true, cilium: true}
-	accounts := []*unstructured.Unstructured{check.Got(account("team"))(t)}
-	for _, o := range slices.Concat(in.objects(t), check.Got(network(in))(t), granted, accounts) {
+	accounts := []*unstructured.Unstructured{account("team")}
+	for _, o := range slices.Concat(in.objects(), network(in), granted, accounts) {
 		kind, plural := "ClusterRole", resourceOf(o)
 		if strings.HasPrefix(o.GetKind(), "Role") {
 			kind = "Role"
@@ -217,8 +217,7 @@ func (r *rig) forge(name string) {
 	r.Helper()
 	in := asked(func(s *v1beta1.NFSServerSpec) { s.Engine = v1beta1.EngineDirectory })
 	in.server = r.server(name)
-	objects := check.Got(workload(in))(r)
-	set := as[apps.StatefulSet](r.T, objects, "StatefulSet")
+	set := as[apps.StatefulSet](r.T, in.objects(), "StatefulSet")
 	check.Got(r.theirs.AppsV1().StatefulSets(r.namespace).Create(r.Context(), set, metav1.CreateOptions{}))(r)
 }
 

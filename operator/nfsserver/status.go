@@ -137,7 +137,8 @@ func hasServed(old *v1beta1.NFSServerStatus) bool {
 }
 
 func (r *round) available(ever bool, next *v1beta1.NFSServerStatus) metav1.Condition {
-	is, reason, message := false, "", ""
+	var is bool
+	var reason, message string
 	switch {
 	case r.leaving != "":
 		reason, message = reasonTerminating, "waiting for "+r.leaving

@@ -84,7 +84,8 @@ func (l *logs) read(ctx context.Context, job, word string, pod *core.Pod) {
 	}
 	ctx, r.cancel = context.WithCancel(ctx)
 	go func() {
-		state, after := logState{}, time.Duration(0)
+		var state logState
+		var after time.Duration
 		if word != "" && containerStatus(pod).State.Running != nil {
 			state, after = l.stream(ctx, pod, word, &core.PodLogOptions{Container: containerName, Follow: true}), readAgain
 		} else {
