@@ -59,6 +59,7 @@ func (a *Agent) reconcile(ctx context.Context, k key) (again time.Duration, err 
 		a.log.Warn("left alone: its name is no valid id", "kind", k.kind, "name", k.name)
 		return 0, nil //nolint:nilerr // a retry cannot help
 	}
+	defer backend.Step(a.log, k.id(), "reconcile")()
 	made := has(&a.work.made, k)
 	if k.kind == v1beta1.SourceSnapshot {
 		err = a.reconcileSnapshot(ctx, k)

@@ -45,6 +45,7 @@ func (h hostFS) verify(m *nodeops.Mount, staging string) error {
 
 // mountDevice mounts the file system on a device of the volume, completely or not at all.
 func (h hostFS) mountDevice(ctx context.Context, a access, device, target string) error {
+	defer backend.Step(h.n.Log, h.v.ID, "mount")()
 	crashpoint.Here(crashpoint.StageAttached)
 	small, err := h.prepare(ctx, a, device)
 	if err != nil {

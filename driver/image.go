@@ -15,7 +15,9 @@ func (i imageAttachment) mount(ctx context.Context, a access, target string) err
 	if i.v.Mode == backend.Block {
 		return i.mountNode(ctx, a, target, i.attach)
 	}
+	attached := backend.Step(i.n.Log, i.v.ID, "attach")
 	loop, err := nodeops.AttachLoop(ctx, i.v.Access.Image, nodeops.LoopOptions{Autoclear: true})
+	attached()
 	if err != nil {
 		return err
 	}
@@ -28,6 +30,7 @@ func (i imageAttachment) mount(ctx context.Context, a access, target string) err
 // is not attached read-only, if the image can be written at all: a process that has the node of such a device may change the
 // file that it shows (LOOP_CHANGE_FD).
 func (i imageAttachment) attach(ctx context.Context, readOnly bool) (device string, err error) {
+	defer backend.Step(i.n.Log, i.v.ID, "attach")()
 	loop, err := nodeops.AttachLoop(ctx, i.v.Access.Image, nodeops.LoopOptions{})
 	if err != nil && readOnly {
 		loop, err = nodeops.AttachLoop(ctx, i.v.Access.Image, nodeops.LoopOptions{ReadOnly: true})
