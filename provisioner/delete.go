@@ -142,7 +142,7 @@ func (p *Provisioner) dispose(ctx context.Context, pv *core.PersistentVolume, v 
 	if err := p.remove(ctx, v.ID); err != nil {
 		return err
 	}
-	p.claims.again(isUnbound) // there is space now
+	p.claims.again(p.stopsWaiting) // there is space now
 	return p.journal.end(v.ID)
 }
 

@@ -10,9 +10,13 @@ import (
 
 	core "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/sig-storage-lib-external-provisioner/v10/controller"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/backend/backendtest"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
@@ -268,6 +272,36 @@ func (s *server) elsewhere() *Provisioner {
 	s.t.Helper()
 	s.config.StateDir = s.t.TempDir()
 	return s.made()
+}
+
+func TestDelete_OnlyClaimsThatDidNotFitAreTriedAgainAndOnce(t *testing.T) {
+	s, p := quiet(t)
+	s.disk.Memory = backendtest.NewMemorySized(gib)
+	var again []string
+	p.claims.listener = cache.ResourceEventHandlerFuncs{AddFunc: func(o any) { again = append(again, o.(*core.PersistentVolumeClaim).Name) }}
+	claimed := func(name string) controller.ProvisionOptions {
+		o := options(nil, func(o *controller.ProvisionOptions) {
+			o.PVC.Name, o.PVC.UID, o.PVName = name, types.UID(name), "pvc-"+name
+		})
+		check.OK(t, p.claims.SharedIndexInformer.GetStore().Add(o.PVC))
+		return o
+	}
+	refused := func(name string, want error) {
+		t.Helper()
+		if _, _, err := p.Provision(t.Context(), claimed(name)); !errors.Is(err, want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	pv := p.provisioned(t, claimed("first"))
+	refused("no-room", backend.ErrExhausted)
+	s.disk.fails("create", backend.ErrUnavailable)
+	refused("no-answer", backend.ErrUnavailable)
+	s.disk.hook(nil)
+	check.OK(t, p.Delete(t.Context(), pv))
+	check.OK(t, p.Delete(t.Context(), p.provisioned(t, claimed("last"))))
+	if !slices.Equal(again, []string{"no-room"}) {
+		t.Errorf("tried again are %q", again)
+	}
 }
 
 func TestDelete_LocalDataIsDeletedThoughTheIdentityOfTheStoreIsLost(t *testing.T) {

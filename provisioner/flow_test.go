@@ -126,7 +126,7 @@ func TestClaim_WaitingForCapacityIsProvisionedWhenAVolumeIsDeletedUnlessItIsDele
 	a.bound("first")
 	a.claim("second", class, s.config.Name)
 	a.claim("third", class, s.config.Name)
-	wait.Until(t, "both are refused", func() bool { return s.disk.called("create") == 3 })
+	wait.Until(t, "both are refused", func() bool { return s.running.waiting.Len() == 2 })
 	a.deleteClaim("third")
 	a.claimGone("third")
 	a.deleteClaim("first")

@@ -30,6 +30,9 @@ func (p *Provisioner) Provision(ctx context.Context, o controller.ProvisionOptio
 	case inTerm.Err() != nil && ctx.Err() == nil:
 		return nil, controller.ProvisioningFinished, ignored(errResting) // the journal has what was begun
 	case err != nil:
+		if errors.Is(err, backend.ErrExhausted) {
+			p.waiting.Add(o.PVC.UID, nil)
+		}
 		p.log.Warn("a claim has no volume yet", "claim", o.PVC.Namespace+"/"+o.PVC.Name, "volume", o.PVName, "error", err)
 		return nil, stateOf(err), err
 	}

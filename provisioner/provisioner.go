@@ -96,6 +96,7 @@ type Provisioner struct {
 	begun    *kube.Loop[backend.ID] // volumes without a PersistentVolume
 	library  *controller.ProvisionController
 	reported *lru.Cache // the events that were written once
+	waiting  *lru.Cache // the UIDs of claims that did not fit
 
 	claims, volumes, classes *replay
 }
@@ -114,7 +115,7 @@ func New(c Config) (*Provisioner, error) {
 	if err := c.complete(); err != nil {
 		return nil, err
 	}
-	p := &Provisioner{Config: c, log: c.Log, started: time.Now(), reported: lru.New(mostReported)}
+	p := &Provisioner{Config: c, log: c.Log, started: time.Now(), reported: lru.New(mostReported), waiting: lru.New(mostWaiting)}
 	var err error
 	if p.journal, err = openJournal(c.StateDir, c.Log); err != nil {
 		return nil, err

@@ -50,10 +50,19 @@ func (r *replay) again(f func(object any) bool) {
 
 func anything(any) bool { return true }
 
-// isUnbound chooses the claims that have no PersistentVolume.
-func isUnbound(object any) bool {
+// mostWaiting is how many of the claims that did not fit are tried again as soon as there is space. Any more are tried after
+// their back-off.
+const mostWaiting = 4096
+
+// stopsWaiting chooses each claim that did not fit once.
+func (p *Provisioner) stopsWaiting(object any) bool {
 	c, ok := object.(*core.PersistentVolumeClaim)
-	return ok && c.Spec.VolumeName == ""
+	if !ok {
+		return false
+	}
+	_, waits := p.waiting.Get(c.UID)
+	p.waiting.Remove(c.UID)
+	return waits
 }
 
 // chosen lists and watches objects and caches only the relevant ones. One that is no longer relevant is reported as
