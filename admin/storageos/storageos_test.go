@@ -209,6 +209,11 @@ func TestConvert_UnsupportedFieldIsOmittedAndReported(t *testing.T) {
 	}
 }
 
+// terms is a node selector with one expression.
+func terms(expression map[string]any) map[string]any {
+	return map[string]any{"nodeSelectorTerms": []any{map[string]any{"matchExpressions": []any{expression}}}}
+}
+
 func TestConvert_UnreadableValueIsAnErrorThatNamesItsField(t *testing.T) {
 	for name, test := range map[string]struct {
 		spec map[string]any
@@ -221,6 +226,9 @@ func TestConvert_UnreadableValueIsAnErrorThatNamesItsField(t *testing.T) {
 		"a word for fields":     {map[string]any{"csi": "v1"}, []string{"spec.csi", "fields below it"}},
 		"terms that are none":   {map[string]any{"nodeSelectorTerms": "all"}, []string{"spec.nodeSelectorTerms"}},
 		"a misspelt toleration": {map[string]any{"tolerations": []any{map[string]any{"keys": "x"}}}, []string{"spec.tolerations", "keys"}},
+		"a key in capitals":     {map[string]any{"tolerations": []any{map[string]any{"Key": "x"}}}, []string{"spec.tolerations", "Key"}},
+		"yes as a value":        {map[string]any{"tolerations": []any{map[string]any{"key": "x", "value": true}}}, []string{"spec.tolerations", "value"}},
+		"a number as a value":   {terms(map[string]any{"key": "x", "operator": "In", "values": []any{1.10}}), []string{"spec.nodeSelectorTerms", "values"}},
 		"no amount":             {map[string]any{"resources": map[string]any{"limits": map[string]any{"memory": "much"}}}, []string{"spec.resources"}},
 		"a list as annotation":  {map[string]any{"ingress": map[string]any{"annotations": map[string]any{"a": []any{}}}}, []string{"spec.ingress.annotations", "a: []", "a text"}},
 		"a word as annotations": {map[string]any{"ingress": map[string]any{"annotations": "a"}}, []string{"spec.ingress.annotations", "by their keys"}},

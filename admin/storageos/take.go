@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strconv"
 
-	"sigs.k8s.io/yaml"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // field is a documented field and its conversion.
@@ -37,16 +37,19 @@ func taken[T any](path, remark string, of func(*cluster) *T) field {
 // typed is for fields of one type. A value of another type is a fault.
 func typed[T any](path string, take func(c *conversion, value T)) field {
 	return field{path, func(c *conversion, value any) {
-		var into T
-		if err := c.read(value, &into); err != nil {
+		var into struct {
+			Value T `json:"value"`
+		}
+		if err := c.read(value, &into.Value, &into); err != nil {
 			c.faultf("%v", err)
 			return
 		}
-		take(c, into)
+		take(c, into.Value)
 	}}
 }
 
-func (c *conversion) read(value, into any) error {
+// read reads a value into a field of the struct whole.
+func (c *conversion) read(value, into, whole any) error {
 	switch into := into.(type) {
 	case *bool: // StorageOS also accepted strings
 		if *into = value == true || value == "true"; !*into && value != false && value != "false" {
@@ -70,7 +73,7 @@ func (c *conversion) read(value, into any) error {
 		}
 		*into = c.texts(given)
 	default:
-		return readKubernetes(value, into)
+		return readKubernetes(value, whole)
 	}
 	return nil
 }
@@ -96,11 +99,18 @@ func (c *conversion) texts(given map[string]any) map[string]string {
 	return all
 }
 
-// readKubernetes reads a type of Kubernetes. Unknown subfields are an error.
+// readKubernetes reads a type of Kubernetes as the field value of a struct. Unknown subfields are an error.
 func readKubernetes(value, into any) error {
-	data, err := json.Marshal(value)
+	data, err := json.Marshal(map[string]any{"value": value})
 	if err == nil {
-		err = yaml.UnmarshalStrict(data, into)
+		err = json.Unmarshal(data, into) // refuses a value of another type
+	}
+	var loose map[string]any
+	if err == nil {
+		err = json.Unmarshal(data, &loose)
+	}
+	if err == nil { // refuses an unknown key, or a known one in another case
+		err = runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(loose, into, true)
 	}
 	if err != nil {
 		return fmt.Errorf("it cannot be read as Kubernetes has it: %w", err)
