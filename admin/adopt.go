@@ -60,6 +60,9 @@ func (a *Admin) Adopt(ctx context.Context, want Adoption) error {
 	for _, note := range b.notes {
 		a.sayf("%s", note)
 	}
+	if a.unsaid != nil {
+		return a.unsaid
+	}
 	ctx, cancel := a.limited(ctx)
 	defer cancel()
 	if err := a.bind(ctx, o.volume.Name, b); err != nil {

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -73,6 +74,22 @@ func TestAdopt_UsesAReleasedPersistentVolumeAgain(t *testing.T) {
 		r.must(r.Adopt(r.Context(), adoption))
 		r.bound("pv-1")
 		r.says("PersistentVolume pv-1 exists already (Released)")
+	})
+}
+
+// broken is an output that fails.
+type broken struct{}
+
+func (broken) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
+
+func TestAdopt_WritesNothingIfItsNotesCannotBePrinted(t *testing.T) {
+	adopting(t, func(r *rig) {
+		r.binder()
+		r.volume("pvc-1")
+		r.pv("pv-1", func(pv *core.PersistentVolume) { pv.Status.Phase = core.VolumeReleased })
+		r.Out = broken{}
+		r.refuses(r.Adopt(r.Context(), adoption), "broken pipe")
+		r.untouched()
 	})
 }
 
