@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -35,8 +36,12 @@ claim, and two classes that are measured in the same cluster.`,
 	flags := cmd.Flags()
 	b := &benchmark{logging: logFlags(flags), installation: clusterFlags(flags), output: outputFlag(cmd, tableFormats...), size: resource.QuantityValue{Quantity: resource.MustParse("64Mi")}}
 	flags.StringVar(&b.config.StorageClass, "storage-class", "", "`name` of the class to measure")
-	flags.IntSliceVar(&b.config.AtOnce, "at-once", []int{1, 20, 100}, "a round for each of these `numbers` of volumes at once")
-	flags.Lookup("at-once").DefValue = "1,20,100" // without brackets
+	b.config.AtOnce = []int{1, 20, 100}
+	flags.Func("at-once", "a round for each of these `numbers` of volumes at once", func(s string) (err error) {
+		b.config.AtOnce, err = numbers(s)
+		return err
+	})
+	flags.Lookup("at-once").DefValue = "1,20,100"
 	flags.IntVar(&b.config.Repeat, "repeat", 10, "how often the round of one volume runs, a `number`; with 100 there is a p99")
 	flags.Var(&b.size, "size", "`size` of the claims")
 	flags.StringVar(&b.config.Image, "image", "busybox:1", "`image` of the pods; it must have sh and sleep, and is pulled where it is not present")
@@ -44,6 +49,18 @@ claim, and two classes that are measured in the same cluster.`,
 	flags.DurationVar(&b.config.Timeout, "timeout", 5*time.Minute, "how long each step of a round may take, a `duration`")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return b.run(cmd.Context(), cmd.OutOrStdout()) }
 	return cmd
+}
+
+// numbers reads numbers with commas between.
+func numbers(s string) (all []int, err error) {
+	for word := range strings.SplitSeq(s, ",") {
+		number, err := strconv.Atoi(strings.TrimSpace(word))
+		if err != nil {
+			return nil, fmt.Errorf("%q is no whole number; give numbers with commas between, such as 1,20,100", word)
+		}
+		all = append(all, number)
+	}
+	return all, nil
 }
 
 type benchmark struct {

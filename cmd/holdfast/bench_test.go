@@ -19,8 +19,8 @@ func TestBench_UsageErrorNamesTheAllowedValues(t *testing.T) {
 	for line, want := range map[string][]string{
 		"":                                       {"storage class is missing"},
 		"--storage-class fast --output xml":      {`"xml"`, "table, wide, json or yaml"},
-		"--storage-class fast --at-once 1,many":  {`"many"`, "--at-once"},
-		"--storage-class fast --at-once=":        {"--at-once"},
+		"--storage-class fast --at-once 1,many":  {`"many"`, "--at-once", "1,20,100"},
+		"--storage-class fast --at-once=":        {"--at-once", "1,20,100"},
 		"--storage-class fast --at-once 1,10000": {"10000", "1 to 1000"},
 		"--storage-class fast --size big":        {"size", `"big"`},
 	} {
@@ -30,6 +30,14 @@ func TestBench_UsageErrorNamesTheAllowedValues(t *testing.T) {
 				t.Errorf("%s: got %v, want an error of usage that names %s", line, err, word)
 			}
 		}
+	}
+}
+
+func TestBench_LastNumbersAtOnceCountAndMayHaveSpaces(t *testing.T) {
+	t.Setenv("KUBECONFIG", "/nowhere/kubeconfig")
+	_, err := call(t, "bench", "--storage-class", "fast", "--repeat", "0", "--at-once", "5", "--at-once", "1, 5")
+	if !errors.Is(err, errUsage) || !strings.Contains(err.Error(), "0 repetitions") || strings.Contains(err.Error(), "at once") {
+		t.Errorf("got %v, want an error about the repetitions alone", err)
 	}
 }
 

@@ -106,6 +106,7 @@ func (l list[T]) show(ctx context.Context, out io.Writer, s *source) error {
 		return err
 	}
 	all = slices.DeleteFunc(all, func(one T) bool { return !l.chosen(&s.Filter, one) })
+	l.orders[0].Sort(all, false) // those that are equal in the column stay so
 	for _, o := range l.orders {
 		if o.Name == s.sortBy.value {
 			o.Sort(all, s.reverse)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +14,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
+// maxManifest is the most that the API server accepts as one object.
+const maxManifest = 3 << 20
+
 // readManifest reads the one document that a file has; - is the standard input.
 func readManifest(path string) (map[string]any, error) {
 	file := os.Stdin
@@ -23,9 +27,16 @@ func readManifest(path string) (map[string]any, error) {
 		}
 		defer file.Close()
 	}
+	data, err := io.ReadAll(io.LimitReader(file, maxManifest+1))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if len(data) > maxManifest {
+		return nil, fmt.Errorf("%s has more than %d bytes, which no API server takes", path, maxManifest)
+	}
 	var found map[string]any
 	var kinds []any
-	documents := utilyaml.NewYAMLReader(bufio.NewReader(file))
+	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
 	for {
 		document, err := documents.Read()
 		if errors.Is(err, io.EOF) {

@@ -39,11 +39,13 @@ type clientReporter struct {
 }
 
 func (t *clientReporter) run(ctx context.Context) error {
-	wait.UntilWithContext(ctx, func(ctx context.Context) {
+	// It waits first: a server that has just started has no clients yet.
+	_ = wait.PollUntilContextCancel(ctx, countClientsEvery, false, func(ctx context.Context) (bool, error) {
 		if err := t.report(ctx); err != nil {
 			t.log.Debug("the number of clients could not be reported", "error", err) // the next poll reports it
 		}
-	}, countClientsEvery)
+		return false, nil
+	})
 	return nil
 }
 

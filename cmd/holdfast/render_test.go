@@ -85,6 +85,7 @@ func TestRender_InvalidFileIsRefusedWithTheReason(t *testing.T) {
 		text string
 		want []string
 	}{
+		"an enormous file":   {clusterHead + "# " + strings.Repeat("x", maxManifest), []string{"more than 3145728 bytes"}},
 		"bad YAML":           {"kind: [", []string{"no YAML"}},
 		"a key twice":        {clusterHead + "kind: StorageCluster\n", []string{"no YAML", "kind"}},
 		"two documents":      {clusterHead + "---\napiVersion: v1\nkind: Secret\n", []string{"2 documents", "StorageCluster", "Secret"}},

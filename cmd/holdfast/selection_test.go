@@ -20,11 +20,11 @@ func crowded(t *testing.T) []string {
 	t.Helper()
 	api := miniapi.New(t)
 	kinds := kindsOf(api)
-	for _, name := range []string{"node-1", "node-2", "team.files.nfs.holdfast.dev"} {
+	for i, name := range []string{"node-1", "node-2", "team.files.nfs.holdfast.dev"} {
 		wait.Put(t, &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1beta1.StorageNodeStatus{
 			Pools: []v1beta1.Pool{{Name: "fast"}, {Name: "slow"}},
 			Trash: []v1beta1.TrashedVolume{
-				{Name: "old-on-" + name[:6], Pool: "fast", ClaimRef: v1beta1.ReferenceTo("shop/old"), Size: resource.MustParse("1Gi"), DeletionTime: metav1.NewTime(noon), ExpirationTime: metav1.NewTime(noon)},
+				{Name: "old-on-" + name[:6], Pool: "fast", ClaimRef: v1beta1.ReferenceTo("shop/old"), Size: resource.MustParse("1Gi"), DeletionTime: metav1.NewTime(noon.Add(time.Duration(i) * time.Minute)), ExpirationTime: metav1.NewTime(noon)},
 			},
 		}}, kinds.StorageNodes())
 	}
@@ -73,6 +73,8 @@ func TestLists_AreSortedAndFiltered(t *testing.T) {
 		"volumes list --node node-2 --unhealthy":          "",
 		"volumes trash --node node-2":                     "old-on-node-2",
 		"volumes trash --claim shop/old --sort-by name":   "old-on-node-1 old-on-node-2 old-on-team.f",
+		"volumes trash --sort-by claim":                   "old-on-team.f old-on-node-2 old-on-node-1",
+		"volumes trash --sort-by claim --reverse":         "old-on-team.f old-on-node-2 old-on-node-1",
 		"snapshots --volume pvc-b":                        "s-2",
 		"snapshots list --sort-by volume --reverse":       "s-2 s-1",
 		"snapshots list -n shop":                          "s-1 s-2",
