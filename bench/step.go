@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -110,14 +111,20 @@ func (s *seen) why(kind, name string) string {
 // atOnce calls do for all concurrently, which returns a name and an error.
 func atOnce[T any](all []T, do func(T) (string, error)) error {
 	var g errgroup.Group
+	var failed atomic.Int64
 	for _, one := range all {
 		g.Go(func() error {
 			name, err := do(one)
 			if err != nil {
+				failed.Add(1)
 				return fmt.Errorf("%s: %w", name, err)
 			}
 			return nil
 		})
 	}
-	return g.Wait()
+	err := g.Wait()
+	if n := failed.Load(); n > 1 {
+		return fmt.Errorf("%w (and %d more of %d)", err, n-1, len(all))
+	}
+	return err
 }
