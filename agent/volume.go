@@ -149,8 +149,10 @@ func (a *Agent) createVolume(ctx context.Context, o *v1beta1.Volume) (*backend.V
 		return a.Backend.Create(ctx, spec)
 	case source.Kind == v1beta1.SourceSnapshot:
 		return a.Backend.Restore(ctx, backend.ID(source.Name), spec)
+	case source.Kind == v1beta1.SourceVolume:
+		return a.Backend.Clone(ctx, backend.ID(source.Name), spec)
 	}
-	return a.Backend.Clone(ctx, backend.ID(source.Name), spec)
+	return nil, fmt.Errorf("%w volume %s: the storage of %s makes no volume from a %s", backend.ErrInvalid, o.Name, v1beta1.SiteOf(a.Node), source.Kind)
 }
 
 // checkName refuses an object whose name is not the ID derived from its spec.name.

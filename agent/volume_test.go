@@ -68,6 +68,16 @@ func TestVolume_RestoreAndCloneReportTheirSource(t *testing.T) {
 	})
 }
 
+func TestVolume_FromASourceOfAnUnknownKindIsRefused(t *testing.T) {
+	withAgent(t, func(r *rig) {
+		r.withVolumes("a")
+		r.ask("odd", func(v *v1beta1.Volume) { v.Spec.SourceRef = &v1beta1.SourceReference{Kind: "Disk", Name: "a"} })
+		if e := r.phase("odd", v1beta1.PhaseFailed).Status.Error; e == nil || e.Code != v1beta1.ErrorInvalid || !strings.Contains(e.Message, "from a Disk") {
+			r.Errorf("recorded %+v", e)
+		}
+	})
+}
+
 func TestVolume_PermanentErrorIsRecordedAndNotRetriedUntilTheSpecChanges(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		r.host.refuse["create a"] = fmt.Errorf("%w: 16777216 bytes requested, 5 left", backend.ErrExhausted)
