@@ -96,7 +96,7 @@ type Config struct {
 // Driver serves one backend.
 type Driver struct {
 	Config
-	storage  Storage // nil with NodeServices
+	storage  Storage // may be nil with NodeServices alone
 	socket   string
 	calls    *calls
 	stopping chan struct{}      // closed when Run begins to stop

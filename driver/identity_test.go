@@ -5,7 +5,9 @@ import (
 	"testing"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
 
+	"github.com/holdfast-storage/holdfast/backend/backendtest"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
@@ -48,6 +50,15 @@ func TestCapabilities_OfTheBackendAreAdvertised(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("advertised:\n%q\nwant:\n%q", got, want)
 	}
+}
+
+func TestCapabilities_GroupsAreNeitherAdvertisedNorTakenWithoutABackendForThem(t *testing.T) {
+	r := newRig(t, struct{ Storage }{backendtest.NewMemory()})
+	if slices.Contains(r.advertised(), "GROUP_CONTROLLER_SERVICE") {
+		t.Error("GROUP_CONTROLLER_SERVICE is advertised")
+	}
+	_, err := r.CreateVolumeGroupSnapshot(r.ctx(), &csi.CreateVolumeGroupSnapshotRequest{Name: "g"})
+	expectError(t, err, codes.Unimplemented)
 }
 
 func fromSnapshot(id string) *csi.VolumeContentSource {

@@ -50,6 +50,19 @@ func TestTeardown_DoesNotWaitForAPoolWhoseDiskHangs(t *testing.T) {
 	}
 }
 
+func TestTeardown_OfATargetWithoutAMountTouchesNoDevice(t *testing.T) {
+	n, _ := inlineNode(Inline{})
+	devices := uses{t.TempDir() + "/being-detached": {}}
+	v := &backend.Volume{ID: "v", Mode: backend.Block}
+	p := &mountState{id: v.ID, v: v, devices: devices, attachment: imageAttachment{hostFS{n: n, v: v, devices: devices}}}
+	target := t.TempDir() + "/target"
+	check.OK(t, os.WriteFile(target, nil, 0o600))
+	check.OK(t, n.unpublish(t.Context(), p, target))
+	if _, err := os.Lstat(target); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the target: %v", err)
+	}
+}
+
 func TestTeardown_TakesNoAnswerOfALookUpThatBeganBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, _ := inlineNode(Inline{})

@@ -49,11 +49,17 @@ func (n *node) unpublish(ctx context.Context, p *mountState, path string) error 
 		return err
 	}
 	crashpoint.Here(crashpoint.UnpublishDone)
-	err = protect(p)
-	if len(bound) > 0 { // where the volume was unstaged before, this was the last use
-		err = errors.Join(err, n.release(ctx, p.id, bound))
+	if p.v != nil && p.v.Access.RBD != nil {
+		if Ephemeral(p.v) { // is never unstaged
+			return n.release(ctx, p.id, p.devices)
+		}
+		return protect(p)
 	}
-	return err
+	if len(bound) == 0 {
+		return nil
+	}
+	// Where the volume was unstaged before, this was the last use.
+	return errors.Join(protect(p), n.release(ctx, p.id, bound))
 }
 
 func (n *node) NodeUnstageVolume(ctx context.Context, req *csi.NodeUnstageVolumeRequest) (*csi.NodeUnstageVolumeResponse, error) {
