@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -118,7 +119,8 @@ func IgnoreGone(err error) error {
 // DeleteExactly deletes an object that was read before. If it is gone, or another has its name, that is no error.
 func DeleteExactly(ctx context.Context, remove func(context.Context, string, metav1.DeleteOptions) error, o metav1.Object) error {
 	if err := IgnoreGone(remove(ctx, o.GetName(), *metav1.NewPreconditionDeleteOptions(string(o.GetUID())))); err != nil {
-		return fmt.Errorf("deleting %s: %w", keyOf(o), err)
+		kind := reflect.TypeOf(o).Elem().Name() // typed objects that were read name none
+		return fmt.Errorf("deleting %s %s: %w", kind, keyOf(o), err)
 	}
 	return nil
 }

@@ -1,10 +1,13 @@
 package kube
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"testing"
 	"testing/synctest"
 
+	core "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -141,3 +144,13 @@ func TestWriter_StatusIsWrittenWhereItDiffers(t *testing.T) {
 		}
 	})
 }
+
+func TestDeleteExactly_ErrorNamesTheKind(t *testing.T) {
+	claim := &core.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "nfs-data", UID: "u"}}
+	err := DeleteExactly(t.Context(), func(context.Context, string, metav1.DeleteOptions) error { return errRefused }, claim)
+	if want := "deleting PersistentVolumeClaim shop/nfs-data: refused"; !errors.Is(err, errRefused) || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+var errRefused = errors.New("refused")
