@@ -2,12 +2,16 @@ package nodejob_test
 
 import (
 	"fmt"
+	"io"
 	"maps"
+	"net/http"
+	"path"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	core "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -160,6 +164,41 @@ func TestJob_FailsWhenANodeIsRemovedWhileItRuns(t *testing.T) {
 		}
 		if reported := r.reported(); !slices.Equal(reported, []string{"Warning JobFailed"}) {
 			t.Errorf("the events are %v", reported)
+		}
+	})
+}
+
+// refusing answers 422 to each pod that is created.
+type refusing struct{ next http.RoundTripper }
+
+func (f refusing) RoundTrip(q *http.Request) (*http.Response, error) {
+	if q.Method != http.MethodPost || path.Base(q.URL.Path) != "pods" {
+		return f.next.RoundTrip(q)
+	}
+	q.Body.Close()
+	const body = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422,"message":"spec.containers[0].image: Required value"}`
+	return &http.Response{
+		StatusCode: http.StatusUnprocessableEntity, Header: http.Header{"Content-Type": {"application/json"}},
+		Body: io.NopCloser(strings.NewReader(body)), Request: q,
+	}, nil
+}
+
+func TestJob_WithAnInvalidPodIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, exitsWell, "a")
+		config := r.api.Config()
+		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return refusing{next} })
+		r.controller(config)
+		now := r.end(r.job(v1beta1.NodeJobSpec{Image: "i"}))
+		if n := now.Status.Nodes[0]; now.Status.Phase != v1beta1.JobFailed || n.Phase != v1beta1.JobFailed || !strings.Contains(n.Message, "image: Required value") {
+			t.Errorf("it ended as %+v", now.Status)
+		}
+		time.Sleep(time.Hour) // whatever is retried
+		if reported := r.reported(); !slices.Equal(reported, []string{"Warning JobFailed"}) {
+			t.Errorf("the events are %v", reported)
+		}
+		if again := r.get(now); again.ResourceVersion != now.ResourceVersion {
+			t.Errorf("it is written again: %+v", again.Status)
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package nodejob
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -203,22 +204,30 @@ const maxAttempts = 21 // one more than the largest backoffLimit
 func (r *round) look(n *v1beta1.NodeResult, pod *core.Pod) verdict {
 	v := verdict{message: n.Message} // why its pod could not be created
 	switch {
+	case n.Attempts == 0: // a pod, if there is one, is of no attempt of this job
 	case pod != nil:
 		v = judge(pod, r.work, r.job.Spec.CompletionWord, r.logs[pod.UID])
-	case n.Attempts > 0:
+	case r.exists(podName(r.job, n.Name, n.Attempts)): // its annotation was changed
+		v = verdict{message: "its pod has not been seen yet"}
+	default:
 		v = verdict{failed: true, message: "its pod was deleted"}
 	}
 	node, refusal := r.nodeNamed[n.Name], r.refusal(n.Name)
 	switch {
 	case v.done:
 	case node == nil:
-		return verdict{failed: true, final: true, message: "the node is gone"}
+		return verdict{failed: true, final: true, message: cmp.Or(refusal, "the node is gone")}
 	case refusal != "" && (v.failed || n.Attempts == 0):
 		v.failed, v.final, v.message = true, true, refusal
 	case !v.failed && unready(node) != "":
 		v.message = unready(node) + kube.Because("; ", v.message)
 	}
 	return v
+}
+
+// exists says whether there is a pod of a name, whatever node it names.
+func (r *round) exists(name string) bool {
+	return slices.ContainsFunc(r.pods, func(p *core.Pod) bool { return p.Name == name })
 }
 
 func unready(n *core.Node) string {

@@ -387,6 +387,46 @@ func TestPlan_DeletedPodIsRecreated(t *testing.T) {
 	s.step().want("a", v1beta1.JobFailed, "its pod was deleted")
 }
 
+func TestPlan_PodOfNoAttemptDoesNotCount(t *testing.T) {
+	for name, c := range map[string]struct {
+		refusal string
+		phase   v1beta1.JobPhase
+		creates int
+	}{
+		"where the task may run":  {"", v1beta1.JobRunning, 1},
+		"where the task must not": {"volume v", v1beta1.JobFailed, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t, "a")
+			before := s.step().job.DeepCopy()
+			s.step().exits("a", 0, "")
+			s.pod("a").Name = "copy"
+			s.job, s.refusals["a"] = before, c.refusal
+			s.step().want("a", c.phase, c.refusal)
+			if n := s.result("a"); len(s.plan.create) != c.creates || n.Attempts != int32(c.creates) || n.ExitCode != nil || n.Log != "" {
+				t.Errorf("got %+v, and %d pods are made", n, len(s.plan.create))
+			}
+		})
+	}
+}
+
+func TestPlan_PodWhoseAnnotationIsChangedIsNotTakenForDeleted(t *testing.T) {
+	for name, change := range map[string]func(*core.Pod){
+		"removed": func(p *core.Pod) { delete(p.Annotations, nodeAnnotation) },
+		"changed": func(p *core.Pod) { p.Annotations[nodeAnnotation] = "other" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t, "a").step().step()
+			s.running("a")
+			change(s.pod("a"))
+			s.step().want("a", v1beta1.JobRunning, "its pod has not been seen yet")
+			if len(s.plan.create) != 0 || s.result("a").Attempts != 1 {
+				t.Errorf("two attempts run: %+v", s.plan)
+			}
+		})
+	}
+}
+
 func TestPlan_CompletionWordSufficesWhateverTheContainerDoes(t *testing.T) {
 	s := newScene(t, "a")
 	s.job.Spec.CompletionWord = "done"

@@ -86,6 +86,19 @@ func TestCleanup_NodeWithVolumesIsLeftAlone(t *testing.T) {
 	s.step().want("b", v1beta1.JobFailed, "volume w")
 }
 
+func TestCleanup_RemovedNodeWithVolumesNamesThem(t *testing.T) {
+	for refusal, want := range map[string]string{"volume v": "volume v", "": "the node is gone"} {
+		s := newScene(t, "a")
+		s.job.Spec, s.settings.pools = v1beta1.NodeJobSpec{Task: v1beta1.CleanupTask, Pool: "fast"}, []v1beta1.PoolSpec{{Name: "fast"}}
+		s.step()
+		s.nodes, s.refusals["a"] = nil, refusal
+		s.step().want("a", v1beta1.JobFailed, want)
+		if len(s.plan.create) != 0 {
+			t.Errorf("%s: a pod is made", want)
+		}
+	}
+}
+
 func TestPull_SucceedsWhenTheKubeletHasTheImage(t *testing.T) {
 	for name, c := range map[string]struct {
 		happens func(*scene)
