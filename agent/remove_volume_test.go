@@ -184,6 +184,7 @@ func TestDeletion_VolumeThatWasCreatedAfterTheObjectsOwnStays(t *testing.T) {
 		r.refuseDeletion("a")
 		r.remove("a")
 		r.phase("a", v1beta1.PhaseDeleting)
+		<-time.After(2 * time.Second) // objects have the second in which their volume was created
 		check.OK(r, r.host.Memory.Delete(r.Context(), "a"))
 		r.stored(backend.VolumeSpec{Name: "a"})
 		r.host.Write("a", []byte("of the next one"))
