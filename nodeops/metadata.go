@@ -138,14 +138,15 @@ func keep(to, from *node, facts []fact) error {
 	return nil
 }
 
-// syncXattrs makes the extended attributes of a node those of another. It may have some already: if its directory has a
-// default access control list, or its copy was interrupted.
+// syncXattrs makes the extended attributes of a node those of another, but for those with one of the prefixes. It has some
+// already if its directory has a default access control list, or if SyncTree was interrupted. None of notOfTheContent is
+// removed: nothing can remove security.selinux, and XFS has its lists under two names.
 func syncXattrs(to, from *node, without []string) error {
 	source, err := describeXattrs(from, without)
 	if err != nil {
 		return err
 	}
-	target, err := describeXattrs(to, without)
+	target, err := describeXattrs(to, notOfTheContent)
 	if err != nil {
 		return err
 	}

@@ -156,6 +156,19 @@ func TestCopyTree_CopyEqualsItsSource(t *testing.T) {
 	})
 }
 
+func TestCopyTree_CopyLacksTheDefaultAccessListOfItsDirectory(t *testing.T) {
+	dir := newFS(t, "xfs", fileSystems["xfs"])
+	src, below := filepath.Join(dir, "src"), filepath.Join(dir, "below")
+	check.OK(t, errors.Join(os.MkdirAll(filepath.Join(src, "sub"), 0o755), os.Mkdir(below, 0o755)))
+	write(t, filepath.Join(src, "sub/file"), "content")
+	command(t, "setfacl", "-d", "-m", "u:1234:rwx", below)
+	dst := filepath.Join(below, "dst")
+	check.OK(t, os.Mkdir(dst, 0o755))
+	want := describeTree(t, src)
+	check.OK(t, CopyTree(t.Context(), dst, src))
+	sameLines(t, describeTree(t, dst), want)
+}
+
 func open(t testing.TB, path string) *os.File {
 	t.Helper()
 	f := check.Got(os.Open(path))(t)
