@@ -192,17 +192,24 @@ func (s *treeSync) enter(from *node, _ string) error {
 	}
 }
 
-// leave copies the metadata of a directory, after its content.
+// leave copies the metadata of a directory, after its content, unless it is equal.
 func (s *treeSync) leave(from *node) error {
 	if s.atRoot() {
 		if err := s.first.close(s.ctx); err != nil { // it changes the time of the root directory
 			return err
 		}
 	}
-	facts, err := describeNode(from)
+	to := s.here()
+	if err := unix.Fstat(int(to.Fd()), &to.Stat_t); err != nil {
+		return fmt.Errorf("%s: %w", to.Name(), err)
+	}
+	facts, differs, err := compareNodes(from, to)
 	if err != nil {
 		return err
 	}
 	s.entries++
-	return keep(s.here(), from, facts)
+	if differs == "" {
+		return nil
+	}
+	return keep(to, from, facts)
 }

@@ -89,10 +89,18 @@ func TestSyncTree_CopyInAnotherFileSystemIsEqual(t *testing.T) {
 		if taken := allocated(t, filepath.Join(dst, "sparse")); taken > 2*mib {
 			t.Errorf("the sparse file takes %d bytes", taken)
 		}
+		before := changesOf(t, dst)
 		written, _ := syncAndCompare(t, dst, src)
 		same(t, written, 0)
+		same(t, changesOf(t, dst), before)
 		absent(t, filepath.Join(dst, ".holdfast-links"))
 	})
+}
+
+// changesOf returns the ctime of every directory.
+func changesOf(t testing.TB, top string) string {
+	t.Helper()
+	return command(t, "find", top, "-type", "d", "-printf", `%P %C@\n`)
 }
 
 func TestSyncTree_TargetLosesWhatItsSourceLacks(t *testing.T) {
