@@ -48,7 +48,8 @@ func (h Host) openTree(path string) (fd int, err error) {
 		fd, err = inMountsOf(filepath.Join(h.Proc, "ns/mnt"), path)
 		return err
 	})
-	return fd, thread.Wait()
+	err = thread.Wait()
+	return fd, err
 }
 
 func inMountsOf(namespace, path string) (int, error) {

@@ -92,15 +92,23 @@ func btrfsInfo(root *os.File) (*btrfs, error) {
 	return is, err
 }
 
-// isOfMount returns whether a path, relative to an open directory, leads to that mount.
+// isOfMount returns whether a path, relative to an open directory, leads to that mount; false also after an error.
 func isOfMount(dir int, path string, m *Mount) bool {
+	is, _ := leadsTo(dir, path, m)
+	return is
+}
+
+// leadsTo is isOfMount with the error.
+func leadsTo(dir int, path string, m *Mount) (bool, error) {
 	var st unix.Statx_t
 	flags := unix.AT_SYMLINK_NOFOLLOW
 	if path == "" {
 		flags |= unix.AT_EMPTY_PATH
 	}
-	err := unix.Statx(dir, path, flags, unix.STATX_MNT_ID, &st)
-	return err == nil && st.Mask&unix.STATX_MNT_ID != 0 && strconv.FormatUint(st.Mnt_id, 10) == m.ID
+	if err := unix.Statx(dir, path, flags, unix.STATX_MNT_ID, &st); err != nil {
+		return false, &os.PathError{Op: "stat", Path: m.Target, Err: err}
+	}
+	return st.Mask&unix.STATX_MNT_ID != 0 && strconv.FormatUint(st.Mnt_id, 10) == m.ID, nil
 }
 
 // LoopNode returns the loop device whose node is bind-mounted; "" if it is none, or covered by another mount.

@@ -49,8 +49,8 @@ func trimOnce(m *Mount, start, length, least int64) (is bool, err error) {
 		return false, nil // it is not mounted any more, or not readable, which others report
 	}
 	defer root.Close()
-	if !isOfMount(int(root.Fd()), "", m) {
-		return false, nil
+	if is, err := leadsTo(int(root.Fd()), "", m); err != nil || !is {
+		return false, err
 	}
 	space := struct{ start, length, least uint64 }{uint64(start), uint64(length), uint64(least)}
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, root.Fd(), fiTrim, uintptr(unsafe.Pointer(&space))); errno != 0 {
