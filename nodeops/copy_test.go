@@ -104,6 +104,21 @@ func TestCopy_SparseIntoPreallocatedSpaceKeepsIt(t *testing.T) {
 	})
 }
 
+func TestCopy_SparseLeavesAHoleWhereZerosWereWritten(t *testing.T) {
+	dir := newFS(t, "ext4", fileSystems["ext4"])
+	src, dst := newFile(t, filepath.Join(dir, "src")), newFile(t, filepath.Join(dir, "dst"))
+	check.Got(src.Write(bytes.Repeat([]byte("x"), patchBlock)))(t)
+	check.Got(src.Write(make([]byte, 2*copyChunk)))(t)
+	check.Got(src.Write([]byte("x")))(t)
+	check.OK(t, src.Sync())
+	check.OK(t, CopySparse(t.Context(), dst, src))
+	check.OK(t, dst.Sync())
+	if got := allocated(t, dst.Name()); got > 3*patchBlock {
+		t.Errorf("the copy takes %d bytes, and its source %d", got, allocated(t, src.Name()))
+	}
+	same(t, checksum(t, dst.Name()), checksum(t, src.Name()))
+}
+
 func TestCopy_WorksAcrossFileSystems(t *testing.T) {
 	src := holey(t, filepath.Join(newFS(t, "xfs", fileSystems["xfs"]), "src"), 64*mib)
 	dst := newFile(t, filepath.Join(newFS(t, "btrfs", fileSystems["btrfs"]), "dst"))
@@ -155,7 +170,7 @@ func (c *endsAfter) Err() error {
 func TestCopy_IsCancelledBetweenTwoChunks(t *testing.T) {
 	dir := t.TempDir()
 	src := newFile(t, filepath.Join(dir, "src"))
-	check.Got(src.Write(make([]byte, 10*copyChunk)))(t)
+	check.Got(src.Write(bytes.Repeat([]byte("x"), 10*copyChunk)))(t)
 	dst := newFile(t, filepath.Join(dir, "dst"))
 	fails(t, CopySparse(&endsAfter{t.Context(), 3}, dst, src), context.Canceled)
 	if got := allocated(t, dst.Name()); got > 4*copyChunk {

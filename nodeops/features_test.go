@@ -110,11 +110,11 @@ func TestStatfs_HangingCallIsAwaitedUntilTheDeadlineAndNeverRepeated(t *testing.
 			callers.Go(func() {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
-				fails(t, errorOf(asked.do(ctx, "/hangs", "", hang)), context.DeadlineExceeded)
+				fails(t, errorOf(asked.do(ctx, "/hangs", "it hangs", hang)), context.DeadlineExceeded, "it hangs")
 			})
 		}
 		callers.Wait()
-		callers.Go(func() { same(t, check.Got(asked.do(t.Context(), "/hangs", "", hang))(t).Type, "slow") })
+		callers.Go(func() { same(t, check.Got(asked.do(t.Context(), "/hangs", "it hangs", hang))(t).Type, "slow") })
 		synctest.Wait() // it waits
 		works := func() (FSUsage, error) { return FSUsage{Type: "fast"}, nil }
 		same(t, check.Got(asked.do(t.Context(), "/works", "", works))(t).Type, "fast")
