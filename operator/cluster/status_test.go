@@ -105,6 +105,7 @@ func TestStatus_PhaseAndConditionsFollowTheObservedState(t *testing.T) {
 		"a node is replaced and does not come": {healthy(3).with(rolling).with(func(s *situation) { s.rollout.Stuck = true }).was(healthy(3)), v1beta1.ClusterDegraded, "2/3", "T Available, F RolloutStuck, T RolloutStuck"},
 		"the controller is being replaced":     {healthy(1).with(late).was(healthy(1)), v1beta1.ClusterRunning, "1/1", "T Available, T RollingOut, F Healthy"},
 		"the new controller has no image":      {healthy(1).with(late).with(unpulled("ErrImagePull")).was(healthy(1)), v1beta1.ClusterRunning, "1/1", "T Available, T ImagePullBackOff, F Healthy"},
+		"its registry does not answer":         {healthy(1).with(late).with(unpulled("RegistryUnavailable")).was(healthy(1)), v1beta1.ClusterRunning, "1/1", "T Available, T ImagePullBackOff, F Healthy"},
 		"an image is missing for no pod":       {healthy(1).with(unpulled("ErrImagePull")).was(healthy(1)), v1beta1.ClusterRunning, "1/1", "T Available, F UpToDate, F Healthy"},
 		"the new controller does not come":     {healthy(1).with(late).with(func(s *situation) { s.controllers[0].Failed = true }).was(healthy(1)), v1beta1.ClusterDegraded, "1/1", "T Available, T RollingOut, T ControllerNotReady"},
 		"the spec is invalid from the start":   {healthy(1).with(func(s *situation) { s.invalid, s.world.Pods, s.controllers = errors.New("spec.x"), nil, nil }), v1beta1.ClusterPending, "0/1", "F Creating, F InvalidSpec, T InvalidSpec"},

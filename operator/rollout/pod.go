@@ -14,7 +14,10 @@ import (
 )
 
 // alternating are the reasons between which the kubelet alternates during the retries of a pull, with the one that is reported.
-var alternating = map[string]string{"ErrImagePull": "ImagePullBackOff", "ImagePullBackOff": "ImagePullBackOff"}
+var alternating = map[string]string{
+	"ErrImagePull": "ImagePullBackOff", "ImagePullBackOff": "ImagePullBackOff",
+	"RegistryUnavailable": "ImagePullBackOff", "SignatureValidationFailed": "ImagePullBackOff",
+}
 
 // PullTrouble returns the reason why an image of a pod cannot be pulled; "" if none waits for one.
 func PullTrouble(p *core.Pod) string {
