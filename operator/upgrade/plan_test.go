@@ -338,6 +338,10 @@ func TestPlan_WhatAStepWaitsForIsNamedAndHasItsTime(t *testing.T) {
 			v1beta1.StepController, func(s *scene) { s.step().controller.Ready, s.controller.Waiting = false, "0 of 2 replicas are updated" },
 			func(s *scene) { s.controller.Ready = true }, defaultNodeTimeout, "0 of 2 replicas are updated",
 		},
+		"the controller after its deletion": {
+			v1beta1.StepController, func(s *scene) { s.controller = rollout.Workload{Waiting: "Deployment holdfast-controller to be there"} },
+			func(s *scene) { s.controller.Ready = true }, defaultNodeTimeout, "Deployment holdfast-controller to be there",
+		},
 	} {
 		waiting := func(t *testing.T) *scene {
 			s := newScene(t).offline().until(c.step)

@@ -272,9 +272,13 @@ func (r *round) rollController() {
 
 // controllerRuns waits until all pods of the controller run the image.
 func (r *round) controllerRuns(image v1beta1.Image) bool {
+	asked := "the controller to be asked to run " + string(image)
 	switch {
+	case r.controller.Image == "": // it was deleted
+		r.wait(r.step().StartTime, cmp.Or(r.controller.Waiting, asked))
+		return false
 	case r.controller.Image != image:
-		r.wait(r.step().StartTime, "the controller to be asked to run "+string(image))
+		r.wait(r.step().StartTime, asked)
 		return false
 	case !r.controller.Ready:
 		r.wait(r.step().StartTime, r.controller.Waiting)
