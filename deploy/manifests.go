@@ -80,6 +80,9 @@ func objectsIn(dir string) (objects []*unstructured.Unstructured) {
 			objects = append(objects, Objects(file)...)
 		}
 	}
+	if len(objects) == 0 {
+		panic("there is no manifest in " + dir)
+	}
 	return objects
 }
 

@@ -86,6 +86,15 @@ func TestReplaceVariable_LeavesAPolicyWithoutItAsItIs(t *testing.T) {
 	}
 }
 
+func TestSetVariable_PanicsWithTheNamesOfAPolicyAndTheVariableThatItLacks(t *testing.T) {
+	defer func() {
+		if said, _ := recover().(string); !strings.Contains(said, LoopSetsPolicy) || !strings.Contains(said, "other") {
+			t.Errorf("the panic says %q", said)
+		}
+	}()
+	SetVariable(Policies(deploy.LoopSetPolicies, "a"), LoopSetsPolicy, "other", "[]")
+}
+
 func TestPolicies_AreNotRenderedWithoutSupport(t *testing.T) {
 	in := ask(nil)
 	in.Has = noKind

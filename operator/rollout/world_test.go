@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	core "k8s.io/api/core/v1"
 	storage "k8s.io/api/storage/v1"
@@ -44,9 +45,42 @@ func knows(node string, drivers ...string) *storage.CSINode {
 	return n
 }
 
-type nothingOwned struct{}
+type owned []*unstructured.Unstructured
 
-func (nothingOwned) Get(apply.Ref) *unstructured.Unstructured { return nil }
+func (all owned) Get(r apply.Ref) *unstructured.Unstructured {
+	for _, o := range all {
+		if apply.RefOf(o) == r {
+			return o
+		}
+	}
+	return nil
+}
+
+// ofNodes is an object of Holdfast for the node pods.
+func ofNodes(version, kind string, created time.Time) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{}
+	o.SetAPIVersion(version)
+	o.SetKind(kind)
+	o.SetNamespace("ours")
+	o.SetName(v1beta1.NodeName)
+	o.SetCreationTimestamp(metav1.NewTime(created))
+	return o
+}
+
+func TestWorld_HasTheDaemonSetItsPodsAndTheAgeOfTheirAccount(t *testing.T) {
+	controller := pod("b", "new")
+	controller.Labels = map[string]string{v1beta1.NameLabel: v1beta1.AppName, v1beta1.ComponentLabel: "controller"}
+	c := cachesOf(t, []*core.Pod{pod("a", "new"), controller}, nil)
+	set, account := time.Unix(1000, 0), time.Unix(2000, 0)
+	c.Owned = owned{ofNodes("apps/v1", "DaemonSet", set), ofNodes("v1", "ServiceAccount", account)}
+	w := c.World(nil)
+	if w.DaemonSet == nil || !w.DaemonSet.CreationTimestamp.Time.Equal(set) || !w.Account.Equal(account) {
+		t.Errorf("the DaemonSet is %+v, the account of %s", w.DaemonSet, w.Account)
+	}
+	if len(w.Pods) != 1 || w.Pods[0].Name != "pod-a" {
+		t.Errorf("the pods are %v", w.Pods)
+	}
+}
 
 func cachesOf(t *testing.T, pods []*core.Pod, nodes []*v1beta1.StorageNode, kubelets ...*storage.CSINode) Caches {
 	t.Helper()
@@ -55,7 +89,9 @@ func cachesOf(t *testing.T, pods []*core.Pod, nodes []*v1beta1.StorageNode, kube
 	}
 	p, s, k := indexer(), indexer(), indexer()
 	for _, o := range pods {
-		o.Namespace, o.Labels = "ours", map[string]string{v1beta1.NameLabel: v1beta1.AppName, v1beta1.ComponentLabel: v1beta1.NodeComponent}
+		if o.Namespace = "ours"; o.Labels == nil {
+			o.Labels = map[string]string{v1beta1.NameLabel: v1beta1.AppName, v1beta1.ComponentLabel: v1beta1.NodeComponent}
+		}
 		check.OK(t, p.Add(o))
 	}
 	for _, o := range nodes {
@@ -65,7 +101,7 @@ func cachesOf(t *testing.T, pods []*core.Pod, nodes []*v1beta1.StorageNode, kube
 		check.OK(t, k.Add(o))
 	}
 	return Caches{
-		Owned: nothingOwned{}, Pods: corelisters.NewPodLister(p), StorageNodes: listers.NewStorageNodeLister(s), CSINodes: storagelisters.NewCSINodeLister(k),
+		Owned: owned(nil), Pods: corelisters.NewPodLister(p), StorageNodes: listers.NewStorageNodeLister(s), CSINodes: storagelisters.NewCSINodeLister(k),
 		Namespace: "ours", Driver: "ours",
 	}
 }
