@@ -104,3 +104,25 @@ func TestGet_TakesNoErrorForAnAbsentObject(t *testing.T) {
 		t.Error("it found what is absent")
 	}
 }
+
+func TestModify_RepeatsAConflictAndNotARefusal(t *testing.T) {
+	pods := schema.GroupResource{Resource: "pods"}
+	tries := 0
+	write := func(failed error) func(context.Context, *core.Pod, metav1.UpdateOptions) (*core.Pod, error) {
+		return func(_ context.Context, p *core.Pod, _ metav1.UpdateOptions) (*core.Pod, error) {
+			if tries++; tries == 1 {
+				return nil, failed
+			}
+			return p, nil
+		}
+	}
+	change := func(p *core.Pod) { p.Name = "changed" }
+	if p := Modify(t, answers(), write(apierrors.NewConflict(pods, "a", nil)), "a", change); p.Name != "changed" || tries != 2 {
+		t.Errorf("after %d tries: %v", tries, p)
+	}
+	tries = 0
+	said := fails(func(t testing.TB) { Modify(t, answers(), write(apierrors.NewForbidden(pods, "a", nil)), "a", change) })
+	if !strings.Contains(said, "forbidden") || tries != 1 {
+		t.Errorf("after %d tries it says %q", tries, said)
+	}
+}

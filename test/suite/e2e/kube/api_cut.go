@@ -24,7 +24,7 @@ func (s *Space) CutAPI(node string) (mend func()) {
 	server := check.Got(url.Parse(s.config.Host))(s.t)
 	from := check.Got(s.addressesOf(node))(s.t)
 	network := check.Got(os.Open(fmt.Sprintf("/proc/%d/ns/net", s.pidOf("kube-apiserver"))))(s.t)
-	return s.cut(network, fmt.Sprintf(apiTable, strings.Join(from, ", "), server.Port()))
+	return s.cut(network, "e2e-api", fmt.Sprintf(apiTable, strings.Join(from, ", "), server.Port()))
 }
 
 // addressesOf returns those of a node and of all its pods.

@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 )
 
@@ -69,7 +68,7 @@ func (c *Cluster) Everything(ctx context.Context, label string) ([]Listed, error
 
 // kinds returns all kinds that can be listed; with an error, those that were found.
 func (c *Cluster) kinds() (all []metav1.APIResource, err error) {
-	lists, err := discovery.ServerPreferredResources(c.Client.Discovery())
+	lists, err := c.Client.Discovery().ServerPreferredResources() // which repeats what fails
 	for _, list := range lists {
 		version, failed := schema.ParseGroupVersion(list.GroupVersion)
 		err = errors.Join(err, failed)

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -19,12 +20,12 @@ const portTable = `chain in { type filter hook input priority 0; iif != "lo" tcp
 // lets them through again. The pod itself reaches its port. The end of the test lets them through if the test has not.
 func (s *Space) CutPort(pod string, port int) (mend func()) {
 	s.t.Helper()
-	return s.cut(s.networkOf(pod), fmt.Sprintf(portTable, port))
+	return s.cut(s.networkOf(pod), "e2e-cut", fmt.Sprintf(portTable, port))
 }
 
-// cut gives rules to the packet filter of a network, and returns what takes them away again. They belong to a process of
+// cut gives a table of rules to the packet filter of a network, and returns what takes them away again. They belong to a process of
 // the test, and go with it.
-func (s *Space) cut(network *os.File, rules string) (mend func()) {
+func (s *Space) cut(network *os.File, table, rules string) (mend func()) {
 	s.t.Helper()
 	inNetwork := func(ctx context.Context, args ...string) *exec.Cmd {
 		cmd := exec.CommandContext(ctx, "nsenter", append([]string{"--net=/proc/self/fd/3", "nft"}, args...)...)
@@ -32,6 +33,8 @@ func (s *Space) cut(network *os.File, rules string) (mend func()) {
 		return cmd
 	}
 	cmd := inNetwork(context.WithoutCancel(s.t.Context()), "--interactive")
+	var said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &said, &said
 	input, err := cmd.StdinPipe()
 	if err == nil {
 		err = cmd.Start()
@@ -39,14 +42,18 @@ func (s *Space) cut(network *os.File, rules string) (mend func()) {
 	check.OK(s.t, err)
 	ended := sync.OnceValue(func() error { return errors.Join(input.Close(), cmd.Wait(), network.Close()) })
 	s.t.Cleanup(func() { check.Report(s.t, ended()) })
-	check.Got(fmt.Fprintf(input, "table ip e2e-cut { flags owner; %s }\n", rules))(s.t)
-	s.Eventually(s.t.Context(), "the packet filter to have the rules", func(ctx context.Context) error {
-		out, err := inNetwork(ctx, "list", "table", "ip", "e2e-cut").CombinedOutput()
+	check.Got(fmt.Fprintf(input, "table ip %s { flags owner; %s }\n", table, rules))(s.t)
+	ctx, cancel := context.WithTimeout(s.t.Context(), Patience)
+	defer cancel()
+	if err := Until(ctx, func(ctx context.Context) error {
+		out, err := inNetwork(ctx, "list", "table", "ip", table).CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("%w: %s", err, out)
 		}
 		return nil
-	})
+	}); err != nil {
+		s.t.Fatalf("the packet filter lacks the table %s: %v; nft: %s", table, errors.Join(err, ended()), &said)
+	}
 	return func() {
 		s.t.Helper()
 		check.OK(s.t, ended())
