@@ -142,6 +142,8 @@ func (e *etcdClient) call(ctx context.Context, method string, body any) (int64, 
 			Revision int64 `json:"revision,string"`
 		}
 	}
-	err = json.Unmarshal(said, &answer)
-	return answer.Header.Revision, err
+	if err := json.Unmarshal(said, &answer); err != nil {
+		return 0, fmt.Errorf("etcd, %s: %w", method, err)
+	}
+	return answer.Header.Revision, nil
 }

@@ -45,7 +45,7 @@ func OpenAuthority(dir, name string) (*Authority, error) {
 		return &Authority{dir: dir, cert: pair.Leaf, key: pair.PrivateKey.(crypto.Signer)}, nil
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
+		return nil, fmt.Errorf("%w; if %s and %s do not belong together, delete both", err, certFile, keyFile)
 	}
 	template, err := newTemplate(pkix.Name{CommonName: name})
 	if err != nil {

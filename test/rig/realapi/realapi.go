@@ -164,24 +164,34 @@ func (o object) await(what string, done func(now *unstructured.Unstructured) boo
 	// Namespaces and definitions go when all in them has gone; on a busy machine that takes a while.
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
-	var now *unstructured.Unstructured
+	var last *unstructured.Unstructured // in the last answer
+	var absent bool
 	var err error
 	late := Until(ctx, func() bool {
+		var now *unstructured.Unstructured
 		now, err = o.Get(ctx, o.name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			now, err = nil, nil
+		switch {
+		case apierrors.IsNotFound(err):
+			last, absent, err = nil, true, nil
+		case err == nil:
+			last, absent = now, false
+		default:
+			return false
 		}
-		return err == nil && done(now)
+		return done(last)
 	})
 	if late == nil {
 		return nil
 	}
-	if now == nil {
-		return fmt.Errorf("%s %s did not %s: %w; it is not there", o.want.GetKind(), o.name, what, cmp.Or(err, late))
+	late = fmt.Errorf("%s %s did not %s: %w", o.want.GetKind(), o.name, what, cmp.Or(err, late))
+	switch {
+	case absent:
+		return fmt.Errorf("%w; it is not there", late)
+	case last == nil: // there was no answer
+		return late
 	}
-	status, _ := yaml.Marshal(now.Object["status"])
-	return fmt.Errorf("%s %s did not %s: %w; deleted: %v, finalizers: %v, status:\n%s",
-		o.want.GetKind(), o.name, what, late, now.GetDeletionTimestamp(), now.GetFinalizers(), status)
+	status, _ := yaml.Marshal(last.Object["status"])
+	return fmt.Errorf("%w; deleted: %v, finalizers: %v, status:\n%s", late, last.GetDeletionTimestamp(), last.GetFinalizers(), status)
 }
 
 // Established says whether the API server serves the kind of a definition; nil is one that is not there.

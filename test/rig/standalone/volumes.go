@@ -35,12 +35,11 @@ func (v *Volumes) capability(name string) *csi.VolumeCapability {
 }
 
 // Create makes a volume; without a source it is empty.
-func (v *Volumes) Create(ctx context.Context, name string, size int64, source *csi.VolumeContentSource) error {
-	_, err := v.CreateVolume(ctx, &csi.CreateVolumeRequest{
+func (v *Volumes) Create(ctx context.Context, name string, size int64, source *csi.VolumeContentSource) (*csi.CreateVolumeResponse, error) {
+	return v.CreateVolume(ctx, &csi.CreateVolumeRequest{
 		Name: name, CapacityRange: &csi.CapacityRange{RequiredBytes: size},
 		VolumeCapabilities: []*csi.VolumeCapability{v.capability(name)}, VolumeContentSource: source,
 	})
-	return err
 }
 
 // Stage makes the staging directory, as a caller of the driver does, and stages a volume there.
@@ -74,19 +73,19 @@ func (v *Volumes) Detach(ctx context.Context, name string) error {
 }
 
 // Expand grows a volume that is published.
-func (v *Volumes) Expand(ctx context.Context, name string, size int64) error {
+func (v *Volumes) Expand(ctx context.Context, name string, size int64) (*csi.ControllerExpandVolumeResponse, error) {
 	room := &csi.CapacityRange{RequiredBytes: size}
 	r, err := v.ControllerExpandVolume(ctx, &csi.ControllerExpandVolumeRequest{
 		VolumeId: name, CapacityRange: room, VolumeCapability: v.capability(name),
 	})
 	if err != nil || !r.GetNodeExpansionRequired() {
-		return err
+		return r, err
 	}
 	_, err = v.NodeExpandVolume(ctx, &csi.NodeExpandVolumeRequest{
 		VolumeId: name, VolumePath: v.Target(name), StagingTargetPath: v.staging(name),
 		CapacityRange: room, VolumeCapability: v.capability(name),
 	})
-	return err
+	return r, err
 }
 
 func (v *Volumes) staging(name string) string { return filepath.Join(v.Dir, "staging-"+name) }

@@ -21,11 +21,11 @@ func (d *driver) do(ctx context.Context, c call) (err error) {
 		if d.image {
 			d.FS[c.name] = c.fs
 		}
-		return d.Create(ctx, c.name, c.size, nil)
+		_, err = d.Create(ctx, c.name, c.size, nil)
 	case "restore":
-		return d.Create(ctx, c.name, c.size, standalone.Source(c.of, ""))
+		_, err = d.Create(ctx, c.name, c.size, standalone.Source(c.of, ""))
 	case "clone":
-		return d.Create(ctx, c.name, c.size, standalone.Source("", c.of))
+		_, err = d.Create(ctx, c.name, c.size, standalone.Source("", c.of))
 	case "attach":
 		if err := d.Stage(ctx, c.name); err != nil {
 			return err
@@ -34,7 +34,7 @@ func (d *driver) do(ctx context.Context, c call) (err error) {
 	case "snapshot":
 		_, err = d.CreateSnapshot(ctx, &csi.CreateSnapshotRequest{Name: c.name, SourceVolumeId: c.of})
 	case "expand":
-		return d.Expand(ctx, c.name, c.size)
+		_, err = d.Expand(ctx, c.name, c.size)
 	case "detach":
 		return d.Detach(ctx, c.name)
 	case "remove":

@@ -12,7 +12,13 @@ import (
 
 func (s *story) create(ctx context.Context, name string, source *csi.VolumeContentSource) (string, error) {
 	s.FS[name] = "xfs"
-	return fmt.Sprintf("id %s, %d bytes", name, first), s.Create(ctx, name, first, source)
+	resp, err := s.Create(ctx, name, first, source)
+	return fmt.Sprintf("id %s, %d bytes", resp.GetVolume().GetVolumeId(), resp.GetVolume().GetCapacityBytes()), err
+}
+
+func (s *story) expand(ctx context.Context, name string, size int64) (string, error) {
+	resp, err := s.Expand(ctx, name, size)
+	return fmt.Sprintf("%d bytes", resp.GetCapacityBytes()), err
 }
 
 func (s *story) snapshot(ctx context.Context, source, name string) (string, error) {
