@@ -130,6 +130,20 @@ func (b *building) abandon(ctx context.Context) error {
 	return nil
 }
 
+// guard is deferred while an entry is built. If a panic kept it from being committed or abandoned, it becomes a leftover, so that it
+// is counted and its removal retried.
+func (b *building) guard() {
+	p, r := b.pool, b.record
+	p.mu.Lock()
+	stuck := p.building[r.place] == r && p.leftovers[r.place] == nil
+	p.mu.Unlock()
+	if stuck {
+		b.entry.Dir.Close()
+		p.log.Error("making an entry panicked; its removal is retried", "place", r.place)
+		p.keepLeftover(r, errors.New("its making panicked"), firstWait)
+	}
+}
+
 // discard removes an entry's content and then the entry. Parts that do not exist are no error.
 func (p *pool) discard(ctx context.Context, r *record) error {
 	dir, err := p.root.OpenRoot(r.place)

@@ -105,7 +105,7 @@ func serveDeepTrees(t *testing.T, path string) {
 	p := b.pools()[0]
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for { // each attempt continues the previous one; one that is running is not counted
+	for { // each attempt continues the previous one; one that is running counts as a leftover too
 		half := check.Got(os.ReadDir(filepath.Join(path, buildingDir)))(t)
 		if p.leftoverCount() == 0 && len(half) == 0 {
 			return

@@ -59,7 +59,15 @@ func (b *Backend) takeGroup(ctx context.Context, id backend.ID, spec backend.Gro
 	var parts []*part
 	defer func() {
 		for _, part := range parts {
-			err = errors.Join(err, part.close(ctx, err != nil))
+			part.close()
+		}
+	}()
+	defer func() {
+		if err == nil {
+			return
+		}
+		for _, part := range parts {
+			err = errors.Join(err, part.undo(ctx))
 		}
 	}()
 	home, r := b.find(volumes, sources[0])

@@ -16,7 +16,7 @@ import (
 // A leftover is an incomplete or deleted entry that could not be removed. Its space stays promised, its removal is
 // retried with back-off, and it does not block other operations.
 
-// leftover is a record of p.building that no operation works on.
+// leftover is a record of p.building that no operation makes or restores any more. Its removal may be running.
 type leftover struct {
 	record *record
 	err    error // why it was not removed
@@ -62,6 +62,7 @@ func (p *pool) dueLeftovers(now time.Time) (due []*leftover) {
 	return due
 }
 
+// retryLeftover must not run twice for one tree at a time, which only p.maintaining ensures.
 func (p *pool) retryLeftover(ctx context.Context, l *leftover) {
 	r := l.record
 	err := p.leaveTrash(r)
@@ -83,7 +84,11 @@ func (p *pool) retryLeftover(ctx context.Context, l *leftover) {
 }
 
 // leaveTrash moves an entry out of the trash on disk, if its eviction could not: then nothing is where it should be.
+// One of the previous release that was never in the trash has a name without a time.
 func (p *pool) leaveTrash(r *record) error {
+	if strings.Count(path.Base(r.place), ".") < 2 {
+		return nil
+	}
 	err := p.root.Rename(path.Join(trashDir, path.Base(r.place)), r.place)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/backend/local/engine"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
@@ -103,17 +105,131 @@ func TestLeftover_IsRetriedWithBackoff(t *testing.T) {
 	}
 }
 
-func TestLeftover_PartialEntryThatCannotBeRemovedBlocksNoNewAttempt(t *testing.T) {
+// stepping is an engine that reports each step in the making of an entry.
+type stepping struct {
+	engine.Engine
+	after func(step string, e *engine.Entry) error
+}
+
+func (s *stepping) Make(ctx context.Context, e *engine.Entry) error {
+	return errors.Join(s.Engine.Make(ctx, e), s.after("Make", e))
+}
+
+func (s *stepping) Copy(ctx context.Context, e, source *engine.Entry) error {
+	return errors.Join(s.Engine.Copy(ctx, e, source), s.after("Copy", e))
+}
+
+func (s *stepping) Finish(ctx context.Context, e *engine.Entry, copied bool) error {
+	return errors.Join(s.Engine.Finish(ctx, e, copied), s.after("Finish", e))
+}
+
+func (s *stepping) Inspect(e *engine.Entry) (int64, backend.Condition) {
+	_ = s.after("Inspect", e)
+	return s.Engine.Inspect(e)
+}
+
+func (s *stepping) Remove(ctx context.Context, e *engine.Entry) error {
+	return errors.Join(s.after("Remove", e), s.Engine.Remove(ctx, e))
+}
+
+func TestLeftover_FailedAttemptThatCannotBeRemovedBlocksNoNewOne(t *testing.T) {
+	c := PoolConfig{Name: "pool", Engine: "image", Path: hostfs.New(t, hostfs.XFS, 1<<30)}
+	b := served(t, c)
+	p := b.pools()[0]
+	kept, own := "", p.engine
+	p.engine = &stepping{own, func(step string, e *engine.Entry) error {
+		if step != "Make" {
+			return nil
+		}
+		kept = filepath.Join(e.Dir.Name(), "image")
+		shell(t, "chattr", "+i", kept)
+		return errors.New("oops")
+	}}
+	fails(b.Create(t.Context(), block("a")))(t, nil, "oops")
+	p.engine = own
+	size := made(t, b, block("a")).Size
+	p.removeLeftovers(t.Context(), timeOfAll())
+	expectLeftovers(t, b, 1, 2*size)
+	shell(t, "chattr", "-i", kept)
+	p.removeLeftovers(t.Context(), timeOfAll())
+	expectLeftovers(t, b, 0, size)
+	check.Got(b.Get(t.Context(), "a"))(t)
+}
+
+func TestLeftover_EntryWhoseMakingPanickedIsRemoved(t *testing.T) {
+	b := served(t, PoolConfig{Name: "pool", Engine: "image", Path: hostfs.New(t, hostfs.XFS, 1<<30)})
+	size := made(t, b, block("source")).Size
+	made(t, b, block("other"))
+	create := func() error { return errorOf(b.Create(t.Context(), block("a"))) }
+	clone := func() error { return errorOf(b.Clone(t.Context(), "source", block("a"))) }
+	snapshot := func() error {
+		return errorOf(b.Snapshot(t.Context(), backend.SnapshotSpec{Name: "a", Source: "source"}))
+	}
+	group := func() error {
+		return errorOf(b.SnapshotGroup(t.Context(), backend.GroupSpec{Name: "a", Sources: []backend.ID{"source", "other"}}))
+	}
+	for _, c := range []struct {
+		step  string
+		call  func() error
+		count int
+		bytes int64
+	}{
+		{"Make", create, 1, size},
+		{"Finish", create, 1, size},
+		{"Remove", create, 1, size},
+		{"Copy", clone, 1, size},
+		{"Copy", snapshot, 1, smallestSnapshot},
+		{"Inspect", snapshot, 1, smallestSnapshot},
+		{"Finish", snapshot, 1, smallestSnapshot},
+		{"Copy", group, 2, 2 * smallestSnapshot},
+		{"Inspect", group, 2, 2 * smallestSnapshot},
+	} {
+		panicsTwice(t, b, c.step, c.call, c.count, c.bytes)
+	}
+}
+
+func errorOf[T any](_ T, err error) error { return err }
+
+// panicsTwice makes a call twice whose engine panics in a step, and then removes what it leaves: each time so many entries and bytes.
+func panicsTwice(t *testing.T, b *Backend, step string, call func() error, count int, bytes int64) {
+	t.Helper()
+	p := b.pools()[0]
+	own, others := p.engine, capacityOf(t, b).Promised
+	panics := &stepping{own, func(at string, e *engine.Entry) error {
+		switch {
+		case at == step && e.ID != "source" && e.ID != "other":
+			panic("oops")
+		case at == "Make" && step == "Remove":
+			return errors.New("so that it is removed")
+		}
+		return nil
+	}}
+	for n := range 2 {
+		p.engine = panics
+		if err := call(); err == nil || !strings.Contains(err.Error(), "panicked: oops") {
+			t.Fatalf("%s: got %v", step, err)
+		}
+		p.engine = own
+		expectLeftovers(t, b, (n+1)*count, others+int64(n+1)*bytes)
+	}
+	p.removeLeftovers(t.Context(), timeOfAll())
+	expectLeftovers(t, b, 0, others)
+	if left, err := readNames(p.root, buildingDir); err != nil || len(left) > 0 {
+		t.Errorf("%s: %v is left, %v", step, left, err)
+	}
+}
+
+func TestLeftover_PartialEntryOfAKilledProcessIsKeptAndNothingOfOthers(t *testing.T) {
 	c := PoolConfig{Name: "pool", Engine: "image", Path: hostfs.New(t, hostfs.XFS, 1<<30)}
 	b := open(t, c)
+	made(t, b, block("a"))
+	check.OK(t, b.Close(context.Background()))
 	place := filepath.Join(c.Path, buildingDir, "volumes.a")
 	for _, dir := range []string{place, filepath.Join(c.Path, buildingDir, "someone-elses")} {
 		check.OK(t, os.Mkdir(dir, 0o700))
 	}
 	writeSyncedFile(t, filepath.Join(place, "image"), []byte("x"))
 	shell(t, "chattr", "+i", filepath.Join(place, "image"))
-	made(t, b, block("a"))
-	check.OK(t, b.Close(context.Background()))
 	b = served(t, c)
 	if _, err := b.Get(t.Context(), "a"); err != nil || b.pools()[0].leftoverCount() != 1 {
 		t.Errorf("got %v, %d leftovers", err, b.pools()[0].leftoverCount())
@@ -170,13 +286,18 @@ func TestLeftover_EvictedEntryThatCannotLeaveTheTrashKeepsItsRoom(t *testing.T) 
 func TestTrash_WhatIsNotHoldfastsIsLeftAlone(t *testing.T) {
 	c := roomy(t, hostfs.XFS, 1)
 	b := open(t, c)
-	foreign := []string{"backup.db.2024", "volumes.a.1700000000.keep", "volumes.a.17x", "notes"}
+	foreign := []string{"backup.db.2024", "volumes.a", "volumes.a.1700000000.keep", "volumes.a.17x", "notes"}
 	for _, name := range foreign {
 		check.OK(t, os.Mkdir(filepath.Join(c.Path, trashDir, name), 0o700))
 	}
 	p := b.pools()[0]
 	check.OK(t, p.scan())
 	p.emptyTrash(t.Context(), timeOfAll())
+	old := path.Join(buildingDir, "volumes.a") // a leftover of the previous release
+	check.OK(t, p.root.Mkdir(old, 0o700))
+	p.keepLeftover(p.readLeftover(volumes, "a", old), errors.New("oops"), firstWait)
+	p.removeLeftovers(t.Context(), timeOfAll())
+	expectLeftovers(t, b, 0, 0)
 	check.OK(t, b.Close(context.Background()))
 	p = served(t, c).pools()[0]
 	left, err := readNames(p.root, trashDir)

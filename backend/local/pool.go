@@ -66,7 +66,7 @@ type pool struct {
 	trash     map[string]*record // by place
 	sightings backend.Sightings  // of the trash
 	building  map[string]*record // by place
-	// leftovers are the entries of building on which no operation works, by place.
+	// leftovers are the entries of building that are to be removed, by place.
 	leftovers map[string]*leftover
 	foreign   int64            // bytes that other programs use in the file system
 	measured  map[string]int64 // space that snapshots use, by place; it does not change

@@ -44,9 +44,9 @@ func (p *pool) takeSnapshot(ctx context.Context, id backend.ID, spec backend.Sna
 	if err != nil {
 		return nil, err
 	}
-	err = takeTogether(ctx, []*part{t})
-	if err = errors.Join(err, t.close(ctx, err != nil)); err != nil {
-		return nil, fmt.Errorf("snapshot %s of volume %s in pool %s: %w", id, r.id, p.Name, err)
+	defer t.close()
+	if err := takeTogether(ctx, []*part{t}); err != nil {
+		return nil, fmt.Errorf("snapshot %s of volume %s in pool %s: %w", id, r.id, p.Name, errors.Join(err, t.undo(ctx)))
 	}
 	return p.snapshot(t.made), nil
 }
@@ -64,28 +64,34 @@ func (p *pool) beginPart(ctx context.Context, id backend.ID, spec backend.Snapsh
 	if t.from, err = p.source(r); err != nil {
 		return nil, err
 	}
+	defer func() {
+		if t.building == nil {
+			t.from.Dir.Close()
+		}
+	}()
 	m, err := p.snapshotMeta(ctx, id, spec, t.from)
-	if err == nil {
-		m.Group = group
-		t.building, err = p.begin(ctx, snapshots, m)
-	}
 	if err != nil {
-		t.from.Dir.Close()
+		return nil, err
+	}
+	m.Group = group
+	if t.building, err = p.begin(ctx, snapshots, m); err != nil {
 		return nil, err
 	}
 	return t, nil
 }
 
-// close ends a part, and removes its snapshot if it, or its group, failed.
-func (t *part) close(ctx context.Context, failed bool) error {
-	t.from.Dir.Close()
-	switch {
-	case !failed:
-		return nil
-	case t.made != nil:
+// undo removes the snapshot of a part that failed, or whose group did.
+func (t *part) undo(ctx context.Context) error {
+	if t.made != nil {
 		return t.pool.remove(ctx, t.made)
 	}
 	return t.building.abandon(ctx)
+}
+
+// close is deferred by the caller of beginPart.
+func (t *part) close() {
+	t.from.Dir.Close()
+	t.building.guard()
 }
 
 // smallestSnapshot is the minimum charge of a snapshot. Its entry uses space even without data, and without a charge

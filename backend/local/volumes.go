@@ -131,6 +131,7 @@ func (p *pool) build(ctx context.Context, id backend.ID, spec backend.VolumeSpec
 }
 
 func (b *building) fillAndCommit(ctx context.Context, copied bool, fill func(context.Context, *engine.Entry) error) (*record, error) {
+	defer b.guard()
 	err := fill(ctx, b.entry)
 	if err == nil {
 		var r *record
