@@ -37,10 +37,10 @@ type Exporter interface {
 
 // Config configures a Backend.
 type Config struct {
-	Storage           // closed by the caller, after the Backend
-	ExportsDir string // where volumes are mounted, each at its ID; used by no other process
-	StateDir   string // for the ledger of exports; as durable as the volumes, and not in one of them
-	Exporter   Exporter
+	Storage                  // required; closed by the caller, after the Backend
+	ExportsDir string        // required: where volumes are mounted, each at its ID; used by no other process
+	StateDir   string        // required: for the ledger of exports; as durable as the volumes, and not in one of them
+	Exporter   Exporter      // required
 	Port       int32         // at which clients find the exports; 0: that of NFS
 	Defaults   Settings      // of volumes without labels for them
 	Images     bool          // the wrapped backend keeps images, which may have any file system
@@ -48,7 +48,7 @@ type Config struct {
 	Loops      []string      // loop devices that this process was allocated; empty: any free one
 	RetryEvery time.Duration // first delay before a failed export is retried, which then grows; 0: 10 s
 	Patience   time.Duration // how long Open waits for a volume whose mount hangs, and ten times that if it was exported; 0: 30 s
-	Log        *slog.Logger
+	Log        *slog.Logger  // nil: nothing is logged
 }
 
 // abreast is the number of volumes that are mounted or unmounted concurrently.
@@ -94,6 +94,7 @@ func Open(ctx context.Context, c Config) (*Backend, error) {
 }
 
 func (c *Config) complete() error {
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	c.MaxExports = cmp.Or(c.MaxExports, mostIDs)
 	c.RetryEvery = cmp.Or(c.RetryEvery, 10*time.Second)
 	c.Patience = cmp.Or(c.Patience, 30*time.Second)

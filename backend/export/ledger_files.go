@@ -67,13 +67,23 @@ func (f files) read(log *slog.Logger) (*book, error) {
 
 var errNewer = errors.New("written by a newer version")
 
-// readSheet returns nil if there is no file.
+// maxSheet limits the size of a file that is read; an export takes about 150 bytes.
+const maxSheet = 64 << 20
+
+// readSheet returns nil if there is no file. A symbolic link is one, even if it leads nowhere: a list was there.
 func readSheet(path string) (*book, error) {
-	data, err := os.ReadFile(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
-	case err != nil:
+	}
+	if err == nil && (!info.Mode().IsRegular() || info.Size() > maxSheet) {
+		err = fmt.Errorf("%s is of type %s with %d bytes; it must be a file of at most %d", path, info.Mode().Type(), info.Size(), maxSheet)
+	}
+	if err != nil {
+		return nil, err
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
 		return nil, err
 	}
 	b, err := parse(data)

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
@@ -177,6 +179,25 @@ func TestLedger_EitherOfTheTwoListsSuffices(t *testing.T) {
 			if l = open(t, dir, mostIDs); assign(t, l, "b") != b {
 				t.Errorf("%s removed: the list is %+v", filepath.Base(path), l.book)
 			}
+		}
+	}
+}
+
+// A link that leads nowhere is no missing list, whose ids would be given out a second time, and a FIFO does not block.
+func TestLedger_ListsThatAreNoFilesAreRefused(t *testing.T) {
+	for name, replace := range map[string]func(path string) error{
+		"link": func(path string) error { return os.Symlink("nowhere", path) },
+		"FIFO": func(path string) error { return unix.Mkfifo(path, 0o600) },
+		"too large": func(path string) error {
+			return errors.Join(os.WriteFile(path, []byte(blank), 0o600), os.Truncate(path, maxSheet+1))
+		},
+	} {
+		f := files{dir: t.TempDir()}
+		for _, path := range []string{f.main(), f.copy()} {
+			check.OK(t, replace(path))
+		}
+		if l, err := openLedger(f.dir, mostIDs, false, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "must be a file of at most") {
+			t.Errorf("%s: got %+v, %v", name, l, err)
 		}
 	}
 }
