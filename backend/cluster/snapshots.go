@@ -75,6 +75,8 @@ func (b *Backend) takeStep(ctx context.Context, c *call[*v1beta1.Snapshot], o *v
 			return err
 		}
 		return fmt.Errorf("%w: snapshot %s: %s is down: %s", backend.ErrUnavailable, c.name, v1beta1.SiteOf(s.node), down)
+	case c.leaving(o) && s.failure() != nil: // says more than that its node is down since
+		return b.snapshots.awaitLeave(ctx, c, s, "")
 	case c.leaving(o):
 		return b.snapshots.awaitLeave(ctx, c, s, down)
 	case s.failure() != nil:

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -125,5 +127,47 @@ func TestSnapshot_RefusalLeavesNothing(t *testing.T) {
 		if s, err := w.Backend.Snapshot(w.Context(), backend.SnapshotSpec{Name: "s", Source: "v"}); err != nil || s.Size != mib {
 			w.Errorf("afterwards %+v, %v", s, err)
 		}
+	})
+}
+
+// A volume without the agent's finalizer was given up, and is awaited until its claim is gone. A snapshot has no claim.
+func TestDelete_ObjectThatOnlyAnotherFinalizerHoldsOnANodeThatIsDown(t *testing.T) {
+	inBubble(t, func(w *world) {
+		w.Start()
+		held := func(name string) metav1.ObjectMeta {
+			return metav1.ObjectMeta{Name: name, Finalizers: []string{"example.com/other"}}
+		}
+		v := &v1beta1.Volume{ObjectMeta: held("v"), Spec: v1beta1.VolumeSpec{Name: "v", Node: "a"}}
+		check.Got(w.Volumes().Create(w.Context(), v, metav1.CreateOptions{}))(w)
+		v = w.Answer("v", inmemory.Made)
+		v.Spec.Deletion = v1beta1.NewDeletionRequest(v.UID, "test", "test")
+		check.Got(w.Volumes().Update(w.Context(), v, metav1.UpdateOptions{}))(w)
+		check.OK(w, w.Volumes().Delete(w.Context(), "v", metav1.DeleteOptions{}))
+		snapshot := func(name string, status v1beta1.SnapshotStatus) {
+			s := &v1beta1.Snapshot{ObjectMeta: held(name), Spec: v1beta1.SnapshotSpec{Name: name, Node: "a", SourceRef: v1beta1.FromVolume("v")}}
+			s = check.Got(w.Snapshots().Create(w.Context(), s, metav1.CreateOptions{}))(w)
+			s.Spec.Deletion = v1beta1.NewDeletionRequest(s.UID, "test", "test")
+			s = check.Got(w.Snapshots().Update(w.Context(), s, metav1.UpdateOptions{}))(w)
+			s.Status = status
+			check.Got(w.Snapshots().UpdateStatus(w.Context(), s, metav1.UpdateOptions{}))(w)
+			check.OK(w, w.Snapshots().Delete(w.Context(), name, metav1.DeleteOptions{}))
+		}
+		snapshot("pending", v1beta1.SnapshotStatus{})
+		snapshot("taken", v1beta1.SnapshotStatus{CreationTime: new(metav1.NowMicro())})
+		snapshot("failed", v1beta1.SnapshotStatus{
+			CreationTime: new(metav1.NowMicro()), Phase: v1beta1.PhaseDeleting, Error: &v1beta1.Error{Code: v1beta1.ErrorPrecondition, Message: "it is cloned"},
+		})
+		synctest.Wait()
+		soon, cancel := context.WithTimeout(w.Context(), time.Second)
+		defer cancel()
+		retaken := func(name string) error {
+			_, err := w.Backend.Snapshot(soon, backend.SnapshotSpec{Name: name, Source: "v"})
+			return err
+		}
+		inmemory.Expect(w, retaken("taken"), backend.ErrUnavailable, "being deleted", "is down")
+		inmemory.Expect(w, retaken("failed"), backend.ErrPrecondition, "being deleted", "it is cloned")
+		inmemory.Expect(w, w.Backend.DeleteSnapshot(soon, "taken"), backend.ErrUnavailable, "node a", "is down")
+		check.Report(w, w.Backend.DeleteSnapshot(soon, "pending"))
+		inmemory.Expect(w, w.Backend.Delete(soon, "v"), backend.ErrBusy, "v is Deleting")
 	})
 }

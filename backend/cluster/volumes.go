@@ -57,7 +57,7 @@ func remove[T object](ctx context.Context, b *Backend, r *records[T], id backend
 				return false, err
 			}
 			return false, r.removeAny(ctx, c, o, "the "+r.word()+" was deleted by its caller")
-		case GivenUp(o):
+		case r.kind == v1beta1.SourceVolume && GivenUp(o): // it is held by its claim
 			return false, nil
 		case down != "" && !s.made:
 			return false, rollBack(ctx, b, r, c, o, "the "+r.word()+" was deleted before it was made")
