@@ -132,9 +132,12 @@ func (p *pool) build(ctx context.Context, id backend.ID, spec backend.VolumeSpec
 
 func (b *building) fillAndCommit(ctx context.Context, copied bool, fill func(context.Context, *engine.Entry) error) (*record, error) {
 	defer b.guard()
+	filled := backend.Step(b.pool.log, b.record.id, "fill")
 	err := fill(ctx, b.entry)
+	filled()
 	if err == nil {
 		var r *record
+		defer backend.Step(b.pool.log, b.record.id, "commit")()
 		if r, err = b.commit(ctx, copied); err == nil {
 			return r, nil
 		}
