@@ -57,7 +57,7 @@ func (w *work) conflicted(k key, conflict bool) (atOnce bool) {
 func (a *Agent) reconcile(ctx context.Context, k key) (again time.Duration, err error) {
 	if _, err := backend.ParseID(k.name); err != nil {
 		a.log.Warn("left alone: its name is no valid id", "kind", k.kind, "name", k.name)
-		return 0, nil //nolint:nilerr // a retry cannot help
+		return 0, nil // a retry cannot help
 	}
 	defer backend.Step(a.log, k.id(), "reconcile")()
 	made := has(&a.work.made, k)

@@ -193,7 +193,7 @@ func TestJob_WithAnInvalidPodIsRefused(t *testing.T) {
 		if n := now.Status.Nodes[0]; now.Status.Phase != v1beta1.JobFailed || n.Phase != v1beta1.JobFailed || !strings.Contains(n.Message, "image: Required value") {
 			t.Errorf("it ended as %+v", now.Status)
 		}
-		time.Sleep(time.Hour) // whatever is retried
+		<-time.After(time.Hour) // whatever is retried
 		if reported := r.reported(); !slices.Equal(reported, []string{"Warning JobFailed"}) {
 			t.Errorf("the events are %v", reported)
 		}
