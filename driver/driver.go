@@ -50,14 +50,6 @@ const (
 	NodeServices
 )
 
-// Storage is what the backend of a driver with the controller service can do.
-type Storage interface {
-	backend.Backend
-	backend.Expander
-	backend.Snapshotter
-	backend.Cloner
-}
-
 // Config is what a Driver needs.
 type Config struct {
 	Name       string // DefaultName if empty
@@ -66,7 +58,7 @@ type Config struct {
 	NodeID     string          // none with ControllerServices
 	Attach     bool            // serve the calls of external-attacher, for clusters whose CSIDriver requires attaching
 	Endpoint   string          // unix:///path
-	Backend    backend.Backend // a Storage, unless there are NodeServices alone
+	Backend    backend.Backend // a backend.Storage, unless there are NodeServices alone
 	MaxVolumes int64           // that this node may use at once; 0 leaves it to the caller
 	Inline     Inline
 	// Namespaces is a directory such as /proc/1/ns with the network from which servers of shared volumes are reached,
@@ -96,7 +88,7 @@ type Config struct {
 // Driver serves one backend.
 type Driver struct {
 	Config
-	storage  Storage // may be nil with NodeServices alone
+	storage  backend.Storage // may be nil with NodeServices alone
 	socket   string
 	calls    *calls
 	stopping chan struct{}      // closed when Run begins to stop
@@ -119,7 +111,7 @@ func New(c Config) (*Driver, error) {
 	c.StopTimeout = cmp.Or(c.StopTimeout, DefaultStopTimeout)
 	c.Patience, c.GiveUpAfter = cmp.Or(c.Patience, DefaultPatience), cmp.Or(c.GiveUpAfter, DefaultGiveUpAfter)
 	socket, err := SocketPath(c.Endpoint)
-	storage, able := c.Backend.(Storage)
+	storage, able := c.Backend.(backend.Storage)
 	switch {
 	case err != nil:
 		return nil, err

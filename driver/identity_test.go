@@ -53,7 +53,7 @@ func TestCapabilities_OfTheBackendAreAdvertised(t *testing.T) {
 }
 
 func TestCapabilities_GroupsAreNeitherAdvertisedNorTakenWithoutABackendForThem(t *testing.T) {
-	r := newRig(t, struct{ Storage }{backendtest.NewMemory()})
+	r := newRig(t, plain{backendtest.NewMemory()})
 	if slices.Contains(r.advertised(), "GROUP_CONTROLLER_SERVICE") {
 		t.Error("GROUP_CONTROLLER_SERVICE is advertised")
 	}

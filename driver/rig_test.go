@@ -282,7 +282,7 @@ func (s *scripted) Capacity(ctx context.Context, pool string) (backend.Capacity,
 }
 
 // plain hides everything optional of a backend.
-type plain struct{ Storage }
+type plain struct{ backend.Storage }
 
 func names(prefix string, n int) (all []string) {
 	for i := range n {
