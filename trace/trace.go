@@ -173,7 +173,7 @@ func (h *handler) span(r slog.Record) (s span, is bool) {
 
 // subject returns the ID of the volume or snapshot that a record is about.
 func subject(has map[string]slog.Value) string {
-	for _, key := range []string{"volume", "snapshot"} {
+	for _, key := range []string{"id", "snapshot", "volume"} { // a snapshot is logged with its source
 		if v, is := has[key]; is {
 			return v.String()
 		}

@@ -101,6 +101,19 @@ func TestTrace_OfAVolumeThatIsCreatedAtTheSecondAttemptIsOne(t *testing.T) {
 	}
 }
 
+func TestTrace_OfASnapshotIsItsOwnAndNotThatOfItsSource(t *testing.T) {
+	traceOf := func(attrs ...any) string {
+		r := slog.NewRecord(time.Now(), 0, "call", 0)
+		r.Add(append(attrs, "duration", time.Second)...)
+		s, _ := (&handler{}).span(r)
+		return s.Trace
+	}
+	taken, reconciled, source := traceOf("volume", "v", "snapshot", "s"), traceOf("id", "s"), traceOf("volume", "v")
+	if taken != reconciled || taken == source {
+		t.Errorf("a snapshot has the traces %s and %s, and its source %s", taken, reconciled, source)
+	}
+}
+
 func TestTrace_CollectorThatTakesNothingHoldsUpNothing(t *testing.T) {
 	refusing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }))
 	defer refusing.Close()
