@@ -29,7 +29,7 @@ func TestAddresses_IncludeThoseOfBridgesAndTunnels(t *testing.T) {
 	if own, err := HostAddresses(""); err != nil || slices.Contains(own, want[0]) {
 		t.Errorf("those of this process are %v, %v", own, err)
 	}
-	fails(t, errorOf(HostAddresses(t.TempDir())), nil)
+	check.Fails(t, check.ErrorOf(HostAddresses(t.TempDir())), nil)
 }
 
 // otherNetwork creates a network namespace, runs commands in it, and returns its directory in /proc.

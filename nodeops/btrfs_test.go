@@ -68,7 +68,7 @@ func TestSubvolume_LimitHolds(t *testing.T) {
 			}
 			// Root is limited too. Blocks that the next run truncates count until the next commit, so how much it can write is
 			// not predictable.
-			isFull(t, errorOf(run(t.Context(), "sh", "-e", "-c", script, "sh", volume)))
+			isFull(t, check.ErrorOf(run(t.Context(), "sh", "-e", "-c", script, "sh", volume)))
 			if used := committed(t, volume); used > 16*mib {
 				t.Errorf("%d bytes are used of %d by root", used, 16*mib)
 			}
@@ -80,11 +80,11 @@ func TestSubvolume_LimitGrowsAndNothingMovesIntoItFromAnother(t *testing.T) {
 	dir := newQuotaBtrfs(t)
 	a, b := subvolume(t, filepath.Join(dir, "a"), 16*mib), subvolume(t, filepath.Join(dir, "b"), 16*mib)
 	file := write(t, filepath.Join(b, "file"), "content")
-	fails(t, os.Rename(file, filepath.Join(a, "file")), unix.EXDEV)
-	fails(t, os.Link(file, filepath.Join(a, "file")), unix.EXDEV)
+	check.Fails(t, os.Rename(file, filepath.Join(a, "file")), unix.EXDEV)
+	check.Fails(t, os.Link(file, filepath.Join(a, "file")), unix.EXDEV)
 	check.OK(t, LimitSubvolume(a, 80*mib))
 	check.Report(t, asContainer(t, waysIn["plain writes"], a))
-	fails(t, LimitSubvolume(a, 0), nil)
+	check.Fails(t, LimitSubvolume(a, 0), nil)
 }
 
 func TestSubvolume_InsideAnotherIsNotLimited(t *testing.T) {
@@ -92,7 +92,7 @@ func TestSubvolume_InsideAnotherIsNotLimited(t *testing.T) {
 	check.OK(t, os.Chmod(volume, 0o777))
 	script := `cd "$1"; exec setpriv --reuid=1234 --regid=1234 --clear-groups sh -e -c '
 		btrfs subvolume create inner; dd if=/dev/zero of=inner/f bs=1M count=64 conv=fsync'`
-	check.Report(t, errorOf(run(t.Context(), "sh", "-c", script, "sh", volume))) // else say where it is documented that it is limited
+	check.Report(t, check.ErrorOf(run(t.Context(), "sh", "-c", script, "sh", volume))) // else say where it is documented that it is limited
 }
 
 func TestSubvolume_DataSharedWithASnapshotIsLimitedAndNotUnshared(t *testing.T) {
@@ -116,7 +116,7 @@ func TestSubvolume_DataSharedWithASnapshotIsLimitedAndNotUnshared(t *testing.T) 
 		t.Errorf("%d bytes are used, want at least %d", used, 12*mib)
 	}
 	isFull(t, asContainer(t, `dd if=/dev/zero of=$1/more bs=1M count=12 conv=fsync`, clone))
-	same(t, checksum(t, filepath.Join(clone, "f")), checksum(t, filepath.Join(volume, "f")))
+	check.Same(t, checksum(t, filepath.Join(clone, "f")), checksum(t, filepath.Join(volume, "f")))
 }
 
 // fillRandomly writes 12 MiB to a file in a directory.
@@ -133,9 +133,9 @@ func TestSubvolume_ReadOnlySnapshotKeepsItsContent(t *testing.T) {
 	check.OK(t, SnapshotSubvolume(snapshot, volume, true))
 	write(t, file, "after")
 	holds(t, filepath.Join(snapshot, "file"), "before")
-	fails(t, os.WriteFile(filepath.Join(snapshot, "file"), nil, 0o600), unix.EROFS)
+	check.Fails(t, os.WriteFile(filepath.Join(snapshot, "file"), nil, 0o600), unix.EROFS)
 	check.Report(t, DeleteSubvolume(t.Context(), snapshot))
-	fails(t, SnapshotSubvolume(filepath.Join(dir, "s"), file, true), nil)
+	check.Fails(t, SnapshotSubvolume(filepath.Join(dir, "s"), file, true), nil)
 }
 
 func TestSubvolume_DeletionLeavesNoQgroups(t *testing.T) {
@@ -170,7 +170,7 @@ func TestSubvolume_DeletionIncludesThoseInside(t *testing.T) {
 	check.OK(t, os.Symlink(beside, filepath.Join(volume, "link")))
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	fails(t, DeleteSubvolume(ended, volume), context.Canceled)
+	check.Fails(t, DeleteSubvolume(ended, volume), context.Canceled)
 	check.OK(t, DeleteSubvolume(t.Context(), volume))
 	absent(t, volume)
 	cleaned(t, dir)
@@ -222,8 +222,8 @@ func TestSubvolume_FromBeforeQuotasIsCountedAndLimited(t *testing.T) {
 	dir := newFS(t, "btrfs", gib)
 	volume := subvolume(t, filepath.Join(dir, "volume"), 0)
 	command(t, "sh", "-e", "-c", "cd $1; head -c 32M /dev/urandom | split -a 4 -b 4096; sync -f .", "sh", volume)
-	fails(t, LimitSubvolume(volume, 48*mib), nil, "not enabled")
-	fails(t, errorOf(SubvolumeUsage(volume)), nil)
+	check.Fails(t, LimitSubvolume(volume, 48*mib), nil, "not enabled")
+	check.Fails(t, check.ErrorOf(SubvolumeUsage(volume)), nil)
 	for range 2 {
 		check.OK(t, EnableBtrfsQuota(t.Context(), dir))
 	}
@@ -261,8 +261,8 @@ func TestSubvolume_IsDistinguishedFromADirectory(t *testing.T) {
 			t.Errorf("%s: %t, %v, want %t", path, got, err, want)
 		}
 	}
-	fails(t, errorOf(IsSubvolume(filepath.Join(dir, "missing"))), nil)
-	fails(t, CreateSubvolume(volume), unix.EEXIST)
-	fails(t, DeleteSubvolume(t.Context(), plain), nil)
-	check.Report(t, errorOf(os.Stat(plain)))
+	check.Fails(t, check.ErrorOf(IsSubvolume(filepath.Join(dir, "missing"))), nil)
+	check.Fails(t, CreateSubvolume(volume), unix.EEXIST)
+	check.Fails(t, DeleteSubvolume(t.Context(), plain), nil)
+	check.Report(t, check.ErrorOf(os.Stat(plain)))
 }

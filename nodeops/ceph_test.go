@@ -80,7 +80,7 @@ func TestCephKey_IsReadFromAMountedSecret(t *testing.T) {
 	// As the kubelet does: a directory for each version, which a link names, and a link through that one for each key.
 	secret("..2026_01_01", someKey)
 	link("..data/key", "fsid.node")
-	same(t, len(check.Got(ReadCephKey(filepath.Join(mount, "fsid.node")))(t).secret), 28)
+	check.Same(t, len(check.Got(ReadCephKey(filepath.Join(mount, "fsid.node")))(t).secret), 28)
 	other := "AQC" + someKey[3:]
 	secret("..2026_01_02", other)
 	rotated := check.Got(ReadCephKey(filepath.Join(mount, "fsid.node")))(t)
@@ -166,7 +166,7 @@ func TestCephClient_AddressIsReadFromWhatTheKernelShows(t *testing.T) {
 
 func TestCephClient_ThatNeverWasIsGone(t *testing.T) {
 	requireRoot(t)
-	same(t, check.Got(IsCephClientGone(CephClient{FSID: "11111111-2222-3333-4444-555555555555", ID: "client.1"}))(t), true)
+	check.Same(t, check.Got(IsCephClientGone(CephClient{FSID: "11111111-2222-3333-4444-555555555555", ID: "client.1"}))(t), true)
 	if _, err := openDebugFS("no-such-thing"); !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENODEV) {
 		t.Errorf("the reason is %v", err)
 	}

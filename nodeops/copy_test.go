@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-storage/holdfast/test/rig/check"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 // holey makes a file with data at its start, in its middle, and before a hole at its end.
@@ -41,7 +42,7 @@ func TestCopy_HasTheContentAndHolesOfItsSource(t *testing.T) {
 		for name, copyTo := range map[string]func(dst *os.File) error{
 			"CopyFile": func(dst *os.File) error {
 				reflinked, err := CopyFile(t.Context(), dst, src)
-				same(t, reflinked, fstype != "ext4")
+				check.Same(t, reflinked, fstype != "ext4")
 				return err
 			},
 			"CopySparse": func(dst *os.File) error { return CopySparse(t.Context(), dst, src) },
@@ -116,13 +117,13 @@ func TestCopy_SparseLeavesAHoleWhereZerosWereWritten(t *testing.T) {
 	if got := allocated(t, dst.Name()); got > 3*patchBlock {
 		t.Errorf("the copy takes %d bytes, and its source %d", got, allocated(t, src.Name()))
 	}
-	same(t, checksum(t, dst.Name()), checksum(t, src.Name()))
+	check.Same(t, checksum(t, dst.Name()), checksum(t, src.Name()))
 }
 
 func TestCopy_WorksAcrossFileSystems(t *testing.T) {
 	src := holey(t, filepath.Join(newFS(t, "xfs", fileSystems["xfs"]), "src"), 64*mib)
 	dst := newFile(t, filepath.Join(newFS(t, "btrfs", fileSystems["btrfs"]), "dst"))
-	same(t, check.Got(CopyFile(t.Context(), dst, src))(t), false) // not reflinked
+	check.Same(t, check.Got(CopyFile(t.Context(), dst, src))(t), false) // not reflinked
 	sameContent(t, dst, src)
 }
 
@@ -172,18 +173,18 @@ func TestCopy_IsCancelledBetweenTwoChunks(t *testing.T) {
 	src := newFile(t, filepath.Join(dir, "src"))
 	check.Got(src.Write(bytes.Repeat([]byte("x"), 10*copyChunk)))(t)
 	dst := newFile(t, filepath.Join(dir, "dst"))
-	fails(t, CopySparse(&endsAfter{t.Context(), 3}, dst, src), context.Canceled)
+	check.Fails(t, CopySparse(&endsAfter{t.Context(), 3}, dst, src), context.Canceled)
 	if got := allocated(t, dst.Name()); got > 4*copyChunk {
 		t.Errorf("%d bytes were copied after the end", got)
 	}
-	fails(t, errorOf(CopyFile(&endsAfter{t.Context(), 0}, dst, src)), context.Canceled)
+	check.Fails(t, check.ErrorOf(CopyFile(&endsAfter{t.Context(), 0}, dst, src)), context.Canceled)
 }
 
 func TestCopy_ThatDoesNotFitIsENOSPC(t *testing.T) {
 	dir := newFS(t, "ext4", 16*mib)
 	src := newFile(t, filepath.Join(t.TempDir(), "src"))
 	check.Got(src.Write(bytes.Repeat([]byte("x"), 32<<20)))(t)
-	fails(t, errorOf(CopyFile(t.Context(), newFile(t, filepath.Join(dir, "dst")), src)), unix.ENOSPC)
+	check.Fails(t, check.ErrorOf(CopyFile(t.Context(), newFile(t, filepath.Join(dir, "dst")), src)), unix.ENOSPC)
 }
 
 func TestPreallocation_ThatDoesNotFitLeavesFileAndSpaceUnchanged(t *testing.T) {
@@ -220,7 +221,7 @@ func TestPreallocation_IsUsableWhenTheRestIsFull(t *testing.T) {
 			f := newFile(t, filepath.Join(dir, "file"))
 			check.OK(t, Preallocate(f, 8*mib))
 			fill(t, filepath.Join(dir, "filler"))
-			check.Report(t, errorOf(f.WriteAt(bytes.Repeat([]byte("x"), 8<<20), 0)))
+			check.Report(t, check.ErrorOf(f.WriteAt(bytes.Repeat([]byte("x"), 8<<20), 0)))
 			check.Report(t, f.Sync())
 		})
 	}
@@ -252,14 +253,14 @@ func TestExtents_AreUnsharedUntilAnotherFileHasThem(t *testing.T) {
 			}
 			expect("at first", blocks*4*kib)
 			dst := newFile(t, filepath.Join(dir, "dst"))
-			same(t, check.Got(CopyFile(t.Context(), dst, src))(t), true) // reflinked
+			check.Same(t, check.Got(CopyFile(t.Context(), dst, src))(t), true) // reflinked
 			expect("after a copy", 0)
 			check.Got(src.WriteAt(bytes.Repeat([]byte{2}, int(4*kib)), 16*kib))(t)
 			check.OK(t, src.Sync())
 			expect("after a write to one of its blocks", 4*kib)
 			check.OK(t, os.Remove(dst.Name()))
 			dst.Close()
-			until(t, "the freedom of the blocks, which the kernel gives back in the background", func() bool {
+			wait.Until(t, "the freedom of the blocks, which the kernel gives back in the background", func() bool {
 				command(t, "sync", "--file-system", dir)
 				return check.Got(Unshared(src))(t) == blocks*4*kib
 			})
@@ -268,8 +269,8 @@ func TestExtents_AreUnsharedUntilAnotherFileHasThem(t *testing.T) {
 }
 
 func TestExtents_EmptyFileHasNoneAndUnsupportedFileSystemIsAnError(t *testing.T) {
-	same(t, check.Got(Unshared(newFile(t, filepath.Join(newFS(t, "ext4", fileSystems["ext4"]), "empty"))))(t), 0)
+	check.Same(t, check.Got(Unshared(newFile(t, filepath.Join(newFS(t, "ext4", fileSystems["ext4"]), "empty"))))(t), 0)
 	proc := check.Got(os.Open("/proc/self/status"))(t)
 	defer proc.Close()
-	fails(t, errorOf(Unshared(proc)), nil)
+	check.Fails(t, check.ErrorOf(Unshared(proc)), nil)
 }

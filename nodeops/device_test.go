@@ -166,8 +166,8 @@ func TestDevice_IsFoundThroughLinksAndPatterns(t *testing.T) {
 
 func TestDevice_ThatWasRemovedIsGone(t *testing.T) {
 	device := hostfs.Disk(t, 64*mib)
-	same(t, DeviceGone(DeviceNumber(device)), false)
-	same(t, DeviceGone("8:1048575"), true)
+	check.Same(t, DeviceGone(DeviceNumber(device)), false)
+	check.Same(t, DeviceGone("8:1048575"), true)
 	for path, want := range map[string]bool{"/proc": false, newFS(t, "xfs", 320*mib): true} {
 		f := check.Got(os.Open(path))(t)
 		defer f.Close()

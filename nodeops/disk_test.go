@@ -31,7 +31,7 @@ func TestXFS_IsIdentifiedByItsUUIDAndLabel(t *testing.T) {
 	if err != nil || head == nil || head.UUID != someUUID || head.Label != "hf-fast" || head.Unfinished {
 		t.Fatalf("read %+v, %v", head, err)
 	}
-	same(t, command(t, "blkid", "-p", "-o", "value", "-s", "UUID", device), someUUID+"\n")
+	check.Same(t, command(t, "blkid", "-p", "-o", "value", "-s", "UUID", device), someUUID+"\n")
 }
 
 func TestXFS_OtherContentHasNoHeader(t *testing.T) {
@@ -44,15 +44,15 @@ func TestXFS_OtherContentHasNoHeader(t *testing.T) {
 			t.Errorf("%s: %+v, %v", device, head, err)
 		}
 	}
-	fails(t, errorOf(ReadXFSHead("/dev/nowhere")), os.ErrNotExist) // no device
+	check.Fails(t, check.ErrorOf(ReadXFSHead("/dev/nowhere")), os.ErrNotExist) // no device
 }
 
 func TestXFS_OnlyTheUnfinishedOneOfThatUUIDIsErased(t *testing.T) {
 	device := newXFSDisk(t)
 	before := firstMiB(t, device)
-	fails(t, EraseUnfinishedXFS(device, someUUID), ErrNotEmpty) // a finished one
+	check.Fails(t, EraseUnfinishedXFS(device, someUUID), ErrNotEmpty) // a finished one
 	hostfs.Overwrite(t, device, inProgress, 1)
-	fails(t, EraseUnfinishedXFS(device, "00000000-11aa-4b3a-8b3a-0123456789ab"), ErrNotEmpty) // another
+	check.Fails(t, EraseUnfinishedXFS(device, "00000000-11aa-4b3a-8b3a-0123456789ab"), ErrNotEmpty) // another
 	hostfs.Overwrite(t, device, inProgress, 0)
 	if !bytes.Equal(firstMiB(t, device), before) {
 		t.Error("what is left alone has changed")
@@ -66,9 +66,9 @@ func TestXFS_OnlyTheUnfinishedOneOfThatUUIDIsErased(t *testing.T) {
 func TestXFS_InUseIsNotErasedAndTheKernelRefusesASecondOneOfItsUUID(t *testing.T) {
 	device, target := newXFSDisk(t), newTarget(t)
 	check.Got(MountDisk(t.Context(), device, target))(t)
-	fails(t, errorOf(MountDisk(t.Context(), newXFSDisk(t), newTarget(t))), nil)
+	check.Fails(t, check.ErrorOf(MountDisk(t.Context(), newXFSDisk(t), newTarget(t))), nil)
 	hostfs.Overwrite(t, device, inProgress, 1)
-	fails(t, EraseUnfinishedXFS(device, someUUID), unix.EBUSY)
+	check.Fails(t, EraseUnfinishedXFS(device, someUUID), unix.EBUSY)
 	hostfs.Overwrite(t, device, inProgress, 0)
 	if m := mountedAt(t, target); m.FSType != "xfs" || m.Source != device {
 		t.Errorf("mounted as %+v", m)

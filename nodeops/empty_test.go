@@ -49,7 +49,7 @@ func TestEmpty_ZerosBeyondTheReadLimitAreNotProof(t *testing.T) {
 	for range mostZeros/mib + 1 {
 		check.Got(f.Write(make([]byte, mib)))(t)
 	}
-	fails(t, ProvenEmpty(t.Context(), image), ErrNotEmpty)
+	check.Fails(t, ProvenEmpty(t.Context(), image), ErrNotEmpty)
 }
 
 func TestEmpty_DeviceNeedsNoSignatureAtItsEdgesAndNoUser(t *testing.T) {
@@ -79,7 +79,7 @@ func TestEmpty_DeviceNeedsNoSignatureAtItsEdgesAndNoUser(t *testing.T) {
 			if c.want == "" {
 				check.Report(t, ProvenEmpty(t.Context(), l.Path))
 			} else {
-				fails(t, ProvenEmpty(t.Context(), l.Path), ErrNotEmpty, c.want)
+				check.Fails(t, ProvenEmpty(t.Context(), l.Path), ErrNotEmpty, c.want)
 			}
 		})
 	}
@@ -89,7 +89,7 @@ func TestEmpty_DeviceInUseIsNot(t *testing.T) {
 	l := attach(t, sparse(t, t.TempDir(), 16*mib), LoopOptions{Autoclear: true})
 	user := check.Got(os.OpenFile(l.Path, os.O_RDWR|unix.O_EXCL, 0))(t)
 	defer user.Close()
-	fails(t, ProvenEmpty(t.Context(), l.Path), ErrNotEmpty, "in use")
+	check.Fails(t, ProvenEmpty(t.Context(), l.Path), ErrNotEmpty, "in use")
 }
 
 func TestEmpty_OnlyFilesAndBlockDevicesCanBe(t *testing.T) {

@@ -29,13 +29,13 @@ func TestCommand_FailureReportsItsOutput(t *testing.T) {
 }
 
 func TestCommand_FailureIsBriefAndOfItsKind(t *testing.T) {
-	usage := errorOf(run(t.Context(), "sh", "-c", `printf 'reason\nUsage: a lot\n' >&2; exit 1`))
-	long := errorOf(run(t.Context(), "sh", "-c", `head -c 100000 /dev/zero | tr '\0' x >&2; exit 1`))
+	usage := check.ErrorOf(run(t.Context(), "sh", "-c", `printf 'reason\nUsage: a lot\n' >&2; exit 1`))
+	long := check.ErrorOf(run(t.Context(), "sh", "-c", `head -c 100000 /dev/zero | tr '\0' x >&2; exit 1`))
 	if !strings.HasSuffix(fmt.Sprint(usage), ": reason") || long == nil || len(long.Error()) > 3000 {
 		t.Errorf("got %v, and %d bytes", usage, len(fmt.Sprint(long)))
 	}
-	fails(t, errorOf(run(t.Context(), "sh", "-c", "echo mkfs: No space left on device >&2; exit 1")), unix.ENOSPC)
-	fails(t, errorOf(run(t.Context(), "no-such-command")), exec.ErrNotFound, "this host has no no-such-command")
+	check.Fails(t, check.ErrorOf(run(t.Context(), "sh", "-c", "echo mkfs: No space left on device >&2; exit 1")), unix.ENOSPC)
+	check.Fails(t, check.ErrorOf(run(t.Context(), "no-such-command")), exec.ErrNotFound, "this host has no no-such-command")
 }
 
 func TestCommand_EndsWithItsContext(t *testing.T) {
@@ -46,7 +46,7 @@ func TestCommand_EndsWithItsContext(t *testing.T) {
 		_, _ = os.ReadFile(fifo) // returns when the command runs
 		cancel(nil)
 	}()
-	fails(t, errorOf(run(ctx, "sh", "-c", "echo > "+fifo+"; exec tail -f /dev/null")), context.Canceled)
+	check.Fails(t, check.ErrorOf(run(ctx, "sh", "-c", "echo > "+fifo+"; exec tail -f /dev/null")), context.Canceled)
 }
 
 func TestLock_FileIsOpenedForWritingOnlyWhereNoOtherLockIsHeld(t *testing.T) {
@@ -68,7 +68,7 @@ func TestLock_FileIsOpenedForWritingOnlyWhereNoOtherLockIsHeld(t *testing.T) {
 		if !slices.Equal(asked, want) {
 			t.Errorf("it was opened as %v, want %v", asked, want)
 		}
-		fails(t, errorOf(Lock(open, unix.LOCK_EX|unix.LOCK_NB)), unix.EWOULDBLOCK) // a second lock beside the first
+		check.Fails(t, check.ErrorOf(Lock(open, unix.LOCK_EX|unix.LOCK_NB)), unix.EWOULDBLOCK) // a second lock beside the first
 		f.Close()
 	}
 }

@@ -26,29 +26,29 @@ func TestProbe_FindsFeaturesByTryingAndLeavesNothingBehind(t *testing.T) {
 			image := newImage(t, fstype, fileSystems[fstype])
 			dir := mountImage(t, image)
 			before := names(t, dir)
-			same(t, check.Got(Probe(dir))(t), want)
-			same(t, names(t, dir), before)
+			check.Same(t, check.Got(Probe(dir))(t), want)
+			check.Same(t, names(t, dir), before)
 			unmountAll(t, dir)
 			readOnly := Features{FSType: want.FSType, BlockSize: want.BlockSize, ReadOnly: true}
-			same(t, check.Got(Probe(mountImage(t, image, "ro")))(t), readOnly)
+			check.Same(t, check.Got(Probe(mountImage(t, image, "ro")))(t), readOnly)
 		})
 	}
 }
 
 func TestProbe_XFSWithoutReflinkIsRecognized(t *testing.T) {
-	same(t, check.Got(Probe(newFS(t, "xfs", fileSystems["xfs"], "-m", "reflink=0")))(t).Reflink, false)
+	check.Same(t, check.Got(Probe(newFS(t, "xfs", fileSystems["xfs"], "-m", "reflink=0")))(t).Reflink, false)
 }
 
 func TestProbe_BtrfsQuotaIsRecognized(t *testing.T) {
 	dir := newFS(t, "btrfs", fileSystems["btrfs"])
 	command(t, "btrfs", "quota", "enable", dir)
-	same(t, check.Got(Probe(dir))(t).BtrfsQuota, true)
+	check.Same(t, check.Got(Probe(dir))(t).BtrfsQuota, true)
 }
 
 func TestProbe_OfAFileOrNothingIsAnError(t *testing.T) {
 	dir := t.TempDir()
 	for _, path := range []string{write(t, filepath.Join(dir, "file"), ""), filepath.Join(dir, "missing")} {
-		fails(t, errorOf(Probe(path)), nil)
+		check.Fails(t, check.ErrorOf(Probe(path)), nil)
 	}
 }
 
@@ -63,7 +63,7 @@ func names(t testing.TB, dir string) []string {
 
 func TestProbe_ProjectQuotaIsRecognizedWhereEnforced(t *testing.T) {
 	onProjects(t, func(t *testing.T, dir string, _ *ProjectQuota) {
-		same(t, check.Got(Probe(dir))(t).ProjectQuota, true)
+		check.Same(t, check.Got(Probe(dir))(t).ProjectQuota, true)
 	})
 }
 
@@ -93,7 +93,7 @@ func syncAt(t testing.TB, dir string) {
 
 func TestUsage_OfAMissingPathIsAnError(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "missing")
-	fails(t, errorOf(Statfs(t.Context(), path)), unix.ENOENT, path)
+	check.Fails(t, check.ErrorOf(Statfs(t.Context(), path)), unix.ENOENT, path)
 }
 
 func TestStatfs_HangingCallIsAwaitedUntilTheDeadlineAndNeverRepeated(t *testing.T) {
@@ -110,16 +110,16 @@ func TestStatfs_HangingCallIsAwaitedUntilTheDeadlineAndNeverRepeated(t *testing.
 			callers.Go(func() {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
-				fails(t, errorOf(asked.do(ctx, "/hangs", "it hangs", hang)), context.DeadlineExceeded, "it hangs")
+				check.Fails(t, check.ErrorOf(asked.do(ctx, "/hangs", "it hangs", hang)), context.DeadlineExceeded, "it hangs")
 			})
 		}
 		callers.Wait()
-		callers.Go(func() { same(t, check.Got(asked.do(t.Context(), "/hangs", "it hangs", hang))(t).Type, "slow") })
+		callers.Go(func() { check.Same(t, check.Got(asked.do(t.Context(), "/hangs", "it hangs", hang))(t).Type, "slow") })
 		synctest.Wait() // it waits
 		works := func() (FSUsage, error) { return FSUsage{Type: "fast"}, nil }
-		same(t, check.Got(asked.do(t.Context(), "/works", "", works))(t).Type, "fast")
+		check.Same(t, check.Got(asked.do(t.Context(), "/works", "", works))(t).Type, "fast")
 		close(answer)
 		callers.Wait()
-		same(t, calls, 1)
+		check.Same(t, calls, 1)
 	})
 }

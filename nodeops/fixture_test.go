@@ -9,15 +9,14 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 const (
@@ -91,7 +90,7 @@ func unmountAll(t testing.TB, target string) {
 		_ = unix.IoctlSetInt(int(dir.Fd()), fiThaw, 0)
 		dir.Close()
 	}
-	until(t, "the unmount of "+target, func() bool { // EBUSY is perhaps a process that is exiting
+	wait.Until(t, "the unmount of "+target, func() bool { // EBUSY is perhaps a process that is exiting
 		var err error
 		for err == nil {
 			err = unix.Unmount(target, unix.UMOUNT_NOFOLLOW)
@@ -163,45 +162,6 @@ func fill(t testing.TB, path string) {
 	check.OK(t, f.Sync())
 }
 
-// until waits until something is so.
-func until(t testing.TB, what string, so func() bool) {
-	t.Helper()
-	tick, late := time.NewTicker(5*time.Millisecond), time.After(2*time.Minute)
-	defer tick.Stop()
-	for !so() {
-		select {
-		case <-tick.C:
-		case <-late:
-			t.Fatalf("%s did not come", what)
-		}
-	}
-}
-
-// same fails unless both are equal.
-func same[T any](t testing.TB, got, want T) {
-	t.Helper()
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v, want %+v", got, want)
-	}
-}
-
-// fails fails unless the error is of that kind, any if it is nil, and says all of the words.
-func fails(t testing.TB, err, kind error, words ...string) {
-	t.Helper()
-	if err == nil || kind != nil && !errors.Is(err, kind) {
-		t.Errorf("got the error %v, want %v", err, kind)
-		return
-	}
-	for _, word := range words {
-		if !strings.Contains(err.Error(), word) {
-			t.Errorf("%q is not in: %v", word, err)
-		}
-	}
-}
-
-// errorOf is that of a call, without its value.
-func errorOf[T any](_ T, err error) error { return err }
-
 // holds fails unless a file has that content.
 func holds(t testing.TB, path, want string) {
 	t.Helper()
@@ -213,7 +173,7 @@ func holds(t testing.TB, path, want string) {
 // absent fails if a path exists.
 func absent(t testing.TB, path string) {
 	t.Helper()
-	fails(t, errorOf(os.Lstat(path)), fs.ErrNotExist)
+	check.Fails(t, check.ErrorOf(os.Lstat(path)), fs.ErrNotExist)
 }
 
 // unmounted fails if anything is mounted at a path.

@@ -65,10 +65,10 @@ func TestFreeze_BlocksWritesUntilTheThaw(t *testing.T) {
 		write(t, filepath.Join(dir, "before"), strings.Repeat("x", 1<<20))
 		f := freezeFor(t, dir, time.Minute)
 		written := writeTo(t, dir)
-		fails(t, errorOf(Freeze(t.Context(), dir, time.Minute)), unix.EBUSY, "frozen already")
-		same(t, isFrozen(t, dir), true)
+		check.Fails(t, check.ErrorOf(Freeze(t.Context(), dir, time.Minute)), unix.EBUSY, "frozen already")
+		check.Same(t, isFrozen(t, dir), true)
 		// Earlier writes are in the image, and it does not change.
-		same(t, checksum(t, image), checksum(t, image))
+		check.Same(t, checksum(t, image), checksum(t, image))
 		select {
 		case err := <-written:
 			t.Errorf("a write got through: %v", err)
@@ -89,7 +89,7 @@ func TestFreeze_ThatHasEndedIsInvalidAndThawsNothingThatAnotherFrozeAgain(t *tes
 	thawed(t, writeTo(t, dir))
 	again := freezeFor(t, dir, time.Minute)
 	for range 2 {
-		fails(t, f.Thaw(), ErrThawed)
+		check.Fails(t, f.Thaw(), ErrThawed)
 	}
 	check.Report(t, again.Thaw())
 }
@@ -97,10 +97,10 @@ func TestFreeze_ThatHasEndedIsInvalidAndThawsNothingThatAnotherFrozeAgain(t *tes
 func TestFreeze_ByAnotherIsLeftAloneAndItsThawIsNoticed(t *testing.T) {
 	dir := newFS(t, "ext4", 16*mib)
 	f := freezeFor(t, dir, time.Minute)
-	fails(t, errorOf(Freeze(t.Context(), dir, time.Minute)), unix.EBUSY, "frozen already")
-	same(t, isFrozen(t, dir), true) // the second one did not thaw what the first had frozen
+	check.Fails(t, check.ErrorOf(Freeze(t.Context(), dir, time.Minute)), unix.EBUSY, "frozen already")
+	check.Same(t, isFrozen(t, dir), true) // the second one did not thaw what the first had frozen
 	check.OK(t, ThawLeftover(dir))
-	fails(t, f.Thaw(), ErrThawed)
+	check.Fails(t, f.Thaw(), ErrThawed)
 }
 
 func TestFreeze_LeftoverIsThawedAndTheRestIsLeftAlone(t *testing.T) {
@@ -110,9 +110,9 @@ func TestFreeze_LeftoverIsThawedAndTheRestIsLeftAlone(t *testing.T) {
 	check.OK(t, unix.IoctlSetInt(int(root.Fd()), fiFreeze, 0))
 	for range 2 {
 		check.OK(t, ThawLeftover(dir))
-		same(t, isFrozen(t, dir), false)
+		check.Same(t, isFrozen(t, dir), false)
 	}
-	fails(t, ThawLeftover(filepath.Join(dir, "missing")), nil)
+	check.Fails(t, ThawLeftover(filepath.Join(dir, "missing")), nil)
 	check.Report(t, ThawLeftover("/proc")) // what cannot be frozen cannot be left frozen
 }
 
@@ -120,17 +120,17 @@ func TestFreeze_ThatIsRefusedFreezesNothing(t *testing.T) {
 	dir := newFS(t, "ext4", 16*mib)
 	sub := filepath.Join(dir, "dir")
 	check.OK(t, os.Mkdir(sub, 0o755))
-	fails(t, errorOf(Freeze(t.Context(), dir, 0)), nil, "positive")
-	fails(t, errorOf(Freeze(t.Context(), "/proc", time.Minute)), unix.EOPNOTSUPP)
-	fails(t, errorOf(Freeze(t.Context(), sub, time.Minute)), nil, "nothing is mounted") // it belongs to another file system
+	check.Fails(t, check.ErrorOf(Freeze(t.Context(), dir, 0)), nil, "positive")
+	check.Fails(t, check.ErrorOf(Freeze(t.Context(), "/proc", time.Minute)), unix.EOPNOTSUPP)
+	check.Fails(t, check.ErrorOf(Freeze(t.Context(), sub, time.Minute)), nil, "nothing is mounted") // it belongs to another file system
 	// Check only, do not freeze: a fault must not block the host.
-	fails(t, freezable(open(t, "/")), nil, "root file system")
+	check.Fails(t, freezable(open(t, "/")), nil, "root file system")
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	fails(t, errorOf(Freeze(gone, dir, time.Minute)), context.Canceled)
+	check.Fails(t, check.ErrorOf(Freeze(gone, dir, time.Minute)), context.Canceled)
 	t.Setenv("PATH", t.TempDir())
-	fails(t, errorOf(Freeze(t.Context(), dir, time.Minute)), nil, "guard")
-	same(t, isFrozen(t, dir), false)
+	check.Fails(t, check.ErrorOf(Freeze(t.Context(), dir, time.Minute)), nil, "guard")
+	check.Same(t, isFrozen(t, dir), false)
 }
 
 func TestFreeze_CallerThatEndsDuringItLeavesNothingFrozen(t *testing.T) {
@@ -163,7 +163,7 @@ func TestFreeze_KilledFreezerIsThawed(t *testing.T) {
 		t.Fatalf("the child says %q, %v", line, err)
 	}
 	written := writeTo(t, dir)
-	same(t, isFrozen(t, dir), true)
+	check.Same(t, isFrozen(t, dir), true)
 	check.OK(t, unix.Kill(-child.Process.Pid, unix.SIGKILL)) // with its process group
 	_ = child.Wait()
 	thawed(t, written)

@@ -52,7 +52,7 @@ func TestGroup_MayUseTheWholeTreeAndNothingOutside(t *testing.T) {
 			t.Errorf("%q: %s, want %s", name, got, want)
 		}
 	}
-	same(t, modeAndGroup(t, outside), before)
+	check.Same(t, modeAndGroup(t, outside), before)
 	if got := modeAndGroup(t, write(t, at("new"), "")); !strings.HasSuffix(got, fmt.Sprint(":", testGroup)) {
 		t.Errorf("a new file is %s", got)
 	}
@@ -66,9 +66,9 @@ func TestGroup_TreeWithACorrectTopIsSkipped(t *testing.T) {
 	check.OK(t, os.Chown(file, 0, 5))
 	before := modeAndGroup(t, file)
 	check.OK(t, SetGroup(t.Context(), top, testGroup))
-	same(t, modeAndGroup(t, file), before)
+	check.Same(t, modeAndGroup(t, file), before)
 	check.OK(t, SetGroup(t.Context(), top, testGroup+1))
-	same(t, modeAndGroup(t, file), "660 0:4322")
+	check.Same(t, modeAndGroup(t, file), "660 0:4322")
 }
 
 func TestGroup_InterruptedPassIsRepeated(t *testing.T) {
@@ -77,10 +77,10 @@ func TestGroup_InterruptedPassIsRepeated(t *testing.T) {
 	for i := range 10 {
 		write(t, filepath.Join(top, fmt.Sprint(i)), "")
 	}
-	fails(t, SetGroup(&endsAfter{t.Context(), 5}, top, testGroup), context.Canceled)
+	check.Fails(t, SetGroup(&endsAfter{t.Context(), 5}, top, testGroup), context.Canceled)
 	check.OK(t, SetGroup(t.Context(), top, testGroup))
 	for i := range 10 {
-		same(t, modeAndGroup(t, filepath.Join(top, fmt.Sprint(i))), "660 0:4321")
+		check.Same(t, modeAndGroup(t, filepath.Join(top, fmt.Sprint(i))), "660 0:4321")
 	}
 }
 
@@ -90,6 +90,6 @@ func TestGroup_LinkIsNotChanged(t *testing.T) {
 	before := modeAndGroup(t, elsewhere)
 	link := filepath.Join(t.TempDir(), "link")
 	check.OK(t, os.Symlink(elsewhere, link))
-	fails(t, SetGroup(t.Context(), link, testGroup), nil)
-	same(t, modeAndGroup(t, elsewhere), before)
+	check.Fails(t, SetGroup(t.Context(), link, testGroup), nil)
+	check.Same(t, modeAndGroup(t, elsewhere), before)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 // says fails unless the file system reports errors with all of the words.
@@ -44,13 +45,13 @@ func TestHealth_Ext4ReportsItsErrors(t *testing.T) {
 	hostfs.MeetError(t, device)
 	says(t, dir, "had errors: 2,", "first at 2", "trigger_test_error", "repaired before it is mounted")
 	unmountAll(t, dir)
-	same(t, headOf(t, image).marked, true)
+	check.Same(t, headOf(t, image).marked, true)
 }
 
 func TestHealth_FileSystemThatTurnedReadOnlyIsReported(t *testing.T) {
 	dir, device := mountLoop(t, remake(t, 64*mib, MkfsSpec{FSType: "ext4"}), "ext4")
 	hostfs.MeetError(t, device)
-	fails(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600), unix.EROFS)
+	check.Fails(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600), unix.EROFS)
 	says(t, dir, "had errors and can no longer be written: 1,")
 	if m := mountedAt(t, dir); !m.Failed || !m.ReadOnly {
 		t.Errorf("its mount is %+v", m)
@@ -72,7 +73,7 @@ func TestHealth_BtrfsReportsTheErrorsOfItsDevice(t *testing.T) {
 	at := bytes.Index(check.Got(os.ReadFile(image))(t), marker[:4096])
 	hostfs.Overwrite(t, image, int64(at), []byte("damage")...)
 	check.OK(t, MountFS(t.Context(), attach(t, image, LoopOptions{Autoclear: true}).Path, dir, "btrfs", nil))
-	fails(t, errorOf(os.ReadFile(file)), unix.EIO) // the damage is met
+	check.Fails(t, check.ErrorOf(os.ReadFile(file)), unix.EIO) // the damage is met
 	says(t, dir, "had errors of its device", "corruption_errs", "btrfs scrub start -B "+dir, "btrfs device stats -z "+dir)
 }
 
@@ -86,11 +87,11 @@ func TestHealth_FileSystemSmallerThanItsDeviceIsReported(t *testing.T) {
 		}
 		growing.Store(device, nil)
 		defer growing.Delete(device)
-		same(t, FSHealth(t.Context(), mountedAt(t, dir)), (Health{})) // while it grows
+		check.Same(t, FSHealth(t.Context(), mountedAt(t, dir)), (Health{})) // while it grows
 		growing.Delete(device)
 		requireGrowth(t, fstype)
 		check.OK(t, GrowFS(t.Context(), device, dir))
-		same(t, FSHealth(t.Context(), mountedAt(t, dir)), (Health{})) // once it has grown
+		check.Same(t, FSHealth(t.Context(), mountedAt(t, dir)), (Health{})) // once it has grown
 	})
 }
 
@@ -142,7 +143,7 @@ func following(t *testing.T) {
 // failReading causes I/O errors of a device until they are recorded: it is not known from when on the log is read.
 func failReading(t *testing.T, image, device string) {
 	t.Helper()
-	until(t, "the record of an error", func() bool {
+	wait.Until(t, "the record of an error", func() bool {
 		hostfs.FailReading(t, image, device)
 		return IOErrors(device) != ""
 	})
@@ -154,16 +155,16 @@ func TestIOErrors_OfADeviceAreKnownUntilItIsAttachedAgain(t *testing.T) {
 	image := sparse(t, t.TempDir(), 16*mib)
 	loop := attach(t, image, LoopOptions{Autoclear: true})
 	other := attach(t, sparse(t, t.TempDir(), 16*mib), LoopOptions{Autoclear: true})
-	same(t, IOErrors(loop.Path), "")
+	check.Same(t, IOErrors(loop.Path), "")
 	failReading(t, image, loop.Path)
 	if said := IOErrors(loop.Path); !strings.Contains(said, filepath.Base(loop.Path)) || !strings.Contains(said, "at least ") {
 		t.Errorf("it says %q", said)
 	}
-	same(t, IOErrors(other.Path), "")
+	check.Same(t, IOErrors(other.Path), "")
 	ioErrors.mu.Lock()
 	ioErrors.seen[filepath.Base(loop.Path)].attachment += " of before"
 	ioErrors.mu.Unlock()
-	same(t, IOErrors(loop.Path), "")
+	check.Same(t, IOErrors(loop.Path), "")
 }
 
 func TestIOErrors_OfTheDeviceBelowAFileSystemAreItsHealth(t *testing.T) {

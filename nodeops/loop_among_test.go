@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 // unlikely is the number of the first device that the tests allocate: nothing else on a host uses such high numbers.
@@ -37,7 +38,7 @@ func lend(t *testing.T, first, count int) []string {
 func TestAttachLoop_UsesLentDevicesOnlyUntilNoneIsLeft(t *testing.T) {
 	hostfs.NotInGate(t, "needs loop devices that no other process uses")
 	devices := lend(t, unlikely, 8)
-	same(t, check.Got(AddLoops(unlikely, 8))(t), devices) // again
+	check.Same(t, check.Got(AddLoops(unlikely, 8))(t), devices) // again
 	dir := t.TempDir()
 	paths := make([]string, len(devices))
 	var all sync.WaitGroup
@@ -56,19 +57,19 @@ func TestAttachLoop_UsesLentDevicesOnlyUntilNoneIsLeft(t *testing.T) {
 		})
 	}
 	all.Wait()
-	same(t, slices.Sorted(slices.Values(paths)), devices)
+	check.Same(t, slices.Sorted(slices.Values(paths)), devices)
 	image := sparse(t, t.TempDir(), mib)
-	fails(t, errorOf(AttachLoop(t.Context(), image, LoopOptions{Among: devices})), ErrNoLoop, "all 8") // one image too many
+	check.Fails(t, check.ErrorOf(AttachLoop(t.Context(), image, LoopOptions{Among: devices})), ErrNoLoop, "all 8") // one image too many
 	detachAll(t, filepath.Join(dir, "3"))
-	same(t, attach(t, image, LoopOptions{Among: devices}).Path, paths[3])                   // which was free
-	same(t, attach(t, filepath.Join(dir, "5"), LoopOptions{Among: devices}).Path, paths[5]) // again
+	check.Same(t, attach(t, image, LoopOptions{Among: devices}).Path, paths[3])                   // which was free
+	check.Same(t, attach(t, filepath.Join(dir, "5"), LoopOptions{Among: devices}).Path, paths[5]) // again
 }
 
 func TestAttachLoop_ImageInUseElsewhereIsNotAttachedToALentDevice(t *testing.T) {
 	devices := lend(t, unlikely, 1)
 	image := sparse(t, t.TempDir(), mib)
 	theirs := attach(t, image, LoopOptions{})
-	fails(t, errorOf(AttachLoop(t.Context(), image, LoopOptions{Among: devices})), nil, theirs.Path)
+	check.Fails(t, check.ErrorOf(AttachLoop(t.Context(), image, LoopOptions{Among: devices})), nil, theirs.Path)
 	isOn(t, image, theirs.Path)
 }
 
@@ -76,7 +77,7 @@ func TestAttachLoop_ADeviceThatIsKeptForLendingIsNeverReused(t *testing.T) {
 	devices := lend(t, unlikely, 1)
 	image := sparse(t, t.TempDir(), mib)
 	attach(t, image, LoopOptions{Among: devices})
-	fails(t, errorOf(AttachLoop(t.Context(), image, LoopOptions{})), nil, devices[0], "allocated")
+	check.Fails(t, check.ErrorOf(AttachLoop(t.Context(), image, LoopOptions{})), nil, devices[0], "allocated")
 }
 
 func TestAttachLoop_WithoutALentDeviceTakesNoneOfThoseKeptForLending(t *testing.T) {
@@ -125,7 +126,7 @@ func TestReclaim_DetachesEveryDeviceThatIsNeitherMountedNorOpen(t *testing.T) {
 	attachByHand(t, devices[3], theirs)
 
 	free := check.Got(ReclaimLoops(t.Context(), devices))(t)
-	same(t, free, []string{devices[0], devices[3], devices[4]})
+	check.Same(t, free, []string{devices[0], devices[3], devices[4]})
 	isOn(t, left)
 	isOn(t, held, devices[1])
 	isOn(t, mounted, devices[2])
@@ -137,7 +138,7 @@ func attachByHand(t *testing.T, device, image string) {
 	t.Helper()
 	f := check.Got(os.OpenFile(image, os.O_RDWR, 0))(t)
 	defer f.Close()
-	until(t, "the attachment, once no other process has the device open", func() bool {
+	wait.Until(t, "the attachment, once no other process has the device open", func() bool {
 		return onDevice(device, func(fd int) error { return unix.IoctlSetInt(fd, unix.LOOP_SET_FD, int(f.Fd())) }) == nil
 	})
 	t.Cleanup(func() { detachAll(t, image) })

@@ -38,7 +38,7 @@ func TestLoopUnder_IsTheDeviceThatTheFileSystemLiesOnAndNoNameOfAMount(t *testin
 	eachFS(t, func(t *testing.T, fstype string, size int64) {
 		l := attach(t, newImage(t, fstype, size), LoopOptions{Autoclear: true})
 		m := mountFor(t, l.Path, t.TempDir(), fstype, 0)
-		same(t, LoopUnder(m), l.Path)
+		check.Same(t, LoopUnder(m), l.Path)
 		liar := mountFor(t, l.Path, t.TempDir(), "tmpfs", 0)
 		if got := LoopUnder(liar); liar.Source != l.Path || got != "" {
 			t.Errorf("a tmpfs that calls itself %s is said to lie on %q", liar.Source, got)
@@ -58,7 +58,7 @@ func TestLoopNode_IsTheDeviceOfTheNodeAndNotOfItsName(t *testing.T) {
 	one, other := attach(t, sparse(t, t.TempDir(), mib), LoopOptions{}), attach(t, sparse(t, t.TempDir(), mib), LoopOptions{})
 	file := write(t, filepath.Join(t.TempDir(), "node"), "")
 	m := mountFor(t, one.Path, file, "", unix.MS_BIND)
-	same(t, LoopNode(m), one.Path)
+	check.Same(t, LoopNode(m), one.Path)
 	var st unix.Stat_t
 	check.OK(t, unix.Stat(other.Path, &st))
 	dir := t.TempDir()
@@ -85,7 +85,7 @@ func TestLoopNode_IsTheDeviceOfTheNodeAndNotOfItsName(t *testing.T) {
 	}
 	below := *m
 	mountFor(t, other.Path, file, "", unix.MS_BIND)
-	same(t, LoopNode(&below), "")
+	check.Same(t, LoopNode(&below), "")
 }
 
 func TestAttachLoop_DeviceDetachedWhileItsNodeIsInUseIsNotAllocated(t *testing.T) {
@@ -208,10 +208,10 @@ func TestLoop_DeviceThatWasMadeReadOnlyForOneImageIsWritableForTheNext(t *testin
 	lent := lend(t, unlikely, 1)
 	setReadOnly(t, lent[0])
 	l := attach(t, sparse(t, t.TempDir(), mib), LoopOptions{Among: lent})
-	same(t, isReadOnly(t, l.Path), false)
+	check.Same(t, isReadOnly(t, l.Path), false)
 	setReadOnly(t, l.Path)
 	check.OK(t, l.Detach(t.Context()))
-	same(t, isReadOnly(t, l.Path), false)
+	check.Same(t, isReadOnly(t, l.Path), false)
 }
 
 func setReadOnly(t *testing.T, device string) {

@@ -197,8 +197,8 @@ func TestLoop_ReadOnlyDeviceRefusesWritesAndWriters(t *testing.T) {
 		_, err = f.Write(make([]byte, 4096))
 		f.Close()
 	}
-	fails(t, err, nil)
-	fails(t, errorOf(AttachLoop(t.Context(), image, LoopOptions{})), nil, "read-only")
+	check.Fails(t, err, nil)
+	check.Fails(t, check.ErrorOf(AttachLoop(t.Context(), image, LoopOptions{})), nil, "read-only")
 }
 
 func TestDetach_IsRepeatableAndTakesEffectOnReleaseWhereItIsInUse(t *testing.T) {
@@ -212,7 +212,7 @@ func TestDetach_IsRepeatableAndTakesEffectOnReleaseWhereItIsInUse(t *testing.T) 
 	isOn(t, image)
 	check.Report(t, DetachLoop(t.Context(), "/dev/loop9999999", file)) // a device that does not exist
 	l = attach(t, image, LoopOptions{})
-	fails(t, DetachLoop(t.Context(), l.Path, file), unix.EBUSY)
+	check.Fails(t, DetachLoop(t.Context(), l.Path, file), unix.EBUSY)
 	l.Close()
 	isOn(t, image)
 }
@@ -280,7 +280,7 @@ func TestAttachLoop_OnlyRegularFilesAreAttached(t *testing.T) {
 func TestLoopsIn_AreThoseOfTheListThatHaveASize(t *testing.T) {
 	const list = "major minor  #blocks  name\n\n   7        0      57452 loop0\n   7        1       1024 loop0p1\n 254        0  268435456 vda\n" +
 		"   7     1300          4 loop1300\n   9        0       1000 loopy\n half a line"
-	same(t, loopsIn(list), []string{"/dev/loop0", "/dev/loop1300"})
+	check.Same(t, loopsIn(list), []string{"/dev/loop0", "/dev/loop1300"})
 }
 
 func TestSteady_IsWhatWasReadTwice(t *testing.T) {

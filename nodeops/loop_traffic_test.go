@@ -89,5 +89,5 @@ func TestTraffic_BeginsAgainWithAnotherAttachment(t *testing.T) {
 }
 
 func TestTraffic_OfWhatIsNoDeviceIsAnError(t *testing.T) {
-	fails(t, errorOf(LoopTraffic("/dev/nothing")), nil)
+	check.Fails(t, check.ErrorOf(LoopTraffic("/dev/nothing")), nil)
 }

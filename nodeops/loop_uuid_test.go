@@ -39,7 +39,7 @@ func TestRenewUUID_CopyHoldsTheDataOfItsSourceAndItsLog(t *testing.T) {
 			l := attach(t, copied, LoopOptions{})
 			target := newTarget(t)
 			if c.fstype == "xfs" {
-				fails(t, RenewUUID(t.Context(), l.Path, "xfs"), nil) // it throws no log away
+				check.Fails(t, RenewUUID(t.Context(), l.Path, "xfs"), nil) // it throws no log away
 			}
 			check.OK(t, errors.Join(MountFS(t.Context(), l.Path, target, c.fstype, nil), Unmount(t.Context(), target))) // replays the log
 			check.OK(t, RenewUUID(t.Context(), l.Path, c.fstype))

@@ -97,10 +97,10 @@ func TestMkfs_DataIsNeverFormatted(t *testing.T) {
 			t.Run(fstype+" over "+held, func(t *testing.T) {
 				image := newImage(t, held, fileSystems["xfs"])
 				before := checksum(t, image)
-				fails(t, MakeFS(t.Context(), image, spec), ErrNotEmpty)
+				check.Fails(t, MakeFS(t.Context(), image, spec), ErrNotEmpty)
 				l := attach(t, image, LoopOptions{Autoclear: true})
-				fails(t, MakeFS(t.Context(), l.Path, spec), ErrNotEmpty, held)
-				same(t, checksum(t, image), before)
+				check.Fails(t, MakeFS(t.Context(), l.Path, spec), ErrNotEmpty, held)
+				check.Same(t, checksum(t, image), before)
 			})
 		}
 	}
@@ -215,7 +215,7 @@ func TestMkfs_OptionsThatDoNotFitTheSizeAreNamed(t *testing.T) {
 		{FSType: "xfs", Options: []string{"-l", "size=10g"}},
 		{FSType: "btrfs", Options: []string{"-d", "dup", "-n", "4k", "-L", "x", "-O", "^extref,quota"}},
 	} {
-		fails(t, MakeFS(t.Context(), sparse(t, t.TempDir(), 320*mib), spec), ErrMkfsRefused, fmt.Sprintf("%q", spec.Options))
+		check.Fails(t, MakeFS(t.Context(), sparse(t, t.TempDir(), 320*mib), spec), ErrMkfsRefused, fmt.Sprintf("%q", spec.Options))
 	}
 }
 

@@ -42,7 +42,7 @@ func TestDetachedMount_BindOfASharedFileSystemIsTheRequestedOne(t *testing.T) {
 			var st unix.Statfs_t
 			check.OK(t, unix.Statfs(target, &st))
 			const all = unix.ST_RDONLY | unix.ST_NOSUID | unix.ST_NODEV | unix.ST_NOEXEC | unix.ST_NOATIME | unix.ST_RELATIME
-			same(t, st.Flags&all, test.flags)
+			check.Same(t, st.Flags&all, test.flags)
 			if m := mountedAt(t, target); m.FSType != "tmpfs" || m.ReadOnly != test.readOnly {
 				t.Errorf("it is %+v", m)
 			}
@@ -50,7 +50,7 @@ func TestDetachedMount_BindOfASharedFileSystemIsTheRequestedOne(t *testing.T) {
 			unmounted(t, target)
 		})
 	}
-	fails(t, BindShared(t.Context(), dir, t.TempDir(), false, []string{"nconnect=4"}), nil, "nconnect=4") // an option of the file system
+	check.Fails(t, BindShared(t.Context(), dir, t.TempDir(), false, []string{"nconnect=4"}), nil, "nconnect=4") // an option of the file system
 }
 
 func clonedMount(dir string) (newMount, error) {
@@ -73,7 +73,7 @@ func TestDetachedMount_IsNotSeenBeforeItIsAccepted(t *testing.T) {
 		if at := check.Got(MountAt(target))(t); !errors.Is(err, want) || (at != nil) != (want == nil) {
 			t.Errorf("%v, want %v, and there is %+v", err, want, at)
 		}
-		fails(t, errorOf(os.Readlink(fmt.Sprintf("/proc/self/fd/%d", given.fd))), nil) // its descriptor is closed
+		check.Fails(t, check.ErrorOf(os.Readlink(fmt.Sprintf("/proc/self/fd/%d", given.fd))), nil) // its descriptor is closed
 	}
 }
 
@@ -90,10 +90,10 @@ func TestDetachedMount_CallThatWasGivenUpMountsOnlyForACallerThatWaitsAgain(t *t
 		}
 		for range 3 {
 			short, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-			fails(t, d.mountAt(short, target, "a", open, nil), context.DeadlineExceeded)
+			check.Fails(t, d.mountAt(short, target, "a", open, nil), context.DeadlineExceeded)
 			cancel()
 		}
-		fails(t, d.mountAt(t.Context(), target, "b", open, nil), nil, "a there") // another wish for the same target
+		check.Fails(t, d.mountAt(t.Context(), target, "b", open, nil), nil, "a there") // another wish for the same target
 		m := d.running[target]
 		if again {
 			done := make(chan error)
@@ -112,7 +112,7 @@ func TestDetachedMount_CallThatWasGivenUpMountsOnlyForACallerThatWaitsAgain(t *t
 			t.Errorf("%d are left after %d calls", left, calls)
 		}
 		unmounted(t, target)
-		fails(t, errorOf(os.Readlink(fmt.Sprintf("/proc/self/fd/%d", m.opened.fd))), nil) // its descriptor is closed
+		check.Fails(t, check.ErrorOf(os.Readlink(fmt.Sprintf("/proc/self/fd/%d", m.opened.fd))), nil) // its descriptor is closed
 	}
 }
 
@@ -122,7 +122,7 @@ func TestDetachedMount_RespondingFileSystemIsUnmountedOnlyWhenUnused(t *testing.
 	check.OK(t, BindShared(t.Context(), dir, target, false, nil))
 	f := check.Got(os.Create(filepath.Join(target, "open")))(t)
 	defer f.Close()
-	fails(t, UnmountShared(t.Context(), target, time.Minute, 0), unix.EBUSY, "stop the processes") // in use
+	check.Fails(t, UnmountShared(t.Context(), target, time.Minute, 0), unix.EBUSY, "stop the processes") // in use
 	mountedAt(t, target)
 	f.Close()
 	for range 2 {

@@ -27,7 +27,7 @@ func TestMount_AppliesItsOptions(t *testing.T) {
 		if m := mountedAt(t, dir); m.FSType != fstype || m.Source != device || m.Root != "/" || !m.ReadOnly || !has(m.Options, "ro") {
 			t.Errorf("got %+v", m)
 		}
-		fails(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600), unix.EROFS)
+		check.Fails(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600), unix.EROFS)
 		check.Report(t, Unmount(t.Context(), dir))
 	})
 }
@@ -70,7 +70,7 @@ func TestMount_DamagedImageIsRefusedWithTheRemedy(t *testing.T) {
 			l := attach(t, image, LoopOptions{Autoclear: true})
 			target := newTarget(t)
 			err := MountFS(t.Context(), l.Path, target, c.requested, []string{"ro"})
-			fails(t, err, ErrDamaged, append(c.say, l.Path)...)
+			check.Fails(t, err, ErrDamaged, append(c.say, l.Path)...)
 			if strings.Contains(fmt.Sprint(err), "\n") {
 				t.Errorf("more than one line: %v", err)
 			}
@@ -81,15 +81,15 @@ func TestMount_DamagedImageIsRefusedWithTheRemedy(t *testing.T) {
 func TestMount_WhatTheKernelDoesNotKnowIsNotTakenForDamage(t *testing.T) {
 	l := attach(t, newImage(t, "ext4", 16*mib), LoopOptions{Autoclear: true})
 	option := MountFS(t.Context(), l.Path, t.TempDir(), "ext4", []string{"nosuchoption"})
-	fails(t, option, nil, "nosuchoption")
+	check.Fails(t, option, nil, "nosuchoption")
 	failure := errors.New("failure")
 	strange := diagnose(t.Context(), "/dev/null", "strangefs", nil, failure)
-	fails(t, strange, failure, "does not know strangefs")
+	check.Fails(t, strange, failure, "does not know strangefs")
 	if errors.Is(option, ErrDamaged) || errors.Is(strange, ErrDamaged) {
 		t.Errorf("taken for damage: %v, %v", option, strange)
 	}
 	for _, fstype := range []string{"", "auto", "noxfs", "ext4,xfs", "tmpfs"} {
-		fails(t, MountFS(t.Context(), "/dev/null", t.TempDir(), fstype, nil), nil, "not supported")
+		check.Fails(t, MountFS(t.Context(), "/dev/null", t.TempDir(), fstype, nil), nil, "not supported")
 	}
 }
 
@@ -110,8 +110,8 @@ func TestMountFS_NeverFormats(t *testing.T) {
 	eachFS(t, func(t *testing.T, fstype string, _ int64) {
 		image := sparse(t, t.TempDir(), 64*mib)
 		l := attach(t, image, LoopOptions{Autoclear: true})
-		fails(t, MountFS(t.Context(), l.Path, newTarget(t), fstype, nil), ErrDamaged)
-		same(t, allocated(t, image), 0)
+		check.Fails(t, MountFS(t.Context(), l.Path, newTarget(t), fstype, nil), ErrDamaged)
+		check.Same(t, allocated(t, image), 0)
 	})
 }
 
@@ -130,8 +130,8 @@ func TestMountFS_LostHeadIsNamedWithTheCommandThatRepairsIt(t *testing.T) {
 		hostfs.Overwrite(t, image, 0, make([]byte, mib)...)
 		before := checksum(t, image)
 		l := attach(t, image, LoopOptions{Autoclear: true})
-		fails(t, MountFS(t.Context(), l.Path, t.TempDir(), fstype, nil), ErrDamaged, " "+headRepairs[fstype]+" ")
-		same(t, checksum(t, image), before) // nothing is formatted
+		check.Fails(t, MountFS(t.Context(), l.Path, t.TempDir(), fstype, nil), ErrDamaged, " "+headRepairs[fstype]+" ")
+		check.Same(t, checksum(t, image), before) // nothing is formatted
 		repair := strings.Fields(headRepairs[fstype])
 		out, err := exec.CommandContext(t.Context(), repair[0], append(repair[1:], l.Path)...).CombinedOutput()
 		t.Logf("%v: %.1000s", err, out) // e2fsck fails when it has repaired something
@@ -165,7 +165,7 @@ func TestMount_DirectoriesAndDevicesAreBound(t *testing.T) {
 		if readOnly != errors.Is(err, unix.EROFS) {
 			t.Errorf("read-only: %t, but writing gives %v", readOnly, err)
 		}
-		same(t, mountedAt(t, target).ReadOnly, readOnly)
+		check.Same(t, mountedAt(t, target).ReadOnly, readOnly)
 		var st unix.Statfs_t
 		if err := unix.Statfs(target, &st); err != nil || st.Flags&unix.ST_NOEXEC == 0 {
 			t.Errorf("the option noexec is lost (%v)", err)
@@ -194,9 +194,9 @@ func TestMount_FailedBindLeavesNoMount(t *testing.T) {
 	check.OK(t, os.Chmod(filepath.Join(bin, "mount"), 0o700))
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 	// The option is none of a mount, so it takes two steps.
-	fails(t, Bind(t.Context(), t.TempDir(), target, true, []string{"sync"}), nil, "second step")
+	check.Fails(t, Bind(t.Context(), t.TempDir(), target, true, []string{"sync"}), nil, "second step")
 	unmounted(t, target)
-	fails(t, Bind(t.Context(), "/no/such/dir", target, false, nil), nil, "/no/such/dir")
+	check.Fails(t, Bind(t.Context(), "/no/such/dir", target, false, nil), nil, "/no/such/dir")
 }
 
 func TestUnmount_RemovesStackedMountsAndAcceptsNone(t *testing.T) {
@@ -216,7 +216,7 @@ func TestUnmount_OfABusyMountIsReported(t *testing.T) {
 	dir := newFS(t, "ext4", 16*mib)
 	f := check.Got(os.Open(dir))(t)
 	defer f.Close()
-	fails(t, Unmount(t.Context(), dir), nil, "busy", dir)
+	check.Fails(t, Unmount(t.Context(), dir), nil, "busy", dir)
 }
 
 func TestUnmount_WaitsForATransientUserOfTheFileSystem(t *testing.T) {
@@ -236,9 +236,9 @@ func TestMount_CancelledCallMountsAndUnmountsNothing(t *testing.T) {
 	cancel()
 	target := newTarget(t)
 	l := attach(t, newImage(t, "ext4", 16*mib), LoopOptions{Autoclear: true})
-	fails(t, MountFS(gone, l.Path, target, "ext4", nil), context.Canceled)
-	fails(t, Bind(gone, t.TempDir(), target, false, nil), context.Canceled)
+	check.Fails(t, MountFS(gone, l.Path, target, "ext4", nil), context.Canceled)
+	check.Fails(t, Bind(gone, t.TempDir(), target, false, nil), context.Canceled)
 	unmounted(t, target)
 	check.OK(t, MountFS(t.Context(), l.Path, target, "ext4", nil))
-	fails(t, Unmount(gone, target), context.Canceled)
+	check.Fails(t, Unmount(gone, target), context.Canceled)
 }

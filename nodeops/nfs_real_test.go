@@ -64,8 +64,8 @@ func TestNFSVolume_IsMountedFromEachNamespaceAndAMissingOneIsNamed(t *testing.T)
 		write(t, filepath.Join(target, "file"), "content")
 	}
 	dir := t.TempDir()
-	fails(t, MountNFS(bounded(t), served("/missing"), dir), nil, "127.0.0.1:/missing", "does not have the volume")
-	fails(t, MountNFS(bounded(t), served("/v", "nconnect=many"), dir), nil, "nconnect=many")
+	check.Fails(t, MountNFS(bounded(t), served("/missing"), dir), nil, "127.0.0.1:/missing", "does not have the volume")
+	check.Fails(t, MountNFS(bounded(t), served("/v", "nconnect=many"), dir), nil, "nconnect=many")
 }
 
 func TestNFSVolume_IsMountedAsRequested(t *testing.T) {
@@ -92,7 +92,7 @@ func TestNFSVolume_IsMountedAsRequested(t *testing.T) {
 		if m, err := MountAt(bound); err != nil || m.Source != want || m.Root != "/" || !m.ReadOnly {
 			t.Errorf("bound it is %+v, %v, want %s", m, err, want)
 		}
-		fails(t, os.WriteFile(filepath.Join(bound, "more"), nil, 0o600), unix.EROFS)
+		check.Fails(t, os.WriteFile(filepath.Join(bound, "more"), nil, 0o600), unix.EROFS)
 		check.Report(t, UnmountShared(bounded(t), bound, time.Minute, 0))
 	}
 	check.Report(t, SetTopGroup(bounded(t), m, 4711))
@@ -114,7 +114,7 @@ func TestNFSVolume_OfASilentServerIsUnmounted(t *testing.T) {
 	m := check.Got(MountAt(bound))(t)
 	s.Stop()
 	for range 3 {
-		fails(t, errorOf(StatfsShared(moment(t), m)), context.DeadlineExceeded, "127.0.0.1:/v")
+		check.Fails(t, check.ErrorOf(StatfsShared(moment(t), m)), context.DeadlineExceeded, "127.0.0.1:/v")
 	}
 	if err := BindShared(moment(t), target, late, false, nil); err == nil {
 		t.Log("a bind did not need the server")
@@ -165,9 +165,9 @@ func TestNFSVolume_InUseIsUnmountedOnlyWhenItsServerIsSilent(t *testing.T) {
 	syncAt(t, target)
 	f := check.Got(os.Open(filepath.Join(target, "file")))(t)
 	defer f.Close()
-	fails(t, UnmountShared(bounded(t), target, time.Minute, 0), unix.EBUSY) // while its server answers
+	check.Fails(t, UnmountShared(bounded(t), target, time.Minute, 0), unix.EBUSY) // while its server answers
 	s.Stop()
-	fails(t, UnmountShared(bounded(t), target, time.Second, time.Hour), nil, "has not answered for") // while its server may come back
+	check.Fails(t, UnmountShared(bounded(t), target, time.Second, time.Hour), nil, "has not answered for") // while its server may come back
 	if m, err := MountAt(target); m == nil || err != nil {
 		t.Fatalf("before the server is given up there is %+v, %v", m, err)
 	}

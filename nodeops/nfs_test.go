@@ -35,7 +35,7 @@ func TestNFS_OnlyAnAddressIsMounted(t *testing.T) {
 		}
 	}
 	for _, option := range []string{"vers=3", "addr=127.0.0.2", "port=1", "soft,vers=3", "bg", "remount"} {
-		fails(t, CheckNFSOptions([]string{option}), nil)
+		check.Fails(t, CheckNFSOptions([]string{option}), nil)
 	}
 	check.Report(t, CheckNFSOptions([]string{"softerr", "timeo=50", "nconnect=8", "noatime", "nosuid", "ro"}))
 }
@@ -46,7 +46,7 @@ func TestNFS_SourceIsAsTheMountTableShowsIt(t *testing.T) {
 		"files:/v":     {Server: "files", Path: "/v"},
 		"[fd00::7]:/v": {Server: "fd00::7", Path: "/v"},
 	} {
-		same(t, n.String(), want)
+		check.Same(t, n.String(), want)
 	}
 }
 
@@ -104,5 +104,5 @@ func TestNFS_ObstacleInTheHostsNetworkIsNamed(t *testing.T) {
 
 func TestNamespace_MissingIsAnError(t *testing.T) {
 	err := MountNFS(t.Context(), NFS{Server: "a", Address: "127.0.0.1", Path: "/v", Namespaces: "/nowhere"}, t.TempDir())
-	fails(t, err, nil, "/nowhere/")
+	check.Fails(t, err, nil, "/nowhere/")
 }

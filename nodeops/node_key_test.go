@@ -53,6 +53,6 @@ func TestNodeKey_OpensNothingElse(t *testing.T) {
 func TestNodeKey_DamagedFileIsNamedAndKept(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "key")
 	check.OK(t, os.WriteFile(file, []byte("short"), 0o600))
-	fails(t, errorOf(LoadNodeKey(file)), nil, file)
+	check.Fails(t, check.ErrorOf(LoadNodeKey(file)), nil, file)
 	holds(t, file, "short")
 }

@@ -83,7 +83,7 @@ func TestPreen_Ext4ThatWasNotUnmountedHasItsJournalReplayed(t *testing.T) {
 	cut := filepath.Join(t.TempDir(), "cut")
 	command(t, "cp", "--sparse=always", image, cut) // as after a power cut
 	device := attach(t, cut, LoopOptions{}).Path
-	same(t, headOf(t, device).unclean, true)
+	check.Same(t, headOf(t, device).unclean, true)
 	check.OK(t, Preen(t.Context(), device, "ext4"))
 	isClean(t, device)
 	holdsFile(t, device)
@@ -96,7 +96,7 @@ func TestPreen_Ext4ThatNeedsALossyRepairIsRefusedWithTheRemedy(t *testing.T) {
 	device := attach(t, image, LoopOptions{}).Path
 	for range 2 {
 		err := Preen(t.Context(), device, "ext4")
-		fails(t, err, ErrDamaged, "marked as having errors", "copy "+image, "e2fsck -f "+image, "losing files", "snapshot")
+		check.Fails(t, err, ErrDamaged, "marked as having errors", "copy "+image, "e2fsck -f "+image, "losing files", "snapshot")
 		if strings.Contains(fmt.Sprint(err), "\n") {
 			t.Errorf("more than one line: %v", err)
 		}
@@ -116,7 +116,7 @@ func TestPreen_FollowsTheExitCodeOfE2fsck(t *testing.T) {
 		}
 	}
 	noCommands(t)
-	fails(t, Preen(t.Context(), device, "ext4"), exec.ErrNotFound) // without e2fsck
+	check.Fails(t, Preen(t.Context(), device, "ext4"), exec.ErrNotFound) // without e2fsck
 }
 
 func TestPreen_OtherFileSystemIsLeftAlone(t *testing.T) {

@@ -112,8 +112,8 @@ func TestProject_LimitGrowsAndNothingMovesIntoItFromAnother(t *testing.T) {
 		id := limited(t, q, a, Limits{Bytes: 16 * mib})
 		limited(t, q, b, Limits{Bytes: 16 * mib})
 		file := write(t, filepath.Join(b, "file"), "content")
-		fails(t, os.Rename(file, filepath.Join(a, "file")), unix.EXDEV)
-		fails(t, os.Link(file, filepath.Join(a, "file")), unix.EXDEV)
+		check.Fails(t, os.Rename(file, filepath.Join(a, "file")), unix.EXDEV)
+		check.Fails(t, os.Link(file, filepath.Join(a, "file")), unix.EXDEV)
 		check.OK(t, q.SetLimits(id, Limits{Bytes: 80 * mib}))
 		check.Report(t, asContainer(t, waysIn["plain writes"], a))
 	})
@@ -123,7 +123,7 @@ func TestProject_LimitOfInodesHolds(t *testing.T) {
 	onProjects(t, func(t *testing.T, dir string, q *ProjectQuota) {
 		volume := filepath.Join(dir, "volume")
 		id := limited(t, q, volume, Limits{Bytes: 16 * mib, Inodes: 100})
-		fails(t, asContainer(t, `for i in $(seq 200); do : > $1/$i; done`, volume), nil)
+		check.Fails(t, asContainer(t, `for i in $(seq 200); do : > $1/$i; done`, volume), nil)
 		if _, inodes, err := q.Usage(id); err != nil || inodes != 100 {
 			t.Errorf("%d inodes are used, %v, want 100", inodes, err)
 		}
@@ -152,7 +152,7 @@ func TestProjectID_WithALimitOrAFileIsNeverAllocated(t *testing.T) {
 		check.OK(t, elsewhere.SetLimits(firstProject, Limits{Inodes: 1}))
 		check.OK(t, errors.Join(os.Mkdir(filepath.Join(dir, "d"), 0o755), SetProject(filepath.Join(dir, "d"), firstProject+1)))
 		for _, want := range []uint32{firstProject + 2, firstProject + 3} {
-			same(t, limited(t, q, filepath.Join(dir, fmt.Sprint(want)), Limits{Bytes: mib}), want)
+			check.Same(t, limited(t, q, filepath.Join(dir, fmt.Sprint(want)), Limits{Bytes: mib}), want)
 		}
 	})
 }
@@ -184,7 +184,7 @@ func TestProjectID_OfAReservationThatFailedIsInNoTableAndNotAllocatedWhereADirec
 		crash := errors.New("crash")
 		for _, left := range []bool{false, true} {
 			var reserved uint32
-			fails(t, errorOf(q.Reserve(Limits{Bytes: mib}, func(id uint32) error {
+			check.Fails(t, check.ErrorOf(q.Reserve(Limits{Bytes: mib}, func(id uint32) error {
 				if reserved = id; left {
 					check.OK(t, SetProject(dir, id))
 				}
@@ -197,7 +197,7 @@ func TestProjectID_OfAReservationThatFailedIsInNoTableAndNotAllocatedWhereADirec
 				t.Errorf("id %d was handed out again", got)
 			}
 		}
-		fails(t, errorOf(q.Reserve(Limits{}, func(uint32) error { return nil })), nil)
+		check.Fails(t, check.ErrorOf(q.Reserve(Limits{}, func(uint32) error { return nil })), nil)
 	})
 }
 
@@ -327,7 +327,7 @@ func TestProjectQuota_WorksOnKernelsWithoutQuotactlFD(t *testing.T) {
 func TestProjectQuota_NotEnforcedIsRefusedWithTheRemedy(t *testing.T) {
 	for fstype, size := range fileSystems {
 		dir := newFS(t, fstype, size)
-		fails(t, errorOf(OpenProjectQuota(dir)), nil, "-o prjquota", dir)
+		check.Fails(t, check.ErrorOf(OpenProjectQuota(dir)), nil, "-o prjquota", dir)
 	}
 }
 

@@ -46,7 +46,7 @@ func TestRBD_RefreshOfAClusterThatDoesNotAnswerIsLeftBehind(t *testing.T) {
 	}
 	for range 2 {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-		fails(t, refreshRBD(ctx, t.Name(), file), context.DeadlineExceeded)
+		check.Fails(t, refreshRBD(ctx, t.Name(), file), context.DeadlineExceeded)
 		cancel()
 	}
 	cluster, err := os.OpenFile(file, os.O_RDWR, 0) // answers from now on

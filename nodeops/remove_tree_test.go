@@ -106,15 +106,15 @@ func TestRemoveTree_LeavesTheTargetsOfLinksAndMounts(t *testing.T) {
 	t.Cleanup(func() { unmountAll(t, inner) })
 	// It is on the same file system, so its st_dev is the same.
 	check.OK(t, unix.Mount(elsewhere, inner, "", unix.MS_BIND, ""))
-	fails(t, removeAt(t.Context(), tree), unix.EBUSY)
+	check.Fails(t, removeAt(t.Context(), tree), unix.EBUSY)
 	holds(t, filepath.Join(elsewhere, "precious"), "x")
-	same(t, fmt.Sprint(names(t, tree), names(t, filepath.Join(tree, "a"))), "[a] [mounted]")
+	check.Same(t, fmt.Sprint(names(t, tree), names(t, filepath.Join(tree, "a"))), "[a] [mounted]")
 	unmountAll(t, inner)
 	check.OK(t, os.Symlink(elsewhere, filepath.Join(dir, "top")))
 	for _, name := range []string{"tree", "top", "missing"} {
 		check.Report(t, removeAt(t.Context(), filepath.Join(dir, name)))
 	}
-	same(t, names(t, dir), nil)
+	check.Same(t, names(t, dir), nil)
 	holds(t, filepath.Join(elsewhere, "precious"), "x")
 }
 
@@ -131,7 +131,7 @@ func TestRemoveTree_FileThatCannotBeRemovedBlocksNothingElse(t *testing.T) {
 	}
 	command(t, "chattr", "+i", kept)
 	for range 2 {
-		fails(t, removeAt(t.Context(), tree), unix.EPERM, "kept")
+		check.Fails(t, removeAt(t.Context(), tree), unix.EPERM, "kept")
 	}
 	left := strings.Fields(command(t, "find", tree, "!", "-type", "d"))
 	if len(left) != 1 || filepath.Base(left[0]) != "kept" {
@@ -181,10 +181,10 @@ func TestRemoveTree_IsCancelledAndContinued(t *testing.T) {
 	for i := range 20 {
 		write(t, filepath.Join(tree, fmt.Sprint(i)), "")
 	}
-	fails(t, removeAt(&endsAfter{t.Context(), 2*removeDepth + 10}, tree), context.Canceled)
+	check.Fails(t, removeAt(&endsAfter{t.Context(), 2*removeDepth + 10}, tree), context.Canceled)
 	if len(names(t, tree)) == 0 {
 		t.Error("nothing is left")
 	}
 	check.OK(t, removeAt(t.Context(), tree))
-	same(t, names(t, dir), nil)
+	check.Same(t, names(t, dir), nil)
 }

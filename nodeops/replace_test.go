@@ -45,9 +45,9 @@ func TestReplace_FailureLeavesTheFileAsItIs(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
 	check.OK(t, errors.Join(ReplaceFile(file, []byte("old")), os.MkdirAll(filepath.Join(file+".new", "full"), 0o700)))
-	fails(t, ReplaceFile(file, []byte("new")), nil)
+	check.Fails(t, ReplaceFile(file, []byte("new")), nil)
 	holds(t, file, "old")
-	fails(t, ReplaceFile(filepath.Join(dir, "no", "file"), nil), fs.ErrNotExist) // without its directory
+	check.Fails(t, ReplaceFile(filepath.Join(dir, "no", "file"), nil), fs.ErrNotExist) // without its directory
 }
 
 func TestReplace_NewFileReplacesNothingAndIsRemovedOnce(t *testing.T) {
@@ -55,10 +55,10 @@ func TestReplace_NewFileReplacesNothingAndIsRemovedOnce(t *testing.T) {
 	defer dir.Close()
 	file := filepath.Join(dir.Name(), "file")
 	check.OK(t, errors.Join(WriteNew(dir, "file", []byte("first")), SyncDir(dir, ".")))
-	fails(t, WriteNew(dir, "file", []byte("second")), fs.ErrExist)
+	check.Fails(t, WriteNew(dir, "file", []byte("second")), fs.ErrExist)
 	holds(t, file, "first")
 	check.OK(t, RemoveFile(file))
-	fails(t, RemoveFile(file), fs.ErrNotExist) // again
+	check.Fails(t, RemoveFile(file), fs.ErrNotExist) // again
 }
 
 // On xfs, where the content of a file is lost unless it was synced before the rename. ext4 syncs a file that replaces

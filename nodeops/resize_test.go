@@ -66,7 +66,7 @@ func TestGrow_WithoutPermissionNamesTheMissingCapability(t *testing.T) {
 	check.OK(t, unix.Capset(&header, &data[0]))
 	check.Report(t, GrowFS(t.Context(), device, dir)) // nothing to grow
 	growImage(t, image, device, 128*mib)
-	fails(t, GrowFS(t.Context(), device, dir), unix.EPERM, "CAP_SYS_RESOURCE")
+	check.Fails(t, GrowFS(t.Context(), device, dir), unix.EPERM, "CAP_SYS_RESOURCE")
 }
 
 func TestResize_ReadOnlyOrUnmountedFileSystemDoesNotGrow(t *testing.T) {
@@ -79,7 +79,7 @@ func TestResize_ReadOnlyOrUnmountedFileSystemDoesNotGrow(t *testing.T) {
 		t.Errorf("got %+v, %v, want %+v", after, err, before)
 	}
 	unmountAll(t, dir)
-	fails(t, GrowFS(t.Context(), device, dir), nil, "nothing is mounted")
+	check.Fails(t, GrowFS(t.Context(), device, dir), nil, "nothing is mounted")
 }
 
 func TestGrowUnmounted_Ext4GrowsToItsDeviceWithoutACapability(t *testing.T) {
@@ -123,6 +123,6 @@ func TestGrowUnmounted_OtherFileSystemDoesNotGrow(t *testing.T) {
 	image := filepath.Join(t.TempDir(), "image")
 	check.OK(t, errors.Join(os.WriteFile(image, nil, 0o600), os.Truncate(image, mib)))
 	check.Report(t, GrowUnmounted(t.Context(), image, "xfs"))
-	fails(t, GrowUnmounted(t.Context(), image, "ext4"), ErrDamaged)
-	fails(t, errorOf(Ext4Size(image)), ErrDamaged)
+	check.Fails(t, GrowUnmounted(t.Context(), image, "ext4"), ErrDamaged)
+	check.Fails(t, check.ErrorOf(Ext4Size(image)), ErrDamaged)
 }

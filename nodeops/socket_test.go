@@ -49,15 +49,15 @@ func TestSocket_StaleIsReplaced(t *testing.T) {
 func TestSocket_OtherFileIsNotReplaced(t *testing.T) {
 	path := socketPath(t)
 	first := listens(t, path)
-	fails(t, errorOf(ListenUnix(t.Context(), path)), nil, "someone answers at "+path) // of one that answers
+	check.Fails(t, check.ErrorOf(ListenUnix(t.Context(), path)), nil, "someone answers at "+path) // of one that answers
 	if !first.Ours() {
 		t.Error("the first has lost its place")
 	}
 	check.OK(t, errors.Join(os.Remove(path), os.WriteFile(path, nil, 0o600)))
-	fails(t, errorOf(ListenUnix(t.Context(), path)), nil, "not a socket") // of a file
+	check.Fails(t, check.ErrorOf(ListenUnix(t.Context(), path)), nil, "not a socket") // of a file
 	if first.Ours() {
 		t.Error("it takes another file for its own")
 	}
 	check.Report(t, first.Remove())
-	check.Report(t, errorOf(os.Lstat(path)))
+	check.Report(t, check.ErrorOf(os.Lstat(path)))
 }

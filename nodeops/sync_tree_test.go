@@ -91,8 +91,8 @@ func TestSyncTree_CopyInAnotherFileSystemIsEqual(t *testing.T) {
 		}
 		before := changesOf(t, dst)
 		written, _ := syncAndCompare(t, dst, src)
-		same(t, written, 0)
-		same(t, changesOf(t, dst), before)
+		check.Same(t, written, 0)
+		check.Same(t, changesOf(t, dst), before)
 		absent(t, filepath.Join(dst, ".holdfast-links"))
 	})
 }
@@ -185,18 +185,18 @@ func TestSyncTree_DeepTreeWithOddNamesIsCopied(t *testing.T) {
 	}
 	check.OK(t, os.Link(filepath.Join(src, "-rf"), filepath.Join(src, "linked")))
 	_, content := syncAndCompare(t, dst, src)
-	same(t, content.Files, 17)
+	check.Same(t, content.Files, 17)
 }
 
 func TestSyncTree_RefusesWhatACopyWouldLack(t *testing.T) {
 	src, dst := twoFS(t, "btrfs", "ext4")
 	file := write(t, filepath.Join(src, "file"), "x")
 	check.OK(t, unix.Setxattr(file, "user.large", bytes.Repeat([]byte("x"), 8000), 0))
-	fails(t, errorOf(SyncTree(t.Context(), dst, src, ignore)), ErrCannotKeep, "user.large of "+filepath.Join(dst, "file"))
+	check.Fails(t, check.ErrorOf(SyncTree(t.Context(), dst, src, ignore)), ErrCannotKeep, "user.large of "+filepath.Join(dst, "file"))
 	check.OK(t, os.Remove(file))
 	command(t, "btrfs", "-q", "subvolume", "create", filepath.Join(src, "inner"))
-	fails(t, errorOf(SyncTree(t.Context(), dst, src, ignore)), ErrForeign, "inner")
-	fails(t, errorOf(CompareTrees(t.Context(), dst, src, false, ignore)), ErrForeign, "inner")
+	check.Fails(t, check.ErrorOf(SyncTree(t.Context(), dst, src, ignore)), ErrForeign, "inner")
+	check.Fails(t, check.ErrorOf(CompareTrees(t.Context(), dst, src, false, ignore)), ErrForeign, "inner")
 }
 
 func TestSyncTree_TimeThatTheTargetCannotKeepIsNamed(t *testing.T) {
@@ -204,7 +204,7 @@ func TestSyncTree_TimeThatTheTargetCannotKeepIsNamed(t *testing.T) {
 	dst := newFS(t, "ext4", fileSystems["ext4"], "-I", "128") // it keeps whole seconds
 	write(t, filepath.Join(src, "file"), "x")
 	check.OK(t, unix.UtimesNano(filepath.Join(src, "file"), []unix.Timespec{{Sec: 1e9, Nsec: 5}, {Sec: 1e9, Nsec: 5}}))
-	fails(t, errorOf(SyncTree(t.Context(), dst, src, ignore)), ErrCannotKeep, "modification time")
+	check.Fails(t, check.ErrorOf(SyncTree(t.Context(), dst, src, ignore)), ErrCannotKeep, "modification time")
 }
 
 func TestSyncTree_FullTargetSaysHowMuchIsMissing(t *testing.T) {
@@ -340,10 +340,10 @@ func TestCopyDevice_IsContinuedAndStaysThin(t *testing.T) {
 	if want := checksum(t, source); err != nil || content.SHA256 != want || content.Bytes != 64*mib {
 		t.Errorf("%v, %v, want %s", content, err, want)
 	}
-	same(t, check.Got(CopyDevice(t.Context(), target, source, ignore))(t), 0)
+	check.Same(t, check.Got(CopyDevice(t.Context(), target, source, ignore))(t), 0)
 	hostfs.Overwrite(t, target, 20*mib, 1)
-	fails(t, errorOf(CompareDevices(t.Context(), target, source, ignore)), ErrDiffers, fmt.Sprint(20*mib)) // a byte differs
-	same(t, check.Got(CopyDevice(t.Context(), target, source, ignore))(t), patchBlock)
+	check.Fails(t, check.ErrorOf(CompareDevices(t.Context(), target, source, ignore)), ErrDiffers, fmt.Sprint(20*mib)) // a byte differs
+	check.Same(t, check.Got(CopyDevice(t.Context(), target, source, ignore))(t), patchBlock)
 	if taken := allocated(t, hostfs.Detach(t, target)); taken > 4*mib {
 		t.Errorf("the thin target takes %d bytes", taken)
 	}
@@ -351,7 +351,7 @@ func TestCopyDevice_IsContinuedAndStaysThin(t *testing.T) {
 
 func TestCopyDevice_TooSmallIsRefused(t *testing.T) {
 	small, large := hostfs.Disk(t, 15*mib), hostfs.Disk(t, 16*mib)
-	fails(t, errorOf(CopyDevice(t.Context(), small, large, ignore)), ErrTooSmall, fmt.Sprint(mib, " bytes are missing"))
+	check.Fails(t, check.ErrorOf(CopyDevice(t.Context(), small, large, ignore)), ErrTooSmall, fmt.Sprint(mib, " bytes are missing"))
 }
 
 func TestSyncTree_TakesFewFilesAndLittleMemory(t *testing.T) {
@@ -396,7 +396,7 @@ func TestCompareTrees_ReadsTheDiskAndNotThePageCache(t *testing.T) {
 		t.Fatal("the content is not on the disk")
 	}
 	flipAt(t, image, int64(at)+100)
-	fails(t, errorOf(CompareTrees(t.Context(), dst, src, false, ignore)), ErrDiffers) // the disk has another byte
+	check.Fails(t, check.ErrorOf(CompareTrees(t.Context(), dst, src, false, ignore)), ErrDiffers) // the disk has another byte
 }
 
 // shareZeros makes a file that shares the same blocks of zeros, and returns its size.
@@ -437,7 +437,7 @@ func TestSyncTree_ZerosInSharedBlocksAreNotReadForever(t *testing.T) {
 	for _, dir := range []string{src, small} {
 		check.OK(t, errors.Join(os.Chmod(filepath.Join(dir, "zeros"), 0o600), os.Chtimes(filepath.Join(dir, "zeros"), time.Unix(1, 0), time.Unix(1, 0))))
 	}
-	check.OK(t, errorOf(SyncTree(t.Context(), small, src, ignore))) // what is copied already counts
+	check.OK(t, check.ErrorOf(SyncTree(t.Context(), small, src, ignore))) // what is copied already counts
 	_, err = CompareTrees(t.Context(), small, src, true, ignore)
 	refused("the comparison", err)
 }

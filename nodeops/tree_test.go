@@ -194,8 +194,8 @@ func TestCopyTree_StaysOnItsFileSystem(t *testing.T) {
 	check.OK(t, errors.Join(unix.Mount("none", inner, "tmpfs", 0, ""), unix.Mount("/dev/null", bound, "", unix.MS_BIND, "")))
 	write(t, filepath.Join(inner, "foreign"), "x")
 	check.OK(t, CopyTree(t.Context(), dst, src))
-	same(t, names(t, dst), []string{"inner"})
-	same(t, names(t, filepath.Join(dst, "inner")), nil)
+	check.Same(t, names(t, dst), []string{"inner"})
+	check.Same(t, names(t, filepath.Join(dst, "inner")), nil)
 }
 
 func TestCopyTree_NeitherFollowsLinksNorOverwritesNorCopiesIntoItself(t *testing.T) {
@@ -210,11 +210,11 @@ func TestCopyTree_NeitherFollowsLinksNorOverwritesNorCopiesIntoItself(t *testing
 		}
 	}
 	write(t, filepath.Join(dst, "name"), "old")
-	fails(t, CopyTree(t.Context(), dst, src), fs.ErrExist)
+	check.Fails(t, CopyTree(t.Context(), dst, src), fs.ErrExist)
 	holds(t, filepath.Join(dst, "name"), "old")
 	inside := filepath.Join(src, "dst")
 	check.OK(t, os.Mkdir(inside, 0o755))
-	fails(t, CopyTree(t.Context(), inside, src), nil, "copy itself")
+	check.Fails(t, CopyTree(t.Context(), inside, src), nil, "copy itself")
 }
 
 func TestCopyTree_TooDeepIsRefusedBeforeDescriptorsRunOut(t *testing.T) {
@@ -234,7 +234,7 @@ func TestCopyTree_IsCancelled(t *testing.T) {
 	for i := range 10 {
 		check.OK(t, os.Symlink("x", filepath.Join(src, fmt.Sprint(i))))
 	}
-	fails(t, CopyTree(&endsAfter{t.Context(), 5}, dst, src), context.Canceled)
+	check.Fails(t, CopyTree(&endsAfter{t.Context(), 5}, dst, src), context.Canceled)
 	if got := len(names(t, dst)); got >= 10 {
 		t.Errorf("%d files were copied", got)
 	}
@@ -287,7 +287,7 @@ func TestCopyTree_HardLinksTakeFewFilesAndLittleMemory(t *testing.T) {
 				check.OK(t, errors.Join(os.Mkdir(src, 0o755), os.Mkdir(src+"-copy", 0o755)))
 				linkedFiles(t, src, count)
 				peaks[name] = inChild(t, variable, src)
-				same(t, len(command(t, "find", src+"-copy", "-type", "f", "-links", "2", "-printf", "x")), 2*count)
+				check.Same(t, len(command(t, "find", src+"-copy", "-type", "f", "-links", "2", "-printf", "x")), 2*count)
 				absent(t, src+"-copy.links")
 			}
 			t.Logf("memory: %v KiB", peaks) // depends on when garbage is collected

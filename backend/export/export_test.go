@@ -45,7 +45,7 @@ func TestVolume_IsExportedWithItsLabelsBeforeItIsReturned(t *testing.T) {
 	check.OK(t, os.Chmod(s.target(v.ID), 0o711)) // it is the users' once it is made
 	s.create("Data of Team A", labels)
 	s.restart()
-	same(t, check.Got(os.Stat(s.target(v.ID)))(t).Mode().Perm(), 0o711)
+	check.Same(t, check.Got(os.Stat(s.target(v.ID)))(t).Mode().Perm(), 0o711)
 }
 
 func TestVolume_ThatCannotBeExportedIsNotCreated(t *testing.T) {
@@ -58,9 +58,9 @@ func TestVolume_ThatCannotBeExportedIsNotCreated(t *testing.T) {
 		spec := s.spec("a")
 		change(&spec)
 		for name, err := range map[string]error{
-			"create":  errorOf(s.Create(t.Context(), spec)),
-			"clone":   errorOf(s.Clone(t.Context(), "b", spec)),
-			"restore": errorOf(s.Restore(t.Context(), "s", spec)),
+			"create":  check.ErrorOf(s.Create(t.Context(), spec)),
+			"clone":   check.ErrorOf(s.Clone(t.Context(), "b", spec)),
+			"restore": check.ErrorOf(s.Restore(t.Context(), "s", spec)),
 		} {
 			if !errors.Is(err, backend.ErrInvalid) {
 				t.Errorf("%s, %s: %v", what, name, err)
@@ -68,19 +68,19 @@ func TestVolume_ThatCannotBeExportedIsNotCreated(t *testing.T) {
 		}
 	}
 	s.served()
-	same(t, len(check.Got(s.List(t.Context()))(t)), 0)
+	check.Same(t, len(check.Got(s.List(t.Context()))(t)), 0)
 	for _, id := range []backend.ID{"", ".", "..", "../state", "a/b", "A"} { // which were not parsed, and reach no path
-		fails(t, s.Delete(t.Context(), id), backend.ErrInvalid)
+		check.Fails(t, s.Delete(t.Context(), id), backend.ErrInvalid)
 	}
-	check.Report(t, errorOf(os.Stat(s.files().main())))
+	check.Report(t, check.ErrorOf(os.Stat(s.files().main())))
 }
 
 func TestCopy_OfABlockVolumeIsRefused(t *testing.T) {
 	s := onXFS(t)
 	check.Got(s.local.Create(t.Context(), backend.VolumeSpec{Name: "raw", Mode: backend.Block}))(t)
 	check.Got(s.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "raw"}))(t)
-	fails(t, errorOf(s.Clone(t.Context(), "raw", backend.VolumeSpec{Name: "a"})), backend.ErrInvalid, "Block")
-	fails(t, errorOf(s.Restore(t.Context(), "s", backend.VolumeSpec{Name: "a"})), backend.ErrInvalid, "Block")
+	check.Fails(t, check.ErrorOf(s.Clone(t.Context(), "raw", backend.VolumeSpec{Name: "a"})), backend.ErrInvalid, "Block")
+	check.Fails(t, check.ErrorOf(s.Restore(t.Context(), "s", backend.VolumeSpec{Name: "a"})), backend.ErrInvalid, "Block")
 	s.isNotServed("raw")
 	s.remove("raw")
 }
@@ -89,8 +89,8 @@ func TestDelete_UnexportsTheVolumeFirst(t *testing.T) {
 	s := onXFS(t)
 	v := s.create("a")
 	s.record.refuses(func(uint16) error { return errors.New("the server does not answer") })
-	fails(t, s.Delete(t.Context(), v.ID), backend.ErrUnavailable, "a", "export 1", "does not answer")
-	check.Report(t, errorOf(os.Stat(filepath.Join(s.pool.Path, "volumes/a/image"))))
+	check.Fails(t, s.Delete(t.Context(), v.ID), backend.ErrUnavailable, "a", "export 1", "does not answer")
+	check.Report(t, check.ErrorOf(os.Stat(filepath.Join(s.pool.Path, "volumes/a/image"))))
 	if now := s.get(v.ID); !now.Condition.Abnormal {
 		t.Errorf("it is %+v", now)
 	}
@@ -112,13 +112,13 @@ func TestDelete_VolumeInUseIsDeletedWhenItsLastFileIsClosed(t *testing.T) {
 	s.write(v, []byte("x"))
 	f := check.Got(os.Open(s.inside(v, "file")))(t)
 	defer f.Close()
-	fails(t, s.Delete(t.Context(), v.ID), backend.ErrBusy, "a", "/dev/loop")
-	same(t, len(s.record.exports(t)), 0)
-	same(t, s.mounts(), nil)
+	check.Fails(t, s.Delete(t.Context(), v.ID), backend.ErrBusy, "a", "/dev/loop")
+	check.Same(t, len(s.record.exports(t)), 0)
+	check.Same(t, s.mounts(), nil)
 	f.Close()
 	s.remove(v.ID)
 	s.served()
-	same(t, s.loops(), nil)
+	check.Same(t, s.loops(), nil)
 }
 
 func TestRestart_RestoresAllExportsAsClientsKnowThem(t *testing.T) {
@@ -137,7 +137,7 @@ func TestRestart_RestoresAllExportsAsClientsKnowThem(t *testing.T) {
 			t.Errorf("%s is %+v, was %+v", path, e, before[path])
 		}
 	}
-	same(t, string(s.read(s.get(a.ID))), "one")
+	check.Same(t, string(s.read(s.get(a.ID))), "one")
 }
 
 func TestVolume_DamagedHidesNoOtherAndIsServedOnceRepaired(t *testing.T) {
@@ -156,10 +156,10 @@ func TestVolume_DamagedHidesNoOtherAndIsServedOnceRepaired(t *testing.T) {
 	if v := s.get(a.ID); v.Access.NFS == nil || v.Condition.Abnormal {
 		t.Errorf("a is %+v", v)
 	}
-	same(t, head(t, image), make([]byte, len(whole))) // the damaged image was not written
+	check.Same(t, head(t, image), make([]byte, len(whole))) // the damaged image was not written
 	hostfs.Overwrite(t, image, 0, whole...)
 	s.becomesHealthy(b.ID)
-	same(t, string(s.read(s.get(b.ID))), "kept")
+	check.Same(t, string(s.read(s.get(b.ID))), "kept")
 	if e := s.record.exports(t)["/b"]; e.ID != 2 {
 		t.Errorf("it is exported as %+v", e)
 	}
@@ -216,7 +216,7 @@ func TestVolume_ThatWasExportedIsAwaitedForLonger(t *testing.T) {
 func TestVolume_RefusedByTheExporterIsExportedLater(t *testing.T) {
 	s := onXFS(t)
 	s.record.refuses(func(uint16) error { return errors.New("out of descriptors") })
-	fails(t, errorOf(s.Create(t.Context(), s.spec("a"))), backend.ErrUnavailable, "a", "export 1", "out of descriptors")
+	check.Fails(t, check.ErrorOf(s.Create(t.Context(), s.spec("a"))), backend.ErrUnavailable, "a", "export 1", "out of descriptors")
 	s.isNotServed("a", "out of descriptors")
 	s.record.refuses(nil)
 	s.becomesHealthy("a")
@@ -233,7 +233,7 @@ func TestVolume_UnmountedByHandIsMountedAgain(t *testing.T) {
 	wait.Until(s.T, "mount", func() bool { return len(s.mounts()) == 1 })
 	s.calls("put /a", "remove 1", "put /a")
 	s.served(v.ID)
-	same(t, string(s.read(v)), "one")
+	check.Same(t, string(s.read(v)), "one")
 }
 
 func TestVolume_WithALostMountIsUnexported(t *testing.T) {
@@ -283,7 +283,7 @@ func TestExpand_ReachesTheFileSystemThatClientsUse(t *testing.T) {
 	}
 	// A volume that grew while it was not exported.
 	s.whileDown(func(pool *local.Backend) error {
-		return errorOf(pool.Expand(t.Context(), v.ID, backend.Size{Required: 3 * size}))
+		return check.ErrorOf(pool.Expand(t.Context(), v.ID, backend.Size{Required: 3 * size}))
 	})
 	if after := sizeOf(t, s.target(v.ID)); after < before+2*size*9/10 {
 		t.Errorf("after a restart the file system has %d bytes, had %d at first", after, before)
@@ -302,7 +302,7 @@ func TestMaxExports_IsNotExceeded(t *testing.T) {
 	s.restartWith(func(c *Config) { c.MaxExports = 2 })
 	s.create("a")
 	s.create("b")
-	fails(t, errorOf(s.Create(t.Context(), s.spec("c"))), backend.ErrExhausted, "c", "exports 2", "maxExports")
+	check.Fails(t, check.ErrorOf(s.Create(t.Context(), s.spec("c"))), backend.ErrExhausted, "c", "exports 2", "maxExports")
 	c, err := s.Capacity(t.Context(), "")
 	if err != nil || c.Available != 0 || c.Largest != 0 || c.Promised != 2*size {
 		t.Errorf("the capacity is %+v, %v", c, err)
@@ -312,10 +312,10 @@ func TestMaxExports_IsNotExceeded(t *testing.T) {
 	s.remove("a")
 	s.create("c")
 	s.served("b", "c")
-	fails(t, errorOf(s.Undelete(t.Context(), "a")), backend.ErrExhausted, "a", "exports 2", "maxExports")
-	same(t, len(check.Got(s.Trash(t.Context()))(t)), 1)
+	check.Fails(t, check.ErrorOf(s.Undelete(t.Context(), "a")), backend.ErrExhausted, "a", "exports 2", "maxExports")
+	check.Same(t, len(check.Got(s.Trash(t.Context()))(t)), 1)
 	s.remove("b")
-	check.Report(t, errorOf(s.Undelete(t.Context(), "a")))
+	check.Report(t, check.ErrorOf(s.Undelete(t.Context(), "a")))
 	s.served("a", "c")
 }
 
@@ -329,14 +329,14 @@ func TestVolume_WithoutAFreeLoopDeviceTakesNoCapacity(t *testing.T) {
 	t.Cleanup(func() { held.Close() })
 	s := onXFS(t)
 	s.restartWith(func(c *Config) { c.Loops = devices })
-	same(t, s.MaxExports, 3)
+	check.Same(t, s.MaxExports, 3)
 	devices = devices[:2]
 	s.create("a")
 	s.create("b")
-	fails(t, errorOf(s.Create(t.Context(), s.spec("c"))), backend.ErrExhausted, "c", "all 3", "loop devices")
+	check.Fails(t, check.ErrorOf(s.Create(t.Context(), s.spec("c"))), backend.ErrExhausted, "c", "all 3", "loop devices")
 	s.served("a", "b")
-	fails(t, errorOf(s.Get(t.Context(), "c")), backend.ErrNotFound)
-	same(t, slices.Sorted(slices.Values(s.loops())), devices)
+	check.Fails(t, check.ErrorOf(s.Get(t.Context(), "c")), backend.ErrNotFound)
+	check.Same(t, slices.Sorted(slices.Values(s.loops())), devices)
 	s.remove("a")
 	s.create("c")
 	s.restart()
@@ -392,7 +392,7 @@ func TestStart_MountOfNoVolumeIsRemoved(t *testing.T) {
 	}
 	s.begin()
 	s.served("a")
-	same(t, string(s.read(s.get("a"))), "one")
+	check.Same(t, string(s.read(s.get("a"))), "one")
 }
 
 func (s *server) files() files { return files{s.stateDir()} }

@@ -39,7 +39,7 @@ func TestCopy_LargerThanItsExt4SourceIsUsedWhole(t *testing.T) {
 	c := check.Got(s.Restore(t.Context(), "s", backend.VolumeSpec{Name: "c", Size: larger}))(t)
 	for _, v := range []*backend.Volume{b, c} {
 		s.canUse(v, larger.Required)
-		same(t, string(s.read(v)), "one")
+		check.Same(t, string(s.read(v)), "one")
 	}
 	s.canUse(s.get(v.ID), 64*mib)
 }
@@ -50,7 +50,7 @@ func TestExt4_GrownWhileServedIsUsedWholeAfterTheNextStart(t *testing.T) {
 	s.write(v, []byte("one"))
 	size := backend.Size{Required: 200 * mib}
 	if _, err := s.Expand(t.Context(), v.ID, size); err != nil { // CAP_SYS_RESOURCE is missing
-		fails(t, err, backend.ErrPrecondition, "209715200", "next start of the server")
+		check.Fails(t, err, backend.ErrPrecondition, "209715200", "next start of the server")
 		if got := s.get(v.ID); got.Size != 64*mib || !got.Condition.Abnormal {
 			t.Errorf("it is said to have %d bytes, its condition %+v", got.Size, got.Condition)
 		}
@@ -60,7 +60,7 @@ func TestExt4_GrownWhileServedIsUsedWholeAfterTheNextStart(t *testing.T) {
 	if grown, err := s.Expand(t.Context(), v.ID, size); err != nil || grown.Size != size.Required {
 		t.Errorf("asked again: %+v, %v", grown, err)
 	}
-	same(t, string(s.read(s.get(v.ID))), "one")
+	check.Same(t, string(s.read(s.get(v.ID))), "one")
 }
 
 // withoutResize2fs breaks the program that grows an ext4.
@@ -93,7 +93,7 @@ func TestExt4_ThatDoesNotGrowAtTheStartIsServedAsItIs(t *testing.T) {
 	v := s.create("a", smallExt4)
 	mend := withoutResize2fs(t)
 	s.whileDown(func(pool *local.Backend) error {
-		return errorOf(pool.Expand(t.Context(), v.ID, backend.Size{Required: 200 * mib}))
+		return check.ErrorOf(pool.Expand(t.Context(), v.ID, backend.Size{Required: 200 * mib}))
 	})
 	if got := s.get(v.ID); got.Size != 64*mib || !got.Condition.Abnormal || got.Access.NFS == nil {
 		t.Errorf("it is %+v", got)

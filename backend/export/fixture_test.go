@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -218,7 +217,7 @@ func (s *server) startFails(kind error, words ...string) {
 	s.Helper()
 	err := s.tryBegin()
 	s.Backend = nil
-	fails(s.T, err, kind, words...)
+	check.Fails(s.T, err, kind, words...)
 }
 
 // mounts returns what is mounted for exports.
@@ -317,7 +316,7 @@ func (s *server) write(v *backend.Volume, content []byte) {
 	s.Helper()
 	f := check.Got(os.OpenFile(s.inside(v, "file"), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600))(s.T)
 	defer f.Close()
-	check.OK(s.T, errors.Join(errorOf(f.Write(content)), f.Sync()))
+	check.OK(s.T, errors.Join(check.ErrorOf(f.Write(content)), f.Sync()))
 }
 
 func (s *server) read(v *backend.Volume) []byte {
@@ -346,29 +345,4 @@ func (s *server) calls(want ...string) {
 		}
 		return nil
 	})
-}
-
-// same fails unless both are equal.
-func same[T any](t testing.TB, got, want T) {
-	t.Helper()
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v, want %+v", got, want)
-	}
-}
-
-// errorOf is that of a call, without its value.
-func errorOf[T any](_ T, err error) error { return err }
-
-// fails fails unless the error is of that kind, any if it is nil, and says all of the words.
-func fails(t testing.TB, err, kind error, words ...string) {
-	t.Helper()
-	if err == nil || kind != nil && !errors.Is(err, kind) {
-		t.Errorf("got the error %v, want %v", err, kind)
-		return
-	}
-	for _, word := range words {
-		if !strings.Contains(err.Error(), word) {
-			t.Errorf("%q is not in: %v", word, err)
-		}
-	}
 }

@@ -121,7 +121,7 @@ func TestGanesha_ServesEachVolumeAsItsLabelsSay(t *testing.T) {
 			})
 			s.write(v, []byte("one"))
 			client := nfsclient.NewFrom(t, address, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
-			same(t, client.Ask(nfsclient.PutRoot(), nfsclient.LookUp(name), nfsclient.MakeDir("made")), c.answer)
+			check.Same(t, client.Ask(nfsclient.PutRoot(), nfsclient.LookUp(name), nfsclient.MakeDir("made")), c.answer)
 			var st unix.Stat_t
 			made := unix.Stat(s.inside(v, "made"), &st)
 			if c.answer == nfsclient.StatusOK && (made != nil || st.Uid != c.owner[0] || st.Gid != c.owner[1]) {
@@ -137,8 +137,8 @@ func TestGanesha_ServesEachVolumeAsItsLabelsSay(t *testing.T) {
 			case answer == nfsclient.StatusOK:
 				content = "two"
 			}
-			same(t, client.Ask(nfsclient.PutRoot(), nfsclient.LookUp(name), nfsclient.LookUp("file"), nfsclient.WriteFile("two")), answer)
-			same(t, string(s.read(v)), content)
+			check.Same(t, client.Ask(nfsclient.PutRoot(), nfsclient.LookUp(name), nfsclient.LookUp("file"), nfsclient.WriteFile("two")), answer)
+			check.Same(t, string(s.read(v)), content)
 		})
 	}
 }
@@ -152,14 +152,14 @@ func TestGanesha_ClientCreatesWritesAndReadsFiles(t *testing.T) {
 	client := nfsclient.New(t, address)
 	root, inner := []string{"a"}, []string{"a", "inner"}
 	client.Write(root, "file", "one")
-	same(t, string(s.read(v)), "one")
+	check.Same(t, string(s.read(v)), "one")
 	client.Write(root, "file", "two")
 	client.Must(client.Ask(nfsclient.PutRoot(), nfsclient.LookUp("a"), nfsclient.MakeDir("inner")))
 	client.Write(inner, "file", "three")
 	client.Write(inner, "empty", "")
-	same(t, client.Read(root, "file"), "two")
-	same(t, client.Read(inner, "file"), "three")
-	same(t, client.Read(inner, "empty"), "")
+	check.Same(t, client.Read(root, "file"), "two")
+	check.Same(t, client.Read(inner, "file"), "three")
+	check.Same(t, client.Read(inner, "empty"), "")
 	s.remove(v.ID)
 	s.endWithNoneBusy(log)
 }

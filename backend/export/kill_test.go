@@ -78,7 +78,7 @@ var operations = []operation{{
 	},
 	check: func(s *server) {
 		s.write(s.get("a"), []byte("one")) // does not block
-		check.OK(s.T, errorOf(s.Restore(s.Context(), "s", backend.VolumeSpec{Name: "b"})))
+		check.OK(s.T, check.ErrorOf(s.Restore(s.Context(), "s", backend.VolumeSpec{Name: "b"})))
 		holds("a", "b")(s)
 		check.OK(s.T, s.DeleteSnapshot(s.Context(), "s"))
 	},

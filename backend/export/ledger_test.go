@@ -100,7 +100,7 @@ func TestLedger_UsedIDIsReusedLastAndTheLongestFreeFirst(t *testing.T) {
 	if want := []uint16{mostIDs - 1, mostIDs - 2}; !slices.Equal(got, want) {
 		t.Errorf("after the last ID come %v, want %v", got, want)
 	}
-	fails(t, errorOf(l.assign(volume("f"))), backend.ErrExhausted, "65535") // without any free ID
+	check.Fails(t, check.ErrorOf(l.assign(volume("f"))), backend.ErrExhausted, "65535") // without any free ID
 }
 
 func TestLedger_AdmitsNoMoreVolumesThanMayBeExported(t *testing.T) {
@@ -111,7 +111,7 @@ func TestLedger_AdmitsNoMoreVolumesThanMayBeExported(t *testing.T) {
 			id := fmt.Sprintf("v-%d", i)
 			release, err := l.reserve(backend.ID(id))
 			if err != nil {
-				fails(t, err, backend.ErrExhausted, "may export 10")
+				check.Fails(t, err, backend.ErrExhausted, "may export 10")
 				return
 			}
 			assign(t, l, id)
@@ -132,9 +132,9 @@ func TestLedger_AdmitsNoMoreVolumesThanMayBeExported(t *testing.T) {
 func TestLedger_UnusedEntryIsFreeAgain(t *testing.T) {
 	l := open(t, t.TempDir(), 1)
 	release := check.Got(l.reserve("a"))(t)
-	fails(t, errorOf(l.reserve("b")), backend.ErrExhausted) // beside a volume that is being made
+	check.Fails(t, check.ErrorOf(l.reserve("b")), backend.ErrExhausted) // beside a volume that is being made
 	release()
-	check.Report(t, errorOf(l.reserve("b")))
+	check.Report(t, check.ErrorOf(l.reserve("b")))
 }
 
 // damages are changes of a file, each of which must be detected.
@@ -211,7 +211,7 @@ func TestLedger_AllocatesNoIDWhenBothListsAreDamaged(t *testing.T) {
 	damage(t, l.files.copy(), damages["cut"])
 	for _, volumes := range []bool{true, false} {
 		_, err := openLedger(dir, mostIDs, volumes, slog.New(slog.DiscardHandler))
-		fails(t, err, backend.ErrUnavailable, l.files.main(), blank)
+		check.Fails(t, err, backend.ErrUnavailable, l.files.main(), blank)
 	}
 	// What it says.
 	check.OK(t, os.Remove(l.files.copy()))
@@ -238,7 +238,7 @@ func TestLedger_ListOfANewerReleaseIsLeftAlone(t *testing.T) {
 	newer := []byte(`{"version": 2, "digest": "", "book": {}}`)
 	check.OK(t, os.WriteFile(l.files.main(), newer, 0o600))
 	_, err := openLedger(dir, mostIDs, false, slog.New(slog.DiscardHandler))
-	fails(t, err, nil, "newer program")
+	check.Fails(t, err, nil, "newer program")
 	if now, err := os.ReadFile(l.files.main()); err != nil || !bytes.Equal(now, newer) {
 		t.Errorf("it is %s, %v", now, err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/nodeops/ganesha"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 func TestLabels_OverrideTheDefaults(t *testing.T) {
@@ -73,7 +74,7 @@ func TestLabels_HostileAreRefusedWithTheAllowedValues(t *testing.T) {
 	} {
 		for _, value := range h.values {
 			_, _, err := (&Config{}).settings(map[string]string{h.key: value})
-			fails(t, err, backend.ErrInvalid, h.says)
+			check.Fails(t, err, backend.ErrInvalid, h.says)
 			if len(fmt.Sprint(err)) > 1000 || strings.Contains(fmt.Sprint(err), "\n") {
 				t.Errorf("%.50q=%.50q: got %v", h.key, value, err)
 			}

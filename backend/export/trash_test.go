@@ -33,8 +33,8 @@ func TestTrash_RestoredVolumeIsServedAsANewExport(t *testing.T) {
 	if err != nil || back.Condition.Abnormal || back.Access.NFS == nil {
 		t.Fatalf("undeleted is %+v, %v", back, err)
 	}
-	same(t, string(s.read(back)), "one")
-	same(t, check.Got(os.Stat(s.target("a")))(t).Mode().Perm(), 0o700)
+	check.Same(t, string(s.read(back)), "one")
+	check.Same(t, check.Got(os.Stat(s.target("a")))(t).Mode().Perm(), 0o700)
 	if after, _ := s.ledger.find("a"); after.ID == before.ID {
 		t.Errorf("it is export %d again, of which clients may hold handles", after.ID)
 	}
@@ -46,8 +46,8 @@ func TestTrash_VolumeThatWasRestoredByAKilledProcessKeepsItsTopDirectory(t *test
 	s := onXFS(t)
 	s.createClosed("a")
 	s.remove("a")
-	s.whileDown(func(pool *local.Backend) error { return errorOf(pool.Undelete(t.Context(), "a")) }) // as far as the process came
-	same(t, check.Got(os.Stat(s.target("a")))(t).Mode().Perm(), 0o700)
+	s.whileDown(func(pool *local.Backend) error { return check.ErrorOf(pool.Undelete(t.Context(), "a")) }) // as far as the process came
+	check.Same(t, check.Got(os.Stat(s.target("a")))(t).Mode().Perm(), 0o700)
 	s.served("a")
 }
 

@@ -160,13 +160,13 @@ func TestLeftover_EntryWhoseMakingPanickedIsRemoved(t *testing.T) {
 	b := served(t, PoolConfig{Name: "pool", Engine: "image", Path: hostfs.New(t, hostfs.XFS, 1<<30)})
 	size := made(t, b, block("source")).Size
 	made(t, b, block("other"))
-	create := func() error { return errorOf(b.Create(t.Context(), block("a"))) }
-	clone := func() error { return errorOf(b.Clone(t.Context(), "source", block("a"))) }
+	create := func() error { return check.ErrorOf(b.Create(t.Context(), block("a"))) }
+	clone := func() error { return check.ErrorOf(b.Clone(t.Context(), "source", block("a"))) }
 	snapshot := func() error {
-		return errorOf(b.Snapshot(t.Context(), backend.SnapshotSpec{Name: "a", Source: "source"}))
+		return check.ErrorOf(b.Snapshot(t.Context(), backend.SnapshotSpec{Name: "a", Source: "source"}))
 	}
 	group := func() error {
-		return errorOf(b.SnapshotGroup(t.Context(), backend.GroupSpec{Name: "a", Sources: []backend.ID{"source", "other"}}))
+		return check.ErrorOf(b.SnapshotGroup(t.Context(), backend.GroupSpec{Name: "a", Sources: []backend.ID{"source", "other"}}))
 	}
 	for _, c := range []struct {
 		step  string
@@ -187,8 +187,6 @@ func TestLeftover_EntryWhoseMakingPanickedIsRemoved(t *testing.T) {
 		panicsTwice(t, b, c.step, c.call, c.count, c.bytes)
 	}
 }
-
-func errorOf[T any](_ T, err error) error { return err }
 
 // panicsTwice makes a call twice whose engine panics in a step, and then removes what it leaves: each time so many entries and bytes.
 func panicsTwice(t *testing.T, b *Backend, step string, call func() error, count int, bytes int64) {

@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 func TestChild_BlockedInTheKernelIsNamedAndAwaited(t *testing.T) {
@@ -20,10 +21,10 @@ func TestChild_BlockedInTheKernelIsNamedAndAwaited(t *testing.T) {
 	frozen := check.Got(nodeops.Freeze(t.Context(), dir, patient))(t)
 	t.Cleanup(func() { _ = frozen.Thaw() })
 	c := check.Got(startChild(io.Discard, io.Discard, nil, "touch", filepath.Join(dir, "file")))(t)
-	until(t, "its block in "+place, func() bool {
+	wait.Until(t, "its block in "+place, func() bool {
 		return string(check.Got(os.ReadFile(fmt.Sprintf("/proc/%d/wchan", c.pid)))(t)) == place
 	})
-	fails(t, c.kill(time.Millisecond), nil, fmt.Sprintf("process %d, touch, was killed", c.pid), place)
+	check.Fails(t, c.kill(time.Millisecond), nil, fmt.Sprintf("process %d, touch, was killed", c.pid), place)
 	ended := make(chan error, 1)
 	go func() { ended <- c.end(0) }()
 	check.OK(t, frozen.Thaw())

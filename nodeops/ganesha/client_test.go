@@ -261,7 +261,7 @@ func TestClients_SeeNoForbiddenExport(t *testing.T) {
 	if err != nil || !slices.Equal(names, []string{"volume-1", "volume-3"}) {
 		t.Errorf("the root shows %v, %v", names, err)
 	}
-	fails(t, errorOf(os.ReadFile(filepath.Join(root, "volume-2", "secret"))), unix.ENOENT)
+	check.Fails(t, check.ErrorOf(os.ReadFile(filepath.Join(root, "volume-2", "secret"))), unix.ENOENT)
 	check.OK(t, os.Symlink(filepath.Join("..", filepath.Base(hidden.Path)), filepath.Join(one.Path, "out")))
 	for _, pseudo := range []string{hidden.Pseudo, hidden.Path, "/volume-1/../volume-2", "/volume-1/..", "/volume-1/out", filepath.Dir(one.Path)} {
 		target := t.TempDir()
@@ -273,10 +273,10 @@ func TestClients_SeeNoForbiddenExport(t *testing.T) {
 		}
 		unmount(t, target)
 	}
-	fails(t, os.WriteFile(filepath.Join(root, "file"), nil, 0o600), nil)
+	check.Fails(t, os.WriteFile(filepath.Join(root, "file"), nil, 0o600), nil)
 	target := r.mount(readOnly.Pseudo)
 	holds(t, filepath.Join(target, "secret"), readOnly.Path)
-	fails(t, os.WriteFile(filepath.Join(target, "file"), nil, 0o600), unix.EROFS)
+	check.Fails(t, os.WriteFile(filepath.Join(target, "file"), nil, 0o600), unix.EROFS)
 }
 
 func TestClients_IdentityFollowsTheSquash(t *testing.T) {

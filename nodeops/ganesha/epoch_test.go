@@ -25,7 +25,7 @@ func TestEpoch_EachStartHasAGreaterOne(t *testing.T) {
 		}
 	}
 	check.OK(t, os.WriteFile(filepath.Join(dir, "epoch"), []byte("rubbish"), 0o600)) // counts as none
-	same(t, check.Got(nextEpoch(dir, now))(t), 1_800_000_000)
+	check.Same(t, check.Got(nextEpoch(dir, now))(t), 1_800_000_000)
 	if got, err := nextEpoch(filepath.Join(dir, "missing"), now); err == nil || got != 1_800_000_000 {
 		t.Errorf("got %d, %v, want the time and an error", got, err)
 	}

@@ -179,7 +179,7 @@ func TestServer_HangDuringAStopIsEnded(t *testing.T) {
 	l := r.up()
 	signal(t, l.ganesha, unix.SIGSTOP)
 	r.stopWith(func(err error) {
-		fails(t, err, nil, "was killed")
+		check.Fails(t, err, nil, "was killed")
 	})
 	if err := unix.Kill(l.ganesha.pid, 0); err != unix.ESRCH {
 		t.Errorf("it still runs: %v", err)
@@ -203,7 +203,7 @@ func TestServer_MissingProgramIsNamedAndStartedWhenInstalled(t *testing.T) {
 		line, err := os.ReadFile(file)
 		return err != nil || !strings.Contains(string(line), filepath.Join(c.RunDir, "bus.conf"))
 	})
-	same(t, len(busses), 1) // that of the server that is up
+	check.Same(t, len(busses), 1) // that of the server that is up
 }
 
 func TestServer_StopDuringAStartIsClean(t *testing.T) {
@@ -229,8 +229,8 @@ func TestServer_StartBackoffDoublesUpToALimit(t *testing.T) {
 		all += wait
 		waits = append(waits, wait.String())
 	}
-	same(t, strings.Join(waits, " "), "200ms 400ms 800ms 1.6s 3.2s 6.4s 12.8s 25.6s 30s 30s")
-	same(t, nextWait(wait, longLife+1), shortestWait)
+	check.Same(t, strings.Join(waits, " "), "200ms 400ms 800ms 1.6s 3.2s 6.4s 12.8s 25.6s 30s 30s")
+	check.Same(t, nextWait(wait, longLife+1), shortestWait)
 }
 
 func TestServer_WithATakenPortStartsWhenItIsFree(t *testing.T) {

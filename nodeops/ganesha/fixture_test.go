@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 // patient is the timeout of what normally takes a moment.
@@ -171,7 +171,7 @@ func (r *running) is(exports ...Export) {
 	for _, e := range exports {
 		all[e.ID] = e
 	}
-	same(r.t, string(check.Got(os.ReadFile(r.file()))(r.t)), configuration(&r.config, all)) // what is served is on disk
+	check.Same(r.t, string(check.Got(os.ReadFile(r.file()))(r.t)), configuration(&r.config, all)) // what is served is on disk
 }
 
 // refused fails the test unless Ganesha refuses an export.
@@ -212,7 +212,7 @@ func hear(t *testing.T, c *Config) *hearing {
 // await returns the first line that contains a text.
 func (h *hearing) await(t *testing.T, text string) string {
 	t.Helper()
-	until(t, "a line with "+text, func() bool { return h.index(text) >= 0 })
+	wait.Until(t, "a line with "+text, func() bool { return h.index(text) >= 0 })
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.lines[slices.IndexFunc(h.lines, func(line string) bool { return strings.Contains(line, text) })]
@@ -234,47 +234,8 @@ func (h *hearing) count(text string) (n int) {
 	return n
 }
 
-// until waits until something is so.
-func until(t testing.TB, what string, so func() bool) {
-	t.Helper()
-	tick, late := time.NewTicker(5*time.Millisecond), time.After(2*time.Minute)
-	defer tick.Stop()
-	for !so() {
-		select {
-		case <-tick.C:
-		case <-late:
-			t.Fatalf("%s did not come", what)
-		}
-	}
-}
-
-// same fails unless both are equal.
-func same[T any](t testing.TB, got, want T) {
-	t.Helper()
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v, want %+v", got, want)
-	}
-}
-
-// fails fails unless the error is of that kind, any if it is nil, and says all of the words.
-func fails(t testing.TB, err, kind error, words ...string) {
-	t.Helper()
-	if err == nil || kind != nil && !errors.Is(err, kind) {
-		t.Errorf("got the error %v, want %v", err, kind)
-		return
-	}
-	for _, word := range words {
-		if !strings.Contains(err.Error(), word) {
-			t.Errorf("%q is not in: %v", word, err)
-		}
-	}
-}
-
-// errorOf is that of a call, without its value.
-func errorOf[T any](_ T, err error) error { return err }
-
 // holds fails unless a file has that content.
 func holds(t testing.TB, path, want string) {
 	t.Helper()
-	same(t, string(check.Got(os.ReadFile(path))(t)), want)
+	check.Same(t, string(check.Got(os.ReadFile(path))(t)), want)
 }

@@ -29,7 +29,7 @@ func fillUp(t *testing.T, dir string) {
 		for err == nil {
 			_, err = f.Write(make([]byte, size))
 		}
-		fails(t, err, unix.ENOSPC)
+		check.Fails(t, err, unix.ENOSPC)
 	}
 }
 

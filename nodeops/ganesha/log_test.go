@@ -33,9 +33,9 @@ func TestLog_LinesAreReadAsTheyEndAndNoneIsKeptForLong(t *testing.T) {
 	var heard []string
 	l := &lines{hear: func(line string) { heard = append(heard, line) }}
 	for _, part := range []string{"one\ntw", "o\n\n", "  \nthree", "\nfour"} {
-		same(t, check.Got(l.Write([]byte(part)))(t), len(part))
+		check.Same(t, check.Got(l.Write([]byte(part)))(t), len(part))
 	}
-	same(t, strings.Join(heard, "|"), "one|two|three")
+	check.Same(t, strings.Join(heard, "|"), "one|two|three")
 	heard = nil
 	for range 3 * longestLine {
 		check.Got(l.Write([]byte("x")))(t)

@@ -44,7 +44,7 @@ func TestProbe_ServerThatAnswersNULLIsHealthy(t *testing.T) {
 		}
 		id := binary.BigEndian.Uint32(call)
 		for _, b := range words(1<<31|24, id, 1, 0, 0, 0, 0) { // in as many fragments as possible
-			check.Report(t, errorOf(conn.Write([]byte{b})))
+			check.Report(t, check.ErrorOf(conn.Write([]byte{b})))
 		}
 	})
 	check.Report(t, probe(t.Context(), address, time.Minute))
@@ -73,11 +73,11 @@ func TestProbe_ServerThatAnswersOtherwiseIsNotHealthy(t *testing.T) {
 func TestProbe_SilentServerIsNotHealthyAfterTheLimit(t *testing.T) {
 	address := answerer(t, func(net.Conn, []byte) {})
 	err := probe(t.Context(), address, 50*time.Millisecond)
-	fails(t, err, context.DeadlineExceeded, "within 50ms")
+	check.Fails(t, err, context.DeadlineExceeded, "within 50ms")
 }
 
 func TestProbe_EndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	address := answerer(t, func(net.Conn, []byte) { cancel() })
-	fails(t, probe(ctx, address, time.Minute), context.Canceled)
+	check.Fails(t, probe(ctx, address, time.Minute), context.Canceled)
 }

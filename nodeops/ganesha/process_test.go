@@ -63,9 +63,9 @@ func TestProcess_HasOnlyThePortOfNFSAllFilesOfTheHostAndAGroupOfItsOwn(t *testin
 				t.Errorf("%s listens to port %d (%s)", c.name, port, socket)
 			}
 		}
-		same(t, check.Got(unix.Getpgid(c.pid))(t), c.pid) // a signal to our group reaches no child
+		check.Same(t, check.Got(unix.Getpgid(c.pid))(t), c.pid) // a signal to our group reaches no child
 	}
-	same(t, len(listening(t, l.ganesha.pid)), 1)
+	check.Same(t, len(listening(t, l.ganesha.pid)), 1)
 	var limit unix.Rlimit
 	check.OK(t, unix.Prlimit(l.ganesha.pid, unix.RLIMIT_NOFILE, nil, &limit))
 	if limit.Cur != limit.Max || limit.Max < 1024 {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 func TestServer_ExportBeforeTheStartIsServedFromTheStart(t *testing.T) {
@@ -26,8 +27,8 @@ func TestServer_ExportBeforeTheStartIsServedFromTheStart(t *testing.T) {
 	if r.Ready() {
 		t.Error("it is ready after its end")
 	}
-	fails(t, r.Put(t.Context(), exports[0]), nil)
-	fails(t, r.Run(t.Context()), nil)
+	check.Fails(t, r.Put(t.Context(), exports[0]), nil)
+	check.Fails(t, r.Run(t.Context()), nil)
 }
 
 func TestServer_ExportsComeChangeAndGoWhileItServes(t *testing.T) {
@@ -43,7 +44,7 @@ func TestServer_ExportsComeChangeAndGoWhileItServes(t *testing.T) {
 	} {
 		e := newExport(t, 3)
 		change(&e)
-		fails(t, r.Put(t.Context(), e), ErrConflict)
+		check.Fails(t, r.Put(t.Context(), e), ErrConflict)
 	}
 	r.is(one, two)
 
@@ -55,7 +56,7 @@ func TestServer_ExportsComeChangeAndGoWhileItServes(t *testing.T) {
 	for _, c := range body[4].([][]any) {
 		clients += c[0].(string) + " "
 	}
-	same(t, clients, "10.0.0.0/8 fd00::/64 192.168.7.9/32 ")
+	check.Same(t, clients, "10.0.0.0/8 fd00::/64 192.168.7.9/32 ")
 
 	moved := newExport(t, 1)
 	moved.Pseudo, moved.Filesystem = "/elsewhere", "1.2"
@@ -123,15 +124,15 @@ func TestServer_ExportThatFailsAtTheStartBlocksNoOtherAndIsReportedOnce(t *testi
 	r.start()
 	l := r.up()
 	served := func() int { return len(check.Got(l.admin.exportIDs(r.within()))(t)) }
-	same(t, served(), 2) // those that are there
+	check.Same(t, served(), 2) // those that are there
 	const refusal = "an export is not served"
 	if reported := log.await(t, refusal); !strings.Contains(reported, gone.Path) || log.index("is up") < log.index(refusal) {
 		t.Errorf("before it is up it should report %s: %s", gone.Path, reported)
 	}
-	until(t, "more refusals", func() bool { return log.count("Could not create export for") >= 5 })
-	same(t, log.count("is not served"), 1)
+	wait.Until(t, "more refusals", func() bool { return log.count("Could not create export for") >= 5 })
+	check.Same(t, log.count("is not served"), 1)
 	check.OK(t, os.Mkdir(gone.Path, 0o755))
-	until(t, "the export, which no caller puts again", func() bool { return served() == 3 })
+	wait.Until(t, "the export, which no caller puts again", func() bool { return served() == 3 })
 	r.is(one, gone, two)
 }
 
@@ -154,9 +155,9 @@ func TestServer_ExportUnknownToGaneshaIsRemovedAndOwnProbesAreNoClients(t *testi
 	check.Report(t, r.Remove(r.within(), 1))
 	r.is(two)
 	check.OK(t, probe(r.within(), r.config.address(), patient))
-	same(t, len(check.Got(r.Clients(t.Context()))(t)), 0)
+	check.Same(t, len(check.Got(r.Clients(t.Context()))(t)), 0)
 	r.stop()
-	fails(t, errorOf(r.Clients(t.Context())), nil)
+	check.Fails(t, check.ErrorOf(r.Clients(t.Context())), nil)
 }
 
 func TestServer_PutThatTimesOutIsReported(t *testing.T) {
@@ -165,5 +166,5 @@ func TestServer_PutThatTimesOutIsReported(t *testing.T) {
 	s.begun = true // and Ganesha does not run
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	fails(t, s.Put(ctx, newExport(t, 1)), context.Canceled)
+	check.Fails(t, s.Put(ctx, newExport(t, 1)), context.Canceled)
 }
