@@ -55,7 +55,7 @@ func TestNFS_VolumesAreMeasuredWhereAClientExists(t *testing.T) {
 	}
 	out := quick(t, "-only", onlyNFS)
 	for _, l := range measure.Loads {
-		if !regexp.MustCompile(`(?m)^\| ` + l.Name + ` \| [1-9]\d* MiB/s \| \d+ MiB/s \| \*\*\d+\.\d\d\*\* \|$`).MatchString(out) {
+		if !regexp.MustCompile(`(?m)^\| ` + l.Name + ` \| [1-9]\d* MiB/s \| \d+ MiB/s \| \d+ MiB/s \| \d+\.\d\d \| \*\*\d+\.\d\d\*\* \|$`).MatchString(out) {
 			t.Errorf("no figures of %s in\n%s", l.Name, out)
 		}
 	}

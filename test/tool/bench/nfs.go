@@ -36,25 +36,29 @@ const (
 // hasNFS says whether this kernel can mount NFS; it refuses to mount nothing.
 func hasNFS() bool { return !errors.Is(unix.Mount("", os.TempDir(), "nfs4", 0, ""), unix.ENODEV) }
 
-// overNFS runs fio on a file of a volume in its server's own directory and on another over NFS, in turns.
+// overNFS runs fio on a file of a volume in its server's own directory, on one over NFS, and on one that the server of the
+// kernel exports, in turns.
 func (b *runner) overNFS(ctx context.Context) error {
 	if !hasNFS() {
 		return b.onSecondKernel(ctx)
 	}
 	return b.inPlace(ctx, "xfs", nfsPool, func(at place) error {
 		return serving(ctx, at, func(own, mounted string) error {
-			files, size := []string{filepath.Join(own, "own"), filepath.Join(mounted, "over-nfs")}, min(b.file, nfsFile)
-			for _, file := range files {
-				if err := fill(size, file); err != nil {
-					return err
+			target := filepath.Join(at.disk, "by-kernel")
+			return byKernel(ctx, at.scratch, own, target, func() error {
+				files, size := []string{filepath.Join(own, "own"), filepath.Join(mounted, "over-nfs"), filepath.Join(target, "by-kernel")}, min(b.file, nfsFile)
+				for _, file := range files {
+					if err := fill(size, file); err != nil {
+						return err
+					}
 				}
-			}
-			return b.fio(ctx, onlyNFS, size, files, func(load string, speeds [][]float64) {
-				own, nfs := speeds[0], speeds[1]
-				b.report.nfs.add(load, speed(own), speed(nfs), bold(measure.Ratio(nfs, own)))
+				return b.fio(ctx, onlyNFS, size, files, func(load string, speeds [][]float64) {
+					own, nfs, kernel := speeds[0], speeds[1], speeds[2]
+					b.report.nfs.add(load, speed(own), speed(nfs), speed(kernel), fmt.Sprintf("%.2f", measure.Ratio(kernel, own)), bold(measure.Ratio(nfs, own)))
+				})
 			})
 		})
-	}, "pool", "ids", "target")
+	}, "pool", "ids", "target", "by-kernel")
 }
 
 // serving serves a volume and mounts it over NFS, and passes its paths on the server and on the client.

@@ -44,7 +44,7 @@ func newReport(s scale) report {
 		},
 		nfs: table{
 			text: "\nClient and server on one kernel, over a file of at most 512 MiB.\n",
-			head: "over NFS | server's own directory | NFS | **NFS / own**",
+			head: "over NFS | server's own directory | NFS | kernel's nfsd | nfsd / own | **NFS / own**",
 		},
 	}
 }
