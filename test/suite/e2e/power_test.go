@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -9,15 +10,32 @@ import (
 	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
 )
 
-func TestPowerCut_SyncedDataSurvives(t *testing.T) {
+// trimmer is a script that frees space beside what another one writes, and gives it back to the pool.
+const trimmer = `
+	while :; do
+		head -c 8388608 /dev/urandom >/data/junk
+		sync
+		rm /data/junk
+		fstrim /data && echo trimmed >>/data/trims
+	done &
+`
+
+func TestPowerCut_SyncedDataSurvivesAlsoWhileFreedSpaceIsGivenBack(t *testing.T) {
 	t.Parallel()
 	s := begin(t)
 	node := secondNode(t)
 	aloneWithNodes(t)
+	s.AllowPrivileged()
 	s.Claim("data", "256Mi")
-	s.Pod("writer", kube.Mount("data", "/data"), kube.OnNode(node), kube.Script(kube.Appender))
+	s.Pod("writer", kube.Mount("data", "/data"), kube.OnNode(node), kube.AsRoot, kube.Capable("SYS_ADMIN"), kube.Script(trimmer+kube.Appender))
 	before := s.Ready("writer")
 	written := s.FollowAppender("writer")
+	ctx, cancel := context.WithTimeout(t.Context(), kube.Patience)
+	defer cancel()
+	s.Eventually(ctx, "space to be given back", func(ctx context.Context) error {
+		_, err := s.ExecIn(ctx, s.Namespace, "writer", "", "test", "-s", "/data/trims")
+		return err
+	})
 	boot := cutPower(t, s, node)
 	written.End()
 	cut := time.Now()
