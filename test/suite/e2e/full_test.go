@@ -44,5 +44,5 @@ func TestFullNode_SecondOfTwoPodsForTheSameSpaceIsScheduledElsewhere(t *testing.
 	if first < 0 || at[1-first] == full {
 		t.Fatalf("the pods run on %v, and %s has room for one", at, full)
 	}
-	s.AwaitEvent(names[1-first], "ProvisioningFailed", "ResourceExhausted", full, "available")
+	s.AwaitEvent(names[1-first], "ProvisioningFailed", "ResourceExhausted", full, "are free")
 }

@@ -88,7 +88,7 @@ func (l *loss) discarding(what string, want bool) {
 		entries, _, err := unstructured.NestedSlice(n.Object, "spec", "discard")
 		return want == slices.ContainsFunc(entries, func(e any) bool {
 			entry, _ := e.(map[string]any)
-			return entry["kind"] == "volume" && entry["name"] == l.given.Spec.CSI.VolumeHandle
+			return entry["kind"] == "Volume" && entry["name"] == l.given.Spec.CSI.VolumeHandle
 		}), err
 	})
 }
