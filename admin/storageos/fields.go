@@ -80,7 +80,7 @@ var csiFields = []field{
 	noCounterpart("spec.csi.registrationDir", fromKubelet),
 	noCounterpart("spec.csi.kubeletRegistrationPath", fromKubelet),
 	noCounterpart("spec.csi.driverRegisterationMode", "the node registers itself"),
-	noCounterpart("spec.csi.driverRequiresAttachment", "StorageOS did not look at it; spec.csi.attachRequired makes VolumeAttachments, which Holdfast does not need"),
+	noCounterpart("spec.csi.driverRequiresAttachment", "StorageOS did not look at it; volumes in Ceph clusters are attached, others need no VolumeAttachments"),
 	typed("spec.csi.deploymentStrategy", func(c *conversion, strategy string) {
 		kind := v1beta1.AsStatefulSet
 		if strategy == "deployment" {
@@ -156,7 +156,7 @@ var imageFields = []field{
 	mirrored("spec.images.csiNodeDriverRegistrarContainer", "csiNodeDriverRegistrar, where one is needed only if you want that one to register the driver"),
 	noCounterpart("spec.images.csiClusterDriverRegistrarContainer", "Kubernetes has the CSIDriver kind for it"),
 	mirrored("spec.images.csiExternalProvisionerContainer", "csiProvisioner"),
-	mirrored("spec.images.csiExternalAttacherContainer", "csiAttacher, which runs with spec.csi.attachRequired alone"),
+	mirrored("spec.images.csiExternalAttacherContainer", "csiAttacher, which runs with a pool in a Ceph cluster alone"),
 	mirrored("spec.images.csiExternalResizerContainer", "csiResizer"),
 	mirrored("spec.images.csiLivenessProbeContainer", "csiLivenessProbe, where one is needed only if you want that one to probe the driver"),
 	noCounterpart("spec.images.hyperkubeContainer", "StorageOS did not look at it"),

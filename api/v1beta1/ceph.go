@@ -159,9 +159,10 @@ func (o *Volume) IsOfCephFS() bool {
 	return CephPoolOf(o.Spec.Node) != "" && o.Status.FSType == CephFSType
 }
 
-// Attaches says whether volumes are attached, so that VolumeAttachments show where each is used.
+// Attaches says whether volumes are attached, so that VolumeAttachments show where each is used. Without them no one would
+// keep two nodes from using one image in a Ceph cluster; a volume of a node needs none.
 func (s *StorageClusterSpec) Attaches() bool {
-	return s.CSI.AttachRequired || len(CephPools(s.Pools)) > 0
+	return len(CephPools(s.Pools)) > 0
 }
 
 // CephPools are the pools of a list that are in Ceph clusters.

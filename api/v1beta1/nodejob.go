@@ -87,10 +87,7 @@ type NodeJobSpec struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	CompletionWord string `json:"completionWord,omitempty"`
-	// labelSelector chooses nodes by their labels.
-	// +optional
-	LabelSelector *metav1.LabelSelector `json:"labelSelector,omitempty"`
-	// nodeSelectorTerms choose nodes: one that a term matches. Both selectors must choose a node if both are given.
+	// nodeSelectorTerms choose nodes: one that a term matches. Without terms the job runs on each node of Linux.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32

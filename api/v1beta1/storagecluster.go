@@ -181,7 +181,7 @@ type Images struct {
 	// csiProvisioner is the image of external-provisioner.
 	// +optional
 	CSIProvisioner Image `json:"csiProvisioner,omitempty"`
-	// csiAttacher is the image of external-attacher, which runs with csi.attachRequired.
+	// csiAttacher is the image of external-attacher, which runs with a pool in a Ceph cluster.
 	// +optional
 	CSIAttacher Image `json:"csiAttacher,omitempty"`
 	// csiResizer is the image of external-resizer.
@@ -245,10 +245,6 @@ type CSISpec struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100000
 	MaxVolumesPerNode int64 `json:"maxVolumesPerNode,omitempty"`
-	// attachRequired runs external-attacher: VolumeAttachments then show where each volume is used. With a pool in a Ceph
-	// cluster it always runs: without it no one would keep two nodes from using one image.
-	// +optional
-	AttachRequired bool `json:"attachRequired,omitempty"`
 	// ephemeral allows inline ephemeral volumes. None are allowed if it is left out; those in use then stay until their
 	// pods end.
 	// +optional

@@ -854,11 +854,6 @@ func (in *NodeJobSpec) DeepCopyInto(out *NodeJobSpec) {
 		*out = make([]string, len(*in))
 		copy(*out, *in)
 	}
-	if in.LabelSelector != nil {
-		in, out := &in.LabelSelector, &out.LabelSelector
-		*out = new(metav1.LabelSelector)
-		(*in).DeepCopyInto(*out)
-	}
 	if in.NodeSelectorTerms != nil {
 		in, out := &in.NodeSelectorTerms, &out.NodeSelectorTerms
 		*out = make([]v1.NodeSelectorTerm, len(*in))

@@ -62,7 +62,7 @@ func controllerFlags(flags *pflag.FlagSet) *controller {
 	flags.StringVar(&c.snapshotterEndpoint, "snapshotter-endpoint", "", "another `socket` for csi-snapshotter, which exists when the kinds of snapshots do")
 	flags.StringVar(&c.driver.Name, "driver-name", driver.DefaultName, "`name` of the driver, as StorageClasses have it")
 	flags.DurationVar(&c.driver.StopTimeout, "stop-timeout", driver.DefaultStopTimeout, "how long a stop waits for running calls, a `duration`")
-	flags.BoolVar(&c.driver.Attach, "attach", false, "serve the calls of external-attacher, for a CSIDriver with attachRequired")
+	flags.BoolVar(&c.driver.Attach, "attach", false, "serve the calls of external-attacher, for a CSIDriver with attachRequired, as with pools in Ceph clusters")
 	flags.StringVar(&c.identity, "identity", "", "`name` of this replica in the Lease; the host's name if empty")
 	return c
 }

@@ -66,7 +66,6 @@ func TestInstall_OneStorageClusterCreatesAllObjects(t *testing.T) {
 // everything asks for all that can be made in a cluster without further kinds.
 func everything(s *v1beta1.StorageClusterSpec) {
 	s.CSI.Credentials.Provision, s.CSI.Credentials.ControllerPublish, s.CSI.Credentials.NodePublish, s.CSI.Credentials.ControllerExpand = true, true, true, true
-	s.CSI.AttachRequired = true
 	s.SecretRef = &v1beta1.SecretReference{Name: "credentials"}
 	s.Ingress = v1beta1.IngressSpec{Enabled: true, TLS: true, Host: "storage.example"}
 	s.Distribution = "openshift-4.20"

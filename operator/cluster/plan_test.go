@@ -60,7 +60,7 @@ func TestPlan_WhatFollowsOnAnApply(t *testing.T) {
 		t.Errorf("something could not be applied: %+v", p)
 	}
 	for name, change := range map[string]func(*situation){
-		"the attacher is desired":           func(s *situation) { s.cluster.Spec.CSI.AttachRequired = true },
+		"the attacher is desired":           func(s *situation) { cephPools(&s.cluster.Spec) },
 		"the controller is not ready":       func(s *situation) { s.controllers[0].Ready = false },
 		"the workload of before still runs": func(s *situation) { s.controllers = append(s.controllers, workload{kind: "StatefulSet"}) },
 		"there is no workload":              func(s *situation) { s.controllers = nil },

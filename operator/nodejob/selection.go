@@ -6,8 +6,6 @@ import (
 	"strings"
 
 	core "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
@@ -21,26 +19,20 @@ type selection struct {
 	tainted []string // selected, with a taint that is not tolerated
 }
 
-// selectNodes evaluates the job's selectors as the scheduler does. A node that is cordoned or not ready has a taint.
+// selectNodes evaluates the job's terms as the scheduler does, among the nodes of Linux. A node that is cordoned or not ready
+// has a taint.
 func selectNodes(spec *v1beta1.NodeJobSpec, nodes []*core.Node) (selection, error) {
 	var s selection
-	byLabels := labels.Everything()
-	if spec.LabelSelector != nil {
-		var err error
-		if byLabels, err = metav1.LabelSelectorAsSelector(spec.LabelSelector); err != nil {
-			return s, fmt.Errorf("labelSelector: %.500s", err.Error()) // the error quotes the invalid value
-		}
-	}
 	byTerms := func(*core.Node) bool { return true }
 	if len(spec.NodeSelectorTerms) > 0 {
 		terms, err := nodeaffinity.NewNodeSelector(&core.NodeSelector{NodeSelectorTerms: spec.NodeSelectorTerms})
 		if err != nil {
-			return s, fmt.Errorf("nodeSelectorTerms: %.500s", err.Error())
+			return s, fmt.Errorf("nodeSelectorTerms: %.500s", err.Error()) // the error quotes the invalid value
 		}
 		byTerms = terms.Match
 	}
 	for _, n := range nodes {
-		if !byLabels.Matches(labels.Set(n.Labels)) || !byTerms(n) {
+		if os := n.Labels[core.LabelOSStable]; os != "" && os != "linux" || !byTerms(n) {
 			s.left++
 			continue
 		}
@@ -58,7 +50,7 @@ func selectNodes(spec *v1beta1.NodeJobSpec, nodes []*core.Node) (selection, erro
 func (s selection) none() string {
 	var reasons []string
 	if s.left > 0 {
-		reasons = append(reasons, fmt.Sprintf("%d not chosen by labelSelector and nodeSelectorTerms", s.left))
+		reasons = append(reasons, fmt.Sprintf("%d not chosen by nodeSelectorTerms", s.left))
 	}
 	if len(s.tainted) > 0 {
 		reasons = append(reasons, "without a toleration: "+few(s.tainted))

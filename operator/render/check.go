@@ -91,7 +91,7 @@ var ownArgs = map[string]string{
 	"endpoint": "the sidecars connect there", "snapshotter-endpoint": "the sidecars connect there", "identity": "it is the name of the pod",
 	"namespace": "it is that of the pod", "metrics-address": "the probes connect there", "kubeconfig": "the pod has an account",
 	"driver-name": "the name of the driver is fixed", "operator": "spec.paused stops it", "operator-alone": "spec.paused stops it",
-	"attach": "set spec.csi.attachRequired", "api-address": "set spec.service.targetPort",
+	"attach": "pools in Ceph clusters set it", "api-address": "set spec.service.targetPort",
 }
 
 // IsOwnArg returns whether a flag of holdfast controller is refused in spec.controller.extraArgs.

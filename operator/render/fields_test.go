@@ -21,7 +21,6 @@ var elsewhere = map[string]string{
 	"fencing.namespaces[0]":         "what shuts out lost nodes",
 	"defaultClass":                  "a cluster whose classes are not named, which all are here",
 	"deletionPolicy":                "what removes the StorageCluster",
-	"csi.attachRequired":            "clusters without pools in Ceph clusters, which there are here",
 	"imageRegistry":                 "images that are not named, which all are here",
 	"images.nfs":                    "what makes NFS servers",
 	"nfs.networkPolicies":           "what makes NFS servers",

@@ -76,7 +76,7 @@ func everything() Input {
 		s.SecretRef = &v1beta1.SecretReference{Name: "access"}
 		s.Distribution = "openshift-4"
 		s.CSI = v1beta1.CSISpec{
-			AttachRequired: true, MaxVolumesPerNode: 20, Credentials: v1beta1.CSICredentials{Provision: true, ControllerPublish: true, NodePublish: true, ControllerExpand: true},
+			MaxVolumesPerNode: 20, Credentials: v1beta1.CSICredentials{Provision: true, ControllerPublish: true, NodePublish: true, ControllerExpand: true},
 		}
 		s.Images = v1beta1.Images{SnapshotController: "r/s:1", CSINodeDriverRegistrar: "r/n:1", CSILivenessProbe: "r/l:1"}
 		s.Ingress = v1beta1.IngressSpec{Enabled: true, Host: "holdfast.example", TLS: true}

@@ -260,7 +260,6 @@ func (c *Controller) bringOne(ctx context.Context, u *v1beta1.StorageUpgrade, na
 		Spec: v1beta1.NodeJobSpec{
 			Image: image, Args: askForVersion, BackoffLimit: &retries,
 			Timeout:           v1beta1.DurationOf((&round{upgrade: u}).timeout()),
-			LabelSelector:     &metav1.LabelSelector{MatchLabels: map[string]string{core.LabelOSStable: "linux"}},
 			NodeSelectorTerms: to,
 			Tolerations:       []core.Toleration{{Operator: core.TolerationOpExists}},
 		},

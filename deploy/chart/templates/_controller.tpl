@@ -52,7 +52,7 @@
 
 {{/* Whether volumes are attached, empty if not: those of pools in Ceph clusters always are. The argument is the spec. */}}
 {{- define "holdfast.attaches" }}
-{{- $attaches := dig "csi" "attachRequired" false . }}
+{{- $attaches := false }}
 {{- range .pools }}{{ if .ceph }}{{ $attaches = true }}{{ end }}{{ end }}
 {{- if $attaches }}true{{ end }}
 {{- end }}

@@ -22,7 +22,7 @@ func kustomize(t *testing.T, dir string) Objects {
 func TestKustomize_EachOverlayIsTheManifestWithItsOwnStorageCluster(t *testing.T) {
 	usual := operated(t, nil)
 	overlays := must(os.ReadDir(root + "/deploy/overlays"))(t)
-	if len(overlays) < 4 {
+	if len(overlays) < 3 {
 		t.Errorf("there are only %v", overlays)
 	}
 	for _, overlay := range overlays {

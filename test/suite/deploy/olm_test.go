@@ -129,7 +129,10 @@ func TestBundle_IsValidForOperatorFramework(t *testing.T) {
 }
 
 // attaching is a spec with which the controller has all containers that it may have.
-var attaching = of("csi.attachRequired", true)
+var attaching = of("pools", []any{map[string]any{"name": "block", "engine": "RBD", "ceph": map[string]any{
+	"fsid": "11111111-2222-3333-4444-555555555555", "monitors": []any{"v2:10.0.0.1:3300"}, "pool": "rbd",
+	"secretRef": map[string]any{"name": "ceph"}, "nodeSecretRef": map[string]any{"name": "ceph-node"},
+}}})
 
 func TestBundle_NamesEveryImage(t *testing.T) {
 	want, got := []string{"holdfast/nfs:dev", "holdfast/ceph:dev"}, []string{}

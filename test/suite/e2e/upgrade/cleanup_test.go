@@ -27,7 +27,7 @@ func TestCleanup_PoolIsWipedWhenItsNodeHasNoVolumesAndNoLongerServesIt(t *testin
 	s.Ready("user")
 	volume := s.Volume("data").Spec.CSI.VolumeHandle
 	cleanup := func(name string) *v1beta1.NodeJob {
-		return s.job(name, v1beta1.NodeJobSpec{Task: v1beta1.CleanupTask, Pool: pool, LabelSelector: only(node), BackoffLimit: new(int32(0))})
+		return s.job(name, v1beta1.NodeJobSpec{Task: v1beta1.CleanupTask, Pool: pool, NodeSelectorTerms: only(node), BackoffLimit: new(int32(0))})
 	}
 	refused := s.failsWith(cleanup("used").Name, node, volume)
 	if n := refused.Status.Nodes[0]; n.Attempts != 0 {

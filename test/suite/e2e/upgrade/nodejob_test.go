@@ -22,10 +22,10 @@ func (s *site) job(name string, spec v1beta1.NodeJobSpec) *v1beta1.NodeJob {
 }
 
 // only selects nodes by name.
-func only(nodes ...string) *metav1.LabelSelector {
-	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
-		{Key: core.LabelHostname, Operator: metav1.LabelSelectorOpIn, Values: nodes},
-	}}
+func only(nodes ...string) []core.NodeSelectorTerm {
+	return []core.NodeSelectorTerm{{MatchExpressions: []core.NodeSelectorRequirement{
+		{Key: core.LabelHostname, Operator: core.NodeSelectorOpIn, Values: nodes},
+	}}}
 }
 
 func (s *site) followJob(name, what string, done func(*v1beta1.NodeJob) bool) *v1beta1.NodeJob {
