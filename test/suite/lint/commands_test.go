@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -229,6 +230,26 @@ func (r *reader) kubectl(args []string, stdin string) error {
 		if _, ours := r.kinds[name]; !ours && !slices.Contains(foreignResources, name) {
 			return fmt.Errorf("%s is no resource of Holdfast, and not in foreignResources", name)
 		}
+	}
+	return r.patch(r.kinds[words[1]], args)
+}
+
+// patch checks the fields of a merge patch for a kind of Holdfast.
+func (r *reader) patch(kind custom, args []string) error {
+	var content any
+	i := slices.IndexFunc(args, func(arg string) bool { return arg == "-p" || strings.HasPrefix(arg, "--patch=") })
+	if i < 0 || kind.Schema == nil {
+		return nil
+	}
+	text := strings.TrimPrefix(args[i], "--patch=")
+	if text == "-p" {
+		text = strings.Join(args[i+1:min(i+2, len(args))], "")
+	}
+	if err := json.Unmarshal([]byte(text), &content); err != nil {
+		return err
+	}
+	if path := unknown(kind.Schema, content); path != "" {
+		return fmt.Errorf("%s has no field %s", kind.Kind, path)
 	}
 	return nil
 }

@@ -68,6 +68,9 @@ func TestMap_EveryLinkBetweenDocumentsLeadsSomewhere(t *testing.T) {
 
 func TestMap_TheIndexHasEveryPage(t *testing.T) {
 	index := read(t, "docs/README.md")
+	if !strings.Contains(read(t, "README.md"), "](docs/README.md)") {
+		t.Error("README.md does not lead to docs/README.md")
+	}
 	for _, page := range glob(t, "docs/*.md") {
 		if name := filepath.Base(page); name != "README.md" && !strings.Contains(index, "]("+name+")") {
 			t.Errorf("docs/README.md does not list %s", page)

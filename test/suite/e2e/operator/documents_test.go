@@ -16,10 +16,10 @@ import (
 
 // notRun are the commands of the documents that this test does not run, by their first words, with the reason.
 var notRun = map[string]string{
-	"kubectl port-forward": "goes on until it is ended", "kubectl get storageupgrade v2 --watch": "the same", "kubectl get pvc notes --watch": "the same",
+	"kubectl port-forward": "goes on until it is ended", "kubectl get pvc notes --watch": "the same",
 	"kubectl drain": "test/suite/e2e drains nodes", "kubectl taint node NODE node.kubernetes.io/out-of-service-": "takes off what is not there",
 	"kubectl exec": "is for pods of an example, which test/suite/e2e runs", "kubectl wait pod/": "the same", "kubectl delete pod move-from": "the same", "kubectl logs copy-from": "the same", "kubectl apply -f deploy/examples/copy-from.yaml": "the same", "kubectl create job": "the same",
-	"kubectl delete pod writer": "is of docs/quick-start.md, which the lane golden does", "kubectl delete pvc notes": "the same",
+	"kubectl delete pod writer": "is of an example; test/suite/golden deletes a pod and a claim of its own", "kubectl delete pvc notes": "the same",
 	"kubectl holdfast":            "is the program, under its name as a plugin",
 	"kubectl rollout restart":     "has no dry run, and other tests end the controller",
 	"kubectl wait storageupgrade": "test/suite/e2e/upgrade upgrades", "kubectl wait storagecluster holdfast --for=condition": "is run when all tests begin",
