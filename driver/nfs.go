@@ -92,7 +92,17 @@ func (s nfsAttachment) mount(ctx context.Context, a access, staging string) erro
 		return s.unavailable(err)
 	}
 	crashpoint.Here(crashpoint.StageMounted)
+	s.n.raiseReadAhead(staging)
 	return nil
+}
+
+// raiseReadAhead makes shared volumes faster. Where that fails they are as slow as the kernel makes them.
+func (n *node) raiseReadAhead(staging string) {
+	if err := nodeops.RaiseReadAhead(staging); err != nil {
+		n.slowReads.Do(func() {
+			n.Log.Warn("shared volumes are read slowly: the kernel's read-ahead cannot be raised in /sys", "error", err)
+		})
+	}
 }
 
 // address resolves an NFS server within the limit of ctx.

@@ -137,6 +137,11 @@ func TestNFSVolume_IsUsedByManyPodsOfANode(t *testing.T) {
 	_, dirs := nfsserver.Start(t, 2049, "v", "w")
 	c := newClient(t)
 	c.staged("v", nfsserver.Address, manyNodes(""))
+	if m, err := nodeops.MountAt(c.path("v")); err != nil {
+		t.Error(err)
+	} else if kib, err := os.ReadFile(filepath.Join("/sys/class/bdi", m.Device, "read_ahead_kb")); err != nil || string(kib) != "4096\n" {
+		t.Errorf("the kernel reads %s KiB ahead, %v", kib, err)
+	}
 	for range 2 { // each call may be repeated
 		c.must(c.stage("v", manyNodes("")), c.publish("v", "a", manyNodes("4711"), false), c.publish("v", "b", manyNodes(""), false), c.publish("v", "reader", manyNodes(""), true))
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
@@ -14,6 +15,7 @@ import (
 type node struct {
 	csi.UnimplementedNodeServer
 	*Driver
+	slowReads sync.Once // for the log
 }
 
 func (n *node) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRequest) (*csi.NodeGetCapabilitiesResponse, error) {

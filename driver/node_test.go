@@ -31,6 +31,16 @@ func TestNode_ReportsItsTopologyAndVolumeLimit(t *testing.T) {
 	}
 }
 
+func TestNode_WhereSharedVolumesAreReadSlowlyIsLoggedOnce(t *testing.T) {
+	n, _, log := kubeletNode(t)
+	for range 3 {
+		n.raiseReadAhead(t.TempDir()) // where nothing is mounted
+	}
+	if lines := log.lines("level=WARN", "read slowly", "nothing is mounted at"); len(lines) != 1 || strings.Count(log.String(), "\n") != 1 {
+		t.Errorf("%d lines say so:\n%s", len(lines), log)
+	}
+}
+
 func TestCalls_ExpiredOneReportsTheProgress(t *testing.T) {
 	b, entered, release := newScripted(), make(chan struct{}, 2), make(chan struct{})
 	b.get = func(backend.ID) (*backend.Volume, error) {

@@ -1,6 +1,7 @@
 package nodeops
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -94,6 +95,28 @@ func MountNFS(ctx context.Context, n NFS, target string) error {
 		return fmt.Errorf("mounting %s at %s: %w", n, target, err)
 	}
 	return nil
+}
+
+// readAheadKiB is how far the kernel reads ahead on an NFS mount: four times the largest READ. Of its own accord it reads
+// 128 KiB ahead, so that a stream waits for the network eight times as often as it must.
+const readAheadKiB = 4096
+
+// RaiseReadAhead makes the kernel read further ahead on the NFS mount at target, unless it is set to more. It does not
+// need the server.
+func RaiseReadAhead(target string) error {
+	m, err := MountAt(target)
+	if m == nil {
+		return cmp.Or(err, fmt.Errorf("nothing is mounted at %s", target))
+	}
+	return raiseReadAhead(filepath.Join("/sys/class/bdi", m.Device))
+}
+
+func raiseReadAhead(bdi string) error {
+	const name = "read_ahead_kb"
+	if counter(bdi, name) >= readAheadKiB {
+		return nil
+	}
+	return os.WriteFile(filepath.Join(bdi, name), strconv.AppendInt(nil, readAheadKiB, 10), 0)
 }
 
 var namespaceKinds = map[string]int{"net": unix.CLONE_NEWNET, "uts": unix.CLONE_NEWUTS}

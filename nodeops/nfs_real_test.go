@@ -3,8 +3,10 @@ package nodeops
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -101,6 +103,23 @@ func TestNFSVolume_IsMountedAsRequested(t *testing.T) {
 	}
 	check.Report(t, UnmountShared(bounded(t), target, time.Minute, 0))
 	unmounted(t, target)
+}
+
+// Of its own accord the kernel sends 128 READs for 16 MiB.
+func TestNFSVolume_IsReadInTheLargestPieces(t *testing.T) {
+	_, dirs := nfsserver.Start(t, testPort, "v")
+	target := mountServed(t, "/v")
+	check.OK(t, RaiseReadAhead(target))
+	write(t, filepath.Join(dirs[0], "file"), strings.Repeat("holdfast", 16<<20/8))
+	f := check.Got(os.Open(filepath.Join(target, "file")))(t)
+	defer f.Close()
+	check.Got(io.Copy(io.Discard, f))(t) // by small calls
+	_, ours, _ := strings.Cut(read(t, "/proc/self/mountstats"), " mounted on "+target+" ")
+	_, calls, _ := strings.Cut(ours, "READ: ")
+	reads, _, _ := strings.Cut(calls, " ")
+	if n, err := strconv.Atoi(reads); err != nil || n > 40 {
+		t.Errorf("the kernel sent %s READs for 16 MiB, %v", reads, err)
+	}
 }
 
 // Only the clients of a server that does not answer wait, and what was unmounted does not reappear.

@@ -50,6 +50,17 @@ func TestNFS_SourceIsAsTheMountTableShowsIt(t *testing.T) {
 	}
 }
 
+func TestNFS_ReadAheadIsRaisedAndNeverLowered(t *testing.T) {
+	dir := t.TempDir()
+	check.Fails(t, raiseReadAhead(filepath.Join(dir, "0:50")), os.ErrNotExist, "0:50/read_ahead_kb")
+	for set, want := range map[string]string{"128\n": "4096", "15360\n": "15360\n"} {
+		file := write(t, filepath.Join(dir, "read_ahead_kb"), set)
+		check.OK(t, raiseReadAhead(dir))
+		holds(t, file, want)
+	}
+	check.Fails(t, RaiseReadAhead(dir), nil, "nothing is mounted")
+}
+
 func TestNFS_KernelWithoutItIsNamed(t *testing.T) {
 	requireRoot(t)
 	known, err := os.ReadFile("/proc/filesystems")
