@@ -1,6 +1,7 @@
 package export
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
@@ -37,14 +38,17 @@ type ledger struct {
 	files files
 	most  int
 
+	writing sync.Mutex // held by the one that writes; taken before mu
+
 	mu       sync.Mutex
-	book     book
+	book     book // as it is on disk
+	waiting  *batch
 	reserved map[backend.ID]bool // volumes under creation that have no identity yet
 }
 
 // openLedger reads the ledger from dir. A missing one is created only if there are no volumes.
 func openLedger(dir string, most int, volumes bool, log *slog.Logger) (*ledger, error) {
-	l := &ledger{files: files{dir}, most: most, reserved: map[backend.ID]bool{}}
+	l := &ledger{files: files{dir}, most: most, waiting: &batch{}, reserved: map[backend.ID]bool{}}
 	found, err := l.files.read(log)
 	switch {
 	case err != nil:
@@ -106,69 +110,91 @@ func (l *ledger) reserve(id backend.ID) (release func(), err error) {
 }
 
 // assign returns the identity of a volume, and assigns one if needed.
-func (l *ledger) assign(v *backend.Volume) (identity, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if known, ok := l.book.Exports[v.ID]; ok {
-		return known, nil
-	}
-	next := l.draft()
-	made := identity{Filesystem: l.filesystem(v)}
-	switch {
-	case next.Next <= mostIDs:
-		made.ID = uint16(next.Next) //nolint:gosec // the line above bounds it
-		next.Next++
-	case len(next.Freed) > 0:
-		made.ID, next.Freed = next.Freed[0], next.Freed[1:]
-	default:
-		return identity{}, fmt.Errorf("%w: all %d export IDs are in use; use another server", backend.ErrExhausted, mostIDs)
-	}
-	next.Exports[v.ID] = made
-	if err := l.commit(next); err != nil {
-		return made, err
-	}
-	delete(l.reserved, v.ID)
-	return made, nil
+func (l *ledger) assign(v *backend.Volume) (made identity, err error) {
+	failed := l.commit(func(next *book) bool {
+		known, ok := next.Exports[v.ID]
+		switch made = known; {
+		case ok:
+			return false
+		case next.Next <= mostIDs:
+			made.ID = uint16(next.Next) //nolint:gosec // the line above bounds it
+			next.Next++
+		case len(next.Freed) > 0:
+			made.ID, next.Freed = next.Freed[0], next.Freed[1:]
+		default:
+			err = fmt.Errorf("%w: all %d export IDs are in use; use another server", backend.ErrExhausted, mostIDs)
+			return false
+		}
+		made.Filesystem = next.filesystem(v)
+		next.Exports[v.ID] = made
+		return true
+	})
+	return made, cmp.Or(err, failed)
 }
 
 // retire frees the identity of a deleted volume.
 func (l *ledger) retire(id backend.ID) error {
+	return l.commit(func(next *book) bool {
+		gone, ok := next.Exports[id]
+		if ok {
+			delete(next.Exports, id)
+			next.Freed = append(next.Freed, gone.ID)
+		}
+		return ok
+	})
+}
+
+// batch is a list of changes that are written together. Each returns whether it changed something.
+type batch struct {
+	changes []func(next *book) bool
+	done    bool
+	err     error
+}
+
+// commit makes a change, and returns when it is on disk. Changes that are requested while the book is being written are
+// written together afterwards, by the first of them.
+func (l *ledger) commit(change func(next *book) bool) error {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	gone, ok := l.book.Exports[id]
-	if !ok {
+	b := l.waiting
+	b.changes = append(b.changes, change)
+	l.mu.Unlock()
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	if !b.done {
+		b.done, b.err = true, l.write()
+	}
+	return b.err
+}
+
+// write writes the book with the changes that wait, and makes it the current one. l.writing must be held. The generation
+// of a failed write is not reused, since the write may be partly on disk.
+func (l *ledger) write() error {
+	l.mu.Lock()
+	l.book.Generation++
+	next, changes, changed := l.book, l.waiting.changes, false
+	next.Exports, next.Freed, l.waiting = maps.Clone(next.Exports), slices.Clone(next.Freed), &batch{}
+	l.mu.Unlock()
+	for _, change := range changes {
+		changed = change(&next) || changed
+	}
+	if !changed {
 		return nil
 	}
-	next := l.draft()
-	delete(next.Exports, id)
-	next.Freed = append(next.Freed, gone.ID)
-	return l.commit(next)
-}
-
-// draft returns a copy of the book to modify. l.mu must be held.
-func (l *ledger) draft() *book {
-	next := l.book
-	next.Exports, next.Freed = maps.Clone(l.book.Exports), slices.Clone(l.book.Freed)
-	return &next
-}
-
-// commit writes a draft to disk and makes it the current book. l.mu must be held. The generation of a failed write is
-// not reused, since the write may be partly on disk.
-func (l *ledger) commit(next *book) error {
-	l.book.Generation++
-	next.Generation = l.book.Generation
-	if err := l.files.write(next); err != nil {
+	if err := l.files.write(&next); err != nil {
 		return exhausted(fmt.Errorf("recording the exports: %w", err))
 	}
-	l.book = *next
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.book = next
+	maps.DeleteFunc(l.reserved, func(id backend.ID, _ bool) bool { return next.Exports[id] != identity{} })
 	return nil
 }
 
-// filesystem derives the two numbers of Ganesha's Filesystem_id from what identifies a volume beyond its name. l.mu
-// must be held. The two must differ: servers use equal ones for file systems without an id.
-func (l *ledger) filesystem(v *backend.Volume) string {
-	taken := make(map[string]bool, len(l.book.Exports))
-	for _, known := range l.book.Exports {
+// filesystem derives the two numbers of Ganesha's Filesystem_id from what identifies a volume beyond its name. The two
+// must differ: servers use equal ones for file systems without an id.
+func (b *book) filesystem(v *backend.Volume) string {
+	taken := make(map[string]bool, len(b.Exports))
+	for _, known := range b.Exports {
 		taken[known.Filesystem] = true
 	}
 	for attempt := 0; ; attempt++ {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 func open(t testing.TB, dir string, most int) *ledger {
@@ -126,6 +127,28 @@ func TestLedger_AdmitsNoMoreVolumesThanMayBeExported(t *testing.T) {
 		t.Errorf("one that is exported already: %v", err)
 	} else {
 		release()
+	}
+}
+
+// A write is four syncs of the server's disk.
+func TestLedger_VolumesThatWaitAreWrittenTogether(t *testing.T) {
+	dir := t.TempDir()
+	l := open(t, dir, mostIDs)
+	l.writing.Lock()
+	var all sync.WaitGroup
+	for i := range 50 {
+		all.Go(func() { check.Report(t, check.ErrorOf(l.assign(volume(fmt.Sprintf("v-%d", i))))) })
+	}
+	wait.Until(t, "50 volumes that wait", func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return len(l.waiting.changes) == 50
+	})
+	l.writing.Unlock()
+	all.Wait()
+	l = open(t, dir, mostIDs) // which fails if two have the same identity
+	if l.book.Generation != 1 || len(l.ids()) != 50 || l.book.Next != 51 {
+		t.Errorf("the list was written %d times and has %d volumes, the next ID is %d", l.book.Generation, len(l.ids()), l.book.Next)
 	}
 }
 
