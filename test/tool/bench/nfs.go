@@ -47,10 +47,8 @@ func (b *runner) overNFS(ctx context.Context) error {
 			target := filepath.Join(at.disk, "by-kernel")
 			return byKernel(ctx, at.scratch, own, target, func() error {
 				files, size := []string{filepath.Join(own, "own"), filepath.Join(mounted, "over-nfs"), filepath.Join(target, "by-kernel")}, min(b.file, nfsFile)
-				for _, file := range files {
-					if err := fill(size, file); err != nil {
-						return err
-					}
+				if err := fill(size, files...); err != nil {
+					return err
 				}
 				return b.fio(ctx, onlyNFS, size, files, func(load string, speeds [][]float64) {
 					own, nfs, kernel := speeds[0], speeds[1], speeds[2]

@@ -62,10 +62,10 @@ func (s nfsd) start(dir string) error {
 	defer socket.Close()
 	expiry := time.Now().Add(24 * time.Hour).Unix()
 	return errors.Join(
+		s.set("nfsv4gracetime", "10"), // the shortest; the client waits for its end
 		s.set("versions", "-2 -3 +4 +4.1 +4.2"),
 		s.set("portlist", fmt.Sprint(socket.Fd())),
 		s.set("threads", "8"),
-		s.set("v4_end_grace", "Y"),
 		answer("auth.unix.ip", "nfsd 127.0.0.1 %d bench", expiry),
 		answer("nfsd.export", "bench %s %d %d 65534 65534 0", dir, expiry, nfsdExport),
 		answer("nfsd.fh", `bench 1 \x00000000 %d %s`, expiry, dir),
