@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -151,6 +152,9 @@ type batch struct {
 	err     error
 }
 
+// errNotWritten is what the others of a batch get when the one that writes panics.
+var errNotWritten = errors.New("the exports were not recorded; another attempt may succeed")
+
 // commit makes a change, and returns when it is on disk. Changes that are requested while the book is being written are
 // written together afterwards, by the first of them.
 func (l *ledger) commit(change func(next *book) bool) error {
@@ -161,7 +165,8 @@ func (l *ledger) commit(change func(next *book) bool) error {
 	l.writing.Lock()
 	defer l.writing.Unlock()
 	if !b.done {
-		b.done, b.err = true, l.write()
+		b.done, b.err = true, errNotWritten
+		b.err = l.write()
 	}
 	return b.err
 }
