@@ -147,7 +147,8 @@ func (r *Controller) forgetSites(ctx context.Context, s *situation) error {
 		if pool == "" || slices.ContainsFunc(v1beta1.CephPools(s.cluster.Spec.Pools), func(p v1beta1.PoolSpec) bool { return p.Name == pool }) {
 			continue
 		}
-		if slices.ContainsFunc(s.sitePods, func(p *core.Pod) bool { return p.Labels[v1beta1.CephPoolLabel] == pool }) || s.occupied[name] {
+		_, occupied := s.onNodes[name]
+		if occupied || slices.ContainsFunc(s.sitePods, func(p *core.Pod) bool { return p.Labels[v1beta1.CephPoolLabel] == pool }) {
 			continue
 		}
 		if err := kube.IgnoreNotFound(r.Client.HoldfastV1beta1().StorageNodes().Delete(ctx, name, metav1.DeleteOptions{})); err != nil {

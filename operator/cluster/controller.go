@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -24,6 +25,7 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/kube/apply"
+	"github.com/holdfast-storage/holdfast/operator/held"
 	"github.com/holdfast-storage/holdfast/operator/render"
 	"github.com/holdfast-storage/holdfast/operator/rollout"
 	"github.com/holdfast-storage/holdfast/operator/snapshots"
@@ -79,9 +81,12 @@ type Controller struct {
 
 	written    kube.Writer[*v1beta1.StorageCluster, v1beta1.StorageClusterStatus]
 	unreadable kube.UnreadableReporter
+	counted    atomic.Bool // no Volume or Snapshot has changed in a way that matters since recount
 
 	// State between passes, for the only worker of the loop.
 	good             map[string][]*unstructured.Unstructured // the objects of the last spec that could be rendered
+	stored           held.Stored                             // as recount found it
+	unreachable      []*v1beta1.Volume                       // likewise
 	other            otherRelease
 	overwritten      string    // the release whose manifest was reverted, until the status reports it
 	ownSeen          bool      // by this process: the controller's own workload

@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube"
+	"github.com/holdfast-storage/holdfast/operator/held"
 )
 
 // allThere implements Definitions for a process that reconciles no definitions.
@@ -18,6 +19,15 @@ type allThere struct{}
 
 func (allThere) Whole(string) bool { return true }
 func (allThere) Returning() bool   { return false }
+
+// recount walks all Volumes and Snapshots if one has changed in a way that matters since the last time.
+func (r *Controller) recount() {
+	if r.counted.Swap(true) {
+		return
+	}
+	volumes := kube.Cached(r.volumes.List)
+	r.stored, r.unreachable = held.Count(volumes, kube.Cached(r.snapshots.List)), unreachable(volumes)
+}
 
 // countStored counts Volumes and Snapshots. While their kind is being deleted or missing, the counts of the status apply:
 // the data is still on the disks.

@@ -30,7 +30,7 @@ type situation struct {
 	world        rollout.World               // what runs on the storage nodes
 	sitePods     []*core.Pod                 // of the pools in Ceph clusters
 	sites        map[string]rollout.Workload // of these, by pool
-	occupied     map[string]bool             // nodes and sites that have Volumes or Snapshots
+	onNodes      map[string]int              // volumes of nodes and sites that have Volumes or Snapshots
 	// controllerPods are those of the controller, sorted by name.
 	controllerPods []*core.Pod
 	controllers    []workload // the controller's own; two while it changes its kind
@@ -62,21 +62,22 @@ func (r *Controller) observe(c *v1beta1.StorageCluster) *situation {
 	for _, n := range nodes {
 		s.allNodes[n.Name] = n
 	}
-	volumes, snapshots := kube.Cached(r.volumes.List), kube.Cached(r.snapshots.List)
-	s.volumes, s.snapshots = r.countStored(c, len(volumes), len(snapshots))
+	r.recount()
+	s.onNodes, s.unreachable = r.stored.OnNodes, r.unreachable
+	s.volumes, s.snapshots = r.countStored(c, r.stored.Volumes, r.stored.Snapshots)
 	running := r.running()
-	s.held = held.Pools(c, running, nodes, held.Stored{Volumes: volumes, Snapshots: snapshots, Partial: !r.Kinds.Whole("volumes") || !r.Kinds.Whole("snapshots")})
+	r.stored.Partial = !r.Kinds.Whole("volumes") || !r.Kinds.Whole("snapshots")
+	s.held = held.Pools(c, running, nodes, r.stored)
 	s.cluster, s.hidden, s.refused = held.Effective(c, running, s.held, nodes)
 	s.nodes, s.invalid = rollout.Storing(s.cluster, nodes)
 	for _, n := range kube.Cached(r.storageNodes.List) {
 		s.storageNodes[n.Name] = n
 	}
 	s.world = r.caches.World(s.nodes)
-	s.sitePods, s.occupied = r.podsOfSites(), occupied(volumes, snapshots)
+	s.sitePods = r.podsOfSites()
 	s.controllerPods = r.podsOf(v1beta1.ControllerComponent)
 	slices.SortFunc(s.controllerPods, func(a, b *core.Pod) int { return compare(a.Name, b.Name) })
-	s.leftOut = s.nodesLeftOut(volumes)
-	s.unreachable = unreachable(volumes)
+	s.leftOut = s.nodesLeftOut()
 	s.look(r.Owned, r.Namespace)
 	s.protected = r.protected(s.cluster)
 	return s
@@ -87,19 +88,8 @@ func (r *Controller) podsOf(component string) []*core.Pod {
 	return kube.Selected(r.pods.Pods(r.Namespace).List, labels.Set{v1beta1.NameLabel: v1beta1.AppName, v1beta1.ComponentLabel: component})
 }
 
-func occupied(volumes []*v1beta1.Volume, snapshots []*v1beta1.Snapshot) map[string]bool {
-	has := map[string]bool{}
-	for _, v := range volumes {
-		has[v.Spec.Node] = true
-	}
-	for _, s := range snapshots {
-		has[s.Spec.Node] = true
-	}
-	return has
-}
-
 // nodesLeftOut names the existing nodes that have volumes and are not selected by the spec.
-func (s *situation) nodesLeftOut(volumes []*v1beta1.Volume) (all []string) {
+func (s *situation) nodesLeftOut() (all []string) {
 	if !s.withCSI() || s.invalid != nil {
 		return nil
 	}
@@ -107,15 +97,9 @@ func (s *situation) nodesLeftOut(volumes []*v1beta1.Volume) (all []string) {
 	for _, n := range s.nodes {
 		stores[n.Name] = true
 	}
-	stranded := map[string]int{}
-	for _, v := range volumes {
-		if !stores[v.Spec.Node] {
-			stranded[v.Spec.Node]++
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(stranded)) {
-		if s.allNodes[name] != nil { // onNodeLoss decides about nodes that are gone
-			all = append(all, fmt.Sprintf("node %s is no longer selected and has %d volumes", name, stranded[name]))
+	for _, name := range slices.Sorted(maps.Keys(s.onNodes)) {
+		if volumes := s.onNodes[name]; volumes > 0 && !stores[name] && s.allNodes[name] != nil { // onNodeLoss decides about nodes that are gone
+			all = append(all, fmt.Sprintf("node %s is no longer selected and has %d volumes", name, volumes))
 		}
 	}
 	return all

@@ -42,11 +42,11 @@ func (s *situation) notReached() string {
 // volumeMatters ignores changes that do not affect the status.
 func volumeMatters(old, now any) bool {
 	a, b := old.(*v1beta1.Volume), now.(*v1beta1.Volume)
-	return a.Status.Pool != b.Status.Pool || outOfReach(a) != outOfReach(b) || outOfReach(a) && a.Status.Phase != b.Status.Phase
+	return a.UID != b.UID || a.PoolName() != b.PoolName() || outOfReach(a) != outOfReach(b) || outOfReach(a) && a.Status.Phase != b.Status.Phase
 }
 
 // snapshotMatters ignores changes that do not affect the status.
 func snapshotMatters(old, now any) bool {
 	a, b := old.(*v1beta1.Snapshot), now.(*v1beta1.Snapshot)
-	return a.Status.Pool != b.Status.Pool || (a.Status.Phase == v1beta1.PhaseLost) != (b.Status.Phase == v1beta1.PhaseLost)
+	return a.UID != b.UID || a.Status.Pool != b.Status.Pool || (a.Status.Phase == v1beta1.PhaseLost) != (b.Status.Phase == v1beta1.PhaseLost)
 }

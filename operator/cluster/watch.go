@@ -34,14 +34,15 @@ func (r *Controller) listen() error {
 	r.Owned.Listen(func(apply.Ref) { r.touch() })
 	now := func(any) []string { r.touch(); return nil }
 	soon := func(any) []string { r.touchAfter(r.StatusDelay); return nil }
+	recount := func(o any) []string { r.counted.Store(false); return soon(o) }
 	never := func(any, any) bool { return false }
 	return errors.Join(
 		r.loop.Watch(kinds.StorageClusters().Informer(), func(o any) []string { return []string{o.(*v1beta1.StorageCluster).Name} }),
 		r.loop.WatchChanges(kinds.StorageClusters().Informer(), now, func(old, now any) bool { // another one may be served now
 			return old.(*v1beta1.StorageCluster).DeletionTimestamp.IsZero() != now.(*v1beta1.StorageCluster).DeletionTimestamp.IsZero()
 		}),
-		r.loop.WatchChanges(kinds.Volumes().Informer(), soon, volumeMatters),
-		r.loop.WatchChanges(kinds.Snapshots().Informer(), soon, snapshotMatters),
+		r.loop.WatchChanges(kinds.Volumes().Informer(), recount, volumeMatters),
+		r.loop.WatchChanges(kinds.Snapshots().Informer(), recount, snapshotMatters),
 		r.loop.WatchChanges(kinds.NodeJobs().Informer(), soon, never),
 		r.loop.WatchChanges(kinds.StorageUpgrades().Informer(), soon, never),
 		r.loop.WatchChanges(kinds.StorageNodes().Informer(), now, storageNodeMatters),

@@ -13,21 +13,48 @@ import (
 	"github.com/holdfast-storage/holdfast/operator/render"
 )
 
-// Stored is all Volumes and Snapshots of the cluster.
+// Stored counts the Volumes and Snapshots of the cluster.
 type Stored struct {
-	Volumes   []*v1beta1.Volume
-	Snapshots []*v1beta1.Snapshot
-	Partial   bool // one of the kinds is missing or being deleted: there is more on the disks
+	Volumes, Snapshots int
+	// OnNodes has the volumes of each node and site, which are none where it has only snapshots.
+	OnNodes map[string]int
+	Partial bool // one of the kinds is missing or being deleted: there is more on the disks
+
+	in map[place]counts // without what is lost
+}
+
+// place is a pool of a node; the pool is empty before one was chosen.
+type place struct{ node, pool string }
+
+type counts struct{ volumes, snapshots int32 }
+
+// Count walks all Volumes and Snapshots.
+func Count(volumes []*v1beta1.Volume, snapshots []*v1beta1.Snapshot) Stored {
+	s := Stored{Volumes: len(volumes), Snapshots: len(snapshots), OnNodes: map[string]int{}, in: map[place]counts{}}
+	for _, v := range volumes {
+		s.add(place{v.Spec.Node, v.PoolName()}, v.Status.Phase, 1, 0)
+	}
+	for _, o := range snapshots {
+		s.add(place{o.Spec.Node, o.Status.Pool}, o.Status.Phase, 0, 1)
+	}
+	return s
+}
+
+func (s *Stored) add(at place, phase v1beta1.Phase, volumes, snapshots int32) {
+	s.OnNodes[at.node] += int(volumes)
+	if phase != v1beta1.PhaseLost {
+		s.in[at] = counts{s.in[at].volumes + volumes, s.in[at].snapshots + snapshots}
+	}
 }
 
 // mayBeIn says whether something may be in a pool of that name on a node or in a Ceph cluster.
 func (s Stored) mayBeIn(name string) bool {
-	may := func(node, pool string, phase v1beta1.Phase) bool {
-		inSpec, _ := v1beta1.InSpec(pool)
-		return (pool == "" || inSpec == name) && phase != v1beta1.PhaseLost && v1beta1.ServerOf(node) == ""
+	for at := range s.in {
+		if inSpec, _ := v1beta1.InSpec(at.pool); (at.pool == "" || inSpec == name) && v1beta1.ServerOf(at.node) == "" {
+			return true
+		}
 	}
-	return slices.ContainsFunc(s.Volumes, func(v *v1beta1.Volume) bool { return may(v.Spec.Node, v.PoolName(), v.Status.Phase) }) ||
-		slices.ContainsFunc(s.Snapshots, func(o *v1beta1.Snapshot) bool { return may(o.Spec.Node, o.Status.Pool, o.Status.Phase) })
+	return false
 }
 
 // Pools returns the pools of a StorageCluster that hold something on a node that has them. running is the spec that runs,
@@ -64,16 +91,9 @@ func count(running *render.Carried, nodes []*core.Node, stored Stored) []v1beta1
 		has[v1beta1.NodeOfCephPool(p.Name)] = []v1beta1.PoolSpec{p}
 	}
 	t := tally{has: has, pools: map[string]*v1beta1.HeldPool{}, nodes: map[string]map[string]bool{}}
-	for _, v := range stored.Volumes {
-		if pool := t.at(v.Spec.Node, v.PoolName()); pool != nil && v.Status.Phase != v1beta1.PhaseLost {
-			pool.Volumes++
-			t.nodes[pool.Name][v.Spec.Node] = true
-		}
-	}
-	for _, s := range stored.Snapshots {
-		if pool := t.at(s.Spec.Node, s.Status.Pool); pool != nil && s.Status.Phase != v1beta1.PhaseLost {
-			pool.Snapshots++
-			t.nodes[pool.Name][s.Spec.Node] = true
+	for at, n := range stored.in {
+		if pool := t.at(at); pool != nil {
+			pool.Volumes, pool.Snapshots = pool.Volumes+n.volumes, pool.Snapshots+n.snapshots
 		}
 	}
 	return t.result()
@@ -85,9 +105,9 @@ type tally struct {
 	nodes map[string]map[string]bool // by pool
 }
 
-// at returns the pool of the spec that a pool of a node is, the first one for an empty name, or nil if the node does not have it.
-func (t *tally) at(node, name string) *v1beta1.HeldPool {
-	p := v1beta1.Find(t.has[node], func(p v1beta1.PoolSpec) bool { return name == "" || p.Name == name })
+// at returns the pool of the spec that a place is, the first one for an empty name, or nil if the node does not have it.
+func (t *tally) at(in place) *v1beta1.HeldPool {
+	p := v1beta1.Find(t.has[in.node], func(p v1beta1.PoolSpec) bool { return in.pool == "" || p.Name == in.pool })
 	if p == nil {
 		return nil
 	}
@@ -102,15 +122,15 @@ func (t *tally) at(node, name string) *v1beta1.HeldPool {
 	if number > 1 {
 		pool.Devices.Count = max(pool.Devices.Count, int32(number))
 	}
+	t.nodes[inSpec][in.node] = true
 	return pool
 }
 
 func (t *tally) result() (all []v1beta1.HeldPool) {
 	for _, name := range slices.Sorted(maps.Keys(t.pools)) {
-		if p := t.pools[name]; p.Volumes+p.Snapshots > 0 {
-			p.Nodes = slices.Sorted(maps.Keys(t.nodes[name]))
-			all = append(all, *p)
-		}
+		p := t.pools[name]
+		p.Nodes = slices.Sorted(maps.Keys(t.nodes[name]))
+		all = append(all, *p)
 	}
 	return all
 }

@@ -40,16 +40,15 @@ func running() *render.Carried {
 }
 
 func stored() held.Stored {
-	return held.Stored{
-		Volumes: []*v1beta1.Volume{
-			volume("v1", "a", "disks", v1beta1.PhaseReady), volume("v2", "b", "disks", v1beta1.PhaseUnreachable), volume("v3", "b", "", ""),
-			volume("v4", "a", "files", v1beta1.PhaseReady),
-			volume("lost", "c", "disks", v1beta1.PhaseLost), volume("elsewhere", "c", "files", v1beta1.PhaseReady),
-			volume("gone", "d", "disks", v1beta1.PhaseReady), volume("shared", "ns.nfs1.nfs.holdfast.dev", "disks", v1beta1.PhaseReady),
-		},
-		Snapshots: []*v1beta1.Snapshot{{ObjectMeta: metav1.ObjectMeta{Name: "s1"}, Spec: v1beta1.SnapshotSpec{Node: "a"}, Status: v1beta1.SnapshotStatus{Pool: "files"}}},
-	}
+	return held.Count([]*v1beta1.Volume{
+		volume("v1", "a", "disks", v1beta1.PhaseReady), volume("v2", "b", "disks", v1beta1.PhaseUnreachable), volume("v3", "b", "", ""),
+		volume("v4", "a", "files", v1beta1.PhaseReady),
+		volume("lost", "c", "disks", v1beta1.PhaseLost), volume("elsewhere", "c", "files", v1beta1.PhaseReady),
+		volume("gone", "d", "disks", v1beta1.PhaseReady), volume("shared", "ns.nfs1.nfs.holdfast.dev", "disks", v1beta1.PhaseReady),
+	}, snapshots)
 }
+
+var snapshots = []*v1beta1.Snapshot{{ObjectMeta: metav1.ObjectMeta{Name: "s1"}, Spec: v1beta1.SnapshotSpec{Node: "a"}, Status: v1beta1.SnapshotStatus{Pool: "files"}}}
 
 func TestPools_HoldWhatIsOnNodesThatHaveThem(t *testing.T) {
 	pools := held.Pools(&v1beta1.StorageCluster{}, running(), nodes, stored())
@@ -81,10 +80,11 @@ func TestPools_ThoseOfTheStatusStayWhileWhatRunsOrIsStoredIsNotKnown(t *testing.
 	withoutDisks, ofNFS := running(), volume("v", "ns.nfs1.nfs.holdfast.dev", "disks", v1beta1.PhaseReady)
 	withoutDisks.Pools = withoutDisks.Pools[1:]
 	of := func(partial bool, volumes ...*v1beta1.Volume) held.Stored {
-		return held.Stored{Volumes: volumes, Partial: partial}
+		s := held.Count(volumes, nil)
+		s.Partial = partial
+		return s
 	}
-	lost, snapshot := volume("v", "a", "disks", v1beta1.PhaseLost), of(false)
-	snapshot.Snapshots = stored().Snapshots
+	lost, snapshot := volume("v", "a", "disks", v1beta1.PhaseLost), held.Count(nil, snapshots)
 	for what, test := range map[string]struct {
 		running *render.Carried
 		stored  held.Stored
@@ -204,7 +204,7 @@ func TestEffective_ADeviceThatHoldsVolumesIsNotTakenFromItsPool(t *testing.T) {
 		return c
 	}
 	runs := &render.Carried{Pools: render.Pools(of(3))}
-	in := held.Stored{Volumes: []*v1beta1.Volume{volume("v1", "a", "disks.2", v1beta1.PhaseReady)}}
+	in := held.Count([]*v1beta1.Volume{volume("v1", "a", "disks.2", v1beta1.PhaseReady)}, nil)
 	pools := held.Pools(of(3), runs, nodes, in)
 	if len(pools) != 1 || pools[0].Name != "disks" || pools[0].Path != "/var/lib/holdfast/pools/disks" || pools[0].Devices.Count != 2 || pools[0].Volumes != 1 {
 		t.Fatalf("held are %+v", pools)
@@ -234,9 +234,9 @@ func TestEffective_VolumesInACephClusterAreNotHidden(t *testing.T) {
 	carried := func() *render.Carried {
 		return &render.Carried{Pools: []v1beta1.PoolSpec{{Name: "files", Path: "/srv/files"}, inCeph()}}
 	}
-	in := held.Stored{Volumes: []*v1beta1.Volume{
+	in := held.Count([]*v1beta1.Volume{
 		volume("v1", "block.ceph.holdfast.dev", "block", v1beta1.PhaseReady), volume("v2", "block.ceph.holdfast.dev", "block", v1beta1.PhaseUnreachable),
-	}}
+	}, nil)
 	pools := held.Pools(&v1beta1.StorageCluster{}, carried(), nodes, in)
 	if len(pools) != 1 || pools[0].Path != "ceph:f/pool/rbd/" || pools[0].Engine != v1beta1.EngineRBD || pools[0].Volumes != 2 || pools[0].Nodes[0] != "block.ceph.holdfast.dev" {
 		t.Fatalf("held are %+v", pools)
