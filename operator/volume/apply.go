@@ -11,6 +11,7 @@ import (
 	core "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend/cluster"
@@ -18,7 +19,6 @@ import (
 )
 
 func (l *leader) reconcileNode(ctx context.Context, name string) (time.Duration, error) {
-	defer l.forgetReported()
 	o, err := l.observeNode(ctx, name)
 	if err != nil {
 		return 0, err
@@ -86,7 +86,8 @@ func (l *leader) applyToVolume(ctx context.Context, s step[*v1beta1.Volume]) err
 // recordLoss writes the events of a volume that was lost or has moved, once while this process leads.
 func (l *leader) recordLoss(v *v1beta1.Volume, events []event) {
 	l.record(events...)
-	l.reported[v.UID] = true
+	reported, _ := l.reported.Load(v.Spec.Node) // reportedOn has stored it
+	reported.(map[types.UID]bool)[v.UID] = true
 }
 
 func (l *leader) applyToSnapshot(ctx context.Context, s step[*v1beta1.Snapshot]) error {

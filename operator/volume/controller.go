@@ -10,7 +10,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"maps"
 	"sync"
 	"time"
 
@@ -21,6 +20,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	listers "github.com/holdfast-storage/holdfast/api/client/listers/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend/cluster"
 	"github.com/holdfast-storage/holdfast/kube"
 )
@@ -47,11 +47,15 @@ func New(c Config) (*Controller, error) {
 	}
 	c.GarbageAge, c.GarbageEvery = cmp.Or(c.GarbageAge, DefaultGarbageAge), cmp.Or(c.GarbageEvery, DefaultGarbageEvery)
 	c.RemindAfter, c.Events = cmp.Or(c.RemindAfter, DefaultRemindAfter), cmp.Or(c.Events, kube.NoEvents)
-	volumes := c.Storage.Watches.Holdfast.Holdfast().V1beta1().Volumes().Informer()
-	return &Controller{c}, volumes.AddIndexers(cache.Indexers{byRenewedClaim: renewedClaim})
+	kinds := c.Storage.Watches.Holdfast.Holdfast().V1beta1()
+	return &Controller{c}, errors.Join(
+		kinds.Volumes().Informer().AddIndexers(cache.Indexers{byRenewedClaim: renewedClaim, byPool: poolOf}),
+		kinds.Snapshots().Informer().AddIndexers(cache.Indexers{byPool: poolOf}),
+	)
 }
 
-// leader is the state of one term as leader. Each field below a loop is used by that loop alone.
+// leader is the state of one term as leader. Each field below a loop is used by that loop alone, which has one worker, but
+// that of nodes.
 type leader struct {
 	*cluster.Backend
 	Config
@@ -63,7 +67,7 @@ type leader struct {
 	classes      storagelisters.StorageClassLister       // nil if the Backend has no driver
 
 	nodeLoop   *kube.Loop[string] // of the names of nodes and servers
-	reported   map[types.UID]bool // volumes whose loss or move has an event, as long as they have objects
+	reported   sync.Map           // by node: its volumes whose loss or move has an event, a map[types.UID]bool of the worker that has the node
 	unreadable kube.UnreadableReporter
 
 	healthLoop *kube.Loop[string] // of the names of volumes
@@ -85,13 +89,13 @@ const everything = "all"
 func (c *Controller) leader() (*leader, error) {
 	kinds := c.Storage.Watches.Holdfast.Holdfast().V1beta1()
 	l := &leader{
-		Backend: c.Storage, Config: c.Config, reported: map[types.UID]bool{}, faults: map[string]fault{},
+		Backend: c.Storage, Config: c.Config, faults: map[string]fault{},
 		volumes: kinds.Volumes().Lister(), snapshots: kinds.Snapshots().Lister(), storageNodes: kinds.StorageNodes().Lister(),
 		nodes: c.Storage.Watches.Cluster.Core().V1().Nodes().Lister(),
 	}
 	var errs []error
 	for loop, config := range map[**kube.Loop[string]]kube.LoopConfig[string]{
-		&l.nodeLoop:     {Name: "volume", Reconcile: l.reconcileNode},
+		&l.nodeLoop:     {Name: "volume", Reconcile: l.reconcileNode, Workers: 8},
 		&l.healthLoop:   {Name: "volume-health", Reconcile: l.reconcileHealth},
 		&l.waitingLoop:  {Name: "waiting-claims", Reconcile: l.reconcileWaiting},
 		&l.unplacedLoop: {Name: "unplaced-pods", Reconcile: l.reconcileUnplaced},
@@ -129,17 +133,18 @@ func (c *Controller) Run(ctx context.Context) error {
 	return l.nodeLoop.Run(ctx)
 }
 
-// forgetReported forgets the reports about volumes that are gone. The deletion of one on a silent node queues that
-// node.
-func (l *leader) forgetReported() {
-	if len(l.reported) == 0 {
-		return
+// reportedOn returns the volumes of a node whose loss or move has an event, and forgets those that are gone. The deletion of
+// one on a silent node queues that node.
+func (l *leader) reportedOn(node string, volumes []*v1beta1.Volume) map[types.UID]bool {
+	before, _ := l.reported.LoadOrStore(node, map[types.UID]bool{})
+	reported := map[types.UID]bool{}
+	for _, v := range volumes {
+		if before.(map[types.UID]bool)[v.UID] {
+			reported[v.UID] = true
+		}
 	}
-	there := map[types.UID]bool{}
-	for _, v := range kube.Cached(l.volumes.List) {
-		there[v.UID] = true
-	}
-	maps.DeleteFunc(l.reported, func(uid types.UID, _ bool) bool { return !there[uid] })
+	l.reported.Store(node, reported)
+	return reported
 }
 
 // everyNode names each node that has an agent or an object.

@@ -2,10 +2,13 @@ package volume_test
 
 import (
 	"context"
+	"fmt"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	core "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,7 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/kubernetes"
 	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
 
+	client "github.com/holdfast-storage/holdfast/api/client/clientset"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/cluster"
@@ -320,6 +325,55 @@ func TestLoss_LateLeaderHandlesEarlierLosses(t *testing.T) {
 		w.started().leads()
 		w.reason("v", v1beta1.ReasonNodeDown)
 	})
+}
+
+// When a zone is cut off, all its nodes fall silent at once, and each write may take long.
+func TestLoss_EightOfTheNodesThatFallSilentTogetherAreMarkedAtATime(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		slow := &slowWrites{}
+		w.Change = func(c *cluster.Config) {
+			config := rest.CopyConfig(w.Config)
+			config.Wrap(func(next http.RoundTripper) http.RoundTripper { slow.RoundTripper = next; return slow })
+			c.Client = client.NewForConfigOrDie(config)
+		}
+		w.started()
+		const nodes = 20
+		for i := range nodes {
+			node := fmt.Sprintf("n%d", i)
+			w.KubernetesNode(node)
+			w.Puppet(node, gib)
+			o := &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: "on-" + node}, Spec: v1beta1.VolumeSpec{Name: "on-" + node, Node: node}}
+			check.Got(w.Volumes().Create(t.Context(), o, metav1.CreateOptions{}))(t)
+			w.Answer(o.Name, inmemory.Made)
+		}
+		w.leads()
+		for i := range nodes {
+			w.Beat(fmt.Sprintf("n%d", i), 1)
+		}
+		for i := range nodes {
+			w.reason(fmt.Sprintf("on-n%d", i), v1beta1.ReasonNodeDown)
+		}
+		if most := slow.most.Load(); most != 8 {
+			t.Errorf("%d writes were made at a time", most)
+		}
+	})
+}
+
+// slowWrites makes each write of a status take a second, and counts those that are made at a time.
+type slowWrites struct {
+	http.RoundTripper
+	now, most atomic.Int32
+}
+
+func (s *slowWrites) RoundTrip(q *http.Request) (*http.Response, error) {
+	if q.Method == http.MethodPut {
+		now := s.now.Add(1)
+		defer s.now.Add(-1)
+		for most := s.most.Load(); now > most && !s.most.CompareAndSwap(most, now); most = s.most.Load() {
+		}
+		<-time.After(time.Second)
+	}
+	return s.RoundTripper.RoundTrip(q)
 }
 
 // stuckHost makes volumes only when it is released.

@@ -11,6 +11,22 @@ import (
 // good, which is when its agent is silent and its Node object was deleted, the finalizers of the objects are removed
 // without touching any data. The agent of the node that has the disk now writes them again.
 
+// byPool indexes Volumes and Snapshots by the ID of their pool.
+const byPool = "pool"
+
+func poolOf(o any) ([]string, error) {
+	_, pool := placeOf(o)
+	return []string{pool}, nil
+}
+
+func placeOf(o any) (node, pool string) {
+	if v, is := o.(*v1beta1.Volume); is {
+		return v.Spec.Node, v.Status.PoolID
+	}
+	s := o.(*v1beta1.Snapshot)
+	return s.Spec.Node, s.Status.PoolID
+}
+
 // movedPools says by the IDs of pools which other node has each of them open, and has opened it after the last Lease
 // renewal of a node. A pool that two nodes have is left out.
 func movedPools(node string, all []*v1beta1.StorageNode, alive func(node string) bool) map[string]*v1beta1.StorageNode {

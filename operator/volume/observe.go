@@ -21,8 +21,9 @@ import (
 func (l *leader) observeNode(ctx context.Context, name string) (nodeObserved, error) {
 	o := nodeObserved{
 		name: name, down: l.WhyDown(name), volumes: l.VolumesOn(name), snapshots: l.SnapshotsOn(name),
-		claims: map[types.UID]*core.PersistentVolumeClaim{}, reported: l.reported,
+		claims: map[types.UID]*core.PersistentVolumeClaim{},
 	}
+	o.reported = l.reportedOn(name, o.volumes)
 	o.storageNode, _ = l.storageNodes.Get(name) // the only error of a cache is that there is none
 	if o.down != "" {
 		o.doubt, o.heard = l.InDoubt(name), l.LastHeardOf(name)

@@ -81,21 +81,14 @@ func usable(p v1beta1.Pool) bool { return p.ID != "" && p.Message == "" }
 
 // othersOf are the other nodes whose objects are in a pool that a node has.
 func (l *leader) othersOf(n *v1beta1.StorageNode) (nodes []string) {
-	has := map[string]bool{}
-	for _, p := range n.Status.Pools {
-		has[p.ID] = usable(p)
-	}
-	if len(has) == 0 {
-		return nil
-	}
-	for _, v := range kube.Cached(l.volumes.List) {
-		if v.Spec.Node != n.Name && has[v.Status.PoolID] {
-			nodes = append(nodes, v.Spec.Node)
-		}
-	}
-	for _, s := range kube.Cached(l.snapshots.List) {
-		if s.Spec.Node != n.Name && has[s.Status.PoolID] {
-			nodes = append(nodes, s.Spec.Node)
+	kinds := l.Watches.Holdfast.Holdfast().V1beta1()
+	for _, p := range slices.DeleteFunc(slices.Clone(n.Status.Pools), func(p v1beta1.Pool) bool { return !usable(p) }) {
+		volumes, _ := kinds.Volumes().Informer().GetIndexer().ByIndex(byPool, p.ID) // the indexes exist
+		snapshots, _ := kinds.Snapshots().Informer().GetIndexer().ByIndex(byPool, p.ID)
+		for _, o := range append(volumes, snapshots...) {
+			if node, _ := placeOf(o); node != n.Name {
+				nodes = append(nodes, node)
+			}
 		}
 	}
 	return nodes
