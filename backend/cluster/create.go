@@ -191,7 +191,7 @@ func (c *creation) refuse(ctx context.Context, o *v1beta1.Volume, why error) err
 
 // another says whether there is a pool that has not been tried.
 func (c *creation) another() bool {
-	for _, n := range c.Hosts(c.home) {
+	for _, n := range c.hosts(c.home) {
 		allowed := len(c.nodes) == 0 || slices.Contains(c.nodes, n.Name)
 		if !allowed || c.tried[n.Name] != nil || c.liveness.down(n.Name) != "" {
 			continue

@@ -114,7 +114,7 @@ func (b *Backend) Capacity(ctx context.Context, pool string) (backend.Capacity, 
 	if ceph := b.cephPool(pool); ceph != "" {
 		return b.CapacityAt(ctx, v1beta1.NodeOfCephPool(ceph), pool)
 	}
-	return b.sum(ctx, b.Hosts(v1beta1.Site{}), pool)
+	return b.sum(ctx, b.hosts(v1beta1.Site{}), pool)
 }
 
 func (b *Backend) sum(ctx context.Context, hosts []*v1beta1.StorageNode, pool string) (sum backend.Capacity, err error) {
@@ -147,14 +147,14 @@ type placement struct {
 
 // place chooses the pool with the most free capacity and counts the volume there.
 func (b *Backend) place(w *placement) (node, pool string, err error) {
-	b.placing.Lock()
-	defer b.placing.Unlock()
 	names := slices.DeleteFunc(slices.Clone(w.nodes), func(n string) bool { return v1beta1.SiteOf(n).Kind != w.home.Kind })
 	if len(w.nodes) == 0 {
-		for _, n := range b.Hosts(w.home) {
+		for _, n := range b.hosts(w.home) {
 			names = append(names, n.Name)
 		}
 	}
+	b.placing.Lock()
+	defer b.placing.Unlock()
 	refusals := map[string]error{}
 	most := int64(-1)
 	for _, name := range names {

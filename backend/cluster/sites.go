@@ -89,8 +89,13 @@ func (b *Backend) CanUse(node, key string) error {
 	return nil
 }
 
-// Hosts returns the StorageNodes of a home, without servers that get no new volumes.
+// Hosts returns the StorageNodes of a home by name, without servers that get no new volumes.
 func (b *Backend) Hosts(home v1beta1.Site) []*v1beta1.StorageNode {
+	return slices.SortedFunc(slices.Values(b.hosts(home)), byName)
+}
+
+// hosts is Hosts in no order: sorting thousands of nodes takes longer than choosing one.
+func (b *Backend) hosts(home v1beta1.Site) []*v1beta1.StorageNode {
 	return slices.DeleteFunc(b.allNodes(), func(n *v1beta1.StorageNode) bool {
 		is := v1beta1.SiteOf(n.Name)
 		return is.Kind != home.Kind || home.Name != "" && is.Name != home.Name || b.Disallowed(n.Name) != nil
@@ -119,7 +124,7 @@ func (b *Backend) Disallowed(node string) error {
 
 // DisallowedServers returns the servers that get no new volumes, and the reason of the first.
 func (b *Backend) DisallowedServers() (names []string, why error) {
-	for _, n := range b.allNodes() {
+	for _, n := range slices.SortedFunc(slices.Values(b.allNodes()), byName) {
 		if err := b.Disallowed(n.Name); err != nil {
 			names, why = append(names, v1beta1.ServerOf(n.Name)), cmp.Or(why, err)
 		}
@@ -146,7 +151,7 @@ func (b *Backend) SharedCapacity(ctx context.Context, server, pool string) (back
 		}
 		return b.CapacityAt(ctx, v1beta1.NodeOfServer(server), pool)
 	}
-	return b.sum(ctx, b.Hosts(v1beta1.Site{Kind: v1beta1.SiteNFSServer}), pool)
+	return b.sum(ctx, b.hosts(v1beta1.Site{Kind: v1beta1.SiteNFSServer}), pool)
 }
 
 // noServer explains why no server fits. It is Unavailable, since servers may appear later.

@@ -124,12 +124,12 @@ func (b *Backend) allSnapshots() []*v1beta1.Snapshot {
 	return kube.AllIn[*v1beta1.Snapshot](b.watches.snapshots.GetStore())
 }
 
-// allNodes returns the nodes in the order of their names.
+// allNodes returns the nodes in no order.
 func (b *Backend) allNodes() []*v1beta1.StorageNode {
-	all := kube.AllIn[*v1beta1.StorageNode](b.watches.nodes.GetStore())
-	slices.SortFunc(all, func(x, y *v1beta1.StorageNode) int { return cmp.Compare(x.Name, y.Name) })
-	return all
+	return kube.AllIn[*v1beta1.StorageNode](b.watches.nodes.GetStore())
 }
+
+func byName(x, y *v1beta1.StorageNode) int { return cmp.Compare(x.Name, y.Name) }
 
 func (b *Backend) node(name string) *v1beta1.StorageNode {
 	return kube.InStore[*v1beta1.StorageNode](b.watches.nodes.GetStore(), name)
