@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -143,6 +144,26 @@ func TestNode_WithoutPoolsServesTheDriverAndReportsIt(t *testing.T) {
 		_, err := os.Stat(filepath.Join(m.dir, "csi.sock"))
 		return err == nil
 	})
+}
+
+// Its status changes whenever something does in the cluster, and each change would be sent to every node.
+func TestNode_NeitherReadsNorWatchesTheStorageCluster(t *testing.T) {
+	api := newCluster(t)
+	check.Got(coreOf(api).Nodes().Create(t.Context(), &core.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{}))(t)
+	startProcess(t, "node", api.URL(), "--kubelet-registration-dir=")
+	asked := map[string]int{}
+	wait.Until(t, "the report of the node", func() bool {
+		maps.Copy(asked, api.Requests())
+		return asked["apply storagenodes/status"] > 0
+	})
+	for what := range asked {
+		if strings.HasSuffix(what, " storageclusters") {
+			t.Errorf("it asked to %s", what)
+		}
+	}
+	if asked["watch volumes"] == 0 {
+		t.Errorf("of what it watches, only %v was counted", asked)
+	}
 }
 
 func TestNode_PoolOnAMissingDiskLosesNothingAndBlocksNoOther(t *testing.T) {
