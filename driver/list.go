@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/bits"
 	"slices"
 	"strings"
 
@@ -96,10 +97,18 @@ func (c *controller) siteCapacity(ctx context.Context, spec backend.VolumeSpec, 
 
 func capacityResponse(room backend.Capacity) *csi.GetCapacityResponse {
 	return &csi.GetCapacityResponse{
-		AvailableCapacity: max(room.Available, 0),
-		MaximumVolumeSize: wrapperspb.Int64(max(room.Largest, 0)),
+		AvailableCapacity: roundDown(room.Available),
+		MaximumVolumeSize: wrapperspb.Int64(roundDown(room.Largest)),
 		MinimumVolumeSize: wrapperspb.Int64(room.Smallest),
 	}
+}
+
+// roundDown keeps the 8 highest bits of a size, since csi-provisioner writes an object for each answer that differs from the last. A
+// claim whose size has no more bits, such as 1 to 256 MiB or GiB, still fits wherever it did.
+func roundDown(size int64) int64 {
+	size = max(size, 0)
+	unit := max(bits.Len64(uint64(size))-8, 0)
+	return size >> unit << unit
 }
 
 // room is that of a pool at one place, or everywhere where none is named.

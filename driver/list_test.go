@@ -99,7 +99,7 @@ func TestCapacity_IsThatOfThePoolHere(t *testing.T) {
 	r.create("v")
 	sharedMode := withMode(csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER, mountCapability(""))
 	elsewhere := &csi.Topology{Segments: map[string]string{TopologyKey: "node-b"}}
-	const left = 1<<40 - gib
+	const left = 1<<40 - 4*gib // rounded down from 1<<40 - gib
 	for name, test := range map[string]struct {
 		req  *csi.GetCapacityRequest
 		want int64
@@ -127,6 +127,29 @@ func TestCapacity_IsThatOfThePoolHere(t *testing.T) {
 	expectError(t, err, codes.InvalidArgument, "fats", "memory")
 	_, err = r.GetCapacity(r.ctx(), &csi.GetCapacityRequest{Parameters: map[string]string{"iops": "1"}})
 	expectError(t, err, codes.InvalidArgument, "iops")
+}
+
+func TestCapacity_ChangesSeldomAndHidesNoClaimOfARoundSize(t *testing.T) {
+	answers := map[string]bool{}
+	for made := range int64(50) {
+		left := int64(1<<40) - made*gib
+		r := capacityResponse(backend.Capacity{Available: left, Largest: left})
+		answers[r.String()] = true
+		if is := r.GetAvailableCapacity(); is > left || left-is > left/128 || is != r.GetMaximumVolumeSize().GetValue() {
+			t.Errorf("%d bytes are left, and the answer is %v", left, r)
+		}
+	}
+	if n := len(answers); n > 14 {
+		t.Errorf("50 volumes of 1 GiB in a pool of 1 TiB change the answer %d times", n-1)
+	}
+	for _, unit := range []int64{1, 1 << 20, gib, 1 << 40} {
+		for n := range int64(256) {
+			claim := (n + 1) * unit
+			if is := capacityResponse(backend.Capacity{Largest: claim + unit/3}).GetMaximumVolumeSize().GetValue(); is < claim || is > claim+unit/3 {
+				t.Errorf("a claim of %d bytes fits, and the largest is said to be %d", claim, is)
+			}
+		}
+	}
 }
 
 func TestCapacity_OvercommitIsNotNegative(t *testing.T) {
