@@ -5,6 +5,8 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 
@@ -89,6 +91,29 @@ func TestCalls_EachIsLoggedOnceAndCounted(t *testing.T) {
 	}
 	if latencies != 1 {
 		t.Errorf("%d latencies of CreateVolume were measured, want 1", latencies)
+	}
+}
+
+func TestCalls_PollsAreLoggedForDebuggingUnlessTheyFail(t *testing.T) {
+	polls := []string{
+		"Probe", "GetPluginInfo", "GetPluginCapabilities", "ControllerGetCapabilities", "GroupControllerGetCapabilities", "NodeGetCapabilities",
+		"GetCapacity", "ListVolumes", "NodeGetVolumeStats",
+	}
+	found := 0
+	eachMethod(t, func(_ string, m protoreflect.MethodDescriptor) {
+		name, want := string(m.Name()), slog.LevelInfo
+		if slices.Contains(polls, name) {
+			want, found = slog.LevelDebug, found+1
+		}
+		if got := level(name, codes.OK); got != want {
+			t.Errorf("%s is logged at %s, want %s", name, got, want)
+		}
+		if got := level(name, codes.Unavailable); got != slog.LevelWarn {
+			t.Errorf("%s that fails is logged at %s", name, got)
+		}
+	})
+	if found != len(polls) {
+		t.Errorf("the protocol has %d of the %d methods %q", found, len(polls), polls)
 	}
 }
 
