@@ -29,7 +29,7 @@ import (
 
 // Defaults of a Config.
 const (
-	DefaultWorkers      = 8
+	DefaultWorkers      = 32 // so that the syncs of a burst share commits of the pool's file system
 	DefaultSlowAfter    = 15 * time.Second
 	DefaultLease        = 40 * time.Second
 	DefaultSurveyEvery  = time.Minute

@@ -23,6 +23,33 @@ import (
 	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
+// Their syncs share commits of the file system that their pool is on.
+func TestVolumes_OfABurstAreMadeAtOnce(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.change = func(c *Config) { c.SlowAfter = time.Hour }
+		var running atomic.Int32
+		proceed := make(chan struct{})
+		r.host.enter = func(call string) {
+			if strings.HasPrefix(call, "create ") {
+				running.Add(1)
+				<-proceed
+			}
+		}
+		r.begin()
+		for i := range 40 {
+			r.ask(fmt.Sprintf("v%d", i))
+		}
+		<-time.After(time.Minute)
+		if n := running.Load(); n != 32 {
+			r.Errorf("%d of 40 volumes are being made", n)
+		}
+		close(proceed)
+		for i := range 40 {
+			r.phase(fmt.Sprintf("v%d", i), v1beta1.PhaseReady)
+		}
+	})
+}
+
 func TestVolume_IsCreatedAndReported(t *testing.T) {
 	withAgent(t, func(r *rig) {
 		var early atomic.Bool

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 
 	"golang.org/x/sys/unix"
 
@@ -25,11 +26,21 @@ const (
 	largestLog = 256 << 30 // of a file system whose log mkfs.xfs makes no larger
 )
 
+// making bounds the number of mkfs that run in memory: more would only share the processors. On disks it is not bounded, since mkfs on
+// one that hangs would stop it on the others.
+var making = make(chan struct{}, 2*runtime.GOMAXPROCS(0))
+
 // NewFSContent makes a file system of a size. Close frees its memory.
 func NewFSContent(ctx context.Context, size int64, spec MkfsSpec) (content *FSContent, err error) {
 	given, err := mkfs.Parse(spec.FSType, spec.Options)
 	if err != nil {
 		return nil, err
+	}
+	select {
+	case making <- struct{}{}:
+		defer func() { <-making }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
 	if spec.FSType == "xfs" && size > largestLog && !given.Has("-l") {
 		spec.Options = append([]string{"-l", fmt.Sprintf("size=%d", mostLog)}, spec.Options...)

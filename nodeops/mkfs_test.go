@@ -1,10 +1,12 @@
 package nodeops
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -315,6 +317,24 @@ func TestFSContent_CopiedToZerosIsAFileSystem(t *testing.T) {
 		t.Cleanup(func() { unmountAll(t, target) })
 		write(t, filepath.Join(target, "file"), "holdfast")
 	})
+}
+
+func TestFSContent_TwoForEachProcessorAreMadeAtOnce(t *testing.T) {
+	for range 2 * runtime.GOMAXPROCS(0) {
+		making <- struct{}{}
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	spec := MkfsSpec{FSType: "ext4"}
+	if _, err := NewFSContent(ended, 16*mib, spec); !errors.Is(err, context.Canceled) || strings.Contains(err.Error(), "mke2fs") {
+		t.Errorf("one more did not wait: %v", err)
+	}
+	for len(making) > 0 {
+		<-making
+	}
+	for range cap(making) + 1 {
+		check.OK(t, check.Got(NewFSContent(t.Context(), 16*mib, spec))(t).Close())
+	}
 }
 
 // What mkfs.xfs fills with zeros is in the memory of the process.
