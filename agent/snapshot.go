@@ -134,7 +134,7 @@ func snapshotStatus(o *v1beta1.Snapshot, t *backend.Snapshot, failure error) *v1
 }
 
 func newsOfSnapshot(old, now *v1beta1.SnapshotStatus) bool {
-	if noticeable(v1beta1.Bytes(old.Used), v1beta1.Bytes(now.Used), v1beta1.Bytes(now.Size)) {
+	if noticeable(v1beta1.Bytes(old.Used), v1beta1.Bytes(now.Used), v1beta1.Bytes(now.Size), smallChange) {
 		return true
 	}
 	same := now.DeepCopy()

@@ -18,7 +18,7 @@ import (
 func (a *Agent) recordVolume(ctx context.Context, o *v1beta1.Volume, v *backend.Volume, attached *v1beta1.VolumeAttached, failure error) error {
 	status := volumeStatus(o, v, failure, a.Address)
 	status.Attached = attached
-	if !newsOfVolume(&o.Status, status) {
+	if !newsOfVolume(&o.Status, status, smallChange) {
 		return nil
 	}
 	a.recordTransition(o, o.Status.Phase, status.Phase, status.Error, status.Conditions)
@@ -60,9 +60,9 @@ func volumeStatus(o *v1beta1.Volume, v *backend.Volume, failure error, address s
 	return s
 }
 
-// newsOfVolume says whether a status must be written. Small changes of the usage are not worth a write.
-func newsOfVolume(old, now *v1beta1.VolumeStatus) bool {
-	if noticeable(v1beta1.Bytes(old.Used), v1beta1.Bytes(now.Used), v1beta1.Bytes(now.Size)) {
+// newsOfVolume says whether a status must be written. A change of the usage below a percentage of the size is not worth a write.
+func newsOfVolume(old, now *v1beta1.VolumeStatus, percent int64) bool {
+	if noticeable(v1beta1.Bytes(old.Used), v1beta1.Bytes(now.Used), v1beta1.Bytes(now.Size), percent) {
 		return true
 	}
 	same := now.DeepCopy()
@@ -70,10 +70,16 @@ func newsOfVolume(old, now *v1beta1.VolumeStatus) bool {
 	return !equality.Semantic.DeepEqual(old, same)
 }
 
-// noticeable says whether usage has changed by 2% of the size, and by 1 MiB.
-func noticeable(old, now, size int64) bool {
+// Percentages of the size by which the usage changes: a large change is written by the next survey, a small one by every tenth.
+const (
+	largeChange = 10
+	smallChange = 2
+)
+
+// noticeable says whether usage has changed by a percentage of the size, and by 1 MiB.
+func noticeable(old, now, size, percent int64) bool {
 	change := max(old-now, now-old)
-	return change >= max(1<<20, size/50)
+	return change >= max(1<<20, size/100*percent)
 }
 
 const incomplete = "it has only a part of its content: its Volume was deleted while a pod copied the rest; delete it, and the claim is copied again"

@@ -14,8 +14,12 @@ import (
 func (a *Agent) surveyRegularly(ctx context.Context) {
 	tick := time.NewTicker(a.SurveyEvery)
 	defer tick.Stop()
-	for {
-		if err := a.survey(ctx); err != nil && ctx.Err() == nil {
+	for n := 0; ; n++ {
+		percent := int64(largeChange)
+		if n%10 == 0 {
+			percent = smallChange
+		}
+		if err := a.survey(ctx, percent); err != nil && ctx.Err() == nil {
 			a.log.Warn("the disk could not be listed; trying again", "error", err)
 		}
 		a.node.change()
@@ -31,8 +35,8 @@ func (a *Agent) surveyRegularly(ctx context.Context) {
 // expected says whether something should be on the disk, or may be back on it.
 func expected(p v1beta1.Phase) bool { return p == v1beta1.PhaseReady || p == v1beta1.PhaseUnreachable }
 
-// survey queues what differs between the disk and the objects.
-func (a *Agent) survey(ctx context.Context) error {
+// survey queues what differs between the disk and the objects, in the usage by a percentage.
+func (a *Agent) survey(ctx context.Context, percent int64) error {
 	volumes, err := a.Backend.List(ctx)
 	if err != nil {
 		return err
@@ -44,7 +48,7 @@ func (a *Agent) survey(ctx context.Context) error {
 			inline++
 		}
 		onDisk[string(v.ID)] = true
-		if o := a.volumeObject(string(v.ID)); o == nil || a.volumeDiffers(o, v) {
+		if o := a.volumeObject(string(v.ID)); o == nil || a.volumeDiffers(o, v, percent) {
 			a.loop.Enqueue(key{v1beta1.SourceVolume, string(v.ID)})
 		}
 	}
@@ -78,8 +82,8 @@ func (a *Agent) surveySnapshots(ctx context.Context) error {
 }
 
 // volumeDiffers says whether the object differs from what is on disk, regardless of its writer.
-func (a *Agent) volumeDiffers(o *v1beta1.Volume, v *backend.Volume) bool {
-	return o.DeletionTimestamp == nil && newsOfVolume(&o.Status, volumeStatus(o, v, convert.ToError(o.Status.Error), a.Address))
+func (a *Agent) volumeDiffers(o *v1beta1.Volume, v *backend.Volume, percent int64) bool {
+	return o.DeletionTimestamp == nil && newsOfVolume(&o.Status, volumeStatus(o, v, convert.ToError(o.Status.Error), a.Address), percent)
 }
 
 func snapshotDiffers(o *v1beta1.Snapshot, t *backend.Snapshot) bool {
