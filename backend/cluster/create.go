@@ -120,6 +120,7 @@ func (c *creation) step(ctx context.Context) (*backend.Volume, error) {
 		c.tried[s.node] = fmt.Errorf("%w: %s is down: %s", backend.ErrUnavailable, v1beta1.SiteOf(s.node), down)
 		return nil, rollBack(ctx, c.Backend, c.volumes, c.call, o, "the volume was not created in time: "+down)
 	}
+	defer backend.Step(c.Log, c.id, "wait")()
 	return nil, c.wait(ctx)
 }
 
@@ -155,6 +156,7 @@ func (c *creation) begin(ctx context.Context) error {
 			return err
 		}
 	}
+	defer backend.Step(c.Log, c.id, "place")()
 	node, pool, err := c.place(&c.placement)
 	if err != nil {
 		return err
