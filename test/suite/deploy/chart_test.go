@@ -1,9 +1,11 @@
 package deploy
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -17,7 +19,11 @@ import (
 	"helm.sh/helm/v4/pkg/chart/loader"
 	chartv2 "helm.sh/helm/v4/pkg/chart/v2"
 	"helm.sh/helm/v4/pkg/engine"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/yaml"
 )
 
@@ -55,6 +61,30 @@ type Release struct {
 	Namespace string
 	Values    map[string]any
 	Kinds     []string // that the cluster has beside those of Kubernetes
+	Offline   bool     // as helm template and Argo CD render it, without a cluster
+	Upgrade   bool
+}
+
+// started is a cluster in which Helm has made what is in crds, and nothing else.
+type started struct {
+	dynamic.NamespaceableResourceInterface
+	kind string
+}
+
+func (started) GetClientFor(_, kind string) (dynamic.NamespaceableResourceInterface, bool, error) {
+	return started{kind: kind}, false, nil
+}
+
+func (s started) Get(_ context.Context, name string, _ metav1.GetOptions, _ ...string) (*unstructured.Unstructured, error) {
+	resource, group, _ := strings.Cut(name, ".")
+	if _, err := os.Stat(root + "/deploy/chart/crds/" + group + "_" + resource + ".yaml"); s.kind != "CustomResourceDefinition" || err != nil {
+		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: s.kind}, name)
+	}
+	return &unstructured.Unstructured{Object: map[string]any{"kind": s.kind}}, nil
+}
+
+func (started) List(context.Context, metav1.ListOptions) (*unstructured.UnstructuredList, error) {
+	return &unstructured.UnstructuredList{}, nil
 }
 
 // files returns what helm would print for a release, by template.
@@ -64,12 +94,15 @@ func (c Chart) files(r Release) (map[string]string, error) {
 	}
 	capabilities := common.DefaultCapabilities.Copy()
 	capabilities.APIVersions = append(slices.Clone(capabilities.APIVersions), r.Kinds...)
-	release := common.ReleaseOptions{Name: "holdfast", Namespace: r.Namespace, IsInstall: true, Revision: 1}
+	release := common.ReleaseOptions{Name: "holdfast", Namespace: r.Namespace, IsInstall: !r.Upgrade, IsUpgrade: r.Upgrade, Revision: 1}
 	values, err := util.ToRenderValues(c.Chart, copyOf(r.Values), release, capabilities)
 	if err != nil {
 		return nil, err
 	}
-	return engine.Render(c.Chart, values)
+	if r.Offline {
+		return engine.Render(c.Chart, values)
+	}
+	return engine.RenderWithClientProvider(c.Chart, values, started{})
 }
 
 // hook is the annotation of what is no part of a release, such as what helm test runs.
@@ -266,15 +299,18 @@ const keepAnnotation = "helm.sh/resource-policy"
 func TestChart_StorageClusterAndKindsStayWhenTheReleaseIsRemovedUnlessTheValuesSayOtherwise(t *testing.T) {
 	const kind, cluster = "CustomResourceDefinition", "StorageCluster"
 	for name, c := range map[string]struct {
-		values map[string]any
-		want   map[string]int // by the kind and whether such an object stays
+		release Release
+		want    map[string]int // by the kind and whether such an object stays
 	}{
-		"by default":      {nil, map[string]int{kind + " keep": 7, cluster + " keep": 1}},
-		"kinds of others": {of("crds.enabled", false), map[string]int{cluster + " keep": 1}},
-		"kinds with it":   {of("crds.keep", false), map[string]int{kind + " ": 7, cluster + " keep": 1}},
+		"by default":      {Release{}, map[string]int{kind + " keep": 7, cluster + " keep": 1}},
+		"kinds of others": {Release{Values: of("crds.enabled", false)}, map[string]int{cluster + " keep": 1}},
+		"kinds with it":   {Release{Values: of("crds.keep", false)}, map[string]int{kind + " ": 7, cluster + " keep": 1}},
+		// With those of the directory crds, which is rendered beside it, a kind would be there twice.
+		"without a cluster": {Release{Offline: true}, map[string]int{cluster + " keep": 1}},
+		"a difference":      {Release{Offline: true, Upgrade: true}, map[string]int{kind + " keep": 7, cluster + " keep": 1}},
 	} {
 		count := map[string]int{}
-		for key, o := range render(t, Release{Values: c.values}) {
+		for key, o := range render(t, c.release) {
 			keep := o.GetAnnotations()[keepAnnotation]
 			if o.GetKind() == kind || o.GetKind() == cluster {
 				count[o.GetKind()+" "+keep]++
