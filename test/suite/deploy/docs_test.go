@@ -56,10 +56,12 @@ func TestChart_NotesNameWhatIsMissing(t *testing.T) {
 		"helm uninstall holdfast --namespace storage": true, "storageClassName: holdfast\n": true,
 		"kubectl -n storage exec deploy/holdfast-controller -- holdfast doctor": true,
 	}
-	for name, kinds := range map[string][]string{"with": optionalKinds, "without": nil} {
+	disks := of("cluster.pools", []any{map[string]any{"name": "fast", "devices": map[string]any{}}})
+	for name, release := range map[string]Release{"with": {Kinds: optionalKinds}, "without": {}, "without, and with disks": {Values: disks}} {
 		want := maps.Clone(always)
-		want[snapshots] = kinds == nil
-		notes := must(loaded(t).files(Release{Namespace: "storage", Kinds: kinds}))(t)["holdfast/templates/NOTES.txt"]
+		want[snapshots], want["docs/pools.md"] = release.Kinds == nil, release.Values == nil
+		release.Namespace = "storage"
+		notes := must(loaded(t).files(release))(t)["holdfast/templates/NOTES.txt"]
 		for snippet, is := range want {
 			if strings.Contains(notes, snippet) != is {
 				t.Errorf("%s snapshots: that the notes say %q is %t, not %t:\n%s", name, snippet, !is, is, notes)
