@@ -1,4 +1,4 @@
-//go:build !linux
+//go:build !linux || client
 
 package main
 
@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"runtime"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -14,8 +13,8 @@ import (
 	"github.com/holdfast-storage/holdfast/admin"
 )
 
-// A program for another system than Linux is a client of clusters. It has no commands of hosts, and says so where a flag is
-// of one.
+// A program for another system than Linux, or with the tag client, is a client of clusters. It has no commands of hosts, and
+// says so where a flag is of one.
 
 func hostCommands() map[string][]*cobra.Command { return nil }
 
@@ -36,7 +35,7 @@ type hostPools struct{ *logging }
 func hostPoolFlags(flags *pflag.FlagSet) *hostPools { return &hostPools{logFlags(flags)} }
 
 func (p *hostPools) add(value string) error {
-	return fmt.Errorf("--pool %s: this program is for %s, and pools are read on their Linux host: %w", value, runtime.GOOS, errUsage)
+	return fmt.Errorf("--pool %s: this program is a client of clusters, and pools are read on their Linux host, by the whole program: %w", value, errUsage)
 }
 
 func (p *hostPools) addLocal(value string) error { return p.add(value) }

@@ -10,12 +10,12 @@ import (
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
-// A client for another system has no part of a host, of which few would build there.
+// A client has no part of a host, of which few would build for another system.
 func TestClients_HaveNoPartsOfAHost(t *testing.T) {
 	const module = "github.com/holdfast-storage/holdfast/"
 	ofHosts := []string{"agent", "backend/local", "driver", "kubelet", "nodeops", "provisioner", "transfer"}
-	for _, system := range []string{"darwin", "windows"} {
-		list := exec.CommandContext(t.Context(), "go", "list", "-deps", "./cmd/holdfast")
+	for _, system := range []string{"darwin", "windows", "linux"} {
+		list := exec.CommandContext(t.Context(), "go", "list", "-tags", "client", "-deps", "./cmd/holdfast")
 		list.Dir, list.Env = repository, append(os.Environ(), "GOOS="+system, "CGO_ENABLED=0", "GOFLAGS=")
 		packages := strings.Fields(string(check.Got(list.Output())(t)))
 		if !slices.Contains(packages, module+"report/doctor") {
