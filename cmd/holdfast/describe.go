@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -20,10 +21,9 @@ func newGetCommand() *cobra.Command {
 	}
 	volumes, snapshots, trash := newListVolumesCommand(), newListSnapshotsCommand(), newTrashCommand()
 	volumes.Use, snapshots.Use = "volumes", "snapshots"
-	volumes.Aliases, snapshots.Aliases = []string{"volume"}, []string{"snapshot"}
+	volumes.Aliases, snapshots.Aliases = []string{"volume", "vol"}, []string{"snapshot", "snap"}
 	cmd.AddCommand(volumes, snapshots, trash)
-	cmd.RunE = needsWhat
-	return cmd
+	return orElsewhere(cmd)
 }
 
 func newDescribeCommand() *cobra.Command {
@@ -31,8 +31,35 @@ func newDescribeCommand() *cobra.Command {
 		Use: "describe", Short: "Show all that is known of a volume",
 		Example: "  holdfast describe volume shop/orders",
 	}
-	cmd.AddCommand(newDescribeVolumeCommand("volume"))
+	volume := newDescribeVolumeCommand("volume")
+	volume.Aliases = []string{"volumes", "vol", "pvc", "claim"}
+	cmd.AddCommand(volume)
+	return orElsewhere(cmd)
+}
+
+// shownBy has what users of kubectl look for here, by the command that shows it.
+var shownBy = map[string][]string{
+	"holdfast status, or kubectl VERB storagenodes":    {"node", "no", "storagenode", "pool"},
+	"holdfast status, or kubectl VERB storageclusters": {"cluster", "storagecluster"},
+	"holdfast status, or kubectl VERB nfsservers -A":   {"server", "nfsserver"},
+	"holdfast get volumes, or kubectl get pvc -A":      {"claim", "pvc"},
+	"kubectl VERB snapshots.holdfast.dev":              {"snapshot", "snap"},
+	"kubectl VERB storageupgrades":                     {"upgrade", "storageupgrade"},
+	"kubectl VERB nodejobs":                            {"job", "nodejob"},
+}
+
+// orElsewhere names the command that shows what this one does not, whatever flags of kubectl are given.
+func orElsewhere(cmd *cobra.Command) *cobra.Command {
+	cmd.FParseErrWhitelist.UnknownFlags = true
 	cmd.RunE = needsWhat
+	cmd.Args = func(c *cobra.Command, args []string) error {
+		for by, words := range shownBy {
+			if len(args) > 0 && slices.Contains(words, strings.TrimSuffix(strings.ToLower(args[0]), "s")) {
+				return fmt.Errorf("%s%q is shown by %s: %w", prefix(c), args[0], strings.Replace(by, "VERB", c.Name(), 1), errUsage)
+			}
+		}
+		return checkArgs(c, args)
+	}
 	return cmd
 }
 

@@ -179,6 +179,7 @@ func TestOutput_NamesAreThoseThatKubectlTakes(t *testing.T) {
 	flags := stored(t)
 	for line, want := range map[string]string{
 		"volumes": "volume.holdfast.dev/pvc-1\n", "volumes trash": "pvc-9\n", "snapshots list": "snapshot.holdfast.dev/s-1\n",
+		"get vol": "volume.holdfast.dev/pvc-1\n", "get snap": "snapshot.holdfast.dev/s-1\n",
 	} {
 		if out, err := callLine(t, line+" -o name", flags...); err != nil || out != want {
 			t.Errorf("%s: %v, %q instead of %q", line, err, out, want)
