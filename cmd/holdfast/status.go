@@ -51,10 +51,12 @@ func newDoctorCommand() *cobra.Command {
 		Long: `It only reads. The exit code is 0 if there is no problem, 1 if there is one, and 3 if the cluster, or the objects of
 Holdfast in it, could not be read. Warnings and notes do not count.`,
 		Example: `  holdfast doctor
+  holdfast doctor --claim shop/orders
   kubectl holdfast doctor -o json`,
 	}
 	v := viewFlags(cmd)
 	cmd.Flags().StringVar(&v.driver, "driver-name", v1beta1.DriverName, "`name` of the driver, as StorageClasses have it")
+	cmd.Flags().StringVar(&v.claim, "claim", "", "only what is found about that claim, `NAMESPACE/NAME`, and its volume")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return v.doctor(cmd.Context(), cmd.OutOrStdout()) }
 	return cmd
 }
@@ -63,6 +65,7 @@ type view struct {
 	*installation
 	*output
 	driver   string
+	claim    string
 	watch    bool
 	interval time.Duration
 }
@@ -205,6 +208,9 @@ func (v *view) doctor(ctx context.Context, out io.Writer) error {
 		return notAsked(err)
 	}
 	findings := doctor.Examine(found)
+	if v.claim != "" {
+		findings = doctor.OfClaim(found, v.claim)
+	}
 	err = v.print(out, findings, func(bool) error { return doctor.Text(out, findings) })
 	if err == nil && doctor.Ill(findings) && !found.NotInstalled() { // without Holdfast, all that is found is that it is missing
 		return errIll

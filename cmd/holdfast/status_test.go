@@ -51,6 +51,13 @@ func TestDoctor_PrintsItsFindingsAndSetsTheExitCode(t *testing.T) {
 	}
 }
 
+func TestDoctor_OfOneClaimSaysNothingElse(t *testing.T) {
+	out, err := callLine(t, "doctor --claim shop/none", at(t, running(t, v1beta1.ClusterRunning).URL())...)
+	if !errors.Is(err, errIll) || !strings.Contains(out, "claim shop/none: there is no such claim") || strings.Contains(out, "controller") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
 func TestOutput_WhatOthersWroteDoesNotMoveTheCursor(t *testing.T) {
 	const message = "pool\x1b[2J\u009b2J\x7f is not mounted"
 	for _, format := range []string{"json", "yaml"} {

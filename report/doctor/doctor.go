@@ -91,6 +91,26 @@ func Examine(f *Facts) (all []Finding) {
 	return all
 }
 
+// OfClaim returns what Examine finds about a claim, NAMESPACE/NAME, and its volume.
+func OfClaim(f *Facts, claim string) []Finding {
+	object := "claim " + claim
+	found := slices.DeleteFunc(Examine(f), func(one Finding) bool {
+		unread := one.Check == "claims" && one.Level == Note && one.Object == ""
+		return !unread && !strings.HasSuffix(one.Object, object)
+	})
+	if len(found) > 0 {
+		return found
+	}
+	one := problem(object, "Name it as NAMESPACE/NAME.", "there is no such claim")
+	for _, c := range f.Claims {
+		if c.Namespace+"/"+c.Name == claim {
+			one = note(object, "", "it is %s, and no check finds anything about it", c.Status.Phase)
+		}
+	}
+	one.Check = "claims"
+	return []Finding{one}
+}
+
 func (c Check) hidden(f *Facts) (found []Finding) {
 	for _, kind := range c.Needs {
 		if err := f.Hidden[kind]; err != nil {

@@ -482,6 +482,32 @@ func TestProblemAfterManyNotesIsFoundAndFirstInTheText(t *testing.T) {
 	}
 }
 
+func TestOfClaim_FindsWhatIsAboutThatClaimAndItsVolumeAlone(t *testing.T) {
+	f := well(t)
+	pend(f, "gone") // shop/mine
+	f.Claims = append(f.Claims, claim("other", "gone", core.ClaimPending))
+	f.Secret, f.Volumes[0].Status.Phase, f.Volumes[0].Spec.ClaimRef = nil, v1beta1.PhaseLost, &v1beta1.NamespacedReference{Namespace: "shop", Name: "lost"}
+	forbidden := well(t)
+	forbidden.Hidden[facts.Claims], forbidden.Claims = errors.New("forbidden to you"), nil
+	for name, c := range map[string]struct {
+		facts *Facts
+		level Level
+		what  string
+	}{
+		"shop/mine":  {f, Problem, "its class gone does not exist"},
+		"shop/lost":  {f, Problem, "it is Lost"},
+		"shop/bound": {f, Note, "it is Bound"},
+		"shop/none":  {f, Problem, "no such claim"},
+		"mine":       {f, Problem, "no such claim"},
+		"shop/any":   {forbidden, Note, "forbidden to you"},
+	} {
+		found := OfClaim(c.facts, name)
+		if len(found) != 1 || found[0].Level != c.level || !strings.Contains(found[0].What, c.what) {
+			t.Errorf("%s: found is %+v", name, found)
+		}
+	}
+}
+
 func TestTheTextHasEveryFindingBelowItsQuestion(t *testing.T) {
 	f := well(t)
 	f.Secret = nil
