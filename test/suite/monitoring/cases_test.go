@@ -26,6 +26,9 @@ var histories = map[string]history{
 		`holdfast_cluster_pool_available_bytes{node="a",pool="fast",pod="c-1"}`: "0+0x60 1+0x60", // of one alert, although two replicas report it
 		`holdfast_cluster_pool_available_bytes{node="a",pool="fast",pod="c-2"}`: "0+0x60 1+0x60",
 		`holdfast_cluster_pool_available_bytes{node="b",pool="fast",pod="c-1"}`: "5+0x120",
+		// A pool with two disks, of which one has room.
+		`holdfast_cluster_pool_available_bytes{node="a",pool="disks",pod="c-1"}`:   "0+0x120",
+		`holdfast_cluster_pool_available_bytes{node="a",pool="disks.2",pod="c-1"}`: "5+0x120",
 	}, "14m", "16m", "62m"},
 	"HoldfastNextClaimWillNotFit": {map[string]string{
 		`holdfast_cluster_pool_available_bytes{node="a",pool="fast",pod="c-1"}`:       "9+0x60 11+0x60",
@@ -38,6 +41,13 @@ var histories = map[string]history{
 		`holdfast_cluster_pool_available_bytes{nfs_server="s",pool="fast",pod="c-1"}`: "100+0x120", // is of a volume of a node
 		`holdfast_cluster_pool_available_bytes{node="a",pool="unused",pod="c-1"}`:     "1+0x120",
 		`holdfast_cluster_pool_promised_bytes{node="a",pool="unused",pod="c-1"}`:      "0+0x120",
+		// A pool with two disks, of which one has room.
+		`holdfast_cluster_pool_available_bytes{node="a",pool="disks",pod="c-1"}`:    "1+0x120",
+		`holdfast_cluster_pool_available_bytes{node="a",pool="disks.2",pod="c-1"}`:  "100+0x120",
+		`holdfast_cluster_pool_promised_bytes{node="a",pool="disks",pod="c-1"}`:     "90+0x120",
+		`holdfast_cluster_pool_promised_bytes{node="a",pool="disks.2",pod="c-1"}`:   "20+0x120",
+		`holdfast_cluster_volumes{node="a",pool="disks",phase="Ready",pod="c-1"}`:   "9+0x120",
+		`holdfast_cluster_volumes{node="a",pool="disks.2",phase="Ready",pod="c-1"}`: "2+0x120",
 	}, "14m", "16m", "62m"},
 	"HoldfastVolumeNearlyFull": {map[string]string{
 		`kubelet_volume_stats_available_bytes{namespace="shop",persistentvolumeclaim="data",node="a"}`:  "9+0x60 50+0x60",
