@@ -57,6 +57,9 @@ var sameCondition = map[string]string{v1beta1.CompleteCondition: v1beta1.ReadyCo
 
 // SetRunCondition sets Complete together with Ready, or Failed together with Stalled.
 func SetRunCondition(conditions *[]metav1.Condition, c metav1.Condition) {
+	if stalled := meta.FindStatusCondition(*conditions, v1beta1.StalledCondition); stalled != nil && stalled.Reason == v1beta1.ReasonUnreadable {
+		meta.RemoveStatusCondition(conditions, v1beta1.StalledCondition) // it can be decoded again
+	}
 	meta.SetStatusCondition(conditions, c)
 	c.Type = sameCondition[c.Type]
 	meta.SetStatusCondition(conditions, c)
@@ -94,8 +97,8 @@ func Because(joint, why string) string {
 	return joint + why
 }
 
-// Stall sets Stalled, in the word of kstatus, while Degraded is true for one of these reasons: then nothing goes on before the
-// spec is changed.
+// Stall sets Stalled, in the word of kstatus, while Degraded is true for one of these reasons: then nothing goes on before a
+// user acts.
 func Stall(conditions *[]metav1.Condition, reasons ...string) {
 	c := meta.FindStatusCondition(*conditions, v1beta1.DegradedCondition)
 	if c == nil || c.Status != metav1.ConditionTrue || !slices.Contains(reasons, c.Reason) {

@@ -27,17 +27,22 @@ type UnreadableReporter struct {
 }
 
 // Report writes into the status of an object why it cannot be decoded, with a patch of its conditions, phase and
-// generation only: Ready is False, and so is Complete, or Degraded is True. It returns nil if that was reported before,
-// and otherwise the newest object, about which the caller records an event. An object with a value of a type that
-// contradicts the schema can only have the event: the API server refuses every write of it.
+// generation only: Ready is False, and so is Complete, or Degraded is True, and an object of the latter kinds is Stalled. It
+// returns nil if that was reported before, and otherwise the newest object, about which the caller records an event. An
+// object with a value of a type that contradicts the schema can only have the event: the API server refuses every write of it.
 func (r *UnreadableReporter) Report(ctx context.Context, client holdfast.Interface, o v1beta1.Object, manager string) (v1beta1.Object, error) {
 	conditions, next, patch := target(client.HoldfastV1beta1(), o)
 	next.Message, next.Reason, next.ObservedGeneration = UnreadableMessage(o), v1beta1.ReasonUnreadable, o.GetGeneration()
-	ready := next
+	ready, stalled := next, next
 	ready.Type, ready.Status = v1beta1.ReadyCondition, metav1.ConditionFalse
+	stalled.Type, stalled.Status = v1beta1.StalledCondition, metav1.ConditionTrue
 	all := slices.Clone(conditions)
 	changed := meta.SetStatusCondition(&all, next)
-	if !meta.SetStatusCondition(&all, ready) && !changed {
+	changed = meta.SetStatusCondition(&all, ready) || changed
+	if next.Type != v1beta1.ReadyCondition { // users write its spec
+		changed = meta.SetStatusCondition(&all, stalled) || changed
+	}
+	if !changed {
 		return nil, nil
 	}
 	status := map[string]any{"conditions": all, "observedGeneration": o.GetGeneration()}

@@ -147,8 +147,8 @@ const (
 	CompleteCondition = "Complete"
 	// FailedCondition: of a StorageUpgrade or NodeJob, it has failed.
 	FailedCondition = "Failed"
-	// StalledCondition, in the word of kstatus: a StorageUpgrade or NodeJob has failed, or nothing goes on before the spec of a
-	// StorageCluster or NFSServer is changed.
+	// StalledCondition, in the word of kstatus: a StorageUpgrade or NodeJob has failed, or nothing goes on with one of the kinds
+	// that users write before it is corrected.
 	StalledCondition = "Stalled"
 )
 

@@ -60,7 +60,7 @@ func (s *situation) nodeHealth(n *core.Node, pod *core.Pod, storage *v1beta1.Sto
 	for i := range storage.Status.Pools {
 		p := &storage.Status.Pools[i]
 		h.Pools = note(p.Message == "", "pool %s: %s", p.Name, p.Message) && h.Pools
-		h.Disk = note(p.Message != "" || hasRoom(p), "pool %s has no room left: %s of %s are promised", p.Name, p.Promised.String(), p.Capacity.String()) && h.Disk
+		h.Disk = note(p.Message != "" || hasRoom(p), "pool %s has no room left: %s of %s are promised", p.Name, v1beta1.Readable(&p.Promised), v1beta1.Readable(&p.Capacity)) && h.Disk
 	}
 	note(h.Registered, "the driver is not registered with the kubelet")
 	if ready != nil && ready.Status == metav1.ConditionFalse && h.Pools && (ready.Reason != v1beta1.ReasonNoPool || !s.onlySites()) {

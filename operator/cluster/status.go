@@ -66,7 +66,7 @@ func (s *situation) status() v1beta1.StorageClusterStatus {
 		s.set(&next, c)
 	}
 	meta.SetStatusCondition(&next.Conditions, kube.Ready(next.Conditions))
-	stalls := []string{reasonHidden}
+	stalls := []string{reasonHidden, reasonForeign}
 	if !errors.Is(s.invalid, render.ErrSecret) {
 		stalls = append(stalls, reasonInvalid)
 	}
@@ -316,11 +316,11 @@ func refused(c, served *v1beta1.StorageCluster) v1beta1.StorageClusterStatus {
 		kube.NewCondition(v1beta1.AvailableCondition, false, reasonRefused, message),
 		kube.NewCondition(v1beta1.ProgressingCondition, false, reasonRefused, message),
 		kube.NewCondition(v1beta1.DegradedCondition, false, reasonRefused, ""),
+		kube.NewCondition(v1beta1.StalledCondition, true, reasonRefused, message),
 	} {
 		one.ObservedGeneration = c.Generation
 		meta.SetStatusCondition(&next.Conditions, one)
 	}
 	meta.SetStatusCondition(&next.Conditions, kube.Ready(next.Conditions))
-	kube.Stall(&next.Conditions)
 	return next
 }

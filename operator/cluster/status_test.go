@@ -20,6 +20,7 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube/apply"
 	"github.com/holdfast-storage/holdfast/operator/held"
+	"github.com/holdfast-storage/holdfast/operator/render"
 	"github.com/holdfast-storage/holdfast/operator/rollout"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
@@ -66,6 +67,9 @@ func reasons(status v1beta1.StorageClusterStatus) string {
 		c := meta.FindStatusCondition(status.Conditions, kind)
 		all = append(all, string(c.Status[0])+" "+c.Reason)
 	}
+	if meta.IsStatusConditionTrue(status.Conditions, v1beta1.StalledCondition) {
+		all = append(all, "Stalled")
+	}
 	return strings.Join(all, ", ")
 }
 
@@ -108,15 +112,17 @@ func TestStatus_PhaseAndConditionsFollowTheObservedState(t *testing.T) {
 		"its registry does not answer":         {healthy(1).with(late).with(unpulled("RegistryUnavailable")).was(healthy(1)), v1beta1.ClusterRunning, "1/1", "T Available, T ImagePullBackOff, F Healthy"},
 		"an image is missing for no pod":       {healthy(1).with(unpulled("ErrImagePull")).was(healthy(1)), v1beta1.ClusterRunning, "1/1", "T Available, F UpToDate, F Healthy"},
 		"the new controller does not come":     {healthy(1).with(late).with(func(s *situation) { s.controllers[0].Failed = true }).was(healthy(1)), v1beta1.ClusterDegraded, "1/1", "T Available, T RollingOut, T ControllerNotReady"},
-		"the spec is invalid from the start":   {healthy(1).with(func(s *situation) { s.invalid, s.world.Pods, s.controllers = errors.New("spec.x"), nil, nil }), v1beta1.ClusterPending, "0/1", "F Creating, F InvalidSpec, T InvalidSpec"},
-		"the spec becomes invalid":             {healthy(1).with(func(s *situation) { s.invalid = errors.New("spec.x") }).was(healthy(1)), v1beta1.ClusterDegraded, "1/1", "T Available, F InvalidSpec, T InvalidSpec"},
-		"a class is foreign":                   {healthy(1).with(foreign), v1beta1.ClusterDegraded, "1/1", "T Available, F NameTaken, T NameTaken"},
+		"the spec is invalid from the start":   {healthy(1).with(func(s *situation) { s.invalid, s.world.Pods, s.controllers = errors.New("spec.x"), nil, nil }), v1beta1.ClusterPending, "0/1", "F Creating, F InvalidSpec, T InvalidSpec, Stalled"},
+		"the spec becomes invalid":             {healthy(1).with(func(s *situation) { s.invalid = errors.New("spec.x") }).was(healthy(1)), v1beta1.ClusterDegraded, "1/1", "T Available, F InvalidSpec, T InvalidSpec, Stalled"},
+		"a secret is missing":                  {healthy(1).with(func(s *situation) { s.invalid = fmt.Errorf("there is no %w x", render.ErrSecret) }), v1beta1.ClusterDegraded, "1/1", "T Available, F InvalidSpec, T InvalidSpec"},
+		"it mends":                             {healthy(1).was(healthy(1).with(func(s *situation) { s.invalid = errors.New("spec.x") })), v1beta1.ClusterRunning, "1/1", "T Available, F UpToDate, F Healthy"},
+		"a class is foreign":                   {healthy(1).with(foreign), v1beta1.ClusterDegraded, "1/1", "T Available, F NameTaken, T NameTaken, Stalled"},
 		"a node is left out with volumes":      {healthy(1).with(func(s *situation) { s.leftOut = []string{"node node2 is no longer selected and has 1 volumes"} }).was(healthy(1)), v1beta1.ClusterDegraded, "1/1", "T Available, F UpToDate, T NodesLeftOut"},
 		"a volume is out of reach":             {healthy(1).with(away("v1")).was(healthy(1)), v1beta1.ClusterDegraded, "1/1", "T Available, F UpToDate, T VolumesUnreachable"},
 		"it is from the start":                 {healthy(1).with(away("v1")), v1beta1.ClusterDegraded, "1/1", "T Available, F UpToDate, T VolumesUnreachable"},
 		"it is with its node":                  {healthy(2).with(away("v1")).with(silentAgent("node2")).was(healthy(2)), v1beta1.ClusterDegraded, "1/2", "T Available, F UpToDate, T NodesNotReady"},
 		"it comes back":                        {healthy(1).was(healthy(1).with(away("v1")).was(healthy(1))), v1beta1.ClusterRunning, "1/1", "T Available, F UpToDate, F Healthy"},
-		"the spec would hide volumes":          {healthy(1).with(func(s *situation) { s.hidden = []held.Hidden{{Field: "spec.pools"}} }).was(healthy(1)), v1beta1.ClusterDegraded, "1/1", "T Available, F VolumesHidden, T VolumesHidden"},
+		"the spec would hide volumes":          {healthy(1).with(func(s *situation) { s.hidden = []held.Hidden{{Field: "spec.pools"}} }).was(healthy(1)), v1beta1.ClusterDegraded, "1/1", "T Available, F VolumesHidden, T VolumesHidden, Stalled"},
 		"it is paused":                         {healthy(1).with(func(s *situation) { s.cluster.Spec.Paused = true }), v1beta1.ClusterPaused, "1/1", "T Available, F Paused, F Healthy"},
 		"an upgrade is at work":                {healthy(1).with(upgrading), v1beta1.ClusterUpgrading, "1/1", "T Available, T Upgrading, F Healthy"},
 		"it is to go and has volumes":          {healthy(1).with(func(s *situation) { s.cluster.DeletionTimestamp, s.volumes = &metav1.Time{}, 2 }), v1beta1.ClusterTerminating, "1/1", "T Available, F VolumesExist, F Healthy"},
@@ -146,6 +152,17 @@ func TestStatus_PhaseAndConditionsFollowTheObservedState(t *testing.T) {
 				t.Errorf("the same situation gives another status afterwards: %s %s", again.Phase, reasons(again))
 			}
 		})
+	}
+}
+
+func TestStatus_SecondStorageClusterIsStalledUntilItIsServed(t *testing.T) {
+	second := healthy(1)
+	second.cluster.Status = refused(second.cluster, &v1beta1.StorageCluster{})
+	if got := reasons(second.cluster.Status); got != "F Refused, F Refused, F Refused, Stalled" {
+		t.Errorf("it is %s", got)
+	}
+	if got := reasons(second.status()); got != "T Available, F UpToDate, F Healthy" {
+		t.Errorf("once it is served it is %s", got)
 	}
 }
 
@@ -318,7 +335,10 @@ func TestStatus_EachFaultOfANodeIsNamed(t *testing.T) {
 		"no registration":   {func(s *situation) { s.world.Unregistered["node1"] = true }, v1beta1.NodeHealth{Agent: true, Pools: true, Disk: true}, "not registered"},
 		"no pool":           {func(s *situation) { s.storageNodes["node1"].Status.Pools = nil }, v1beta1.NodeHealth{Agent: true, Registered: true}, "no pool"},
 		"a pool that fails": {func(s *situation) { s.storageNodes["node1"].Status.Pools[0].Message = "it is read-only" }, v1beta1.NodeHealth{Agent: true, Disk: true, Registered: true}, "pool default: it is read-only"},
-		"a full pool":       {func(s *situation) { s.storageNodes["node1"].Status.Pools[0].Largest = resource.Quantity{} }, v1beta1.NodeHealth{Ready: true, Agent: true, Pools: true, Registered: true}, "no room left"},
+		"a full pool": {func(s *situation) {
+			p := &s.storageNodes["node1"].Status.Pools[0]
+			p.Largest, p.Promised = resource.Quantity{}, resource.MustParse("10737422336") // of no unit
+		}, v1beta1.NodeHealth{Ready: true, Agent: true, Pools: true, Registered: true}, "no room left: 10Gi of 10Gi are promised"},
 		"a cordoned node": {func(s *situation) {
 			s.nodes[0].Spec.Unschedulable, s.nodes[0].Spec.Taints = true, []core.Taint{{Key: "node.kubernetes.io/unschedulable", Effect: "NoSchedule"}}
 		}, v1beta1.NodeHealth{Ready: true, Agent: true, Pools: true, Disk: true, Registered: true}, ""},

@@ -96,7 +96,7 @@ func (r *round) status() v1beta1.NFSServerStatus {
 		c.Message = kube.Shorten(c.Message, kube.LongestMessage)
 		meta.SetStatusCondition(&next.Conditions, c)
 	}
-	kube.Stall(&next.Conditions, reasonInvalid)
+	kube.Stall(&next.Conditions, reasonInvalid, reasonForeign)
 	ready := kube.Ready(next.Conditions)
 	ready.LastTransitionTime = metav1.NewTime(r.now.Truncate(time.Second))
 	meta.SetStatusCondition(&next.Conditions, ready)
@@ -271,7 +271,7 @@ func (r *round) kept() string {
 		return fmt.Sprintf("exports are in use: its last report has %s for volumes and snapshots whose objects are missing; the server writes them again when it runs. "+
 			"If its storage is lost for good: kubectl delete storagenode %s", v1beta1.Readable(v1beta1.Quantity(r.remains.promised)), r.server.NodeName())
 	case what == "":
-		return "exports are in use: there are PersistentVolumes of it, or were a moment ago; delete their claims first"
+		return "exports are in use by PersistentVolumes of this server: delete their claims first; once they are gone, it is deleted within a moment"
 	case r.isNamespaceLeaving():
 		return fmt.Sprintf("exports are in use: it has %s, which nothing serves: namespace %s is being deleted, so no pod can be created in it. "+
 			"The data is kept; docs/nfs-servers.md says how it is served again", what, r.server.Namespace)

@@ -88,7 +88,7 @@ func TestStatus_PhaseAndConditionsFollowTheObservedState(t *testing.T) {
 		"no pod yet":      {do{noPod}, "Pending: Creating RollingOut Healthy", "StatefulSet nfs-data"},
 		"a pod starts":    {do{unready}, "Pending: PodNotReady RollingOut Healthy", "nfs-data-0 on node node1: it starts"},
 		"it has stopped":  {do{served, unready}, "Degraded: NotServing RollingOut NotServing", "nfs-data-0"},
-		"no loop devices": {do{unready, unscheduled}, "Pending: PodNotReady RollingOut Healthy", "engine directory"},
+		"no loop devices": {do{unready, unscheduled}, "Pending: PodNotReady RollingOut Healthy", "engine Directory"},
 		"an old revision": {do{served, func(r *round) {
 			r.set.Status.UpdatedReplicas = 0
 		}}, "Running: Serving RollingOut Healthy", "to be replaced"},
@@ -116,13 +116,13 @@ func TestStatus_PhaseAndConditionsFollowTheObservedState(t *testing.T) {
 		"a size that is refused": {do{served, claimRefused}, "Degraded: Serving NotApplied NotApplied", "no"},
 		"a foreign claim": {do{noPod, func(r *round) {
 			r.claimErr = errForeignClaim
-		}}, "Pending: NameTaken NameTaken NameTaken", "not created for this server"},
+		}}, "Pending: NameTaken NameTaken NameTaken Stalled", "not created for this server"},
 		"a foreign service": {do{noPod, func(r *round) {
 			r.Failures = []apply.Failure{{Err: apply.ErrForeign}}
-		}}, "Pending: NameTaken NameTaken NameTaken", "delete it"},
+		}}, "Pending: NameTaken NameTaken NameTaken Stalled", "delete it"},
 		"refused":         {do{noPod, refused}, "Pending: NotApplied NotApplied NotApplied", "no"},
-		"a bad spec":      {do{noPod, invalid}, "Pending: InvalidSpec InvalidSpec InvalidSpec", "spec.x: bad"},
-		"a spec gone bad": {do{served, invalid}, "Degraded: Serving InvalidSpec InvalidSpec", "spec.x: bad"},
+		"a bad spec":      {do{noPod, invalid}, "Pending: InvalidSpec InvalidSpec InvalidSpec Stalled", "spec.x: bad"},
+		"a spec gone bad": {do{served, invalid}, "Degraded: Serving InvalidSpec InvalidSpec Stalled", "spec.x: bad"},
 		"failing storage": {do{served, func(r *round) {
 			r.storage.Status.Pools[0].Message = "read only"
 		}}, "Degraded: Serving UpToDate StorageFailing", "read only"},
@@ -158,6 +158,9 @@ func TestStatus_PhaseAndConditionsFollowTheObservedState(t *testing.T) {
 		got := string(s.Phase) + ":"
 		for _, kind := range []string{v1beta1.AvailableCondition, v1beta1.ProgressingCondition, v1beta1.DegradedCondition} {
 			got += " " + find(&s, kind).Reason
+		}
+		if find(&s, v1beta1.StalledCondition).Status == metav1.ConditionTrue {
+			got += " Stalled"
 		}
 		if got != test.want {
 			t.Errorf("%s: %s, want %s", name, got, test.want)

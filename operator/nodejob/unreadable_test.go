@@ -55,11 +55,14 @@ func TestUnreadable_JobIsNamedAndTheOthersRun(t *testing.T) {
 		if ready := meta.FindStatusCondition(now.Status.Conditions, v1beta1.ReadyCondition); ready == nil || ready.Status != c.Status || ready.Reason != c.Reason || ready.Message != c.Message {
 			t.Errorf("Ready is %+v", ready)
 		}
+		if !meta.IsStatusConditionTrue(now.Status.Conditions, v1beta1.StalledCondition) {
+			t.Error("it is not Stalled")
+		}
 		if len(now.Status.Nodes) > 0 || now.Status.Phase != "" || now.Status.ObservedGeneration != now.Generation || now.Unreadable() == nil {
 			t.Errorf("it became %+v", now)
 		}
 		r.spoil(bad, "null")
-		if now := r.end(bad); now.Status.Phase != v1beta1.JobCompleted || !meta.IsStatusConditionTrue(now.Status.Conditions, v1beta1.ReadyCondition) {
+		if now := r.end(bad); now.Status.Phase != v1beta1.JobCompleted || meta.IsStatusConditionTrue(now.Status.Conditions, v1beta1.StalledCondition) || !meta.IsStatusConditionTrue(now.Status.Conditions, v1beta1.ReadyCondition) {
 			t.Errorf("once it could be read, it ended as %+v", now.Status)
 		}
 	})

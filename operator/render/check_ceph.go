@@ -87,8 +87,8 @@ func checkCephKeys(p *plan) error {
 			return err
 		}
 		if bytes.Equal(own, nodes) {
-			return fmt.Errorf("%s.nodeSecretRef: the secrets %s and %s have the same key: nodes get a key that can do no more than use volumes; make it that of client.%s",
-				at, pool.Ceph.SecretRef.Name, pool.Ceph.NodeSecretRef.Name, pool.Ceph.NodeUserName())
+			return fmt.Errorf("%s.nodeSecretRef: the %ws %s and %s have the same key: nodes get a key that can do no more than use volumes; make it that of client.%s",
+				at, ErrSecret, pool.Ceph.SecretRef.Name, pool.Ceph.NodeSecretRef.Name, pool.Ceph.NodeUserName())
 		}
 	}
 	return nil

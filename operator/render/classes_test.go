@@ -2,6 +2,7 @@ package render
 
 import (
 	"encoding/json"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -123,7 +124,7 @@ func TestSecret_MissingKeyIsNamed(t *testing.T) {
 		in.Cluster.Spec.SecretRef.Namespace = "vault"
 		delete(in.Secret, key)
 		_, err := Objects(in)
-		if err == nil || !strings.Contains(err.Error(), key) || !strings.Contains(err.Error(), "vault/access") {
+		if !errors.Is(err, ErrSecret) || !strings.Contains(err.Error(), key) || !strings.Contains(err.Error(), "vault/access") {
 			t.Errorf("without %s: %v", key, err)
 		}
 		if err != nil && strings.Contains(err.Error(), "secret of ") {

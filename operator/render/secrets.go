@@ -74,7 +74,7 @@ func (p *plan) pick(field string, keys map[string]string) (map[string][]byte, er
 	for _, to := range sortedKeys(keys) {
 		value := p.Secret[keys[to]]
 		if len(value) == 0 {
-			return nil, fmt.Errorf("%s: the secret %s has no key %s: add it, or switch the field off", field, kube.SecretName(p.Cluster, p.Namespace), keys[to])
+			return nil, fmt.Errorf("%s: the %w %s has no key %s: add it, or switch the field off", field, ErrSecret, kube.SecretName(p.Cluster, p.Namespace), keys[to])
 		}
 		data[to] = value
 	}

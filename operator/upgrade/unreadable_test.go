@@ -38,9 +38,12 @@ func TestUnreadable_UpgradeIsNamedAndTheNextOneRuns(t *testing.T) {
 		if ready == nil || ready.Status != metav1.ConditionFalse || ready.Reason != complete.Reason || ready.Message != complete.Message {
 			t.Errorf("Ready is %+v", ready)
 		}
+		if !meta.IsStatusConditionTrue(u.Status.Conditions, v1beta1.StalledCondition) {
+			t.Error("it is not Stalled")
+		}
 		spoil("null")
 		wait.Until(r, "the end of the one that can be read again", func() bool { return r.over("bad") })
-		if u := r.get("bad"); u.Status.Phase != v1beta1.UpgradeCompleted || !meta.IsStatusConditionTrue(u.Status.Conditions, v1beta1.ReadyCondition) {
+		if u := r.get("bad"); u.Status.Phase != v1beta1.UpgradeCompleted || meta.IsStatusConditionTrue(u.Status.Conditions, v1beta1.StalledCondition) || !meta.IsStatusConditionTrue(u.Status.Conditions, v1beta1.ReadyCondition) {
 			t.Errorf("once it could be read, it ended as %+v", u.Status)
 		}
 	})
