@@ -37,6 +37,7 @@ type Parameter struct {
 	Meaning string // for documents, in Markdown
 
 	Pattern *regexp.Regexp // which the value matches; nil: any text
+	AnyCase bool           // of the value, which is returned in lower case, as volumes and older classes have it
 	Max     uint64         // of a value that is a number, which is at least 1; 0: there are no numbers
 	Needs   string         // KEY=VALUE that must be given as well
 	Never   []string       // KEY=VALUE that may not be given as well
@@ -58,7 +59,9 @@ func (c *Class) Read(given map[string]string) (map[string]string, error) {
 			if !p.allows(value) {
 				return nil, fmt.Errorf("parameter %s=%s: it must be %s", key, backend.Quote(value), p.Allowed)
 			}
-			read[p.Key] = value
+			if read[p.Key] = value; p.AnyCase {
+				read[p.Key] = strings.ToLower(value)
+			}
 		}
 		if other := seen[p.Key]; known && other != "" {
 			return nil, fmt.Errorf("parameters %s and %s: they are the same key, since case does not matter; leave out one of them", backend.Quote(other), backend.Quote(key))

@@ -53,6 +53,12 @@ func TestRead_ReturnsWhatIsGivenAndKnown(t *testing.T) {
 	if want := map[string]string{Pool: "fast", FSType: "xfs", MkfsOptions: " -m crc=1"}; err != nil || !maps.Equal(read, want) {
 		t.Errorf("got %v, %v", read, err)
 	}
+	// The value of the API, and that of older classes and volumes.
+	for given, want := range map[string]string{"Thick": "thick", "thick": "thick"} {
+		if read, err := CSI.Read(map[string]string{Provisioning: given}); err != nil || read[Provisioning] != want {
+			t.Errorf("%s: got %v, %v", given, read, err)
+		}
+	}
 	if read, err := Plain.Read(map[string]string{"NFSSERVER": "a/b", "GID": "007"}); err != nil || !maps.Equal(read, map[string]string{NFSServer: "a/b", GID: "007"}) {
 		t.Errorf("got %v, %v", read, err)
 	}
@@ -78,7 +84,8 @@ func TestRead_RefusalNamesKeyValueAndWhatIsAllowed(t *testing.T) {
 		"empty key":               {&CSI, map[string]string{"": "x"}, []string{`""`}},
 		"a long key":              {&CSI, map[string]string{strings.Repeat("k", 5000): "x"}, []string{"5000 bytes"}},
 		"a long value":            {&CSI, map[string]string{Inodes: strings.Repeat("1", 5000)}, []string{"5000 bytes", "from 1 to"}},
-		"a line":                  {&CSI, map[string]string{Provisioning: "thin\n"}, []string{`"thin\n"`, "thin or thick"}},
+		"a line":                  {&CSI, map[string]string{Provisioning: "thin\n"}, []string{`"thin\n"`, "Thin or Thick"}},
+		"a value of others":       {&CSI, map[string]string{FSType: "XFS"}, []string{`"XFS"`}},
 		"needs":                   {&CSI, map[string]string{NFSServer: "a/b", Shared: "false"}, []string{NFSServer, `shared: "true"`}},
 		"never":                   {&CSI, map[string]string{OnNodeLoss: "retain", Shared: "true"}, []string{OnNodeLoss, `shared: "true"`}},
 		"twice":                   {&Plain, map[string]string{"gid": "1", "Gid": ""}, []string{`"gid"`, `"Gid"`, "the same key"}},

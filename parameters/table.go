@@ -55,19 +55,19 @@ var CSI = Class{
 	Name: "a StorageClass of csi.holdfast.dev", AllowsReserved: true,
 	Parameters: []Parameter{
 		{Key: Pool, Allowed: "the name of a pool, or in a cluster of several with commas between them", Pattern: poolNames, Default: "the first of the node", Meaning: "[pool](pools.md) of the volume; of several, the one of the node that has the most room. All nodes reach one [in a Ceph cluster](ceph.md#classes-and-claims): its volumes are there wherever the pod runs"},
-		oneOf(Parameter{Key: FSType, Default: "`ext4`", Meaning: "file system; engines `image` and `RBD`, volume mode Filesystem. Not of `CephFS`"}, "ext4", "xfs", "btrfs"),
-		oneOf(Parameter{Key: Provisioning, Default: "`thin`", Meaning: "`thick` takes all blocks at once; engine `image`"}, "thin", "thick"),
+		oneOf(Parameter{Key: FSType, Default: "`ext4`", Meaning: "file system; engines `Image` and `RBD`, volume mode Filesystem. Not of `CephFS`"}, "ext4", "xfs", "btrfs"),
+		enum(Parameter{Key: Provisioning, Default: "`Thin`", Meaning: "`Thick` takes all blocks at once; engine `Image`"}, "Thin", "Thick"),
 		{
 			Key: MkfsOptions, Allowed: "options of mkfs", Default: "none", check: checkMkfs,
-			Meaning: "such as `-m 1 -i 8192`; those that change the layout inside only; engines `image` and `RBD`",
+			Meaning: "such as `-m 1 -i 8192`; those that change the layout inside only; engines `Image` and `RBD`",
 		},
 		number(Parameter{
-			Key: Inodes, Default: "image: the file system's; directory: one for each 16 KiB, at least 512", Meaning: "maximum number of files; not on btrfs",
+			Key: Inodes, Default: "Image: the file system's; Directory: one for each 16 KiB, at least 512", Meaning: "maximum number of files; not on btrfs",
 		}, math.MaxInt64),
-		oneOf(Parameter{
-			Key: OnNodeLoss, Default: "`retain`", Never: []string{isShared},
-			Meaning: "`delete` gives the volume up when its node is gone for good: the claim gets a [new, empty one](nodes.md#a-node-is-dead). Not of shared volumes; without effect in a Ceph pool, which is no node",
-		}, "retain", "delete"),
+		enum(Parameter{
+			Key: OnNodeLoss, Default: "`Retain`", Never: []string{isShared},
+			Meaning: "`Delete` gives the volume up when its node is gone for good: the claim gets a [new, empty one](nodes.md#a-node-is-dead). Not of shared volumes; without effect in a Ceph pool, which is no node",
+		}, "Retain", "Delete"),
 		oneOf(Parameter{Key: Shared, Default: "`false`", Meaning: "`true`: on an NFS server, for [many nodes at once](shared-volumes.md)"}, "true", "false"),
 		{
 			Key: NFSServer, Allowed: "the NAMESPACE/NAME of an NFSServer", Pattern: server, Needs: isShared, Default: "the one with the most space",
@@ -99,11 +99,11 @@ var Plain = Class{
 		}, "no_root_squash", "root_squash", "all_squash"),
 		oneOf(Parameter{Key: RootSquash, Default: "the server's", Meaning: "`true` is `squash: root_squash`, `false` is `squash: no_root_squash`"}, "true", "false"),
 		number(Parameter{Key: Inodes, Default: "the file system's", Meaning: "maximum number of files"}, math.MaxInt64),
-		oneOf(Parameter{
-			Key: OnDelete, Default: "`delete`",
-			Meaning: "of volumes with the reclaim policy Delete: `delete` removes the data, `retain` keeps volume and export, until `holdfast volumes delete NAME`, " +
-				"`archive` keeps a snapshot, until `holdfast snapshots delete NAME`",
-		}, "delete", "retain", "archive"),
+		enum(Parameter{
+			Key: OnDelete, Default: "`Delete`",
+			Meaning: "of volumes with the reclaim policy Delete: `Delete` removes the data, `Retain` keeps volume and export, until `holdfast volumes delete NAME`, " +
+				"`Archive` keeps a snapshot, until `holdfast snapshots delete NAME`",
+		}, "Delete", "Retain", "Archive"),
 	},
 	Hints: map[string]string{
 		"server": "did you mean " + NFSServer + "?", "mountoptions": mountOptions, "reclaimpolicy": reclaimPolicy,
@@ -125,8 +125,8 @@ var Inline = Class{
 	Parameters: []Parameter{
 		{Key: InlineSize, Allowed: "a whole number of bytes such as 1073741824, 512Mi or 10Gi", Pattern: quantity, Default: "1Gi, or the most that is allowed", Meaning: "size of the volume"},
 		{Key: Pool, Allowed: "the name of a pool", Pattern: poolName, Default: "the first that is allowed", Meaning: "[pool](pools.md) of the volume"},
-		oneOf(Parameter{Key: InlineFSType, Default: "`ext4`", Meaning: "file system; engine `image`"}, "ext4", "xfs", "btrfs"),
-		oneOf(Parameter{Key: Provisioning, Default: "`thin`", Meaning: "as of a StorageClass"}, "thin", "thick"),
+		oneOf(Parameter{Key: InlineFSType, Default: "`ext4`", Meaning: "file system; engine `Image`"}, "ext4", "xfs", "btrfs"),
+		enum(Parameter{Key: Provisioning, Default: "`Thin`", Meaning: "as of a StorageClass"}, "Thin", "Thick"),
 		number(Parameter{Key: Inodes, Default: "as of a StorageClass", Meaning: "maximum number of files; not on btrfs"}, math.MaxInt64),
 	},
 	Hints: map[string]string{
@@ -145,6 +145,13 @@ func oneOf(p Parameter, values ...string) Parameter {
 	p.Pattern = regexp.MustCompile("^(" + strings.Join(values, "|") + ")$")
 	last := len(values) - 1
 	p.Allowed = strings.Join(values[:last], ", ") + " or " + values[last]
+	return p
+}
+
+// enum is oneOf for values that are spelled as in the API, and read in any case.
+func enum(p Parameter, values ...string) Parameter {
+	p = oneOf(p, values...)
+	p.Pattern, p.AnyCase = regexp.MustCompile("(?i)"+p.Pattern.String()), true
 	return p
 }
 

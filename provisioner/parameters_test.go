@@ -48,7 +48,7 @@ func TestParameters_WrongIsRefusedWithTheAllowedValues(t *testing.T) {
 		"squash twice":    {map[string]string{"rootSquash": "true", "squash": "root_squash"}, []string{"squash", "leave out one of them"}},
 		"no inodes":       {map[string]string{"inodes": "0"}, []string{"from 1 to"}},
 		"many inodes":     {map[string]string{"inodes": "9223372036854775808"}, []string{"from 1 to 9223372036854775807"}},
-		"onDelete":        {map[string]string{"onDelete": "shred"}, []string{"delete, retain or archive"}},
+		"onDelete":        {map[string]string{"onDelete": "shred"}, []string{"Delete, Retain or Archive"}},
 		"server path":     {map[string]string{"nfsServer": "../../etc"}, []string{"NAMESPACE/NAME"}},
 		"server line":     {map[string]string{"nfsServer": "main\nEXPORT{}"}, []string{"NAMESPACE/NAME", `\n`}},
 		"server deep":     {map[string]string{"nfsServer": "a/b/c"}, []string{"NAMESPACE/NAME"}},

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/holdfast-storage/holdfast/backend"
@@ -14,7 +15,7 @@ import (
 // PoolConfig configures a pool.
 type PoolConfig struct {
 	Name           string
-	Engine         string        // image (default) or directory
+	Engine         string        // image (default) or directory, in any case
 	Path           string        // an existing directory, preferably the root of a file system of its own
 	Overcommit     float64       // factor for the promised bytes; 0 means 1.0
 	Reserved       string        // kept free: bytes such as 10Gi, or a share such as 5% (default)
@@ -33,7 +34,7 @@ const DefaultTrashRetention = 24 * time.Hour
 const poolKeys = "name, engine, path, overcommit, reserved, trashRetention, requireMount"
 
 // ParsePool parses
-// name=fast,engine=image,path=/srv/fast[,overcommit=1.0][,reserved=5%][,trashRetention=24h][,requireMount=true].
+// name=fast,engine=Image,path=/srv/fast[,overcommit=1.0][,reserved=5%][,trashRetention=24h][,requireMount=true].
 // duration parses a duration.
 func ParsePool(s string, duration func(string) (time.Duration, error)) (PoolConfig, error) {
 	var c PoolConfig
@@ -79,9 +80,7 @@ var poolName = regexp.MustCompile("^" + backend.PoolName + "$")
 
 // complete validates the configuration and sets its defaults.
 func (c *PoolConfig) complete() error {
-	if c.Engine == "" {
-		c.Engine = "image"
-	}
+	c.Engine = strings.ToLower(cmp.Or(c.Engine, "image"))
 	if c.Overcommit == 0 {
 		c.Overcommit = 1
 	}
@@ -96,7 +95,7 @@ func (c *PoolConfig) complete() error {
 	case !poolName.MatchString(c.Name):
 		return invalid("name must be 1 to 63 of a-z, 0-9 and -, and not begin with -")
 	case c.Engine != "image" && c.Engine != "directory":
-		return invalid("engine %s; it must be image or directory", backend.Quote(c.Engine))
+		return invalid("engine %s; it must be Image or Directory", backend.Quote(c.Engine))
 	case !filepath.IsAbs(c.Path):
 		return invalid("path %s must be absolute", backend.Quote(c.Path))
 	case !(c.Overcommit > 0 && c.Overcommit <= mostOvercommit): // also refuses NaN

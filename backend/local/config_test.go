@@ -11,7 +11,7 @@ import (
 
 func TestParsePool_ReadsEveryKey(t *testing.T) {
 	for text, want := range map[string]PoolConfig{
-		"name=fast,engine=directory,path=/srv/fast/,overcommit=1.5,reserved=10Gi,trashRetention=24h": {
+		"name=fast,engine=Directory,path=/srv/fast/,overcommit=1.5,reserved=10Gi,trashRetention=24h": {
 			Name: "fast", Engine: "directory", Path: "/srv/fast", Overcommit: 1.5, Reserved: "10Gi", TrashRetention: 24 * time.Hour,
 		},
 		"name=a,path=/a": {Name: "a", Engine: "image", Path: "/a", Overcommit: 1, Reserved: "5%", TrashRetention: 24 * time.Hour},
@@ -42,7 +42,7 @@ func TestParsePool_ErrorNamesTheFaultAndTheAllowedValues(t *testing.T) {
 		"name=a,path=relative":               {`"relative"`, "absolute"},
 		"path=/a":                            {"name", "1 to 63"},
 		"name=A_b,path=/a":                   {`"A_b"`, "a-z"},
-		"name=a,path=/a,engine=zfs":          {`"zfs"`, "image or directory"},
+		"name=a,path=/a,engine=zfs":          {`"zfs"`, "Image or Directory"},
 		"name=a,path=/a,speed=fast":          {`"speed"`, poolKeys},
 		"name=a,path=/a,name=b":              {"name", "twice"},
 		"name=a,path=/a,overcommit=x":        {`"x"`, "number"},

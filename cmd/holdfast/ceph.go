@@ -23,8 +23,8 @@ func newCephCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ceph",
 		Short: "Serve a pool in a Ceph cluster, as its pod",
-		Long: `The agent reconciles the Volume and Snapshot objects of the pool: with the engine rbd a volume is an image in a pool of the
-Ceph cluster, with cephfs a directory of one of its file systems. Nodes use the volumes by themselves, as --node-user.
+		Long: `The agent reconciles the Volume and Snapshot objects of the pool: with the engine RBD a volume is an image in a pool of the
+Ceph cluster, with CephFS a directory of one of its file systems. Nodes use the volumes by themselves, as --node-user.
 
 While the Ceph cluster cannot be reached, or refuses the key, the process runs on and says why in the StorageNode of the pool
 and at /readyz. A key that is changed in --key-file is used without a restart. What is wrong with the key and
@@ -35,8 +35,8 @@ One process serves a pool at a time: the one that holds its Lease. Another one s
 it could not, it ends with the reason, so that a Deployment goes on with the pod that it has.
 
 It needs a program that was built with Ceph's libraries: that of the image holdfast/ceph.`,
-		Example: `  holdfast ceph --pool block --engine rbd --fsid 11111111-2222-3333-4444-555555555555 --monitors v2:10.0.0.1:3300 --user holdfast --node-user holdfast-node --ceph-pool holdfast --key-file /etc/holdfast/ceph/key
-  holdfast ceph --pool files --engine cephfs --fsid 11111111-2222-3333-4444-555555555555 --monitors v2:10.0.0.1:3300 --user holdfast --node-user holdfast-node --ceph-filesystem cephfs --key-file /etc/holdfast/ceph/key`,
+		Example: `  holdfast ceph --pool block --engine RBD --fsid 11111111-2222-3333-4444-555555555555 --monitors v2:10.0.0.1:3300 --user holdfast --node-user holdfast-node --ceph-pool holdfast --key-file /etc/holdfast/ceph/key
+  holdfast ceph --pool files --engine CephFS --fsid 11111111-2222-3333-4444-555555555555 --monitors v2:10.0.0.1:3300 --user holdfast --node-user holdfast-node --ceph-filesystem cephfs --key-file /etc/holdfast/ceph/key`,
 	}
 	c := cephFlags(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return c.run(cmd.Context()) }
@@ -61,13 +61,13 @@ type cephPool struct {
 func cephFlags(flags *pflag.FlagSet) *cephPool {
 	c := &cephPool{logging: logFlags(flags), kubeAccess: kubeFlags(flags), monitoring: monitoringFlags(flags)}
 	flags.StringVar(&c.site.Pool, "pool", "", "`name` of the pool in the StorageCluster; its StorageNode is NAME.ceph.holdfast.dev")
-	flags.StringVar(&c.site.Engine, "engine", "", "what a volume is: "+cephsite.RBD+", an image, or "+cephsite.CephFS+", a directory")
+	flags.StringVar(&c.site.Engine, "engine", "", "what a volume is: RBD, an image, or CephFS, a directory")
 	flags.StringVar(&c.site.Ceph.FSID, "fsid", "", "`UUID` of the Ceph cluster, which ceph fsid prints; another one that answers is not used")
 	flags.StringVar(&c.monitors, "monitors", "", "`addresses` of its monitors, v2:ADDRESS:PORT or v1:ADDRESS:PORT, separated by commas")
 	flags.StringVar(&c.site.Ceph.User, "user", "holdfast", "`name`, without client., of the Ceph user that makes the volumes, whose key is in --key-file")
 	flags.StringVar(&c.site.Ceph.NodeUser, "node-user", "holdfast-node", "`name`, without client., of the Ceph user as whom nodes use the volumes; NAME.POOL. with a point at its end: each node as a user of its own, of that and its name")
-	flags.StringVar(&c.site.Ceph.Pool, "ceph-pool", "", "`name` of the pool of images in the Ceph cluster, for the engine "+cephsite.RBD)
-	flags.StringVar(&c.site.Ceph.FileSystem, "ceph-filesystem", "", "`name` of the file system in the Ceph cluster, for the engine "+cephsite.CephFS)
+	flags.StringVar(&c.site.Ceph.Pool, "ceph-pool", "", "`name` of the pool of images in the Ceph cluster, for the engine RBD")
+	flags.StringVar(&c.site.Ceph.FileSystem, "ceph-filesystem", "", "`name` of the file system in the Ceph cluster, for the engine CephFS")
 	flags.StringVar(&c.site.Ceph.Namespace, "ceph-namespace", "", "`name` of the namespace of the pool, which may have none, or of the subvolume group of the file system (holdfast if empty)")
 	flags.StringVar(&c.site.Ceph.DataPool, "ceph-data-pool", "", "`name` of the pool for the data of new volumes; if empty, --ceph-pool, or the default of the file system")
 	flags.Float64Var(&c.site.Overcommit, "overcommit", 1, "how often each byte may be promised, a `number`")

@@ -19,7 +19,7 @@ func newCeph(t *testing.T, args ...string) *cephPool {
 	flags := pflag.NewFlagSet("ceph", pflag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	c := cephFlags(flags)
-	given := []string{"--pool=block", "--engine=rbd", "--fsid=11111111-2222-3333-4444-555555555555", "--monitors=v2:10.0.0.1:3300", "--ceph-pool=p", "--key-file=/key"}
+	given := []string{"--pool=block", "--engine=RBD", "--fsid=11111111-2222-3333-4444-555555555555", "--monitors=v2:10.0.0.1:3300", "--ceph-pool=p", "--key-file=/key"}
 	check.OK(t, flags.Parse(append(given, args...)))
 	return c
 }
@@ -30,7 +30,7 @@ func TestCephFlags_ThatCannotServeAreRefused(t *testing.T) {
 		"--pool=a.b":                           `pool "a.b"`,
 		"--pool=block-":                        `pool "block-"`,
 		"--engine=":                            `engine ""`,
-		"--engine=RBD":                         "rbd or cephfs",
+		"--engine=ZFS":                         "RBD or CephFS",
 		"--engine=cephfs":                      "name of a file system",
 		"--engine=cephfs --ceph-filesystem=f":  "and no pool",
 		"--ceph-pool=":                         "name of a pool",

@@ -41,7 +41,7 @@ func TestHelp_NamesEveryCommandVerbAndFlag(t *testing.T) {
 	for line, flags := range map[string][]string{
 		"standalone": {
 			"--endpoint SOCKET", "--node-id NAME", "--pool POOL", "--metrics-address ADDRESS", "--max-volumes NUMBER", "--stop-timeout DURATION",
-			"--log-level LEVEL", "--log-format FORMAT", "--driver-name NAME", "unix:///run/holdfast/csi.sock", "engine=directory", "trashRetention",
+			"--log-level LEVEL", "--log-format FORMAT", "--driver-name NAME", "unix:///run/holdfast/csi.sock", "engine=Directory", "trashRetention",
 		},
 		"controller": {"--endpoint SOCKET", "--attach", "--identity NAME", "--namespace NAMESPACE", "--kubeconfig FILE", "unix:///csi/csi.sock"},
 		"node": {

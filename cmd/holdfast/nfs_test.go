@@ -49,9 +49,9 @@ func TestNFSFlags_ThatCannotServeAreRefused(t *testing.T) {
 			t.Errorf("%s: %v", args, err)
 		}
 	}
-	n := newNFS(t, "--publish=/published", "--publish-name=docs", "--port=65535")
-	if err := n.check(); err != nil || n.identity.Namespace != "shop" || n.identity.Name != "files" || n.node() != "shop.files.nfs.holdfast.dev" {
-		t.Errorf("of %s it is %v, %s, %v", n.server, n.identity, n.node(), err)
+	n := newNFS(t, "--publish=/published", "--publish-name=docs", "--port=65535", "--engine=Image")
+	if err := n.check(); err != nil || n.engine != "image" || n.identity.Namespace != "shop" || n.identity.Name != "files" || n.node() != "shop.files.nfs.holdfast.dev" {
+		t.Errorf("of %s it is %v, %s, %s, %v", n.server, n.identity, n.node(), n.engine, err)
 	}
 }
 

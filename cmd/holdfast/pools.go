@@ -17,8 +17,8 @@ import (
 const poolUsage = "a `pool` of this host; may be given several times, the first is the default:\n" +
 	"  name=NAME          as the StorageClass parameter pool names it\n" +
 	"  path=DIRECTORY     absolute; best the root of a file system of its own\n" +
-	"  engine=image       (default) a volume is a disk image: a hard limit, block volumes, any file system below\n" +
-	"  engine=directory   a volume is a directory with a quota: no overhead; xfs or ext4 with prjquota, or btrfs\n" +
+	"  engine=Image       (default) a volume is a disk image: a hard limit, block volumes, any file system below\n" +
+	"  engine=Directory   a volume is a directory with a quota: no overhead; xfs or ext4 with prjquota, or btrfs\n" +
 	"  overcommit=1.0     how often each byte may be promised\n" +
 	"  reserved=5%        kept free: a share, or bytes such as 10Gi\n" +
 	"  trashRetention=24h how long a deleted volume can be restored, unless its space is needed before; such as 7d; 0s keeps nothing\n" +
@@ -27,13 +27,13 @@ const poolUsage = "a `pool` of this host; may be given several times, the first 
 
 const cephPoolUsage = "or one in a Ceph cluster, with the program of the image holdfast/ceph:\n" +
 	"  name=NAME           as in the StorageCluster\n" +
-	"  engine=rbd          or cephfs\n" +
+	"  engine=RBD          or CephFS\n" +
 	"  fsid=UUID           which ceph fsid prints\n" +
 	"  monitors=ADDRESS    v2:ADDRESS:PORT or v1:ADDRESS:PORT; more may follow, each after a comma\n" +
 	"  user=holdfast       the Ceph user\n" +
 	"  keyFile=FILE        absolute; with the key of that user, as ceph auth get-key prints it\n" +
-	"  cephPool=NAME       the pool of images, for rbd\n" +
-	"  cephFilesystem=NAME the file system, for cephfs\n" +
+	"  cephPool=NAME       the pool of images, for RBD\n" +
+	"  cephFilesystem=NAME the file system, for CephFS\n" +
 	"  cephNamespace=NAME  the namespace of the images, or the subvolume group\n" +
 	"  secure=true         encrypt all that is sent\n" +
 	"  trashRetention=24h  as the pool has it, for when what is in the trash expires"

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-const cephDescription = "name=block,engine=rbd,fsid=11111111-2222-3333-4444-555555555555,monitors=v2:10.0.0.1:3300,v1:10.0.0.2:6789,keyFile=/key,cephPool=p"
+const cephDescription = "name=block,engine=RBD,fsid=11111111-2222-3333-4444-555555555555,monitors=v2:10.0.0.1:3300,v1:10.0.0.2:6789,keyFile=/key,cephPool=p"
 
 func TestCephPool_IsReadByTheProgramOfAnotherImage(t *testing.T) {
 	for _, line := range []string{"volumes", "volumes list", "volumes trash", "volumes restore v", "snapshots list"} {

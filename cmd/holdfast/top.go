@@ -20,7 +20,7 @@ func newTopCommand() *cobra.Command {
 		Use:   "top",
 		Short: "Show who reads and writes how much",
 		Long: `Without a command it shows volumes. It compares what the kernel has counted of the loop device of each volume at two times.
-What the page cache answers is not counted, and of volumes of the engine directory nothing is: they have no device.
+What the page cache answers is not counted, and of volumes of the engine Directory nothing is: they have no device.
 In a cluster the counters come from the pods of the nodes and NFS servers, through the API server: that needs the right
 with the verb get on pods/proxy. With --pool it reads the kernel of this host.`,
 		Example: `  holdfast top

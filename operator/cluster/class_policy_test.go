@@ -32,6 +32,7 @@ type classCase struct {
 var csiCases = map[string]classCase{
 	"none":                 {nil, nil},
 	"all":                  {map[string]string{"pool": "fast", reserved + "fstype": "xfs", "provisioning": "thick", "mkfsOptions": "-m crc=1 -i size=1024", "inodes": "1000", "onNodeLoss": "delete", "shared": "false"}, nil},
+	"as in the API":        {map[string]string{"provisioning": "Thick", "onNodeLoss": "Delete"}, nil},
 	"empty":                {map[string]string{"pool": "", reserved + "fstype": "", "provisioning": "", "inodes": "", "onNodeLoss": "", "shared": "", "nfsServer": ""}, nil},
 	"of a server":          {map[string]string{"shared": "true", "nfsServer": "team/files"}, nil},
 	"Kubernetes' own":      {map[string]string{reserved + "provisioner-secret-name": "x", reserved + "provisioner-secret-namespace": "y"}, nil},
@@ -54,7 +55,7 @@ var csiCases = map[string]classCase{
 	"mount options":        {map[string]string{"mountOptions": "noatime"}, []string{"field of the StorageClass"}},
 	"a file system":        {map[string]string{reserved + "fstype": "ntfs"}, []string{"fstype=ntfs", "ext4, xfs or btrfs"}},
 	"a file system twice":  {map[string]string{reserved + "fstype": "ext4\nxfs"}, []string{"docs/parameters.md"}}, // no message has lines
-	"a capital value":      {map[string]string{"onNodeLoss": "Delete"}, []string{"onNodeLoss=Delete", "retain or delete"}},
+	"another value":        {map[string]string{"onNodeLoss": "keep"}, []string{"onNodeLoss=keep", "Retain or Delete"}},
 	"a boolean":            {map[string]string{"shared": "yes"}, []string{"shared=yes", "true or false"}},
 	"a pool":               {map[string]string{"pool": "../fast"}, []string{"pool=../fast", "the name of a pool"}},
 	"a server's name":      {map[string]string{"shared": "true", "nfsServer": "files"}, []string{"nfsServer=files", "NAMESPACE/NAME"}},

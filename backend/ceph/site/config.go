@@ -77,7 +77,7 @@ const leastOvercommit, mostOvercommit = 0.1, 100
 
 // Complete chooses what was left to choose, and refuses what cannot be.
 func (c *Config) Complete() error {
-	c.Overcommit, c.Reserved = cmp.Or(c.Overcommit, 1), cmp.Or(c.Reserved, backend.DefaultReserve)
+	c.Engine, c.Overcommit, c.Reserved = strings.ToLower(c.Engine), cmp.Or(c.Overcommit, 1), cmp.Or(c.Reserved, backend.DefaultReserve)
 	if err := c.Ceph.CompleteButKey(); err != nil {
 		return err
 	}
@@ -88,11 +88,11 @@ func (c *Config) Complete() error {
 	case !backend.IsID(c.Pool) || strings.HasSuffix(c.Pool, "-"): // which is a part of the name of its StorageNode
 		return refuse("pool %s: it must be the name of a pool of the StorageCluster, 1 to 63 of a-z, 0-9 and -", backend.Quote(c.Pool))
 	case c.Engine != RBD && c.Engine != CephFS:
-		return refuse("engine %s: it must be %s or %s", backend.Quote(c.Engine), RBD, CephFS)
+		return refuse("engine %s: it must be RBD or CephFS", backend.Quote(c.Engine))
 	case c.Engine == RBD && (c.Ceph.Pool == "" || c.Ceph.FileSystem != ""):
-		return refuse("engine %s: it needs the name of a pool of the Ceph cluster, and no file system", RBD)
+		return refuse("engine RBD: it needs the name of a pool of the Ceph cluster, and no file system")
 	case c.Engine == CephFS && (c.Ceph.FileSystem == "" || c.Ceph.Pool != ""):
-		return refuse("engine %s: it needs the name of a file system of the Ceph cluster, and no pool", CephFS)
+		return refuse("engine CephFS: it needs the name of a file system of the Ceph cluster, and no pool")
 	case c.Ceph.FSID == "":
 		return refuse("fsid \"\": it must be the UUID that `ceph fsid` prints")
 	case !filepath.IsAbs(c.KeyFile):

@@ -14,11 +14,13 @@ const poolKeys = "name, engine, fsid, monitors, user, keyFile, cephPool, cephFil
 
 // Describes says whether a pool that is described by KEY=VALUE,... is one in a Ceph cluster.
 func Describes(s string) bool {
-	return slices.ContainsFunc(strings.Split(s, ","), func(field string) bool { return field == "engine="+RBD || field == "engine="+CephFS })
+	return slices.ContainsFunc(strings.Split(s, ","), func(field string) bool {
+		return strings.EqualFold(field, "engine="+RBD) || strings.EqualFold(field, "engine="+CephFS)
+	})
 }
 
 // ParsePool parses
-// name=block,engine=rbd,fsid=UUID,monitors=ADDRESS[,ADDRESS...],keyFile=FILE,cephPool=NAME[,user=holdfast][,cephNamespace=NAME][,secure=true][,trashRetention=24h].
+// name=block,engine=RBD,fsid=UUID,monitors=ADDRESS[,ADDRESS...],keyFile=FILE,cephPool=NAME[,user=holdfast][,cephNamespace=NAME][,secure=true][,trashRetention=24h].
 // duration parses a duration.
 func ParsePool(s string, duration func(string) (time.Duration, error)) (Config, error) {
 	var c Config
