@@ -52,7 +52,7 @@ func (s Size) Choose(smallest, unit int64) (int64, error) {
 	}
 	want = (want + unit - 1) / unit * unit
 	if s.Limit > 0 && want > s.Limit {
-		return 0, fmt.Errorf("%w: the smallest size that fits is %d bytes, above the limit of %d", ErrOutOfRange, want, s.Limit)
+		return 0, fmt.Errorf("%w: the smallest size that fits is %s, above the limit of %s", ErrOutOfRange, Readable(want), Readable(s.Limit))
 	}
 	return want, nil
 }

@@ -56,8 +56,8 @@ func (n *node) unstageDead(ctx context.Context, p *mountState, staged *nodeops.M
 	case err != nil:
 		return err
 	case other != nil:
-		return fmt.Errorf("what is published at %s of volume %s neither reads nor writes any more: delete the pod that has it",
-			other.Target, p.id)
+		return fmt.Errorf("volume %s neither reads nor writes any more at %s: delete the pod that has it",
+			p.id, other.Target)
 	}
 	n.Log.Warn("unstaging a volume whose client was shut out of its Ceph cluster; it is staged again for the next pod",
 		"volume", p.id, "path", staging)

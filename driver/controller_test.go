@@ -133,7 +133,7 @@ func TestCreate_InvalidRequestIsRefusedByValue(t *testing.T) {
 		"unknown parameter":         {set("pol", "fast"), codes.InvalidArgument, []string{`"pol"`, "pool, provisioning"}},
 		"unknown file system":       {set(reserved+"fstype", "ntfs"), codes.InvalidArgument, []string{"ntfs", "ext4, xfs or btrfs"}},
 		"unknown pool":              {set("pool", "fats"), codes.InvalidArgument, []string{"fats", "memory"}},
-		"unknown provisioning":      {set("provisioning", "fat"), codes.InvalidArgument, []string{"fat", "thin", "thick"}},
+		"unknown provisioning":      {set("provisioning", "fat"), codes.InvalidArgument, []string{"fat", "Thin", "Thick"}},
 		"inodes that are no number": {set("inodes", "many"), codes.InvalidArgument, []string{"inodes", "many"}},
 		"no inodes":                 {set("inodes", "0"), codes.InvalidArgument, []string{"inodes", `"0"`}},
 		"negative inodes":           {set("inodes", "-1"), codes.InvalidArgument, []string{"inodes", "-1"}},
@@ -284,7 +284,7 @@ func TestExpand_ReturnsTheSizeAndRequestsNodeExpansion(t *testing.T) {
 	_, err = expand(1<<50, 0, nil)
 	expectError(t, err, codes.OutOfRange, "memory")
 	_, err = expand(gib, gib, nil)
-	expectError(t, err, codes.OutOfRange, "1073741824")
+	expectError(t, err, codes.OutOfRange, "limit of 1Gi")
 	_, err = r.ControllerExpandVolume(r.ctx(), &csi.ControllerExpandVolumeRequest{VolumeId: "v"})
 	expectError(t, err, codes.InvalidArgument, "capacity_range")
 	_, err = r.ControllerExpandVolume(r.ctx(), &csi.ControllerExpandVolumeRequest{VolumeId: "gone", CapacityRange: &csi.CapacityRange{RequiredBytes: 1}})

@@ -80,7 +80,7 @@ func (h *holds) hold(id backend.ID, device, image string) error {
 	}
 	l, err := nodeops.HoldLoop(device, image)
 	if err != nil {
-		return fmt.Errorf("%w: the device of volume %s is no longer the one that was staged; stop its pods on this node, so that it is unstaged and staged again: %w", backend.ErrPrecondition, id, err)
+		return fmt.Errorf("%w: volume %s has lost its device on this node: delete its pods here, and the next ones get another: %w", backend.ErrPrecondition, id, err)
 	}
 	if ok {
 		_ = before.loop.Close()
@@ -160,7 +160,7 @@ func (d *Driver) holdStaged(ctx context.Context) error {
 func (d *Driver) holdAgain(ctx context.Context, device string) error {
 	image, err := nodeops.BackingFile(device)
 	if errors.Is(err, fs.ErrNotExist) {
-		return errors.New("it was detached while no process held it, and is not reused while it is still visible there; stop the pods of its volume on this node, so that it is unstaged and staged again")
+		return errors.New("it was detached while no process held it, and is not used again before the pods of its volume on this node are deleted")
 	}
 	if err != nil {
 		return err

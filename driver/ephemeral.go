@@ -106,7 +106,7 @@ func (n *node) remembered(ctx context.Context, v *backend.Volume, fresh bool, ca
 	if err == nil {
 		return cause
 	}
-	return fmt.Errorf("%w: inline ephemeral volume %s was not published, which is retried until its pod is deleted: %v; it stays: %v", backend.ErrUnavailable, v.ID, cause, err)
+	return fmt.Errorf("%w: inline ephemeral volume %s cannot be mounted for its pod: %v; it stays: %v", backend.ErrUnavailable, v.ID, cause, err)
 }
 
 // elsewhereError is about a volume that is published at another target, by which it is known.
@@ -155,7 +155,7 @@ func (n *node) mountEphemeral(ctx context.Context, v *backend.Volume, a access, 
 	case err != nil:
 		return err
 	case m != nil && m.ReadOnly != a.readOnly():
-		return otherwise("published", v.ID, m, a.readOnly())
+		return otherwise(v.ID, m, a.readOnly())
 	case m != nil:
 		return errors.Join(p.complete(ctx, a, m), giveToGroup(ctx, p, a, m, a.readOnly()))
 	}

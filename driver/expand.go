@@ -44,8 +44,8 @@ func (n *node) expand(ctx context.Context, v *backend.Volume, size backend.Size,
 		return err
 	}
 	if size.Required > v.Size || size.Limit > 0 && size.Limit < v.Size {
-		return fmt.Errorf("%w: volume %s has %d bytes, requested are at least %d and at most %d (0: no limit); ControllerExpandVolume decides the size",
-			backend.ErrOutOfRange, v.ID, v.Size, size.Required, size.Limit)
+		return fmt.Errorf("%w: volume %s has %s, requested are at least %s and at most %s (0: no limit); the size is that of its claim",
+			backend.ErrOutOfRange, v.ID, backend.Readable(v.Size), backend.Readable(size.Required), backend.Readable(size.Limit))
 	}
 	p, m, err := n.mountOf(v, req.GetVolumePath())
 	if err != nil {
@@ -60,10 +60,9 @@ func (n *node) grown(ctx context.Context, v *backend.Volume, err error) error {
 		return err
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("%w: volume %s has %d bytes, but not all of them can be used before its cluster answers; that is retried: %w", backend.ErrUnavailable, v.ID, v.Size, err)
+		return fmt.Errorf("%w: volume %s has %s, but not all of it can be used before its Ceph cluster answers: %w", backend.ErrUnavailable, v.ID, backend.Readable(v.Size), err)
 	}
 	n.stayedSmall(v, err)
 	// FailedPrecondition is the only error with which the kubelet still starts the pod.
-	return fmt.Errorf("%w: volume %s has %s, and its file system less: delete all pods that use it on this node, and it grows when the next one starts: %w",
-		backend.ErrPrecondition, v.ID, backend.Readable(v.Size), err)
+	return fmt.Errorf("%w: volume %s %s: %w", backend.ErrPrecondition, v.ID, stillSmall(v), err)
 }

@@ -36,7 +36,7 @@ func (h hostFS) is(m *nodeops.Mount) bool {
 func (h hostFS) verify(m *nodeops.Mount, staging string) error {
 	switch {
 	case m == nil:
-		return fmt.Errorf("%w: volume %s is not staged at %s; stage it first", backend.ErrPrecondition, h.v.ID, staging)
+		return fmt.Errorf("%w: volume %s is not mounted at %s: delete the pods that use it on this node", backend.ErrPrecondition, h.v.ID, staging)
 	case h.v.Mode == backend.Block:
 		return h.keep(nodeops.AttachedNode(m))
 	}
@@ -118,7 +118,7 @@ func (h hostFS) grow(ctx context.Context, m *nodeops.Mount) error {
 			return nodeops.GrowMounted(ctx, device, m.Target, h.n.Patience)
 		}
 	}
-	return fmt.Errorf("%w: volume %s is mounted read-only and its file system cannot grow; it will when it is staged writable", backend.ErrPrecondition, h.v.ID)
+	return fmt.Errorf("%w: volume %s is mounted read-only: its file system grows for the next pod that may write", backend.ErrPrecondition, h.v.ID)
 }
 
 func (hostFS) setGroup(ctx context.Context, m *nodeops.Mount, group int) error {

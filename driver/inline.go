@@ -29,7 +29,8 @@ func (n *node) permit(ctx context.Context, spec *backend.VolumeSpec) error {
 		return fmt.Errorf("%w pool %s: inline ephemeral volumes may be in %s; %s sets that",
 			backend.ErrInvalid, backend.Quote(spec.Pool), strings.Join(allowed.Pools, ", "), allowed.Field)
 	case spec.Size.Required > allowed.MaxSize:
-		return fmt.Errorf("%w size %d: an inline ephemeral volume may have at most %d bytes; %s sets that", backend.ErrOutOfRange, spec.Size.Required, allowed.MaxSize, allowed.Field)
+		return fmt.Errorf("%w size %s (%d): an inline ephemeral volume may have at most %s; %s sets that",
+			backend.ErrOutOfRange, backend.Readable(spec.Size.Required), spec.Size.Required, backend.Readable(allowed.MaxSize), allowed.Field)
 	}
 	if spec.Size.Required == 0 {
 		spec.Size.Required = min(backend.DefaultSize, allowed.MaxSize)

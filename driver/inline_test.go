@@ -37,7 +37,7 @@ func TestInlineVolume_IsRefusedUnlessAllowed(t *testing.T) {
 		"none is allowed":    {Inline{Field: field}, backend.VolumeSpec{}, backend.ErrPrecondition, []string{"generic ephemeral"}},
 		"none, with all set": {Inline{Field: field, MaxSize: 2 * gib}, backend.VolumeSpec{Pool: "fast", Size: backend.Size{Required: 1}}, backend.ErrPrecondition, []string{"not allowed"}},
 		"another pool":       {some, backend.VolumeSpec{Pool: "precious"}, backend.ErrInvalid, []string{`"precious"`, "slow, fast"}},
-		"a byte too much":    {some, backend.VolumeSpec{Pool: "fast", Size: backend.Size{Required: 2*gib + 1}}, backend.ErrOutOfRange, []string{"2147483649", "2147483648"}},
+		"a byte too much":    {some, backend.VolumeSpec{Pool: "fast", Size: backend.Size{Required: 2*gib + 1}}, backend.ErrOutOfRange, []string{"(2147483649)", "at most 2Gi;"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n, _ := inlineNode(test.allowed)
@@ -120,7 +120,7 @@ func TestInlineVolume_FinalAnswerLeavesNoVolume(t *testing.T) {
 		words  []string
 	}{
 		"made here":                       {code: codes.Internal, words: []string{"nothing that could be mounted"}},
-		"made here, and not removed":      {kept: errors.New("the disk is slow"), code: codes.Unavailable, words: []string{"nothing that could be mounted", "the disk is slow", "retried"}},
+		"made here, and not removed":      {kept: errors.New("the disk is slow"), code: codes.Unavailable, words: []string{"nothing that could be mounted", "it stays: the disk is slow"}},
 		"there before, perhaps with data": {before: true, code: codes.Unavailable, words: []string{"nothing that could be mounted", "kept"}},
 	} {
 		t.Run(name, func(t *testing.T) {

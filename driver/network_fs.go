@@ -48,9 +48,9 @@ func (f networkFS) is(m *nodeops.Mount) bool { return isOfServer(m, f.id) }
 func (f networkFS) verify(m *nodeops.Mount, path string) error {
 	switch {
 	case m == nil:
-		return fmt.Errorf("%w: volume %s is not staged at %s from %s; stage it first", backend.ErrPrecondition, f.id, path, f.source)
+		return fmt.Errorf("%w: volume %s of %s is not mounted at %s: delete the pods that use it on this node", backend.ErrPrecondition, f.id, f.source, path)
 	case !f.shownBy(m):
-		return fmt.Errorf("%w: volume %s is staged at %s from %s, requested is %s; unstage it first", backend.ErrPrecondition, f.id, path, m.Source, f.source)
+		return fmt.Errorf("%w: volume %s is mounted at %s from %s, not from %s: delete the pods that use it on this node", backend.ErrPrecondition, f.id, path, m.Source, f.source)
 	}
 	return nil
 }

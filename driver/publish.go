@@ -33,7 +33,7 @@ func (n *node) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolume
 
 func (n *node) publishStaged(ctx context.Context, id backend.ID, a access, req *csi.NodePublishVolumeRequest) error {
 	if req.GetStagingTargetPath() == "" {
-		return fmt.Errorf("%w: staging_target_path is missing; volumes are published from where they were staged", backend.ErrPrecondition)
+		return fmt.Errorf("%w: staging_target_path is missing", backend.ErrPrecondition)
 	}
 	if err := parsePath("staging_target_path", req.GetStagingTargetPath()); err != nil {
 		return err
@@ -82,7 +82,7 @@ func (n *node) publish(ctx context.Context, v *backend.Volume, a access, req *cs
 	}
 	readOnly := req.GetReadonly() || a.readOnly()
 	if staged.ReadOnly && !readOnly {
-		return fmt.Errorf("%w: volume %s is read-only where it is staged (%s): it was staged so, or its file system had an error, which is in the kernel's log; unstage it first", backend.ErrPrecondition, v.ID, staged.Target)
+		return fmt.Errorf("%w: volume %s is mounted read-only at %s, for another pod or since its file system had an error (see the kernel's log): delete all pods that use it on this node", backend.ErrPrecondition, v.ID, staged.Target)
 	}
 	m, err := p.at(target)
 	switch {
@@ -91,7 +91,7 @@ func (n *node) publish(ctx context.Context, v *backend.Volume, a access, req *cs
 	case m == nil:
 		err = bind(ctx, p, a, staged, target, readOnly)
 	case m.ReadOnly != readOnly:
-		err = otherwise("published", v.ID, m, readOnly)
+		err = otherwise(v.ID, m, readOnly)
 	}
 	if err != nil {
 		return err
@@ -133,7 +133,7 @@ func giveToGroup(ctx context.Context, p *mountState, a access, m *nodeops.Mount,
 func checkAlone(p *mountState, a access, source, target string) error {
 	m, err := otherMount(p, source, target)
 	if err == nil && m != nil {
-		err = fmt.Errorf("%w: volume %s is published at %s; access mode %s allows one target at a time", backend.ErrPrecondition, p.id, m.Target, a.writer)
+		err = fmt.Errorf("%w: volume %s is used by the pod of %s, and access mode %s allows one pod at a time", backend.ErrPrecondition, p.id, m.Target, a.writer)
 	}
 	return err
 }

@@ -287,7 +287,7 @@ func TestSharedVolume_InvalidRequestIsRefusedByTheNode(t *testing.T) {
 		VolumeId: "v", StagingTargetPath: dir, TargetPath: dir + "/target", VolumeCapability: sharedRequest("").GetVolumeCapabilities()[0],
 		VolumeContext: map[string]string{serverContext: "10.96.0.7", pathContext: "/v"},
 	})
-	expectError(t, err, codes.FailedPrecondition, "not staged", "10.96.0.7:/v")
+	expectError(t, err, codes.FailedPrecondition, "not mounted", "10.96.0.7:/v")
 }
 
 func TestSharedVolume_NodeThatCannotMountItNamesItselfAndWhatItLacks(t *testing.T) {

@@ -101,23 +101,32 @@ func (n *node) stage(ctx context.Context, v *backend.Volume, a access, path stri
 		return err
 	}
 	if m.ReadOnly != a.readOnly() {
-		return otherwise("staged", v.ID, m, a.readOnly())
+		return otherwise(v.ID, m, a.readOnly())
 	}
 	return p.complete(ctx, a, m)
 }
 
 // otherwise refuses a repeat that asks for something else than what is there.
-func otherwise(done string, id backend.ID, m *nodeops.Mount, readOnly bool) error {
+func otherwise(id backend.ID, m *nodeops.Mount, readOnly bool) error {
 	words := map[bool]string{true: "read-only", false: "writable"}
-	return fmt.Errorf("%w: volume %s is %s at %s %s, requested is %s; remove it there first",
-		backend.ErrExists, id, done, m.Target, words[m.ReadOnly], words[readOnly])
+	return fmt.Errorf("%w: volume %s is mounted %s at %s, and requested %s: delete the pods that use it so first",
+		backend.ErrExists, id, words[m.ReadOnly], m.Target, words[readOnly])
 }
 
 // stayedSmall reports a volume that cannot grow. It is used at its present size, since its data must stay accessible, and the next
 // stage or NodeExpandVolume tries again.
 func (n *node) stayedSmall(v *backend.Volume, err error) {
 	n.Log.Error("a volume cannot grow and is used at its present size", "volume", v.ID, "size", v.Size, "error", err)
-	n.observe(v, backend.NotGrown, fmt.Sprintf("the volume has %s, and its file system less: delete all pods that use it on this node, and it grows when the next one starts: %v", backend.Readable(v.Size), err))
+	n.observe(v, backend.NotGrown, fmt.Sprintf("the volume %s: %v", stillSmall(v), err))
+}
+
+// stillSmall says what a volume and its file system have, and how the latter grows.
+func stillSmall(v *backend.Volume) string {
+	has := "less"
+	if v.FSSize > 0 {
+		has = backend.Readable(v.FSSize)
+	}
+	return fmt.Sprintf("has %s, and its file system %s: delete all pods that use it on this node, and it grows when the next one starts", backend.Readable(v.Size), has)
 }
 
 // observe reports to the backend what was found wrong with a volume.

@@ -74,6 +74,6 @@ func (d *Driver) candidates(want *csi.TopologyRequirement) ([]string, error) {
 	case d.NodeID == "":
 		return nil, fmt.Errorf("%w: none of the %d nodes that Kubernetes offers for this claim runs Holdfast (none has the label %s): see spec.nodeSelectorTerms of the StorageCluster, and allowedTopologies of the class", backend.ErrExhausted, len(want.GetRequisite()), TopologyKey)
 	}
-	return nil, fmt.Errorf("%w: this is node %s, and none of the %d requisite topologies is {%s: %s}",
-		backend.ErrExhausted, d.NodeID, len(want.GetRequisite()), TopologyKey, d.NodeID)
+	return nil, fmt.Errorf("%w: the volume must be on another node: none of the %d that it may be on has the label %s=%s",
+		backend.ErrExhausted, len(want.GetRequisite()), TopologyKey, d.NodeID)
 }

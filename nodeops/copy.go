@@ -109,7 +109,7 @@ func Preallocate(f *os.File, size int64) error {
 	if errors.Is(err, unix.EOPNOTSUPP) {
 		err = fmt.Errorf("%w: its file system cannot preallocate space; use thin provisioning", err)
 	}
-	return errors.Join(fmt.Errorf("allocating %d bytes for %s: %w", size, f.Name(), err), f.Truncate(info.Size()))
+	return errors.Join(fmt.Errorf("allocating %s for %s: %w", mebibytes(size), f.Name(), err), f.Truncate(info.Size()))
 }
 
 func checkSpace(f *os.File, size int64) error {
@@ -123,7 +123,7 @@ func checkSpace(f *os.File, size int64) error {
 	}
 	need, free := size-st.Blocks*512, int64(fs.Bavail)*fs.Frsize
 	if need > free {
-		return fmt.Errorf("allocating %d bytes for %s: %w: %d bytes are missing, the file system has %d", size, f.Name(), unix.ENOSPC, need, free)
+		return fmt.Errorf("allocating %s for %s: %w: %s are needed, and the file system has %s", mebibytes(size), f.Name(), unix.ENOSPC, mebibytes(need), mebibytes(free))
 	}
 	return nil
 }

@@ -27,7 +27,7 @@ func (s DeviceSelector) String() string {
 		parts = append(parts, "path "+strings.Join(s.Paths, " or "))
 	}
 	if s.MinSize > 0 {
-		parts = append(parts, fmt.Sprintf("at least %d bytes", s.MinSize))
+		parts = append(parts, "at least "+mebibytes(s.MinSize))
 	}
 	if s.Model != "" {
 		parts = append(parts, fmt.Sprintf("model %q", s.Model))

@@ -37,11 +37,11 @@ func GrowUnmounted(ctx context.Context, device, fstype string) error {
 	}
 	// A check that may write would mark errors that it cannot repair, and such a file system would not be mounted.
 	if said, err := run(ctx, "e2fsck", "-f", "-n", device); err != nil {
-		return fmt.Errorf("the ext4 on %s does not grow to its %d bytes, since a check of it fails; run e2fsck -f on a copy of %s while it is not in use: %w", device, size, imageOn(device), oneLine(fmt.Errorf("%w: %s", err, withoutUsage(said))))
+		return fmt.Errorf("the ext4 on %s does not grow to %s, since a check of it fails; run e2fsck -f on a copy of %s while it is not in use: %w", device, mebibytes(size), imageOn(device), oneLine(fmt.Errorf("%w: %s", err, withoutUsage(said))))
 	}
 	// A resize is not interrupted. -f skips the requirement of a recent check, which has just been done.
 	if _, err := run(context.WithoutCancel(ctx), "resize2fs", "-f", device); err != nil {
-		return fmt.Errorf("growing the ext4 on %s to its %d bytes: %w", device, size, err)
+		return fmt.Errorf("growing the ext4 on %s to %s: %w", device, mebibytes(size), err)
 	}
 	return nil
 }

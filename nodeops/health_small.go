@@ -24,8 +24,11 @@ func describeSmall(root *os.File, m *Mount) string {
 	if has == 0 || size-has < slack {
 		return ""
 	}
-	return fmt.Sprintf("the %s at %s takes %d bytes of %d: it could not be grown", m.FSType, m.Target, has, size)
+	return fmt.Sprintf("the %s at %s takes %s of %s: it could not be grown", m.FSType, m.Target, mebibytes(has), mebibytes(size))
 }
+
+// mebibytes writes bytes for a message, rounded up.
+func mebibytes(bytes int64) string { return fmt.Sprint((bytes+1<<20-1)>>20, "Mi") }
 
 // fsBytes returns how many bytes of its device a file system uses, 0 if unknown.
 func fsBytes(root *os.File, m *Mount) (bytes int64) {

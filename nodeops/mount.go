@@ -93,13 +93,13 @@ func diagnose(ctx context.Context, device, fstype string, options []string, fail
 	case err != nil:
 		return errors.Join(failure, err)
 	case found == "":
-		return fmt.Errorf("%w: no file system is on it, its start was overwritten or lost; unstage the volume and run %s on a copy of its image, or restore it from a snapshot or backup: %w", ErrDamaged, headRepairs[fstype], failure)
+		return fmt.Errorf("%w: no file system is on it, its start was overwritten or lost; delete its pods and run %s on a copy of its image, or restore it from a snapshot or backup: %w", ErrDamaged, headRepairs[fstype], failure)
 	case found != fstype:
 		return fmt.Errorf("%w: %s is on it, not %s; if that was not intended, restore the volume from a snapshot or backup: %w", ErrDamaged, found, fstype, failure)
 	case slices.ContainsFunc(options, isSpecific):
-		return fmt.Errorf("%s may not know one of the mount options %q; if it does, the file system is damaged: unstage the volume and run %s on a copy of its image: %w", fstype, options, repairs[fstype], failure)
+		return fmt.Errorf("%s may not know one of the mount options %q; if it does, the file system is damaged: delete its pods and run %s on a copy of its image: %w", fstype, options, repairs[fstype], failure)
 	}
-	return fmt.Errorf("%w: unstage the volume and run %s on a copy of its image, or restore it from a snapshot or backup: %w", ErrDamaged, repairs[fstype], failure)
+	return fmt.Errorf("%w: delete its pods and run %s on a copy of its image, or restore it from a snapshot or backup: %w", ErrDamaged, repairs[fstype], failure)
 }
 
 // isSpecific returns whether an option is specific to a type of file system.

@@ -163,8 +163,8 @@ func (s *treeSync) explainFull(err error) error {
 		return fmt.Errorf("the target has no inodes left: about %d are missing: %w", max(1, need.entries-s.entries), err)
 	}
 	missing := max(need.bytes-s.bytes-usage.Available, 1)
-	return fmt.Errorf("the target is full: about %d bytes are missing; %d are still to be copied, and %d are free: %w",
-		missing, max(0, need.bytes-s.bytes), usage.Available, err)
+	return fmt.Errorf("the target is full: about %s are missing; %s are still to be copied, and %s are free: %w",
+		mebibytes(missing), mebibytes(max(0, need.bytes-s.bytes)), mebibytes(usage.Available), err)
 }
 
 type treeSize struct{ bytes, entries int64 }

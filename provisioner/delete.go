@@ -129,8 +129,8 @@ func (p *Provisioner) dispose(ctx context.Context, pv *core.PersistentVolume, v 
 	switch what {
 	case DeleteData:
 	case RetainData:
-		p.eventOncef(pv, core.EventTypeNormal, "Retained", "the data stays on NFS server %s as volume %s, exported as %s and taking %d bytes of what the server can promise; when it is no longer needed: holdfast volumes delete %s",
-			p.Identity, v.ID, p.Path(v.ID), v.Size, v.ID)
+		p.eventOncef(pv, core.EventTypeNormal, "Retained", "the data stays on NFS server %s as volume %s, exported as %s and taking %s of what the server can promise; when it is no longer needed: holdfast volumes delete %s",
+			p.Identity, v.ID, p.Path(v.ID), backend.Readable(v.Size), v.ID)
 		return p.journal.end(v.ID)
 	case ArchiveData:
 		if err := p.archive(ctx, pv, v); err != nil {

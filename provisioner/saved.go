@@ -54,7 +54,7 @@ func (p *Provisioner) saved(_ context.Context, v *core.PersistentVolume, err err
 	default:
 		p.log.Warn("a volume is created and its PersistentVolume cannot be written; retrying", "volume", id, "error", err)
 		if v.Spec.ClaimRef != nil {
-			p.warnf(v.Spec.ClaimRef, "NotSaved", "the volume is created, and its PersistentVolume %s cannot be written; this is retried: %v", v.Name, err)
+			p.warnf(v.Spec.ClaimRef, "NotSaved", "the volume is created, but its PersistentVolume %s cannot be written yet: %v", v.Name, err)
 		}
 	}
 }

@@ -337,7 +337,7 @@ func TestTransfer_FullTargetIsFinal(t *testing.T) {
 	from, to := hostfs.New(t, hostfs.XFS, 400*mib), hostfs.New(t, hostfs.Ext4, 16*mib)
 	plant(t, from)
 	_, result, err := transferred(t, from, to, nil)
-	if !errors.Is(err, ErrFinal) || !strings.Contains(result, "bytes are missing") {
+	if !errors.Is(err, ErrFinal) || !strings.Contains(result, "Mi are missing") {
 		t.Errorf("%v: %s", err, result)
 	}
 }

@@ -72,7 +72,7 @@ func notDetached(id backend.ID, n *v1beta1.StorageNode) error {
 	if c := meta.FindStatusCondition(n.Status.Conditions, v1beta1.FencedCondition); c != nil {
 		why += ": " + c.Message
 	}
-	return fmt.Errorf("%w: volume %s is not detached from node %s, which may still write to it and %s. If the node is off, give it the taint %s",
+	return fmt.Errorf("%w: volume %s is not detached from node %s, which may still write to it and %s. If the node is off: kubectl taint node %[3]s %[5]s=nodeshutdown:NoExecute",
 		backend.ErrUnavailable, id, n.Name, why, core.TaintNodeOutOfService)
 }
 

@@ -120,7 +120,7 @@ func TestDetach_WaitsUntilTheNodeCannotWriteAnyMore(t *testing.T) {
 			}
 		}
 		w.Until("the volume in the cache", func() bool { return detached("v") != nil })
-		inmemory.Expect(w, detached("v"), backend.ErrUnavailable, "volume v", "node "+node, "is not shut out of its Ceph cluster", "node.kubernetes.io/out-of-service")
+		inmemory.Expect(w, detached("v"), backend.ErrUnavailable, "volume v", "node "+node, "is not shut out of its Ceph cluster", "kubectl taint node "+node+" node.kubernetes.io/out-of-service=nodeshutdown:NoExecute")
 		for _, to := range []string{node, "other"} { // there is no VolumeAttachment: it was removed by force
 			err := w.Backend.Attach(w.Context(), "v", to)
 			if to == node && err != nil {

@@ -43,7 +43,7 @@ func copyInWords(c *v1beta1.VolumeCopy) string {
 	if c == nil {
 		return "its content is to be copied by a pod"
 	}
-	words := fmt.Sprintf("its content is copied by a pod: %s, %d of %d bytes", c.Phase, c.BytesDone, c.BytesTotal)
+	words := fmt.Sprintf("its content is copied by a pod: %s, %s of %s", c.Phase, backend.Readable(c.BytesDone), backend.Readable(c.BytesTotal))
 	if c.Message != "" {
 		words += ": " + c.Message
 	}

@@ -53,7 +53,7 @@ func TestPopulated_VolumeIsMadeEmptyAndReturnedWhenItIsComplete(t *testing.T) {
 		w.Answer("v", func(v *v1beta1.Volume) {
 			v.Status.Copy = &v1beta1.VolumeCopy{Phase: v1beta1.CopyCopying, BytesDone: 700, BytesTotal: 2000}
 		})
-		w.Until("the word how far it is", func() bool { return strings.Contains(w.intoCeph().Error(), "700 of 2000 bytes") })
+		w.Until("the word how far it is", func() bool { return strings.Contains(w.intoCeph().Error(), "700 of 2000") })
 		w.Answer("v", func(v *v1beta1.Volume) {
 			meta.SetStatusCondition(&v.Status.Conditions, metav1.Condition{Type: v1beta1.PopulatedCondition, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonPopulated})
 		})
@@ -121,7 +121,7 @@ func TestPopulated_WhatDoesNotFitTheSourceIsRefused(t *testing.T) {
 		block := cephSpec("a", 0)
 		block.Mode = backend.Block
 		inmemory.Refused(w.Backend.Restore(t.Context(), "s", block))(t, backend.ErrInvalid, "mode Block", "mode Filesystem")
-		inmemory.Refused(w.Backend.Restore(t.Context(), "s", cephSpec("b", mib)))(t, backend.ErrOutOfRange, "1048576 bytes", "2097152")
+		inmemory.Refused(w.Backend.Restore(t.Context(), "s", cephSpec("b", mib)))(t, backend.ErrOutOfRange, "1Mi, ", "has 2Mi")
 		gone := cephSpec("d", 0)
 		gone.Labels = map[string]string{v1beta1.ClaimNamespaceLabel: "shop", v1beta1.ClaimNameLabel: "gone"}
 		inmemory.Refused(w.Backend.Restore(t.Context(), "s", gone))(t, backend.ErrPrecondition, "shop/gone is gone")

@@ -25,7 +25,7 @@ func TestExportedDirectories_AreMadeCopiedGrownAndDeleted(t *testing.T) {
 	s.write(a, []byte("one"))
 	check.Got(s.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: a.ID}))(t)
 	_, err := s.SnapshotGroup(t.Context(), backend.GroupSpec{Name: "g", Sources: []backend.ID{a.ID, b.ID}})
-	check.Fails(t, err, backend.ErrPrecondition, "is in use", "engine=image")
+	check.Fails(t, err, backend.ErrPrecondition, "is in use", "engine Image")
 	s.write(a, []byte("two"))
 	back := check.Got(s.Restore(t.Context(), "s", backend.VolumeSpec{Name: "c"}))(t)
 	if grown, err := s.Expand(t.Context(), a.ID, backend.Size{Required: 2 * size}); err != nil || grown.Size != 2*size {

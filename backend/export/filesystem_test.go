@@ -50,7 +50,7 @@ func TestExt4_GrownWhileServedIsUsedWholeAfterTheNextStart(t *testing.T) {
 	s.write(v, []byte("one"))
 	size := backend.Size{Required: 200 * mib}
 	if _, err := s.Expand(t.Context(), v.ID, size); err != nil { // CAP_SYS_RESOURCE is missing
-		check.Fails(t, err, backend.ErrPrecondition, "209715200", "next start of the server")
+		check.Fails(t, err, backend.ErrPrecondition, "has 200Mi", "next start of the server")
 		if got := s.get(v.ID); got.Size != 64*mib || !got.Condition.Abnormal {
 			t.Errorf("it is said to have %d bytes, its condition %+v", got.Size, got.Condition)
 		}

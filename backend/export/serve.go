@@ -174,9 +174,9 @@ func (b *Backend) grow(ctx context.Context, v *backend.Volume, m *nodeops.Mount)
 	err := nodeops.GrowMounted(ctx, device, m.Target, 0) // no cluster has it
 	switch {
 	case v.FSType == "ext4" && errors.Is(err, unix.EPERM):
-		return fmt.Errorf("%w: volume %s has %d bytes, but its ext4 cannot grow to them while it is mounted; it grows at the next start of the server: delete its pod when its clients can wait that long: %w", backend.ErrPrecondition, v.ID, v.Size, err)
+		return fmt.Errorf("%w: volume %s has %s, but its ext4 cannot grow to that while it is mounted; it grows at the next start of the server: delete its pod when its clients can wait that long: %w", backend.ErrPrecondition, v.ID, backend.Readable(v.Size), err)
 	case err != nil:
-		return fmt.Errorf("%w: volume %s has %d bytes, but not all of them can be used: %w", backend.ErrPrecondition, v.ID, v.Size, err)
+		return fmt.Errorf("%w: volume %s has %s, but not all of it can be used: %w", backend.ErrPrecondition, v.ID, backend.Readable(v.Size), err)
 	}
 	crashpoint.Here(crashpoint.ExportGrown)
 	return nil

@@ -15,7 +15,7 @@ func TestDelete_AVolumeThatIsStagedOrAttachedIsRefusedByName(t *testing.T) {
 	b := served(t, PoolConfig{Name: "pool", Path: hostfs.New(t, hostfs.XFS, 4<<30)})
 	staged := made(t, b, backend.VolumeSpec{Name: "staged", FSType: "ext4", Size: backend.Size{Required: 64 * mib}})
 	use(t, staged)
-	says(t, b.Delete(t.Context(), staged.ID), backend.ErrPrecondition, "staged", "/dev/loop", "unstage it first")
+	says(t, b.Delete(t.Context(), staged.ID), backend.ErrPrecondition, "staged", "/dev/loop", "delete the pods that use it first")
 
 	raw := made(t, b, block("raw"))
 	loop := check.Got(nodeops.AttachLoop(t.Context(), raw.Access.Image, nodeops.LoopOptions{Autoclear: true}))(t)

@@ -72,7 +72,7 @@ func matches(e backend.PoolExpectation, is backend.PoolIdentity) error {
 	case is.ID != e.ID:
 		what = fmt.Sprintf("pool %s is there, and pool %s is expected: mount the disk of the latter there", cmp.Or(is.ID, "without an ID"), e.ID)
 	case is.Generation < e.Generation:
-		what = fmt.Sprintf("an older copy of the pool with the ID %s is there, such as a restored image: it was opened %d times, and the one in use %d times; mount that disk", e.ID, is.Generation, e.Generation)
+		what = fmt.Sprintf("an older copy of the pool with the ID %s is there, such as a restored image: it was opened %d times, and the one in use %d times; mount the current disk", e.ID, is.Generation, e.Generation)
 	default:
 		return nil
 	}

@@ -43,6 +43,6 @@ func (p *pool) trashInodes() (sum int64) {
 }
 
 func (p *pool) withoutInodes(usage nodeops.FSUsage, r *record) error {
-	return fmt.Errorf("%w: %s needs %d files of the file system of pool %s, %d of %d are free; delete volumes, snapshots or other files there",
+	return fmt.Errorf("%w: %s needs %d inodes of pool %s, where %d of %d are free; delete volumes, snapshots or other files there",
 		backend.ErrExhausted, r.id, r.inodes(), p.Name, usage.InodesFree, usage.Inodes)
 }

@@ -57,7 +57,7 @@ func TestInodes_PoolWithoutFreeOnesRefusesAndReportsIt(t *testing.T) {
 	deleted(t, b, "a")
 	made(t, b, block("stays"))
 	taken := withoutFiles(t, others)
-	fails(b.Create(t.Context(), block("b")))(t, backend.ErrExhausted, "b needs 4 files", "0 of")
+	fails(b.Create(t.Context(), block("b")))(t, backend.ErrExhausted, "b needs 4 inodes", "0 of")
 	keeps(t, b, "a") // which would not have sufficed
 	deleted(t, b, "stays")
 	check.OK(t, errors.Join(os.Remove(taken[0]), os.Remove(taken[1])))

@@ -401,7 +401,7 @@ func TestClone_OfAVolumeThatIsOnlyReadHasItsContent(t *testing.T) {
 				c, err := b.Clone(t.Context(), v.ID, spec)
 				switch {
 				case v == raw && k.Name == hostfs.Ext4.Name:
-					says(t, err, backend.ErrPrecondition, "volume raw", "stop its user first")
+					says(t, err, backend.ErrPrecondition, "volume raw", "stop the pods that use it first")
 				case err != nil:
 					t.Errorf("%s on %s: %v", spec.Name, k.Name, err)
 				case v == files:
@@ -479,7 +479,7 @@ func holdsOneInstant(t *testing.T, k hostfs.Kind, how backend.Provisioning, inUs
 	close(stop)
 	check.Report(t, <-stopped)
 	if refused {
-		says(t, err, backend.ErrPrecondition, "volume v", "attached as a raw block device", "stop its user first")
+		says(t, err, backend.ErrPrecondition, "volume v", "attached as a raw block device", "stop the pods that use it first")
 		return
 	}
 	check.OK(t, err)
@@ -512,7 +512,7 @@ func TestClone_ImageThatCannotBeClonedIsCopiedOnlyWhileItHasNoUser(t *testing.T)
 	thick := sized("thick", size)
 	thick.Provisioning = backend.Thick
 	for _, spec := range []backend.VolumeSpec{sized("thin", size), thick} {
-		if c, err := b.Clone(t.Context(), "raw", spec); !errors.Is(err, backend.ErrPrecondition) || !strings.Contains(err.Error(), "stop its user first") {
+		if c, err := b.Clone(t.Context(), "raw", spec); !errors.Is(err, backend.ErrPrecondition) || !strings.Contains(err.Error(), "stop the pods that use it first") {
 			t.Errorf("%s, of an image in use: %+v, %v", spec.Name, c, err)
 		}
 	}

@@ -104,7 +104,7 @@ func TestOpen_RefusesAnotherPool(t *testing.T) {
 		"a newer pool.json":             {write(poolFile, `{"version":9,"engine":"image"}`), backend.ErrUnavailable, []string{"version 9", "newer program"}},
 		"a pool of another engine":      {write(poolFile, `{"version":1,"engine":"directory"}`), backend.ErrInvalid, []string{"engine=directory", "image"}},
 		"a missing directory":           {func(_ *testing.T, c *PoolConfig) { c.Path += "/missing" }, os.ErrNotExist, []string{"missing", "existing directory"}},
-		"an unknown engine":             {func(_ *testing.T, c *PoolConfig) { c.Engine = "zfs" }, backend.ErrInvalid, []string{`"zfs"`, "image or directory"}},
+		"an unknown engine":             {func(_ *testing.T, c *PoolConfig) { c.Engine = "zfs" }, backend.ErrInvalid, []string{`"zfs"`, "Image or Directory"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := emptyPool(t)
@@ -217,7 +217,7 @@ func TestPool_BrokenVolumeIsListedAndHidesNoOther(t *testing.T) {
 		"another's metadata": {do: func(dir string) error {
 			return os.WriteFile(filepath.Join(dir, metaFile), []byte(`{"version":1,"id":"other"}`), 0o600)
 		}, words: []string{`"other"`}},
-		"a cut image":     {do: func(dir string) error { return os.Truncate(filepath.Join(dir, "image"), 4096) }, words: []string{"4096 bytes of 1048576"}},
+		"a cut image":     {do: func(dir string) error { return os.Truncate(filepath.Join(dir, "image"), 4096) }, words: []string{"4Ki of 1Mi"}},
 		"a missing image": {do: func(dir string) error { return os.Remove(filepath.Join(dir, "image")) }, words: []string{"image cannot be read"}},
 		"a link for an image": {do: func(dir string) error {
 			return errors.Join(os.Remove(filepath.Join(dir, "image")), os.Symlink("/etc/passwd", filepath.Join(dir, "image")))

@@ -67,7 +67,7 @@ func (p *pool) unused(r *record) error {
 		return err
 	}
 	if by != "" {
-		return fmt.Errorf("%w: %s %s is in use on this host (%s); unpublish and unstage it first", backend.ErrInUse, r.kind, r.id, by)
+		return fmt.Errorf("%w: %s %s is in use on this host (%s); delete the pods that use it first", backend.ErrInUse, r.kind, r.id, by)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package held
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
@@ -15,17 +16,19 @@ const mostNamed = 5
 func Text(all []Hidden) string { return text("so its pools and nodes are not changed", all) }
 
 func text(consequence string, all []Hidden) string {
-	lines := make([]string, 0, len(all))
+	lines, pools := make([]string, 0, len(all)), []string{}
 	for _, h := range all {
 		holds := kube.Count(int(h.Pool.Volumes), "volume")
 		if h.Pool.Snapshots > 0 {
 			holds += " and " + kube.Count(int(h.Pool.Snapshots), "snapshot")
 		}
 		lines = append(lines, fmt.Sprintf("%s: %s; pool %s holds %s on %s", h.Field, h.Why, h.Pool.Name, holds, some(h.Pool.Nodes)))
+		pools = append(pools, h.Pool.Name)
 	}
+	slices.Sort(pools)
 	return "the spec would hide volumes, " + consequence + ": " + strings.Join(lines, ". ") +
 		". Revert the change and add another pool, or delete or move the volumes first; " +
-		"where they are in the new place already, name the pool in the annotation holdfast.dev/allow-hiding"
+		"where they are in the new place already: kubectl annotate storagecluster --all " + v1beta1.AllowHidingAnnotation + "=" + strings.Join(slices.Compact(pools), ",")
 }
 
 func some(nodes []string) string {

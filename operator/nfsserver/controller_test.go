@@ -341,6 +341,6 @@ func TestKubelet_WithoutLoopDevicesTheServerReportsWhatIsMissing(t *testing.T) {
 	})
 	wait.Until(r, "the reason", func() bool {
 		message := r.condition("data", v1beta1.AvailableCondition, reasonPod)
-		return strings.Contains(message, "Insufficient holdfast.dev/loop-set") && strings.Contains(message, "engine directory")
+		return strings.Contains(message, "Insufficient holdfast.dev/loop-set") && strings.Contains(message, "engine Directory")
 	})
 }

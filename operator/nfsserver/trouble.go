@@ -43,9 +43,9 @@ func (r *round) trouble() (reason, message string) {
 	case why == "" && r.poolTrouble() != "":
 		why = r.poolTrouble()
 	case strings.Contains(why, v1beta1.LoopSetResource) && r.unguarded:
-		why += fmt.Sprintf("; no node has %s: ValidatingAdmissionPolicy is switched off in the API server, and without it loop devices cannot be refused to other pods; the engine directory needs none", v1beta1.LoopSetResource)
+		why += fmt.Sprintf("; no node has %s: ValidatingAdmissionPolicy is switched off in the API server, and without it loop devices cannot be refused to other pods; the engine Directory needs none", v1beta1.LoopSetResource)
 	case strings.Contains(why, v1beta1.LoopSetResource):
-		why += fmt.Sprintf("; nodes have %s while a pod of the DaemonSet holdfast-node, or holdfast-loop-sets where csi.enabled is false, is ready there; the engine directory needs none", v1beta1.LoopSetResource)
+		why += fmt.Sprintf("; nodes have %s while a pod of the DaemonSet holdfast-node, or holdfast-loop-sets where csi.enabled is false, is ready there; the engine Directory needs none", v1beta1.LoopSetResource)
 	case why == "" && !podstatus.IsReady(pod):
 		why = "it starts"
 	case why == "":

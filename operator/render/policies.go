@@ -59,8 +59,8 @@ func LimitsOf(in Input) (limits []*unstructured.Unstructured) {
 
 // WithoutPolicies says what is possible for anyone if the API server has no policies.
 const WithoutPolicies = "ValidatingAdmissionPolicy is switched off in the API server (see its flags --runtime-config and --disable-admission-plugins): with the token of one node pod the Volumes of " +
-	"every node can be written, with that of an NFS server every PersistentVolume and claim, each pod can mount what NFS servers export, and no loop devices are allocated, which NFS servers with the engine image need. " +
-	"Switch it on; until then give NFS servers the engine directory, and allow no access to the node pods"
+	"every node can be written, with that of an NFS server every PersistentVolume and claim, each pod can mount what NFS servers export, and no loop devices are allocated, which NFS servers with the engine Image need. " +
+	"Switch it on; until then give NFS servers the engine Directory, and allow no access to the node pods"
 
 // policies make the API server enforce what neither schemas nor RBAC can. An older one has no such kind.
 func (p *plan) policies() []object {

@@ -248,7 +248,7 @@ func TestLife_VolumeIsCopiedByControllersThatAreKilled(t *testing.T) {
 	l.Until("the claims being bound", l.isBound)
 	l.says(1, `{"phase":"Copying","done":400,"total":1000}`, core.ContainerState{Running: &core.ContainerStateRunning{}})
 	l.killedAtEveryWrite("the progress", func() bool { return l.status().BytesDone == 400 })
-	if _, err := l.request(); err == nil || !strings.Contains(err.Error(), "400 of 1000 bytes") {
+	if _, err := l.request(); err == nil || !strings.Contains(err.Error(), "400 of 1000") {
 		t.Errorf("CreateVolume says %v", err)
 	}
 	l.ends(1, 1, "the kernel has said no")

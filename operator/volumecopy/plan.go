@@ -239,7 +239,7 @@ func (p *plan) advance(o observed, next v1beta1.VolumeCopy) {
 	}
 	var e *event
 	if tenth := next.Percent() / 10; tenth > 0 && (before.Phase != next.Phase || before.Percent()/10 < tenth) {
-		e = &event{core.EventTypeNormal, v1beta1.ReasonCopyProgress, fmt.Sprintf("%s: %d of %d bytes", &next, next.BytesDone, next.BytesTotal)}
+		e = &event{core.EventTypeNormal, v1beta1.ReasonCopyProgress, fmt.Sprintf("%s: %s of %s", &next, v1beta1.Readable(v1beta1.Quantity(next.BytesDone)), v1beta1.Readable(v1beta1.Quantity(next.BytesTotal)))}
 	}
 	p.write(o, next, e)
 }
@@ -262,7 +262,7 @@ func (p *plan) succeed(o observed, now v1beta1.VolumeCopy, ended *core.Container
 	next := now
 	next.Phase, next.BytesDone, next.BytesTotal, next.Failures, next.Message, next.Checksum = v1beta1.CopyComplete, r.Bytes, r.Bytes, 0, "", "sha256:"+r.SHA256
 	p.again = soon
-	p.write(o, next, &event{core.EventTypeNormal, v1beta1.ReasonCopyVerified, fmt.Sprintf("%d bytes in %d files are the same in both: %s", r.Bytes, r.Files, next.Checksum)})
+	p.write(o, next, &event{core.EventTypeNormal, v1beta1.ReasonCopyVerified, fmt.Sprintf("%s in %d files are the same in both: %s", v1beta1.Readable(v1beta1.Quantity(r.Bytes)), r.Files, next.Checksum)})
 }
 
 func (p *plan) fail(o observed, now v1beta1.VolumeCopy, pod *core.Pod, ended *core.ContainerStateTerminated) {

@@ -162,7 +162,7 @@ func (p *pool) reportCopy(ctx context.Context, name string, m *meta, status *adm
 	if err != nil {
 		return // the next call of this kind says what is wrong
 	}
-	backend.Progressf(ctx, "the copy is %s, %d of about %d bytes are there", status.State, min(bytes, m.Copy.Bytes), m.Copy.Bytes)
+	backend.Progressf(ctx, "the copy is %s, %s of about %s are there", status.State, backend.Readable(min(bytes, m.Copy.Bytes)), backend.Readable(m.Copy.Bytes))
 }
 
 // destroy removes a subvolume that was recorded as one of the pool, with what its copy needed. Snapshots of it stay.

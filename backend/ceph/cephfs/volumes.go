@@ -93,17 +93,17 @@ func (g *group) facts(dir string) (f facts, err error) {
 // plan says what a volume is going to be, a copy of what has sourceSize bytes or an empty one.
 func (p *pool) plan(id backend.ID, spec backend.VolumeSpec, source *backend.Source, sourceSize int64) (*meta, error) {
 	refuse := func(format string, args ...any) (*meta, error) {
-		return nil, fmt.Errorf("%w: volume %s in pool %s: engine cephfs "+format, append([]any{backend.ErrInvalid, id, p.Name}, args...)...)
+		return nil, fmt.Errorf("%w: volume %s in pool %s: engine CephFS "+format, append([]any{backend.ErrInvalid, id, p.Name}, args...)...)
 	}
 	switch {
 	case spec.Pool != "" && spec.Pool != p.Name:
 		return nil, fmt.Errorf("%w pool %s: the pool here is %s", backend.ErrInvalid, backend.Quote(spec.Pool), p.Name)
 	case cmp.Or(spec.Mode, backend.Filesystem) != backend.Filesystem:
-		return refuse("cannot serve volumes of mode %s; use engine rbd", spec.Mode)
+		return refuse("cannot serve volumes of mode %s; use engine RBD", spec.Mode)
 	case spec.FSType != "" && spec.FSType != fsType:
 		return refuse("cannot make %s", backend.Quote(spec.FSType))
 	case spec.Provisioning == backend.Thick:
-		return refuse("cannot take space in advance (provisioning thick)")
+		return refuse("cannot take space in advance (provisioning Thick)")
 	case len(spec.MkfsOptions) > 0:
 		return refuse("makes no file system and cannot take mkfsOptions %v", spec.MkfsOptions)
 	}

@@ -140,7 +140,7 @@ func (b *Backend) discardedAs(r *record) state {
 }
 
 func inUse(r *record, by string) error {
-	return fmt.Errorf("%w: %s %s is in use (%s); unpublish and unstage it first", backend.ErrPrecondition, r.kind, r.id, by)
+	return fmt.Errorf("%w: %s %s is in use (%s); delete the pods that use it first", backend.ErrPrecondition, r.kind, r.id, by)
 }
 
 // unused fails while a node has an image mapped. What this process has open, or had when the cluster did not answer, is no

@@ -43,7 +43,7 @@ func Open(ctx context.Context, path string) (engine.Engine, error) {
 		}
 		return &projects{common{path: path, fsType: features.FSType, shares: features.Reflink}, quota}, nil
 	}
-	return nil, fmt.Errorf("%w: %s is on %s, which cannot limit directories; use xfs or ext4 mounted with prjquota, or btrfs, or engine=image", backend.ErrInvalid, path, features.FSType)
+	return nil, fmt.Errorf("%w: %s is on %s, which cannot limit directories; use xfs or ext4 mounted with prjquota, or btrfs, or the engine Image", backend.ErrInvalid, path, features.FSType)
 }
 
 // common has what both engines share.
@@ -64,7 +64,7 @@ func (c *common) FileSystem() (string, backend.SnapshotCost) {
 func (c *common) plan(spec backend.VolumeSpec, source *engine.Content) (engine.Content, int64, error) {
 	content := engine.Content{Mode: backend.Filesystem, FSType: c.fsType, Provisioning: backend.Thin, Inodes: spec.Inodes}
 	refuse := func(format string, args ...any) (engine.Content, int64, error) {
-		return content, 0, fmt.Errorf("%w: engine directory "+format+"; engine image can", append([]any{backend.ErrInvalid}, args...)...)
+		return content, 0, fmt.Errorf("%w: engine Directory "+format+"; engine Image can", append([]any{backend.ErrInvalid}, args...)...)
 	}
 	switch {
 	case cmp.Or(spec.Mode, backend.Filesystem) != backend.Filesystem:
@@ -72,7 +72,7 @@ func (c *common) plan(spec backend.VolumeSpec, source *engine.Content) (engine.C
 	case spec.FSType != "" && spec.FSType != c.fsType:
 		return refuse("keeps files on the pool's own %s and cannot make %s", c.fsType, backend.Quote(spec.FSType))
 	case spec.Provisioning == backend.Thick:
-		return refuse("cannot preallocate space (provisioning thick)")
+		return refuse("cannot preallocate space (provisioning Thick)")
 	case len(spec.MkfsOptions) > 0:
 		return refuse("makes no file system, so mkfsOptions %v cannot be applied", spec.MkfsOptions)
 	}
@@ -132,7 +132,7 @@ func missing(e *engine.Entry) (backend.Condition, bool) {
 func (c *common) idle(e *engine.Entry, why string) error {
 	by, err := c.InUse(e)
 	if err == nil && by != "" {
-		err = fmt.Errorf("%w: volume %s is in use (%s) and %s; stop its user first, or use engine=image", backend.ErrPrecondition, e.ID, by, why)
+		err = fmt.Errorf("%w: volume %s is in use (%s) and %s; stop the pods that use it first, or use a pool of the engine Image", backend.ErrPrecondition, e.ID, by, why)
 	}
 	return err
 }

@@ -173,7 +173,7 @@ func (j *judge) whyUnfit(ctx context.Context, d nodeops.Device) error {
 	case len(d.Holders) > 0:
 		return fmt.Errorf("it is part of %s", strings.Join(d.Holders, ", "))
 	case d.Size < smallest:
-		return fmt.Errorf("it has %d bytes, fewer than the %d that a file system needs", d.Size, smallest)
+		return fmt.Errorf("it has %s, and a file system needs %s", backend.Readable(d.Size), backend.Readable(smallest))
 	}
 	if err := j.others(&d); err != nil {
 		return err

@@ -45,7 +45,7 @@ func TestChoose_FirstEmptyDiskIsTakenAndOneWithDataNever(t *testing.T) {
 func TestChoose_DiskInUseOrTooSmallIsNotTaken(t *testing.T) {
 	f := newFixture(t)
 	small := hostfs.Disk(t, 64*mib)
-	f.refused(pool, paths(small), "fewer than", small)
+	f.refused(pool, paths(small), "it has 64Mi, and a file system needs", small)
 	used := hostfs.Disk(t, size)
 	holder := check.Got(os.OpenFile(used, os.O_RDONLY|os.O_EXCL, 0))(t)
 	defer holder.Close()

@@ -237,7 +237,7 @@ func (h *Host) attach(ctx context.Context, r *record, device *nodeops.Device) er
 	}
 	h.Log.Info("disk mounted", "pool", r.Pool, "device", device.Path, "uuid", r.UUID, "at", place)
 	if !quotas {
-		h.Log.Warn("this kernel has no project quotas on xfs: the pool cannot have engine directory", "pool", r.Pool)
+		h.Log.Warn("this kernel has no project quotas on xfs: the pool cannot have the engine Directory", "pool", r.Pool)
 	}
 	return nil
 }

@@ -57,9 +57,9 @@ func (en *Engine) Frozen(ctx context.Context, e *engine.Entry, group string, do 
 	attached := strings.Join(devices, ", ")
 	switch {
 	case group != "":
-		return fmt.Errorf("%w: volume %s is attached as a raw block device (%s), which cannot be frozen together with other volumes; stop its user first", backend.ErrPrecondition, e.ID, attached)
+		return fmt.Errorf("%w: volume %s is attached as a raw block device (%s), which cannot be frozen together with other volumes; stop the pods that use it first", backend.ErrPrecondition, e.ID, attached)
 	case !en.reflink:
-		return fmt.Errorf("%w: volume %s is attached as a raw block device (%s) and its pool cannot clone (xfs with reflink or btrfs can), so a copy would not belong to one instant; stop its user first", backend.ErrPrecondition, e.ID, attached)
+		return fmt.Errorf("%w: volume %s is attached as a raw block device (%s) and its pool cannot clone (xfs with reflink or btrfs can), so a copy would not belong to one instant; stop the pods that use it first", backend.ErrPrecondition, e.ID, attached)
 	}
 	for _, device := range devices {
 		if err := nodeops.SyncDevice(device); err != nil {

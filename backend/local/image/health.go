@@ -83,7 +83,7 @@ func health(ctx context.Context, m *nodeops.Mount, content *engine.Content) back
 	case is.Device != "":
 		return deviceHealth(is.Device)
 	case is.Small != "" && content.FSSize != content.Size:
-		return backend.Condition{Abnormal: true, Reason: backend.NotGrown, Message: is.Small + "; that is retried when it is mounted the next time; " + unmount}
+		return backend.Condition{Abnormal: true, Reason: backend.NotGrown, Message: is.Small + "; it grows when it is mounted the next time; " + unmount}
 	}
 	return backend.Condition{}
 }

@@ -184,7 +184,7 @@ func (en *Engine) copyImage(ctx context.Context, dst, src *os.File, source *engi
 	case err != nil:
 		return err
 	case len(devices) > 0:
-		return fmt.Errorf("%w: the image of volume %s cannot be cloned, as other images of its pool can (lsattr shows whether it has the attribute C), and is in use (%s), so a copy would not belong to one instant; stop its user first",
+		return fmt.Errorf("%w: the image of volume %s cannot be cloned, as other images of its pool can (lsattr shows whether it has the attribute C), and is in use (%s), so a copy would not belong to one instant; stop the pods that use it first",
 			backend.ErrPrecondition, source.ID, strings.Join(devices, ", "))
 	}
 	if err := nodeops.CopySparse(ctx, dst, src); err != nil {
@@ -327,7 +327,7 @@ func (*Engine) Inspect(e *engine.Entry) (int64, backend.Condition) {
 	}
 	used := info.Sys().(*syscall.Stat_t).Blocks * 512
 	if info.Size() < e.Content.Size {
-		return used, backend.Abnormal("its image holds %d bytes of %d: it was truncated; restore it from a snapshot or backup", info.Size(), e.Content.Size)
+		return used, backend.Abnormal("its image holds %s of %s: it was truncated; restore it from a snapshot or backup", backend.Readable(info.Size()), backend.Readable(e.Content.Size))
 	}
 	return used, backend.Condition{}
 }
