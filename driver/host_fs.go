@@ -58,11 +58,7 @@ func (h hostFS) mountDevice(ctx context.Context, a access, device, target string
 	if a.readOnly() || h.grown {
 		return nil
 	}
-	p, m, err := h.n.mountOf(h.v, target)
-	if err != nil {
-		return errors.Join(err, nodeops.Unmount(ctx, target))
-	}
-	if err := p.grow(ctx, m); err != nil {
+	if err := nodeops.GrowMounted(ctx, device, target, h.n.Patience); err != nil {
 		h.n.stayedSmall(h.v, cmp.Or(small, err))
 	}
 	return nil

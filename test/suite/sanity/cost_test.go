@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -22,6 +23,8 @@ import (
 // cost is what a call makes the kernel do, which no load of the machine changes.
 type cost struct {
 	children int // commands that are run
+	guards   int // of them before a file system is frozen
+	frozen   int // commands and processes that are started while it is
 	syncs    int // of what is on disk, by Holdfast and its commands
 	lookups  int // of files, and requests to devices
 }
@@ -29,6 +32,7 @@ type cost struct {
 var (
 	runs    = regexp.MustCompile(`^\d+ +execve\(`)
 	syncing = regexp.MustCompile(`^\d+ +(fsync|fdatasync|syncfs|sync)\(`)
+	starts  = regexp.MustCompile(`^\d+ +(execve|v?fork|clone3?)\(`)
 	looking = regexp.MustCompile(`^\d+ +(openat|open|newfstatat|lstat|stat|statx|readlinkat|readlink|getdents64|ioctl)\(`)
 )
 
@@ -72,7 +76,16 @@ func (t trace) of(w *world, call func() error) (c cost) {
 	w.Helper()
 	before := len(check.Got(os.ReadFile(string(t)))(w.T))
 	w.must(call())
+	frozen := false
 	for line := range strings.Lines(string(check.Got(os.ReadFile(string(t)))(w.T)[before:])) {
+		switch {
+		case strings.Contains(line, ", FIFREEZE"):
+			frozen, c.guards = true, c.children
+		case strings.Contains(line, ", FITHAW"):
+			frozen = false
+		case frozen && starts.MatchString(line) && !strings.Contains(line, "CLONE_THREAD"):
+			c.frozen++
+		}
 		switch {
 		case runs.MatchString(line):
 			c.children++
@@ -92,7 +105,9 @@ func (t trace) least(w *world, name string) map[string]cost {
 	for i := range 3 {
 		for call, c := range t.costs(w, fmt.Sprint(name, "-", i+1)) {
 			was := least[call]
-			least[call] = cost{min(was.children, c.children), min(was.syncs, c.syncs), min(was.lookups, c.lookups)}
+			least[call] = cost{
+				min(was.children, c.children), min(was.guards, c.guards), min(was.frozen, c.frozen), min(was.syncs, c.syncs), min(was.lookups, c.lookups),
+			}
 		}
 	}
 	return least
@@ -134,6 +149,8 @@ func (t trace) costs(w *world, name string) map[string]cost {
 	})
 	costs["unpublish"] = t.of(w, func() error { return w.unpublish(id, name) })
 	costs["unstage"] = t.of(w, func() error { return w.unstage(id) })
+	costs["stage again"] = t.of(w, func() error { return w.stage(id, access) })
+	w.must(w.unstage(id))
 	costs["delete"] = t.of(w, func() error { w.remove(id); return nil })
 	return costs
 }
@@ -142,10 +159,17 @@ func (t trace) costs(w *world, name string) map[string]cost {
 func (w *world) spareLoops(first, count int) {
 	w.Helper()
 	control := check.Got(os.OpenFile("/dev/loop-control", os.O_RDWR, 0))(w.T)
-	remove := func() {
-		for n := range count {
-			_ = unix.IoctlSetInt(int(control.Fd()), unix.LOOP_CTL_REMOVE, first+n)
+	remove := func() { // at once, since the kernel waits with each
+		const atOnce = 100
+		var removals sync.WaitGroup
+		for part := range atOnce {
+			removals.Go(func() {
+				for n := part; n < count; n += atOnce {
+					_ = unix.IoctlSetInt(int(control.Fd()), unix.LOOP_CTL_REMOVE, first+n)
+				}
+			})
 		}
+		removals.Wait()
 	}
 	remove() // those of a run that was killed
 	w.Cleanup(func() {
@@ -155,35 +179,61 @@ func (w *world) spareLoops(first, count int) {
 	check.Got(nodeops.AddLoops(first, count))(w.T)
 }
 
+// spareMounts makes mounts that have nothing to do with volumes.
+func (w *world) spareMounts(count int) {
+	w.Helper()
+	all := w.stagingDir("others")
+	w.must(unix.Mount(all, all, "", unix.MS_BIND, ""))
+	w.Cleanup(func() { w.must(unix.Unmount(all, unix.MNT_DETACH)) }) // with those below
+	for i := range count / 2 {
+		dir := w.stagingDir(fmt.Sprint("others/", i))
+		w.must(unix.Mount(dir, dir, "", unix.MS_BIND, ""))
+		w.must(unix.Mount("none", dir, "tmpfs", 0, "size=4k"))
+	}
+}
+
 func TestCost_OfACallIsTheSameWhateverElseTheMachineHas(t *testing.T) {
 	hostfs.RequireRoot(t)
-	w := newWorld(t, imageOnXFS, "")
+	w := newWorld(t, imageOnXFS, ",overcommit=10") // so that no deleted volume is removed for another
 	trace := w.traced()
 	trace.costs(w, "first") // what is done once
 	few := trace.least(w, "few")
-	w.spareLoops(5000, 50)
-	for i := range 50 {
-		dir := w.stagingDir(fmt.Sprint("other-", i))
-		w.must(unix.Mount(dir, dir, "", unix.MS_BIND, ""))
-		w.must(unix.Mount("none", dir, "tmpfs", 0, "size=4k"))
-		w.Cleanup(func() {
-			_ = unix.Unmount(dir, unix.MNT_DETACH)
-			_ = unix.Unmount(dir, unix.MNT_DETACH)
-		})
-	}
+	w.spareLoops(5000, 2000)
+	w.spareMounts(1000)
 	many := trace.least(w, "many")
+	const foreign, most = 11, 6
+	for range foreign / 2 {
+		hostfs.New(t, hostfs.Ext4, 16*mib)
+		hostfs.New(t, hostfs.XFS, 300*mib)
+	}
+	hostfs.New(t, hostfs.Btrfs, 128*mib)
+	others := trace.least(w, "others")
 	t.Logf("with few loop devices and mounts: %+v", few)
 	t.Logf("with many: %+v", many)
+	t.Logf("with other images that are mounted: %+v", others)
 	for call, want := range few {
 		if many[call].lookups > want.lookups && call != "create ext4" { // mke2fs looks at the source of each mount
-			t.Errorf("%s looks at %d files, and at %d with 50 loop devices and 100 mounts more", call, want.lookups, many[call].lookups)
+			t.Errorf("%s looks at %d files, and at %d with 2,000 loop devices and 1,000 mounts more", call, want.lookups, many[call].lookups)
 		}
 	}
+	for call, c := range many {
+		if more := others[call].lookups - c.lookups; more > most*foreign {
+			t.Errorf("%s looks at %d files more with %d images of others, want %d for each at most", call, more, foreign, most)
+		}
+	}
+	const grows = 9 // to see that the file system needs not grow
+	if first, again := many["stage"].lookups, many["stage again"].lookups; again > first+grows {
+		t.Errorf("stage looks at %d files, and at %d once the volume was expanded", first, again)
+	}
 	for call, want := range map[string]cost{
-		"create": {children: 1, syncs: 6}, "create ext4": {children: 1, syncs: 4}, "snapshot": {children: 1, syncs: 5}, "clone": {children: 1, syncs: 5}, "stage": {}, "publish": {}, "grow": {syncs: 3}, "unpublish": {}, "unstage": {}, "delete": {syncs: 2},
+		"create": {children: 1, syncs: 6}, "create ext4": {children: 1, syncs: 4}, "snapshot": {children: 1, guards: 1, syncs: 5}, "clone": {children: 1, guards: 1, syncs: 5}, "stage": {}, "stage again": {}, "publish": {}, "grow": {syncs: 3}, "unpublish": {}, "unstage": {}, "delete": {syncs: 2},
 	} {
-		if got := many[call]; got.children > want.children || got.syncs > want.syncs {
+		got := many[call]
+		if got.children > want.children || got.syncs > want.syncs {
 			t.Errorf("%s runs %d commands and syncs %d times, want %d and %d at most", call, got.children, got.syncs, want.children, want.syncs)
+		}
+		if got.guards != want.guards || got.frozen > 0 {
+			t.Errorf("%s starts %d commands before it freezes a file system, want %d, and %d before it thaws it", call, got.guards, want.guards, got.frozen)
 		}
 	}
 }
