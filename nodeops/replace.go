@@ -9,7 +9,7 @@ import (
 )
 
 // Replace atomically replaces the content of a file in a directory: after a crash of the host it is the old or the new
-// one. A crash may leave NAME.new.
+// one. A crash may leave NAME.new. It is removed and not truncated: it could be a link to another file, and its removal needs no sync.
 func Replace(dir *os.Root, name string, data []byte) error {
 	fresh := name + ".new"
 	if err := dir.Remove(fresh); err != nil && !errors.Is(err, fs.ErrNotExist) {
