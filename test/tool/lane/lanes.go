@@ -58,7 +58,7 @@ const crashing = "crashing-binary"
 // The rules of the API server and the policies, an installation and a removal: what the controllers write is not counted
 // and not timed.
 const (
-	policies     = `Policy_|Policies|^TestToken_|^TestLoopDevices_|^TestParameters_|^TestDeletionRequest_|^TestNodeRequests_|^TestDeletionByHand_|^TestFence_|^TestPopulation_|^TestReserved_|^TestStorageNode_|^TestRights_NoServer|^TestProtected_PolicyOf`
+	policies     = `Policy_|Policies|^TestToken_|^TestLoopDevices_|^TestParameters_|^TestDeletionRequest_|^TestNodeRequests_|^TestDeletionByHand_|^TestFence_|^TestPriority_|^TestPopulation_|^TestReserved_|^TestStorageNode_|^TestRights_NoServer|^TestProtected_PolicyOf`
 	installation = `^TestInstall_|^TestUninstall_DeletionIsRefused|^TestUninstall_TheKinds`
 )
 
