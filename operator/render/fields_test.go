@@ -23,6 +23,7 @@ var elsewhere = map[string]string{
 	"deletionPolicy":                "what removes the StorageCluster",
 	"imageRegistry":                 "images that are not named, which all are here",
 	"images.nfs":                    "what makes NFS servers",
+	"paused":                        "what applies the objects",
 	"nfs.networkPolicies":           "what makes NFS servers",
 	"nfs.inlineVolumeNamespaces[0]": "what makes NFS servers",
 	"nfs.nodeNetworks[0]":           "what makes NFS servers",

@@ -4,10 +4,16 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"strings"
 	"testing"
 
+	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
+	"sigs.k8s.io/yaml"
+
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
 // durations are the specs that have one, for a value in JSON.
@@ -52,6 +58,29 @@ func TestDuration_IsAcceptedExactlyWhereItIsParsed(t *testing.T) {
 	}
 	if taken < 100 {
 		t.Errorf("%d were taken: too few to show anything", taken)
+	}
+}
+
+// docs/kinds.md shows the fields of these.
+func TestExamples_OfTheKindsAreTaken(t *testing.T) {
+	var specs map[string][]map[string]any
+	check.OK(t, yaml.UnmarshalStrict(check.Got(os.ReadFile("../deploy/testdata/kinds.yaml"))(t), &specs))
+	all := definitions(t)
+	for kind, some := range specs {
+		for _, spec := range some {
+			text, o := object(kind, string(check.Got(json.Marshal(spec))(t))), map[string]any{}
+			if _, err := all[kind].refuses(text); err != nil {
+				t.Errorf("%s %v: %v", kind, spec, err)
+			}
+			check.OK(t, json.Unmarshal([]byte(text), &o))
+			pruned := pruning.PruneWithOptions(o, all[kind].structural, true, structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
+			if len(pruned) > 0 {
+				t.Errorf("%s %v: there is no field %v", kind, spec, pruned)
+			}
+		}
+	}
+	if len(specs) != 3 {
+		t.Errorf("there are only %d kinds", len(specs))
 	}
 }
 

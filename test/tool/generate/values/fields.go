@@ -15,7 +15,8 @@ import (
 // ofKubernetes are fields whose own fields are those of a pod.
 var ofKubernetes = []string{"affinity", "nodeSelectorTerms", "tolerations", "topologySpreadConstraints", "resources", "imagePullSecrets"}
 
-// fields returns a table of the fields of the spec of the kind in a CRD, with the values that they have in an example.
+// fields returns a table of the fields of the spec of the kind in a CRD, each with the value that it has in an example: in a
+// list of specs by the name of the kind, or in the spec of a StorageCluster in values of the chart.
 func fields(file, example string) (string, error) {
 	crd, err := definition(file)
 	if err != nil {
@@ -25,21 +26,25 @@ func fields(file, example string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var has struct {
-		Cluster map[string]any `json:"cluster"`
-	}
+	has := map[string]any{}
 	if err := yaml.Unmarshal(content, &has); err != nil {
 		return "", fmt.Errorf("%s: %w", example, err)
+	}
+	examples, several := has[crd.Spec.Names.Kind].([]any)
+	if !several {
+		examples = []any{has["cluster"]}
 	}
 	var rows strings.Builder
 	rows.WriteString("| field | | example |\n| --- | --- | --- |\n")
 	spec := crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
-	return rows.String() + inner(&spec, "", []any{has.Cluster}), nil
+	if err := inner(&rows, &spec, "", examples); err != nil {
+		return "", fmt.Errorf("%s, %s: %w", example, crd.Spec.Names.Kind, err)
+	}
+	return rows.String(), nil
 }
 
-// inner returns the rows of the fields of an object. Of several examples of the object, the first that has a field counts.
-func inner(schema *apiextensions.JSONSchemaProps, path string, examples []any) string {
-	var rows strings.Builder
+// inner writes the rows of the fields of an object. Of several examples of the object, the first that has a field counts.
+func inner(rows *strings.Builder, schema *apiextensions.JSONSchemaProps, path string, examples []any) error {
 	for _, name := range slices.Sorted(maps.Keys(schema.Properties)) {
 		field := schema.Properties[name]
 		at := strings.TrimPrefix(path+"."+name, ".")
@@ -48,6 +53,9 @@ func inner(schema *apiextensions.JSONSchemaProps, path string, examples []any) s
 			if value, given := e.(map[string]any)[name]; given {
 				values = append(values, value)
 			}
+		}
+		if len(values) == 0 {
+			return fmt.Errorf("there is no example of %s", at)
 		}
 		object := &field
 		if slices.Contains(ofKubernetes, name) {
@@ -60,17 +68,17 @@ func inner(schema *apiextensions.JSONSchemaProps, path string, examples []any) s
 			object, at, values = field.Items.Schema, at+"[]", all
 		}
 		if object.Properties != nil {
-			fmt.Fprintf(&rows, "| **`%s`** | %s | |\n", at, inCell(field.Description))
-			rows.WriteString(inner(object, at, values))
+			fmt.Fprintf(rows, "| **`%s`** | %s | |\n", at, inCell(field.Description))
+			if err := inner(rows, object, at, values); err != nil {
+				return err
+			}
 			continue
 		}
-		text := ""
-		if len(values) > 0 {
-			if value, err := json.Marshal(values[0]); err == nil {
-				text = "`" + inCell(string(value)) + "`"
-			}
+		text, err := json.Marshal(values[0])
+		if err != nil {
+			return err
 		}
-		fmt.Fprintf(&rows, "| `%s` | %s | %s |\n", at, inCell(field.Description), text)
+		fmt.Fprintf(rows, "| `%s` | %s | `%s` |\n", at, inCell(field.Description), inCell(string(text)))
 	}
-	return rows.String()
+	return nil
 }

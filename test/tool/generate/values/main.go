@@ -1,10 +1,10 @@
 // Values writes what the values of the Helm chart may be, as the CRD of the StorageCluster says it, as a JSON Schema, or as
-// a table in the README of the chart; or a table of the fields of the StorageCluster, with those of an example. A page is
-// copied from standard input.
+// a table in the README of the chart; or a table of the fields of a kind, with those of examples. A page is copied from
+// standard input.
 //
 //	values schema CRD
 //	values readme CRD
-//	values fields CRD EXAMPLE
+//	values fields CRD EXAMPLES
 package main
 
 import (
@@ -13,6 +13,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -30,7 +31,7 @@ func write(as, crd string, example ...string) error {
 		if err != nil {
 			return err
 		}
-		return intoPage("deploy/crds", rows)
+		return intoPage("deploy/crds/"+filepath.Base(crd), rows)
 	}
 	document, err := values(crd)
 	if err != nil {
