@@ -56,7 +56,8 @@ type NodeJobSpec struct {
 	// taskImage is the image that the task Pull pulls.
 	// +optional
 	TaskImage Image `json:"taskImage,omitempty"`
-	// image of the container.
+	// image of the container: for what a node needs before it stores and its own tools do not do, such as a module or a
+	// mount.
 	// +optional
 	Image Image `json:"image,omitempty"`
 	// command of the container, in place of the image's.

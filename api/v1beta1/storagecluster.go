@@ -17,7 +17,7 @@ import (
 // +kubebuilder:printcolumn:name=Ready,type=string,JSONPath=.status.conditions[?(@.type=="Ready")].status
 // +kubebuilder:printcolumn:name=Phase,type=string,JSONPath=.status.phase
 // +kubebuilder:printcolumn:name=Nodes,type=integer,JSONPath=.status.desiredNodes
-// +kubebuilder:printcolumn:name=Ready Nodes,type=integer,JSONPath=.status.readyNodes
+// +kubebuilder:printcolumn:name=ReadyNodes,type=integer,JSONPath=.status.readyNodes
 // +kubebuilder:printcolumn:name=Version,type=string,JSONPath=.status.version
 // +kubebuilder:printcolumn:name=Volumes,type=integer,JSONPath=.status.volumes
 // +kubebuilder:printcolumn:name=Age,type=date,JSONPath=.metadata.creationTimestamp
@@ -194,10 +194,12 @@ type Images struct {
 	// where Holdfast has installed those kinds.
 	// +optional
 	SnapshotController Image `json:"snapshotController,omitempty"`
-	// csiNodeDriverRegistrar registers the driver with the kubelet when an image is given here; else the driver does.
+	// csiNodeDriverRegistrar registers the driver with the kubelet when an image is given here, for clusters whose rules
+	// demand that sidecar of each driver; else the driver registers itself.
 	// +optional
 	CSINodeDriverRegistrar Image `json:"csiNodeDriverRegistrar,omitempty"`
-	// csiLivenessProbe checks the driver when an image is given here; otherwise the driver answers the probe itself.
+	// csiLivenessProbe checks the driver when an image is given here, for clusters whose rules demand that sidecar of each
+	// driver; else the driver answers the probe itself.
 	// +optional
 	CSILivenessProbe Image `json:"csiLivenessProbe,omitempty"`
 	// nfs is the image of NFS servers.
@@ -390,7 +392,8 @@ type PoolSpec struct {
 	// +kubebuilder:validation:XValidation:rule=`!self.split('/').exists(s, s == '.' || s == '..')`,message="write the directory without . and .."
 	Path string `json:"path,omitempty"`
 	// requireMount says that the path must be a mount point, or lie below one, other than the root file system's:
-	// otherwise no new pool is created there. Use it where a disk is mounted there.
+	// otherwise no new pool is created there. Use it where a disk is mounted there, so that no pool begins on the root
+	// file system while the disk is missing.
 	// +optional
 	RequireMount bool `json:"requireMount,omitempty"`
 	// devices chooses whole block devices, which are formatted if they are empty, and mounted by the agent.

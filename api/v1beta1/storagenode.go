@@ -18,10 +18,10 @@ import (
 // +kubebuilder:printcolumn:name=Capacity,type=string,JSONPath=.status.columns.capacity
 // +kubebuilder:printcolumn:name=Promised,type=string,JSONPath=.status.columns.promised
 // +kubebuilder:printcolumn:name=Used,type=string,JSONPath=.status.columns.used
+// +kubebuilder:printcolumn:name=Available,type=string,JSONPath=.status.columns.available
 // +kubebuilder:printcolumn:name=Volumes,type=integer,JSONPath=.status.columns.volumes
 // +kubebuilder:printcolumn:name=Version,type=string,JSONPath=.status.version
 // +kubebuilder:printcolumn:name=Age,type=date,JSONPath=.metadata.creationTimestamp
-// +kubebuilder:printcolumn:name=Available,type=string,priority=1,JSONPath=.status.columns.available
 // +kubebuilder:printcolumn:name=Snapshots,type=string,priority=1,JSONPath=.status.columns.snapshots
 // +kubebuilder:printcolumn:name=Message,type=string,priority=1,JSONPath=.status.conditions[?(@.type=="Ready")].message
 type StorageNode struct {

@@ -82,10 +82,10 @@ func TestColumns_AreThoseThatPeopleRead(t *testing.T) {
 			"GROUP MODE FS CONSISTENCY HEALTHY ERROR", "Group|Block|xfs|Crash|False|being deleted",
 		},
 		{
-			"", "storagenodes", n.Name, "NAME READY POOLS CAPACITY PROMISED USED VOLUMES VERSION AGE", "True|1/2|500Gi|100Gi|1177Mi|8|v1.2.3",
-			"AVAILABLE SNAPSHOTS MESSAGE", "300Gi|Shared|fine",
+			"", "storagenodes", n.Name, "NAME READY POOLS CAPACITY PROMISED USED AVAILABLE VOLUMES VERSION AGE", "True|1/2|500Gi|100Gi|1177Mi|300Gi|8|v1.2.3",
+			"SNAPSHOTS MESSAGE", "Shared|fine",
 		},
-		{"", "storageclusters", c.Name, "NAME READY PHASE NODES READY NODES VERSION VOLUMES AGE", "True|Running|3|2|v1.2.3|8", "MESSAGE", "fine"},
+		{"", "storageclusters", c.Name, "NAME READY PHASE NODES READYNODES VERSION VOLUMES AGE", "True|Running|3|2|v1.2.3|8", "MESSAGE", "fine"},
 		{
 			serverNamespace, "nfsservers", server.Name,
 			"NAME READY PHASE CAPACITY TARGET ACCESS STORAGECLASS AGE", "True|Running|10Gi|10.96.0.7:2049|ReadOnly|fast",
