@@ -34,7 +34,7 @@ func (r *Controller) listen() error {
 	r.Owned.Listen(func(apply.Ref) { r.touch() })
 	now := func(any) []string { r.touch(); return nil }
 	soon := func(any) []string { r.touchAfter(r.StatusDelay); return nil }
-	recount := func(o any) []string { r.counted.Store(false); return soon(o) }
+	recount := func(any) []string { r.counted.Store(false); r.touchAfter(r.StatusDelay); return nil }
 	never := func(any, any) bool { return false }
 	return errors.Join(
 		r.loop.Watch(kinds.StorageClusters().Informer(), func(o any) []string { return []string{o.(*v1beta1.StorageCluster).Name} }),
