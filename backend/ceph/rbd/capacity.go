@@ -8,13 +8,25 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/ceph"
 )
 
-func (s *session) measure() (ceph.Usage, error) {
-	return ceph.Measure(s.conn, cmp.Or(s.config.DataPool, s.config.Pool))
+// measuredFor is how long what the monitors report is used. They get it from the disks every five seconds.
+const measuredFor = 2 * time.Second
+
+// measure measures once for all callers at the time.
+func (s *session) measure() (_ ceph.Usage, err error) {
+	s.measuring.Lock()
+	defer s.measuring.Unlock()
+	if time.Since(s.measured) > measuredFor {
+		if s.usage, err = ceph.Measure(s.conn, cmp.Or(s.config.DataPool, s.config.Pool)); err == nil {
+			s.measured = time.Now()
+		}
+	}
+	return s.usage, err
 }
 
 // available is what can be promised where that much is promised. What others have stored counts only in what is free: it is not

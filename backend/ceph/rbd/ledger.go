@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -44,7 +46,22 @@ func trashKey(image string) string { return "trash." + image }
 
 type ledger struct {
 	mu    sync.Mutex
-	ioctx *rados.IOContext // of its own: it remembers the version of what was last read
+	ioctx *rados.IOContext // of its own: it remembers the version of what was last read or written
+	// What is known of the object in a version, on which a write insists.
+	version uint64 // 0: it must be read
+	sum     sum
+	charges map[string]int64 // of some entries; 0: there is none
+
+	queueing sync.Mutex
+	queue    []*change // which the next goroutine that has mu makes
+}
+
+// change replaces entries, and drops those that are nil.
+type change struct {
+	entries map[string]*promise
+	fits    func(promised, more int64) error
+	made    bool
+	err     error
 }
 
 // sum is the content of the object.
@@ -76,103 +93,181 @@ func isErrno(err error, n unix.Errno) bool { return err != nil && ceph.ErrnoOf(e
 // mostSum is far more than the content of the object has.
 const mostSum = 4096
 
-// read returns the sum and the entries of keys, and sets the version on which a write can insist; l.mu is held.
-func (l *ledger) read(keys ...string) (s sum, found map[string]promise, at uint64, err error) {
+// mostKnown bounds the charges that are remembered.
+const mostKnown = 1000
+
+// read returns the entries of keys, and remembers what they are charged; l.mu is held.
+func (l *ledger) read(keys ...string) (map[string]promise, error) {
 	op := rados.CreateReadOp()
 	defer op.Release()
 	content := make([]byte, mostSum)
 	read := op.Read(0, content)
-	values := op.GetOmapValuesByKeys(keys)
+	step := op.GetOmapValuesByKeys(keys)
 	if err := op.Operate(l.ioctx, ledgerObject, rados.OperationNoFlag); err != nil {
-		return s, nil, 0, err
+		return nil, err
 	}
-	if at, err = l.ioctx.GetLastVersion(); err != nil {
-		return s, nil, 0, err
+	at, err := l.ioctx.GetLastVersion()
+	if err != nil {
+		return nil, err
 	}
 	content = bytes.TrimSpace(content[:read.BytesRead])
+	var s sum
 	if err := json.Unmarshal(content, &s); err != nil || s.Version != version {
-		return s, nil, 0, fmt.Errorf("%w: object %s says %s, which this program cannot read (%v)", backend.ErrUnavailable, ledgerObject, backend.Quote(string(content)), err)
+		return nil, fmt.Errorf("%w: object %s says %s, which this program cannot read (%v)", backend.ErrUnavailable, ledgerObject, backend.Quote(string(content)), err)
 	}
-	found = map[string]promise{}
-	for {
-		kv, err := values.Next()
-		if err != nil {
-			return s, nil, 0, err
-		}
-		if kv == nil {
-			return s, found, at, nil
-		}
+	values, err := valuesOf(step)
+	if err != nil {
+		return nil, err
+	}
+	found := map[string]promise{}
+	for key, value := range values {
 		var p promise
-		if err := json.Unmarshal(kv.Value, &p); err != nil {
-			return s, nil, 0, fmt.Errorf("%w: entry %s of object %s is damaged: %w", backend.ErrUnavailable, kv.Key, ledgerObject, err)
+		if err := json.Unmarshal(value, &p); err != nil {
+			return nil, fmt.Errorf("%w: entry %s of object %s is damaged: %w", backend.ErrUnavailable, key, ledgerObject, err)
 		}
-		found[kv.Key] = p
+		found[key] = p
+	}
+	if at != l.version || len(l.charges) > mostKnown {
+		l.version, l.sum, l.charges = at, s, map[string]int64{}
+	}
+	for _, key := range keys {
+		l.charges[key] = found[key].Charge
+	}
+	return found, nil
+}
+
+// valuesOf returns what an object has for keys.
+func valuesOf(step *rados.ReadOpOmapGetValsByKeysStep) (map[string][]byte, error) {
+	values := map[string][]byte{}
+	for {
+		kv, err := step.Next()
+		if err != nil || kv == nil {
+			return values, err
+		}
+		values[kv.Key] = kv.Value
 	}
 }
 
 // change replaces entries, and drops those that are nil. fits decides, by what is promised otherwise and how much is
-// requested; nil: it fits.
+// requested; nil: it fits. The changes that wait while another is written are written together.
 func (l *ledger) change(entries map[string]*promise, fits func(promised, more int64) error) error {
+	c := &change{entries: entries, fits: fits}
+	l.queueing.Lock()
+	l.queue = append(l.queue, c)
+	l.queueing.Unlock()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var keys []string
-	for key := range entries {
-		keys = append(keys, key)
+	if !c.made {
+		l.queueing.Lock()
+		all := l.queue
+		l.queue = nil
+		l.queueing.Unlock()
+		l.make(all)
 	}
-	for {
-		s, before, at, err := l.read(keys...)
-		if err != nil {
-			return err
-		}
-		var more int64
-		set, gone := map[string][]byte{}, []string{}
-		for key, p := range entries {
-			more -= before[key].Charge
-			if p == nil {
-				gone = append(gone, key)
-				continue
+	return c.err
+}
+
+// make makes changes in one write, but for those that do not fit; l.mu is held.
+func (l *ledger) make(all []*change) {
+	var keys []string
+	for _, c := range all {
+		c.made = true
+		keys = slices.AppendSeq(keys, maps.Keys(c.entries))
+	}
+	for len(all) > 0 {
+		err := l.know(keys)
+		if err == nil {
+			entries := map[string]*promise{}
+			all = slices.DeleteFunc(all, func(c *change) bool {
+				c.err = l.apply(c, entries)
+				return c.err != nil
+			})
+			if len(all) > 0 {
+				err = l.write(entries)
 			}
-			more += p.Charge
-			set[key] = encode(p)
 		}
-		if fits != nil {
-			if err := fits(s.Promised, more); err != nil {
-				return err
+		if !outdated(err) {
+			for _, c := range all {
+				c.err = err
 			}
-		}
-		err = l.write(sum{Version: version, Promised: max(0, s.Promised+more)}, set, gone, at)
-		if err == nil || !isErrno(err, unix.ERANGE) && !isErrno(err, unix.EOVERFLOW) {
-			return err
+			return
 		}
 	}
 }
 
-func (l *ledger) write(s sum, set map[string][]byte, gone []string, at uint64) error {
+// know reads what is not known of keys.
+func (l *ledger) know(keys []string) (err error) {
+	if l.version == 0 || slices.ContainsFunc(keys, func(key string) bool { _, is := l.charges[key]; return !is }) {
+		_, err = l.read(keys...)
+	}
+	return err
+}
+
+// apply adds a change to entries, which are to be written, if it fits.
+func (l *ledger) apply(c *change, entries map[string]*promise) error {
+	var more int64
+	for key, p := range c.entries {
+		more += p.charge() - l.charges[key]
+	}
+	if c.fits != nil {
+		if err := c.fits(l.sum.Promised, more); err != nil {
+			return err
+		}
+	}
+	l.sum.Promised = max(0, l.sum.Promised+more)
+	for key, p := range c.entries {
+		entries[key], l.charges[key] = p, p.charge()
+	}
+	return nil
+}
+
+func (p *promise) charge() int64 {
+	if p == nil {
+		return 0
+	}
+	return p.Charge
+}
+
+// outdated says whether another process has written what was to be written.
+func outdated(err error) bool { return isErrno(err, unix.ERANGE) || isErrno(err, unix.EOVERFLOW) }
+
+// write writes the sum, and replaces entries, unless another process has written; l.mu is held.
+func (l *ledger) write(entries map[string]*promise) error {
 	op := rados.CreateWriteOp()
 	defer op.Release()
-	op.AssertVersion(at)
-	op.WriteFull(encode(s))
-	if len(set) > 0 {
-		op.SetOmap(set)
+	op.AssertVersion(l.version)
+	op.WriteFull(encode(l.sum))
+	for key, p := range entries {
+		if p == nil {
+			op.RmOmapKeys([]string{key})
+		} else {
+			op.SetOmap(map[string][]byte{key: encode(p)})
+		}
 	}
-	if len(gone) > 0 {
-		op.RmOmapKeys(gone)
+	l.version = 0 // where it fails, all must be read
+	err := op.Operate(l.ioctx, ledgerObject, rados.OperationNoFlag)
+	if err == nil {
+		l.version, err = l.ioctx.GetLastVersion()
 	}
-	return op.Operate(l.ioctx, ledgerObject, rados.OperationNoFlag)
+	return err
 }
 
 // promised is the sum of all entries.
 func (l *ledger) promised() (int64, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s, _, _, err := l.read("none")
-	return s.Promised, err
+	_, err := l.read("none")
+	return l.sum.Promised, err
 }
 
 // all returns all entries.
 func (l *ledger) all() (map[string]promise, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	return l.list()
+}
+
+func (l *ledger) list() (map[string]promise, error) {
 	const page = 1000
 	values, err := l.ioctx.GetAllOmapValues(ledgerObject, "", "", page)
 	if err != nil {
@@ -191,25 +286,21 @@ func (l *ledger) all() (map[string]promise, error) {
 
 // sumUp makes the sum that of all entries.
 func (l *ledger) sumUp() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	for {
-		l.mu.Lock()
-		_, _, at, err := l.read("none")
-		l.mu.Unlock()
+		if _, err := l.read("none"); err != nil {
+			return err
+		}
+		entries, err := l.list()
 		if err != nil {
 			return err
 		}
-		entries, err := l.all()
-		if err != nil {
-			return err
-		}
-		s := sum{Version: version}
+		l.sum.Promised = 0
 		for _, p := range entries {
-			s.Promised += p.Charge
+			l.sum.Promised += p.Charge
 		}
-		l.mu.Lock()
-		err = l.write(s, nil, nil, at)
-		l.mu.Unlock()
-		if err == nil || !isErrno(err, unix.ERANGE) && !isErrno(err, unix.EOVERFLOW) {
+		if err := l.write(nil); !outdated(err) {
 			return err
 		}
 	}
@@ -219,6 +310,5 @@ func (l *ledger) sumUp() error {
 func (l *ledger) get(keys ...string) (map[string]promise, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	_, found, _, err := l.read(keys...)
-	return found, err
+	return l.read(keys...)
 }

@@ -15,8 +15,10 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -92,8 +94,8 @@ func TestPromises_AreNotOversoldByTwoProcesses(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				wait.Go(func() {
-					for n := range each {
+				for n := range each {
+					wait.Go(func() {
 						err := l.change(map[string]*promise{fmt.Sprintf("volume.%d-%d", i, n): {Charge: 1, State: complete}}, func(promised, more int64) error {
 							if promised+more > most {
 								return backend.ErrExhausted
@@ -103,8 +105,8 @@ func TestPromises_AreNotOversoldByTwoProcesses(t *testing.T) {
 						if err != nil && !errors.Is(err, backend.ErrExhausted) {
 							t.Error(err)
 						}
-					}
-				})
+					})
+				}
 			}
 			wait.Wait()
 		})
@@ -115,6 +117,66 @@ func TestPromises_AreNotOversoldByTwoProcesses(t *testing.T) {
 			t.Errorf("%d are promised to %d, %v, want %d of the %d that were requested", sum, len(entries), err, most, processes*each)
 		}
 	})
+}
+
+func TestPromises_ThatWaitAreWrittenAtOnce(t *testing.T) {
+	at := newPool(t, 0)
+	hands(t, at, func(ioctx *rados.IOContext) {
+		l := check.Got(openLedger(ioctx))(t)
+		check.Got(l.get("volume.0"))(t)
+		before := l.version
+		const all, most = 50, 49
+		var (
+			wait    sync.WaitGroup
+			refused atomic.Int64
+		)
+		l.mu.Lock()
+		for n := range all {
+			wait.Go(func() {
+				err := l.change(map[string]*promise{fmt.Sprintf("volume.%d", n): {Charge: 1, State: building}}, func(promised, more int64) error {
+					if promised+more > most {
+						return backend.ErrExhausted
+					}
+					return nil
+				})
+				if errors.Is(err, backend.ErrExhausted) {
+					refused.Add(1)
+				} else if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		for waiting := 0; waiting < all; runtime.Gosched() {
+			l.queueing.Lock()
+			waiting = len(l.queue)
+			l.queueing.Unlock()
+		}
+		l.mu.Unlock()
+		wait.Wait()
+		if n := l.version - before; n != 1 || refused.Load() != all-most { // each write makes a version of its placement group
+			t.Errorf("%d writes, %d refused, want 1 and %d", n, refused.Load(), all-most)
+		}
+		sum, err := l.promised()
+		entries, err2 := l.all()
+		if err := errors.Join(err, err2); err != nil || sum != most || len(entries) != most {
+			t.Errorf("%d are promised to %d, %v", sum, len(entries), err)
+		}
+	})
+}
+
+func TestCapacity_IsWhatTheMonitorsHaveJustReported(t *testing.T) {
+	_, b, _ := openWith(t, Config{}, "a")
+	s := b.current.Load()
+	s.usage = ceph.Usage{Free: size}
+	for _, test := range []struct {
+		at    time.Time
+		again bool
+	}{{time.Now().Add(time.Hour), false}, {time.Now().Add(-measuredFor), true}} {
+		s.measured = test.at
+		if c, err := b.Capacity(t.Context(), ""); err != nil || c.Total == size == test.again {
+			t.Errorf("there are %d, %v; measured again: %v", c.Total, err, test.again)
+		}
+	}
 }
 
 func TestImageOfOthers_IsLeftAlone(t *testing.T) {
@@ -463,6 +525,7 @@ func TestCluster_ThatDoesNotAnswerIsUnavailableInSeconds(t *testing.T) {
 				}
 			}
 			retry("before", func() error { return created(t.Context(), b, "a") })
+			b.current.Load().measured = time.Time{}
 			check.OK(t, small.Pause(d))
 			paused := true
 			resume := func() {

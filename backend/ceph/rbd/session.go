@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/ceph/go-ceph/rados"
@@ -35,6 +36,10 @@ type session struct {
 	cookie string
 	watch  *rados.Watcher
 	log    *slog.Logger
+
+	measuring sync.Mutex
+	measured  time.Time
+	usage     ceph.Usage
 }
 
 // session returns the pool, and takes it where this process does not have it.
@@ -76,17 +81,7 @@ func (b *Backend) openPool(conn *rados.Conn) (*session, error) {
 // take opens the pool and its lock.
 func (b *Backend) take(conn *rados.Conn) (_ *session, err error) {
 	s := &session{config: b.cluster.Config(), conn: conn, cookie: b.cookie, log: b.log}
-	open := func() (*rados.IOContext, error) {
-		ioctx, err := conn.OpenIOContext(s.config.Pool)
-		if isErrno(err, unix.ENOENT) {
-			return nil, fmt.Errorf("%w: the cluster has no pool %s; `ceph osd pool create` makes it", backend.ErrUnavailable, s.config.Pool)
-		}
-		if err == nil {
-			ioctx.SetNamespace(s.config.Namespace)
-		}
-		return ioctx, err
-	}
-	if s.ioctx, err = open(); err != nil {
+	if s.ioctx, err = s.open(s.config.Pool); err != nil {
 		return nil, err
 	}
 	if !b.peeks {
@@ -95,7 +90,7 @@ func (b *Backend) take(conn *rados.Conn) (_ *session, err error) {
 			return nil, err
 		}
 	}
-	own, err := open()
+	own, err := s.open(s.config.Pool)
 	if err == nil {
 		s.ledger, err = b.openLedger(own)
 	}
@@ -103,6 +98,17 @@ func (b *Backend) take(conn *rados.Conn) (_ *session, err error) {
 		return nil, errors.Join(err, s.release())
 	}
 	return s, nil
+}
+
+func (s *session) open(pool string) (*rados.IOContext, error) {
+	ioctx, err := s.conn.OpenIOContext(pool)
+	if isErrno(err, unix.ENOENT) {
+		return nil, fmt.Errorf("%w: the cluster has no pool %s; `ceph osd pool create` makes it", backend.ErrUnavailable, pool)
+	}
+	if err == nil {
+		ioctx.SetNamespace(s.config.Namespace)
+	}
+	return ioctx, err
 }
 
 // openLedger makes the ledger of a new pool, unless the pool is only read.
