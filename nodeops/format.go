@@ -85,4 +85,7 @@ func (c *FSContent) CopyTo(ctx context.Context, to io.WriterAt, unit int64) erro
 	})
 }
 
+// ReadAt reads all of part.
+func (c *FSContent) ReadAt(part []byte, at int64) (int, error) { return c.file.ReadAt(part, at) }
+
 func (c *FSContent) Close() error { return c.file.Close() }

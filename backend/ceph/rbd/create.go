@@ -32,7 +32,7 @@ func (b *Backend) create(ctx context.Context, spec backend.VolumeSpec, source *b
 		return nil, err
 	}
 	return do(ctx, b, id, "create", func(ctx context.Context) (*backend.Volume, error) {
-		r, err := b.find(ctx, volumes, id)
+		r, err := b.clear(ctx, imageName(volumes, id))
 		if err := cmp.Or(err, r.check()); err != nil {
 			return nil, err
 		}
@@ -191,12 +191,14 @@ func (b *Backend) format(ctx context.Context, s *session, m *meta) error {
 		return fmt.Errorf("volume %s in pool %s: %w", m.ID, b.Name, err)
 	}
 	defer content.Close()
-	return s.with(m.imageName(), func(image *rbd.Image) error {
-		if err := content.CopyTo(ctx, image, 64<<10); err != nil {
-			return err
-		}
-		return image.Flush()
-	})
+	r, err := s.look(volumes, m.ID)
+	if err == nil && r == nil {
+		err = fmt.Errorf("%w: image %s is not there", backend.ErrUnavailable, m.imageName())
+	}
+	if err != nil {
+		return err
+	}
+	return s.writeContent(ctx, r, content)
 }
 
 // grow makes an image at least that large.
@@ -208,15 +210,12 @@ func grow(image *rbd.Image, size int64) error {
 	return image.Resize(uint64(size))
 }
 
-// make promises the room of an image, has it filled, and says in its metadata that it is complete.
+// make promises the room of an image, has it filled, and says in its metadata that it is complete. Its name was cleared.
 func (b *Backend) make(ctx context.Context, m *meta, from *record, fill func(*session) error) (*record, error) {
 	name := m.imageName()
 	p := &promise{Charge: m.Size, State: building}
 	if from != nil {
 		p.Source = from.name
-	}
-	if err := b.clear(ctx, name); err != nil {
-		return nil, err
 	}
 	if err := b.promise(ctx, name, p); err != nil {
 		return nil, err
@@ -239,7 +238,7 @@ func (b *Backend) make(ctx context.Context, m *meta, from *record, fill func(*se
 	})
 	if err != nil {
 		// What was requested last may still have been done. A repeat, or the next start, removes what is not complete.
-		if cleared := b.clear(ctx, name); cleared != nil {
+		if _, cleared := b.clear(ctx, name); cleared != nil {
 			b.log.Warn("an image that could not be completed stays until it is requested again, or the pool is opened", "image", name, "error", cleared)
 		}
 		return nil, err
@@ -272,10 +271,10 @@ func (s *session) copy(name string, from *record) error {
 	return s.limitDepth(name)
 }
 
-// clear makes way for an image: what an earlier attempt left under its name is removed. An image of that name that room
-// was never promised to is another program's.
-func (b *Backend) clear(ctx context.Context, name string) error {
-	_, err := call(ctx, b, "clearing "+name, func(s *session) (any, error) {
+// clear makes way for an image, unless one of that name is complete or damaged, which it returns: what an earlier attempt left
+// is removed. An image of that name that room was never promised to is another program's.
+func (b *Backend) clear(ctx context.Context, name string) (*record, error) {
+	return call(ctx, b, "clearing "+name, func(s *session) (*record, error) {
 		entries, err := s.ledger.get(name)
 		if err != nil {
 			return nil, err
@@ -286,7 +285,7 @@ func (b *Backend) clear(ctx context.Context, name string) error {
 			return nil, err
 		}
 		if r != nil && !errors.Is(r.damage, errIncomplete) {
-			return nil, s.completed(r, p)
+			return r, s.completed(r, p)
 		}
 		if !promised {
 			return nil, fmt.Errorf("%w: pool %s has an image %s that is not of Holdfast; rename it", backend.ErrExists, b.Name, name)
@@ -300,7 +299,6 @@ func (b *Backend) clear(ctx context.Context, name string) error {
 		}
 		return nil, s.discard(name, p)
 	})
-	return err
 }
 
 // completed records that an image is complete after all, since only what seemed to fail has made it.

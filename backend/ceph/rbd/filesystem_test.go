@@ -38,6 +38,41 @@ func TestCreate_VolumeHasItsFileSystem(t *testing.T) {
 	}
 }
 
+// The file system is written without librbd, which reads it, and removes it by the object map.
+func TestCreate_FileSystemIsWhereCephLooksForIt(t *testing.T) {
+	for name, config := range map[string][][2]string{
+		"by default":            nil,
+		"in small objects":      {{"rbd_default_order", "16"}},
+		"in objects of a block": {{"rbd_default_order", "12"}},
+		"in stripes":            {{"rbd_default_stripe_unit", "65536"}, {"rbd_default_stripe_count", "2"}},
+		"in another pool":       nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			at := newPool(t, 0)
+			data := at
+			if name == "in another pool" {
+				data = newPool(t, 0)
+				at.DataPool, at.Namespace = data.Pool, namespace(t, at, "team")
+				data.Namespace = at.Namespace
+				check.Got(small.Command(t.Context(), "ceph", "auth", "caps", "client."+at.User, "mon", "profile rbd", "osd", "profile rbd pool="+at.Pool+", profile rbd pool="+data.Pool))(t)
+			}
+			for _, c := range config {
+				check.Got(small.Command(t.Context(), "rbd", "config", "pool", "set", at.Pool, c[0], c[1]))(t)
+			}
+			b, _ := open(t, at, Config{TrashRetention: backend.NoTrash})
+			v := check.Got(b.Create(t.Context(), backend.VolumeSpec{Name: "a", Size: backend.Size{Required: size}}))(t)
+			hasFileSystem(t, at, v)
+			r, err := b.find(t.Context(), volumes, "a")
+			check.OK(t, err)
+			used(t, b, "a", int64(objectsIn(t, data))<<r.header.number("order"))
+			check.OK(t, b.Delete(t.Context(), "a"))
+			if n := objectsIn(t, data); n > 0 {
+				t.Errorf("%d objects are left", n)
+			}
+		})
+	}
+}
+
 func TestCreate_CopyHasTheFileSystemOfItsSourceWhateverTheOptions(t *testing.T) {
 	_, b, _ := openWith(t, Config{})
 	check.Got(b.Create(t.Context(), backend.VolumeSpec{Name: "v", FSType: "xfs", Size: backend.Size{Required: size}}))(t)

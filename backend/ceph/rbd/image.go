@@ -3,6 +3,7 @@
 package rbd
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,8 +25,19 @@ type record struct {
 	kind   kind
 	id     backend.ID
 	size   int64
+	header header
 	meta   *meta
 	damage error // why there is no meta
+}
+
+// header is what Ceph keeps of an image.
+type header map[string][]byte
+
+// number decodes a number of any length; 0: there is none.
+func (h header) number(key string) uint64 {
+	var whole [8]byte
+	copy(whole[:], h[key])
+	return binary.LittleEndian.Uint64(whole[:])
 }
 
 // headerObject is that of an image, which has all that Ceph knows of it.
@@ -36,14 +48,13 @@ func absent(err error) bool { return errors.Is(err, rbd.ErrNotExist) || isErrno(
 // look reads an image by its name; nil: there is none.
 func (s *session) look(k kind, id backend.ID) (*record, error) {
 	name := imageName(k, id)
-	image, err := rbd.OpenImageReadOnly(s.ioctx, name, rbd.NoSnapshot)
+	image, err := s.idOf(name)
 	if absent(err) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	defer image.Close()
 	return s.readImage(image, name)
 }
 
@@ -107,7 +118,7 @@ func (s *session) unname(name string) (*record, error) {
 	return nil, s.ioctx.RmOmapKeys(directoryObject, []string{"name_" + name, "id_" + image})
 }
 
-// lookInTrash reads an image by its ID.
+// lookInTrash reads an image by its ID, if Ceph has that in its list of images or of the trash.
 func (s *session) lookInTrash(id, name string) (*record, error) {
 	image, err := rbd.OpenImageByIdReadOnly(s.ioctx, id, rbd.NoSnapshot)
 	if absent(err) {
@@ -116,45 +127,56 @@ func (s *session) lookInTrash(id, name string) (*record, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer image.Close()
-	return s.readImage(image, name)
+	image.Close()
+	return s.readImage(id, name)
 }
 
 // lookUnnamed reads the metadata of an image that Ceph does not open, since it has its ID in no list; nil: there is none.
 func (s *session) lookUnnamed(image string) (*record, error) {
-	found, err := s.ioctx.GetOmapValues(headerObject(image), "", omapKey, 1)
-	if err != nil && !absent(err) {
+	h, err := s.readHeader(image)
+	if err != nil {
 		return nil, err
 	}
 	var m meta
-	if json.Unmarshal(found[omapKey], &m) != nil {
+	if json.Unmarshal(h[omapKey], &m) != nil {
 		return nil, nil
 	}
-	r := &record{name: m.imageName(), image: image, kind: m.Kind, id: m.ID, size: m.Size}
-	if r.meta, r.damage = parseMeta(string(found[omapKey]), r.name, image); r.damage != nil {
+	r := h.record(image, m.imageName())
+	if r.damage != nil {
 		return nil, nil
 	}
 	return r, nil
 }
 
-func (s *session) readImage(image *rbd.Image, name string) (*record, error) {
-	r := &record{name: name}
-	r.kind, r.id, _ = parseName(name)
-	var err error
-	if r.image, err = image.GetId(); err != nil {
+// readImage reads an image by its ID and the name that it has or had; nil: there is none.
+func (s *session) readImage(image, name string) (*record, error) {
+	h, err := s.readHeader(image)
+	if err != nil || h["size"] == nil {
 		return nil, err
 	}
-	size, err := image.GetSize()
+	return h.record(image, name), nil
+}
+
+// readHeader reads what is used here of the header of an image. librbd reads ten times to open one.
+func (s *session) readHeader(image string) (header, error) {
+	op := rados.CreateReadOp()
+	defer op.Release()
+	step := op.GetOmapValuesByKeys([]string{"size", "order", "features", "flags", "object_prefix", "data_pool_id", omapKey})
+	err := op.Operate(s.ioctx, headerObject(image), rados.OperationNoFlag)
+	if absent(err) {
+		return nil, nil
+	}
 	if err != nil {
 		return nil, err
 	}
-	r.size = int64(size)
-	text, err := image.GetMetadata(metaKey)
-	if err != nil && !absent(err) {
-		return nil, err
-	}
-	r.meta, r.damage = parseMeta(text, name, r.image)
-	return r, nil
+	return valuesOf(step)
+}
+
+func (h header) record(image, name string) *record {
+	r := &record{name: name, image: image, size: int64(h.number("size")), header: h}
+	r.kind, r.id, _ = parseName(name)
+	r.meta, r.damage = parseMeta(string(h[omapKey]), name, image)
+	return r
 }
 
 // writeMeta makes an image what it is. It writes what librbd would, without opening the image: that takes twenty requests and the lock.

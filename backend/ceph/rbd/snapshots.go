@@ -19,7 +19,7 @@ func (b *Backend) Snapshot(ctx context.Context, spec backend.SnapshotSpec) (*bac
 		return nil, err
 	}
 	return do(ctx, b, snapshotKey(id), "snapshot", func(ctx context.Context) (*backend.Snapshot, error) {
-		r, err := b.findSnapshot(ctx, id)
+		r, err := b.clear(ctx, imageName(snapshots, id))
 		if err := cmp.Or(err, r.check()); err != nil {
 			return nil, err
 		}

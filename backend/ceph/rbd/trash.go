@@ -48,7 +48,7 @@ func (b *Backend) clearRemains(ctx context.Context, k kind, id backend.ID) error
 	if !valid(id) {
 		return nil
 	}
-	if err := b.clear(ctx, imageName(k, id)); !errors.Is(err, backend.ErrExists) {
+	if _, err := b.clear(ctx, imageName(k, id)); !errors.Is(err, backend.ErrExists) {
 		return err
 	}
 	return nil
@@ -346,7 +346,7 @@ func (s *session) readTrash(t rbd.TrashInfo, p promise) (*discarded, error) {
 		return nil, err
 	}
 	defer image.Close()
-	if d.record, err = s.readImage(image, t.Name); err != nil {
+	if d.record, err = s.readImage(t.Id, t.Name); err != nil || d.record == nil {
 		return nil, err
 	}
 	children, err := image.ListChildrenAttributes()
@@ -384,7 +384,7 @@ func (b *Backend) Undelete(ctx context.Context, id backend.ID) (*backend.Volume,
 		if r != nil {
 			return nil, fmt.Errorf("%w: volume %s exists in pool %s", backend.ErrExists, id, b.Name)
 		}
-		if err := b.clear(ctx, imageName(volumes, id)); err != nil {
+		if _, err := b.clear(ctx, imageName(volumes, id)); err != nil {
 			return nil, err
 		}
 		all, err := b.trash(ctx)

@@ -3,11 +3,10 @@
 package rbd
 
 import (
-	"encoding/binary"
+	"math/bits"
 	"sync"
 	"time"
 
-	"github.com/ceph/go-ceph/rados"
 	"github.com/ceph/go-ceph/rbd"
 )
 
@@ -63,7 +62,7 @@ func (u *usages) keep(images []*record) {
 // before until. What cannot be measured hides no volume.
 func (b *Backend) measureUsed(s *session, r *record, until time.Time) {
 	now := time.Now()
-	if now.Sub(b.usages.get(r.image).at) < usedFor || now.After(until) {
+	if r.header == nil || now.Sub(b.usages.get(r.image).at) < usedFor || now.After(until) {
 		return
 	}
 	bytes, err := s.measureImage(r)
@@ -76,47 +75,17 @@ func (b *Backend) measureUsed(s *session, r *record, until time.Time) {
 
 // measureImage reads which objects exist from the image's object map, at the cost of one read. Where that is not valid each
 // object of the image would have to be looked for, so that all of it is taken to be used.
-func (s *session) measureImage(r *record) (bytes int64, err error) {
-	image, err := rbd.OpenImageReadOnly(s.ioctx, r.name, rbd.NoSnapshot)
-	if err != nil {
-		return 0, err
-	}
-	defer image.Close()
-	has, err := image.GetFeatures()
-	if err != nil {
-		return 0, err
-	}
-	flags, err := s.flags(r.image)
-	if err != nil {
-		return 0, err
-	}
-	if has&rbd.FeatureFastDiff == 0 || flags != 0 { // the flags are those of maps that are not valid
+func (s *session) measureImage(r *record) (int64, error) {
+	if r.header.number("features")&rbd.FeatureFastDiff == 0 || r.header.number("flags") != 0 { // the flags are those of maps that are not valid
 		return r.size, nil
 	}
-	err = image.DiffIterate(rbd.DiffIterateConfig{
-		Length: uint64(r.size), IncludeParent: rbd.ExcludeParent, WholeObject: rbd.EnableWholeObject,
-		Callback: func(_, length uint64, exists int, _ any) int {
-			if exists != 0 {
-				bytes += int64(length)
-			}
-			return 0
-		},
-	})
-	return bytes, err
-}
-
-// flags are those of an image, which Ceph's library knows and go-ceph does not show.
-func (s *session) flags(image string) (uint64, error) {
-	const noSnapshot = ^uint64(1)
-	op := rados.CreateReadOp()
-	defer op.Release()
-	read := op.Exec("rbd", "get_flags", binary.LittleEndian.AppendUint64(nil, noSnapshot))
-	if err := op.Operate(s.ioctx, headerObject(image), rados.OperationNoFlag); err != nil {
+	m, err := s.loadMap(r)
+	if err != nil {
 		return 0, err
 	}
-	is, err := read.Bytes()
-	if err != nil || len(is) < 8 {
-		return 0, err
+	n := 0
+	for _, four := range m.states() {
+		n += bits.OnesCount8((four | four>>1) & 0b01010101)
 	}
-	return binary.LittleEndian.Uint64(is), nil
+	return min(r.size, int64(n)<<r.header.number("order")), nil
 }
