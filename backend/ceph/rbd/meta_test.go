@@ -5,26 +5,15 @@ package rbd
 import (
 	"testing"
 
-	"github.com/ceph/go-ceph/rados"
-	"github.com/ceph/go-ceph/rbd"
-
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/backendtest"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 )
 
-func TestMeta_IsReadByRbdAndWrittenBesideAClientThatHasTheLock(t *testing.T) {
+func TestMeta_IsThatWhichRbdShows(t *testing.T) {
 	at, b, _ := openWith(t, Config{})
 	check.Got(b.Create(t.Context(), backend.VolumeSpec{Name: "a", Mode: backend.Block, Size: backend.Size{Required: size}, Incomplete: true}))(t)
-	hands(t, at, func(pool *rados.IOContext) {
-		image := check.Got(rbd.OpenImage(pool, "volume.a", rbd.NoSnapshot))(t)
-		defer image.Close()
-		check.OK(t, image.LockAcquire(rbd.LockModeExclusive))
-		check.OK(t, b.Complete(t.Context(), "a"))
-		if has, err := image.LockIsExclusiveOwner(); err != nil || !has {
-			t.Errorf("the client has lost the lock: %v", err)
-		}
-	})
+	check.OK(t, b.Complete(t.Context(), "a"))
 	r, err := b.find(t.Context(), volumes, "a")
 	check.OK(t, err)
 	if said := check.Got(small.Command(t.Context(), "rbd", "image-meta", "get", at.Pool+"/volume.a", metaKey))(t); said != string(encode(r.meta)) || r.meta.Incomplete {
