@@ -167,11 +167,14 @@ func (l *ledger) change(entries map[string]*promise, fits func(promised, more in
 	return c.err
 }
 
+// errNotWritten is what the others get when the one that writes panics.
+var errNotWritten = fmt.Errorf("%w: the ledger was not written", backend.ErrUnavailable)
+
 // make makes changes in one write, but for those that do not fit; l.mu is held.
 func (l *ledger) make(all []*change) {
 	var keys []string
 	for _, c := range all {
-		c.made = true
+		c.made, c.err = true, errNotWritten
 		keys = slices.AppendSeq(keys, maps.Keys(c.entries))
 	}
 	for len(all) > 0 {
@@ -179,8 +182,11 @@ func (l *ledger) make(all []*change) {
 		if err == nil {
 			entries := map[string]*promise{}
 			all = slices.DeleteFunc(all, func(c *change) bool {
-				c.err = l.apply(c, entries)
-				return c.err != nil
+				err := l.apply(c, entries)
+				if err != nil {
+					c.err = err
+				}
+				return err != nil
 			})
 			if len(all) > 0 {
 				err = l.write(entries)
