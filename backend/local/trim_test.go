@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/test/rig/check"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/wait"
 )
 
 // taken is what an image takes in its pool.
@@ -21,13 +22,22 @@ func taken(t *testing.T, v *backend.Volume) int64 {
 	return st.Blocks * 512
 }
 
+// free is what a file system has left.
+func free(t *testing.T, dir string) int64 {
+	t.Helper()
+	var fs unix.Statfs_t
+	check.OK(t, unix.Statfs(dir, &fs))
+	return int64(fs.Bfree) * fs.Bsize //nolint:gosec // of a small file system
+}
+
 // deletedIn writes a file in a volume and deletes it, so that what it took is free in the volume and not in the pool.
 func deletedIn(t *testing.T, v *backend.Volume, dir string) {
 	t.Helper()
-	before := taken(t, v)
+	before, had := taken(t, v), free(t, dir)
 	file := filepath.Join(dir, "deleted")
 	writeSyncedFile(t, file, make([]byte, 32*mib))
 	check.OK(t, os.Remove(file))
+	wait.Until(t, "the file system having freed the file", func() bool { return free(t, dir) >= had-mib }) // xfs does so in the background
 	root := check.Got(os.Open(dir))(t)
 	defer root.Close()
 	check.OK(t, unix.Syncfs(int(root.Fd())))

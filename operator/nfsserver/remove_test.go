@@ -147,7 +147,7 @@ func TestDeletion_WaitsForVolumesWhoseObjectsAreMissing(t *testing.T) {
 	}
 	write("2Gi") // to the trash
 	r.delete("data")
-	r.keptAtWork("PersistentVolumes of it")
+	r.keptAtWork("PersistentVolumes of this server")
 	r.persistentOn(shared, nil, core.PersistentVolumeSource{CSI: &core.CSIPersistentVolumeSource{
 		Driver: v1beta1.DriverName, VolumeHandle: "vol-1",
 		VolumeAttributes: map[string]string{v1beta1.NFSServerAttribute: r.server("data").Status.Address()},
@@ -155,7 +155,7 @@ func TestDeletion_WaitsForVolumesWhoseObjectsAreMissing(t *testing.T) {
 	check.OK(t, volumes.Delete(t.Context(), plain, metav1.DeleteOptions{}))
 	// Until then it may be what holds up the removal.
 	wait.Until(r, "the end of the plain one", func() bool { return wait.Get(r, volumes.Get, plain) == nil })
-	r.keptAtWork("PersistentVolumes of it")
+	r.keptAtWork("PersistentVolumes of this server")
 
 	write("3Gi")
 	check.OK(t, volumes.Delete(t.Context(), shared, metav1.DeleteOptions{}))

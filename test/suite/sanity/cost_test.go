@@ -221,7 +221,7 @@ func TestCost_OfACallIsTheSameWhateverElseTheMachineHas(t *testing.T) {
 			t.Errorf("%s looks at %d files more with %d images of others, want %d for each at most", call, more, foreign, most)
 		}
 	}
-	const grows = 9 // to see that the file system needs not grow
+	const grows = 15 // to see that the file system needs not grow; a search for its mount takes 34
 	if first, again := many["stage"].lookups, many["stage again"].lookups; again > first+grows {
 		t.Errorf("stage looks at %d files, and at %d once the volume was expanded", first, again)
 	}

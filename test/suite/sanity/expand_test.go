@@ -119,7 +119,7 @@ func expandOnTheNodeRefusesWhatIsNotThere(w *world) {
 	w.expectError(expand(id, "", gib, nil), codes.InvalidArgument, "volume_path")
 	w.expectError(expand(id, "some/path", 1, nil), codes.NotFound, "some/path")
 	w.expectError(expand(id, w.scratch, 1, nil), codes.NotFound, w.scratch)
-	w.expectError(expand(id, target, gib, nil), codes.OutOfRange, "536870912", "1073741824")
+	w.expectError(expand(id, target, gib, nil), codes.OutOfRange, "512Mi", "1Gi")
 	w.expectError(expand(id, target, -1, nil), codes.InvalidArgument, "-1")
 	w.expectError(expand(id, target, 1, block(multiWriter)), codes.InvalidArgument, "Block")
 	w.release(id, "target")

@@ -188,7 +188,7 @@ func TestHealth_RefusedOrUngrownVolumeIsNotHealthy(t *testing.T) {
 	w.use(id, "target", mount(multiWriter))
 	w.known(id, "NotGrown", "1Gi", "e2fsck -f on a copy of "+w.image(id))
 	w.restart() // after which the driver knows the fault, but not its cause
-	w.known(id, "NotGrown", "of 1073741824")
+	w.known(id, "NotGrown", "512Mi of 1024Mi")
 	w.release(id, "target")
 	w.debugfs(id, "set_super_value state 3")
 	if w.stage(id, mount(multiWriter)) == nil {

@@ -56,7 +56,7 @@ func onlyWhatIsStagedIsPublished(w *world) {
 	id := w.create("v", nil).GetVolumeId()
 	other := w.create("other", nil).GetVolumeId()
 	w.stagingDir("staging-v")
-	w.expectError(w.publish(id, "target", mount(multiWriter), false), codes.FailedPrecondition, "v", "stage")
+	w.expectError(w.publish(id, "target", mount(multiWriter), false), codes.FailedPrecondition, "volume v is not mounted")
 	w.must(w.stage(other, mount(multiWriter)))
 	_, err := w.NodePublishVolume(w.ctx(), &csi.NodePublishVolumeRequest{
 		VolumeId: id, StagingTargetPath: w.path("staging-other"), TargetPath: w.path("target"), VolumeCapability: mount(multiWriter),
@@ -81,7 +81,7 @@ func onlyWhatIsStagedIsPublished(w *world) {
 func aReadOnlyTargetTakesNoWrites(w *world) {
 	id := w.create("v", nil).GetVolumeId()
 	w.must(w.stage(id, mount(readerOnly)))
-	w.expectError(w.publish(id, "writer", mount(multiWriter), false), codes.FailedPrecondition, "read-only where it is staged")
+	w.expectError(w.publish(id, "writer", mount(multiWriter), false), codes.FailedPrecondition, "volume v is mounted read-only")
 	w.expectGone("writer")
 	w.must(w.unstage(id))
 	w.use(id, "writer", mount(multiWriter))

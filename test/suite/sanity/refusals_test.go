@@ -13,7 +13,7 @@ func aDirectoryCannotBeABlockVolume(w *world) {
 	req := w.request("v")
 	req.VolumeCapabilities = []*csi.VolumeCapability{block(multiWriter)}
 	_, err := w.CreateVolume(w.ctx(), req)
-	w.expectError(err, codes.InvalidArgument, "Block", "image")
+	w.expectError(err, codes.InvalidArgument, "Block", "engine Image")
 	w.nothingLeft()
 }
 
