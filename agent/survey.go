@@ -35,7 +35,7 @@ func (a *Agent) surveyRegularly(ctx context.Context) {
 // expected says whether something should be on the disk, or may be back on it.
 func expected(p v1beta1.Phase) bool { return p == v1beta1.PhaseReady || p == v1beta1.PhaseUnreachable }
 
-// survey queues what differs between the disk and the objects, in the usage by a percentage.
+// survey queues what differs between the disk and the objects. Usage differs if it has changed by percent of the size.
 func (a *Agent) survey(ctx context.Context, percent int64) error {
 	volumes, err := a.Backend.List(ctx)
 	if err != nil {

@@ -3,6 +3,7 @@ package backend
 import (
 	"fmt"
 	"math"
+	"math/bits"
 	"regexp"
 	"strconv"
 )
@@ -39,4 +40,12 @@ func Readable(bytes int64) string {
 		}
 	}
 	return strconv.FormatInt(bytes, 10)
+}
+
+// RoundDown keeps the 8 highest bits of a size, since csi-provisioner writes an object for each answer that differs from the last. A
+// claim whose size has no more bits, such as 1 to 256 MiB or GiB, still fits wherever it did.
+func RoundDown(size int64) int64 {
+	size = max(size, 0)
+	unit := max(bits.Len64(uint64(size))-8, 0)
+	return size >> unit << unit
 }

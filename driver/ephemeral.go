@@ -106,7 +106,7 @@ func (n *node) remembered(ctx context.Context, v *backend.Volume, fresh bool, ca
 	if err == nil {
 		return cause
 	}
-	return fmt.Errorf("%w: inline ephemeral volume %s cannot be mounted for its pod: %v; it stays: %v", backend.ErrUnavailable, v.ID, cause, err)
+	return fmt.Errorf("%w: inline ephemeral volume %s cannot be mounted for its pod: %v; the volume stays: %v", backend.ErrUnavailable, v.ID, cause, err)
 }
 
 // elsewhereError is about a volume that is published at another target, by which it is known.

@@ -58,7 +58,11 @@ func (h hostFS) mountDevice(ctx context.Context, a access, device, target string
 	if a.readOnly() || h.grown {
 		return nil
 	}
-	if err := nodeops.GrowMounted(ctx, device, target, h.n.Patience); err != nil {
+	err = nodeops.GrowMounted(ctx, device, target, h.n.Patience)
+	if m, _ := nodeops.MountAt(target); err == nil && m != nil && m.ReadOnly {
+		err = errors.New("its file system had an error, and is read-only: see the kernel's log")
+	}
+	if err != nil {
 		h.n.stayedSmall(h.v, cmp.Or(small, err))
 	}
 	return nil

@@ -120,7 +120,7 @@ func TestInlineVolume_FinalAnswerLeavesNoVolume(t *testing.T) {
 		words  []string
 	}{
 		"made here":                       {code: codes.Internal, words: []string{"nothing that could be mounted"}},
-		"made here, and not removed":      {kept: errors.New("the disk is slow"), code: codes.Unavailable, words: []string{"nothing that could be mounted", "it stays: the disk is slow"}},
+		"made here, and not removed":      {kept: errors.New("the disk is slow"), code: codes.Unavailable, words: []string{"nothing that could be mounted", "the volume stays: the disk is slow"}},
 		"there before, perhaps with data": {before: true, code: codes.Unavailable, words: []string{"nothing that could be mounted", "kept"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/bits"
 	"slices"
 	"strings"
 
@@ -97,18 +96,10 @@ func (c *controller) siteCapacity(ctx context.Context, spec backend.VolumeSpec, 
 
 func capacityResponse(room backend.Capacity) *csi.GetCapacityResponse {
 	return &csi.GetCapacityResponse{
-		AvailableCapacity: roundDown(room.Available),
-		MaximumVolumeSize: wrapperspb.Int64(roundDown(room.Largest)),
+		AvailableCapacity: backend.RoundDown(room.Available),
+		MaximumVolumeSize: wrapperspb.Int64(backend.RoundDown(room.Largest)),
 		MinimumVolumeSize: wrapperspb.Int64(room.Smallest),
 	}
-}
-
-// roundDown keeps the 8 highest bits of a size, since csi-provisioner writes an object for each answer that differs from the last. A
-// claim whose size has no more bits, such as 1 to 256 MiB or GiB, still fits wherever it did.
-func roundDown(size int64) int64 {
-	size = max(size, 0)
-	unit := max(bits.Len64(uint64(size))-8, 0)
-	return size >> unit << unit
 }
 
 // room is that of a pool at one place, or everywhere where none is named.

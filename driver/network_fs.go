@@ -55,7 +55,10 @@ func (f networkFS) verify(m *nodeops.Mount, path string) error {
 	return nil
 }
 
-func (networkFS) complete(context.Context, access, *nodeops.Mount) error { return nil }
+func (f networkFS) complete(_ context.Context, _ access, m *nodeops.Mount) error {
+	f.n.raiseReadAhead(m.Target)
+	return nil
+}
 
 func (networkFS) record(context.Context, *nodeops.Mount) error { return nil }
 

@@ -133,7 +133,7 @@ func giveToGroup(ctx context.Context, p *mountState, a access, m *nodeops.Mount,
 func checkAlone(p *mountState, a access, source, target string) error {
 	m, err := otherMount(p, source, target)
 	if err == nil && m != nil {
-		err = fmt.Errorf("%w: volume %s is used by the pod of %s, and access mode %s allows one pod at a time", backend.ErrPrecondition, p.id, m.Target, a.writer)
+		err = fmt.Errorf("%w: volume %s is mounted at %s, and access mode %s allows one pod at a time", backend.ErrPrecondition, p.id, m.Target, a.writer)
 	}
 	return err
 }

@@ -120,13 +120,9 @@ func (n *node) stayedSmall(v *backend.Volume, err error) {
 	n.observe(v, backend.NotGrown, fmt.Sprintf("the volume %s: %v", stillSmall(v), err))
 }
 
-// stillSmall says what a volume and its file system have, and how the latter grows.
+// stillSmall says that a file system is smaller than its volume, and how it grows.
 func stillSmall(v *backend.Volume) string {
-	has := "less"
-	if v.FSSize > 0 {
-		has = backend.Readable(v.FSSize)
-	}
-	return fmt.Sprintf("has %s, and its file system %s: delete all pods that use it on this node, and it grows when the next one starts", backend.Readable(v.Size), has)
+	return fmt.Sprintf("has %s, and its file system less: delete all pods that use it on this node, and it grows when the next one starts", backend.Readable(v.Size))
 }
 
 // observe reports to the backend what was found wrong with a volume.

@@ -27,7 +27,7 @@ type UnreadableReporter struct {
 }
 
 // Report writes into the status of an object why it cannot be decoded, with a patch of its conditions, phase and
-// generation only: Ready is False, and so is Complete, or Degraded is True, and an object of the latter kinds is Stalled. It
+// generation only: Ready is False, and so is Complete, or Degraded is True, and an object whose spec users write is Stalled. It
 // returns nil if that was reported before, and otherwise the newest object, about which the caller records an event. An
 // object with a value of a type that contradicts the schema can only have the event: the API server refuses every write of it.
 func (r *UnreadableReporter) Report(ctx context.Context, client holdfast.Interface, o v1beta1.Object, manager string) (v1beta1.Object, error) {

@@ -123,7 +123,7 @@ func checkSpace(f *os.File, size int64) error {
 	}
 	need, free := size-st.Blocks*512, int64(fs.Bavail)*fs.Frsize
 	if need > free {
-		return fmt.Errorf("allocating %s for %s: %w: %s are needed, and the file system has %s", mebibytes(size), f.Name(), unix.ENOSPC, mebibytes(need), mebibytes(free))
+		return fmt.Errorf("allocating %s for %s: %w: %s are needed, and the file system has %s", mebibytes(size), f.Name(), unix.ENOSPC, mebibytes(need), fmt.Sprint(free>>20, "Mi"))
 	}
 	return nil
 }

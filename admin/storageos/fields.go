@@ -156,7 +156,7 @@ var imageFields = []field{
 	mirrored("spec.images.csiNodeDriverRegistrarContainer", "csiNodeDriverRegistrar, where one is needed only if you want that one to register the driver"),
 	noCounterpart("spec.images.csiClusterDriverRegistrarContainer", "Kubernetes has the CSIDriver kind for it"),
 	mirrored("spec.images.csiExternalProvisionerContainer", "csiProvisioner"),
-	mirrored("spec.images.csiExternalAttacherContainer", "csiAttacher, which runs with a pool in a Ceph cluster alone"),
+	mirrored("spec.images.csiExternalAttacherContainer", "csiAttacher, which runs only with a pool in a Ceph cluster"),
 	mirrored("spec.images.csiExternalResizerContainer", "csiResizer"),
 	mirrored("spec.images.csiLivenessProbeContainer", "csiLivenessProbe, where one is needed only if you want that one to probe the driver"),
 	noCounterpart("spec.images.hyperkubeContainer", "StorageOS did not look at it"),

@@ -141,7 +141,7 @@ func (c *creation) populate(ctx context.Context, from origin) error {
 			backend.ErrInvalid, c.id, mode, c.source, from.mode, from.mode)
 	}
 	if required := c.spec.Size.Required; required != 0 && required < from.bytes {
-		return fmt.Errorf("%w: volume %s is requested with %s, and %s has %s: request at least as much", backend.ErrOutOfRange, c.id, backend.Readable(required), c.source, backend.Readable(from.bytes))
+		return fmt.Errorf("%w: volume %s is requested with %s, and %s has %s: request at least as much (%d)", backend.ErrOutOfRange, c.id, backend.Readable(required), c.source, backend.Readable(from.bytes), from.bytes)
 	}
 	if err := c.checkClient(from); err != nil {
 		return err

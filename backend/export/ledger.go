@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -42,7 +41,7 @@ type ledger struct {
 	writing sync.Mutex // held by the one that writes; taken before mu
 
 	mu       sync.Mutex
-	book     book // as it is on disk
+	book     book // as it is on disk, but for the generation of a write that failed
 	waiting  *batch
 	reserved map[backend.ID]bool // volumes under creation that have no identity yet
 }
@@ -153,7 +152,7 @@ type batch struct {
 }
 
 // errNotWritten is what the others of a batch get when the one that writes panics.
-var errNotWritten = errors.New("the exports were not recorded; another attempt may succeed")
+var errNotWritten = fmt.Errorf("%w: the exports were not recorded", backend.ErrUnavailable)
 
 // commit makes a change, and returns when it is on disk. Changes that are requested while the book is being written are
 // written together afterwards, by the first of them.

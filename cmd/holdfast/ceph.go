@@ -142,7 +142,7 @@ func (c *cephPool) join(pool cephsite.Site, clients *clients, log *slog.Logger) 
 		users = pool
 	}
 	a, err := agent.New(agent.Config{
-		Requests: requests, NodeUsers: users, Workers: 8, // each of which may have the log of an xfs in memory
+		Requests: requests, NodeUsers: users, Workers: 8,
 		Node: v1beta1.NodeOfCephPool(c.site.Pool), Version: version, Backend: pool,
 		Pools:  []agent.Pool{{Name: c.site.Pool, Path: in.Place(), Engine: c.site.Engine}},
 		Client: clients.holdfast, Kubernetes: clients.kubernetes, Namespace: c.namespace, Events: clients.events, Log: log,

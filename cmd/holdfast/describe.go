@@ -32,23 +32,23 @@ func newDescribeCommand() *cobra.Command {
 		Example: "  holdfast describe volume shop/orders",
 	}
 	volume := newDescribeVolumeCommand("volume")
-	volume.Aliases = []string{"volumes", "vol", "pvc", "claim"}
+	volume.Aliases = []string{"volumes", "vol", "pvc", "pvcs", "claim", "claims"}
 	cmd.AddCommand(volume)
 	return orElsewhere(cmd)
 }
 
 // shownBy has what users of kubectl look for here, by the command that shows it.
 var shownBy = map[string][]string{
-	"holdfast status, or kubectl VERB storagenodes":    {"node", "no", "storagenode", "pool"},
-	"holdfast status, or kubectl VERB storageclusters": {"cluster", "storagecluster"},
-	"holdfast status, or kubectl VERB nfsservers -A":   {"server", "nfsserver"},
-	"holdfast get volumes, or kubectl get pvc -A":      {"claim", "pvc"},
-	"kubectl VERB snapshots.holdfast.dev":              {"snapshot", "snap"},
-	"kubectl VERB storageupgrades":                     {"upgrade", "storageupgrade"},
-	"kubectl VERB nodejobs":                            {"job", "nodejob"},
+	"holdfast status, or kubectl VERB storagenodes.holdfast.dev":    {"node", "no", "storagenode", "pool"},
+	"holdfast status, or kubectl VERB storageclusters.holdfast.dev": {"cluster", "storagecluster"},
+	"holdfast status, or kubectl VERB nfsservers -A":                {"server", "nfsserver"},
+	"holdfast get volumes, or kubectl get pvc -A":                   {"claim", "pvc"},
+	"kubectl VERB snapshots.holdfast.dev":                           {"snapshot", "snap"},
+	"kubectl VERB storageupgrades":                                  {"upgrade", "storageupgrade"},
+	"kubectl VERB nodejobs":                                         {"job", "nodejob"},
 }
 
-// orElsewhere names the command that shows what this one does not, whatever flags of kubectl are given.
+// orElsewhere names the command that shows what this one does not. Flags of kubectl, such as -o wide, are not looked at.
 func orElsewhere(cmd *cobra.Command) *cobra.Command {
 	cmd.FParseErrWhitelist.UnknownFlags = true
 	cmd.RunE = needsWhat

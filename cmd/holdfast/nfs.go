@@ -89,7 +89,7 @@ func nfsFlags(flags *pflag.FlagSet) *nfs {
 	flags.UintVar(&n.port, "port", v1beta1.NFSPort, "the `port` for clients")
 	flags.DurationVar(&n.grace, "grace-period", 0, "how long after a start clients may reclaim their locks and no new ones are granted, a `duration`; 0: 90s")
 
-	flags.StringVar(&n.engine, "engine", "image", "what a volume is: Image, or Directory where the file system below --data has project quotas or is btrfs")
+	flags.StringVar(&n.engine, "engine", "Image", "what a volume is: Image, or Directory where the file system below --data has project quotas or is btrfs")
 	flags.StringVar(&n.mountOptions, "mount-options", "", "`options` of volumes whose class has none, separated by commas")
 	flags.IntVar(&n.maxExports, "max-exports", 0, "the maximum number of volumes, a `number`; 0: 65535. There are never more images than allocated loop devices")
 	flags.StringVar(&n.publish, "publish", "", "a `directory` to serve read only, and nothing else")

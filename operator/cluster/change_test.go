@@ -118,10 +118,10 @@ func TestChange_DisabledObjectsAreDeletedAndEnabledOnesCreated(t *testing.T) {
 	if driver := wait.Get(r, drivers.Get, "csi.holdfast.dev"); driver != nil {
 		t.Errorf("without CSI: %v", driver)
 	}
-	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.CSI = v1beta1.CSISpec{} })
+	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.CSI = v1beta1.CSISpec{}; cephPools(s) })
 	r.onlyDesired("holdfast")
-	if driver := wait.Get(r, drivers.Get, "csi.holdfast.dev"); driver == nil {
-		t.Error("with CSI again: no driver")
+	if driver := wait.Get(r, drivers.Get, "csi.holdfast.dev"); driver == nil || !*driver.Spec.AttachRequired {
+		t.Errorf("with CSI and pools in Ceph clusters again: %v", driver)
 	}
 }
 

@@ -196,7 +196,7 @@ func (o observed) shutOut() (requests []request, waiting, impossible string) {
 		}
 	}
 	if volumes := o.storageNode.Status.CephVolumes; len(volumes) > 0 && len(o.storageNode.Status.CephClients) == 0 {
-		not = append(not, fmt.Sprintf("it has %d volumes in Ceph clusters, and no client is recorded that could be shut out. Make sure that the node is off, and shut its clients out as docs/ceph.md says", len(volumes)))
+		not = append(not, fmt.Sprintf("it has %d volumes in Ceph clusters, and no client is recorded that could be shut out. Make sure that the node is off, and shut its clients out as docs/fencing.md says", len(volumes)))
 	}
 	if len(late) > 0 {
 		waiting = "waiting until all pools have confirmed that its clients are shut out: " + strings.Join(late, "; ")
@@ -225,7 +225,7 @@ func (o observed) addresses(fsid string) (all []v1beta1.CephAddress, fault strin
 		case c.FSID != fsid:
 		case c.Address == "":
 			fault = fmt.Sprintf("the address of %s in the Ceph cluster %s is not known, since the kernel of the node does not show it (CONFIG_DEBUG_FS). "+
-				"Make sure that the node is off, and shut the client out as docs/ceph.md says", c.ID, c.FSID)
+				"Make sure that the node is off, and shut the client out as docs/fencing.md says", c.ID, c.FSID)
 		case other != "":
 			fault = fmt.Sprintf("its client %s, %s, is also recorded of node %s: one of the two records is wrong", c.ID, c.Address, other)
 		default:

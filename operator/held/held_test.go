@@ -277,7 +277,7 @@ func TestEffective_VolumesInACephClusterAreNotHidden(t *testing.T) {
 
 func TestText_NamesAFewNodesAndCountsTheRest(t *testing.T) {
 	text := held.Text([]held.Hidden{{Field: "spec.csi.enabled", Why: "why", Pool: v1beta1.HeldPool{Name: "p", Volumes: 1, Nodes: []string{"a", "b", "c", "d", "e", "f", "g"}}}})
-	if !strings.Contains(text, "1 volume on nodes a, b, c, d, e, and 2 more") || !strings.HasSuffix(text, ": kubectl annotate storagecluster --all holdfast.dev/allow-hiding=p") {
+	if !strings.Contains(text, "1 volume on nodes a, b, c, d, e, and 2 more") || !strings.HasSuffix(text, ": kubectl annotate storageclusters.holdfast.dev --all --overwrite holdfast.dev/allow-hiding=p") {
 		t.Error(text)
 	}
 }

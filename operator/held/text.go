@@ -28,7 +28,7 @@ func text(consequence string, all []Hidden) string {
 	slices.Sort(pools)
 	return "the spec would hide volumes, " + consequence + ": " + strings.Join(lines, ". ") +
 		". Revert the change and add another pool, or delete or move the volumes first; " +
-		"where they are in the new place already: kubectl annotate storagecluster --all " + v1beta1.AllowHidingAnnotation + "=" + strings.Join(slices.Compact(pools), ",")
+		"where they are in the new place already: kubectl annotate storageclusters.holdfast.dev --all --overwrite " + v1beta1.AllowHidingAnnotation + "=" + strings.Join(slices.Compact(pools), ",")
 }
 
 func some(nodes []string) string {

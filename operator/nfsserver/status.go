@@ -96,7 +96,11 @@ func (r *round) status() v1beta1.NFSServerStatus {
 		c.Message = kube.Shorten(c.Message, kube.LongestMessage)
 		meta.SetStatusCondition(&next.Conditions, c)
 	}
-	kube.Stall(&next.Conditions, reasonInvalid, reasonForeign)
+	stalls := []string{reasonInvalid, reasonForeign}
+	if !r.entitled { // of one that was, volumes are still served
+		stalls = append(stalls, reasonNotAllowed)
+	}
+	kube.Stall(&next.Conditions, stalls...)
 	ready := kube.Ready(next.Conditions)
 	ready.LastTransitionTime = metav1.NewTime(r.now.Truncate(time.Second))
 	meta.SetStatusCondition(&next.Conditions, ready)

@@ -143,7 +143,7 @@ func TestStatus_PhaseAndConditionsFollowTheObservedState(t *testing.T) {
 		}}, "Terminating: Terminating Terminating Healthy", "its pod to end"},
 		"not allowed": {
 			do{nothing, unlisted, unentitled},
-			"Pending: NamespaceNotAllowed NamespaceNotAllowed NamespaceNotAllowed",
+			"Pending: NamespaceNotAllowed NamespaceNotAllowed NamespaceNotAllowed Stalled",
 			"no objects are created for it. To allow it: " + allow,
 		},
 		"allowed before": {do{unlisted}, "Degraded: Serving UpToDate NamespaceNotAllowed", "it gets no new ones. To allow it: " + allow},

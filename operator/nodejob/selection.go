@@ -50,7 +50,7 @@ func selectNodes(spec *v1beta1.NodeJobSpec, nodes []*core.Node) (selection, erro
 func (s selection) none() string {
 	var reasons []string
 	if s.left > 0 {
-		reasons = append(reasons, fmt.Sprintf("%d not chosen by nodeSelectorTerms", s.left))
+		reasons = append(reasons, fmt.Sprintf("%d not of Linux, or not chosen by nodeSelectorTerms", s.left))
 	}
 	if len(s.tainted) > 0 {
 		reasons = append(reasons, "without a toleration: "+few(s.tainted))

@@ -65,7 +65,7 @@ func TestSelection_WithoutNodesReportsTheReason(t *testing.T) {
 		"no node at all": {nil, func(*v1beta1.NodeJobSpec, []*core.Node) {}, "NoNodes", "the cluster has none"},
 		"none chosen": {[]string{"a", "b"}, func(s *v1beta1.NodeJobSpec, _ []*core.Node) {
 			s.NodeSelectorTerms = []core.NodeSelectorTerm{term("no", "In", "such")}
-		}, "NoNodes", "2 not chosen by nodeSelectorTerms"},
+		}, "NoNodes", "2 not of Linux, or not chosen by nodeSelectorTerms"},
 		"all tainted": {[]string{"a"}, func(_ *v1beta1.NodeJobSpec, nodes []*core.Node) {
 			nodes[0].Spec.Taints = []core.Taint{{Key: "only", Value: "db", Effect: core.TaintEffectNoSchedule}}
 		}, "NoNodes", "without a toleration: a has the taint only=db:NoSchedule"},

@@ -86,7 +86,7 @@ func (l *leader) applyToVolume(ctx context.Context, s step[*v1beta1.Volume]) err
 // recordLoss writes the events of a volume that was lost or has moved, once while this process leads.
 func (l *leader) recordLoss(v *v1beta1.Volume, events []event) {
 	l.record(events...)
-	reported, _ := l.reported.Load(v.Spec.Node) // reportedOn has stored it
+	reported, _ := l.reported.LoadOrStore(v.Spec.Node, map[types.UID]bool{})
 	reported.(map[types.UID]bool)[v.UID] = true
 }
 

@@ -54,8 +54,8 @@ func New(c Config) (*Controller, error) {
 	)
 }
 
-// leader is the state of one term as leader. Each field below a loop is used by that loop alone, which has one worker, but
-// that of nodes.
+// leader is the state of one term as leader. Each field below a loop is used by that loop alone, which has one worker;
+// that of nodes has eight.
 type leader struct {
 	*cluster.Backend
 	Config
@@ -136,14 +136,18 @@ func (c *Controller) Run(ctx context.Context) error {
 // reportedOn returns the volumes of a node whose loss or move has an event, and forgets those that are gone. The deletion of
 // one on a silent node queues that node.
 func (l *leader) reportedOn(node string, volumes []*v1beta1.Volume) map[types.UID]bool {
-	before, _ := l.reported.LoadOrStore(node, map[types.UID]bool{})
+	before, _ := l.reported.LoadOrStore(node, map[types.UID]bool{}) // a node has one worker at a time
 	reported := map[types.UID]bool{}
 	for _, v := range volumes {
 		if before.(map[types.UID]bool)[v.UID] {
 			reported[v.UID] = true
 		}
 	}
-	l.reported.Store(node, reported)
+	if len(reported) > 0 {
+		l.reported.Store(node, reported)
+	} else {
+		l.reported.Delete(node)
+	}
 	return reported
 }
 

@@ -100,10 +100,10 @@ func (c *class) free(requested int64) (free []string, fits bool) {
 		case !c.allows(r.node), errors.Is(r.err, backend.ErrNotFound): // it has no such pool
 		case r.err != nil:
 			free = append(free, fmt.Sprintf("%s (%v)", name, r.err))
-		case r.bytes >= requested:
+		case r.bytes >= requested && (c.home.Kind != "" || backend.RoundDown(r.bytes) >= requested): // as the scheduler knows it
 			return nil, true
 		default:
-			free = append(free, name+" "+readable(r.bytes))
+			free = append(free, name+" "+readable(backend.RoundDown(r.bytes)))
 		}
 	}
 	return free, false

@@ -104,7 +104,7 @@ func OfClaim(f *Facts, claim string) []Finding {
 	one := problem(object, "Name it as NAMESPACE/NAME.", "there is no such claim")
 	for _, c := range f.Claims {
 		if c.Namespace+"/"+c.Name == claim {
-			one = note(object, "", "it is %s, and no check finds anything about it", c.Status.Phase)
+			one = note(object, "", "it is %s, and no check finds anything about it; claims of other drivers are not looked at", c.Status.Phase)
 		}
 	}
 	one.Check = "claims"

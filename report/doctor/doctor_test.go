@@ -245,7 +245,7 @@ func troubles() map[string]trouble {
 		"a server not seen yet":          {"servers", Problem, func(f *Facts) { f.Servers[0].Generation = 2 }, "no controller has looked at", "controller runs"},
 		"a node without NFS":             {"shared volumes", Warning, reports(v1beta1.SharedVolumesCondition, "False", "", "it has no client of NFS"), "no client of NFS", "topology.holdfast.dev/nfs=true"},
 		"a node that is shut out":        {"fences", Warning, reports(v1beta1.FencedCondition, "True", v1beta1.ReasonFenced, "its 2 clients are shut out"), "its 2 clients are shut out", "delete its Node"},
-		"a node that cannot be shut out": {"fences", Problem, reports(v1beta1.FencedCondition, "False", v1beta1.ReasonNotFenced, "a client has no address"), "a client has no address", "When a node is lost"},
+		"a node that cannot be shut out": {"fences", Problem, reports(v1beta1.FencedCondition, "False", v1beta1.ReasonNotFenced, "a client has no address"), "a client has no address", "fencing.md"},
 		"a refused key":                  {"pools", Warning, reports(v1beta1.KeyRefusedCondition, "True", "", "Ceph refuses client.a"), "Ceph refuses client.a", ""},
 		"a refused key of nodes":         {"pools", Warning, reports(v1beta1.NodeUserRefusedCondition, "True", "", "Ceph refuses client.a-node"), "nodes cannot use its volumes: Ceph refuses client.a-node", "What can be wrong"},
 		"a node without Ceph":            {"Ceph volumes", Warning, reports(v1beta1.CephFSVolumesCondition, "False", "", "the kernel has no module ceph"), "no module ceph", "scheduled to other nodes"},

@@ -173,7 +173,7 @@ func checkSnapshotCost(f *Facts) []Finding {
 func checkFences(f *Facts) (found []Finding) {
 	for _, n := range f.StorageNodes {
 		if fence := facts.OfFence(n); fence != nil {
-			found = append(found, Finding{Level: fence.Level, Object: "Node " + n.Name, What: fence.What, Do: cmp.Or(fence.Do, "See docs/ceph.md, When a node is lost.")})
+			found = append(found, Finding{Level: fence.Level, Object: "Node " + n.Name, What: fence.What, Do: cmp.Or(fence.Do, "See docs/fencing.md.")})
 		}
 	}
 	return found

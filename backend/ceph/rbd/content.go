@@ -44,7 +44,7 @@ func (s *session) loadMap(r *record) (objectMap, error) {
 	return m, nil
 }
 
-// unit is of what size pieces are not written that are zero.
+// unit is the size of the pieces that are left out if they are zero.
 const unit = 64 << 10
 
 // offsets are those of the units that are not zero.

@@ -167,37 +167,33 @@ func (l *ledger) change(entries map[string]*promise, fits func(promised, more in
 	return c.err
 }
 
-// errNotWritten is what the others get when the one that writes panics.
-var errNotWritten = fmt.Errorf("%w: the ledger was not written", backend.ErrUnavailable)
-
 // make makes changes in one write, but for those that do not fit; l.mu is held.
 func (l *ledger) make(all []*change) {
 	var keys []string
 	for _, c := range all {
-		c.made, c.err = true, errNotWritten
+		c.made = true
 		keys = slices.AppendSeq(keys, maps.Keys(c.entries))
 	}
-	for len(all) > 0 {
+	for {
 		err := l.know(keys)
 		if err == nil {
 			entries := map[string]*promise{}
-			all = slices.DeleteFunc(all, func(c *change) bool {
-				err := l.apply(c, entries)
-				if err != nil {
-					c.err = err
-				}
-				return err != nil
-			})
-			if len(all) > 0 {
+			for _, c := range all {
+				c.err = l.apply(c, entries)
+			}
+			if len(entries) > 0 {
 				err = l.write(entries)
 			}
 		}
-		if !outdated(err) {
-			for _, c := range all {
+		if outdated(err) {
+			continue
+		}
+		for _, c := range all {
+			if err != nil { // what did not fit, did not beside changes that are not made
 				c.err = err
 			}
-			return
 		}
+		return
 	}
 }
 

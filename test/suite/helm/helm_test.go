@@ -98,6 +98,9 @@ func TestHelm_EachVersionInstallsUpgradesAndLeavesTheKinds(t *testing.T) {
 			release := []string{"--namespace", "holdfast-system"}
 			in := func(args ...string) []string { return append(args, release...) }
 			a.must(a.helm(in("install", "holdfast", chart)...))
+			if n := strings.Count(a.must(a.helm(in("get", "manifest", "holdfast")...)), "kind: CustomResourceDefinition"); n != 7 {
+				a.t.Errorf("the first revision has %d kinds", n)
+			}
 			kinds := a.kinds()
 			a.must(a.helm(in("upgrade", "holdfast", chart, "--set", "controller.podLabels.team=storage")...))
 			if got := a.team("holdfast-system"); got != "storage" {

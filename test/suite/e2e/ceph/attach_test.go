@@ -22,9 +22,11 @@ func TestAttach_VolumesOfNodesInUseSurviveThatTheLastPoolInCephGoesAndOneComes(t
 	was, _, err := storageCluster(t.Context())
 	check.OK(t, err)
 	use(s, "with")
+	use(s, "gone")
 	kube.Await(s, s.Client.StorageV1().VolumeAttachments(), metav1.ListOptions{}, "the volume to be attached", func(all []*storagev1.VolumeAttachment) (bool, error) {
 		return slices.ContainsFunc(all, func(a *storagev1.VolumeAttachment) bool {
-			return *a.Spec.Source.PersistentVolumeName == s.Volume("with").Name && a.Status.Attached
+			name := a.Spec.Source.PersistentVolumeName
+			return name != nil && *name == s.Volume("with").Name && a.Status.Attached
 		}), nil
 	})
 	again := func(ctx context.Context) error {
@@ -33,16 +35,23 @@ func TestAttach_VolumesOfNodesInUseSurviveThatTheLastPoolInCephGoesAndOneComes(t
 	t.Cleanup(func() { check.Report(t, again(context.WithoutCancel(t.Context()))) })
 	check.OK(t, leave(t.Context(), asInstalled))
 	use(s, "without")
+	end(t, s, "gone") // without an attacher
 	check.OK(t, again(t.Context()))
 	for _, name := range []string{"with", "without"} {
-		volume := s.Volume(name).Name
 		if restarts := s.Ready(name).Status.ContainerStatuses[0].RestartCount; restarts > 0 {
 			t.Errorf("pod %s failed %d times", name, restarts)
 		}
-		s.DeletePod(name)
-		s.DeleteClaim(name)
-		kube.AwaitNone(s, s.Client.CoreV1().PersistentVolumes(), kube.Named(volume), "volume "+volume)
+		end(t, s, name)
 	}
+}
+
+// end ends the pod of a volume and deletes the volume.
+func end(t *testing.T, s *kube.Space, name string) {
+	t.Helper()
+	volume := s.Volume(name).Name
+	s.DeletePod(name)
+	s.DeleteClaim(name)
+	kube.AwaitNone(s, s.Client.CoreV1().PersistentVolumes(), kube.Named(volume), "volume "+volume)
 }
 
 // use has a pod use a volume of its node.
