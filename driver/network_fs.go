@@ -55,7 +55,7 @@ func (f networkFS) verify(m *nodeops.Mount, path string) error {
 	return nil
 }
 
-func (f networkFS) complete(_ context.Context, _ access, m *nodeops.Mount) error {
+func (f networkFS) complete(_ context.Context, _ access, m *nodeops.Mount) error { //nolint:unparam // of an interface
 	f.n.raiseReadAhead(m.Target)
 	return nil
 }
