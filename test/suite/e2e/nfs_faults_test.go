@@ -60,12 +60,13 @@ func goesOn(t *testing.T, s *kube.Space, pods []string, trouble func()) {
 }
 
 // stillHold fails unless the pods have their locks, which only another kernel can show.
-func stillHold(t *testing.T, s *kube.Space, pods []string, node string) {
+func stillHold(t *testing.T, s *kube.Space, server string, pods []string, node string) {
 	t.Helper()
 	for _, pod := range pods {
 		found := s.Run("rival-of-"+pod, kube.Mount(pod, "/data"), kube.OnNode(node), kube.Script("flock -n /data/lock echo free || { test $? = 1 && echo held; }"))
 		if found != "held\n" {
-			t.Errorf("to another node the lock of pod %s is %q", pod, found)
+			t.Errorf("to another node the lock of pod %s is %q; the server has these locks and these clients: %s", pod, found,
+				s.Exec(server, "sh", "-c", "grep OFD /proc/locks; find /data/recovery -type d"))
 		}
 		s.DeletePod("rival-of-" + pod)
 	}
@@ -111,7 +112,7 @@ func TestNFSFault_ClientsContinueWhenTheServerIsKilledHangsIsReplacedOrCutOffFor
 	} {
 		t.Log(trouble.what)
 		goesOn(t, s, pods, trouble.make)
-		stillHold(t, s, pods, other)
+		stillHold(t, s, server, pods, other)
 	}
 	// A pod that mounts during the cut gets the error of the driver, whose call ends by itself, and not of the kubelet, which would wait
 	// much longer. This may take long enough for locks to be lost.
@@ -144,7 +145,7 @@ func TestNFSFault_ClientsContinueWhenTheNodeOfTheServerLostPower(t *testing.T) {
 		})
 		t.Logf("the server's pod was started %d times more, and is the same: %t", after.Status.ContainerStatuses[0].RestartCount, after.UID == before.UID)
 	})
-	stillHold(t, s, pods, home)
+	stillHold(t, s, server, pods, home)
 }
 
 // Only storage that itself is reached over the network can move, such as a claim of another server. The server sees its
@@ -167,6 +168,6 @@ func TestNFSFault_ClientsContinueWhenTheServerMovesToAnotherNode(t *testing.T) {
 				return p.Spec.NodeName == to && len(status) > 0 && status[0].Ready, nil
 			})
 		})
-		stillHold(t, s, pods, other)
+		stillHold(t, s, server, pods, other)
 	}
 }
