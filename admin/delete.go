@@ -209,7 +209,7 @@ func (r *record) notReplaced(o runtime.Object) error {
 		return nil
 	}
 	return fmt.Errorf("the request to delete %s was not carried out, and the object was written again: see the condition Protected of the StorageCluster "+
-		"(kubectl describe storageclusters); when it is True, run this again", r)
+		"(kubectl describe storageclusters.holdfast.dev); when it is True, run this again", r)
 }
 
 // staysGone fails if one of the objects is written again, which takes an agent a moment.

@@ -54,7 +54,7 @@ func (a *Admin) whereTrashed(ctx context.Context, name, node string) (*v1beta1.S
 		return nil, fmt.Errorf("volume %s is in the trash of %d nodes, %s: say which with holdfast volumes restore %s --node NODE",
 			name, len(found), strings.Join(names, " and "), name)
 	case node != "" && !known:
-		return nil, fmt.Errorf("--node %s: there is no such StorageNode; kubectl get storagenodes lists them", node)
+		return nil, fmt.Errorf("--node %s: there is no such StorageNode; kubectl get storagenodes.holdfast.dev lists them", node)
 	case len(full) > 0 && node == "":
 		return nil, fmt.Errorf("volume %s %w, but that of %s lists only the last %d deleted: if it was there, holdfast volumes restore %s --node NODE brings it back",
 			name, errUnlisted, strings.Join(full, " and "), trashShown, name)

@@ -116,7 +116,7 @@ func (a *Agent) CephShutOut(ctx context.Context) (dead bool, err error) {
 
 func shutOut(n *v1beta1.StorageNode) error {
 	return fmt.Errorf("%w: node %s is shut out of all Ceph clusters since %s (%s), and is let in again when its kernel has none "+
-		"of the clients from before; kubectl describe storagenode %[2]s says which it has",
+		"of the clients from before; kubectl describe storagenodes.holdfast.dev %[2]s says which it has",
 		backend.ErrUnavailable, n.Name, n.Spec.Fence.RequestedAt.UTC().Format(time.RFC3339), n.Spec.Fence.Reason)
 }
 

@@ -57,5 +57,5 @@ func (o *StorageCluster) AllowNFSServers(namespace string) string {
 	}
 	all := append(slices.Clone(o.Spec.NFS.Namespaces), namespace)
 	list, _ := json.Marshal(all) // of strings
-	return fmt.Sprintf(`kubectl patch storagecluster %s --type=merge --patch='{"spec":{"nfs":{"namespaces":%s}}}'`, o.Name, list)
+	return fmt.Sprintf(`kubectl patch storageclusters.holdfast.dev %s --type=merge --patch='{"spec":{"nfs":{"namespaces":%s}}}'`, o.Name, list)
 }

@@ -31,9 +31,9 @@ func TestNFSServer_IsAllowedWhereTheAdministratorSays(t *testing.T) {
 		}
 	}
 	for want, cluster := range map[string]*StorageCluster{
-		`kubectl patch storagecluster holdfast --type=merge --patch='{"spec":{"nfs":{"namespaces":["shared","team"]}}}'`: c,
-		"make a StorageCluster with spec.nfs.namespaces: [team]":                                                         nil,
-		"correct StorageCluster holdfast":                                                                                broken,
+		`kubectl patch storageclusters.holdfast.dev holdfast --type=merge --patch='{"spec":{"nfs":{"namespaces":["shared","team"]}}}'`: c,
+		"make a StorageCluster with spec.nfs.namespaces: [team]":                                                                       nil,
+		"correct StorageCluster holdfast": broken,
 	} {
 		if got := cluster.AllowNFSServers("team"); !strings.HasPrefix(got, want) {
 			t.Errorf("to do: %s", got)

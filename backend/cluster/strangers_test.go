@@ -23,7 +23,7 @@ func TestServer_ThatIsNotAllowedGetsNoVolumesOfOthers(t *testing.T) {
 		check.Got(w.Backend.Snapshot(w.Context(), backend.SnapshotSpec{Name: "s", Source: "before"}))(w)
 		w.Allow("shop", "other")
 		w.Until("the list", func() bool { _, err := w.Backend.SharedCapacity(w.Context(), "team/b", ""); return err != nil })
-		const command = `kubectl patch storagecluster holdfast --type=merge --patch='{"spec":{"nfs":{"namespaces":["shop","other","team"]}}}'`
+		const command = `kubectl patch storageclusters.holdfast.dev holdfast --type=merge --patch='{"spec":{"nfs":{"namespaces":["shop","other","team"]}}}'`
 		v, err := w.Backend.Create(w.Context(), inmemory.SharedSpec("v", mib, ""))
 		if err != nil || v.Server != "shop/a" {
 			w.Fatalf("made %+v, %v", v, err)

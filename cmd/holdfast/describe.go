@@ -41,7 +41,7 @@ func newDescribeCommand() *cobra.Command {
 var shownBy = map[string][]string{
 	"holdfast status, or kubectl VERB storagenodes.holdfast.dev":    {"node", "no", "storagenode", "pool"},
 	"holdfast status, or kubectl VERB storageclusters.holdfast.dev": {"cluster", "storagecluster"},
-	"holdfast status, or kubectl VERB nfsservers -A":                {"server", "nfsserver"},
+	"holdfast status, or kubectl VERB nfsservers.holdfast.dev -A":   {"server", "nfsserver"},
 	"holdfast get volumes, or kubectl get pvc -A":                   {"claim", "pvc"},
 	"kubectl VERB snapshots.holdfast.dev":                           {"snapshot", "snap"},
 	"kubectl VERB storageupgrades":                                  {"upgrade", "storageupgrade"},

@@ -66,7 +66,7 @@ func (s *selection) checkCluster(ctx context.Context, kinds holdfast.Interface) 
 		names = append(names, nodes[i].Name)
 	}
 	if s.Node != "" && !slices.Contains(names, s.NodeName()) {
-		return fmt.Errorf("--node %s: there is no such StorageNode%s; kubectl get storagenodes lists them: %w", s.Node, didYouMean(nearest(s.Node, names), ""), errUsage)
+		return fmt.Errorf("--node %s: there is no such StorageNode%s; kubectl get storagenodes.holdfast.dev lists them: %w", s.Node, didYouMean(nearest(s.Node, names), ""), errUsage)
 	}
 	pools := poolsOf(nodes)
 	for _, p := range s.Pools {

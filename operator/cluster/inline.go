@@ -57,7 +57,7 @@ func (s *situation) setEphemeralNotAllowed(next *v1beta1.StorageClusterStatus) {
 		return
 	}
 	s.set(next, kube.NewCondition(v1beta1.EphemeralNotAllowedCondition, true, reasonInlineInUse, fmt.Sprintf(
-		"pods have %d inline ephemeral volumes, which spec.csi.ephemeral does not allow: they stay until their pods end, and the next pods get none. To allow them: kubectl patch storagecluster %s --type=merge -p "+
+		"pods have %d inline ephemeral volumes, which spec.csi.ephemeral does not allow: they stay until their pods end, and the next pods get none. To allow them: kubectl patch storageclusters.holdfast.dev %s --type=merge -p "+
 			`'{"spec":{"csi":{"ephemeral":{"pools":[%q],"maxSize":"10Gi"}}}}'. They are on %s`,
 		count, s.cluster.Name, render.Pools(s.cluster)[0].Name, strings.Join(on, ", "))))
 }

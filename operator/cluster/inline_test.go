@@ -32,7 +32,7 @@ func TestInlineVolumes_InUseButNotAllowedAreReported(t *testing.T) {
 	if c == nil || c.Status != metav1.ConditionTrue {
 		t.Fatalf("got %+v", c)
 	}
-	for _, word := range []string{"3 inline", "node2, node3", "spec.csi.ephemeral", "kubectl patch storagecluster holdfast", `"pools":["default"]`} {
+	for _, word := range []string{"3 inline", "node2, node3", "spec.csi.ephemeral", "kubectl patch storageclusters.holdfast.dev holdfast", `"pools":["default"]`} {
 		if !strings.Contains(c.Message, word) {
 			t.Errorf("%q does not say %q", c.Message, word)
 		}

@@ -37,7 +37,7 @@ func TestUninstall_TheKindsAndTheNamespaceStayWhileThereAreVolumes(t *testing.T)
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		r.says(name, err, "1 volumes and 0 snapshots", name, "kubectl delete storagecluster holdfast", "Orphan", "docs/uninstall.md")
+		r.says(name, err, "1 volumes and 0 snapshots", name, "kubectl delete storageclusters.holdfast.dev holdfast", "Orphan", "docs/uninstall.md")
 	}
 	if err := r.tryToDelete("others.example.com"); !apierrors.IsNotFound(err) {
 		t.Errorf("another kind: %v", err)

@@ -160,7 +160,7 @@ func TestDeletion_WaitsForVolumesWhoseObjectsAreMissing(t *testing.T) {
 	write("3Gi")
 	check.OK(t, volumes.Delete(t.Context(), shared, metav1.DeleteOptions{}))
 	r.keptAtWork("its last report has 1Gi")
-	r.condition("data", v1beta1.ProgressingCondition, reasonInUse, "kubectl delete storagenode "+s.NodeName())
+	r.condition("data", v1beta1.ProgressingCondition, reasonInUse, "kubectl delete storagenodes.holdfast.dev "+s.NodeName())
 	write("2Gi")
 	r.gone("data")
 }

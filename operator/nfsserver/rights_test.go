@@ -186,7 +186,7 @@ func TestRights_ServerInAnotherNamespaceGrantsItsAuthorNothing(t *testing.T) {
 	r.changeCluster(func(s *v1beta1.StorageClusterSpec) { s.NFS.Namespaces = []string{"another"} })
 	r.create("data", nil)
 	message := r.condition("data", v1beta1.AvailableCondition, reasonNotAllowed)
-	want := `kubectl patch storagecluster ` + clusterName + ` --type=merge --patch='{"spec":{"nfs":{"namespaces":["another","` + r.namespace + `"]}}}'`
+	want := `kubectl patch storageclusters.holdfast.dev ` + clusterName + ` --type=merge --patch='{"spec":{"nfs":{"namespaces":["another","` + r.namespace + `"]}}}'`
 	if !strings.Contains(message, want) {
 		t.Errorf("it says %q", message)
 	}

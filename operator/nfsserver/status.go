@@ -273,7 +273,7 @@ func (r *round) kept() string {
 	switch what := strings.Join(parts, " and "); {
 	case what == "" && r.remains.promised > 0:
 		return fmt.Sprintf("exports are in use: its last report has %s for volumes and snapshots whose objects are missing; the server writes them again when it runs. "+
-			"If its storage is lost for good: kubectl delete storagenode %s", v1beta1.Readable(v1beta1.Quantity(r.remains.promised)), r.server.NodeName())
+			"If its storage is lost for good: kubectl delete storagenodes.holdfast.dev %s", v1beta1.Readable(v1beta1.Quantity(r.remains.promised)), r.server.NodeName())
 	case what == "":
 		return "exports are in use by PersistentVolumes of this server: delete their claims first; once they are gone, it is deleted within a moment"
 	case r.isNamespaceLeaving():

@@ -72,7 +72,7 @@ func TestStatus_ReportsTheExistingObjects(t *testing.T) {
 }
 
 func TestStatus_PhaseAndConditionsFollowTheObservedState(t *testing.T) {
-	const allow = `kubectl patch storagecluster holdfast --type=merge --patch='{"spec":{"nfs":{"namespaces":["other","team"]}}}'`
+	const allow = `kubectl patch storageclusters.holdfast.dev holdfast --type=merge --patch='{"spec":{"nfs":{"namespaces":["other","team"]}}}'`
 	unscheduled := func(r *round) {
 		r.pods[0].Status.Conditions = []core.PodCondition{{
 			Type: core.PodScheduled, Status: core.ConditionFalse, Message: "0/1 nodes are available: 1 Insufficient holdfast.dev/loop-set.",

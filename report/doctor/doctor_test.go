@@ -190,7 +190,7 @@ func troubles() map[string]trouble {
 		"one of servers was":      {"protection", Problem, func(f *Facts) { f.Servers[0].Status.Conditions = unprotected }, "policy p was changed", "whether a controller runs"},
 		"a pod has loop devices":  {"protection", Problem, func(f *Facts) { f.Borrowers = append(f.Borrowers, "market/web-0") }, "may read and write volumes of others", "kubectl -n market delete pod web-0"},
 		"no cluster":              {"storagecluster", Problem, func(f *Facts) { f.Clusters = nil }, "no StorageCluster", "install.yaml"},
-		"two clusters":            {"storagecluster", Warning, func(f *Facts) { f.Clusters = append(f.Clusters, second) }, "since holdfast is served", "kubectl delete storagecluster second"},
+		"two clusters":            {"storagecluster", Warning, func(f *Facts) { f.Clusters = append(f.Clusters, second) }, "since holdfast is served", "kubectl delete storageclusters.holdfast.dev second"},
 		"a degraded cluster":      {"storagecluster", Problem, degrade, "Degraded: node a is gone", ""},
 		"a paused cluster":        {"storagecluster", Note, func(f *Facts) { f.Clusters[0].Status.Phase = v1beta1.ClusterPaused }, "paused", "spec.paused"},
 		"a cluster that goes":     {"storagecluster", Problem, func(f *Facts) { f.Clusters[0].Status.Phase = v1beta1.ClusterTerminating }, "being removed", "Orphan"},
@@ -229,7 +229,7 @@ func troubles() map[string]trouble {
 			p.Engine, p.FileSystem, p.SnapshotCost = v1beta1.EngineImage, "ext4", v1beta1.SnapshotFull
 		}, "a snapshot or clone is a full copy in pool", "xfs or btrfs"},
 		"a full disk":                  {"pools", Problem, func(f *Facts) { p := &f.StorageNodes[0].Status.Pools[0]; p.Used = p.Capacity }, "full to 100%", "add a disk"},
-		"a server that is down":        {"servers", Problem, func(f *Facts) { f.Servers[0].Status.Phase = v1beta1.NFSDegraded }, "say no more", "kubectl -n shop describe nfsserver files"},
+		"a server that is down":        {"servers", Problem, func(f *Facts) { f.Servers[0].Status.Phase = v1beta1.NFSDegraded }, "say no more", "kubectl -n shop describe nfsservers.holdfast.dev files"},
 		"a server that is not allowed": {"namespaces of servers", Warning, func(f *Facts) { f.Clusters[0].Spec.NFS = v1beta1.NFSSpec{} }, "no new volumes", `"namespaces":["shop"]`},
 		"it is unknown what is shut":   {"network of servers", Note, func(f *Facts) { f.DaemonSets = []string{"kube-flannel-ds"} }, "not known", ""},
 		"nothing is shut":              {"network of servers", Note, func(f *Facts) { f.Clusters[0].Spec.NFS.NetworkPolicies = new(false) }, "no NetworkPolicies", ""},

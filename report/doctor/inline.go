@@ -13,6 +13,6 @@ func checkInlineVolumes(f *Facts) []Finding {
 	}
 	slices.Sort(f.InlineUsers)
 	some := f.InlineUsers[:min(len(f.InlineUsers), 5)]
-	return []Finding{warn("", fmt.Sprintf(`Allow them: kubectl patch storagecluster %s --type=merge -p '{"spec":{"csi":{"ephemeral":{"pools":["POOL"],"maxSize":"10Gi"}}}}'. Or give these pods generic ephemeral volumes.`, c.Name),
+	return []Finding{warn("", fmt.Sprintf(`Allow them: kubectl patch storageclusters.holdfast.dev %s --type=merge -p '{"spec":{"csi":{"ephemeral":{"pools":["POOL"],"maxSize":"10Gi"}}}}'. Or give these pods generic ephemeral volumes.`, c.Name),
 		"%d pods ask for inline ephemeral volumes, which spec.csi.ephemeral does not allow: those that run keep theirs, others do not start: %s", len(f.InlineUsers), strings.Join(some, ", "))}
 }

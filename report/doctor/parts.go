@@ -31,7 +31,7 @@ func checkCluster(f *Facts) (found []Finding) {
 	}
 	for _, other := range f.Clusters {
 		if other.UID != c.UID || other.Name != c.Name {
-			found = append(found, warn("StorageCluster "+other.Name, "kubectl delete storagecluster "+other.Name, "it has no effect, since %s is served", c.Name))
+			found = append(found, warn("StorageCluster "+other.Name, "kubectl delete storageclusters.holdfast.dev "+other.Name, "it has no effect, since %s is served", c.Name))
 		}
 	}
 	object, said := "StorageCluster "+c.Name, facts.Message(c.Status.Conditions)
@@ -54,7 +54,7 @@ func checkCluster(f *Facts) (found []Finding) {
 func checkServers(f *Facts) (found []Finding) {
 	for _, s := range f.Servers {
 		level, what := facts.OfServer(s)
-		do := fmt.Sprintf("See kubectl -n %s describe nfsserver %s.", s.Namespace, s.Name)
+		do := fmt.Sprintf("See kubectl -n %s describe nfsservers.holdfast.dev %s.", s.Namespace, s.Name)
 		switch {
 		case level == Fine:
 			continue

@@ -27,9 +27,12 @@ import (
 
 // foreignResources are the resources of Kubernetes and others that documents name.
 var foreignResources = []string{
-	"clusterroles", "configmap", "crd", "deployment", "namespace", "nodes", "ns", "persistentvolume", "persistentvolumes", "pod", "pods", "prometheusrule", "pv", "pvc",
+	"clusterroles", "configmap", "crd", "deployment", "namespace", "node", "nodes", "ns", "persistentvolume", "persistentvolumes", "pod", "pods", "prometheusrule", "pv", "pvc",
 	"secret", "storageclass", "storageoscluster", "validatingadmissionpolicy", "validatingadmissionpolicybinding",
 }
+
+// ofOthersToo are the names of resources that other products have as well: kubectl may take theirs.
+var ofOthersToo = regexp.MustCompile(`^(nfsserver|snapshot|storagecluster|storagenode|volume)s?$`)
 
 // printed is what commands within manifests print, such as it may be.
 var printed = strings.NewReplacer(
@@ -222,16 +225,20 @@ func (r *reader) kubectl(args []string, stdin string) error {
 			}
 		}
 	}
-	if len(words) < 2 || !slices.Contains([]string{"get", "describe", "wait", "patch", "edit", "label", "annotate"}, words[0]) {
+	if len(words) < 2 || !slices.Contains([]string{"get", "describe", "wait", "patch", "edit", "label", "annotate", "delete"}, words[0]) {
 		return nil
 	}
+	var kind custom
 	for name := range strings.SplitSeq(strings.SplitN(words[1], "/", 2)[0], ",") {
-		name = strings.TrimSuffix(name, ".holdfast.dev")
-		if _, ours := r.kinds[name]; !ours && !slices.Contains(foreignResources, name) {
+		var ours bool
+		if kind, ours = r.kinds[strings.TrimSuffix(name, ".holdfast.dev")]; !ours && !slices.Contains(foreignResources, name) {
 			return fmt.Errorf("%s is no resource of Holdfast, and not in foreignResources", name)
 		}
+		if ofOthersToo.MatchString(name) {
+			return fmt.Errorf("%s is a resource of others, too: it must be %s.holdfast.dev", name, name)
+		}
 	}
-	return r.patch(r.kinds[words[1]], args)
+	return r.patch(kind, args)
 }
 
 // patch checks the fields of a merge patch for a kind of Holdfast.
