@@ -23,6 +23,7 @@ func newGetCommand() *cobra.Command {
 	volumes.Use, snapshots.Use = "volumes", "snapshots"
 	volumes.Aliases, snapshots.Aliases = []string{"volume", "vol"}, []string{"snapshot", "snap"}
 	cmd.AddCommand(volumes, snapshots, trash)
+	everywhere(cmd.PersistentFlags())
 	return orElsewhere(cmd)
 }
 

@@ -92,7 +92,7 @@ func TestUsage_ErrorNamesTheAllowedValues(t *testing.T) {
 		"copy --from / --to / --every 0s":       {"--every 0s"},
 		"top --interval 1ms":                    {"it must be 100ms or longer"},
 		"top volume":                            {"did you mean volumes?"},
-		"get nodes -o wide":                     {`get: "nodes" is shown by holdfast status, or kubectl get storagenodes.holdfast.dev`},
+		"get -A nodes -o wide":                  {`get: "nodes" is shown by holdfast status, or kubectl get storagenodes.holdfast.dev`},
 		"get pvc -n shop":                       {"holdfast get volumes, or kubectl get pvc -A"},
 		"get thing --all":                       {`"thing"`, "snapshots, trash, volumes"},
 		"describe Pool fast":                    {`describe: "Pool"`, "kubectl describe storagenodes.holdfast.dev"},

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -74,7 +75,7 @@ func nodeFlags(flags *pflag.FlagSet) *node {
 	flags.BoolVar(&n.onlyLoopSets, "only-loop-sets", false, "allocate loop devices to NFS servers and do nothing else, for nodes without CSI")
 	flags.StringVar(&n.driver.Namespaces, "namespaces", "", "`directory` such as /proc/1/ns with the network, net, and the host name, uts, of this host, where they are not those of this process: shared volumes are mounted through that network and must outlive this process's")
 	flags.StringVar(&n.cephKeys, "ceph-keys", "", "`directory` with a file FSID.USER for each user of a Ceph cluster as whom this node uses volumes, with the key; none: only those of pools that have a user for each node are used")
-	flags.StringSliceVar(&n.cephEngines, "ceph-engines", nil, "`engines` of the Ceph pools, rbd and cephfs, separated by commas: the node reports whether its kernel has what they need; none: volumes in Ceph pools are not used here")
+	flags.StringSliceVar(&n.cephEngines, "ceph-engines", nil, "`engines` of the Ceph pools, RBD and CephFS, separated by commas: the node reports whether its kernel has what they need; none: volumes in Ceph pools are not used here")
 	flags.DurationVar(&n.driver.Patience, "server-patience", driver.DefaultPatience, "how long a call waits for a server of shared volumes that does not answer, a `duration`")
 	flags.StringVar(&n.config, "config", "", "`file` with the pools of all nodes: {\"pools\": [...]} as in the spec of a StorageCluster. Instead of --pool")
 	flags.StringVar(&n.stateDir, "state-dir", "/var/lib/holdfast", "`directory` of Holdfast on this host, for --config: pools without a path, the mount points of disks, and their records")
@@ -98,9 +99,10 @@ func (n *node) open(ctx context.Context, log *slog.Logger) (*local.Backend, erro
 	case n.driver.NodeID == "":
 		return nil, fmt.Errorf(`node "": --node-name is missing: %w`, errUsage)
 	}
-	for _, engine := range n.cephEngines {
-		if _, known := cephClients[engine]; !known {
-			return nil, fmt.Errorf("--ceph-engines %q: it must be rbd, cephfs, or both: %w", engine, errUsage)
+	for i, engine := range n.cephEngines {
+		n.cephEngines[i] = strings.ToLower(engine)
+		if _, known := cephClients[n.cephEngines[i]]; !known {
+			return nil, fmt.Errorf("--ceph-engines %q: it must be RBD, CephFS, or both: %w", engine, errUsage)
 		}
 	}
 	var err error

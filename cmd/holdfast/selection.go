@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/holdfast-storage/holdfast/admin"
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
@@ -28,6 +29,7 @@ func (s *selection) choose(cmd *cobra.Command, f filterable) {
 	flags.StringVar(&s.Node, "node", "", "only what is on that StorageNode, a `name`, or NAMESPACE/NAME of an NFS server")
 	if f.claim {
 		flags.StringVarP(&s.Namespace, "namespace", "n", "", "only what was made for claims in that `namespace`; all if empty")
+		everywhere(flags)
 		flags.StringVar(&s.Claim, "claim", "", "only what was made for that claim, `NAME` or NAMESPACE/NAME")
 	}
 	if f.volume {
@@ -36,6 +38,11 @@ func (s *selection) choose(cmd *cobra.Command, f filterable) {
 	if f.health {
 		flags.BoolVar(&s.Unhealthy, "unhealthy", false, "only what is not as it should be")
 	}
+}
+
+// everywhere accepts what kubectl needs to list all namespaces, and which is so here.
+func everywhere(flags *pflag.FlagSet) {
+	flags.BoolP("all-namespaces", "A", true, "of all namespaces, unless -n names one")
 }
 
 // addPool takes a name for a filter. What describes a pool of this host has an equals sign.
