@@ -55,11 +55,6 @@ func (f networkFS) verify(m *nodeops.Mount, path string) error {
 	return nil
 }
 
-func (f networkFS) complete(_ context.Context, _ access, m *nodeops.Mount) error { //nolint:unparam // of an interface
-	f.n.raiseReadAhead(m.Target)
-	return nil
-}
-
 func (networkFS) record(context.Context, *nodeops.Mount) error { return nil }
 
 func (networkFS) grow(context.Context, *nodeops.Mount) error { return nil } // its server has grown it

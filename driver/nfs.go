@@ -96,6 +96,11 @@ func (s nfsAttachment) mount(ctx context.Context, a access, staging string) erro
 	return nil
 }
 
+func (s nfsAttachment) complete(_ context.Context, _ access, m *nodeops.Mount) error {
+	s.n.raiseReadAhead(m.Target)
+	return nil
+}
+
 // raiseReadAhead makes shared volumes faster. Where that fails they are as slow as the kernel makes them.
 func (n *node) raiseReadAhead(staging string) {
 	if err := nodeops.RaiseReadAhead(staging); err != nil {
