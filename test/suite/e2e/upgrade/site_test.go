@@ -119,13 +119,18 @@ func (s *site) awaitImage(image v1beta1.Image) {
 
 // runs says what does not run an image, or not well.
 func (s *site) runs(ctx context.Context, image v1beta1.Image) error {
+	return s.runsAsked(ctx, image, image)
+}
+
+// runsAsked is runs with another image in the StorageCluster, or with none.
+func (s *site) runsAsked(ctx context.Context, asked, image v1beta1.Image) error {
 	c, err := objects.StorageClusters().Get(ctx, clusterName, metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
 	switch by := c.Annotations[v1beta1.PausedByAnnotation]; {
-	case c.Spec.Images.Holdfast != image:
-		return fmt.Errorf("the StorageCluster asks for %s", c.Spec.Images.Holdfast)
+	case c.Spec.Images.Holdfast != asked:
+		return fmt.Errorf("the StorageCluster asks for %q", c.Spec.Images.Holdfast)
 	case c.Spec.Paused || by != "":
 		return fmt.Errorf("the StorageCluster is paused (%t), by %q", c.Spec.Paused, by)
 	case c.Status.Phase != v1beta1.ClusterRunning || int(c.Status.ReadyNodes) != len(s.nodes) || int(c.Status.DesiredNodes) != len(s.nodes) || c.Status.ObservedGeneration != c.Generation:
