@@ -64,7 +64,7 @@ func Checks() []Check {
 		{"shared volumes", "Can every node mount shared volumes?", []string{facts.Servers, facts.StorageNodes}, checkSharedVolumes, false},
 		{"Ceph volumes", "Can every node use volumes of Ceph pools?", []string{facts.StorageNodes}, checkCephVolumes, false},
 		{"namespaces of servers", "May all NFS servers be where they are?", []string{facts.Clusters, facts.Servers}, checkNamespacesOfServers, true},
-		{"network of servers", "Do only nodes reach NFS servers?", []string{facts.Servers, facts.DaemonSets}, checkNetwork, false},
+		{"network of servers", "Do only nodes reach NFS servers?", []string{facts.Servers}, checkNetwork, false},
 		{"default class", "Is there one default StorageClass?", []string{facts.Classes}, checkDefaultClass, false},
 		{"snapshots", "Are the snapshot kinds and a class of them there?", []string{facts.Clusters, facts.Definitions, facts.SnapshotClasses}, checkSnapshots, true},
 		{"volumes", "Are all volumes and snapshots well?", []string{facts.Volumes, facts.Snapshots}, checkVolumes, false},

@@ -147,7 +147,9 @@ func TestWhatIsNoTroubleIsFineInEveryCheck(t *testing.T) {
 		"inline volumes are allowed": func(f *Facts) {
 			f.InlineUsers, f.Clusters[0].Spec.CSI.Ephemeral = []string{"shop/a"}, &v1beta1.EphemeralSpec{}
 		},
-		"there is no server to reach":                  func(f *Facts) { f.DaemonSets, f.Servers = nil, nil },
+		"there is no server to reach": func(f *Facts) {
+			f.DaemonSets, f.Servers, f.Hidden[facts.DaemonSets] = nil, nil, errors.New("forbidden to the controller")
+		},
 		"a server is open to a network":                func(f *Facts) { f.Servers[0].Spec.Exports.Clients = []string{"10.0.0.0/8"} },
 		"a claim of another class has lost its volume": func(f *Facts) { lose(f, "other", "v1") },
 		"a claim of another driver has lost it":        func(f *Facts) { lose(f, "", "of another driver") },
