@@ -58,7 +58,7 @@ func TestDocuments_CommandsRunInACluster(t *testing.T) {
 	node := a.Volume("data").Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions[0].Values[0]
 	names := map[string]string{
 		"NODE": node, "node-a": node, "n1": node, "pvc-0c4e": a.Volume("data").Name, "shop": a.Namespace, "data-orders-0": "data", "orders-0": "user", "notes": "data", "notes-moved": "data", "fast": "default", "install.yaml": "deploy/install.yaml",
-		"bank/ledger": a.Namespace + "/data", "shop/orders": a.Namespace + "/data", "pvc NAME": "data", "volumes.holdfast.dev NAME": a.Volume("data").Name, "storageclass NAME": "holdfast",
+		"bank/ledger": a.Namespace + "/data", "NAMESPACE/NAME": a.Namespace + "/data", "shop/orders": a.Namespace + "/data", "pvc NAME": "data", "volumes.holdfast.dev NAME": a.Volume("data").Name, "storageclass NAME": "holdfast",
 	}
 	ran := map[string]bool{}
 	pages, err := filepath.Glob("../../../../docs/*.md")
