@@ -2,7 +2,6 @@ package upgrade
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -63,7 +62,7 @@ func (s *site) awaitUnpinned(image v1beta1.Image) {
 	}
 }
 
-// running identifies all containers of Holdfast that run, and the templates of its pods.
+// running identifies all containers of Holdfast that run, by pods, whose names follow from their templates.
 func (s *site) running() map[string]string {
 	s.t.Helper()
 	all := map[string]string{}
@@ -73,10 +72,6 @@ func (s *site) running() map[string]string {
 			all[p.Name+"/"+c.Name] = c.ContainerID
 		}
 	}
-	controller := check.Got(s.Client.AppsV1().Deployments(kube.System).Get(s.t.Context(), "holdfast-controller", metav1.GetOptions{}))(s.t)
-	nodes := check.Got(s.Client.AppsV1().DaemonSets(kube.System).Get(s.t.Context(), "holdfast-node", metav1.GetOptions{}))(s.t)
-	all["template of the controller"] = fmt.Sprint(controller.UID, controller.Generation)
-	all["template of the nodes"] = fmt.Sprint(nodes.UID, nodes.Generation)
 	return all
 }
 
