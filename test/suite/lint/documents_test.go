@@ -122,7 +122,7 @@ func TestTroubleshooting_DescribesEachConditionAndReason(t *testing.T) {
 var wordsOfOthers = []string{
 	"Aborted", "ContainerCreating", "FailedAttachVolume", "FailedDetachVolume", "FailedMount", "Insufficient holdfast.dev/loop-set", "No space left on device", "Permission denied",
 	"ProvisioningFailed", "ResourceExhausted", "Terminating", "access denied", "denied the request", "driver name csi.holdfast.dev not found in the list of registered CSI drivers", "is not a shared mount",
-	"node(s) had volume node affinity conflict", `violates PodSecurity "baseline"`, "waiting for first consumer to be created before binding",
+	"node(s) had volume node affinity conflict", `storageclass.storage.k8s.io "..." not found`, `violates PodSecurity "baseline"`, "waiting for first consumer to be created before binding",
 }
 
 func TestTroubleshooting_QuotesWhatIsSaid(t *testing.T) {
