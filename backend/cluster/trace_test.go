@@ -61,7 +61,8 @@ func TestTrace_ClaimHasASpanForEachStep(t *testing.T) {
 	wait.For(t, "each span", func() error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if is := slices.Sorted(maps.Keys(s.names)); !slices.Equal(is, []string{"CreateVolume", "commit", "fill", "place", "reconcile", "wait"}) {
+		delete(s.names, "wait") // unless the agent is faster than the call
+		if is := slices.Sorted(maps.Keys(s.names)); !slices.Equal(is, []string{"CreateVolume", "commit", "fill", "place", "reconcile"}) {
 			return fmt.Errorf("they are %q", is)
 		}
 		return nil
